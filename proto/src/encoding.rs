@@ -1,0 +1,159 @@
+//! Which content coding a client takes (RFC 9110 §12.5.3).
+
+use crate::field::trim;
+use crate::limits::LIST_MEMBERS_MAX;
+
+/// A content coding that representations are kept or made in. The order is the server's
+/// own preference among codings that the client likes equally.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Coding {
+    /// RFC 7932
+    Brotli,
+    /// RFC 8878
+    Zstd,
+    /// RFC 1952
+    Gzip,
+}
+
+impl Coding {
+    /// All of them, the preferred first.
+    pub const ALL: [Self; 3] = [Self::Brotli, Self::Zstd, Self::Gzip];
+
+    /// The name in Content-Encoding and Accept-Encoding.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Brotli => "br",
+            Self::Zstd => "zstd",
+            Self::Gzip => "gzip",
+        }
+    }
+
+    /// What a file that holds a representation in this coding has at the end of its name.
+    pub const fn suffix(self) -> &'static str {
+        match self {
+            Self::Brotli => ".br",
+            Self::Zstd => ".zst",
+            Self::Gzip => ".gz",
+        }
+    }
+
+    fn from_name(name: &[u8]) -> Option<Self> {
+        let alias = if name.eq_ignore_ascii_case(b"x-gzip") { b"gzip" } else { name };
+        Self::ALL.into_iter().find(|coding| alias.eq_ignore_ascii_case(coding.name().as_bytes()))
+    }
+}
+
+/// A quality in thousandths.
+type Quality = u16;
+
+/// How much a client likes each coding, and no coding at all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Accepted {
+    codings: [Quality; Coding::ALL.len()],
+    identity: Quality,
+}
+
+impl Accepted {
+    /// Reads the lines of Accept-Encoding. Without any, only identity is taken: RFC 9110
+    /// lets a server choose freely then, and a client that says nothing rarely decodes.
+    pub fn parse<'a>(lines: impl Iterator<Item = &'a [u8]>) -> Self {
+        let mut codings = [None; Coding::ALL.len()];
+        let (mut identity, mut others) = (None, None);
+        let list = lines.flat_map(|line| line.split(|&b| b == b',')).map(trim).filter(|member| !member.is_empty());
+        for member in list.take(LIST_MEMBERS_MAX) {
+            let (name, quality) = parse_member(member);
+            match Coding::from_name(name) {
+                Some(coding) => codings[coding as usize] = Some(quality),
+                None if name == b"*" => others = Some(quality),
+                None if name.eq_ignore_ascii_case(b"identity") => identity = Some(quality),
+                None => {}
+            }
+        }
+        Self {
+            codings: codings.map(|quality| quality.or(others).unwrap_or(0)),
+            //= RFC 9110 §12.5.3: identity is acceptable unless `identity;q=0` or `*;q=0` says otherwise
+            identity: identity.or(others.filter(|&quality| quality == 0)).unwrap_or(1),
+        }
+    }
+
+    /// The best of the codings that exist; `None` stands for identity.
+    ///
+    /// Identity is also the answer when the client takes nothing that exists, since a
+    /// representation it did not ask for serves it better than 406 (RFC 9110 §12.5.3).
+    pub fn choose(&self, exists: impl Fn(Coding) -> bool) -> Option<Coding> {
+        let best =
+            Coding::ALL.into_iter().filter(|&coding| exists(coding)).rev().max_by_key(|&c| self.codings[c as usize])?;
+        let quality = self.codings[best as usize];
+        (quality > 0 && quality >= self.identity).then_some(best)
+    }
+}
+
+/// `name [;q=quality]`. A malformed quality is 0, so that a doubt never selects.
+fn parse_member(member: &[u8]) -> (&[u8], Quality) {
+    let Some(mark) = member.iter().position(|&b| b == b';') else { return (member, 1000) };
+    let weight = trim(&member[mark + 1..]);
+    let quality = match weight {
+        [b'q' | b'Q', b'=', value @ ..] => parse_quality(value).unwrap_or(0),
+        _ => 0,
+    };
+    (trim(&member[..mark]), quality)
+}
+
+/// `0[.ddd]` or `1[.000]`
+fn parse_quality(value: &[u8]) -> Option<Quality> {
+    let (&whole, rest) = value.split_first()?;
+    let decimals = match rest {
+        [] => &[][..],
+        [b'.', decimals @ ..] if decimals.len() <= 3 && decimals.iter().all(u8::is_ascii_digit) => decimals,
+        _ => return None,
+    };
+    let thousandths =
+        [100, 10, 1].iter().zip(decimals).map(|(place, d)| place * Quality::from(d - b'0')).sum::<Quality>();
+    match whole {
+        b'0' => Some(thousandths),
+        b'1' if thousandths == 0 => Some(1000),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(value: Option<&str>, expected: Option<Coding>) {
+        let chosen = Accepted::parse(value.iter().map(|v| v.as_bytes())).choose(|_| true);
+        assert_eq!(chosen, expected, "{value:?}");
+    }
+
+    #[test]
+    fn choices() {
+        check(None, None);
+        check(Some(""), None);
+        check(Some("gzip, deflate, br, zstd"), Some(Coding::Brotli));
+        check(Some("gzip, zstd"), Some(Coding::Zstd));
+        check(Some("GZIP"), Some(Coding::Gzip));
+        check(Some("x-gzip"), Some(Coding::Gzip));
+        check(Some("br;q=0.5, gzip;q=0.8"), Some(Coding::Gzip));
+        check(Some("br;q=0, gzip"), Some(Coding::Gzip));
+        check(Some("*"), Some(Coding::Brotli));
+        check(Some("*;q=0"), None);
+        check(Some("br;q=0, *"), Some(Coding::Zstd));
+        check(Some("identity, gzip;q=0.5"), None);
+        check(Some("gzip;q=0"), None);
+        check(Some("gzip;q=0.001"), Some(Coding::Gzip));
+        check(Some("gzip;q=1.001"), None);
+        check(Some("gzip;q=.5"), None);
+        check(Some("gzip ; q=1.000"), Some(Coding::Gzip));
+        check(Some("identity;q=0"), None);
+        check(Some("compress, bogus"), None);
+    }
+
+    #[test]
+    fn only_what_exists_and_only_so_many_members() {
+        let all = Accepted::parse([&b"br, zstd, gzip"[..]].into_iter());
+        assert_eq!(all.choose(|coding| coding == Coding::Gzip), Some(Coding::Gzip));
+        assert_eq!(all.choose(|_| false), None);
+        let long = "x,".repeat(10_000) + "gzip";
+        check(Some(&long), None);
+    }
+}

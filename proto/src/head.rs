@@ -1,0 +1,174 @@
+//! The head of a request, as positions in the bytes it came in.
+//!
+//! A head owns no bytes and allocates nothing; it is reused from request to request.
+//! Only [`crate::http1::parse_request`] fills one, and what it lets through has a valid
+//! target, valid fields, one host and one framing.
+
+use crate::field::Known;
+use crate::limits::FIELDS_CEILING;
+use crate::method::Method;
+use crate::reject::Afterwards;
+use crate::target::{Span, Target};
+
+/// The protocol version of a request, as far as it changes what is answered.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Version {
+    /// HTTP/1.0
+    Http10,
+    /// HTTP/1.1, and every later 1.x (RFC 9110 §2.5)
+    #[default]
+    Http11,
+}
+
+/// How the content of a request ends (RFC 9112 §6.3).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Framing {
+    /// There is no content.
+    #[default]
+    None,
+    /// So many bytes follow; never zero.
+    Length(u64),
+    /// Chunks follow.
+    Chunked,
+}
+
+/// Whether the client waits for `100 Continue` (RFC 9110 §10.1.1).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Expectation {
+    /// It sends its content unasked.
+    #[default]
+    None,
+    /// It sends its content once it is told to.
+    Continue,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct FieldSpan {
+    pub(crate) name: Span,
+    pub(crate) value: Span,
+}
+
+/// Marks a known field that is absent.
+const ABSENT: u8 = u8::MAX;
+
+/// What the head of a request says.
+#[derive(Clone, Debug)]
+pub struct RequestHead {
+    /// The method; [`RequestHead::method_span`] has the bytes of an unknown one.
+    pub method: Method,
+    /// Where the method stands.
+    pub method_span: Span,
+    /// The version.
+    pub version: Version,
+    /// The target, taken apart.
+    pub target: Target,
+    /// Host and port, from the target where it names them, else from Host (RFC 9112 §3.3).
+    pub authority: Option<Span>,
+    /// How the content ends.
+    pub framing: Framing,
+    /// Whether the client waits before it sends its content.
+    pub expectation: Expectation,
+    /// Whether the client lets the connection live on.
+    pub persistence: Afterwards,
+    /// The request line without its line end.
+    pub line: Span,
+    /// Length of the head, from the first byte to the end of the empty line.
+    pub len: usize,
+    /// Where to go on when more bytes have come; 0 while the request line is not complete.
+    pub(crate) resume_at: usize,
+    pub(crate) fields: [FieldSpan; FIELDS_CEILING],
+    pub(crate) field_count: u8,
+    first_of: [u8; Known::COUNT],
+    repeated: u32,
+}
+
+const _: () = assert!(Known::COUNT <= u32::BITS as usize, "one bit for each known field");
+
+impl Default for RequestHead {
+    fn default() -> Self {
+        Self {
+            method: Method::Other,
+            method_span: Span::default(),
+            version: Version::Http11,
+            target: Target::default(),
+            authority: None,
+            framing: Framing::None,
+            expectation: Expectation::None,
+            persistence: Afterwards::KeepOpen,
+            line: Span::default(),
+            len: 0,
+            resume_at: 0,
+            fields: [FieldSpan::default(); FIELDS_CEILING],
+            field_count: 0,
+            first_of: [ABSENT; Known::COUNT],
+            repeated: 0,
+        }
+    }
+}
+
+impl RequestHead {
+    /// Forgets the last request.
+    pub fn clear(&mut self) {
+        self.resume_at = 0;
+        self.field_count = 0;
+        self.len = 0;
+        self.line = Span::default();
+        self.first_of = [ABSENT; Known::COUNT];
+        self.repeated = 0;
+    }
+
+    pub(crate) fn push(&mut self, name: &[u8], span: FieldSpan) {
+        if let Some(known) = Known::from_name(name) {
+            let first = &mut self.first_of[known as usize];
+            if *first == ABSENT {
+                *first = self.field_count;
+            } else {
+                self.repeated |= 1 << known as u32;
+            }
+        }
+        self.fields[usize::from(self.field_count)] = span;
+        self.field_count += 1;
+    }
+
+    /// The value of the first line of a known field.
+    pub fn value<'a>(&self, bytes: &'a [u8], known: Known) -> Option<&'a [u8]> {
+        self.value_span(known).map(|span| span.of(bytes))
+    }
+
+    /// Where the value of the first line of a known field stands.
+    pub fn value_span(&self, known: Known) -> Option<Span> {
+        match self.first_of[known as usize] {
+            ABSENT => None,
+            first => Some(self.fields[usize::from(first)].value),
+        }
+    }
+
+    /// Whether a known field has more than one line.
+    pub fn is_repeated(&self, known: Known) -> bool {
+        self.repeated & (1 << known as u32) != 0
+    }
+
+    /// The values of all lines of a known field, in order.
+    pub fn values<'a>(&self, bytes: &'a [u8], known: Known) -> impl Iterator<Item = &'a [u8]> + Clone {
+        let first = usize::from(self.first_of[known as usize]).min(usize::from(self.field_count));
+        let last = if self.is_repeated(known) {
+            usize::from(self.field_count)
+        } else {
+            self.field_count.min(first as u8 + 1).into()
+        };
+        self.fields[first..last.max(first)]
+            .iter()
+            .filter(move |f| f.name.of(bytes).eq_ignore_ascii_case(known.name().as_bytes()))
+            .map(move |f| f.value.of(bytes))
+    }
+
+    /// All names, as they came, and values, in order.
+    pub fn fields<'a>(&self, bytes: &'a [u8]) -> impl Iterator<Item = (&'a [u8], &'a [u8])> + Clone {
+        self.fields[..usize::from(self.field_count)].iter().map(move |f| (f.name.of(bytes), f.value.of(bytes)))
+    }
+
+    /// The value of the first field of that name, in any case.
+    pub fn get<'a>(&self, bytes: &'a [u8], name: &str) -> Option<&'a [u8]> {
+        self.fields(bytes).find(|(other, _)| other.eq_ignore_ascii_case(name.as_bytes())).map(|(_, value)| value)
+    }
+}

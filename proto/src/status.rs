@@ -1,0 +1,178 @@
+//! Status codes (RFC 9110 §15) and the status line of each.
+
+use core::fmt;
+
+/// A three-digit status code.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Status(u16);
+
+macro_rules! statuses {
+    ($($(#[$doc:meta])* $name:ident = $code:literal $reason:literal;)+) => {
+        impl Status {
+            $($(#[$doc])* pub const $name: Self = Self($code);)+
+
+            /// The reason phrase of RFC 9110, or an empty one.
+            pub const fn reason(self) -> &'static str {
+                match self.0 { $($code => $reason,)+ _ => "" }
+            }
+
+            /// `HTTP/1.1 200 OK` and its line end, for the codes that have a name here.
+            pub(crate) const fn line(self) -> Option<&'static [u8]> {
+                match self.0 {
+                    $($code => Some(concat!("HTTP/1.1 ", stringify!($code), " ", $reason, "\r\n").as_bytes()),)+
+                    _ => None,
+                }
+            }
+        }
+    };
+}
+
+statuses! {
+    /// 100
+    CONTINUE = 100 "Continue";
+    /// 101
+    SWITCHING_PROTOCOLS = 101 "Switching Protocols";
+    /// 103 (RFC 8297)
+    EARLY_HINTS = 103 "Early Hints";
+    /// 200
+    OK = 200 "OK";
+    /// 201
+    CREATED = 201 "Created";
+    /// 202
+    ACCEPTED = 202 "Accepted";
+    /// 204
+    NO_CONTENT = 204 "No Content";
+    /// 206
+    PARTIAL_CONTENT = 206 "Partial Content";
+    /// 301
+    MOVED_PERMANENTLY = 301 "Moved Permanently";
+    /// 302
+    FOUND = 302 "Found";
+    /// 303
+    SEE_OTHER = 303 "See Other";
+    /// 304
+    NOT_MODIFIED = 304 "Not Modified";
+    /// 307
+    TEMPORARY_REDIRECT = 307 "Temporary Redirect";
+    /// 308
+    PERMANENT_REDIRECT = 308 "Permanent Redirect";
+    /// 400
+    BAD_REQUEST = 400 "Bad Request";
+    /// 401
+    UNAUTHORIZED = 401 "Unauthorized";
+    /// 403
+    FORBIDDEN = 403 "Forbidden";
+    /// 404
+    NOT_FOUND = 404 "Not Found";
+    /// 405
+    METHOD_NOT_ALLOWED = 405 "Method Not Allowed";
+    /// 406
+    NOT_ACCEPTABLE = 406 "Not Acceptable";
+    /// 408
+    REQUEST_TIMEOUT = 408 "Request Timeout";
+    /// 409
+    CONFLICT = 409 "Conflict";
+    /// 410
+    GONE = 410 "Gone";
+    /// 411
+    LENGTH_REQUIRED = 411 "Length Required";
+    /// 412
+    PRECONDITION_FAILED = 412 "Precondition Failed";
+    /// 413
+    CONTENT_TOO_LARGE = 413 "Content Too Large";
+    /// 414
+    URI_TOO_LONG = 414 "URI Too Long";
+    /// 415
+    UNSUPPORTED_MEDIA_TYPE = 415 "Unsupported Media Type";
+    /// 416
+    RANGE_NOT_SATISFIABLE = 416 "Range Not Satisfiable";
+    /// 417
+    EXPECTATION_FAILED = 417 "Expectation Failed";
+    /// 421
+    MISDIRECTED_REQUEST = 421 "Misdirected Request";
+    /// 422
+    UNPROCESSABLE_CONTENT = 422 "Unprocessable Content";
+    /// 425 (RFC 8470)
+    TOO_EARLY = 425 "Too Early";
+    /// 426
+    UPGRADE_REQUIRED = 426 "Upgrade Required";
+    /// 429 (RFC 6585)
+    TOO_MANY_REQUESTS = 429 "Too Many Requests";
+    /// 431 (RFC 6585)
+    FIELDS_TOO_LARGE = 431 "Request Header Fields Too Large";
+    /// 500
+    INTERNAL_SERVER_ERROR = 500 "Internal Server Error";
+    /// 501
+    NOT_IMPLEMENTED = 501 "Not Implemented";
+    /// 502
+    BAD_GATEWAY = 502 "Bad Gateway";
+    /// 503
+    SERVICE_UNAVAILABLE = 503 "Service Unavailable";
+    /// 504
+    GATEWAY_TIMEOUT = 504 "Gateway Timeout";
+    /// 505
+    VERSION_NOT_SUPPORTED = 505 "HTTP Version Not Supported";
+    /// 507 (RFC 4918)
+    INSUFFICIENT_STORAGE = 507 "Insufficient Storage";
+}
+
+impl Status {
+    /// A status by its number; `None` outside 100..=599 (RFC 9110 §15: others are invalid).
+    pub const fn new(code: u16) -> Option<Self> {
+        if code >= 100 && code <= 599 { Some(Self(code)) } else { None }
+    }
+
+    /// The number.
+    pub const fn code(self) -> u16 {
+        self.0
+    }
+
+    /// 1xx: another response follows.
+    pub const fn is_interim(self) -> bool {
+        self.0 < 200
+    }
+
+    /// 4xx or 5xx.
+    pub const fn is_error(self) -> bool {
+        self.0 >= 400
+    }
+
+    /// Responses that never have content, whatever the method (RFC 9110 §6.4.1).
+    pub const fn forbids_content(self) -> bool {
+        self.0 < 200 || self.0 == 204 || self.0 == 304
+    }
+
+    /// Responses that must not carry Content-Length either (RFC 9110 §8.6).
+    pub const fn forbids_content_length(self) -> bool {
+        self.0 < 200 || self.0 == 204
+    }
+}
+
+impl fmt::Debug for Status {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.0)
+    }
+}
+
+impl fmt::Display for Status {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.reason() {
+            "" => write!(f, "{}", self.0),
+            reason => write!(f, "{} {reason}", self.0),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Status;
+
+    #[test]
+    fn lines_and_bounds() {
+        assert_eq!(Status::OK.line(), Some(&b"HTTP/1.1 200 OK\r\n"[..]));
+        assert_eq!(Status::new(299).and_then(Status::line), None);
+        assert_eq!(Status::new(99), None);
+        assert_eq!(Status::new(600), None);
+        assert!(Status::NOT_MODIFIED.forbids_content() && !Status::NOT_MODIFIED.forbids_content_length());
+    }
+}
