@@ -254,7 +254,8 @@ function showCollection(collection) {
 function foundRow(entry) {
   const button = element('button', { type: 'button', textContent: 'Draw', ariaLabel: `Draw ${entry.name}` });
   button.addEventListener('click', () => {
-    take({ ...entry, warp: 'A', weft: 'B' });
+    const { threading, treadling, tieup } = entry;
+    take({ threading, treadling, tieup, warp: 'A', weft: 'B' });
     $('draw').scrollIntoView();
     $('threading').focus({ preventScroll: true });
   });
@@ -316,7 +317,11 @@ function begin() {
   draw();
   addEventListener('hashchange', () => { const next = recall(); if (next) take(next); });
   matchMedia('(prefers-color-scheme: dark)').addEventListener('change', draw);
-  new ResizeObserver(() => draw()).observe($('canvas').parentElement);
+  let lastWidth = 0;
+  new ResizeObserver(([{ contentRect }]) => {
+    if (contentRect.width !== lastWidth) draw();
+    lastWidth = contentRect.width;
+  }).observe($('canvas').parentElement);
 }
 
 begin();

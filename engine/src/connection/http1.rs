@@ -1,0 +1,230 @@
+//! The life of an HTTP/1 connection: read a head, ask the application, write its answer,
+//! keep or close.
+
+use crate::connection::respond::Answer;
+use crate::connection::wire::{Received, Wire};
+use crate::connection::{App, heads, incoming};
+use crate::limits::REQUESTS_PER_TURN;
+use crate::net::notes::{Deadline, Notice};
+use crate::net::panic;
+use crate::net::stream::Stream;
+use crate::service::{CloseReason, Incident, IncomingBody, Observer, Request, Response, Service};
+use selvedge_proto::head::{Framing, RequestHead};
+use selvedge_proto::http1::parse_request;
+use selvedge_proto::{Afterwards, Reject, Status};
+use std::future::{Future, poll_fn};
+use std::pin::pin;
+use std::rc::Rc;
+use std::task::Poll;
+use std::time::Instant;
+
+/// Why there is no next request.
+enum NoRequest {
+    /// The connection ends without an answer.
+    Ended(CloseReason),
+    /// The connection ends with one.
+    Refused(Refusal),
+}
+
+/// An answer to a request that the application never sees.
+struct Refusal {
+    status: Status,
+    text: &'static str,
+    reject: Option<Reject>,
+    reason: CloseReason,
+}
+
+/// Serves requests until the connection ends; why it does.
+pub(super) async fn serve<S: Stream, T: Service, O: Observer>(wire: &Rc<Wire<S>>, app: &App<T, O>) -> CloseReason {
+    let mut in_a_row = 0;
+    loop {
+        let mut request = match wire.read_request().await {
+            Ok(request) => request,
+            Err(NoRequest::Ended(reason)) => return reason,
+            Err(NoRequest::Refused(refusal)) => return wire.refuse(&refusal, app).await,
+        };
+        let began = O::TIMES.then(Instant::now);
+        let response = match wire.call(&mut request, app).await {
+            Ok(response) => response,
+            Err(reason) => return reason,
+        };
+        let answer = wire.respond(&request, response).await;
+        answer.report(app, wire, &request, began);
+        let fate = wire.after(request, &answer).await;
+        if let Err(reason) = fate {
+            return reason;
+        }
+        in_a_row += 1;
+        if in_a_row == REQUESTS_PER_TURN {
+            in_a_row = 0;
+            if let Err(reason) = wire.flush().await {
+                return reason;
+            }
+            tokio::task::yield_now().await;
+        }
+    }
+}
+
+impl<S: Stream> Wire<S> {
+    /// Waits for the next request and judges its head.
+    async fn read_request(self: &Rc<Self>) -> Result<Request, NoRequest> {
+        let mut head: Option<Box<RequestHead>> = None;
+        if self.requests() == 0 {
+            self.wait_for(Deadline::RequestHead, self.limits.head_time);
+        } else if self.input.borrow().bytes().is_empty() {
+            self.flush().await.map_err(NoRequest::Ended)?;
+            self.wait_for(Deadline::KeepAlive, self.limits.keep_alive);
+        }
+        loop {
+            if !self.input.borrow().bytes().is_empty() {
+                let complete = {
+                    let input = self.input.borrow();
+                    let head = head.get_or_insert_with(heads::take);
+                    parse_request(input.bytes(), &self.limits.message, head)
+                        .map_err(|reject| NoRequest::Refused(reject.into()))?
+                };
+                if complete && let Some(head) = head.take() {
+                    return Ok(self.request(head));
+                }
+                self.flush().await.map_err(NoRequest::Ended)?;
+                if self.deadline() != Deadline::RequestHead {
+                    self.wait_for(Deadline::RequestHead, self.limits.head_time);
+                }
+            }
+            self.more_of_head().await?;
+        }
+    }
+
+    /// Receives more of a head, or says how there is none.
+    async fn more_of_head(&self) -> Result<(), NoRequest> {
+        loop {
+            let received = self.more().await;
+            let begun = !self.input.borrow().bytes().is_empty();
+            return Err(NoRequest::Ended(match received {
+                Received::More => return Ok(()),
+                Received::End if begun => CloseReason::HeadCut,
+                Received::End => CloseReason::ClientDone,
+                Received::Failed => CloseReason::Reset,
+                Received::Notice(Notice::Expired) if begun => {
+                    return Err(NoRequest::Refused(Refusal {
+                        status: Status::REQUEST_TIMEOUT,
+                        text: CloseReason::HeadTooSlow.explain(),
+                        reject: None,
+                        reason: CloseReason::HeadTooSlow,
+                    }));
+                }
+                Received::Notice(Notice::Expired) if self.requests() == 0 => CloseReason::Silent,
+                Received::Notice(Notice::Expired) => CloseReason::Idle,
+                Received::Notice(Notice::MakeRoom) => CloseReason::MadeRoom,
+                // A head that has begun may be completed within its time.
+                Received::Notice(Notice::Drain) if begun => {
+                    self.wait_for(Deadline::RequestHead, self.limits.head_time);
+                    continue;
+                }
+                Received::Notice(_) => CloseReason::Draining,
+            }));
+        }
+    }
+
+    /// Makes a request of a complete head: its bytes move from the connection to it.
+    fn request(self: &Rc<Self>, head: Box<RequestHead>) -> Request {
+        let number = self.count_request();
+        let mut input = self.input.borrow_mut();
+        let start = input.at;
+        let bytes = input.buffer.take().expect("a head was read from it");
+        input.at = 0;
+        let content = match head.framing {
+            Framing::None => IncomingBody::default(),
+            framing => {
+                // What follows the head is needed while the request lives, so it moves out.
+                let rest = &bytes[start + head.len..];
+                if !rest.is_empty() {
+                    input.buffer.insert(crate::buffer::Buffer::take()).extend_from_slice(rest);
+                }
+                drop(input);
+                incoming::begin(self, number, framing, head.expectation)
+            }
+        };
+        Request { head, bytes, start, content, peer: self.peer() }
+    }
+
+    /// Asks the application. Answers that wait to leave do not wait for a slow one.
+    async fn call<T: Service, O: Observer>(
+        &self,
+        request: &mut Request,
+        app: &App<T, O>,
+    ) -> Result<Response, CloseReason> {
+        let mut call = pin!(app.service.call(request));
+        let caught = |polled: Result<Poll<Response>, String>| match polled {
+            Ok(Poll::Ready(response)) => Poll::Ready(response),
+            Ok(Poll::Pending) => Poll::Pending,
+            Err(message) => {
+                app.observer.incident(&Incident::Panic { peer: self.peer(), message });
+                Poll::Ready(Response::error(Status::INTERNAL_SERVER_ERROR).because(PANICKED))
+            }
+        };
+        let first = poll_fn(|cx| Poll::Ready(caught(panic::catch(|| call.as_mut().poll(cx))))).await;
+        if let Poll::Ready(response) = first {
+            return Ok(response);
+        }
+        self.flush().await?;
+        self.wait_for_nothing();
+        Ok(poll_fn(|cx| caught(panic::catch(|| call.as_mut().poll(cx)))).await)
+    }
+
+    /// Settles the request: what becomes of its unread content and of the connection.
+    async fn after(&self, request: Request, answer: &Answer) -> Result<(), CloseReason> {
+        let Request { head, bytes, start, .. } = request;
+        let consumed = start + head.len;
+        let has_content = head.framing != Framing::None;
+        heads::give(head);
+        answer.outcome?;
+        if has_content {
+            drop(bytes);
+            self.finish_content(answer.afterwards).await?;
+        } else if consumed < bytes.len() {
+            *self.input.borrow_mut() = crate::connection::wire::Input { buffer: Some(bytes), at: consumed };
+        }
+        match answer.afterwards {
+            Afterwards::KeepOpen => Ok(()),
+            Afterwards::Close => {
+                self.flush().await?;
+                // Requests that came behind this one are not answered; closing on them would
+                // reset the connection and take the answer with it.
+                if !self.input.borrow().bytes().is_empty() {
+                    self.linger().await;
+                }
+                Err(answer.close_reason)
+            }
+        }
+    }
+
+    /// Answers a request that the application never sees, and ends the connection.
+    async fn refuse<T, O: Observer>(self: &Rc<Self>, refusal: &Refusal, app: &App<T, O>) -> CloseReason {
+        let response = Response::error_with_text(refusal.status, refusal.text);
+        let answer = self.respond_refusal(response).await;
+        answer.report_refusal(app, self, refusal.reject);
+        if let Err(reason) = answer.outcome {
+            return reason;
+        }
+        if let Err(reason) = self.flush().await {
+            return reason;
+        }
+        self.linger().await;
+        refusal.reason
+    }
+}
+
+/// Why the application's answer is a 500, for the log.
+pub(super) const PANICKED: &str = "the application panicked";
+
+impl From<Reject> for Refusal {
+    fn from(reject: Reject) -> Self {
+        Self {
+            status: reject.status(),
+            text: reject.text(),
+            reject: Some(reject),
+            reason: CloseReason::Rejected(reject),
+        }
+    }
+}

@@ -1,0 +1,274 @@
+//! Request content as it comes: framed, bounded in time, and drained when nobody reads it.
+
+use crate::buffer::Buffer;
+use crate::connection::wire::{Progress, Received, Wire};
+use crate::limits::COPY_BYTES_MAX;
+use crate::net::notes::{Deadline, Notice};
+use crate::net::stream::Stream;
+use crate::service::{CloseReason, ContentError, ContentSource, IncomingBody};
+use bytes::Bytes;
+use selvedge_proto::field::Fields;
+use selvedge_proto::head::{Expectation, Framing};
+use selvedge_proto::http1::chunked::{Decoder, Step};
+use selvedge_proto::http1::write::write_interim;
+use selvedge_proto::{Afterwards, Status};
+use std::future::poll_fn;
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker, ready};
+
+/// The content of the request that a connection is at.
+pub(super) struct Content {
+    request: u32,
+    framing: Remaining,
+    /// The client waits for `100 Continue`, and nothing has come yet.
+    client_waits: bool,
+    failed: Option<ContentError>,
+    progress: Progress,
+    reader: Option<Waker>,
+}
+
+enum Remaining {
+    Length(u64),
+    Chunks(Decoder),
+    Nothing(Option<Fields>),
+}
+
+/// Begins the content of a request, and gives the request its end of it.
+pub(super) fn begin<S: Stream>(
+    wire: &Rc<Wire<S>>,
+    request: u32,
+    framing: Framing,
+    expectation: Expectation,
+) -> IncomingBody {
+    let (remaining, length) = match framing {
+        Framing::None => (Remaining::Nothing(None), Some(0)),
+        Framing::Length(length) => (Remaining::Length(length), Some(length)),
+        Framing::Chunked => (Remaining::Chunks(Decoder::new()), None),
+    };
+    *wire.content.borrow_mut() = Some(Box::new(Content {
+        request,
+        framing: remaining,
+        client_waits: expectation == Expectation::Continue,
+        failed: None,
+        progress: Progress {
+            began: wire.worker.clock.tick(),
+            bytes: 0,
+            silence: wire.limits.body_silence,
+            bytes_per_second_min: wire.limits.body_bytes_per_second_min,
+        },
+        reader: None,
+    }));
+    IncomingBody::new(wire.clone(), request, length, wire.limits.body_bytes_max)
+}
+
+impl Content {
+    fn is_done(&self) -> bool {
+        matches!(self.framing, Remaining::Nothing(_))
+    }
+}
+
+impl<S: Stream> Wire<S> {
+    /// Wakes whoever reads content, so that it sees a notice.
+    pub(super) fn wake_reader(&self) {
+        let reader = self.content.borrow_mut().as_mut().and_then(|content| content.reader.take());
+        reader.inspect(Waker::wake_by_ref);
+    }
+
+    /// Why what is left of the content makes this answer the connection's last.
+    pub(super) fn content_forces_close(&self) -> Option<CloseReason> {
+        let content = self.content.borrow();
+        let content = content.as_ref()?;
+        match (&content.framing, content.failed) {
+            (_, Some(error)) => Some(close_reason(error)),
+            (Remaining::Nothing(_), _) => None,
+            //= RFC 9110 §10.1.1: a client that was not told to go on may send its content or not, so
+            //= nobody can tell where the next request begins
+            _ if content.client_waits => Some(CloseReason::AnswerEnded),
+            (Remaining::Length(left), _) if *left > self.limits.drain_bytes_max => Some(CloseReason::ContentUnread),
+            _ => None,
+        }
+    }
+
+    /// Drains what was left unread, so that the next request can be found; or closes in a
+    /// way that lets the client see the answer.
+    pub(super) async fn finish_content(&self, afterwards: Afterwards) -> Result<(), CloseReason> {
+        let done = self.content.borrow().as_ref().is_none_or(|content| content.is_done());
+        if done {
+            *self.content.borrow_mut() = None;
+            return Ok(());
+        }
+        self.flush().await?;
+        let failed = self.content.borrow().as_ref().and_then(|content| content.failed);
+        let drained = match (afterwards, failed) {
+            (Afterwards::KeepOpen, None) => self.drain_content().await,
+            (Afterwards::KeepOpen, Some(error)) => Err(close_reason(error)),
+            (Afterwards::Close, error) => Err(error.map_or(CloseReason::ContentUnread, close_reason)),
+        };
+        *self.content.borrow_mut() = None;
+        match drained {
+            Err(CloseReason::Reset | CloseReason::ContentCut) | Ok(()) => {}
+            Err(_) => self.linger().await,
+        }
+        drained
+    }
+
+    async fn drain_content(&self) -> Result<(), CloseReason> {
+        let mut drained = 0;
+        loop {
+            match poll_fn(|cx| self.poll_piece(cx)).await {
+                None => return Ok(()),
+                Some(Err(error)) => return Err(close_reason(error)),
+                Some(Ok(bytes)) => drained += bytes.len() as u64,
+            }
+            if drained > self.limits.drain_bytes_max {
+                return Err(CloseReason::ContentUnread);
+            }
+        }
+    }
+
+    /// The next piece of the content, whoever wants it.
+    fn poll_piece(&self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, ContentError>>> {
+        let mut guard = self.content.borrow_mut();
+        let Some(content) = guard.as_mut() else { return Poll::Ready(Some(Err(ContentError::Ended))) };
+        if let Some(error) = content.failed {
+            return Poll::Ready(Some(Err(error)));
+        }
+        loop {
+            match self.take_piece(content) {
+                Ok(Some(bytes)) => return Poll::Ready(Some(Ok(bytes))),
+                Ok(None) if content.is_done() => return Poll::Ready(None),
+                Ok(None) => {}
+                Err(error) => return Poll::Ready(Some(Err(fail(content, error)))),
+            }
+            if content.client_waits {
+                // It may have sent its content without waiting; then it needs no telling.
+                content.client_waits = false;
+                write_interim(Status::CONTINUE, &Fields::new(), self.output.borrow_mut().bytes());
+            }
+            if ready!(self.poll_flush(cx)).is_err() {
+                return Poll::Ready(Some(Err(fail(content, ContentError::Disconnected))));
+            }
+            if self.deadline() != Deadline::RequestBody {
+                self.wait_for_progress(Deadline::RequestBody, &content.progress);
+            }
+            content.reader = Some(cx.waker().clone());
+            let error = match ready!(self.poll_more(cx)) {
+                Received::More => {
+                    content.progress.bytes += self.input.borrow().bytes().len() as u64;
+                    self.wait_for_progress(Deadline::RequestBody, &content.progress);
+                    continue;
+                }
+                // A notice to idle connections is not meant for this one.
+                Received::Notice(Notice::Expired) => ContentError::TooSlow,
+                Received::Notice(_) => {
+                    self.wait_for_progress(Deadline::RequestBody, &content.progress);
+                    continue;
+                }
+                Received::End | Received::Failed => ContentError::Disconnected,
+            };
+            return Poll::Ready(Some(Err(fail(content, error))));
+        }
+    }
+
+    /// Content that has come already; `None` when more has to come first, or none is left.
+    fn take_piece(&self, content: &mut Content) -> Result<Option<Bytes>, ContentError> {
+        let mut input = self.input.borrow_mut();
+        match &mut content.framing {
+            Remaining::Nothing(_) => Ok(None),
+            Remaining::Length(left) => {
+                let here = usize::try_from(*left).unwrap_or(usize::MAX).min(input.bytes().len());
+                if here == 0 {
+                    return Ok(None);
+                }
+                content.client_waits = false;
+                *left -= here as u64;
+                if *left == 0 {
+                    content.framing = Remaining::Nothing(None);
+                }
+                Ok(Some(take_bytes(&mut input, here)))
+            }
+            Remaining::Chunks(decoder) => {
+                if !input.bytes().is_empty() {
+                    content.client_waits = false;
+                }
+                let mut joined = Vec::new();
+                let trailers = loop {
+                    match decoder.step(input.bytes(), &self.limits.message).map_err(ContentError::Rejected)? {
+                        Step::Data { start, end } => {
+                            joined.extend_from_slice(&input.bytes()[start..end]);
+                            input.consume(end);
+                        }
+                        Step::NeedMore { consumed } => {
+                            input.consume(consumed);
+                            break None;
+                        }
+                        Step::Done { consumed } => {
+                            input.consume(consumed);
+                            break Some(decoder.trailers().clone());
+                        }
+                    }
+                };
+                if let Some(trailers) = trailers {
+                    content.framing = Remaining::Nothing(Some(trailers));
+                }
+                Ok((!joined.is_empty()).then(|| joined.into()))
+            }
+        }
+    }
+}
+
+/// The first `count` bytes of the input; a large piece that is all there is takes the
+/// buffer with it instead of being copied.
+fn take_bytes(input: &mut super::wire::Input, count: usize) -> Bytes {
+    if count > COPY_BYTES_MAX / 2 && count == input.bytes().len() {
+        let at = input.at;
+        let buffer: Buffer = input.buffer.take().expect("bytes were in it");
+        input.at = 0;
+        return Bytes::from_owner(buffer).slice(at..);
+    }
+    let bytes = Bytes::copy_from_slice(&input.bytes()[..count]);
+    input.consume(count);
+    bytes
+}
+
+fn fail(content: &mut Content, error: ContentError) -> ContentError {
+    content.failed = Some(error);
+    error
+}
+
+fn close_reason(error: ContentError) -> CloseReason {
+    match error {
+        ContentError::Rejected(reject) => CloseReason::Rejected(reject),
+        ContentError::TooSlow => CloseReason::ContentTooSlow,
+        ContentError::Disconnected => CloseReason::ContentCut,
+        ContentError::TooLarge | ContentError::Ended => CloseReason::ContentUnread,
+    }
+}
+
+impl<S: Stream> ContentSource for Wire<S> {
+    fn poll_content(
+        &self,
+        request: u32,
+        _bytes_max: u64,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Bytes, ContentError>>> {
+        if self.content.borrow().as_ref().is_none_or(|content| content.request != request) {
+            return Poll::Ready(Some(Err(ContentError::Ended)));
+        }
+        let polled = self.poll_piece(cx);
+        if polled.is_ready() && self.deadline() == Deadline::RequestBody {
+            // The application has the next move.
+            self.wait_for_nothing();
+        }
+        polled
+    }
+
+    fn trailers(&self, request: u32) -> Option<Fields> {
+        match self.content.borrow().as_deref() {
+            Some(Content { request: own, framing: Remaining::Nothing(trailers), .. }) if *own == request => {
+                trailers.clone()
+            }
+            _ => None,
+        }
+    }
+}

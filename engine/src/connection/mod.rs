@@ -1,0 +1,79 @@
+//! Connections: one straight-line task each, from the first byte to the reason it ended.
+//!
+//! This floor never decides what to answer and never opens a socket or a file.
+
+mod heads;
+mod http1;
+mod incoming;
+mod respond;
+mod wire;
+
+use crate::limits::Limits;
+use crate::net::notes::{Notice, Place};
+use crate::net::panic;
+use crate::net::stream::Stream;
+use crate::net::worker::Worker;
+use crate::service::{CloseReason, Closed, Incident, Observer, Phase, Service};
+use std::future::Future;
+use std::net::SocketAddr;
+use std::pin::pin;
+use std::rc::Rc;
+use std::task::Poll;
+use wire::Wire;
+
+/// What all connections of a worker share.
+pub(crate) struct App<T, O> {
+    pub(crate) service: T,
+    pub(crate) observer: O,
+    pub(crate) limits: Rc<Limits>,
+    pub(crate) worker: Rc<Worker>,
+}
+
+/// Serves one connection to its end and reports it. `place` is its own in the notes.
+pub(crate) async fn run<S: Stream, T: Service, O: Observer>(
+    stream: S,
+    peer: SocketAddr,
+    place: Place,
+    app: Rc<App<T, O>>,
+) {
+    let wire = Rc::new(Wire::new(stream, peer, place, app.worker.clone(), app.limits.clone()));
+    let reason = guarded(&wire, &app).await;
+    app.observer.closed(&Closed { peer, reason, phase: wire.phase(), requests: wire.requests() });
+    app.worker.connection_ended(place);
+}
+
+/// The loop, with what can end it from outside: a cut, or a panic.
+async fn guarded<S: Stream, T: Service, O: Observer>(wire: &Rc<Wire<S>>, app: &App<T, O>) -> CloseReason {
+    let mut serving = pin!(http1::serve(wire, app));
+    let notes = &app.worker.notes;
+    std::future::poll_fn(|cx| {
+        notes.set_waker(wire.place(), cx.waker());
+        if notes.notice(wire.place()) == Notice::Cut {
+            return Poll::Ready(CloseReason::DrainLimit);
+        }
+        if notes.notice(wire.place()) == Notice::Expired {
+            // Content may be awaited by a task of the application's own.
+            wire.wake_reader();
+        }
+        panic::catch(|| serving.as_mut().poll(cx)).unwrap_or_else(|message| {
+            app.observer.incident(&Incident::Panic { peer: wire.peer(), message });
+            Poll::Ready(CloseReason::Panicked)
+        })
+    })
+    .await
+}
+
+impl<S> Wire<S> {
+    /// What the connection is doing, as its note says it.
+    fn phase(&self) -> Phase {
+        use crate::net::notes::Deadline;
+        match self.deadline() {
+            Deadline::None => Phase::Answering,
+            Deadline::RequestHead => Phase::ReadingHead,
+            Deadline::RequestBody => Phase::ReadingContent,
+            Deadline::ResponseProgress => Phase::Sending,
+            Deadline::KeepAlive => Phase::Idle,
+            Deadline::Linger => Phase::Lingering,
+        }
+    }
+}

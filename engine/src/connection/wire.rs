@@ -1,0 +1,310 @@
+//! One connection's two directions, and its waits.
+//!
+//! Every wait ends in one of three ways: it went on, the connection failed or ended, or
+//! the worker gave notice. Bytes that have come win over a notice that came with them.
+
+use crate::buffer::Buffer;
+use crate::connection::incoming::Content;
+use crate::limits::{LINGER_BYTES_MAX, LINGER_TIME, Limits};
+use crate::net::clock::Tick;
+use crate::net::notes::{Deadline, Notice, Place};
+use crate::net::stream::{Stream, Then};
+use crate::net::worker::Worker;
+use crate::service::CloseReason;
+use std::cell::{Cell, RefCell};
+use std::future::poll_fn;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+/// A connection's stream, what has come and was not consumed, and what has yet to leave.
+pub(super) struct Wire<S> {
+    pub(super) stream: S,
+    pub(super) worker: Rc<Worker>,
+    pub(super) limits: Rc<Limits>,
+    pub(super) input: RefCell<Input>,
+    pub(super) output: RefCell<Output>,
+    pub(super) content: RefCell<Option<Box<Content>>>,
+    peer: SocketAddr,
+    place: Place,
+    requests: Cell<u32>,
+}
+
+/// Bytes that have come, from `at` on.
+#[derive(Default)]
+pub(super) struct Input {
+    pub(super) buffer: Option<Buffer>,
+    pub(super) at: usize,
+}
+
+/// Bytes that have yet to leave, from `at` on.
+#[derive(Default)]
+pub(super) struct Output {
+    pub(super) buffer: Option<Buffer>,
+    pub(super) at: usize,
+}
+
+/// How receiving ended.
+pub(super) enum Received {
+    /// There are more bytes.
+    More,
+    /// The client will send no more.
+    End,
+    /// The connection failed.
+    Failed,
+    /// The worker gave notice.
+    Notice(Notice),
+}
+
+impl Input {
+    /// What has come and was not consumed.
+    pub(super) fn bytes(&self) -> &[u8] {
+        self.buffer.as_ref().map_or(&[], |buffer| &buffer[self.at..])
+    }
+
+    /// Forgets the first `count` bytes, and gives the buffer back when none is left.
+    pub(super) fn consume(&mut self, count: usize) {
+        self.at += count;
+        if self.buffer.as_ref().is_some_and(|buffer| buffer.len() == self.at) {
+            *self = Self::default();
+        }
+    }
+
+    /// Moves what is left to the front, so that what comes next has room.
+    pub(super) fn compact(&mut self) {
+        if self.at > 0
+            && let Some(buffer) = &mut self.buffer
+        {
+            buffer.drain(..self.at);
+            self.at = 0;
+        }
+    }
+}
+
+impl Output {
+    /// The bytes, to add to them.
+    pub(super) fn bytes(&mut self) -> &mut Vec<u8> {
+        self.buffer.get_or_insert_with(Buffer::take)
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.buffer.as_ref().map_or(0, |buffer| buffer.len() - self.at)
+    }
+}
+
+impl<S> Wire<S> {
+    pub(super) fn new(stream: S, peer: SocketAddr, place: Place, worker: Rc<Worker>, limits: Rc<Limits>) -> Self {
+        Self {
+            stream,
+            worker,
+            limits,
+            input: RefCell::default(),
+            output: RefCell::default(),
+            content: RefCell::default(),
+            peer,
+            place,
+            requests: Cell::new(0),
+        }
+    }
+
+    pub(super) fn peer(&self) -> SocketAddr {
+        self.peer
+    }
+
+    pub(super) fn place(&self) -> Place {
+        self.place
+    }
+
+    /// How many requests were begun.
+    pub(super) fn requests(&self) -> u32 {
+        self.requests.get()
+    }
+
+    /// Begins the next request; its number.
+    pub(super) fn count_request(&self) -> u32 {
+        self.requests.set(self.requests.get().wrapping_add(1));
+        self.requests.get()
+    }
+
+    pub(super) fn deadline(&self) -> Deadline {
+        self.worker.notes.deadline(self.place)
+    }
+
+    /// Notes what is awaited, and for how long at the most.
+    pub(super) fn wait_for(&self, deadline: Deadline, time: Duration) {
+        self.worker.notes.wait_for(self.place, deadline, self.worker.clock.after(time));
+    }
+
+    /// The same, until a moment that was fixed before.
+    pub(super) fn wait_until(&self, deadline: Deadline, due: Tick) {
+        self.worker.notes.wait_for(self.place, deadline, due);
+    }
+
+    /// Notes that nothing is awaited of the client.
+    pub(super) fn wait_for_nothing(&self) {
+        self.worker.notes.wait_for(self.place, Deadline::None, Tick::MAX);
+    }
+
+    /// The wait for the floor of a rate: `silence` from now, but never later than `bytes`
+    /// that have moved since `began` allow at `bytes_per_second_min`.
+    pub(super) fn wait_for_progress(&self, deadline: Deadline, progress: &Progress) {
+        let clock = &self.worker.clock;
+        let floor_seconds = progress.bytes / u64::from(progress.bytes_per_second_min.max(1));
+        let by_floor = Duration::from_secs(floor_seconds).saturating_add(progress.silence);
+        let due_by_floor = progress.began.saturating_add(crate::net::clock::ticks(by_floor)).saturating_add(1);
+        self.wait_until(deadline, clock.after(progress.silence).min(due_by_floor));
+    }
+}
+
+/// How far one direction has come, to hold it against its floor.
+pub(super) struct Progress {
+    pub(super) began: Tick,
+    pub(super) bytes: u64,
+    pub(super) silence: Duration,
+    pub(super) bytes_per_second_min: u32,
+}
+
+impl<S: Stream> Wire<S> {
+    /// Receives more behind what has come.
+    pub(super) fn poll_more(&self, cx: &mut Context<'_>) -> Poll<Received> {
+        let mut input = self.input.borrow_mut();
+        input.compact();
+        match self.stream.poll_receive(cx, &mut input.buffer) {
+            Poll::Ready(Ok(0)) => Poll::Ready(Received::End),
+            Poll::Ready(Ok(_)) => Poll::Ready(Received::More),
+            Poll::Ready(Err(_)) => Poll::Ready(Received::Failed),
+            Poll::Pending => match self.worker.notes.notice(self.place) {
+                Notice::None => {
+                    if let Some(buffer) = &mut input.buffer {
+                        buffer.shrink_for_waiting();
+                    }
+                    Poll::Pending
+                }
+                notice => Poll::Ready(Received::Notice(notice)),
+            },
+        }
+    }
+
+    /// As [`Wire::poll_more`].
+    pub(super) async fn more(&self) -> Received {
+        poll_fn(|cx| self.poll_more(cx)).await
+    }
+
+    /// Sends what has yet to leave.
+    pub(super) fn poll_flush(&self, cx: &mut Context<'_>) -> Poll<Result<(), CloseReason>> {
+        let output = &mut *self.output.borrow_mut();
+        while let Some(buffer) = &output.buffer {
+            if output.at == buffer.len() {
+                *output = Output::default();
+                break;
+            }
+            match self.stream.poll_send(cx, [&buffer[output.at..], &[]], Then::Nothing) {
+                Poll::Ready(Ok(sent)) => output.at += sent,
+                Poll::Ready(Err(_)) => return Poll::Ready(Err(CloseReason::Reset)),
+                Poll::Pending => return self.poll_sending().map(Err),
+            }
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    /// What a send that has to wait comes to.
+    pub(super) fn poll_sending(&self) -> Poll<CloseReason> {
+        match self.worker.notes.notice(self.place) {
+            Notice::Expired => Poll::Ready(CloseReason::SendTooSlow),
+            _ => Poll::Pending,
+        }
+    }
+
+    /// Sends what has yet to leave, with the deadline of a send.
+    pub(super) async fn flush(&self) -> Result<(), CloseReason> {
+        if self.output.borrow().len() == 0 {
+            return Ok(());
+        }
+        let mut progress = self.send_progress();
+        self.flush_within(&mut progress).await
+    }
+
+    /// Sends what has yet to leave, as part of an answer that has come so far.
+    pub(super) async fn flush_within(&self, progress: &mut Progress) -> Result<(), CloseReason> {
+        let mut left = self.output.borrow().len();
+        self.wait_for_progress(Deadline::ResponseProgress, progress);
+        poll_fn(|cx| {
+            let polled = self.poll_flush(cx);
+            let now_left = self.output.borrow().len();
+            if polled.is_pending() && now_left < left {
+                progress.bytes += (left - now_left) as u64;
+                left = now_left;
+                self.wait_for_progress(Deadline::ResponseProgress, progress);
+            }
+            polled
+        })
+        .await
+    }
+
+    /// The progress of an answer that begins now.
+    pub(super) fn send_progress(&self) -> Progress {
+        Progress {
+            began: self.worker.clock.tick(),
+            bytes: 0,
+            silence: self.limits.send_silence,
+            bytes_per_second_min: self.limits.send_bytes_per_second_min,
+        }
+    }
+
+    /// Says that nothing more will be sent and waits, within bounds, for the client to
+    /// finish, so that it gets the answer and not a reset (RFC 9112 §9.6).
+    pub(super) async fn linger(&self) {
+        self.stream.finish();
+        self.wait_for(Deadline::Linger, LINGER_TIME);
+        let mut discarded = 0u64;
+        while discarded < LINGER_BYTES_MAX {
+            let have = {
+                let mut input = self.input.borrow_mut();
+                let have = input.bytes().len();
+                input.consume(have);
+                have
+            };
+            discarded += have as u64;
+            if !matches!(self.more().await, Received::More) {
+                return;
+            }
+        }
+    }
+
+    /// Sends all of `first` and `second`.
+    pub(super) async fn send_parts(
+        &self,
+        first: &[u8],
+        second: &[u8],
+        progress: &mut Progress,
+    ) -> Result<(), CloseReason> {
+        let mut sent = 0;
+        let all = first.len() + second.len();
+        self.wait_for_progress(Deadline::ResponseProgress, progress);
+        poll_fn(|cx| {
+            while sent < all {
+                let parts = [&first[sent.min(first.len())..], &second[sent.saturating_sub(first.len())..]];
+                match ready!(self.poll_or_notice(self.stream.poll_send(cx, parts, Then::Nothing))) {
+                    Ok(count) => {
+                        sent += count;
+                        progress.bytes += count as u64;
+                        self.wait_for_progress(Deadline::ResponseProgress, progress);
+                    }
+                    Err(reason) => return Poll::Ready(Err(reason)),
+                }
+            }
+            Poll::Ready(Ok(()))
+        })
+        .await
+    }
+
+    /// A send's outcome, or the notice that ends its wait.
+    pub(super) fn poll_or_notice(&self, polled: Poll<std::io::Result<usize>>) -> Poll<Result<usize, CloseReason>> {
+        match polled {
+            Poll::Ready(Ok(count)) => Poll::Ready(Ok(count)),
+            Poll::Ready(Err(_)) => Poll::Ready(Err(CloseReason::Reset)),
+            Poll::Pending => self.poll_sending().map(Err),
+        }
+    }
+}

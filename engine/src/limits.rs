@@ -1,0 +1,103 @@
+//! Every bound of the engine, in one place: name with unit, default, reason.
+
+use selvedge_proto::limits::Limits as MessageLimits;
+use std::time::Duration;
+
+/// What one server lets its clients do. Every bound is on by default.
+#[derive(Clone, Debug)]
+pub struct Limits {
+    /// Bounds on heads, chunks and trailers.
+    pub message: MessageLimits,
+    /// Time to a complete head: from accept for the first request of a connection, from its
+    /// first byte for a later one. Default 10 s. Exceeded: 408, close.
+    pub head_time: Duration,
+    /// Longest silence while request content is awaited. Default 30 s. Exceeded: 408, close.
+    pub body_silence: Duration,
+    /// Fewest bytes of request content a second, on the average after a first
+    /// [`Limits::body_silence`]. Default 500. Exceeded: 408, close.
+    pub body_bytes_per_second_min: u32,
+    /// Longest time in which a client takes nothing of a response. Default 30 s. Exceeded: close.
+    pub send_silence: Duration,
+    /// Fewest bytes of a response that a client takes a second, on the average after a first
+    /// [`Limits::send_silence`]. Default 500. Exceeded: close.
+    pub send_bytes_per_second_min: u32,
+    /// How long a connection may be idle between requests. Default 60 s; it shrinks towards
+    /// [`KEEP_ALIVE_FLOOR`] as the connection limit nears. Exceeded: close.
+    pub keep_alive: Duration,
+    /// Most request content that an application gets unless it asks for more. Default 10 MiB.
+    /// Exceeded: 413.
+    pub body_bytes_max: u64,
+    /// Most unread request content that is drained so that the connection can live on.
+    /// Default 256 KiB. Exceeded: close.
+    pub drain_bytes_max: u64,
+    /// Most connections at once, over all workers. Default: what `RLIMIT_NOFILE` allows,
+    /// less [`DESCRIPTORS_RESERVED`] and an eighth of the rest, which is kept for files. At the limit the
+    /// idlest connection is closed, or, when none is idle, new ones wait to be accepted.
+    pub connections_max: usize,
+    /// How long a graceful stop waits for what is running. Default 30 s. Exceeded: close, and
+    /// the log names what was still open.
+    pub drain_time: Duration,
+}
+
+/// The keep-alive time when the connection limit is reached.
+pub const KEEP_ALIVE_FLOOR: Duration = Duration::from_secs(5);
+
+/// Descriptors that are never given to connections: listeners, logs, the runtime's own.
+pub const DESCRIPTORS_RESERVED: u64 = 64;
+
+/// How long a lingering close waits for the client to finish, and how much it discards.
+/// A client that is still sending would lose the answer to a reset otherwise (RFC 9112 §9.6).
+pub(crate) const LINGER_TIME: Duration = Duration::from_secs(5);
+/// See [`LINGER_TIME`].
+pub(crate) const LINGER_BYTES_MAX: u64 = 1 << 20;
+
+/// Size of a pooled buffer: a head at its default limit, twice.
+pub(crate) const BUFFER_BYTES: usize = 32 * 1024;
+/// Buffers that a worker keeps for reuse: 2 MiB.
+pub(crate) const BUFFERS_KEPT_MAX: usize = 64;
+/// Content up to this size is copied behind its head, so that both leave in one send.
+pub(crate) const COPY_BYTES_MAX: usize = 16 * 1024;
+/// Answers of a pipelined batch are sent once so much has come together.
+pub(crate) const BATCH_BYTES: usize = 8 * 1024;
+/// A file is sent in slices of at most this size; between two the worker serves others.
+pub(crate) const FILE_SLICE_BYTES: u64 = 1 << 20;
+/// Requests that a connection is served in a row before others get their turn.
+pub(crate) const REQUESTS_PER_TURN: u32 = 64;
+/// Connections that are accepted in a row before others get their turn.
+pub(crate) const ACCEPTS_PER_TURN: usize = 64;
+/// How often deadlines are looked at, and so how late one may be noticed.
+pub(crate) const SWEEP_INTERVAL: Duration = Duration::from_millis(250);
+/// How long accepting pauses when the process or the system is out of descriptors.
+pub(crate) const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+/// Connections that wait to be accepted; the kernel lowers it to `net.core.somaxconn`.
+pub(crate) const BACKLOG: i32 = 4096;
+/// Threads of each worker that wait for disks.
+pub(crate) const BLOCKING_THREADS_MAX: usize = 8;
+
+const _: () = assert!(BATCH_BYTES + COPY_BYTES_MAX <= BUFFER_BYTES, "an answer fits behind a batch without growing it");
+const _: () = assert!(SWEEP_INTERVAL.as_millis() < KEEP_ALIVE_FLOOR.as_millis(), "a deadline is noticed in time");
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            message: MessageLimits::default(),
+            head_time: Duration::from_secs(10),
+            body_silence: Duration::from_secs(30),
+            body_bytes_per_second_min: 500,
+            send_silence: Duration::from_secs(30),
+            send_bytes_per_second_min: 500,
+            keep_alive: Duration::from_secs(60),
+            body_bytes_max: 10 << 20,
+            drain_bytes_max: 256 << 10,
+            connections_max: connections_of_descriptors(),
+            drain_time: Duration::from_secs(30),
+        }
+    }
+}
+
+/// How many connections the process's descriptors allow.
+fn connections_of_descriptors() -> usize {
+    let descriptors = rustix::process::getrlimit(rustix::process::Resource::Nofile).current.unwrap_or(1 << 20);
+    let usable = descriptors.saturating_sub(DESCRIPTORS_RESERVED).max(16);
+    usize::try_from(usable - usable / 8).unwrap_or(usize::MAX)
+}

@@ -1,0 +1,152 @@
+//! Accepting: a permit for each connection, the idlest one's place when there is none,
+//! and a pause when the system is out of descriptors.
+
+use crate::limits::{ACCEPT_PAUSE, ACCEPTS_PER_TURN};
+use crate::net::stream::Socket;
+use crate::net::worker::{Event, Worker};
+use rustix::io::Errno;
+use rustix::net::SocketFlags;
+use std::fs::File;
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+use std::rc::Rc;
+use std::sync::Arc;
+use tokio::io::unix::AsyncFd;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::task::yield_now;
+
+/// A connection that was accepted and is not yet served.
+pub(crate) struct Accepted {
+    pub(crate) fd: OwnedFd,
+    pub(crate) peer: SocketAddr,
+    pub(crate) permit: OwnedSemaphorePermit,
+}
+
+impl Accepted {
+    pub(crate) fn into_parts(self) -> (Socket, SocketAddr, OwnedSemaphorePermit) {
+        (Socket::new(self.fd), self.peer, self.permit)
+    }
+}
+
+/// What is said to a client that is accepted only to be told that there is no room.
+const NO_ROOM: &[u8] =
+    b"HTTP/1.1 503 Service Unavailable\r\nserver: selvedge\r\nretry-after: 1\r\ncontent-length: 0\r\n\
+                         connection: close\r\n\r\n";
+
+/// Accepts until the task is ended. `spare` is closed when descriptors run out, so that
+/// one more client can be accepted and told so.
+pub(crate) async fn accept(
+    listener: Rc<AsyncFd<OwnedFd>>,
+    worker: Rc<Worker>,
+    permits: Arc<Semaphore>,
+    serve: Rc<dyn Fn(Accepted)>,
+) {
+    let mut spare = Spare::new();
+    let mut in_a_row = 0;
+    loop {
+        let Ok(mut ready) = listener.readable().await else { return };
+        let Some(permit) = permit(&worker, &permits).await else { return };
+        match accept_one(&listener) {
+            Ok((fd, peer)) => {
+                if spare.close_count() > 0 {
+                    spare.reset();
+                    worker.event(Event::AcceptRecovered);
+                }
+                worker.admit(Accepted { fd, peer, permit }, &*serve);
+            }
+            Err(Errno::AGAIN) => {
+                ready.clear_ready();
+                in_a_row = 0;
+                continue;
+            }
+            // The client gave up before it was accepted, or the network did.
+            Err(Errno::CONNABORTED | Errno::INTR | Errno::PROTO | Errno::PERM) => {}
+            Err(error @ (Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM)) => {
+                if spare.close_count() == 0 {
+                    worker.event(Event::AcceptFailed(error.into()));
+                }
+                spare.refuse_one(&listener);
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+            }
+            Err(error) => {
+                worker.event(Event::AcceptFailed(error.into()));
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+            }
+        }
+        in_a_row += 1;
+        if in_a_row >= ACCEPTS_PER_TURN {
+            in_a_row = 0;
+            yield_now().await;
+        }
+    }
+}
+
+/// Accepts what had connected before the listener closes, so that nobody is reset who was
+/// already in the queue.
+pub(crate) fn accept_rest(
+    listener: &AsyncFd<OwnedFd>,
+    worker: &Worker,
+    permits: &Arc<Semaphore>,
+    serve: &dyn Fn(Accepted),
+) {
+    while let Ok(permit) = permits.clone().try_acquire_owned()
+        && let Ok((fd, peer)) = accept_one(listener)
+    {
+        worker.admit(Accepted { fd, peer, permit }, serve);
+    }
+}
+
+fn accept_one(listener: &AsyncFd<OwnedFd>) -> rustix::io::Result<(OwnedFd, SocketAddr)> {
+    let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+    let (fd, address) = rustix::net::acceptfrom_with(listener.get_ref(), flags)?;
+    let peer = address.and_then(|address| SocketAddr::try_from(address).ok()).ok_or(Errno::CONNABORTED)?;
+    Ok((fd, peer))
+}
+
+/// A permit; while there is none, the idlest connection is asked for its place.
+async fn permit(worker: &Worker, permits: &Arc<Semaphore>) -> Option<OwnedSemaphorePermit> {
+    if let Ok(permit) = permits.clone().try_acquire_owned() {
+        return Some(permit);
+    }
+    let room = worker.notes.make_room();
+    if !room {
+        worker.event(Event::ConnectionsFull);
+    }
+    let permit = permits.clone().acquire_owned().await.ok();
+    if !room {
+        worker.event(Event::ConnectionsFree);
+    }
+    permit
+}
+
+/// A descriptor that is held only to be let go.
+struct Spare {
+    held: Option<File>,
+    closed: u32,
+}
+
+impl Spare {
+    fn new() -> Self {
+        Self { held: File::open("/dev/null").ok(), closed: 0 }
+    }
+
+    /// How often it was needed since accepting last worked.
+    fn close_count(&self) -> u32 {
+        self.closed
+    }
+
+    fn reset(&mut self) {
+        *self = Self::new();
+    }
+
+    /// Uses the held descriptor to accept one client and tell it that there is no room.
+    fn refuse_one(&mut self, listener: &AsyncFd<OwnedFd>) {
+        self.closed = self.closed.saturating_add(1);
+        drop(self.held.take());
+        if let Ok((fd, _)) = accept_one(listener) {
+            let _ = rustix::net::send(&fd, NO_ROOM, rustix::net::SendFlags::NOSIGNAL);
+            let _ = rustix::net::shutdown(&fd, rustix::net::Shutdown::Write);
+        }
+        self.held = File::open("/dev/null").ok();
+    }
+}

@@ -1,0 +1,14 @@
+//! Sockets, workers and time: the only floor that names the runtime. It never names an
+//! HTTP type.
+//!
+//! In the order in which a connection meets them: a listener is bound, a worker accepts,
+//! a stream carries bytes, notes watch the time.
+
+pub(crate) mod accept;
+pub(crate) mod clock;
+pub(crate) mod listen;
+pub(crate) mod notes;
+pub(crate) mod panic;
+pub(crate) mod stream;
+mod sys;
+pub(crate) mod worker;

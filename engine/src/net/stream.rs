@@ -1,0 +1,150 @@
+//! The seam between connections and sockets.
+//!
+//! What comes in is put into a pooled buffer only when bytes are there; what goes out is
+//! owned by whoever sends until it has left. Nothing above borrows a buffer across a
+//! wait, so another driver can take the place of readiness and `recv`.
+
+use crate::buffer::Buffer;
+use crate::net::sys::LazilyWatched;
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, Shutdown};
+use std::fs::File;
+use std::io::{self, IoSlice};
+use std::os::fd::{AsFd, OwnedFd};
+use std::task::{Context, Poll, ready};
+
+/// Whether more follows what is sent, so that the kernel may wait for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Then {
+    /// Send at once.
+    Nothing,
+    /// More follows immediately.
+    More,
+}
+
+/// A two-way stream of bytes.
+pub(crate) trait Stream: 'static {
+    /// Receives what is there behind what `into` holds, taking a buffer from the pool if
+    /// it holds none. Ready with 0 at the end of the stream.
+    fn poll_receive(&self, cx: &mut Context<'_>, into: &mut Option<Buffer>) -> Poll<io::Result<usize>>;
+
+    /// Sends the first part and then the second, or as much as can be sent now.
+    fn poll_send(&self, cx: &mut Context<'_>, parts: [&[u8]; 2], then: Then) -> Poll<io::Result<usize>>;
+
+    /// Sends part of a file, or as much as can be sent now; 0 when the file ends there.
+    fn poll_send_file(&self, cx: &mut Context<'_>, file: &File, offset: u64, len: usize) -> Poll<io::Result<usize>>;
+
+    /// Says that nothing more will be sent.
+    fn finish(&self);
+}
+
+/// A connected socket, not blocking.
+///
+/// It joins the worker's epoll set only when it first has to wait: a connection that is
+/// answered at once and closed never does.
+pub(crate) struct Socket {
+    fd: LazilyWatched,
+}
+
+impl Socket {
+    pub(crate) fn new(fd: OwnedFd) -> Self {
+        Self { fd: LazilyWatched::new(fd) }
+    }
+
+    /// Tries, and waits for room when there is none.
+    fn poll_write(
+        &self,
+        cx: &mut Context<'_>,
+        mut attempt: impl FnMut() -> rustix::io::Result<usize>,
+    ) -> Poll<io::Result<usize>> {
+        loop {
+            match attempt() {
+                Ok(sent) => return Poll::Ready(Ok(sent)),
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => {
+                    // Readiness that was noted before the attempt is stale. Once it is clear, an
+                    // attempt that fails has a wake-up to come.
+                    ready!(self.fd.readiness()?.poll_write_ready(cx))?.clear_ready();
+                }
+                Err(error) => return Poll::Ready(Err(error.into())),
+            }
+        }
+    }
+}
+
+impl Stream for Socket {
+    fn poll_receive(&self, cx: &mut Context<'_>, into: &mut Option<Buffer>) -> Poll<io::Result<usize>> {
+        // The request has often come before the connection is accepted, so the first look
+        // is made without waiting for the epoll set.
+        if self.fd.known_readiness().is_none() {
+            match receive(&self.fd, into) {
+                Err(Errno::AGAIN | Errno::INTR) => {}
+                done => return Poll::Ready(Ok(done?.0)),
+            }
+        }
+        let readiness = self.fd.readiness()?;
+        loop {
+            let mut guard = ready!(readiness.poll_read_ready(cx))?;
+            match receive(&self.fd, into) {
+                Ok((received, Room::Left)) if received > 0 => {
+                    // Less than was asked for: the socket is empty, and the next bytes will
+                    // raise an edge. Clearing now saves the receive that would only say so.
+                    guard.clear_ready();
+                    return Poll::Ready(Ok(received));
+                }
+                Ok((received, _)) => return Poll::Ready(Ok(received)),
+                Err(Errno::AGAIN) => guard.clear_ready(),
+                Err(Errno::INTR) => {}
+                Err(error) => return Poll::Ready(Err(error.into())),
+            }
+        }
+    }
+
+    fn poll_send(&self, cx: &mut Context<'_>, parts: [&[u8]; 2], then: Then) -> Poll<io::Result<usize>> {
+        let flags = match then {
+            Then::Nothing => SendFlags::NOSIGNAL,
+            Then::More => SendFlags::NOSIGNAL | SendFlags::MORE,
+        };
+        self.poll_write(cx, || match parts {
+            [first, []] | [[], first] => rustix::net::send(&self.fd, first, flags),
+            [first, second] => {
+                let slices = [IoSlice::new(first), IoSlice::new(second)];
+                rustix::net::sendmsg(&self.fd, &slices, &mut SendAncillaryBuffer::default(), flags)
+            }
+        })
+    }
+
+    fn poll_send_file(&self, cx: &mut Context<'_>, file: &File, offset: u64, len: usize) -> Poll<io::Result<usize>> {
+        self.poll_write(cx, || {
+            let mut at = offset;
+            rustix::fs::sendfile(&self.fd, file, Some(&mut at), len)
+        })
+    }
+
+    fn finish(&self) {
+        // A connection that is already gone has nothing to finish.
+        let _ = rustix::net::shutdown(&self.fd, Shutdown::Write);
+    }
+}
+
+/// Whether the buffer had more room than bytes came.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Room {
+    Left,
+    Full,
+}
+
+fn receive(fd: impl AsFd, into: &mut Option<Buffer>) -> rustix::io::Result<(usize, Room)> {
+    let mut taken = None;
+    let buffer = match into {
+        Some(buffer) => buffer,
+        None => taken.insert(Buffer::take()),
+    };
+    buffer.make_room();
+    let room = buffer.capacity() - buffer.len();
+    let (received, _) = rustix::net::recv(fd, rustix::buffer::spare_capacity(buffer), RecvFlags::empty())?;
+    if received > 0 && taken.is_some() {
+        *into = taken;
+    }
+    Ok((received, if received < room { Room::Left } else { Room::Full }))
+}

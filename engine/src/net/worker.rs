@@ -1,0 +1,277 @@
+//! A worker: one thread, one runtime, its own listeners, clock and notes.
+
+use crate::limits::{BLOCKING_THREADS_MAX, KEEP_ALIVE_FLOOR, SWEEP_INTERVAL};
+use crate::net::accept::{self, Accepted};
+use crate::net::clock::{Clock, ticks};
+use crate::net::notes::{Notes, Place};
+use crate::net::sys;
+use rustix::thread::CpuSet;
+use std::cell::Cell;
+use std::future::Future;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+use tokio::io::unix::AsyncFd;
+use tokio::sync::{Notify, Semaphore, mpsc, watch};
+use tokio::time::{MissedTickBehavior, interval, timeout};
+
+/// Something that happened on this floor.
+pub(crate) enum Event {
+    AcceptFailed(io::Error),
+    AcceptRecovered,
+    ConnectionsFull,
+    ConnectionsFree,
+}
+
+/// How far a stop has come. Workers watch it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Stop {
+    NotYet,
+    /// Nothing new; what runs may finish.
+    Drain,
+    /// What still runs is cut.
+    Now,
+}
+
+/// How many connections each worker has, and how to hand one over.
+pub(crate) struct Peers {
+    pub(crate) loads: Vec<AtomicUsize>,
+    pub(crate) inboxes: Vec<mpsc::UnboundedSender<Accepted>>,
+}
+
+/// A worker may have this many connections more than a quarter above the mean before it
+/// passes new ones on.
+const UNEVEN_SLACK: usize = 16;
+
+/// What the connections of one worker share.
+pub(crate) struct Worker {
+    pub(crate) clock: Clock,
+    pub(crate) notes: Notes,
+    pub(crate) draining: Cell<bool>,
+    number: usize,
+    peers: Arc<Peers>,
+    work_came: Notify,
+    all_gone: Notify,
+    on_event: Box<dyn Fn(Event)>,
+}
+
+impl Worker {
+    pub(crate) fn new(number: usize, peers: Arc<Peers>, on_event: Box<dyn Fn(Event)>) -> Self {
+        Self {
+            clock: Clock::new(),
+            notes: Notes::default(),
+            draining: Cell::new(false),
+            number,
+            peers,
+            work_came: Notify::new(),
+            all_gone: Notify::new(),
+            on_event,
+        }
+    }
+
+    pub(crate) fn event(&self, event: Event) {
+        (self.on_event)(event);
+    }
+
+    /// Serves a connection here, or passes it to the worker with the fewest when this one
+    /// has clearly more than its share.
+    pub(crate) fn admit(&self, accepted: Accepted, serve: &dyn Fn(Accepted)) {
+        match self.number_for_next() {
+            number if number == self.number => serve(accepted),
+            // A worker that has ended takes nothing: then this one is about to end, too.
+            number => drop(self.peers.inboxes[number].send(accepted)),
+        }
+    }
+
+    fn number_for_next(&self) -> usize {
+        let loads = &self.peers.loads;
+        if loads.len() == 1 {
+            return self.number;
+        }
+        let all: usize = loads.iter().map(|load| load.load(Ordering::Relaxed)).sum();
+        let mean = all / loads.len();
+        if self.notes.count() <= mean + mean / 4 + UNEVEN_SLACK {
+            return self.number;
+        }
+        let least = (0..loads.len()).min_by_key(|&number| loads[number].load(Ordering::Relaxed));
+        least.unwrap_or(self.number)
+    }
+
+    /// Notes that a connection began.
+    pub(crate) fn connection_began(&self) -> Place {
+        if self.notes.count() == 0 {
+            // The sweeper slept, and with it the clock.
+            self.clock.read();
+            self.work_came.notify_one();
+        }
+        let place = self.notes.enter();
+        self.publish_load();
+        place
+    }
+
+    /// Notes that it ended.
+    pub(crate) fn connection_ended(&self, place: Place) {
+        self.notes.leave(place);
+        self.publish_load();
+        if self.notes.count() == 0 {
+            self.all_gone.notify_one();
+        }
+    }
+
+    fn publish_load(&self) {
+        self.peers.loads[self.number].store(self.notes.count(), Ordering::Relaxed);
+    }
+}
+
+/// What a worker is started with.
+pub(crate) struct Plan {
+    pub(crate) number: usize,
+    pub(crate) cpu: Option<usize>,
+    pub(crate) listeners: Vec<OwnedFd>,
+    pub(crate) inbox: mpsc::UnboundedReceiver<Accepted>,
+    pub(crate) permits: Arc<Semaphore>,
+    pub(crate) connections_max: usize,
+    pub(crate) keep_alive: Duration,
+    pub(crate) drain_time: Duration,
+    pub(crate) stop: watch::Receiver<Stop>,
+}
+
+/// A runtime for one worker.
+pub(crate) fn runtime() -> io::Result<tokio::runtime::LocalRuntime> {
+    tokio::runtime::Builder::new_current_thread()
+        .enable_io()
+        .enable_time()
+        .max_blocking_threads(BLOCKING_THREADS_MAX)
+        .thread_name("selvedge-disk")
+        .build_local(tokio::runtime::LocalOptions::default())
+}
+
+/// Runs a worker on this thread until it is stopped. `serve` starts to serve one
+/// connection, and `tick` is called a few times a second while there are connections.
+pub(crate) async fn run(plan: Plan, worker: Rc<Worker>, serve: Rc<dyn Fn(Accepted)>, tick: Rc<dyn Fn()>) {
+    pin_to(plan.cpu);
+    let Plan { listeners, mut inbox, permits, mut stop, .. } = plan;
+    let listeners: Vec<Rc<AsyncFd<OwnedFd>>> =
+        listeners.into_iter().filter_map(|listener| sys::watch(listener).ok()).map(Rc::new).collect();
+    let accepting: Vec<_> = listeners
+        .iter()
+        .map(|listener| {
+            tokio::task::spawn_local(accept::accept(listener.clone(), worker.clone(), permits.clone(), serve.clone()))
+        })
+        .collect();
+    let sweep = Sweep { permits: permits.clone(), connections_max: plan.connections_max, keep_alive: plan.keep_alive };
+    let sweeper = tokio::task::spawn_local(sweep.run(worker.clone(), tick.clone()));
+    let passed_on = serve.clone();
+    let serving = tokio::task::spawn_local(async move {
+        while let Some(accepted) = inbox.recv().await {
+            passed_on(accepted);
+        }
+    });
+
+    let _ = stop.wait_for(|stop| *stop >= Stop::Drain).await;
+    worker.draining.set(true);
+    accepting.iter().for_each(|task| task.abort());
+    listeners.iter().for_each(|listener| accept::accept_rest(listener, &worker, &permits, &*serve));
+    drop(listeners);
+    tokio::task::yield_now().await;
+    worker.notes.drain();
+    let gone = async {
+        while worker.notes.count() > 0 {
+            worker.all_gone.notified().await;
+        }
+    };
+    let now = async {
+        let _ = stop.wait_for(|stop| *stop == Stop::Now).await;
+    };
+    let mut waiting = std::pin::pin!(timeout(plan.drain_time, first_of(gone, now)));
+    let _ = waiting.as_mut().await;
+    worker.notes.cut();
+    // Cut connections end when they are next polled, which needs no waiting for anybody.
+    for _ in 0..2 {
+        tokio::task::yield_now().await;
+    }
+    serving.abort();
+    sweeper.abort();
+    tick();
+}
+
+/// Ends with whichever ends first.
+async fn first_of(a: impl Future<Output = ()>, b: impl Future<Output = ()>) {
+    let (mut a, mut b) = (std::pin::pin!(a), std::pin::pin!(b));
+    std::future::poll_fn(|cx| {
+        if a.as_mut().poll(cx).is_ready() || b.as_mut().poll(cx).is_ready() {
+            std::task::Poll::Ready(())
+        } else {
+            std::task::Poll::Pending
+        }
+    })
+    .await;
+}
+
+/// The sweeper of one worker.
+struct Sweep {
+    permits: Arc<Semaphore>,
+    connections_max: usize,
+    keep_alive: Duration,
+}
+
+impl Sweep {
+    async fn run(self, worker: Rc<Worker>, tick: Rc<dyn Fn()>) {
+        let mut sweeps = interval(SWEEP_INTERVAL);
+        sweeps.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            if worker.notes.count() == 0 {
+                tick();
+                worker.work_came.notified().await;
+                sweeps.reset();
+            }
+            sweeps.tick().await;
+            worker.clock.read();
+            worker.notes.sweep(worker.clock.tick());
+            if let Some(keep_alive) = self.shortened_keep_alive() {
+                worker.notes.shorten_idle(worker.clock.tick(), ticks(self.keep_alive), ticks(keep_alive));
+            }
+            tick();
+        }
+    }
+
+    /// The keep-alive time when more than three quarters of the connections are in use: it
+    /// falls from the usual one to its floor.
+    fn shortened_keep_alive(&self) -> Option<Duration> {
+        let free = self.permits.available_permits();
+        let quarter = self.connections_max / 4;
+        if free >= quarter || self.keep_alive <= KEEP_ALIVE_FLOOR {
+            return None;
+        }
+        let share = free as f64 / quarter as f64;
+        Some(KEEP_ALIVE_FLOOR + (self.keep_alive - KEEP_ALIVE_FLOOR).mul_f64(share))
+    }
+}
+
+/// Keeps the thread on one core, so that its caches stay its own.
+fn pin_to(cpu: Option<usize>) {
+    if let Some(cpu) = cpu {
+        let mut set = CpuSet::new();
+        set.set(cpu);
+        // Without the right to pin, the worker runs where the system puts it.
+        let _ = rustix::thread::sched_setaffinity(None, &set);
+    }
+}
+
+/// The cores that this process may run on.
+pub(crate) fn cpus() -> Vec<usize> {
+    match rustix::thread::sched_getaffinity(None) {
+        Ok(set) => (0..CpuSet::MAX_CPU).filter(|&cpu| set.is_set(cpu)).collect(),
+        Err(_) => Vec::new(),
+    }
+}
+
+/// Runs `work` on a thread where it may wait for a disk, while the worker serves others.
+///
+/// `None` when the work panicked or the server is ending.
+pub async fn offload<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
+    tokio::task::spawn_blocking(work).await.ok()
+}

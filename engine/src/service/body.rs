@@ -1,0 +1,229 @@
+//! Content, both ways: what a request carries and what a response is made of.
+
+use bytes::Bytes;
+use selvedge_proto::Reject;
+use selvedge_proto::field::Fields;
+use std::fmt;
+use std::fs::File;
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+
+/// What a response is made of.
+#[derive(Default)]
+pub enum Body {
+    /// Nothing.
+    #[default]
+    Empty,
+    /// Bytes that are at hand.
+    Bytes(Bytes),
+    /// Part of an open file, which the engine sends without reading it.
+    File(FileContent),
+    /// Bytes that come piece by piece.
+    Stream {
+        /// The length of all pieces, where it is known. Pieces that do not come to it end the
+        /// connection, since the client could not tell otherwise.
+        length: Option<u64>,
+        /// The pieces.
+        chunks: Pin<Box<dyn Chunks>>,
+    },
+}
+
+impl Body {
+    /// The length, where it is known.
+    pub fn length(&self) -> Option<u64> {
+        match self {
+            Self::Empty => Some(0),
+            Self::Bytes(bytes) => Some(bytes.len() as u64),
+            Self::File(file) => Some(file.length),
+            Self::Stream { length, .. } => *length,
+        }
+    }
+}
+
+impl fmt::Debug for Body {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let kind = match self {
+            Self::Empty => "Empty",
+            Self::Bytes(_) => "Bytes",
+            Self::File(_) => "File",
+            Self::Stream { .. } => "Stream",
+        };
+        write!(f, "{kind}({:?})", self.length())
+    }
+}
+
+impl<T: Into<Bytes>> From<T> for Body {
+    fn from(bytes: T) -> Self {
+        Self::Bytes(bytes.into())
+    }
+}
+
+/// Part of an open regular file.
+///
+/// When the file turns out to have changed while it is sent, the connection is closed
+/// before the content is complete; bytes of another state never complete it.
+#[derive(Clone, Debug)]
+pub struct FileContent {
+    /// The file.
+    pub file: Rc<File>,
+    /// Position of the first byte.
+    pub offset: u64,
+    /// Number of bytes.
+    pub length: u64,
+}
+
+/// The pieces of a streamed response.
+pub trait Chunks {
+    /// The next piece; `None` at the end. Empty pieces are passed over.
+    fn poll_chunk(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, StreamError>>>;
+}
+
+/// Why a streamed response cannot go on. The connection is closed, so that the client
+/// sees that content is missing; the log has the reason.
+#[derive(Debug)]
+pub struct StreamError(pub String);
+
+impl fmt::Display for StreamError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for StreamError {}
+
+/// Why request content cannot be read on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ContentError {
+    /// Its framing is broken, or it breaks a limit of framing.
+    Rejected(Reject),
+    /// There is more of it than the application takes: 413.
+    TooLarge,
+    /// It came too slowly, or not at all: 408.
+    TooSlow,
+    /// The client went away.
+    Disconnected,
+    /// The request that it belonged to is over.
+    Ended,
+}
+
+impl fmt::Display for ContentError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Rejected(reject) => reject.text(),
+            Self::TooLarge => Reject::ContentTooLarge.text(),
+            Self::TooSlow => "the request content came too slowly",
+            Self::Disconnected => "the client went away",
+            Self::Ended => "the request is over",
+        })
+    }
+}
+
+impl std::error::Error for ContentError {}
+
+/// Where request content comes from; a connection implements it.
+pub trait ContentSource {
+    /// The next piece of the content of request number `request`; `None` at its end.
+    fn poll_content(
+        &self,
+        request: u32,
+        bytes_max: u64,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Bytes, ContentError>>>;
+
+    /// The trailer fields, once the content has ended.
+    fn trailers(&self, request: u32) -> Option<Fields>;
+}
+
+/// The content of a request. What is left unread is drained within a bound, or the
+/// connection is closed.
+#[derive(Default)]
+pub struct IncomingBody {
+    source: Option<Rc<dyn ContentSource>>,
+    request: u32,
+    length: Option<u64>,
+    bytes_max: u64,
+    bytes_read: u64,
+}
+
+impl IncomingBody {
+    /// The content of request number `request` on that connection.
+    pub(crate) fn new(source: Rc<dyn ContentSource>, request: u32, length: Option<u64>, bytes_max: u64) -> Self {
+        Self { source: Some(source), request, length, bytes_max, bytes_read: 0 }
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.source.is_none()
+    }
+
+    /// The length, where the head said it.
+    pub fn length(&self) -> Option<u64> {
+        if self.source.is_none() { Some(0) } else { self.length }
+    }
+
+    /// Lets this request carry more, or less, than the server's default.
+    pub fn limit(&mut self, bytes_max: u64) {
+        self.bytes_max = bytes_max;
+    }
+
+    /// The next piece; `None` at the end. The first call tells a client that waits for
+    /// `100 Continue` to go on.
+    ///
+    /// # Errors
+    /// See [`ContentError`]; after one there is nothing more to read.
+    pub fn poll_chunk(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, ContentError>>> {
+        let Some(source) = &self.source else { return Poll::Ready(None) };
+        if self.length.is_some_and(|length| length > self.bytes_max) {
+            return Poll::Ready(Some(Err(ContentError::TooLarge)));
+        }
+        let polled = source.poll_content(self.request, self.bytes_max, cx);
+        if let Poll::Ready(Some(Ok(bytes))) = &polled {
+            self.bytes_read += bytes.len() as u64;
+            if self.bytes_read > self.bytes_max {
+                return Poll::Ready(Some(Err(ContentError::TooLarge)));
+            }
+        }
+        polled
+    }
+
+    /// The next piece; `None` at the end.
+    ///
+    /// # Errors
+    /// As [`IncomingBody::poll_chunk`].
+    pub async fn chunk(&mut self) -> Option<Result<Bytes, ContentError>> {
+        poll_fn(|cx| self.poll_chunk(cx)).await
+    }
+
+    /// All of it, in memory; the limit bounds how much that is.
+    ///
+    /// # Errors
+    /// As [`IncomingBody::poll_chunk`].
+    pub async fn read(&mut self) -> Result<Vec<u8>, ContentError> {
+        let mut all = Vec::new();
+        while let Some(chunk) = self.chunk().await {
+            all.extend_from_slice(&chunk?);
+        }
+        Ok(all)
+    }
+
+    /// The trailer fields, once the content has been read to its end.
+    pub fn trailers(&self) -> Option<Fields> {
+        self.source.as_ref().and_then(|source| source.trailers(self.request))
+    }
+}
+
+impl fmt::Debug for IncomingBody {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "IncomingBody(length {:?})", self.length())
+    }
+}
+
+/// A request's content is also what a response can be made of, as for an echo.
+impl Chunks for IncomingBody {
+    fn poll_chunk(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, StreamError>>> {
+        Self::poll_chunk(&mut self, cx)
+            .map(|next| next.map(|chunk| chunk.map_err(|error| StreamError(error.to_string()))))
+    }
+}

@@ -1,0 +1,67 @@
+//! The contract between a server and an application, and nothing else.
+//!
+//! An application is a function from a request to a response. This floor knows no
+//! socket, no runtime and no mechanics of an HTTP version; connections and sites both
+//! look down at it and never at each other.
+
+mod body;
+mod exchange;
+mod request;
+mod response;
+
+pub use body::{Body, Chunks, ContentError, ContentSource, FileContent, IncomingBody, StreamError};
+pub use exchange::{CloseReason, Closed, Exchange, Incident, Outcome, Phase};
+pub use request::Request;
+pub use response::Response;
+
+use std::future::Future;
+
+/// An application: from a request to a response.
+///
+/// Each worker has a clone of its own and calls it on its own thread only, so neither it
+/// nor its futures need locks. It cannot fail: a failure is a response too. Should it
+/// panic, the client gets a 500 where one can still be sent, its connection ends, and
+/// every other one goes on.
+///
+/// A future that computes for long holds up every other connection of its worker.
+pub trait Service: 'static {
+    /// Answers one request.
+    fn call(&self, request: &mut Request) -> impl Future<Output = Response>;
+}
+
+/// Whoever wants to know what happened: the log, the metrics, a status page.
+///
+/// Called on the worker, after the answer has left; it must not block. Each worker has a
+/// clone of its own.
+pub trait Observer: 'static {
+    /// Whether [`Exchange::elapsed`] is wanted, which costs two looks at the clock.
+    const TIMES: bool = false;
+
+    /// A request was answered, or refused, or its answer was cut.
+    fn finished(&self, _exchange: &Exchange<'_>) {}
+
+    /// A connection ended.
+    fn closed(&self, _closed: &Closed) {}
+
+    /// Something happened to the server itself.
+    fn incident(&self, _incident: &Incident) {}
+
+    /// Called a few times a second while there are connections, and once before the worker
+    /// ends: the time to hand on what was gathered.
+    fn tick(&self) {}
+}
+
+/// Observes nothing.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NoObserver;
+
+impl Observer for NoObserver {}
+
+impl<F> Service for F
+where
+    F: AsyncFn(&mut Request) -> Response + 'static,
+{
+    async fn call(&self, request: &mut Request) -> Response {
+        self(request).await
+    }
+}
