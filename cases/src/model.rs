@@ -6,6 +6,7 @@
 //! that tells how the request was understood.
 
 use crate::verdict;
+use selvedge_proto::Status;
 use selvedge_proto::condition::{Outcome, Validators, evaluate};
 use selvedge_proto::date::HttpDate;
 use selvedge_proto::encoding::{Accepted, Coding};
@@ -14,7 +15,6 @@ use selvedge_proto::head::RequestHead;
 use selvedge_proto::http1::write::{ContentFraming, content_framing, has_content};
 use selvedge_proto::method::Method;
 use selvedge_proto::range::{ByteRange, Selection, select};
-use selvedge_proto::Status;
 use std::str::from_utf8;
 
 /// The time at which the model answers: in September 2026.
@@ -114,8 +114,8 @@ pub fn answer(head: &RequestHead, bytes: &[u8]) -> Answer {
 
 impl Resource {
     fn answer(&self, head: &RequestHead, bytes: &[u8]) -> Answer {
-        let coding = Accepted::parse(head.values(bytes, Known::AcceptEncoding))
-            .choose(|coding| self.codings.contains(&coding));
+        let coding =
+            Accepted::parse(head.values(bytes, Known::AcceptEncoding)).choose(|coding| self.codings.contains(&coding));
         let etag = self.etag_of(coding);
         let validators = Validators { etag: etag.as_deref().map(str::as_bytes), last_modified: self.changed };
         let outcome = evaluate(head, bytes, &validators, NOW);

@@ -87,7 +87,21 @@ impl<O: Observer + Clone + Send> Server<O> {
     ///
     /// # Errors
     /// When a thread or its runtime cannot be made; then nothing is left running.
-    pub fn serve<T: Service + Clone + Send>(self, service: T) -> io::Result<Running> {
+    pub fn serve<T: Service + Clone + Send + Sync>(self, service: T) -> io::Result<Running> {
+        self.serve_each(move || service.clone())
+    }
+
+    /// Starts to serve with a service that each worker makes for itself, on its own thread,
+    /// so that it may keep what no other thread can touch.
+    ///
+    /// # Errors
+    /// As [`Server::serve`].
+    pub fn serve_each<T, F>(self, make: F) -> io::Result<Running>
+    where
+        T: Service,
+        F: Fn() -> T + Send + Sync + 'static,
+    {
+        let make = Arc::new(make);
         panic::install_hook();
         let (stop, watched) = watch::channel(Stop::NotYet);
         let permits = Arc::new(Semaphore::new(self.limits.connections_max.clamp(1, Semaphore::MAX_PERMITS)));
@@ -110,8 +124,7 @@ impl<O: Observer + Clone + Send> Server<O> {
                 drain_time: self.limits.drain_time,
                 stop: watched.clone(),
             };
-            let started =
-                start_worker(plan, peers.clone(), service.clone(), self.observer.clone(), self.limits.clone());
+            let started = start_worker(plan, peers.clone(), make.clone(), self.observer.clone(), self.limits.clone());
             match started {
                 Ok(thread) => threads.push(thread),
                 Err(error) => {
@@ -125,15 +138,16 @@ impl<O: Observer + Clone + Send> Server<O> {
     }
 }
 
-fn start_worker<T, O>(
+fn start_worker<T, F, O>(
     plan: Plan,
     peers: Arc<Peers>,
-    service: T,
+    make: Arc<F>,
     observer: O,
     limits: Limits,
 ) -> io::Result<JoinHandle<()>>
 where
-    T: Service + Send,
+    T: Service,
+    F: Fn() -> T + Send + Sync + 'static,
     O: Observer + Clone + Send,
 {
     let (ready, is_ready) = std::sync::mpsc::channel();
@@ -144,7 +158,7 @@ where
             Err(error) => return drop(ready.send(Err(error))),
         };
         let _ = ready.send(Ok(()));
-        runtime.block_on(work(plan, peers, service, observer, limits));
+        runtime.block_on(work(plan, peers, make(), observer, limits));
     })?;
     match is_ready.recv() {
         Ok(Ok(())) => Ok(thread),

@@ -8,7 +8,7 @@ use crate::limits::REQUESTS_PER_TURN;
 use crate::net::notes::{Deadline, Notice};
 use crate::net::panic;
 use crate::net::stream::Stream;
-use crate::service::{CloseReason, Incident, IncomingBody, Observer, Request, Response, Service};
+use crate::service::{CloseReason, Incident, IncomingBody, Moment, Observer, Request, Response, Service};
 use selvedge_proto::head::{Framing, RequestHead};
 use selvedge_proto::http1::parse_request;
 use selvedge_proto::{Afterwards, Reject, Status};
@@ -145,7 +145,9 @@ impl<S: Stream> Wire<S> {
                 incoming::begin(self, number, framing, head.expectation)
             }
         };
-        Request { head, bytes, start, content, peer: self.peer() }
+        let clock = &self.worker.clock;
+        let moment = Moment { since_start: clock.since_start(), unix_time: clock.unix() };
+        Request { head, bytes, start, content, peer: self.peer(), moment }
     }
 
     /// Asks the application. Answers that wait to leave do not wait for a slow one.

@@ -48,6 +48,11 @@ impl Clock {
         self.tick.get().saturating_add(ticks(duration)).saturating_add(1)
     }
 
+    /// Time since the worker began, in whole ticks.
+    pub(crate) fn since_start(&self) -> Duration {
+        SWEEP_INTERVAL * self.tick.get()
+    }
+
     pub(crate) fn unix(&self) -> i64 {
         self.unix.get()
     }

@@ -14,7 +14,6 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
-use tokio::io::unix::AsyncFd;
 use tokio::sync::{Notify, Semaphore, mpsc, watch};
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
@@ -154,8 +153,14 @@ pub(crate) fn runtime() -> io::Result<tokio::runtime::LocalRuntime> {
 pub(crate) async fn run(plan: Plan, worker: Rc<Worker>, serve: Rc<dyn Fn(Accepted)>, tick: Rc<dyn Fn()>) {
     pin_to(plan.cpu);
     let Plan { listeners, mut inbox, permits, mut stop, .. } = plan;
-    let listeners: Vec<Rc<AsyncFd<OwnedFd>>> =
-        listeners.into_iter().filter_map(|listener| sys::watch(listener).ok()).map(Rc::new).collect();
+    let mut watched = Vec::new();
+    for listener in listeners {
+        match sys::watch(listener) {
+            Ok(listener) => watched.push(Rc::new(listener)),
+            Err(error) => worker.event(Event::AcceptFailed(error)),
+        }
+    }
+    let listeners = watched;
     let accepting: Vec<_> = listeners
         .iter()
         .map(|listener| {

@@ -70,6 +70,20 @@ pub enum Phase {
     Lingering,
 }
 
+impl Phase {
+    /// One clause that says it.
+    pub const fn explain(self) -> &'static str {
+        match self {
+            Self::Idle => "idle",
+            Self::ReadingHead => "receiving a request head",
+            Self::Answering => "the application was at work",
+            Self::ReadingContent => "receiving request content",
+            Self::Sending => "sending an answer",
+            Self::Lingering => "waiting for the client to finish",
+        }
+    }
+}
+
 macro_rules! close_reasons {
     ($($(#[$doc:meta])* $name:ident $text:literal;)+) => {
         /// Why a connection ended. Every end has one.
@@ -84,6 +98,11 @@ macro_rules! close_reasons {
             /// One clause that says it.
             pub const fn explain(self) -> &'static str {
                 match self { $(Self::$name => $text,)+ Self::Rejected(reject) => reject.text() }
+            }
+
+            /// The variant's name, or the refusal's, as the log writes it.
+            pub const fn name(self) -> &'static str {
+                match self { $(Self::$name => stringify!($name),)+ Self::Rejected(reject) => reject.name() }
             }
         }
     };

@@ -1,0 +1,51 @@
+//! The command line.
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use std::path::PathBuf;
+
+/// A web server: strict, safe, clear, fast, and calm under load.
+#[derive(Debug, Parser)]
+#[command(name = "selvedge", version, about, max_term_width = 100)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Put a directory on the web, now
+    Serve(Serve),
+}
+
+/// Serves the files beneath a directory. INT ends it at once; TERM lets what is running
+/// finish first.
+#[derive(Debug, Args)]
+pub(crate) struct Serve {
+    /// The directory
+    #[arg(default_value = ".")]
+    pub(crate) dir: PathBuf,
+
+    /// Where to listen: an address and a port; port 0 takes a free one
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8080")]
+    pub(crate) listen: String,
+
+    /// Answer a directory that has no index.html with a list of what is in it
+    #[arg(long)]
+    pub(crate) listing: bool,
+
+    /// Number of worker threads [default: one for each core this process may use]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub(crate) workers: Option<u16>,
+
+    /// The access log on standard output
+    #[arg(long, value_enum, default_value = "combined")]
+    pub(crate) log: AccessFormat,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum AccessFormat {
+    /// The Combined Log Format, which log tools read
+    Combined,
+    /// None
+    Off,
+}

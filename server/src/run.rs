@@ -1,0 +1,40 @@
+//! `selvedge serve`, from top to bottom.
+
+use crate::cli::{AccessFormat, Serve};
+use crate::log::{self, LogObserver, Logs};
+use crate::process;
+use crate::site::{Options, Root, Site};
+use selvedge::{Limits, Server};
+use std::sync::Arc;
+use std::thread;
+
+/// Serves a directory until a signal ends it.
+pub(crate) fn serve(options: &Serve) -> Result<(), String> {
+    process::raise_descriptor_limit();
+    let root = Root::open(&options.dir).map_err(|error| format!("cannot serve {}: {error}", options.dir.display()))?;
+    let workers = match options.workers {
+        Some(workers) => usize::from(workers),
+        None => thread::available_parallelism().map_or(1, usize::from),
+    };
+    let limits = Limits::default();
+    let server = Server::bind_with_workers(&options.listen, workers)
+        .map_err(|error| format!("cannot listen on {}: {error}", options.listen))?;
+
+    let logs =
+        Logs::start(options.log == AccessFormat::Combined).map_err(|error| format!("cannot start the log: {error}"))?;
+    let site = Options { listing: options.listing, workers };
+    let root = Arc::new(root);
+    let running = server
+        .observe(LogObserver::new(&logs, &limits))
+        .limits(limits)
+        .serve_each(move || Site::new(root.clone(), site))
+        .map_err(|error| format!("cannot start: {error}"))?;
+
+    for address in running.addresses() {
+        log::say(&format!("serving {} on http://{address}/", options.dir.display()));
+    }
+    process::stop_on_signals(running.handle()).map_err(|error| format!("cannot watch signals: {error}"))?;
+    running.join();
+    logs.finish();
+    Ok(())
+}

@@ -1,0 +1,88 @@
+//! The way of a request through a site: method, path, file.
+
+use super::files::Files;
+use super::files::resolve::Found;
+use super::files::root::Root;
+use super::listing;
+use selvedge::proto::path::SafePath;
+use selvedge::proto::target::Form;
+use selvedge::{Method, Request, Response, Service, Status};
+use std::sync::Arc;
+
+/// How a site serves.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Options {
+    /// A directory without an index is answered with a list.
+    pub(crate) listing: bool,
+    /// How many workers share what the process may hold open.
+    pub(crate) workers: usize,
+}
+
+/// One worker's view of a site.
+pub(crate) struct Site {
+    files: Files,
+    options: Options,
+}
+
+/// The methods that files have, for Allow (RFC 9110 §10.2.1).
+const ALLOW: &str = "GET, HEAD, OPTIONS";
+
+impl Site {
+    pub(crate) fn new(root: Arc<Root>, options: Options) -> Self {
+        Self { files: Files::new(root, options.workers), options }
+    }
+
+    /// The way of everything that the cache does not answer.
+    async fn answer(&self, request: &Request) -> Response {
+        match request.method() {
+            Method::Get | Method::Head => {}
+            Method::Options => return Response::new(Status::NO_CONTENT).field("allow", ALLOW),
+            Method::Other => {
+                return Response::error_with_text(Status::NOT_IMPLEMENTED, "this method is not implemented here");
+            }
+            _ => {
+                let refused = Response::error_with_text(Status::METHOD_NOT_ALLOWED, "this method is not allowed here");
+                return refused.field("allow", ALLOW);
+            }
+        }
+        debug_assert!(matches!(request.target_form(), Form::Origin | Form::Absolute), "other forms have other methods");
+        let path = match SafePath::decode(request.path().as_bytes()) {
+            Ok(path) => path,
+            Err(reject) => return Response::error_with_text(reject.status(), reject.text()),
+        };
+        match self.files.find(request, &path).await {
+            Ok(Found::File(resource)) => self.files.respond(request, &resource).await,
+            Ok(Found::DirectoryWithoutSlash) => redirect_to_slash(&path, request.query()),
+            Ok(Found::Directory(directory)) if self.options.listing => {
+                listing::respond(request, &path, directory).await
+            }
+            Ok(Found::Directory(_)) => Response::error(Status::NOT_FOUND),
+            Err(failure) => failure.into(),
+        }
+    }
+}
+
+impl Service for Site {
+    async fn call(&self, request: &mut Request) -> Response {
+        match self.files.respond_from_cache(request) {
+            Some(response) => response,
+            None => Box::pin(self.answer(request)).await,
+        }
+    }
+}
+
+/// Relative links in a directory's page need the slash. The location is path-absolute
+/// with one leading slash, so it never names another host.
+fn redirect_to_slash(path: &SafePath, query: Option<&str>) -> Response {
+    let mut location = path.encode();
+    location.push('/');
+    if let Some(query) = query {
+        location.push('?');
+        location.push_str(query);
+    }
+    let mut response = Response::error(Status::MOVED_PERMANENTLY);
+    match response.append("location", location) {
+        Ok(()) => response,
+        Err(_) => Response::error(Status::BAD_REQUEST),
+    }
+}
