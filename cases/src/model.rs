@@ -120,12 +120,13 @@ impl Resource {
         let validators = Validators { etag: etag.as_deref().map(str::as_bytes), last_modified: self.changed };
         let outcome = evaluate(head, bytes, &validators, NOW);
         let answer = match (outcome, head.method) {
-            (_, Method::Options) => return Answer::new(Status::NO_CONTENT, Vec::new()).with("allow", ALLOWED),
+            //= RFC 9110 §13.2.1: preconditions do not count where the answer would be no 2xx
             (_, Method::Connect | Method::Trace | Method::Other) => {
                 return Answer::new(Status::METHOD_NOT_ALLOWED, Vec::new()).with("allow", ALLOWED);
             }
             (Outcome::Failed, _) => return Answer::new(Status::PRECONDITION_FAILED, Vec::new()),
             (Outcome::NotModified, _) => Answer::new(Status::NOT_MODIFIED, Vec::new()),
+            (_, Method::Options) => return Answer::new(Status::NO_CONTENT, Vec::new()).with("allow", ALLOWED),
             (_, Method::Get | Method::Head) => self.represent(head, bytes, coding, outcome),
             _ => return Answer::new(Status::NO_CONTENT, Vec::new()),
         };

@@ -264,7 +264,9 @@ fn split(line: &str) -> Result<Vec<&str>, String> {
 
 fn word_end(text: &str) -> Option<usize> {
     if text.starts_with('[') {
-        return text.find(']').map(|at| at + 1);
+        // An address in brackets may go on with a port.
+        let close = text.find(']')?;
+        return Some(text[close..].find(' ').map_or(text.len(), |space| close + space));
     }
     let space = text.find(' ').unwrap_or(text.len());
     match text.find('"').filter(|&quote| quote < space && text[..quote].ends_with('=')) {

@@ -182,9 +182,9 @@ async fn work<T: Service, O: Observer + Clone>(plan: Plan, peers: Arc<Peers>, se
     let serve = Rc::new(move |accepted: Accepted| {
         let (socket, peer, permit) = accepted.into_parts();
         let place = app.worker.connection_began();
-        let app = app.clone();
+        let connection = connection::run(socket, peer, place, app.clone());
         tokio::task::spawn_local(async move {
-            connection::run(socket, peer, place, app).await;
+            connection.await;
             drop(permit);
         });
     });

@@ -72,6 +72,10 @@ pub enum Outcome {
 /// Evaluates the preconditions in the order of RFC 9110 §13.2.2, for a representation
 /// that exists and would be answered with 200.
 pub fn evaluate<'a>(head: &RequestHead, bytes: &'a [u8], validators: &Validators<'a>, now: HttpDate) -> Outcome {
+    //= RFC 9110 §13.2.1: ignored where the method neither selects nor changes a representation
+    if matches!(head.method, Method::Connect | Method::Options | Method::Trace) {
+        return Outcome::Proceed;
+    }
     let reads = matches!(head.method, Method::Get | Method::Head);
     let date =
         |known| head.value(bytes, known).filter(|_| !head.is_repeated(known)).and_then(|v| HttpDate::parse(v, now));
@@ -205,5 +209,6 @@ mod tests {
         }
         check("POST", &format!("If-Modified-Since: {EQUAL}"), Proceed);
         check("PUT", "If-None-Match: *", Failed);
+        check("OPTIONS", "If-Match: \"x\"", Proceed);
     }
 }

@@ -16,11 +16,12 @@ pub struct Limits {
     /// Framing bytes that a chunked body may spend before its content has to pay for
     /// them. Default 16,384; see [`CHUNK_OVERHEAD_RATIO`].
     pub chunk_overhead_bytes_free: u64,
-    /// Longest trailer section, in bytes. Default 8,192. Beyond it the answer is 431.
+    /// Longest trailer section, in bytes. Default 8,192, at most [`HEAD_BYTES_CEILING`].
+    /// Beyond it the answer is 431.
     pub trailer_bytes_max: usize,
 }
 
-/// No head may be longer than this: positions in a head are 16 bits wide.
+/// No head and no trailer section may be longer than this: positions in them are 16 bits wide.
 pub const HEAD_BYTES_CEILING: usize = 65_535;
 
 /// No head may have more field lines than this: a head keeps them in an array.

@@ -1,7 +1,7 @@
 //! `selvedge serve`, from top to bottom.
 
 use crate::cli::{AccessFormat, Serve};
-use crate::log::{self, LogObserver, Logs};
+use crate::log::{self, Access, LogObserver, Logs};
 use crate::process;
 use crate::site::{Options, Root, Site};
 use selvedge::{Limits, Server};
@@ -20,8 +20,11 @@ pub(crate) fn serve(options: &Serve) -> Result<(), String> {
     let server = Server::bind_with_workers(&options.listen, workers)
         .map_err(|error| format!("cannot listen on {}: {error}", options.listen))?;
 
-    let logs =
-        Logs::start(options.log == AccessFormat::Combined).map_err(|error| format!("cannot start the log: {error}"))?;
+    let access = match options.log {
+        AccessFormat::Combined => Access::Combined,
+        AccessFormat::Off => Access::Off,
+    };
+    let logs = Logs::start(access).map_err(|error| format!("cannot start the log: {error}"))?;
     let site = Options { listing: options.listing, workers };
     let root = Arc::new(root);
     let running = server

@@ -2,7 +2,7 @@
 //! keep or close.
 
 use crate::connection::respond::Answer;
-use crate::connection::wire::{Received, Wire};
+use crate::connection::wire::{Input, Received, Wire};
 use crate::connection::{App, heads, incoming};
 use crate::limits::REQUESTS_PER_TURN;
 use crate::net::notes::{Deadline, Notice};
@@ -26,6 +26,16 @@ enum NoRequest {
     Refused(Refusal),
 }
 
+/// How an answered request leaves the connection.
+enum Settled {
+    /// The next request may be read.
+    Next,
+    /// There is content to drain, or the connection is to be closed.
+    Unfinished,
+    /// The connection has ended.
+    Ended(CloseReason),
+}
+
 /// An answer to a request that the application never sees.
 struct Refusal {
     status: Status,
@@ -41,18 +51,26 @@ pub(super) async fn serve<S: Stream, T: Service, O: Observer>(wire: &Rc<Wire<S>>
         let mut request = match wire.read_request().await {
             Ok(request) => request,
             Err(NoRequest::Ended(reason)) => return reason,
-            Err(NoRequest::Refused(refusal)) => return wire.refuse(&refusal, app).await,
+            Err(NoRequest::Refused(refusal)) => return Box::pin(wire.refuse(&refusal, app)).await,
         };
         let began = O::TIMES.then(Instant::now);
         let response = match wire.call(&mut request, app).await {
             Ok(response) => response,
             Err(reason) => return reason,
         };
-        let answer = wire.respond(&request, response).await;
+        let (mut answer, rest) = wire.begin_answer(&request, response);
+        if let Some(rest) = rest {
+            Box::pin(wire.send_rest(rest, &mut answer)).await;
+        }
         answer.report(app, wire, &request, began);
-        let fate = wire.after(request, &answer).await;
-        if let Err(reason) = fate {
-            return reason;
+        match wire.settle(request, &answer) {
+            Settled::Next => {}
+            Settled::Ended(reason) => return reason,
+            Settled::Unfinished => {
+                if let Err(reason) = Box::pin(wire.finish(&answer)).await {
+                    return reason;
+                }
+            }
         }
         in_a_row += 1;
         if in_a_row == REQUESTS_PER_TURN {
@@ -174,37 +192,46 @@ impl<S: Stream> Wire<S> {
         Ok(poll_fn(|cx| caught(panic::catch(|| call.as_mut().poll(cx)))).await)
     }
 
-    /// Settles the request: what becomes of its unread content and of the connection.
-    async fn after(&self, request: Request, answer: &Answer) -> Result<(), CloseReason> {
+    /// Settles a request whose answer is written: what came behind it goes back to the input.
+    fn settle(&self, request: Request, answer: &Answer) -> Settled {
         let Request { head, bytes, start, .. } = request;
         let consumed = start + head.len;
         let has_content = head.framing != Framing::None;
         heads::give(head);
-        answer.outcome?;
-        if has_content {
-            drop(bytes);
-            self.finish_content(answer.afterwards).await?;
-        } else if consumed < bytes.len() {
-            *self.input.borrow_mut() = crate::connection::wire::Input { buffer: Some(bytes), at: consumed };
+        if let Err(reason) = answer.outcome {
+            return Settled::Ended(reason);
+        }
+        if !has_content && consumed < bytes.len() {
+            *self.input.borrow_mut() = Input { buffer: Some(bytes), at: consumed };
         }
         match answer.afterwards {
-            Afterwards::KeepOpen => Ok(()),
-            Afterwards::Close => {
-                self.flush().await?;
-                // Requests that came behind this one are not answered; closing on them would
-                // reset the connection and take the answer with it.
-                if !self.input.borrow().bytes().is_empty() {
-                    self.linger().await;
-                }
-                Err(answer.close_reason)
-            }
+            Afterwards::KeepOpen if !has_content => Settled::Next,
+            _ => Settled::Unfinished,
         }
+    }
+
+    /// What is left to do after an answer: content that nobody read, and the close.
+    async fn finish(&self, answer: &Answer) -> Result<(), CloseReason> {
+        self.finish_content(answer.afterwards).await?;
+        if answer.afterwards == Afterwards::KeepOpen {
+            return Ok(());
+        }
+        self.flush().await?;
+        // Requests that came behind this one are not answered; closing on them would reset
+        // the connection and take the answer with it.
+        if !self.input.borrow().bytes().is_empty() {
+            self.linger().await;
+        }
+        Err(answer.close_reason)
     }
 
     /// Answers a request that the application never sees, and ends the connection.
     async fn refuse<T, O: Observer>(self: &Rc<Self>, refusal: &Refusal, app: &App<T, O>) -> CloseReason {
         let response = Response::error_with_text(refusal.status, refusal.text);
-        let answer = self.respond_refusal(response).await;
+        let (mut answer, rest) = self.begin_refusal(response);
+        if let Some(rest) = rest {
+            self.send_rest(rest, &mut answer).await;
+        }
         answer.report_refusal(app, self, refusal.reject);
         if let Err(reason) = answer.outcome {
             return reason;

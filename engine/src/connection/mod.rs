@@ -30,16 +30,20 @@ pub(crate) struct App<T, O> {
 }
 
 /// Serves one connection to its end and reports it. `place` is its own in the notes.
-pub(crate) async fn run<S: Stream, T: Service, O: Observer>(
+pub(crate) fn run<S: Stream, T: Service, O: Observer>(
     stream: S,
     peer: SocketAddr,
     place: Place,
     app: Rc<App<T, O>>,
-) {
+) -> impl Future<Output = ()> {
+    // Made here and not in the future, which would keep room for what it was made of.
     let wire = Rc::new(Wire::new(stream, peer, place, app.worker.clone(), app.limits.clone()));
-    let reason = guarded(&wire, &app).await;
-    app.observer.closed(&Closed { peer, reason, phase: wire.phase(), requests: wire.requests() });
-    app.worker.connection_ended(place);
+    async move {
+        let reason = guarded(&wire, &app).await;
+        let closed = Closed { peer: wire.peer(), reason, phase: wire.phase(), requests: wire.requests() };
+        app.observer.closed(&closed);
+        app.worker.connection_ended(wire.place());
+    }
 }
 
 /// The loop, with what can end it from outside: a cut, or a panic.

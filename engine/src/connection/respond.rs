@@ -4,7 +4,6 @@ use crate::connection::App;
 use crate::connection::http1::PANICKED;
 use crate::connection::wire::{Progress, Wire};
 use crate::limits::{BATCH_BYTES, COPY_BYTES_MAX, FILE_SLICE_BYTES};
-use crate::net::notes::Deadline;
 use crate::net::stream::{Stream, Then};
 use crate::net::worker::offload;
 use crate::service::{Body, Chunks, CloseReason, Exchange, FileContent, Observer, Outcome, Request, Response};
@@ -38,9 +37,16 @@ struct Asked {
     close_reason: CloseReason,
 }
 
+/// Content that could not be written behind the head at once.
+pub(super) struct Rest {
+    body: Body,
+    framing: ContentFraming,
+}
+
 impl<S: Stream> Wire<S> {
-    /// Writes the answer to a request.
-    pub(super) async fn respond(&self, request: &Request, response: Response) -> Answer {
+    /// Begins the answer to a request: its head and, when that is small and at hand, all of
+    /// its content. Nothing is sent yet.
+    pub(super) fn begin_answer(&self, request: &Request, response: Response) -> (Answer, Option<Rest>) {
         let mut asked = Asked {
             method: request.method(),
             version: request.version(),
@@ -55,21 +61,21 @@ impl<S: Stream> Wire<S> {
         if let Some(reason) = forced {
             (asked.afterwards, asked.close_reason) = (Afterwards::Close, reason);
         }
-        self.write(asked, response).await
+        self.begin(asked, response)
     }
 
-    /// Writes the answer to bytes that are no request.
-    pub(super) async fn respond_refusal(&self, response: Response) -> Answer {
+    /// Begins the answer to bytes that are no request.
+    pub(super) fn begin_refusal(&self, response: Response) -> (Answer, Option<Rest>) {
         let asked = Asked {
             method: Method::Other,
             version: Version::Http11,
             afterwards: Afterwards::Close,
             close_reason: CloseReason::AnswerEnded,
         };
-        self.write(asked, response).await
+        self.begin(asked, response)
     }
 
-    async fn write(&self, asked: Asked, mut response: Response) -> Answer {
+    fn begin(&self, asked: Asked, mut response: Response) -> (Answer, Option<Rest>) {
         let Asked { method, version, mut afterwards, mut close_reason } = asked;
         let body = std::mem::take(&mut response.body);
         let framing = write::content_framing(response.status, version, body.length());
@@ -84,7 +90,8 @@ impl<S: Stream> Wire<S> {
             date: &self.worker.clock.date(),
             fields: response.fields(),
         };
-        head.write(self.output.borrow_mut().bytes());
+        let mut output = self.output.borrow_mut();
+        head.write(output.bytes());
         let mut answer = Answer {
             status: response.status,
             reason: response.reason(),
@@ -93,29 +100,31 @@ impl<S: Stream> Wire<S> {
             afterwards,
             close_reason,
         };
-        if write::has_content(framing, method) {
-            answer.outcome = match body {
-                Body::Empty => Ok(()),
-                Body::Bytes(bytes) => self.write_bytes(&bytes, &mut answer.content_bytes).await,
-                Body::File(file) => Box::pin(self.send_file(file, &mut answer.content_bytes)).await,
-                Body::Stream { length, chunks } => {
-                    Box::pin(self.send_stream(chunks, length, framing, &mut answer.content_bytes)).await
-                }
-            };
+        match body {
+            _ if !write::has_content(framing, method) => {}
+            Body::Bytes(bytes) if bytes.len() <= COPY_BYTES_MAX => {
+                output.bytes().extend_from_slice(&bytes);
+                answer.content_bytes = bytes.len() as u64;
+            }
+            body => return (answer, Some(Rest { body, framing })),
         }
-        if answer.outcome.is_ok() && self.output.borrow().len() >= BATCH_BYTES {
-            answer.outcome = self.flush().await;
-        }
-        answer
+        let rest = (output.len() >= BATCH_BYTES).then_some(Rest { body: Body::Empty, framing });
+        (answer, rest)
     }
 
-    async fn write_bytes(&self, bytes: &[u8], sent: &mut u64) -> Result<(), CloseReason> {
-        *sent = bytes.len() as u64;
-        if bytes.len() <= COPY_BYTES_MAX {
-            self.output.borrow_mut().bytes().extend_from_slice(bytes);
-            return Ok(());
-        }
-        Box::pin(self.send_behind_output(bytes, &mut self.send_progress())).await
+    /// Sends the head and what did not fit behind it.
+    pub(super) async fn send_rest(&self, rest: Rest, answer: &mut Answer) {
+        let mut progress = self.send_progress();
+        let sent = &mut answer.content_bytes;
+        answer.outcome = match rest.body {
+            Body::Empty => self.flush().await,
+            Body::Bytes(bytes) => {
+                *sent = bytes.len() as u64;
+                self.send_behind_output(&bytes, &mut progress).await
+            }
+            Body::File(file) => self.send_file(file, &mut progress, sent).await,
+            Body::Stream { length, chunks } => self.send_stream(chunks, length, rest.framing, sent).await,
+        };
     }
 
     /// Sends what has yet to leave, and `bytes` behind it, together.
@@ -126,9 +135,13 @@ impl<S: Stream> Wire<S> {
     }
 
     /// Sends part of a file in slices, so that the worker is fair to others.
-    async fn send_file(&self, content: FileContent, sent: &mut u64) -> Result<(), CloseReason> {
-        let mut progress = self.send_progress();
-        self.send_head_of_file(&mut progress).await?;
+    async fn send_file(
+        &self,
+        content: FileContent,
+        progress: &mut Progress,
+        sent: &mut u64,
+    ) -> Result<(), CloseReason> {
+        self.send_head_of_file(progress).await?;
         let mut at = content.offset;
         let end = content.offset.saturating_add(content.length);
         let before = (content.length > FILE_SLICE_BYTES).then(|| FileState::of(&content.file));
@@ -143,12 +156,14 @@ impl<S: Stream> Wire<S> {
             }
             let slice_end = at + len;
             while at < slice_end {
-                let count = self.send_slice(&content, at, (slice_end - at) as usize, &mut progress).await?;
-                if count == 0 {
-                    return Err(CloseReason::FileChanged);
+                let left = (slice_end - at) as usize;
+                match self.step(progress, || self.stream.send_file(&content.file, at, left)).await? {
+                    0 => return Err(CloseReason::FileChanged),
+                    count => {
+                        at += count as u64;
+                        *sent += count as u64;
+                    }
                 }
-                at += count as u64;
-                *sent += count as u64;
             }
             if at < end {
                 tokio::task::yield_now().await;
@@ -159,36 +174,13 @@ impl<S: Stream> Wire<S> {
 
     /// Sends the head, telling the kernel that content follows at once.
     async fn send_head_of_file(&self, progress: &mut Progress) -> Result<(), CloseReason> {
-        self.wait_for_progress(Deadline::ResponseProgress, progress);
-        poll_fn(|cx| {
-            let output = &mut *self.output.borrow_mut();
-            while let Some(buffer) = &output.buffer
-                && output.at < buffer.len()
-            {
-                let sent = self.stream.poll_send(cx, [&buffer[output.at..], &[]], Then::More);
-                match self.poll_or_notice(sent) {
-                    Poll::Ready(Ok(count)) => output.at += count,
-                    Poll::Ready(Err(reason)) => return Poll::Ready(Err(reason)),
-                    Poll::Pending => return Poll::Pending,
-                }
-            }
-            *output = Default::default();
-            Poll::Ready(Ok(()))
-        })
-        .await
-    }
-
-    async fn send_slice(
-        &self,
-        content: &FileContent,
-        at: u64,
-        len: usize,
-        progress: &mut Progress,
-    ) -> Result<usize, CloseReason> {
-        self.wait_for_progress(Deadline::ResponseProgress, progress);
-        let sent = poll_fn(|cx| self.poll_or_notice(self.stream.poll_send_file(cx, &content.file, at, len))).await?;
-        progress.bytes += sent as u64;
-        Ok(sent)
+        let mut output = std::mem::take(&mut *self.output.borrow_mut());
+        while let Some(rest) = output.buffer.as_ref().map(|buffer| &buffer[output.at..])
+            && !rest.is_empty()
+        {
+            output.at += self.step(progress, || self.stream.send([rest, &[]], Then::More)).await?;
+        }
+        Ok(())
     }
 
     /// Sends pieces as they come; whenever none is there, what came before has left.

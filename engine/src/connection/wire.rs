@@ -13,6 +13,7 @@ use crate::net::worker::Worker;
 use crate::service::CloseReason;
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
+use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
@@ -191,55 +192,52 @@ impl<S: Stream> Wire<S> {
         poll_fn(|cx| self.poll_more(cx)).await
     }
 
-    /// Sends what has yet to leave.
-    pub(super) fn poll_flush(&self, cx: &mut Context<'_>) -> Poll<Result<(), CloseReason>> {
+    /// Sends what has yet to leave, as far as it goes without waiting; whether all of it went.
+    pub(super) fn send_now(&self) -> Result<bool, CloseReason> {
         let output = &mut *self.output.borrow_mut();
         while let Some(buffer) = &output.buffer {
             if output.at == buffer.len() {
                 *output = Output::default();
                 break;
             }
-            match self.stream.poll_send(cx, [&buffer[output.at..], &[]], Then::Nothing) {
-                Poll::Ready(Ok(sent)) => output.at += sent,
-                Poll::Ready(Err(_)) => return Poll::Ready(Err(CloseReason::Reset)),
-                Poll::Pending => return self.poll_sending().map(Err),
+            match self.stream.send([&buffer[output.at..], &[]], Then::Nothing) {
+                Ok(sent) => output.at += sent,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(false),
+                Err(_) => return Err(CloseReason::Reset),
             }
+        }
+        Ok(true)
+    }
+
+    /// Sends what has yet to leave.
+    pub(super) fn poll_flush(&self, cx: &mut Context<'_>) -> Poll<Result<(), CloseReason>> {
+        while !self.send_now()? {
+            ready!(self.poll_writable(cx))?;
         }
         Poll::Ready(Ok(()))
     }
 
-    /// What a send that has to wait comes to.
-    pub(super) fn poll_sending(&self) -> Poll<CloseReason> {
-        match self.worker.notes.notice(self.place) {
-            Notice::Expired => Poll::Ready(CloseReason::SendTooSlow),
-            _ => Poll::Pending,
+    /// Waits until more can be sent, or for the notice that the client takes too long.
+    pub(super) fn poll_writable(&self, cx: &mut Context<'_>) -> Poll<Result<(), CloseReason>> {
+        match self.stream.poll_writable(cx) {
+            Poll::Ready(ready) => Poll::Ready(ready.map_err(|_| CloseReason::Reset)),
+            Poll::Pending => match self.worker.notes.notice(self.place) {
+                Notice::Expired => Poll::Ready(Err(CloseReason::SendTooSlow)),
+                _ => Poll::Pending,
+            },
         }
     }
 
-    /// Sends what has yet to leave, with the deadline of a send.
+    /// Sends what has yet to leave. Only a send that has to wait costs more than the send.
     pub(super) async fn flush(&self) -> Result<(), CloseReason> {
-        if self.output.borrow().len() == 0 {
-            return Ok(());
-        }
-        let mut progress = self.send_progress();
-        self.flush_within(&mut progress).await
+        if self.send_now()? { Ok(()) } else { Box::pin(self.flush_slowly()).await }
     }
 
-    /// Sends what has yet to leave, as part of an answer that has come so far.
-    pub(super) async fn flush_within(&self, progress: &mut Progress) -> Result<(), CloseReason> {
-        let mut left = self.output.borrow().len();
-        self.wait_for_progress(Deadline::ResponseProgress, progress);
-        poll_fn(|cx| {
-            let polled = self.poll_flush(cx);
-            let now_left = self.output.borrow().len();
-            if polled.is_pending() && now_left < left {
-                progress.bytes += (left - now_left) as u64;
-                left = now_left;
-                self.wait_for_progress(Deadline::ResponseProgress, progress);
-            }
-            polled
-        })
-        .await
+    async fn flush_slowly(&self) -> Result<(), CloseReason> {
+        let mut progress = self.send_progress();
+        let output = std::mem::take(&mut *self.output.borrow_mut());
+        let rest = output.buffer.as_ref().map_or(&[][..], |buffer| &buffer[output.at..]);
+        self.send_parts(rest, &[], &mut progress).await
     }
 
     /// The progress of an answer that begins now.
@@ -281,30 +279,29 @@ impl<S: Stream> Wire<S> {
     ) -> Result<(), CloseReason> {
         let mut sent = 0;
         let all = first.len() + second.len();
-        self.wait_for_progress(Deadline::ResponseProgress, progress);
-        poll_fn(|cx| {
-            while sent < all {
-                let parts = [&first[sent.min(first.len())..], &second[sent.saturating_sub(first.len())..]];
-                match ready!(self.poll_or_notice(self.stream.poll_send(cx, parts, Then::Nothing))) {
-                    Ok(count) => {
-                        sent += count;
-                        progress.bytes += count as u64;
-                        self.wait_for_progress(Deadline::ResponseProgress, progress);
-                    }
-                    Err(reason) => return Poll::Ready(Err(reason)),
-                }
-            }
-            Poll::Ready(Ok(()))
-        })
-        .await
+        while sent < all {
+            let parts = [&first[sent.min(first.len())..], &second[sent.saturating_sub(first.len())..]];
+            sent += self.step(progress, || self.stream.send(parts, Then::Nothing)).await?;
+        }
+        Ok(())
     }
 
-    /// A send's outcome, or the notice that ends its wait.
-    pub(super) fn poll_or_notice(&self, polled: Poll<std::io::Result<usize>>) -> Poll<Result<usize, CloseReason>> {
-        match polled {
-            Poll::Ready(Ok(count)) => Poll::Ready(Ok(count)),
-            Poll::Ready(Err(_)) => Poll::Ready(Err(CloseReason::Reset)),
-            Poll::Pending => self.poll_sending().map(Err),
+    /// One step of an answer: tries to send, and waits until it can.
+    pub(super) async fn step(
+        &self,
+        progress: &mut Progress,
+        mut attempt: impl FnMut() -> io::Result<usize>,
+    ) -> Result<usize, CloseReason> {
+        self.wait_for_progress(Deadline::ResponseProgress, progress);
+        loop {
+            match attempt() {
+                Ok(sent) => {
+                    progress.bytes += sent as u64;
+                    return Ok(sent);
+                }
+                Err(error) if error.kind() == ErrorKind::WouldBlock => poll_fn(|cx| self.poll_writable(cx)).await?,
+                Err(_) => return Err(CloseReason::Reset),
+            }
         }
     }
 }

@@ -6,7 +6,7 @@
 
 use crate::buffer::Buffer;
 use crate::net::sys::LazilyWatched;
-use rustix::io::Errno;
+use rustix::io::{Errno, retry_on_intr};
 use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, Shutdown};
 use std::fs::File;
 use std::io::{self, IoSlice};
@@ -29,10 +29,19 @@ pub(crate) trait Stream: 'static {
     fn poll_receive(&self, cx: &mut Context<'_>, into: &mut Option<Buffer>) -> Poll<io::Result<usize>>;
 
     /// Sends the first part and then the second, or as much as can be sent now.
-    fn poll_send(&self, cx: &mut Context<'_>, parts: [&[u8]; 2], then: Then) -> Poll<io::Result<usize>>;
+    ///
+    /// # Errors
+    /// `WouldBlock` when nothing can be sent now; then [`Stream::poll_writable`] waits.
+    fn send(&self, parts: [&[u8]; 2], then: Then) -> io::Result<usize>;
 
     /// Sends part of a file, or as much as can be sent now; 0 when the file ends there.
-    fn poll_send_file(&self, cx: &mut Context<'_>, file: &File, offset: u64, len: usize) -> Poll<io::Result<usize>>;
+    ///
+    /// # Errors
+    /// As [`Stream::send`].
+    fn send_file(&self, file: &File, offset: u64, len: usize) -> io::Result<usize>;
+
+    /// Waits until more can be sent, after a send that could not send.
+    fn poll_writable(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>>;
 
     /// Says that nothing more will be sent.
     fn finish(&self);
@@ -49,26 +58,6 @@ pub(crate) struct Socket {
 impl Socket {
     pub(crate) fn new(fd: OwnedFd) -> Self {
         Self { fd: LazilyWatched::new(fd) }
-    }
-
-    /// Tries, and waits for room when there is none.
-    fn poll_write(
-        &self,
-        cx: &mut Context<'_>,
-        mut attempt: impl FnMut() -> rustix::io::Result<usize>,
-    ) -> Poll<io::Result<usize>> {
-        loop {
-            match attempt() {
-                Ok(sent) => return Poll::Ready(Ok(sent)),
-                Err(Errno::INTR) => {}
-                Err(Errno::AGAIN) => {
-                    // Readiness that was noted before the attempt is stale. Once it is clear, an
-                    // attempt that fails has a wake-up to come.
-                    ready!(self.fd.readiness()?.poll_write_ready(cx))?.clear_ready();
-                }
-                Err(error) => return Poll::Ready(Err(error.into())),
-            }
-        }
     }
 }
 
@@ -100,25 +89,32 @@ impl Stream for Socket {
         }
     }
 
-    fn poll_send(&self, cx: &mut Context<'_>, parts: [&[u8]; 2], then: Then) -> Poll<io::Result<usize>> {
+    fn send(&self, parts: [&[u8]; 2], then: Then) -> io::Result<usize> {
         let flags = match then {
             Then::Nothing => SendFlags::NOSIGNAL,
             Then::More => SendFlags::NOSIGNAL | SendFlags::MORE,
         };
-        self.poll_write(cx, || match parts {
+        Ok(retry_on_intr(|| match parts {
             [first, []] | [[], first] => rustix::net::send(&self.fd, first, flags),
             [first, second] => {
                 let slices = [IoSlice::new(first), IoSlice::new(second)];
                 rustix::net::sendmsg(&self.fd, &slices, &mut SendAncillaryBuffer::default(), flags)
             }
-        })
+        })?)
     }
 
-    fn poll_send_file(&self, cx: &mut Context<'_>, file: &File, offset: u64, len: usize) -> Poll<io::Result<usize>> {
-        self.poll_write(cx, || {
+    fn send_file(&self, file: &File, offset: u64, len: usize) -> io::Result<usize> {
+        Ok(retry_on_intr(|| {
             let mut at = offset;
             rustix::fs::sendfile(&self.fd, file, Some(&mut at), len)
-        })
+        })?)
+    }
+
+    fn poll_writable(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        // Readiness that was noted before the attempt may be stale, so it counts as spent.
+        // Room that comes from now on raises an edge, and a stale note costs one more attempt.
+        ready!(self.fd.readiness()?.poll_write_ready(cx))?.clear_ready();
+        Poll::Ready(Ok(()))
     }
 
     fn finish(&self) {

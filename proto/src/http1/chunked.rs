@@ -16,7 +16,7 @@
 
 use crate::field::{Fields, TOKEN, is_value_octet};
 use crate::http1::parse_fields::{Line, parse_line};
-use crate::limits::{CHUNK_OVERHEAD_RATIO, Limits};
+use crate::limits::{CHUNK_OVERHEAD_RATIO, HEAD_BYTES_CEILING, Limits};
 use crate::reject::Reject;
 
 /// Most hexadecimal digits of a chunk size: 15 keep every sum within 63 bits.
@@ -156,7 +156,8 @@ impl Decoder {
 
     /// Reads one line of the trailer section; how long it is.
     fn trailer_line(&mut self, bytes: &[u8], limits: &Limits) -> Result<Option<usize>, Reject> {
-        let allowed = limits.trailer_bytes_max - self.trailer_bytes.min(limits.trailer_bytes_max);
+        let bytes_max = limits.trailer_bytes_max.min(HEAD_BYTES_CEILING);
+        let allowed = bytes_max - self.trailer_bytes.min(bytes_max);
         let readable = &bytes[..bytes.len().min(allowed)];
         let malformed = |reject| match reject {
             Reject::BareLineFeed | Reject::BareCarriageReturn => reject,

@@ -3,7 +3,7 @@
 //! Invariant: a head that names two framings, or one in a doubtful way, never gets a
 //! [`Framing`]. Never reads the content; see [`super::chunked`] for that.
 
-use crate::field::{Known, trim};
+use crate::field::{Known, is_token, trim};
 use crate::head::{Framing, RequestHead, Version};
 use crate::reject::Reject;
 
@@ -37,18 +37,16 @@ pub(crate) fn parse_length(value: &[u8]) -> Option<u64> {
     Some(value.iter().fold(0, |n, d| n * 10 + u64::from(d - b'0')))
 }
 
-//= RFC 9112 §6.3 ¶4: chunked must be the final coding, else 400
-//= RFC 9112 §6.1: a coding that is not understood gets 501
+//= RFC 9112 §6.3 ¶4: chunked must be the final coding, else 400, be the other one known or not
+//= RFC 9112 §6.1: a coding before it that is not understood gets 501, chunked twice 400
 fn decide_coding(value: &[u8]) -> Result<Framing, Reject> {
-    const REGISTERED: [&[u8]; 5] = [b"gzip", b"x-gzip", b"deflate", b"compress", b"x-compress"];
-    if value.eq_ignore_ascii_case(b"chunked") {
+    let is_chunked = |coding: &[u8]| coding.eq_ignore_ascii_case(b"chunked");
+    if is_chunked(value) {
         return Ok(Framing::Chunked);
     }
-    let codings: Vec<&[u8]> = value.split(|&b| b == b',').map(trim).collect();
-    let (last, before) = codings.split_last().map_or((&b""[..], &[][..]), |(last, before)| (*last, before));
-    let registered = |coding: &[u8]| REGISTERED.iter().any(|name| coding.eq_ignore_ascii_case(name));
-    let ends_well = last.eq_ignore_ascii_case(b"chunked") || registered(last);
-    if ends_well && before.iter().all(|coding| registered(coding)) {
+    let mut codings = value.rsplit(|&b| b == b',').map(trim);
+    let ends_well = codings.next().is_some_and(is_chunked);
+    if ends_well && codings.all(|coding| is_token(coding) && !is_chunked(coding)) {
         Err(Reject::TransferEncodingUnknown)
     } else {
         Err(Reject::TransferEncodingInvalid)

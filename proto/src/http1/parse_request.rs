@@ -7,7 +7,7 @@ use crate::http1::{framing, persist};
 use crate::limits::{FIELDS_CEILING, HEAD_BYTES_CEILING, Limits, METHOD_BYTES_MAX};
 use crate::method::Method;
 use crate::reject::Reject;
-use crate::target::{Form, Host, Span, Target};
+use crate::target::{Host, Span, Target};
 
 /// Reads the head that begins at the first byte of `bytes`.
 ///
@@ -162,11 +162,7 @@ fn decide_host(bytes: &[u8], head: &mut RequestHead) -> Result<(), Reject> {
             Host::parse(value)?;
         }
     }
-    //= RFC 9112 §3.2.2: the authority of an absolute-form wins over Host
-    head.authority = match head.target.form {
-        Form::Absolute => head.target.authority,
-        Form::Asterisk if head.target.authority.is_some() => head.target.authority,
-        _ => head.value_span(Known::Host),
-    };
+    //= RFC 9112 §3.2.2, §3.3: the authority of an absolute-form or an authority-form wins over Host
+    head.authority = head.target.authority.or(head.value_span(Known::Host));
     Ok(())
 }

@@ -12,6 +12,8 @@ pub(super) struct Event {
     /// How bad it is.
     pub(super) level: &'static str,
     /// What is counted together.
+    pub(super) key: &'static str,
+    /// What it is called in the log.
     pub(super) name: &'static str,
     /// The sentence, with the bound that was exceeded where there is one.
     pub(super) text: String,
@@ -29,7 +31,7 @@ const WINDOW: Duration = Duration::from_secs(1);
 /// How much of a request line a log line shows.
 const LINE_BYTES_MAX: usize = 200;
 
-/// Events of the current second, by name.
+/// Events of the current second, by key.
 #[derive(Debug, Default)]
 pub(super) struct ErrorLog {
     windows: HashMap<&'static str, Window>,
@@ -48,9 +50,9 @@ impl ErrorLog {
         if self.windows.len() >= REASONS_MAX {
             self.flush(now + WINDOW, out);
         }
-        match self.windows.get_mut(event.name) {
+        match self.windows.get_mut(event.key) {
             None => {
-                self.windows.insert(event.name, Window { began: now, waiting: None });
+                self.windows.insert(event.key, Window { began: now, waiting: None });
                 append_line(&event, out);
             }
             Some(window) => match &mut window.waiting {
@@ -105,7 +107,8 @@ mod tests {
 
     #[test]
     fn a_flood_is_one_line_a_second() {
-        let event = || Event { level: "warn", name: "X", text: "because".into(), peer: None, line: vec![], count: 1 };
+        let event =
+            || Event { level: "warn", key: "X", name: "X", text: "because".into(), peer: None, line: vec![], count: 1 };
         let (mut log, mut out, start) = (ErrorLog::default(), Vec::new(), Instant::now());
         for n in 0..1000 {
             log.take(event(), start + Duration::from_micros(n), &mut out);

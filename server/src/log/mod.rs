@@ -11,7 +11,7 @@ mod observer;
 mod sink;
 
 pub(crate) use observer::LogObserver;
-pub(crate) use sink::Logs;
+pub(crate) use sink::{Access, Logs};
 
 use std::io::Write;
 

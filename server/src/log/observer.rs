@@ -3,7 +3,7 @@
 use super::access::Combined;
 use super::error::Event;
 use super::sink::{Logs, Message, Queue};
-use selvedge::service::{CloseReason, Closed, Exchange, Incident, Outcome};
+use selvedge::service::{CloseReason, Closed, Exchange, Incident};
 use selvedge::{Limits, Observer, Reject};
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -107,14 +107,15 @@ impl Observer for LogObserver {
         }
         let (name, text) = match (exchange.reject, exchange.reason) {
             (Some(reject), _) => (reject.name(), with_bound(reject.text(), self.bound(reject))),
-            (None, Some(reason)) => ("Refused", reason.to_owned()),
+            (None, Some(reason)) => ("Answered", reason.to_owned()),
             _ => return,
         };
         let text = format!("{} {text}", exchange.status.code());
-        let level = if exchange.status.code() >= 500 { "error" } else { "warn" };
+        // 501 and 505 are about what the client asked for.
+        let level = if matches!(exchange.status.code(), 500 | 502..=504) { "error" } else { "warn" };
         let (peer, line) = (Some(exchange.peer), exchange.line.to_vec());
-        self.error(Event { level, name, text, peer, line, count: 1 });
-        debug_assert!(exchange.outcome == Outcome::Complete || exchange.outcome == Outcome::Cut);
+        let key = exchange.reason.unwrap_or(name);
+        self.error(Event { level, key, name, text, peer, line, count: 1 });
     }
 
     fn closed(&self, closed: &Closed) {
@@ -127,7 +128,7 @@ impl Observer for LogObserver {
         let text = with_bound(closed.reason.explain(), self.bound_of_close(closed.reason));
         let text = format!("{text}, while {}, after {} requests", closed.phase.explain(), closed.requests);
         let name = closed.reason.name();
-        self.error(Event { level: "warn", name, text, peer: Some(closed.peer), line: vec![], count: 1 });
+        self.error(Event { level: "warn", key: name, name, text, peer: Some(closed.peer), line: vec![], count: 1 });
     }
 
     fn incident(&self, incident: &Incident) {
@@ -142,7 +143,7 @@ impl Observer for LogObserver {
             }
             Incident::ConnectionsFree => ("info", "ConnectionsFree", None, "connections are free again".to_owned()),
         };
-        self.error(Event { level, name, text, peer, line: vec![], count: 1 });
+        self.error(Event { level, key: name, name, text, peer, line: vec![], count: 1 });
     }
 
     fn tick(&self) {

@@ -40,17 +40,26 @@ impl Queue {
     }
 }
 
+/// What the access log is to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Access {
+    /// Lines in the Combined Log Format.
+    Combined,
+    /// Nothing.
+    Off,
+}
+
 /// The logs of the program.
 #[derive(Debug)]
 pub(crate) struct Logs {
     queue: Queue,
     thread: JoinHandle<()>,
-    access: bool,
+    access: Access,
 }
 
 impl Logs {
     /// Starts the thread that writes.
-    pub(crate) fn start(access: bool) -> io::Result<Self> {
+    pub(crate) fn start(access: Access) -> io::Result<Self> {
         let (sender, receiver) = sync_channel(QUEUE_MAX);
         let lost = Arc::new(AtomicU64::new(0));
         let queue = Queue { sender, lost: lost.clone() };
@@ -59,7 +68,7 @@ impl Logs {
     }
 
     pub(crate) fn wants_access(&self) -> bool {
-        self.access
+        self.access == Access::Combined
     }
 
     pub(super) fn queue(&self) -> Queue {
@@ -95,7 +104,15 @@ fn write(receiver: &Receiver<Message>, lost: &AtomicU64) {
         if count > 0 {
             let text = "log lines could not be written".to_owned();
             errors.take(
-                Event { level: "error", name: "LogLinesLost", text, peer: None, line: vec![], count },
+                Event {
+                    level: "error",
+                    key: "LogLinesLost",
+                    name: "LogLinesLost",
+                    text,
+                    peer: None,
+                    line: vec![],
+                    count,
+                },
                 now,
                 &mut lines,
             );

@@ -57,14 +57,14 @@ pub(super) enum Kept {
 impl Resource {
     pub(super) fn new(name: &str, parts: Parts) -> Self {
         let kind = content_type(if name.is_empty() { "index.html" } else { name });
-        let negotiated = !parts.sidecars.is_empty();
+        let vary = (!parts.sidecars.is_empty()).then_some("accept-encoding");
         let all = std::iter::once(&parts.identity).chain(parts.sidecars.iter().map(|(_, opened)| opened));
         let freshness = if all.map(|opened| opened.state).any(changed_just_now) {
             Freshness::Unsettled
         } else {
             Freshness::Settled
         };
-        let make = |coding, opened| Representation::new(&kind, coding, negotiated, opened);
+        let make = |coding, opened| Representation::new(&kind, coding, vary, opened);
         Self {
             freshness,
             identity: make(None, parts.identity),
@@ -109,7 +109,7 @@ impl Resource {
 }
 
 impl Representation {
-    fn new(kind: &str, coding: Option<Coding>, negotiated: bool, opened: Opened) -> Self {
+    fn new(kind: &str, coding: Option<Coding>, vary: Option<&str>, opened: Opened) -> Self {
         let state = opened.state;
         let modified = HttpDate::from_unix(state.modified.0);
         let suffix = coding.map_or_else(String::new, |coding| format!("-{}", coding.name()));
@@ -128,8 +128,8 @@ impl Representation {
         for fields in [&mut fields, &mut not_modified] {
             add(fields, "etag", etag.as_bytes());
             add(fields, "last-modified", &modified.format());
-            if negotiated {
-                add(fields, "vary", b"accept-encoding");
+            if let Some(vary) = vary {
+                add(fields, "vary", vary.as_bytes());
             }
         }
         Self {

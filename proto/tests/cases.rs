@@ -1,0 +1,68 @@
+//! Every row of the case files, read whole, byte by byte, and at random splits.
+//!
+//! A server never chooses where a peer's bytes are cut, so no cut may change a verdict.
+
+use selvedge_cases::{Case, check, load, read};
+
+/// How often each row is cut at random.
+const SPLITS: u64 = 32;
+
+/// Fewer rows than this mean that files are missing.
+const ROWS_MIN: usize = 340;
+
+/// A generator that is the same on every machine, so that a failure can be had again.
+struct Xorshift(u64);
+
+impl Xorshift {
+    /// The row's name is the seed, so that a row that is moved is still cut at the same places.
+    fn seeded(name: &str, round: u64) -> Self {
+        let hash = name.bytes().fold(0xcbf2_9ce4_8422_2325, |hash: u64, b| {
+            (hash ^ u64::from(b)).wrapping_mul(0x0100_0000_01b3)
+        });
+        Self((hash ^ round.wrapping_mul(0x9e37_79b9_7f4a_7c15)).max(1))
+    }
+
+    fn below(&mut self, bound: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 % bound as u64) as usize
+    }
+}
+
+/// Pieces whose lengths lie below a bound that is drawn first, so that some rounds cut
+/// often and some hardly at all.
+fn cut(mut rest: &[u8], mut random: Xorshift) -> Vec<&[u8]> {
+    let bound = 2 + random.below(rest.len().max(1));
+    let mut pieces = Vec::new();
+    while !rest.is_empty() {
+        let (piece, tail) = rest.split_at((1 + random.below(bound)).min(rest.len()));
+        pieces.push(piece);
+        rest = tail;
+    }
+    pieces
+}
+
+fn run(case: &Case) -> Result<(), String> {
+    let whole = read([&case.raw[..]]);
+    check(case, &whole)?;
+    let same = |how: String, got: Vec<String>| match got == whole {
+        true => Ok(()),
+        false => Err(check(case, &got).err().unwrap_or_else(|| case.to_string()) + &format!("  when read {how}\n")),
+    };
+    same("byte by byte".to_owned(), read(case.raw.chunks(1)))?;
+    for round in 0..SPLITS {
+        let random = Xorshift::seeded(&case.name, round);
+        let how = format!("in pieces, seed {:#x}", random.0);
+        same(how, read(cut(&case.raw, random)))?;
+    }
+    Ok(())
+}
+
+#[test]
+fn every_row_holds_however_its_bytes_are_cut() {
+    let cases = load();
+    let failures: Vec<String> = cases.iter().filter_map(|case| run(case).err()).collect();
+    assert!(failures.is_empty(), "{} of {} rows\n{}", failures.len(), cases.len(), failures.join("\n"));
+    assert!(cases.len() >= ROWS_MIN, "only {} rows", cases.len());
+}
