@@ -10,7 +10,8 @@ thread_local! {
     static POOL: RefCell<Vec<Vec<u8>>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Bytes in a pooled buffer. Dropping it gives it back.
+/// Bytes in a pooled buffer. Dropping it gives it back. The default has no room and costs nothing.
+#[derive(Default)]
 pub(crate) struct Buffer {
     bytes: Vec<u8>,
 }

@@ -182,11 +182,7 @@ async fn work<T: Service, O: Observer + Clone>(plan: Plan, peers: Arc<Peers>, se
     let serve = Rc::new(move |accepted: Accepted| {
         let (socket, peer, permit) = accepted.into_parts();
         let place = app.worker.connection_began();
-        let connection = connection::run(socket, peer, place, app.clone());
-        tokio::task::spawn_local(async move {
-            connection.await;
-            drop(permit);
-        });
+        tokio::task::spawn_local(connection::run(socket, peer, place, app.clone(), permit));
     });
     worker::run(plan, worker, serve, Rc::new(move || observer.tick())).await;
 }

@@ -68,8 +68,9 @@ impl Target {
         let start = usize::from(whole.start);
         let end = start + target.len();
         if method == Method::Connect {
+            //= RFC 9110 §9.3.6: an empty or invalid port MUST be refused, and nothing listens on port 0
             return match Host::parse(target) {
-                Ok(Host { port: Some(_), .. }) => {
+                Ok(Host { port: Some(1..), .. }) => {
                     Ok(Self { form: Form::Authority, whole, authority: Some(whole), ..Self::default() })
                 }
                 _ => Err(Reject::TargetFormWrong),

@@ -1,15 +1,16 @@
 //! The life of an HTTP/1 connection: read a head, ask the application, write its answer,
 //! keep or close.
 
+use crate::buffer::Buffer;
 use crate::connection::respond::Answer;
 use crate::connection::wire::{Input, Received, Wire};
-use crate::connection::{App, heads, incoming};
+use crate::connection::{App, incoming, parts};
 use crate::limits::REQUESTS_PER_TURN;
 use crate::net::notes::{Deadline, Notice};
 use crate::net::panic;
 use crate::net::stream::Stream;
-use crate::service::{CloseReason, Incident, IncomingBody, Moment, Observer, Request, Response, Service};
-use selvedge_proto::head::{Framing, RequestHead};
+use crate::service::{CloseReason, Incident, Moment, Observer, Parts, Request, Response, Service};
+use selvedge_proto::head::Framing;
 use selvedge_proto::http1::parse_request;
 use selvedge_proto::{Afterwards, Reject, Status};
 use std::future::{Future, poll_fn};
@@ -86,7 +87,7 @@ pub(super) async fn serve<S: Stream, T: Service, O: Observer>(wire: &Rc<Wire<S>>
 impl<S: Stream> Wire<S> {
     /// Waits for the next request and judges its head.
     async fn read_request(self: &Rc<Self>) -> Result<Request, NoRequest> {
-        let mut head: Option<Box<RequestHead>> = None;
+        let mut begun: Option<Box<Parts>> = None;
         if self.requests() == 0 {
             self.wait_for(Deadline::RequestHead, self.limits.head_time);
         } else if self.input.borrow().bytes().is_empty() {
@@ -97,12 +98,13 @@ impl<S: Stream> Wire<S> {
             if !self.input.borrow().bytes().is_empty() {
                 let complete = {
                     let input = self.input.borrow();
-                    let head = head.get_or_insert_with(heads::take);
+                    let head = &mut begun.get_or_insert_with(parts::take).head;
                     parse_request(input.bytes(), &self.limits.message, head)
-                        .map_err(|reject| NoRequest::Refused(reject.into()))?
                 };
-                if complete && let Some(head) = head.take() {
-                    return Ok(self.request(head));
+                if complete.map_err(|reject| NoRequest::Refused(reject.into()))?
+                    && let Some(parts) = begun.take()
+                {
+                    return Ok(self.request(parts));
                 }
                 self.flush().await.map_err(NoRequest::Ended)?;
                 if self.deadline() != Deadline::RequestHead {
@@ -145,27 +147,23 @@ impl<S: Stream> Wire<S> {
     }
 
     /// Makes a request of a complete head: its bytes move from the connection to it.
-    fn request(self: &Rc<Self>, head: Box<RequestHead>) -> Request {
+    fn request(self: &Rc<Self>, mut parts: Box<Parts>) -> Request {
         let number = self.count_request();
-        let mut input = self.input.borrow_mut();
-        let start = input.at;
-        let bytes = input.buffer.take().expect("a head was read from it");
-        input.at = 0;
-        let content = match head.framing {
-            Framing::None => IncomingBody::default(),
-            framing => {
-                // What follows the head is needed while the request lives, so it moves out.
-                let rest = &bytes[start + head.len..];
-                if !rest.is_empty() {
-                    input.buffer.insert(crate::buffer::Buffer::take()).extend_from_slice(rest);
-                }
-                drop(input);
-                incoming::begin(self, number, framing, head.expectation)
-            }
-        };
         let clock = &self.worker.clock;
-        let moment = Moment { since_start: clock.since_start(), unix_time: clock.unix() };
-        Request { head, bytes, start, content, peer: self.peer(), moment }
+        parts.peer = self.peer();
+        parts.moment = Moment { since_start: clock.since_start(), unix_time: clock.unix() };
+        let input = std::mem::take(&mut *self.input.borrow_mut());
+        parts.start = input.at;
+        parts.bytes = input.buffer.unwrap_or_default();
+        if parts.head.framing != Framing::None {
+            // What follows the head is needed while the request lives, so it moves out.
+            let rest = &parts.bytes[parts.start + parts.head.len..];
+            if !rest.is_empty() {
+                self.input.borrow_mut().buffer.insert(Buffer::take()).extend_from_slice(rest);
+            }
+            parts.content = incoming::begin(self, number, parts.head.framing, parts.head.expectation);
+        }
+        Request { parts }
     }
 
     /// Asks the application. Answers that wait to leave do not wait for a slow one.
@@ -174,30 +172,29 @@ impl<S: Stream> Wire<S> {
         request: &mut Request,
         app: &App<T, O>,
     ) -> Result<Response, CloseReason> {
+        self.wait_for_nothing();
         let mut call = pin!(app.service.call(request));
-        let caught = |polled: Result<Poll<Response>, String>| match polled {
-            Ok(Poll::Ready(response)) => Poll::Ready(response),
-            Ok(Poll::Pending) => Poll::Pending,
+        poll_fn(|cx| match panic::catch(|| call.as_mut().poll(cx)) {
+            Ok(Poll::Ready(response)) => Poll::Ready(Ok(response)),
+            Ok(Poll::Pending) => match self.poll_flush(cx) {
+                Poll::Ready(Err(reason)) => Poll::Ready(Err(reason)),
+                _ => Poll::Pending,
+            },
             Err(message) => {
                 app.observer.incident(&Incident::Panic { peer: self.peer(), message });
-                Poll::Ready(Response::error(Status::INTERNAL_SERVER_ERROR).because(PANICKED))
+                Poll::Ready(Ok(Response::error(Status::INTERNAL_SERVER_ERROR).because(PANICKED)))
             }
-        };
-        let first = poll_fn(|cx| Poll::Ready(caught(panic::catch(|| call.as_mut().poll(cx))))).await;
-        if let Poll::Ready(response) = first {
-            return Ok(response);
-        }
-        self.flush().await?;
-        self.wait_for_nothing();
-        Ok(poll_fn(|cx| caught(panic::catch(|| call.as_mut().poll(cx)))).await)
+        })
+        .await
     }
 
     /// Settles a request whose answer is written: what came behind it goes back to the input.
     fn settle(&self, request: Request, answer: &Answer) -> Settled {
-        let Request { head, bytes, start, .. } = request;
-        let consumed = start + head.len;
-        let has_content = head.framing != Framing::None;
-        heads::give(head);
+        let mut parts = request.parts;
+        let consumed = parts.start + parts.head.len;
+        let has_content = parts.head.framing != Framing::None;
+        let bytes = std::mem::take(&mut parts.bytes);
+        parts::give(parts);
         if let Err(reason) = answer.outcome {
             return Settled::Ended(reason);
         }

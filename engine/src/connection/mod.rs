@@ -2,9 +2,9 @@
 //!
 //! This floor never decides what to answer and never opens a socket or a file.
 
-mod heads;
 mod http1;
 mod incoming;
+mod parts;
 mod respond;
 mod wire;
 
@@ -29,12 +29,14 @@ pub(crate) struct App<T, O> {
     pub(crate) worker: Rc<Worker>,
 }
 
-/// Serves one connection to its end and reports it. `place` is its own in the notes.
+/// Serves one connection to its end and reports it. `place` is its own in the notes, and
+/// `permit` is kept for as long.
 pub(crate) fn run<S: Stream, T: Service, O: Observer>(
     stream: S,
     peer: SocketAddr,
     place: Place,
     app: Rc<App<T, O>>,
+    permit: impl Sized,
 ) -> impl Future<Output = ()> {
     // Made here and not in the future, which would keep room for what it was made of.
     let wire = Rc::new(Wire::new(stream, peer, place, app.worker.clone(), app.limits.clone()));
@@ -43,6 +45,7 @@ pub(crate) fn run<S: Stream, T: Service, O: Observer>(
         let closed = Closed { peer: wire.peer(), reason, phase: wire.phase(), requests: wire.requests() };
         app.observer.closed(&closed);
         app.worker.connection_ended(wire.place());
+        drop(permit);
     }
 }
 

@@ -50,7 +50,7 @@ impl<S: Stream> Wire<S> {
         let mut asked = Asked {
             method: request.method(),
             version: request.version(),
-            afterwards: request.head.persistence,
+            afterwards: request.head().persistence,
             close_reason: CloseReason::Asked,
         };
         let forced = match response.reason() {
@@ -292,7 +292,7 @@ impl Answer {
     ) {
         app.observer.finished(&Exchange {
             request: Some(request),
-            line: request.head.line.of(request.head_bytes()),
+            line: request.head().line.of(request.head_bytes()),
             elapsed: began.map(|began| began.elapsed()),
             ..self.exchange(wire)
         });

@@ -11,6 +11,7 @@ mod response;
 
 pub use body::{Body, Chunks, ContentError, ContentSource, FileContent, IncomingBody, StreamError};
 pub use exchange::{CloseReason, Closed, Exchange, Incident, Outcome, Phase};
+pub(crate) use request::Parts;
 pub use request::{Moment, Request};
 pub use response::Response;
 

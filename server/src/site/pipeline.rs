@@ -64,10 +64,11 @@ impl Site {
 
 impl Service for Site {
     async fn call(&self, request: &mut Request) -> Response {
-        match self.files.respond_from_cache(request) {
-            Some(response) => response,
-            None => Box::pin(self.answer(request)).await,
+        // Returned early, so that the future keeps no room for it while it waits.
+        if let Some(response) = self.files.respond_from_cache(request) {
+            return response;
         }
+        Box::pin(self.answer(request)).await
     }
 }
 
