@@ -238,7 +238,7 @@ fn fail(content: &mut Content, error: ContentError) -> ContentError {
 
 fn close_reason(error: ContentError) -> CloseReason {
     match error {
-        ContentError::Rejected(reject) => CloseReason::Rejected(reject),
+        ContentError::Rejected(reject) => CloseReason::ContentRejected(reject),
         ContentError::TooSlow => CloseReason::ContentTooSlow,
         ContentError::Disconnected => CloseReason::ContentCut,
         ContentError::TooLarge | ContentError::Ended => CloseReason::ContentUnread,

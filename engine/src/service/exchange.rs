@@ -90,19 +90,21 @@ macro_rules! close_reasons {
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         pub enum CloseReason {
             $($(#[$doc])* $name,)+
-            /// A request was refused in a way that leaves the framing in doubt.
+            /// A head was refused, with an answer.
             Rejected(Reject),
+            /// Content was refused: where it ends is in doubt.
+            ContentRejected(Reject),
         }
 
         impl CloseReason {
             /// One clause that says it.
             pub const fn explain(self) -> &'static str {
-                match self { $(Self::$name => $text,)+ Self::Rejected(reject) => reject.text() }
+                match self { $(Self::$name => $text,)+ Self::Rejected(reject) | Self::ContentRejected(reject) => reject.text() }
             }
 
             /// The variant's name, or the refusal's, as the log writes it.
             pub const fn name(self) -> &'static str {
-                match self { $(Self::$name => stringify!($name),)+ Self::Rejected(reject) => reject.name() }
+                match self { $(Self::$name => stringify!($name),)+ Self::Rejected(reject) | Self::ContentRejected(reject) => reject.name() }
             }
         }
     };

@@ -85,7 +85,7 @@ impl LogObserver {
             }
             CloseReason::ContentUnread => format!("{} bytes", limits.drain_bytes_max),
             CloseReason::DrainLimit => format!("{:?}", limits.drain_time),
-            CloseReason::Rejected(reject) => return self.bound(reject),
+            CloseReason::ContentRejected(reject) => return self.bound(reject),
             _ => return None,
         })
     }
