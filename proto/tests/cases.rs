@@ -18,9 +18,9 @@ struct Xorshift(u64);
 impl Xorshift {
     /// The row's name is the seed, so that a row that is moved is still cut at the same places.
     fn seeded(name: &str, round: u64) -> Self {
-        let hash = name.bytes().fold(0xcbf2_9ce4_8422_2325, |hash: u64, b| {
-            (hash ^ u64::from(b)).wrapping_mul(0x0100_0000_01b3)
-        });
+        let hash = name
+            .bytes()
+            .fold(0xcbf2_9ce4_8422_2325, |hash: u64, b| (hash ^ u64::from(b)).wrapping_mul(0x0100_0000_01b3));
         Self((hash ^ round.wrapping_mul(0x9e37_79b9_7f4a_7c15)).max(1))
     }
 
@@ -66,11 +66,12 @@ fn every_row_holds_however_its_bytes_are_cut() {
     let cases = load();
     // Long rows that are cut into single bytes take most of the time, so that the cores share them.
     let threads = thread::available_parallelism().map_or(1, NonZero::get);
+    let share = &|first: usize| -> Vec<String> {
+        cases.iter().skip(first).step_by(threads).filter_map(|case| run(case).err()).collect()
+    };
     let failures: Vec<String> = thread::scope(|scope| {
-        let share = |first: usize| cases.iter().skip(first).step_by(threads).filter_map(|case| run(case).err()).collect();
-        let share = &share;
-        let started: Vec<_> = (0..threads).map(|first| scope.spawn(move || -> Vec<String> { share(first) })).collect();
-        started.into_iter().flat_map(|thread| thread.join().expect("a row panicked")).collect()
+        let started: Vec<_> = (0..threads).map(|first| scope.spawn(move || share(first))).collect();
+        started.into_iter().flat_map(|thread| thread.join().expect("no row panics")).collect()
     });
     assert!(failures.is_empty(), "{} of {} rows\n{}", failures.len(), cases.len(), failures.join("\n"));
     assert!(cases.len() >= ROWS_MIN, "only {} rows", cases.len());

@@ -18,9 +18,13 @@ use selvedge_proto::{Limits, Reject};
 /// More field lines than any input here has, so that the other parser never runs out of room.
 const FIELDS_MAX: usize = 512;
 
+/// At least so many inputs for each property; `PROPTEST_CASES` asks for more.
+const INPUTS_MIN: u32 = 2_000;
+
 /// No files of past failures: a failure becomes a row.
-fn config(cases: u32) -> Config {
-    Config { cases, failure_persistence: None, ..Config::default() }
+fn config() -> Config {
+    let asked = Config::default();
+    Config { cases: asked.cases.max(INPUTS_MIN), failure_persistence: None, ..asked }
 }
 
 /// Why this crate refuses what `httparse`, which knows neither hosts nor framing nor limits, takes.
@@ -155,7 +159,8 @@ fn request() -> impl Strategy<Value = Vec<u8>> {
     let start = prop_oneof![8 => Just(""), 1 => Just("\r\n"), 1 => Just("\r\n\r\n"), 1 => Just("\n")];
     let host = prop_oneof![12 => Just("Host: a\r\n"), 1 => Just("")];
     let fields = prop_oneof![12 => vec(field(), 0..6), 1 => vec("x:y".prop_map(String::from), 95..105)];
-    let rest = select(vec!["", "abc", "3\r\nabc\r\n0\r\n\r\n", "0\r\nt: u\r\n\r\n", "GET / HTTP/1.1\r\nHost: b\r\n\r\n"]);
+    let rest =
+        select(vec!["", "abc", "3\r\nabc\r\n0\r\n\r\n", "0\r\nt: u\r\n\r\n", "GET / HTTP/1.1\r\nHost: b\r\n\r\n"]);
     (start, method(), target(), version, host, fields, rest).prop_map(
         |(start, method, target, version, host, fields, rest)| {
             let fields: String = fields.into_iter().map(|field| field + "\r\n").collect();
@@ -244,7 +249,7 @@ fn decode(bytes: &[u8]) -> Result<(Vec<u8>, Fields, usize), Reject> {
 }
 
 proptest! {
-    #![proptest_config(config(6_000))]
+    #![proptest_config(config())]
 
     #[test]
     fn requests_are_read_alike(bytes in request()) {

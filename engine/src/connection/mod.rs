@@ -6,6 +6,8 @@ mod http1;
 mod incoming;
 mod parts;
 mod respond;
+#[cfg(test)]
+mod tests;
 mod wire;
 
 use crate::limits::Limits;

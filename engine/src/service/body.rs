@@ -208,6 +208,22 @@ impl IncomingBody {
         Ok(all)
     }
 
+    /// Reads it to its end and keeps nothing, unless it is longer than `bytes_max`. An
+    /// application that has no use for content still learns whether it was framed well.
+    ///
+    /// # Errors
+    /// As [`IncomingBody::poll_chunk`].
+    pub async fn discard(&mut self, bytes_max: u64) -> Result<(), ContentError> {
+        let mut discarded = 0;
+        while discarded <= bytes_max && self.length().is_none_or(|length| length <= bytes_max) {
+            match self.chunk().await {
+                Some(chunk) => discarded += chunk?.len() as u64,
+                None => break,
+            }
+        }
+        Ok(())
+    }
+
     /// The trailer fields, once the content has been read to its end.
     pub fn trailers(&self) -> Option<Fields> {
         self.source.as_ref().and_then(|source| source.trailers(self.request))

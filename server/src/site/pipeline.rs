@@ -4,6 +4,7 @@ use super::files::Files;
 use super::files::resolve::Found;
 use super::files::root::Root;
 use super::listing;
+use selvedge::proto::head::{Expectation, Framing};
 use selvedge::proto::path::SafePath;
 use selvedge::proto::target::Form;
 use selvedge::{Method, Request, Response, Service, Status};
@@ -24,12 +25,27 @@ pub(crate) struct Site {
     options: Options,
 }
 
+/// Longer content is left to the engine, which answers first and then closes.
+const CONTENT_DISCARDED_BYTES_MAX: u64 = 256 << 10;
+
 /// The methods that files have, for Allow (RFC 9110 §10.2.1).
 const ALLOW: &str = "GET, HEAD, OPTIONS";
 
 impl Site {
     pub(crate) fn new(root: Arc<Root>, options: Options) -> Self {
         Self { files: Files::new(root, options.workers), options }
+    }
+
+    /// The way of a request with content, which no file has a use for. It is read first, so
+    /// that a request whose framing is broken is refused and not answered in part.
+    async fn answer_with_content(&self, request: &mut Request) -> Response {
+        // Who waits to be told to go on is not told: the answer comes instead.
+        if request.head().expectation == Expectation::None
+            && let Err(error) = request.body().discard(CONTENT_DISCARDED_BYTES_MAX).await
+        {
+            return error.into();
+        }
+        self.answer(request).await
     }
 
     /// The way of everything that the cache does not answer.
@@ -64,6 +80,9 @@ impl Site {
 
 impl Service for Site {
     async fn call(&self, request: &mut Request) -> Response {
+        if request.head().framing != Framing::None {
+            return Box::pin(self.answer_with_content(request)).await;
+        }
         // Returned early, so that the future keeps no room for it while it waits.
         if let Some(response) = self.files.respond_from_cache(request) {
             return response;

@@ -1,0 +1,192 @@
+//! A stream of bytes in memory. Every fault of a client or a network is a setting of it.
+
+use crate::buffer::Buffer;
+use crate::net::stream::{Stream, Then};
+use std::cell::{Cell, RefCell};
+use std::fs::File;
+use std::io::{self, ErrorKind};
+use std::os::unix::fs::FileExt;
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
+
+/// What comes after the bytes that the client has sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Ending {
+    /// More, perhaps.
+    Open,
+    /// The end of the stream.
+    Ended,
+    /// A failure, in both directions and at once.
+    Reset,
+}
+
+/// Both directions of a connection, as the network has them.
+pub(super) struct Pipe {
+    /// Sent by the client and not yet received.
+    incoming: RefCell<Vec<u8>>,
+    ending: Cell<Ending>,
+    /// Most bytes that one receive returns.
+    pub(super) receive_bytes_max: Cell<usize>,
+    /// Most bytes that one send takes.
+    pub(super) send_bytes_max: Cell<usize>,
+    /// Bytes that are taken before a send would block.
+    room: Cell<usize>,
+    /// What was sent to the client.
+    outgoing: RefCell<Vec<u8>>,
+    /// The length of each send that took something.
+    sends: RefCell<Vec<usize>>,
+    finished: Cell<bool>,
+    closed: Cell<bool>,
+    reader: RefCell<Option<Waker>>,
+    writer: RefCell<Option<Waker>>,
+}
+
+impl Pipe {
+    /// A pipe without faults.
+    pub(super) fn new() -> Rc<Self> {
+        Rc::new(Self {
+            incoming: RefCell::default(),
+            ending: Cell::new(Ending::Open),
+            receive_bytes_max: Cell::new(usize::MAX),
+            send_bytes_max: Cell::new(usize::MAX),
+            room: Cell::new(usize::MAX),
+            outgoing: RefCell::default(),
+            sends: RefCell::default(),
+            finished: Cell::new(false),
+            closed: Cell::new(false),
+            reader: RefCell::default(),
+            writer: RefCell::default(),
+        })
+    }
+
+    /// The client sends bytes.
+    pub(super) fn push(&self, bytes: &[u8]) {
+        self.incoming.borrow_mut().extend_from_slice(bytes);
+        wake(&self.reader);
+    }
+
+    /// The client ends its direction, or the network ends both.
+    pub(super) fn end(&self, ending: Ending) {
+        self.ending.set(ending);
+        wake(&self.reader);
+        wake(&self.writer);
+    }
+
+    /// The client will take so many bytes from now on, and then no more.
+    pub(super) fn set_room(&self, bytes: usize) {
+        self.room.set(bytes);
+        wake(&self.writer);
+    }
+
+    /// The client takes so many bytes more.
+    pub(super) fn add_room(&self, bytes: usize) {
+        self.set_room(self.room.get().saturating_add(bytes));
+    }
+
+    /// Everything that was sent to the client.
+    pub(super) fn outgoing(&self) -> Vec<u8> {
+        self.outgoing.borrow().clone()
+    }
+
+    /// The lengths of the sends.
+    pub(super) fn sends(&self) -> Vec<usize> {
+        self.sends.borrow().clone()
+    }
+
+    /// How much of what the client sent was not received.
+    pub(super) fn unreceived(&self) -> usize {
+        self.incoming.borrow().len()
+    }
+
+    /// Whether the server said that it sends no more.
+    pub(super) fn is_finished(&self) -> bool {
+        self.finished.get()
+    }
+
+    /// Whether the server let go of the connection.
+    pub(super) fn is_closed(&self) -> bool {
+        self.closed.get()
+    }
+
+    /// How many bytes a send of `len` takes.
+    fn taken(&self, len: usize) -> io::Result<usize> {
+        if self.ending.get() == Ending::Reset {
+            return Err(ErrorKind::ConnectionReset.into());
+        }
+        let taken = len.min(self.send_bytes_max.get()).min(self.room.get());
+        if taken == 0 && len > 0 {
+            return Err(ErrorKind::WouldBlock.into());
+        }
+        self.room.set(self.room.get() - taken);
+        Ok(taken)
+    }
+
+    fn sent(&self, bytes: &[u8]) {
+        self.outgoing.borrow_mut().extend_from_slice(bytes);
+        self.sends.borrow_mut().push(bytes.len());
+    }
+}
+
+fn wake(waker: &RefCell<Option<Waker>>) {
+    let waker = waker.borrow_mut().take();
+    waker.inspect(Waker::wake_by_ref);
+}
+
+/// The server's end of a pipe.
+pub(super) struct Memory(pub(super) Rc<Pipe>);
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        self.0.closed.set(true);
+    }
+}
+
+impl Stream for Memory {
+    fn poll_receive(&self, cx: &mut Context<'_>, into: &mut Option<Buffer>) -> Poll<io::Result<usize>> {
+        let mut incoming = self.0.incoming.borrow_mut();
+        if self.0.ending.get() == Ending::Reset {
+            return Poll::Ready(Err(ErrorKind::ConnectionReset.into()));
+        }
+        if incoming.is_empty() {
+            if self.0.ending.get() == Ending::Ended {
+                return Poll::Ready(Ok(0));
+            }
+            *self.0.reader.borrow_mut() = Some(cx.waker().clone());
+            return Poll::Pending;
+        }
+        let buffer = into.get_or_insert_with(Buffer::take);
+        buffer.make_room();
+        let room = buffer.capacity() - buffer.len();
+        let count = incoming.len().min(room).min(self.0.receive_bytes_max.get());
+        buffer.extend(incoming.drain(..count));
+        Poll::Ready(Ok(count))
+    }
+
+    fn send(&self, parts: [&[u8]; 2], _: Then) -> io::Result<usize> {
+        assert!(!self.0.is_finished(), "nothing is sent after the end was said");
+        let bytes = parts.concat();
+        let taken = self.0.taken(bytes.len())?;
+        self.0.sent(&bytes[..taken]);
+        Ok(taken)
+    }
+
+    fn send_file(&self, file: &File, offset: u64, len: usize) -> io::Result<usize> {
+        let mut bytes = vec![0; len];
+        let read = file.read_at(&mut bytes, offset)?;
+        let taken = self.0.taken(read)?;
+        self.0.sent(&bytes[..taken]);
+        Ok(taken)
+    }
+
+    fn poll_writable(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if self.0.room.get() > 0 || self.0.ending.get() == Ending::Reset {
+            return Poll::Ready(Ok(()));
+        }
+        *self.0.writer.borrow_mut() = Some(cx.waker().clone());
+        Poll::Pending
+    }
+
+    fn finish(&self) {
+        self.0.finished.set(true);
+    }
+}
