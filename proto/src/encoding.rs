@@ -1,7 +1,7 @@
 //! Which content coding a client takes (RFC 9110 §12.5.3).
 
 use crate::field::trim;
-use crate::limits::LIST_MEMBERS_MAX;
+use crate::limits::CODINGS_MAX;
 
 /// A content coding that representations are kept or made in. The order is the server's
 /// own preference among codings that the client likes equally.
@@ -60,7 +60,7 @@ impl Accepted {
         let mut codings = [None; Coding::ALL.len()];
         let (mut identity, mut others) = (None, None);
         let list = lines.flat_map(|line| line.split(|&b| b == b',')).map(trim).filter(|member| !member.is_empty());
-        for member in list.take(LIST_MEMBERS_MAX) {
+        for member in list.take(CODINGS_MAX) {
             let (name, quality) = parse_member(member);
             match Coding::from_name(name) {
                 Some(coding) => codings[coding as usize] = Some(quality),

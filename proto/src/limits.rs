@@ -39,8 +39,8 @@ pub const METHOD_BYTES_MAX: usize = 32;
 /// Most ranges that one request may ask for. RFC 9110 §14.2 lets a server ignore more.
 pub const RANGES_MAX: usize = 16;
 
-/// Most members of a list field (`If-None-Match`, `Accept-Encoding`) that are looked at.
-pub const LIST_MEMBERS_MAX: usize = 64;
+/// Most members of Accept-Encoding that are looked at.
+pub const CODINGS_MAX: usize = 64;
 
 impl Default for Limits {
     fn default() -> Self {

@@ -311,6 +311,13 @@ mod tests {
     }
 
     #[test]
+    fn no_setting_lets_a_trailer_outgrow_its_positions() {
+        let limits = Limits { trailer_bytes_max: usize::MAX, ..Limits::default() };
+        let bytes = [b"0\r\nx: ", &b"a".repeat(70_000)[..], b"\r\n\r\n"].concat();
+        assert_eq!(Decoder::new().step(&bytes, &limits), Err(Reject::TrailersTooLarge));
+    }
+
+    #[test]
     fn framing_is_bounded_by_content() {
         assert_eq!(decode(&b"1\r\na\r\n".repeat(1_000_000)), Err(Reject::ChunkOverhead));
         let ten = [&b"A\r\n0123456789\r\n".repeat(100_000)[..], b"0\r\n\r\n"].concat();
