@@ -81,7 +81,8 @@ impl Files {
                 Found::File(resource)
             }
             resolve::Loaded::File(parts) => {
-                let resource = Rc::new(Resource::new(path.name(), parts));
+                let name = if path.names_directory() { resolve::INDEX } else { path.name() };
+                let resource = Rc::new(Resource::new(name, parts));
                 // Only the plain way to write a path is remembered, so that nobody can fill the
                 // cache with many ways to write one.
                 if resource.freshness == Freshness::Settled && path.encode().as_bytes() == raw {

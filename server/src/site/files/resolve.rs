@@ -83,7 +83,7 @@ fn nanoseconds(value: u64) -> u32 {
 pub(super) type KnownStates = Vec<(Option<Coding>, State)>;
 
 /// The name that stands for a directory.
-const INDEX: &str = "index.html";
+pub(super) const INDEX: &str = "index.html";
 
 /// Finds what a path names and, unless it is known in just this state, reads or opens it.
 pub(super) fn resolve(

@@ -56,7 +56,7 @@ pub(super) enum Kept {
 
 impl Resource {
     pub(super) fn new(name: &str, parts: Parts) -> Self {
-        let kind = content_type(if name.is_empty() { "index.html" } else { name });
+        let kind = content_type(name);
         let vary = (!parts.sidecars.is_empty()).then_some("accept-encoding");
         let all = std::iter::once(&parts.identity).chain(parts.sidecars.iter().map(|(_, opened)| opened));
         let freshness = if all.map(|opened| opened.state).any(changed_just_now) {
