@@ -12,6 +12,9 @@ use std::thread;
 pub(crate) fn serve(options: &Serve) -> Result<(), String> {
     process::raise_descriptor_limit();
     let root = Root::open(&options.dir).map_err(|error| format!("cannot serve {}: {error}", options.dir.display()))?;
+    if !root.follows_links() {
+        log::say("selvedge: there is no openat2 here (Linux 5.6), so symbolic links are not followed");
+    }
     let workers = match options.workers {
         Some(workers) => usize::from(workers),
         None => thread::available_parallelism().map_or(1, usize::from),

@@ -1,6 +1,6 @@
 //! The root of a site, and the only way to open something: beneath it.
 
-use rustix::fs::{Mode, OFlags, ResolveFlags, open, openat2};
+use rustix::fs::{Mode, OFlags, ResolveFlags, open, openat, openat2};
 use rustix::io::Errno;
 use selvedge::proto::path::SafePath;
 use std::os::fd::OwnedFd;
@@ -15,50 +15,107 @@ pub(in crate::site) enum Patience {
     Waits,
 }
 
+/// How paths are held beneath the root.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Opening {
+    /// By `openat2`: the kernel walks the path and follows links that stay beneath.
+    Kernel,
+    /// Segment by segment, following no link, where there is no `openat2`: kernels before
+    /// Linux 5.6, and sandboxes that do not know it.
+    Stepwise,
+}
+
 /// A directory that a site is served from.
 #[derive(Debug)]
 pub(crate) struct Root {
     directory: OwnedFd,
+    opening: Opening,
 }
+
+// NONBLOCK: opening a FIFO returns at once, and is then seen to be one.
+const READ: OFlags = OFlags::RDONLY.union(OFlags::CLOEXEC).union(OFlags::NONBLOCK).union(OFlags::NOCTTY);
 
 impl Root {
     /// Opens the directory.
     ///
     /// # Errors
-    /// When it is no directory, cannot be read, or the kernel cannot open beneath it.
+    /// When it is no directory or cannot be read.
     pub(crate) fn open(path: &Path) -> std::io::Result<Self> {
         let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC;
-        let root = Self { directory: open(path, flags, Mode::empty())? };
+        let mut root = Self { directory: open(path, flags, Mode::empty())?, opening: Opening::Kernel };
         match root.open_relative(".", Patience::Waits) {
-            Err(Errno::NOSYS | Errno::PERM) => Err(std::io::Error::new(
-                std::io::ErrorKind::Unsupported,
-                "the kernel has no openat2 (Linux 5.6), or a sandbox forbids it; without it no path can be held beneath the root",
-            )),
-            Err(error) => Err(error.into()),
-            Ok(_) => Ok(root),
+            Err(Errno::NOSYS | Errno::PERM) => root.opening = Opening::Stepwise,
+            done => drop(done?),
         }
+        Ok(root)
+    }
+
+    /// Whether symbolic links that stay beneath the root are followed.
+    pub(crate) fn follows_links(&self) -> bool {
+        self.opening == Opening::Kernel
     }
 
     /// Opens what a path names, for reading, never outside the root: not by `..`, not by a
     /// symbolic link, not by a link that is swapped in between.
     pub(in crate::site) fn open_beneath(&self, path: &SafePath, patience: Patience) -> rustix::io::Result<OwnedFd> {
-        self.open_relative(if path.as_str().is_empty() { "." } else { path.as_str() }, patience)
+        match self.opening {
+            Opening::Kernel if path.as_str().is_empty() => self.open_relative(".", patience),
+            Opening::Kernel => self.open_relative(path.as_str(), patience),
+            // Whether it would wait cannot be told beforehand.
+            Opening::Stepwise if patience == Patience::None => Err(Errno::AGAIN),
+            Opening::Stepwise => self.open_stepwise(path),
+        }
     }
 
     fn open_relative(&self, path: &str, patience: Patience) -> rustix::io::Result<OwnedFd> {
-        // NONBLOCK: opening a FIFO returns at once, and is then seen to be one.
-        let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
         let mut beneath = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
         if patience == Patience::None {
             beneath |= ResolveFlags::CACHED;
         }
         loop {
-            match openat2(&self.directory, path, flags, Mode::empty(), beneath) {
+            match openat2(&self.directory, path, READ, Mode::empty(), beneath) {
                 Err(Errno::INTR) => {}
                 // A rename somewhere made the walk uncertain; another try decides.
                 Err(Errno::AGAIN) if patience == Patience::Waits => {}
                 done => return done,
             }
         }
+    }
+
+    fn open_stepwise(&self, path: &SafePath) -> rustix::io::Result<OwnedFd> {
+        let step = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let mut at = openat(&self.directory, ".", step, Mode::empty())?;
+        let mut segments = path.segments().peekable();
+        while let Some(segment) = segments.next() {
+            if segments.peek().is_none() {
+                return openat(&at, segment, READ | OFlags::NOFOLLOW, Mode::empty());
+            }
+            at = openat(&at, segment, step, Mode::empty())?;
+        }
+        openat(&at, ".", READ, Mode::empty())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stepwise_opens_what_is_beneath_and_follows_no_link() {
+        let dir = std::env::temp_dir().join(format!("selvedge-root-{}", std::process::id()));
+        std::fs::create_dir_all(dir.join("a/b")).unwrap();
+        std::fs::write(dir.join("a/b/file"), "x").unwrap();
+        let _ = std::os::unix::fs::symlink("b", dir.join("a/link"));
+        let root =
+            Root { directory: open(&dir, OFlags::DIRECTORY, Mode::empty()).unwrap(), opening: Opening::Stepwise };
+        let open =
+            |path: &str| root.open_beneath(&SafePath::decode(path.as_bytes()).unwrap(), Patience::Waits).map(drop);
+        assert_eq!(open("/"), Ok(()));
+        assert_eq!(open("/a/b/file"), Ok(()));
+        assert_eq!(open("/a/b/"), Ok(()));
+        assert_eq!(open("/a/none"), Err(Errno::NOENT));
+        assert_eq!(open("/a/link"), Err(Errno::LOOP));
+        assert_eq!(open("/a/link/file"), Err(Errno::NOTDIR));
+        std::fs::remove_dir_all(dir).unwrap();
     }
 }
