@@ -71,6 +71,14 @@ pub enum Outcome {
 /// Evaluates the preconditions in the order of RFC 9110 §13.2.2, for a representation
 /// that exists and would be answered with 200.
 pub fn evaluate<'a>(head: &RequestHead, bytes: &'a [u8], validators: &Validators<'a>, now: HttpDate) -> Outcome {
+    const CONDITIONS: u32 = Known::IfMatch.bit()
+        | Known::IfNoneMatch.bit()
+        | Known::IfModifiedSince.bit()
+        | Known::IfUnmodifiedSince.bit()
+        | Known::IfRange.bit();
+    if !head.has_any(CONDITIONS) {
+        return Outcome::Proceed;
+    }
     //= RFC 9110 §13.2.1: ignored where the method neither selects nor changes a representation
     if matches!(head.method, Method::Connect | Method::Options | Method::Trace) {
         return Outcome::Proceed;

@@ -86,6 +86,11 @@ known! {
 }
 
 impl Known {
+    /// Its bit in a set of known fields.
+    pub(crate) const fn bit(self) -> u32 {
+        1 << self as u32
+    }
+
     /// The known field of a name, in any case.
     pub const fn from_name(name: &[u8]) -> Option<Self> {
         // The length leaves at most two candidates, so one or two comparisons decide.

@@ -48,9 +48,6 @@ pub(crate) struct FieldSpan {
     pub(crate) value: Span,
 }
 
-/// Marks a known field that is absent.
-const ABSENT: u8 = u8::MAX;
-
 /// What the head of a request says.
 #[derive(Clone, Debug)]
 pub struct RequestHead {
@@ -78,7 +75,9 @@ pub struct RequestHead {
     pub(crate) resume_at: usize,
     pub(crate) fields: [FieldSpan; FIELDS_CEILING],
     pub(crate) field_count: u8,
+    /// Where each known field stands first; only where its bit is in `present`.
     first_of: [u8; Known::COUNT],
+    present: u32,
     repeated: u32,
 }
 
@@ -100,7 +99,8 @@ impl Default for RequestHead {
             resume_at: 0,
             fields: [FieldSpan::default(); FIELDS_CEILING],
             field_count: 0,
-            first_of: [ABSENT; Known::COUNT],
+            first_of: [0; Known::COUNT],
+            present: 0,
             repeated: 0,
         }
     }
@@ -113,17 +113,17 @@ impl RequestHead {
         self.field_count = 0;
         self.len = 0;
         self.line = Span::default();
-        self.first_of = [ABSENT; Known::COUNT];
+        self.present = 0;
         self.repeated = 0;
     }
 
     pub(crate) fn push(&mut self, name: &[u8], span: FieldSpan) {
         if let Some(known) = Known::from_name(name) {
-            let first = &mut self.first_of[known as usize];
-            if *first == ABSENT {
-                *first = self.field_count;
+            if self.present & known.bit() == 0 {
+                self.present |= known.bit();
+                self.first_of[known as usize] = self.field_count;
             } else {
-                self.repeated |= 1 << known as u32;
+                self.repeated |= known.bit();
             }
         }
         self.fields[usize::from(self.field_count)] = span;
@@ -137,26 +137,29 @@ impl RequestHead {
 
     /// Where the value of the first line of a known field stands.
     pub fn value_span(&self, known: Known) -> Option<Span> {
-        match self.first_of[known as usize] {
-            ABSENT => None,
-            first => Some(self.fields[usize::from(first)].value),
-        }
+        let present = self.present & known.bit() != 0;
+        present.then(|| self.fields[usize::from(self.first_of[known as usize])].value)
+    }
+
+    /// Whether any of these known fields is present; the set is a sum of [`Known::bit`]s.
+    pub(crate) fn has_any(&self, set: u32) -> bool {
+        self.present & set != 0
     }
 
     /// Whether a known field has more than one line.
     pub fn is_repeated(&self, known: Known) -> bool {
-        self.repeated & (1 << known as u32) != 0
+        self.repeated & known.bit() != 0
     }
 
     /// The values of all lines of a known field, in order.
     pub fn values<'a>(&self, bytes: &'a [u8], known: Known) -> impl Iterator<Item = &'a [u8]> + Clone {
-        let first = usize::from(self.first_of[known as usize]).min(usize::from(self.field_count));
-        let last = if self.is_repeated(known) {
-            usize::from(self.field_count)
-        } else {
-            self.field_count.min(first as u8 + 1).into()
+        let first = usize::from(self.first_of[known as usize]);
+        let range = match (self.present & known.bit() != 0, self.is_repeated(known)) {
+            (false, _) => 0..0,
+            (true, false) => first..first + 1,
+            (true, true) => first..usize::from(self.field_count),
         };
-        self.fields[first..last.max(first)]
+        self.fields[range]
             .iter()
             .filter(move |f| f.name.of(bytes).eq_ignore_ascii_case(known.name().as_bytes()))
             .map(move |f| f.value.of(bytes))

@@ -22,6 +22,7 @@ pub mod path;
 pub mod range;
 pub mod reject;
 pub mod status;
+mod swar;
 pub mod target;
 
 pub use limits::Limits;

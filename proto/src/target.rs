@@ -5,6 +5,7 @@
 
 use crate::method::Method;
 use crate::reject::Reject;
+use crate::swar;
 use core::net::Ipv6Addr;
 
 /// Where a part of a head stands, as an offset and a length in the head's bytes.
@@ -85,14 +86,9 @@ impl Target {
     }
 
     fn path_and_query(bytes: &[u8], start: usize, end: usize) -> Self {
-        match bytes[start..end].iter().position(|&b| b == b'?') {
-            Some(mark) => Self {
-                path: Span::between(start, start + mark),
-                query: Some(Span::between(start + mark + 1, end)),
-                ..Self::default()
-            },
-            None => Self { path: Span::between(start, end), ..Self::default() },
-        }
+        let mark = swar::find(&bytes[..end], start, |word| swar::equal(word, b'?'));
+        let query = (mark < end).then(|| Span::between(mark + 1, end));
+        Self { path: Span::between(start, mark), query, ..Self::default() }
     }
 
     fn absolute(bytes: &[u8], whole: Span, method: Method) -> Result<Self, Reject> {
@@ -142,8 +138,8 @@ impl<'a> Host<'a> {
             address.parse::<Ipv6Addr>().map_err(|_| Reject::HostInvalid)?;
             value.split_at(close + 1)
         } else {
-            let end = value.iter().position(|&b| b == b':').unwrap_or(value.len());
-            if !is_reg_name(&value[..end]) {
+            let end = reg_name_len(value);
+            if end == 0 {
                 return Err(Reject::HostInvalid);
             }
             value.split_at(end)
@@ -165,8 +161,8 @@ fn parse_port(digits: &[u8]) -> Option<u16> {
     u16::try_from(number).ok()
 }
 
-/// `reg-name` of RFC 3986 §3.2.2, not empty (RFC 9110 §4.2.1).
-fn is_reg_name(name: &[u8]) -> bool {
+/// Length of the `reg-name` (RFC 3986 §3.2.2) that the bytes begin with.
+fn reg_name_len(bytes: &[u8]) -> usize {
     const PLAIN: [bool; 256] = {
         let mut table = [false; 256];
         let mut byte = 0;
@@ -179,21 +175,14 @@ fn is_reg_name(name: &[u8]) -> bool {
         }
         table
     };
-    if name.is_empty() {
-        return false;
-    }
     let mut at = 0;
-    while at < name.len() {
-        match name[at] {
-            b'%' => match name.get(at + 1..at + 3) {
-                Some(hex) if hex.iter().all(u8::is_ascii_hexdigit) => at += 3,
-                _ => return false,
-            },
-            b if PLAIN[usize::from(b)] => at += 1,
-            _ => return false,
+    loop {
+        at += bytes[at..].iter().position(|&b| !PLAIN[usize::from(b)]).unwrap_or(bytes.len() - at);
+        match bytes[at..] {
+            [b'%', high, low, ..] if high.is_ascii_hexdigit() && low.is_ascii_hexdigit() => at += 3,
+            _ => return at,
         }
     }
-    true
 }
 
 #[cfg(test)]

@@ -46,8 +46,10 @@ pub(crate) fn run<S: Stream, T: Service, O: Observer>(
         let reason = guarded(&wire, &app).await;
         let closed = Closed { peer: wire.peer(), reason, phase: wire.phase(), requests: wire.requests() };
         app.observer.closed(&closed);
+        // A task of the application's own that waits for content waits in vain from now on.
+        wire.wake_reader();
         app.worker.connection_ended(wire.place());
-        drop(permit);
+        drop((wire, permit));
     }
 }
 
@@ -56,13 +58,11 @@ async fn guarded<S: Stream, T: Service, O: Observer>(wire: &Rc<Wire<S>>, app: &A
     let mut serving = pin!(http1::serve(wire, app));
     let notes = &app.worker.notes;
     std::future::poll_fn(|cx| {
-        notes.set_waker(wire.place(), cx.waker());
-        if notes.notice(wire.place()) == Notice::Cut {
-            return Poll::Ready(CloseReason::DrainLimit);
-        }
-        if notes.notice(wire.place()) == Notice::Expired {
+        match notes.begin_turn(wire.place(), cx.waker()) {
+            Notice::Cut => return Poll::Ready(CloseReason::DrainLimit),
             // Content may be awaited by a task of the application's own.
-            wire.wake_reader();
+            Notice::Expired => wire.wake_reader(),
+            Notice::None | Notice::MakeRoom | Notice::Drain => {}
         }
         panic::catch(|| serving.as_mut().poll(cx)).unwrap_or_else(|message| {
             app.observer.incident(&Incident::Panic { peer: wire.peer(), message });

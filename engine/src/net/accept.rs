@@ -1,10 +1,11 @@
 //! Accepting: a permit for each connection, the idlest one's place when there is none,
 //! and a pause when the system is out of descriptors.
 
-use crate::limits::{ACCEPT_PAUSE, ACCEPTS_PER_TURN};
+use crate::limits::{ACCEPT_PAUSE, ACCEPTS_PER_TURN, SWEEP_INTERVAL};
 use crate::net::stream::Socket;
 use crate::net::worker::{Event, Worker};
-use rustix::io::Errno;
+use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::io::{Errno, retry_on_intr};
 use rustix::net::SocketFlags;
 use std::fs::File;
 use std::net::SocketAddr;
@@ -14,6 +15,7 @@ use std::sync::Arc;
 use tokio::io::unix::AsyncFd;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::yield_now;
+use tokio::time::timeout;
 
 /// A connection that was accepted and is not yet served.
 pub(crate) struct Accepted {
@@ -45,7 +47,18 @@ pub(crate) async fn accept(
     let mut in_a_row = 0;
     loop {
         let Ok(mut ready) = listener.readable().await else { return };
-        let Some(permit) = permit(&worker, &permits).await else { return };
+        let permit = match permits.clone().try_acquire_owned() {
+            Ok(permit) => permit,
+            // Readiness may be left from the last accept. Nobody loses a place to nobody.
+            Err(_) if !is_waited_for(&listener) => {
+                ready.clear_ready();
+                continue;
+            }
+            Err(_) => match permit(&worker, &permits).await {
+                Some(permit) => permit,
+                None => return,
+            },
+        };
         match accept_one(&listener) {
             Ok((fd, peer)) => {
                 if spare.close_count() > 0 {
@@ -103,20 +116,28 @@ fn accept_one(listener: &AsyncFd<OwnedFd>) -> rustix::io::Result<(OwnedFd, Socke
     Ok((fd, peer))
 }
 
-/// A permit; while there is none, the idlest connection is asked for its place.
+/// Whether somebody waits to be accepted.
+fn is_waited_for(listener: &AsyncFd<OwnedFd>) -> bool {
+    let mut listeners = [PollFd::new(listener.get_ref(), PollFlags::IN)];
+    retry_on_intr(|| rustix::event::poll(&mut listeners, Some(&Timespec::default()))) != Ok(0)
+}
+
+/// A permit when there is none: the idlest connection is asked for its place, and whoever
+/// becomes idle while that is not enough.
 async fn permit(worker: &Worker, permits: &Arc<Semaphore>) -> Option<OwnedSemaphorePermit> {
-    if let Ok(permit) = permits.clone().try_acquire_owned() {
-        return Some(permit);
+    let mut is_full = false;
+    loop {
+        if !worker.notes.make_room() && !is_full {
+            is_full = true;
+            worker.event(Event::ConnectionsFull);
+        }
+        if let Ok(permit) = timeout(SWEEP_INTERVAL, permits.clone().acquire_owned()).await {
+            if is_full {
+                worker.event(Event::ConnectionsFree);
+            }
+            return permit.ok();
+        }
     }
-    let room = worker.notes.make_room();
-    if !room {
-        worker.event(Event::ConnectionsFull);
-    }
-    let permit = permits.clone().acquire_owned().await.ok();
-    if !room {
-        worker.event(Event::ConnectionsFree);
-    }
-    permit
 }
 
 /// A descriptor that is held only to be let go.

@@ -111,13 +111,14 @@ impl Notes {
         self.table.borrow()[place as usize].notice
     }
 
-    /// Whom to wake with a notice.
-    pub(crate) fn set_waker(&self, place: Place, waker: &Waker) {
+    /// Notes whom to wake with a notice; the notice that there is.
+    pub(crate) fn begin_turn(&self, place: Place, waker: &Waker) -> Notice {
         let note = &mut self.table.borrow_mut()[place as usize];
         match &note.waker {
             Some(known) if known.will_wake(waker) => {}
             _ => note.waker = Some(waker.clone()),
         }
+        note.notice
     }
 
     /// Tells everybody whose deadline has passed.

@@ -194,8 +194,9 @@ pub(crate) async fn run(plan: Plan, worker: Rc<Worker>, serve: Rc<dyn Fn(Accepte
     let mut waiting = std::pin::pin!(timeout(plan.drain_time, first_of(gone, now)));
     let _ = waiting.as_mut().await;
     worker.notes.cut();
-    // Cut connections end when they are next polled, which needs no waiting for anybody.
-    for _ in 0..2 {
+    // Cut connections end when they are next polled, which needs no waiting for anybody; but
+    // one turn of the runtime polls only some of many.
+    for _ in 0..worker.notes.count() {
         tokio::task::yield_now().await;
     }
     serving.abort();

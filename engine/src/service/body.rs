@@ -7,7 +7,7 @@ use std::fmt;
 use std::fs::File;
 use std::future::poll_fn;
 use std::pin::Pin;
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 use std::task::{Context, Poll};
 
 /// What a response is made of.
@@ -140,7 +140,8 @@ pub trait ContentSource {
 /// connection is closed.
 #[derive(Default)]
 pub struct IncomingBody {
-    source: Option<Rc<dyn ContentSource>>,
+    // Whoever keeps content for longer than its connection lives does not keep the connection.
+    source: Option<Weak<dyn ContentSource>>,
     request: u32,
     length: Option<u64>,
     bytes_max: u64,
@@ -149,7 +150,7 @@ pub struct IncomingBody {
 
 impl IncomingBody {
     /// The content of request number `request` on that connection.
-    pub(crate) fn new(source: Rc<dyn ContentSource>, request: u32, length: Option<u64>, bytes_max: u64) -> Self {
+    pub(crate) fn new(source: Weak<dyn ContentSource>, request: u32, length: Option<u64>, bytes_max: u64) -> Self {
         Self { source: Some(source), request, length, bytes_max, bytes_read: 0 }
     }
 
@@ -178,6 +179,7 @@ impl IncomingBody {
         if self.length.is_some_and(|length| length > self.bytes_max) {
             return Poll::Ready(Some(Err(ContentError::TooLarge)));
         }
+        let Some(source) = source.upgrade() else { return Poll::Ready(Some(Err(ContentError::Ended))) };
         let polled = source.poll_content(self.request, self.bytes_max, cx);
         if let Poll::Ready(Some(Ok(bytes))) = &polled {
             self.bytes_read += bytes.len() as u64;
@@ -226,7 +228,7 @@ impl IncomingBody {
 
     /// The trailer fields, once the content has been read to its end.
     pub fn trailers(&self) -> Option<Fields> {
-        self.source.as_ref().and_then(|source| source.trailers(self.request))
+        self.source.as_ref()?.upgrade()?.trailers(self.request)
     }
 }
 

@@ -16,6 +16,7 @@ pub use request::{Moment, Request};
 pub use response::Response;
 
 use std::future::Future;
+use std::rc::Rc;
 
 /// An application: from a request to a response.
 ///
@@ -57,6 +58,27 @@ pub trait Observer: 'static {
 pub struct NoObserver;
 
 impl Observer for NoObserver {}
+
+/// Shared by whatever of a worker has something to tell.
+impl<O: Observer> Observer for Rc<O> {
+    const TIMES: bool = O::TIMES;
+
+    fn finished(&self, exchange: &Exchange<'_>) {
+        (**self).finished(exchange);
+    }
+
+    fn closed(&self, closed: &Closed) {
+        (**self).closed(closed);
+    }
+
+    fn incident(&self, incident: &Incident) {
+        (**self).incident(incident);
+    }
+
+    fn tick(&self) {
+        (**self).tick();
+    }
+}
 
 impl<F> Service for F
 where

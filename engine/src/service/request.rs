@@ -93,6 +93,11 @@ impl Request {
         self.text(self.parts.head.target.path.of(self.head_bytes()))
     }
 
+    /// The same as octets.
+    pub fn path_bytes(&self) -> &[u8] {
+        self.parts.head.target.path.of(self.head_bytes())
+    }
+
     /// What follows the first `?`.
     pub fn query(&self) -> Option<&str> {
         self.parts.head.target.query.map(|span| self.text(span.of(self.head_bytes())))

@@ -3,9 +3,10 @@
 //! Refused rather than repaired: white space before the colon, folded lines, bare LF,
 //! bare CR, control octets. Each repair would let two recipients read two messages.
 
-use crate::field::{TOKEN, is_value_octet};
+use crate::field::TOKEN;
 use crate::head::FieldSpan;
 use crate::reject::Reject;
+use crate::swar;
 use crate::target::Span;
 
 /// What stands at the beginning of a line.
@@ -20,12 +21,8 @@ pub(crate) enum Line {
 
 /// Reads the line that begins at `at`.
 pub(crate) fn parse_line(bytes: &[u8], at: usize) -> Result<Line, Reject> {
-    let mut pos = at;
-    while let Some(&b) = bytes.get(pos)
-        && TOKEN[usize::from(b)]
-    {
-        pos += 1;
-    }
+    let rest = bytes.get(at..).unwrap_or(&[]);
+    let mut pos = at + rest.iter().position(|&b| !TOKEN[usize::from(b)]).unwrap_or(rest.len());
     let Some(&stop) = bytes.get(pos) else { return Ok(Line::Incomplete) };
     if stop != b':' || pos == at {
         return parse_other(bytes, at, pos, stop);
@@ -78,29 +75,15 @@ pub(crate) fn end_of_line(bytes: &[u8], end: usize, stop: u8, otherwise: Reject)
     }
 }
 
-/// The first position from `at` on whose octet is not part of a value.
+/// The first position from `at` on whose octet is not part of a value: a control octet
+/// other than a tab.
 fn skip_value(bytes: &[u8], at: usize) -> usize {
-    skip_while(bytes, at, is_value_octet)
-}
-
-/// The first position from `at` on whose octet is not `wanted`.
-///
-/// Sixteen octets are judged at a time, without a branch between them, so that the
-/// compiler makes vector comparisons of it.
-#[inline]
-pub(crate) fn skip_while(bytes: &[u8], at: usize, wanted: impl Fn(u8) -> bool) -> usize {
-    const BLOCK: usize = 16;
     let mut pos = at;
-    while let Some(block) = bytes.get(pos..pos + BLOCK) {
-        if block.iter().fold(false, |unwanted, &b| unwanted | !wanted(b)) {
-            break;
+    loop {
+        pos = swar::find(bytes, pos, |word| swar::below(word, 0x20) | swar::equal(word, 0x7f));
+        if bytes.get(pos) != Some(&b'\t') {
+            return pos;
         }
-        pos += BLOCK;
-    }
-    while let Some(&b) = bytes.get(pos)
-        && wanted(b)
-    {
         pos += 1;
     }
-    pos
 }

@@ -2,11 +2,12 @@
 
 use crate::field::{Known, TOKEN};
 use crate::head::{RequestHead, Version};
-use crate::http1::parse_fields::{Line, end_of_line, parse_line, skip_while};
+use crate::http1::parse_fields::{Line, end_of_line, parse_line};
 use crate::http1::{framing, persist};
 use crate::limits::{FIELDS_CEILING, HEAD_BYTES_CEILING, Limits, METHOD_BYTES_MAX};
 use crate::method::Method;
 use crate::reject::Reject;
+use crate::swar;
 use crate::target::{Host, Span, Target};
 
 /// Reads the head that begins at the first byte of `bytes`.
@@ -66,7 +67,7 @@ fn parse_request_line(bytes: &[u8], limits: &Limits, head: &mut RequestHead) -> 
 fn parse_line_parts(bytes: &[u8], start: usize, head: &mut RequestHead) -> Result<Option<usize>, Reject> {
     let Some(method_end) = method_end(bytes, start)? else { return Ok(None) };
     let target_at = method_end + 1;
-    let target_end = skip_while(bytes, target_at, is_target_octet);
+    let target_end = skip_target(bytes, target_at);
     match bytes.get(target_end) {
         None => return Ok(None),
         Some(b' ') if target_end > target_at => {}
@@ -103,12 +104,19 @@ fn method_end(bytes: &[u8], start: usize) -> Result<Option<usize>, Reject> {
     }
 }
 
-/// What a target may hold here: visible ASCII without `#` and backslash.
+/// The first position from `at` on whose octet is not part of a target: what is no visible
+/// ASCII, `#` and backslash.
 ///
 /// Wider than RFC 3986 by ``" < > [ ] ^ ` { | }``, which browsers send in queries; a
 /// fragment has no place in a target, and a backslash is a slash to some.
-const fn is_target_octet(b: u8) -> bool {
-    b > 0x20 && b < 0x7f && b != b'#' && b != b'\\'
+fn skip_target(bytes: &[u8], at: usize) -> usize {
+    swar::find(bytes, at, |word| {
+        swar::below(word, 0x21)
+            | swar::equal(word, 0x7f)
+            | swar::high(word)
+            | swar::equal(word, b'#')
+            | swar::equal(word, b'\\')
+    })
 }
 
 /// Reads `HTTP/1.1` and its CRLF: the version and where the next line begins.

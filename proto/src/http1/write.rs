@@ -55,9 +55,13 @@ pub struct ResponseHead<'a> {
     pub fields: &'a Fields,
 }
 
+/// What a head needs beside its own fields, as a rule.
+const HEAD_BYTES_USUAL: usize = 192;
+
 impl ResponseHead<'_> {
     /// Appends the head, with its empty line.
     pub fn write(&self, out: &mut Vec<u8>) {
+        out.reserve(HEAD_BYTES_USUAL + self.fields.lines().len());
         write_status_line(self.status, out);
         out.extend_from_slice(b"server: selvedge\r\ndate: ");
         out.extend_from_slice(self.date);

@@ -62,7 +62,7 @@ impl Site {
             }
         }
         debug_assert!(matches!(request.target_form(), Form::Origin | Form::Absolute), "other forms have other methods");
-        let path = match SafePath::decode(request.path().as_bytes()) {
+        let path = match SafePath::decode(request.path_bytes()) {
             Ok(path) => path,
             Err(reject) => return Response::error_with_text(reject.status(), reject.text()),
         };

@@ -43,7 +43,7 @@ impl Files {
         }
         let now = request.moment().since_start;
         let cache = self.cache.borrow();
-        let cached = cache.get(request.path().as_bytes())?;
+        let cached = cache.get(request.path_bytes())?;
         if !cached.resource.is_fresh(cached.checked, now) {
             return None;
         }
@@ -53,7 +53,7 @@ impl Files {
     /// Finds what a path names: from the cache when it is still so, else from the disk.
     pub(super) async fn find(&self, request: &Request, path: &SafePath) -> Result<Found, Failure> {
         let now = request.moment().since_start;
-        let raw = request.path().as_bytes();
+        let raw = request.path_bytes();
         let known = self.cache.borrow().get(raw).map(|cached| cached.resource.clone());
         let known_states = known.as_ref().map(|resource| resource.states());
         // What is in memory already is looked at here; only what needs the disk goes to a

@@ -1,7 +1,9 @@
 //! Several parts of a file in one answer (RFC 9110 §14.6).
 
+use super::resolve::State;
 use super::resource::{Kept, Representation};
 use bytes::Bytes;
+use rustix::fs::fstat;
 use selvedge::proto::range::ByteRange;
 use selvedge::service::{Chunks, StreamError};
 use selvedge::{Body, Response, Status, offload};
@@ -39,7 +41,8 @@ pub(super) fn respond(representation: &Representation, ranges: &[ByteRange]) -> 
     let mut response = Response::with_fields(Status::PARTIAL_CONTENT, representation.fields.clone());
     let kind = format!("multipart/byteranges; boundary={boundary}");
     response.edit_fields().set("content-type", kind).expect("a boundary is a token");
-    response.body = Body::Stream { length: Some(length), chunks: Box::pin(Parts { pieces, reading: None }) };
+    let parts = Parts { pieces, state: representation.state, reading: None };
+    response.body = Body::Stream { length: Some(length), chunks: Box::pin(parts) };
     response
 }
 
@@ -67,6 +70,8 @@ type Reading = Pin<Box<dyn Future<Output = Option<std::io::Result<Vec<u8>>>>>>;
 
 struct Parts {
     pieces: VecDeque<Piece>,
+    /// The state of the file that the head of the answer speaks of.
+    state: State,
     reading: Option<Reading>,
 }
 
@@ -85,7 +90,7 @@ impl Chunks for Parts {
             match self.pieces.pop_front() {
                 None => return Poll::Ready(None),
                 Some(Piece::Bytes(bytes)) => return Poll::Ready(Some(Ok(bytes))),
-                Some(Piece::File { file, at, end }) => match read_piece(&file, at, end) {
+                Some(Piece::File { file, at, end }) => match read_piece(&file, at, end, self.state) {
                     Ok(reading) => {
                         let next = at + PIECE_BYTES.min(end - at);
                         if next < end {
@@ -103,11 +108,16 @@ impl Chunks for Parts {
 }
 
 /// Reads off the worker, since the file may not be in memory.
-fn read_piece(file: &File, at: u64, end: u64) -> std::io::Result<Reading> {
+fn read_piece(file: &File, at: u64, end: u64, state: State) -> std::io::Result<Reading> {
     let file = file.try_clone()?;
     let length = usize::try_from(PIECE_BYTES.min(end - at)).unwrap_or(usize::MAX);
     Ok(Box::pin(offload(move || {
         let mut bytes = vec![0; length];
-        file.read_exact_at(&mut bytes, at).map(|()| bytes)
+        file.read_exact_at(&mut bytes, at)?;
+        // Looked at behind the read: what was read before a change is of the state before it.
+        match State::of(&fstat(&file)?).has_content_of(&state) {
+            true => Ok(bytes),
+            false => Err(std::io::Error::other("it has changed")),
+        }
     })))
 }

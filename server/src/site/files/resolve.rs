@@ -73,6 +73,12 @@ impl State {
             changed: (stat.st_ctime, nanoseconds(stat.st_ctime_nsec)),
         }
     }
+
+    /// Whether the content is the same in both. A file that was deleted or replaced since is
+    /// another state, but what is open of it has not changed.
+    pub(super) fn has_content_of(&self, other: &Self) -> bool {
+        (self.length, self.modified) == (other.length, other.modified)
+    }
 }
 
 fn nanoseconds(value: u64) -> u32 {

@@ -45,7 +45,7 @@ pub(super) struct Representation {
     pub(super) content_type: String,
     pub(super) length: u64,
     pub(super) content: Kept,
-    state: State,
+    pub(super) state: State,
 }
 
 /// Where the bytes of a representation are.
