@@ -167,7 +167,9 @@ where
     }
 }
 
-async fn work<T: Service, O: Observer + Clone>(plan: Plan, peers: Arc<Peers>, service: T, observer: O, limits: Limits) {
+async fn work<T: Service, O: Observer>(plan: Plan, peers: Arc<Peers>, service: T, observer: O, limits: Limits) {
+    // One for all of the worker: what one call gathers, another hands on.
+    let observer = Rc::new(observer);
     let (events, connections_max) = (observer.clone(), plan.connections_max);
     let on_event = Box::new(move |event| {
         events.incident(&match event {

@@ -2,7 +2,7 @@
 //! keep or close.
 
 use crate::buffer::Buffer;
-use crate::connection::respond::Answer;
+use crate::connection::respond::{Answer, Rest};
 use crate::connection::wire::{Input, Received, Wire};
 use crate::connection::{App, incoming, parts};
 use crate::limits::REQUESTS_PER_TURN;
@@ -61,7 +61,8 @@ pub(super) async fn serve<S: Stream, T: Service, O: Observer>(wire: &Rc<Wire<S>>
         };
         let (mut answer, rest) = wire.begin_answer(&request, response);
         if let Some(rest) = rest {
-            Box::pin(wire.send_rest(rest, &mut answer)).await;
+            let sending = Sending { answer: &mut answer, app, wire, request: &request, began };
+            Box::pin(sending.send(rest)).await;
         }
         answer.report(app, wire, &request, began);
         match wire.settle(request, &answer) {
@@ -84,6 +85,31 @@ pub(super) async fn serve<S: Stream, T: Service, O: Observer>(wire: &Rc<Wire<S>>
     }
 }
 
+/// An answer that is being sent. It is reported also when the connection is cut in the
+/// middle of it.
+struct Sending<'a, S: Stream, T: Service, O: Observer> {
+    answer: &'a mut Answer,
+    app: &'a App<T, O>,
+    wire: &'a Wire<S>,
+    request: &'a Request,
+    began: Option<Instant>,
+}
+
+impl<S: Stream, T: Service, O: Observer> Sending<'_, S, T, O> {
+    /// Sends it, to its end or to the connection's.
+    async fn send(self, rest: Rest) {
+        self.wire.send_rest(rest, self.answer).await;
+        std::mem::forget(self);
+    }
+}
+
+impl<S: Stream, T: Service, O: Observer> Drop for Sending<'_, S, T, O> {
+    fn drop(&mut self) {
+        self.answer.outcome = Err(CloseReason::DrainLimit);
+        self.answer.report(self.app, self.wire, self.request, self.began);
+    }
+}
+
 impl<S: Stream> Wire<S> {
     /// Waits for the next request and judges its head.
     async fn read_request(self: &Rc<Self>) -> Result<Request, NoRequest> {
@@ -92,6 +118,11 @@ impl<S: Stream> Wire<S> {
             self.wait_for(Deadline::RequestHead, self.limits.head_time);
         } else if self.input.borrow().bytes().is_empty() {
             self.flush().await.map_err(NoRequest::Ended)?;
+            // The stop began when the answer had begun, too late for it to say so. A request that
+            // came behind it is answered: closing on it would take what has yet to leave with it.
+            if self.worker.draining.get() && !self.has_more().await {
+                return Err(NoRequest::Ended(CloseReason::Draining));
+            }
             self.wait_for(Deadline::KeepAlive, self.limits.keep_alive);
         }
         loop {
@@ -113,6 +144,11 @@ impl<S: Stream> Wire<S> {
             }
             self.more_of_head().await?;
         }
+    }
+
+    /// Receives what has come by now, without waiting for it; whether there is any.
+    async fn has_more(&self) -> bool {
+        poll_fn(|cx| Poll::Ready(matches!(self.poll_more(cx), Poll::Ready(Received::More)))).await
     }
 
     /// Receives more of a head, or says how there is none.
@@ -209,7 +245,7 @@ impl<S: Stream> Wire<S> {
 
     /// What is left to do after an answer: content that nobody read, and the close.
     async fn finish(&self, answer: &Answer) -> Result<(), CloseReason> {
-        self.finish_content(answer.afterwards).await?;
+        self.finish_content(answer).await?;
         if answer.afterwards == Afterwards::KeepOpen {
             return Ok(());
         }

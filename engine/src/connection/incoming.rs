@@ -1,8 +1,10 @@
 //! Request content as it comes: framed, bounded in time, and drained when nobody reads it.
 
 use crate::buffer::Buffer;
+use crate::connection::respond::Answer;
 use crate::connection::wire::{Progress, Received, Wire};
 use crate::limits::COPY_BYTES_MAX;
+use crate::net::clock::Tick;
 use crate::net::notes::{Deadline, Notice};
 use crate::net::stream::Stream;
 use crate::service::{CloseReason, ContentError, ContentSource, IncomingBody};
@@ -13,7 +15,7 @@ use selvedge_proto::http1::chunked::{Decoder, Step};
 use selvedge_proto::http1::write::write_interim;
 use selvedge_proto::{Afterwards, Status};
 use std::future::poll_fn;
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 use std::task::{Context, Poll, Waker, ready};
 
 /// The content of the request that a connection is at.
@@ -22,8 +24,12 @@ pub(super) struct Content {
     framing: Remaining,
     /// The client waits for `100 Continue`, and nothing has come yet.
     client_waits: bool,
+    /// The application reads on while it answers.
+    is_read_on: bool,
     failed: Option<ContentError>,
     progress: Progress,
+    /// How long the client was waited for, the application's own time not counted.
+    waited: Tick,
     reader: Option<Waker>,
 }
 
@@ -49,7 +55,9 @@ pub(super) fn begin<S: Stream>(
         request,
         framing: remaining,
         client_waits: expectation == Expectation::Continue,
+        is_read_on: false,
         failed: None,
+        waited: 0,
         progress: Progress {
             began: wire.worker.clock.tick(),
             bytes: 0,
@@ -58,7 +66,8 @@ pub(super) fn begin<S: Stream>(
         },
         reader: None,
     }));
-    IncomingBody::new(wire.clone(), request, length, wire.limits.body_bytes_max)
+    let source: Weak<Wire<S>> = Rc::downgrade(wire);
+    IncomingBody::new(source, request, length, wire.limits.body_bytes_max)
 }
 
 impl Content {
@@ -74,16 +83,35 @@ impl<S: Stream> Wire<S> {
         reader.inspect(Waker::wake_by_ref);
     }
 
-    /// Why what is left of the content makes this answer the connection's last.
+    /// Notes that the answer that begins now is made of the content, which is therefore asked
+    /// for now: in the middle of an answer it no longer can be.
+    pub(super) fn read_on_while_answering(&self) {
+        if let Some(content) = self.content.borrow_mut().as_mut() {
+            content.is_read_on = true;
+            self.ask_for(content);
+        }
+    }
+
+    /// Tells a client that waits to go on, unless its content is there already.
+    fn ask_for(&self, content: &mut Content) {
+        if std::mem::take(&mut content.client_waits) && self.input.borrow().bytes().is_empty() {
+            write_interim(Status::CONTINUE, &Fields::new(), self.output.borrow_mut().bytes());
+        }
+    }
+
+    /// Why what is left of the content makes this answer, which begins now, the connection's
+    /// last.
     pub(super) fn content_forces_close(&self) -> Option<CloseReason> {
-        let content = self.content.borrow();
-        let content = content.as_ref()?;
+        let mut content = self.content.borrow_mut();
+        let content = content.as_mut()?;
         match (&content.framing, content.failed) {
             (_, Some(error)) => Some(close_reason(error)),
             (Remaining::Nothing(_), _) => None,
             //= RFC 9110 §10.1.1: a client that was not told to go on may send its content or not, so
             //= nobody can tell where the next request begins
-            _ if content.client_waits => Some(CloseReason::AnswerEnded),
+            _ if std::mem::take(&mut content.client_waits) => Some(CloseReason::AnswerEnded),
+            // What is not read in the end is drained, or closes without having been announced.
+            _ if content.is_read_on => None,
             (Remaining::Length(left), _) if *left > self.limits.drain_bytes_max => Some(CloseReason::ContentUnread),
             _ => None,
         }
@@ -91,7 +119,7 @@ impl<S: Stream> Wire<S> {
 
     /// Drains what was left unread, so that the next request can be found; or closes in a
     /// way that lets the client see the answer.
-    pub(super) async fn finish_content(&self, afterwards: Afterwards) -> Result<(), CloseReason> {
+    pub(super) async fn finish_content(&self, answer: &Answer) -> Result<(), CloseReason> {
         let done = self.content.borrow().as_ref().is_none_or(|content| content.is_done());
         if done {
             *self.content.borrow_mut() = None;
@@ -99,10 +127,10 @@ impl<S: Stream> Wire<S> {
         }
         self.flush().await?;
         let failed = self.content.borrow().as_ref().and_then(|content| content.failed);
-        let drained = match (afterwards, failed) {
+        let drained = match (answer.afterwards, failed) {
             (Afterwards::KeepOpen, None) => self.drain_content().await,
             (Afterwards::KeepOpen, Some(error)) => Err(close_reason(error)),
-            (Afterwards::Close, error) => Err(error.map_or(CloseReason::ContentUnread, close_reason)),
+            (Afterwards::Close, error) => Err(error.map_or(answer.close_reason, close_reason)),
         };
         *self.content.borrow_mut() = None;
         match drained {
@@ -140,31 +168,31 @@ impl<S: Stream> Wire<S> {
                 Ok(None) => {}
                 Err(error) => return Poll::Ready(Some(Err(fail(content, error)))),
             }
-            if content.client_waits {
-                // It may have sent its content without waiting; then it needs no telling.
-                content.client_waits = false;
-                write_interim(Status::CONTINUE, &Fields::new(), self.output.borrow_mut().bytes());
-            }
-            if ready!(self.poll_flush(cx)).is_err() {
-                return Poll::Ready(Some(Err(fail(content, ContentError::Disconnected))));
-            }
+            // It may have sent its content without waiting; then it needs no telling.
+            self.ask_for(content);
             if self.deadline() != Deadline::RequestBody {
+                content.progress.began = self.worker.clock.tick().saturating_sub(content.waited);
                 self.wait_for_progress(Deadline::RequestBody, &content.progress);
             }
             content.reader = Some(cx.waker().clone());
+            // A client that takes nothing of what was said before has the same time.
+            if ready!(self.poll_flush(cx)).is_err() {
+                return Poll::Ready(Some(Err(fail(content, ContentError::Disconnected))));
+            }
+            let had = self.input.borrow().bytes().len();
             let error = match ready!(self.poll_more(cx)) {
                 Received::More => {
-                    content.progress.bytes += self.input.borrow().bytes().len() as u64;
+                    content.progress.bytes += (self.input.borrow().bytes().len() - had) as u64;
                     self.wait_for_progress(Deadline::RequestBody, &content.progress);
                     continue;
                 }
                 // A notice to idle connections is not meant for this one.
                 Received::Notice(Notice::Expired) => ContentError::TooSlow,
-                Received::Notice(_) => {
+                Received::Notice(Notice::None | Notice::MakeRoom | Notice::Drain) => {
                     self.wait_for_progress(Deadline::RequestBody, &content.progress);
                     continue;
                 }
-                Received::End | Received::Failed => ContentError::Disconnected,
+                Received::Notice(Notice::Cut) | Received::End | Received::Failed => ContentError::Disconnected,
             };
             return Poll::Ready(Some(Err(fail(content, error))));
         }
@@ -258,6 +286,9 @@ impl<S: Stream> ContentSource for Wire<S> {
         let polled = self.poll_piece(cx);
         if polled.is_ready() && self.deadline() == Deadline::RequestBody {
             // The application has the next move.
+            if let Some(content) = self.content.borrow_mut().as_mut() {
+                content.waited = self.worker.clock.tick().saturating_sub(content.progress.began);
+            }
             self.wait_for_nothing();
         }
         polled

@@ -53,10 +53,15 @@ impl<S: Stream> Wire<S> {
             afterwards: request.head().persistence,
             close_reason: CloseReason::Asked,
         };
+        // The application took the content to make its answer of it.
+        if request.parts.content.is_empty() && matches!(response.body, Body::Stream { .. }) {
+            self.read_on_while_answering();
+        }
+        let by_content = self.content_forces_close();
         let forced = match response.reason() {
             Some(PANICKED) => Some(CloseReason::Panicked),
             _ if self.worker.draining.get() => Some(CloseReason::Draining),
-            _ => self.content_forces_close(),
+            _ => by_content,
         };
         if let Some(reason) = forced {
             (asked.afterwards, asked.close_reason) = (Afterwards::Close, reason);
@@ -77,6 +82,10 @@ impl<S: Stream> Wire<S> {
 
     fn begin(&self, asked: Asked, mut response: Response) -> (Answer, Option<Rest>) {
         let Asked { method, version, mut afterwards, mut close_reason } = asked;
+        if response.status.is_interim() {
+            // A final answer has to follow an interim one, and this was all the application had.
+            response = Response::error(Status::INTERNAL_SERVER_ERROR).because("the application answered with 1xx");
+        }
         let body = std::mem::take(&mut response.body);
         let framing = write::content_framing(response.status, version, body.length());
         if framing == ContentFraming::UntilClose && afterwards == Afterwards::KeepOpen {
@@ -144,12 +153,10 @@ impl<S: Stream> Wire<S> {
         self.send_head_of_file(progress).await?;
         let mut at = content.offset;
         let end = content.offset.saturating_add(content.length);
-        let before = (content.length > FILE_SLICE_BYTES).then(|| FileState::of(&content.file));
+        // A file that leaves at once is not looked at; otherwise it is before every send.
+        let mut before = (content.length > FILE_SLICE_BYTES).then(|| FileState::of(&content.file));
         while at < end {
             let len = FILE_SLICE_BYTES.min(end - at);
-            if at + len == end && before.as_ref().is_some_and(|before| *before != FileState::of(&content.file)) {
-                return Err(CloseReason::FileChanged);
-            }
             if !is_in_memory(&content, at, len) {
                 self.wait_for_nothing();
                 bring_into_memory(&content, at, len).await.ok_or(CloseReason::FileFailed)?;
@@ -157,7 +164,17 @@ impl<S: Stream> Wire<S> {
             let slice_end = at + len;
             while at < slice_end {
                 let left = (slice_end - at) as usize;
-                match self.step(progress, || self.stream.send_file(&content.file, at, left)).await? {
+                let attempt = || {
+                    if before.as_ref().is_some_and(|before| *before != FileState::of(&content.file)) {
+                        return Ok(0);
+                    }
+                    let sent = self.stream.send_file(&content.file, at, left);
+                    if before.is_none() && !matches!(sent, Ok(sent) if sent == left) {
+                        before = Some(FileState::of(&content.file));
+                    }
+                    sent
+                };
+                match self.step(progress, attempt).await? {
                     0 => return Err(CloseReason::FileChanged),
                     count => {
                         at += count as u64;

@@ -1,1 +1,148 @@
-//! To be written.
+//! Files as content, and files that change while they are sent.
+
+use super::scenario::{Client, Scenario, World, settle, virtually};
+use super::site::content;
+use crate::limits::{FILE_SLICE_BYTES, Limits};
+use crate::service::{Body, CloseReason, FileContent, Outcome, Phase, Request, Response};
+use selvedge_proto::Status;
+use std::fs::File;
+use std::io::Write;
+use std::os::unix::fs::FileExt;
+use std::rc::Rc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, SystemTime};
+
+/// A file that nobody else has, and that is gone when it is closed.
+pub(super) fn temporary() -> File {
+    static NUMBER: AtomicU32 = AtomicU32::new(0);
+    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+    let path = std::env::temp_dir().join(format!("selvedge-{}-{number}", std::process::id()));
+    let file = File::options().read(true).write(true).create_new(true).open(&path).expect("a temporary file");
+    std::fs::remove_file(path).expect("it has just been made");
+    file
+}
+
+/// A file of so many bytes, and a world that sends so many of them from an offset on.
+fn world(len: usize, offset: u64, length: u64) -> (Rc<File>, World) {
+    let mut file = temporary();
+    file.write_all(&content(len)).expect("a temporary file takes the bytes");
+    let file = Rc::new(file);
+    let sent = file.clone();
+    let service = async move |_: &mut Request| {
+        Response::new(Status::OK).body(Body::File(FileContent { file: sent.clone(), offset, length }))
+    };
+    (file, World::serving(service, Limits::default()))
+}
+
+/// A client that has taken so much of the answer.
+async fn having_taken(world: &World, bytes: usize) -> Client<'_> {
+    let client = world.connect();
+    client.pipe.set_room(bytes);
+    client.send(Scenario::get("/").bytes()).await;
+    assert_eq!(client.phase(), Phase::Sending);
+    client
+}
+
+/// Writes other bytes of the same length, at a time that no clock can take for the same.
+fn overwrite(file: &File, at: u64) {
+    file.write_all_at(b"changed", at).expect("it is open for writing");
+    file.set_modified(SystemTime::now() + Duration::from_secs(5)).expect("it is ours");
+}
+
+fn assert_cut(client: &Client<'_>, reason: CloseReason) {
+    assert_eq!(client.closed(), Some(reason));
+    assert!(!client.reply().is_complete);
+    assert_eq!(client.finished()[0].outcome, Outcome::Cut);
+    assert_eq!(client.finished()[0].content_bytes, client.reply().content.len() as u64);
+}
+
+const SLICE: usize = FILE_SLICE_BYTES as usize;
+
+#[test]
+fn whole_files_and_parts_of_them() {
+    virtually(async {
+        for (len, offset, length) in
+            [(1, 0, 1), (5000, 0, 5000), (5000, 4999, 1), (3 * SLICE + 7, 0, 3 * SLICE + 7), (3 * SLICE, 5, 2 * SLICE)]
+        {
+            let (_, world) = world(len, offset as u64, length as u64);
+            let client = world.connect();
+            client.pipe.send_bytes_max.set(300_000);
+            client.send(Scenario::get("/").bytes()).await;
+            while client.finished().is_empty() {
+                settle().await;
+            }
+            assert!(client.reply().content == content(len)[offset..offset + length], "{len} {offset} {length}");
+            assert_eq!(client.finished()[0].content_bytes, length as u64);
+            assert_eq!(client.phase(), Phase::Idle);
+        }
+    });
+}
+
+#[test]
+fn a_file_shorter_than_announced_is_cut() {
+    virtually(async {
+        let (_, world) = world(5000, 0, 6000);
+        let client = Scenario::get("/").sent(&world).await;
+        assert_cut(&client, CloseReason::FileChanged);
+        assert_eq!(client.reply().content.len(), 5000);
+    });
+}
+
+#[test]
+fn a_file_truncated_while_it_is_sent_is_cut() {
+    virtually(async {
+        let (file, world) = world(50_000, 0, 50_000);
+        let client = having_taken(&world, 10_000).await;
+        file.set_len(20_000).expect("it is open for writing");
+        client.take(1_000_000).await;
+        assert_cut(&client, CloseReason::FileChanged);
+    });
+}
+
+#[test]
+fn a_file_that_has_grown_is_sent_as_long_as_it_was() {
+    virtually(async {
+        let (file, world) = world(50_000, 0, 50_000);
+        file.write_all_at(b"more", 50_000).expect("it is open for writing");
+        let client = Scenario::get("/").sent(&world).await;
+        assert!(client.reply().is_complete && client.reply().content == content(50_000));
+        assert_eq!(client.phase(), Phase::Idle);
+    });
+}
+
+#[test]
+fn a_small_file_that_changes_while_the_client_is_slow_is_cut() {
+    virtually(async {
+        let (file, world) = world(50_000, 0, 50_000);
+        let client = having_taken(&world, 10_000).await;
+        overwrite(&file, 40_000);
+        client.take(1_000_000).await;
+        assert_cut(&client, CloseReason::FileChanged);
+        assert!(content(50_000).starts_with(&client.reply().content), "no byte of the other state is sent");
+    });
+}
+
+#[test]
+fn a_file_that_changes_between_its_slices_is_cut() {
+    virtually(async {
+        for taken in [1000, SLICE + 1000, 3 * SLICE - 1000] {
+            let (file, world) = world(3 * SLICE, 0, 3 * SLICE as u64);
+            let client = having_taken(&world, taken).await;
+            overwrite(&file, 3 * SLICE as u64 - 100);
+            client.take(usize::MAX).await;
+            settle().await;
+            assert_cut(&client, CloseReason::FileChanged);
+        }
+    });
+}
+
+#[test]
+fn a_client_that_does_not_take_a_file_ends() {
+    virtually(async {
+        let (_, world) = world(50_000, 0, 50_000);
+        let client = having_taken(&world, 10_000).await;
+        assert_eq!(client.ends().await.0, CloseReason::SendTooSlow);
+        let at_head = having_taken(&world, 20).await;
+        assert_eq!(at_head.ends().await.0, CloseReason::SendTooSlow);
+    });
+}

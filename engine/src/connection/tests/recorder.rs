@@ -33,6 +33,11 @@ impl Recorder {
         self.finished.borrow().iter().filter(|finished| finished.peer == peer).cloned().collect()
     }
 
+    /// How many requests were reported before the first one that came from there.
+    pub(super) fn before(&self, peer: SocketAddr) -> usize {
+        self.finished.borrow().iter().take_while(|finished| finished.peer != peer).count()
+    }
+
     /// How the connection from there ended, which it does once.
     pub(super) fn closed(&self, peer: SocketAddr) -> Option<Closed> {
         let closed = self.closed.borrow();

@@ -56,5 +56,5 @@ async fn read(request: &mut Request) -> Response {
 
 /// Bytes that differ from place to place, so that none can be lost or swapped unseen.
 pub(super) fn content(len: usize) -> Vec<u8> {
-    (0..len).map(|at| b'a' + (at % 26) as u8 ^ (at / 26 % 2) as u8 * 0x20).collect()
+    (0..len).map(|at| if at / 26 % 2 == 0 { b'a' + (at % 26) as u8 } else { b'A' + (at % 26) as u8 }).collect()
 }
