@@ -15,14 +15,15 @@ pub(super) enum Message {
     Access(Vec<u8>),
     /// Something for the error log.
     Error(Event),
-    /// Nothing more comes.
-    Finish,
 }
 
 /// Messages that may wait to be written: at most 32 MiB of access lines.
 const QUEUE_MAX: usize = 1024;
 /// How long an error may wait for its second to be over, beyond that second.
 const FLUSH_INTERVAL: Duration = Duration::from_millis(250);
+/// How long the end waits for what is left to be written: whoever reads the log and has
+/// stopped to read it must not keep the program from ending.
+const FINISH_TIME: Duration = Duration::from_secs(5);
 
 /// A worker's end of the queue. Sending never waits.
 #[derive(Clone, Debug)]
@@ -75,10 +76,14 @@ impl Logs {
         self.queue.clone()
     }
 
-    /// Writes what is left and ends the thread.
+    /// Waits until what is left is written, within bounds. The workers have ended, so the
+    /// queue ends with this end of it.
     pub(crate) fn finish(self) {
-        if self.queue.sender.send(Message::Finish).is_ok() {
-            let _ = self.thread.join();
+        let Self { queue, thread, .. } = self;
+        drop(queue);
+        let deadline = Instant::now() + FINISH_TIME;
+        while !thread.is_finished() && Instant::now() < deadline {
+            thread::sleep(Duration::from_millis(1));
         }
     }
 }
@@ -97,7 +102,7 @@ fn write(receiver: &Receiver<Message>, lost: &AtomicU64) {
         match message {
             Ok(Message::Access(batch)) => to(&mut io::stdout().lock(), &batch, lost),
             Ok(Message::Error(event)) => errors.take(event, now, &mut lines),
-            Ok(Message::Finish) | Err(RecvTimeoutError::Disconnected) => finished = true,
+            Err(RecvTimeoutError::Disconnected) => finished = true,
             Err(RecvTimeoutError::Timeout) => {}
         }
         let count = lost.swap(0, Ordering::Relaxed);

@@ -1,0 +1,99 @@
+//! Preconditions: 304 and 412, in the order of RFC 9110 §13.2.2.
+
+use super::program::Program;
+use super::tree::Tree;
+use std::time::Duration;
+
+const BEFORE: &str = "Sun, 06 Nov 1994 08:49:36 GMT";
+const EQUAL: &str = "Sun, 06 Nov 1994 08:49:37 GMT";
+const AFTER: &str = "Sun, 06 Nov 1994 08:49:38 GMT";
+
+/// Fields and status; `TAG` stands for the file's entity tag.
+fn rows() -> Vec<(String, u16)> {
+    let rows: &[(&str, u16)] = &[
+        ("If-None-Match: TAG", 304),
+        ("If-None-Match: W/TAG", 304),
+        ("If-None-Match: *", 304),
+        ("If-None-Match: \"x\", TAG", 304),
+        ("If-None-Match: \"x\"\nIf-None-Match: TAG", 304),
+        ("If-None-Match: \"x\"", 200),
+        ("If-None-Match: x", 200),
+        ("If-None-Match: \"\"", 200),
+        ("If-Modified-Since: EQUAL", 304),
+        ("If-Modified-Since: AFTER", 304),
+        ("If-Modified-Since: BEFORE", 200),
+        ("If-Modified-Since: Sunday, 06-Nov-94 08:49:37 GMT", 304),
+        ("If-Modified-Since: Sun Nov  6 08:49:37 1994", 304),
+        ("If-Modified-Since: yesterday", 200),
+        ("If-Match: TAG", 200),
+        ("If-Match: *", 200),
+        ("If-Match: \"x\", TAG", 200),
+        ("If-Match: W/TAG", 412),
+        ("If-Match: \"x\"", 412),
+        ("If-Unmodified-Since: EQUAL", 200),
+        ("If-Unmodified-Since: AFTER", 200),
+        ("If-Unmodified-Since: BEFORE", 412),
+        ("If-Unmodified-Since: yesterday", 200),
+        // The tag is asked, and the date is not.
+        ("If-None-Match: \"x\"\nIf-Modified-Since: EQUAL", 200),
+        ("If-None-Match: TAG\nIf-Modified-Since: BEFORE", 304),
+        ("If-Match: TAG\nIf-Unmodified-Since: BEFORE", 200),
+        // What may fail comes before what may be left out.
+        ("If-Match: \"x\"\nIf-None-Match: TAG", 412),
+        ("If-Match: TAG\nIf-None-Match: TAG", 304),
+        ("If-Unmodified-Since: BEFORE\nIf-None-Match: TAG", 412),
+        ("If-Unmodified-Since: EQUAL\nIf-Modified-Since: EQUAL", 304),
+        // A Range does not count before them.
+        ("If-None-Match: TAG\nRange: bytes=0-0", 304),
+        ("If-Match: \"x\"\nRange: bytes=0-0", 412),
+        ("If-None-Match: TAG\nRange: bytes=999999999-", 304),
+    ];
+    let dated = |fields: &str| fields.replace("BEFORE", BEFORE).replace("EQUAL", EQUAL).replace("AFTER", AFTER);
+    rows.iter().map(|&(fields, status)| (dated(fields), status)).collect()
+}
+
+#[test]
+fn preconditions_are_judged_in_order() {
+    let tree = Tree::new();
+    // In memory, sent from the file, and behind a directory.
+    for (name, content) in [("small", vec![b'A'; 10]), ("large", vec![b'A'; 70_000]), ("dir/index.html", vec![b'A'; 5])]
+    {
+        tree.write(name, content);
+        tree.modified(name, Duration::from_secs(784_111_777));
+    }
+    let program = Program::serve(&tree);
+    let mut client = program.connect();
+    for target in ["/small", "/large", "/dir/"] {
+        let plain = client.get(target);
+        for (fields, status) in rows() {
+            let fields = fields.replace("TAG", plain.etag());
+            for method in ["GET", "HEAD"] {
+                let answer = client.ask(method, target, &fields);
+                assert_eq!(answer.status, status, "{method} {target} {fields}");
+                match status {
+                    200 => assert!(method == "HEAD" || answer.content == plain.content),
+                    //= RFC 9110 §15.4.5: what a 200 would say of the state, and no content
+                    304 => {
+                        assert_eq!(answer.field("etag"), plain.field("etag"));
+                        assert_eq!(answer.field("last-modified"), plain.field("last-modified"));
+                        assert_eq!(answer.field("content-type"), None);
+                    }
+                    _ => assert_eq!(answer.field("etag"), None),
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn what_is_not_there_has_no_preconditions() {
+    let tree = Tree::new();
+    tree.dir("dir");
+    let program = Program::serve(&tree);
+    let mut client = program.connect();
+    for fields in ["If-None-Match: *", "If-Match: *", "If-Match: \"x\"", "Range: bytes=0-0"] {
+        for (target, status) in [("/missing", 404), ("/dir", 301), ("/dir/", 404)] {
+            assert_eq!(client.get_with(target, fields).status, status, "{target} {fields}");
+        }
+    }
+}

@@ -1,0 +1,250 @@
+//! A directory as a page and as JSON.
+
+use super::client::Client;
+use super::program::Program;
+use super::tree::Tree;
+use serde_json::Value;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::time::Duration;
+
+/// Names that would do harm in a page or in a link.
+const NAMES: [&str; 12] = [
+    "<img src=x onerror=alert(1)>",
+    "a&b \"c\".txt",
+    "'quote'.txt",
+    "100%.txt",
+    "%3Cscript%3E.txt",
+    "javascript:alert(1)",
+    "q?x=y.txt",
+    "hash#x.txt",
+    "&lt;b&gt;.txt",
+    "\u{fc}mlaut \u{4e2d}\u{6587}.txt",
+    "--><style><script>",
+    "{{template}}.txt",
+];
+
+fn tree() -> Tree {
+    let tree = Tree::new();
+    for name in NAMES {
+        tree.write(format!("d/{name}"), name);
+    }
+    tree.write("d/sub & sub/index.html", "sub");
+    // What is not served is not listed.
+    tree.write("d/.hidden", "");
+    tree.write("d/.git/config", "");
+    tree.write(std::path::Path::new("d").join(OsStr::from_bytes(b"\xff\xfe.txt")), "");
+    tree.write("d/line\nbreak", "");
+    tree.write("d/back\\slash", "");
+    tree.fifo("d/fifo");
+    tree.link("missing", "d/dangling");
+    tree.link("/etc/passwd", "d/outside");
+    tree
+}
+
+/// The links of a page, as the browser reads them.
+fn links(page: &str) -> Vec<String> {
+    let pieces = page.split(" href=\"").skip(1);
+    let raw = pieces.map(|piece| piece.split_once('"').expect("an attribute has an end").0);
+    raw.map(|link| link.replace("&quot;", "\"").replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&"))
+        .collect()
+}
+
+fn json(client: &mut Client, target: &str) -> Value {
+    let answer = client.get_with(target, "Accept: application/json");
+    assert_eq!((answer.status, answer.field("content-type")), (200, Some("application/json")), "{target}");
+    serde_json::from_slice(&answer.content).expect("it is JSON")
+}
+
+fn names(listing: &Value) -> Vec<&str> {
+    let entries = listing["entries"].as_array().expect("there are entries");
+    entries.iter().map(|entry| entry["name"].as_str().expect("an entry has a name")).collect()
+}
+
+#[test]
+fn there_is_none_unless_it_is_asked_for() {
+    let tree = tree();
+    let program = Program::serve(&tree);
+    let mut client = program.connect();
+    for target in ["/", "/d/"] {
+        assert_eq!(client.get(target).status, 404);
+        assert_eq!(client.get_with(target, "Accept: application/json").status, 404);
+    }
+}
+
+#[test]
+fn an_index_comes_before_a_list() {
+    let tree = tree();
+    let program = Program::serve_with(&tree, &["--listing"]);
+    let mut client = program.connect();
+    assert_eq!(client.get("/d/sub%20&%20sub/").text(), "sub");
+    assert_eq!(client.get_with("/d/sub%20&%20sub/", "Accept: application/json").text(), "sub");
+    let redirect = client.get("/d?sort=size");
+    assert_eq!((redirect.status, redirect.field("location")), (301, Some("/d/?sort=size")));
+    assert_eq!(client.get("/missing/").status, 404);
+    assert_eq!(client.ask("POST", "/d/", "").status, 405);
+}
+
+#[test]
+fn a_page_shows_names_and_runs_nothing() {
+    let tree = tree();
+    let program = Program::serve_with(&tree, &["--listing"]);
+    let mut client = program.connect();
+    let answer = client.get("/d/");
+    assert_eq!((answer.status, answer.field("content-type")), (200, Some("text/html; charset=utf-8")));
+    assert_eq!((answer.field("vary"), answer.field("etag")), (Some("accept"), None));
+    let page = answer.text().to_owned();
+    for harm in ["<img", "<script", "<style><", "-->", "<b>", "onerror=alert(1)>\"", "href=\"javascript:", "href=\"//"]
+    {
+        assert!(!page.contains(harm), "{harm}");
+    }
+    for hidden in [".hidden", ".git", "fifo", "dangling", "outside", "break", "slash", "\u{fffd}"] {
+        assert!(!page.contains(hidden), "{hidden}");
+    }
+    // Each link leads to the file whose name it shows.
+    let mut seen = 0;
+    for link in links(&page).iter().filter(|link| link.starts_with("./")) {
+        let answer = client.get(&format!("/d/{}", &link[2..]));
+        assert_eq!(answer.status, 200, "{link}");
+        seen += 1;
+        assert!(link.ends_with('/') || NAMES.contains(&answer.text()), "{link}");
+    }
+    assert_eq!(seen, NAMES.len() + 1);
+    let others: Vec<_> = links(&page).into_iter().filter(|link| !link.starts_with("./")).collect();
+    assert!(others.iter().all(|link| link.starts_with("../") || link.starts_with("?sort=")), "{others:?}");
+    assert!(page.contains("&lt;img src=x onerror=alert(1)&gt;") && page.contains("a&amp;b &quot;c&quot;.txt"));
+}
+
+#[test]
+fn headings_sort() {
+    let tree = tree();
+    let program = Program::serve_with(&tree, &["--listing"]);
+    let mut client = program.connect();
+    for (query, expected) in [
+        ("", ["?sort=name&order=desc", "?sort=size&order=asc", "?sort=modified&order=asc"]),
+        ("?sort=name&order=desc", ["?sort=name&order=asc", "?sort=size&order=asc", "?sort=modified&order=asc"]),
+        ("?sort=size&order=asc", ["?sort=name&order=asc", "?sort=size&order=desc", "?sort=modified&order=asc"]),
+        ("?sort=modified&order=desc", ["?sort=name&order=asc", "?sort=size&order=asc", "?sort=modified&order=asc"]),
+        ("?sort=%3Cscript%3E", ["?sort=name&order=desc", "?sort=size&order=asc", "?sort=modified&order=asc"]),
+    ] {
+        let answer = client.get(&format!("/d/{query}"));
+        let headings: Vec<_> = links(answer.text()).into_iter().filter(|link| link.starts_with('?')).collect();
+        assert_eq!(headings, expected, "{query}");
+        assert!(!answer.text().contains("<script"));
+    }
+}
+
+#[test]
+fn sorting_is_by_what_the_query_says_and_directories_stand_first() {
+    let tree = Tree::new();
+    for (name, size, seconds) in [("b", 3, 10), ("C", 1, 30), ("a", 2, 20), ("d", 2, 20)] {
+        tree.write(name, "x".repeat(size));
+        tree.modified(name, Duration::from_secs(seconds));
+    }
+    tree.dir("z");
+    let program = Program::serve_with(&tree, &["--listing"]);
+    let mut client = program.connect();
+    for (query, expected) in [
+        ("", "z a b C d"),
+        ("?order=desc", "z d C b a"),
+        ("?sort=name&order=desc", "z d C b a"),
+        ("?sort=size", "z C a d b"),
+        ("?sort=size&order=desc", "z b d a C"),
+        ("?sort=modified", "z b a d C"),
+        ("?order=desc&sort=modified", "z C d a b"),
+        ("?sort=nonsense&order=nonsense", "z a b C d"),
+    ] {
+        assert_eq!(names(&json(&mut client, &format!("/{query}"))).join(" "), expected, "{query}");
+        let page = client.get(&format!("/{query}"));
+        let shown: Vec<String> = links(page.text()).into_iter().filter(|link| link.starts_with("./")).collect();
+        let shown: Vec<&str> =
+            shown.iter().map(|link| link[2..].trim_end_matches('/')).filter(|l| !l.is_empty()).collect();
+        assert_eq!(shown.join(" "), expected, "{query}");
+    }
+}
+
+#[test]
+fn json_has_this_shape() {
+    let tree = tree();
+    tree.modified("d/100%.txt", Duration::from_secs(784_111_777));
+    let program = Program::serve_with(&tree, &["--listing"]);
+    let mut client = program.connect();
+    let listing = json(&mut client, "/d/");
+    let keys = |value: &Value| -> Vec<String> { value.as_object().expect("an object").keys().cloned().collect() };
+    assert_eq!(keys(&listing), ["entries", "path", "truncated"]);
+    assert_eq!((&listing["path"], &listing["truncated"]), (&Value::from("/d/"), &Value::from(false)));
+    let mut found = names(&listing);
+    assert_eq!(found.remove(0), "sub & sub");
+    found.sort_unstable();
+    let mut expected = NAMES;
+    expected.sort_unstable();
+    assert_eq!(found, expected);
+    let entries = listing["entries"].as_array().unwrap();
+    let directory = &entries[0];
+    assert_eq!(
+        (keys(directory), &directory["type"]),
+        (["modified", "name", "type"].map(str::to_owned).into(), &Value::from("directory"))
+    );
+    let file = entries.iter().find(|entry| entry["name"] == "100%.txt").unwrap();
+    assert_eq!(keys(file), ["modified", "name", "size", "type"]);
+    assert_eq!((&file["type"], &file["size"]), (&Value::from("file"), &Value::from(8)));
+    assert_eq!(file["modified"], "1994-11-06T08:49:37Z");
+    assert_eq!(json(&mut client, "/")["path"], "/");
+}
+
+#[test]
+fn accept_decides_between_page_and_json() {
+    let tree = tree();
+    let program = Program::serve_with(&tree, &["--listing"]);
+    let mut client = program.connect();
+    for (accept, is_json) in [
+        ("", false),
+        ("Accept: */*", false),
+        ("Accept: text/html", false),
+        ("Accept: text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8", false),
+        ("Accept: application/json", true),
+        ("Accept: APPLICATION/JSON", true),
+        ("Accept: application/json, */*;q=0.1", true),
+        ("Accept: application/json, text/html;q=0.9", true),
+        ("Accept: application/json;q=0.5, text/html", false),
+        ("Accept: application/json, text/html", false),
+        ("Accept: application/json;q=0", false),
+        ("Accept: text/html;q=0.1\nAccept: application/json", true),
+        ("Accept: image/png", false),
+    ] {
+        let answer = client.get_with("/d/", accept);
+        let kind = if is_json { "application/json" } else { "text/html; charset=utf-8" };
+        assert_eq!((answer.status, answer.field("content-type")), (200, Some(kind)), "{accept}");
+        assert_eq!(answer.field("vary"), Some("accept"), "{accept}");
+    }
+}
+
+#[test]
+fn links_are_listed_as_what_they_lead_to() {
+    let tree = Tree::new();
+    tree.write("d/file.txt", "12345");
+    tree.dir("d/dir");
+    tree.link("file.txt", "d/to-file");
+    tree.link("dir", "d/to-dir");
+    let program = Program::serve_with(&tree, &["--listing"]);
+    let mut client = program.connect();
+    let listing = json(&mut client, "/d/");
+    assert_eq!(names(&listing), ["dir", "to-dir", "file.txt", "to-file"]);
+    assert_eq!(listing["entries"][3]["size"], 5);
+    assert_eq!(client.get("/d/to-file").text(), "12345");
+    assert_eq!(client.get("/d/to-dir/").status, 200);
+}
+
+#[test]
+fn a_large_directory_says_that_it_has_more() {
+    let tree = Tree::new();
+    let large = tree.dir("large");
+    for number in 0..10_001 {
+        std::fs::File::create(large.join(number.to_string())).unwrap();
+    }
+    let program = Program::serve_with(&tree, &["--listing"]);
+    let mut client = program.connect();
+    let listing = json(&mut client, "/large/");
+    assert_eq!((names(&listing).len(), &listing["truncated"]), (10_000, &Value::from(true)));
+    assert!(client.get("/large/").text().contains("there are more"));
+}

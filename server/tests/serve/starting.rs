@@ -1,0 +1,84 @@
+//! How it starts: the ready line, and why it does not start.
+
+use super::program::{Program, command, run};
+use super::tree::Tree;
+use std::net::TcpListener;
+
+#[test]
+fn the_ready_line_names_the_directory_and_the_address() {
+    let tree = Tree::new();
+    tree.write("index.html", "home");
+    let program = Program::serve(&tree);
+    let address = program.address();
+    assert!(address.ip().is_loopback() && address.port() != 0);
+    assert_eq!(program.connect().get("/").content, b"home");
+    let exit = program.stop();
+    assert_eq!(exit.err, format!("serving {} on http://{address}/\n", tree.site().display()));
+}
+
+#[test]
+fn without_a_directory_it_serves_the_one_it_stands_in() {
+    let tree = Tree::new();
+    tree.write("index.html", "home");
+    let program =
+        Program::start(command().current_dir(tree.site()).args(["serve", "--listen", "127.0.0.1:0", "--workers", "3"]));
+    assert_eq!(program.connect().get("/").content, b"home");
+    assert!(program.stop().err.starts_with("serving . on http://127.0.0.1:"));
+}
+
+#[test]
+fn a_directory_that_cannot_be_served_is_named_with_the_reason() {
+    let tree = Tree::new();
+    tree.write("file", "");
+    for (name, reason) in [("missing", "No such file or directory"), ("file", "Not a directory")] {
+        let path = tree.path(name);
+        let exit = run(command().arg("serve").arg(&path).args(["--listen", "127.0.0.1:0"]));
+        assert_eq!(exit.code, Some(1), "{exit:?}");
+        let expected = format!("selvedge: cannot serve {}: {reason}", path.display());
+        assert!(exit.err.starts_with(&expected) && exit.err.lines().count() == 1, "{exit:?}");
+        assert_eq!(exit.out, "");
+    }
+}
+
+#[test]
+fn an_address_may_be_of_the_sixth_version() {
+    if TcpListener::bind("[::1]:0").is_err() {
+        return; // This machine has none.
+    }
+    let tree = Tree::new();
+    tree.write("index.html", "home");
+    let program = Program::start(command().arg("serve").arg(tree.site()).args(["--listen", "[::1]:0"]));
+    assert!(program.address().is_ipv6());
+    assert_eq!(program.connect().get("/").content, b"home");
+    let exit = program.stop();
+    assert!(exit.out.starts_with("::1 - - [") && exit.err.contains(" on http://[::1]:"), "{exit:?}");
+}
+
+#[test]
+fn a_port_that_somebody_has_is_not_shared() {
+    let tree = Tree::new();
+    let other = TcpListener::bind("127.0.0.1:0").unwrap();
+    // Its own sockets share a port among its workers, but never with another process.
+    let program = Program::serve(&tree);
+    for address in [other.local_addr().unwrap(), program.address()] {
+        let exit = run(command().arg("serve").arg(tree.site()).arg("--listen").arg(address.to_string()));
+        assert_eq!(exit.code, Some(1), "{exit:?}");
+        let expected = format!("selvedge: cannot listen on {address}: Address already in use");
+        assert!(exit.err.starts_with(&expected) && exit.err.lines().count() == 1, "{exit:?}");
+    }
+}
+
+#[test]
+fn what_the_command_line_cannot_mean_is_refused() {
+    let tree = Tree::new();
+    for arguments in [["--listen", "nonsense"], ["--listen", "127.0.0.1:99999"]] {
+        let exit = run(command().arg("serve").arg(tree.site()).args(arguments));
+        assert_eq!(exit.code, Some(1), "{exit:?}");
+        assert!(exit.err.starts_with(&format!("selvedge: cannot listen on {}: ", arguments[1])), "{exit:?}");
+    }
+    for arguments in [["--workers", "0"], ["--workers", "many"], ["--log", "verbose"], ["--lisssting", ""]] {
+        let exit = run(command().arg("serve").arg(tree.site()).args(arguments));
+        assert_eq!(exit.code, Some(2), "{exit:?}");
+        assert!(exit.err.starts_with("error: ") && exit.err.contains(arguments[0]), "{exit:?}");
+    }
+}
