@@ -91,8 +91,8 @@ impl Known {
         1 << self as u32
     }
 
-    /// The known field of a name, in any case.
-    pub const fn from_name(name: &[u8]) -> Option<Self> {
+    /// The known field of a name, which is a token, in any case.
+    pub fn from_name(name: &[u8]) -> Option<Self> {
         // The length leaves at most two candidates, so one or two comparisons decide.
         let (first, second) = match name.len() {
             4 => (Self::Host, None),
@@ -108,14 +108,30 @@ impl Known {
             19 => (Self::IfUnmodifiedSince, None),
             _ => return None,
         };
-        if name.eq_ignore_ascii_case(first.name().as_bytes()) {
+        if is_same_token(name, first.name().as_bytes()) {
             return Some(first);
         }
         match second {
-            Some(other) if name.eq_ignore_ascii_case(other.name().as_bytes()) => Some(other),
+            Some(other) if is_same_token(name, other.name().as_bytes()) => Some(other),
             _ => None,
         }
     }
+}
+
+/// Whether a token is a lower-case name of the same length, in any case.
+///
+/// Setting the bit that tells lower case from upper changes no token octet into a letter or
+/// hyphen but an upper-case letter, so whole words can be compared.
+fn is_same_token(token: &[u8], lower: &[u8]) -> bool {
+    const CASE: u8 = 0x20;
+    debug_assert_eq!(token.len(), lower.len());
+    let (words, rest) = token.as_chunks::<8>();
+    let (lower_words, lower_rest) = lower.as_chunks::<8>();
+    let words_match = words
+        .iter()
+        .zip(lower_words)
+        .all(|(a, b)| u64::from_ne_bytes(*a) | u64::from_ne_bytes([CASE; 8]) == u64::from_ne_bytes(*b));
+    words_match && rest.iter().zip(lower_rest).all(|(a, b)| a | CASE == *b)
 }
 
 /// Names that only the engine writes, because they are the framing and the fate of the
