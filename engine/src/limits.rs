@@ -61,6 +61,8 @@ pub(crate) const COPY_BYTES_MAX: usize = 16 * 1024;
 pub(crate) const BATCH_BYTES: usize = 8 * 1024;
 /// A file is sent in slices of at most this size; between two the worker serves others.
 pub(crate) const FILE_SLICE_BYTES: u64 = 1 << 20;
+/// The end of a file that is sent only once the file was seen to be as announced.
+pub(crate) const FILE_END_BYTES: u64 = 16 * 1024;
 /// Requests that a connection is served in a row before others get their turn.
 pub(crate) const REQUESTS_PER_TURN: u32 = 64;
 /// Connections that are accepted in a row before others get their turn.

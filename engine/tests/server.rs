@@ -186,7 +186,7 @@ fn a_stop_at_once_reports_everybody() {
     site.running.handle().stop();
     site.running.handle().stop_now();
     site.running.join();
-    assert_eq!(site.reports.count(CloseReason::DrainLimit), CLIENTS);
+    assert_eq!(site.reports.count(CloseReason::StoppedAtOnce), CLIENTS);
     clients.into_iter().for_each(|client| assert_eq!(client.rest(), b""));
 }
 

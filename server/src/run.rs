@@ -20,8 +20,8 @@ pub(crate) fn serve(options: &Serve) -> Result<(), String> {
         None => thread::available_parallelism().map_or(1, usize::from),
     };
     let limits = Limits::default();
-    let server = Server::bind_with_workers(&options.listen, workers)
-        .map_err(|error| format!("cannot listen on {}: {error}", options.listen))?;
+    let server =
+        Server::bind_with_workers(&options.listen, workers).map_err(|error| cannot_listen(&options.listen, &error))?;
 
     let access = match options.log {
         AccessFormat::Combined => Access::Combined,
@@ -36,11 +36,21 @@ pub(crate) fn serve(options: &Serve) -> Result<(), String> {
         .serve_each(move || Site::new(root.clone(), site))
         .map_err(|error| format!("cannot start: {error}"))?;
 
+    // Before the line that says it is ready, which is when somebody may want to end it.
+    process::stop_on_signals(running.handle()).map_err(|error| format!("cannot watch signals: {error}"))?;
     for address in running.addresses() {
         log::say(&format!("serving {} on http://{address}/", options.dir.display()));
     }
-    process::stop_on_signals(running.handle()).map_err(|error| format!("cannot watch signals: {error}"))?;
     running.join();
     logs.finish();
     Ok(())
+}
+
+/// What is wrong with an address, and what was probably meant.
+fn cannot_listen(address: &str, error: &std::io::Error) -> String {
+    let hint = match address.trim_start_matches(':').parse::<u16>() {
+        Ok(port) => format!("; an address is needed too, as in 127.0.0.1:{port}"),
+        Err(_) => String::new(),
+    };
+    format!("cannot listen on {address}: {error}{hint}")
 }

@@ -105,7 +105,7 @@ impl<S: Stream, T: Service, O: Observer> Sending<'_, S, T, O> {
 
 impl<S: Stream, T: Service, O: Observer> Drop for Sending<'_, S, T, O> {
     fn drop(&mut self) {
-        self.answer.outcome = Err(CloseReason::DrainLimit);
+        self.answer.outcome = Err(self.wire.cut_reason());
         self.answer.report(self.app, self.wire, self.request, self.began);
     }
 }
@@ -174,7 +174,7 @@ impl<S: Stream> Wire<S> {
                 Received::Notice(Notice::MakeRoom) => CloseReason::MadeRoom,
                 // A head that has begun may be completed within its time.
                 Received::Notice(Notice::Drain) if begun => {
-                    self.wait_for(Deadline::RequestHead, self.limits.head_time);
+                    self.worker.notes.ignore_notice(self.place());
                     continue;
                 }
                 Received::Notice(_) => CloseReason::Draining,
@@ -260,7 +260,8 @@ impl<S: Stream> Wire<S> {
 
     /// Answers a request that the application never sees, and ends the connection.
     async fn refuse<T, O: Observer>(self: &Rc<Self>, refusal: &Refusal, app: &App<T, O>) -> CloseReason {
-        let response = Response::error_with_text(refusal.status, refusal.text);
+        // The reason is reported with the refusal, or with the close.
+        let response = Response::error_with_text(refusal.status, refusal.text).without_reason();
         let (mut answer, rest) = self.begin_refusal(response);
         if let Some(rest) = rest {
             self.send_rest(rest, &mut answer).await;

@@ -59,7 +59,7 @@ async fn guarded<S: Stream, T: Service, O: Observer>(wire: &Rc<Wire<S>>, app: &A
     let notes = &app.worker.notes;
     std::future::poll_fn(|cx| {
         match notes.begin_turn(wire.place(), cx.waker()) {
-            Notice::Cut => return Poll::Ready(CloseReason::DrainLimit),
+            Notice::Cut => return Poll::Ready(wire.cut_reason()),
             // Content may be awaited by a task of the application's own.
             Notice::Expired => wire.wake_reader(),
             Notice::None | Notice::MakeRoom | Notice::Drain => {}

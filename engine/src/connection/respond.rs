@@ -3,10 +3,12 @@
 use crate::connection::App;
 use crate::connection::http1::PANICKED;
 use crate::connection::wire::{Progress, Wire};
-use crate::limits::{BATCH_BYTES, COPY_BYTES_MAX, FILE_SLICE_BYTES};
+use crate::limits::{BATCH_BYTES, COPY_BYTES_MAX, FILE_END_BYTES, FILE_SLICE_BYTES};
 use crate::net::stream::{Stream, Then};
 use crate::net::worker::offload;
-use crate::service::{Body, Chunks, CloseReason, Exchange, FileContent, Observer, Outcome, Request, Response};
+use crate::service::{
+    Body, Chunks, CloseReason, Exchange, FileContent, FileState, Observer, Outcome, Request, Response,
+};
 use selvedge_proto::field::Fields;
 use selvedge_proto::head::Version;
 use selvedge_proto::http1::write::{self, ContentFraming, ResponseHead};
@@ -128,8 +130,10 @@ impl<S: Stream> Wire<S> {
         answer.outcome = match rest.body {
             Body::Empty => self.flush().await,
             Body::Bytes(bytes) => {
-                *sent = bytes.len() as u64;
-                self.send_behind_output(&bytes, &mut progress).await
+                let head_bytes = self.output.borrow().len() as u64;
+                let outcome = self.send_behind_output(&bytes, &mut progress).await;
+                *sent = progress.bytes.saturating_sub(head_bytes);
+                outcome
             }
             Body::File(file) => self.send_file(file, &mut progress, sent).await,
             Body::Stream { length, chunks } => self.send_stream(chunks, length, rest.framing, sent).await,
@@ -153,25 +157,25 @@ impl<S: Stream> Wire<S> {
         self.send_head_of_file(progress).await?;
         let mut at = content.offset;
         let end = content.offset.saturating_add(content.length);
-        // A file that leaves at once is not looked at; otherwise it is before every send.
-        let mut before = (content.length > FILE_SLICE_BYTES).then(|| FileState::of(&content.file));
+        // The end is held back until the file was seen to be as announced.
+        let held_back = end - FILE_END_BYTES.min(content.length);
+        let mut looks = content.length > FILE_SLICE_BYTES;
         while at < end {
-            let len = FILE_SLICE_BYTES.min(end - at);
-            if !is_in_memory(&content, at, len) {
+            looks |= at >= held_back;
+            let slice_end = if at < held_back { held_back.min(at + FILE_SLICE_BYTES) } else { end };
+            if !is_in_memory(&content, at, slice_end - at) {
                 self.wait_for_nothing();
-                bring_into_memory(&content, at, len).await.ok_or(CloseReason::FileFailed)?;
+                bring_into_memory(&content, at, slice_end - at).await.ok_or(CloseReason::FileFailed)?;
             }
-            let slice_end = at + len;
             while at < slice_end {
                 let left = (slice_end - at) as usize;
                 let attempt = || {
-                    if before.as_ref().is_some_and(|before| *before != FileState::of(&content.file)) {
+                    if looks && !FileState::of(&content.file).is_ok_and(|state| state == content.state) {
                         return Ok(0);
                     }
                     let sent = self.stream.send_file(&content.file, at, left);
-                    if before.is_none() && !matches!(sent, Ok(sent) if sent == left) {
-                        before = Some(FileState::of(&content.file));
-                    }
+                    // Once a client makes the answer wait, every send looks first.
+                    looks |= !matches!(sent, Ok(sent) if sent == left);
                     sent
                 };
                 match self.step(progress, attempt).await? {
@@ -182,7 +186,7 @@ impl<S: Stream> Wire<S> {
                     }
                 }
             }
-            if at < end {
+            if at < held_back {
                 tokio::task::yield_now().await;
             }
         }
@@ -250,16 +254,6 @@ impl<S: Stream> Wire<S> {
             self.output.borrow_mut().bytes().extend_from_slice(b"\r\n");
         }
         if self.output.borrow().len() >= BATCH_BYTES { self.flush().await } else { Ok(()) }
-    }
-}
-
-/// What shows that a file is no longer the one whose length was announced.
-#[derive(PartialEq, Eq)]
-struct FileState(Option<(u64, std::time::SystemTime)>);
-
-impl FileState {
-    fn of(file: &std::fs::File) -> Self {
-        Self(file.metadata().ok().and_then(|facts| Some((facts.len(), facts.modified().ok()?))))
     }
 }
 

@@ -117,6 +117,11 @@ impl<S> Wire<S> {
         self.place
     }
 
+    /// Why the worker cut it.
+    pub(super) fn cut_reason(&self) -> CloseReason {
+        if self.worker.stopped_at_once.get() { CloseReason::StoppedAtOnce } else { CloseReason::DrainLimit }
+    }
+
     /// How many requests were begun.
     pub(super) fn requests(&self) -> u32 {
         self.requests.get()

@@ -126,10 +126,14 @@ fn is_waited_for(listener: &AsyncFd<OwnedFd>) -> bool {
 /// becomes idle while that is not enough.
 async fn permit(worker: &Worker, permits: &Arc<Semaphore>) -> Option<OwnedSemaphorePermit> {
     let mut is_full = false;
-    loop {
-        if !worker.notes.make_room() && !is_full {
-            is_full = true;
-            worker.event(Event::ConnectionsFull);
+    for attempt in 0.. {
+        if !worker.notes.make_room() {
+            worker.ask_another_for_room(attempt);
+            // Others had their time to answer.
+            if attempt > 0 && !is_full {
+                is_full = true;
+                worker.event(Event::ConnectionsFull);
+            }
         }
         if let Ok(permit) = timeout(SWEEP_INTERVAL, permits.clone().acquire_owned()).await {
             if is_full {
@@ -138,6 +142,7 @@ async fn permit(worker: &Worker, permits: &Arc<Semaphore>) -> Option<OwnedSemaph
             return permit.ok();
         }
     }
+    None
 }
 
 /// A descriptor that is held only to be let go.

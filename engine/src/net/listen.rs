@@ -9,20 +9,18 @@ use std::os::fd::OwnedFd;
 
 /// Binds `count` listeners to one address. Port 0 becomes one free port for all of them.
 pub(crate) fn bind(address: SocketAddr, count: usize) -> io::Result<(SocketAddr, Vec<OwnedFd>)> {
-    // Sockets that share a port share it with another process of the same user, too. A bind
-    // that does not want to share tells whether there is one.
-    if address.port() != 0 {
-        drop(bind_one(address, Sharing::Refused)?);
-    }
-    let first = bind_one(address, Sharing::Wanted)?;
+    // Sockets that share a port would share it with another process of the same user, too.
+    // So the first one listens without sharing, which fails beside any other, and is opened
+    // to sharing only then.
+    let first = bind_one(address, Sharing::Refused)?;
     let bound = local_address(&first)?;
+    rustix::net::listen(&first, BACKLOG)?;
+    sockopt::set_socket_reuseport(&first, true)?;
     let mut listeners = vec![first];
     for _ in 1..count {
-        listeners.push(bind_one(bound, Sharing::Wanted)?);
-    }
-    // Listening begins only when all are bound, so that a failure leaves nobody in a queue.
-    for listener in &listeners {
-        rustix::net::listen(listener, BACKLOG)?;
+        let next = bind_one(bound, Sharing::Wanted)?;
+        rustix::net::listen(&next, BACKLOG)?;
+        listeners.push(next);
     }
     Ok((bound, listeners))
 }

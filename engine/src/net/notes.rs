@@ -149,9 +149,19 @@ impl Notes {
         true
     }
 
-    /// Tells the idle ones that the server is stopping.
+    /// Takes a notice back that was not meant for what the connection is doing.
+    pub(crate) fn ignore_notice(&self, place: Place) {
+        let note = &mut self.table.borrow_mut()[place as usize];
+        if note.notice != Notice::Cut {
+            note.notice = Notice::None;
+        }
+    }
+
+    /// Tells those who are idle, or have yet to send a first byte, that the server is stopping.
     pub(crate) fn drain(&self) {
-        self.tell(Notice::Drain, |note| matches!(note.deadline, Deadline::KeepAlive) && note.notice == Notice::None);
+        self.tell(Notice::Drain, |note| {
+            matches!(note.deadline, Deadline::KeepAlive | Deadline::RequestHead) && note.notice == Notice::None
+        });
     }
 
     /// Tells all that the server waits no longer.

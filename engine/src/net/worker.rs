@@ -35,10 +35,18 @@ pub(crate) enum Stop {
     Now,
 }
 
+/// What workers send to each other.
+pub(crate) enum Message {
+    /// A connection that another worker has fewer of.
+    Serve(Accepted),
+    /// All permits are in use, and the idlest connection may be somewhere else.
+    MakeRoom,
+}
+
 /// How many connections each worker has, and how to hand one over.
 pub(crate) struct Peers {
     pub(crate) loads: Vec<AtomicUsize>,
-    pub(crate) inboxes: Vec<mpsc::UnboundedSender<Accepted>>,
+    pub(crate) inboxes: Vec<mpsc::UnboundedSender<Message>>,
 }
 
 /// A worker may have this many connections more than a quarter above the mean before it
@@ -50,6 +58,8 @@ pub(crate) struct Worker {
     pub(crate) clock: Clock,
     pub(crate) notes: Notes,
     pub(crate) draining: Cell<bool>,
+    /// Whoever stopped the server did not want to wait.
+    pub(crate) stopped_at_once: Cell<bool>,
     number: usize,
     peers: Arc<Peers>,
     work_came: Notify,
@@ -63,6 +73,7 @@ impl Worker {
             clock: Clock::new(),
             notes: Notes::default(),
             draining: Cell::new(false),
+            stopped_at_once: Cell::new(false),
             number,
             peers,
             work_came: Notify::new(),
@@ -81,7 +92,17 @@ impl Worker {
         match self.number_for_next() {
             number if number == self.number => serve(accepted),
             // A worker that has ended takes nothing: then this one is about to end, too.
-            number => drop(self.peers.inboxes[number].send(accepted)),
+            number => drop(self.peers.inboxes[number].send(Message::Serve(accepted))),
+        }
+    }
+
+    /// Asks another worker for the place of its idlest connection; with each `attempt` the
+    /// next one.
+    pub(crate) fn ask_another_for_room(&self, attempt: usize) {
+        let count = self.peers.inboxes.len();
+        let other = (self.number + 1 + attempt % count.saturating_sub(1).max(1)) % count.max(1);
+        if other != self.number && self.peers.loads[other].load(Ordering::Relaxed) > 0 {
+            let _ = self.peers.inboxes[other].send(Message::MakeRoom);
         }
     }
 
@@ -130,7 +151,7 @@ pub(crate) struct Plan {
     pub(crate) number: usize,
     pub(crate) cpu: Option<usize>,
     pub(crate) listeners: Vec<OwnedFd>,
-    pub(crate) inbox: mpsc::UnboundedReceiver<Accepted>,
+    pub(crate) inbox: mpsc::UnboundedReceiver<Message>,
     pub(crate) permits: Arc<Semaphore>,
     pub(crate) connections_max: usize,
     pub(crate) keep_alive: Duration,
@@ -169,10 +190,13 @@ pub(crate) async fn run(plan: Plan, worker: Rc<Worker>, serve: Rc<dyn Fn(Accepte
         .collect();
     let sweep = Sweep { permits: permits.clone(), connections_max: plan.connections_max, keep_alive: plan.keep_alive };
     let sweeper = tokio::task::spawn_local(sweep.run(worker.clone(), tick.clone()));
-    let passed_on = serve.clone();
+    let (passed_on, asked) = (serve.clone(), worker.clone());
     let serving = tokio::task::spawn_local(async move {
-        while let Some(accepted) = inbox.recv().await {
-            passed_on(accepted);
+        while let Some(message) = inbox.recv().await {
+            match message {
+                Message::Serve(accepted) => passed_on(accepted),
+                Message::MakeRoom => drop(asked.notes.make_room()),
+            }
         }
     });
 
@@ -188,11 +212,13 @@ pub(crate) async fn run(plan: Plan, worker: Rc<Worker>, serve: Rc<dyn Fn(Accepte
             worker.all_gone.notified().await;
         }
     };
+    let stopped = stop.clone();
     let now = async {
         let _ = stop.wait_for(|stop| *stop == Stop::Now).await;
     };
     let mut waiting = std::pin::pin!(timeout(plan.drain_time, first_of(gone, now)));
     let _ = waiting.as_mut().await;
+    worker.stopped_at_once.set(*stopped.borrow() == Stop::Now);
     worker.notes.cut();
     // Cut connections end when they are next polled, which needs no waiting for anybody; but
     // one turn of the runtime polls only some of many.

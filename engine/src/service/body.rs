@@ -6,6 +6,7 @@ use selvedge_proto::field::Fields;
 use std::fmt;
 use std::fs::File;
 use std::future::poll_fn;
+use std::os::unix::fs::MetadataExt;
 use std::pin::Pin;
 use std::rc::{Rc, Weak};
 use std::task::{Context, Poll};
@@ -62,8 +63,10 @@ impl<T: Into<Bytes>> From<T> for Body {
 
 /// Part of an open regular file.
 ///
-/// When the file turns out to have changed while it is sent, the connection is closed
-/// before the content is complete; bytes of another state never complete it.
+/// When the file turns out to have changed while it is sent, the connection is closed before
+/// the content is complete. What was handed to the kernel before cannot be called back: a
+/// file that is replaced is never mixed, one that is written over in place may be, in the
+/// moment between the kernel's taking its pages and the client's reading them.
 #[derive(Clone, Debug)]
 pub struct FileContent {
     /// The file.
@@ -72,6 +75,39 @@ pub struct FileContent {
     pub offset: u64,
     /// Number of bytes.
     pub length: u64,
+    /// The state of the file that the answer's fields speak of.
+    pub state: FileState,
+}
+
+impl FileContent {
+    /// Part of a file in the state that it is in now.
+    ///
+    /// # Errors
+    /// When the system cannot tell the state.
+    pub fn new(file: Rc<File>, offset: u64, length: u64) -> std::io::Result<Self> {
+        let state = FileState::of(&file)?;
+        Ok(Self { file, offset, length, state })
+    }
+}
+
+/// What shows that a file has changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FileState {
+    /// Its length.
+    pub length: u64,
+    /// When it was last written to: seconds since 1970, and nanoseconds.
+    pub modified: (i64, i64),
+}
+
+impl FileState {
+    /// The state that a file is in.
+    ///
+    /// # Errors
+    /// When the system cannot tell.
+    pub fn of(file: &File) -> std::io::Result<Self> {
+        let facts = file.metadata()?;
+        Ok(Self { length: facts.len(), modified: (facts.mtime(), facts.mtime_nsec()) })
+    }
 }
 
 /// The pieces of a streamed response.

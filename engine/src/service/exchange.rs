@@ -147,6 +147,8 @@ close_reasons! {
     Panicked "the application panicked";
     /// The server is stopping, and the connection was idle or has just been answered.
     Draining "the server is stopping";
+    /// The server was stopped without waiting.
+    StoppedAtOnce "the server was stopped at once";
     /// The server is stopping, and the connection did not finish in time.
     DrainLimit "still busy when the time to stop was over";
 }

@@ -9,7 +9,7 @@ mod exchange;
 mod request;
 mod response;
 
-pub use body::{Body, Chunks, ContentError, ContentSource, FileContent, IncomingBody, StreamError};
+pub use body::{Body, Chunks, ContentError, ContentSource, FileContent, FileState, IncomingBody, StreamError};
 pub use exchange::{CloseReason, Closed, Exchange, Incident, Outcome, Phase};
 pub(crate) use request::Parts;
 pub use request::{Moment, Request};

@@ -108,6 +108,13 @@ impl Response {
         self.reason
     }
 
+    /// Without a reason for the log, where the log has it from elsewhere.
+    #[must_use]
+    pub fn without_reason(mut self) -> Self {
+        self.reason = None;
+        self
+    }
+
     /// Says why this is an error, for the log alone.
     #[must_use]
     pub fn because(mut self, reason: &'static str) -> Self {
@@ -123,7 +130,8 @@ fn capitalized(text: &str) -> String {
 
 impl From<ContentError> for Response {
     fn from(error: ContentError) -> Self {
-        match error {
+        // The connection's end has the reason and its bound.
+        let response = match error {
             ContentError::Rejected(reject) => Self::error_with_text(reject.status(), reject.text()),
             ContentError::TooLarge => {
                 Self::error_with_text(Status::CONTENT_TOO_LARGE, selvedge_proto::Reject::ContentTooLarge.text())
@@ -132,6 +140,11 @@ impl From<ContentError> for Response {
                 Self::error_with_text(Status::REQUEST_TIMEOUT, "the request content came too slowly")
             }
             ContentError::Disconnected | ContentError::Ended => Self::error(Status::BAD_REQUEST),
+        };
+        match error {
+            // The connection may go on after this one.
+            ContentError::TooLarge => response,
+            _ => response.without_reason(),
         }
     }
 }

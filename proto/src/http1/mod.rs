@@ -2,7 +2,7 @@
 //!
 //! A request goes through these rooms in order: its line ([`parse_request()`]), its field
 //! lines, how its content ends, whether the connection lives on, the content in chunks
-//! ([`chunked`]); the answer is laid out by [`write`].
+//! ([`chunked`]); the answer is laid out by [`mod@write`].
 
 pub mod chunked;
 mod framing;

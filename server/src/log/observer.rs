@@ -2,8 +2,8 @@
 
 use super::access::Combined;
 use super::error::Event;
-use super::sink::{Logs, Message, Queue};
-use selvedge::service::{CloseReason, Closed, Exchange, Incident};
+use super::sink::{Logs, Queue};
+use selvedge::service::{CloseReason, Closed, Exchange, Incident, Phase};
 use selvedge::{Limits, Observer, Reject};
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -48,13 +48,13 @@ impl LogObserver {
     fn hand_on(&self, gathered: &mut Gathered) {
         if gathered.count > 0 {
             let lines = std::mem::replace(&mut gathered.lines, Vec::with_capacity(BATCH_BYTES + 1024));
-            self.queue.send(Message::Access(lines), gathered.count);
+            self.queue.access(lines, gathered.count);
             gathered.count = 0;
         }
     }
 
     fn error(&self, event: Event) {
-        self.queue.send(Message::Error(event), 1);
+        self.queue.error(event);
     }
 
     /// The bound that a refusal was about, for the log.
@@ -120,9 +120,9 @@ impl Observer for LogObserver {
 
     fn closed(&self, closed: &Closed) {
         // A refused head was logged with its answer.
-        let answered =
-            matches!(closed.reason, CloseReason::Rejected(_)) && closed.phase == selvedge::service::Phase::Lingering;
-        if closed.reason.is_ordinary() || answered {
+        let answered = matches!(closed.reason, CloseReason::Rejected(_));
+        let idle_at_stop = closed.reason == CloseReason::StoppedAtOnce && closed.phase == Phase::Idle;
+        if closed.reason.is_ordinary() || answered || idle_at_stop {
             return;
         }
         let text = with_bound(closed.reason.explain(), self.bound_of_close(closed.reason));

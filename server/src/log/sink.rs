@@ -1,4 +1,5 @@
-//! The thread that writes: access lines to standard output, errors to standard error.
+//! The threads that write: one writes access lines to standard output, another errors to
+//! standard error, so that neither waits for whoever reads the other.
 
 use super::error::{ErrorLog, Event};
 use std::io::{self, Write};
@@ -8,36 +9,56 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-/// What workers hand on.
-#[derive(Debug)]
-pub(super) enum Message {
-    /// Access lines, whole.
-    Access(Vec<u8>),
-    /// Something for the error log.
-    Error(Event),
-}
-
-/// Messages that may wait to be written: at most 32 MiB of access lines.
-const QUEUE_MAX: usize = 1024;
+/// Batches of access lines that may wait to be written: at most 32 MiB.
+const BATCHES_MAX: usize = 1024;
+/// Errors that may wait to be written.
+const ERRORS_MAX: usize = 1024;
 /// How long an error may wait for its second to be over, beyond that second.
 const FLUSH_INTERVAL: Duration = Duration::from_millis(250);
 /// How long the end waits for what is left to be written: whoever reads the log and has
 /// stopped to read it must not keep the program from ending.
 const FINISH_TIME: Duration = Duration::from_secs(5);
 
-/// A worker's end of the queue. Sending never waits.
+/// A worker's end of the logs. Sending never waits.
 #[derive(Clone, Debug)]
 pub(super) struct Queue {
-    sender: SyncSender<Message>,
+    access: SyncSender<Vec<u8>>,
+    errors: SyncSender<Event>,
+    /// Lines that were lost and could not even be reported yet.
     lost: Arc<AtomicU64>,
 }
 
 impl Queue {
-    /// Sends a message that stands for `lines` lines, or counts them as lost.
-    pub(super) fn send(&self, message: Message, lines: u64) {
-        if self.sender.try_send(message).is_err() {
-            self.lost.fetch_add(lines, Ordering::Relaxed);
+    /// Hands on whole access lines, or reports them as lost.
+    pub(super) fn access(&self, lines: Vec<u8>, count: u64) {
+        if self.access.try_send(lines).is_err() {
+            report_lost(&self.errors, &self.lost, count);
         }
+    }
+
+    /// Hands on something for the error log.
+    pub(super) fn error(&self, event: Event) {
+        if self.errors.try_send(event).is_err() {
+            self.lost.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+fn report_lost(errors: &SyncSender<Event>, lost: &AtomicU64, count: u64) {
+    if errors.try_send(lines_lost(count)).is_err() {
+        lost.fetch_add(count, Ordering::Relaxed);
+    }
+}
+
+fn lines_lost(count: u64) -> Event {
+    Event {
+        level: "error",
+        key: "LogLinesLost",
+        name: "LogLinesLost",
+        text: "log lines could not be written".to_owned(),
+        peer: None,
+        line: Vec::new(),
+        count,
     }
 }
 
@@ -54,18 +75,25 @@ pub(crate) enum Access {
 #[derive(Debug)]
 pub(crate) struct Logs {
     queue: Queue,
-    thread: JoinHandle<()>,
+    threads: [JoinHandle<()>; 2],
     access: Access,
 }
 
 impl Logs {
-    /// Starts the thread that writes.
+    /// Starts the threads that write.
     pub(crate) fn start(access: Access) -> io::Result<Self> {
-        let (sender, receiver) = sync_channel(QUEUE_MAX);
+        let (access_sender, batches) = sync_channel(BATCHES_MAX);
+        let (error_sender, events) = sync_channel(ERRORS_MAX);
         let lost = Arc::new(AtomicU64::new(0));
-        let queue = Queue { sender, lost: lost.clone() };
-        let thread = thread::Builder::new().name("selvedge-log".to_owned()).spawn(move || write(&receiver, &lost))?;
-        Ok(Self { queue, thread, access })
+        let queue = Queue { access: access_sender, errors: error_sender.clone(), lost: lost.clone() };
+        let (errors, lost_here) = (error_sender, lost.clone());
+        let threads = [
+            thread::Builder::new()
+                .name("selvedge-access".to_owned())
+                .spawn(move || write_access(&batches, &errors, &lost_here))?,
+            thread::Builder::new().name("selvedge-error".to_owned()).spawn(move || write_errors(&events, &lost))?,
+        ];
+        Ok(Self { queue, threads, access })
     }
 
     pub(crate) fn wants_access(&self) -> bool {
@@ -77,50 +105,46 @@ impl Logs {
     }
 
     /// Waits until what is left is written, within bounds. The workers have ended, so the
-    /// queue ends with this end of it.
+    /// queues end with this end of them.
     pub(crate) fn finish(self) {
-        let Self { queue, thread, .. } = self;
+        let Self { queue, threads, .. } = self;
         drop(queue);
         let deadline = Instant::now() + FINISH_TIME;
-        while !thread.is_finished() && Instant::now() < deadline {
+        while !threads.iter().all(JoinHandle::is_finished) && Instant::now() < deadline {
             thread::sleep(Duration::from_millis(1));
         }
     }
 }
 
-fn write(receiver: &Receiver<Message>, lost: &AtomicU64) {
+fn write_access(batches: &Receiver<Vec<u8>>, errors: &SyncSender<Event>, lost: &AtomicU64) {
+    while let Ok(batch) = batches.recv() {
+        let mut out = io::stdout().lock();
+        if out.write_all(&batch).and_then(|()| out.flush()).is_err() {
+            let count = batch.iter().filter(|&&b| b == b'\n').count();
+            report_lost(errors, lost, count as u64);
+        }
+    }
+}
+
+fn write_errors(events: &Receiver<Event>, lost: &AtomicU64) {
     let mut errors = ErrorLog::default();
     let mut lines = Vec::new();
     let mut finished = false;
     while !finished {
-        let message = if errors.is_waiting() {
-            receiver.recv_timeout(FLUSH_INTERVAL)
+        let event = if errors.is_waiting() {
+            events.recv_timeout(FLUSH_INTERVAL)
         } else {
-            receiver.recv().map_err(|_| RecvTimeoutError::Disconnected)
+            events.recv().map_err(|_| RecvTimeoutError::Disconnected)
         };
         let now = Instant::now();
-        match message {
-            Ok(Message::Access(batch)) => to(&mut io::stdout().lock(), &batch, lost),
-            Ok(Message::Error(event)) => errors.take(event, now, &mut lines),
+        match event {
+            Ok(event) => errors.take(event, now, &mut lines),
             Err(RecvTimeoutError::Disconnected) => finished = true,
             Err(RecvTimeoutError::Timeout) => {}
         }
         let count = lost.swap(0, Ordering::Relaxed);
         if count > 0 {
-            let text = "log lines could not be written".to_owned();
-            errors.take(
-                Event {
-                    level: "error",
-                    key: "LogLinesLost",
-                    name: "LogLinesLost",
-                    text,
-                    peer: None,
-                    line: vec![],
-                    count,
-                },
-                now,
-                &mut lines,
-            );
+            errors.take(lines_lost(count), now, &mut lines);
         }
         // At the end every second counts as over.
         errors.flush(if finished { now + Duration::from_secs(2) } else { now }, &mut lines);
@@ -128,13 +152,5 @@ fn write(receiver: &Receiver<Message>, lost: &AtomicU64) {
             let _ = io::stderr().lock().write_all(&lines);
             lines.clear();
         }
-    }
-}
-
-/// Writes whole lines, or counts them as lost.
-fn to(out: &mut impl Write, batch: &[u8], lost: &AtomicU64) {
-    if out.write_all(batch).and_then(|()| out.flush()).is_err() {
-        let count = batch.iter().filter(|&&b| b == b'\n').count();
-        lost.fetch_add(count as u64, Ordering::Relaxed);
     }
 }

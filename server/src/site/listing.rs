@@ -10,9 +10,41 @@ use selvedge::{Request, Response, Status, offload};
 use serde::Serialize;
 use std::cmp::Ordering;
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// Most entries of one page. A larger directory says that it has more.
-const ENTRIES_MAX: usize = 10_000;
+const ENTRIES_MAX: usize = 2_000;
+
+/// Lists that are on their way at once, on each worker: made, waiting to be made, or not
+/// yet taken by their client. With [`ENTRIES_MAX`] this bounds their memory.
+const LISTS_MAX: usize = 32;
+/// Lists that are made at once, so that disk threads are left for files.
+const MADE_AT_ONCE_MAX: usize = 2;
+
+/// What bounds the lists of one worker.
+pub(super) struct Lists {
+    places: Arc<Semaphore>,
+    making: Arc<Semaphore>,
+}
+
+impl Lists {
+    pub(super) fn new() -> Self {
+        Self { places: Arc::new(Semaphore::new(LISTS_MAX)), making: Arc::new(Semaphore::new(MADE_AT_ONCE_MAX)) }
+    }
+}
+
+/// A page that keeps its place until it has been sent.
+struct Page {
+    bytes: Vec<u8>,
+    _place: OwnedSemaphorePermit,
+}
+
+impl AsRef<[u8]> for Page {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
 
 #[derive(Debug, Serialize)]
 struct Entry {
@@ -67,12 +99,18 @@ impl Column {
 }
 
 /// The list of a directory, as JSON for who prefers it and as a page for everybody else.
-pub(super) async fn respond(request: &Request, path: &SafePath, directory: OwnedFd) -> Response {
+pub(super) async fn respond(lists: &Lists, request: &Request, path: &SafePath, directory: OwnedFd) -> Response {
+    let Ok(place) = lists.places.clone().try_acquire_owned() else {
+        let busy = Response::error(Status::SERVICE_UNAVAILABLE).because("too many directory lists are on their way");
+        return busy.field("retry-after", "1");
+    };
     let (column, order) = sorting(request.query().unwrap_or(""));
     let as_json = prefers_json(request);
     let shown = format!("/{}", path.as_str());
     let shown = if shown.ends_with('/') { shown } else { shown + "/" };
+    let making = lists.making.clone().acquire_owned().await;
     let page = offload(move || {
+        let _making = making;
         let listing = read(directory, shown, column, order)?;
         if as_json {
             serde_json::to_vec(&listing).ok()
@@ -90,7 +128,7 @@ pub(super) async fn respond(request: &Request, path: &SafePath, directory: Owned
         .field("content-type", kind)
         .field("vary", "accept")
         .field("cache-control", "no-cache")
-        .body(Bytes::from(page))
+        .body(Bytes::from_owner(Page { bytes: page, _place: place }))
 }
 
 /// `sort=name|size|modified` and `order=asc|desc`; anything else counts as absent.

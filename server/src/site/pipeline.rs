@@ -22,6 +22,7 @@ pub(crate) struct Options {
 /// One worker's view of a site.
 pub(crate) struct Site {
     files: Files,
+    lists: listing::Lists,
     options: Options,
 }
 
@@ -33,7 +34,7 @@ const ALLOW: &str = "GET, HEAD, OPTIONS";
 
 impl Site {
     pub(crate) fn new(root: Arc<Root>, options: Options) -> Self {
-        Self { files: Files::new(root, options.workers), options }
+        Self { files: Files::new(root, options.workers), lists: listing::Lists::new(), options }
     }
 
     /// The way of a request with content, which no file has a use for. It is read first, so
@@ -70,7 +71,7 @@ impl Site {
             Ok(Found::File(resource)) => self.files.respond(request, &resource).await,
             Ok(Found::DirectoryWithoutSlash) => redirect_to_slash(&path, request.query()),
             Ok(Found::Directory(directory)) if self.options.listing => {
-                listing::respond(request, &path, directory).await
+                listing::respond(&self.lists, request, &path, directory).await
             }
             Ok(Found::Directory(_)) => Response::error(Status::NOT_FOUND),
             Err(failure) => failure.into(),

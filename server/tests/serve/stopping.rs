@@ -118,6 +118,6 @@ fn ends_at_once(program: Program, began: Instant) {
     assert!(began.elapsed() < AT_ONCE, "{:?}", began.elapsed());
     assert_eq!(exit.code, Some(0), "{exit:?}");
     // Whoever was cut is in the log.
-    assert!(exit.err.contains("still busy when the time to stop was over"), "{exit:?}");
+    assert!(exit.err.contains("the server was stopped at once"), "{exit:?}");
     assert!(exit.out.contains("\"GET /large HTTP/1.1\" 200 "), "{exit:?}");
 }

@@ -23,7 +23,7 @@ fn silence_is_answered_with_408() {
         pass(2).await;
         assert_eq!((client.reply().status, client.reply().closes()), (408, true));
         assert_eq!(client.ends().await.0, CloseReason::ContentTooSlow);
-        assert_eq!(client.finished()[0].reason, Some("the request content came too slowly"));
+        assert_eq!(client.finished()[0].reason, None, "the close has it");
     });
 }
 
@@ -130,7 +130,7 @@ fn broken_chunks_reach_the_application_and_close() {
             client.send([Scenario::post("/read").chunks(chunks).bytes(), behind].concat()).await;
             assert_eq!(client.statuses(), [reject.status().code()], "what is behind is not looked at");
             assert!(client.reply().closes());
-            assert_eq!(client.finished()[0].reason, Some(reject.text()));
+            assert_eq!(client.finished()[0].reason, None, "the close has it");
             assert_eq!(client.ends().await.0, CloseReason::ContentRejected(reject));
         }
     });

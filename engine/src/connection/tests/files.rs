@@ -29,7 +29,8 @@ fn world(len: usize, offset: u64, length: u64) -> (Rc<File>, World) {
     let file = Rc::new(file);
     let sent = file.clone();
     let service = async move |_: &mut Request| {
-        Response::new(Status::OK).body(Body::File(FileContent { file: sent.clone(), offset, length }))
+        Response::new(Status::OK)
+            .body(Body::File(FileContent::new(sent.clone(), offset, length).expect("it has facts")))
     };
     (file, World::serving(service, Limits::default()))
 }

@@ -32,7 +32,7 @@ fn body(kind: &str) -> Body {
         "/file" => {
             let mut file = super::files::temporary();
             file.write_all(b"hello").expect("a temporary file takes five bytes");
-            Body::File(FileContent { file: Rc::new(file), offset: 0, length: 5 })
+            Body::File(FileContent::new(Rc::new(file), 0, 5).expect("it has facts"))
         }
         _ => Body::Empty,
     }

@@ -71,6 +71,8 @@ fn content(representation: &Representation, offset: u64, length: u64) -> Body {
             let (start, length) = (offset as usize, length as usize);
             Body::Bytes(bytes.slice(start..start + length))
         }
-        Kept::Open(file) => Body::File(FileContent { file: file.clone(), offset, length }),
+        Kept::Open(file) => {
+            Body::File(FileContent { file: file.clone(), offset, length, state: representation.state.content() })
+        }
     }
 }

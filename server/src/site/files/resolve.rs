@@ -7,6 +7,7 @@ use rustix::fs::{FileType, Stat, fstat};
 use rustix::io::{Errno, ReadWriteFlags, preadv2};
 use selvedge::proto::encoding::Coding;
 use selvedge::proto::path::SafePath;
+use selvedge::service::FileState;
 use std::fs::File;
 use std::io::IoSliceMut;
 use std::os::fd::OwnedFd;
@@ -76,6 +77,11 @@ impl State {
 
     /// Whether the content is the same in both. A file that was deleted or replaced since is
     /// another state, but what is open of it has not changed.
+    /// The part of it that tells one content from another.
+    pub(super) fn content(&self) -> FileState {
+        FileState { length: self.length, modified: (self.modified.0, i64::from(self.modified.1)) }
+    }
+
     pub(super) fn has_content_of(&self, other: &Self) -> bool {
         (self.length, self.modified) == (other.length, other.modified)
     }
@@ -101,7 +107,16 @@ pub(super) fn resolve(
     if is_hidden(path) {
         return Err(Failure::NotFound);
     }
-    let fd = root.open_beneath(path, patience)?;
+    let fd = match root.open_beneath(path, patience) {
+        // A directory that may be entered but not read can still have an index.
+        Err(Errno::ACCESS) if path.names_directory() && !path.as_str().is_empty() => {
+            return resolve(root, &path.join(INDEX), patience, known).map_err(|failure| match failure {
+                Failure::WouldWait => failure,
+                _ => Failure::Forbidden,
+            });
+        }
+        opened => opened?,
+    };
     let stat = fstat(&fd)?;
     match FileType::from_raw_mode(stat.st_mode) {
         FileType::RegularFile if path.names_directory() => Err(Failure::NotFound),
@@ -151,7 +166,10 @@ fn load(
                 }
             }
             Err(Errno::AGAIN) => return Err(Failure::WouldWait),
-            // A sidecar that cannot be had is none.
+            // A lack of descriptors or memory says nothing of sidecars, and an answer without
+            // Vary would be wrong for as long as it is kept.
+            Err(error @ (Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::IO)) => return Err(error.into()),
+            // One that may not be had is none.
             Err(_) => {}
         }
     }
