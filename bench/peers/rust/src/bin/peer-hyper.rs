@@ -1,0 +1,66 @@
+//! hyper 1 on a current-thread runtime for each core. It has no file server of its own, so the
+//! files at the top of the root are in memory, up to 1 MiB each: the least that hyper can cost.
+
+use bytes::Bytes;
+use http_body_util::Full;
+use hyper::body::Incoming;
+use hyper::header::{CONTENT_TYPE, HeaderValue, SERVER};
+use hyper::service::service_fn;
+use hyper::{Request, Response, StatusCode};
+use hyper_util::rt::TokioIo;
+use selvedge_bench_peers::{Arguments, listen, on_each_worker};
+use std::collections::HashMap;
+use std::convert::Infallible;
+use std::path::Path;
+use std::rc::Rc;
+
+const IN_MEMORY_MAX: u64 = 1024 * 1024;
+
+type Files = HashMap<String, Bytes>;
+
+fn main() {
+    let arguments = Arguments::read();
+    let files = read_files(&arguments.root);
+    let port = arguments.port;
+    on_each_worker(arguments.workers, move || serve(port, files.clone()));
+}
+
+fn read_files(root: &Path) -> Files {
+    let mut files = Files::new();
+    for entry in std::fs::read_dir(root).expect("the root").flatten() {
+        let small = entry.metadata().is_ok_and(|facts| facts.is_file() && facts.len() <= IN_MEMORY_MAX);
+        if small && let (Ok(bytes), Some(name)) = (std::fs::read(entry.path()), entry.file_name().to_str()) {
+            files.insert(format!("/{name}"), bytes.into());
+        }
+    }
+    files
+}
+
+async fn serve(port: u16, files: Files) {
+    let listener = listen(port).expect("a listening socket");
+    let files = Rc::new(files);
+    loop {
+        let Ok((stream, _)) = listener.accept().await else { continue };
+        let files = files.clone();
+        tokio::task::spawn_local(async move {
+            let service = service_fn(move |request| std::future::ready(Ok::<_, Infallible>(answer(&files, &request))));
+            let mut http = hyper::server::conn::http1::Builder::new();
+            http.pipeline_flush(true); // one write for a batch of pipelined answers
+            let _ = http.serve_connection(TokioIo::new(stream), service).await;
+        });
+    }
+}
+
+fn answer(files: &Files, request: &Request<Incoming>) -> Response<Full<Bytes>> {
+    let path = request.uri().path();
+    let body = if path == "/hello" { Some(Bytes::from_static(b"HELLO, WORLD")) } else { files.get(path).cloned() };
+    let Some(body) = body else {
+        let mut response = Response::new(Full::default());
+        *response.status_mut() = StatusCode::NOT_FOUND;
+        return response;
+    };
+    let mut response = Response::new(Full::new(body));
+    response.headers_mut().insert(SERVER, HeaderValue::from_static("hyper"));
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("text/html"));
+    response
+}

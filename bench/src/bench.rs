@@ -1,0 +1,241 @@
+//! Runs plans: every server once in every round, so that a disturbance hits all alike; then the
+//! probes; then the medians.
+
+use crate::figures::{Case, Figure, Figures, Sample, Samples, add_ratios};
+use crate::interrupt;
+use crate::load::closed::{Closed, Until};
+use crate::load::mix::{Afterwards, Mix};
+use crate::process::probe;
+use crate::process::running::{Running, free_port};
+use crate::servers::{Content, FLOOR, Launch, SELVEDGE, Server};
+use crate::site::Site;
+use anyhow::{Result, ensure};
+use indicatif::ProgressBar;
+use std::fs;
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::Duration;
+
+/// How thorough a run is.
+#[derive(Clone, Copy)]
+pub(crate) struct Effort {
+    pub(crate) seconds: f64,
+    pub(crate) rounds: usize,
+    pub(crate) kind: Kind,
+}
+
+/// What a run is for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// To see that everything works.
+    Quick,
+    /// For figures.
+    Full,
+}
+
+impl Effort {
+    /// One of two values.
+    pub(crate) fn pick<T>(&self, quick: T, full: T) -> T {
+        if self.kind == Kind::Quick { quick } else { full }
+    }
+
+    pub(crate) fn window(&self) -> Duration {
+        Duration::from_secs_f64(self.seconds)
+    }
+
+    /// Before the window, unmeasured.
+    pub(crate) fn warm(&self) -> Duration {
+        Duration::from_secs_f64((self.seconds / 4.0).clamp(0.1, 0.5))
+    }
+}
+
+/// What the probes look at.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Probe {
+    Nothing,
+    SystemCalls,
+    SystemCallsAndInstructions,
+}
+
+/// The measuring of one server in one round.
+pub(crate) type Measure = Box<dyn Fn(&Bench, &Running) -> Result<Vec<Sample>>>;
+
+/// A table to be.
+pub(crate) struct Plan {
+    pub(crate) workload: &'static str,
+    pub(crate) name: String,
+    pub(crate) title: String,
+    pub(crate) content: Content,
+    /// What a server must answer before it is measured.
+    pub(crate) path: String,
+    pub(crate) mix: Mix,
+    pub(crate) connections: usize,
+    pub(crate) workers: usize,
+    pub(crate) probe: Probe,
+    pub(crate) measure: Measure,
+}
+
+/// All that the measuring needs.
+pub(crate) struct Bench {
+    pub(crate) servers: Vec<Server>,
+    pub(crate) site: Site,
+    pub(crate) effort: Effort,
+    /// A directory for what servers and tools leave behind.
+    pub(crate) scratch: PathBuf,
+    /// The cores a server may have; the load has the last one.
+    pub(crate) cores: Vec<usize>,
+    pub(crate) progress: ProgressBar,
+}
+
+impl Bench {
+    /// The servers that can do this.
+    fn contenders(&self, plan: &Plan) -> Vec<&Server> {
+        self.servers.iter().filter(|server| server.answers(plan.content)).collect()
+    }
+
+    /// What the probes look at; a quick run proves that they work, with one table.
+    fn probe_of(&self, plan: &Plan) -> Probe {
+        if self.effort.kind == Kind::Quick && plan.name != "small-file-64" { Probe::Nothing } else { plan.probe }
+    }
+
+    /// How many steps of the progress bar a plan takes.
+    pub(crate) fn steps(&self, plan: &Plan) -> usize {
+        self.contenders(plan).len() * (self.effort.rounds + usize::from(self.probe_of(plan) != Probe::Nothing))
+    }
+
+    /// Carries out a plan. A server that fails is named in the notes; the others go on.
+    pub(crate) fn carry_out(&self, plan: &Plan) -> Result<Case> {
+        let contenders = self.contenders(plan);
+        let (mut samples, mut notes) = (Samples::default(), Vec::new());
+        for round in 1..=self.effort.rounds {
+            for server in &contenders {
+                self.say(&format!("{}: round {round}, {}", plan.name, server.name()))?;
+                match self.start(server, plan).and_then(|running| (plan.measure)(self, &running)) {
+                    Ok(found) => found.into_iter().for_each(|sample| samples.add(server.name(), sample)),
+                    Err(error) => notes.push(format!("{}, round {round}: {error:#}", server.name())),
+                }
+                self.progress.inc(1);
+            }
+        }
+        if self.probe_of(plan) != Probe::Nothing {
+            for server in &contenders {
+                self.say(&format!("{}: probing {}", plan.name, server.name()))?;
+                let (figures, problems) = self.probe(server, plan);
+                samples.add(server.name(), Sample { at: String::new(), figures });
+                notes.extend(problems.into_iter().map(|problem| format!("{}: {problem:#}", server.name())));
+                self.progress.inc(1);
+            }
+        }
+        // What a stopped load has seen is not a measurement.
+        ensure!(!interrupt::requested(), "stopped by a signal");
+        let absent: Vec<&str> =
+            self.servers.iter().filter(|server| !server.answers(plan.content)).map(Server::name).collect();
+        if !absent.is_empty() {
+            notes.push(format!("Not here, because they do not answer this by themselves: {}.", absent.join(", ")));
+        }
+        let order: Vec<String> = self.servers.iter().map(|server| server.name().to_owned()).collect();
+        let mut rows = samples.rows(&order);
+        add_ratios(&mut rows, FLOOR, SELVEDGE);
+        Ok(Case { workload: plan.workload, name: plan.name.clone(), title: plan.title.clone(), rows, notes })
+    }
+
+    fn say(&self, what: &str) -> Result<()> {
+        ensure!(!interrupt::requested(), "stopped by a signal");
+        self.progress.set_message(what.to_owned());
+        Ok(())
+    }
+
+    /// The cores for so many workers.
+    fn cores_for(&self, workers: usize) -> &[usize] {
+        &self.cores[..workers.min(self.cores.len())]
+    }
+
+    fn launch<T>(&self, plan: &Plan, then: impl FnOnce(&Launch<'_>) -> Result<T>) -> Result<T> {
+        let state = self.scratch.join("state");
+        if state.exists() {
+            fs::remove_dir_all(&state)?;
+        }
+        fs::create_dir_all(&state)?;
+        then(&Launch {
+            port: free_port()?,
+            workers: plan.workers,
+            root: &self.site.root,
+            content: plan.content,
+            path: &plan.path,
+            afterwards: plan.mix.afterwards,
+            state: &state,
+        })
+    }
+
+    pub(crate) fn start(&self, server: &Server, plan: &Plan) -> Result<Running> {
+        self.launch(plan, |launch| self.run(server.command(launch)?, plan, launch))
+    }
+
+    pub(crate) fn start_under_callgrind(&self, server: &Server, plan: &Plan) -> Result<Running> {
+        self.launch(plan, |launch| {
+            let command = probe::under_callgrind(&server.command(launch)?, &self.scratch)?;
+            self.run(command, plan, launch)
+        })
+    }
+
+    fn run(&self, command: Command, plan: &Plan, launch: &Launch<'_>) -> Result<Running> {
+        let log = self.scratch.join("server.log");
+        Running::start(command, self.cores_for(plan.workers), launch.port, &plan.path, &log)
+    }
+
+    fn probe(&self, server: &Server, plan: &Plan) -> (Figures, Vec<anyhow::Error>) {
+        let (mut figures, mut problems) = (Figures::new(), Vec::new());
+        if probe::installed("strace") {
+            match self.system_calls(server, plan) {
+                Ok(calls) => drop(figures.insert(Figure::SystemCalls, calls)),
+                Err(error) => problems.push(error.context("system calls")),
+            }
+        }
+        if plan.probe == Probe::SystemCallsAndInstructions {
+            match self.instructions(server, plan) {
+                Ok(Some(count)) => drop(figures.insert(Figure::Instructions, count)),
+                Ok(None) => {}
+                Err(error) => problems.push(error.context("instructions")),
+            }
+        }
+        (figures, problems)
+    }
+
+    fn system_calls(&self, server: &Server, plan: &Plan) -> Result<f64> {
+        let running = self.start(server, plan)?;
+        let mut load = Closed::connect(running.address(), plan.mix.clone(), plan.connections)?;
+        let requests = self.effort.pick(2_000, 10_000).max(plan.connections as u64 * 4);
+        load.run(Until::Requests(requests))?;
+        probe::system_calls(&running, &self.scratch, || Ok(load.run(Until::Requests(requests))?.answered))
+    }
+
+    fn instructions(&self, server: &Server, plan: &Plan) -> Result<Option<f64>> {
+        if *probe::COUNTERS {
+            let running = self.start(server, plan)?;
+            let mut load = Closed::connect(running.address(), plan.mix.clone(), plan.connections)?;
+            load.run(Until::Requests(10_000))?;
+            let count = || Ok(load.run(Until::Requests(100_000))?.answered);
+            return probe::counted_instructions(&running, count).map(Some);
+        }
+        if !server.runs_under_callgrind() || !probe::installed("valgrind") {
+            return Ok(None);
+        }
+        let few = self.callgrind(server, plan, 320)?;
+        let many = self.callgrind(server, plan, 1_920)?;
+        Ok(Some((many as f64 - few as f64) / 1_600.0))
+    }
+
+    fn callgrind(&self, server: &Server, plan: &Plan, requests: u64) -> Result<u64> {
+        let running = self.start_under_callgrind(server, plan)?;
+        let mut load = Closed::connect(running.address(), plan.mix.clone(), plan.connections.min(16))?;
+        let window = load.run(Until::Requests(requests))?;
+        ensure!(window.errors == 0, "{} requests failed under callgrind", window.errors);
+        drop(load);
+        probe::callgrind_total(running, &self.scratch)
+    }
+}
+
+/// A new connection for every request needs more of them than are open at any moment.
+pub(crate) fn open_connections(mix: &Mix, connections: usize) -> usize {
+    if mix.afterwards == Afterwards::Close { connections.max(1_000) } else { connections }
+}

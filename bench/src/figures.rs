@@ -1,0 +1,177 @@
+//! What is measured: one table of figures, from which the columns of every report are made.
+
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+/// A figure. They stand in the order of the columns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Figure {
+    OfferedPerSecond,
+    RequestsPerSecond,
+    CpuUs,
+    UserUs,
+    SystemUs,
+    CpuToFloor,
+    CpuToSelvedge,
+    BytesPerConnection,
+    P50Us,
+    P99Us,
+    P999Us,
+    P99ToAlone,
+    Instructions,
+    SystemCalls,
+    Errors,
+    Timeouts,
+    ServerBusy,
+    GeneratorBusy,
+    OthersBusy,
+    GeneratorLimited,
+    BesidePerSecond,
+    SlowEnded,
+    PrivateMib,
+    ResidentMib,
+}
+
+impl Figure {
+    /// The heading of its column, and how many decimals its values have.
+    pub(crate) fn column(self) -> (&'static str, usize) {
+        match self {
+            Self::OfferedPerSecond => ("offered/s", 0),
+            Self::RequestsPerSecond => ("requests/s", 0),
+            Self::CpuUs => ("CPU µs/request", 2),
+            Self::UserUs => ("user", 2),
+            Self::SystemUs => ("system", 2),
+            Self::CpuToFloor => ("÷ floor", 2),
+            Self::CpuToSelvedge => ("÷ Selvedge", 2),
+            Self::BytesPerConnection => ("private bytes/connection", 0),
+            Self::P50Us => ("p50 µs", 0),
+            Self::P99Us => ("p99 µs", 0),
+            Self::P999Us => ("p99.9 µs", 0),
+            Self::P99ToAlone => ("p99 ÷ alone", 2),
+            Self::Instructions => ("user instructions/request", 0),
+            Self::SystemCalls => ("system calls/request", 2),
+            Self::Errors => ("errors", 0),
+            Self::Timeouts => ("timeouts", 0),
+            Self::ServerBusy => ("server busy", 2),
+            Self::GeneratorBusy => ("load busy", 2),
+            Self::OthersBusy => ("others busy", 2),
+            Self::GeneratorLimited => ("load was the limit", 0),
+            Self::BesidePerSecond => ("cold files/s", 0),
+            Self::SlowEnded => ("slow clients ended", 0),
+            Self::PrivateMib => ("private MiB", 1),
+            Self::ResidentMib => ("resident MiB", 1),
+        }
+    }
+}
+
+/// The figures of one measurement, or their medians.
+pub(crate) type Figures = BTreeMap<Figure, f64>;
+
+/// What one round found about one server.
+pub(crate) struct Sample {
+    /// Under which condition, where a case has several.
+    pub(crate) at: String,
+    pub(crate) figures: Figures,
+}
+
+/// A line of a table: the medians of the rounds.
+#[derive(Clone, Serialize)]
+pub(crate) struct Row {
+    pub(crate) server: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub(crate) at: String,
+    pub(crate) rounds: usize,
+    pub(crate) figures: Figures,
+}
+
+/// A table.
+#[derive(Clone, Serialize)]
+pub(crate) struct Case {
+    pub(crate) workload: &'static str,
+    pub(crate) name: String,
+    pub(crate) title: String,
+    pub(crate) rows: Vec<Row>,
+    /// What did not work, and what a reader has to know.
+    pub(crate) notes: Vec<String>,
+}
+
+/// All samples of a case, until the medians are taken.
+#[derive(Default)]
+pub(crate) struct Samples {
+    /// In the order in which server and condition first appeared.
+    groups: Vec<(String, String, Vec<Figures>)>,
+}
+
+impl Samples {
+    pub(crate) fn add(&mut self, server: &str, sample: Sample) {
+        let place = self.groups.iter().position(|(name, at, _)| name == server && *at == sample.at);
+        let place = place.unwrap_or_else(|| {
+            self.groups.push((server.to_owned(), sample.at, Vec::new()));
+            self.groups.len() - 1
+        });
+        self.groups[place].2.push(sample.figures);
+    }
+
+    /// The medians, servers together, in the order of `servers`.
+    pub(crate) fn rows(self, servers: &[String]) -> Vec<Row> {
+        let mut rows: Vec<Row> = self
+            .groups
+            .into_iter()
+            .map(|(server, at, rounds)| Row { server, at, rounds: rounds.len(), figures: medians(&rounds) })
+            .collect();
+        rows.sort_by_key(|row| servers.iter().position(|server| *server == row.server));
+        rows
+    }
+}
+
+fn medians(rounds: &[Figures]) -> Figures {
+    let mut values: BTreeMap<Figure, Vec<f64>> = BTreeMap::new();
+    for (figure, value) in rounds.iter().flatten() {
+        values.entry(*figure).or_default().push(*value);
+    }
+    values.into_iter().map(|(figure, values)| (figure, median(values))).collect()
+}
+
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    let middle = values.len() / 2;
+    if values.len() % 2 == 1 { values[middle] } else { f64::midpoint(values[middle - 1], values[middle]) }
+}
+
+/// Adds what is only known when all servers are measured: the ratios.
+pub(crate) fn add_ratios(rows: &mut [Row], floor: &str, selvedge: &str) {
+    for (reference, ratio) in [(floor, Figure::CpuToFloor), (selvedge, Figure::CpuToSelvedge)] {
+        let known: Vec<(String, f64)> = rows
+            .iter()
+            .filter(|row| row.server == reference)
+            .filter_map(|row| row.figures.get(&Figure::CpuUs).map(|cpu| (row.at.clone(), *cpu)))
+            .collect();
+        for row in &mut *rows {
+            let base = known.iter().find(|(at, _)| *at == row.at);
+            if let (Some((_, base)), Some(cpu)) = (base, row.figures.get(&Figure::CpuUs).copied()) {
+                row.figures.insert(ratio, cpu / base);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_are_medians_with_ratios_to_the_same_condition() {
+        let mut samples = Samples::default();
+        for (server, values) in [("floor", [1.0, 9.0, 2.0]), ("nginx", [4.0, 4.0, 5.0])] {
+            for value in values {
+                samples.add(server, Sample { at: String::new(), figures: Figures::from([(Figure::CpuUs, value)]) });
+            }
+        }
+        let mut rows = samples.rows(&["nginx".to_owned(), "floor".to_owned()]);
+        add_ratios(&mut rows, "floor", "selvedge");
+        assert_eq!(rows[0].server, "nginx");
+        assert_eq!(rows[0].figures[&Figure::CpuToFloor], 2.0);
+        assert!(!rows[0].figures.contains_key(&Figure::CpuToSelvedge));
+    }
+}

@@ -1,0 +1,69 @@
+//! Clients that ask for files which are not in the page cache: each is dropped from it first.
+
+use super::clients::{Clients, Close, Outcome};
+use super::mix::{Afterwards, request};
+use super::open::Beside;
+use anyhow::{Context, Result};
+use rustix::fs::Advice;
+use std::fs::File;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+/// So many clients wait for cold files at the same time.
+const CONNECTIONS: usize = 8;
+
+/// The cold traffic.
+pub(crate) struct Cold {
+    clients: Clients,
+    files: Vec<(File, Rc<[u8]>)>,
+    idle: Vec<usize>,
+    began: Instant,
+    rate: f64,
+    asked: usize,
+    /// Cold files that arrived.
+    pub(crate) answered: u64,
+}
+
+impl Cold {
+    /// Will ask for these files, so many a second.
+    pub(crate) fn connect(address: SocketAddr, files: Vec<(File, String)>, rate: f64) -> Result<Self> {
+        let mut clients = Clients::new(address)?;
+        let idle = (0..CONNECTIONS).map(|_| clients.connect()).collect::<Result<_, _>>()?;
+        let files =
+            files.into_iter().map(|(file, path)| (file, Rc::from(request(&path, Afterwards::KeepAlive)))).collect();
+        Ok(Self { clients, files, idle, began: Instant::now(), rate, asked: 0, answered: 0 })
+    }
+}
+
+impl Beside for Cold {
+    fn step(&mut self) -> Result<()> {
+        for number in 0..self.clients.wait(Duration::ZERO)? {
+            let id = self.clients.ready(number);
+            match self.clients.receive(id) {
+                Outcome::Pending => {}
+                Outcome::Answered(_) => {
+                    self.answered += 1;
+                    self.idle.push(id);
+                }
+                Outcome::Failed => {
+                    self.clients.close(id, Close::Reset);
+                    self.idle.push(self.clients.connect().context("a new connection for cold files")?);
+                }
+            }
+        }
+        let due = (self.began.elapsed().as_secs_f64() * self.rate) as usize;
+        while self.asked < due {
+            let Some(id) = self.idle.pop() else { break };
+            let (file, request) = &self.files[self.asked % self.files.len()];
+            rustix::fs::fadvise(file, 0, None, Advice::DontNeed).context("dropping a file from the page cache")?;
+            self.asked += 1;
+            let began = self.clients.now();
+            if let Outcome::Failed = self.clients.ask(id, request, 1, began) {
+                self.clients.close(id, Close::Reset);
+                self.idle.push(self.clients.connect().context("a new connection for cold files")?);
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,10 @@
+//! The load generator. Never knows which server it talks to.
+
+pub(crate) mod clients;
+pub(crate) mod closed;
+pub(crate) mod cold;
+pub(crate) mod mix;
+pub(crate) mod open;
+pub(crate) mod response;
+pub(crate) mod slow;
+pub(crate) mod window;

@@ -1,0 +1,103 @@
+//! Selvedge beside its peers: `selvedge-bench all`, `selvedge-bench WORKLOAD…`, and the gate
+//! `selvedge-bench instructions`.
+//!
+//! Everything runs on loopback; every loop is bounded in count and time; whatever is started is
+//! stopped, also after an error or a signal.
+
+mod bench;
+mod cli;
+mod figures;
+mod hello;
+mod instructions;
+mod interrupt;
+mod load;
+mod machine;
+mod process;
+mod report;
+mod servers;
+mod site;
+mod workloads;
+
+use anyhow::Result;
+use bench::{Bench, Plan};
+use clap::Parser;
+use cli::{Cli, What};
+use figures::Case;
+use indicatif::{ProgressBar, ProgressStyle};
+use process::running::on_cores;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let outcome = match cli.what() {
+        What::ServeHello { port, workers } => hello::serve(port, workers).map_err(Into::into),
+        What::Instructions => {
+            prepare(&cli, &["selvedge".to_owned()]).and_then(|(bench, _)| instructions::run(&bench, cli.kept()))
+        }
+        What::Workloads(wanted) => run(&cli, &wanted),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            cli::complain(&format!("selvedge-bench: {error:#}"));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Everything that has to be there before anything is measured.
+fn prepare(cli: &Cli, only: &[String]) -> Result<(Bench, Vec<servers::Missing>)> {
+    interrupt::watch()?;
+    raise_descriptor_limit()?;
+    let work = cli::work_directory();
+    let scratch = work.join("scratch");
+    std::fs::create_dir_all(&scratch)?;
+    let progress = ProgressBar::new(1)
+        .with_style(ProgressStyle::with_template("{bar:32.cyan/blue} {pos}/{len} {elapsed_precise} {msg}")?);
+    progress.set_message("finding and building the servers");
+    progress.tick();
+    let (servers, missing) = servers::find(&work, only);
+    let site = site::Site::make(work.join("site"))?;
+    let bench = Bench { servers, site, effort: cli.effort(), scratch, cores: machine::cores()?, progress };
+    Ok((bench, missing))
+}
+
+fn run(cli: &Cli, wanted: &[&'static workloads::Workload]) -> Result<()> {
+    let (bench, missing) = prepare(cli, cli.servers())?;
+    let mut plans: Vec<Plan> = Vec::new();
+    let mut notes = Vec::new();
+    for workload in wanted {
+        match (workload.plans)(&bench) {
+            Ok(more) => plans.extend(more),
+            Err(error) => notes.push(format!("{}: skipped, {error:#}", workload.name)),
+        }
+    }
+    bench.progress.set_length(plans.iter().map(|plan| bench.steps(plan) as u64).sum());
+    // The load has the last core for itself; the servers are started on the first ones.
+    let load_core = bench.cores.last().copied().into_iter().collect::<Vec<_>>();
+    let cases =
+        on_cores(&load_core, || plans.iter().map(|plan| bench.carry_out(plan)).collect::<Result<Vec<Case>>>())??;
+    bench.progress.finish_and_clear();
+    let report = report::Report {
+        machine: machine::facts(&bench.cores),
+        command: cli::command_line(),
+        seconds: bench.effort.seconds,
+        rounds: bench.effort.rounds,
+        servers: bench.servers.iter().map(servers::Server::facts).collect(),
+        missing,
+        notes,
+        cases: report::merge(cases),
+    };
+    let folder = cli.output(wanted);
+    report::write(&report, &folder)?;
+    cli::say(&format!("{}\nwritten to {}", report::markdown::tables(&report), folder.display()));
+    Ok(())
+}
+
+/// As many descriptors as the system allows; what is started inherits it.
+fn raise_descriptor_limit() -> Result<()> {
+    let limit = getrlimit(Resource::Nofile);
+    setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum })?;
+    Ok(())
+}

@@ -1,0 +1,83 @@
+//! Which pictures a run gets.
+
+use super::Report;
+use super::chart::{Bar, Bars, Line, Lines, Scale};
+use crate::figures::{Case, Figure, Row};
+
+/// A picture.
+pub(crate) struct Plot {
+    /// The table it stands under.
+    pub(crate) case: String,
+    pub(crate) title: String,
+    pub(crate) file: String,
+    pub(crate) svg: String,
+}
+
+/// Draws all that the run has figures for.
+pub(crate) fn draw(report: &Report) -> Vec<Plot> {
+    report.cases.iter().flat_map(plots_of).collect()
+}
+
+fn plots_of(case: &Case) -> Vec<Plot> {
+    match case.workload {
+        "load-curve" => vec![
+            curve(case, Figure::RequestsPerSecond, "Replies a second against requests offered a second", Scale::Linear),
+            curve(case, Figure::P99Us, "p99 of the answers (µs) against requests offered a second", Scale::Logarithmic),
+        ],
+        "idle" => vec![bars(case, Figure::BytesPerConnection, "Private bytes per idle connection")],
+        "cold" | "slow" => vec![bars(case, Figure::P99Us, "p99 of the ordinary traffic (µs)")],
+        "cores" => vec![cpu(case)],
+        _ => vec![cpu(case), bars(case, Figure::P99Us, "p99 at half load (µs)")],
+    }
+}
+
+fn plot(case: &Case, suffix: &str, title: &str, svg: String) -> Plot {
+    Plot { case: case.name.clone(), title: title.to_owned(), file: format!("{}{suffix}.svg", case.name), svg }
+}
+
+fn label(row: &Row) -> String {
+    if row.at.is_empty() { row.server.clone() } else { format!("{}, {}", row.server, row.at) }
+}
+
+/// User and system time, one behind the other, the cheapest first.
+fn cpu(case: &Case) -> Plot {
+    let title = "CPU microseconds per request: user (dark) and system (light)";
+    let figure = |row: &Row, figure| row.figures.get(&figure).copied().unwrap_or(0.0);
+    let rows = case.rows.iter().filter(|row| row.figures.contains_key(&Figure::CpuUs));
+    let bars = rows
+        .map(|row| Bar {
+            label: label(row),
+            server: row.server.clone(),
+            dark: figure(row, Figure::UserUs),
+            light: figure(row, Figure::SystemUs),
+        })
+        .collect();
+    plot(case, "", title, Bars { title, subtitle: &case.title, bars, decimals: 2 }.svg())
+}
+
+fn bars(case: &Case, figure: Figure, title: &str) -> Plot {
+    let bars = case
+        .rows
+        .iter()
+        .filter_map(|row| {
+            let value = *row.figures.get(&figure)?;
+            Some(Bar { label: label(row), server: row.server.clone(), dark: value, light: 0.0 })
+        })
+        .collect();
+    let suffix = if figure == Figure::P99Us { "-p99" } else { "" };
+    plot(case, suffix, title, Bars { title, subtitle: &case.title, bars, decimals: figure.column().1 }.svg())
+}
+
+fn curve(case: &Case, figure: Figure, title: &str, scale: Scale) -> Plot {
+    let mut lines: Vec<Line> = Vec::new();
+    for row in &case.rows {
+        let point = row.figures.get(&Figure::OfferedPerSecond).copied().zip(row.figures.get(&figure).copied());
+        let Some(point) = point else { continue };
+        match lines.iter_mut().find(|line| line.server == row.server) {
+            Some(line) => line.points.push(point),
+            None => lines.push(Line { server: row.server.clone(), points: vec![point] }),
+        }
+    }
+    let suffix = if figure == Figure::P99Us { "-p99" } else { "" };
+    plot(case, suffix, title, Lines { title, subtitle: &case.title, lines, scale }.svg())
+}

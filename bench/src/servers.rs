@@ -1,0 +1,430 @@
+//! Who is measured: one table. From it come the search, the builds, the command lines, the
+//! versions and the list in the report.
+
+use crate::load::mix::{Afterwards, request};
+use crate::process::probe::installed;
+use anyhow::{Context, Result, bail};
+use serde::Serialize;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// What a workload asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Content {
+    /// One file that fits into memory.
+    File,
+    /// One file that does not.
+    LongFile,
+    /// Files under the whole root, some of them cold.
+    Tree,
+    /// The answer of a program.
+    Hello,
+}
+
+/// Where a server comes from.
+enum Origin {
+    /// The workspace.
+    Selvedge,
+    /// Installed programs, by name.
+    Program(&'static str),
+    /// A C file under `peers/`.
+    C(&'static str),
+    /// A Haskell file under `peers/`.
+    Haskell(&'static str),
+    /// A program of the workspace `peers/rust`.
+    Rust(&'static str),
+}
+
+struct Entry {
+    name: &'static str,
+    origin: Origin,
+    version: &'static [&'static str],
+    /// Its configuration under `peers/`, with `@WORDS@` to fill in.
+    config: Option<&'static str>,
+    arguments: &'static str,
+    answers: &'static [Content],
+    callgrind: bool,
+    install: &'static str,
+}
+
+const YARDSTICK: &str = "@PORT@ @WORKERS@ @REQUEST_BYTES@ @AFTER@ @FILE@";
+const EVERYTHING: &[Content] = &[Content::File, Content::LongFile, Content::Tree, Content::Hello];
+const FILES: &[Content] = &[Content::File, Content::LongFile, Content::Tree];
+const ONE_ANSWER: &[Content] = &[Content::File, Content::LongFile, Content::Hello];
+
+/// The name of the yardstick that the ratios are about.
+pub(crate) const FLOOR: &str = "floor";
+/// Our own name.
+pub(crate) const SELVEDGE: &str = "selvedge";
+
+const ENTRIES: &[Entry] = &[
+    Entry {
+        name: FLOOR,
+        origin: Origin::C("floor/epoll.c"),
+        version: &[],
+        config: None,
+        arguments: YARDSTICK,
+        answers: ONE_ANSWER,
+        callgrind: true,
+        install: "apt-get install gcc",
+    },
+    Entry {
+        name: "floor-tokio",
+        origin: Origin::Rust("floor-tokio"),
+        version: &[],
+        config: None,
+        arguments: YARDSTICK,
+        answers: &[Content::File, Content::Hello],
+        callgrind: true,
+        install: "cargo",
+    },
+    Entry {
+        name: SELVEDGE,
+        origin: Origin::Selvedge,
+        version: &["--version"],
+        config: None,
+        arguments: "serve @ROOT@ --listen 127.0.0.1:@PORT@ --workers @WORKERS@ --log off",
+        answers: EVERYTHING,
+        callgrind: true,
+        install: "cargo",
+    },
+    Entry {
+        name: "nginx",
+        origin: Origin::Program("nginx"),
+        version: &["-v"],
+        config: Some("nginx/nginx.conf"),
+        arguments: "-e @STATE@/error.log -c @CONFIG@",
+        answers: EVERYTHING,
+        callgrind: true,
+        install: "apt-get install nginx-light",
+    },
+    Entry {
+        name: "h2o",
+        origin: Origin::Program("h2o"),
+        version: &["-v"],
+        config: Some("h2o/h2o.conf"),
+        arguments: "-m worker -c @CONFIG@",
+        answers: EVERYTHING,
+        callgrind: true,
+        install: "apt-get install h2o",
+    },
+    Entry {
+        name: "lighttpd",
+        origin: Origin::Program("lighttpd"),
+        version: &["-v"],
+        config: Some("lighttpd/lighttpd.conf"),
+        arguments: "-D -f @CONFIG@",
+        answers: FILES,
+        callgrind: true,
+        install: "apt-get install lighttpd",
+    },
+    Entry {
+        name: "apache",
+        origin: Origin::Program("apache2"),
+        version: &["-v"],
+        config: Some("apache/apache.conf"),
+        arguments: "-D FOREGROUND -f @CONFIG@",
+        answers: FILES,
+        callgrind: false,
+        install: "apt-get install apache2-bin",
+    },
+    Entry {
+        name: "caddy",
+        origin: Origin::Program("caddy"),
+        version: &["version"],
+        config: Some("caddy/Caddyfile"),
+        arguments: "run --adapter caddyfile --config @CONFIG@",
+        answers: EVERYTHING,
+        callgrind: false, // valgrind does not run Go programs
+        install: "apt-get install caddy",
+    },
+    Entry {
+        name: "warp",
+        origin: Origin::Haskell("warp/warp.hs"),
+        version: &[],
+        config: None,
+        arguments: "@PORT@ @ROOT@ +RTS -N@WORKERS@ -A16m -RTS",
+        answers: EVERYTHING,
+        callgrind: false, // its clock signal ends it under valgrind
+        install: "apt-get install ghc libghc-warp-dev",
+    },
+    Entry {
+        name: "hyper",
+        origin: Origin::Rust("peer-hyper"),
+        version: &[],
+        config: None,
+        arguments: "@PORT@ @WORKERS@ @ROOT@",
+        answers: &[Content::File, Content::Hello],
+        callgrind: true,
+        install: "cargo",
+    },
+    Entry {
+        name: "axum",
+        origin: Origin::Rust("peer-axum"),
+        version: &[],
+        config: None,
+        arguments: "@PORT@ @WORKERS@ @ROOT@",
+        answers: EVERYTHING,
+        callgrind: true,
+        install: "cargo",
+    },
+    Entry {
+        name: "actix",
+        origin: Origin::Rust("peer-actix"),
+        version: &[],
+        config: None,
+        arguments: "@PORT@ @WORKERS@ @ROOT@",
+        answers: EVERYTHING,
+        callgrind: true,
+        install: "cargo",
+    },
+];
+
+/// A server that is here.
+pub(crate) struct Server {
+    entry: &'static Entry,
+    program: PathBuf,
+    version: String,
+}
+
+/// A server that is not here.
+#[derive(Clone, Serialize)]
+pub(crate) struct Missing {
+    pub(crate) name: &'static str,
+    pub(crate) why: String,
+    pub(crate) install: &'static str,
+}
+
+/// What the report says about a server.
+#[derive(Clone, Serialize)]
+pub(crate) struct Facts {
+    pub(crate) name: &'static str,
+    pub(crate) version: String,
+    pub(crate) command: String,
+    /// Relative to `bench/`.
+    pub(crate) config: Option<String>,
+}
+
+/// How a server is to run.
+pub(crate) struct Launch<'a> {
+    pub(crate) port: u16,
+    pub(crate) workers: usize,
+    pub(crate) root: &'a Path,
+    pub(crate) content: Content,
+    /// The path that is asked for first.
+    pub(crate) path: &'a str,
+    pub(crate) afterwards: Afterwards,
+    /// A directory for its state.
+    pub(crate) state: &'a Path,
+}
+
+/// The folder of this crate.
+pub(crate) fn bench_folder() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// Finds or builds every server; `only` keeps those with these names.
+pub(crate) fn find(work: &Path, only: &[String]) -> (Vec<Server>, Vec<Missing>) {
+    let (mut here, mut missing) = (Vec::new(), Vec::new());
+    for entry in ENTRIES.iter().filter(|entry| only.is_empty() || only.iter().any(|name| name == entry.name)) {
+        match entry.origin.locate(work) {
+            Ok(program) => {
+                let version = entry.version(&program);
+                here.push(Server { entry, program, version });
+            }
+            Err(error) => missing.push(Missing { name: entry.name, why: format!("{error:#}"), install: entry.install }),
+        }
+    }
+    (here, missing)
+}
+
+/// The names of all that can be measured.
+pub(crate) fn names() -> Vec<&'static str> {
+    ENTRIES.iter().map(|entry| entry.name).collect()
+}
+
+impl Origin {
+    fn locate(&self, work: &Path) -> Result<PathBuf> {
+        let built = work.join("peers");
+        fs::create_dir_all(&built)?;
+        match *self {
+            Self::Selvedge => selvedge(),
+            Self::Program(name) => program(name),
+            Self::C(source) => {
+                let program = built.join("floor");
+                let source = bench_folder().join("peers").join(source);
+                build(Command::new("cc").args(["-O2", "-o"]).arg(&program).arg(source))?;
+                Ok(program)
+            }
+            Self::Haskell(source) => {
+                let (source, program) = (bench_folder().join("peers").join(source), built.join("warp"));
+                if !is_newer(&program, &source) {
+                    let objects = built.join("haskell");
+                    build(
+                        Command::new("ghc")
+                            .args(["-v0", "-O2", "-threaded", "-rtsopts", "-outputdir"])
+                            .arg(objects)
+                            .arg("-o")
+                            .arg(&program)
+                            .arg(source),
+                    )?;
+                }
+                Ok(program)
+            }
+            Self::Rust(name) => {
+                let manifest = bench_folder().join("peers/rust/Cargo.toml");
+                build(
+                    Command::new("cargo")
+                        .args(["build", "--release", "--quiet", "--locked", "--manifest-path"])
+                        .arg(manifest)
+                        .arg("--target-dir")
+                        .arg(&built),
+                )?;
+                Ok(built.join("release").join(name))
+            }
+        }
+    }
+}
+
+/// The server of this workspace, built now, or the one that `SELVEDGE` names.
+fn selvedge() -> Result<PathBuf> {
+    if let Some(program) = std::env::var_os("SELVEDGE") {
+        return Ok(program.into());
+    }
+    let workspace = bench_folder().parent().context("the workspace")?;
+    build(
+        Command::new("cargo").args(["build", "--release", "--quiet", "-p", "selvedge-server"]).current_dir(workspace),
+    )?;
+    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| workspace.join("target"), PathBuf::from);
+    Ok(target.join("release/selvedge"))
+}
+
+/// An installed program; Debian keeps servers where only root looks.
+fn program(name: &str) -> Result<PathBuf> {
+    let mut places: Vec<PathBuf> = std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default()).collect();
+    places.extend(["/usr/sbin".into(), "/usr/local/sbin".into()]);
+    places.into_iter().map(|place| place.join(name)).find(|path| path.is_file()).context("not installed")
+}
+
+fn build(command: &mut Command) -> Result<()> {
+    let name = command.get_program().to_string_lossy().into_owned();
+    if !installed(&name) {
+        bail!("{name} is not installed");
+    }
+    let out = command.output().with_context(|| format!("running {name}"))?;
+    if !out.status.success() {
+        let text = String::from_utf8_lossy(&out.stderr);
+        bail!("{name} failed: {}", text.lines().find(|line| !line.trim().is_empty()).unwrap_or("it says nothing"));
+    }
+    Ok(())
+}
+
+fn is_newer(product: &Path, source: &Path) -> bool {
+    let time = |path: &Path| fs::metadata(path).and_then(|facts| facts.modified()).ok();
+    time(product).is_some_and(|made| time(source).is_none_or(|written| made >= written))
+}
+
+impl Entry {
+    fn version(&self, program: &Path) -> String {
+        match self.origin {
+            Origin::Rust(name) => return locked_version(name),
+            Origin::C(_) => return "this workspace".to_owned(),
+            Origin::Haskell(_) => {
+                return output(Command::new("ghc-pkg").args(["field", "warp", "version", "--simple-output"]));
+            }
+            Origin::Selvedge | Origin::Program(_) => {}
+        }
+        output(Command::new(program).args(self.version))
+    }
+}
+
+/// The first line that a program says.
+fn output(command: &mut Command) -> String {
+    let Ok(out) = command.output() else { return "unknown".to_owned() };
+    let text = [out.stdout, out.stderr].concat();
+    String::from_utf8_lossy(&text).lines().next().unwrap_or("unknown").to_owned()
+}
+
+/// The version of the library under one of the small Rust programs, from their lock file.
+fn locked_version(program: &str) -> String {
+    let library = match program {
+        "peer-hyper" => "hyper",
+        "peer-axum" => "axum",
+        "peer-actix" => "actix-web",
+        _ => "tokio",
+    };
+    let lock = fs::read_to_string(bench_folder().join("peers/rust/Cargo.lock")).unwrap_or_default();
+    let wanted = format!("name = \"{library}\"");
+    let mut lines = lock.lines().skip_while(|line| *line != wanted);
+    let version = lines.nth(1).and_then(|line| line.strip_prefix("version = ")).unwrap_or("unknown");
+    format!("{library} {}", version.trim_matches('"'))
+}
+
+impl Server {
+    pub(crate) fn name(&self) -> &'static str {
+        self.entry.name
+    }
+
+    pub(crate) fn answers(&self, content: Content) -> bool {
+        self.entry.answers.contains(&content)
+    }
+
+    /// Whether callgrind can run it.
+    pub(crate) fn runs_under_callgrind(&self) -> bool {
+        self.entry.callgrind
+    }
+
+    pub(crate) fn facts(&self) -> Facts {
+        let program = self.program.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+        Facts {
+            name: self.entry.name,
+            version: self.version.clone(),
+            command: format!("{program} {}", self.entry.arguments),
+            config: self.entry.config.map(|config| format!("peers/{config}")),
+        }
+    }
+
+    /// The command that starts it.
+    pub(crate) fn command(&self, launch: &Launch<'_>) -> Result<Command> {
+        let config = launch.state.join("config");
+        if let Some(template) = self.entry.config {
+            let text = fs::read_to_string(bench_folder().join("peers").join(template))?;
+            fs::write(&config, launch.fill_in(&text, &config))?;
+        }
+        let mut arguments = self.entry.arguments;
+        let mut program = self.program.clone();
+        if self.entry.name == SELVEDGE && launch.content == Content::Hello {
+            // Its way to answer without a file is a program on the library: this one.
+            program = std::env::current_exe()?;
+            arguments = "serve-hello @PORT@ @WORKERS@";
+        }
+        let mut command = Command::new(program);
+        command.args(arguments.split(' ').map(|word| launch.fill_in(word, &config)));
+        command.env("GOMAXPROCS", launch.workers.to_string());
+        command.env("XDG_DATA_HOME", launch.state).env("XDG_CONFIG_HOME", launch.state);
+        Ok(command)
+    }
+}
+
+impl Launch<'_> {
+    fn fill_in(&self, text: &str, config: &Path) -> String {
+        let is_root = rustix::process::geteuid().is_root();
+        let user = std::env::var("USER").unwrap_or_else(|_| "root".to_owned());
+        let words = [
+            ("@PORT@", self.port.to_string()),
+            ("@WORKERS@", self.workers.to_string()),
+            ("@PROCESSES@", if self.workers == 1 { 0 } else { self.workers }.to_string()),
+            ("@THREADS@", (256 * self.workers).to_string()),
+            ("@ROOT@", self.root.display().to_string()),
+            ("@STATE@", self.state.display().to_string()),
+            ("@CONFIG@", config.display().to_string()),
+            ("@FILE@", self.root.join(self.path.trim_start_matches('/')).display().to_string()),
+            ("@REQUEST_BYTES@", request(self.path, self.afterwards).len().to_string()),
+            ("@AFTER@", if self.afterwards == Afterwards::Close { "close" } else { "keep" }.to_owned()),
+            ("@UNPRIVILEGED@", if is_root { "nobody".to_owned() } else { user.clone() }),
+            ("@USER@", if is_root { "root".to_owned() } else { user }),
+        ];
+        words.iter().fold(text.to_owned(), |text, (word, value)| text.replace(word, value))
+    }
+}

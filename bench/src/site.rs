@@ -1,0 +1,201 @@
+//! The files that are served, made on a disk before anything is measured.
+
+use anyhow::{Context, Result};
+use std::fs::{self, File};
+use std::io::Write;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// As many cold files, each of this size: together more than one round asks for.
+const COLD_COUNT: usize = 400;
+const COLD_BYTES: usize = 256 * 1024;
+/// At most so many files of the Rust documentation.
+const DOCUMENTS_MAX: usize = 50_000;
+/// So many picks in zipf order are prepared; they repeat after that.
+const PICKS: usize = 1 << 16;
+
+/// A file of a certain size at the top of the site.
+pub(crate) struct Sized {
+    pub(crate) name: &'static str,
+    pub(crate) bytes: usize,
+}
+
+/// The Warp article's file.
+pub(crate) const SMALL: Sized = Sized { name: "small.html", bytes: 151 };
+/// The file of the Haskell Web Server's Figure 1.
+pub(crate) const KIB: Sized = Sized { name: "1k.html", bytes: 1024 };
+/// The file that slow readers ask for.
+pub(crate) const MIB: Sized = Sized { name: "1m.html", bytes: 1024 * 1024 };
+/// All sizes that are compared.
+pub(crate) const SIZES: [Sized; 5] = [
+    KIB,
+    Sized { name: "16k.html", bytes: 16 * 1024 },
+    Sized { name: "64k.html", bytes: 64 * 1024 },
+    MIB,
+    Sized { name: "100m.html", bytes: 100 * 1024 * 1024 },
+];
+
+/// The answer of the dynamic workload; the yardsticks take it from a file.
+pub(crate) const HELLO: &str = "HELLO, WORLD";
+
+/// The directory that is served.
+pub(crate) struct Site {
+    pub(crate) root: PathBuf,
+}
+
+impl Site {
+    /// Makes what is missing in `root`.
+    pub(crate) fn make(root: PathBuf) -> Result<Self> {
+        fs::create_dir_all(root.join("cold"))?;
+        for Sized { name, bytes } in [SMALL].iter().chain(&SIZES) {
+            make_file(&root.join(name), *bytes)?;
+        }
+        make_file(&root.join("hello"), 0)?;
+        fs::write(root.join("hello"), HELLO)?;
+        for number in 0..COLD_COUNT {
+            make_file(&root.join(cold_name(number)), COLD_BYTES)?;
+        }
+        Ok(Self { root })
+    }
+
+    /// The cold files, open, with their paths.
+    pub(crate) fn cold(&self) -> Result<Vec<(File, String)>> {
+        (0..COLD_COUNT)
+            .map(|number| {
+                let name = cold_name(number);
+                Ok((File::open(self.root.join(&name)).context("a cold file")?, format!("/{name}")))
+            })
+            .collect()
+    }
+
+    /// The paths of the Rust documentation, mirrored under the root, and a zipf order of them.
+    pub(crate) fn documents(&self) -> Result<(Vec<String>, Vec<u32>)> {
+        let source = documentation()?;
+        let mirror = self.root.join("docs");
+        let mut paths = Vec::new();
+        collect(&source, Path::new(""), &mut paths)?;
+        paths.sort();
+        paths.truncate(DOCUMENTS_MAX);
+        if !self.root.join("docs-complete").exists() {
+            for path in &paths {
+                mirror_file(&source.join(path), &mirror.join(path))?;
+            }
+            File::create(self.root.join("docs-complete"))?;
+        }
+        for path in &paths {
+            fs::read(mirror.join(path))?; // into the page cache: this is not about the disk
+        }
+        let mut random = Random(0x5E1F_ED6E);
+        for last in (1..paths.len()).rev() {
+            paths.swap(last, random.below(last + 1));
+        }
+        let order = zipf(paths.len(), &mut random);
+        Ok((paths.into_iter().map(|path| format!("/docs/{path}")).collect(), order))
+    }
+}
+
+fn cold_name(number: usize) -> String {
+    format!("cold/{number:03}.html")
+}
+
+fn make_file(path: &Path, bytes: usize) -> Result<()> {
+    if fs::metadata(path).is_ok_and(|facts| facts.len() == bytes as u64) {
+        return Ok(());
+    }
+    const LINE: &[u8] = b"<p>A selvedge is the self-finished edge that keeps cloth from fraying.</p>\n";
+    let content: Vec<u8> = LINE.iter().copied().cycle().take(bytes).collect();
+    let mut file = File::create(path).with_context(|| format!("{}", path.display()))?;
+    file.write_all(&content)?;
+    // On the disk, so that the page cache can let go of it.
+    file.sync_all()?;
+    Ok(())
+}
+
+/// Where the Rust documentation is installed.
+fn documentation() -> Result<PathBuf> {
+    let out = Command::new("rustc").args(["--print", "sysroot"]).output().context("asking rustc for its files")?;
+    let root = PathBuf::from(String::from_utf8(out.stdout)?.trim()).join("share/doc/rust/html");
+    anyhow::ensure!(root.is_dir(), "the Rust documentation is not installed (rustup component add rust-docs)");
+    Ok(root)
+}
+
+/// Files whose names need no escape in a URL, and none that are hidden: some servers refuse those.
+fn collect(root: &Path, under: &Path, found: &mut Vec<String>) -> Result<()> {
+    for entry in fs::read_dir(root.join(under))? {
+        let entry = entry?;
+        let path = under.join(entry.file_name());
+        let plain = |text: &str| text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"./-_".contains(&byte));
+        let hidden = entry.file_name().as_encoded_bytes().starts_with(b".");
+        match path.to_str().filter(|text| plain(text) && !hidden) {
+            Some(_) if entry.file_type()?.is_dir() => collect(root, &path, found)?,
+            Some(text) if entry.metadata()?.len() > 0 => found.push(text.to_owned()),
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// A second name for a file, or a copy where the file system does not allow that; readable for a
+/// server that runs as nobody.
+fn mirror_file(source: &Path, target: &Path) -> Result<()> {
+    fs::create_dir_all(target.parent().context("a file has a directory")?)?;
+    if target.exists() {
+        return Ok(());
+    }
+    if fs::hard_link(source, target).is_err() {
+        fs::copy(source, target).with_context(|| format!("copying {}", source.display()))?;
+        fs::set_permissions(target, fs::Permissions::from_mode(0o644))?;
+    }
+    Ok(())
+}
+
+/// Picks among `count` things, the k-th with a chance of 1/k.
+fn zipf(count: usize, random: &mut Random) -> Vec<u32> {
+    let mut sum = 0.0;
+    let sums: Vec<f64> = (1..=count)
+        .map(|rank| {
+            sum += 1.0 / rank as f64;
+            sum
+        })
+        .collect();
+    let pick = |random: &mut Random| {
+        let at = random.part() * sum;
+        u32::try_from(sums.partition_point(|limit| *limit < at).min(count - 1)).expect("fewer files than that")
+    };
+    (0..PICKS).map(|_| pick(random)).collect()
+}
+
+/// The same numbers in every run (SplitMix64).
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        mixed ^ (mixed >> 31)
+    }
+
+    fn below(&mut self, limit: usize) -> usize {
+        (self.next() % limit as u64) as usize
+    }
+
+    fn part(&mut self) -> f64 {
+        (self.next() >> 11) as f64 / (1u64 << 53) as f64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn zipf_prefers_the_first_and_stays_in_bounds() {
+        let order = zipf(100, &mut Random(1));
+        let count = |wanted: u32| order.iter().filter(|pick| **pick == wanted).count();
+        assert!(count(0) > count(9) && count(9) > count(90));
+        assert!(order.iter().all(|pick| *pick < 100));
+    }
+}

@@ -1,0 +1,114 @@
+//! Ordinary traffic, alone and then beside what may hold it up: cold files, slow clients.
+
+use super::throughput::add_times;
+use crate::bench::{Bench, Plan, Probe};
+use crate::figures::{Figure, Figures, Sample};
+use crate::load::closed::{Closed, Until};
+use crate::load::cold::Cold;
+use crate::load::mix::{Afterwards, Mix};
+use crate::load::open::{self, Alone, Beside, Schedule};
+use crate::load::slow::Slow;
+use crate::process::running::Running;
+use crate::servers::Content;
+use crate::site::{MIB, SMALL};
+use anyhow::Result;
+use std::time::Duration;
+
+/// The ordinary clients.
+const CONNECTIONS: usize = 64;
+/// A client that waits longer has lost patience.
+const TIMEOUT: Duration = Duration::from_secs(5);
+/// Cold files asked for in a second: a quarter of what a small disk gives.
+const COLD_PER_SECOND: f64 = 100.0;
+/// Of what the server can do, the part that the ordinary traffic asks for.
+const COLD_HOT_PART: f64 = 0.25;
+/// Until the slow clients have had their first bytes.
+const SETTLE: Duration = Duration::from_secs(2);
+const SLOW_NORMAL_PART: f64 = 0.5;
+
+pub(super) fn cold() -> Vec<Plan> {
+    vec![plan(
+        "cold",
+        "Hot small files at a quarter of capacity, alone and beside 100 files a second of 256 KiB that are not in the page cache",
+        |bench, server, mix| {
+            let schedule = schedule(bench, server, mix, COLD_HOT_PART)?;
+            let (alone, _) = hot(server, mix, schedule, &mut Alone)?;
+            let mut traffic = Cold::connect(server.address(), bench.site.cold()?, COLD_PER_SECOND)?;
+            let (mut beside, seconds) = hot(server, mix, schedule, &mut traffic)?;
+            beside.insert(Figure::BesidePerSecond, traffic.answered as f64 / seconds);
+            Ok(pair(alone, beside, "beside cold files"))
+        },
+    )]
+}
+
+pub(super) fn slow() -> Vec<Plan> {
+    vec![plan(
+        "slow",
+        "Small files at half of capacity, alone and beside 5,000 slow clients (half never finish a head, half do not read 1 MiB)",
+        |bench, server, mix| {
+            let schedule = schedule(bench, server, mix, SLOW_NORMAL_PART)?;
+            let (alone, _) = hot(server, mix, schedule, &mut Alone)?;
+            let count = bench.effort.pick(500, 5_000);
+            let mut traffic = Slow::connect(server.address(), count, &format!("/{}", MIB.name))?;
+            traffic.settle(bench.effort.pick(SETTLE / 4, SETTLE))?;
+            let (mut beside, _) = hot(server, mix, schedule, &mut traffic)?;
+            beside.insert(Figure::SlowEnded, traffic.returns() as f64);
+            Ok(pair(alone, beside, &format!("beside {count} slow clients")))
+        },
+    )]
+}
+
+fn plan(
+    workload: &'static str,
+    title: &str,
+    measure: impl Fn(&Bench, &Running, &Mix) -> Result<Vec<Sample>> + 'static,
+) -> Plan {
+    let path = format!("/{}", SMALL.name);
+    let mix = Mix::one(&path, Afterwards::KeepAlive);
+    let load = mix.clone();
+    Plan {
+        workload,
+        name: workload.to_owned(),
+        title: title.to_owned(),
+        content: Content::Tree,
+        path,
+        mix,
+        connections: CONNECTIONS,
+        workers: 1,
+        probe: Probe::Nothing,
+        measure: Box::new(move |bench, server| measure(bench, server, &load)),
+    }
+}
+
+/// A part of what the server can do, found out first.
+fn schedule(bench: &Bench, server: &Running, mix: &Mix, part: f64) -> Result<Schedule> {
+    let mut closed = Closed::connect(server.address(), mix.clone(), CONNECTIONS)?;
+    closed.run(Until::Elapsed(bench.effort.warm()))?;
+    let capacity = closed.run(Until::Elapsed(bench.effort.warm()))?.rate();
+    Ok(Schedule {
+        rate: (capacity * part).max(1.0),
+        duration: bench.effort.window(),
+        timeout: TIMEOUT,
+        connections_max: CONNECTIONS,
+    })
+}
+
+fn hot(server: &Running, mix: &Mix, schedule: Schedule, beside: &mut dyn Beside) -> Result<(Figures, f64)> {
+    let seen = open::run(server.address(), mix, schedule, beside)?;
+    let mut figures = Figures::from([
+        (Figure::OfferedPerSecond, schedule.rate),
+        (Figure::RequestsPerSecond, seen.window.rate()),
+        (Figure::Errors, seen.window.errors as f64),
+        (Figure::Timeouts, seen.window.timeouts as f64),
+        (Figure::GeneratorLimited, f64::from(u8::from(seen.generator_limited))),
+    ]);
+    add_times(&mut figures, &seen.window);
+    Ok((figures, seen.window.elapsed.as_secs_f64()))
+}
+
+fn pair(alone: Figures, mut beside: Figures, name: &str) -> Vec<Sample> {
+    if let (Some(before), Some(after)) = (alone.get(&Figure::P99Us), beside.get(&Figure::P99Us).copied()) {
+        beside.insert(Figure::P99ToAlone, after / before.max(1.0));
+    }
+    vec![Sample { at: "alone".to_owned(), figures: alone }, Sample { at: name.to_owned(), figures: beside }]
+}

@@ -1,0 +1,170 @@
+//! The workloads: each a list of plans, each plan a table. Never starts anything by itself.
+
+mod beside;
+mod idle;
+mod load_curve;
+mod throughput;
+
+use crate::bench::{Bench, Plan, Probe};
+use crate::load::mix::{Afterwards, Mix};
+use crate::servers::Content;
+use crate::site::{SIZES, SMALL};
+use anyhow::Result;
+use throughput::{Throughput, Times};
+
+/// A workload by its name.
+pub(crate) struct Workload {
+    pub(crate) name: &'static str,
+    /// Where it comes from, and what it asks.
+    pub(crate) about: &'static str,
+    pub(crate) plans: fn(&Bench) -> Result<Vec<Plan>>,
+}
+
+/// All of them, in the order in which they run and are reported.
+pub(crate) const WORKLOADS: [Workload; 9] = [
+    Workload {
+        name: "small-file",
+        about: "the Warp article's: 151 bytes over keep-alive connections",
+        plans: |_| Ok(small_file()),
+    },
+    Workload {
+        name: "hello",
+        about: "the F# article's: a program answers HELLO, WORLD to 1,000 clients",
+        plans: |_| Ok(hello()),
+    },
+    Workload {
+        name: "load-curve",
+        about: "the Haskell Web Server's Figure 1: the reply rate when more is asked than can be done",
+        plans: |_| Ok(load_curve::plans()),
+    },
+    Workload { name: "sizes", about: "files from 1 KiB to 100 MiB", plans: |bench| Ok(sizes(bench)) },
+    Workload {
+        name: "cold",
+        about: "hot files beside files that are not in the page cache",
+        plans: |_| Ok(beside::cold()),
+    },
+    Workload { name: "idle", about: "what a connection costs that says nothing", plans: |_| Ok(idle::plans()) },
+    Workload { name: "slow", about: "ordinary traffic beside slow clients", plans: |_| Ok(beside::slow()) },
+    Workload { name: "cores", about: "one worker and two", plans: |bench| Ok(cores(bench)) },
+    Workload { name: "many-files", about: "the Rust documentation, in a zipf order", plans: many_files },
+];
+
+fn small_file() -> Vec<Plan> {
+    let path = format!("/{}", SMALL.name);
+    let small = |name: &str, title: &str, mix: Mix, connections| Throughput {
+        workload: "small-file",
+        name: name.to_owned(),
+        title: title.to_owned(),
+        content: Content::File,
+        path: path.clone(),
+        mix,
+        connections,
+        workers: 1,
+        at: String::new(),
+        times: if connections == 1 { Times::AsMeasured } else { Times::HalfLoad },
+        probe: Probe::SystemCallsAndInstructions,
+    };
+    let one = Mix::one(&path, Afterwards::KeepAlive);
+    let close = Mix::one(&path, Afterwards::Close);
+    let batch = Mix::pipelined(&path, 16);
+    vec![
+        small("small-file-1000", "151 bytes, 1,000 keep-alive connections", one.clone(), 1_000).plan(),
+        small("small-file-64", "151 bytes, 64 keep-alive connections", one.clone(), 64).plan(),
+        small("small-file-1", "151 bytes, one keep-alive connection (its times are from the same run)", one, 1).plan(),
+        small("small-file-pipelined", "151 bytes, 64 connections, 16 pipelined requests (times are for 16)", batch, 64)
+            .plan(),
+        small("small-file-close", "151 bytes, a new connection for each request, 64 at a time", close, 64).plan(),
+    ]
+}
+
+fn hello() -> Vec<Plan> {
+    let hello = |name: &str, title: &str, afterwards| Throughput {
+        workload: "hello",
+        name: name.to_owned(),
+        title: title.to_owned(),
+        content: Content::Hello,
+        path: "/hello".to_owned(),
+        mix: Mix::one("/hello", afterwards),
+        connections: 1_000,
+        workers: 1,
+        at: String::new(),
+        times: Times::HalfLoad,
+        probe: Probe::SystemCallsAndInstructions,
+    };
+    let keep = "HELLO, WORLD from a program, 1,000 keep-alive connections (as ab -k -c 1000)";
+    let close = "HELLO, WORLD from a program, a new connection for each request, 1,000 at a time (as ab -c 1000)";
+    vec![
+        hello("hello-keep-alive", keep, Afterwards::KeepAlive).plan(),
+        hello("hello-close", close, Afterwards::Close).plan(),
+    ]
+}
+
+fn sizes(_: &Bench) -> Vec<Plan> {
+    const IN_MEMORY_MAX: usize = 1024 * 1024;
+    SIZES
+        .iter()
+        .map(|size| {
+            let path = format!("/{}", size.name);
+            let long = size.bytes > IN_MEMORY_MAX;
+            let connections = if long { 4 } else { 16 };
+            let name = size.name.trim_end_matches(".html");
+            Throughput {
+                workload: "sizes",
+                name: format!("sizes-{name}"),
+                title: format!("{} KiB, {connections} keep-alive connections", size.bytes / 1024),
+                content: if long { Content::LongFile } else { Content::File },
+                mix: Mix::one(&path, Afterwards::KeepAlive),
+                path,
+                connections,
+                workers: 1,
+                at: String::new(),
+                times: if long { Times::AsMeasured } else { Times::HalfLoad },
+                probe: if long { Probe::Nothing } else { Probe::SystemCalls },
+            }
+            .plan()
+        })
+        .collect()
+}
+
+fn cores(bench: &Bench) -> Vec<Plan> {
+    let path = format!("/{}", SMALL.name);
+    let title = "151 bytes, 64 keep-alive connections, one worker and two (with two, the load shares a core with the server: \
+                 compare the processor time, not the rate)";
+    (1..=bench.cores.len().min(2))
+        .map(|workers| {
+            Throughput {
+                workload: "cores",
+                name: "cores".to_owned(),
+                title: title.to_owned(),
+                content: Content::File,
+                path: path.clone(),
+                mix: Mix::one(&path, Afterwards::KeepAlive),
+                connections: 64,
+                workers,
+                at: if workers == 1 { "1 worker".to_owned() } else { format!("{workers} workers") },
+                times: Times::AsMeasured,
+                probe: Probe::Nothing,
+            }
+            .plan()
+        })
+        .collect()
+}
+
+fn many_files(bench: &Bench) -> Result<Vec<Plan>> {
+    let (paths, order) = bench.site.documents()?;
+    let count = paths.len();
+    let plan = Throughput {
+        workload: "many-files",
+        name: "many-files".to_owned(),
+        title: format!("The Rust documentation: {count} files in a zipf order, 64 keep-alive connections"),
+        content: Content::Tree,
+        path: paths[0].clone(),
+        mix: Mix::many(&paths, order),
+        connections: 64,
+        workers: 1,
+        at: String::new(),
+        times: Times::HalfLoad,
+        probe: Probe::Nothing,
+    };
+    Ok(vec![plan.plan()])
+}
