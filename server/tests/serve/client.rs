@@ -108,6 +108,17 @@ impl Client {
         assert_eq!(self.receive_more(), 0, "bytes came where the end was due");
     }
 
+    /// Whether the program has ended the connection by now. Takes nothing of what has come.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.stream.set_nonblocking(true).expect("it is a socket");
+        let ended = match self.stream.peek(&mut [0]) {
+            Ok(count) => count == 0,
+            Err(error) => error.kind() != ErrorKind::WouldBlock,
+        };
+        self.stream.set_nonblocking(false).expect("it is a socket");
+        ended
+    }
+
     /// Receives what is there; 0 at the end, however the connection ends.
     fn receive_more(&mut self) -> usize {
         let mut piece = [0; 64 * 1024];

@@ -1,5 +1,6 @@
 //! Many clients at once while files change under them.
 
+use super::client::Client;
 use super::program::{Program, command_in_shell};
 use super::tree::Tree;
 use super::wait::until;
@@ -7,6 +8,7 @@ use std::collections::HashMap;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
+use std::time::{Duration, Instant};
 
 const CLIENTS: usize = 4;
 const VERSIONS: usize = 200;
@@ -103,6 +105,48 @@ fn more_clients_than_descriptors_take_turns() {
     let last = clients.last_mut().expect("there are many");
     assert_eq!(last.get("/small").text(), "content");
     program.stop();
+}
+
+/// More than what it takes to ask another worker, less than what a connection may be idle at
+/// the limit: who is answered within it did not have to wait for one to time out.
+const ROOM_TIME: Duration = Duration::from_secs(3);
+
+/// How many of them the program has not ended.
+fn count_open(clients: &[Client]) -> usize {
+    clients.iter().filter(|client| !client.has_ended()).count()
+}
+
+#[test]
+fn whoever_is_idle_at_another_worker_makes_room() {
+    let tree = Tree::new();
+    tree.write("small", "content");
+    // More than the system holds for a connection, so that who asks for it stays busy.
+    tree.write("large", vec![b'A'; 32 << 20]);
+    // Which worker has which connection is left to chance, and so is which of them runs out of
+    // idle ones first; in some round one does while the other still has some.
+    for round in 0..4 {
+        let program = Program::start(&mut command_in_shell(&tree, "ulimit -n 100; exec \"$@\" --workers 2"));
+        let mut idle = Vec::new();
+        while count_open(&idle) == idle.len() {
+            assert!(idle.len() < 100, "there are more connections than descriptors");
+            let mut client = program.connect();
+            assert_eq!(client.get("/small").text(), "content");
+            idle.push(client);
+        }
+        // New ones that are not idle, until nearly all of those that were have made room.
+        let mut busy = Vec::new();
+        while count_open(&idle) > 1 {
+            let began = Instant::now();
+            let mut client = program.connect();
+            client.send_request("GET", "/large", "");
+            let head = client.receive_head().expect("the answer begins");
+            let took = began.elapsed();
+            assert_eq!(head.status, 200);
+            assert!(took < ROOM_TIME, "round {round}: {took:?} for number {} of {}", busy.len(), idle.len());
+            busy.push(client);
+        }
+        assert!(!busy.is_empty() && count_open(&busy) == busy.len(), "who is busy makes no room");
+    }
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use super::client::Client;
 use super::program::Program;
 use super::tree::Tree;
+use super::wait::until;
 use serde_json::Value;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -247,4 +248,41 @@ fn a_large_directory_says_that_it_has_more() {
     let listing = json(&mut client, "/large/");
     assert_eq!((names(&listing).len(), &listing["truncated"]), (2_000, &Value::from(true)));
     assert!(client.get("/large/").text().contains("there are more"));
+}
+
+#[test]
+fn lists_that_nobody_takes_are_bounded_and_let_go() {
+    const CLIENTS: usize = 80;
+    let tree = Tree::new();
+    let large = tree.dir("large");
+    for number in 0..2_001 {
+        // Long in a link and long in a page, so that the system does not hold a whole page for
+        // a client that reads nothing of it.
+        std::fs::File::create(large.join(format!("{number:04}{}", "\"".repeat(240)))).unwrap();
+    }
+    let program = Program::serve_with(&tree, &["--listing", "--workers", "1"]);
+    let mut clients: Vec<_> = (0..CLIENTS).map(|_| program.connect()).collect();
+    clients.iter_mut().for_each(|client| client.send_request("GET", "/large/", ""));
+    let heads: Vec<_> = clients.iter_mut().map(|client| client.receive_head().expect("it is answered")).collect();
+    for head in &heads {
+        match head.status {
+            200 => assert!(head.length() > 4 << 20, "{head:?}"),
+            status => assert_eq!((status, head.field("retry-after")), (503, Some("1")), "{head:?}"),
+        }
+    }
+    let served = heads.iter().filter(|head| head.status == 200).count();
+    assert!((1..CLIENTS).contains(&served), "{served} lists are held for who takes none");
+    // Files are served all the while.
+    let mut client = program.connect();
+    assert_eq!(client.get(&format!("/large/0000{}", "%22".repeat(240))).status, 200);
+    // With those who asked their lists go, too.
+    drop(clients);
+    until("lists are made again", || {
+        let answer = client.get_with("/large/", "Accept: application/json");
+        assert!(matches!(answer.status, 200 | 503), "{answer:?}");
+        (answer.status == 200).then_some(())
+    });
+    assert_eq!(names(&json(&mut client, "/large/")).len(), 2_000);
+    let exit = program.stop();
+    assert!(exit.err.contains("503 too many directory lists are on their way"), "{}", exit.err);
 }

@@ -4,10 +4,10 @@ use super::program::{Program, command_in_shell};
 use super::tree::Tree;
 use super::wait::until;
 use rustix::fs::{CWD, FileType, Mode, OFlags, mknodat};
-use std::fs::OpenOptions;
+use std::fs::{File, OpenOptions};
 use std::io::{ErrorKind, Write};
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 /// A line of the Combined Log Format, taken apart.
@@ -181,22 +181,44 @@ fn a_full_disk_loses_lines_and_says_how_many() {
     assert_eq!(lines.iter().map(|(_, count)| count).sum::<u64>(), 1_000, "{}", exit.err);
 }
 
+/// A program whose access log has a reader that takes nothing, the path of that log, and its
+/// reader, without whom there would be nobody to wait for.
+fn serve_unread(tree: &Tree) -> (Program, PathBuf, File) {
+    let fifo = tree.outside("log");
+    mknodat(CWD, &fifo, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).expect("a FIFO can be made");
+    let reader = OpenOptions::new().read(true).custom_flags(OFlags::NONBLOCK.bits() as i32).open(&fifo);
+    let reader = reader.expect("a reader need not wait for a writer");
+    let script = format!("exec \"$@\" >{}", fifo.display());
+    let program = Program::start(&mut command_in_shell(tree, &script));
+    // More than a pipe holds.
+    serve_many(&program, 5_000);
+    until("the pipe is full", || is_full(&fifo).then_some(()));
+    // These stand in the queue behind what cannot be written.
+    serve_many(&program, 1_000);
+    (program, fifo, reader)
+}
+
 #[test]
 fn a_log_that_nobody_reads_holds_nobody_up() {
     let tree = Tree::new();
     tree.write("a.txt", "content");
-    // The reader of the log goes on only when it is told to, which never happens; it takes
-    // nothing, so that the pipe fills up.
-    let fifo = tree.outside("log");
-    mknodat(CWD, &fifo, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
-    let reader = OpenOptions::new().read(true).custom_flags(OFlags::NONBLOCK.bits() as i32).open(&fifo).unwrap();
-    let script = format!("exec \"$@\" >{}", fifo.display());
-    let program = Program::start(&mut command_in_shell(&tree, &script));
-    // More than a pipe holds.
-    serve_many(&program, 5_000);
-    until("the pipe is full", || is_full(&fifo).then_some(()));
-    serve_many(&program, 1_000);
+    let (program, _, reader) = serve_unread(&tree);
     program.stop();
+    drop(reader);
+}
+
+#[test]
+fn a_log_that_nobody_reads_does_not_silence_the_other() {
+    let tree = Tree::new();
+    tree.write("a.txt", "content");
+    let (program, fifo, reader) = serve_unread(&tree);
+    assert_eq!(program.error_lines(), [""; 0]);
+    let mut client = program.connect();
+    client.send("GET /a.txt HTTP/1.1\r\n\r\n");
+    assert_eq!(client.receive("GET").unwrap().status, 400);
+    let lines = until("the refusal is written", || Some(program.error_lines()).filter(|lines| !lines.is_empty()));
+    assert!(lines.len() == 1 && lines[0].contains(" HostMissing: 400 "), "{lines:?}");
+    assert!(is_full(&fifo), "nobody has read the access log");
     drop(reader);
 }
 
@@ -206,6 +228,26 @@ fn is_full(fifo: &Path) -> bool {
     let mut writer = writer.expect("somebody has it open for reading");
     let wrote = writer.write(&[b'\n'; 4_096]);
     wrote.is_err_and(|error| error.kind() == ErrorKind::WouldBlock)
+}
+
+#[test]
+fn a_broken_chunk_is_one_line() {
+    let tree = Tree::new();
+    tree.write("a.txt", "content");
+    for method in ["POST", "GET"] {
+        let program = Program::serve(&tree);
+        let mut client = program.connect();
+        client.send_request(method, "/a.txt", "Transfer-Encoding: chunked");
+        client.send("zz\r\n\r\n");
+        assert_eq!(client.receive(method).unwrap().status, 400, "{method}");
+        // The program waits for its client to close first.
+        drop(client);
+        let exit = program.stop();
+        let lines: Vec<_> = exit.err.lines().skip(1).collect();
+        assert!(lines.len() == 1 && !lines[0].contains(" count="), "{method}: {}", exit.err);
+        assert!(lines[0].contains(" ChunkSizeInvalid: ") && lines[0].contains(" peer="), "{method}: {}", exit.err);
+        assert_eq!(exit.out.lines().count(), 1, "{method}: {}", exit.out);
+    }
 }
 
 /// `TIME LEVEL NAME: text … count=N`: the name and the count.

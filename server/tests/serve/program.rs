@@ -12,8 +12,13 @@ use std::thread::{self, JoinHandle};
 
 /// A running `selvedge`. It ends with the value.
 pub(crate) struct Program {
-    child: Child,
+    process: Process,
     address: SocketAddr,
+}
+
+/// A process that was started and need not have said anything yet. It ends with the value.
+pub(crate) struct Process {
+    child: Child,
     out: Captured,
     err: Captured,
 }
@@ -48,17 +53,10 @@ impl Program {
 
     /// Starts a command and waits until it says that it is ready.
     pub(crate) fn start(command: &mut Command) -> Self {
-        let (mut child, out, err) = spawn(command);
-        let address = until("the program is ready", || {
-            let said = err.text();
-            if let Some(line) = said.lines().find(|line| line.starts_with("serving ")) {
-                return said.contains('\n').then(|| address_of(line));
-            }
-            let ended = child.try_wait().expect("the process is ours");
-            assert_eq!(ended, None, "the program ended instead of serving: {said}");
-            None
-        });
-        Self { child, address, out, err }
+        match Process::start(command).serves_or_ends() {
+            Ok(program) => program,
+            Err(exit) => panic!("the program ended instead of serving: {exit:?}"),
+        }
     }
 
     pub(crate) fn address(&self) -> SocketAddr {
@@ -72,18 +70,18 @@ impl Program {
 
     /// The access log's lines so far.
     pub(crate) fn access_lines(&self) -> Vec<String> {
-        whole_lines(&self.out.text())
+        whole_lines(&self.process.out.text())
     }
 
     /// Standard error's lines so far, but for the ready line.
     pub(crate) fn error_lines(&self) -> Vec<String> {
-        let mut lines = whole_lines(&self.err.text());
+        let mut lines = whole_lines(&self.process.err.text());
         lines.retain(|line| !line.starts_with("serving "));
         lines
     }
 
     pub(crate) fn signal(&self, signal: Signal) {
-        let pid = Pid::from_child(&self.child);
+        let pid = Pid::from_child(&self.process.child);
         kill_process(pid, signal).expect("the process is ours and was not waited for");
     }
 
@@ -93,8 +91,8 @@ impl Program {
     }
 
     /// Waits for the end.
-    pub(crate) fn exit(mut self) -> Exit {
-        finish(&mut self.child, &mut self.out, &mut self.err)
+    pub(crate) fn exit(self) -> Exit {
+        self.process.exit()
     }
 
     /// Stops it as an operator would, and waits for the end.
@@ -106,7 +104,41 @@ impl Program {
     }
 }
 
-impl Drop for Program {
+impl Process {
+    /// Starts a command and waits for nothing.
+    pub(crate) fn start(command: &mut Command) -> Self {
+        let piped = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = piped.spawn().expect("the program can be started");
+        let out = Captured::of(child.stdout.take().expect("it was piped"));
+        let err = Captured::of(child.stderr.take().expect("it was piped"));
+        Self { child, out, err }
+    }
+
+    /// Waits until the program says that it is ready, or ends instead.
+    pub(crate) fn serves_or_ends(mut self) -> Result<Program, Exit> {
+        let address = until("the program is ready or has ended", || {
+            // Looked at before what was said, of which nothing can come behind the end.
+            let ended = self.child.try_wait().expect("the process is ours").is_some();
+            let lines = whole_lines(&self.err.text());
+            match lines.iter().find(|line| line.starts_with("serving ")) {
+                Some(line) if !ended => Some(Some(address_of(line))),
+                _ => ended.then_some(None),
+            }
+        });
+        match address {
+            Some(address) => Ok(Program { process: self, address }),
+            None => Err(self.exit()),
+        }
+    }
+
+    /// Waits for the end.
+    fn exit(mut self) -> Exit {
+        let status = until("the program has ended", || self.child.try_wait().expect("the process is ours"));
+        Exit { code: status.code(), out: self.out.all(), err: self.err.all() }
+    }
+}
+
+impl Drop for Process {
     fn drop(&mut self) {
         // It may have ended already.
         let _ = self.child.kill();
@@ -129,21 +161,7 @@ pub(crate) fn command() -> Command {
 
 /// Runs a command that is to end by itself.
 pub(crate) fn run(command: &mut Command) -> Exit {
-    let (mut child, mut out, mut err) = spawn(command);
-    finish(&mut child, &mut out, &mut err)
-}
-
-fn spawn(command: &mut Command) -> (Child, Captured, Captured) {
-    let piped = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut child = piped.spawn().expect("the program can be started");
-    let out = Captured::of(child.stdout.take().expect("it was piped"));
-    let err = Captured::of(child.stderr.take().expect("it was piped"));
-    (child, out, err)
-}
-
-fn finish(child: &mut Child, out: &mut Captured, err: &mut Captured) -> Exit {
-    let status = until("the program has ended", || child.try_wait().expect("the process is ours"));
-    Exit { code: status.code(), out: out.all(), err: err.all() }
+    Process::start(command).exit()
 }
 
 impl Captured {

@@ -8,7 +8,7 @@ use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::os::unix::net::UnixListener;
 use std::os::unix::process::CommandExt;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
@@ -133,6 +133,51 @@ fn special_files_are_not_there_and_hold_nobody_up() {
     assert_eq!((answer.text(), answer.field("content-encoding"), answer.field("vary")), ("b", None, None));
 }
 
+/// Serves a tree as somebody whom permissions bind. `None` where that cannot be.
+fn serve_without_rights(tree: &Tree) -> Option<Command> {
+    let mut serve = command();
+    serve.arg("serve").arg(tree.site()).args(["--listen", "127.0.0.1:0", "--workers", "1"]);
+    if rustix::process::getuid().is_root() {
+        // Nothing is locked to root, so somebody else has to serve, if the program lies where
+        // somebody else may go.
+        command().arg("--version").stdout(Stdio::null()).uid(NOBODY).gid(NOBODY).status().ok()?;
+        serve.uid(NOBODY).gid(NOBODY);
+    }
+    Some(serve)
+}
+
+#[test]
+fn a_directory_that_may_be_entered_but_not_read_has_its_index() {
+    if !rustix::process::getuid().is_root() {
+        return; // The directory is to be somebody else's.
+    }
+    let tree = Tree::new();
+    tree.write("xonly/index.html", "index");
+    tree.write("xonly/a.txt", "a");
+    tree.write("xonly-locked/index.html", "secret");
+    tree.dir("xonly-empty");
+    for (name, mode) in
+        [("xonly", 0o711), ("xonly-empty", 0o711), ("xonly-locked", 0o711), ("xonly-locked/index.html", 0o600)]
+    {
+        fs::set_permissions(tree.path(name), Permissions::from_mode(mode)).unwrap();
+    }
+    let Some(mut serve) = serve_without_rights(&tree) else { return };
+    let program = Program::start(serve.arg("--listing"));
+    let mut client = program.connect();
+    // Twice, since the second may come from what is remembered of the first.
+    for _ in 0..2 {
+        for (target, content) in [("/xonly/", "index"), ("/xonly/index.html", "index"), ("/xonly/a.txt", "a")] {
+            let answer = client.get(target);
+            assert_eq!((answer.status, answer.text()), (200, content), "{target}");
+        }
+        // What is in it is nobody's business, and whether there is an index neither.
+        for target in ["/xonly-empty/", "/xonly-locked/"] {
+            assert_eq!(client.get(target).status, 403, "{target}");
+        }
+    }
+    assert_eq!(client.ask("HEAD", "/xonly/", "").status, 200);
+}
+
 #[test]
 fn what_may_not_be_read_is_forbidden() {
     let tree = Tree::new();
@@ -145,17 +190,7 @@ fn what_may_not_be_read_is_forbidden() {
     for name in ["locked.txt", "locked", "dir/index.html", "plain.txt.gz"] {
         fs::set_permissions(tree.path(name), Permissions::from_mode(0o000)).unwrap();
     }
-    let mut serve = command();
-    serve.arg("serve").arg(tree.site()).args(["--listen", "127.0.0.1:0", "--workers", "1"]);
-    if rustix::process::getuid().is_root() {
-        // Nothing is locked to root, so somebody else has to serve, if the program lies where
-        // somebody else may go.
-        let version = command().arg("--version").stdout(Stdio::null()).uid(NOBODY).gid(NOBODY).status();
-        if version.is_err() {
-            return;
-        }
-        serve.uid(NOBODY).gid(NOBODY);
-    }
+    let Some(mut serve) = serve_without_rights(&tree) else { return };
     let program = Program::start(&mut serve);
     let mut client = program.connect();
     for target in ["/locked.txt", "/locked/", "/locked", "/locked/a.txt", "/dir/", "/dir/index.html"] {

@@ -1,6 +1,6 @@
 //! How it starts: the ready line, and why it does not start.
 
-use super::program::{Program, command, run};
+use super::program::{Process, Program, command, run};
 use super::tree::Tree;
 use std::net::TcpListener;
 
@@ -65,6 +65,38 @@ fn a_port_that_somebody_has_is_not_shared() {
         assert_eq!(exit.code, Some(1), "{exit:?}");
         let expected = format!("selvedge: cannot listen on {address}: Address already in use");
         assert!(exit.err.starts_with(&expected) && exit.err.lines().count() == 1, "{exit:?}");
+    }
+}
+
+#[test]
+fn of_two_that_start_together_one_has_the_port() {
+    let tree = Tree::new();
+    tree.write("index.html", "home");
+    for round in 0..15 {
+        // A port of an address that no other test uses, so that nobody takes it in between.
+        let free = TcpListener::bind("127.0.0.2:0").unwrap();
+        let address = free.local_addr().unwrap();
+        drop(free);
+        let start = || {
+            let listen = address.to_string();
+            Process::start(command().arg("serve").arg(tree.site()).args(["--listen", &listen, "--workers", "4"]))
+        };
+        let (one, other) = (start(), start());
+        match (one.serves_or_ends(), other.serves_or_ends()) {
+            (Ok(program), Err(exit)) | (Err(exit), Ok(program)) => {
+                assert_eq!(exit.code, Some(1), "round {round}: {exit:?}");
+                let expected = format!("selvedge: cannot listen on {address}: Address already in use");
+                assert!(exit.err.starts_with(&expected) && exit.err.lines().count() == 1, "round {round}: {exit:?}");
+                assert_eq!(program.address(), address);
+                // Every connection is the one's: none waits at a listener that nobody looks at.
+                for _ in 0..8 {
+                    assert_eq!(program.connect().get("/").content, b"home", "round {round}");
+                }
+                program.stop();
+            }
+            (Ok(_), Ok(_)) => panic!("round {round}: both serve {address}"),
+            (Err(one), Err(other)) => panic!("round {round}: neither serves {address}: {one:?} {other:?}"),
+        }
     }
 }
 
