@@ -145,22 +145,25 @@ fn sorting(query: &str) -> (Column, Order) {
     (column, order)
 }
 
-/// Whether Accept names JSON and does not like HTML as much (RFC 9110 §12.5.1).
+/// Whether Accept names JSON and does not like HTML more; a wildcard stands for HTML that is
+/// not named, and loses against a name it equals (RFC 9110 §12.5.1).
 fn prefers_json(request: &Request) -> bool {
-    let (mut json, mut html) = (0.0, 0.0);
+    const MEMBERS_MAX: usize = 64;
+    let (mut json, mut html, mut any) = (0.0, None, 0.0);
     for value in request.known_values(Known::Accept) {
-        for member in String::from_utf8_lossy(value).split(',').take(64) {
+        for member in String::from_utf8_lossy(value).split(',').take(MEMBERS_MAX) {
             let mut parts = member.split(';').map(str::trim);
-            let range = parts.next().unwrap_or("");
-            let quality = parts.find_map(|part| part.strip_prefix("q=")).map_or(1.0, |q| q.parse().unwrap_or(0.0));
-            if range.eq_ignore_ascii_case("application/json") {
-                json = quality;
-            } else if range.eq_ignore_ascii_case("text/html") {
-                html = quality;
+            let range = parts.next().unwrap_or("").to_ascii_lowercase();
+            let quality: f32 = parts.find_map(|part| part.strip_prefix("q=")).map_or(1.0, |q| q.parse().unwrap_or(0.0));
+            match range.as_str() {
+                "application/json" => json = quality,
+                "text/html" => html = Some(quality),
+                "text/*" | "*/*" => any = quality.max(any),
+                _ => {}
             }
         }
     }
-    json > html
+    json > 0.0 && html.map_or(json >= any, |html| json > html)
 }
 
 fn read(directory: OwnedFd, path: String, column: Column, order: Order) -> Option<Listing> {

@@ -16,23 +16,41 @@ pub(super) mod root;
 use cache::Cache;
 use failure::Failure;
 use resolve::{Found, Patience, resolve};
-use resource::{Freshness, Resource};
+use resource::{CHECK_INTERVAL, Freshness, Resource};
 use root::Root;
 use selvedge::proto::path::SafePath;
 use selvedge::{Method, Request, Response, offload};
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// One worker's files.
 pub(super) struct Files {
-    root: Arc<Root>,
+    root: RefCell<Arc<Root>>,
+    /// When the root was last seen to be what its path leads to.
+    root_checked: Cell<Duration>,
     cache: RefCell<Cache>,
+    workers: usize,
 }
 
 impl Files {
     pub(super) fn new(root: Arc<Root>, workers: usize) -> Self {
-        Self { root, cache: RefCell::new(Cache::new(workers)) }
+        let cache = RefCell::new(Cache::new(workers));
+        Self { root: RefCell::new(root), root_checked: Cell::default(), cache, workers }
+    }
+
+    /// The root, which is looked for by its path as often as files are.
+    fn current_root(&self, now: Duration) -> Arc<Root> {
+        if now.saturating_sub(self.root_checked.get()) >= CHECK_INTERVAL {
+            self.root_checked.set(now);
+            let successor = self.root.borrow().successor();
+            if let Some(root) = successor {
+                *self.root.borrow_mut() = Arc::new(root);
+                *self.cache.borrow_mut() = Cache::new(self.workers);
+            }
+        }
+        self.root.borrow().clone()
     }
 
     /// The answer when the path was asked for a moment ago: no file system call for a small
@@ -54,13 +72,14 @@ impl Files {
     pub(super) async fn find(&self, request: &Request, path: &SafePath) -> Result<Found, Failure> {
         let now = request.moment().since_start;
         let raw = request.path_bytes();
+        let root = self.current_root(now);
         let known = self.cache.borrow().get(raw).map(|cached| cached.resource.clone());
         let known_states = known.as_ref().map(|resource| resource.states());
         // What is in memory already is looked at here; only what needs the disk goes to a
         // thread that may wait for it.
-        let loaded = match resolve(&self.root, path, Patience::None, known_states.as_ref()) {
+        let loaded = match resolve(&root, path, Patience::None, known_states.as_ref()) {
             Err(Failure::WouldWait) => {
-                let (root, path) = (self.root.clone(), path.clone());
+                let path = path.clone();
                 offload(move || resolve(&root, &path, Patience::Waits, known_states.as_ref()))
                     .await
                     .unwrap_or(Err(Failure::Ended))

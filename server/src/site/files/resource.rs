@@ -14,7 +14,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// How long a file is taken to be as it was. With the clock's own lag a change is seen
 /// within a second.
-const CHECK_INTERVAL: Duration = Duration::from_millis(500);
+pub(super) const CHECK_INTERVAL: Duration = Duration::from_millis(500);
 
 /// A file that changed so shortly ago may change again without its times showing it: they
 /// move in steps of a few milliseconds.

@@ -1,10 +1,10 @@
 //! The root of a site, and the only way to open something: beneath it.
 
-use rustix::fs::{Mode, OFlags, ResolveFlags, open, openat, openat2};
+use rustix::fs::{Mode, OFlags, ResolveFlags, Stat, fstat, open, openat, openat2, stat};
 use rustix::io::Errno;
 use selvedge::proto::path::SafePath;
 use std::os::fd::OwnedFd;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Whether the caller may wait for a disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,7 +28,10 @@ enum Opening {
 /// A directory that a site is served from.
 #[derive(Debug)]
 pub(crate) struct Root {
+    path: PathBuf,
     directory: OwnedFd,
+    /// Device and number of the directory, which tell it from another.
+    identity: (u64, u64),
     opening: Opening,
 }
 
@@ -42,12 +45,22 @@ impl Root {
     /// When it is no directory or cannot be read.
     pub(crate) fn open(path: &Path) -> std::io::Result<Self> {
         let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC;
-        let mut root = Self { directory: open(path, flags, Mode::empty())?, opening: Opening::Kernel };
+        let directory = open(path, flags, Mode::empty())?;
+        let identity = identity(&fstat(&directory)?);
+        let mut root = Self { path: path.to_owned(), directory, identity, opening: Opening::Kernel };
         match root.open_relative(".", Patience::Waits) {
             Err(Errno::NOSYS | Errno::PERM) => root.opening = Opening::Stepwise,
             done => drop(done?),
         }
         Ok(root)
+    }
+
+    /// The root to go on with, when the path leads to another directory by now: a site is
+    /// often put in place by swapping a link or a directory. While the path leads nowhere,
+    /// the directory that was opened stays the root.
+    pub(in crate::site) fn successor(&self) -> Option<Self> {
+        let now = stat(&self.path).ok()?;
+        if identity(&now) == self.identity { None } else { Self::open(&self.path).ok() }
     }
 
     /// Whether symbolic links that stay beneath the root are followed.
@@ -96,6 +109,10 @@ impl Root {
     }
 }
 
+fn identity(stat: &Stat) -> (u64, u64) {
+    (stat.st_dev, stat.st_ino)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -106,8 +123,7 @@ mod tests {
         std::fs::create_dir_all(dir.join("a/b")).unwrap();
         std::fs::write(dir.join("a/b/file"), "x").unwrap();
         let _ = std::os::unix::fs::symlink("b", dir.join("a/link"));
-        let root =
-            Root { directory: open(&dir, OFlags::DIRECTORY, Mode::empty()).unwrap(), opening: Opening::Stepwise };
+        let root = Root { opening: Opening::Stepwise, ..Root::open(&dir).unwrap() };
         let open =
             |path: &str| root.open_beneath(&SafePath::decode(path.as_bytes()).unwrap(), Patience::Waits).map(drop);
         assert_eq!(open("/"), Ok(()));
