@@ -46,6 +46,14 @@ impl HttpDate {
         out
     }
 
+    /// `1994-11-06T08:49:37Z` (RFC 3339), for logs and lists; years as in [`HttpDate::format`].
+    pub fn format_rfc3339(self) -> String {
+        let date = self.format();
+        let month = MONTHS.iter().position(|name| **name == date[8..11]).unwrap_or(0) + 1;
+        let text = |range: core::ops::Range<usize>| core::str::from_utf8(&date[range]).unwrap_or_default();
+        format!("{}-{month:02}-{}T{}Z", text(12..16), text(5..7), text(17..25))
+    }
+
     /// Reads any of the three formats; `now` decides the century of a two-digit year.
     ///
     /// `None` when it is no date, or one that does not exist. The name of the day is
@@ -172,6 +180,11 @@ mod tests {
         assert_eq!(parse("Mon, 01 Jan 1900 00:00:00 GMT"), Some(-2_208_988_800));
         assert_eq!(parse("Thu, 01 Jan 1970 00:00:00 GMT"), Some(0));
         assert_eq!(parse("Sat, 29 Feb 2020 23:59:60 GMT"), Some(1_583_020_799));
+    }
+
+    #[test]
+    fn for_logs() {
+        assert_eq!(EXAMPLE.format_rfc3339(), "1994-11-06T08:49:37Z");
     }
 
     #[test]

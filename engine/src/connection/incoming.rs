@@ -274,12 +274,7 @@ fn close_reason(error: ContentError) -> CloseReason {
 }
 
 impl<S: Stream> ContentSource for Wire<S> {
-    fn poll_content(
-        &self,
-        request: u32,
-        _bytes_max: u64,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Bytes, ContentError>>> {
+    fn poll_content(&self, request: u32, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, ContentError>>> {
         if self.content.borrow().as_ref().is_none_or(|content| content.request != request) {
             return Poll::Ready(Some(Err(ContentError::Ended)));
         }

@@ -161,12 +161,7 @@ impl std::error::Error for ContentError {}
 /// Where request content comes from; a connection implements it.
 pub trait ContentSource {
     /// The next piece of the content of request number `request`; `None` at its end.
-    fn poll_content(
-        &self,
-        request: u32,
-        bytes_max: u64,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Bytes, ContentError>>>;
+    fn poll_content(&self, request: u32, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, ContentError>>>;
 
     /// The trailer fields, once the content has ended.
     fn trailers(&self, request: u32) -> Option<Fields>;
@@ -216,7 +211,7 @@ impl IncomingBody {
             return Poll::Ready(Some(Err(ContentError::TooLarge)));
         }
         let Some(source) = source.upgrade() else { return Poll::Ready(Some(Err(ContentError::Ended))) };
-        let polled = source.poll_content(self.request, self.bytes_max, cx);
+        let polled = source.poll_content(self.request, cx);
         if let Poll::Ready(Some(Ok(bytes))) = &polled {
             self.bytes_read += bytes.len() as u64;
             if self.bytes_read > self.bytes_max {

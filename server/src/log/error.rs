@@ -1,7 +1,8 @@
 //! The error log: one line for each reason and second, with its count, so that a flood of
 //! bad input is a line a second and not a flood of lines.
 
-use super::format::{error_time, escape};
+use super::format::escape;
+use selvedge::proto::date::HttpDate;
 use std::collections::HashMap;
 use std::io::Write;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -83,7 +84,7 @@ impl ErrorLog {
 
 fn append_line(event: &Event, out: &mut Vec<u8>) {
     let unix_time = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
-    let time = error_time(i64::try_from(unix_time).unwrap_or(i64::MAX));
+    let time = HttpDate::from_unix(i64::try_from(unix_time).unwrap_or(i64::MAX)).format_rfc3339();
     // Writing to memory cannot fail.
     let _ = write!(out, "{time} {} {}: ", event.level, event.name);
     escape(event.text.as_bytes(), out);

@@ -29,15 +29,6 @@ pub(super) fn access_time(unix_time: i64) -> [u8; 26] {
     out
 }
 
-/// `2000-10-10T13:55:36Z`
-pub(super) fn error_time(unix_time: i64) -> String {
-    const MONTHS: &str = "JanFebMarAprMayJunJulAugSepOctNovDec";
-    let date = HttpDate::from_unix(unix_time).format();
-    let text = |range: std::ops::Range<usize>| std::str::from_utf8(&date[range]).unwrap_or_default();
-    let month = MONTHS.find(text(8..11)).unwrap_or_default() / 3 + 1;
-    format!("{}-{month:02}-{}T{}Z", text(12..16), text(5..7), text(17..25))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -52,6 +43,5 @@ mod tests {
     #[test]
     fn times() {
         assert_eq!(&access_time(971_186_136), b"10/Oct/2000:13:55:36 +0000");
-        assert_eq!(error_time(971_186_136), "2000-10-10T13:55:36Z");
     }
 }

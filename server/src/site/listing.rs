@@ -208,20 +208,18 @@ fn describe(directory: &OwnedFd, name: &str) -> Option<Entry> {
         _ => return None,
     };
     let size = (kind == Kind::File).then(|| u64::try_from(stat.st_size).unwrap_or(0));
-    Some(Entry { name: name.to_owned(), kind, size, modified: rfc3339(stat.st_mtime), modified_unix: stat.st_mtime })
+    Some(Entry {
+        name: name.to_owned(),
+        kind,
+        size,
+        modified: HttpDate::from_unix(stat.st_mtime).format_rfc3339(),
+        modified_unix: stat.st_mtime,
+    })
 }
 
 /// Case and then octets decide, so that a list reads as people expect.
 fn natural(a: &str, b: &str) -> Ordering {
     a.to_lowercase().cmp(&b.to_lowercase()).then_with(|| a.cmp(b))
-}
-
-fn rfc3339(unix: i64) -> String {
-    const MONTHS: &str = "JanFebMarAprMayJunJulAugSepOctNovDec";
-    let date = HttpDate::from_unix(unix).format();
-    let text = |range: std::ops::Range<usize>| std::str::from_utf8(&date[range]).unwrap_or_default();
-    let month = MONTHS.find(text(8..11)).unwrap_or_default() / 3 + 1;
-    format!("{}-{month:02}-{}T{}Z", text(12..16), text(5..7), text(17..25))
 }
 
 /// A size as people read it.
@@ -347,7 +345,7 @@ mod tests {
             name: "<img src=x onerror=alert(1)>&\"'.txt".to_owned(),
             kind: Kind::File,
             size: Some(1_500),
-            modified: rfc3339(0),
+            modified: HttpDate::from_unix(0).format_rfc3339(),
             modified_unix: 0,
         };
         let row = row(&entry).into_string();
