@@ -63,6 +63,11 @@ pub(crate) const BATCH_BYTES: usize = 8 * 1024;
 pub(crate) const FILE_SLICE_BYTES: u64 = 1 << 20;
 /// The end of a file that is sent only once the file was seen to be as announced.
 pub(crate) const FILE_END_BYTES: u64 = 16 * 1024;
+/// The last part of a file, which is copied. What `sendfile` hands over before it are the page
+/// cache's own pages; a client on the same machine may hold those unread, but no more of them
+/// than the two buffers of a connection take: 4 MiB here and 32 MiB there, unless the system
+/// was told otherwise.
+pub(crate) const FILE_COPIED_BYTES: u64 = 36 << 20;
 /// Requests that a connection is served in a row before others get their turn.
 pub(crate) const REQUESTS_PER_TURN: u32 = 64;
 /// Connections that are accepted in a row before others get their turn.

@@ -1,20 +1,21 @@
 //! Writes a response: its head, its content, and what it means for the connection.
 
+use crate::buffer::Buffer;
 use crate::connection::App;
 use crate::connection::http1::PANICKED;
 use crate::connection::wire::{Progress, Wire};
-use crate::limits::{BATCH_BYTES, COPY_BYTES_MAX, FILE_END_BYTES, FILE_SLICE_BYTES};
+use crate::limits::{BATCH_BYTES, COPY_BYTES_MAX, FILE_COPIED_BYTES, FILE_END_BYTES, FILE_SLICE_BYTES};
 use crate::net::stream::{Stream, Then};
 use crate::net::worker::offload;
-use crate::service::{
-    Body, Chunks, CloseReason, Exchange, FileContent, FileState, Observer, Outcome, Request, Response,
-};
+use crate::service::{Body, Chunks, CloseReason, Exchange, FileContent, Observer, Outcome, Request, Response};
 use selvedge_proto::field::Fields;
 use selvedge_proto::head::Version;
 use selvedge_proto::http1::write::{self, ContentFraming, ResponseHead};
 use selvedge_proto::method::Method;
 use selvedge_proto::{Afterwards, Reject, Status};
 use std::future::poll_fn;
+use std::io::ErrorKind;
+use std::os::unix::fs::FileExt;
 use std::pin::Pin;
 use std::task::Poll;
 use std::time::Instant;
@@ -143,65 +144,83 @@ impl<S: Stream> Wire<S> {
     /// Sends what has yet to leave, and `bytes` behind it, together.
     async fn send_behind_output(&self, bytes: &[u8], progress: &mut Progress) -> Result<(), CloseReason> {
         let output = std::mem::take(&mut *self.output.borrow_mut());
-        let first = output.buffer.as_ref().map_or(&[][..], |buffer| &buffer[output.at..]);
-        self.send_parts(first, bytes, progress).await
+        self.send_parts(output.rest(), bytes, progress).await
     }
 
     /// Sends part of a file in slices, so that the worker is fair to others.
+    ///
+    /// The end is read and held back until the file was seen to be as announced. What went
+    /// before was copied while it was so, or is far enough ahead for no client to have it still
+    /// unread: a complete answer has the bytes of one state of the file.
     async fn send_file(
         &self,
         content: FileContent,
         progress: &mut Progress,
         sent: &mut u64,
     ) -> Result<(), CloseReason> {
-        self.send_head_of_file(progress).await?;
         let mut at = content.offset;
         let end = content.offset.saturating_add(content.length);
-        // The end is held back until the file was seen to be as announced.
+        let copied_from = end - FILE_COPIED_BYTES.min(content.length);
         let held_back = end - FILE_END_BYTES.min(content.length);
+        if at < copied_from {
+            self.send_head_of_file(progress).await?;
+        }
+        let mut head = std::mem::take(&mut *self.output.borrow_mut());
         let mut looks = content.length > FILE_SLICE_BYTES;
-        while at < end {
-            looks |= at >= held_back;
-            let slice_end = if at < held_back { held_back.min(at + FILE_SLICE_BYTES) } else { end };
-            if !is_in_memory(&content, at, slice_end - at) {
-                self.wait_for_nothing();
-                bring_into_memory(&content, at, slice_end - at).await.ok_or(CloseReason::FileFailed)?;
-            }
+        while at < held_back {
+            let is_copied = at >= copied_from;
+            let slice_end = (at + FILE_SLICE_BYTES).min(if is_copied { held_back } else { copied_from });
+            self.have_in_memory(&content, at, slice_end - at).await?;
             while at < slice_end {
                 let left = (slice_end - at) as usize;
                 let attempt = || {
-                    if looks && !FileState::of(&content.file).is_ok_and(|state| state == content.state) {
+                    if looks && !content.is_as_announced() {
                         return Ok(0);
                     }
-                    let sent = self.stream.send_file(&content.file, at, left);
+                    let sent = if is_copied {
+                        self.stream.send_copy(head.rest(), &content.file, at, left)
+                    } else {
+                        self.stream.send_file(&content.file, at, left)
+                    };
                     // Once a client makes the answer wait, every send looks first.
-                    looks |= !matches!(sent, Ok(sent) if sent == left);
+                    looks |= !matches!(sent, Ok(sent) if sent == head.len() + left);
                     sent
                 };
-                match self.step(progress, attempt).await? {
-                    0 => return Err(CloseReason::FileChanged),
-                    count => {
-                        at += count as u64;
-                        *sent += count as u64;
-                    }
+                let count = self.step(progress, attempt).await?;
+                if count == 0 {
+                    return Err(CloseReason::FileChanged);
                 }
+                let of_file = count.saturating_sub(head.len()) as u64;
+                head.at += count - of_file as usize;
+                at += of_file;
+                *sent += of_file;
             }
-            if at < held_back {
-                tokio::task::yield_now().await;
-            }
+            tokio::task::yield_now().await;
         }
-        Ok(())
+        self.have_in_memory(&content, at, end - at).await?;
+        let last = read_end(&content, at, end)?;
+        let before = progress.bytes + head.len() as u64;
+        let outcome = self.send_parts(head.rest(), &last, progress).await;
+        *sent += progress.bytes.saturating_sub(before);
+        outcome
     }
 
     /// Sends the head, telling the kernel that content follows at once.
     async fn send_head_of_file(&self, progress: &mut Progress) -> Result<(), CloseReason> {
         let mut output = std::mem::take(&mut *self.output.borrow_mut());
-        while let Some(rest) = output.buffer.as_ref().map(|buffer| &buffer[output.at..])
-            && !rest.is_empty()
-        {
-            output.at += self.step(progress, || self.stream.send([rest, &[]], Then::More)).await?;
+        while output.len() > 0 {
+            output.at += self.step(progress, || self.stream.send([output.rest(), &[]], Then::More)).await?;
         }
         Ok(())
+    }
+
+    /// Waits until a slice is in memory, so that sending it waits for no disk.
+    async fn have_in_memory(&self, content: &FileContent, at: u64, len: u64) -> Result<(), CloseReason> {
+        if len == 0 || is_in_memory(content, at, len) {
+            return Ok(());
+        }
+        self.wait_for_nothing();
+        bring_into_memory(content, at, len).await.ok_or(CloseReason::FileFailed)
     }
 
     /// Sends pieces as they come; whenever none is there, what came before has left.
@@ -257,6 +276,17 @@ impl<S: Stream> Wire<S> {
     }
 }
 
+/// The end of a file, read before the file was seen to be as announced.
+fn read_end(content: &FileContent, at: u64, end: u64) -> Result<Buffer, CloseReason> {
+    let mut last = Buffer::take();
+    last.resize((end - at) as usize, 0);
+    match content.file.read_exact_at(&mut last, at) {
+        Err(error) if error.kind() != ErrorKind::UnexpectedEof => Err(CloseReason::FileFailed),
+        Ok(()) if content.is_as_announced() => Ok(last),
+        _ => Err(CloseReason::FileChanged),
+    }
+}
+
 /// Whether the first and the last page of a slice are in memory. The pages between them
 /// were read ahead with them, or go soon after.
 fn is_in_memory(content: &FileContent, at: u64, len: u64) -> bool {
@@ -265,7 +295,7 @@ fn is_in_memory(content: &FileContent, at: u64, len: u64) -> bool {
         let mut byte = [0];
         let mut into = [std::io::IoSliceMut::new(&mut byte)];
         // A file system that cannot tell is read on the worker, as it always was.
-        !matches!(preadv2(&content.file, &mut into, position, ReadWriteFlags::NOWAIT), Err(Errno::AGAIN))
+        !matches!(preadv2(&**content.file, &mut into, position, ReadWriteFlags::NOWAIT), Err(Errno::AGAIN))
     };
     probe(at) && (len == 1 || probe(at + len - 1))
 }

@@ -89,8 +89,13 @@ impl Output {
         self.buffer.get_or_insert_with(Buffer::take)
     }
 
+    /// The bytes, to send them.
+    pub(super) fn rest(&self) -> &[u8] {
+        self.buffer.as_ref().map_or(&[], |buffer| &buffer[self.at..])
+    }
+
     pub(super) fn len(&self) -> usize {
-        self.buffer.as_ref().map_or(0, |buffer| buffer.len() - self.at)
+        self.rest().len()
     }
 }
 
@@ -241,8 +246,7 @@ impl<S: Stream> Wire<S> {
     async fn flush_slowly(&self) -> Result<(), CloseReason> {
         let mut progress = self.send_progress();
         let output = std::mem::take(&mut *self.output.borrow_mut());
-        let rest = output.buffer.as_ref().map_or(&[][..], |buffer| &buffer[output.at..]);
-        self.send_parts(rest, &[], &mut progress).await
+        self.send_parts(output.rest(), &[], &mut progress).await
     }
 
     /// The progress of an answer that begins now.

@@ -10,5 +10,5 @@ pub(crate) mod listen;
 pub(crate) mod notes;
 pub(crate) mod panic;
 pub(crate) mod stream;
-mod sys;
+pub(crate) mod sys;
 pub(crate) mod worker;

@@ -6,11 +6,12 @@
 
 use crate::buffer::Buffer;
 use crate::net::sys::LazilyWatched;
+use crate::service::OpenFile;
 use rustix::io::{Errno, retry_on_intr};
 use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, Shutdown};
-use std::fs::File;
 use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::FileExt;
 use std::task::{Context, Poll, ready};
 
 /// Whether more follows what is sent, so that the kernel may wait for it.
@@ -34,11 +35,19 @@ pub(crate) trait Stream: 'static {
     /// `WouldBlock` when nothing can be sent now; then [`Stream::poll_writable`] waits.
     fn send(&self, parts: [&[u8]; 2], then: Then) -> io::Result<usize>;
 
-    /// Sends part of a file, or as much as can be sent now; 0 when the file ends there.
+    /// Sends part of a file, or as much as can be sent now; 0 when the file ends there. The
+    /// client may get what is written to the file later.
     ///
     /// # Errors
     /// As [`Stream::send`].
-    fn send_file(&self, file: &File, offset: u64, len: usize) -> io::Result<usize>;
+    fn send_file(&self, file: &OpenFile, offset: u64, len: usize) -> io::Result<usize>;
+
+    /// Sends `first` and behind it part of a file as its bytes are now, or as much of both as
+    /// can be sent now; 0 when the file ends there or cannot be read. More follows.
+    ///
+    /// # Errors
+    /// As [`Stream::send`].
+    fn send_copy(&self, first: &[u8], file: &OpenFile, offset: u64, len: usize) -> io::Result<usize>;
 
     /// Waits until more can be sent, after a send that could not send.
     fn poll_writable(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>>;
@@ -103,11 +112,29 @@ impl Stream for Socket {
         })?)
     }
 
-    fn send_file(&self, file: &File, offset: u64, len: usize) -> io::Result<usize> {
+    fn send_file(&self, file: &OpenFile, offset: u64, len: usize) -> io::Result<usize> {
         Ok(retry_on_intr(|| {
             let mut at = offset;
-            rustix::fs::sendfile(&self.fd, file, Some(&mut at), len)
+            rustix::fs::sendfile(&self.fd, file.as_fd(), Some(&mut at), len)
         })?)
+    }
+
+    fn send_copy(&self, first: &[u8], file: &OpenFile, offset: u64, len: usize) -> io::Result<usize> {
+        let Some(mapping) = file.mapping() else {
+            let mut copy = Buffer::take();
+            let room = copy.capacity();
+            copy.resize(len.min(room), 0);
+            let read = file.read_at(&mut copy[..], offset)?;
+            return if read == 0 { Ok(0) } else { self.send([first, &copy[..read]], Then::More) };
+        };
+        loop {
+            let sent = mapping.send_behind(first, offset, len, self.fd.as_fd());
+            match sent.as_ref().map_err(io::Error::raw_os_error) {
+                Err(Some(libc::EINTR)) => {}
+                Err(Some(libc::EFAULT)) => return Ok(0),
+                _ => return sent,
+            }
+        }
     }
 
     fn poll_writable(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {

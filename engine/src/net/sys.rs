@@ -1,12 +1,17 @@
-//! The one address of `unsafe`: joining descriptors to the worker's epoll set.
+//! The one address of `unsafe`: joining descriptors to the worker's epoll set, and files in
+//! the address space. It names nothing else of the crate, so any floor may use it.
 //!
-//! What is promised each time is the same: a descriptor stays open, and the same, for as
+//! What is promised of a descriptor each time is the same: it stays open, and the same, for as
 //! long as the set knows it.
-#![allow(unsafe_code, reason = "registration has to be told that a descriptor outlives it")]
+#![allow(unsafe_code, reason = "registration has to be told that a descriptor outlives it, and mapping is unsafe")]
 
+use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 use std::cell::OnceCell;
+use std::ffi::c_void;
+use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::ptr::NonNull;
 use tokio::io::unix::AsyncFd;
 
 /// A descriptor that is in the epoll set from the beginning.
@@ -57,5 +62,62 @@ impl LazilyWatched {
 impl AsFd for LazilyWatched {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
+    }
+}
+
+/// A file in the address space, for the kernel alone to read: to it, pages that are no longer
+/// there are an error, where this process would be ended by a signal.
+pub(crate) struct Mapping {
+    start: NonNull<c_void>,
+    len: usize,
+}
+
+impl Mapping {
+    /// The whole of a file, as long as it is now.
+    pub(crate) fn of(file: &File) -> io::Result<Self> {
+        let len = usize::try_from(file.metadata()?.len()).map_err(|_| io::ErrorKind::FileTooLarge)?;
+        // SAFETY: the kernel chooses the place, so nothing that is in use is replaced.
+        let start = unsafe { mmap(std::ptr::null_mut(), len, ProtFlags::READ, MapFlags::SHARED, file, 0) }?;
+        NonNull::new(start).map(|start| Self { start, len }).ok_or_else(|| io::ErrorKind::OutOfMemory.into())
+    }
+
+    /// Sends `first` and behind it part of the file, or as much of both as can be sent now.
+    /// More is announced to follow.
+    ///
+    /// # Errors
+    /// As `sendmsg(2)`; `EFAULT` where the file has ended since, or cannot be read.
+    pub(crate) fn send_behind(
+        &self,
+        first: &[u8],
+        offset: u64,
+        len: usize,
+        socket: BorrowedFd<'_>,
+    ) -> io::Result<usize> {
+        let offset = usize::try_from(offset).unwrap_or(usize::MAX).min(self.len);
+        let len = len.min(self.len - offset);
+        // SAFETY: `offset` is at most the mapping's length.
+        let part = unsafe { self.start.byte_add(offset) };
+        let mut pieces = [
+            libc::iovec { iov_base: first.as_ptr().cast_mut().cast(), iov_len: first.len() },
+            libc::iovec { iov_base: part.as_ptr(), iov_len: len },
+        ];
+        // SAFETY: a message of zeros is an empty one.
+        let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
+        message.msg_iov = pieces.as_mut_ptr();
+        message.msg_iovlen = pieces.len();
+        // SAFETY: both pieces stay where they are during the call: one is borrowed, the other
+        // lies within a mapping that `self` owns. The kernel only reads them, and answers with
+        // an error where it cannot.
+        let sent =
+            unsafe { libc::sendmsg(socket.as_raw_fd(), &raw const message, libc::MSG_NOSIGNAL | libc::MSG_MORE) };
+        usize::try_from(sent).map_err(|_| io::Error::last_os_error())
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: it was mapped with this start and length, and nobody keeps a pointer into it.
+        let unmapped = unsafe { munmap(self.start.as_ptr(), self.len) };
+        debug_assert!(unmapped.is_ok(), "a mapping is unmapped once");
     }
 }

@@ -1,14 +1,13 @@
 //! Content, both ways: what a request carries and what a response is made of.
 
+use super::file::FileContent;
 use bytes::Bytes;
 use selvedge_proto::Reject;
 use selvedge_proto::field::Fields;
 use std::fmt;
-use std::fs::File;
 use std::future::poll_fn;
-use std::os::unix::fs::MetadataExt;
 use std::pin::Pin;
-use std::rc::{Rc, Weak};
+use std::rc::Weak;
 use std::task::{Context, Poll};
 
 /// What a response is made of.
@@ -58,55 +57,6 @@ impl fmt::Debug for Body {
 impl<T: Into<Bytes>> From<T> for Body {
     fn from(bytes: T) -> Self {
         Self::Bytes(bytes.into())
-    }
-}
-
-/// Part of an open regular file.
-///
-/// When the file turns out to have changed while it is sent, the connection is closed before
-/// the content is complete. What was handed to the kernel before cannot be called back: a
-/// file that is replaced is never mixed, one that is written over in place may be, in the
-/// moment between the kernel's taking its pages and the client's reading them.
-#[derive(Clone, Debug)]
-pub struct FileContent {
-    /// The file.
-    pub file: Rc<File>,
-    /// Position of the first byte.
-    pub offset: u64,
-    /// Number of bytes.
-    pub length: u64,
-    /// The state of the file that the answer's fields speak of.
-    pub state: FileState,
-}
-
-impl FileContent {
-    /// Part of a file in the state that it is in now.
-    ///
-    /// # Errors
-    /// When the system cannot tell the state.
-    pub fn new(file: Rc<File>, offset: u64, length: u64) -> std::io::Result<Self> {
-        let state = FileState::of(&file)?;
-        Ok(Self { file, offset, length, state })
-    }
-}
-
-/// What shows that a file has changed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct FileState {
-    /// Its length.
-    pub length: u64,
-    /// When it was last written to: seconds since 1970, and nanoseconds.
-    pub modified: (i64, i64),
-}
-
-impl FileState {
-    /// The state that a file is in.
-    ///
-    /// # Errors
-    /// When the system cannot tell.
-    pub fn of(file: &File) -> std::io::Result<Self> {
-        let facts = file.metadata()?;
-        Ok(Self { length: facts.len(), modified: (facts.mtime(), facts.mtime_nsec()) })
     }
 }
 

@@ -6,11 +6,13 @@
 
 mod body;
 mod exchange;
+mod file;
 mod request;
 mod response;
 
-pub use body::{Body, Chunks, ContentError, ContentSource, FileContent, FileState, IncomingBody, StreamError};
+pub use body::{Body, Chunks, ContentError, ContentSource, IncomingBody, StreamError};
 pub use exchange::{CloseReason, Closed, Exchange, Incident, Outcome, Phase};
+pub use file::{FileContent, FileState, OpenFile};
 pub(crate) use request::Parts;
 pub use request::{Moment, Request};
 pub use response::Response;

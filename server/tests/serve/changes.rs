@@ -288,3 +288,28 @@ fn directories_change_too() {
     tree.dir("file");
     becomes("/file", 301, None);
 }
+
+#[test]
+fn a_large_file_that_changes_in_place_while_the_client_stalls() {
+    const LENGTH: usize = 200_000;
+    let changes: [fn(&Path); 3] = [
+        |path| overwrite(path, &[b'B'; LENGTH]),
+        |path| File::options().write(true).open(path).unwrap().set_len(10).unwrap(),
+        |path| fs::write(path, vec![b'B'; LENGTH]).unwrap(),
+    ];
+    let tree = Tree::new();
+    let program = Program::serve(&tree);
+    for (number, change) in changes.into_iter().enumerate() {
+        let name = format!("file-{number}");
+        tree.write(&name, [b'A'; LENGTH]);
+        tree.settled(&name);
+        let mut client = program.connect();
+        client.send_request("GET", &format!("/{name}"), "");
+        let mut response = client.receive_head().expect("the head comes at once");
+        change(&tree.path(&name));
+        // Complete, it has one state; cut, it is known to be worth nothing.
+        if client.receive_content(&mut response).is_ok() {
+            assert!(response.content == [b'A'; LENGTH], "{name}: {}", describe(&Some(response.content)));
+        }
+    }
+}

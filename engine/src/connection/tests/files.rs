@@ -2,8 +2,8 @@
 
 use super::scenario::{Client, Scenario, World, settle, virtually};
 use super::site::content;
-use crate::limits::{FILE_SLICE_BYTES, Limits};
-use crate::service::{Body, CloseReason, FileContent, Outcome, Phase, Request, Response};
+use crate::limits::{FILE_COPIED_BYTES, FILE_SLICE_BYTES, Limits};
+use crate::service::{Body, CloseReason, FileContent, OpenFile, Outcome, Phase, Request, Response};
 use selvedge_proto::Status;
 use std::fs::File;
 use std::io::Write;
@@ -23,10 +23,10 @@ pub(super) fn temporary() -> File {
 }
 
 /// A file of so many bytes, and a world that sends so many of them from an offset on.
-fn world(len: usize, offset: u64, length: u64) -> (Rc<File>, World) {
+fn world(len: usize, offset: u64, length: u64) -> (Rc<OpenFile>, World) {
     let mut file = temporary();
     file.write_all(&content(len)).expect("a temporary file takes the bytes");
-    let file = Rc::new(file);
+    let file = Rc::new(OpenFile::new(file));
     let sent = file.clone();
     let service = async move |_: &mut Request| {
         Response::new(Status::OK)
@@ -82,10 +82,10 @@ fn whole_files_and_parts_of_them() {
 #[test]
 fn a_file_shorter_than_announced_is_cut() {
     virtually(async {
-        let (_, world) = world(5000, 0, 6000);
+        let (_, world) = world(50_000, 0, 90_000);
         let client = Scenario::get("/").sent(&world).await;
         assert_cut(&client, CloseReason::FileChanged);
-        assert_eq!(client.reply().content.len(), 5000);
+        assert_eq!(client.reply().content.len(), 50_000);
     });
 }
 
@@ -126,13 +126,46 @@ fn a_small_file_that_changes_while_the_client_is_slow_is_cut() {
 #[test]
 fn a_file_that_changes_between_its_slices_is_cut() {
     virtually(async {
-        for taken in [1000, SLICE + 1000, 3 * SLICE - 1000] {
+        for taken in [1000, SLICE + 1000, 2 * SLICE + 1000] {
             let (file, world) = world(3 * SLICE, 0, 3 * SLICE as u64);
             let client = having_taken(&world, taken).await;
-            overwrite(&file, 3 * SLICE as u64 - 100);
+            overwrite(&file, taken as u64);
             client.take(usize::MAX).await;
             settle().await;
             assert_cut(&client, CloseReason::FileChanged);
+            assert!(content(3 * SLICE).starts_with(&client.reply().content), "no byte of the other state is sent");
+        }
+    });
+}
+
+#[test]
+fn a_file_that_changes_when_its_end_is_on_its_way_is_sent_as_it_was() {
+    virtually(async {
+        let (file, world) = world(3 * SLICE, 0, 3 * SLICE as u64);
+        let client = having_taken(&world, 3 * SLICE - 1000).await;
+        overwrite(&file, 3 * SLICE as u64 - 100);
+        client.take(usize::MAX).await;
+        settle().await;
+        assert!(client.reply().is_complete && client.reply().content == content(3 * SLICE));
+    });
+}
+
+#[test]
+fn a_huge_file_goes_first_by_its_pages_and_then_by_copies() {
+    virtually(async {
+        let len = FILE_COPIED_BYTES as usize + 2 * SLICE + 7;
+        for changes in [false, true] {
+            let (file, world) = world(len, 0, len as u64);
+            let client = having_taken(&world, SLICE + 1000).await;
+            if changes {
+                overwrite(&file, len as u64 - 100);
+            }
+            client.take(usize::MAX).await;
+            while client.finished().is_empty() {
+                settle().await;
+            }
+            assert_eq!(client.reply().is_complete, !changes);
+            assert!(content(len).starts_with(&client.reply().content));
         }
     });
 }

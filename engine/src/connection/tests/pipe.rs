@@ -2,8 +2,8 @@
 
 use crate::buffer::Buffer;
 use crate::net::stream::{Stream, Then};
+use crate::service::OpenFile;
 use std::cell::{Cell, RefCell};
-use std::fs::File;
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::FileExt;
 use std::rc::Rc;
@@ -170,12 +170,16 @@ impl Stream for Memory {
         Ok(taken)
     }
 
-    fn send_file(&self, file: &File, offset: u64, len: usize) -> io::Result<usize> {
+    fn send_file(&self, file: &OpenFile, offset: u64, len: usize) -> io::Result<usize> {
         let mut bytes = vec![0; len];
         let read = file.read_at(&mut bytes, offset)?;
-        let taken = self.0.taken(read)?;
-        self.0.sent(&bytes[..taken]);
-        Ok(taken)
+        self.send([&bytes[..read], &[]], Then::More)
+    }
+
+    fn send_copy(&self, first: &[u8], file: &OpenFile, offset: u64, len: usize) -> io::Result<usize> {
+        let mut bytes = vec![0; len];
+        let read = file.read_at(&mut bytes, offset)?;
+        if read == 0 { Ok(0) } else { self.send([first, &bytes[..read]], Then::More) }
     }
 
     fn poll_writable(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {

@@ -5,7 +5,7 @@ use super::resource::{Kept, Representation};
 use bytes::Bytes;
 use rustix::fs::fstat;
 use selvedge::proto::range::ByteRange;
-use selvedge::service::{Chunks, StreamError};
+use selvedge::service::{Chunks, OpenFile, StreamError};
 use selvedge::{Body, Response, Status, offload};
 use std::collections::VecDeque;
 use std::fs::File;
@@ -54,7 +54,7 @@ fn boundary() -> String {
 
 enum Piece {
     Bytes(Bytes),
-    File { file: Rc<File>, at: u64, end: u64 },
+    File { file: Rc<OpenFile>, at: u64, end: u64 },
 }
 
 impl Piece {

@@ -8,7 +8,7 @@ use selvedge::Request;
 use selvedge::proto::date::HttpDate;
 use selvedge::proto::encoding::{Accepted, Coding};
 use selvedge::proto::field::{Fields, Known};
-use std::fs::File;
+use selvedge::service::OpenFile;
 use std::rc::Rc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -51,7 +51,7 @@ pub(super) struct Representation {
 /// Where the bytes of a representation are.
 pub(super) enum Kept {
     Memory(Bytes),
-    Open(Rc<File>),
+    Open(Rc<OpenFile>),
 }
 
 impl Resource {
@@ -141,7 +141,7 @@ impl Representation {
             length: state.length,
             content: match opened.content {
                 Content::Memory(bytes) => Kept::Memory(bytes.into()),
-                Content::Open(file) => Kept::Open(Rc::new(file)),
+                Content::Open(file) => Kept::Open(Rc::new(OpenFile::new(file))),
             },
             state,
         }
@@ -151,7 +151,7 @@ impl Representation {
     pub(super) fn is_as_known(&self) -> bool {
         match &self.content {
             Kept::Memory(_) => true,
-            Kept::Open(file) => fstat(file).is_ok_and(|stat| State::of(&stat) == self.state),
+            Kept::Open(file) => fstat(&***file).is_ok_and(|stat| State::of(&stat) == self.state),
         }
     }
 }
