@@ -1,6 +1,6 @@
 //! The server: the only place where the engine's floors meet.
 
-use crate::connection::{self, App};
+use crate::connection::{self, App, Common};
 use crate::limits::Limits;
 use crate::net::accept::Accepted;
 use crate::net::worker::{self, Event, Peers, Plan, Stop, Worker};
@@ -180,7 +180,12 @@ async fn work<T: Service, O: Observer>(plan: Plan, peers: Arc<Peers>, service: T
         });
     });
     let worker = Rc::new(Worker::new(plan.number, peers, on_event));
-    let app = Rc::new(App { service, observer: observer.clone(), limits: Rc::new(limits), worker: worker.clone() });
+    let app = Rc::new(App {
+        service,
+        observer: observer.clone(),
+        common: Rc::new(Common::new(limits)),
+        worker: worker.clone(),
+    });
     let serve = Rc::new(move |accepted: Accepted| {
         let (socket, peer, permit) = accepted.into_parts();
         let place = app.worker.connection_began();

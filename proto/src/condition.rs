@@ -68,14 +68,20 @@ pub enum Outcome {
     Failed,
 }
 
+const CONDITIONS: u32 = Known::IfMatch.bit()
+    | Known::IfNoneMatch.bit()
+    | Known::IfModifiedSince.bit()
+    | Known::IfUnmodifiedSince.bit()
+    | Known::IfRange.bit();
+
+/// Whether a request asks for a representation as it is and whole: no precondition, no range.
+pub fn asks_for_the_whole(head: &RequestHead) -> bool {
+    !head.has_any(CONDITIONS | Known::Range.bit())
+}
+
 /// Evaluates the preconditions in the order of RFC 9110 §13.2.2, for a representation
 /// that exists and would be answered with 200.
 pub fn evaluate<'a>(head: &RequestHead, bytes: &'a [u8], validators: &Validators<'a>, now: HttpDate) -> Outcome {
-    const CONDITIONS: u32 = Known::IfMatch.bit()
-        | Known::IfNoneMatch.bit()
-        | Known::IfModifiedSince.bit()
-        | Known::IfUnmodifiedSince.bit()
-        | Known::IfRange.bit();
     if !head.has_any(CONDITIONS) {
         return Outcome::Proceed;
     }

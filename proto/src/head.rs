@@ -79,7 +79,14 @@ pub struct RequestHead {
     first_of: [u8; Known::COUNT],
     present: u32,
     repeated: u32,
+    /// The last Host value that was found to be valid, while it is short: clients of one site
+    /// send the same again and again.
+    host_known: [u8; HOST_KNOWN_BYTES],
+    host_known_len: u8,
 }
+
+/// Room for a name of usual length with its port.
+const HOST_KNOWN_BYTES: usize = 47;
 
 const _: () = assert!(Known::COUNT <= u32::BITS as usize, "one bit for each known field");
 
@@ -102,6 +109,8 @@ impl Default for RequestHead {
             first_of: [0; Known::COUNT],
             present: 0,
             repeated: 0,
+            host_known: [0; HOST_KNOWN_BYTES],
+            host_known_len: 0,
         }
     }
 }
@@ -128,6 +137,19 @@ impl RequestHead {
         }
         self.fields[usize::from(self.field_count)] = span;
         self.field_count += 1;
+    }
+
+    /// Whether this Host value was the last one that was found to be valid. An empty one never is.
+    pub(crate) fn is_known_host(&self, value: &[u8]) -> bool {
+        !value.is_empty() && self.host_known[..usize::from(self.host_known_len)] == *value
+    }
+
+    /// Notes that a Host value is valid.
+    pub(crate) fn know_host(&mut self, value: &[u8]) {
+        if let Some(room) = self.host_known.get_mut(..value.len()) {
+            room.copy_from_slice(value);
+            self.host_known_len = value.len() as u8;
+        }
     }
 
     /// The value of the first line of a known field.

@@ -115,7 +115,7 @@ impl<S: Stream> Wire<S> {
     async fn read_request(self: &Rc<Self>) -> Result<Request, NoRequest> {
         let mut begun: Option<Box<Parts>> = None;
         if self.requests() == 0 {
-            self.wait_for(Deadline::RequestHead, self.limits.head_time);
+            self.wait_for(Deadline::RequestHead, self.common.limits.head_time);
         } else if self.input.borrow().bytes().is_empty() {
             self.flush().await.map_err(NoRequest::Ended)?;
             // The stop began when the answer had begun, too late for it to say so. A request that
@@ -123,14 +123,14 @@ impl<S: Stream> Wire<S> {
             if self.worker.draining.get() && !self.has_more().await {
                 return Err(NoRequest::Ended(CloseReason::Draining));
             }
-            self.wait_for(Deadline::KeepAlive, self.limits.keep_alive);
+            self.wait_for(Deadline::KeepAlive, self.common.limits.keep_alive);
         }
         loop {
             if !self.input.borrow().bytes().is_empty() {
                 let complete = {
                     let input = self.input.borrow();
                     let head = &mut begun.get_or_insert_with(parts::take).head;
-                    parse_request(input.bytes(), &self.limits.message, head)
+                    parse_request(input.bytes(), &self.common.limits.message, head)
                 };
                 if complete.map_err(|reject| NoRequest::Refused(reject.into()))?
                     && let Some(parts) = begun.take()
@@ -139,7 +139,7 @@ impl<S: Stream> Wire<S> {
                 }
                 self.flush().await.map_err(NoRequest::Ended)?;
                 if self.deadline() != Deadline::RequestHead {
-                    self.wait_for(Deadline::RequestHead, self.limits.head_time);
+                    self.wait_for(Deadline::RequestHead, self.common.limits.head_time);
                 }
             }
             self.more_of_head().await?;
@@ -208,14 +208,19 @@ impl<S: Stream> Wire<S> {
         request: &mut Request,
         app: &App<T, O>,
     ) -> Result<Response, CloseReason> {
-        self.wait_for_nothing();
         let mut call = pin!(app.service.call(request));
         poll_fn(|cx| match panic::catch(|| call.as_mut().poll(cx)) {
             Ok(Poll::Ready(response)) => Poll::Ready(Ok(response)),
-            Ok(Poll::Pending) => match self.poll_flush(cx) {
-                Poll::Ready(Err(reason)) => Poll::Ready(Err(reason)),
-                _ => Poll::Pending,
-            },
+            Ok(Poll::Pending) => {
+                // Only an application that takes its time needs the wait for the client to be over.
+                if matches!(self.deadline(), Deadline::KeepAlive | Deadline::RequestHead) {
+                    self.wait_for_nothing();
+                }
+                match self.poll_flush(cx) {
+                    Poll::Ready(Err(reason)) => Poll::Ready(Err(reason)),
+                    _ => Poll::Pending,
+                }
+            }
             Err(message) => {
                 app.observer.incident(&Incident::Panic { peer: self.peer(), message });
                 Poll::Ready(Ok(Response::error(Status::INTERNAL_SERVER_ERROR).because(PANICKED)))

@@ -61,13 +61,13 @@ pub(super) fn begin<S: Stream>(
         progress: Progress {
             began: wire.worker.clock.tick(),
             bytes: 0,
-            silence: wire.limits.body_silence,
-            bytes_per_second_min: wire.limits.body_bytes_per_second_min,
+            silence: wire.common.limits.body_silence,
+            bytes_per_second_min: wire.common.limits.body_bytes_per_second_min,
         },
         reader: None,
     }));
     let source: Weak<Wire<S>> = Rc::downgrade(wire);
-    IncomingBody::new(source, request, length, wire.limits.body_bytes_max)
+    IncomingBody::new(source, request, length, wire.common.limits.body_bytes_max)
 }
 
 impl Content {
@@ -112,7 +112,9 @@ impl<S: Stream> Wire<S> {
             _ if std::mem::take(&mut content.client_waits) => Some(CloseReason::AnswerEnded),
             // What is not read in the end is drained, or closes without having been announced.
             _ if content.is_read_on => None,
-            (Remaining::Length(left), _) if *left > self.limits.drain_bytes_max => Some(CloseReason::ContentUnread),
+            (Remaining::Length(left), _) if *left > self.common.limits.drain_bytes_max => {
+                Some(CloseReason::ContentUnread)
+            }
             _ => None,
         }
     }
@@ -148,7 +150,7 @@ impl<S: Stream> Wire<S> {
                 Some(Err(error)) => return Err(close_reason(error)),
                 Some(Ok(bytes)) => drained += bytes.len() as u64,
             }
-            if drained > self.limits.drain_bytes_max {
+            if drained > self.common.limits.drain_bytes_max {
                 return Err(CloseReason::ContentUnread);
             }
         }
@@ -221,7 +223,7 @@ impl<S: Stream> Wire<S> {
                 }
                 let mut joined = Vec::new();
                 let trailers = loop {
-                    match decoder.step(input.bytes(), &self.limits.message).map_err(ContentError::Rejected)? {
+                    match decoder.step(input.bytes(), &self.common.limits.message).map_err(ContentError::Rejected)? {
                         Step::Data { start, end } => {
                             joined.extend_from_slice(&input.bytes()[start..end]);
                             input.consume(end);

@@ -16,6 +16,9 @@ use crate::net::panic;
 use crate::net::stream::Stream;
 use crate::net::worker::Worker;
 use crate::service::{CloseReason, Closed, Incident, Observer, Phase, Service};
+use selvedge_proto::date::HttpDate;
+use selvedge_proto::http1::write::DatedLines;
+use std::cell::Cell;
 use std::future::Future;
 use std::net::SocketAddr;
 use std::pin::pin;
@@ -27,8 +30,32 @@ use wire::Wire;
 pub(crate) struct App<T, O> {
     pub(crate) service: T,
     pub(crate) observer: O,
-    pub(crate) limits: Rc<Limits>,
+    pub(crate) common: Rc<Common>,
     pub(crate) worker: Rc<Worker>,
+}
+
+/// What all connections of a worker share, whatever the application.
+pub(crate) struct Common {
+    limits: Limits,
+    /// The lines that heads begin with, and the second that they were made for.
+    dated: Cell<(i64, DatedLines)>,
+}
+
+impl Common {
+    pub(crate) fn new(limits: Limits) -> Self {
+        Self { limits, dated: Cell::new((0, DatedLines::new(HttpDate::from_unix(0)))) }
+    }
+
+    /// The lines that heads of this second begin with.
+    fn dated(&self, unix: i64) -> DatedLines {
+        let (made_for, lines) = self.dated.get();
+        if made_for == unix {
+            return lines;
+        }
+        let lines = DatedLines::new(HttpDate::from_unix(unix));
+        self.dated.set((unix, lines));
+        lines
+    }
 }
 
 /// Serves one connection to its end and reports it. `place` is its own in the notes, and
@@ -41,7 +68,7 @@ pub(crate) fn run<S: Stream, T: Service, O: Observer>(
     permit: impl Sized,
 ) -> impl Future<Output = ()> {
     // Made here and not in the future, which would keep room for what it was made of.
-    let wire = Rc::new(Wire::new(stream, peer, place, app.worker.clone(), app.limits.clone()));
+    let wire = Rc::new(Wire::new(stream, peer, place, app.worker.clone(), app.common.clone()));
     async move {
         let reason = guarded(&wire, &app).await;
         let closed = Closed { peer: wire.peer(), reason, phase: wire.phase(), requests: wire.requests() };

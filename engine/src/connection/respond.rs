@@ -99,7 +99,7 @@ impl<S: Stream> Wire<S> {
             version,
             framing,
             afterwards,
-            date: &self.worker.clock.date(),
+            dated: &self.common.dated(self.worker.clock.unix()),
             fields: response.fields(),
         };
         let mut output = self.output.borrow_mut();

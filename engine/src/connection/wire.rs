@@ -4,8 +4,9 @@
 //! the worker gave notice. Bytes that have come win over a notice that came with them.
 
 use crate::buffer::Buffer;
+use crate::connection::Common;
 use crate::connection::incoming::Content;
-use crate::limits::{LINGER_BYTES_MAX, LINGER_TIME, Limits};
+use crate::limits::{LINGER_BYTES_MAX, LINGER_TIME};
 use crate::net::clock::Tick;
 use crate::net::notes::{Deadline, Notice, Place};
 use crate::net::stream::{Stream, Then};
@@ -23,7 +24,7 @@ use std::time::Duration;
 pub(super) struct Wire<S> {
     pub(super) stream: S,
     pub(super) worker: Rc<Worker>,
-    pub(super) limits: Rc<Limits>,
+    pub(super) common: Rc<Common>,
     pub(super) input: RefCell<Input>,
     pub(super) output: RefCell<Output>,
     pub(super) content: RefCell<Option<Box<Content>>>,
@@ -100,11 +101,11 @@ impl Output {
 }
 
 impl<S> Wire<S> {
-    pub(super) fn new(stream: S, peer: SocketAddr, place: Place, worker: Rc<Worker>, limits: Rc<Limits>) -> Self {
+    pub(super) fn new(stream: S, peer: SocketAddr, place: Place, worker: Rc<Worker>, common: Rc<Common>) -> Self {
         Self {
             stream,
             worker,
-            limits,
+            common,
             input: RefCell::default(),
             output: RefCell::default(),
             content: RefCell::default(),
@@ -254,8 +255,8 @@ impl<S: Stream> Wire<S> {
         Progress {
             began: self.worker.clock.tick(),
             bytes: 0,
-            silence: self.limits.send_silence,
-            bytes_per_second_min: self.limits.send_bytes_per_second_min,
+            silence: self.common.limits.send_silence,
+            bytes_per_second_min: self.common.limits.send_bytes_per_second_min,
         }
     }
 

@@ -1,7 +1,6 @@
 //! The worker's own clock: read by the sweeper, a few times a second, for everybody.
 
 use crate::limits::SWEEP_INTERVAL;
-use selvedge_proto::date::HttpDate;
 use std::cell::Cell;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::time::Instant;
@@ -14,13 +13,13 @@ pub(crate) struct Clock {
     began: Instant,
     tick: Cell<Tick>,
     unix: Cell<i64>,
-    date: Cell<[u8; HttpDate::LEN]>,
+    since_start: Cell<Duration>,
 }
 
 impl Clock {
     pub(crate) fn new() -> Self {
         let clock =
-            Self { began: Instant::now(), tick: Cell::new(0), unix: Cell::new(0), date: Cell::new([0; HttpDate::LEN]) };
+            Self { began: Instant::now(), tick: Cell::new(0), unix: Cell::new(0), since_start: Cell::default() };
         clock.read();
         clock
     }
@@ -30,13 +29,11 @@ impl Clock {
     pub(crate) fn read(&self) {
         let ticks = self.began.elapsed().as_millis() / SWEEP_INTERVAL.as_millis();
         self.tick.set(Tick::try_from(ticks).unwrap_or(Tick::MAX));
-        let unix = match SystemTime::now().duration_since(UNIX_EPOCH) {
+        self.since_start.set(SWEEP_INTERVAL * self.tick.get());
+        self.unix.set(match SystemTime::now().duration_since(UNIX_EPOCH) {
             Ok(since) => i64::try_from(since.as_secs()).unwrap_or(i64::MAX),
             Err(_) => 0,
-        };
-        if unix != self.unix.replace(unix) || self.date.get()[0] == 0 {
-            self.date.set(HttpDate::from_unix(unix).format());
-        }
+        });
     }
 
     pub(crate) fn tick(&self) -> Tick {
@@ -50,15 +47,11 @@ impl Clock {
 
     /// Time since the worker began, in whole ticks.
     pub(crate) fn since_start(&self) -> Duration {
-        SWEEP_INTERVAL * self.tick.get()
+        self.since_start.get()
     }
 
     pub(crate) fn unix(&self) -> i64 {
         self.unix.get()
-    }
-
-    pub(crate) fn date(&self) -> [u8; HttpDate::LEN] {
-        self.date.get()
     }
 }
 

@@ -65,7 +65,13 @@ fn parse_request_line(bytes: &[u8], limits: &Limits, head: &mut RequestHead) -> 
 }
 
 fn parse_line_parts(bytes: &[u8], start: usize, head: &mut RequestHead) -> Result<Option<usize>, Reject> {
-    let Some(method_end) = method_end(bytes, start)? else { return Ok(None) };
+    let (method, method_end) = match bytes[start..] {
+        [b'G', b'E', b'T', b' ', ..] => (Method::Get, start + 3),
+        _ => match method_end(bytes, start)? {
+            Some(end) => (Method::from_token(&bytes[start..end]), end),
+            None => return Ok(None),
+        },
+    };
     let target_at = method_end + 1;
     let target_end = skip_target(bytes, target_at);
     match bytes.get(target_end) {
@@ -83,7 +89,7 @@ fn parse_line_parts(bytes: &[u8], start: usize, head: &mut RequestHead) -> Resul
     let Some((version, next)) = parse_version(bytes, target_end + 1)? else { return Ok(None) };
     head.version = version;
     head.method_span = Span::between(start, method_end);
-    head.method = Method::from_token(&bytes[start..method_end]);
+    head.method = method;
     head.line = Span::between(start, next - 2);
     head.target = Target::parse(bytes, Span::between(target_at, target_end), head.method)?;
     Ok(Some(next))
@@ -166,8 +172,10 @@ fn decide_host(bytes: &[u8], head: &mut RequestHead) -> Result<(), Reject> {
     match host {
         None if head.version == Version::Http11 => return Err(Reject::HostMissing),
         None => {}
+        Some(value) if head.is_known_host(value) => {}
         Some(value) => {
             Host::parse(value)?;
+            head.know_host(value);
         }
     }
     //= RFC 9112 §3.2.2, §3.3: the authority of an absolute-form or an authority-form wins over Host

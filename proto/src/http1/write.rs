@@ -49,10 +49,32 @@ pub struct ResponseHead<'a> {
     pub framing: ContentFraming,
     /// What becomes of the connection.
     pub afterwards: Afterwards,
-    /// The Date field (RFC 9110 §6.6.1), formatted.
-    pub date: &'a [u8; HttpDate::LEN],
+    /// Server and Date.
+    pub dated: &'a DatedLines,
     /// The application's fields.
     pub fields: &'a Fields,
+}
+
+/// The lines that every head of a second begins with: made once a second, not once an answer.
+#[derive(Clone, Copy, Debug)]
+pub struct DatedLines([u8; DATED_BYTES]);
+
+/// The status line that most heads have, before the lines that all have.
+const OK_LINE: &[u8; 17] = b"HTTP/1.1 200 OK\r\n";
+const BEFORE_DATE: &[u8; 24] = b"server: selvedge\r\ndate: ";
+const DATE_AT: usize = OK_LINE.len() + BEFORE_DATE.len();
+const DATED_BYTES: usize = DATE_AT + HttpDate::LEN + 2;
+
+impl DatedLines {
+    /// With this Date (RFC 9110 §6.6.1).
+    pub fn new(date: HttpDate) -> Self {
+        let mut bytes = [b'\n'; DATED_BYTES];
+        bytes[..OK_LINE.len()].copy_from_slice(OK_LINE);
+        bytes[OK_LINE.len()..DATE_AT].copy_from_slice(BEFORE_DATE);
+        bytes[DATE_AT..DATED_BYTES - 2].copy_from_slice(&date.format());
+        bytes[DATED_BYTES - 2] = b'\r';
+        Self(bytes)
+    }
 }
 
 /// What a head needs beside its own fields, as a rule.
@@ -62,11 +84,18 @@ impl ResponseHead<'_> {
     /// Appends the head, with its empty line.
     pub fn write(&self, out: &mut Vec<u8>) {
         out.reserve(HEAD_BYTES_USUAL + self.fields.lines().len());
-        write_status_line(self.status, out);
-        out.extend_from_slice(b"server: selvedge\r\ndate: ");
-        out.extend_from_slice(self.date);
-        out.extend_from_slice(b"\r\n");
+        if self.status == Status::OK {
+            out.extend_from_slice(&self.dated.0);
+        } else {
+            write_status_line(self.status, out);
+            out.extend_from_slice(&self.dated.0[OK_LINE.len()..]);
+        }
         out.extend_from_slice(self.fields.lines());
+        let end: &[u8] = match (self.afterwards, self.version) {
+            (Afterwards::KeepOpen, Version::Http11) => b"\r\n",
+            (Afterwards::KeepOpen, Version::Http10) => b"connection: keep-alive\r\n\r\n",
+            (Afterwards::Close, _) => b"connection: close\r\n\r\n",
+        };
         match self.framing {
             ContentFraming::Absent | ContentFraming::UntilClose => {}
             ContentFraming::Length(length) => {
@@ -76,11 +105,7 @@ impl ResponseHead<'_> {
             }
             ContentFraming::Chunked => out.extend_from_slice(b"transfer-encoding: chunked\r\n"),
         }
-        out.extend_from_slice(match (self.afterwards, self.version) {
-            (Afterwards::KeepOpen, Version::Http11) => b"\r\n",
-            (Afterwards::KeepOpen, Version::Http10) => b"connection: keep-alive\r\n\r\n",
-            (Afterwards::Close, _) => b"connection: close\r\n\r\n",
-        });
+        out.extend_from_slice(end);
     }
 }
 
@@ -121,18 +146,16 @@ fn write_status_line(status: Status, out: &mut Vec<u8>) {
 }
 
 /// Appends a number in decimal digits.
-pub fn write_decimal(mut number: u64, out: &mut Vec<u8>) {
+pub fn write_decimal(number: u64, out: &mut Vec<u8>) {
     const DIGITS_MAX: usize = 20;
-    let mut digits = [b'0'; DIGITS_MAX];
-    let mut at = DIGITS_MAX;
-    loop {
+    let mut digits = [0; DIGITS_MAX];
+    let (mut at, mut rest) = (DIGITS_MAX - 1, number);
+    while rest > 9 {
+        digits[at] = b'0' + (rest % 10) as u8;
+        rest /= 10;
         at -= 1;
-        digits[at] = b'0' + (number % 10) as u8;
-        number /= 10;
-        if number == 0 {
-            break;
-        }
     }
+    digits[at] = b'0' + rest as u8;
     out.extend_from_slice(&digits[at..]);
 }
 
@@ -144,14 +167,14 @@ mod tests {
     fn heads() {
         let mut fields = Fields::new();
         fields.append("x", "y").unwrap();
-        let date = HttpDate::from_unix(784_111_777).format();
+        let dated = DatedLines::new(HttpDate::from_unix(784_111_777));
         let mut out = Vec::new();
         ResponseHead {
             status: Status::OK,
             version: Version::Http10,
             framing: ContentFraming::Length(1_234_567_890),
             afterwards: Afterwards::KeepOpen,
-            date: &date,
+            dated: &dated,
             fields: &fields,
         }
         .write(&mut out);

@@ -2,7 +2,7 @@
 
 use super::multipart;
 use super::resource::{Kept, Representation, Resource};
-use selvedge::proto::condition::{Outcome, Validators, evaluate};
+use selvedge::proto::condition::{Outcome, Validators, asks_for_the_whole, evaluate};
 use selvedge::proto::date::HttpDate;
 use selvedge::proto::field::Known;
 use selvedge::proto::range::{ByteRange, Selection, select};
@@ -21,6 +21,9 @@ pub(super) async fn respond(request: &Request, resource: &Resource) -> Response 
 }
 
 fn answer(request: &Request, representation: &Representation) -> Response {
+    if asks_for_the_whole(request.head()) {
+        return whole(representation);
+    }
     let now = HttpDate::from_unix(request.moment().unix_time);
     let validators =
         Validators { etag: Some(representation.etag.as_bytes()), last_modified: Some(representation.modified) };
