@@ -1,13 +1,14 @@
 //! Listening sockets: one for each worker and address, so that the kernel spreads
 //! connections and no worker touches another's queue.
 
-use crate::limits::BACKLOG;
+use crate::limits::{BACKLOG, DEFER_ACCEPT_SECONDS, UNSENT_BYTES_MAX};
+use crate::net::sys;
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, ipproto, sockopt};
 use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::thread;
 use std::time::Duration;
 
@@ -59,8 +60,11 @@ fn bind_one(address: SocketAddr, sharing: Sharing) -> io::Result<OwnedFd> {
     let socket = rustix::net::socket_with(family, SocketType::STREAM, flags, Some(ipproto::TCP))?;
     sockopt::set_socket_reuseaddr(&socket, true)?;
     sockopt::set_socket_reuseport(&socket, sharing == Sharing::Wanted)?;
-    // Accepted sockets inherit it, which saves a call for each connection.
+    // Accepted sockets inherit what is set here, which saves calls for each connection.
     sockopt::set_tcp_nodelay(&socket, true)?;
+    // Where the system does not have these, a client costs more and is served all the same.
+    let _ = sys::set_tcp_option(socket.as_fd(), libc::TCP_NOTSENT_LOWAT, UNSENT_BYTES_MAX);
+    let _ = sys::set_tcp_option(socket.as_fd(), libc::TCP_DEFER_ACCEPT, DEFER_ACCEPT_SECONDS);
     rustix::net::bind(&socket, &address)?;
     Ok(socket)
 }

@@ -65,6 +65,21 @@ impl AsFd for LazilyWatched {
     }
 }
 
+/// Sets an option of a TCP socket that is a number, and that `rustix` has no name for.
+pub(crate) fn set_tcp_option(socket: BorrowedFd<'_>, option: libc::c_int, value: libc::c_int) -> io::Result<()> {
+    // SAFETY: the value is borrowed for the call, and as long as it is said to be.
+    let set = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            libc::IPPROTO_TCP,
+            option,
+            (&raw const value).cast(),
+            size_of_val(&value) as libc::socklen_t,
+        )
+    };
+    if set == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
 /// A file in the address space, for the kernel alone to read: to it, pages that are no longer
 /// there are an error, where this process would be ended by a signal.
 pub(crate) struct Mapping {
