@@ -247,8 +247,7 @@ impl<'a> Open<'a> {
         {
             self.deadlines.pop_front();
             if self.askings[id] == asking {
-                self.window.timeouts += 1;
-                self.window.took(self.schedule.timeout.as_nanos() as u64);
+                self.window.gave_up(self.schedule.timeout.as_nanos() as u64);
                 if self.drop_connection(id).is_err() {
                     self.window.errors += 1;
                 }

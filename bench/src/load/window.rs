@@ -21,6 +21,7 @@ pub(crate) struct Window {
     /// The part of it in which the load generator had something to do.
     pub(crate) generator_busy: f64,
     times: Histogram<u64>,
+    answered_times: Histogram<u64>,
     late: Histogram<u64>,
 }
 
@@ -35,12 +36,20 @@ impl Window {
             elapsed: Duration::ZERO,
             generator_busy: 0.0,
             times: histogram(),
+            answered_times: histogram(),
             late: histogram(),
         }
     }
 
     /// Notes how long an answer took.
     pub(crate) fn took(&mut self, ns: u64) {
+        self.times.saturating_record(ns);
+        self.answered_times.saturating_record(ns);
+    }
+
+    /// Notes how long an answer was waited for that did not come.
+    pub(crate) fn gave_up(&mut self, ns: u64) {
+        self.timeouts += 1;
         self.times.saturating_record(ns);
     }
 
@@ -54,7 +63,12 @@ impl Window {
         self.answered as f64 / self.elapsed.as_secs_f64().max(1e-9)
     }
 
-    /// The time within which this part of the answers came, in microseconds.
+    /// The time within which this part of the answers that came did come, in microseconds.
+    pub(crate) fn answered_quantile_us(&self, quantile: f64) -> f64 {
+        self.answered_times.value_at_quantile(quantile) as f64 / 1_000.0
+    }
+
+    /// The time within which this part of the requests had its answer or was given up, in microseconds.
     pub(crate) fn quantile_us(&self, quantile: f64) -> f64 {
         self.times.value_at_quantile(quantile) as f64 / 1_000.0
     }

@@ -78,6 +78,7 @@ fn figures(window: &Window, rate: f64) -> Figures {
         (Figure::Errors, (window.errors + window.unsent) as f64),
         (Figure::Timeouts, window.timeouts as f64),
         (Figure::GeneratorBusy, window.generator_busy),
+        (Figure::P99AnsweredUs, window.answered_quantile_us(0.99)),
     ]);
     add_times(&mut figures, window);
     figures
