@@ -160,17 +160,25 @@ impl<S: Stream> Wire<S> {
     ) -> Result<(), CloseReason> {
         let mut at = content.offset;
         let end = content.offset.saturating_add(content.length);
-        let copied_from = end - FILE_COPIED_BYTES.min(content.length);
-        let held_back = end - FILE_END_BYTES.min(content.length);
+        // From a copy that nothing can change, all of it goes by its pages.
+        let kept = content.file.copy_of(&content.state);
+        let (source, copied_bytes, end_bytes) = match kept {
+            Some(copy) => (copy, 0, 0),
+            None => (&**content.file, FILE_COPIED_BYTES, FILE_END_BYTES),
+        };
+        let copied_from = end - copied_bytes.min(content.length);
+        let held_back = end - end_bytes.min(content.length);
         if at < copied_from {
             self.send_head_of_file(progress).await?;
         }
         let mut head = std::mem::take(&mut *self.output.borrow_mut());
-        let mut looks = content.length > FILE_SLICE_BYTES;
+        let mut looks = kept.is_none() && content.length > FILE_SLICE_BYTES;
         while at < held_back {
             let is_copied = at >= copied_from;
             let slice_end = (at + FILE_SLICE_BYTES).min(if is_copied { held_back } else { copied_from });
-            self.have_in_memory(&content, at, slice_end - at).await?;
+            if kept.is_none() {
+                self.have_in_memory(&content, at, slice_end - at).await?;
+            }
             while at < slice_end {
                 let left = (slice_end - at) as usize;
                 let attempt = || {
@@ -180,10 +188,10 @@ impl<S: Stream> Wire<S> {
                     let sent = if is_copied {
                         self.stream.send_copy(head.rest(), &content.file, at, left)
                     } else {
-                        self.stream.send_file(&content.file, at, left)
+                        self.stream.send_file(source, at, left)
                     };
                     // Once a client makes the answer wait, every send looks first.
-                    looks |= !matches!(sent, Ok(sent) if sent == head.len() + left);
+                    looks |= kept.is_none() && !matches!(sent, Ok(sent) if sent == head.len() + left);
                     sent
                 };
                 let count = self.step(progress, attempt).await?;
@@ -195,7 +203,12 @@ impl<S: Stream> Wire<S> {
                 at += of_file;
                 *sent += of_file;
             }
-            tokio::task::yield_now().await;
+            if at < end {
+                tokio::task::yield_now().await;
+            }
+        }
+        if kept.is_some() {
+            return Ok(());
         }
         self.have_in_memory(&content, at, end - at).await?;
         let last = read_end(&content, at, end)?;

@@ -9,6 +9,7 @@ use crate::net::sys::LazilyWatched;
 use crate::service::OpenFile;
 use rustix::io::{Errno, retry_on_intr};
 use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, Shutdown};
+use std::fs::File;
 use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::FileExt;
@@ -40,7 +41,7 @@ pub(crate) trait Stream: 'static {
     ///
     /// # Errors
     /// As [`Stream::send`].
-    fn send_file(&self, file: &OpenFile, offset: u64, len: usize) -> io::Result<usize>;
+    fn send_file(&self, file: &File, offset: u64, len: usize) -> io::Result<usize>;
 
     /// Sends `first` and behind it part of a file as its bytes are now, or as much of both as
     /// can be sent now; 0 when the file ends there or cannot be read. More follows.
@@ -112,10 +113,10 @@ impl Stream for Socket {
         })?)
     }
 
-    fn send_file(&self, file: &OpenFile, offset: u64, len: usize) -> io::Result<usize> {
+    fn send_file(&self, file: &File, offset: u64, len: usize) -> io::Result<usize> {
         Ok(retry_on_intr(|| {
             let mut at = offset;
-            rustix::fs::sendfile(&self.fd, file.as_fd(), Some(&mut at), len)
+            rustix::fs::sendfile(&self.fd, file, Some(&mut at), len)
         })?)
     }
 

@@ -13,12 +13,29 @@ use std::rc::Rc;
 pub struct OpenFile {
     file: File,
     mapping: OnceCell<Option<Mapping>>,
+    copy: OnceCell<MemoryCopy>,
 }
 
 impl OpenFile {
     /// A file to send from.
     pub fn new(file: File) -> Self {
-        Self { file, mapping: OnceCell::new() }
+        Self { file, mapping: OnceCell::new(), copy: OnceCell::new() }
+    }
+
+    /// Sends from this copy from now on, wherever the state that it is of is the one that was
+    /// announced. A file has one copy at the most; a second one is let go.
+    pub fn keep(&self, copy: MemoryCopy) {
+        let _ = self.copy.set(copy);
+    }
+
+    /// Whether the file has a copy in memory.
+    pub fn is_kept(&self) -> bool {
+        self.copy.get().is_some()
+    }
+
+    /// The copy of this state.
+    pub(crate) fn copy_of(&self, state: &FileState) -> Option<&File> {
+        self.copy.get().filter(|copy| copy.state == *state).map(|copy| &copy.file)
     }
 
     /// The file in the address space, made when it is first asked for. `None` where the file
@@ -45,6 +62,35 @@ impl Deref for OpenFile {
 impl fmt::Debug for OpenFile {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.file.fmt(f)
+    }
+}
+
+/// A copy of one state of a file that nothing can change, made of the system's memory. What is
+/// sent from it needs no look at the file and no copying.
+#[derive(Debug)]
+pub struct MemoryCopy {
+    file: File,
+    state: FileState,
+}
+
+impl MemoryCopy {
+    /// Copies a file, which takes as long as reading it. `None` when it changes meanwhile.
+    ///
+    /// # Errors
+    /// When the file cannot be read, or there is no memory for it.
+    pub fn of(file: &File) -> std::io::Result<Option<Self>> {
+        use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create, sendfile};
+        let state = FileState::of(file)?;
+        let copy = memfd_create("selvedge-file", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
+        let mut at = 0;
+        while at < state.length {
+            let left = usize::try_from(state.length - at).unwrap_or(usize::MAX);
+            if sendfile(&copy, file, Some(&mut at), left)? == 0 {
+                return Ok(None);
+            }
+        }
+        fcntl_add_seals(&copy, SealFlags::WRITE | SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
+        Ok((FileState::of(file)? == state).then(|| Self { file: copy.into(), state }))
     }
 }
 

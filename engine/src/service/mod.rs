@@ -12,7 +12,7 @@ mod response;
 
 pub use body::{Body, Chunks, ContentError, ContentSource, IncomingBody, StreamError};
 pub use exchange::{CloseReason, Closed, Exchange, Incident, Outcome, Phase};
-pub use file::{FileContent, FileState, OpenFile};
+pub use file::{FileContent, FileState, MemoryCopy, OpenFile};
 pub(crate) use request::Parts;
 pub use request::{Moment, Request};
 pub use response::Response;

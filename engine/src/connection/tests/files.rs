@@ -3,7 +3,7 @@
 use super::scenario::{Client, Scenario, World, settle, virtually};
 use super::site::content;
 use crate::limits::{FILE_COPIED_BYTES, FILE_SLICE_BYTES, Limits};
-use crate::service::{Body, CloseReason, FileContent, OpenFile, Outcome, Phase, Request, Response};
+use crate::service::{Body, CloseReason, FileContent, MemoryCopy, OpenFile, Outcome, Phase, Request, Response};
 use selvedge_proto::Status;
 use std::fs::File;
 use std::io::Write;
@@ -167,6 +167,26 @@ fn a_huge_file_goes_first_by_its_pages_and_then_by_copies() {
             assert_eq!(client.reply().is_complete, !changes);
             assert!(content(len).starts_with(&client.reply().content));
         }
+    });
+}
+
+#[test]
+fn from_a_copy_in_memory_a_file_is_sent_as_it_was_whatever_becomes_of_it() {
+    virtually(async {
+        let len = 3 * SLICE + 7;
+        let (file, world) = world(len, 0, len as u64);
+        file.keep(MemoryCopy::of(&file).expect("it can be read").expect("nobody writes to it"));
+        let client = having_taken(&world, SLICE + 1000).await;
+        overwrite(&file, 0);
+        file.set_len(10).expect("it is open for writing");
+        client.take(usize::MAX).await;
+        while client.finished().is_empty() {
+            settle().await;
+        }
+        assert!(client.reply().is_complete && client.reply().content == content(len));
+        // The next answer speaks of the file as it is now, and of that there is no copy.
+        let client = Scenario::get("/").sent(&world).await;
+        assert_cut(&client, CloseReason::FileChanged);
     });
 }
 

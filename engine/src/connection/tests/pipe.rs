@@ -4,6 +4,7 @@ use crate::buffer::Buffer;
 use crate::net::stream::{Stream, Then};
 use crate::service::OpenFile;
 use std::cell::{Cell, RefCell};
+use std::fs::File;
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::FileExt;
 use std::rc::Rc;
@@ -170,7 +171,7 @@ impl Stream for Memory {
         Ok(taken)
     }
 
-    fn send_file(&self, file: &OpenFile, offset: u64, len: usize) -> io::Result<usize> {
+    fn send_file(&self, file: &File, offset: u64, len: usize) -> io::Result<usize> {
         let mut bytes = vec![0; len];
         let read = file.read_at(&mut bytes, offset)?;
         self.send([&bytes[..read], &[]], Then::More)

@@ -19,6 +19,7 @@ use resolve::{Found, Patience, resolve};
 use resource::{CHECK_INTERVAL, Freshness, Resource};
 use root::Root;
 use selvedge::proto::path::SafePath;
+use selvedge::service::MemoryCopy;
 use selvedge::{Method, Request, Response, offload};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -96,7 +97,7 @@ impl Files {
         Ok(match found {
             resolve::Loaded::Unchanged => {
                 let resource = known.ok_or(Failure::Ended)?;
-                self.cache.borrow_mut().renew(raw, now);
+                self.keep(raw, &resource, now).await;
                 Found::File(resource)
             }
             resolve::Loaded::File(parts) => {
@@ -114,6 +115,32 @@ impl Files {
             resolve::Loaded::DirectoryWithoutSlash => Found::DirectoryWithoutSlash,
             resolve::Loaded::Directory(directory) => Found::Directory(directory),
         })
+    }
+
+    /// Keeps what is asked for again and is as it was; larger files as copies in memory from now
+    /// on. Without memory for a copy a file is sent as before.
+    async fn keep(&self, raw: &[u8], resource: &Rc<Resource>, now: Duration) {
+        self.cache.borrow_mut().renew(raw, now);
+        let mut copies = Vec::new();
+        for file in resource.files_to_copy() {
+            let Ok(own) = file.try_clone() else { continue };
+            if let Some(Ok(Some(copy))) = offload(move || MemoryCopy::of(&own)).await {
+                copies.push((file, copy));
+            }
+        }
+        if copies.is_empty() {
+            return;
+        }
+        // Out and in again, since it counts for more from now on; unless it has been replaced.
+        let mut cache = self.cache.borrow_mut();
+        let is_cached = cache.get(raw).is_some_and(|cached| Rc::ptr_eq(&cached.resource, resource));
+        if is_cached {
+            cache.remove(raw);
+        }
+        copies.into_iter().for_each(|(file, copy)| file.keep(copy));
+        if is_cached {
+            cache.insert(raw, resource.clone(), now);
+        }
     }
 
     /// The answer for a file that was just found.
