@@ -13,8 +13,8 @@ mod response;
 pub use body::{Body, Chunks, ContentError, ContentSource, IncomingBody, StreamError};
 pub use exchange::{CloseReason, Closed, Exchange, Incident, Outcome, Phase};
 pub use file::{FileContent, FileState, OpenFile};
-pub(crate) use request::Parts;
 pub use request::{Moment, Request};
+pub(crate) use request::{Parts, Remarks};
 pub use response::Response;
 
 use std::future::Future;
