@@ -25,6 +25,9 @@ pub(crate) enum Action {
 }
 
 /// Where files are, and how they are found.
+///
+/// Routes are about the path that is asked for. What stands for it, an index or a file with a
+/// suffix, is not looked up among them again.
 #[derive(Clone, Debug)]
 pub(crate) struct FilesRules {
     /// The directory. The whole path of a request is looked for beneath it.

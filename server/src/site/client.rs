@@ -83,33 +83,39 @@ impl<'a> Iterator for FromRight<'a> {
 
     fn next(&mut self) -> Option<&'a [u8]> {
         let rest = self.rest?;
-        let mut is_quoted = false;
-        let comma = rest.iter().rposition(|&b| {
-            is_quoted ^= b == b'"';
-            b == b',' && !is_quoted
-        });
-        match comma {
-            Some(at) => {
-                self.rest = Some(&rest[..at]);
-                Some(trim(&rest[at + 1..]))
-            }
-            None => {
-                self.rest = None;
-                Some(trim(rest))
-            }
-        }
+        let (before, member) = split_last(rest, b',');
+        self.rest = before;
+        Some(trim(member))
     }
 }
 
-/// The value of `for` in one element of Forwarded (RFC 7239 §4).
+/// What stands behind the last separator that is in no quotation, and what stands before it.
+fn split_last(text: &[u8], separator: u8) -> (Option<&[u8]>, &[u8]) {
+    let mut is_quoted = false;
+    let at = (0..text.len()).rev().find(|&at| {
+        let backslashes = text[..at].iter().rev().take_while(|&&b| b == b'\\').count();
+        is_quoted ^= text[at] == b'"' && backslashes.is_multiple_of(2);
+        text[at] == separator && !is_quoted
+    });
+    at.map_or((None, text), |at| (Some(&text[..at]), &text[at + 1..]))
+}
+
+/// The value of `for` in one element of Forwarded (RFC 7239 §4). Twice is never.
 fn for_of(element: &[u8]) -> Option<&[u8]> {
-    element.split(|&b| b == b';').find_map(|pair| {
-        let at = pair.iter().position(|&b| b == b'=')?;
-        trim(&pair[..at]).eq_ignore_ascii_case(b"for").then(|| {
+    let (mut rest, mut found) = (Some(element), None);
+    while let Some(text) = rest {
+        let (before, pair) = split_last(text, b';');
+        rest = before;
+        let Some(at) = pair.iter().position(|&b| b == b'=') else { continue };
+        if trim(&pair[..at]).eq_ignore_ascii_case(b"for") {
             let value = trim(&pair[at + 1..]);
-            value.strip_prefix(b"\"").and_then(|value| value.strip_suffix(b"\"")).unwrap_or(value)
-        })
-    })
+            let unquoted = value.strip_prefix(b"\"").and_then(|value| value.strip_suffix(b"\""));
+            if found.replace(unquoted.unwrap_or(value)).is_some() {
+                return None;
+            }
+        }
+    }
+    found
 }
 
 /// An address, with or without a port and brackets. `unknown` and made-up names are none.
@@ -177,6 +183,11 @@ mod tests {
             (&["for=\"1.1.1.1, for=192.0.2.1"], "192.0.2.1"),
             (&["for=\"1.1.1.1", "for=192.0.2.1"], "192.0.2.1"),
             (&["for=1.1.1.1;host=\"a,for=2.2.2.2\""], "1.1.1.1"),
+            // What a proxy has quoted of the request is a quotation, wherever it stands.
+            (&["host=\"a;for=2.2.2.2\";for=192.0.2.1"], "192.0.2.1"),
+            (&["for=1.1.1.1, for=192.0.2.1;host=\"a\\\"b\""], "192.0.2.1"),
+            (&["for=1.1.1.1;x=\"\\, for=192.0.2.1"], "192.0.2.1"),
+            (&["for=1.1.1.1;for=192.0.2.1"], "2001:db8:f::1"),
             (&["for=_hidden"], "2001:db8:f::1"),
             (&["for=unknown"], "2001:db8:f::1"),
             (&["192.0.2.1"], "2001:db8:f::1"),

@@ -9,12 +9,11 @@ use super::files::{self, Files, SharedCache};
 use super::gate::{Verdict, Verifier};
 use super::headers;
 use super::listing;
-use super::table::{Site, SiteTable};
-use super::walk::Walk;
+use super::table::SiteTable;
+use super::walk::{Arrival, Walk};
 use selvedge::proto::head::Framing;
 use selvedge::{Request, Response, Service, Status};
 use std::cell::{OnceCell, RefCell};
-use std::net::IpAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -30,14 +29,12 @@ pub(crate) struct Sites {
     pub(super) verifier: Verifier,
 }
 
-/// A request that has come to its site.
-pub(super) struct Entered<'t> {
-    pub(super) site: &'t Site,
-    /// Who remembers the files of this site.
-    pub(super) way: Owner,
-    pub(super) client: IpAddr,
-    /// What the gates say that need not wait.
-    pub(super) verdict: Verdict,
+/// What becomes of a request that has come.
+enum Entered<'t> {
+    /// It is answered.
+    Answered(Response),
+    /// It has its way before it.
+    Walking(Walk<'t>),
 }
 
 impl Sites {
@@ -63,9 +60,13 @@ impl Sites {
         })
     }
 
-    /// Finds the site of a request and its client, and asks the gates that need not wait.
-    fn enter(&self, request: &mut Request) -> Option<Entered<'_>> {
-        let (number, site) = self.table.site_of(request)?;
+    /// The answer with a file that the path alone leads to, when it was asked for a moment
+    /// ago; else the way that the request has before it.
+    fn enter(&self, request: &mut Request) -> Entered<'_> {
+        let Some((number, site)) = self.table.site_of(request) else {
+            let unknown = Response::error(Status::MISDIRECTED_REQUEST).because("no site has this name");
+            return Entered::Answered(unknown);
+        };
         request.set_label(site.rules.label);
         let client = match &site.rules.proxies {
             None => request.peer().ip(),
@@ -76,29 +77,41 @@ impl Sites {
             }
         };
         let verdict = site.rules.gates.admit_client(client);
-        Some(Entered { site, way: self.ways[number as usize], client, verdict })
-    }
-
-    /// The answer with a file that the path alone leads to, when it was asked for a moment ago.
-    fn respond_by_path(&self, request: &Request, entered: &Entered<'_>) -> Option<Response> {
-        let is_open = matches!(entered.verdict, Verdict::Pass) && entered.site.rules.gates.basic.is_none();
-        if !is_open || request.head().framing != Framing::None {
-            return None;
+        let way = self.ways[number as usize];
+        let is_open = matches!(verdict, Verdict::Pass) && site.rules.gates.basic.is_none();
+        if is_open && request.head().framing == Framing::None {
+            // Errors have a page and fields of their own.
+            let kept = files::respond_from_cache(&self.cache, way, request).filter(headers::is_of_file);
+            if let Some(response) = kept {
+                return Entered::Answered(response);
+            }
         }
-        // Errors have a page and fields of their own.
-        files::respond_from_cache(&self.cache, entered.way, request).filter(headers::is_of_file)
+        Entered::Walking(Walk::new(self, site, way, Arrival { client, verdict }))
     }
 }
 
 impl Service for Sites {
     async fn call(&self, request: &mut Request) -> Response {
-        let Some(entered) = self.enter(request) else {
-            return Response::error(Status::MISDIRECTED_REQUEST).because("no site has this name");
+        // Boxed before it waits, so that nothing but the box is kept meanwhile.
+        let walk = match self.enter(request) {
+            Entered::Answered(response) => return response,
+            Entered::Walking(walk) => Box::pin(walk.finish(request)),
         };
-        // Returned early, so that the future keeps no room for it while it waits.
-        if let Some(response) = self.respond_by_path(request, &entered) {
-            return response;
-        }
-        Box::pin(Walk::new(self, &entered).finish(request, entered.verdict)).await
+        walk.await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn size_of_future<F>(_: impl Fn(&'static Sites, &'static mut Request) -> F) -> usize {
+        size_of::<F>()
+    }
+
+    #[test]
+    fn a_connection_keeps_no_room_for_a_walk() {
+        let size = size_of_future(|sites, request| sites.call(request));
+        assert!(size <= 64, "{size} bytes are set aside in every connection");
     }
 }

@@ -11,7 +11,7 @@ use super::listing;
 use super::lookup::{self, Looked};
 use super::pattern::{Captures, text_of};
 use super::pipeline::{answer_method, discard_content, redirect_to_slash};
-use super::sites::{Entered, Sites};
+use super::sites::Sites;
 use super::table::{Choice, Matched, Rewrites, Route, Site};
 use super::template::Template;
 use selvedge::proto::field::Fields;
@@ -22,12 +22,20 @@ use selvedge::{Request, Response, Status};
 use std::net::IpAddr;
 use std::time::Duration;
 
+/// Who has come, and what the gates say to that which need not wait.
+pub(super) struct Arrival {
+    pub(super) client: IpAddr,
+    pub(super) verdict: Verdict,
+}
+
 /// A request on its way.
 pub(super) struct Walk<'t> {
     sites: &'t Sites,
     site: &'t Site,
+    /// Who remembers the files of this site.
     way: Owner,
     client: IpAddr,
+    verdict: Verdict,
     /// What a gate that only observes would have said.
     observed: Option<&'static str>,
     /// Whether the path alone has chosen the way so far.
@@ -59,14 +67,14 @@ enum Step<'t> {
 }
 
 impl<'t> Walk<'t> {
-    pub(super) fn new(sites: &'t Sites, entered: &Entered<'t>) -> Self {
-        let Entered { site, way, client, .. } = *entered;
-        Self { sites, site, way, client, observed: None, choice: Choice::ByPath }
+    pub(super) fn new(sites: &'t Sites, site: &'t Site, way: Owner, arrival: Arrival) -> Self {
+        let Arrival { client, verdict } = arrival;
+        Self { sites, site, way, client, verdict, observed: None, choice: Choice::ByPath }
     }
 
     /// The way to its end.
-    pub(super) async fn finish(mut self, request: &mut Request, verdict: Verdict) -> Response {
-        let answered = match self.pass(request, verdict).await {
+    pub(super) async fn finish(mut self, request: &mut Request) -> Response {
+        let answered = match self.pass(request).await {
             Ok(()) => self.answer(request).await,
             Err(refused) => self.by_server(refused),
         };
@@ -78,10 +86,11 @@ impl<'t> Walk<'t> {
     }
 
     /// What has to be before a route is looked for: content that is in order, and open gates.
-    async fn pass(&mut self, request: &mut Request, verdict: Verdict) -> Result<(), Response> {
+    async fn pass(&mut self, request: &mut Request) -> Result<(), Response> {
         if request.head().framing != Framing::None {
             discard_content(request).await?;
         }
+        let verdict = std::mem::replace(&mut self.verdict, Verdict::Pass);
         self.obey(verdict)?;
         self.pass_users(request, &self.site.rules.gates).await
     }

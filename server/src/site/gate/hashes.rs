@@ -82,7 +82,8 @@ impl PasswordHash {
         &self.text
     }
 
-    /// Whether this is the password. Takes long, on purpose; compares in constant time.
+    /// Whether this is the password, of which bcrypt looks at 72 octets. Takes long, on
+    /// purpose; compares in constant time.
     pub(super) fn verify(&self, password: &[u8]) -> bool {
         match &self.kind {
             Kind::Bcrypt => bcrypt::verify(password, &self.text).unwrap_or(false),

@@ -118,6 +118,8 @@ impl Verifier {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::future::Future;
+    use std::task::{Context, Poll, Waker};
 
     fn verifier() -> Verifier {
         Verifier::new(Arc::new(Semaphore::new(1)))
@@ -140,6 +142,29 @@ mod tests {
             assert_eq!(verifier.recall(&verifier.digest(&parts), now), None);
         }
         assert_ne!(self::verifier().digest(&[b"ann"]), verifier.digest(&[b"ann"]), "each has a key of its own");
+    }
+
+    #[test]
+    fn who_waits_behind_too_many_is_sent_away() {
+        let (verifier, now) = (verifier(), Duration::ZERO);
+        let hash = "$2y$05$CCCCCCCCCCCCCCCCCCCCC.E5YPO9kmyuRGyh0XouQYb4YMJKvyOeW";
+        let users = Users::parse(&format!("ann:{hash}")).unwrap();
+        let mut context = Context::from_waker(Waker::noop());
+        let _busy = verifier.at_once.clone().try_acquire_owned().unwrap();
+        let mut waiting: Vec<_> =
+            (0..WAITING_MAX).map(|_| Box::pin(verifier.check(&users, "ann", b"wrong", now))).collect();
+        assert!(waiting.iter_mut().all(|check| check.as_mut().poll(&mut context).is_pending()));
+        let mut late = Box::pin(verifier.check(&users, "ann", b"wrong", now));
+        assert_eq!(late.as_mut().poll(&mut context), Poll::Ready(Checked::Busy));
+        // Whoever gives up makes room.
+        waiting.pop();
+        let mut next = Box::pin(verifier.check(&users, "ann", b"wrong", now));
+        assert!(next.as_mut().poll(&mut context).is_pending());
+        // Who is known to be right does not wait.
+        let digest = verifier.digest(&[b"ann", hash.as_bytes(), b"right"]);
+        verifier.remember(digest, "ann", now);
+        let mut known = Box::pin(verifier.check(&users, "ann", b"right", now));
+        assert_eq!(known.as_mut().poll(&mut context), Poll::Ready(Checked::Right("ann".into())));
     }
 
     #[test]
