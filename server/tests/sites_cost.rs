@@ -26,6 +26,8 @@ static ALLOCATOR: dhat::Alloc = dhat::Alloc;
 const SITES: usize = 10_000;
 const REQUESTS: usize = 5_000;
 const ROUNDS: usize = 5;
+/// What routes and fields may cost a request, as the shortest of the rounds has it.
+const TIME_MORE_MAX: Duration = Duration::from_micros(1);
 /// What sweeps and the look at the file twice a second may allocate meanwhile.
 const MEANWHILE_MAX: u64 = REQUESTS as u64 / 5;
 
@@ -64,7 +66,8 @@ fn main() {
     }
     let [of_one, of_many] = shortest.map(|time| time / REQUESTS as u32);
     println!("one site: {of_one:?} a request; {SITES} sites with routes and fields: {of_many:?}");
-    assert!(of_many < of_one + Duration::from_micros(50), "not even in a build that is not optimized");
+    // Only an optimized build has a time that counts.
+    assert!(cfg!(debug_assertions) || of_many < of_one + TIME_MORE_MAX, "more than {TIME_MORE_MAX:?} more");
     drop(clients);
     for running in [one, many] {
         running.handle().stop_now();

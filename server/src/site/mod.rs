@@ -30,8 +30,8 @@ pub(crate) use client::{ForwardingField, TrustedProxies};
 pub(crate) use condition::{Condition, FieldCondition, FieldTest, NoFieldName};
 pub(crate) use files::root::Root;
 pub(crate) use gate::{
-    BasicGate, Gates, HashProblem, InvalidRealm, Mode, NetworkGate, Rate, RateError, RateGate, Tally, UserProblem,
-    UserProblemKind, Users,
+    BasicGate, ConnectionGate, Gates, HashProblem, InvalidRealm, Mode, NetworkGate, Rate, RateError, RateGate, Tally,
+    UserProblem, UserProblemKind, Users,
 };
 pub(crate) use headers::{CacheRules, HeaderEdits, HeaderError};
 pub(crate) use host::{HostName, HostNameError};

@@ -4,6 +4,7 @@
 //! tried faster than it allows; the user.
 
 mod basic;
+mod connections;
 mod hashes;
 mod networks;
 mod rate;
@@ -11,6 +12,7 @@ mod users;
 mod verified;
 
 pub(crate) use basic::{BasicGate, InvalidRealm};
+pub(crate) use connections::ConnectionGate;
 pub(crate) use hashes::HashProblem;
 pub(crate) use networks::NetworkGate;
 pub(crate) use rate::{Rate, RateError, RateGate};

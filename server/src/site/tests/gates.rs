@@ -187,3 +187,38 @@ fn users_who_are_only_observed() {
     let logged = served.logged();
     assert_eq!((logged.user.as_deref(), logged.reason), (Some("ann"), None));
 }
+
+#[test]
+fn connections_of_a_client() {
+    let gate = ConnectionGate::new(1, vec![], Mode::Enforce);
+    let table = Arc::new(SiteTable::new(vec![site("*", vec![route("/*", say("in"))])]).unwrap());
+    let asked = gate.clone();
+    let server = Server::bind_with_workers("127.0.0.1:0", 2).unwrap();
+    let server = server.admit(move |peer| asked.admit(peer.ip()));
+    let running = server.serve_each(move || Sites::new(table.clone(), 2)).unwrap();
+    let connect = || TcpStream::connect(running.addresses()[0]).unwrap();
+    let ask = |stream: &mut TcpStream| {
+        stream.write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
+        let mut answer = [0; 1024];
+        let count = stream.read(&mut answer).unwrap();
+        String::from_utf8_lossy(&answer[..count]).into_owned()
+    };
+    let mut first = connect();
+    assert!(ask(&mut first).starts_with("HTTP/1.1 200"));
+    let mut refused = String::new();
+    connect().read_to_string(&mut refused).unwrap();
+    assert!(refused.starts_with("HTTP/1.1 503") && refused.contains("retry-after"), "{refused}");
+    assert!(ask(&mut first).starts_with("HTTP/1.1 200"), "the one that is served goes on");
+    assert_eq!(gate.tally().get(), 1);
+    drop(first);
+    let served = (0..100).any(|_| {
+        std::thread::sleep(Duration::from_millis(20));
+        let mut next = connect();
+        next.write_all(b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").unwrap();
+        let mut answer = String::new();
+        next.read_to_string(&mut answer).is_ok() && answer.starts_with("HTTP/1.1 200")
+    });
+    assert!(served, "the place of a connection that ended is free");
+    running.handle().stop_now();
+    running.join();
+}
