@@ -85,14 +85,16 @@ impl<'t> Walk<'t> {
         Answered { response, headers: &self.site.rules.headers, origin: Origin::Server }
     }
 
-    /// What has to be before a route is looked for: content that is in order, and open gates.
+    /// What has to be before a route is looked for: open gates, and content that is in order.
+    /// Whoever is refused need not send any.
     async fn pass(&mut self, request: &mut Request) -> Result<(), Response> {
+        let verdict = std::mem::replace(&mut self.verdict, Verdict::Pass);
+        self.obey(verdict)?;
+        self.pass_users(request, &self.site.rules.gates).await?;
         if request.head().framing != Framing::None {
             discard_content(request).await?;
         }
-        let verdict = std::mem::replace(&mut self.verdict, Verdict::Pass);
-        self.obey(verdict)?;
-        self.pass_users(request, &self.site.rules.gates).await
+        Ok(())
     }
 
     async fn pass_users(&mut self, request: &mut Request, gates: &Gates) -> Result<(), Response> {

@@ -141,6 +141,9 @@ fn networks() {
     // Without trust in the peer, what it says counts for nothing.
     assert_eq!(served.ask("GET", "/", "direct.test", &["X-Forwarded-For: 192.0.2.1"]).status, 403);
     assert_eq!(served.logged().client, "127.0.0.1");
+    let waiting = "POST / HTTP/1.1\r\nHost: direct.test\r\nContent-Length: 9\r\nExpect: 100-continue\r\n\r\n";
+    assert_eq!(served.exchange(waiting).status, 403, "whoever is refused need not send content");
+    served.clear_log();
     assert_eq!(served.ask("GET", "/", "observed.test", &[]).said(), (200, "in"));
     assert_eq!(served.logged().reason, Some("the client's network is not allowed (only observed)"));
 }
