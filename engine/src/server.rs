@@ -5,7 +5,7 @@ use crate::limits::Limits;
 use crate::net::accept::Accepted;
 use crate::net::worker::{self, Event, Peers, Plan, Stop, Worker};
 use crate::net::{listen, panic};
-use crate::service::{Incident, NoObserver, Observer, Service};
+use crate::service::{Admission, CloseReason, Closed, Door, Incident, NoObserver, Observer, Phase, Service};
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::num::NonZeroUsize;
@@ -23,8 +23,15 @@ pub struct Server<O = NoObserver> {
     /// For each address, one listener for each worker.
     listeners: Vec<Vec<OwnedFd>>,
     workers: usize,
-    limits: Limits,
+    terms: Terms,
     observer: O,
+}
+
+/// On what terms connections are served.
+#[derive(Clone, Debug, Default)]
+struct Terms {
+    limits: Limits,
+    door: Door,
 }
 
 impl Server {
@@ -48,7 +55,7 @@ impl Server {
             addresses: Vec::new(),
             listeners: Vec::new(),
             workers,
-            limits: Limits::default(),
+            terms: Terms::default(),
             observer: NoObserver,
         };
         for address in address.to_socket_addrs()? {
@@ -67,15 +74,23 @@ impl<O: Observer + Clone + Send> Server<O> {
     /// With these limits in place of the defaults.
     #[must_use]
     pub fn limits(mut self, limits: Limits) -> Self {
-        self.limits = limits;
+        self.terms.limits = limits;
+        self
+    }
+
+    /// With somebody who is asked of each connection whether it is served, on the worker that
+    /// would serve it, and must not block.
+    #[must_use]
+    pub fn admit(mut self, ask: impl Fn(SocketAddr) -> Admission + Send + Sync + 'static) -> Self {
+        self.terms.door = Door::new(ask);
         self
     }
 
     /// With somebody who is told what happens. Each worker has a clone.
     #[must_use]
     pub fn observe<P: Observer + Clone + Send>(self, observer: P) -> Server<P> {
-        let Self { addresses, listeners, workers, limits, .. } = self;
-        Server { addresses, listeners, workers, limits, observer }
+        let Self { addresses, listeners, workers, terms, .. } = self;
+        Server { addresses, listeners, workers, terms, observer }
     }
 
     /// Where it listens.
@@ -104,7 +119,7 @@ impl<O: Observer + Clone + Send> Server<O> {
         let make = Arc::new(make);
         panic::install_hook();
         let (stop, watched) = watch::channel(Stop::NotYet);
-        let permits = Arc::new(Semaphore::new(self.limits.connections_max.clamp(1, Semaphore::MAX_PERMITS)));
+        let permits = Arc::new(Semaphore::new(self.terms.limits.connections_max.clamp(1, Semaphore::MAX_PERMITS)));
         let (inboxes, receivers): (Vec<_>, Vec<_>) = (0..self.workers).map(|_| mpsc::unbounded_channel()).unzip();
         let loads = (0..self.workers).map(|_| AtomicUsize::new(0)).collect();
         let peers = Arc::new(Peers { loads, inboxes });
@@ -119,12 +134,12 @@ impl<O: Observer + Clone + Send> Server<O> {
                 listeners: listeners.iter_mut().filter_map(Vec::pop).collect(),
                 inbox,
                 permits: permits.clone(),
-                connections_max: self.limits.connections_max,
-                keep_alive: self.limits.keep_alive,
-                drain_time: self.limits.drain_time,
+                connections_max: self.terms.limits.connections_max,
+                keep_alive: self.terms.limits.keep_alive,
+                drain_time: self.terms.limits.drain_time,
                 stop: watched.clone(),
             };
-            let started = start_worker(plan, peers.clone(), make.clone(), self.observer.clone(), self.limits.clone());
+            let started = start_worker(plan, peers.clone(), make.clone(), self.observer.clone(), self.terms.clone());
             match started {
                 Ok(thread) => threads.push(thread),
                 Err(error) => {
@@ -143,7 +158,7 @@ fn start_worker<T, F, O>(
     peers: Arc<Peers>,
     make: Arc<F>,
     observer: O,
-    limits: Limits,
+    terms: Terms,
 ) -> io::Result<JoinHandle<()>>
 where
     T: Service,
@@ -158,7 +173,7 @@ where
             Err(error) => return drop(ready.send(Err(error))),
         };
         let _ = ready.send(Ok(()));
-        runtime.block_on(work(plan, peers, make(), observer, limits));
+        runtime.block_on(work(plan, peers, make(), observer, terms));
     })?;
     match is_ready.recv() {
         Ok(Ok(())) => Ok(thread),
@@ -167,7 +182,7 @@ where
     }
 }
 
-async fn work<T: Service, O: Observer>(plan: Plan, peers: Arc<Peers>, service: T, observer: O, limits: Limits) {
+async fn work<T: Service, O: Observer>(plan: Plan, peers: Arc<Peers>, service: T, observer: O, terms: Terms) {
     // One for all of the worker: what one call gathers, another hands on.
     let observer = Rc::new(observer);
     let (events, connections_max) = (observer.clone(), plan.connections_max);
@@ -180,6 +195,7 @@ async fn work<T: Service, O: Observer>(plan: Plan, peers: Arc<Peers>, service: T
         });
     });
     let worker = Rc::new(Worker::new(plan.number, peers, on_event));
+    let Terms { limits, door } = terms;
     let app = Rc::new(App {
         service,
         observer: observer.clone(),
@@ -187,9 +203,23 @@ async fn work<T: Service, O: Observer>(plan: Plan, peers: Arc<Peers>, service: T
         worker: worker.clone(),
     });
     let serve = Rc::new(move |accepted: Accepted| {
+        let peer = accepted.peer;
+        let counted = match door.ask(peer) {
+            None => None,
+            Some(Admission::Serve(counted)) => Some(counted),
+            Some(Admission::Observe(counted)) => {
+                app.observer.incident(&Incident::TooManyFromClient { peer });
+                Some(counted)
+            }
+            Some(Admission::Refuse) => {
+                let reason = CloseReason::TooManyFromClient;
+                app.observer.closed(&Closed { peer, reason, phase: Phase::Idle, requests: 0 });
+                return accepted.refuse();
+            }
+        };
         let (socket, peer, permit) = accepted.into_parts();
         let place = app.worker.connection_began();
-        tokio::task::spawn_local(connection::run(socket, peer, place, app.clone(), permit));
+        tokio::task::spawn_local(connection::run(socket, peer, place, app.clone(), (permit, counted)));
     });
     worker::run(plan, worker, serve, Rc::new(move || observer.tick())).await;
 }

@@ -6,7 +6,7 @@
 mod client;
 
 use client::Client;
-use selvedge::service::{CloseReason, Closed, Exchange, Incident};
+use selvedge::service::{Admission, CloseReason, Closed, Exchange, Incident};
 use selvedge::{Limits, Observer, Request, Response, Running, Server, Status};
 use std::collections::HashSet;
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -100,6 +100,38 @@ impl Site {
 }
 
 const LARGE: usize = 16 * 1024;
+
+#[test]
+fn the_application_says_which_connections_are_served() {
+    let (reports, incidents) = Reports::new();
+    let (arrived, counted) = (AtomicUsize::new(0), Arc::new(()));
+    let kept = counted.clone();
+    let server = Server::bind_with_workers("127.0.0.1:0", 1).expect("a free port").observe(reports.clone());
+    let server = server.admit(move |peer| {
+        assert!(peer.ip().is_loopback());
+        match arrived.fetch_add(1, Ordering::SeqCst) {
+            0 => Admission::Serve(Box::new(kept.clone())),
+            1 => Admission::Observe(Box::new(kept.clone())),
+            _ => Admission::Refuse,
+        }
+    });
+    let service = async |request: &mut Request| Response::new(Status::OK).body(request.path().to_owned());
+    let running = server.serve(service).expect("a thread starts");
+    let connect = || Client::connect(running.addresses()[0]);
+    let (mut first, mut second) = (connect(), connect());
+    assert_eq!((first.get("/1"), second.get("/2")), ("/1".to_owned(), "/2".to_owned()));
+    let incident = incidents.recv_timeout(Duration::from_secs(60)).expect("it is reported");
+    assert!(matches!(incident, Incident::TooManyFromClient { peer } if peer == second.address()), "{incident:?}");
+    assert_eq!(Arc::strong_count(&counted), 4, "two connections have what was handed over");
+    assert!(connect().rest().starts_with(b"HTTP/1.1 503 "));
+    drop((first, second));
+    while Arc::strong_count(&counted) > 2 {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    assert_eq!(reports.count(CloseReason::TooManyFromClient), 1);
+    running.handle().stop_now();
+    running.join();
+}
 
 #[test]
 fn every_worker_gets_connections() {

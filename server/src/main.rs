@@ -6,6 +6,7 @@ mod cli;
 mod log;
 mod process;
 mod run;
+#[allow(dead_code, unused_imports, reason = "what serves from a configuration is made by the room that compiles one")]
 mod site;
 
 use clap::Parser;

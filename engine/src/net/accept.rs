@@ -28,6 +28,11 @@ impl Accepted {
     pub(crate) fn into_parts(self) -> (Socket, SocketAddr, OwnedSemaphorePermit) {
         (Socket::new(self.fd), self.peer, self.permit)
     }
+
+    /// Tells the client that there is no room for it.
+    pub(crate) fn refuse(self) {
+        say_no_room(&self.fd);
+    }
 }
 
 /// What is said to a client that is accepted only to be told that there is no room.
@@ -145,6 +150,12 @@ async fn permit(worker: &Worker, permits: &Arc<Semaphore>) -> Option<OwnedSemaph
     None
 }
 
+/// Says so, and that nothing follows. A client that is gone hears nothing.
+fn say_no_room(fd: &OwnedFd) {
+    let _ = rustix::net::send(fd, NO_ROOM, rustix::net::SendFlags::NOSIGNAL);
+    let _ = rustix::net::shutdown(fd, rustix::net::Shutdown::Write);
+}
+
 /// A descriptor that is held only to be let go.
 struct Spare {
     held: Option<File>,
@@ -170,8 +181,7 @@ impl Spare {
         self.closed = self.closed.saturating_add(1);
         drop(self.held.take());
         if let Ok((fd, _)) = accept_one(listener) {
-            let _ = rustix::net::send(&fd, NO_ROOM, rustix::net::SendFlags::NOSIGNAL);
-            let _ = rustix::net::shutdown(&fd, rustix::net::Shutdown::Write);
+            say_no_room(&fd);
         }
         self.held = File::open("/dev/null").ok();
     }

@@ -117,6 +117,8 @@ close_reasons! {
     Asked "the client asked for the connection to close";
     /// The application's answer, or an unread remainder, made it necessary.
     AnswerEnded "the answer ended the connection";
+    /// The application did not admit one more connection of this client.
+    TooManyFromClient "the client has too many connections";
     /// Nothing came for the keep-alive time.
     Idle "idle for the keep-alive time";
     /// Idle, and its place was needed.
@@ -193,4 +195,10 @@ pub enum Incident {
     },
     /// Places are free again after [`Incident::ConnectionsFull`].
     ConnectionsFree,
+    /// A connection is served that would be refused if its client's bound were not only
+    /// observed.
+    TooManyFromClient {
+        /// The other end.
+        peer: SocketAddr,
+    },
 }

@@ -4,17 +4,20 @@
 //! socket, no runtime and no mechanics of an HTTP version; connections and sites both
 //! look down at it and never at each other.
 
+mod admission;
 mod body;
 mod exchange;
 mod file;
 mod request;
 mod response;
 
+pub use admission::Admission;
+pub(crate) use admission::Door;
 pub use body::{Body, Chunks, ContentError, ContentSource, IncomingBody, StreamError};
 pub use exchange::{CloseReason, Closed, Exchange, Incident, Outcome, Phase};
 pub use file::{FileContent, FileState, MemoryCopy, OpenFile};
-pub(crate) use request::Parts;
 pub use request::{Moment, Request};
+pub(crate) use request::{Parts, Remarks};
 pub use response::Response;
 
 use std::future::Future;

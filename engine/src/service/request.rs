@@ -7,6 +7,7 @@ use selvedge_proto::head::{RequestHead, Version};
 use selvedge_proto::method::Method;
 use selvedge_proto::target::{Form, Host};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::rc::Rc;
 use std::time::Duration;
 
 /// A request: a head that was judged as a whole, and content that may still be on its way.
@@ -26,6 +27,15 @@ pub(crate) struct Parts {
     pub(crate) content: IncomingBody,
     pub(crate) peer: SocketAddr,
     pub(crate) moment: Moment,
+    pub(crate) remarks: Remarks,
+}
+
+/// What an application found out about a request, for whoever reads its [`crate::service::Exchange`].
+#[derive(Debug, Default)]
+pub(crate) struct Remarks {
+    client: Option<IpAddr>,
+    user: Option<Rc<str>>,
+    label: u32,
 }
 
 impl Default for Parts {
@@ -37,6 +47,7 @@ impl Default for Parts {
             content: IncomingBody::default(),
             peer: SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0),
             moment: Moment::default(),
+            remarks: Remarks::default(),
         }
     }
 }
@@ -131,6 +142,38 @@ impl Request {
     /// Who asks: the other end of the connection.
     pub fn peer(&self) -> SocketAddr {
         self.parts.peer
+    }
+
+    /// The address of the client: of the peer, unless the application knows that the peer
+    /// speaks for another ([`Request::set_client`]).
+    pub fn client(&self) -> IpAddr {
+        self.parts.remarks.client.unwrap_or_else(|| self.parts.peer.ip())
+    }
+
+    /// Says who asks, where the peer is a proxy that the application trusts.
+    pub fn set_client(&mut self, client: IpAddr) {
+        self.parts.remarks.client = Some(client);
+    }
+
+    /// The user that the application knows the client to be.
+    pub fn user(&self) -> Option<&str> {
+        self.parts.remarks.user.as_deref()
+    }
+
+    /// Says as whom the client has authenticated, as for the log.
+    pub fn set_user(&mut self, user: Rc<str>) {
+        self.parts.remarks.user = Some(user);
+    }
+
+    /// The number that the application gave the request; 0 unless it did.
+    pub fn label(&self) -> u32 {
+        self.parts.remarks.label
+    }
+
+    /// Gives the request a number, by which an observer tells the parts of an application
+    /// apart: which of its sites answered, say.
+    pub fn set_label(&mut self, label: u32) {
+        self.parts.remarks.label = label;
     }
 
     /// When it came.

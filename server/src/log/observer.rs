@@ -141,6 +141,10 @@ impl Observer for LogObserver {
             Incident::ConnectionsFull { limit } => {
                 ("warn", "ConnectionsFull", None, format!("all connections are in use, new ones wait (bound: {limit})"))
             }
+            Incident::TooManyFromClient { peer } => {
+                let text = "the client has too many connections (only observed)".to_owned();
+                ("warn", "TooManyFromClient", Some(*peer), text)
+            }
             Incident::ConnectionsFree => ("info", "ConnectionsFree", None, "connections are free again".to_owned()),
         };
         self.error(Event { level, key: name, name, text, peer, line: vec![], count: 1 });

@@ -1,13 +1,17 @@
 //! The way of a request through a site: method, path, file.
 
 use super::files::Files;
+use super::files::cache::Cache;
 use super::files::resolve::Found;
 use super::files::root::Root;
 use super::listing;
 use selvedge::proto::head::{Expectation, Framing};
 use selvedge::proto::path::SafePath;
 use selvedge::proto::target::Form;
+use selvedge::service::ContentError;
 use selvedge::{Method, Request, Response, Service, Status};
+use std::cell::RefCell;
+use std::rc::Rc;
 use std::sync::Arc;
 
 /// How a site serves.
@@ -29,45 +33,38 @@ pub(crate) struct Site {
 /// Longer content is left to the engine, which answers first and then closes.
 const CONTENT_DISCARDED_BYTES_MAX: u64 = 256 << 10;
 
+/// The name that stands for a directory.
+const INDEX: &str = "index.html";
+
 /// The methods that files have, for Allow (RFC 9110 §10.2.1).
 const ALLOW: &str = "GET, HEAD, OPTIONS";
 
 impl Site {
     pub(crate) fn new(root: Arc<Root>, options: Options) -> Self {
-        Self { files: Files::new(root, options.workers), lists: listing::Lists::new(), options }
+        let cache = Rc::new(RefCell::new(Cache::new(options.workers)));
+        let files = Files::new(root, [Box::from(INDEX)].into(), cache);
+        Self { files, lists: listing::Lists::new(), options }
     }
 
-    /// The way of a request with content, which no file has a use for. It is read first, so
-    /// that a request whose framing is broken is refused and not answered in part.
+    /// The way of a request with content.
     async fn answer_with_content(&self, request: &mut Request) -> Response {
-        // Who waits to be told to go on is not told: the answer comes instead.
-        if request.head().expectation == Expectation::None
-            && let Err(error) = request.body().discard(CONTENT_DISCARDED_BYTES_MAX).await
-        {
-            return error.into();
+        match discard_content(request).await {
+            Ok(()) => self.answer(request).await,
+            Err(error) => error.into(),
         }
-        self.answer(request).await
     }
 
     /// The way of everything that the cache does not answer.
     async fn answer(&self, request: &Request) -> Response {
-        match request.method() {
-            Method::Get | Method::Head => {}
-            Method::Options => return Response::new(Status::NO_CONTENT).field("allow", ALLOW),
-            Method::Other => {
-                return Response::error_with_text(Status::NOT_IMPLEMENTED, "this method is not implemented here");
-            }
-            _ => {
-                let refused = Response::error_with_text(Status::METHOD_NOT_ALLOWED, "this method is not allowed here");
-                return refused.field("allow", ALLOW);
-            }
+        if let Some(response) = answer_method(request) {
+            return response;
         }
         debug_assert!(matches!(request.target_form(), Form::Origin | Form::Absolute), "other forms have other methods");
         let path = match SafePath::decode(request.path_bytes()) {
             Ok(path) => path,
             Err(reject) => return Response::error_with_text(reject.status(), reject.text()),
         };
-        match self.files.find(request, &path).await {
+        match self.files.find(request.moment().since_start, request.path_bytes(), &path).await {
             Ok(Found::File(resource)) => self.files.respond(request, &resource).await,
             Ok(Found::DirectoryWithoutSlash) => redirect_to_slash(&path, request.query()),
             Ok(Found::Directory(directory)) if self.options.listing => {
@@ -92,9 +89,32 @@ impl Service for Site {
     }
 }
 
+/// Reads content, which files have no use for, before the answer, so that a request whose
+/// framing is broken is refused and not answered in part.
+pub(super) async fn discard_content(request: &mut Request) -> Result<(), ContentError> {
+    match request.head().expectation {
+        Expectation::None => request.body().discard(CONTENT_DISCARDED_BYTES_MAX).await,
+        // Who waits to be told to go on is not told: the answer comes instead.
+        Expectation::Continue => Ok(()),
+    }
+}
+
+/// The answer to a method that asks for no file.
+pub(super) fn answer_method(request: &Request) -> Option<Response> {
+    Some(match request.method() {
+        Method::Get | Method::Head => return None,
+        Method::Options => Response::new(Status::NO_CONTENT).field("allow", ALLOW),
+        Method::Other => Response::error_with_text(Status::NOT_IMPLEMENTED, "this method is not implemented here"),
+        _ => {
+            let refused = Response::error_with_text(Status::METHOD_NOT_ALLOWED, "this method is not allowed here");
+            refused.field("allow", ALLOW)
+        }
+    })
+}
+
 /// Relative links in a directory's page need the slash. The location is path-absolute
 /// with one leading slash, so it never names another host.
-fn redirect_to_slash(path: &SafePath, query: Option<&str>) -> Response {
+pub(super) fn redirect_to_slash(path: &SafePath, query: Option<&str>) -> Response {
     let mut location = path.encode();
     location.push('/');
     if let Some(query) = query {

@@ -20,6 +20,18 @@ pub(super) async fn respond(request: &Request, resource: &Resource) -> Response 
     answer(request, resource.choose(request))
 }
 
+/// The whole file under a status of its own, without preconditions and ranges: they are about
+/// what was asked for, and this is what stands in its place.
+pub(super) fn page(request: &Request, resource: &Resource, status: Status) -> Response {
+    let representation = resource.choose(request);
+    let mut response = Response::with_fields(status, representation.fields.clone());
+    for name in ["etag", "last-modified", "accept-ranges"] {
+        response.edit_fields().remove(name);
+    }
+    response.body = content(representation, 0, representation.length);
+    response
+}
+
 fn answer(request: &Request, representation: &Representation) -> Response {
     if asks_for_the_whole(request.head()) {
         return whole(representation);

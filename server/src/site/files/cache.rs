@@ -1,4 +1,5 @@
-//! What a worker remembers of files, bounded in entries, bytes and descriptors.
+//! What a worker remembers of files, of all its sites together, bounded in entries, bytes
+//! and descriptors.
 //!
 //! Two generations: what is asked for moves to the young one, and when that is full it
 //! becomes the old one and what was old is forgotten. So what is used stays, and nothing
@@ -6,7 +7,8 @@
 
 use super::resource::Resource;
 use foldhash::fast::FixedState;
-use std::collections::HashMap;
+use hashbrown::{Equivalent, HashMap};
+use std::hash::{Hash, Hasher};
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -21,21 +23,61 @@ const OPEN_FILES_MAX: usize = 512;
 pub(super) struct Cached {
     pub(super) resource: Rc<Resource>,
     pub(super) checked: Duration,
+    /// What it counted for when it came in: a file may have been copied into memory since.
+    bytes: usize,
+    open: usize,
+}
+
+/// Whose path it is, and the path.
+#[derive(PartialEq, Eq)]
+struct Key {
+    owner: Owner,
+    path: Box<[u8]>,
+}
+
+/// A key that need not be made to be looked for.
+struct KeyRef<'a> {
+    owner: Owner,
+    path: &'a [u8],
+}
+
+impl Hash for Key {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        KeyRef { owner: self.owner, path: &self.path }.hash(state);
+    }
+}
+
+impl Hash for KeyRef<'_> {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        state.write_u32(self.owner.0);
+        state.write(self.path);
+    }
+}
+
+impl Equivalent<Key> for KeyRef<'_> {
+    fn equivalent(&self, key: &Key) -> bool {
+        self.owner == key.owner && *self.path == *key.path
+    }
 }
 
 /// Names are chosen by whoever owns the files, not by clients, so the hash needs no secret.
-type Generation = HashMap<Box<[u8]>, Cached, FixedState>;
+type Generation = HashMap<Key, Cached, FixedState>;
 
-pub(super) struct Cache {
+/// Whose paths they are: the same path may be another file elsewhere.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::site) struct Owner(u32);
+
+pub(in crate::site) struct Cache {
     young: Generation,
     old: Generation,
     young_bytes: usize,
     young_open: usize,
     open_max: usize,
+    owners: u32,
 }
 
 impl Cache {
-    pub(super) fn new(workers: usize) -> Self {
+    pub(in crate::site) fn new(workers: usize) -> Self {
         let descriptors = rustix::process::getrlimit(rustix::process::Resource::Nofile).current.unwrap_or(1024);
         // A sixteenth of the descriptors, for two generations on each worker.
         let share = usize::try_from(descriptors / 16).unwrap_or(OPEN_FILES_MAX).min(OPEN_FILES_MAX);
@@ -45,26 +87,35 @@ impl Cache {
             young_bytes: 0,
             young_open: 0,
             open_max: (share / workers.max(1) / 2).max(4),
+            owners: 0,
         }
     }
 
-    pub(super) fn get(&self, raw: &[u8]) -> Option<&Cached> {
-        self.young.get(raw).or_else(|| self.old.get(raw))
+    /// Somebody who has remembered nothing yet.
+    pub(in crate::site) fn new_owner(&mut self) -> Owner {
+        self.owners += 1;
+        Owner(self.owners)
+    }
+
+    pub(super) fn get(&self, owner: Owner, path: &[u8]) -> Option<&Cached> {
+        let key = KeyRef { owner, path };
+        self.young.get(&key).or_else(|| self.old.get(&key))
     }
 
     /// Notes that a file is as it was. This is also what moves it to the young generation:
     /// whatever is in use is checked often.
-    pub(super) fn renew(&mut self, raw: &[u8], now: Duration) {
-        if let Some(cached) = self.young.get_mut(raw) {
+    pub(super) fn renew(&mut self, owner: Owner, path: &[u8], now: Duration) {
+        let key = KeyRef { owner, path };
+        if let Some(cached) = self.young.get_mut(&key) {
             cached.checked = now;
-        } else if let Some(cached) = self.old.remove(raw) {
-            self.insert(raw, cached.resource, now);
+        } else if let Some(cached) = self.old.remove(&key) {
+            self.insert(owner, path, cached.resource, now);
         }
     }
 
-    pub(super) fn insert(&mut self, raw: &[u8], resource: Rc<Resource>, now: Duration) {
-        self.remove(raw);
-        let (bytes, open) = (resource.memory_bytes() + raw.len(), resource.open_files());
+    pub(super) fn insert(&mut self, owner: Owner, path: &[u8], resource: Rc<Resource>, now: Duration) {
+        self.remove(owner, path);
+        let (bytes, open) = (resource.memory_bytes() + path.len(), resource.open_files());
         let full = self.young.len() >= ENTRIES_MAX
             || self.young_bytes + bytes > BYTES_MAX
             || self.young_open + open > self.open_max;
@@ -74,14 +125,28 @@ impl Cache {
         }
         self.young_bytes += bytes;
         self.young_open += open;
-        self.young.insert(raw.into(), Cached { resource, checked: now });
+        self.young.insert(Key { owner, path: path.into() }, Cached { resource, checked: now, bytes, open });
     }
 
-    pub(super) fn remove(&mut self, raw: &[u8]) {
-        if let Some(cached) = self.young.remove(raw) {
-            self.young_bytes -= cached.resource.memory_bytes() + raw.len();
-            self.young_open -= cached.resource.open_files();
+    /// Forgets all that somebody has remembered, as when a root is another directory by now.
+    pub(super) fn forget(&mut self, owner: Owner) {
+        self.old.retain(|key, _| key.owner != owner);
+        let (bytes, open) = (&mut self.young_bytes, &mut self.young_open);
+        self.young.retain(|key, cached| {
+            if key.owner == owner {
+                *bytes -= cached.bytes;
+                *open -= cached.open;
+            }
+            key.owner != owner
+        });
+    }
+
+    pub(super) fn remove(&mut self, owner: Owner, path: &[u8]) {
+        let key = KeyRef { owner, path };
+        if let Some(cached) = self.young.remove(&key) {
+            self.young_bytes -= cached.bytes;
+            self.young_open -= cached.open;
         }
-        self.old.remove(raw);
+        self.old.remove(&key);
     }
 }

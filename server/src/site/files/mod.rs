@@ -5,7 +5,7 @@
 //! what is sent of one.
 
 mod answer;
-mod cache;
+pub(super) mod cache;
 mod failure;
 mod mime;
 mod multipart;
@@ -13,75 +13,79 @@ pub(super) mod resolve;
 mod resource;
 pub(super) mod root;
 
-use cache::Cache;
-use failure::Failure;
-use resolve::{Found, Patience, resolve};
-use resource::{CHECK_INTERVAL, Freshness, Resource};
+use cache::{Cache, Owner};
+pub(super) use failure::Failure;
+use resolve::{Found, Patience, Place, resolve};
+pub(super) use resource::Resource;
+use resource::{CHECK_INTERVAL, Freshness};
 use root::Root;
+use selvedge::proto::field::Fields;
 use selvedge::proto::path::SafePath;
 use selvedge::service::MemoryCopy;
-use selvedge::{Method, Request, Response, offload};
+use selvedge::{Method, Request, Response, Status, offload};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// One worker's files.
+/// What all files of a worker are remembered in.
+pub(super) type SharedCache = Rc<RefCell<Cache>>;
+
+/// One worker's files of one root.
 pub(super) struct Files {
-    root: RefCell<Arc<Root>>,
+    place: RefCell<Place>,
     /// When the root was last seen to be what its path leads to.
     root_checked: Cell<Duration>,
-    cache: RefCell<Cache>,
-    workers: usize,
+    cache: SharedCache,
+    owner: Owner,
 }
 
 impl Files {
-    pub(super) fn new(root: Arc<Root>, workers: usize) -> Self {
-        let cache = RefCell::new(Cache::new(workers));
-        Self { root: RefCell::new(root), root_checked: Cell::default(), cache, workers }
+    pub(super) fn new(root: Arc<Root>, index: Arc<[Box<str>]>, cache: SharedCache) -> Self {
+        let owner = cache.borrow_mut().new_owner();
+        Self { place: RefCell::new(Place { root, index }), root_checked: Cell::default(), cache, owner }
     }
 
     /// The root, which is looked for by its path as often as files are.
-    fn current_root(&self, now: Duration) -> Arc<Root> {
+    fn current_place(&self, now: Duration) -> Place {
         if now.saturating_sub(self.root_checked.get()) >= CHECK_INTERVAL {
             self.root_checked.set(now);
-            let successor = self.root.borrow().successor();
+            let successor = self.place.borrow().root.successor();
             if let Some(root) = successor {
-                *self.root.borrow_mut() = Arc::new(root);
-                *self.cache.borrow_mut() = Cache::new(self.workers);
+                self.place.borrow_mut().root = Arc::new(root);
+                self.cache.borrow_mut().forget(self.owner);
             }
         }
-        self.root.borrow().clone()
+        self.place.borrow().clone()
     }
 
     /// The answer when the path was asked for a moment ago: no file system call for a small
     /// file, one for a large one.
     pub(super) fn respond_from_cache(&self, request: &Request) -> Option<Response> {
-        if !matches!(request.method(), Method::Get | Method::Head) {
-            return None;
-        }
-        let now = request.moment().since_start;
-        let cache = self.cache.borrow();
-        let cached = cache.get(request.path_bytes())?;
-        if !cached.resource.is_fresh(cached.checked, now) {
-            return None;
-        }
-        answer::respond_at_once(request, &cached.resource)
+        respond_from_cache(&self.cache, self.owner, request)
     }
 
-    /// Finds what a path names: from the cache when it is still so, else from the disk.
-    pub(super) async fn find(&self, request: &Request, path: &SafePath) -> Result<Found, Failure> {
-        let now = request.moment().since_start;
-        let raw = request.path_bytes();
-        let root = self.current_root(now);
-        let known = self.cache.borrow().get(raw).map(|cached| cached.resource.clone());
+    /// A file that was found by this path a moment ago, and when.
+    pub(super) fn recall(&self, now: Duration, path: &[u8]) -> Option<(Rc<Resource>, Duration)> {
+        let cache = self.cache.borrow();
+        let cached = cache.get(self.owner, path)?;
+        let is_current = cached.resource.is_fresh(cached.checked, now) && cached.resource.is_as_known();
+        is_current.then(|| (cached.resource.clone(), cached.checked))
+    }
+
+    /// Finds what a path names: from the cache when it is still so, else from the disk. `raw`
+    /// is how the path was written.
+    pub(super) async fn find(&self, now: Duration, raw: &[u8], path: &SafePath) -> Result<Found, Failure> {
+        let place = self.current_place(now);
+        let owner = self.owner;
+        let known = self.cache.borrow().get(owner, raw).map(|cached| cached.resource.clone());
         let known_states = known.as_ref().map(|resource| resource.states());
         // What is in memory already is looked at here; only what needs the disk goes to a
         // thread that may wait for it.
-        let loaded = match resolve(&root, path, Patience::None, known_states.as_ref()) {
+        let loaded = match resolve(&place, path, Patience::None, known_states.as_ref()) {
             Err(Failure::WouldWait) => {
                 let path = path.clone();
-                offload(move || resolve(&root, &path, Patience::Waits, known_states.as_ref()))
+                offload(move || resolve(&place, &path, Patience::Waits, known_states.as_ref()))
                     .await
                     .unwrap_or(Err(Failure::Ended))
             }
@@ -90,7 +94,7 @@ impl Files {
         let found = match loaded {
             Ok(found) => found,
             Err(failure) => {
-                self.cache.borrow_mut().remove(raw);
+                self.cache.borrow_mut().remove(owner, raw);
                 return Err(failure);
             }
         };
@@ -101,14 +105,13 @@ impl Files {
                 Found::File(resource)
             }
             resolve::Loaded::File(parts) => {
-                let name = if path.names_directory() { resolve::INDEX } else { path.name() };
-                let resource = Rc::new(Resource::new(name, parts));
+                let resource = Rc::new(Resource::new(parts));
                 // Only the plain way to write a path is remembered, so that nobody can fill the
                 // cache with many ways to write one.
                 if resource.freshness == Freshness::Settled && path.encode().as_bytes() == raw {
-                    self.cache.borrow_mut().insert(raw, resource.clone(), now);
+                    self.cache.borrow_mut().insert(owner, raw, resource.clone(), now);
                 } else {
-                    self.cache.borrow_mut().remove(raw);
+                    self.cache.borrow_mut().remove(owner, raw);
                 }
                 Found::File(resource)
             }
@@ -120,26 +123,20 @@ impl Files {
     /// Keeps what is asked for again and is as it was; larger files as copies in memory from now
     /// on. Without memory for a copy a file is sent as before.
     async fn keep(&self, raw: &[u8], resource: &Rc<Resource>, now: Duration) {
-        self.cache.borrow_mut().renew(raw, now);
-        let mut copies = Vec::new();
+        self.cache.borrow_mut().renew(self.owner, raw, now);
+        let mut copied = false;
         for file in resource.files_to_copy() {
             let Ok(own) = file.try_clone() else { continue };
             if let Some(Ok(Some(copy))) = offload(move || MemoryCopy::of(&own)).await {
-                copies.push((file, copy));
+                file.keep(copy);
+                copied = true;
             }
         }
-        if copies.is_empty() {
-            return;
-        }
-        // Out and in again, since it counts for more from now on; unless it has been replaced.
+        // In again, since it counts for more from now on; unless it has been replaced.
         let mut cache = self.cache.borrow_mut();
-        let is_cached = cache.get(raw).is_some_and(|cached| Rc::ptr_eq(&cached.resource, resource));
-        if is_cached {
-            cache.remove(raw);
-        }
-        copies.into_iter().for_each(|(file, copy)| file.keep(copy));
-        if is_cached {
-            cache.insert(raw, resource.clone(), now);
+        let is_cached = cache.get(self.owner, raw).is_some_and(|cached| Rc::ptr_eq(&cached.resource, resource));
+        if copied && is_cached {
+            cache.insert(self.owner, raw, resource.clone(), now);
         }
     }
 
@@ -147,4 +144,37 @@ impl Files {
     pub(super) async fn respond(&self, request: &Request, resource: &Resource) -> Response {
         answer::respond(request, resource).await
     }
+}
+
+/// The answer when somebody remembers a file for the path of a request, and it was looked at
+/// a moment ago.
+pub(super) fn respond_from_cache(cache: &SharedCache, owner: Owner, request: &Request) -> Option<Response> {
+    if !matches!(request.method(), Method::Get | Method::Head) {
+        return None;
+    }
+    let now = request.moment().since_start;
+    let cache = cache.borrow();
+    let cached = cache.get(owner, request.path_bytes())?;
+    if !cached.resource.is_fresh(cached.checked, now) {
+        return None;
+    }
+    answer::respond_at_once(request, &cached.resource)
+}
+
+/// Has somebody remember a file that was looked at by then for a path, with changed fields.
+pub(super) fn remember_dressed(
+    cache: &SharedCache,
+    (owner, raw): (Owner, &[u8]),
+    (resource, checked): (&Resource, Duration),
+    dress: impl Fn(&mut Fields),
+) {
+    if resource.freshness == Freshness::Settled {
+        cache.borrow_mut().insert(owner, raw, Rc::new(resource.dressed(dress)), checked);
+    }
+}
+
+/// All of a file as the content of an answer with this status, whatever the request asked of
+/// the file; without what tells one state of it from another.
+pub(super) fn respond_as_page(request: &Request, resource: &Resource, status: Status) -> Response {
+    answer::page(request, resource, status)
 }

@@ -12,6 +12,7 @@ use std::fs::File;
 use std::io::IoSliceMut;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
+use std::sync::Arc;
 
 use super::resource::Resource;
 
@@ -39,6 +40,8 @@ pub(super) enum Loaded {
 
 /// A file and what stands beside it in other codings.
 pub(super) struct Parts {
+    /// The last segment of its path, which its type is told from.
+    pub(super) name: String,
     pub(super) identity: Opened,
     pub(super) sidecars: Vec<(Coding, Opened)>,
 }
@@ -94,12 +97,16 @@ fn nanoseconds(value: u64) -> u32 {
 /// The states of a resource that is known already: of the file and of each sidecar.
 pub(super) type KnownStates = Vec<(Option<Coding>, State)>;
 
-/// The name that stands for a directory.
-pub(super) const INDEX: &str = "index.html";
+/// A directory that is served, and the names that stand for directories in it.
+#[derive(Clone)]
+pub(super) struct Place {
+    pub(super) root: Arc<Root>,
+    pub(super) index: Arc<[Box<str>]>,
+}
 
 /// Finds what a path names and, unless it is known in just this state, reads or opens it.
 pub(super) fn resolve(
-    root: &Root,
+    place: &Place,
     path: &SafePath,
     patience: Patience,
     known: Option<&KnownStates>,
@@ -107,13 +114,11 @@ pub(super) fn resolve(
     if is_hidden(path) {
         return Err(Failure::NotFound);
     }
+    let root = &*place.root;
     let fd = match root.open_beneath(path, patience) {
         // A directory that may be entered but not read can still have an index.
         Err(Errno::ACCESS) if path.names_directory() && !path.as_str().is_empty() => {
-            return resolve(root, &path.join(INDEX), patience, known).map_err(|failure| match failure {
-                Failure::WouldWait => failure,
-                _ => Failure::Forbidden,
-            });
+            return resolve_index(place, path, patience, known);
         }
         opened => opened?,
     };
@@ -123,21 +128,39 @@ pub(super) fn resolve(
         FileType::RegularFile => load(root, path, (fd, stat), patience, known),
         FileType::Directory if !path.names_directory() => Ok(Loaded::DirectoryWithoutSlash),
         FileType::Directory => {
-            let index = path.join(INDEX);
-            match root.open_beneath(&index, patience) {
-                Ok(file) => {
-                    let stat = fstat(&file)?;
-                    match FileType::from_raw_mode(stat.st_mode) {
-                        FileType::RegularFile => load(root, &index, (file, stat), patience, known),
-                        _ => Ok(Loaded::Directory(fd)),
-                    }
+            for name in &*place.index {
+                let index = path.join(name);
+                let file = match root.open_beneath(&index, patience) {
+                    Ok(file) => file,
+                    Err(Errno::NOENT) => continue,
+                    Err(error) => return Err(error.into()),
+                };
+                let stat = fstat(&file)?;
+                if FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile {
+                    return load(root, &index, (file, stat), patience, known);
                 }
-                Err(Errno::NOENT) => Ok(Loaded::Directory(fd)),
-                Err(error) => Err(error.into()),
             }
+            Ok(Loaded::Directory(fd))
         }
         _ => Err(Failure::NotFound),
     }
+}
+
+/// The index of a directory that cannot be looked into.
+fn resolve_index(
+    place: &Place,
+    path: &SafePath,
+    patience: Patience,
+    known: Option<&KnownStates>,
+) -> Result<Loaded, Failure> {
+    for name in &*place.index {
+        match resolve(place, &path.join(name), patience, known) {
+            Err(Failure::WouldWait) => return Err(Failure::WouldWait),
+            Err(_) => {}
+            found => return found,
+        }
+    }
+    Err(Failure::Forbidden)
 }
 
 /// Names that begin with a dot are not served, but for `/.well-known/` (RFC 8615).
@@ -185,7 +208,7 @@ fn load(
         .into_iter()
         .map(|(coding, fd, facts)| Ok((coding, read(fd, &facts, patience)?)))
         .collect::<Result<Vec<_>, Failure>>()?;
-    Ok(Loaded::File(Parts { identity, sidecars }))
+    Ok(Loaded::File(Parts { name: path.name().to_owned(), identity, sidecars }))
 }
 
 /// How often a file that changes while it is read is read again.

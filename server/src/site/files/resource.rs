@@ -42,6 +42,7 @@ pub(in crate::site) struct Resource {
 }
 
 /// One representation of a file (RFC 9110 §3.2).
+#[derive(Clone)]
 pub(super) struct Representation {
     /// Type, tag and date, as 200 and 206 have them.
     pub(super) fields: Rc<Fields>,
@@ -56,14 +57,15 @@ pub(super) struct Representation {
 }
 
 /// Where the bytes of a representation are.
+#[derive(Clone)]
 pub(super) enum Kept {
     Memory(Bytes),
     Open(Rc<OpenFile>),
 }
 
 impl Resource {
-    pub(super) fn new(name: &str, parts: Parts) -> Self {
-        let kind = content_type(name);
+    pub(super) fn new(parts: Parts) -> Self {
+        let kind = content_type(&parts.name);
         let vary = (!parts.sidecars.is_empty()).then_some("accept-encoding");
         let all = std::iter::once(&parts.identity).chain(parts.sidecars.iter().map(|(_, opened)| opened));
         let freshness = if all.map(|opened| opened.state).any(changed_just_now) {
@@ -77,6 +79,23 @@ impl Resource {
             copied: Cell::new(false),
             identity: make(None, parts.identity),
             sidecars: parts.sidecars.into_iter().map(|(coding, opened)| (coding, make(Some(coding), opened))).collect(),
+        }
+    }
+
+    /// The same file with other fields. Bytes and open files are shared.
+    pub(super) fn dressed(&self, dress: impl Fn(&mut Fields)) -> Self {
+        let change = |representation: &Representation| {
+            let mut dressed = representation.clone();
+            dress(Rc::make_mut(&mut dressed.fields));
+            dress(Rc::make_mut(&mut dressed.fields_not_modified));
+            dressed
+        };
+        Self {
+            freshness: self.freshness,
+            // The files are the same, and copied where they were found.
+            copied: Cell::new(true),
+            identity: change(&self.identity),
+            sidecars: self.sidecars.iter().map(|(coding, sidecar)| (*coding, change(sidecar))).collect(),
         }
     }
 
@@ -115,6 +134,11 @@ impl Resource {
                 Kept::Memory(_) => None,
             }
         })
+    }
+
+    /// Whether every file that is kept open is still in the state that is known of it.
+    pub(super) fn is_as_known(&self) -> bool {
+        self.representations().all(Representation::is_as_known)
     }
 
     /// Files that it keeps open, for the cache's bound.

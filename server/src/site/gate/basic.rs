@@ -1,0 +1,144 @@
+//! Users with a name and a password (RFC 7617).
+
+use super::users::Users;
+use super::verified::{Checked, Verifier};
+use super::{Mode, Tally, Verdict};
+use base64ct::{Base64, Encoding};
+use selvedge::{Request, Response, Status};
+use std::fmt;
+use std::sync::Arc;
+
+/// Lets users pass who know their password.
+#[derive(Debug)]
+pub(crate) struct BasicGate {
+    users: Arc<Users>,
+    challenge: Box<str>,
+    mode: Mode,
+    tally: Tally,
+}
+
+/// A realm has an octet that cannot be quoted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct InvalidRealm;
+
+impl fmt::Display for InvalidRealm {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a realm has no quote, backslash or control octet")
+    }
+}
+
+impl std::error::Error for InvalidRealm {}
+
+/// A longer value of Authorization is nobody's.
+const CREDENTIALS_BYTES_MAX: usize = 1024;
+
+impl BasicGate {
+    /// A gate for these users. The realm is what a browser shows when it asks for a password.
+    pub(crate) fn new(realm: &str, users: Arc<Users>, mode: Mode) -> Result<Self, InvalidRealm> {
+        if realm.bytes().any(|b| b.is_ascii_control() || matches!(b, b'"' | b'\\')) {
+            return Err(InvalidRealm);
+        }
+        let challenge = format!("Basic realm=\"{realm}\", charset=\"UTF-8\"").into();
+        Ok(Self { users, challenge, mode, tally: Tally::default() })
+    }
+
+    /// How many requests it was against, those that came without a password included.
+    pub(crate) fn tally(&self) -> &Tally {
+        &self.tally
+    }
+
+    pub(super) async fn admit(&self, request: &mut Request, verifier: &Verifier) -> Verdict {
+        let Some(credentials) = Credentials::of(request) else {
+            // Every first visit is one of these, so it is no matter for the log.
+            return self.refuse("no user (only observed)", |refusal| refusal);
+        };
+        let now = request.moment().since_start;
+        match verifier.check(&self.users, &credentials.name, credentials.password.as_bytes(), now).await {
+            Checked::Right(user) => {
+                request.set_user(user);
+                Verdict::Pass
+            }
+            Checked::Wrong => self.refuse("the user name or the password is wrong (only observed)", |refusal| {
+                refusal.because("the user name or the password is wrong")
+            }),
+            Checked::Busy => {
+                const OBSERVED: &str = "too many passwords wait to be checked (only observed)";
+                Verdict::against(self.mode, &self.tally, OBSERVED, || {
+                    let busy = Response::error(Status::SERVICE_UNAVAILABLE);
+                    busy.because("too many passwords wait to be checked").field("retry-after", "1")
+                })
+            }
+        }
+    }
+
+    fn refuse(&self, observed: &'static str, explain: impl FnOnce(Response) -> Response) -> Verdict {
+        Verdict::against(self.mode, &self.tally, observed, || {
+            explain(Response::error(Status::UNAUTHORIZED).field("www-authenticate", &*self.challenge))
+        })
+    }
+}
+
+/// What a client says who it is.
+#[derive(Debug, PartialEq, Eq)]
+struct Credentials {
+    name: String,
+    password: String,
+}
+
+impl Credentials {
+    /// The credentials of a request that has some, once.
+    fn of(request: &Request) -> Option<Self> {
+        let mut lines = request.fields().filter(|(name, _)| name.eq_ignore_ascii_case(b"authorization"));
+        match (lines.next(), lines.next()) {
+            (Some((_, value)), None) => Self::parse(value),
+            _ => None,
+        }
+    }
+
+    //= RFC 7617 §2: the user name has no colon, and neither has control characters
+    fn parse(value: &[u8]) -> Option<Self> {
+        let value = std::str::from_utf8(value).ok().filter(|value| value.len() <= CREDENTIALS_BYTES_MAX)?;
+        let (scheme, encoded) = value.split_once(' ')?;
+        if !scheme.eq_ignore_ascii_case("basic") {
+            return None;
+        }
+        let decoded = Base64::decode_vec(encoded.trim_matches(' ')).ok()?;
+        let decoded = String::from_utf8(decoded).ok()?;
+        if decoded.chars().any(char::is_control) {
+            return None;
+        }
+        let (name, password) = decoded.split_once(':')?;
+        Some(Self { name: name.to_owned(), password: password.to_owned() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn credentials() {
+        for (value, expected) in [
+            ("Basic QWxhZGRpbjpvcGVuIHNlc2FtZQ==", Some(("Aladdin", "open sesame"))),
+            ("bAsIc  QWxhZGRpbjpvcGVuIHNlc2FtZQ==", Some(("Aladdin", "open sesame"))),
+            ("Basic dGVzdDoxMjPCow==", Some(("test", "123£"))),
+            ("Basic YTpiOmM=", Some(("a", "b:c"))),
+            ("Basic Og==", Some(("", ""))),
+            ("Basic YQ==", None),
+            ("Basic", None),
+            ("Basic ", None),
+            ("Basic QWxhZGRpbjpvcGVuIHNlc2FtZQ", None),
+            ("Basic !!!!", None),
+            ("Bearer QWxhZGRpbjpvcGVuIHNlc2FtZQ==", None),
+            // A control octet, and octets that are no UTF-8.
+            ("Basic YToKYg==", None),
+            ("Basic YTr/", None),
+        ] {
+            let got = Credentials::parse(value.as_bytes());
+            let got = got.as_ref().map(|credentials| (&*credentials.name, &*credentials.password));
+            assert_eq!(got, expected, "{value}");
+        }
+        let long = format!("Basic {}", "QUFB".repeat(300));
+        assert_eq!(Credentials::parse(long.as_bytes()), None);
+    }
+}

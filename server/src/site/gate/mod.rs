@@ -1,0 +1,116 @@
+//! Who may pass: networks, rates and users. A gate lets a request pass or has an answer for it.
+//!
+//! The order is: the network, which costs nothing; the rate, so that passwords cannot be
+//! tried faster than it allows; the user.
+
+mod basic;
+mod connections;
+mod hashes;
+mod networks;
+mod rate;
+mod users;
+mod verified;
+
+pub(crate) use basic::{BasicGate, InvalidRealm};
+pub(crate) use connections::ConnectionGate;
+pub(crate) use hashes::HashProblem;
+pub(crate) use networks::NetworkGate;
+pub(crate) use rate::{Rate, RateError, RateGate};
+pub(crate) use users::{UserProblem, UserProblemKind, Users};
+pub(super) use verified::Verifier;
+
+use selvedge::{Request, Response};
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// What a gate does with a request that it is against.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Mode {
+    /// It refuses it.
+    Enforce,
+    /// It counts it and says so in the log, and lets it pass: how a rule is tried out.
+    Observe,
+}
+
+/// How often a gate was against a request, on all workers.
+#[derive(Debug, Default)]
+pub(crate) struct Tally(AtomicU64);
+
+impl Tally {
+    fn count(&self) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// How often so far.
+    pub(crate) fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// What stands before a site, or a route of it. Shared, so that a rule that stays the same
+/// from one configuration to the next keeps what it knows.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Gates {
+    /// Where clients may come from.
+    pub(crate) networks: Option<Arc<NetworkGate>>,
+    /// How often they may ask.
+    pub(crate) rate: Option<Arc<RateGate>>,
+    /// Who they have to be.
+    pub(crate) basic: Option<Arc<BasicGate>>,
+}
+
+/// What becomes of a request at a gate.
+#[derive(Debug)]
+pub(super) enum Verdict {
+    /// It passes.
+    Pass,
+    /// It passes because the gate only observes; why it would not have.
+    Observed(&'static str),
+    /// It does not.
+    Refused(Response),
+}
+
+impl Verdict {
+    /// A refusal, or what is left of one where the gate only observes.
+    fn against(mode: Mode, tally: &Tally, observed: &'static str, refusal: impl FnOnce() -> Response) -> Self {
+        tally.count();
+        match mode {
+            Mode::Enforce => Self::Refused(refusal()),
+            Mode::Observe => Self::Observed(observed),
+        }
+    }
+
+    /// This one, unless it lets pass; then the next one.
+    fn then(self, next: impl FnOnce() -> Self) -> Self {
+        match self {
+            Self::Pass => next(),
+            Self::Observed(reason) => match next() {
+                Self::Pass => Self::Observed(reason),
+                other => other,
+            },
+            refused @ Self::Refused(_) => refused,
+        }
+    }
+}
+
+impl Gates {
+    /// Whether there are none.
+    pub(super) fn are_open(&self) -> bool {
+        self.networks.is_none() && self.rate.is_none() && self.basic.is_none()
+    }
+
+    /// What the gates say that need not wait for anything: all but the one of users.
+    pub(super) fn admit_client(&self, client: IpAddr) -> Verdict {
+        let networks = self.networks.as_ref().map_or(Verdict::Pass, |gate| gate.admit(client));
+        networks.then(|| self.rate.as_ref().map_or(Verdict::Pass, |gate| gate.admit(client)))
+    }
+
+    /// What the gate of users says. It is the last one.
+    pub(super) async fn admit_user(&self, request: &mut Request, verifier: &Verifier) -> Verdict {
+        match &self.basic {
+            Some(gate) => gate.admit(request, verifier).await,
+            None => Verdict::Pass,
+        }
+    }
+}

@@ -1,0 +1,151 @@
+//! Networks that clients come from.
+
+use std::fmt;
+use std::net::{IpAddr, Ipv6Addr};
+use std::str::FromStr;
+
+/// A network: the addresses that share their first bits with one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Network {
+    address: IpAddr,
+    prefix_bits: u8,
+}
+
+/// Why there is no such network.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NetworkError {
+    /// The address is none.
+    Address,
+    /// The length of the prefix is no number, or more than the address has bits.
+    Prefix,
+    /// The address has bits beyond the prefix, so one of the two is not what was meant.
+    HostBits,
+}
+
+impl fmt::Display for NetworkError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Address => "a network is an address, or an address, a slash and the length of its prefix",
+            Self::Prefix => "a prefix has at most 32 bits of an IPv4 address and 128 of an IPv6 address",
+            Self::HostBits => "the address has bits beyond the prefix: shorten the address or lengthen the prefix",
+        })
+    }
+}
+
+impl std::error::Error for NetworkError {}
+
+impl Network {
+    /// The addresses that share their first `prefix_bits` with `address`.
+    pub(crate) fn new(address: IpAddr, prefix_bits: u8) -> Result<Self, NetworkError> {
+        let width = if address.is_ipv4() { 32 } else { 128 };
+        if prefix_bits > width {
+            return Err(NetworkError::Prefix);
+        }
+        if bits(address) & host_mask(width, prefix_bits) != 0 {
+            return Err(NetworkError::HostBits);
+        }
+        Ok(Self { address, prefix_bits })
+    }
+
+    /// Whether an address is in it. An IPv4 address that is written as an IPv6 one counts as what it is.
+    pub(super) fn contains(&self, address: IpAddr) -> bool {
+        let address = address.to_canonical();
+        if address.is_ipv4() != self.address.is_ipv4() {
+            return false;
+        }
+        let width = if address.is_ipv4() { 32 } else { 128 };
+        bits(address) & !host_mask(width, self.prefix_bits) == bits(self.address)
+    }
+}
+
+/// An address alone is the network of itself.
+impl FromStr for Network {
+    type Err = NetworkError;
+
+    fn from_str(text: &str) -> Result<Self, NetworkError> {
+        let (address, prefix_bits) = text.split_once('/').map_or((text, None), |(a, bits)| (a, Some(bits)));
+        let address: IpAddr = address.parse().map_err(|_| NetworkError::Address)?;
+        let prefix_bits = match prefix_bits {
+            Some(bits) => bits.parse().map_err(|_| NetworkError::Prefix)?,
+            None if address.is_ipv4() => 32,
+            None => 128,
+        };
+        Self::new(address, prefix_bits)
+    }
+}
+
+fn bits(address: IpAddr) -> u128 {
+    match address {
+        IpAddr::V4(address) => address.to_bits().into(),
+        IpAddr::V6(address) => address.to_bits(),
+    }
+}
+
+fn host_mask(width: u8, prefix_bits: u8) -> u128 {
+    1u128.checked_shl(u32::from(width - prefix_bits)).map_or(u128::MAX, |bit| bit - 1)
+}
+
+/// Whether an address is in one of them.
+pub(super) fn any_contains(networks: &[Network], address: IpAddr) -> bool {
+    networks.iter().any(|network| network.contains(address))
+}
+
+/// What counts as one client: an IPv4 address, or the /64 that an IPv6 address is from, since
+/// whoever has one address of it has all.
+pub(super) fn client_key(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(address) => IpAddr::V6(Ipv6Addr::from_bits(address.to_bits() >> 64 << 64)),
+        v4 @ IpAddr::V4(_) => v4,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn membership() {
+        for (network, address, expected) in [
+            ("10.0.0.0/8", "10.255.0.1", true),
+            ("10.0.0.0/8", "11.0.0.1", false),
+            ("10.0.0.0/8", "::ffff:10.1.2.3", true),
+            ("10.0.0.0/8", "::10.1.2.3", false),
+            ("0.0.0.0/0", "1.2.3.4", true),
+            ("0.0.0.0/0", "::1", false),
+            ("::/0", "2001:db8::1", true),
+            ("::/0", "1.2.3.4", false),
+            ("192.0.2.7", "192.0.2.7", true),
+            ("192.0.2.7", "192.0.2.8", false),
+            ("2001:db8::/33", "2001:db8:7fff::1", true),
+            ("2001:db8::/33", "2001:db8:8000::1", false),
+            ("::1", "::1", true),
+        ] {
+            let network: Network = network.parse().unwrap();
+            assert_eq!(network.contains(address.parse().unwrap()), expected, "{network:?} {address}");
+        }
+    }
+
+    #[test]
+    fn texts_that_are_no_network() {
+        for (text, error) in [
+            ("", NetworkError::Address),
+            ("localhost", NetworkError::Address),
+            ("10.0.0.0/33", NetworkError::Prefix),
+            ("::/129", NetworkError::Prefix),
+            ("10.0.0.0/x", NetworkError::Prefix),
+            ("10.0.0.1/8", NetworkError::HostBits),
+            ("2001:db8::1/64", NetworkError::HostBits),
+        ] {
+            assert_eq!(text.parse::<Network>(), Err(error), "{text}");
+        }
+    }
+
+    #[test]
+    fn clients_of_one_subnet_are_one() {
+        let key = |text: &str| client_key(text.parse().unwrap());
+        assert_eq!(key("2001:db8::1"), key("2001:db8::ffff:1"));
+        assert_ne!(key("2001:db8::1"), key("2001:db8:0:1::1"));
+        assert_eq!(key("::ffff:192.0.2.1"), key("192.0.2.1"));
+        assert_ne!(key("192.0.2.1"), key("192.0.2.2"));
+    }
+}

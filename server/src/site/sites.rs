@@ -1,0 +1,117 @@
+//! The way of a request through all sites: host, gates, route, action, fields.
+//!
+//! A file that the path alone leads to is remembered under its site and path, fields and
+//! all, so that the next request for it takes the short way: the site by its host, the
+//! client's gates, the file by its path. Every other request walks; see [`super::walk`].
+
+use super::files::cache::{Cache, Owner};
+use super::files::{self, Files, SharedCache};
+use super::gate::{Verdict, Verifier};
+use super::headers;
+use super::listing;
+use super::table::SiteTable;
+use super::walk::{Arrival, Walk};
+use selvedge::proto::head::Framing;
+use selvedge::{Request, Response, Service, Status};
+use std::cell::{OnceCell, RefCell};
+use std::rc::Rc;
+use std::sync::Arc;
+
+/// One worker's view of all sites.
+pub(crate) struct Sites {
+    table: Arc<SiteTable>,
+    pub(super) cache: SharedCache,
+    /// Who remembers the files of each site under the paths that led to them.
+    ways: Box<[Owner]>,
+    /// The files of each place, once somebody has asked for one.
+    places: Box<[OnceCell<Files>]>,
+    pub(super) lists: listing::Lists,
+    pub(super) verifier: Verifier,
+}
+
+/// What becomes of a request that has come.
+enum Entered<'t> {
+    /// It is answered.
+    Answered(Response),
+    /// It has its way before it.
+    Walking(Walk<'t>),
+}
+
+impl Sites {
+    /// One worker's view; so many `workers` share what the process may hold open.
+    pub(crate) fn new(table: Arc<SiteTable>, workers: usize) -> Self {
+        let mut cache = Cache::new(workers);
+        Self {
+            ways: (0..table.len()).map(|_| cache.new_owner()).collect(),
+            places: table.places.iter().map(|_| OnceCell::new()).collect(),
+            cache: Rc::new(RefCell::new(cache)),
+            lists: listing::Lists::new(),
+            verifier: Verifier::new(table.passwords_at_once.clone()),
+            table,
+        }
+    }
+
+    /// The files of a place.
+    pub(super) fn files(&self, number: u32) -> &Files {
+        let number = number as usize;
+        self.places[number].get_or_init(|| {
+            let place = &self.table.places[number];
+            Files::new(place.root.clone(), place.index.clone(), self.cache.clone())
+        })
+    }
+
+    /// The answer with a file that the path alone leads to, when it was asked for a moment
+    /// ago; else the way that the request has before it.
+    fn enter(&self, request: &mut Request) -> Entered<'_> {
+        let Some((number, site)) = self.table.site_of(request) else {
+            let unknown = Response::error(Status::MISDIRECTED_REQUEST).because("no site has this name");
+            return Entered::Answered(unknown);
+        };
+        request.set_label(site.rules.label);
+        let client = match &site.rules.proxies {
+            None => request.peer().ip(),
+            Some(proxies) => {
+                let client = proxies.client_of(request);
+                request.set_client(client);
+                client
+            }
+        };
+        let verdict = site.rules.gates.admit_client(client);
+        let way = self.ways[number as usize];
+        let is_open = matches!(verdict, Verdict::Pass) && site.rules.gates.basic.is_none();
+        if is_open && request.head().framing == Framing::None {
+            // Errors have a page and fields of their own.
+            let kept = files::respond_from_cache(&self.cache, way, request).filter(headers::is_of_file);
+            if let Some(response) = kept {
+                return Entered::Answered(response);
+            }
+        }
+        Entered::Walking(Walk::new(self, site, way, Arrival { client, verdict }))
+    }
+}
+
+impl Service for Sites {
+    async fn call(&self, request: &mut Request) -> Response {
+        // Boxed before it waits, so that nothing but the box is kept meanwhile.
+        let walk = match self.enter(request) {
+            Entered::Answered(response) => return response,
+            Entered::Walking(walk) => Box::pin(walk.finish(request)),
+        };
+        walk.await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn size_of_future<F>(_: impl Fn(&'static Sites, &'static mut Request) -> F) -> usize {
+        size_of::<F>()
+    }
+
+    #[test]
+    fn a_connection_keeps_no_room_for_a_walk() {
+        let size = size_of_future(|sites, request| sites.call(request));
+        assert!(size <= 64, "{size} bytes are set aside in every connection");
+    }
+}

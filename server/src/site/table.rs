@@ -1,0 +1,258 @@
+//! All sites, as one value that every worker shares and nobody changes.
+
+use super::action::{Action, FilesRules};
+use super::client::TrustedProxies;
+use super::condition::Condition;
+use super::files::root::Root;
+use super::gate::Gates;
+use super::headers::{CacheRules, HeaderEdits};
+use super::host::{HostName, Hosts};
+use super::pattern::{Captures, Pattern};
+use selvedge::proto::path::SafePath;
+use selvedge::{Request, Status};
+use std::fmt;
+use std::net::IpAddr;
+use std::sync::Arc;
+use tokio::sync::Semaphore;
+
+/// Passwords that all workers check at once: each takes a core.
+const PASSWORDS_AT_ONCE_MAX: usize = 2;
+
+/// One site.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct SiteRules {
+    /// What it goes by.
+    pub(crate) names: Vec<HostName>,
+    /// The number that the log knows it by: [`Request::label`].
+    pub(crate) label: u32,
+    /// The proxies in front of it.
+    pub(crate) proxies: Option<TrustedProxies>,
+    /// What stands before all of it, also before paths without a route.
+    pub(crate) gates: Gates,
+    /// What it does, in order: the first route that matches counts. A path without any is a 404.
+    pub(crate) routes: Vec<Route>,
+    /// What it changes of the fields of every answer.
+    pub(crate) headers: HeaderEdits,
+    /// How long its files may be kept, by the path that the client asked for.
+    pub(crate) cache: CacheRules,
+    /// What stands for errors.
+    pub(crate) error_pages: Option<ErrorPages>,
+}
+
+/// What a site does with some of its requests.
+#[derive(Clone, Debug)]
+pub(crate) struct Route {
+    /// The paths it is about.
+    pub(crate) pattern: Pattern,
+    /// What it asks of requests beyond that; all of it has to hold.
+    pub(crate) conditions: Vec<Condition>,
+    /// What stands before it, behind the gates of the site.
+    pub(crate) gates: Gates,
+    /// What it changes of the fields of its answers, after the site.
+    pub(crate) headers: HeaderEdits,
+    /// What it does.
+    pub(crate) action: Action,
+}
+
+/// Files that stand for errors. They are sent with the status of the error.
+#[derive(Clone, Debug)]
+pub(crate) struct ErrorPages {
+    /// Where they are.
+    pub(crate) root: Arc<Root>,
+    /// Which file stands for which status.
+    pub(crate) pages: Vec<(Status, SafePath)>,
+}
+
+/// Why sites do not go together.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct SiteProblem {
+    /// Which site, the first being 0.
+    pub(crate) site: usize,
+    /// What is wrong with it.
+    pub(crate) kind: SiteProblemKind,
+}
+
+/// See [`SiteProblem`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum SiteProblemKind {
+    /// The site of this number has the name already.
+    NameTaken {
+        /// Which of the names, the first being 0.
+        name: usize,
+        /// The other site.
+        by: usize,
+    },
+    /// The target of a route has more stars than its pattern.
+    TooFewStars {
+        /// Which route, the first being 0.
+        route: usize,
+    },
+    /// A page stands for a status that is no error.
+    PageOfNoError(Status),
+}
+
+impl fmt::Display for SiteProblem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.kind {
+            SiteProblemKind::NameTaken { .. } => f.write_str("another site has this name already"),
+            SiteProblemKind::TooFewStars { .. } => {
+                f.write_str("the target has more stars than the path of its route, which they stand for")
+            }
+            SiteProblemKind::PageOfNoError(status) => write!(f, "{} is no error, which has 4xx or 5xx", status.code()),
+        }
+    }
+}
+
+impl std::error::Error for SiteProblem {}
+
+/// All sites.
+#[derive(Debug)]
+pub(crate) struct SiteTable {
+    hosts: Hosts,
+    sites: Vec<Site>,
+    /// Every pair of a root and its index names, by the number that routes know it by.
+    pub(super) places: Vec<FilesPlace>,
+    pub(super) passwords_at_once: Arc<Semaphore>,
+}
+
+/// A root and the names that stand for directories in it.
+#[derive(Debug)]
+pub(super) struct FilesPlace {
+    pub(super) root: Arc<Root>,
+    pub(super) index: Arc<[Box<str>]>,
+}
+
+/// A site as it is served.
+#[derive(Debug)]
+pub(super) struct Site {
+    pub(super) rules: SiteRules,
+    /// The place of each route's files; of no meaning for a route without files.
+    files: Vec<u32>,
+    pages: u32,
+}
+
+/// A route that matches.
+pub(super) struct Matched<'t, 'p> {
+    pub(super) route: &'t Route,
+    pub(super) captures: Captures<'p>,
+    pub(super) files: u32,
+}
+
+/// Whether a route was chosen by the path alone, so that it is the same next time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Choice {
+    ByPath,
+    ByRequest,
+}
+
+impl SiteTable {
+    /// Puts sites together.
+    ///
+    /// # Errors
+    /// Every problem there is.
+    pub(crate) fn new(sites: Vec<SiteRules>) -> Result<Self, Vec<SiteProblem>> {
+        let (mut hosts, mut problems) = (Hosts::default(), Vec::new());
+        let (mut places, mut table) = (Vec::new(), Vec::with_capacity(sites.len()));
+        for (number, mut rules) in sites.into_iter().enumerate() {
+            let site_number = u32::try_from(number).expect("a configuration has fewer sites");
+            for (name, host) in rules.names.iter().enumerate() {
+                if let Err(by) = hosts.add(host, site_number) {
+                    let kind = SiteProblemKind::NameTaken { name, by: by as usize };
+                    problems.push(SiteProblem { site: number, kind });
+                }
+            }
+            problems.extend(problems_of(&rules).map(|kind| SiteProblem { site: number, kind }));
+            for route in &mut rules.routes {
+                route.headers = rules.headers.followed_by(&route.headers);
+            }
+            let first = places.len();
+            let mut place = |root: &Arc<Root>, index: &Arc<[Box<str>]>| number_of(&mut places, first, root, index);
+            let files = rules.routes.iter().map(|route| match &route.action {
+                Action::Files(FilesRules { root, index, .. }) => place(root, &index.0),
+                _ => 0,
+            });
+            let files = files.collect();
+            let pages = rules.error_pages.as_ref().map_or(0, |pages| place(&pages.root, &Arc::from([])));
+            table.push(Site { rules, files, pages });
+        }
+        if !problems.is_empty() {
+            return Err(problems);
+        }
+        Ok(Self { hosts, sites: table, places, passwords_at_once: Arc::new(Semaphore::new(PASSWORDS_AT_ONCE_MAX)) })
+    }
+
+    /// How many sites there are.
+    pub(super) fn len(&self) -> usize {
+        self.sites.len()
+    }
+
+    /// The site that a request is for, and its number.
+    pub(super) fn site_of(&self, request: &Request) -> Option<(u32, &Site)> {
+        let number = self.hosts.find(request.host().map(|host| host.name))?;
+        Some((number, &self.sites[number as usize]))
+    }
+}
+
+fn problems_of(rules: &SiteRules) -> impl Iterator<Item = SiteProblemKind> {
+    let stars = rules.routes.iter().enumerate().filter_map(|(number, route)| {
+        let wanted = match &route.action {
+            Action::Redirect(redirect) => redirect.target.stars(),
+            Action::Rewrite(target) => target.stars(),
+            _ => 0,
+        };
+        (wanted > route.pattern.stars()).then_some(SiteProblemKind::TooFewStars { route: number })
+    });
+    let pages = rules.error_pages.iter().flat_map(|pages| &pages.pages);
+    let pages =
+        pages.filter(|(status, _)| !status.is_error()).map(|(status, _)| SiteProblemKind::PageOfNoError(*status));
+    stars.chain(pages)
+}
+
+/// The number of a place: routes of one site that serve the same files share what is known of them.
+fn number_of(places: &mut Vec<FilesPlace>, first: usize, root: &Arc<Root>, index: &Arc<[Box<str>]>) -> u32 {
+    let same = |place: &FilesPlace| Arc::ptr_eq(&place.root, root) && place.index == *index;
+    let number = places[first..].iter().position(same).map_or(places.len(), |at| first + at);
+    if number == places.len() {
+        places.push(FilesPlace { root: root.clone(), index: index.clone() });
+    }
+    u32::try_from(number).expect("a configuration has fewer routes")
+}
+
+impl Site {
+    /// The first route that matches, and whether the path alone has decided. Behind a rewrite,
+    /// routes that rewrite are passed over: once is all.
+    pub(super) fn route_of<'t, 'p>(
+        &'t self,
+        text: &'p str,
+        (request, client): (&Request, IpAddr),
+        rewrites: Rewrites,
+    ) -> (Option<Matched<'t, 'p>>, Choice) {
+        let mut choice = Choice::ByPath;
+        for (route, files) in self.rules.routes.iter().zip(&self.files) {
+            if rewrites == Rewrites::Done && matches!(route.action, Action::Rewrite(_)) {
+                continue;
+            }
+            let Some(captures) = route.pattern.matches(text) else { continue };
+            if !route.conditions.is_empty() {
+                choice = Choice::ByRequest;
+            }
+            if route.conditions.iter().all(|condition| condition.holds_for(request, client)) {
+                return (Some(Matched { route, captures, files: *files }), choice);
+            }
+        }
+        (None, choice)
+    }
+
+    /// The file that stands for an error, and the number of its place.
+    pub(super) fn page_for(&self, status: Status) -> Option<(u32, &SafePath)> {
+        let pages = self.rules.error_pages.as_ref()?;
+        pages.pages.iter().find(|(own, _)| *own == status).map(|(_, path)| (self.pages, path))
+    }
+}
+
+/// Whether a request may still be rewritten.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Rewrites {
+    OneLeft,
+    Done,
+}

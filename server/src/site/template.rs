@@ -1,0 +1,296 @@
+//! Where a redirect or a rewrite leads: a text whose stars are what a pattern captured.
+//!
+//! Invariant: captures only ever become parts of segments, percent-encoded, or of a query,
+//! percent-encoded; so none can name a host, end a line, or begin another part of a URI.
+
+use super::pattern::{Captures, STARS_MAX};
+use selvedge::proto::path::{SafePath, encode_segment};
+use std::fmt;
+
+/// A target that has yet to be filled in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Template {
+    /// `https://host`, or nothing.
+    origin: Box<str>,
+    path: Box<[Piece]>,
+    query: Option<Box<[Piece]>>,
+    fragment: Option<Box<str>>,
+    stars: usize,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Piece {
+    Text(Box<str>),
+    /// What the star of this number captured.
+    Capture(usize),
+}
+
+/// Why a text is no target.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum TemplateError {
+    /// It is neither a path nor a URI of http or https.
+    Form,
+    /// It begins with two slashes, which would name a host.
+    TwoSlashes,
+    /// A star stands where the host is named.
+    StarInHost,
+    /// A star stands in the fragment.
+    StarInFragment,
+    /// It has an octet that no URI has.
+    Octet,
+    /// It has more stars than a pattern has.
+    TooManyStars,
+    /// It leads to another place than a path of this site, or is no path.
+    NoPath,
+}
+
+impl fmt::Display for TemplateError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Form => "a target is a path that begins with a slash, or a URI that begins with http:// or https://",
+            Self::TwoSlashes => "a target that begins with two slashes names a host: write https:// before it",
+            Self::StarInHost => "a star in the host would let visitors choose where they are sent",
+            Self::StarInFragment => "a fragment has no stars",
+            Self::Octet => "a target has no control octet, quote, angle bracket or backslash",
+            Self::TooManyStars => "a target has at most eight stars",
+            Self::NoPath => "a rewrite leads to a path of the same site, without a query or a fragment",
+        })
+    }
+}
+
+impl std::error::Error for TemplateError {}
+
+impl Template {
+    /// Reads where a redirect leads.
+    pub(crate) fn parse(text: &str) -> Result<Self, TemplateError> {
+        if text.bytes().any(|b| b.is_ascii_control() || matches!(b, b'"' | b'<' | b'>' | b'\\' | b'`')) {
+            return Err(TemplateError::Octet);
+        }
+        let (text, fragment) = split(text, '#');
+        let (text, query) = split(text, '?');
+        let (origin, path) = split_origin(text)?;
+        if origin.contains('*') {
+            return Err(TemplateError::StarInHost);
+        }
+        if fragment.is_some_and(|fragment| fragment.contains('*')) {
+            return Err(TemplateError::StarInFragment);
+        }
+        let mut stars = 0;
+        let path = pieces(path, &mut stars);
+        let query = query.map(|query| pieces(query, &mut stars));
+        if stars > STARS_MAX {
+            return Err(TemplateError::TooManyStars);
+        }
+        let fragment = fragment.map(|fragment| encode_text(fragment).into());
+        Ok(Self { origin: origin.into(), path, query, fragment, stars })
+    }
+
+    /// Reads where a rewrite leads: a path of the same site.
+    pub(crate) fn parse_path(text: &str) -> Result<Self, TemplateError> {
+        let template = Self::parse(text)?;
+        let is_path = template.origin.is_empty() && template.query.is_none() && template.fragment.is_none();
+        let example = template.path_with(&Captures::default());
+        let decodes = SafePath::decode(example.as_bytes()).is_ok();
+        if is_path && decodes { Ok(template) } else { Err(TemplateError::NoPath) }
+    }
+
+    /// How many captures it takes.
+    pub(super) fn stars(&self) -> usize {
+        self.stars
+    }
+
+    /// The target, with the query of the request behind its own.
+    pub(super) fn location(&self, captures: &Captures<'_>, query: Option<&str>) -> String {
+        let mut location = String::from(&*self.origin);
+        location.push_str(&self.path_with(captures));
+        let mut mark = '?';
+        if let Some(own) = &self.query {
+            location.push(mark);
+            mark = '&';
+            for piece in own {
+                match piece {
+                    Piece::Text(text) => location.push_str(text),
+                    Piece::Capture(number) => encode_in_query(captures.get(*number), &mut location),
+                }
+            }
+        }
+        if let Some(query) = query.filter(|query| !query.is_empty()) {
+            location.push(mark);
+            location.push_str(query);
+        }
+        if let Some(fragment) = &self.fragment {
+            location.push('#');
+            location.push_str(fragment);
+        }
+        location
+    }
+
+    /// The path, percent-encoded.
+    pub(super) fn path_with(&self, captures: &Captures<'_>) -> String {
+        let mut path = String::new();
+        for piece in &self.path {
+            match piece {
+                Piece::Text(text) => push_path(text, &mut path),
+                Piece::Capture(number) => {
+                    for (place, segment) in captures.get(*number).split('/').enumerate() {
+                        if place > 0 {
+                            push_path("/", &mut path);
+                        }
+                        encode_segment(segment, &mut path);
+                    }
+                }
+            }
+        }
+        path
+    }
+}
+
+/// Adds text without ever making two slashes in a row: `//` at the beginning would name a
+/// host, and elsewhere an empty segment, when a star has captured nothing.
+fn push_path(text: &str, path: &mut String) {
+    for character in text.chars() {
+        if character != '/' || !path.ends_with('/') {
+            path.push(character);
+        }
+    }
+}
+
+fn split(text: &str, at: char) -> (&str, Option<&str>) {
+    text.split_once(at).map_or((text, None), |(before, behind)| (before, Some(behind)))
+}
+
+fn split_origin(text: &str) -> Result<(&str, &str), TemplateError> {
+    if text.starts_with("//") {
+        return Err(TemplateError::TwoSlashes);
+    }
+    if text.starts_with('/') {
+        return Ok(("", text));
+    }
+    let rest = text.strip_prefix("https://").or_else(|| text.strip_prefix("http://")).ok_or(TemplateError::Form)?;
+    let host_len = rest.find('/').unwrap_or(rest.len());
+    let (origin, path) = text.split_at(text.len() - rest.len() + host_len);
+    // A star in the host has an error of its own.
+    let host = rest[..host_len].replace('*', "x");
+    if selvedge::proto::target::Host::parse(host.as_bytes()).is_err() {
+        return Err(TemplateError::Form);
+    }
+    Ok((origin, if path.is_empty() { "/" } else { path }))
+}
+
+fn pieces(text: &str, stars: &mut usize) -> Box<[Piece]> {
+    let mut pieces = Vec::new();
+    for (place, part) in text.split('*').enumerate() {
+        if place > 0 {
+            pieces.push(Piece::Capture(*stars));
+            *stars += 1;
+        }
+        if !part.is_empty() {
+            pieces.push(Piece::Text(encode_text(part).into()));
+        }
+    }
+    pieces.into()
+}
+
+/// The operator's own text, which may be encoded in part: only what no URI has is encoded.
+fn encode_text(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        if byte.is_ascii_graphic() { out.push(char::from(byte)) } else { push_encoded(byte, &mut out) }
+    }
+    out
+}
+
+/// In a query, what divides its parts is encoded as well.
+fn encode_in_query(text: &str, out: &mut String) {
+    for byte in text.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-._~/".contains(&byte) {
+            out.push(char::from(byte));
+        } else {
+            push_encoded(byte, out);
+        }
+    }
+}
+
+fn push_encoded(byte: u8, out: &mut String) {
+    const HEX: &[u8; 16] = b"0123456789ABCDEF";
+    out.extend(['%', char::from(HEX[usize::from(byte >> 4)]), char::from(HEX[usize::from(byte & 15)])]);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::pattern::{Pattern, text_of};
+    use super::*;
+
+    fn location(pattern: &str, template: &str, target: &str) -> String {
+        let (path, query) = split(target, '?');
+        let text = text_of(&SafePath::decode(path.as_bytes()).unwrap());
+        let pattern = Pattern::parse(pattern).unwrap();
+        let captures = pattern.matches(&text).unwrap();
+        Template::parse(template).unwrap().location(&captures, query)
+    }
+
+    #[test]
+    fn locations() {
+        for (pattern, template, target, expected) in [
+            ("/old", "/new", "/old", "/new"),
+            ("/old", "/new", "/old?a=b&c", "/new?a=b&c"),
+            ("/old", "/new?x=1", "/old?a", "/new?x=1&a"),
+            ("/old", "/new?x=1#top", "/old?a", "/new?x=1&a#top"),
+            ("/old", "/new", "/old?", "/new"),
+            ("/old/*", "/new/*", "/old/a/b%20c/", "/new/a/b%20c/"),
+            ("/old/*", "/new/*", "/old", "/new/"),
+            ("/*", "https://example.com/*", "/a?b", "https://example.com/a?b"),
+            ("/*", "https://example.com", "/a", "https://example.com/"),
+            ("/u/*/p/*", "/*/*/end", "/u/a/p/b/c", "/a/b/c/end"),
+            ("/s/*", "/find?q=*", "/s/a%26b=c%23", "/find?q=a%26b%3Dc%23"),
+            ("/old", "/é b", "/old", "/%C3%A9%20b"),
+        ] {
+            assert_eq!(location(pattern, template, target), expected, "{pattern} {template} {target}");
+        }
+    }
+
+    #[test]
+    fn no_capture_names_a_host_or_ends_a_line() {
+        for (pattern, template, target) in [
+            ("/*", "/*", "/evil.example"),
+            ("/a*/*", "/*/*", "/a/evil.example"),
+            ("/a*/*", "/*/*", "/a/@evil.example:80"),
+            ("/x*", "/*/evil.example", "/x"),
+            ("/*", "/*", "/%40evil.example%3a80"),
+            ("/*", "/*", "/https:evil.example"),
+            ("/*", "https://good.example/*", "/@evil.example"),
+            ("/*", "/*", "/a%3fb%23c"),
+        ] {
+            let location = location(pattern, template, target);
+            let rest = location.strip_prefix("https://good.example").unwrap_or(&location);
+            assert!(rest.starts_with('/') && !rest.starts_with("//"), "{location}");
+            assert!(rest.bytes().all(|b| b.is_ascii_graphic() && !b"\\?#".contains(&b)), "{location}");
+        }
+        let controls = SafePath::decode(b"/a%0d%0ab");
+        assert!(controls.is_err(), "no capture has a line end");
+    }
+
+    #[test]
+    fn texts_that_are_no_target() {
+        for (text, error) in [
+            ("", TemplateError::Form),
+            ("new", TemplateError::Form),
+            ("javascript:alert(1)", TemplateError::Form),
+            ("https://", TemplateError::Form),
+            ("https://user@host/", TemplateError::Form),
+            ("//host/x", TemplateError::TwoSlashes),
+            ("https://*/x", TemplateError::StarInHost),
+            ("https://*.example.com/", TemplateError::StarInHost),
+            ("/a#*", TemplateError::StarInFragment),
+            ("/a\r\nX: y", TemplateError::Octet),
+            ("/\\host", TemplateError::Octet),
+            ("/*/*/*/*/*/*/*/*/*", TemplateError::TooManyStars),
+        ] {
+            assert_eq!(Template::parse(text), Err(error), "{text}");
+        }
+        for text in ["https://host/a", "/a?b", "/a#b", "/../a", "/%zz"] {
+            assert_eq!(Template::parse_path(text), Err(TemplateError::NoPath), "{text}");
+        }
+        assert!(Template::parse_path("/index.html").is_ok());
+    }
+}
