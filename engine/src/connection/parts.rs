@@ -1,7 +1,7 @@
 //! Parts of requests for reuse: a connection has some only while it has a request.
 
 use crate::buffer::Buffer;
-use crate::service::{IncomingBody, Parts};
+use crate::service::{Found, IncomingBody, Parts};
 use std::cell::RefCell;
 
 /// Parts that a thread keeps: about 64 KiB.
@@ -23,6 +23,7 @@ pub(super) fn take() -> Box<Parts> {
 pub(super) fn give(mut parts: Box<Parts>) {
     parts.bytes = Buffer::default();
     parts.content = IncomingBody::default();
+    parts.found = Found::default();
     POOL.with_borrow_mut(|pool| {
         if pool.len() < KEPT_MAX {
             pool.push(parts);

@@ -7,6 +7,7 @@ use selvedge_proto::head::{RequestHead, Version};
 use selvedge_proto::method::Method;
 use selvedge_proto::target::{Form, Host};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::rc::Rc;
 use std::time::Duration;
 
 /// A request: a head that was judged as a whole, and content that may still be on its way.
@@ -26,6 +27,15 @@ pub(crate) struct Parts {
     pub(crate) content: IncomingBody,
     pub(crate) peer: SocketAddr,
     pub(crate) moment: Moment,
+    pub(crate) found: Found,
+}
+
+/// What the application found out about a request and tells the log.
+#[derive(Debug, Default)]
+pub(crate) struct Found {
+    log_as: u16,
+    client: Option<IpAddr>,
+    user: Option<Rc<str>>,
 }
 
 impl Default for Parts {
@@ -37,6 +47,7 @@ impl Default for Parts {
             content: IncomingBody::default(),
             peer: SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0),
             moment: Moment::default(),
+            found: Found::default(),
         }
     }
 }
@@ -136,6 +147,39 @@ impl Request {
     /// When it came.
     pub fn moment(&self) -> Moment {
         self.parts.moment
+    }
+
+    /// Who asks, by address: the other end of the connection, unless the application was told
+    /// of somebody behind it, as by a proxy that it trusts.
+    pub fn client(&self) -> IpAddr {
+        self.parts.found.client.unwrap_or_else(|| self.parts.peer.ip())
+    }
+
+    /// Says who asks, where that is not the other end of the connection.
+    pub fn set_client(&mut self, client: IpAddr) {
+        self.parts.found.client = Some(client);
+    }
+
+    /// The name that the client has proved to be its own, if the application said so.
+    pub fn user(&self) -> Option<&str> {
+        self.parts.found.user.as_deref()
+    }
+
+    /// Says which user asks.
+    pub fn set_user(&mut self, user: Rc<str>) {
+        self.parts.found.user = Some(user);
+    }
+
+    /// The number that the application gave to what the request belongs to, such as a site;
+    /// 0 when it gave none. Observers tell requests apart by it.
+    pub fn logged_as(&self) -> u16 {
+        self.parts.found.log_as
+    }
+
+    /// Says what the request belongs to. It holds also for the 500 that stands in for the
+    /// answer of an application that panics.
+    pub fn log_as(&mut self, number: u16) {
+        self.parts.found.log_as = number;
     }
 
     /// The content, to read it.
