@@ -23,6 +23,9 @@ mod pen;
 mod rotate;
 mod writer;
 
+#[cfg(test)]
+mod tests;
+
 pub(crate) use access::Format;
 pub(crate) use logs::{Logs, Reopener};
 pub(crate) use observer::LogObserver;
