@@ -14,8 +14,8 @@ pub use body::{Body, Chunks, ContentError, ContentSource, IncomingBody, StreamEr
 pub use exchange::{CloseReason, Closed, Exchange, Incident, Outcome, Phase};
 pub use file::{FileContent, FileState, OpenFile};
 pub(crate) use request::{Found, Parts};
-pub(crate) use response::FieldList;
 pub use request::{Moment, Request};
+pub(crate) use response::FieldList;
 pub use response::Response;
 
 use std::future::Future;

@@ -213,7 +213,10 @@ mod tests {
             lines.push(&Event::of_program(level, "X", String::new()), ErrorForm::Text);
         }
         let groups = lines.take();
-        assert_eq!(groups.iter().map(|(level, _)| *level).collect::<Vec<_>>(), [Level::Warn, Level::Error, Level::Warn]);
+        assert_eq!(
+            groups.iter().map(|(level, _)| *level).collect::<Vec<_>>(),
+            [Level::Warn, Level::Error, Level::Warn]
+        );
         assert_eq!(groups[0].1.iter().filter(|&&b| b == b'\n').count(), 2);
     }
 }

@@ -25,6 +25,8 @@ pub(super) struct Health {
 struct Notes {
     /// Why lines were lost last; empty when it was for want of time.
     why: String,
+    /// Whether that is over, and only has to be said yet.
+    is_over: bool,
     events: VecDeque<Event>,
 }
 
@@ -45,7 +47,17 @@ impl Health {
 
     /// Says why lines are lost from now on. For writers, never for workers.
     pub(super) fn because(&self, why: String) {
-        self.notes().why = why;
+        let mut notes = self.notes();
+        (notes.why, notes.is_over) = (why, false);
+    }
+
+    /// Says that no more lines are lost for that reason.
+    pub(super) fn recovered(&self) {
+        let mut notes = self.notes();
+        notes.is_over = true;
+        if self.lost.load(Ordering::Relaxed) == 0 {
+            notes.why.clear();
+        }
     }
 
     /// Leaves something for the error log to say. For writers, never for workers.
@@ -79,6 +91,10 @@ impl Health {
     /// That so many lost lines were said.
     pub(super) fn said(&self, count: u64) {
         self.lost.fetch_sub(count, Ordering::Relaxed);
+        let mut notes = self.notes();
+        if notes.is_over {
+            notes.why.clear();
+        }
     }
 
     /// Nothing that is done with the lock held can leave the notes in disorder.

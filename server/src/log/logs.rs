@@ -130,7 +130,8 @@ impl Logs {
         let error_health = Arc::new(Health::new(format!("the error log {}", plan.error.destination.describe())));
         let error_outlet = outlet::open(&plan.error.destination, "error", &error_health, means)
             .map_err(|error| LogProblem { log: error_health.name().to_owned(), error })?;
-        let opened: Vec<Opened> = plan.access.iter().map(|access| Opened::of(access, means)).collect::<Result<_, _>>()?;
+        let opened: Vec<Opened> =
+            plan.access.iter().map(|access| Opened::of(access, means)).collect::<Result<_, _>>()?;
 
         let reopen_asked = Arc::new(AtomicU64::new(0));
         let (errors, events) = sync_channel(ERRORS_MAX);
@@ -239,7 +240,8 @@ fn start_thread(name: &str, run: impl FnOnce() + Send + 'static) -> Result<JoinH
 
 /// Two logs in one file would tear each other's lines and put it aside twice.
 fn check(plan: &LogPlan) -> Result<(), LogProblem> {
-    let problem = |log: String, text: &str| Err(LogProblem { log, error: io::Error::new(io::ErrorKind::InvalidInput, text) });
+    let problem =
+        |log: String, text: &str| Err(LogProblem { log, error: io::Error::new(io::ErrorKind::InvalidInput, text) });
     let mut files = std::collections::HashSet::new();
     for destination in plan.access.iter().map(|access| &access.destination).chain([&plan.error.destination]) {
         if let Destination::File { path, .. } = destination

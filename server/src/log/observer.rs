@@ -44,7 +44,8 @@ impl LogObserver {
     }
 
     fn with_queue(queue: Arc<Queue>, limits: Arc<Limits>) -> Self {
-        let gathered = queue.formats().map(|format| Gathered { format, lines: Vec::new(), count: 0 }).collect::<Vec<_>>();
+        let gathered =
+            queue.formats().map(|format| Gathered { format, lines: Vec::new(), count: 0 }).collect::<Vec<_>>();
         let wants_elapsed = gathered.iter().any(|gathered| gathered.format.wants_elapsed());
         Self { queue, gathered: RefCell::new(gathered), waiting: RefCell::default(), wants_elapsed, limits }
     }
@@ -153,11 +154,18 @@ impl Observer for LogObserver {
             Incident::AcceptFailed { error } => {
                 (Level::Error, "AcceptFailed", None, format!("cannot accept connections, pausing: {error}"))
             }
-            Incident::AcceptRecovered => (Level::Info, "AcceptRecovered", None, "accepting connections again".to_owned()),
-            Incident::ConnectionsFull { limit } => {
-                (Level::Warn, "ConnectionsFull", None, format!("all connections are in use, new ones wait (bound: {limit})"))
+            Incident::AcceptRecovered => {
+                (Level::Info, "AcceptRecovered", None, "accepting connections again".to_owned())
             }
-            Incident::ConnectionsFree => (Level::Info, "ConnectionsFree", None, "connections are free again".to_owned()),
+            Incident::ConnectionsFull { limit } => (
+                Level::Warn,
+                "ConnectionsFull",
+                None,
+                format!("all connections are in use, new ones wait (bound: {limit})"),
+            ),
+            Incident::ConnectionsFree => {
+                (Level::Info, "ConnectionsFree", None, "connections are free again".to_owned())
+            }
         };
         self.queue.error(Event { peer, ..Event::of_program(level, name, text) });
     }

@@ -66,6 +66,13 @@ impl Pen {
         lost
     }
 
+    /// Says that lines that were lost are counted elsewhere and will be written again.
+    pub(super) fn forgive(&mut self, lost: u64) {
+        if let Some(trouble) = &mut self.trouble {
+            trouble.lost = trouble.lost.saturating_sub(lost);
+        }
+    }
+
     /// Whether the next line has a chance.
     pub(super) fn may_write(&self, now: Instant) -> bool {
         self.trouble.as_ref().is_none_or(|trouble| now >= trouble.retry)
@@ -125,8 +132,7 @@ impl Pen {
 
     fn went_wrong(&mut self, error: &io::Error, lost: u64, now: Instant) {
         self.health.because(error.to_string());
-        let trouble =
-            self.trouble.get_or_insert(Trouble { since: now, retry: now, pause: PAUSE_MIN, lost: 0 });
+        let trouble = self.trouble.get_or_insert(Trouble { since: now, retry: now, pause: PAUSE_MIN, lost: 0 });
         trouble.lost += lost;
         trouble.retry = now + trouble.pause;
         trouble.pause = (trouble.pause * 2).min(PAUSE_MAX);
@@ -135,9 +141,10 @@ impl Pen {
     fn went_well(&mut self, now: Instant) {
         if let Some(trouble) = self.trouble.take() {
             let time = now.saturating_duration_since(trouble.since).as_secs_f32();
-            let text = format!("{} is written again after {time:.1}s; lost: {} lines", self.health.name(), trouble.lost);
+            let text =
+                format!("{} is written again after {time:.1}s; lost: {} lines", self.health.name(), trouble.lost);
             self.health.note(Level::Warn, "LogRecovered", text);
-            self.health.because(String::new());
+            self.health.recovered();
         }
     }
 }

@@ -25,7 +25,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 /// looks once a second whether it was, and may write to it until then.
 const SETTLE_TIME: Duration = Duration::from_secs(3);
 /// Names that are tried, a millisecond apart, before putting a file aside fails.
-const NAMES_MAX: u64 = 1000;
+const NAMES_MAX: usize = 1000;
 /// The length of a stamp such as `20261122T002405.123Z`.
 const STAMP_BYTES: usize = 20;
 
@@ -82,13 +82,11 @@ impl Rotating {
 
     /// Gives a file a name that tells the time.
     pub(super) fn put_aside(&self, path: &Path, now: SystemTime) -> io::Result<()> {
-        let mut millis = since_epoch(now).as_millis();
-        for _ in 0..NAMES_MAX {
+        for millis in (since_epoch(now).as_millis()..).take(NAMES_MAX) {
             let aside = with_suffix(path, &format!(".{}", stamp(millis)));
             if !aside.exists() && !with_suffix(&aside, ".gz").exists() {
                 return fs::rename(path, aside);
             }
-            millis += 1;
         }
         Err(io::Error::new(io::ErrorKind::AlreadyExists, "there is no free name to put the file aside"))
     }

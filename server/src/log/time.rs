@@ -6,7 +6,17 @@ use std::io::Write;
 /// The days of a year before each month.
 const DAYS_BEFORE: [u16; 12] = [0, 31, 59, 90, 120, 151, 181, 212, 243, 273, 304, 334];
 const MONTHS: [&str; 12] = [
-    "January", "February", "March", "April", "May", "June", "July", "August", "September", "October", "November",
+    "January",
+    "February",
+    "March",
+    "April",
+    "May",
+    "June",
+    "July",
+    "August",
+    "September",
+    "October",
+    "November",
     "December",
 ];
 const DAYS: [&str; 7] = ["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"];
@@ -202,7 +212,8 @@ mod tests {
 
     #[test]
     fn problems_have_a_place() {
-        for (pattern, at, found) in [("%Y-%Q", 3, Some('Q')), ("ab%", 2, None), ("%n", 0, Some('n')), ("a\n", 1, Some('\n'))]
+        for (pattern, at, found) in
+            [("%Y-%Q", 3, Some('Q')), ("ab%", 2, None), ("%n", 0, Some('n')), ("a\n", 1, Some('\n'))]
         {
             assert_eq!(TimePattern::parse(pattern).unwrap_err(), PatternProblem { at, found });
         }

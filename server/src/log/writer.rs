@@ -119,18 +119,18 @@ impl Writer for AccessWriter {
     }
 
     fn recover(&mut self, panic: &str) {
-        if let Some((place, count)) = self.in_hand.take() {
-            let pen = &mut self.pens[place];
-            pen.health().lose(count);
-            say_restart(pen.health(), panic);
-            pen.reopen(Instant::now());
-        }
+        let (place, count) = self.in_hand.take().unwrap_or_default();
+        let pen = &mut self.pens[place];
+        pen.health().lose(count);
+        say_restart(pen.health(), panic);
+        pen.reopen(Instant::now());
     }
 }
 
 fn say_restart(health: &Health, panic: &str) {
     let text = format!("what writes {} has panicked and goes on: {panic}", health.name());
     health.because("a panic".to_owned());
+    health.recovered();
     health.note(Level::Error, "LogWriterRestarted", text);
 }
 
@@ -169,9 +169,9 @@ impl Writer for ErrorWriter {
     }
 
     fn recover(&mut self, panic: &str) {
-        say_restart(self.pen.health(), panic);
         // What was in hand was one group of lines, at least of one.
         self.pen.health().lose(1);
+        say_restart(self.pen.health(), panic);
         self.pen.reopen(Instant::now());
     }
 }
@@ -196,6 +196,7 @@ impl ErrorWriter {
             let loss = health.loss();
             loss.iter().for_each(|loss| lines.push(loss, self.log.form()));
             let lost = lines.take().iter().map(|(level, bytes)| self.pen.write(bytes, *level, now)).sum::<u64>();
+            self.pen.forgive(lost);
             if let Some(loss) = loss.filter(|_| lost == 0) {
                 *said = Some(now);
                 health.said(loss.count);

@@ -64,7 +64,11 @@ impl<'a> Parser<'a> {
         }
         self.end_text();
         if self.steps.is_empty() {
-            return Err(problem(0, "the format is empty".to_owned(), "write common, combined, json, or directives such as %h"));
+            return Err(problem(
+                0,
+                "the format is empty".to_owned(),
+                "write common, combined, json, or directives such as %h",
+            ));
         }
         Ok(self.steps)
     }
@@ -271,7 +275,8 @@ impl Directive<'_> {
         }
         let skipped = argument.len() - pattern.len();
         TimePattern::parse(pattern).map(|pattern| Value::Time(whence, pattern)).map_err(|wrong| {
-            let found = wrong.found.map(|c| format!("%{}", c.escape_debug())).unwrap_or_else(|| "% at the end".to_owned());
+            let found =
+                wrong.found.map(|c| format!("%{}", c.escape_debug())).unwrap_or_else(|| "% at the end".to_owned());
             let text = format!("the time has {found}, which is not known here");
             problem(at + skipped + wrong.at, text, "use letters of strftime, as in %{%Y-%m-%dT%H:%M:%SZ}t")
         })

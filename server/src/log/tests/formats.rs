@@ -54,7 +54,8 @@ fn fits(line: &str, expected: &str, peer: u16, body: usize) -> bool {
 #[test]
 fn each_directive_writes_what_it_says() {
     let directory = Directory::new();
-    let formats = TABLE.iter().map(|(text, _)| Format::parse(text).unwrap_or_else(|problem| panic!("{text}: {problem}")));
+    let formats =
+        TABLE.iter().map(|(text, _)| Format::parse(text).unwrap_or_else(|problem| panic!("{text}: {problem}")));
     let all = || 0..TABLE.len();
     let serving = Serving::start(&plan(&directory, formats, vec![site("first", all()), site("b.example", all())]));
     // The path of the first is no status.
@@ -73,10 +74,12 @@ fn each_directive_writes_what_it_says() {
 #[test]
 fn bytes_durations_and_the_fate_of_connections() {
     let directory = Directory::new();
-    let formats = ["%O", "%D %{us}T", "%T %{s}T %{ms}T", "%X%k", "%s %{X-Site}i %v"].map(|text| Format::parse(text).unwrap());
+    let formats =
+        ["%O", "%D %{us}T", "%T %{s}T %{ms}T", "%X%k", "%s %{X-Site}i %v"].map(|text| Format::parse(text).unwrap());
     let serving = Serving::start(&plan(&directory, formats, vec![site("first", 0..5), site("second", [4])]));
     let host = "HTTP/1.1\r\nHost: a\r\n";
-    let (answers, _) = serving.ask(format!("GET / {host}\r\nGET /204 {host}\r\nHEAD / {host}Connection: close\r\n\r\n"));
+    let (answers, _) =
+        serving.ask(format!("GET / {host}\r\nGET /204 {host}\r\nHEAD / {host}Connection: close\r\n\r\n"));
     serving.ask(format!("GET /panic {host}X-Site: 1\r\n\r\n"));
     serving.end();
     let lines = |number: usize| lines(&directory.path(&number.to_string()));
@@ -107,7 +110,9 @@ fn well_known_formats() {
     let full = format!(r#"192.0.2.7 - A\x20User {time} "POST /404/a%20b?c=%22d&e HTTP/1.1" 200 7"#);
     let bare = format!(r#"127.0.0.1 - - {time} "GET / HTTP/1.0" 200 7"#);
     let broken = format!(r#"127.0.0.1 - - {time} "GET /\x1b\"\\ HTTP/1.1" 400 BODY"#);
-    for (line, (expected, (answer, _))) in lines(&directory.path("0")).iter().zip([&full, &bare, &broken].iter().zip(&asked)) {
+    for (line, (expected, (answer, _))) in
+        lines(&directory.path("0")).iter().zip([&full, &bare, &broken].iter().zip(&asked))
+    {
         let head = answer.windows(4).position(|window| window == b"\r\n\r\n").unwrap() + 4;
         assert!(fits(line, expected, 0, answer.len() - head), "{line} is not {expected}");
     }
@@ -117,14 +122,20 @@ fn well_known_formats() {
     let json: Vec<serde_json::Value> =
         lines(&directory.path("2")).iter().map(|line| serde_json::from_str(line).unwrap()).collect();
     let request = &json[0]["request"];
-    assert_eq!((&json[0]["site"], &json[0]["user_id"], &json[0]["status"]), (&"b.example".into(), &"A User".into(), &200.into()));
+    assert_eq!(
+        (&json[0]["site"], &json[0]["user_id"], &json[0]["status"]),
+        (&"b.example".into(), &"A User".into(), &200.into())
+    );
     assert_eq!((&request["client_ip"], &request["remote_ip"]), (&"192.0.2.7".into(), &"127.0.0.1".into()));
     assert_eq!((&request["method"], &request["host"]), (&"POST".into(), &"a.example".into()));
     assert_eq!(request["headers"]["User-Agent"][0], "\"agent\" \\");
     assert!(json[0]["duration"].as_f64().unwrap() < 5.0 && json[0]["outcome"] == "complete");
     assert!(json[1].get("site").is_none() && json[1].get("user_id").is_none());
     assert_eq!(json[1]["request"]["headers"], serde_json::json!({}));
-    assert_eq!((&json[2]["request"]["uri"], &json[2]["request"]["method"]), (&"GET /\u{1b}\"\\ HTTP/1.1".into(), &"".into()));
+    assert_eq!(
+        (&json[2]["request"]["uri"], &json[2]["request"]["method"]),
+        (&"GET /\u{1b}\"\\ HTTP/1.1".into(), &"".into())
+    );
 }
 
 #[test]

@@ -5,6 +5,10 @@ mod formats;
 mod octets;
 mod sites;
 
+mod faulty;
+mod files;
+mod threads;
+
 use super::plan::{AccessPlan, Destination, ErrorForm, ErrorPlan, Level, LogPlan, SitePlan};
 use super::{Format, LogObserver, Logs};
 use crate::process::connect;
@@ -14,6 +18,7 @@ use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
 
 /// A directory that is removed with the value.
 pub(super) struct Directory(PathBuf);
@@ -110,6 +115,15 @@ impl Serving {
         self.running.handle().stop();
         self.running.join();
         self.logs.finish();
+    }
+}
+
+/// Looks until it is so.
+fn until(mut is_so: impl FnMut() -> bool) {
+    let give_up = Instant::now() + Duration::from_secs(30);
+    while !is_so() {
+        assert!(Instant::now() < give_up, "waited in vain");
+        std::thread::sleep(Duration::from_millis(5));
     }
 }
 

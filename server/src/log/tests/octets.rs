@@ -64,12 +64,27 @@ fn any_octets_are_one_line_in_every_format() {
     for case in 0..CASES {
         // Of some requests only one part is odd, and of the agents most could be sent by anybody.
         let mut part = |odd: bool, without: &[u8]| if odd { numbers.octets(without) } else { b"plain".to_vec() };
-        let (any, controls) = (case % 4 == 0, [&(0..9).collect::<Vec<u8>>()[..], &(10..32).collect::<Vec<u8>>(), b"\x7f"].concat());
-        let (target, host, agent) = (part(any, b""), part(case % 8 == 1, b""), part(true, if any { b"" } else { &controls }));
+        let (any, controls) =
+            (case % 4 == 0, [&(0..9).collect::<Vec<u8>>()[..], &(10..32).collect::<Vec<u8>>(), b"\x7f"].concat());
+        let (target, host, agent) =
+            (part(any, b""), part(case % 8 == 1, b""), part(true, if any { b"" } else { &controls }));
         let (referer, other) = (part(any, b""), part(any, b""));
         let request = [
-            &b"GET /"[..], &target, b" HTTP/1.1\r\nHost: ", &host, b"\r\nUser-Agent: ", &agent, b"\r\nReferer: ", &referer,
-            b"\r\nX-Any: ", &other, b"\r\nCookie: id=", &other, b"\r\nX-User: ", &other, b"\r\n\r\n",
+            &b"GET /"[..],
+            &target,
+            b" HTTP/1.1\r\nHost: ",
+            &host,
+            b"\r\nUser-Agent: ",
+            &agent,
+            b"\r\nReferer: ",
+            &referer,
+            b"\r\nX-Any: ",
+            &other,
+            b"\r\nCookie: id=",
+            &other,
+            b"\r\nX-User: ",
+            &other,
+            b"\r\n\r\n",
         ];
         let (answer, _) = serving.ask(request.concat());
         assert!(answer.starts_with(b"HTTP/1.1 "), "{}", String::from_utf8_lossy(&answer));
