@@ -1,23 +1,43 @@
 //! Octets as log lines have them: whatever a client sends, a line stays one line of ASCII.
 
+/// Bytes of an octet that is escaped by its number, as in `\x1b`.
+pub(super) const TEXT_NUMBER_BYTES: usize = 4;
+/// The same in JSON, as in `\u001b`.
+pub(super) const JSON_NUMBER_BYTES: usize = 6;
+
 const HEX: &[u8; 16] = b"0123456789abcdef";
 
-/// What an octet needs.
-const PLAIN: u8 = 0;
-const BACKSLASH: u8 = 1;
-const BY_NUMBER: u8 = 2;
+/// Whether an octet stands for itself: visible ASCII or a space, but no quote or backslash.
+const fn is_plain(byte: u8) -> bool {
+    matches!(byte, 0x20..0x7f) & (byte != b'"') & (byte != b'\\')
+}
 
-const NEEDS: [u8; 256] = {
-    let mut table = [BY_NUMBER; 256];
-    let mut byte = 0x20;
-    while byte < 0x7f {
-        table[byte] = PLAIN;
-        byte += 1;
+/// How many octets at the beginning stand for themselves.
+fn plain_length(bytes: &[u8]) -> usize {
+    // Without a way out in the middle of a chunk it is looked at as a whole.
+    let (chunks, _) = bytes.as_chunks::<16>();
+    let plain = chunks.iter().take_while(|chunk| chunk.iter().fold(true, |all, &byte| all & is_plain(byte))).count();
+    let at = plain * 16;
+    bytes[at..].iter().position(|&byte| !is_plain(byte)).map_or(bytes.len(), |odd| at + odd)
+}
+
+/// What is shown of octets whose escaped form may have so many bytes; each that is escaped by
+/// its number takes `number_bytes`.
+pub(super) fn fitting(bytes: &[u8], most: usize, number_bytes: usize) -> &[u8] {
+    if bytes.len() <= most / number_bytes {
+        return bytes;
     }
-    table[b'"' as usize] = BACKSLASH;
-    table[b'\\' as usize] = BACKSLASH;
-    table
-};
+    let mut taken = 0;
+    let over = bytes.iter().position(|&byte| {
+        taken += match byte {
+            b'"' | b'\\' => 2,
+            byte if is_plain(byte) => 1,
+            _ => number_bytes,
+        };
+        taken > most
+    });
+    &bytes[..over.unwrap_or(bytes.len())]
+}
 
 /// Appends octets to a line of text: quotes and backslashes get a backslash, and what is
 /// neither visible ASCII nor a space becomes `\xHH`.
@@ -56,18 +76,18 @@ pub(super) fn escape_json_text(text: &str, out: &mut Vec<u8>) {
 
 fn escape_with(bytes: &[u8], number: &[u8], out: &mut Vec<u8>) {
     let mut rest = bytes;
-    while let Some(at) = rest.iter().position(|&b| NEEDS[usize::from(b)] != PLAIN) {
-        out.extend_from_slice(&rest[..at]);
-        let byte = rest[at];
-        if NEEDS[usize::from(byte)] == BACKSLASH {
+    loop {
+        let (plain, odd) = rest.split_at(plain_length(rest));
+        out.extend_from_slice(plain);
+        let Some((&byte, after)) = odd.split_first() else { return };
+        if let b'"' | b'\\' = byte {
             out.extend_from_slice(&[b'\\', byte]);
         } else {
             out.extend_from_slice(number);
             out.extend_from_slice(&[HEX[usize::from(byte >> 4)], HEX[usize::from(byte & 15)]]);
         }
-        rest = &rest[at + 1..];
+        rest = after;
     }
-    out.extend_from_slice(rest);
 }
 
 #[cfg(test)]

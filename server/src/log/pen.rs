@@ -139,12 +139,13 @@ impl Pen {
     }
 
     fn went_well(&mut self, now: Instant) {
-        if let Some(trouble) = self.trouble.take() {
+        let Some(trouble) = self.trouble.take() else { return };
+        self.health.recovered();
+        if trouble.lost > 0 {
             let time = now.saturating_duration_since(trouble.since).as_secs_f32();
             let text =
                 format!("{} is written again after {time:.1}s; lost: {} lines", self.health.name(), trouble.lost);
             self.health.note(Level::Warn, "LogRecovered", text);
-            self.health.recovered();
         }
     }
 }

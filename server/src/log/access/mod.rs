@@ -3,7 +3,7 @@
 //! A format is a list of steps, each of which appends one thing; the well-known formats
 //! are format strings like any other. JSON lines are written by a function of their own.
 //! Invariant: whatever a request holds, a line is one line of ASCII (but for what a format
-//! string itself says) that its format's readers can take apart.
+//! string itself says) that its format's readers can take apart, of 4,096 bytes at most.
 
 mod json;
 mod parse;
@@ -11,9 +11,21 @@ mod step;
 
 pub(crate) use parse::FormatProblem;
 
+use super::escape::{JSON_NUMBER_BYTES, TEXT_NUMBER_BYTES, escape, escape_json, escape_word, fitting};
 use super::time::TimePattern;
+use selvedge::Request;
+use selvedge::proto::target::Host;
 use selvedge::service::Exchange;
+use std::net::IpAddr;
 use step::Step;
+
+/// The bytes of a line with its end: log readers take as many, and a client that sends long
+/// heads of odd octets cannot make the log grow by a multiple of them.
+const LINE_BYTES_MAX: usize = 4096;
+/// To how much each value is cut for a line that would be longer, in turn.
+const VALUE_BYTES_MAX: [usize; 6] = [2048, 1024, 512, 256, 128, 64];
+/// What stands where a value was cut.
+const CUT: &[u8] = b"...";
 
 /// The Common Log Format.
 const COMMON: &str = r#"%h %l %u %t "%r" %>s %b"#;
@@ -62,15 +74,72 @@ impl Format {
 
     /// Appends the line of a request that belongs to a site of that name.
     pub(super) fn append(&mut self, exchange: &Exchange<'_>, site: &str, out: &mut Vec<u8>) {
-        match &mut self.shape {
-            Shape::Steps(steps) => steps.iter_mut().for_each(|step| step.append(exchange, site, out)),
-            Shape::Json(json) => json.append(exchange, site, out),
+        let begin = out.len();
+        let mut subject = Subject { exchange, site, value_bytes_max: usize::MAX };
+        self.append_whole(&subject, out);
+        // Once in a blue moon, so the line is simply made again.
+        for most in VALUE_BYTES_MAX {
+            if out.len() - begin < LINE_BYTES_MAX {
+                break;
+            }
+            out.truncate(begin);
+            subject.value_bytes_max = most;
+            self.append_whole(&subject, out);
         }
         out.push(b'\n');
     }
+
+    fn append_whole(&mut self, subject: &Subject<'_>, out: &mut Vec<u8>) {
+        match &mut self.shape {
+            Shape::Steps(steps) => steps.iter_mut().for_each(|step| step.append(subject, out)),
+            Shape::Json(json) => json.append(subject, out),
+        }
+    }
 }
 
-/// The name of the host that a request is for, if it says one.
-fn host<'a>(exchange: &Exchange<'a>) -> Option<selvedge::proto::target::Host<'a>> {
-    exchange.request.and_then(selvedge::Request::host)
+/// What a line is about.
+struct Subject<'a> {
+    exchange: &'a Exchange<'a>,
+    site: &'a str,
+    /// How many bytes each value may take; what is longer ends in [`CUT`].
+    value_bytes_max: usize,
+}
+
+impl<'a> Subject<'a> {
+    fn request(&self) -> Option<&'a Request> {
+        self.exchange.request
+    }
+
+    /// Who asks.
+    fn client(&self) -> IpAddr {
+        self.request().map_or_else(|| self.exchange.peer.ip(), Request::client)
+    }
+
+    /// The host that the request is for, if it says one.
+    fn host(&self) -> Option<Host<'a>> {
+        self.request().and_then(Request::host)
+    }
+
+    /// Appends a value to a line of text.
+    fn text(&self, value: &[u8], out: &mut Vec<u8>) {
+        self.escaped(value, TEXT_NUMBER_BYTES, escape, out);
+    }
+
+    /// The same, where no space may be within it.
+    fn word(&self, value: &[u8], out: &mut Vec<u8>) {
+        self.escaped(value, TEXT_NUMBER_BYTES, escape_word, out);
+    }
+
+    /// Appends a value to a JSON string.
+    fn json(&self, value: &[u8], out: &mut Vec<u8>) {
+        self.escaped(value, JSON_NUMBER_BYTES, escape_json, out);
+    }
+
+    fn escaped(&self, value: &[u8], number_bytes: usize, escape: fn(&[u8], &mut Vec<u8>), out: &mut Vec<u8>) {
+        let shown = fitting(value, self.value_bytes_max, number_bytes);
+        escape(shown, out);
+        if shown.len() < value.len() {
+            out.extend_from_slice(CUT);
+        }
+    }
 }

@@ -1,7 +1,6 @@
 //! The steps of a format: each appends one thing.
 
-use super::host;
-use crate::log::escape::{escape, escape_word};
+use super::{CUT, Subject};
 use crate::log::time::TimePattern;
 use selvedge::proto::Afterwards;
 use selvedge::proto::field::Known;
@@ -105,40 +104,40 @@ impl Step {
         matches!(self, Self::Value(Value::Elapsed(_)) | Self::ValueIf(_, Value::Elapsed(_)))
     }
 
-    pub(super) fn append(&mut self, exchange: &Exchange<'_>, site: &str, out: &mut Vec<u8>) {
+    pub(super) fn append(&mut self, subject: &Subject<'_>, out: &mut Vec<u8>) {
         match self {
             Self::Text(text) => out.extend_from_slice(text),
-            Self::Value(value) => value.append(exchange, site, out),
-            Self::ValueIf(statuses, value) if statuses.include(exchange.status) => value.append(exchange, site, out),
+            Self::Value(value) => value.append(subject, out),
+            Self::ValueIf(statuses, value) if statuses.include(subject.exchange.status) => value.append(subject, out),
             Self::ValueIf(..) => out.push(b'-'),
         }
     }
 }
 
 impl Value {
-    fn append(&mut self, exchange: &Exchange<'_>, site: &str, out: &mut Vec<u8>) {
-        let request = exchange.request;
+    fn append(&mut self, subject: &Subject<'_>, out: &mut Vec<u8>) {
+        let (exchange, request) = (subject.exchange, subject.request());
         match self {
-            Self::Client => append_address(client(exchange), out),
+            Self::Client => append_address(subject.client(), out),
             Self::Peer => append_address(exchange.peer.ip(), out),
             Self::PeerPort => write_decimal(exchange.peer.port().into(), out),
             Self::Identity => out.push(b'-'),
             Self::User => match request.and_then(Request::user).unwrap_or_default() {
                 "" => out.push(b'-'),
-                user => escape_word(user.as_bytes(), out),
+                user => subject.word(user.as_bytes(), out),
             },
             Self::Time(whence, pattern) => out.extend_from_slice(pattern.at(whence.of(exchange))),
             Self::UnixTime(whence) => write_decimal(whence.of(exchange).unsigned_abs(), out),
-            Self::Line => escape(exchange.line, out),
-            Self::Method => append_or_hyphen(request.map(|request| request.method_text().as_bytes()), out),
-            Self::Path => append_or_hyphen(request.map(Request::path_bytes), out),
+            Self::Line => append_line(subject, out),
+            Self::Method => append_or_hyphen(subject, request.map(|request| request.method_text().as_bytes()), out),
+            Self::Path => append_or_hyphen(subject, request.map(Request::path_bytes), out),
             Self::Query => {
                 if let Some(query) = request.and_then(Request::query) {
                     out.push(b'?');
-                    escape(query.as_bytes(), out);
+                    subject.text(query.as_bytes(), out);
                 }
             }
-            Self::Protocol => append_or_hyphen(request.map(|request| protocol(request).as_bytes()), out),
+            Self::Protocol => append_or_hyphen(subject, request.map(|request| protocol(request).as_bytes()), out),
             Self::Status => write_decimal(exchange.status.code().into(), out),
             Self::ContentBytesOrHyphen if exchange.content_bytes == 0 => out.push(b'-'),
             Self::ContentBytes | Self::ContentBytesOrHyphen => write_decimal(exchange.content_bytes, out),
@@ -147,20 +146,20 @@ impl Value {
                 Some(elapsed) => write_decimal(unit.count(elapsed), out),
                 None => out.push(b'-'),
             },
-            Self::Known(known) => append_or_hyphen(request.and_then(|request| request.known(*known)), out),
+            Self::Known(known) => append_or_hyphen(subject, request.and_then(|request| request.known(*known)), out),
             Self::RequestField(name) => {
                 let fields = request.into_iter().flat_map(Request::fields);
                 let named = fields.filter(|(other, _)| other.eq_ignore_ascii_case(name.as_bytes()));
-                append_list(named.map(|(_, value)| value), out);
+                append_list(subject, named.map(|(_, value)| value), out);
             }
             Self::ResponseField(name) => {
                 let named = exchange.fields.iter().filter(|(other, _)| other == name);
-                append_list(named.map(|(_, value)| value), out);
+                append_list(subject, named.map(|(_, value)| value), out);
             }
-            Self::Cookie(name) => append_or_hyphen(request.and_then(|request| cookie(request, name)), out),
-            Self::Site => append_or_hyphen(Some(site.as_bytes()), out),
-            Self::Host => append_or_hyphen(host(exchange).map(|host| host.name), out),
-            Self::Port => write_decimal(host(exchange).and_then(|host| host.port).unwrap_or(DEFAULT_PORT).into(), out),
+            Self::Cookie(name) => append_or_hyphen(subject, request.and_then(|request| cookie(request, name)), out),
+            Self::Site => append_or_hyphen(subject, Some(subject.site.as_bytes()), out),
+            Self::Host => append_or_hyphen(subject, subject.host().map(|host| host.name), out),
+            Self::Port => write_decimal(subject.host().and_then(|host| host.port).unwrap_or(DEFAULT_PORT).into(), out),
             Self::Connection => out.push(match (exchange.outcome, exchange.afterwards) {
                 (Outcome::Cut, _) => b'X',
                 (Outcome::Complete, Afterwards::KeepOpen) => b'+',
@@ -193,11 +192,6 @@ impl Unit {
     }
 }
 
-/// Who asks.
-pub(super) fn client(exchange: &Exchange<'_>) -> IpAddr {
-    exchange.request.map_or_else(|| exchange.peer.ip(), Request::client)
-}
-
 /// The protocol, as a request line has it.
 pub(super) fn protocol(request: &Request) -> &'static str {
     match request.version() {
@@ -222,23 +216,42 @@ pub(super) fn append_address(address: IpAddr, out: &mut Vec<u8>) {
     }
 }
 
-fn append_or_hyphen(value: Option<&[u8]>, out: &mut Vec<u8>) {
+fn append_or_hyphen(subject: &Subject<'_>, value: Option<&[u8]>, out: &mut Vec<u8>) {
     match value {
-        Some(value) if !value.is_empty() => escape(value, out),
+        Some(value) if !value.is_empty() => subject.text(value, out),
         _ => out.push(b'-'),
     }
 }
 
+/// Appends the request line. Where it has to be cut, it keeps its protocol.
+fn append_line(subject: &Subject<'_>, out: &mut Vec<u8>) {
+    let line = subject.exchange.line;
+    match subject.request() {
+        Some(request) if line.len() > subject.value_bytes_max => {
+            subject.text(request.method_text().as_bytes(), out);
+            out.push(b' ');
+            subject.text(request.target().as_bytes(), out);
+            out.push(b' ');
+            out.extend_from_slice(protocol(request).as_bytes());
+        }
+        _ => append_or_hyphen(subject, Some(line), out),
+    }
+}
+
 /// Appends the values of a field's lines, as one line of it would have them.
-fn append_list<'a>(values: impl Iterator<Item = &'a [u8]>, out: &mut Vec<u8>) {
-    let before = out.len();
+fn append_list<'a>(subject: &Subject<'_>, values: impl Iterator<Item = &'a [u8]>, out: &mut Vec<u8>) {
+    let begin = out.len();
     for value in values.filter(|value| !value.is_empty()) {
-        if out.len() > before {
+        if out.len() > begin {
             out.extend_from_slice(b", ");
         }
-        escape(value, out);
+        if out.len() - begin > subject.value_bytes_max {
+            out.extend_from_slice(CUT);
+            break;
+        }
+        subject.text(value, out);
     }
-    if out.len() == before {
+    if out.len() == begin {
         out.push(b'-');
     }
 }

@@ -117,3 +117,43 @@ fn any_octets_are_one_line_in_every_format() {
         assert!(logged.contains(selvedge::proto::field::trim(&agent)), "{}", agent.escape_ascii());
     }
 }
+
+#[test]
+fn a_line_has_a_bound() {
+    let directory = Directory::new();
+    let own = "%{X-Many}i %U%q %{X-Many}i";
+    let formats = ["common", "combined", "json"].map(|name| Format::named(name).unwrap());
+    let formats = formats.into_iter().chain([Format::parse(own).unwrap()]);
+    let serving = Serving::start(&plan(&directory, formats, vec![site("site", 0..4)]));
+    let many = "X-Many: 0123456789012345678901234567890123456789\r\n".repeat(90);
+    for (target, referer, more) in [
+        ("a".repeat(3_900), String::new(), ""),
+        ("b".repeat(8_000), String::new(), ""),
+        ("c".repeat(3_000), "\u{e9}\"".repeat(1_500), ""),
+        ("d".repeat(3_000), "\u{e9}\"".repeat(1_500), &many),
+        ("e".to_owned(), "\t".repeat(12_000), ""),
+        // Refused, and shown as far as it was read.
+        ("\u{1}".repeat(2_000), String::new(), ""),
+    ] {
+        let fields = format!("Host: a\r\nReferer: x{referer}\r\nUser-Agent: y{referer}\r\n");
+        let fields = if referer.len() > 8_000 { fields.split_once("User-Agent").unwrap().0 } else { &fields };
+        serving.ask(format!("GET /{target} HTTP/1.1\r\n{fields}{more}Connection: close\r\n\r\n"));
+    }
+    serving.end();
+    for number in 0..4 {
+        let lines = lines(&directory.path(&number.to_string()));
+        assert_eq!(lines.len(), 6);
+        for line in &lines {
+            assert!(line.len() < 4_096, "{} bytes: {line}", line.len());
+            match number {
+                1 => is_combined(line).unwrap_or_else(|| panic!("{line}")),
+                2 => drop(serde_json::from_str::<serde_json::Value>(line).expect(line)),
+                _ => {}
+            }
+        }
+        // What fits is there as it came, and what was cut says so.
+        assert!(number == 2 || lines[0].contains(&"a".repeat(3_900)), "{}", lines[0]);
+        assert!(lines[1].contains("bbb...") && lines[1].len() > 2_000, "{}", lines[1]);
+        assert!(number == 3 || lines[1].contains("HTTP/1.1"), "{}", lines[1]);
+    }
+}
