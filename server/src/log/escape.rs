@@ -61,6 +61,21 @@ pub(super) fn escape_json(bytes: &[u8], out: &mut Vec<u8>) {
     escape_with(bytes, b"\\u00", out);
 }
 
+/// Appends to a JSON string what [`escape`] makes of octets.
+pub(super) fn escape_for_json(bytes: &[u8], out: &mut Vec<u8>) {
+    for &byte in bytes {
+        match byte {
+            b'"' => out.extend_from_slice(br#"\\\""#),
+            b'\\' => out.extend_from_slice(br"\\\\"),
+            byte if is_plain(byte) => out.push(byte),
+            byte => {
+                out.extend_from_slice(br"\\x");
+                out.extend_from_slice(&[HEX[usize::from(byte >> 4)], HEX[usize::from(byte & 15)]]);
+            }
+        }
+    }
+}
+
 /// Appends text of our own to a JSON string.
 pub(super) fn escape_json_text(text: &str, out: &mut Vec<u8>) {
     for part in text.split_inclusive(|c: char| !c.is_ascii()) {
@@ -105,6 +120,8 @@ mod tests {
         let odd = b"GET /\"a\\b\r\n\x1b[0m\xc3\xa9 HTTP";
         assert_eq!(done(escape, odd), r#"GET /\"a\\b\x0d\x0a\x1b[0m\xc3\xa9 HTTP"#);
         assert_eq!(done(escape_word, b" a\x7f b"), r"\x20a\x7f\x20b");
+        let escaped = serde_json::to_string(&done(escape, odd)).unwrap();
+        assert_eq!(format!("\"{}\"", done(escape_for_json, odd)), escaped);
         assert_eq!(done(escape_json, odd), r#"GET /\"a\\b\u000d\u000a\u001b[0m\u00c3\u00a9 HTTP"#);
     }
 

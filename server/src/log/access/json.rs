@@ -1,9 +1,10 @@
 //! A line as a JSON object, with the names that Caddy gives them, which log tools know.
 //!
-//! Octets of a client's are written as [`escape_json`](crate::log::escape::escape_json) says: each is the character of its
-//! number. What is not known is left out. For bytes that were no request, and for a method
-//! that nobody has heard of, which readers take for a broken line, the line as it came stands
-//! in the place of the target, a hyphen for none, and the method and the protocol are empty.
+//! Octets of a client's are written as [`escape_json`](crate::log::escape::escape_json)
+//! says: each is the character of its number. What is not known is left out. For bytes that
+//! were no request, and for a method that nobody has heard of, which readers take for a
+//! broken line, the line as the other formats write it stands in the place of the target, a
+//! hyphen for none, and the method, the host and the protocol are empty.
 
 use super::Subject;
 use super::step::{Whence, append_address, protocol};
@@ -90,7 +91,7 @@ fn append_request(subject: &Subject<'_>, out: &mut Vec<u8>) {
         out.extend_from_slice(b"\",\"method\":\"\",\"host\":\"\",\"uri\":\"");
         match exchange.line {
             b"" => out.push(b'-'),
-            line => subject.json(line, out),
+            line => subject.text_for_json(line, out),
         }
         out.extend_from_slice(b"\",\"headers\":{}}");
         return;

@@ -11,7 +11,7 @@ mod step;
 
 pub(crate) use parse::FormatProblem;
 
-use super::escape::{JSON_NUMBER_BYTES, TEXT_NUMBER_BYTES, escape, escape_json, escape_word, fitting};
+use super::escape::{JSON_NUMBER_BYTES, TEXT_NUMBER_BYTES, escape, escape_for_json, escape_json, escape_word, fitting};
 use super::time::TimePattern;
 use selvedge::Request;
 use selvedge::proto::target::Host;
@@ -133,6 +133,11 @@ impl<'a> Subject<'a> {
     /// Appends a value to a JSON string.
     fn json(&self, value: &[u8], out: &mut Vec<u8>) {
         self.escaped(value, JSON_NUMBER_BYTES, escape_json, out);
+    }
+
+    /// Appends to a JSON string what [`Subject::text`] makes of a value.
+    fn text_for_json(&self, value: &[u8], out: &mut Vec<u8>) {
+        self.escaped(value, TEXT_NUMBER_BYTES + 1, escape_for_json, out);
     }
 
     fn escaped(&self, value: &[u8], number_bytes: usize, escape: fn(&[u8], &mut Vec<u8>), out: &mut Vec<u8>) {

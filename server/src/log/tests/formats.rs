@@ -134,7 +134,7 @@ fn well_known_formats() {
     assert_eq!(json[1]["request"]["headers"], serde_json::json!({}));
     assert_eq!(
         (&json[2]["request"]["uri"], &json[2]["request"]["method"]),
-        (&"GET /\u{1b}\"\\ HTTP/1.1".into(), &"".into())
+        (&r#"GET /\x1b\"\\ HTTP/1.1"#.into(), &"".into())
     );
 }
 
