@@ -255,3 +255,38 @@ fn check(plan: &LogPlan) -> Result<(), LogProblem> {
         None => Ok(()),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_does_not_fit_is_counted_and_nobody_waits() {
+        let (batches, received) = sync_channel(2);
+        let (errors, events) = sync_channel(1);
+        let [health, error_health] = [(); 2].map(|()| Arc::new(Health::new("the log".to_owned())));
+        let format = Format::named("common").unwrap();
+        let queue = Queue {
+            access: vec![AccessQueue { format, batches, place: 0, health: health.clone() }],
+            errors,
+            error_health: error_health.clone(),
+            level: Level::Warn,
+            sites: vec![SitePlan::default()],
+            reopen_asked: Arc::default(),
+        };
+        for count in 1..=5 {
+            queue.access(0, b"line\n".repeat(count), count as u64);
+            queue.error(Event::of_program(Level::Warn, "X", String::new()));
+            queue.error(Event::of_program(Level::Info, "X", String::new()));
+        }
+        let loss = health.loss().expect("the third batch did not fit");
+        assert_eq!(loss.count, 3 + 4 + 5);
+        assert_eq!(loss.text, "lines of the log were lost: they came faster than they were taken");
+        assert_eq!(error_health.loss().map(|loss| loss.count), Some(4), "what is not wanted is not lost");
+        assert_eq!((received.try_iter().count(), events.try_iter().count()), (2, 1));
+        // What is said is said once, and what was lost meanwhile stays.
+        health.lose(7);
+        health.said(loss.count);
+        assert_eq!(health.loss().map(|loss| loss.count), Some(7));
+    }
+}
