@@ -1,6 +1,7 @@
 //! The command line.
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use crate::log::Format;
+use clap::{Args, Parser, Subcommand};
 use std::path::PathBuf;
 
 /// A web server: strict, safe, clear, fast, and calm under load.
@@ -37,15 +38,34 @@ pub(crate) struct Serve {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub(crate) workers: Option<u16>,
 
-    /// The access log on standard output
-    #[arg(long, value_enum, default_value = "combined")]
-    pub(crate) log: AccessFormat,
+    /// The access log: common, combined, json, off, or a format of Apache's directives, as in
+    /// '%h %t "%r" %>s %D'
+    #[arg(long, value_name = "FORMAT", default_value = "combined", value_parser = access_log)]
+    pub(crate) log: AccessLog,
+
+    /// Where the access log goes [default: standard output]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) access_log: Option<PathBuf>,
+
+    /// Where the error log goes [default: standard error]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) error_log: Option<PathBuf>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum AccessFormat {
-    /// The Combined Log Format, which log tools read
-    Combined,
-    /// None
+/// What the access log is to be.
+#[derive(Clone, Debug)]
+pub(crate) enum AccessLog {
+    /// A line for each request.
+    In(Format),
+    /// None.
     Off,
+}
+
+fn access_log(text: &str) -> Result<AccessLog, String> {
+    match (text, Format::named(text)) {
+        ("off", _) => Ok(AccessLog::Off),
+        (_, Some(format)) => Ok(AccessLog::In(format)),
+        _ if text.contains('%') => Format::parse(text).map(AccessLog::In).map_err(|problem| problem.to_string()),
+        _ => Err("it is none of common, combined, json and off, and has no directive such as %h".to_owned()),
+    }
 }

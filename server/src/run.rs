@@ -1,10 +1,12 @@
 //! `selvedge serve`, from top to bottom.
 
-use crate::cli::{AccessFormat, Serve};
-use crate::log::{self, Access, LogObserver, Logs};
+use crate::cli::{AccessLog, Serve};
+use crate::log::plan::{AccessPlan, Destination, ErrorForm, ErrorPlan, Level, LogPlan, SitePlan};
+use crate::log::{self, LogObserver, Logs};
 use crate::process;
 use crate::site::{Options, Root, Site};
 use selvedge::{Limits, Server};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread;
 
@@ -23,11 +25,7 @@ pub(crate) fn serve(options: &Serve) -> Result<(), String> {
     let server =
         Server::bind_with_workers(&options.listen, workers).map_err(|error| cannot_listen(&options.listen, &error))?;
 
-    let access = match options.log {
-        AccessFormat::Combined => Access::Combined,
-        AccessFormat::Off => Access::Off,
-    };
-    let logs = Logs::start(access).map_err(|error| format!("cannot start the log: {error}"))?;
+    let logs = Logs::start(&log_plan(options), process::connect).map_err(|problem| problem.to_string())?;
     let site = Options { listing: options.listing, workers };
     let root = Arc::new(root);
     let running = server
@@ -37,13 +35,29 @@ pub(crate) fn serve(options: &Serve) -> Result<(), String> {
         .map_err(|error| format!("cannot start: {error}"))?;
 
     // Before the line that says it is ready, which is when somebody may want to end it.
-    process::stop_on_signals(running.handle()).map_err(|error| format!("cannot watch signals: {error}"))?;
+    process::obey_signals(running.handle(), logs.reopener())
+        .map_err(|error| format!("cannot watch signals: {error}"))?;
     for address in running.addresses() {
         log::say(&format!("serving {} on http://{address}/", options.dir.display()));
     }
     running.join();
     logs.finish();
     Ok(())
+}
+
+/// One site with one access log, or none, and the error log.
+fn log_plan(options: &Serve) -> LogPlan {
+    let to = |path: &Option<PathBuf>, otherwise| path.as_ref().map_or(otherwise, Destination::file);
+    let access = match &options.log {
+        AccessLog::Off => vec![],
+        AccessLog::In(format) => vec![AccessPlan {
+            destination: to(&options.access_log, Destination::StandardOutput),
+            format: format.clone(),
+        }],
+    };
+    let site = SitePlan { name: String::new(), access: (0..access.len()).collect() };
+    let destination = to(&options.error_log, Destination::StandardError);
+    LogPlan { access, sites: vec![site], error: ErrorPlan { destination, form: ErrorForm::Text, level: Level::Info } }
 }
 
 /// What is wrong with an address, and what was probably meant.

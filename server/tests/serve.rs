@@ -28,6 +28,7 @@ mod serve {
 
     mod listing;
 
+    mod log_files;
     mod logs;
     mod stopping;
 }

@@ -54,7 +54,7 @@ pub(super) async fn serve<S: Stream, T: Service, O: Observer>(wire: &Rc<Wire<S>>
             Err(NoRequest::Ended(reason)) => return reason,
             Err(NoRequest::Refused(refusal)) => return Box::pin(wire.refuse(&refusal, app)).await,
         };
-        let began = O::TIMES.then(Instant::now);
+        let began = app.observer.times().then(Instant::now);
         let response = match wire.call(&mut request, app).await {
             Ok(response) => response,
             Err(reason) => return reason,

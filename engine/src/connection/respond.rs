@@ -7,7 +7,9 @@ use crate::connection::wire::{Progress, Wire};
 use crate::limits::{BATCH_BYTES, COPY_BYTES_MAX, FILE_COPIED_BYTES, FILE_END_BYTES, FILE_SLICE_BYTES};
 use crate::net::stream::{Stream, Then};
 use crate::net::worker::offload;
-use crate::service::{Body, Chunks, CloseReason, Exchange, FileContent, Observer, Outcome, Request, Response};
+use crate::service::{
+    Body, Chunks, CloseReason, Exchange, FieldList, FileContent, Observer, Outcome, Request, Response,
+};
 use selvedge_proto::field::Fields;
 use selvedge_proto::head::Version;
 use selvedge_proto::http1::write::{self, ContentFraming, ResponseHead};
@@ -24,6 +26,8 @@ use std::time::Instant;
 pub(super) struct Answer {
     pub(super) status: Status,
     pub(super) reason: Option<&'static str>,
+    pub(super) fields: FieldList,
+    pub(super) head_bytes: usize,
     pub(super) content_bytes: u64,
     /// Whether all of it was given to the connection.
     pub(super) outcome: Result<(), CloseReason>,
@@ -103,10 +107,13 @@ impl<S: Stream> Wire<S> {
             fields: response.fields(),
         };
         let mut output = self.output.borrow_mut();
+        let before = output.bytes().len();
         head.write(output.bytes());
         let mut answer = Answer {
             status: response.status,
             reason: response.reason(),
+            head_bytes: output.bytes().len() - before,
+            fields: response.into_fields(),
             content_bytes: 0,
             outcome: Ok(()),
             afterwards,
@@ -362,14 +369,18 @@ impl Answer {
         app.observer.finished(&Exchange { line: &line[..end], reject, ..self.exchange(wire) });
     }
 
-    fn exchange<S>(&self, wire: &Wire<S>) -> Exchange<'static> {
+    fn exchange<S>(&self, wire: &Wire<S>) -> Exchange<'_> {
         Exchange {
             peer: wire.peer(),
             request: None,
             line: &[],
             status: self.status,
+            fields: self.fields.get(),
+            head_bytes: self.head_bytes,
             content_bytes: self.content_bytes,
             outcome: if self.outcome.is_ok() { Outcome::Complete } else { Outcome::Cut },
+            afterwards: self.afterwards,
+            requests: wire.requests(),
             reject: None,
             reason: self.reason,
             unix_time: wire.worker.clock.unix(),

@@ -1,7 +1,8 @@
 //! What happened, as one record that the log, the metrics and a status page all read.
 
 use crate::service::Request;
-use selvedge_proto::{Reject, Status};
+use selvedge_proto::field::Fields;
+use selvedge_proto::{Afterwards, Reject, Status};
 use std::fmt;
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -17,10 +18,18 @@ pub struct Exchange<'a> {
     pub line: &'a [u8],
     /// The status that was sent.
     pub status: Status,
+    /// The application's fields of the answer; those that the engine writes are not among them.
+    pub fields: &'a Fields,
+    /// Bytes of the answer's head.
+    pub head_bytes: usize,
     /// Bytes of content that were given to the connection.
     pub content_bytes: u64,
     /// Whether the answer was complete.
     pub outcome: Outcome,
+    /// What was meant to become of the connection after the answer.
+    pub afterwards: Afterwards,
+    /// Requests that the connection has carried by now, this one among them.
+    pub requests: u32,
     /// Why the request was refused, where the engine refused it.
     pub reject: Option<Reject>,
     /// Why the application answered with an error, where it said so.

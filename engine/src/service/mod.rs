@@ -18,6 +18,7 @@ pub use exchange::{CloseReason, Closed, Exchange, Incident, Outcome, Phase};
 pub use file::{FileContent, FileState, MemoryCopy, OpenFile};
 pub use request::{Moment, Request};
 pub(crate) use request::{Parts, Remarks};
+pub(crate) use response::FieldList;
 pub use response::Response;
 
 use std::future::Future;
@@ -42,7 +43,9 @@ pub trait Service: 'static {
 /// clone of its own.
 pub trait Observer: 'static {
     /// Whether [`Exchange::elapsed`] is wanted, which costs two looks at the clock.
-    const TIMES: bool = false;
+    fn times(&self) -> bool {
+        false
+    }
 
     /// A request was answered, or refused, or its answer was cut.
     fn finished(&self, _exchange: &Exchange<'_>) {}
@@ -66,7 +69,9 @@ impl Observer for NoObserver {}
 
 /// Shared by whatever of a worker has something to tell.
 impl<O: Observer> Observer for Rc<O> {
-    const TIMES: bool = O::TIMES;
+    fn times(&self) -> bool {
+        (**self).times()
+    }
 
     fn finished(&self, exchange: &Exchange<'_>) {
         (**self).finished(exchange);

@@ -18,9 +18,18 @@ pub struct Response {
 
 /// A response's own fields, or ones that many responses share.
 #[derive(Debug)]
-enum FieldList {
+pub(crate) enum FieldList {
     Own(Fields),
     Shared(Rc<Fields>),
+}
+
+impl FieldList {
+    pub(crate) fn get(&self) -> &Fields {
+        match self {
+            Self::Own(fields) => fields,
+            Self::Shared(fields) => fields,
+        }
+    }
 }
 
 impl Response {
@@ -86,10 +95,12 @@ impl Response {
 
     /// The fields.
     pub fn fields(&self) -> &Fields {
-        match &self.fields {
-            FieldList::Own(fields) => fields,
-            FieldList::Shared(fields) => fields,
-        }
+        self.fields.get()
+    }
+
+    /// The fields, for whoever needs them after the rest.
+    pub(crate) fn into_fields(self) -> FieldList {
+        self.fields
     }
 
     /// The fields, to change them; shared ones become this response's own.

@@ -1,17 +1,35 @@
-//! The access log and the error log.
+//! The access logs and the error log.
 //!
 //! Workers never wait for a log: each gathers lines and hands them over a few times a
-//! second through a bounded queue, and what does not fit is counted. One thread writes.
+//! second through a bounded queue, and what does not fit is counted. Threads write, survive
+//! what can happen to what they write to, and say it when it is over.
 //! This floor never names the configuration, a site, or a socket.
+
+#[allow(dead_code, reason = "settings choose among these, and so far there is the command line alone")]
+pub(crate) mod plan;
 
 mod access;
 mod error;
-mod format;
-mod observer;
-mod sink;
+mod escape;
+mod time;
 
+mod observer;
+
+mod logs;
+
+mod health;
+mod outlet;
+mod pen;
+mod rotate;
+mod writer;
+
+#[cfg(test)]
+mod tests;
+
+pub(crate) use access::Format;
+pub(crate) use logs::{Logs, Reopener};
 pub(crate) use observer::LogObserver;
-pub(crate) use sink::{Access, Logs};
+pub(crate) use outlet::Letters;
 
 use std::io::Write;
 

@@ -1,10 +1,11 @@
 //! What a worker gathers for the logs.
 
-use super::access::Combined;
+use super::access::Format;
 use super::error::Event;
-use super::sink::{Logs, Queue};
+use super::logs::{Logs, Queue};
+use super::plan::Level;
 use selvedge::service::{CloseReason, Closed, Exchange, Incident, Phase};
-use selvedge::{Limits, Observer, Reject};
+use selvedge::{Limits, Observer, Reject, Request};
 use std::cell::RefCell;
 use std::sync::Arc;
 
@@ -14,47 +15,64 @@ const BATCH_BYTES: usize = 32 * 1024;
 /// One worker's end of the logs.
 #[derive(Debug)]
 pub(crate) struct LogObserver {
-    queue: Queue,
-    access: Option<RefCell<Gathered>>,
+    queue: Arc<Queue>,
+    gathered: RefCell<Vec<Gathered>>,
+    /// Access logs that have lines to be handed on, at least those.
+    waiting: RefCell<Vec<usize>>,
+    /// Whether any of the formats says how long an answer took.
+    wants_elapsed: bool,
     limits: Arc<Limits>,
 }
 
+/// The lines of one access log.
 #[derive(Debug)]
 struct Gathered {
-    format: Combined,
+    format: Format,
     lines: Vec<u8>,
     count: u64,
 }
 
-impl Gathered {
-    fn new() -> Self {
-        Self { format: Combined::new(), lines: Vec::new(), count: 0 }
-    }
-}
-
 impl Clone for LogObserver {
     fn clone(&self) -> Self {
-        let access = self.access.as_ref().map(|_| RefCell::new(Gathered::new()));
-        Self { queue: self.queue.clone(), access, limits: self.limits.clone() }
+        Self::with_queue(self.queue.clone(), self.limits.clone())
     }
 }
 
 impl LogObserver {
     pub(crate) fn new(logs: &Logs, limits: &Limits) -> Self {
-        let access = logs.wants_access().then(|| RefCell::new(Gathered::new()));
-        Self { queue: logs.queue(), access, limits: Arc::new(limits.clone()) }
+        Self::with_queue(logs.queue(), Arc::new(limits.clone()))
     }
 
-    fn hand_on(&self, gathered: &mut Gathered) {
+    fn with_queue(queue: Arc<Queue>, limits: Arc<Limits>) -> Self {
+        let gathered =
+            queue.formats().map(|format| Gathered { format, lines: Vec::new(), count: 0 }).collect::<Vec<_>>();
+        let wants_elapsed = gathered.iter().any(|gathered| gathered.format.wants_elapsed());
+        Self { queue, gathered: RefCell::new(gathered), waiting: RefCell::default(), wants_elapsed, limits }
+    }
+
+    fn hand_on(&self, log: usize, gathered: &mut Gathered) {
         if gathered.count > 0 {
-            let lines = std::mem::replace(&mut gathered.lines, Vec::with_capacity(BATCH_BYTES + 1024));
-            self.queue.access(lines, gathered.count);
-            gathered.count = 0;
+            // The next ones will need about as much.
+            let room = gathered.lines.len() + gathered.lines.len() / 4;
+            let lines = std::mem::replace(&mut gathered.lines, Vec::with_capacity(room));
+            self.queue.access(log, lines, std::mem::take(&mut gathered.count));
         }
     }
 
-    fn error(&self, event: Event) {
-        self.queue.error(event);
+    fn access(&self, exchange: &Exchange<'_>) {
+        let site = self.queue.site(exchange.request.map_or(0, Request::label));
+        let all = &mut *self.gathered.borrow_mut();
+        for &log in &site.access {
+            let gathered = &mut all[log];
+            if gathered.count == 0 {
+                self.waiting.borrow_mut().push(log);
+            }
+            gathered.format.append(exchange, &site.name, &mut gathered.lines);
+            gathered.count += 1;
+            if gathered.lines.len() >= BATCH_BYTES {
+                self.hand_on(log, gathered);
+            }
+        }
     }
 
     /// The bound that a refusal was about, for the log.
@@ -96,15 +114,12 @@ fn with_bound(text: &str, bound: Option<String>) -> String {
 }
 
 impl Observer for LogObserver {
+    fn times(&self) -> bool {
+        self.wants_elapsed
+    }
+
     fn finished(&self, exchange: &Exchange<'_>) {
-        if let Some(gathered) = &self.access {
-            let gathered = &mut *gathered.borrow_mut();
-            gathered.format.append(exchange, &mut gathered.lines);
-            gathered.count += 1;
-            if gathered.lines.len() >= BATCH_BYTES {
-                self.hand_on(gathered);
-            }
-        }
+        self.access(exchange);
         let (name, text) = match (exchange.reject, exchange.reason) {
             (Some(reject), _) => (reject.name(), with_bound(reject.text(), self.bound(reject))),
             (None, Some(reason)) => ("Answered", reason.to_owned()),
@@ -112,47 +127,57 @@ impl Observer for LogObserver {
         };
         let text = format!("{} {text}", exchange.status.code());
         // 501 and 505 are about what the client asked for.
-        let level = if matches!(exchange.status.code(), 500 | 502..=504) { "error" } else { "warn" };
+        let level = if matches!(exchange.status.code(), 500 | 502..=504) { Level::Error } else { Level::Warn };
         let (peer, line) = (Some(exchange.peer), exchange.line.to_vec());
         let key = exchange.reason.unwrap_or(name);
-        self.error(Event { level, key, name, text, peer, line, count: 1 });
+        self.queue.error(Event { level, key, name, text, peer, line, count: 1 });
     }
 
     fn closed(&self, closed: &Closed) {
         // A refused head was logged with its answer.
         let answered = matches!(closed.reason, CloseReason::Rejected(_));
         let idle_at_stop = closed.reason == CloseReason::StoppedAtOnce && closed.phase == Phase::Idle;
-        if closed.reason.is_ordinary() || answered || idle_at_stop {
+        let is_ordinary = closed.reason.is_ordinary() || answered || idle_at_stop;
+        let level = if is_ordinary { Level::Debug } else { Level::Warn };
+        if !self.queue.wants(level) {
             return;
         }
         let text = with_bound(closed.reason.explain(), self.bound_of_close(closed.reason));
         let text = format!("{text}, while {}, after {} requests", closed.phase.explain(), closed.requests);
-        let name = closed.reason.name();
-        self.error(Event { level: "warn", key: name, name, text, peer: Some(closed.peer), line: vec![], count: 1 });
+        let event = Event::of_program(level, closed.reason.name(), text);
+        self.queue.error(Event { peer: Some(closed.peer), ..event });
     }
 
     fn incident(&self, incident: &Incident) {
         let (level, name, peer, text) = match incident {
-            Incident::Panic { peer, message } => ("error", "Panic", Some(*peer), message.clone()),
+            Incident::Panic { peer, message } => (Level::Error, "Panic", Some(*peer), message.clone()),
             Incident::AcceptFailed { error } => {
-                ("error", "AcceptFailed", None, format!("cannot accept connections, pausing: {error}"))
+                (Level::Error, "AcceptFailed", None, format!("cannot accept connections, pausing: {error}"))
             }
-            Incident::AcceptRecovered => ("info", "AcceptRecovered", None, "accepting connections again".to_owned()),
-            Incident::ConnectionsFull { limit } => {
-                ("warn", "ConnectionsFull", None, format!("all connections are in use, new ones wait (bound: {limit})"))
+            Incident::AcceptRecovered => {
+                (Level::Info, "AcceptRecovered", None, "accepting connections again".to_owned())
+            }
+            Incident::ConnectionsFull { limit } => (
+                Level::Warn,
+                "ConnectionsFull",
+                None,
+                format!("all connections are in use, new ones wait (bound: {limit})"),
+            ),
+            Incident::ConnectionsFree => {
+                (Level::Info, "ConnectionsFree", None, "connections are free again".to_owned())
             }
             Incident::TooManyFromClient { peer } => {
                 let text = "the client has too many connections (only observed)".to_owned();
-                ("warn", "TooManyFromClient", Some(*peer), text)
+                (Level::Warn, "TooManyFromClient", Some(*peer), text)
             }
-            Incident::ConnectionsFree => ("info", "ConnectionsFree", None, "connections are free again".to_owned()),
         };
-        self.error(Event { level, key: name, name, text, peer, line: vec![], count: 1 });
+        self.queue.error(Event { peer, ..Event::of_program(level, name, text) });
     }
 
     fn tick(&self) {
-        if let Some(gathered) = &self.access {
-            self.hand_on(&mut gathered.borrow_mut());
+        let all = &mut *self.gathered.borrow_mut();
+        for log in self.waiting.borrow_mut().drain(..) {
+            self.hand_on(log, &mut all[log]);
         }
     }
 }

@@ -1,8 +1,13 @@
 //! What a process owes its system: limits and signals.
 
+mod letters;
+
+pub(crate) use letters::connect;
+
+use crate::log::Reopener;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use selvedge::Handle;
-use signal_hook::consts::{SIGINT, SIGQUIT, SIGTERM};
+use signal_hook::consts::{SIGINT, SIGQUIT, SIGTERM, SIGUSR1};
 use signal_hook::iterator::Signals;
 use std::{io, thread};
 
@@ -15,13 +20,16 @@ pub(crate) fn raise_descriptor_limit() {
     }
 }
 
-/// TERM and QUIT stop gracefully; INT, or a second TERM, stops at once.
-pub(crate) fn stop_on_signals(handle: Handle) -> io::Result<()> {
-    let mut signals = Signals::new([SIGTERM, SIGQUIT, SIGINT])?;
+/// TERM and QUIT stop gracefully; INT, or a second TERM, stops at once; USR1 opens the log
+/// files anew.
+pub(crate) fn obey_signals(handle: Handle, logs: Reopener) -> io::Result<()> {
+    let mut signals = Signals::new([SIGTERM, SIGQUIT, SIGINT, SIGUSR1])?;
     thread::Builder::new().name("selvedge-signal".to_owned()).spawn(move || {
         let mut stopping = false;
         for signal in signals.forever() {
-            if stopping || signal == SIGINT {
+            if signal == SIGUSR1 {
+                logs.reopen();
+            } else if stopping || signal == SIGINT {
                 handle.stop_now();
             } else {
                 handle.stop();

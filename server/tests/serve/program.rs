@@ -81,8 +81,11 @@ impl Program {
     }
 
     pub(crate) fn signal(&self, signal: Signal) {
-        let pid = Pid::from_child(&self.process.child);
-        kill_process(pid, signal).expect("the process is ours and was not waited for");
+        kill_process(self.pid(), signal).expect("the process is ours and was not waited for");
+    }
+
+    pub(crate) fn pid(&self) -> Pid {
+        Pid::from_child(&self.process.child)
     }
 
     /// Waits until nobody is let in any more, which is when a stop has begun.
