@@ -2,11 +2,15 @@
 
 #![forbid(unsafe_code)]
 
+mod check;
 mod cli;
+mod config;
 mod log;
+mod memory;
 mod process;
 mod run;
 mod site;
+mod world;
 
 use clap::Parser;
 use std::process::ExitCode;
@@ -14,6 +18,8 @@ use std::process::ExitCode;
 fn main() -> ExitCode {
     let result = match cli::Cli::parse().command {
         cli::Command::Serve(options) => run::serve(&options),
+        cli::Command::Check(options) => return check::check(&options),
+        cli::Command::Settings(options) => return check::settings(&options),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -6,5 +6,6 @@ mod files;
 mod listing;
 mod pipeline;
 
+pub(crate) use files::cache::BYTES_MAX as CACHE_BYTES_MAX;
 pub(crate) use files::root::Root;
 pub(crate) use pipeline::{Options, Site};

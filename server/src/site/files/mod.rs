@@ -5,7 +5,7 @@
 //! what is sent of one.
 
 mod answer;
-mod cache;
+pub(super) mod cache;
 mod failure;
 mod mime;
 mod multipart;
