@@ -20,10 +20,12 @@ pub(crate) struct Position<'a> {
     pub(crate) line: usize,
     /// From 1, in characters.
     pub(crate) column: usize,
-    /// The line that it begins on.
-    pub(crate) text: &'a str,
-    /// How many characters of that line it takes, at least 1.
-    pub(crate) width: usize,
+    /// What stands before it on its line.
+    pub(crate) before: &'a str,
+    /// What it takes of its line.
+    pub(crate) within: &'a str,
+    /// What stands behind it on its line.
+    pub(crate) behind: &'a str,
 }
 
 /// A file that was read.
@@ -68,16 +70,15 @@ impl Texts {
         let from = file.line_starts[line] as usize;
         let to = file.line_starts.get(line + 1).map_or(file.text.len(), |&next| next as usize - 1);
         let text = file.text[from..to].trim_end_matches('\r');
-        let characters = |end: usize| text.char_indices().take_while(|&(at, _)| from + at < end).count();
-        let before = characters(span.start as usize);
-        let width = characters(span.end as usize).saturating_sub(before).max(1);
-        Position { file: &file.path, line: line + 1, column: before + 1, text, width }
+        let (before, rest) = text.split_at(floor(text, span.start as usize - from));
+        let (within, behind) = rest.split_at(floor(rest, (span.end - span.start) as usize));
+        // Characters begin with the octets that continue none: counting those is much faster.
+        let column = before.bytes().filter(|octet| octet & 0xc0 != 0x80).count() + 1;
+        Position { file: &file.path, line: line + 1, column, before, within, behind }
     }
 }
 
-impl Span {
-    /// The same place, but for its first so many bytes.
-    pub(super) fn after(self, bytes: usize) -> Self {
-        Self { start: (self.start + bytes as u32).min(self.end), ..self }
-    }
+/// The last border of characters up to a place.
+fn floor(text: &str, at: usize) -> usize {
+    text.floor_char_boundary(at.min(text.len()))
 }

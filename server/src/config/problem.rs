@@ -61,7 +61,7 @@ impl Problems {
 
 impl fmt::Display for Problems {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for problem in &self.list {
+        for problem in self.list.iter().take(PRINTED_MAX) {
             let position = self.texts.position(problem.at);
             let Position { file, line, column, .. } = position;
             writeln!(f, "{}:{line}:{column}: {}", file.display(), problem.what)?;
@@ -74,31 +74,32 @@ impl fmt::Display for Problems {
                 writeln!(f, "  {}", problem.instead)?;
             }
         }
-        Ok(())
+        match self.list.len().saturating_sub(PRINTED_MAX) {
+            0 => Ok(()),
+            more => writeln!(f, "and {more} more"),
+        }
     }
 }
 
-/// Most characters of a line that are shown before and behind the place.
+/// Most problems that are printed. Nobody reads so many.
+const PRINTED_MAX: usize = 10_000;
+/// Most characters of a line that are shown before and behind the beginning of the place.
 const EXCERPT_CHARACTERS: usize = 90;
 
 /// The line and a caret under it. A long line is shown around the place only, and what a
 /// terminal would act on is shown as a full stop, so that the caret stays under its place.
 fn write_excerpt(f: &mut fmt::Formatter<'_>, position: &Position<'_>) -> fmt::Result {
-    let before = (position.column - 1).min(EXCERPT_CHARACTERS);
     let visible = |c: char| match c {
         '\t' => ' ',
         c if c.is_control() => '.',
         c => c,
     };
-    let shown: String = position
-        .text
-        .chars()
-        .skip(position.column - 1 - before)
-        .take(before + EXCERPT_CHARACTERS)
-        .map(visible)
-        .collect();
+    let mut before: Vec<char> = position.before.chars().rev().take(EXCERPT_CHARACTERS).map(visible).collect();
+    before.reverse();
+    let rest = position.within.chars().chain(position.behind.chars());
+    let shown: String = before.iter().copied().chain(rest.take(EXCERPT_CHARACTERS).map(visible)).collect();
     let number = position.line.to_string();
-    let width = position.width.min(EXCERPT_CHARACTERS);
+    let width = position.within.chars().take(EXCERPT_CHARACTERS).count().max(1);
     writeln!(f, "  {number} | {}", shown.trim_end())?;
-    writeln!(f, "  {:indent$} | {:before$}{:^<width$}", "", "", "", indent = number.len())
+    writeln!(f, "  {:indent$} | {:before$}{:^<width$}", "", "", "", indent = number.len(), before = before.len())
 }

@@ -13,7 +13,10 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 /// Most settings, those of a file that is included twice counted twice.
-const ITEMS_MAX: usize = 1_000_000;
+const ITEMS_MAX: usize = 4_000_000;
+
+/// Most mistakes of one line that are noted.
+const MISTAKES_MAX: usize = 8;
 
 /// Reads a configuration's files.
 pub(super) struct Reader<'a> {
@@ -25,6 +28,8 @@ pub(super) struct Reader<'a> {
     /// The files whose includes led here.
     pub(super) stack: Vec<PathBuf>,
     pub(super) items: usize,
+    /// How many files were included, those that were included twice counted twice.
+    pub(super) included: usize,
 }
 
 impl<'a> Reader<'a> {
@@ -36,6 +41,7 @@ impl<'a> Reader<'a> {
             files: HashMap::new(),
             stack: Vec::new(),
             items: 0,
+            included: 0,
         }
     }
 
@@ -62,7 +68,7 @@ impl<'a> Reader<'a> {
             if self.items > ITEMS_MAX {
                 if self.items == ITEMS_MAX + 1 {
                     self.problems.push(
-                        Problem::new(node.at, "more than 1,000,000 settings")
+                        Problem::new(node.at, "more than 4,000,000 settings")
                             .instead("a file may include itself many times over"),
                     );
                 }
@@ -99,6 +105,9 @@ impl<'a> Reader<'a> {
         // What cannot be read has been noted; its braces are judged all the same.
         let entries = node.entries.as_deref().unwrap_or_default();
         for entry in entries {
+            if self.problems.len() > before + MISTAKES_MAX {
+                break;
+            }
             match &entry.name {
                 None => match argument_kind(setting, arguments.len()) {
                     // An argument that is wrong still takes its place, so that the next ones keep theirs.

@@ -122,6 +122,7 @@ impl Build<'_, '_> {
         };
         if supervision.back_off_min > supervision.back_off_max {
             let problem = Problem::new(block.one("back-off-min").at, "the shortest wait is longer than the longest");
+            let problem = problem.instead("say both `back-off-min` and `back-off-max`");
             self.problem(problem.beside(block.one("back-off-max").at, "the longest"));
         }
         supervision
@@ -156,6 +157,7 @@ impl Build<'_, '_> {
         if limits.request_line_bytes_max > limits.head_bytes_max {
             let line = block.one("request-line-bytes-max").at;
             let problem = Problem::new(line, "a request line may be longer than the head that it is part of");
+            let problem = problem.instead("say both `request-line-bytes-max` and `head-bytes-max`");
             self.problem(problem.beside(block.one("head-bytes-max").at, "the head"));
         }
         limits

@@ -106,6 +106,10 @@ fn golden_files_hold() {
 
 #[test]
 fn printed_settings_read_again_are_the_same() {
+    if std::env::var_os("SELVEDGE_UPDATE").is_some() {
+        // The files are being written.
+        return;
+    }
     let mut count = 0;
     for entry in fs::read_dir(folder()).unwrap() {
         let path = entry.unwrap().path();

@@ -9,7 +9,7 @@ mod texts;
 
 use super::{Configuration, Problems, Sources, read};
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 /// Files and variables that are nowhere but here.
 #[derive(Debug, Default)]
@@ -34,7 +34,13 @@ impl Sources for Memory {
     }
 
     fn matches(&self, folder: &Path, pattern: &str) -> Result<Vec<PathBuf>, String> {
-        let whole = folder.join(pattern);
+        let mut whole = PathBuf::new();
+        for component in folder.join(pattern).components() {
+            match component {
+                Component::ParentDir => assert!(whole.pop(), "it leads above everything"),
+                component => whole.push(component),
+            }
+        }
         let pattern = glob::Pattern::new(whole.to_str().unwrap()).map_err(|error| error.to_string())?;
         Ok(self.files.keys().filter(|file| pattern.matches_path(file)).cloned().collect())
     }

@@ -62,7 +62,7 @@ fn both_readings_agree() {
         "a #\"\"\"\n  one { }\n  \"\"\"# 1",
         "a \"with { and } and ; and // and /*\" 1",
         "a \"\\   \n   b\"",
-        "a\r\nb \"c\"\r\n{ d }\r",
+        "a\r\nb \"c\" {\r\n d }\r",
         "\"quoted name\" \"property name\"=1",
         "héllo \"wörld\" ünï=\"çödé\"",
         "a\u{85}b\u{2028}c\u{a0}1",
@@ -81,7 +81,7 @@ fn places_are_those_of_the_text() {
         let nodes = read(text, 0, &mut Vec::new());
         let shown = |span: Span| {
             let position = texts.position(span);
-            position.text.chars().skip(position.column - 1).take(position.width).collect::<String>()
+            position.within.to_owned()
         };
         let entries = nodes[0].entries.as_ref().unwrap();
         assert_eq!(shown(nodes[0].name_at), "ab");

@@ -1,14 +1,12 @@
-//! Finds the nodes of a text: where each head begins and ends, and what its braces hold.
+//! Finds the nodes of a text, and what their braces hold.
 
-use super::skip::{Skipped, is_newline};
-use super::{Node, kdl, plain};
+use super::Node;
+use super::skip::is_newline;
 use crate::config::place::Span;
 use crate::config::problem::Problem;
 
 /// How deep braces may nest. The deepest setting is four deep.
 const DEPTH_MAX: usize = 16;
-/// Longest head that is not plain.
-const HEAD_BYTES_MAX: usize = 64 << 10;
 
 /// Reads a text. What cannot be read is a problem and is left out.
 pub(in crate::config) fn read(text: &str, file: u32, problems: &mut Vec<Problem>) -> Vec<Node> {
@@ -31,20 +29,9 @@ pub(in crate::config) fn read(text: &str, file: u32, problems: &mut Vec<Problem>
     }
 }
 
-/// What stands where a head is over.
+/// Whether what is read counts.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum HeadEnd {
-    /// A line end, a semicolon, a comment, a closing brace or the end of the text.
-    Terminator,
-    /// Braces, or a `/-` before braces.
-    Braces,
-    /// It cannot be read; the problem has been noted.
-    Broken,
-}
-
-/// How a node or a block counts.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Counts {
+pub(super) enum Counts {
     Yes,
     /// It stands behind a `/-`.
     CommentedOut,
@@ -55,7 +42,7 @@ pub(super) struct Scan<'a> {
     pub(super) text: &'a str,
     file: u32,
     pub(super) at: usize,
-    problems: &'a mut Vec<Problem>,
+    pub(super) problems: &'a mut Vec<Problem>,
 }
 
 impl<'a> Scan<'a> {
@@ -63,7 +50,7 @@ impl<'a> Scan<'a> {
         &self.text[self.at..]
     }
 
-    fn span(&self, start: usize, end: usize) -> Span {
+    pub(super) fn span(&self, start: usize, end: usize) -> Span {
         Span { file: self.file, start: start as u32, end: end as u32 }
     }
 
@@ -76,97 +63,39 @@ impl<'a> Scan<'a> {
     fn nodes(&mut self, depth: usize, into: &mut Vec<Node>) {
         loop {
             self.skip_between();
-            let mut counts = Counts::Yes;
-            while self.rest().starts_with("/-") {
-                self.at += 2;
-                self.skip_between();
-                counts = Counts::CommentedOut;
-            }
-            if self.rest().is_empty() || self.rest().starts_with('}') {
-                return;
-            }
-            match self.node(depth) {
-                Some(node) if counts == Counts::Yes => into.push(node),
-                _ => {}
+            let counts = self.take_slashdash();
+            match self.rest().chars().next() {
+                None | Some('}') => return,
+                Some('{') => {
+                    self.problem(self.at, self.at + 1, "braces without a name before them", "");
+                    self.block(depth);
+                }
+                Some(_) => {
+                    let node = self.node(depth);
+                    if counts == Counts::Yes {
+                        into.extend(node);
+                    }
+                }
             }
         }
     }
 
-    /// Reads one node; what stands here is neither white space nor a closing brace.
+    /// Goes behind any `/-` and the space behind it.
+    pub(super) fn take_slashdash(&mut self) -> Counts {
+        let mut counts = Counts::Yes;
+        while self.rest().starts_with("/-") {
+            self.at += 2;
+            self.skip_between();
+            counts = Counts::CommentedOut;
+        }
+        counts
+    }
+
+    /// Reads one node: its head, and its braces if there are any.
     fn node(&mut self, depth: usize) -> Option<Node> {
-        let start = self.at;
-        let (end, kind) = self.head();
-        let end = start + self.text[start..end].trim_end().len();
-        let children = match kind {
-            HeadEnd::Terminator => None,
-            HeadEnd::Braces => self.braces(depth),
-            HeadEnd::Broken => return plain::name_only(&self.text[start..end], self.span(start, end)),
-        };
-        if start == end {
-            self.problem(start, start + 1, "braces without a name before them", "");
-            return None;
-        }
-        let span = self.span(start, end);
-        let head = &self.text[start..end];
-        let read = match plain::read(head, span) {
-            Some(node) => Ok(node),
-            None if head.len() > HEAD_BYTES_MAX => {
-                Err(Problem::new(self.span(start, start + 1), "this is longer than 64 KiB"))
-            }
-            None => kdl::read(head, span),
-        };
-        match read {
-            Ok(node) => Some(Node { children, ..node }),
-            Err(problem) => {
-                self.problems.push(problem);
-                plain::name_only(head, span).map(|node| Node { children, ..node })
-            }
-        }
-    }
-
-    /// Goes to the end of a head and says where that is and what stands there.
-    fn head(&mut self) -> (usize, HeadEnd) {
-        loop {
-            let rest = self.rest();
-            let Some(first) = rest.chars().next() else { return (self.at, HeadEnd::Terminator) };
-            match first {
-                '{' => return (self.at, HeadEnd::Braces),
-                '}' | ';' => return (self.at, HeadEnd::Terminator),
-                '"' | '#' => {
-                    if self.skip_string_or_keyword() == Skipped::Broken {
-                        return (self.at, HeadEnd::Broken);
-                    }
-                }
-                '/' if rest.starts_with("//") => return (self.at, HeadEnd::Terminator),
-                '/' if rest.starts_with("/*") => self.skip_block_comment(),
-                '/' if rest.starts_with("/-") => {
-                    let end = self.at;
-                    self.at += 2;
-                    self.skip_between();
-                    if self.rest().starts_with('{') {
-                        self.at = end;
-                        return (end, HeadEnd::Braces);
-                    }
-                }
-                '\\' => {
-                    if self.skip_line_continuation() == Skipped::Broken {
-                        return (self.at, HeadEnd::Broken);
-                    }
-                }
-                '/' | '(' | ')' | '[' | ']' => {
-                    self.problem(
-                        self.at,
-                        self.at + 1,
-                        &format!("a `{first}` outside of quotes"),
-                        "put the value in \"quotes\"",
-                    );
-                    self.skip_line();
-                    return (self.at, HeadEnd::Broken);
-                }
-                c if is_newline(c) => return (self.at, HeadEnd::Terminator),
-                c => self.at += c.len_utf8(),
-            }
-        }
+        let node = self.head();
+        let children = self.braces(depth);
+        node.map(|node| Node { children, ..node })
     }
 
     /// Reads the braces of a node, of which one pair counts, up to what ends the node.
@@ -174,12 +103,7 @@ impl<'a> Scan<'a> {
         let mut children = None;
         loop {
             self.skip_space();
-            let mut counts = Counts::Yes;
-            if self.rest().starts_with("/-") {
-                self.at += 2;
-                self.skip_between();
-                counts = Counts::CommentedOut;
-            }
+            let counts = self.take_slashdash();
             if !self.rest().starts_with('{') {
                 break;
             }
@@ -193,11 +117,9 @@ impl<'a> Scan<'a> {
                 }
             }
         }
-        let ends = match self.rest().chars().next() {
-            None => true,
-            Some(c) => c == '}' || c == ';' || is_newline(c) || self.rest().starts_with("//"),
-        };
-        if !ends {
+        let rest = self.rest();
+        let ends = rest.starts_with("//") || rest.starts_with(|c| matches!(c, '}' | ';') || is_newline(c));
+        if !ends && !rest.is_empty() {
             self.problem(self.at, self.at + 1, "a setting right behind a closing brace", "put it on a line of its own");
         }
         children
@@ -225,14 +147,17 @@ impl<'a> Scan<'a> {
     /// Goes to the closing brace of a block without reading it, however deep it is.
     fn skip_block(&mut self) {
         let mut open = 1_usize;
-        while let Some(first) = self.rest().chars().next() {
-            match first {
-                '}' if open == 1 => return,
-                '}' => open -= 1,
-                '{' => open += 1,
+        for (at, octet) in self.rest().bytes().enumerate() {
+            match octet {
+                b'}' if open == 1 => {
+                    self.at += at;
+                    return;
+                }
+                b'}' => open -= 1,
+                b'{' => open += 1,
                 _ => {}
             }
-            self.at += first.len_utf8();
         }
+        self.at = self.text.len();
     }
 }

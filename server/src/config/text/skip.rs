@@ -92,15 +92,57 @@ impl Scan<'_> {
         }
     }
 
+    /// A word without quotes; something stands here. A character that no word has is a problem.
+    pub(super) fn skip_word(&mut self) -> Skipped {
+        let start = self.at;
+        let rest = self.rest();
+        let ends = |c: char| {
+            is_space(c)
+                || is_newline(c)
+                || matches!(c, '{' | '}' | ';' | '"' | '#' | '=' | '/' | '\\' | '(' | ')' | '[' | ']')
+        };
+        let length = rest.find(ends).unwrap_or(rest.len());
+        self.at += length;
+        match self.rest().chars().next() {
+            Some(c @ ('/' | '(' | ')' | '[' | ']' | '\\')) if !self.begins_comment() => {
+                // All that is written without a space belongs to the same slip.
+                let slip = self.rest().find(|c| is_space(c) || is_newline(c) || matches!(c, '{' | '}' | ';' | '"'));
+                self.at += slip.unwrap_or(self.rest().len());
+                self.problem(start, self.at, &format!("a `{c}` outside of quotes"), "put the value in \"quotes\"");
+                Skipped::Broken
+            }
+            Some(c) if length == 0 => {
+                self.at += c.len_utf8();
+                self.problem(
+                    start,
+                    self.at,
+                    &format!("a `{c}` where a value is expected"),
+                    "put the value in \"quotes\"",
+                );
+                Skipped::Broken
+            }
+            _ => Skipped::Whole,
+        }
+    }
+
+    /// Whether a comment, or a `/-`, begins here, or a line goes on.
+    fn begins_comment(&self) -> bool {
+        ["//", "/*", "/-"].iter().any(|comment| self.rest().starts_with(comment))
+    }
+
     /// A string, or a keyword such as `#true`; a quote or a `#` stands here.
     pub(super) fn skip_string_or_keyword(&mut self) -> Skipped {
         let start = self.at;
         let hashes = self.rest().len() - self.rest().trim_start_matches('#').len();
         let quotes = &self.rest()[hashes..];
-        let closing = if quotes.starts_with("\"\"\"") { "\"\"\"" } else { "\"" };
+        let closing = if is_of_many_lines(quotes) { "\"\"\"" } else { "\"" };
         if !quotes.starts_with('"') {
             self.at += hashes;
-            return Skipped::Whole;
+            return if self.rest().starts_with(|c: char| c.is_ascii_alphabetic() || c == '-') {
+                self.skip_word()
+            } else {
+                Skipped::Whole
+            };
         }
         self.at += hashes + closing.len();
         let end = if hashes > 0 {
@@ -126,6 +168,11 @@ impl Scan<'_> {
             }
         }
     }
+}
+
+/// Whether three quotes begin a string of many lines, and not an empty one before another.
+fn is_of_many_lines(quotes: &str) -> bool {
+    quotes.starts_with("\"\"\"")
 }
 
 /// How skipping went.

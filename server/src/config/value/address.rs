@@ -35,6 +35,9 @@ pub(super) fn read(text: &str, base: &Path) -> Result<Address, Wrong> {
     if let Ok(address) = text.parse() {
         return Ok(Address::Inet(address));
     }
+    if text.parse::<IpAddr>().is_ok() {
+        return Err(explain_no_port(text));
+    }
     let Some((host, port)) = text.rsplit_once(':') else { return Err(explain_no_port(text)) };
     let Ok(port) = port.parse::<u16>() else {
         return Err(explain_no_port(text));
@@ -62,13 +65,19 @@ fn explain_no_port(text: &str) -> Wrong {
     if text.starts_with('/') {
         return Wrong::new("a path without `unix:`", format!("write \"unix:{text}\""));
     }
-    match text.trim_matches(['[', ']']).parse::<IpAddr>() {
-        Ok(address) => Wrong::new("an address without a port", format!("write \"{}\"", SocketAddr::new(address, 8080))),
-        Err(_) => Wrong::new(
-            format!("`{text}` is no address with a port"),
-            "as in \"0.0.0.0:8080\", \"[::]:8080\", \"unix:/path\" or \"fd:3\"",
-        ),
+    if let Ok(address) = text.trim_matches(['[', ']']).parse::<IpAddr>() {
+        return Wrong::new("an address without a port", format!("write \"{}\"", SocketAddr::new(address, 8080)));
     }
+    if let Some((_, port)) = text.rsplit_once(':')
+        && !port.is_empty()
+        && port.bytes().all(|b| b.is_ascii_digit())
+    {
+        return Wrong::new(format!("{port} is no port"), "a port is 0 to 65535");
+    }
+    Wrong::new(
+        format!("`{text}` is no address with a port"),
+        "as in \"0.0.0.0:8080\", \"[::]:8080\", \"unix:/path\" or \"fd:3\"",
+    )
 }
 
 fn read_descriptor(text: &str) -> Result<Descriptor, Wrong> {

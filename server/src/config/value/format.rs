@@ -84,10 +84,9 @@ pub(super) fn read(text: &str) -> Result<LogFormat, Wrong> {
             };
             Err(Wrong::new(format!("`{text}` is no log format"), instead))
         }
-        _ if text.contains(|c: char| c.is_control()) => Err(Wrong::new(
-            "a format with a line end or another control character",
-            "a line of the log is one line; write \\\\t for a tab",
-        )),
+        _ if text.contains(|c: char| c.is_control()) => {
+            Err(Wrong::new("a format with a line end or another control character", "a line of the log is one line"))
+        }
         _ => check_directives(text).map(|()| LogFormat::Custom(text.to_owned())),
     }
 }
@@ -109,7 +108,7 @@ fn check_directives(text: &str) -> Result<(), Wrong> {
             None => (None, behind),
         };
         let Some(letter) = behind.chars().next() else {
-            return Err(Wrong::new("a `%` at the end of the format", "write %% for a percent sign"));
+            return Err(Wrong::new("a `%` without its letter", "write %% for a percent sign"));
         };
         check_directive(letter, argument)?;
         rest = &behind[letter.len_utf8()..];

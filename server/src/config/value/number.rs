@@ -27,13 +27,14 @@ const SIZES: [(&str, u64); 14] = [
 const TIMES: [(&str, u64); 5] = [("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000), ("ms", 1)];
 
 pub(super) fn read_count(scalar: &Scalar, min: u64, max: u64) -> Result<Value, Wrong> {
+    let range = format!("it may be {}", Kind::Count { min, max }.range());
     let number = match scalar {
         Scalar::Integer(number) => *number,
         Scalar::Text(text) => match text.parse() {
             Ok(number) => number,
-            Err(_) => return Err(Wrong::new(format!("`{text}` is no whole number"), "")),
+            Err(_) => return Err(Wrong::new(format!("`{text}` is no whole number"), range)),
         },
-        _ => return Err(Wrong::new("this is no whole number", "")),
+        _ => return Err(Wrong::new("this is no whole number", range)),
     };
     in_range(number, min, max)
         .map(Value::Number)

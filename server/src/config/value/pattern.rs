@@ -165,6 +165,9 @@ pub(super) fn read_redirect_target(text: &str) -> Result<Template, Wrong> {
 }
 
 pub(super) fn read_rewrite_target(text: &str) -> Result<Template, Wrong> {
+    if text.contains("://") {
+        return Err(Wrong::new("a rewrite to another site", "a rewrite stays in its site; say `redirect`"));
+    }
     if !text.starts_with('/') {
         return Err(Wrong::new("a path that does not begin with a slash", format!("write \"/{text}\"")));
     }
