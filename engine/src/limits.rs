@@ -39,6 +39,24 @@ pub struct Limits {
     pub drain_time: Duration,
 }
 
+impl Limits {
+    /// Most memory that one connection of these limits takes, from above: two input buffers
+    /// (of the request, and of what follows it), the output, and one for the end of a file or
+    /// a copied piece of it; its task, and the positions of the fields. Content that an
+    /// application makes is not in it.
+    pub fn connection_bytes_max(&self) -> u64 {
+        // A full buffer doubles at most.
+        let head = self.message.head_bytes_max.max(self.message.trailer_bytes_max);
+        let input = if head <= BUFFER_BYTES / 2 { BUFFER_BYTES } else { 2 * (head + BUFFER_BYTES) };
+        (2 * input + 2 * BUFFER_BYTES + TASK_BYTES_MAX) as u64
+    }
+
+    /// Most memory that a worker keeps for reuse or gives to the threads that read from disks.
+    pub const fn worker_bytes_max() -> u64 {
+        (BUFFERS_KEPT_MAX * BUFFER_BYTES + BLOCKING_THREADS_MAX * DISK_READ_BYTES) as u64
+    }
+}
+
 /// The keep-alive time when the connection limit is reached.
 pub const KEEP_ALIVE_FLOOR: Duration = Duration::from_secs(5);
 
@@ -85,6 +103,10 @@ pub(crate) const UNSENT_BYTES_MAX: i32 = 64 * 1024;
 /// How long the kernel keeps a connection to itself whose client says nothing: it is accepted
 /// with its first request, in one turn, or after this time.
 pub(crate) const DEFER_ACCEPT_SECONDS: i32 = 1;
+/// What is read at once to bring a part of a file into memory.
+pub(crate) const DISK_READ_BYTES: usize = 256 * 1024;
+/// A connection's task while it is busy, and its positions; idle it has a good kilobyte.
+const TASK_BYTES_MAX: usize = 8 * 1024;
 /// Threads of each worker that wait for disks.
 pub(crate) const BLOCKING_THREADS_MAX: usize = 8;
 

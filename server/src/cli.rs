@@ -16,6 +16,35 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     /// Put a directory on the web, now
     Serve(Serve),
+    /// Say everything that is wrong with a configuration, or what is in force
+    Check(Check),
+    /// Say what can be set, where, and what holds when nothing is said
+    Settings(Settings),
+}
+
+/// Reads a configuration and looks at what it needs of the machine, and changes nothing. Ends
+/// with an error when there is a problem.
+#[derive(Debug, Args)]
+pub(crate) struct Check {
+    /// The configuration
+    #[arg(long, value_name = "FILE", default_value = "selvedge.kdl")]
+    pub(crate) config: PathBuf,
+
+    /// Print all settings in force, and the most memory that they let the server use
+    #[arg(long)]
+    pub(crate) effective: bool,
+}
+
+/// Prints the table of all settings.
+#[derive(Debug, Args)]
+pub(crate) struct Settings {
+    /// As JSON
+    #[arg(long, conflicts_with = "markdown")]
+    pub(crate) json: bool,
+
+    /// As the page docs/configuration.md
+    #[arg(long)]
+    pub(crate) markdown: bool,
 }
 
 /// Serves the files beneath a directory. INT ends it at once; TERM lets what is running

@@ -11,6 +11,7 @@ mod serve {
     mod tree;
     mod wait;
 
+    mod check;
     mod starting;
 
     mod methods;

@@ -4,7 +4,9 @@ use crate::buffer::Buffer;
 use crate::connection::App;
 use crate::connection::http1::PANICKED;
 use crate::connection::wire::{Progress, Wire};
-use crate::limits::{BATCH_BYTES, COPY_BYTES_MAX, FILE_COPIED_BYTES, FILE_END_BYTES, FILE_SLICE_BYTES};
+use crate::limits::{
+    BATCH_BYTES, COPY_BYTES_MAX, DISK_READ_BYTES, FILE_COPIED_BYTES, FILE_END_BYTES, FILE_SLICE_BYTES,
+};
 use crate::net::stream::{Stream, Then};
 use crate::net::worker::offload;
 use crate::service::{
@@ -322,10 +324,9 @@ fn is_in_memory(content: &FileContent, at: u64, len: u64) -> bool {
 
 /// Reads a slice where waiting for the disk holds nobody up. `None` when it cannot be read.
 async fn bring_into_memory(content: &FileContent, at: u64, len: u64) -> Option<()> {
-    const STEP: usize = 256 * 1024;
     let file = content.file.try_clone().ok()?;
     offload(move || {
-        let mut scratch = vec![0; STEP.min(len as usize)];
+        let mut scratch = vec![0; DISK_READ_BYTES.min(len as usize)];
         let mut read = 0;
         while read < len {
             let want = scratch.len().min((len - read) as usize);

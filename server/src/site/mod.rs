@@ -28,6 +28,7 @@ pub(crate) use action::{
 };
 pub(crate) use client::{ForwardingField, TrustedProxies};
 pub(crate) use condition::{Condition, FieldCondition, FieldTest, NoFieldName};
+pub(crate) use files::cache::BYTES_MAX as CACHE_BYTES_MAX;
 pub(crate) use files::root::Root;
 pub(crate) use gate::{
     BasicGate, ConnectionGate, Gates, HashProblem, InvalidRealm, Mode, NetworkGate, Rate, RateError, RateGate, Tally,

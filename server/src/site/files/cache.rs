@@ -15,7 +15,7 @@ use std::time::Duration;
 /// Entries of one generation.
 const ENTRIES_MAX: usize = 8 * 1024;
 /// Bytes that one generation keeps.
-const BYTES_MAX: usize = 32 << 20;
+pub(crate) const BYTES_MAX: usize = 32 << 20;
 /// Open files that one generation of all workers keeps.
 const OPEN_FILES_MAX: usize = 512;
 

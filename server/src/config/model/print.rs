@@ -1,0 +1,235 @@
+//! The settings in force, as a configuration that says all of them. Read again, it gives the
+//! same settings.
+
+use super::{
+    AccessLog, Enforcement, ErrorFormat, ErrorLog, ExistingConnections, ForwardedField, Level, Limits, Listener,
+    Process, Rotation, Settings, Switch, TrustedProxies,
+};
+use crate::config::value::{Address, Descriptor, LogFormat, LogTarget, write_size, write_time};
+use std::fmt::{self, Display, Formatter, Write};
+use std::path::Path;
+
+/// Writes lines at a depth of braces.
+pub(super) struct Lines<'a, 'f> {
+    out: &'a mut Formatter<'f>,
+    depth: usize,
+}
+
+impl Lines<'_, '_> {
+    pub(super) fn line(&mut self, text: impl Display) -> fmt::Result {
+        writeln!(self.out, "{:indent$}{text}", "", indent = self.depth * 4)
+    }
+
+    pub(super) fn braces(&mut self, head: impl Display, inside: impl FnOnce(&mut Self) -> fmt::Result) -> fmt::Result {
+        self.line(format_args!("{head} {{"))?;
+        self.depth += 1;
+        inside(self)?;
+        self.depth -= 1;
+        self.line("}")
+    }
+}
+
+impl Display for Settings {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let mut lines = Lines { out: f, depth: 0 };
+        for listener in &self.listeners {
+            lines.line(listener)?;
+        }
+        self.process.write(&mut lines)?;
+        self.trusted_proxies.write(&mut lines)?;
+        lines.braces("limits", |lines| self.limits.write(lines))?;
+        lines.braces("log", |lines| {
+            self.logs.access.write(lines)?;
+            self.logs.error.write(lines)
+        })?;
+        self.sites.iter().try_for_each(|site| site.write(&mut lines))
+    }
+}
+
+impl Display for Listener {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let address = self.address.to_string();
+        match self.address {
+            Address::Unix(_) => write!(f, "listen {} mode=\"{:04o}\"", quote(&address), self.mode),
+            _ => write!(f, "listen {}", quote(&address)),
+        }
+    }
+}
+
+impl Display for Address {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Inet(address) => write!(f, "{address}"),
+            Self::Name { host, port } => write!(f, "{host}:{port}"),
+            Self::Unix(path) => write!(f, "unix:{}", path.display()),
+            Self::Inherited(Descriptor::Number(number)) => write!(f, "fd:{number}"),
+            Self::Inherited(Descriptor::Name(name)) => write!(f, "fd:{name}"),
+        }
+    }
+}
+
+impl Process {
+    fn write(&self, lines: &mut Lines<'_, '_>) -> fmt::Result {
+        if let Some(workers) = self.workers {
+            lines.line(format_args!("workers {workers}"))?;
+        }
+        for (name, account) in [("user", &self.user), ("group", &self.group)] {
+            if let Some(account) = account {
+                lines.line(format_args!("{name} {}", quote(account)))?;
+            }
+        }
+        if let Some(path) = &self.pid_file {
+            lines.line(format_args!("pid-file {}", quote_path(path)))?;
+        }
+        lines.line(format_args!("control {}", quote_path(&self.control)))?;
+        let fate = match self.existing_connections {
+            ExistingConnections::Finish => "finish",
+            ExistingConnections::Follow => "follow",
+        };
+        lines.line(format_args!("existing-connections \"{fate}\""))?;
+        let supervision = &self.supervision;
+        lines.braces("supervision", |lines| {
+            lines.line(format_args!("supervised {}", flag(supervision.supervised)))?;
+            lines.line(format_args!("restarts-max {}", supervision.restarts_max))?;
+            lines.line(format_args!("restarts-within \"{}\"", write_time(supervision.restarts_within)))?;
+            lines.line(format_args!("back-off-min \"{}\"", write_time(supervision.back_off_min)))?;
+            lines.line(format_args!("back-off-max \"{}\"", write_time(supervision.back_off_max)))
+        })
+    }
+}
+
+impl TrustedProxies {
+    fn write(&self, lines: &mut Lines<'_, '_>) -> fmt::Result {
+        let mut words: Vec<_> = self.networks.iter().map(|network| format!("\"{network}\"")).collect();
+        if self.unix == Switch::On {
+            words.push("\"unix\"".to_owned());
+        }
+        if words.is_empty() {
+            return Ok(());
+        }
+        let field = match self.field {
+            ForwardedField::XForwardedFor => "x-forwarded-for",
+            ForwardedField::Forwarded => "forwarded",
+        };
+        lines.line(format_args!("trusted-proxies {} header=\"{field}\"", words.join(" ")))
+    }
+}
+
+impl Limits {
+    fn write(&self, lines: &mut Lines<'_, '_>) -> fmt::Result {
+        let size = |bytes: usize| write_size(bytes as u64);
+        lines.line(format_args!("request-line-bytes-max \"{}\"", size(self.request_line_bytes_max)))?;
+        lines.line(format_args!("head-bytes-max \"{}\"", size(self.head_bytes_max)))?;
+        lines.line(format_args!("fields-max {}", self.fields_max))?;
+        lines.line(format_args!("chunk-extension-bytes-max \"{}\"", size(self.chunk_extension_bytes_max)))?;
+        lines.line(format_args!("chunk-overhead-bytes-free \"{}\"", write_size(self.chunk_overhead_bytes_free)))?;
+        lines.line(format_args!("trailer-bytes-max \"{}\"", size(self.trailer_bytes_max)))?;
+        lines.line(format_args!("head-time \"{}\"", write_time(self.head_time)))?;
+        lines.line(format_args!("body-silence \"{}\"", write_time(self.body_silence)))?;
+        lines.line(format_args!("body-bytes-per-second-min {}", self.body_bytes_per_second_min))?;
+        lines.line(format_args!("send-silence \"{}\"", write_time(self.send_silence)))?;
+        lines.line(format_args!("send-bytes-per-second-min {}", self.send_bytes_per_second_min))?;
+        lines.line(format_args!("keep-alive \"{}\"", write_time(self.keep_alive)))?;
+        lines.line(format_args!("body-bytes-max \"{}\"", write_size(self.body_bytes_max)))?;
+        lines.line(format_args!("drain-bytes-max \"{}\"", write_size(self.drain_bytes_max)))?;
+        if let Some(connections) = self.connections_max {
+            lines.line(format_args!("connections-max {connections}"))?;
+        }
+        if let Some(bound) = &self.connections_per_client {
+            let observe = observe(bound.enforcement);
+            lines.line(format_args!("connections-per-client-max {}{observe}", bound.connections_max))?;
+        }
+        lines.line(format_args!("drain-time \"{}\"", write_time(self.drain_time)))
+    }
+}
+
+impl AccessLog {
+    pub(super) fn write(&self, lines: &mut Lines<'_, '_>) -> fmt::Result {
+        let format = match &self.format {
+            LogFormat::Common => "common",
+            LogFormat::Combined => "combined",
+            LogFormat::Json => "json",
+            LogFormat::Custom(format) => format,
+        };
+        write_log(lines, format!("access {} format={}", target(&self.target), quote(format)), self.rotation.as_ref())
+    }
+}
+
+impl ErrorLog {
+    pub(super) fn write(&self, lines: &mut Lines<'_, '_>) -> fmt::Result {
+        let level = match self.level {
+            Level::Error => "error",
+            Level::Warn => "warn",
+            Level::Info => "info",
+            Level::Debug => "debug",
+        };
+        let format = match self.format {
+            ErrorFormat::Text => "text",
+            ErrorFormat::Json => "json",
+        };
+        let head = format!("error {} level=\"{level}\" format=\"{format}\"", target(&self.target));
+        write_log(lines, head, self.rotation.as_ref())
+    }
+}
+
+fn write_log(lines: &mut Lines<'_, '_>, head: String, rotation: Option<&Rotation>) -> fmt::Result {
+    let Some(rotation) = rotation else { return lines.line(head) };
+    let mut line = "rotate".to_owned();
+    if let Some(size) = rotation.size_max {
+        write!(line, " size=\"{}\"", write_size(size))?;
+    }
+    if let Some(age) = rotation.age_max {
+        write!(line, " age=\"{}\"", write_time(age))?;
+    }
+    write!(line, " keep={} compress={}", rotation.files_kept_max, flag(rotation.compress))?;
+    lines.braces(head, |lines| lines.line(line))
+}
+
+fn target(target: &LogTarget) -> String {
+    match target {
+        LogTarget::Off => "\"off\"".to_owned(),
+        LogTarget::Stdout => "\"stdout\"".to_owned(),
+        LogTarget::Stderr => "\"stderr\"".to_owned(),
+        LogTarget::Syslog => "\"syslog\"".to_owned(),
+        LogTarget::Journald => "\"journald\"".to_owned(),
+        // With its `./`, so that no file has the name of another target.
+        LogTarget::File(path) if path.parent() == Some(Path::new("")) => quote(&format!("./{}", path.display())),
+        LogTarget::File(path) => quote_path(path),
+    }
+}
+
+pub(super) fn flag(switch: Switch) -> &'static str {
+    match switch {
+        Switch::On => "#true",
+        Switch::Off => "#false",
+    }
+}
+
+pub(super) fn observe(enforcement: Enforcement) -> &'static str {
+    match enforcement {
+        Enforcement::Enforce => "",
+        Enforcement::Observe => " observe=#true",
+    }
+}
+
+pub(super) fn quote_path(path: &Path) -> String {
+    quote(&path.display().to_string())
+}
+
+/// A text as KDL has it, with a `${` written as one that is no variable.
+pub(super) fn quote(text: &str) -> String {
+    let mut out = "\"".to_owned();
+    for c in text.replace("${", "$${").chars() {
+        match c {
+            '"' | '\\' => out.extend(['\\', c]),
+            '\n' => out.push_str("\\n"),
+            '\r' => out.push_str("\\r"),
+            '\t' => out.push_str("\\t"),
+            // Beyond ASCII there are characters that KDL wants escaped.
+            ' '..='~' => out.push(c),
+            c => out.extend(c.escape_unicode()),
+        }
+    }
+    out.push('"');
+    out
+}

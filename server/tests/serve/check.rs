@@ -1,0 +1,127 @@
+//! `selvedge check` and `selvedge settings`: a configuration is held to its text and to the world.
+
+use super::program::{Exit, command, run};
+use super::tree::Tree;
+use std::fs;
+use std::path::Path;
+
+/// Checks a configuration that lies beside the site of a tree.
+fn check(tree: &Tree, text: &str, arguments: &[&str]) -> Exit {
+    fs::write(tree.outside("selvedge.kdl"), text).expect("the file can be written");
+    run(command().current_dir(folder(tree)).arg("check").args(arguments))
+}
+
+fn folder(tree: &Tree) -> &Path {
+    tree.site().parent().expect("the site lies in the directory of the test")
+}
+
+#[test]
+fn what_is_right_is_one_line() {
+    let tree = Tree::new();
+    let root = tree.site().file_name().unwrap().to_str().unwrap();
+    let text =
+        format!("site \"a.example\" \"b.example\" {{\n root \"{root}\"\n route \"/old\" {{ redirect \"/new\" }}\n}}");
+    let exit = check(&tree, &text, &[]);
+    assert_eq!((exit.code, exit.err.as_str()), (Some(0), ""));
+    assert_eq!(exit.out, "selvedge.kdl: 1 site, 2 routes, no problems\n");
+}
+
+#[test]
+fn every_problem_of_the_text_is_said_at_once() {
+    let tree = Tree::new();
+    let exit = check(&tree, "workers \"many\"\nlisten 8080\nsite \"a\" { rot \".\" }", &[]);
+    assert_eq!((exit.code, exit.out.as_str()), (Some(1), ""));
+    for said in
+        ["selvedge.kdl:1:9: ", "selvedge.kdl:2:8: ", "selvedge.kdl:3:12: ", "did you mean `root`?", "\n3 problems\n"]
+    {
+        assert!(exit.err.contains(said), "{said} is not in\n{}", exit.err);
+    }
+}
+
+#[test]
+fn every_problem_of_the_world_is_said_at_its_place() {
+    let tree = Tree::new();
+    let folder = folder(&tree);
+    fs::write(folder.join("users"), "# people\nanna:$2y$05$abcdefghijklmnopqrstuu\nberta:secret\n").unwrap();
+    fs::write(folder.join("file"), "").unwrap();
+    let text = "\
+listen \"unix:none/site.sock\"
+user \"nobody-of-that-name\"
+log { access \"none/access.log\"; }
+site \"a\" { root \"none\"; }
+site \"b\" { root \"file\"; }
+site \"c\" { route \"/*\" { deny; basic-auth file=\"users\"; }; }
+site \"d\" { route \"/*\" { deny; basic-auth file=\"none\"; }; }
+";
+    let exit = check(&tree, text, &[]);
+    assert_eq!((exit.code, exit.out.as_str()), (Some(1), ""));
+    for said in [
+        "selvedge.kdl:1:8: the folder none: it does not exist\n",
+        "make it: mkdir -p none",
+        "selvedge.kdl:2:6: there is no user nobody-of-that-name\n",
+        "selvedge.kdl:3:14: the folder none: it does not exist\n",
+        "selvedge.kdl:4:17: cannot read none: it does not exist\n",
+        "selvedge.kdl:5:17: file is no directory\n",
+        "selvedge.kdl:6:47: line 3 of users is no user with an argon2 or bcrypt hash\n",
+        "selvedge.kdl:7:47: cannot read none: it does not exist\n",
+        "\n7 problems\n",
+    ] {
+        assert!(exit.err.contains(said), "{said} is not in\n{}", exit.err);
+    }
+    assert!(!exit.err.contains("secret"), "a password is not repeated");
+}
+
+#[test]
+fn included_files_and_variables_come_from_the_world() {
+    let tree = Tree::new();
+    let folder = folder(&tree);
+    fs::create_dir(folder.join("sites")).unwrap();
+    fs::write(folder.join("sites/a.kdl"), "site \"${SELVEDGE_NAME}\" { route \"/*\" { deny; }; }").unwrap();
+    fs::write(folder.join("sites/.hidden.kdl"), "nonsense").unwrap();
+    fs::write(folder.join("selvedge.kdl"), "include \"sites/*.kdl\"").unwrap();
+    let exit = run(command().current_dir(folder).env("SELVEDGE_NAME", "a.example").args(["check", "--effective"]));
+    assert_eq!((exit.code, exit.err.as_str()), (Some(0), ""));
+    assert!(exit.out.contains("site \"a.example\" {"), "{}", exit.out);
+
+    let exit = run(command().current_dir(folder).args(["check", "--config", "selvedge.kdl"]));
+    assert_eq!(exit.code, Some(1));
+    assert!(exit.err.starts_with("sites/a.kdl:1:6: the variable SELVEDGE_NAME is not set\n"), "{}", exit.err);
+}
+
+#[test]
+fn what_is_in_force_is_a_configuration_and_a_bound_of_memory() {
+    let tree = Tree::new();
+    let text = "workers 2\nlimits { connections-max 1000; }\nsite \"a\" { route \"/*\" { deny; }; }";
+    let exit = check(&tree, text, &["--effective"]);
+    assert_eq!((exit.code, exit.err.as_str()), (Some(0), ""));
+    assert!(exit.out.contains("    head-time \"10s\"\n"), "{}", exit.out);
+    assert!(exit.out.contains("= 1000 connections of 200 KiB\n"), "{}", exit.out);
+    assert!(exit.out.contains("128 MiB = 2 caches of files of 65536 KiB\n"), "{}", exit.out);
+
+    // Comments and all, it is a configuration that says the same.
+    let again = check(&tree, &exit.out, &["--effective"]);
+    assert_eq!(again.out, exit.out);
+}
+
+#[test]
+fn a_file_that_cannot_be_read_is_said() {
+    let tree = Tree::new();
+    let exit = run(command().current_dir(folder(&tree)).args(["check", "--config", "none.kdl"]));
+    assert_eq!(exit.code, Some(1));
+    assert!(exit.err.starts_with("none.kdl:1:1: cannot read none.kdl: it does not exist\n"), "{}", exit.err);
+
+    fs::write(folder(&tree).join("latin.kdl"), b"// one\nsite \"b\xfccher\"").unwrap();
+    let exit = run(command().current_dir(folder(&tree)).args(["check", "--config", "latin.kdl"]));
+    assert!(exit.err.contains("line 2 is not UTF-8"), "{}", exit.err);
+}
+
+#[test]
+fn settings_are_printed_in_three_forms() {
+    let text = run(command().arg("settings"));
+    assert!(text.code == Some(0) && text.out.contains("\n    listen ADDRESS [mode=...]\n"), "{text:?}");
+    let json = run(command().args(["settings", "--json"]));
+    let list: serde_json::Value = serde_json::from_str(&json.out).unwrap();
+    assert!(list.as_array().unwrap().iter().any(|setting| setting["name"] == "listen"));
+    let page = run(command().args(["settings", "--markdown"]));
+    assert!(page.out.starts_with("# Configuration\n"), "{page:?}");
+}
