@@ -27,8 +27,9 @@ mod server;
 pub mod service;
 
 pub use limits::Limits;
+pub use net::listen::{Endpoint, Listener};
 pub use net::worker::offload;
 pub use selvedge_proto as proto;
 pub use selvedge_proto::{Reject, Status, method::Method};
-pub use server::{Handle, Running, Server};
+pub use server::{Ending, Handle, Running, Server};
 pub use service::{Body, NoObserver, Observer, Request, Response, Service};

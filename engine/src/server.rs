@@ -3,13 +3,13 @@
 use crate::connection::{self, App, Common};
 use crate::limits::Limits;
 use crate::net::accept::Accepted;
-use crate::net::worker::{self, Event, Peers, Plan, Stop, Worker};
-use crate::net::{listen, panic};
+use crate::net::listen::{Endpoint, Listener};
+use crate::net::panic;
+use crate::net::worker::{self, Event, Message, Peers, Plan, Stop, Worker};
 use crate::service::{Admission, CloseReason, Closed, Door, Incident, NoObserver, Observer, Phase, Service};
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::num::NonZeroUsize;
-use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
@@ -20,8 +20,7 @@ use tokio::sync::{Semaphore, mpsc, watch};
 #[derive(Debug)]
 pub struct Server<O = NoObserver> {
     addresses: Vec<SocketAddr>,
-    /// For each address, one listener for each worker.
-    listeners: Vec<Vec<OwnedFd>>,
+    listeners: Vec<Listener>,
     workers: usize,
     terms: Terms,
     observer: O,
@@ -51,22 +50,24 @@ impl Server {
     /// As [`Server::bind`].
     pub fn bind_with_workers(address: impl ToSocketAddrs, workers: usize) -> io::Result<Self> {
         let workers = workers.max(1);
-        let mut server = Self {
-            addresses: Vec::new(),
-            listeners: Vec::new(),
-            workers,
-            terms: Terms::default(),
-            observer: NoObserver,
-        };
-        for address in address.to_socket_addrs()? {
-            let (bound, listeners) = listen::bind(address, workers)?;
-            server.addresses.push(bound);
-            server.listeners.push(listeners);
-        }
-        if server.addresses.is_empty() {
+        let bound = address.to_socket_addrs()?.map(|address| Listener::bind(address, workers));
+        let listeners: Vec<Listener> = bound.collect::<io::Result<_>>()?;
+        if listeners.is_empty() {
             return Err(io::Error::new(io::ErrorKind::AddrNotAvailable, "the name has no address"));
         }
-        Ok(server)
+        Ok(Self::on(listeners, workers))
+    }
+
+    /// On listeners that are there already, with so many workers. More can be added later, and
+    /// these left ([`Handle::listen`], [`Handle::leave`]).
+    pub fn on(listeners: Vec<Listener>, workers: usize) -> Self {
+        let inet = listeners.iter().filter_map(|listener| match listener.endpoint() {
+            Endpoint::Inet(address) => Some(*address),
+            Endpoint::Unix(_) => None,
+        });
+        let addresses = inet.collect();
+        let (workers, terms) = (workers.max(1), Terms::default());
+        Self { addresses, listeners, workers, terms, observer: NoObserver }
     }
 }
 
@@ -93,7 +94,7 @@ impl<O: Observer + Clone + Send> Server<O> {
         Server { addresses, listeners, workers, terms, observer }
     }
 
-    /// Where it listens.
+    /// Where it listens for TCP.
     pub fn addresses(&self) -> &[SocketAddr] {
         &self.addresses
     }
@@ -101,7 +102,8 @@ impl<O: Observer + Clone + Send> Server<O> {
     /// Starts to serve; each worker has a clone of the service.
     ///
     /// # Errors
-    /// When a thread or its runtime cannot be made; then nothing is left running.
+    /// When a thread or its runtime cannot be made, or descriptors run out; then nothing is
+    /// left running.
     pub fn serve<T: Service + Clone + Send + Sync>(self, service: T) -> io::Result<Running> {
         self.serve_each(move || service.clone())
     }
@@ -116,22 +118,23 @@ impl<O: Observer + Clone + Send> Server<O> {
         T: Service,
         F: Fn() -> T + Send + Sync + 'static,
     {
-        let make = Arc::new(make);
+        let (make, workers) = (Arc::new(make), self.workers);
         panic::install_hook();
         let (stop, watched) = watch::channel(Stop::NotYet);
+        let stop = Arc::new(stop);
         let permits = Arc::new(Semaphore::new(self.terms.limits.connections_max.clamp(1, Semaphore::MAX_PERMITS)));
-        let (inboxes, receivers): (Vec<_>, Vec<_>) = (0..self.workers).map(|_| mpsc::unbounded_channel()).unzip();
-        let loads = (0..self.workers).map(|_| AtomicUsize::new(0)).collect();
-        let peers = Arc::new(Peers { loads, inboxes });
+        let (inboxes, receivers): (Vec<_>, Vec<_>) = (0..workers).map(|_| mpsc::unbounded_channel()).unzip();
+        let loads = (0..workers).map(|_| AtomicUsize::new(0)).collect();
+        let handle = Handle { stop: stop.clone(), peers: Arc::new(Peers { loads, inboxes }) };
+        // Nobody reads the inboxes yet, so what is put there is found at the beginning.
+        self.listeners.into_iter().try_for_each(|listener| handle.listen(listener))?;
         let cpus = worker::cpus();
-        let mut listeners = self.listeners;
         let mut threads = Vec::new();
         for (number, inbox) in receivers.into_iter().enumerate() {
             let plan = Plan {
                 number,
                 // With fewer workers than cores, which ones to use is the system's to say.
-                cpu: (cpus.len() == self.workers).then(|| cpus[number]),
-                listeners: listeners.iter_mut().filter_map(Vec::pop).collect(),
+                cpu: (cpus.len() == workers).then(|| cpus[number]),
                 inbox,
                 permits: permits.clone(),
                 connections_max: self.terms.limits.connections_max,
@@ -139,8 +142,8 @@ impl<O: Observer + Clone + Send> Server<O> {
                 drain_time: self.terms.limits.drain_time,
                 stop: watched.clone(),
             };
-            let started = start_worker(plan, peers.clone(), make.clone(), self.observer.clone(), self.terms.clone());
-            match started {
+            let (make, observer) = (make.clone(), self.observer.clone());
+            match start_worker(plan, handle.clone(), make, observer, self.terms.clone()) {
                 Ok(thread) => threads.push(thread),
                 Err(error) => {
                     stop.send_replace(Stop::Now);
@@ -149,13 +152,25 @@ impl<O: Observer + Clone + Send> Server<O> {
                 }
             }
         }
-        Ok(Running { addresses: self.addresses, threads, handle: Handle { stop: Arc::new(stop) } })
+        Ok(Running { addresses: self.addresses, threads, handle })
+    }
+}
+
+/// Ends a server that has lost a worker: clients that connect to that worker's sockets would
+/// wait for ever.
+struct Loss(Arc<watch::Sender<Stop>>);
+
+impl Drop for Loss {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            self.0.send_replace(Stop::Now);
+        }
     }
 }
 
 fn start_worker<T, F, O>(
     plan: Plan,
-    peers: Arc<Peers>,
+    handle: Handle,
     make: Arc<F>,
     observer: O,
     terms: Terms,
@@ -173,7 +188,8 @@ where
             Err(error) => return drop(ready.send(Err(error))),
         };
         let _ = ready.send(Ok(()));
-        runtime.block_on(work(plan, peers, make(), observer, terms));
+        let _loss = Loss(handle.stop);
+        runtime.block_on(work(plan, handle.peers, make(), observer, terms));
     })?;
     match is_ready.recv() {
         Ok(Ok(())) => Ok(thread),
@@ -233,7 +249,7 @@ pub struct Running {
 }
 
 impl Running {
-    /// Where it listens.
+    /// Where it listens for TCP.
     pub fn addresses(&self) -> &[SocketAddr] {
         &self.addresses
     }
@@ -244,21 +260,47 @@ impl Running {
     }
 
     /// Waits until it has stopped.
-    pub fn join(self) {
+    pub fn join(self) -> Ending {
+        let mut ending = Ending::Stopped;
         for thread in self.threads {
             // A worker that panicked has said so; the others are waited for all the same.
-            let _ = thread.join();
+            if thread.join().is_err() {
+                ending = Ending::WorkerLost;
+            }
         }
+        ending
     }
 }
 
-/// Stops a server.
+/// Stops a server, and changes where it listens.
 #[derive(Clone, Debug)]
 pub struct Handle {
     stop: Arc<watch::Sender<Stop>>,
+    peers: Arc<Peers>,
 }
 
 impl Handle {
+    /// Listens at one more place. A server that is stopping does not.
+    ///
+    /// # Errors
+    /// When descriptors run out; then nothing has changed.
+    pub fn listen(&self, listener: Listener) -> io::Result<()> {
+        let endpoint = listener.endpoint().clone();
+        let dealt = listener.deal(self.peers.inboxes.len())?;
+        for (inbox, sockets) in self.peers.inboxes.iter().zip(dealt) {
+            // A worker that has ended listens nowhere.
+            let _ = inbox.send(Message::Listen(endpoint.clone(), sockets));
+        }
+        Ok(())
+    }
+
+    /// Listens no longer at a place. Connections stay, and whoever had connected is served.
+    pub fn leave(&self, endpoint: &Endpoint) {
+        for inbox in &self.peers.inboxes {
+            let _ = inbox.send(Message::Leave(endpoint.clone()));
+        }
+    }
+
     /// Stops gracefully: no new connections, idle ones closed, what runs is finished with
     /// `Connection: close`, and what is left at [`Limits::drain_time`] is cut and reported.
     pub fn stop(&self) {

@@ -4,9 +4,10 @@
 use crate::limits::{ACCEPT_PAUSE, ACCEPTS_PER_TURN, SWEEP_INTERVAL};
 use crate::net::stream::Socket;
 use crate::net::worker::{Event, Worker};
+use crate::service::UNIX_PEER;
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::{Errno, retry_on_intr};
-use rustix::net::SocketFlags;
+use rustix::net::{AddressFamily, SocketFlags};
 use std::fs::File;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
@@ -117,7 +118,11 @@ pub(crate) fn accept_rest(
 fn accept_one(listener: &AsyncFd<OwnedFd>) -> rustix::io::Result<(OwnedFd, SocketAddr)> {
     let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
     let (fd, address) = rustix::net::acceptfrom_with(listener.get_ref(), flags)?;
-    let peer = address.and_then(|address| SocketAddr::try_from(address).ok()).ok_or(Errno::CONNABORTED)?;
+    let address = address.ok_or(Errno::CONNABORTED)?;
+    let peer = match address.address_family() {
+        AddressFamily::UNIX => UNIX_PEER,
+        _ => SocketAddr::try_from(address).map_err(|_| Errno::CONNABORTED)?,
+    };
     Ok((fd, peer))
 }
 

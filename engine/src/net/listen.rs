@@ -1,30 +1,154 @@
 //! Listening sockets: one for each worker and address, so that the kernel spreads
-//! connections and no worker touches another's queue.
+//! connections and no worker touches another's queue. Those that somebody else has opened
+//! are taken as they are, and shared where there are fewer than workers.
 
 use crate::limits::{BACKLOG, DEFER_ACCEPT_SECONDS, UNSENT_BYTES_MAX};
 use crate::net::sys;
-use rustix::io::Errno;
-use rustix::net::{AddressFamily, SocketFlags, SocketType, ipproto, sockopt};
+use rustix::io::{Errno, ioctl_fionbio};
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, ipproto, sockopt};
+use std::ffi::OsStr;
+use std::fmt;
+use std::fs;
 use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
 
-/// Binds `count` listeners to one address. Port 0 becomes one free port for all of them.
-pub(crate) fn bind(address: SocketAddr, count: usize) -> io::Result<(SocketAddr, Vec<OwnedFd>)> {
-    // Sockets that share a port would share it with another process of the same user, too.
-    // So the first one listens without sharing, which fails beside any other, and is opened
-    // to sharing only then.
-    let first = listen_at(address, Sharing::Refused)?;
-    let bound = local_address(&first)?;
-    sockopt::set_socket_reuseport(&first, true)?;
-    let mut listeners = vec![first];
-    for _ in 1..count {
-        listeners.push(listen_at(bound, Sharing::Wanted)?);
+/// Where a listener listens.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Endpoint {
+    /// An IP address and a port.
+    Inet(SocketAddr),
+    /// A Unix socket; its path as it was bound.
+    Unix(PathBuf),
+}
+
+impl fmt::Display for Endpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Inet(address) => address.fmt(f),
+            Self::Unix(path) => write!(f, "unix:{}", path.display()),
+        }
     }
-    Ok((bound, listeners))
+}
+
+/// Sockets that listen at one endpoint: at least one. What is accepted at one is not seen at
+/// another, so each has to be listened to by somebody.
+#[derive(Debug)]
+pub struct Listener {
+    endpoint: Endpoint,
+    sockets: Vec<OwnedFd>,
+}
+
+impl Listener {
+    /// Binds `count` sockets to one address. Port 0 becomes one free port for all of them.
+    ///
+    /// # Errors
+    /// When the address cannot be bound, also because another process has it.
+    pub fn bind(address: SocketAddr, count: usize) -> io::Result<Self> {
+        // Sockets that share a port would share it with another process of the same user, too.
+        // So the first one listens without sharing, which fails beside any other, and is opened
+        // to sharing only then.
+        let first = listen_at(address, Sharing::Refused)?;
+        let bound = SocketAddr::try_from(rustix::net::getsockname(&first)?)?;
+        sockopt::set_socket_reuseport(&first, true)?;
+        let mut sockets = vec![first];
+        for _ in 1..count {
+            sockets.push(listen_at(bound, Sharing::Wanted)?);
+        }
+        Ok(Self { endpoint: Endpoint::Inet(bound), sockets })
+    }
+
+    /// Makes a Unix socket that those may connect to whom the file mode lets write. One that
+    /// was left behind, at which nobody listens, is replaced.
+    ///
+    /// # Errors
+    /// When it cannot be made, also because somebody listens there.
+    pub fn bind_unix(path: &Path, mode: u32) -> io::Result<Self> {
+        let address = SocketAddrUnix::new(path)?;
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+        match rustix::net::bind(&socket, &address) {
+            Err(Errno::ADDRINUSE) if is_left_behind(path, &address)? => {
+                fs::remove_file(path)?;
+                rustix::net::bind(&socket, &address)?;
+            }
+            bound => bound?,
+        }
+        // Nobody can connect before it listens, so nobody slips in under the mode it was made with.
+        fs::set_permissions(path, fs::Permissions::from_mode(mode))?;
+        rustix::net::listen(&socket, BACKLOG)?;
+        Ok(Self { endpoint: Endpoint::Unix(path.to_owned()), sockets: vec![socket] })
+    }
+
+    /// Takes sockets that listen already, all at one endpoint.
+    ///
+    /// # Errors
+    /// When there is none, or one is not a listening stream socket, or they differ in their
+    /// endpoint.
+    pub fn from_sockets(sockets: Vec<OwnedFd>) -> io::Result<Self> {
+        let invalid = |text| Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+        let mut endpoint = None;
+        for socket in &sockets {
+            let own = endpoint_of(socket)?;
+            if *endpoint.get_or_insert_with(|| own.clone()) != own {
+                return invalid("the sockets listen at different endpoints");
+            }
+            ioctl_fionbio(socket, true)?;
+            if matches!(own, Endpoint::Inet(_)) {
+                set_tcp_options(socket)?;
+            }
+        }
+        match endpoint {
+            Some(endpoint) => Ok(Self { endpoint, sockets }),
+            None => invalid("there is no socket"),
+        }
+    }
+
+    /// Takes a listening socket that the process was started with, by its number.
+    ///
+    /// # Errors
+    /// As [`Listener::from_sockets`]; and when there is no such descriptor.
+    pub fn inherited(number: RawFd) -> io::Result<Self> {
+        Self::from_sockets(vec![sys::duplicate_inherited(number)?])
+    }
+
+    /// Where it listens.
+    pub fn endpoint(&self) -> &Endpoint {
+        &self.endpoint
+    }
+
+    /// The sockets, as for handing them to another process.
+    pub fn sockets(&self) -> impl ExactSizeIterator<Item = BorrowedFd<'_>> {
+        self.sockets.iter().map(AsFd::as_fd)
+    }
+
+    /// The same sockets once more: they listen until both are gone.
+    ///
+    /// # Errors
+    /// When the process has no descriptors left.
+    pub fn try_clone(&self) -> io::Result<Self> {
+        let sockets = self.sockets.iter().map(OwnedFd::try_clone).collect::<io::Result<_>>()?;
+        Ok(Self { endpoint: self.endpoint.clone(), sockets })
+    }
+
+    /// Deals the sockets out to workers: each socket to one at least, and each worker one at
+    /// least.
+    pub(crate) fn deal(self, workers: usize) -> io::Result<Vec<Vec<OwnedFd>>> {
+        let mut dealt: Vec<Vec<OwnedFd>> = (0..workers).map(|_| Vec::new()).collect();
+        for (worker, number) in (self.sockets.len()..workers).zip(0..) {
+            dealt[worker].push(self.sockets[number % self.sockets.len()].try_clone()?);
+        }
+        for (number, socket) in self.sockets.into_iter().enumerate() {
+            dealt[number % workers].push(socket);
+        }
+        Ok(dealt)
+    }
 }
 
 /// Binds and listens.
@@ -60,15 +184,43 @@ fn bind_one(address: SocketAddr, sharing: Sharing) -> io::Result<OwnedFd> {
     let socket = rustix::net::socket_with(family, SocketType::STREAM, flags, Some(ipproto::TCP))?;
     sockopt::set_socket_reuseaddr(&socket, true)?;
     sockopt::set_socket_reuseport(&socket, sharing == Sharing::Wanted)?;
-    // Accepted sockets inherit what is set here, which saves calls for each connection.
-    sockopt::set_tcp_nodelay(&socket, true)?;
-    // Where the system does not have these, a client costs more and is served all the same.
-    let _ = sys::set_tcp_option(socket.as_fd(), libc::TCP_NOTSENT_LOWAT, UNSENT_BYTES_MAX);
-    let _ = sys::set_tcp_option(socket.as_fd(), libc::TCP_DEFER_ACCEPT, DEFER_ACCEPT_SECONDS);
+    set_tcp_options(&socket)?;
     rustix::net::bind(&socket, &address)?;
     Ok(socket)
 }
 
-fn local_address(socket: &OwnedFd) -> io::Result<SocketAddr> {
-    Ok(SocketAddr::try_from(rustix::net::getsockname(socket)?)?)
+/// Accepted sockets inherit what is set here, which saves calls for each connection.
+fn set_tcp_options(socket: &OwnedFd) -> io::Result<()> {
+    sockopt::set_tcp_nodelay(socket, true)?;
+    // Where the system does not have these, a client costs more and is served all the same.
+    let _ = sys::set_tcp_option(socket.as_fd(), libc::TCP_NOTSENT_LOWAT, UNSENT_BYTES_MAX);
+    let _ = sys::set_tcp_option(socket.as_fd(), libc::TCP_DEFER_ACCEPT, DEFER_ACCEPT_SECONDS);
+    Ok(())
+}
+
+/// Whether a Unix socket is there at which nobody listens.
+fn is_left_behind(path: &Path, address: &SocketAddrUnix) -> io::Result<bool> {
+    if !fs::symlink_metadata(path)?.file_type().is_socket() {
+        return Ok(false);
+    }
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let caller = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+    Ok(rustix::net::connect(&caller, address) == Err(Errno::CONNREFUSED))
+}
+
+/// Where a socket listens.
+fn endpoint_of(socket: &OwnedFd) -> io::Result<Endpoint> {
+    let invalid = |text| io::Error::new(io::ErrorKind::InvalidInput, text);
+    if sockopt::socket_type(socket)? != SocketType::STREAM || !sockopt::socket_acceptconn(socket)? {
+        return Err(invalid("the descriptor is not a stream socket that listens"));
+    }
+    let name = rustix::net::getsockname(socket)?;
+    if name.address_family() != AddressFamily::UNIX {
+        return Ok(Endpoint::Inet(SocketAddr::try_from(name)?));
+    }
+    let name = SocketAddrUnix::try_from(name)?;
+    match name.path_bytes() {
+        Some(path) => Ok(Endpoint::Unix(OsStr::from_bytes(path).into())),
+        None => Err(invalid("the Unix socket has no path")),
+    }
 }

@@ -10,7 +10,7 @@ use std::cell::OnceCell;
 use std::ffi::c_void;
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::ptr::NonNull;
 use tokio::io::unix::AsyncFd;
 
@@ -78,6 +78,24 @@ pub(crate) fn set_tcp_option(socket: BorrowedFd<'_>, option: libc::c_int, value:
         )
     };
     if set == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// A descriptor of this process's own for what it was started with under a number, which is
+/// not passed on to programs that this one starts any more.
+pub(crate) fn duplicate_inherited(number: RawFd) -> io::Result<OwnedFd> {
+    // SAFETY: `fcntl` is told a number and touches no memory of ours; where the number is no
+    // open descriptor, it says so. Whoever owns it keeps it, with one flag more.
+    let duplicate = unsafe {
+        if libc::fcntl(number, libc::F_SETFD, libc::FD_CLOEXEC) < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        libc::fcntl(number, libc::F_DUPFD_CLOEXEC, 3)
+    };
+    if duplicate < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: it was made just now, and nobody else knows it.
+    Ok(unsafe { OwnedFd::from_raw_fd(duplicate) })
 }
 
 /// A file in the address space, for the kernel alone to read: to it, pages that are no longer

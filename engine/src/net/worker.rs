@@ -1,10 +1,11 @@
 //! A worker: one thread, one runtime, its own listeners, clock and notes.
 
 use crate::limits::{BLOCKING_THREADS_MAX, KEEP_ALIVE_FLOOR, SWEEP_INTERVAL};
-use crate::net::accept::{self, Accepted};
+use crate::net::accept::Accepted;
 use crate::net::clock::{Clock, ticks};
+use crate::net::listen::Endpoint;
+use crate::net::listening::Listening;
 use crate::net::notes::{Notes, Place};
-use crate::net::sys;
 use rustix::thread::CpuSet;
 use std::cell::Cell;
 use std::future::Future;
@@ -41,9 +42,14 @@ pub(crate) enum Message {
     Serve(Accepted),
     /// All permits are in use, and the idlest connection may be somewhere else.
     MakeRoom,
+    /// One more place to accept at.
+    Listen(Endpoint, Vec<OwnedFd>),
+    /// One place less.
+    Leave(Endpoint),
 }
 
 /// How many connections each worker has, and how to hand one over.
+#[derive(Debug)]
 pub(crate) struct Peers {
     pub(crate) loads: Vec<AtomicUsize>,
     pub(crate) inboxes: Vec<mpsc::UnboundedSender<Message>>,
@@ -150,7 +156,6 @@ impl Worker {
 pub(crate) struct Plan {
     pub(crate) number: usize,
     pub(crate) cpu: Option<usize>,
-    pub(crate) listeners: Vec<OwnedFd>,
     pub(crate) inbox: mpsc::UnboundedReceiver<Message>,
     pub(crate) permits: Arc<Semaphore>,
     pub(crate) connections_max: usize,
@@ -173,38 +178,32 @@ pub(crate) fn runtime() -> io::Result<tokio::runtime::LocalRuntime> {
 /// connection, and `tick` is called a few times a second while there are connections.
 pub(crate) async fn run(plan: Plan, worker: Rc<Worker>, serve: Rc<dyn Fn(Accepted)>, tick: Rc<dyn Fn()>) {
     pin_to(plan.cpu);
-    let Plan { listeners, mut inbox, permits, mut stop, .. } = plan;
-    let mut watched = Vec::new();
-    for listener in listeners {
-        match sys::watch(listener) {
-            Ok(listener) => watched.push(Rc::new(listener)),
-            Err(error) => worker.event(Event::AcceptFailed(error)),
-        }
-    }
-    let listeners = watched;
-    let accepting: Vec<_> = listeners
-        .iter()
-        .map(|listener| {
-            tokio::task::spawn_local(accept::accept(listener.clone(), worker.clone(), permits.clone(), serve.clone()))
-        })
-        .collect();
+    let Plan { mut inbox, permits, mut stop, .. } = plan;
+    let listening = Rc::new(Listening::new(worker.clone(), permits.clone(), serve.clone()));
     let sweep = Sweep { permits: permits.clone(), connections_max: plan.connections_max, keep_alive: plan.keep_alive };
     let sweeper = tokio::task::spawn_local(sweep.run(worker.clone(), tick.clone()));
-    let (passed_on, asked) = (serve.clone(), worker.clone());
+    let (told, asked) = (listening.clone(), worker.clone());
+    let take = move |message| match message {
+        Message::Serve(accepted) => serve(accepted),
+        Message::MakeRoom => drop(asked.notes.make_room()),
+        // Who is about to end lets nobody in.
+        Message::Listen(..) if asked.draining.get() => {}
+        Message::Listen(endpoint, sockets) => told.begin(&endpoint, sockets),
+        Message::Leave(endpoint) => told.end(|other| *other == endpoint),
+    };
+    // Where to listen from the beginning; a stop that is there already finds it begun.
+    while let Ok(message) = inbox.try_recv() {
+        take(message);
+    }
     let serving = tokio::task::spawn_local(async move {
         while let Some(message) = inbox.recv().await {
-            match message {
-                Message::Serve(accepted) => passed_on(accepted),
-                Message::MakeRoom => drop(asked.notes.make_room()),
-            }
+            take(message);
         }
     });
 
     let _ = stop.wait_for(|stop| *stop >= Stop::Drain).await;
     worker.draining.set(true);
-    accepting.iter().for_each(|task| task.abort());
-    listeners.iter().for_each(|listener| accept::accept_rest(listener, &worker, &permits, &*serve));
-    drop(listeners);
+    listening.end(|_| true);
     tokio::task::yield_now().await;
     worker.notes.drain();
     let gone = async {

@@ -16,7 +16,7 @@ pub(crate) use admission::Door;
 pub use body::{Body, Chunks, ContentError, ContentSource, IncomingBody, StreamError};
 pub use exchange::{CloseReason, Closed, Exchange, Incident, Outcome, Phase};
 pub use file::{FileContent, FileState, MemoryCopy, OpenFile};
-pub use request::{Moment, Request};
+pub use request::{Moment, Request, UNIX_PEER};
 pub(crate) use request::{Parts, Remarks};
 pub(crate) use response::FieldList;
 pub use response::Response;

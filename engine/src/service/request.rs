@@ -10,6 +10,10 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::rc::Rc;
 use std::time::Duration;
 
+/// Who is at the other end of a Unix socket, where an IP address and a port are to be told:
+/// this machine, with a port that no connection over TCP has.
+pub const UNIX_PEER: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
+
 /// A request: a head that was judged as a whole, and content that may still be on its way.
 #[derive(Debug)]
 pub struct Request {
@@ -139,7 +143,7 @@ impl Request {
         self.parts.head.fields(self.head_bytes())
     }
 
-    /// Who asks: the other end of the connection.
+    /// Who asks: the other end of the connection; [`UNIX_PEER`] for one over a Unix socket.
     pub fn peer(&self) -> SocketAddr {
         self.parts.peer
     }
