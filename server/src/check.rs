@@ -4,6 +4,7 @@ use crate::cli::{Check, Settings};
 use crate::config::settings::reference;
 use crate::config::{self, Configuration, Problems};
 use crate::memory::Memory;
+use crate::process::Sandbox;
 use crate::world::{self, Disk};
 use crate::{log, process};
 use std::io::{self, Write};
@@ -19,7 +20,7 @@ pub(crate) fn check(options: &Check) -> ExitCode {
     };
     let Configuration { settings, .. } = &configuration;
     let said = if options.effective {
-        print(&format!("{settings}\n{}", Memory::of(settings)))
+        print(&format!("{settings}\n{}\n{}", Memory::of(settings), Sandbox::of(&configuration)))
     } else {
         let routes = settings.sites.iter().map(|site| site.routes.len()).sum();
         print(&format!(

@@ -20,6 +20,16 @@ pub(crate) enum Command {
     Check(Check),
     /// Say what can be set, where, and what holds when nothing is said
     Settings(Settings),
+    /// Have a running server read its configuration anew; say what has changed, or why nothing has
+    Reload(Control),
+    /// Stop a running server; what it is doing may finish
+    Stop(Control),
+    /// Put the program's file as it is now in the place of a running server, without a refused connection
+    Upgrade(Control),
+    /// Have a running server open its log files anew
+    Reopen(Control),
+    /// Say how a running server is
+    Status(Status),
 }
 
 /// Reads a configuration and looks at what it needs of the machine, and changes nothing. Ends
@@ -33,6 +43,26 @@ pub(crate) struct Check {
     /// Print all settings in force, and the most memory that they let the server use
     #[arg(long)]
     pub(crate) effective: bool,
+}
+
+/// Gives an order to a running server, and waits until it is done. Ends with an error when it is
+/// refused.
+#[derive(Debug, Args)]
+pub(crate) struct Control {
+    /// The server's control socket, as its configuration names it
+    #[arg(long, value_name = "PATH", default_value = "selvedge.sock")]
+    pub(crate) control: PathBuf,
+}
+
+/// Asks a running server how it is.
+#[derive(Debug, Args)]
+pub(crate) struct Status {
+    #[command(flatten)]
+    pub(crate) control: Control,
+
+    /// As JSON
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 /// Prints the table of all settings.

@@ -14,6 +14,7 @@ mod site;
 mod world;
 
 use clap::Parser;
+use process::{Form, Order};
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
@@ -21,6 +22,14 @@ fn main() -> ExitCode {
         cli::Command::Serve(options) => run::serve(&options),
         cli::Command::Check(options) => return check::check(&options),
         cli::Command::Settings(options) => return check::settings(&options),
+        cli::Command::Reload(options) => return process::command(&options.control, Order::Reload),
+        cli::Command::Stop(options) => return process::command(&options.control, Order::Stop),
+        cli::Command::Upgrade(options) => return process::command(&options.control, Order::Upgrade),
+        cli::Command::Reopen(options) => return process::command(&options.control, Order::Reopen),
+        cli::Command::Status(options) => {
+            let form = if options.json { Form::Json } else { Form::Text };
+            return process::command(&options.control.control, Order::Status(form));
+        }
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

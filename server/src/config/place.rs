@@ -44,6 +44,11 @@ pub(crate) struct Texts {
 }
 
 impl Texts {
+    /// The files.
+    pub(crate) fn files(&self) -> impl Iterator<Item = &Path> {
+        self.files.iter().map(|text| text.path.as_path())
+    }
+
     /// Keeps a text and says under which number. The caller has seen to its length.
     pub(super) fn add(&mut self, path: &Path, text: Arc<str>) -> u32 {
         debug_assert!(u32::try_from(text.len()).is_ok(), "positions are 32 bits wide");

@@ -1,8 +1,31 @@
-//! What a process owes its system: limits and signals.
+//! What a process owes its system: how it begins, whose orders it takes, what it may touch.
+//!
+//! ```text
+//! begin ─► supervise: owns the sockets ──link──► child: the same program once more ─► post
+//!   │         restarts, upgrade, notify            sockets, account, sandbox, control, signals
+//!   └─────► post: alone, with sockets of its own
+//! ```
 
+mod account;
+mod begin;
+mod child;
+mod control;
 mod letters;
+mod link;
+mod notify;
+mod place;
+mod post;
+mod sandbox;
+mod sockets;
+mod supervise;
+mod upgrade;
 
+pub(crate) use begin::{Begun, begin};
+pub(crate) use control::{Answer, Form, Order, command};
 pub(crate) use letters::connect;
+pub(crate) use place::Place;
+pub(crate) use post::{Orders, Pace, Post};
+pub(crate) use sandbox::{Confinement, Coverage, Sandbox};
 
 use crate::log::Reopener;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};

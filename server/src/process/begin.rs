@@ -1,0 +1,100 @@
+//! How the program that runs a configuration begins: as the supervisor, as a serving process
+//! that a supervisor has started, or alone.
+
+use super::Place;
+use super::account::Account;
+use super::child::VARIABLE;
+use super::link::Link;
+use super::notify::{Inherited, Notifier};
+use super::post::Post;
+use super::sockets::Sockets;
+use super::supervise::{Restarts, supervise};
+use crate::config::model::{Settings, Supervision, Switch};
+use selvedge::Listener;
+use std::env;
+use std::fs;
+use std::os::unix::net::UnixListener;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// Who may give orders: the owner.
+const CONTROL_MODE: u32 = 0o600;
+
+/// What this process is to do.
+pub(crate) enum Begun {
+    /// Serve.
+    Serve(Box<Post>),
+    /// End: it was the supervisor, and all is over.
+    Ended(ExitCode),
+}
+
+/// Begins. No thread may have been started yet: whoever becomes another user does it for the
+/// one that calls.
+pub(crate) fn begin(settings: &Settings, workers: usize) -> Result<Begun, String> {
+    let process = &settings.process;
+    let account = Account::find(process.user.as_deref(), process.group.as_deref())?;
+    let assume = || account.as_ref().map_or(Ok(()), Account::assume);
+    if env::var_os(VARIABLE).is_some() {
+        let link = Link::of_standard_input().map_err(|error| format!("the supervisor cannot be reached: {error}"))?;
+        let post = Post::supervised(link, Sockets::new(workers, Inherited::default()))?;
+        assume()?;
+        return Ok(Begun::Serve(Box::new(post)));
+    }
+    let mut sockets = Sockets::new(workers, Inherited::of_environment());
+    let claimed = match claim(settings, &mut sockets) {
+        Ok(claimed) => claimed,
+        Err(problem) => {
+            sockets.end();
+            return Err(problem);
+        }
+    };
+    let Claimed { control, files } = claimed;
+    let notifier = Notifier::of_environment();
+    if process.supervision.supervised == Switch::Off {
+        let control = control.sockets().next().expect("a listener has a socket").try_clone_to_owned();
+        let control = control.map_err(|error| format!("cannot take orders: {error}"))?;
+        assume()?;
+        return Ok(Begun::Serve(Box::new(Post::alone(sockets, UnixListener::from(control), notifier, files))));
+    }
+    let ended = supervise(sockets, control, notifier, Restarts::from(&process.supervision));
+    files.iter().for_each(|file| drop(fs::remove_file(file)));
+    ended.map(Begun::Ended)
+}
+
+/// What one running program has to itself.
+struct Claimed {
+    control: Listener,
+    /// Those to remove at the end.
+    files: Vec<PathBuf>,
+}
+
+/// Listens everywhere, and takes the control socket and the file with the process's number.
+fn claim(settings: &Settings, sockets: &mut Sockets) -> Result<Claimed, String> {
+    for listener in &settings.listeners {
+        sockets.bind(&Place::from(listener))?;
+    }
+    let process = &settings.process;
+    let path = &process.control;
+    let control = Listener::bind_unix(path, CONTROL_MODE)
+        .map_err(|error| format!("cannot take orders at {}: {error}", path.display()))?;
+    let mut files = vec![path.clone()];
+    if let Some(file) = &process.pid_file {
+        if let Err(error) = fs::write(file, format!("{}\n", std::process::id())) {
+            let _ = fs::remove_file(path);
+            return Err(format!("cannot write {}: {error}", file.display()));
+        }
+        files.push(file.clone());
+    }
+    Ok(Claimed { control, files })
+}
+
+impl From<&Supervision> for Restarts {
+    fn from(supervision: &Supervision) -> Self {
+        Self {
+            max: supervision.restarts_max,
+            within: supervision.restarts_within,
+            back_off_min: supervision.back_off_min,
+            back_off_max: supervision.back_off_max,
+        }
+    }
+}

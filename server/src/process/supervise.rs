@@ -1,0 +1,340 @@
+//! The supervisor: a small process that owns the listening sockets and keeps a serving process
+//! alive. It reads nothing that a client sends.
+//!
+//! While there is no serving process, clients wait in the queues of the sockets. The first one
+//! has to become ready, or the program ends with its code; a later one that ends unasked is
+//! started again, each time after a longer wait, until that happens too often.
+
+use super::child::{Binary, Event, Outfit, Role, Serving, describe};
+use super::link::{Asked, Beginning, Told};
+use super::notify::Notifier;
+use super::sockets::Sockets;
+use crate::log::say;
+use rustix::process::Signal;
+use selvedge::Listener;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
+use signal_hook::iterator::Signals;
+use std::collections::VecDeque;
+use std::process::ExitCode;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// The code that the program ends with when the serving process ended too often.
+pub(crate) const GAVE_UP: u8 = 3;
+/// Most ends of serving processes that the next one is told of.
+const NOTES_MAX: usize = 20;
+
+/// How a serving process is kept alive.
+#[derive(Clone, Debug)]
+pub(crate) struct Restarts {
+    /// Most of them within a time; one more ends the program.
+    pub(crate) max: u64,
+    pub(crate) within: Duration,
+    /// The first wait, which doubles each time.
+    pub(crate) back_off_min: Duration,
+    pub(crate) back_off_max: Duration,
+}
+
+impl Restarts {
+    /// The wait before the next one, after so many that were not long ago.
+    fn back_off(&self, earlier: usize) -> Duration {
+        let doublings = u32::try_from(earlier).unwrap_or(u32::MAX).min(31);
+        self.back_off_min.saturating_mul(1 << doublings).min(self.back_off_max)
+    }
+}
+
+/// Whether the program is about to end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Course {
+    Running,
+    Stopping(u8),
+}
+
+/// The state of the supervisor.
+pub(super) struct Supervisor {
+    restarts: Restarts,
+    sockets: Sockets,
+    control: Listener,
+    notifier: Notifier,
+    pub(super) processes: Vec<Serving>,
+    /// What the next serving process runs.
+    pub(super) binary: Binary,
+    /// When there were restarts, as far as they still count.
+    recent: VecDeque<Instant>,
+    restart_at: Option<Instant>,
+    pub(super) started: u64,
+    /// For the error log of the next serving process.
+    notes: Vec<String>,
+    course: Course,
+    first: First,
+    events: Sender<Event>,
+}
+
+/// Whether there ever was a serving process that was ready.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum First {
+    Awaited,
+    WasReady,
+}
+
+/// Supervises until the end; what the program ends with.
+pub(super) fn supervise(
+    sockets: Sockets,
+    control: Listener,
+    notifier: Notifier,
+    restarts: Restarts,
+) -> Result<ExitCode, String> {
+    let (events, happened) = channel();
+    listen_to_signals(events.clone()).map_err(|error| format!("cannot watch signals: {error}"))?;
+    let mut supervisor = Supervisor {
+        restarts,
+        sockets,
+        control,
+        notifier,
+        processes: Vec::new(),
+        binary: Binary::Own,
+        recent: VecDeque::new(),
+        restart_at: None,
+        started: 0,
+        notes: Vec::new(),
+        course: Course::Running,
+        first: First::Awaited,
+        events,
+    };
+    supervisor.start(Role::Starting, Binary::Own).map_err(|error| format!("cannot start: {error}"))?;
+    let code = supervisor.run(&happened);
+    supervisor.sockets.end();
+    Ok(ExitCode::from(code))
+}
+
+fn listen_to_signals(events: Sender<Event>) -> std::io::Result<()> {
+    let mut signals = Signals::new([SIGTERM, SIGQUIT, SIGINT, SIGHUP, SIGUSR1, SIGUSR2])?;
+    thread::Builder::new().name("selvedge-signal".to_owned()).spawn(move || {
+        for signal in signals.forever() {
+            if events.send(Event::Signal(signal)).is_err() {
+                return;
+            }
+        }
+    })?;
+    Ok(())
+}
+
+impl Supervisor {
+    fn run(&mut self, happened: &Receiver<Event>) -> u8 {
+        loop {
+            if let (Course::Stopping(code), []) = (self.course, self.processes.as_slice()) {
+                return code;
+            }
+            match happened.recv_timeout(self.time_to_next()) {
+                Ok(Event::Signal(signal)) => self.obey(signal),
+                Ok(Event::Said(number, asked)) => self.hear(number, asked),
+                Ok(Event::Ended(number)) => self.bury(number),
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => unreachable!("the supervisor keeps a sender"),
+            }
+            self.look_at_the_clock();
+        }
+    }
+
+    fn time_to_next(&self) -> Duration {
+        const LONGEST: Duration = Duration::from_secs(3600);
+        let candidates = self.processes.iter().filter_map(|process| match process.role {
+            Role::Candidate { until, .. } => Some(until),
+            _ => None,
+        });
+        let next = candidates.chain(self.restart_at).min();
+        let until = next.map_or(LONGEST, |next| next.saturating_duration_since(Instant::now()));
+        self.notifier.watchdog().map_or(until, |watchdog| until.min(watchdog / 4))
+    }
+
+    fn look_at_the_clock(&mut self) {
+        let now = Instant::now();
+        if self.restart_at.is_some_and(|at| at <= now) {
+            self.restart_at = None;
+            let binary = self.binary.clone();
+            if let Err(error) = self.start(Role::Starting, binary) {
+                self.restart_later(&format!("cannot be started: {error}"));
+            }
+        }
+        self.give_up_late_candidates(now);
+        if let Some(watchdog) = self.notifier.watchdog() {
+            // The silence of the one that serves becomes the supervisor's own.
+            let is_heard = |process: &Serving| process.role != Role::Serving || now - process.heard < watchdog / 2;
+            if self.processes.iter().all(is_heard) {
+                self.notifier.alive();
+            }
+        }
+    }
+
+    /// Starts a serving process.
+    pub(super) fn start(&mut self, role: Role, binary: Binary) -> std::io::Result<()> {
+        let alive_every = self.notifier.watchdog().map(|watchdog| watchdog / 8);
+        let notes = self.notes.clone();
+        let beginning = Beginning { restarts: self.started, notes, alive_every };
+        let outfit = Outfit { sockets: &self.sockets, control: &self.control, beginning };
+        let process = Serving::start(self.started, role, binary, outfit, &self.events)?;
+        self.started += 1;
+        self.processes.push(process);
+        Ok(())
+    }
+
+    /// What a serving process says.
+    fn hear(&mut self, number: u64, asked: Asked) {
+        let Some(at) = self.processes.iter().position(|process| process.number == number) else { return };
+        self.processes[at].heard = Instant::now();
+        let is_current = self.processes[at].is_current();
+        match asked {
+            Asked::Alive => {}
+            Asked::Ready => self.is_ready(at),
+            Asked::Reloading if is_current => self.notifier.reloading(),
+            Asked::Stopping if is_current => self.begin_to_stop(0),
+            Asked::Release { place } if is_current => {
+                self.sockets.release(&place);
+                Sockets::remove_file(&place);
+            }
+            Asked::Reloading | Asked::Stopping | Asked::Release { .. } => {}
+            Asked::Bind { place } => {
+                let process = &self.processes[at];
+                let told = match self.sockets.bind(&place) {
+                    Ok(listeners) => {
+                        listeners.iter().for_each(|listener| process.give(&place, listener));
+                        Told::Done { text: String::new() }
+                    }
+                    Err(text) => Told::Refused { text },
+                };
+                process.tell(&told);
+            }
+            Asked::Upgrade => self.upgrade(Some(number)),
+            Asked::Renew => self.renew(number),
+        }
+    }
+
+    fn is_ready(&mut self, at: usize) {
+        self.first = First::WasReady;
+        self.notes.clear();
+        match self.processes[at].role {
+            Role::Starting => self.processes[at].role = Role::Serving,
+            Role::Candidate { asked_by, .. } => self.promote(at, asked_by),
+            Role::Serving => {}
+            Role::Retired => return,
+        }
+        self.restart_at = None;
+        self.notifier.ready();
+        self.notifier.status(&format!("process {} serves", self.processes[at].pid().as_raw_nonzero()));
+    }
+
+    /// A serving process has ended.
+    fn bury(&mut self, number: u64) {
+        let Some(at) = self.processes.iter().position(|process| process.number == number) else { return };
+        let process = self.processes.remove(at);
+        let (role, pid) = (process.role, process.pid().as_raw_nonzero());
+        let status = process.collect();
+        let how = describe(&status);
+        match role {
+            _ if self.course != Course::Running => {}
+            Role::Retired => {}
+            Role::Candidate { asked_by, .. } => {
+                self.candidate_failed(asked_by, &format!("the new process {how} before it was ready"));
+            }
+            Role::Starting if self.first == First::Awaited => {
+                // It has said why, and would say the same again.
+                let code = status.ok().and_then(|status| status.code());
+                self.begin_to_stop(
+                    code.and_then(|code| u8::try_from(code).ok()).filter(|&code| code != 0).unwrap_or(1),
+                );
+            }
+            Role::Starting | Role::Serving => self.restart_later(&format!("{pid} {how}")),
+        }
+    }
+
+    /// Starts another one in a while, or gives up.
+    fn restart_later(&mut self, why: &str) {
+        let now = Instant::now();
+        while self.recent.front().is_some_and(|at| now - *at >= self.restarts.within) {
+            self.recent.pop_front();
+        }
+        let earlier = self.recent.len();
+        if earlier as u64 >= self.restarts.max {
+            let within = self.restarts.within.as_secs_f64();
+            say(&format!("selvedge: the serving process {why}, after {earlier} restarts within {within} s: giving up"));
+            self.begin_to_stop(GAVE_UP);
+            return;
+        }
+        let back_off = self.restarts.back_off(earlier);
+        self.recent.push_back(now);
+        self.restart_at = Some(now + back_off);
+        let note = format!(
+            "the serving process {why}; started again after {} ms (restart {} of {} within {} s)",
+            back_off.as_millis(),
+            earlier + 1,
+            self.restarts.max,
+            self.restarts.within.as_secs_f64()
+        );
+        say(&format!("selvedge: {note}"));
+        self.notifier.status(&note);
+        if self.notes.len() < NOTES_MAX {
+            self.notes.push(note);
+        }
+    }
+
+    /// Lets the sockets go and ends when the last process has ended.
+    fn begin_to_stop(&mut self, code: u8) {
+        if self.course == Course::Running {
+            self.course = Course::Stopping(code);
+            self.notifier.stopping();
+            self.restart_at = None;
+            self.sockets.end();
+            if code != 0 {
+                self.processes.iter().for_each(|process| process.signal(Signal::TERM));
+            }
+            self.processes.iter().filter(|process| matches!(process.role, Role::Candidate { .. })).for_each(
+                |process| {
+                    process.signal(Signal::KILL);
+                },
+            );
+        }
+    }
+
+    fn obey(&mut self, signal: i32) {
+        let again = self.course != Course::Running;
+        let is_meant = |process: &&Serving| process.is_current();
+        match signal {
+            SIGINT => {
+                self.begin_to_stop(0);
+                self.processes.iter().for_each(|process| process.signal(Signal::INT));
+            }
+            SIGTERM | SIGQUIT if again => self.processes.iter().for_each(|process| process.signal(Signal::INT)),
+            SIGTERM | SIGQUIT => {
+                self.begin_to_stop(0);
+                // Those that are retired were told already, and a second time would cut them.
+                self.processes.iter().filter(is_meant).for_each(|process| process.signal(Signal::TERM));
+            }
+            _ if again => {}
+            SIGUSR2 => self.upgrade(None),
+            // One that is not ready yet has no ear for these, and has yet to read and to open
+            // what they are about.
+            SIGHUP => self.to_ready(Signal::HUP),
+            _ => self.to_ready(Signal::USR1),
+        }
+    }
+
+    fn to_ready(&self, signal: Signal) {
+        let hears = |process: &&Serving| matches!(process.role, Role::Serving | Role::Retired);
+        let retired_too = |process: &&Serving| signal != Signal::HUP || process.role == Role::Serving;
+        self.processes.iter().filter(hears).filter(retired_too).for_each(|process| process.signal(signal));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn waits_double_up_to_the_longest() {
+        let [back_off_min, back_off_max, within] = [10, 1000, 60_000].map(Duration::from_millis);
+        let restarts = Restarts { max: 10, within, back_off_min, back_off_max };
+        let waits = [0, 1, 2, 6, 7, 500].map(|earlier| restarts.back_off(earlier).as_millis());
+        assert_eq!(waits, [10, 20, 40, 640, 1000, 1000]);
+    }
+}

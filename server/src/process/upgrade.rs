@@ -1,0 +1,99 @@
+//! One serving process in the place of another: a new binary (USR2, `selvedge upgrade`), or the
+//! same one with more rights than the old one could be given.
+//!
+//! Both have the same sockets, so nobody is refused. The old one serves until the new one says
+//! that it is ready, and then lets what runs finish. A new one that fails, or takes too long,
+//! leaves everything as it was.
+
+use super::child::{Binary, Role};
+use super::link::Told;
+use super::supervise::Supervisor;
+use crate::log::say;
+use rustix::process::Signal;
+use std::env;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+/// How long a new serving process may take to become ready.
+const READY_TIME: Duration = Duration::from_secs(60);
+
+impl Supervisor {
+    /// Puts whatever is now at the path of the program in its place.
+    pub(super) fn upgrade(&mut self, asked_by: Option<u64>) {
+        match program_path() {
+            Ok(path) => self.start_candidate(Binary::At(path), asked_by),
+            Err(text) => self.refuse(asked_by, &text),
+        }
+    }
+
+    /// Puts the same binary in the place of a process that cannot do what is asked of it.
+    pub(super) fn renew(&mut self, asked_by: u64) {
+        self.start_candidate(self.binary.clone(), Some(asked_by));
+    }
+
+    fn start_candidate(&mut self, binary: Binary, asked_by: Option<u64>) {
+        if self.processes.iter().any(|process| matches!(process.role, Role::Candidate { .. })) {
+            return self.refuse(asked_by, "another upgrade is under way");
+        }
+        let role = Role::Candidate { until: Instant::now() + READY_TIME, asked_by };
+        if let Err(error) = self.start(role, binary) {
+            self.refuse(asked_by, &format!("the new process cannot be started: {error}"));
+        }
+    }
+
+    /// A new process is ready: the others let what runs finish.
+    pub(super) fn promote(&mut self, at: usize, asked_by: Option<u64>) {
+        let pid = self.processes[at].pid().as_raw_nonzero();
+        self.binary = self.processes[at].binary.clone();
+        // Said before the one who asked is told to end.
+        self.answer(asked_by, &Told::Done { text: format!("process {pid} serves in its place") });
+        for (other, process) in self.processes.iter_mut().enumerate() {
+            if other == at {
+                process.role = Role::Serving;
+            } else if process.is_current() {
+                process.role = Role::Retired;
+                process.signal(Signal::TERM);
+            }
+        }
+    }
+
+    pub(super) fn candidate_failed(&self, asked_by: Option<u64>, why: &str) {
+        self.refuse(asked_by, why);
+    }
+
+    /// Ends what was not ready in time.
+    pub(super) fn give_up_late_candidates(&mut self, now: Instant) {
+        let mut late = Vec::new();
+        for process in &mut self.processes {
+            if let Role::Candidate { until, asked_by } = process.role
+                && until <= now
+            {
+                process.role = Role::Retired;
+                process.signal(Signal::KILL);
+                late.push(asked_by);
+            }
+        }
+        for asked_by in late {
+            self.refuse(asked_by, &format!("the new process was not ready within {} s", READY_TIME.as_secs()));
+        }
+    }
+
+    /// Tells whoever asked, and standard error, that things stay as they are.
+    fn refuse(&self, asked_by: Option<u64>, why: &str) {
+        say(&format!("selvedge: no upgrade: {why}"));
+        self.answer(asked_by, &Told::Refused { text: why.to_owned() });
+    }
+
+    fn answer(&self, asked_by: Option<u64>, told: &Told) {
+        let asker = self.processes.iter().find(|process| Some(process.number) == asked_by);
+        asker.inspect(|process| process.tell(told));
+    }
+}
+
+/// Where the program's file was, which is where a new one is looked for: the system marks the
+/// path of one that was replaced.
+fn program_path() -> Result<PathBuf, String> {
+    let path = env::current_exe().map_err(|error| format!("the program's file cannot be found: {error}"))?;
+    let text = path.to_string_lossy();
+    Ok(text.strip_suffix(" (deleted)").map_or_else(|| path.clone(), PathBuf::from))
+}
