@@ -20,6 +20,9 @@ mod sockets;
 mod supervise;
 mod upgrade;
 
+#[cfg(test)]
+mod tests;
+
 pub(crate) use begin::{Begun, begin};
 pub(crate) use control::{Answer, Form, Order, command};
 pub(crate) use letters::connect;

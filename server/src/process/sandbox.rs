@@ -144,9 +144,13 @@ fn folder_of(file: &Path) -> PathBuf {
 
 impl fmt::Display for Sandbox {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (what, folders) in [("read beneath", &self.read), ("write beneath", &self.write)] {
+        writeln!(
+            f,
+            "// The files that the serving process can reach, beside those of the system, where there is Landlock:"
+        )?;
+        for (what, folders) in [("read", &self.read), ("write", &self.write)] {
             for folder in folders {
-                writeln!(f, "{what} {}", folder.display())?;
+                writeln!(f, "//   {what} beneath {}", folder.display().to_string().escape_debug())?;
             }
         }
         Ok(())
@@ -167,8 +171,10 @@ mod tests {
         sandbox.read_file(Path::new("/nowhere/a/b/users"));
         sandbox.write_file(Path::new("/nowhere/logs/a.log"));
         sandbox.write_file(Path::new("/nowhere/logs/b.log"));
-        let text = "read beneath /nowhere/a\nread beneath /alone-at-the-top\nwrite beneath /nowhere/logs\n";
-        assert_eq!(sandbox.to_string(), text);
+        let text = sandbox.to_string();
+        let lines: Vec<&str> = text.lines().skip(1).collect();
+        let expected = ["read beneath /nowhere/a", "read beneath /alone-at-the-top", "write beneath /nowhere/logs"];
+        assert_eq!(lines, expected.map(|line| format!("//   {line}")));
         let mut other = Sandbox::default();
         other.read_file(Path::new("/nowhere/logs/x"));
         other.read_root(Path::new("/nowhere/a/new"));

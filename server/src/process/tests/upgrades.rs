@@ -1,0 +1,127 @@
+//! One serving process in the place of another.
+
+use super::program::{Started, folder, get, signal, until};
+use crate::process::{Answer, Order};
+use rustix::process::Signal;
+use std::fs;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
+/// A program whose binary can be replaced.
+fn start() -> (Started, PathBuf) {
+    let folder = folder();
+    let binary = folder.join("selvedge");
+    put(&std::env::current_exe().unwrap(), &binary);
+    (Started::with(&folder, "listen \"127.0.0.1:0\"", &binary, &[]), binary)
+}
+
+/// Puts a program in place by a rename.
+fn put(from: &Path, to: &Path) {
+    let new = to.with_extension("new");
+    fs::copy(from, &new).unwrap();
+    fs::rename(&new, to).unwrap();
+}
+
+#[test]
+fn a_new_binary_takes_over_without_a_lost_request() {
+    let (program, binary) = start();
+    let first = program.ready();
+    let address = first.address.unwrap();
+    let over = Arc::new(AtomicBool::new(false));
+    let clients: Vec<_> = (0..2)
+        .map(|_| {
+            let over = over.clone();
+            thread::spawn(move || {
+                while !over.load(Ordering::Relaxed) {
+                    assert_ne!(get(address, "/"), "", "every request is answered");
+                }
+            })
+        })
+        .collect();
+    put(&std::env::current_exe().unwrap(), &binary);
+    let Ok(Answer::Done(text)) = program.order(Order::Upgrade) else { panic!("{}", program.errors()) };
+    let second = program.ready();
+    assert_eq!(text, format!("process {} serves in its place", second.pid));
+    until("the new one answers", || (get(address, "/") == second.pid.to_string()).then_some(()));
+    // By the signal, too.
+    put(&std::env::current_exe().unwrap(), &binary);
+    signal(program.pid(), Signal::USR2);
+    let third = program.ready();
+    until("the old one is gone", || (!is_alive(second.pid)).then_some(()));
+    assert_eq!(get(address, "/"), third.pid.to_string());
+    over.store(true, Ordering::Relaxed);
+    clients.into_iter().for_each(|client| client.join().expect("no request was lost"));
+    // A restart is one of the new binary.
+    assert!(!program.errors().contains("started again"), "{}", program.errors());
+}
+
+#[test]
+fn the_old_one_finishes_what_it_has_begun() {
+    let (program, _) = start();
+    let first = program.ready();
+    let address = first.address.unwrap();
+    let mut begun = TcpStream::connect(address).unwrap();
+    begun.write_all(b"GET / HTTP/1.1\r\n").unwrap();
+    // What the system keeps back until a request is whole comes to the worker a second later.
+    thread::sleep(std::time::Duration::from_millis(1500));
+    assert!(matches!(program.order(Order::Upgrade), Ok(Answer::Done(_))));
+    let second = program.ready();
+    until("the new one answers", || (get(address, "/") == second.pid.to_string()).then_some(()));
+    begun.write_all(b"Host: a\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    begun.read_to_string(&mut answer).unwrap();
+    assert!(answer.ends_with(&first.pid.to_string()) && answer.contains("connection: close"), "{answer}");
+    until("the old one is gone", || (!is_alive(first.pid)).then_some(()));
+}
+
+#[test]
+fn a_new_binary_that_fails_changes_nothing() {
+    let (program, binary) = start();
+    let first = program.ready();
+    let address = first.address.unwrap();
+    let script = |text: &str| {
+        let new = binary.with_extension("new");
+        fs::write(&new, text).unwrap();
+        fs::set_permissions(&new, fs::Permissions::from_mode(0o755)).unwrap();
+        fs::rename(&new, &binary).unwrap();
+    };
+    script("#!/bin/sh\nexit 9\n");
+    let refused = "the new process ended with code 9 before it was ready";
+    assert_eq!(program.order(Order::Upgrade), Ok(Answer::Refused(refused.to_owned())));
+    fs::remove_file(&binary).unwrap();
+    let Ok(Answer::Refused(text)) = program.order(Order::Upgrade) else { panic!("there is nothing to start") };
+    assert_eq!(text, "the new process cannot be started: No such file or directory (os error 2)");
+    assert_eq!(get(address, "/"), first.pid.to_string());
+    // What was not there any more is not needed for a restart.
+    signal(first.pid, Signal::KILL);
+    let second = program.ready();
+    assert_eq!(get(address, "/"), second.pid.to_string());
+}
+
+#[test]
+fn only_one_upgrade_is_under_way_and_a_stop_ends_it() {
+    let (mut program, binary) = start();
+    let first = program.ready();
+    let new = binary.with_extension("new");
+    fs::write(&new, "#!/bin/sh\nexec sleep 100\n").unwrap();
+    fs::set_permissions(&new, fs::Permissions::from_mode(0o755)).unwrap();
+    fs::rename(&new, &binary).unwrap();
+    // By signal, so that nobody waits for the answer.
+    signal(program.pid(), Signal::USR2);
+    until("the second one is told so", || match program.order(Order::Upgrade) {
+        Ok(Answer::Refused(text)) => Some(assert_eq!(text, "another upgrade is under way")),
+        other => panic!("{other:?}"),
+    });
+    assert_eq!(get(first.address.unwrap(), "/"), first.pid.to_string());
+    signal(program.pid(), Signal::TERM);
+    assert_eq!(program.code(), Some(0));
+}
+
+fn is_alive(pid: i32) -> bool {
+    fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| !stat.contains(") Z "))
+}
