@@ -7,6 +7,7 @@ mod cli;
 mod config;
 mod log;
 mod memory;
+#[allow(dead_code, unused_imports, reason = "what runs a configuration is made by the room that compiles one")]
 mod process;
 mod run;
 #[allow(dead_code, unused_imports, reason = "what serves from a configuration is made by the room that compiles one")]

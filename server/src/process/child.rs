@@ -91,7 +91,9 @@ impl Serving {
         let mut command = Command::new(program);
         // A group of its own, so that a terminal's signals reach the supervisor alone.
         command.arg0(name).args(arguments).stdin(Stdio::from(theirs)).process_group(0);
-        OWN_VARIABLES.iter().for_each(|name| drop(command.env_remove(name)));
+        for name in OWN_VARIABLES {
+            command.env_remove(name);
+        }
         let child = command.env(VARIABLE, "1").spawn()?;
         // The supervisor's copy of the other end, which would hide that the process has ended.
         drop(command);
@@ -119,8 +121,13 @@ impl Serving {
         let (number, link, pid) = (self.number, self.link.clone(), self.pid());
         let said = events.clone();
         thread::Builder::new().name("selvedge-hear".to_owned()).spawn(move || {
-            while let Ok(Some((asked, _))) = link.receive::<Asked>() {
-                let _ = said.send(Event::Said(number, asked));
+            loop {
+                match link.receive::<Asked>() {
+                    Ok(Some((asked, _))) => drop(said.send(Event::Said(number, asked))),
+                    // One of a later version may say what is not understood here.
+                    Err(error) if error.kind() == io::ErrorKind::InvalidData => {}
+                    Ok(None) | Err(_) => return,
+                }
             }
         })?;
         thread::Builder::new().name("selvedge-wait".to_owned()).spawn(move || {

@@ -7,6 +7,7 @@
 use super::place::Place;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::retry_on_intr;
+use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags, SocketFlags, SocketType, recvmsg, sendmsg, socketpair,
@@ -77,6 +78,9 @@ const DESCRIPTORS_MAX: usize = 128;
 /// Longest message. Notes are few, and a path has 4 KiB at most.
 const MESSAGE_BYTES_MAX: usize = 128 * 1024;
 
+/// How long the supervisor waits for a serving process to take what it is told.
+const SEND_TIME: Duration = Duration::from_secs(5);
+
 /// One end.
 #[derive(Debug)]
 pub(super) struct Link(OwnedFd);
@@ -85,6 +89,8 @@ impl Link {
     /// Two ends.
     pub(super) fn pair() -> io::Result<(Self, OwnedFd)> {
         let (one, other) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
+        // Whoever does not listen must not keep the other from its work.
+        set_socket_timeout(&one, Timeout::Send, Some(SEND_TIME))?;
         Ok((Self(one), other))
     }
 

@@ -224,9 +224,8 @@ impl Post {
                 Answer::Done("the logs are opened anew".to_owned())
             }
             Order::Stop => {
-                match &self.chain {
-                    Chain::Supervised { link, .. } => drop(link.send(&Asked::Stopping)),
-                    Chain::Alone { notifier, .. } => notifier.stopping(),
+                if let Chain::Supervised { link, .. } = &self.chain {
+                    let _ = link.send(&Asked::Stopping);
                 }
                 self.leave_all();
                 orders.stop(Pace::Graceful);
@@ -313,10 +312,13 @@ impl Post {
 
     /// Takes no more orders, and listens nowhere but where whoever serves still does.
     fn leave_all(&self) {
-        drop(guard(&self.orders_end).take());
+        let took_orders = guard(&self.orders_end).take();
         match &self.chain {
             Chain::Supervised { .. } => guard(&self.sockets).let_go(),
-            Chain::Alone { .. } => guard(&self.sockets).end(),
+            Chain::Alone { notifier, .. } => {
+                took_orders.inspect(|_| notifier.stopping());
+                guard(&self.sockets).end();
+            }
         }
     }
 }

@@ -68,6 +68,8 @@ pub(super) struct Supervisor {
     notes: Vec<String>,
     course: Course,
     first: First,
+    /// What the one that is starting is to be told once it can hear it.
+    owed: Option<Signal>,
     events: Sender<Event>,
 }
 
@@ -100,6 +102,7 @@ pub(super) fn supervise(
         notes: Vec::new(),
         course: Course::Running,
         first: First::Awaited,
+        owed: None,
         events,
     };
     supervisor.start(Role::Starting, Binary::Own).map_err(|error| format!("cannot start: {error}"))?;
@@ -220,6 +223,9 @@ impl Supervisor {
             Role::Retired => return,
         }
         self.restart_at = None;
+        if let Some(signal) = self.owed.take() {
+            self.processes[at].signal(signal);
+        }
         self.notifier.ready();
         self.notifier.status(&format!("process {} serves", self.processes[at].pid().as_raw_nonzero()));
     }
@@ -285,14 +291,13 @@ impl Supervisor {
             self.notifier.stopping();
             self.restart_at = None;
             self.sockets.end();
-            if code != 0 {
-                self.processes.iter().for_each(|process| process.signal(Signal::TERM));
+            for process in &self.processes {
+                match process.role {
+                    Role::Candidate { .. } => process.signal(Signal::KILL),
+                    _ if code != 0 => process.signal(Signal::TERM),
+                    _ => {}
+                }
             }
-            self.processes.iter().filter(|process| matches!(process.role, Role::Candidate { .. })).for_each(
-                |process| {
-                    process.signal(Signal::KILL);
-                },
-            );
         }
     }
 
@@ -312,17 +317,23 @@ impl Supervisor {
             }
             _ if again => {}
             SIGUSR2 => self.upgrade(None),
-            // One that is not ready yet has no ear for these, and has yet to read and to open
-            // what they are about.
-            SIGHUP => self.to_ready(Signal::HUP),
-            _ => self.to_ready(Signal::USR1),
+            SIGHUP => self.have_reloaded(),
+            _ => self.have_logs_reopened(),
         }
     }
 
-    fn to_ready(&self, signal: Signal) {
-        let hears = |process: &&Serving| matches!(process.role, Role::Serving | Role::Retired);
-        let retired_too = |process: &&Serving| signal != Signal::HUP || process.role == Role::Serving;
-        self.processes.iter().filter(hears).filter(retired_too).for_each(|process| process.signal(signal));
+    fn have_reloaded(&mut self) {
+        // One that is starting cannot hear it yet, and may have read the configuration before.
+        if self.processes.iter().any(|process| process.role == Role::Starting) {
+            self.owed = Some(Signal::HUP);
+        }
+        let serves = |process: &&Serving| process.role == Role::Serving;
+        self.processes.iter().filter(serves).for_each(|process| process.signal(Signal::HUP));
+    }
+
+    fn have_logs_reopened(&self) {
+        let has_opened = |process: &&Serving| matches!(process.role, Role::Serving | Role::Retired);
+        self.processes.iter().filter(has_opened).for_each(|process| process.signal(Signal::USR1));
     }
 }
 

@@ -126,7 +126,7 @@ fn two_programs_do_not_take_orders_at_one_place() {
     let ready = first.ready();
     // The same folder, and so the same control socket; it removes nothing that is not its own.
     let binary = std::env::current_exe().unwrap();
-    let mut second = Started::with(&first.folder, "listen \"127.0.0.1:0\"\nlisten \"unix:site\"", &binary, &[]);
+    let mut second = Started::with(&first.folder, "listen \"127.0.0.1:0\"\nlisten \"unix:site\"", &binary);
     assert_eq!(second.code(), Some(1));
     let control = first.control();
     let expected = format!("cannot take orders at {}: Address already in use", control.display());

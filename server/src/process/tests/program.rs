@@ -140,20 +140,11 @@ pub(super) struct Ready {
 impl Started {
     /// With a folder of its own, in which a configuration stands that begins with the usual.
     pub(super) fn new(rest: &str) -> Self {
-        Self::with(&folder(), rest, &std::env::current_exe().unwrap(), &[])
+        Self::with(&folder(), rest, &std::env::current_exe().unwrap())
     }
 
-    pub(super) fn with(folder: &Path, rest: &str, binary: &Path, before: &[&str]) -> Self {
-        let mut command = match before {
-            [] => Command::new(binary),
-            [first, more @ ..] => {
-                let mut command = Command::new(first);
-                command.args(more).arg(binary);
-                command
-            }
-        };
-        command.stdin(Stdio::null());
-        Self::start(folder, rest, &mut command)
+    pub(super) fn with(folder: &Path, rest: &str, binary: &Path) -> Self {
+        Self::start(folder, rest, Command::new(binary).stdin(Stdio::null()))
     }
 
     pub(super) fn start(folder: &Path, rest: &str, command: &mut Command) -> Self {

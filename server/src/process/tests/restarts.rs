@@ -69,7 +69,7 @@ fn a_loop_of_ends_ends_with_its_own_code() {
 fn one_that_never_was_ready_is_not_started_again() {
     let folder = super::program::folder();
     fs::write(folder.join("selvedge.broken"), "").unwrap();
-    let mut program = Started::with(&folder, "listen \"127.0.0.1:0\"", &std::env::current_exe().unwrap(), &[]);
+    let mut program = Started::with(&folder, "listen \"127.0.0.1:0\"", &std::env::current_exe().unwrap());
     assert_eq!(program.code(), Some(7));
     assert!(!program.errors().contains("restart"), "{}", program.errors());
 }

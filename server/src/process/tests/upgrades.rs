@@ -17,7 +17,7 @@ fn start() -> (Started, PathBuf) {
     let folder = folder();
     let binary = folder.join("selvedge");
     put(&std::env::current_exe().unwrap(), &binary);
-    (Started::with(&folder, "listen \"127.0.0.1:0\"", &binary, &[]), binary)
+    (Started::with(&folder, "listen \"127.0.0.1:0\"", &binary), binary)
 }
 
 /// Puts a program in place by a rename.
@@ -67,8 +67,10 @@ fn the_old_one_finishes_what_it_has_begun() {
     let address = first.address.unwrap();
     let mut begun = TcpStream::connect(address).unwrap();
     begun.write_all(b"GET / HTTP/1.1\r\n").unwrap();
-    // What the system keeps back until a request is whole comes to the worker a second later.
-    thread::sleep(std::time::Duration::from_millis(1500));
+    // Later connections to each worker were answered, so this one was seen.
+    for _ in 0..8 {
+        get(address, "/");
+    }
     assert!(matches!(program.order(Order::Upgrade), Ok(Answer::Done(_))));
     let second = program.ready();
     until("the new one answers", || (get(address, "/") == second.pid.to_string()).then_some(()));
