@@ -238,11 +238,12 @@ impl Supervisor {
         let status = process.collect();
         let how = describe(&status);
         match role {
+            // Also when all are to stop: somebody may wait for an answer.
+            Role::Candidate { asked_by, .. } => {
+                self.refuse(asked_by, &format!("the new process {how} before it was ready"));
+            }
             _ if self.course != Course::Running => {}
             Role::Retired => {}
-            Role::Candidate { asked_by, .. } => {
-                self.candidate_failed(asked_by, &format!("the new process {how} before it was ready"));
-            }
             Role::Starting if self.first == First::Awaited => {
                 // It has said why, and would say the same again.
                 let code = status.ok().and_then(|status| status.code());

@@ -57,10 +57,6 @@ impl Supervisor {
         }
     }
 
-    pub(super) fn candidate_failed(&self, asked_by: Option<u64>, why: &str) {
-        self.refuse(asked_by, why);
-    }
-
     /// Ends what was not ready in time.
     pub(super) fn give_up_late_candidates(&mut self, now: Instant) {
         let mut late = Vec::new();
@@ -79,7 +75,7 @@ impl Supervisor {
     }
 
     /// Tells whoever asked, and standard error, that things stay as they are.
-    fn refuse(&self, asked_by: Option<u64>, why: &str) {
+    pub(super) fn refuse(&self, asked_by: Option<u64>, why: &str) {
         say(&format!("selvedge: no upgrade: {why}"));
         self.answer(asked_by, &Told::Refused { text: why.to_owned() });
     }
