@@ -12,6 +12,7 @@ mod serve {
     mod wait;
 
     mod check;
+    mod orders;
     mod starting;
 
     mod methods;
