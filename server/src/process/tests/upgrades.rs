@@ -110,15 +110,15 @@ fn only_one_upgrade_is_under_way_and_a_stop_ends_it() {
     let (mut program, binary) = start();
     let first = program.ready();
     let new = binary.with_extension("new");
-    fs::write(&new, "#!/bin/sh\nexec sleep 100\n").unwrap();
+    let started = program.folder.join("started");
+    fs::write(&new, format!("#!/bin/sh\n: > {}\nexec sleep 100\n", started.display())).unwrap();
     fs::set_permissions(&new, fs::Permissions::from_mode(0o755)).unwrap();
     fs::rename(&new, &binary).unwrap();
     // By signal, so that nobody waits for the answer.
     signal(program.pid(), Signal::USR2);
-    until("the second one is told so", || match program.order(Order::Upgrade) {
-        Ok(Answer::Refused(text)) => Some(assert_eq!(text, "another upgrade is under way")),
-        other => panic!("{other:?}"),
-    });
+    until("the new one has begun", || started.exists().then_some(()));
+    let refused = Answer::Refused("another upgrade is under way".to_owned());
+    assert_eq!(program.order(Order::Upgrade), Ok(refused));
     assert_eq!(get(first.address.unwrap(), "/"), first.pid.to_string());
     signal(program.pid(), Signal::TERM);
     assert_eq!(program.code(), Some(0));
