@@ -130,7 +130,7 @@ mod tests {
 
     #[test]
     fn what_is_told_is_what_systemd_reads() {
-        let path = std::env::temp_dir().join(format!("selvedge-notify-{}", std::process::id()));
+        let path = env::temp_dir().join(format!("selvedge-notify-{}", std::process::id()));
         let systemd = UnixDatagram::bind(&path).unwrap();
         let notifier = Notifier { socket: connect(path.as_os_str()).ok(), watchdog: None };
         let heard = || {

@@ -87,5 +87,4 @@ fn a_serving_process_ends_with_its_supervisor() {
         // Whoever collects it in place of its parent may take its time.
         (stat.is_empty() || stat.contains(") Z ")).then_some(())
     });
-    thread::sleep(Duration::from_millis(1));
 }
