@@ -122,7 +122,7 @@ impl Post {
             let mut parts = Parts::default();
             let told = ask(link, asking, &Asked::Bind { place: place.clone() }, &mut parts)?;
             told?;
-            sockets.release(place);
+            sockets.forget(place);
             for (place, listener) in parts.listeners()? {
                 sockets.adopt(place, listener);
             }
@@ -139,10 +139,12 @@ impl Post {
     /// Lets a place go; the endpoints that whoever serves there has to leave next.
     pub(crate) fn release(&self, place: &Place) -> Vec<Endpoint> {
         match &self.chain {
-            Chain::Supervised { link, .. } => drop(link.send(&Asked::Release { place: place.clone() })),
-            Chain::Alone { .. } => Sockets::remove_file(place),
+            Chain::Supervised { link, .. } => {
+                let _ = link.send(&Asked::Release { place: place.clone() });
+                guard(&self.sockets).release(place)
+            }
+            Chain::Alone { .. } => guard(&self.sockets).close(place),
         }
-        guard(&self.sockets).release(place)
     }
 
     /// Enters the sandbox, for good. No other thread may run yet.

@@ -82,18 +82,24 @@ impl Sockets {
         }
     }
 
-    /// Lets a place go; where it was.
+    /// Lets a place go, as another process has it otherwise.
+    pub(super) fn forget(&mut self, place: &Place) {
+        self.held.retain(|held| !held.place.is_where(place));
+    }
+
+    /// Lets just this place go; where it was. A Unix socket that has another mode by now stays.
     pub(super) fn release(&mut self, place: &Place) -> Vec<Endpoint> {
-        let gone = self.held.extract_if(.., |held| held.place.is_where(place));
+        let gone = self.held.extract_if(.., |held| held.place == *place);
         gone.flat_map(|held| held.listeners).map(|listener| listener.endpoint().clone()).collect()
     }
 
-    /// Removes the file of a Unix socket that this process has made.
-    pub(super) fn remove_file(place: &Place) {
-        if let Place::Unix { path, .. } = place {
-            // Somebody may have been faster.
-            let _ = fs::remove_file(path);
+    /// The same, and removes the file of a Unix socket that this process has made.
+    pub(super) fn close(&mut self, place: &Place) -> Vec<Endpoint> {
+        let endpoints = self.release(place);
+        if !endpoints.is_empty() {
+            remove_file(place);
         }
+        endpoints
     }
 
     /// Lets all go; somebody else has them, too.
@@ -104,8 +110,15 @@ impl Sockets {
     /// Lets all go, and removes their files.
     pub(super) fn end(&mut self) {
         for held in std::mem::take(&mut self.held) {
-            Self::remove_file(&held.place);
+            remove_file(&held.place);
         }
+    }
+}
+
+fn remove_file(place: &Place) {
+    if let Place::Unix { path, .. } = place {
+        // Somebody may have been faster.
+        let _ = fs::remove_file(path);
     }
 }
 

@@ -192,10 +192,7 @@ impl Supervisor {
             Asked::Ready => self.is_ready(at),
             Asked::Reloading if is_current => self.notifier.reloading(),
             Asked::Stopping if is_current => self.begin_to_stop(0),
-            Asked::Release { place } if is_current => {
-                self.sockets.release(&place);
-                Sockets::remove_file(&place);
-            }
+            Asked::Release { place } if is_current => drop(self.sockets.close(&place)),
             Asked::Reloading | Asked::Stopping | Asked::Release { .. } => {}
             Asked::Bind { place } => {
                 let process = &self.processes[at];
