@@ -45,8 +45,8 @@ pub const KEEP_ALIVE_FLOOR: Duration = Duration::from_secs(5);
 /// Descriptors that are never given to connections: listeners, logs, the runtime's own.
 pub const DESCRIPTORS_RESERVED: u64 = 64;
 
-/// How long a lingering close waits for the client to finish, and how much it discards.
-/// A client that is still sending would lose the answer to a reset otherwise (RFC 9112 §9.6).
+/// How long a lingering close waits for the client to finish, and how much it discards before
+/// it only waits. A client that is still sending would lose the answer to a reset otherwise (RFC 9112 §9.6).
 pub(crate) const LINGER_TIME: Duration = Duration::from_secs(5);
 /// See [`LINGER_TIME`].
 pub(crate) const LINGER_BYTES_MAX: u64 = 1 << 20;
