@@ -81,7 +81,7 @@ pub(crate) const BACKLOG: i32 = 4096;
 /// Bytes that the kernel takes of an answer before it can send them. A client that does not
 /// read holds so much of the system's memory, and of the worker's time to copy it, where it
 /// would hold all that a send buffer may grow to: 4 MiB.
-pub(crate) const UNSENT_BYTES_MAX: i32 = 64 * 1024;
+pub(crate) const UNSENT_BYTES_MAX: i32 = 128 * 1024;
 /// How long the kernel keeps a connection to itself whose client says nothing: it is accepted
 /// with its first request, in one turn, or after this time.
 pub(crate) const DEFER_ACCEPT_SECONDS: i32 = 1;
