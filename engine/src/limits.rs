@@ -63,8 +63,8 @@ pub const KEEP_ALIVE_FLOOR: Duration = Duration::from_secs(5);
 /// Descriptors that are never given to connections: listeners, logs, the runtime's own.
 pub const DESCRIPTORS_RESERVED: u64 = 64;
 
-/// How long a lingering close waits for the client to finish, and how much it discards.
-/// A client that is still sending would lose the answer to a reset otherwise (RFC 9112 §9.6).
+/// How long a lingering close waits for the client to finish, and how much it discards before
+/// it only waits. A client that is still sending would lose the answer to a reset otherwise (RFC 9112 §9.6).
 pub(crate) const LINGER_TIME: Duration = Duration::from_secs(5);
 /// See [`LINGER_TIME`].
 pub(crate) const LINGER_BYTES_MAX: u64 = 1 << 20;
@@ -99,7 +99,7 @@ pub(crate) const BACKLOG: i32 = 4096;
 /// Bytes that the kernel takes of an answer before it can send them. A client that does not
 /// read holds so much of the system's memory, and of the worker's time to copy it, where it
 /// would hold all that a send buffer may grow to: 4 MiB.
-pub(crate) const UNSENT_BYTES_MAX: i32 = 64 * 1024;
+pub(crate) const UNSENT_BYTES_MAX: i32 = 128 * 1024;
 /// How long the kernel keeps a connection to itself whose client says nothing: it is accepted
 /// with its first request, in one turn, or after this time.
 pub(crate) const DEFER_ACCEPT_SECONDS: i32 = 1;

@@ -278,6 +278,13 @@ impl<S: Stream> Wire<S> {
                 return;
             }
         }
+        // Closing now would reset the connection under a client that is still sending, before it
+        // has looked at the answer. It cannot send on, and has the rest of the time to look.
+        poll_fn(|_| match self.worker.notes.notice(self.place) {
+            Notice::None => Poll::Pending,
+            _ => Poll::Ready(()),
+        })
+        .await;
     }
 
     /// Sends all of `first` and `second`.

@@ -46,7 +46,10 @@ fn what_is_discarded_has_a_bound() {
         let client = world.connect();
         let much = vec![b'x'; 2 * LINGER_BYTES_MAX as usize];
         client.send([BROKEN.as_bytes(), &much].concat()).await;
-        assert!(client.closed().is_some());
+        assert_eq!(client.closed(), None, "who still sends has time to look at the answer");
+        let (reason, seconds) = client.ends().await;
+        assert_eq!(reason, CloseReason::Rejected(Reject::BareLineFeed));
+        assert!(is_about(seconds, 5), "{seconds}");
         let received = much.len() - client.pipe.unreceived();
         assert!(received >= LINGER_BYTES_MAX as usize - BUFFER_BYTES, "{received}");
         assert!(received <= LINGER_BYTES_MAX as usize + 2 * BUFFER_BYTES, "{received}");
