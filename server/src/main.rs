@@ -4,13 +4,16 @@
 
 mod check;
 mod cli;
+mod compile;
 mod config;
+mod listeners;
 mod log;
 mod memory;
 mod process;
+mod reload;
 mod run;
-#[allow(dead_code, unused_imports, reason = "what serves from a configuration is made by the room that compiles one")]
 mod site;
+mod snapshot;
 mod world;
 
 use clap::Parser;
@@ -19,6 +22,7 @@ use std::process::ExitCode;
 fn main() -> ExitCode {
     let result = match cli::Cli::parse().command {
         cli::Command::Serve(options) => run::serve(&options),
+        cli::Command::Run(options) => return run::run(&options),
         cli::Command::Check(options) => return check::check(&options),
         cli::Command::Settings(options) => return check::settings(&options),
     };

@@ -23,7 +23,7 @@ pub(crate) mod value;
 mod variable;
 
 pub(crate) use build::{Claim, Claimed};
-pub(crate) use place::Texts;
+pub(crate) use place::{Span, Texts};
 pub(crate) use problem::{Problem, Problems};
 
 use reader::Reader;

@@ -4,10 +4,9 @@ mod letters;
 
 pub(crate) use letters::connect;
 
-use crate::log::Reopener;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use selvedge::Handle;
-use signal_hook::consts::{SIGINT, SIGQUIT, SIGTERM, SIGUSR1};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1};
 use signal_hook::iterator::Signals;
 use std::{io, thread};
 
@@ -20,20 +19,36 @@ pub(crate) fn raise_descriptor_limit() {
     }
 }
 
-/// TERM and QUIT stop gracefully; INT, or a second TERM, stops at once; USR1 opens the log
-/// files anew.
-pub(crate) fn obey_signals(handle: Handle, logs: Reopener) -> io::Result<()> {
-    let mut signals = Signals::new([SIGTERM, SIGQUIT, SIGINT, SIGUSR1])?;
+/// What a signal asks for beside an end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Order {
+    /// USR1: log files that were moved away are opened anew.
+    ReopenLogs,
+    /// HUP: the configuration is read again.
+    Reload,
+}
+
+/// TERM and QUIT stop gracefully; INT, or a second TERM, stops at once; `obey` is told of those
+/// of `orders` that come.
+pub(crate) fn obey_signals(handle: Handle, orders: &[Order], obey: impl Fn(Order) + Send + 'static) -> io::Result<()> {
+    let mut watched = vec![SIGTERM, SIGQUIT, SIGINT];
+    watched.extend(orders.iter().map(|order| match order {
+        Order::ReopenLogs => SIGUSR1,
+        Order::Reload => SIGHUP,
+    }));
+    let mut signals = Signals::new(watched)?;
     thread::Builder::new().name("selvedge-signal".to_owned()).spawn(move || {
         let mut stopping = false;
         for signal in signals.forever() {
-            if signal == SIGUSR1 {
-                logs.reopen();
-            } else if stopping || signal == SIGINT {
-                handle.stop_now();
-            } else {
-                handle.stop();
-                stopping = true;
+            match signal {
+                SIGUSR1 => obey(Order::ReopenLogs),
+                SIGHUP => obey(Order::Reload),
+                SIGINT => handle.stop_now(),
+                _ if stopping => handle.stop_now(),
+                _ => {
+                    handle.stop();
+                    stopping = true;
+                }
             }
         }
     })?;

@@ -23,16 +23,16 @@ mod template;
 mod walk;
 
 pub(crate) use action::{
-    Action, Attempt, Denial, FilesRules, IndexNames, Listing, NoFileName, NoRedirectStatus, Redirect, Reply,
-    ReplyError, Suffix,
+    Action, Attempt, Denial, FilesRules, IndexNames, Listing, NoErrorStatus, NoFileName, NoRedirectStatus, Redirect,
+    Reply, ReplyError, Sidecars, Suffix,
 };
-pub(crate) use client::{ForwardingField, TrustedProxies};
+pub(crate) use client::{ForwardingField, TrustedProxies, UnixPeers};
 pub(crate) use condition::{Condition, FieldCondition, FieldTest, NoFieldName};
 pub(crate) use files::cache::BYTES_MAX as CACHE_BYTES_MAX;
 pub(crate) use files::root::Root;
 pub(crate) use gate::{
-    BasicGate, ConnectionGate, Gates, HashProblem, InvalidRealm, Mode, NetworkGate, Rate, RateError, RateGate, Tally,
-    UserProblem, UserProblemKind, Users,
+    Access, BasicGate, ConnectionGate, Gates, HashProblem, InvalidRealm, Mode, NetworkGate, Rate, RateError, RateGate,
+    Tally, UserProblem, UserProblemKind, Users,
 };
 pub(crate) use headers::{CacheRules, HeaderEdits, HeaderError};
 pub(crate) use host::{HostName, HostNameError};
