@@ -137,10 +137,14 @@ impl<T: Service, O: Observer + Clone + Send> Serving<T, O> {
         worker.drain_time.set(terms.limits.drain_time);
         let app = App::new(make(), observer, terms.limits, worker.clone());
         earlier.retire(&app, existing);
-        self.current.replace(app);
-        self.door.replace(terms.door);
+        let current = app.clone();
+        drop(self.current.replace(app));
+        drop(self.door.replace(terms.door));
         let list = &mut *self.earlier.borrow_mut();
         list.retain(|earlier| earlier.strong_count() > 0);
+        if existing == Existing::Follow {
+            list.iter().filter_map(Weak::upgrade).for_each(|older| older.pass_over(&earlier, &current));
+        }
         list.push(Rc::downgrade(&earlier));
     }
 

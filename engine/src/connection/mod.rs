@@ -49,6 +49,14 @@ impl<T, O> App<T, O> {
         }
         self.common.term.set(Term::Over(existing));
     }
+
+    /// Whoever would follow to one that is over follows to its successor at once, so that what
+    /// lies between is not kept for those who are idle.
+    pub(crate) fn pass_over(&self, over: &Rc<Self>, successor: &Rc<Self>) {
+        if let Some(next) = self.successor.borrow_mut().as_mut().filter(|next| Rc::ptr_eq(next, over)) {
+            *next = successor.clone();
+        }
+    }
 }
 
 /// What becomes of connections that are there when an application is replaced.
@@ -83,7 +91,7 @@ impl<T, O> Seat<T, O> {
             app = successor;
         }
         app.worker.notes.renew(place);
-        self.0.replace(app.clone());
+        drop(self.0.replace(app.clone()));
         app
     }
 }
