@@ -4,7 +4,7 @@
 use crate::net::accept::{self, Accepted};
 use crate::net::listen::Endpoint;
 use crate::net::sys;
-use crate::net::worker::{Event, Worker};
+use crate::net::worker::{Event, Worker, spawn_vital};
 use std::cell::RefCell;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
@@ -44,7 +44,7 @@ impl Listening {
                 }
             };
             let (worker, permits, serve) = (self.worker.clone(), self.permits.clone(), self.serve.clone());
-            let accepting = tokio::task::spawn_local(accept::accept(socket.clone(), worker, permits, serve));
+            let accepting = spawn_vital(&self.worker, accept::accept(socket.clone(), worker, permits, serve));
             self.open.borrow_mut().push(Open { endpoint: endpoint.clone(), socket, accepting });
         }
     }

@@ -14,8 +14,10 @@ use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
 use std::time::Duration;
 use tokio::sync::{Notify, Semaphore, mpsc, watch};
+use tokio::task::JoinHandle;
 use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 
 /// Something that happened on this floor.
@@ -73,6 +75,9 @@ pub(crate) struct Worker {
     peers: Arc<Peers>,
     work_came: Notify,
     all_gone: Notify,
+    /// Set when a task has panicked that the worker cannot do without.
+    lost: Cell<bool>,
+    task_lost: Notify,
     on_event: Box<dyn Fn(Event)>,
 }
 
@@ -89,6 +94,8 @@ impl Worker {
             peers,
             work_came: Notify::new(),
             all_gone: Notify::new(),
+            lost: Cell::new(false),
+            task_lost: Notify::new(),
             on_event,
         }
     }
@@ -169,6 +176,25 @@ impl Worker {
     }
 }
 
+/// Starts a task that the worker cannot do without: when it panics, so does the worker, which
+/// would leave clients waiting.
+pub(crate) fn spawn_vital(worker: &Rc<Worker>, task: impl Future<Output = ()> + 'static) -> JoinHandle<()> {
+    struct Vital(Rc<Worker>);
+    impl Drop for Vital {
+        fn drop(&mut self) {
+            if thread::panicking() {
+                self.0.lost.set(true);
+                self.0.task_lost.notify_one();
+            }
+        }
+    }
+    let vital = Vital(worker.clone());
+    tokio::task::spawn_local(async move {
+        let _vital = vital;
+        task.await;
+    })
+}
+
 /// What a worker is started with.
 pub(crate) struct Plan {
     pub(crate) number: usize,
@@ -196,7 +222,7 @@ pub(crate) async fn run(plan: Plan, worker: Rc<Worker>, serve: Rc<dyn Fn(Accepte
     let Plan { mut inbox, permits, mut stop, .. } = plan;
     let listening = Rc::new(Listening::new(worker.clone(), permits.clone(), serve.clone()));
     let sweep = Sweep { permits: permits.clone(), connections_max: plan.connections_max };
-    let sweeper = tokio::task::spawn_local(sweep.run(worker.clone(), tick.clone()));
+    let sweeper = spawn_vital(&worker, sweep.run(worker.clone(), tick.clone()));
     let (told, asked) = (listening.clone(), worker.clone());
     let take = move |message| match message {
         Message::Serve(accepted) => serve(accepted),
@@ -210,13 +236,17 @@ pub(crate) async fn run(plan: Plan, worker: Rc<Worker>, serve: Rc<dyn Fn(Accepte
     while let Ok(message) = inbox.try_recv() {
         take(message);
     }
-    let serving = tokio::task::spawn_local(async move {
+    let serving = spawn_vital(&worker, async move {
         while let Some(message) = inbox.recv().await {
             take(message);
         }
     });
 
-    let _ = stop.wait_for(|stop| *stop >= Stop::Drain).await;
+    let stopped = async {
+        let _ = stop.wait_for(|stop| *stop >= Stop::Drain).await;
+    };
+    first_of(stopped, worker.task_lost.notified()).await;
+    assert!(!worker.lost.get(), "a task that the worker cannot do without has panicked");
     worker.draining.set(true);
     listening.end(|_| true);
     tokio::task::yield_now().await;
