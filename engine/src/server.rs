@@ -229,8 +229,18 @@ pub struct Running {
     handle: Handle,
 }
 
+/// How a server has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// It was stopped.
+    Stopped,
+    /// A worker panicked outside of any connection. Then the others were stopped at once, since
+    /// clients of the lost one would have waited for ever.
+    WorkerLost,
+}
+
 impl Running {
-    /// Where it listens for TCP.
+    /// Where it listened for TCP when it began.
     pub fn addresses(&self) -> &[SocketAddr] {
         &self.addresses
     }
