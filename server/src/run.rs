@@ -142,7 +142,7 @@ fn log_plan(options: &Serve) -> LogPlan {
 }
 
 /// What is wrong with an address, and what was probably meant.
-fn cannot_listen(address: &str, error: &std::io::Error) -> String {
+fn cannot_listen(address: &str, error: &io::Error) -> String {
     let hint = match address.trim_start_matches(':').parse::<u16>() {
         Ok(port) => format!("; an address is needed too, as in 127.0.0.1:{port}"),
         Err(_) => String::new(),

@@ -138,14 +138,13 @@ impl Snapshot {
 
     /// What tells whether connections are still served with it.
     pub(crate) fn trace(&self) -> Trace {
-        Trace { number: self.number, table: Arc::downgrade(&self.table), logs: self.logs.clone() }
+        Trace { table: Arc::downgrade(&self.table), logs: self.logs.clone() }
     }
 }
 
 /// A snapshot whose place was taken.
 #[derive(Debug)]
 pub(crate) struct Trace {
-    pub(crate) number: u64,
     table: Weak<SiteTable>,
     pub(crate) logs: Arc<Logs>,
 }

@@ -67,7 +67,7 @@ pub(crate) fn read(file: &Path, sources: &dyn Sources) -> Result<Configuration, 
     let mut reader = Reader::new(sources);
     let nodes = reader.read_file(file, None).unwrap_or_default();
     reader.stack.push(file.to_owned());
-    let top = reader.block(Place::Top, &nodes, place::Span::default());
+    let top = reader.block(Place::Top, &nodes, Span::default());
     let (settings, claims) = build::build(&top, &mut reader);
     if reader.problems.is_empty() {
         Ok(Configuration { settings, claims, texts: reader.texts })

@@ -26,7 +26,7 @@ mod writer;
 mod tests;
 
 pub(crate) use access::Format;
-pub(crate) use logs::{LogProblem, Logs, Reopener};
+pub(crate) use logs::{LogProblem, Logs};
 pub(crate) use observer::LogObserver;
 pub(crate) use outlet::{Connect, Letters};
 

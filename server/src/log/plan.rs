@@ -69,9 +69,6 @@ pub(crate) enum Level {
 }
 
 impl Level {
-    /// All of them, the worst first.
-    pub(crate) const ALL: [Self; 4] = [Self::Error, Self::Warn, Self::Info, Self::Debug];
-
     /// The word for it, in settings and in lines.
     pub(crate) const fn name(self) -> &'static str {
         match self {
@@ -80,11 +77,6 @@ impl Level {
             Self::Info => "info",
             Self::Debug => "debug",
         }
-    }
-
-    /// The level of a word.
-    pub(crate) fn from_name(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|level| level.name() == name)
     }
 }
 

@@ -4,7 +4,7 @@ use super::pipe::{Ending, Memory, Pipe};
 use super::recorder::{Finished, Recorder};
 use super::replies::{self, Reply};
 use super::site::Site;
-use crate::connection::{self, App, Common};
+use crate::connection::{self, App};
 use crate::limits::{Limits, SWEEP_INTERVAL};
 use crate::net::notes::{Deadline, Place};
 use crate::net::panic;

@@ -19,7 +19,6 @@ pub(super) use resolve::Place;
 use resolve::{Found, Patience, resolve};
 pub(super) use resource::Resource;
 use resource::{CHECK_INTERVAL, Freshness};
-use root::Root;
 use selvedge::proto::field::Fields;
 use selvedge::proto::path::SafePath;
 use selvedge::service::MemoryCopy;

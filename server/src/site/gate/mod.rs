@@ -11,12 +11,11 @@ mod rate;
 mod users;
 mod verified;
 
-pub(crate) use basic::{BasicGate, InvalidRealm};
+pub(crate) use basic::BasicGate;
 pub(crate) use connections::ConnectionGate;
-pub(crate) use hashes::HashProblem;
 pub(crate) use networks::{Access, NetworkGate};
-pub(crate) use rate::{Rate, RateError, RateGate};
-pub(crate) use users::{UserProblem, UserProblemKind, Users};
+pub(crate) use rate::{Rate, RateGate};
+pub(crate) use users::{UserProblem, Users};
 pub(super) use verified::Verifier;
 
 use selvedge::{Request, Response};
@@ -43,6 +42,7 @@ impl Tally {
     }
 
     /// How often so far.
+    #[allow(dead_code, reason = "what is counted is for who asks how the server is")]
     pub(crate) fn get(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
