@@ -14,6 +14,10 @@ use selvedge::{Handle, Server, Succession};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+/// Why a configuration without sites does not take the place of one with some. Whoever looks at
+/// a file in the moment in which an editor writes it finds it empty.
+const EMPTY: &str = "the configuration has no site any more, as if it were half written";
+
 /// A server that is running, with what it takes to change its configuration.
 #[derive(Debug)]
 pub(crate) struct Live {
@@ -81,6 +85,9 @@ impl Live {
     /// Every problem; then nothing has changed.
     pub(crate) fn reload(&mut self) -> Result<Reloaded, Refusal> {
         let mut configuration = read(&self.file)?;
+        if configuration.settings.sites.is_empty() && !self.snapshot.settings.sites.is_empty() {
+            return Err(Refusal::Plain(EMPTY.to_owned()));
+        }
         let next = Snapshot::prepare(&mut configuration, Some(&self.snapshot), &Disk, self.connect)?;
         let listeners = self.places.towards(&next.settings.listeners, self.workers);
         let listeners = listeners.map_err(|problems| cannot_listen(problems, &mut configuration))?;

@@ -56,7 +56,7 @@ fn routes_have_patterns_statuses_pages_and_limits_of_their_own() {
     error-page 404 \"/site.html\"
     route \"/one\" \"/two/*\" { deny status=410; error-page 410 \"/gone.html\"; }
     route \"/none\" { deny status=404; error-page 404 \"/gone.html\"; }
-    route \"/small\" { body-bytes-max 10; respond 200 \"small\"; }
+    route \"/small\" { body-bytes-max \"10B\"; respond 200 \"small\"; }
     route \"/kept/*\" { cache-control \"*.txt\" \"no-cache\"; files { try \"*\" \"/fixed.txt\"; }; }
     cache-control \"*.txt\" \"max-age=1\"
 }",
