@@ -97,7 +97,7 @@ fn what_is_left_of_an_earlier_one_ends_at_its_drain_limit() {
     };
     let second = next("second", Duration::from_millis(200));
     let (mut idle, mut begun) = (connect(&running), connect(&running));
-    assert_eq!(idle.get("/"), "second");
+    assert_eq!((&*idle.get("/"), &*begun.get("/")), ("second", "second"));
     begun.send("GET / HTTP/1.1\r\n");
     let third = next("third", Duration::from_secs(600));
     let mut current = connect(&running);

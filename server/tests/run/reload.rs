@@ -198,6 +198,7 @@ fn an_earlier_configuration_ends_at_the_drain_limit() {
     let mut idle = program.connect();
     ask(&mut idle, "a", "GET /", &[]);
     let mut begun = program.connect();
+    ask(&mut begun, "a", "GET /", &[]);
     begun.send("GET / HTTP/1.1\r\nHost: a\r\n");
     folder.configure(&with(2));
     reload(&program);
