@@ -21,11 +21,14 @@
 
 mod buffer;
 mod connection;
+mod generation;
 pub mod limits;
 mod net;
 mod server;
 pub mod service;
 
+pub use connection::Existing;
+pub use generation::{Generation, Succession};
 pub use limits::Limits;
 pub use net::listen::{Endpoint, Listener};
 pub use net::worker::offload;

@@ -1,12 +1,12 @@
 //! The server: the only place where the engine's floors meet.
 
-use crate::connection::{self, App, Common};
+use crate::generation::{Change, Generation, Serving, Succession, Terms};
 use crate::limits::Limits;
 use crate::net::accept::Accepted;
 use crate::net::listen::{Endpoint, Listener};
 use crate::net::panic;
-use crate::net::worker::{self, Event, Message, Peers, Plan, Stop, Worker};
-use crate::service::{Admission, CloseReason, Closed, Door, Incident, NoObserver, Observer, Phase, Service};
+use crate::net::worker::{self, Message, Peers, Plan, Stop, Worker};
+use crate::service::{Admission, Door, NoObserver, Observer, Service};
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::num::NonZeroUsize;
@@ -24,13 +24,6 @@ pub struct Server<O = NoObserver> {
     workers: usize,
     terms: Terms,
     observer: O,
-}
-
-/// On what terms connections are served.
-#[derive(Clone, Debug, Default)]
-struct Terms {
-    limits: Limits,
-    door: Door,
 }
 
 impl Server {
@@ -118,18 +111,31 @@ impl<O: Observer + Clone + Send> Server<O> {
         T: Service,
         F: Fn() -> T + Send + Sync + 'static,
     {
-        let (make, workers) = (Arc::new(make), self.workers);
+        self.serve_generations(make).map(|(running, _)| running)
+    }
+
+    /// The same, with a way to have another application take this one's place.
+    ///
+    /// # Errors
+    /// As [`Server::serve`].
+    pub fn serve_generations<T, F>(self, make: F) -> io::Result<(Running, Succession<T, O>)>
+    where
+        T: Service,
+        F: Fn() -> T + Send + Sync + 'static,
+    {
+        let (workers, connections_max) = (self.workers, self.terms.limits.connections_max);
+        let first = Generation::new(make, self.observer).with_terms(self.terms);
         panic::install_hook();
         let (stop, watched) = watch::channel(Stop::NotYet);
         let stop = Arc::new(stop);
-        let permits = Arc::new(Semaphore::new(self.terms.limits.connections_max.clamp(1, Semaphore::MAX_PERMITS)));
+        let permits = Arc::new(Semaphore::new(connections_max.clamp(1, Semaphore::MAX_PERMITS)));
         let (inboxes, receivers): (Vec<_>, Vec<_>) = (0..workers).map(|_| mpsc::unbounded_channel()).unzip();
         let loads = (0..workers).map(|_| AtomicUsize::new(0)).collect();
         let handle = Handle { stop: stop.clone(), peers: Arc::new(Peers { loads, inboxes }) };
         // Nobody reads the inboxes yet, so what is put there is found at the beginning.
         self.listeners.into_iter().try_for_each(|listener| handle.listen(listener))?;
         let cpus = worker::cpus();
-        let mut threads = Vec::new();
+        let (mut threads, mut succession) = (Vec::new(), Succession { workers: Vec::new() });
         for (number, inbox) in receivers.into_iter().enumerate() {
             let plan = Plan {
                 number,
@@ -137,14 +143,15 @@ impl<O: Observer + Clone + Send> Server<O> {
                 cpu: (cpus.len() == workers).then(|| cpus[number]),
                 inbox,
                 permits: permits.clone(),
-                connections_max: self.terms.limits.connections_max,
-                keep_alive: self.terms.limits.keep_alive,
-                drain_time: self.terms.limits.drain_time,
+                connections_max,
                 stop: watched.clone(),
             };
-            let (make, observer) = (make.clone(), self.observer.clone());
-            match start_worker(plan, handle.clone(), make, observer, self.terms.clone()) {
-                Ok(thread) => threads.push(thread),
+            let (change, changes) = mpsc::unbounded_channel();
+            match start_worker(plan, handle.clone(), first.clone(), changes) {
+                Ok(thread) => {
+                    threads.push(thread);
+                    succession.workers.push(change);
+                }
                 Err(error) => {
                     stop.send_replace(Stop::Now);
                     threads.into_iter().for_each(|thread: JoinHandle<()>| drop(thread.join()));
@@ -152,7 +159,7 @@ impl<O: Observer + Clone + Send> Server<O> {
                 }
             }
         }
-        Ok(Running { addresses: self.addresses, threads, handle })
+        Ok((Running { addresses: self.addresses, threads, handle }, succession))
     }
 }
 
@@ -168,18 +175,12 @@ impl Drop for Loss {
     }
 }
 
-fn start_worker<T, F, O>(
+fn start_worker<T: Service, O: Observer + Clone + Send>(
     plan: Plan,
     handle: Handle,
-    make: Arc<F>,
-    observer: O,
-    terms: Terms,
-) -> io::Result<JoinHandle<()>>
-where
-    T: Service,
-    F: Fn() -> T + Send + Sync + 'static,
-    O: Observer + Clone + Send,
-{
+    first: Generation<T, O>,
+    changes: mpsc::UnboundedReceiver<Change<T, O>>,
+) -> io::Result<JoinHandle<()>> {
     let (ready, is_ready) = std::sync::mpsc::channel();
     let name = format!("selvedge-{}", plan.number);
     let thread = thread::Builder::new().name(name).spawn(move || {
@@ -189,7 +190,7 @@ where
         };
         let _ = ready.send(Ok(()));
         let _loss = Loss(handle.stop);
-        runtime.block_on(work(plan, handle.peers, make(), observer, terms));
+        runtime.block_on(work(plan, handle.peers, first, changes));
     })?;
     match is_ready.recv() {
         Ok(Ok(())) => Ok(thread),
@@ -198,46 +199,26 @@ where
     }
 }
 
-async fn work<T: Service, O: Observer>(plan: Plan, peers: Arc<Peers>, service: T, observer: O, terms: Terms) {
-    // One for all of the worker: what one call gathers, another hands on.
-    let observer = Rc::new(observer);
-    let (events, connections_max) = (observer.clone(), plan.connections_max);
-    let on_event = Box::new(move |event| {
-        events.incident(&match event {
-            Event::AcceptFailed(error) => Incident::AcceptFailed { error: error.to_string() },
-            Event::AcceptRecovered => Incident::AcceptRecovered,
-            Event::ConnectionsFull => Incident::ConnectionsFull { limit: connections_max },
-            Event::ConnectionsFree => Incident::ConnectionsFree,
-        });
-    });
-    let worker = Rc::new(Worker::new(plan.number, peers, on_event));
-    let Terms { limits, door } = terms;
-    let app = Rc::new(App {
-        service,
-        observer: observer.clone(),
-        common: Rc::new(Common::new(limits)),
-        worker: worker.clone(),
-    });
-    let serve = Rc::new(move |accepted: Accepted| {
-        let peer = accepted.peer;
-        let counted = match door.ask(peer) {
-            None => None,
-            Some(Admission::Serve(counted)) => Some(counted),
-            Some(Admission::Observe(counted)) => {
-                app.observer.incident(&Incident::TooManyFromClient { peer });
-                Some(counted)
-            }
-            Some(Admission::Refuse) => {
-                let reason = CloseReason::TooManyFromClient;
-                app.observer.closed(&Closed { peer, reason, phase: Phase::Idle, requests: 0 });
-                return accepted.refuse();
+async fn work<T: Service, O: Observer + Clone + Send>(
+    plan: Plan,
+    peers: Arc<Peers>,
+    first: Generation<T, O>,
+    changes: mpsc::UnboundedReceiver<Change<T, O>>,
+) {
+    let (number, connections_max) = (plan.number, plan.connections_max);
+    let serving = Serving::begin(first, |limits, serving| {
+        let tell = move |event| {
+            if let Some(serving) = serving.upgrade() {
+                serving.tell(event, connections_max);
             }
         };
-        let (socket, peer, permit) = accepted.into_parts();
-        let place = app.worker.connection_began();
-        tokio::task::spawn_local(connection::run(socket, peer, place, app.clone(), (permit, counted)));
+        Worker::new(number, peers, Box::new(tell), limits)
     });
-    worker::run(plan, worker, serve, Rc::new(move || observer.tick())).await;
+    tokio::task::spawn_local(serving.clone().take_changes(changes));
+    let worker = serving.app().worker.clone();
+    let ticking = serving.clone();
+    let serve = Rc::new(move |accepted: Accepted| serving.serve(accepted));
+    worker::run(plan, worker, serve, Rc::new(move || ticking.tick())).await;
 }
 
 /// A server that serves.

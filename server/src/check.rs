@@ -1,12 +1,14 @@
 //! `selvedge check` and `selvedge settings`, from top to bottom.
 
 use crate::cli::{Check, Settings};
+use crate::compile::{self, Kept};
+use crate::config::Configuration;
 use crate::config::settings::reference;
-use crate::config::{self, Configuration, Problems};
 use crate::memory::Memory;
 use crate::process::Sandbox;
-use crate::world::{self, Disk};
-use crate::{log, process};
+use crate::snapshot::Refusal;
+use crate::world::Disk;
+use crate::{log, process, reload};
 use std::io::{self, Write};
 use std::process::ExitCode;
 
@@ -16,7 +18,7 @@ pub(crate) fn check(options: &Check) -> ExitCode {
     process::raise_descriptor_limit();
     let configuration = match read(options) {
         Ok(configuration) => configuration,
-        Err(problems) => return refuse(&problems),
+        Err(refusal) => return refuse(&refusal),
     };
     let Configuration { settings, .. } = &configuration;
     let said = if options.effective {
@@ -33,19 +35,22 @@ pub(crate) fn check(options: &Check) -> ExitCode {
     ended(said)
 }
 
-/// Reads a configuration, and holds what it needs to the world.
-fn read(options: &Check) -> Result<Configuration, Problems> {
-    let mut configuration = config::read(&options.config, &Disk)?;
-    let problems = world::problems(&configuration.claims);
-    if problems.is_empty() {
-        Ok(configuration)
-    } else {
-        Err(Problems::new(problems, std::mem::take(&mut configuration.texts)))
+/// Reads a configuration, holds what it needs to the world, and sees whether it goes together.
+fn read(options: &Check) -> Result<Configuration, Refusal> {
+    let mut configuration = reload::read(&options.config)?;
+    match compile::compile(&configuration, &Kept::default(), &Disk) {
+        Ok(_) => Ok(configuration),
+        Err(problems) => Err(Refusal::of(problems, &mut configuration)),
     }
 }
 
-fn refuse(problems: &Problems) -> ExitCode {
-    log::say(&format!("{problems}{}", count(problems.count(), "problem")));
+/// Says why a configuration cannot be served.
+pub(crate) fn refuse(refusal: &Refusal) -> ExitCode {
+    let count = match refusal {
+        Refusal::Problems(problems) => count(problems.count(), "problem"),
+        Refusal::Plain(_) => String::new(),
+    };
+    log::say(format!("{refusal}{count}").trim_end());
     ExitCode::FAILURE
 }
 

@@ -16,6 +16,8 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     /// Put a directory on the web, now
     Serve(Serve),
+    /// Serve what a configuration says
+    Run(Run),
     /// Say everything that is wrong with a configuration, or what is in force
     Check(Check),
     /// Say what can be set, where, and what holds when nothing is said
@@ -30,6 +32,15 @@ pub(crate) enum Command {
     Reopen(Control),
     /// Say how a running server is
     Status(Status),
+}
+
+/// Serves what a configuration says, in the foreground. HUP has it read again, and USR1 opens the
+/// log files anew. INT ends it at once; TERM lets what is running finish first.
+#[derive(Debug, Args)]
+pub(crate) struct Run {
+    /// The configuration
+    #[arg(long, value_name = "FILE", default_value = "selvedge.kdl")]
+    pub(crate) config: PathBuf,
 }
 
 /// Reads a configuration and looks at what it needs of the machine, and changes nothing. Ends

@@ -2,16 +2,19 @@
 
 #![forbid(unsafe_code)]
 
+mod changes;
 mod check;
 mod cli;
+mod compile;
 mod config;
+mod listeners;
 mod log;
 mod memory;
-#[allow(dead_code, unused_imports, reason = "what runs a configuration is made by the room that compiles one")]
 mod process;
+mod reload;
 mod run;
-#[allow(dead_code, unused_imports, reason = "what serves from a configuration is made by the room that compiles one")]
 mod site;
+mod snapshot;
 mod world;
 
 use clap::Parser;
@@ -21,6 +24,7 @@ use std::process::ExitCode;
 fn main() -> ExitCode {
     let result = match cli::Cli::parse().command {
         cli::Command::Serve(options) => run::serve(&options),
+        cli::Command::Run(options) => return run::run(&options),
         cli::Command::Check(options) => return check::check(&options),
         cli::Command::Settings(options) => return check::settings(&options),
         cli::Command::Reload(options) => return process::command(&options.control, Order::Reload),

@@ -1,6 +1,7 @@
 //! The most memory that a configuration lets the server use, term by term.
 
-use crate::config::model::{Action, Settings, Switch};
+use crate::compile::RATE_CLIENTS;
+use crate::config::model::{Action, Settings, Site, Switch};
 use crate::config::value::LogTarget;
 use crate::site::CACHE_BYTES_MAX;
 use selvedge::Limits;
@@ -54,6 +55,7 @@ impl Memory {
         let access = access.chain([&settings.logs.access]).map(|log| &log.target);
         let error = settings.sites.iter().filter_map(|site| site.error_log.as_ref());
         let error = error.chain([&settings.logs.error]).map(|log| &log.target);
+        terms.push(Term { count: rates(settings), of: "tables of rates", bytes_each: 8 * RATE_CLIENTS as u64 });
         terms.push(Term { count: distinct(access), of: "queues of access logs", bytes_each: ACCESS_QUEUE_BYTES_MAX });
         terms.push(Term { count: distinct(error), of: "queues of error logs", bytes_each: ERROR_QUEUE_BYTES_MAX });
         Self { terms }
@@ -92,6 +94,15 @@ fn engine_limits(settings: &Settings) -> Limits {
 fn lists(settings: &Settings) -> bool {
     let mut routes = settings.sites.iter().flat_map(|site| &site.routes);
     routes.any(|route| matches!(&route.action, Action::Files(files) if files.listing == Switch::On))
+}
+
+/// How many rates are kept: one for each site and each route that says one of its own.
+fn rates(settings: &Settings) -> u64 {
+    let of_site = |site: &Site| {
+        let own = site.routes.iter().filter(|route| route.gate.rate_limit != site.gate.rate_limit);
+        usize::from(site.gate.rate_limit.is_some()) + own.count()
+    };
+    settings.sites.iter().map(of_site).sum::<usize>() as u64
 }
 
 fn distinct<'a>(targets: impl Iterator<Item = &'a LogTarget>) -> u64 {

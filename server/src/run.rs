@@ -1,14 +1,22 @@
-//! `selvedge serve`, from top to bottom.
+//! `selvedge serve` and `selvedge run`, from top to bottom.
 
-use crate::cli::{AccessLog, Serve};
+use crate::check;
+use crate::cli::{AccessLog, Run, Serve};
 use crate::log::plan::{AccessPlan, Destination, ErrorForm, ErrorPlan, Level, LogPlan, SitePlan};
 use crate::log::{self, LogObserver, Logs};
-use crate::process;
+use crate::process::{self, Answer, Begun, Form, Orders, Pace};
+use crate::reload::{self, Live};
 use crate::site::{Options, Root, Site};
-use selvedge::{Limits, Server};
+use crate::snapshot::Refusal;
+use selvedge::{Ending, Endpoint, Handle, Limits, Server};
+use std::io;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::process::ExitCode;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
+
+/// What is said to whoever gives an order too late.
+const STOPPED: &str = "the server has stopped";
 
 /// Serves a directory until a signal ends it.
 pub(crate) fn serve(options: &Serve) -> Result<(), String> {
@@ -35,7 +43,8 @@ pub(crate) fn serve(options: &Serve) -> Result<(), String> {
         .map_err(|error| format!("cannot start: {error}"))?;
 
     // Before the line that says it is ready, which is when somebody may want to end it.
-    process::obey_signals(running.handle(), logs.reopener())
+    let reopener = logs.reopener();
+    process::obey_signals(running.handle(), move || reopener.reopen())
         .map_err(|error| format!("cannot watch signals: {error}"))?;
     for address in running.addresses() {
         log::say(&format!("serving {} on http://{address}/", options.dir.display()));
@@ -43,6 +52,109 @@ pub(crate) fn serve(options: &Serve) -> Result<(), String> {
     running.join();
     logs.finish();
     Ok(())
+}
+
+/// Serves what a configuration says until somebody ends it: as the supervisor of a process that
+/// does, or as that process.
+pub(crate) fn run(options: &Run) -> ExitCode {
+    process::raise_descriptor_limit();
+    let configuration = match reload::read(&options.config) {
+        Ok(configuration) => configuration,
+        Err(refusal) => return refuse(&refusal),
+    };
+    let workers = reload::workers(&configuration.settings);
+    let post = match process::begin(&configuration.settings, workers) {
+        Ok(Begun::Serve(post)) => Arc::new(*post),
+        Ok(Begun::Ended(code)) => return code,
+        Err(problem) => return refuse(&Refusal::Plain(problem)),
+    };
+    let (live, running) = match reload::begin(&options.config, configuration, &post, process::connect) {
+        Ok(begun) => begun,
+        Err(refusal) => {
+            let code = refuse(&refusal);
+            post.finish();
+            return code;
+        }
+    };
+    let endpoints: Vec<String> = live.places().endpoints().map(endpoint_text).collect();
+    let master = Arc::new(Master { live: Mutex::new(Some(live)), handle: running.handle() });
+    if let Err(problem) = post.obey(master.clone()) {
+        return refuse(&Refusal::Plain(problem));
+    }
+    post.ready();
+    master.live().iter().for_each(Live::leave_other_places);
+    for endpoint in endpoints {
+        log::say(&format!("serving {} on {endpoint}", options.config.display()));
+    }
+    let ending = running.join();
+    if let Some(live) = master.live().take() {
+        live.finish();
+    }
+    post.finish();
+    match ending {
+        Ending::Stopped => ExitCode::SUCCESS,
+        Ending::WorkerLost => ExitCode::FAILURE,
+    }
+}
+
+fn refuse(refusal: &Refusal) -> ExitCode {
+    process::say_last(&refusal.lines().join("\n"));
+    check::refuse(refusal)
+}
+
+fn endpoint_text(endpoint: &Endpoint) -> String {
+    match endpoint {
+        Endpoint::Inet(address) => format!("http://{address}/"),
+        unix @ Endpoint::Unix(_) => unix.to_string(),
+    }
+}
+
+/// Whoever has what serves, for whoever gives orders.
+struct Master {
+    /// Nothing once the server has stopped.
+    live: Mutex<Option<Live>>,
+    handle: Handle,
+}
+
+impl Master {
+    fn live(&self) -> MutexGuard<'_, Option<Live>> {
+        // A reload that panicked has changed nothing, or all.
+        self.live.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Orders for Master {
+    fn reload(&self) -> Answer {
+        let Some(live) = &mut *self.live() else { return Answer::Refused(STOPPED.to_owned()) };
+        match live.reload_and_tell() {
+            Ok(reloaded) => {
+                log::say(&format!("reloaded: {reloaded}"));
+                Answer::Done(reloaded.to_string())
+            }
+            Err(refusal) => {
+                log::say(&format!("not reloaded: {} wrong, see the error log", refusal.lines().len()));
+                Answer::Refused(format!("not reloaded, so all is as it was:\n{refusal}"))
+            }
+        }
+    }
+
+    fn status(&self, form: Form) -> String {
+        match &*self.live() {
+            Some(live) => live.status(form),
+            None => STOPPED.to_owned(),
+        }
+    }
+
+    fn reopen(&self) {
+        self.live().iter().for_each(Live::reopen_logs);
+    }
+
+    fn stop(&self, pace: Pace) {
+        match pace {
+            Pace::Graceful => self.handle.stop(),
+            Pace::AtOnce => self.handle.stop_now(),
+        }
+    }
 }
 
 /// One site with one access log, or none, and the error log.
@@ -55,13 +167,14 @@ fn log_plan(options: &Serve) -> LogPlan {
             format: format.clone(),
         }],
     };
-    let site = SitePlan { name: String::new(), access: (0..access.len()).collect() };
+    let site = SitePlan { name: String::new(), access: (0..access.len()).collect(), error: None };
     let destination = to(&options.error_log, Destination::StandardError);
-    LogPlan { access, sites: vec![site], error: ErrorPlan { destination, form: ErrorForm::Text, level: Level::Info } }
+    let error = ErrorPlan { destination, form: ErrorForm::Text, level: Level::Info };
+    LogPlan { access, sites: vec![site], error, site_errors: Vec::new() }
 }
 
 /// What is wrong with an address, and what was probably meant.
-fn cannot_listen(address: &str, error: &std::io::Error) -> String {
+fn cannot_listen(address: &str, error: &io::Error) -> String {
     let hint = match address.trim_start_matches(':').parse::<u16>() {
         Ok(port) => format!("; an address is needed too, as in 127.0.0.1:{port}"),
         Err(_) => String::new(),

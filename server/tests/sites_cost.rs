@@ -85,7 +85,10 @@ fn table(root: &Arc<Root>) -> SiteTable {
     let rule = |pattern: &str, action| Route {
         pattern: Pattern::parse(pattern).expect("a pattern"),
         conditions: Vec::new(),
-        gates: site::Gates::default(),
+        gates: None,
+        body_bytes_max: 10 << 20,
+        cache: CacheRules::default(),
+        pages: Vec::new(),
         headers: HeaderEdits::default(),
         action,
     };
@@ -95,6 +98,7 @@ fn table(root: &Arc<Root>) -> SiteTable {
         attempts: Vec::new(),
         fallback: SafePath::decode(b"/index.html").ok(),
         listing: Listing::Off,
+        sidecars: site::Sidecars::On,
     };
     let posts = vec![Condition::Method(vec!["POST".into()])];
     let mut headers = HeaderEdits::default();
@@ -107,8 +111,8 @@ fn table(root: &Arc<Root>) -> SiteTable {
             .map(|name| name.parse().expect("a name"))
             .to_vec(),
         routes: vec![
-            rule("/private/*", Action::Deny(Denial::Forbidden)),
-            Route { conditions: posts.clone(), ..rule("/form", Action::Deny(Denial::NotFound)) },
+            rule("/private/*", Action::Deny(Denial::new(403).expect("an error"))),
+            Route { conditions: posts.clone(), ..rule("/form", Action::Deny(Denial::new(404).expect("an error"))) },
             rule("/*", Action::Files(files.clone())),
         ],
         headers: headers.clone(),

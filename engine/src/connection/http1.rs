@@ -4,7 +4,7 @@
 use crate::buffer::Buffer;
 use crate::connection::respond::{Answer, Rest};
 use crate::connection::wire::{Input, Received, Wire};
-use crate::connection::{App, incoming, parts};
+use crate::connection::{App, Existing, Seat, Term, incoming, parts};
 use crate::limits::REQUESTS_PER_TURN;
 use crate::net::notes::{Deadline, Notice};
 use crate::net::panic;
@@ -46,25 +46,29 @@ struct Refusal {
 }
 
 /// Serves requests until the connection ends; why it does.
-pub(super) async fn serve<S: Stream, T: Service, O: Observer>(wire: &Rc<Wire<S>>, app: &App<T, O>) -> CloseReason {
+pub(super) async fn serve<S: Stream, T: Service, O: Observer>(wire: &Rc<Wire<S>>, seat: &Seat<T, O>) -> CloseReason {
+    let mut app = seat.app();
     let mut in_a_row = 0;
     loop {
         let mut request = match wire.read_request().await {
             Ok(request) => request,
             Err(NoRequest::Ended(reason)) => return reason,
-            Err(NoRequest::Refused(refusal)) => return Box::pin(wire.refuse(&refusal, app)).await,
+            Err(NoRequest::Refused(refusal)) => return Box::pin(wire.refuse(&refusal, &app)).await,
         };
+        if app.common.term.get() == Term::Over(Existing::Follow) {
+            app = seat.follow(wire.place());
+        }
         let began = app.observer.times().then(Instant::now);
-        let response = match wire.call(&mut request, app).await {
+        let response = match wire.call(&mut request, &app).await {
             Ok(response) => response,
             Err(reason) => return reason,
         };
-        let (mut answer, rest) = wire.begin_answer(&request, response);
+        let (mut answer, rest) = wire.begin_answer(&request, response, app.common.term.get());
         if let Some(rest) = rest {
-            let sending = Sending { answer: &mut answer, app, wire, request: &request, began };
+            let sending = Sending { answer: &mut answer, app: &app, wire, request: &request, began };
             Box::pin(sending.send(rest)).await;
         }
-        answer.report(app, wire, &request, began);
+        answer.report(&app, wire, &request, began);
         match wire.settle(request, &answer) {
             Settled::Next => {}
             Settled::Ended(reason) => return reason,

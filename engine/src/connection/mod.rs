@@ -18,7 +18,7 @@ use crate::net::worker::Worker;
 use crate::service::{CloseReason, Closed, Incident, Observer, Phase, Service};
 use selvedge_proto::date::HttpDate;
 use selvedge_proto::http1::write::DatedLines;
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::future::Future;
 use std::net::SocketAddr;
 use std::pin::pin;
@@ -26,12 +26,74 @@ use std::rc::Rc;
 use std::task::Poll;
 use wire::Wire;
 
-/// What all connections of a worker share.
+/// What all connections of a worker share that began under one generation of the application.
 pub(crate) struct App<T, O> {
     pub(crate) service: T,
     pub(crate) observer: O,
     pub(crate) common: Rc<Common>,
     pub(crate) worker: Rc<Worker>,
+    /// Who has taken its place, for connections that go on with that one.
+    successor: RefCell<Option<Rc<Self>>>,
+}
+
+impl<T, O> App<T, O> {
+    pub(crate) fn new(service: T, observer: O, limits: Limits, worker: Rc<Worker>) -> Rc<Self> {
+        let common = Rc::new(Common::new(limits));
+        Rc::new(Self { service, observer, common, worker, successor: RefCell::default() })
+    }
+
+    /// Another has taken its place.
+    pub(crate) fn retire(&self, successor: &Rc<Self>, existing: Existing) {
+        if existing == Existing::Follow {
+            *self.successor.borrow_mut() = Some(successor.clone());
+        }
+        self.common.term.set(Term::Over(existing));
+    }
+
+    /// Whoever would follow to one that is over follows to its successor at once, so that what
+    /// lies between is not kept for those who are idle.
+    pub(crate) fn pass_over(&self, over: &Rc<Self>, successor: &Rc<Self>) {
+        if let Some(next) = self.successor.borrow_mut().as_mut().filter(|next| Rc::ptr_eq(next, over)) {
+            *next = successor.clone();
+        }
+    }
+}
+
+/// What becomes of connections that are there when an application is replaced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Existing {
+    /// They stay with the application that they began with, and close with their next answer.
+    Finish,
+    /// They go on with the new one at their next request.
+    Follow,
+}
+
+/// Whether an application is the one that new connections get.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Term {
+    Current,
+    Over(Existing),
+}
+
+/// The application that a connection has at the moment.
+struct Seat<T, O>(RefCell<Rc<App<T, O>>>);
+
+impl<T, O> Seat<T, O> {
+    fn app(&self) -> Rc<App<T, O>> {
+        self.0.borrow().clone()
+    }
+
+    /// Goes on with the one that is current by now.
+    fn follow(&self, place: Place) -> Rc<App<T, O>> {
+        let mut app = self.app();
+        loop {
+            let Some(successor) = app.successor.borrow().clone() else { break };
+            app = successor;
+        }
+        app.worker.notes.renew(place);
+        drop(self.0.replace(app.clone()));
+        app
+    }
 }
 
 /// What all connections of a worker share, whatever the application.
@@ -39,11 +101,12 @@ pub(crate) struct Common {
     limits: Limits,
     /// The lines that heads begin with, and the second that they were made for.
     dated: Cell<(i64, DatedLines)>,
+    term: Cell<Term>,
 }
 
 impl Common {
     pub(crate) fn new(limits: Limits) -> Self {
-        Self { limits, dated: Cell::new((0, DatedLines::new(HttpDate::from_unix(0)))) }
+        Self { limits, dated: Cell::new((0, DatedLines::new(HttpDate::from_unix(0)))), term: Cell::new(Term::Current) }
     }
 
     /// The lines that heads of this second begin with.
@@ -70,8 +133,10 @@ pub(crate) fn run<S: Stream, T: Service, O: Observer>(
     // Made here and not in the future, which would keep room for what it was made of.
     let wire = Rc::new(Wire::new(stream, peer, place, app.worker.clone(), app.common.clone()));
     async move {
-        let reason = guarded(&wire, &app).await;
+        let seat = Seat(RefCell::new(app));
+        let reason = guarded(&wire, &seat).await;
         let closed = Closed { peer: wire.peer(), reason, phase: wire.phase(), requests: wire.requests() };
+        let app = seat.0.into_inner();
         app.observer.closed(&closed);
         // A task of the application's own that waits for content waits in vain from now on.
         wire.wake_reader();
@@ -81,9 +146,9 @@ pub(crate) fn run<S: Stream, T: Service, O: Observer>(
 }
 
 /// The loop, with what can end it from outside: a cut, or a panic.
-async fn guarded<S: Stream, T: Service, O: Observer>(wire: &Rc<Wire<S>>, app: &App<T, O>) -> CloseReason {
-    let mut serving = pin!(http1::serve(wire, app));
-    let notes = &app.worker.notes;
+async fn guarded<S: Stream, T: Service, O: Observer>(wire: &Rc<Wire<S>>, seat: &Seat<T, O>) -> CloseReason {
+    let mut serving = pin!(http1::serve(wire, seat));
+    let notes = &wire.worker.notes;
     std::future::poll_fn(|cx| {
         match notes.begin_turn(wire.place(), cx.waker()) {
             Notice::Cut => return Poll::Ready(wire.cut_reason()),
@@ -92,7 +157,7 @@ async fn guarded<S: Stream, T: Service, O: Observer>(wire: &Rc<Wire<S>>, app: &A
             Notice::None | Notice::MakeRoom | Notice::Drain => {}
         }
         panic::catch(|| serving.as_mut().poll(cx)).unwrap_or_else(|message| {
-            app.observer.incident(&Incident::Panic { peer: wire.peer(), message });
+            seat.app().observer.incident(&Incident::Panic { peer: wire.peer(), message });
             Poll::Ready(CloseReason::Panicked)
         })
     })

@@ -1,9 +1,9 @@
 //! Writes a response: its head, its content, and what it means for the connection.
 
 use crate::buffer::Buffer;
-use crate::connection::App;
 use crate::connection::http1::PANICKED;
 use crate::connection::wire::{Progress, Wire};
+use crate::connection::{App, Existing, Term};
 use crate::limits::{
     BATCH_BYTES, COPY_BYTES_MAX, DISK_READ_BYTES, FILE_COPIED_BYTES, FILE_END_BYTES, FILE_SLICE_BYTES,
 };
@@ -55,7 +55,7 @@ pub(super) struct Rest {
 impl<S: Stream> Wire<S> {
     /// Begins the answer to a request: its head and, when that is small and at hand, all of
     /// its content. Nothing is sent yet.
-    pub(super) fn begin_answer(&self, request: &Request, response: Response) -> (Answer, Option<Rest>) {
+    pub(super) fn begin_answer(&self, request: &Request, response: Response, term: Term) -> (Answer, Option<Rest>) {
         let mut asked = Asked {
             method: request.method(),
             version: request.version(),
@@ -70,6 +70,7 @@ impl<S: Stream> Wire<S> {
         let forced = match response.reason() {
             Some(PANICKED) => Some(CloseReason::Panicked),
             _ if self.worker.draining.get() => Some(CloseReason::Draining),
+            _ if term == Term::Over(Existing::Finish) => Some(CloseReason::Replaced),
             _ => by_content,
         };
         if let Some(reason) = forced {

@@ -125,7 +125,11 @@ impl<S> Wire<S> {
 
     /// Why the worker cut it.
     pub(super) fn cut_reason(&self) -> CloseReason {
-        if self.worker.stopped_at_once.get() { CloseReason::StoppedAtOnce } else { CloseReason::DrainLimit }
+        match (self.worker.stopped_at_once.get(), self.worker.draining.get()) {
+            (true, _) => CloseReason::StoppedAtOnce,
+            (false, true) => CloseReason::DrainLimit,
+            (false, false) => CloseReason::ReplacedLimit,
+        }
     }
 
     /// How many requests were begun.

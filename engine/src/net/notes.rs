@@ -46,6 +46,18 @@ struct Note {
     notice: Notice,
     waker: Option<Waker>,
     used: bool,
+    generation: u32,
+}
+
+impl Note {
+    const UNUSED: Self = Self {
+        due: Tick::MAX,
+        deadline: Deadline::None,
+        notice: Notice::None,
+        waker: None,
+        used: false,
+        generation: 0,
+    };
 }
 
 /// The table of one worker.
@@ -54,6 +66,8 @@ pub(crate) struct Notes {
     table: RefCell<Vec<Note>>,
     free: RefCell<Vec<u32>>,
     count: Cell<usize>,
+    /// What connections are served by from now on, counted.
+    generation: Cell<u32>,
 }
 
 /// A connection's place in the table.
@@ -67,7 +81,7 @@ impl Notes {
 
     pub(crate) fn enter(&self) -> Place {
         self.count.set(self.count.get() + 1);
-        let note = Note { due: Tick::MAX, deadline: Deadline::None, notice: Notice::None, waker: None, used: true };
+        let note = Note { used: true, generation: self.generation.get(), ..Note::UNUSED };
         let mut table = self.table.borrow_mut();
         if let Some(place) = self.free.borrow_mut().pop() {
             table[place as usize] = note;
@@ -81,7 +95,7 @@ impl Notes {
         self.count.set(self.count.get() - 1);
         let mut table = self.table.borrow_mut();
         let note = &mut table[place as usize];
-        *note = Note { due: Tick::MAX, deadline: Deadline::None, notice: Notice::None, waker: None, used: false };
+        *note = Note::UNUSED;
         self.free.borrow_mut().push(place);
         if self.count.get() == 0 {
             // After a rush the table is given back.
@@ -164,6 +178,29 @@ impl Notes {
         });
     }
 
+    /// Begins a new generation of connections; its number.
+    pub(crate) fn begin_generation(&self) -> u32 {
+        self.generation.set(self.generation.get().wrapping_add(1));
+        self.generation.get()
+    }
+
+    /// Counts a connection among those of the current generation.
+    pub(crate) fn renew(&self, place: Place) {
+        self.table.borrow_mut()[place as usize].generation = self.generation.get();
+    }
+
+    /// Tells the idle ones of generations before this one to end.
+    pub(crate) fn drain_before(&self, generation: u32) {
+        self.tell(Notice::Drain, |note| {
+            note.generation < generation && note.deadline == Deadline::KeepAlive && note.notice == Notice::None
+        });
+    }
+
+    /// Tells those of generations before this one that nobody waits for them any longer.
+    pub(crate) fn cut_before(&self, generation: u32) {
+        self.tell(Notice::Cut, |note| note.generation < generation);
+    }
+
     /// Tells all that the server waits no longer.
     pub(crate) fn cut(&self) {
         self.tell(Notice::Cut, |_| true);
@@ -216,5 +253,22 @@ mod tests {
         notes.leave(places[1]);
         assert_eq!(notes.enter(), places[1]);
         assert_eq!(notes.count(), 3);
+    }
+
+    #[test]
+    fn generations_end_apart() {
+        let notes = Notes::default();
+        let (busy, idle, followed) = (notes.enter(), notes.enter(), notes.enter());
+        notes.wait_for(idle, Deadline::KeepAlive, 100);
+        let second = notes.begin_generation();
+        let new = notes.enter();
+        notes.wait_for(new, Deadline::KeepAlive, 100);
+        notes.renew(followed);
+        notes.drain_before(second);
+        let notices = [busy, idle, followed, new].map(|place| notes.notice(place));
+        assert_eq!(notices, [Notice::None, Notice::Drain, Notice::None, Notice::None]);
+        notes.cut_before(second);
+        let notices = [busy, idle, followed, new].map(|place| notes.notice(place));
+        assert_eq!(notices, [Notice::Cut, Notice::Cut, Notice::None, Notice::None]);
     }
 }

@@ -1,6 +1,6 @@
 //! A worker: one thread, one runtime, its own listeners, clock and notes.
 
-use crate::limits::{BLOCKING_THREADS_MAX, KEEP_ALIVE_FLOOR, SWEEP_INTERVAL};
+use crate::limits::{BLOCKING_THREADS_MAX, KEEP_ALIVE_FLOOR, Limits, SWEEP_INTERVAL};
 use crate::net::accept::Accepted;
 use crate::net::clock::{Clock, ticks};
 use crate::net::listen::Endpoint;
@@ -18,7 +18,7 @@ use std::thread;
 use std::time::Duration;
 use tokio::sync::{Notify, Semaphore, mpsc, watch};
 use tokio::task::JoinHandle;
-use tokio::time::{MissedTickBehavior, interval, timeout};
+use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 
 /// Something that happened on this floor.
 pub(crate) enum Event {
@@ -68,6 +68,9 @@ pub(crate) struct Worker {
     pub(crate) draining: Cell<bool>,
     /// Whoever stopped the server did not want to wait.
     pub(crate) stopped_at_once: Cell<bool>,
+    /// How long connections may be idle, and a stop may take, as things are now.
+    pub(crate) keep_alive: Cell<Duration>,
+    pub(crate) drain_time: Cell<Duration>,
     number: usize,
     peers: Arc<Peers>,
     work_came: Notify,
@@ -79,12 +82,14 @@ pub(crate) struct Worker {
 }
 
 impl Worker {
-    pub(crate) fn new(number: usize, peers: Arc<Peers>, on_event: Box<dyn Fn(Event)>) -> Self {
+    pub(crate) fn new(number: usize, peers: Arc<Peers>, on_event: Box<dyn Fn(Event)>, limits: &Limits) -> Self {
         Self {
             clock: Clock::new(),
             notes: Notes::default(),
             draining: Cell::new(false),
             stopped_at_once: Cell::new(false),
+            keep_alive: Cell::new(limits.keep_alive),
+            drain_time: Cell::new(limits.drain_time),
             number,
             peers,
             work_came: Notify::new(),
@@ -131,6 +136,18 @@ impl Worker {
         }
         let least = (0..loads.len()).min_by_key(|&number| loads[number].load(Ordering::Relaxed));
         least.unwrap_or(self.number)
+    }
+
+    /// Begins a new generation of connections. Those of earlier ones have so much time.
+    pub(crate) fn begin_generation(self: &Rc<Self>, time: Duration) {
+        let (generation, worker) = (self.notes.begin_generation(), self.clone());
+        tokio::task::spawn_local(async move {
+            sleep(time).await;
+            worker.notes.drain_before(generation);
+            // Whoever is idle ends by itself in the meantime.
+            sleep(SWEEP_INTERVAL).await;
+            worker.notes.cut_before(generation);
+        });
     }
 
     /// Notes that a connection began.
@@ -185,8 +202,6 @@ pub(crate) struct Plan {
     pub(crate) inbox: mpsc::UnboundedReceiver<Message>,
     pub(crate) permits: Arc<Semaphore>,
     pub(crate) connections_max: usize,
-    pub(crate) keep_alive: Duration,
-    pub(crate) drain_time: Duration,
     pub(crate) stop: watch::Receiver<Stop>,
 }
 
@@ -206,7 +221,7 @@ pub(crate) async fn run(plan: Plan, worker: Rc<Worker>, serve: Rc<dyn Fn(Accepte
     pin_to(plan.cpu);
     let Plan { mut inbox, permits, mut stop, .. } = plan;
     let listening = Rc::new(Listening::new(worker.clone(), permits.clone(), serve.clone()));
-    let sweep = Sweep { permits: permits.clone(), connections_max: plan.connections_max, keep_alive: plan.keep_alive };
+    let sweep = Sweep { permits: permits.clone(), connections_max: plan.connections_max };
     let sweeper = spawn_vital(&worker, sweep.run(worker.clone(), tick.clone()));
     let (told, asked) = (listening.clone(), worker.clone());
     let take = move |message| match message {
@@ -245,7 +260,7 @@ pub(crate) async fn run(plan: Plan, worker: Rc<Worker>, serve: Rc<dyn Fn(Accepte
     let now = async {
         let _ = stop.wait_for(|stop| *stop == Stop::Now).await;
     };
-    let mut waiting = std::pin::pin!(timeout(plan.drain_time, first_of(gone, now)));
+    let mut waiting = std::pin::pin!(timeout(worker.drain_time.get(), first_of(gone, now)));
     let _ = waiting.as_mut().await;
     worker.stopped_at_once.set(*stopped.borrow() == Stop::Now);
     worker.notes.cut();
@@ -276,7 +291,6 @@ async fn first_of(a: impl Future<Output = ()>, b: impl Future<Output = ()>) {
 struct Sweep {
     permits: Arc<Semaphore>,
     connections_max: usize,
-    keep_alive: Duration,
 }
 
 impl Sweep {
@@ -292,8 +306,9 @@ impl Sweep {
             sweeps.tick().await;
             worker.clock.read();
             worker.notes.sweep(worker.clock.tick());
-            if let Some(keep_alive) = self.shortened_keep_alive() {
-                worker.notes.shorten_idle(worker.clock.tick(), ticks(self.keep_alive), ticks(keep_alive));
+            let usual = worker.keep_alive.get();
+            if let Some(keep_alive) = self.shortened_keep_alive(usual) {
+                worker.notes.shorten_idle(worker.clock.tick(), ticks(usual), ticks(keep_alive));
             }
             tick();
         }
@@ -301,14 +316,14 @@ impl Sweep {
 
     /// The keep-alive time when more than three quarters of the connections are in use: it
     /// falls from the usual one to its floor.
-    fn shortened_keep_alive(&self) -> Option<Duration> {
+    fn shortened_keep_alive(&self, usual: Duration) -> Option<Duration> {
         let free = self.permits.available_permits();
         let quarter = self.connections_max / 4;
-        if free >= quarter || self.keep_alive <= KEEP_ALIVE_FLOOR {
+        if free >= quarter || usual <= KEEP_ALIVE_FLOOR {
             return None;
         }
         let share = free as f64 / quarter as f64;
-        Some(KEEP_ALIVE_FLOOR + (self.keep_alive - KEEP_ALIVE_FLOOR).mul_f64(share))
+        Some(KEEP_ALIVE_FLOOR + (usual - KEEP_ALIVE_FLOOR).mul_f64(share))
     }
 }
 

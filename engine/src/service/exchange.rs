@@ -158,6 +158,10 @@ close_reasons! {
     Panicked "the application panicked";
     /// The server is stopping, and the connection was idle or has just been answered.
     Draining "the server is stopping";
+    /// Another application has taken the place of the one that the connection began with.
+    Replaced "the configuration that the connection began with was replaced";
+    /// The same, and the connection did not finish in time.
+    ReplacedLimit "still there when the time for the replaced configuration was over";
     /// The server was stopped without waiting.
     StoppedAtOnce "the server was stopped at once";
     /// The server is stopping, and the connection did not finish in time.
@@ -169,7 +173,13 @@ impl CloseReason {
     pub const fn is_ordinary(self) -> bool {
         matches!(
             self,
-            Self::ClientDone | Self::Asked | Self::AnswerEnded | Self::Idle | Self::MadeRoom | Self::Draining
+            Self::ClientDone
+                | Self::Asked
+                | Self::AnswerEnded
+                | Self::Idle
+                | Self::MadeRoom
+                | Self::Draining
+                | Self::Replaced
         )
     }
 }

@@ -23,7 +23,7 @@ pub(crate) mod value;
 mod variable;
 
 pub(crate) use build::{Claim, Claimed};
-pub(crate) use place::Texts;
+pub(crate) use place::{Span, Texts};
 pub(crate) use problem::{Problem, Problems};
 
 use reader::Reader;
@@ -67,7 +67,7 @@ pub(crate) fn read(file: &Path, sources: &dyn Sources) -> Result<Configuration, 
     let mut reader = Reader::new(sources);
     let nodes = reader.read_file(file, None).unwrap_or_default();
     reader.stack.push(file.to_owned());
-    let top = reader.block(Place::Top, &nodes, place::Span::default());
+    let top = reader.block(Place::Top, &nodes, Span::default());
     let (settings, claims) = build::build(&top, &mut reader);
     if reader.problems.is_empty() {
         Ok(Configuration { settings, claims, texts: reader.texts })

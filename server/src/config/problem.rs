@@ -53,6 +53,18 @@ impl Problems {
         Self { list, texts }
     }
 
+    /// Each in one line, for a log.
+    pub(crate) fn lines(&self) -> impl Iterator<Item = String> {
+        self.list.iter().map(|problem| {
+            let Position { file, line, column, .. } = self.texts.position(problem.at);
+            let mut text = format!("{}:{line}:{column}: {}", file.display(), problem.what);
+            if !problem.instead.is_empty() {
+                text.push_str(&format!(" ({})", problem.instead));
+            }
+            text
+        })
+    }
+
     /// How many there are.
     pub(crate) fn count(&self) -> usize {
         self.list.len()

@@ -6,11 +6,12 @@ use super::error::{ErrorLog, Event, Lines};
 use super::health::Health;
 use super::outlet::{self, Connect, Means, Outlet};
 use super::pen::Pen;
-use super::plan::{AccessPlan, Destination, Level, LogPlan, SitePlan};
+use super::plan::{AccessPlan, Destination, ErrorForm, ErrorPlan, Level, LogPlan, SitePlan};
 use super::rotate::Housekeeper;
 use super::writer::{AccessWriter, Batch, ErrorWriter, Message, Reopening, run_to_end};
 use std::fmt;
 use std::io;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Weak};
@@ -39,7 +40,19 @@ pub(crate) struct Logs {
 #[derive(Debug)]
 pub(crate) struct LogProblem {
     pub(crate) log: String,
+    /// Its file, where it is one.
+    pub(crate) path: Option<PathBuf>,
     pub(crate) error: io::Error,
+}
+
+impl LogProblem {
+    fn of(destination: &Destination, log: &str, error: io::Error) -> Self {
+        let path = match destination {
+            Destination::File { path, .. } => Some(path.clone()),
+            _ => None,
+        };
+        Self { log: log.to_owned(), path, error }
+    }
 }
 
 impl fmt::Display for LogProblem {
@@ -52,11 +65,18 @@ impl fmt::Display for LogProblem {
 #[derive(Debug)]
 pub(super) struct Queue {
     access: Vec<AccessQueue>,
-    errors: SyncSender<Message<Event>>,
-    error_health: Arc<Health>,
-    level: Level,
+    /// The server's first.
+    errors: Vec<ErrorQueue>,
     sites: Vec<SitePlan>,
     reopen_asked: Arc<AtomicU64>,
+}
+
+/// The way to one error log.
+#[derive(Debug)]
+struct ErrorQueue {
+    events: SyncSender<Message<Event>>,
+    health: Arc<Health>,
+    level: Level,
 }
 
 /// The way to one access log.
@@ -88,15 +108,26 @@ impl Queue {
         }
     }
 
-    /// Whether something as bad as this is written.
+    /// Whether something as bad as this is written in the server's error log.
     pub(super) fn wants(&self, level: Level) -> bool {
-        level <= self.level
+        level <= self.errors[0].level
     }
 
-    /// Hands on something for the error log.
+    /// Hands on something for the server's error log.
     pub(super) fn error(&self, event: Event) {
-        if self.wants(event.level) && self.errors.try_send(Message::Write(event)).is_err() {
-            self.error_health.lose(1);
+        self.errors[0].take(event);
+    }
+
+    /// Hands on something for the error log of a site.
+    pub(super) fn error_of(&self, site: &SitePlan, event: Event) {
+        self.errors[site.error.map_or(0, |own| own + 1)].take(event);
+    }
+}
+
+impl ErrorQueue {
+    fn take(&self, event: Event) {
+        if event.level <= self.level && self.events.try_send(Message::Write(event)).is_err() {
+            self.health.lose(1);
         }
     }
 }
@@ -116,7 +147,9 @@ impl Reopener {
         for access in &queue.access {
             let _ = access.batches.try_send(Message::Wake);
         }
-        let _ = queue.errors.try_send(Message::Wake);
+        for error in &queue.errors {
+            let _ = error.events.try_send(Message::Wake);
+        }
     }
 }
 
@@ -127,28 +160,38 @@ impl Logs {
         check(plan)?;
         let housekeeper = Housekeeper::default();
         let means = Means { connect, housekeeper: &housekeeper };
-        let error_health = Arc::new(Health::new(format!("the error log {}", plan.error.destination.describe())));
-        let error_outlet = outlet::open(&plan.error.destination, "error", &error_health, means)
-            .map_err(|error| LogProblem { log: error_health.name().to_owned(), error })?;
+        let errors = [&plan.error].into_iter().chain(&plan.site_errors);
+        let errors: Vec<OpenedError> = errors.map(|error| OpenedError::of(error, means)).collect::<Result<_, _>>()?;
         let opened: Vec<Opened> =
             plan.access.iter().map(|access| Opened::of(access, means)).collect::<Result<_, _>>()?;
 
         let reopen_asked = Arc::new(AtomicU64::new(0));
-        let (errors, events) = sync_channel(ERRORS_MAX);
-        let healths = opened.iter().map(|opened| &opened.health).chain([&error_health]).cloned();
-        let error_writer = ErrorWriter {
-            events,
-            log: ErrorLog::new(plan.error.form),
-            healths: healths.map(|health| (health, None)).collect(),
-            pen: Pen::new(error_outlet, error_health.clone()),
-            reopening: Reopening::new(reopen_asked.clone()),
-            lines: Lines::default(),
-        };
-        let mut threads = vec![start_thread("selvedge-error", move || run_to_end(error_writer))?];
+        let healths = opened.iter().map(|opened| &opened.health).chain(errors.iter().map(|error| &error.health));
+        // The server's error log says how all of them fare.
+        let mut healths: Vec<_> = healths.cloned().map(|health| (health, None)).collect();
+        let (mut threads, mut error_queues) = (Vec::new(), Vec::<ErrorQueue>::new());
+        for OpenedError { outlet, health, form, level } in errors {
+            let (sender, events) = sync_channel(ERRORS_MAX);
+            let writer = ErrorWriter {
+                events,
+                log: ErrorLog::new(form),
+                healths: std::mem::take(&mut healths),
+                pen: Pen::new(outlet, health.clone()),
+                reopening: Reopening::new(reopen_asked.clone()),
+                lines: Lines::default(),
+            };
+            // Keeps the server's open until this one has ended.
+            let servers = error_queues.first().map(|first| first.events.clone());
+            threads.push(start_thread("selvedge-error", move || {
+                run_to_end(writer);
+                drop(servers);
+            })?);
+            error_queues.push(ErrorQueue { events: sender, health, level });
+        }
         let mut groups = Vec::new();
         let access = group(opened, &mut groups);
         for Group { receiver: batches, pens, .. } in groups {
-            let (reopening, errors) = (Reopening::new(reopen_asked.clone()), errors.clone());
+            let (reopening, errors) = (Reopening::new(reopen_asked.clone()), error_queues[0].events.clone());
             let writer = AccessWriter { batches, pens, reopening, in_hand: None, errors };
             threads.push(start_thread("selvedge-access", move || run_to_end(writer))?);
         }
@@ -156,13 +199,18 @@ impl Logs {
         if sites.is_empty() {
             sites.push(SitePlan::default());
         }
-        let queue = Queue { access, errors, error_health, level: plan.error.level, sites, reopen_asked };
+        let queue = Queue { access, errors: error_queues, sites, reopen_asked };
         Ok(Self { queue: Arc::new(queue), threads })
     }
 
     /// What has the log files opened anew. It keeps nothing open.
     pub(crate) fn reopener(&self) -> Reopener {
         Reopener { queue: Arc::downgrade(&self.queue) }
+    }
+
+    /// Writes a line about the program itself to the server's error log.
+    pub(crate) fn say(&self, level: Level, name: &'static str, text: String) {
+        self.queue.error(Event::of_program(level, name, text));
     }
 
     pub(super) fn queue(&self) -> Arc<Queue> {
@@ -178,6 +226,23 @@ impl Logs {
         while !threads.iter().all(JoinHandle::is_finished) && Instant::now() < deadline {
             thread::sleep(Duration::from_millis(1));
         }
+    }
+}
+
+/// An error log that is open.
+struct OpenedError {
+    outlet: Box<dyn Outlet>,
+    health: Arc<Health>,
+    form: ErrorForm,
+    level: Level,
+}
+
+impl OpenedError {
+    fn of(plan: &ErrorPlan, means: Means<'_>) -> Result<Self, LogProblem> {
+        let health = Arc::new(Health::new(format!("the error log {}", plan.destination.describe())));
+        let outlet = outlet::open(&plan.destination, "error", &health, means)
+            .map_err(|error| LogProblem::of(&plan.destination, health.name(), error))?;
+        Ok(Self { outlet, health, form: plan.form, level: plan.level })
     }
 }
 
@@ -200,7 +265,7 @@ impl Opened {
     fn of(plan: &AccessPlan, means: Means<'_>) -> Result<Self, LogProblem> {
         let health = Arc::new(Health::new(format!("the access log {}", plan.destination.describe())));
         let outlet = outlet::open(&plan.destination, "access", &health, means)
-            .map_err(|error| LogProblem { log: health.name().to_owned(), error })?;
+            .map_err(|error| LogProblem::of(&plan.destination, health.name(), error))?;
         let sharing = match plan.destination {
             Destination::File { .. } => Sharing::Shared,
             _ => Sharing::Alone,
@@ -235,23 +300,31 @@ fn group(opened: Vec<Opened>, groups: &mut Vec<Group>) -> Vec<AccessQueue> {
 
 fn start_thread(name: &str, run: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>, LogProblem> {
     let started = thread::Builder::new().name(name.to_owned()).spawn(run);
-    started.map_err(|error| LogProblem { log: format!("the logs: no thread {name}"), error })
+    started.map_err(|error| LogProblem { log: format!("the logs: no thread {name}"), path: None, error })
 }
 
 /// Two logs in one file would tear each other's lines and put it aside twice.
 fn check(plan: &LogPlan) -> Result<(), LogProblem> {
-    let problem =
-        |log: String, text: &str| Err(LogProblem { log, error: io::Error::new(io::ErrorKind::InvalidInput, text) });
+    let invalid = |text: &str| io::Error::new(io::ErrorKind::InvalidInput, text);
     let mut files = std::collections::HashSet::new();
-    for destination in plan.access.iter().map(|access| &access.destination).chain([&plan.error.destination]) {
+    let errors = [&plan.error].into_iter().chain(&plan.site_errors).map(|error| &error.destination);
+    for destination in plan.access.iter().map(|access| &access.destination).chain(errors) {
         if let Destination::File { path, .. } = destination
             && !files.insert(path)
         {
-            return problem(format!("the log {}", path.display()), "another log is written there");
+            let log = format!("the log {}", path.display());
+            return Err(LogProblem::of(destination, &log, invalid("another log is written there")));
         }
     }
-    match plan.sites.iter().find(|site| site.access.iter().any(|&log| log >= plan.access.len())) {
-        Some(site) => problem(format!("the access log of {}", site.name), "there is no such log"),
+    let lacks = |site: &&SitePlan| {
+        let no_access = site.access.iter().any(|&log| log >= plan.access.len());
+        no_access || site.error.is_some_and(|log| log >= plan.site_errors.len())
+    };
+    match plan.sites.iter().find(lacks) {
+        Some(site) => {
+            let log = format!("the logs of {}", site.name);
+            Err(LogProblem { log, path: None, error: invalid("there is no such log") })
+        }
         None => Ok(()),
     }
 }
@@ -268,9 +341,7 @@ mod tests {
         let format = Format::named("common").unwrap();
         let queue = Queue {
             access: vec![AccessQueue { format, batches, place: 0, health: health.clone() }],
-            errors,
-            error_health: error_health.clone(),
-            level: Level::Warn,
+            errors: vec![ErrorQueue { events: errors, health: error_health.clone(), level: Level::Warn }],
             sites: vec![SitePlan::default()],
             reopen_asked: Arc::default(),
         };

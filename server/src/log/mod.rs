@@ -5,7 +5,6 @@
 //! what can happen to what they write to, and say it when it is over.
 //! This floor never names the configuration, a site, or a socket.
 
-#[allow(dead_code, reason = "settings choose among these, and so far there is the command line alone")]
 pub(crate) mod plan;
 
 mod access;
@@ -27,9 +26,9 @@ mod writer;
 mod tests;
 
 pub(crate) use access::Format;
-pub(crate) use logs::{Logs, Reopener};
+pub(crate) use logs::{LogProblem, Logs};
 pub(crate) use observer::LogObserver;
-pub(crate) use outlet::Letters;
+pub(crate) use outlet::{Connect, Letters};
 
 use std::io::Write;
 

@@ -109,6 +109,13 @@ impl LogObserver {
     }
 }
 
+/// What was gathered is handed on, whoever ends it.
+impl Drop for LogObserver {
+    fn drop(&mut self) {
+        self.tick();
+    }
+}
+
 fn with_bound(text: &str, bound: Option<String>) -> String {
     bound.map_or_else(|| text.to_owned(), |bound| format!("{text} (bound: {bound})"))
 }
@@ -130,7 +137,8 @@ impl Observer for LogObserver {
         let level = if matches!(exchange.status.code(), 500 | 502..=504) { Level::Error } else { Level::Warn };
         let (peer, line) = (Some(exchange.peer), exchange.line.to_vec());
         let key = exchange.reason.unwrap_or(name);
-        self.queue.error(Event { level, key, name, text, peer, line, count: 1 });
+        let site = self.queue.site(exchange.request.map_or(0, Request::label));
+        self.queue.error_of(site, Event { level, key, name, text, peer, line, count: 1 });
     }
 
     fn closed(&self, closed: &Closed) {

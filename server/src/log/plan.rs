@@ -13,8 +13,10 @@ pub(crate) struct LogPlan {
     /// ([`selvedge::Request::set_label`]). The first is also for what belongs to none, such as
     /// a request whose head was refused, and for numbers beyond the last.
     pub(crate) sites: Vec<SitePlan>,
-    /// The error log.
+    /// The error log of the server, and of sites that have none of their own.
     pub(crate) error: ErrorPlan,
+    /// Error logs of sites.
+    pub(crate) site_errors: Vec<ErrorPlan>,
 }
 
 /// One access log.
@@ -31,6 +33,8 @@ pub(crate) struct SitePlan {
     pub(crate) name: String,
     /// Its access logs, as places in [`LogPlan::access`]; none when it has none.
     pub(crate) access: Vec<usize>,
+    /// Its error log, as a place in [`LogPlan::site_errors`]; the server's when it has none.
+    pub(crate) error: Option<usize>,
 }
 
 /// The error log.
@@ -65,9 +69,6 @@ pub(crate) enum Level {
 }
 
 impl Level {
-    /// All of them, the worst first.
-    pub(crate) const ALL: [Self; 4] = [Self::Error, Self::Warn, Self::Info, Self::Debug];
-
     /// The word for it, in settings and in lines.
     pub(crate) const fn name(self) -> &'static str {
         match self {
@@ -76,11 +77,6 @@ impl Level {
             Self::Info => "info",
             Self::Debug => "debug",
         }
-    }
-
-    /// The level of a word.
-    pub(crate) fn from_name(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|level| level.name() == name)
     }
 }
 
@@ -98,6 +94,8 @@ pub(crate) enum Destination {
     StandardOutput,
     /// Standard error.
     StandardError,
+    /// None: an error log that is off.
+    Nowhere,
     /// The system's log by RFC 5424, one letter for each line.
     Syslog {
         /// Where it listens, as `/dev/log`.
@@ -122,6 +120,7 @@ impl Destination {
             Self::File { path, .. } => path.display().to_string(),
             Self::StandardOutput => "on standard output".to_owned(),
             Self::StandardError => "on standard error".to_owned(),
+            Self::Nowhere => "that is off".to_owned(),
             Self::Syslog { path } => format!("to syslog at {}", path.display()),
             Self::Journal { path } => format!("to the journal at {}", path.display()),
         }

@@ -4,7 +4,7 @@
 use super::Place;
 use super::account::Account;
 use super::child::VARIABLE;
-use super::link::Link;
+use super::link::{Asked, Link};
 use super::notify::{Inherited, Notifier};
 use super::post::Post;
 use super::sockets::Sockets;
@@ -59,6 +59,15 @@ pub(crate) fn begin(settings: &Settings, workers: usize) -> Result<Begun, String
     let ended = supervise(sockets, control, notifier, Restarts::from(&process.supervision));
     files.iter().for_each(|file| drop(fs::remove_file(file)));
     ended.map(Begun::Ended)
+}
+
+/// Tells the supervisor, if there is one, why this process ends before it serves.
+pub(crate) fn say_last(text: &str) {
+    if env::var_os(VARIABLE).is_some() {
+        // Whoever cannot be told sees it end.
+        let link = Link::of_standard_input();
+        let _ = link.and_then(|link| link.send(&Asked::Failed { text: text.to_owned() }));
+    }
 }
 
 /// What one running program has to itself.

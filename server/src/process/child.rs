@@ -60,6 +60,8 @@ pub(super) struct Serving {
     pub(super) binary: Binary,
     /// When it last said that it is alive, or anything else.
     pub(super) heard: Instant,
+    /// Why it is about to end, where it said so.
+    pub(super) last_words: Option<String>,
     child: Child,
     link: Arc<Link>,
 }
@@ -97,7 +99,7 @@ impl Serving {
         let child = command.env(VARIABLE, "1").spawn()?;
         // The supervisor's copy of the other end, which would hide that the process has ended.
         drop(command);
-        let serving = Self { number, role, binary, heard: Instant::now(), child, link };
+        let serving = Self { number, role, binary, heard: Instant::now(), last_words: None, child, link };
         serving.watch(events.clone())?;
         // To a process that has ended already nothing can be said, which its end says.
         let _ = serving.hand_over(outfit);
@@ -119,19 +121,17 @@ impl Serving {
     /// Tells of what it says and of its end.
     fn watch(&self, events: Sender<Event>) -> io::Result<()> {
         let (number, link, pid) = (self.number, self.link.clone(), self.pid());
-        let said = events.clone();
-        thread::Builder::new().name("selvedge-hear".to_owned()).spawn(move || {
+        thread::Builder::new().name("selvedge-watch".to_owned()).spawn(move || {
             loop {
                 match link.receive::<Asked>() {
-                    Ok(Some((asked, _))) => drop(said.send(Event::Said(number, asked))),
+                    Ok(Some((asked, _))) => drop(events.send(Event::Said(number, asked))),
                     // One of a later version may say what is not understood here.
                     Err(error) if error.kind() == io::ErrorKind::InvalidData => {}
-                    Ok(None) | Err(_) => return,
+                    Ok(None) | Err(_) => break,
                 }
             }
-        })?;
-        thread::Builder::new().name("selvedge-wait".to_owned()).spawn(move || {
-            // Not collected here, so that its number stays its own until the supervisor knows.
+            // What it has said comes before its end. It is not collected here, so that its number
+            // stays its own until the supervisor knows.
             while let Err(rustix::io::Errno::INTR) =
                 waitid(WaitId::Pid(pid), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT)
             {}

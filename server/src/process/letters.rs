@@ -56,7 +56,8 @@ mod tests {
                 destination: Destination::Syslog { path: syslog_path.clone() },
                 format: Format::parse("%m %U %s").unwrap(),
             }],
-            sites: vec![SitePlan { name: String::new(), access: vec![0] }],
+            sites: vec![SitePlan { name: String::new(), access: vec![0], error: None }],
+            site_errors: Vec::new(),
             error: ErrorPlan {
                 destination: Destination::Journal { path: journal_path.clone() },
                 form: ErrorForm::Text,

@@ -63,6 +63,8 @@ pub(super) enum Asked {
     Alive,
     /// It was told to stop, and so the whole program ends. No answer.
     Stopping,
+    /// It cannot begin, and why. No answer.
+    Failed { text: String },
     /// One more place to listen at.
     Bind { place: Place },
     /// One place less. No answer.

@@ -23,14 +23,13 @@ mod upgrade;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use begin::{Begun, begin};
+pub(crate) use begin::{Begun, begin, say_last};
 pub(crate) use control::{Answer, Form, Order, command};
 pub(crate) use letters::connect;
 pub(crate) use place::Place;
 pub(crate) use post::{Orders, Pace, Post};
 pub(crate) use sandbox::{Confinement, Coverage, Sandbox};
 
-use crate::log::Reopener;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use selvedge::Handle;
 use signal_hook::consts::{SIGINT, SIGQUIT, SIGTERM, SIGUSR1};
@@ -46,20 +45,20 @@ pub(crate) fn raise_descriptor_limit() {
     }
 }
 
-/// TERM and QUIT stop gracefully; INT, or a second TERM, stops at once; USR1 opens the log
-/// files anew.
-pub(crate) fn obey_signals(handle: Handle, logs: Reopener) -> io::Result<()> {
+/// TERM and QUIT stop gracefully; INT, or a second TERM, stops at once; USR1 calls `reopen`.
+pub(crate) fn obey_signals(handle: Handle, reopen: impl Fn() + Send + 'static) -> io::Result<()> {
     let mut signals = Signals::new([SIGTERM, SIGQUIT, SIGINT, SIGUSR1])?;
     thread::Builder::new().name("selvedge-signal".to_owned()).spawn(move || {
         let mut stopping = false;
         for signal in signals.forever() {
-            if signal == SIGUSR1 {
-                logs.reopen();
-            } else if stopping || signal == SIGINT {
-                handle.stop_now();
-            } else {
-                handle.stop();
-                stopping = true;
+            match signal {
+                SIGUSR1 => reopen(),
+                SIGINT => handle.stop_now(),
+                _ if stopping => handle.stop_now(),
+                _ => {
+                    handle.stop();
+                    stopping = true;
+                }
             }
         }
     })?;

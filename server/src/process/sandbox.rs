@@ -59,7 +59,12 @@ impl Sandbox {
                 Claimed::UserFile(file) => sandbox.read_file(file),
                 Claimed::Written(file) => sandbox.write_file(file),
                 // Bound and looked up by whoever is not in it.
-                Claimed::SocketFolder(_) | Claimed::Listens(_) | Claimed::User(_) | Claimed::Group(_) => {}
+                Claimed::SocketFolder(_)
+                | Claimed::Listens(_)
+                | Claimed::User(_)
+                | Claimed::Group(_)
+                | Claimed::Site(_)
+                | Claimed::Route(..) => {}
             }
         }
         sandbox

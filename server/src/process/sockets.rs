@@ -6,7 +6,7 @@ use selvedge::{Endpoint, Listener};
 use std::collections::HashSet;
 use std::fs::{self, Permissions};
 use std::io;
-use std::net::ToSocketAddrs;
+use std::net::{SocketAddr, ToSocketAddrs};
 use std::os::unix::fs::PermissionsExt;
 
 /// Sockets that listen.
@@ -53,13 +53,12 @@ impl Sockets {
 
     fn open(&self, place: &Place) -> io::Result<Vec<Listener>> {
         match place {
-            Place::Inet(address) => Ok(vec![Listener::bind(*address, self.workers)?]),
+            Place::Inet(address) => Ok(vec![self.open_inet(*address)?]),
             Place::Name { host, port } => {
                 // A name may have one address twice.
                 let mut seen = HashSet::new();
                 let addresses = (host.as_str(), *port).to_socket_addrs()?.filter(|address| seen.insert(*address));
-                let listeners: Vec<_> =
-                    addresses.map(|address| Listener::bind(address, self.workers)).collect::<io::Result<_>>()?;
+                let listeners: Vec<_> = addresses.map(|address| self.open_inet(address)).collect::<io::Result<_>>()?;
                 if listeners.is_empty() { Err(io::Error::other("the name has no address")) } else { Ok(listeners) }
             }
             Place::Unix { path, mode } => Ok(vec![Listener::bind_unix(path, *mode)?]),
@@ -71,6 +70,16 @@ impl Sockets {
                 }
                 numbers.into_iter().map(Listener::inherited).collect()
             }
+        }
+    }
+
+    /// One that is held under another name is the same.
+    fn open_inet(&self, address: SocketAddr) -> io::Result<Listener> {
+        let endpoint = Endpoint::Inet(address);
+        let mut held = self.held.iter().flat_map(|held| &held.listeners);
+        match held.find(|listener| *listener.endpoint() == endpoint) {
+            Some(listener) => listener.try_clone(),
+            None => Listener::bind(address, self.workers),
         }
     }
 

@@ -190,6 +190,7 @@ impl Supervisor {
         match asked {
             Asked::Alive => {}
             Asked::Ready => self.is_ready(at),
+            Asked::Failed { text } => self.processes[at].last_words = Some(text),
             Asked::Reloading if is_current => self.notifier.reloading(),
             Asked::Stopping if is_current => self.begin_to_stop(0),
             Asked::Release { place } if is_current => drop(self.sockets.close(&place)),
@@ -230,14 +231,16 @@ impl Supervisor {
     /// A serving process has ended.
     fn bury(&mut self, number: u64) {
         let Some(at) = self.processes.iter().position(|process| process.number == number) else { return };
-        let process = self.processes.remove(at);
+        let mut process = self.processes.remove(at);
+        let last_words = process.last_words.take();
         let (role, pid) = (process.role, process.pid().as_raw_nonzero());
         let status = process.collect();
         let how = describe(&status);
         match role {
             // Also when all are to stop: somebody may wait for an answer.
             Role::Candidate { asked_by, .. } => {
-                self.refuse(asked_by, &format!("the new process {how} before it was ready"));
+                let why = last_words.unwrap_or_else(|| format!("the new process {how} before it was ready"));
+                self.refuse(asked_by, &why);
             }
             _ if self.course != Course::Running => {}
             Role::Retired => {}

@@ -76,7 +76,7 @@ impl Supervisor {
 
     /// Tells whoever asked, and standard error, that things stay as they are.
     pub(super) fn refuse(&self, asked_by: Option<u64>, why: &str) {
-        say(&format!("selvedge: no upgrade: {why}"));
+        say(&format!("selvedge: no other process serves: {why}"));
         self.answer(asked_by, &Told::Refused { text: why.to_owned() });
     }
 

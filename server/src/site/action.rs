@@ -41,6 +41,8 @@ pub(crate) struct FilesRules {
     pub(crate) fallback: Option<SafePath>,
     /// What a directory without an index is.
     pub(crate) listing: Listing,
+    /// Whether compressed files beside a file are sent for it.
+    pub(crate) sidecars: Sidecars,
 }
 
 /// One way to find what a path means.
@@ -52,6 +54,8 @@ pub(crate) enum Attempt {
     Suffix(Suffix),
     /// A directory: its index, its list, or the way to its slash.
     Directory,
+    /// A file of this path, in which a star is the path of the request.
+    Path(Template),
 }
 
 /// What a directory without an index is answered with.
@@ -60,6 +64,15 @@ pub(crate) enum Listing {
     /// 404.
     Off,
     /// A list of what is in it.
+    On,
+}
+
+/// What becomes of `style.css.br` and its like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Sidecars {
+    /// They are files like any other.
+    Off,
+    /// They are sent for the file that they stand beside, to who accepts them.
     On,
 }
 
@@ -189,20 +202,29 @@ impl Reply {
 
 /// How a request is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Denial {
-    /// 403: it is there, and not for this client.
-    Forbidden,
-    /// 404: nothing is said of whether it is there.
-    NotFound,
+pub(crate) struct Denial(Status);
+
+/// The status is none of an error.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct NoErrorStatus;
+
+impl fmt::Display for NoErrorStatus {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a refusal has a status from 400 to 599")
+    }
 }
 
+impl std::error::Error for NoErrorStatus {}
+
 impl Denial {
+    /// With this status: 403 says that it is there, and not for this client; 404 does not say
+    /// whether it is there.
+    pub(crate) fn new(status: u16) -> Result<Self, NoErrorStatus> {
+        Status::new(status).filter(|status| status.is_error()).map(Self).ok_or(NoErrorStatus)
+    }
+
     pub(super) fn response(self) -> Response {
-        let status = match self {
-            Self::Forbidden => Status::FORBIDDEN,
-            Self::NotFound => Status::NOT_FOUND,
-        };
-        Response::error(status).because("a route denies it")
+        Response::error(self.0).because("a route denies it")
     }
 }
 
@@ -224,6 +246,7 @@ mod tests {
         }
         assert_eq!(reply(200, "text/plain\r\nx: y", "x"), Some(ReplyError::ContentType));
         assert_eq!(reply(200, "plain", "x"), Some(ReplyError::ContentType));
+        assert!(Denial::new(400).is_ok() && Denial::new(599).is_ok() && Denial::new(302) == Err(NoErrorStatus));
         for name in ["", "a/b", ".index", "..", "a\\b", "a\n"] {
             assert!(IndexNames::new([name]).is_err(), "{name}");
         }

@@ -7,6 +7,7 @@
 use super::network::{Network, any_contains};
 use selvedge::Request;
 use selvedge::proto::field::trim;
+use selvedge::service::UNIX_PEER;
 use std::net::{IpAddr, SocketAddr};
 
 /// The proxies that are believed, and where they say for whom they speak.
@@ -14,8 +15,17 @@ use std::net::{IpAddr, SocketAddr};
 pub(crate) struct TrustedProxies {
     /// Where they are.
     pub(crate) networks: Vec<Network>,
+    /// Whether whoever connects over a Unix socket is one.
+    pub(crate) unix: UnixPeers,
     /// What they write.
     pub(crate) field: ForwardingField,
+}
+
+/// What becomes of the word of whoever connects over a Unix socket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum UnixPeers {
+    Trusted,
+    Strangers,
 }
 
 /// Where a proxy says for whom it speaks. One of the two counts: a proxy that writes one
@@ -35,7 +45,11 @@ impl TrustedProxies {
     /// The client that a request is from.
     pub(super) fn client_of(&self, request: &Request) -> IpAddr {
         let peer = request.peer().ip().to_canonical();
-        if !any_contains(&self.networks, peer) {
+        let is_trusted = match request.peer() {
+            UNIX_PEER => self.unix == UnixPeers::Trusted,
+            _ => any_contains(&self.networks, peer),
+        };
+        if !is_trusted {
             return peer;
         }
         let name = match self.field {
@@ -135,7 +149,7 @@ mod tests {
 
     fn client(field: ForwardingField, peer: &str, lines: &[&str]) -> String {
         let networks = ["10.0.0.0/8", "2001:db8:f::/48"].map(|text| text.parse().unwrap()).to_vec();
-        let proxies = TrustedProxies { networks, field };
+        let proxies = TrustedProxies { networks, unix: UnixPeers::Strangers, field };
         let lines: Vec<&[u8]> = lines.iter().map(|line| line.as_bytes()).collect();
         proxies.client_behind(peer.parse().unwrap(), &lines).to_string()
     }

@@ -39,10 +39,6 @@ pub(crate) enum FieldTest {
     Present,
     /// That it is this.
     Equals(Box<str>),
-    /// That it begins so.
-    StartsWith(Box<str>),
-    /// That this is somewhere in it.
-    Contains(Box<str>),
 }
 
 /// The name of a field is no token.
@@ -68,8 +64,6 @@ impl FieldCondition {
         lines.any(|(_, value)| match &self.test {
             FieldTest::Present => true,
             FieldTest::Equals(text) => value == text.as_bytes(),
-            FieldTest::StartsWith(text) => value.starts_with(text.as_bytes()),
-            FieldTest::Contains(text) => text.is_empty() || value.windows(text.len()).any(|w| w == text.as_bytes()),
         })
     }
 }

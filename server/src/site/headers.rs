@@ -117,6 +117,11 @@ impl CacheRules {
         self.rules.is_empty()
     }
 
+    /// These, and others where none of these is about a path.
+    pub(super) fn followed_by(&self, others: &Self) -> Self {
+        Self { rules: self.rules.iter().chain(&others.rules).cloned().collect() }
+    }
+
     /// What is to be said of this path.
     pub(super) fn value_for(&self, text: &str) -> Option<&str> {
         self.rules.iter().find(|(pattern, _)| pattern.matches(text).is_some()).map(|(_, value)| &**value)

@@ -4,6 +4,7 @@
 use super::action::{Attempt, FilesRules, Listing};
 use super::files::resolve::Found;
 use super::files::{Failure, Files, Resource};
+use super::pattern::Captures;
 use selvedge::Request;
 use selvedge::proto::field::{Known, members, trim};
 use selvedge::proto::path::SafePath;
@@ -65,6 +66,19 @@ async fn attempt_all(
                 continue;
             }
             match find(files, &path.with_suffix(&suffix.0), now).await {
+                Ok(found @ (Found::File(_), _)) => return Ok(found),
+                Ok(_) | Err(Failure::NotFound) => continue,
+                Err(failure) => return Err(failure),
+            }
+        }
+        if let Attempt::Path(template) = attempt {
+            // A name with a slash at its end is that of a directory, and this is a file's.
+            if template.stars() > 0 && path.names_directory() {
+                continue;
+            }
+            let filled = template.path_with(&Captures::whole(path.as_str()));
+            let Ok(filled) = SafePath::decode(filled.as_bytes()) else { continue };
+            match find(files, &filled, now).await {
                 Ok(found @ (Found::File(_), _)) => return Ok(found),
                 Ok(_) | Err(Failure::NotFound) => continue,
                 Err(failure) => return Err(failure),

@@ -22,26 +22,22 @@ mod table;
 mod template;
 mod walk;
 
-pub(crate) use action::{
-    Action, Attempt, Denial, FilesRules, IndexNames, Listing, NoFileName, NoRedirectStatus, Redirect, Reply,
-    ReplyError, Suffix,
-};
-pub(crate) use client::{ForwardingField, TrustedProxies};
-pub(crate) use condition::{Condition, FieldCondition, FieldTest, NoFieldName};
+pub(crate) use action::{Action, Attempt, Denial, FilesRules, IndexNames, Listing, Redirect, Reply, Sidecars, Suffix};
+pub(crate) use client::{ForwardingField, TrustedProxies, UnixPeers};
+pub(crate) use condition::{Condition, FieldCondition, FieldTest};
 pub(crate) use files::cache::BYTES_MAX as CACHE_BYTES_MAX;
 pub(crate) use files::root::Root;
 pub(crate) use gate::{
-    BasicGate, ConnectionGate, Gates, HashProblem, InvalidRealm, Mode, NetworkGate, Rate, RateError, RateGate, Tally,
-    UserProblem, UserProblemKind, Users,
+    Access, BasicGate, ConnectionGate, Gates, Mode, NetworkGate, Rate, RateGate, Tally, UserProblem, Users,
 };
-pub(crate) use headers::{CacheRules, HeaderEdits, HeaderError};
-pub(crate) use host::{HostName, HostNameError};
-pub(crate) use network::{Network, NetworkError};
-pub(crate) use pattern::{Pattern, PatternError};
+pub(crate) use headers::{CacheRules, HeaderEdits};
+pub(crate) use host::HostName;
+pub(crate) use network::Network;
+pub(crate) use pattern::Pattern;
 pub(crate) use pipeline::{Options, Site};
 pub(crate) use sites::Sites;
-pub(crate) use table::{ErrorPages, Route, SiteProblem, SiteProblemKind, SiteRules, SiteTable};
-pub(crate) use template::{Template, TemplateError};
+pub(crate) use table::{ErrorPages, Route, SiteRules, SiteTable};
+pub(crate) use template::Template;
 
 #[cfg(test)]
 mod tests;

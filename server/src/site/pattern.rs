@@ -91,6 +91,13 @@ impl<'p> Captures<'p> {
         self.parts[..self.count].get(number).copied().unwrap_or_default()
     }
 
+    /// One star, which stood for this.
+    pub(super) fn whole(part: &'p str) -> Self {
+        let mut captures = Self::default();
+        captures.push(part);
+        captures
+    }
+
     fn push(&mut self, part: &'p str) {
         debug_assert!(self.count < STARS_MAX, "a pattern has no more stars");
         self.parts[self.count] = part;

@@ -1,9 +1,10 @@
 //! The way of a request through a site: method, path, file.
 
-use super::files::Files;
+use super::action::Sidecars;
 use super::files::cache::Cache;
 use super::files::resolve::Found;
 use super::files::root::Root;
+use super::files::{Files, Place};
 use super::listing;
 use selvedge::proto::head::{Expectation, Framing};
 use selvedge::proto::path::SafePath;
@@ -42,13 +43,14 @@ const ALLOW: &str = "GET, HEAD, OPTIONS";
 impl Site {
     pub(crate) fn new(root: Arc<Root>, options: Options) -> Self {
         let cache = Rc::new(RefCell::new(Cache::new(options.workers)));
-        let files = Files::new(root, [Box::from(INDEX)].into(), cache);
+        let place = Place { root, index: [Box::from(INDEX)].into(), sidecars: Sidecars::On };
+        let files = Files::new(place, cache);
         Self { files, lists: listing::Lists::new(), options }
     }
 
     /// The way of a request with content.
     async fn answer_with_content(&self, request: &mut Request) -> Response {
-        match discard_content(request).await {
+        match discard_content(request, u64::MAX).await {
             Ok(()) => self.answer(request).await,
             Err(error) => error.into(),
         }
@@ -91,9 +93,17 @@ impl Service for Site {
 
 /// Reads content, which files have no use for, before the answer, so that a request whose
 /// framing is broken is refused and not answered in part.
-pub(super) async fn discard_content(request: &mut Request) -> Result<(), ContentError> {
+///
+/// Content of more than `bytes_max` is refused; so is any that is announced to be longer.
+pub(super) async fn discard_content(request: &mut Request, bytes_max: u64) -> Result<(), ContentError> {
+    if request.body().length().is_some_and(|length| length > bytes_max) {
+        return Err(ContentError::TooLarge);
+    }
     match request.head().expectation {
-        Expectation::None => request.body().discard(CONTENT_DISCARDED_BYTES_MAX).await,
+        Expectation::None => {
+            request.body().limit(bytes_max);
+            request.body().discard(CONTENT_DISCARDED_BYTES_MAX).await
+        }
         // Who waits to be told to go on is not told: the answer comes instead.
         Expectation::Continue => Ok(()),
     }

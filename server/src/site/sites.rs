@@ -9,7 +9,7 @@ use super::files::{self, Files, SharedCache};
 use super::gate::{Verdict, Verifier};
 use super::headers;
 use super::listing;
-use super::table::SiteTable;
+use super::table::{Gating, SiteTable};
 use super::walk::{Arrival, Walk};
 use selvedge::proto::head::Framing;
 use selvedge::{Request, Response, Service, Status};
@@ -56,7 +56,7 @@ impl Sites {
         let number = number as usize;
         self.places[number].get_or_init(|| {
             let place = &self.table.places[number];
-            Files::new(place.root.clone(), place.index.clone(), self.cache.clone())
+            Files::new(place.clone(), self.cache.clone())
         })
     }
 
@@ -76,17 +76,19 @@ impl Sites {
                 client
             }
         };
-        let verdict = site.rules.gates.admit_client(client);
         let way = self.ways[number as usize];
-        let is_open = matches!(verdict, Verdict::Pass) && site.rules.gates.basic.is_none();
-        if is_open && request.head().framing == Framing::None {
-            // Errors have a page and fields of their own.
-            let kept = files::respond_from_cache(&self.cache, way, request).filter(headers::is_of_file);
-            if let Some(response) = kept {
-                return Entered::Answered(response);
-            }
+        let may_be_kept = site.rules.gates.basic.is_none() && request.head().framing == Framing::None;
+        // Errors have a page and fields of their own. What is kept is of no route with gates of its own.
+        let kept = may_be_kept.then(|| files::respond_from_cache(&self.cache, way, request)).flatten();
+        let kept = kept.filter(headers::is_of_file);
+        let verdict = match (site.gating, &kept) {
+            (Gating::ByRoute, None) => return Entered::Walking(Walk::new(self, site, way, Arrival::new(client))),
+            _ => site.rules.gates.admit_client(client),
+        };
+        match (kept, verdict) {
+            (Some(response), Verdict::Pass) => Entered::Answered(response),
+            (_, verdict) => Entered::Walking(Walk::new(self, site, way, Arrival::judged(client, verdict))),
         }
-        Entered::Walking(Walk::new(self, site, way, Arrival { client, verdict }))
     }
 }
 

@@ -1,8 +1,9 @@
 //! All sites, as one value that every worker shares and nobody changes.
 
-use super::action::{Action, FilesRules};
+use super::action::{Action, FilesRules, Sidecars};
 use super::client::TrustedProxies;
 use super::condition::Condition;
+use super::files::Place;
 use super::files::root::Root;
 use super::gate::Gates;
 use super::headers::{CacheRules, HeaderEdits};
@@ -46,10 +47,17 @@ pub(crate) struct Route {
     pub(crate) pattern: Pattern,
     /// What it asks of requests beyond that; all of it has to hold.
     pub(crate) conditions: Vec<Condition>,
-    /// What stands before it, behind the gates of the site.
-    pub(crate) gates: Gates,
+    /// What stands before it in place of the gates of the site, if anything does.
+    pub(crate) gates: Option<Gates>,
+    /// The most content of a request; for more there is a 413.
+    pub(crate) body_bytes_max: u64,
     /// What it changes of the fields of its answers, after the site.
     pub(crate) headers: HeaderEdits,
+    /// How long its files may be kept; what it does not say the site says.
+    pub(crate) cache: CacheRules,
+    /// What stands for its errors, beneath the root of the site's pages; what it does not say
+    /// the site says.
+    pub(crate) pages: Vec<(Status, SafePath)>,
     /// What it does.
     pub(crate) action: Action,
 }
@@ -111,15 +119,8 @@ pub(crate) struct SiteTable {
     hosts: Hosts,
     sites: Vec<Site>,
     /// Every pair of a root and its index names, by the number that routes know it by.
-    pub(super) places: Vec<FilesPlace>,
+    pub(super) places: Vec<Place>,
     pub(super) passwords_at_once: Arc<Semaphore>,
-}
-
-/// A root and the names that stand for directories in it.
-#[derive(Debug)]
-pub(super) struct FilesPlace {
-    pub(super) root: Arc<Root>,
-    pub(super) index: Arc<[Box<str>]>,
 }
 
 /// A site as it is served.
@@ -129,6 +130,17 @@ pub(super) struct Site {
     /// The place of each route's files; of no meaning for a route without files.
     files: Vec<u32>,
     pages: u32,
+    /// Whether every route stands behind the gates of the site.
+    pub(super) gating: Gating,
+}
+
+/// Whose gates a request has to pass.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Gating {
+    /// Those of the site, whatever its path.
+    BySite,
+    /// Those of its route.
+    ByRoute,
 }
 
 /// A route that matches.
@@ -164,16 +176,23 @@ impl SiteTable {
             problems.extend(problems_of(&rules).map(|kind| SiteProblem { site: number, kind }));
             for route in &mut rules.routes {
                 route.headers = rules.headers.followed_by(&route.headers);
+                route.cache = route.cache.followed_by(&rules.cache);
             }
             let first = places.len();
-            let mut place = |root: &Arc<Root>, index: &Arc<[Box<str>]>| number_of(&mut places, first, root, index);
+            let mut number_of = |place| number_of(&mut places, first, place);
             let files = rules.routes.iter().map(|route| match &route.action {
-                Action::Files(FilesRules { root, index, .. }) => place(root, &index.0),
+                Action::Files(FilesRules { root, index, sidecars, .. }) => {
+                    number_of(Place { root: root.clone(), index: index.0.clone(), sidecars: *sidecars })
+                }
                 _ => 0,
             });
             let files = files.collect();
-            let pages = rules.error_pages.as_ref().map_or(0, |pages| place(&pages.root, &Arc::from([])));
-            table.push(Site { rules, files, pages });
+            let pages = rules.error_pages.as_ref().map_or(0, |pages| {
+                number_of(Place { root: pages.root.clone(), index: Arc::from([]), sidecars: Sidecars::On })
+            });
+            let by_route = rules.routes.iter().any(|route| route.gates.is_some());
+            let gating = if by_route { Gating::ByRoute } else { Gating::BySite };
+            table.push(Site { rules, files, pages, gating });
         }
         if !problems.is_empty() {
             return Err(problems);
@@ -202,18 +221,21 @@ fn problems_of(rules: &SiteRules) -> impl Iterator<Item = SiteProblemKind> {
         };
         (wanted > route.pattern.stars()).then_some(SiteProblemKind::TooFewStars { route: number })
     });
-    let pages = rules.error_pages.iter().flat_map(|pages| &pages.pages);
+    let of_routes = rules.routes.iter().flat_map(|route| &route.pages);
+    let pages = rules.error_pages.iter().flat_map(|pages| &pages.pages).chain(of_routes);
     let pages =
         pages.filter(|(status, _)| !status.is_error()).map(|(status, _)| SiteProblemKind::PageOfNoError(*status));
     stars.chain(pages)
 }
 
 /// The number of a place: routes of one site that serve the same files share what is known of them.
-fn number_of(places: &mut Vec<FilesPlace>, first: usize, root: &Arc<Root>, index: &Arc<[Box<str>]>) -> u32 {
-    let same = |place: &FilesPlace| Arc::ptr_eq(&place.root, root) && place.index == *index;
+fn number_of(places: &mut Vec<Place>, first: usize, place: Place) -> u32 {
+    let same = |other: &Place| {
+        Arc::ptr_eq(&other.root, &place.root) && other.index == place.index && other.sidecars == place.sidecars
+    };
     let number = places[first..].iter().position(same).map_or(places.len(), |at| first + at);
     if number == places.len() {
-        places.push(FilesPlace { root: root.clone(), index: index.clone() });
+        places.push(place);
     }
     u32::try_from(number).expect("a configuration has fewer routes")
 }
@@ -243,10 +265,11 @@ impl Site {
         (None, choice)
     }
 
-    /// The file that stands for an error, and the number of its place.
-    pub(super) fn page_for(&self, status: Status) -> Option<(u32, &SafePath)> {
+    /// The file that stands for an error of a route, and the number of its place.
+    pub(super) fn page_for<'t>(&'t self, route: Option<&'t Route>, status: Status) -> Option<(u32, &'t SafePath)> {
         let pages = self.rules.error_pages.as_ref()?;
-        pages.pages.iter().find(|(own, _)| *own == status).map(|(_, path)| (self.pages, path))
+        let mut all = route.into_iter().flat_map(|route| &route.pages).chain(&pages.pages);
+        all.find(|(own, _)| *own == status).map(|(_, path)| (self.pages, path))
     }
 }
 

@@ -12,7 +12,7 @@ use super::lookup::{self, Looked};
 use super::pattern::{Captures, text_of};
 use super::pipeline::{answer_method, discard_content, redirect_to_slash};
 use super::sites::Sites;
-use super::table::{Choice, Matched, Rewrites, Route, Site};
+use super::table::{Choice, Gating, Matched, Rewrites, Route, Site};
 use super::template::Template;
 use selvedge::proto::field::Fields;
 use selvedge::proto::head::Framing;
@@ -22,10 +22,23 @@ use selvedge::{Request, Response, Status};
 use std::net::IpAddr;
 use std::time::Duration;
 
-/// Who has come, and what the gates say to that which need not wait.
+/// Who has come, and what the gates of the site say to that which need not wait, where they
+/// were asked.
 pub(super) struct Arrival {
-    pub(super) client: IpAddr,
-    pub(super) verdict: Verdict,
+    client: IpAddr,
+    verdict: Option<Verdict>,
+}
+
+impl Arrival {
+    /// A client whom the gates of a route are to judge.
+    pub(super) fn new(client: IpAddr) -> Self {
+        Self { client, verdict: None }
+    }
+
+    /// A client whom the gates of the site have judged.
+    pub(super) fn judged(client: IpAddr, verdict: Verdict) -> Self {
+        Self { client, verdict: Some(verdict) }
+    }
 }
 
 /// A request on its way.
@@ -35,7 +48,9 @@ pub(super) struct Walk<'t> {
     /// Who remembers the files of this site.
     way: Owner,
     client: IpAddr,
-    verdict: Verdict,
+    verdict: Option<Verdict>,
+    /// The gates that it has passed.
+    passed: Gates,
     /// What a gate that only observes would have said.
     observed: Option<&'static str>,
     /// Whether the path alone has chosen the way so far.
@@ -45,7 +60,8 @@ pub(super) struct Walk<'t> {
 /// An answer that has yet to get what its site gives to all.
 struct Answered<'t> {
     response: Response,
-    headers: &'t HeaderEdits,
+    /// Whose answer it is, if a route was found.
+    route: Option<&'t Route>,
     origin: Origin,
 }
 
@@ -69,7 +85,7 @@ enum Step<'t> {
 impl<'t> Walk<'t> {
     pub(super) fn new(sites: &'t Sites, site: &'t Site, way: Owner, arrival: Arrival) -> Self {
         let Arrival { client, verdict } = arrival;
-        Self { sites, site, way, client, verdict, observed: None, choice: Choice::ByPath }
+        Self { sites, site, way, client, verdict, passed: Gates::default(), observed: None, choice: Choice::ByPath }
     }
 
     /// The way to its end.
@@ -82,19 +98,17 @@ impl<'t> Walk<'t> {
     }
 
     fn by_server(&self, response: Response) -> Answered<'t> {
-        Answered { response, headers: &self.site.rules.headers, origin: Origin::Server }
+        Answered { response, route: None, origin: Origin::Server }
     }
 
-    /// What has to be before a route is looked for: open gates, and content that is in order.
-    /// Whoever is refused need not send any.
+    /// What has to be before a route is looked for: that the gates of the site are open, where
+    /// all of its routes stand behind those.
     async fn pass(&mut self, request: &mut Request) -> Result<(), Response> {
-        let verdict = std::mem::replace(&mut self.verdict, Verdict::Pass);
+        let Some(verdict) = self.verdict.take() else { return Ok(()) };
+        let gates = &self.site.rules.gates;
+        self.passed = gates.clone();
         self.obey(verdict)?;
-        self.pass_users(request, &self.site.rules.gates).await?;
-        if request.head().framing != Framing::None {
-            discard_content(request).await?;
-        }
-        Ok(())
+        self.pass_users(request, gates).await
     }
 
     async fn pass_users(&mut self, request: &mut Request, gates: &Gates) -> Result<(), Response> {
@@ -141,14 +155,15 @@ impl<'t> Walk<'t> {
         if choice == Choice::ByRequest {
             self.choice = choice;
         }
+        let route = matched.as_ref().map(|matched| matched.route);
+        if let Err(response) = self.pass_route(request, route).await {
+            return Step::Answered(Answered { response, route, origin: Origin::Server });
+        }
         let Some(Matched { route, captures, files }) = matched else {
             let unmatched = Response::error(Status::NOT_FOUND).because("no route of the site matches");
             return Step::Answered(self.by_server(unmatched));
         };
-        let answered = |response, origin| Step::Answered(Answered { response, headers: &route.headers, origin });
-        if let Err(refused) = self.pass_route(request, route).await {
-            return answered(refused, Origin::Server);
-        }
+        let answered = |response, origin| Step::Answered(Answered { response, route: Some(route), origin });
         match &route.action {
             Action::Rewrite(target) => match rewrite(target, &captures) {
                 Ok(path) => Step::Rewritten(path),
@@ -167,13 +182,25 @@ impl<'t> Walk<'t> {
         }
     }
 
-    async fn pass_route(&mut self, request: &mut Request, route: &Route) -> Result<(), Response> {
-        if route.gates.are_open() {
-            return Ok(());
+    /// What stands before a route, or before there being none: gates that were not passed yet,
+    /// and content that is in order. Whoever is refused need not send any.
+    async fn pass_route(&mut self, request: &mut Request, route: Option<&Route>) -> Result<(), Response> {
+        if self.site.gating == Gating::ByRoute {
+            let own = route.and_then(|route| route.gates.as_ref());
+            if own.is_some() {
+                self.choice = Choice::ByRequest;
+            }
+            let gates = own.unwrap_or(&self.site.rules.gates);
+            let ahead = gates.beyond(&self.passed);
+            self.passed = gates.clone();
+            self.obey(ahead.admit_client(self.client))?;
+            self.pass_users(request, &ahead).await?;
         }
-        self.choice = Choice::ByRequest;
-        self.obey(route.gates.admit_client(self.client))?;
-        self.pass_users(request, &route.gates).await
+        if request.head().framing != Framing::None {
+            let most = route.map_or(u64::MAX, |route| route.body_bytes_max);
+            discard_content(request, most).await?;
+        }
+        Ok(())
     }
 
     /// The answer of a route with files.
@@ -196,7 +223,7 @@ impl<'t> Walk<'t> {
                 let mut response = files.respond(request, &resource).await;
                 vary_by_navigation(&mut response);
                 // How long it may be kept is said of its own path, not of the one it stands for.
-                let cache_control = self.site.rules.cache.value_for(&text_of(fallback));
+                let cache_control = route.cache.value_for(&text_of(fallback));
                 headers::add_cache_control(response.edit_fields(), cache_control);
                 return (response, Origin::Server);
             }
@@ -219,7 +246,7 @@ impl<'t> Walk<'t> {
         // Only the plain way to write a path, so that nobody can fill the cache with others.
         let asked = SafePath::decode(raw).ok().filter(|asked| asked.encode().as_bytes() == raw);
         if let (Choice::ByPath, Some(asked)) = (self.choice, asked) {
-            let cache_control = self.site.rules.cache.value_for(&text_of(&asked));
+            let cache_control = route.cache.value_for(&text_of(&asked));
             files::remember_dressed(&self.sites.cache, (self.way, raw), file, |fields| {
                 dress(fields, cache_control, &route.headers);
             });
@@ -228,15 +255,15 @@ impl<'t> Walk<'t> {
 
     /// What a site does to all of its answers: pages for errors, fields, a word for the log.
     async fn complete(&self, request: &Request, answered: Answered<'t>) -> Response {
-        let Answered { mut response, headers, origin } = answered;
+        let Answered { mut response, route, origin } = answered;
+        let rules = &self.site.rules;
+        let (headers, cache) = route.map_or((&rules.headers, &rules.cache), |route| (&route.headers, &route.cache));
         if origin != Origin::Written && response.status.is_error() {
-            response = self.with_page(request, response).await;
+            response = self.with_page(request, route, response).await;
         }
         let cache_control = match origin {
-            Origin::Files if headers::is_of_file(&response) && !self.site.rules.cache.is_empty() => {
-                SafePath::decode(request.path_bytes())
-                    .ok()
-                    .and_then(|asked| self.site.rules.cache.value_for(&text_of(&asked)))
+            Origin::Files if headers::is_of_file(&response) && !cache.is_empty() => {
+                SafePath::decode(request.path_bytes()).ok().and_then(|asked| cache.value_for(&text_of(&asked)))
             }
             _ => None,
         };
@@ -250,8 +277,8 @@ impl<'t> Walk<'t> {
     }
 
     /// An error with the page that the site has for it.
-    async fn with_page(&self, request: &Request, error: Response) -> Response {
-        let Some((number, path)) = self.site.page_for(error.status) else { return error };
+    async fn with_page(&self, request: &Request, route: Option<&Route>, error: Response) -> Response {
+        let Some((number, path)) = self.site.page_for(route, error.status) else { return error };
         let found = lookup::find(self.sites.files(number), path, request.moment().since_start).await;
         let Ok((Found::File(resource), _)) = found else {
             return error.because("the page of the site for this error cannot be read");

@@ -292,6 +292,7 @@ fn a_task_that_reads_content_learns_that_its_connection_was_cut() {
         let world = World::serving(service, Limits::default());
         let client = Scenario::post("/").content("hello").at(Phase::ReadingContent, &world).await;
         client.send("he").await;
+        world.worker.draining.set(true);
         world.worker.notes.cut();
         settle().await;
         assert_eq!(client.closed(), Some(CloseReason::DrainLimit));

@@ -4,7 +4,7 @@ use super::pipe::{Ending, Memory, Pipe};
 use super::recorder::{Finished, Recorder};
 use super::replies::{self, Reply};
 use super::site::Site;
-use crate::connection::{self, App, Common};
+use crate::connection::{self, App};
 use crate::limits::{Limits, SWEEP_INTERVAL};
 use crate::net::notes::{Deadline, Place};
 use crate::net::panic;
@@ -55,14 +55,9 @@ impl World {
 
     pub(super) fn serving(service: impl Service, limits: Limits) -> Self {
         let peers = Peers { loads: vec![AtomicUsize::new(0)], inboxes: Vec::new() };
-        let worker = Rc::new(Worker::new(0, Arc::new(peers), Box::new(|_| {})));
+        let worker = Rc::new(Worker::new(0, Arc::new(peers), Box::new(|_| {}), &limits));
         let recorder = Recorder::default();
-        let app = Rc::new(App {
-            service,
-            observer: recorder.clone(),
-            common: Rc::new(Common::new(limits)),
-            worker: worker.clone(),
-        });
+        let app = App::new(service, recorder.clone(), limits, worker.clone());
         let connect = Box::new(move |stream, peer, place| {
             drop(tokio::task::spawn_local(connection::run(stream, peer, place, app.clone(), ())));
         });

@@ -5,6 +5,10 @@ use crate::config::model::{BasicAuth, ClientRule, ClientRules, Gate, RateLimit, 
 use crate::config::problem::Problem;
 use crate::config::tree::{Block, Item};
 use std::collections::HashMap;
+use std::time::Duration;
+
+/// How long a burst may take to come back: clients are not remembered for longer.
+const BURST_TIME_MAX: Duration = Duration::from_secs(24 * 3600);
 
 impl Build<'_, '_> {
     /// The gate of a site or a route; what it does not say is inherited.
@@ -14,7 +18,10 @@ impl Build<'_, '_> {
                 Some(item) => Some(self.clients(item)),
                 None => inherited.clients.clone(),
             },
-            rate_limit: block.get("rate-limit").map(rate_limit).or_else(|| inherited.rate_limit.clone()),
+            rate_limit: match block.get("rate-limit") {
+                Some(item) => Some(self.rate_limit(item)),
+                None => inherited.rate_limit.clone(),
+            },
             basic_auth: match block.get("basic-auth") {
                 Some(item) => Some(self.basic_auth(item)),
                 None => inherited.basic_auth.clone(),
@@ -35,6 +42,21 @@ impl Build<'_, '_> {
         let allows = rules.iter().any(|rule| rule.verdict == Verdict::Allow);
         let otherwise = if allows { Verdict::Deny } else { Verdict::Allow };
         ClientRules { rules, otherwise, enforcement: enforcement(item) }
+    }
+
+    fn rate_limit(&mut self, item: &Item) -> RateLimit {
+        let requests = item.first().number();
+        let burst = item.property("burst").map_or(requests, |given| given.number());
+        let rate = RateLimit { requests, per: item.the("per").time(), burst, enforcement: enforcement(item) };
+        let token = rate.per.as_micros() / u128::from(requests.max(1));
+        if token == 0 {
+            let problem = Problem::new(item.at, "more than a million requests a second");
+            self.problem(problem.instead("a bound that high is none; leave it out"));
+        } else if token * u128::from(burst) > BURST_TIME_MAX.as_micros() {
+            let problem = Problem::new(item.at, "a burst that takes more than a day to come back");
+            self.problem(problem.instead("make `burst` smaller, or `per` shorter"));
+        }
+        rate
     }
 
     fn basic_auth(&mut self, item: &Item) -> BasicAuth {
@@ -60,15 +82,5 @@ impl Build<'_, '_> {
             self.problem(problem.instead("say file=\"users.htpasswd\", or `user NAME HASH` in the braces"));
         }
         BasicAuth { realm: realm.text().to_owned(), file: file.map(|(path, _)| path), users }
-    }
-}
-
-fn rate_limit(item: &Item) -> RateLimit {
-    let requests = item.first().number();
-    RateLimit {
-        requests,
-        per: item.the("per").time(),
-        burst: item.property("burst").map_or(requests, |given| given.number()),
-        enforcement: enforcement(item),
     }
 }

@@ -37,6 +37,10 @@ pub(crate) enum Claimed {
     Listens(Address),
     User(String),
     Group(String),
+    /// That what a site says goes together: its number, from 0.
+    Site(usize),
+    /// The same of a route, by the numbers of its site and its own.
+    Route(usize, usize),
 }
 
 /// Makes the model of what the top level says. Where that is wrong, the reader has problems

@@ -16,11 +16,18 @@ use std::path::PathBuf;
 impl Build<'_, '_> {
     pub(super) fn sites(&mut self, top: &Block, body_bytes_max: u64) -> Vec<Site> {
         let mut names = HashMap::new();
-        top.all("site").map(|item| self.site(item, body_bytes_max, &mut names)).collect()
+        let sites = top.all("site").enumerate();
+        sites.map(|(number, item)| self.site((number, item), body_bytes_max, &mut names)).collect()
     }
 
-    fn site(&mut self, item: &Item, body_bytes_max: u64, known: &mut HashMap<HostPattern, Span>) -> Site {
+    fn site(
+        &mut self,
+        (number, item): (usize, &Item),
+        body_bytes_max: u64,
+        known: &mut HashMap<HostPattern, Span>,
+    ) -> Site {
         let block = item.inside();
+        self.claim(item.at, Claimed::Site(number));
         let names = self.names(item, known);
         let root = self.path(block, "root");
         if let Some((path, at)) = root.clone() {
@@ -39,7 +46,11 @@ impl Build<'_, '_> {
         let files = inherited.root.clone().map(|root| inherited.files(root));
         let replies = self.replies(block, inherited.root.as_ref());
         let mut reach = Reach::default();
-        let mut routes: Vec<Route> = block.all("route").map(|item| self.route(item, &inherited, &mut reach)).collect();
+        let mut routes: Vec<Route> = Vec::new();
+        for item in block.all("route") {
+            self.claim(item.at, Claimed::Route(number, routes.len()));
+            routes.push(self.route(item, &inherited, &mut reach));
+        }
         if let Some(files) = &files
             && !reach.takes_everything()
         {
@@ -53,6 +64,7 @@ impl Build<'_, '_> {
             access_log: said("access").map(|item| self.access_log(item)),
             error_log: said("error").map(|item| self.error_log(item)),
             files,
+            gate: inherited.gate.clone(),
             replies,
             routes,
         }

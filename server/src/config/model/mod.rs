@@ -185,6 +185,8 @@ pub(crate) struct Site {
     pub(crate) access_log: Option<AccessLog>,
     /// `None`: the server's.
     pub(crate) error_log: Option<ErrorLog>,
+    /// What stands before paths that no route takes, and before routes that say nothing.
+    pub(crate) gate: Gate,
     pub(crate) replies: Replies,
     /// In order; the first that matches decides. When the site has a root, the last one
     /// sends its files.

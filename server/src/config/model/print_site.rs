@@ -22,6 +22,7 @@ impl Site {
                     self.error_log.iter().try_for_each(|log| log.write(lines))
                 })?;
             }
+            self.gate.write(lines)?;
             self.replies.write(lines)?;
             self.routes.iter().try_for_each(|route| route.write(lines))
         })

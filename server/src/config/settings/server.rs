@@ -49,7 +49,8 @@ pub(super) const SETTINGS: &[Setting] = &[
         .default("finish")
         .more(
             "`finish`: they keep the configuration they began with and are asked to connect anew with their next \
-             response. `follow`: they take the new one at their next request.",
+             response. `follow`: they take the new one at their next request, but for limits. What has done neither at \
+             the `drain-time` is closed.",
         ),
     setting(TOP, "trusted-proxies", "Networks whose word is taken for who the client is.")
         .with(&[list("network", Kind::Proxy)])

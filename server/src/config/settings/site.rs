@@ -54,7 +54,8 @@ pub(super) const SETTINGS: &[Setting] = &[
         .more(
             "Routes are tried in the order they stand, and the first match wins. A pattern is a path (`/about`), a path \
              and what is beneath it (`/app/*`, which is `/app` and `/app/...` but not `/apple`), or has `*` anywhere else, \
-             where each stands for any text (`/*/feed.xml`, `*.php`). Each route has one action: `files`, `redirect`, \
+             where each stands for any text of one segment (`/*/feed.xml`); without a slash, as `*.php`, it is about the \
+             last segment in whichever folder. Each route has one action: `files`, `redirect`, \
              `rewrite`, `respond` or `deny`.",
         )
         .example("route \"/old/*\" { redirect \"/new/*\" status=301 }"),

@@ -37,8 +37,8 @@ pub(super) fn read(text: &str) -> Result<HostPattern, Wrong> {
     if let Some((name, _)) = text.split_once('/') {
         return Err(Wrong::new("a name with a path", format!("write \"{name}\", and the path in a `route`")));
     }
-    if is_ipv6(text) {
-        return Ok(HostPattern::Exact(text.to_ascii_lowercase()));
+    if let Some(address) = ipv6(text) {
+        return Ok(HostPattern::Exact(format!("[{address}]")));
     }
     if let Some((name, port)) = text.rsplit_once(':')
         && port.bytes().all(|b| b.is_ascii_digit())
@@ -60,11 +60,9 @@ pub(super) fn read(text: &str) -> Result<HostPattern, Wrong> {
     Ok(if below { HostPattern::Below(name) } else { HostPattern::Exact(name) })
 }
 
-/// An IPv6 address as it stands in a Host field.
-fn is_ipv6(text: &str) -> bool {
-    text.strip_prefix('[')
-        .and_then(|text| text.strip_suffix(']'))
-        .is_some_and(|address| address.parse::<std::net::Ipv6Addr>().is_ok())
+/// An IPv6 address as it stands in a Host field; however it is written, it is one name.
+fn ipv6(text: &str) -> Option<std::net::Ipv6Addr> {
+    text.strip_prefix('[').and_then(|text| text.strip_suffix(']')).and_then(|address| address.parse().ok())
 }
 
 fn check_name(name: &str) -> Result<(), Wrong> {

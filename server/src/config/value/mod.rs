@@ -15,7 +15,7 @@ pub(crate) use host::HostPattern;
 pub(crate) use name::is_password_hash;
 pub(crate) use network::Network;
 pub(crate) use number::{write_size, write_time};
-pub(crate) use pattern::{PathPattern, Template};
+pub(crate) use pattern::{PathPattern, Piece, Template};
 
 use super::text::Scalar;
 use std::path::{Path, PathBuf};

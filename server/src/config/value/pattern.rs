@@ -11,8 +11,9 @@ pub(crate) enum PathPattern {
     /// `/app/*`: the path `/app` and what is beneath it. Kept without the slash at the end,
     /// so that of `/*`, which is every path, is empty.
     Prefix(String),
-    /// The texts between the stars, each of which stands for any text. The first has to
-    /// begin the path and the last to end it.
+    /// The texts between the stars, each of which stands for any text of a segment; one that
+    /// is all of the last segment, for what is beneath. Without a slash it is about the last
+    /// segment of a path alone.
     Glob(Vec<String>),
 }
 
@@ -31,20 +32,39 @@ impl PathPattern {
         match self {
             Self::Exact(exact) => exact == path,
             Self::Prefix(prefix) => is_beneath(prefix, path),
-            Self::Glob(texts) => {
-                let [first, middle @ .., last] = texts.as_slice() else { return false };
-                let Some(mut rest) = path.strip_prefix(first.as_str()) else { return false };
-                for text in middle {
-                    match rest.split_once(text.as_str()) {
-                        Some((_, behind)) => rest = behind,
-                        None => return false,
-                    }
-                }
-                rest.ends_with(last.as_str())
-            }
+            Self::Glob(texts) => matches_segments(&texts.join("*"), path),
         }
     }
 }
+
+fn matches_segments(pattern: &str, path: &str) -> bool {
+    if !pattern.starts_with('/') {
+        return path.rsplit('/').next().is_some_and(|name| !name.is_empty() && matches_segment(pattern, name));
+    }
+    let (forms, takes_more) = pattern.strip_suffix("/*").map_or((pattern, false), |forms| (forms, true));
+    let mut segments = path.split('/');
+    let is_of_form = |form: &str| {
+        segments.next().is_some_and(|segment| segment.is_empty() == form.is_empty() && matches_segment(form, segment))
+    };
+    forms.split('/').all(is_of_form) && (takes_more || segments.next().is_none())
+}
+
+fn matches_segment(form: &str, segment: &str) -> bool {
+    let Some((first, rest)) = form.split_once('*') else { return form == segment };
+    let Some(mut segment) = segment.strip_prefix(first) else { return false };
+    let mut literals = rest.split('*').peekable();
+    while let Some(literal) = literals.next() {
+        if literals.peek().is_none() {
+            return segment.ends_with(literal);
+        }
+        let Some((_, behind)) = segment.split_once(literal) else { return false };
+        segment = behind;
+    }
+    true
+}
+
+/// Most stars of a pattern.
+const STARS_MAX: usize = 8;
 
 /// Whether a path is this one or beneath it.
 pub(crate) fn is_beneath(prefix: &str, path: &str) -> bool {
@@ -122,8 +142,9 @@ pub(super) fn read_pattern(text: &str) -> Result<PathPattern, Wrong> {
         return Err(Wrong::new("a pattern that no path matches", format!("paths begin with a slash: \"/{text}\"")));
     }
     if text.contains("**") {
-        return Err(Wrong::new("two stars side by side", "one star stands for any text, slashes included"));
+        return Err(Wrong::new("two stars side by side", "one star stands for any text of a segment"));
     }
+    check_segments(text)?;
     match text.split_once('*') {
         None => Ok(PathPattern::Exact(text.to_owned())),
         // A star alone is every path, as `/*` is.
@@ -131,6 +152,31 @@ pub(super) fn read_pattern(text: &str) -> Result<PathPattern, Wrong> {
         Some((before, "")) if before.ends_with('/') => Ok(PathPattern::Prefix(before[..before.len() - 1].to_owned())),
         Some(_) => Ok(PathPattern::Glob(text.split('*').map(str::to_owned).collect())),
     }
+}
+
+/// What no decoded path has, so that no pattern with it would ever match.
+fn check_segments(text: &str) -> Result<(), Wrong> {
+    if text.len() > 1 && text.starts_with('*') && text.contains('/') {
+        let instead = format!("a pattern of names has no slash, and one of paths begins with one: \"/{text}\"");
+        return Err(Wrong::new("a pattern that begins with a star and has a slash", instead));
+    }
+    if text.matches('*').count() > STARS_MAX {
+        return Err(Wrong::new("too many stars", format!("a pattern has at most {STARS_MAX}")));
+    }
+    let is_encoded = |octets: &[u8]| octets[0] == b'%' && octets[1..].iter().all(u8::is_ascii_hexdigit);
+    if text.as_bytes().windows(3).any(is_encoded) {
+        let instead = "write the character itself: paths are compared as they are after decoding";
+        return Err(Wrong::new("a pattern with percent-encoding", instead));
+    }
+    if text.contains('\\') {
+        return Err(Wrong::new("a pattern with a backslash", "segments are divided by `/`"));
+    }
+    let inner = text.strip_prefix('/').unwrap_or(text);
+    let inner = inner.strip_suffix('/').unwrap_or(inner);
+    if !inner.is_empty() && inner.split('/').any(|segment| matches!(segment, "" | "." | "..")) {
+        return Err(Wrong::new("a pattern with an empty segment, or one of dots", "no path has one"));
+    }
+    Ok(())
 }
 
 pub(super) fn read_redirect_target(text: &str) -> Result<Template, Wrong> {
@@ -171,7 +217,10 @@ pub(super) fn read_rewrite_target(text: &str) -> Result<Template, Wrong> {
     if !text.starts_with('/') {
         return Err(Wrong::new("a path that does not begin with a slash", format!("write \"/{text}\"")));
     }
-    check_path_octets(&text.replacen('?', "", 1))?;
+    if text.contains('?') {
+        return Err(Wrong::new("a rewrite with a query", "a rewrite changes the path; the query stays as it is"));
+    }
+    check_path_octets(text)?;
     Ok(Template::of(text))
 }
 

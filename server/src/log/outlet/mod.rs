@@ -67,6 +67,7 @@ pub(super) fn open(
         }
         Destination::StandardOutput => Box::new(standard::Standard::Output),
         Destination::StandardError => Box::new(standard::Standard::Error),
+        Destination::Nowhere => Box::new(standard::Standard::Nowhere),
         Destination::Syslog { path } => {
             Box::new(letter::LetterOutlet::open(letter::Form::Syslog, path, kind, means.connect)?)
         }

@@ -1,4 +1,4 @@
-//! The two streams that the program was started with.
+//! The two streams that the program was started with, and the lack of one.
 
 use super::Outlet;
 use crate::log::plan::Level;
@@ -8,6 +8,7 @@ use std::io;
 pub(super) enum Standard {
     Output,
     Error,
+    Nowhere,
 }
 
 impl Outlet for Standard {
@@ -15,6 +16,7 @@ impl Outlet for Standard {
         let written = match self {
             Self::Output => rustix::io::write(io::stdout(), lines),
             Self::Error => rustix::io::write(io::stderr(), lines),
+            Self::Nowhere => Ok(lines.len()),
         };
         written.map_err(io::Error::from)
     }

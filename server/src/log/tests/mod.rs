@@ -62,12 +62,12 @@ fn plan(directory: &Directory, formats: impl IntoIterator<Item = Format>, sites:
     });
     let destination = Destination::file(directory.path("error"));
     let error = ErrorPlan { destination, form: ErrorForm::Text, level: Level::Debug };
-    LogPlan { access: access.collect(), sites, error }
+    LogPlan { access: access.collect(), sites, error, site_errors: Vec::new() }
 }
 
 /// A site of that name with these access logs.
 fn site(name: &str, access: impl IntoIterator<Item = usize>) -> SitePlan {
-    SitePlan { name: name.to_owned(), access: access.into_iter().collect() }
+    SitePlan { name: name.to_owned(), access: access.into_iter().collect(), error: None }
 }
 
 /// A server whose requests are logged.

@@ -15,10 +15,10 @@ pub(super) mod root;
 
 use cache::{Cache, Owner};
 pub(super) use failure::Failure;
-use resolve::{Found, Patience, Place, resolve};
+pub(super) use resolve::Place;
+use resolve::{Found, Patience, resolve};
 pub(super) use resource::Resource;
 use resource::{CHECK_INTERVAL, Freshness};
-use root::Root;
 use selvedge::proto::field::Fields;
 use selvedge::proto::path::SafePath;
 use selvedge::service::MemoryCopy;
@@ -41,9 +41,9 @@ pub(super) struct Files {
 }
 
 impl Files {
-    pub(super) fn new(root: Arc<Root>, index: Arc<[Box<str>]>, cache: SharedCache) -> Self {
+    pub(super) fn new(place: Place, cache: SharedCache) -> Self {
         let owner = cache.borrow_mut().new_owner();
-        Self { place: RefCell::new(Place { root, index }), root_checked: Cell::default(), cache, owner }
+        Self { place: RefCell::new(place), root_checked: Cell::default(), cache, owner }
     }
 
     /// The root, which is looked for by its path as often as files are.

@@ -3,6 +3,7 @@
 use super::failure::Failure;
 pub(super) use super::root::Patience;
 use super::root::Root;
+use crate::site::action::Sidecars;
 use rustix::fs::{FileType, Stat, fstat};
 use rustix::io::{Errno, ReadWriteFlags, preadv2};
 use selvedge::proto::encoding::Coding;
@@ -97,11 +98,13 @@ fn nanoseconds(value: u64) -> u32 {
 /// The states of a resource that is known already: of the file and of each sidecar.
 pub(super) type KnownStates = Vec<(Option<Coding>, State)>;
 
-/// A directory that is served, and the names that stand for directories in it.
-#[derive(Clone)]
-pub(super) struct Place {
-    pub(super) root: Arc<Root>,
-    pub(super) index: Arc<[Box<str>]>,
+/// A directory that is served, the names that stand for directories in it, and whether
+/// compressed files are sent for those that they stand beside.
+#[derive(Clone, Debug)]
+pub(in crate::site) struct Place {
+    pub(in crate::site) root: Arc<Root>,
+    pub(in crate::site) index: Arc<[Box<str>]>,
+    pub(in crate::site) sidecars: Sidecars,
 }
 
 /// Finds what a path names and, unless it is known in just this state, reads or opens it.
@@ -125,7 +128,7 @@ pub(super) fn resolve(
     let stat = fstat(&fd)?;
     match FileType::from_raw_mode(stat.st_mode) {
         FileType::RegularFile if path.names_directory() => Err(Failure::NotFound),
-        FileType::RegularFile => load(root, path, (fd, stat), patience, known),
+        FileType::RegularFile => load(place, path, (fd, stat), patience, known),
         FileType::Directory if !path.names_directory() => Ok(Loaded::DirectoryWithoutSlash),
         FileType::Directory => {
             for name in &*place.index {
@@ -137,7 +140,7 @@ pub(super) fn resolve(
                 };
                 let stat = fstat(&file)?;
                 if FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile {
-                    return load(root, &index, (file, stat), patience, known);
+                    return load(place, &index, (file, stat), patience, known);
                 }
             }
             Ok(Loaded::Directory(fd))
@@ -171,14 +174,15 @@ fn is_hidden(path: &SafePath) -> bool {
 }
 
 fn load(
-    root: &Root,
+    Place { root, sidecars: wanted, .. }: &Place,
     path: &SafePath,
     (fd, stat): (OwnedFd, Stat),
     patience: Patience,
     known: Option<&KnownStates>,
 ) -> Result<Loaded, Failure> {
     let mut sidecars = Vec::new();
-    for coding in Coding::ALL {
+    let codings = if *wanted == Sidecars::On { &Coding::ALL[..] } else { &[] };
+    for &coding in codings {
         match root.open_beneath(&path.with_suffix(coding.suffix()), patience) {
             Ok(sidecar) => {
                 let facts = fstat(&sidecar)?;

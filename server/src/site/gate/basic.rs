@@ -17,13 +17,13 @@ pub(crate) struct BasicGate {
     tally: Tally,
 }
 
-/// A realm has an octet that cannot be quoted.
+/// A realm has a control octet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct InvalidRealm;
 
 impl fmt::Display for InvalidRealm {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a realm has no quote, backslash or control octet")
+        f.write_str("a realm has no control octet")
     }
 }
 
@@ -35,14 +35,17 @@ const CREDENTIALS_BYTES_MAX: usize = 1024;
 impl BasicGate {
     /// A gate for these users. The realm is what a browser shows when it asks for a password.
     pub(crate) fn new(realm: &str, users: Arc<Users>, mode: Mode) -> Result<Self, InvalidRealm> {
-        if realm.bytes().any(|b| b.is_ascii_control() || matches!(b, b'"' | b'\\')) {
+        if realm.bytes().any(|b| b.is_ascii_control()) {
             return Err(InvalidRealm);
         }
+        //= RFC 9110 §5.6.4: a quote and a backslash are quoted by a backslash
+        let realm = realm.replace('\\', "\\\\").replace('"', "\\\"");
         let challenge = format!("Basic realm=\"{realm}\", charset=\"UTF-8\"").into();
         Ok(Self { users, challenge, mode, tally: Tally::default() })
     }
 
     /// How many requests it was against, those that came without a password included.
+    #[allow(dead_code, reason = "what is counted is for who asks how the server is")]
     pub(crate) fn tally(&self) -> &Tally {
         &self.tally
     }
@@ -115,6 +118,15 @@ impl Credentials {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_realm_is_quoted() {
+        let users = Arc::new(Users::parse("a:$2y$05$CCCCCCCCCCCCCCCCCCCCC.E5YPO9kmyuRGyh0XouQYb4YMJKvyOeW").unwrap());
+        let gate = |realm| BasicGate::new(realm, users.clone(), Mode::Enforce);
+        let quoted = r#"Basic realm="the \"big\" \\ house", charset="UTF-8""#;
+        assert_eq!(&*gate(r#"the "big" \ house"#).unwrap().challenge, quoted);
+        assert_eq!(gate("a\nb").err(), Some(InvalidRealm));
+    }
 
     #[test]
     fn credentials() {

@@ -11,12 +11,11 @@ mod rate;
 mod users;
 mod verified;
 
-pub(crate) use basic::{BasicGate, InvalidRealm};
+pub(crate) use basic::BasicGate;
 pub(crate) use connections::ConnectionGate;
-pub(crate) use hashes::HashProblem;
-pub(crate) use networks::NetworkGate;
-pub(crate) use rate::{Rate, RateError, RateGate};
-pub(crate) use users::{UserProblem, UserProblemKind, Users};
+pub(crate) use networks::{Access, NetworkGate};
+pub(crate) use rate::{Rate, RateGate};
+pub(crate) use users::{UserProblem, Users};
 pub(super) use verified::Verifier;
 
 use selvedge::{Request, Response};
@@ -43,6 +42,7 @@ impl Tally {
     }
 
     /// How often so far.
+    #[allow(dead_code, reason = "what is counted is for who asks how the server is")]
     pub(crate) fn get(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
@@ -95,9 +95,16 @@ impl Verdict {
 }
 
 impl Gates {
-    /// Whether there are none.
-    pub(super) fn are_open(&self) -> bool {
-        self.networks.is_none() && self.rate.is_none() && self.basic.is_none()
+    /// Those that are not among gates which a request has passed already.
+    pub(super) fn beyond(&self, passed: &Self) -> Self {
+        fn other<T>(own: &Option<Arc<T>>, passed: &Option<Arc<T>>) -> Option<Arc<T>> {
+            own.clone().filter(|own| !passed.as_ref().is_some_and(|passed| Arc::ptr_eq(own, passed)))
+        }
+        Self {
+            networks: other(&self.networks, &passed.networks),
+            rate: other(&self.rate, &passed.rate),
+            basic: other(&self.basic, &passed.basic),
+        }
     }
 
     /// What the gates say that need not wait for anything: all but the one of users.

@@ -5,13 +5,20 @@ use crate::site::network::{Network, any_contains};
 use selvedge::{Response, Status};
 use std::net::IpAddr;
 
+/// Whether clients pass.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Access {
+    Allow,
+    Deny,
+}
+
 /// The networks whose clients pass, and those whose clients do not.
 #[derive(Debug)]
 pub(crate) struct NetworkGate {
-    /// Whoever is from one of these passes; if there are none, everybody.
-    pub(crate) allow: Vec<Network>,
-    /// Whoever is from one of these does not, even if allowed above.
-    pub(crate) deny: Vec<Network>,
+    /// The first of these that the client is in decides.
+    pub(crate) rules: Vec<(Access, Vec<Network>)>,
+    /// What holds for whoever is in none.
+    pub(crate) otherwise: Access,
     /// What happens to whoever does not.
     pub(crate) mode: Mode,
     /// How many did not.
@@ -20,8 +27,8 @@ pub(crate) struct NetworkGate {
 
 impl NetworkGate {
     pub(super) fn admit(&self, client: IpAddr) -> Verdict {
-        let is_allowed = self.allow.is_empty() || any_contains(&self.allow, client);
-        if is_allowed && !any_contains(&self.deny, client) {
+        let decisive = self.rules.iter().find(|(_, networks)| any_contains(networks, client));
+        if decisive.map_or(self.otherwise, |(access, _)| *access) == Access::Allow {
             return Verdict::Pass;
         }
         const OBSERVED: &str = "the client's network is not allowed (only observed)";
@@ -35,28 +42,33 @@ impl NetworkGate {
 mod tests {
     use super::*;
 
-    fn gate(allow: &[&str], deny: &[&str], mode: Mode) -> NetworkGate {
-        let read = |texts: &[&str]| texts.iter().map(|text| text.parse().unwrap()).collect();
-        NetworkGate { allow: read(allow), deny: read(deny), mode, tally: Tally::default() }
+    fn gate(rules: &[(Access, &str)], otherwise: Access, mode: Mode) -> NetworkGate {
+        let rules = rules.iter().map(|(access, network)| (*access, vec![network.parse().unwrap()])).collect();
+        NetworkGate { rules, otherwise, mode, tally: Tally::default() }
     }
 
     #[test]
-    fn allow_and_deny() {
-        for (allow, deny, client, passes) in [
-            (&[][..], &[][..], "192.0.2.1", true),
-            (&["192.0.2.0/24"], &[], "192.0.2.1", true),
-            (&["192.0.2.0/24"], &[], "198.51.100.1", false),
-            (&["192.0.2.0/24"], &[], "2001:db8::1", false),
-            (&["192.0.2.0/24"], &["192.0.2.1"], "192.0.2.1", false),
-            (&["192.0.2.0/24"], &["192.0.2.1"], "192.0.2.2", true),
-            (&[], &["2001:db8::/32"], "2001:db8::1", false),
-            (&[], &["2001:db8::/32"], "192.0.2.1", true),
+    fn the_first_rule_decides() {
+        use Access::{Allow, Deny};
+        let inner = &[(Deny, "192.0.2.1"), (Allow, "192.0.2.0/24")][..];
+        let outer = &[(Allow, "192.0.2.0/24"), (Deny, "192.0.2.1")][..];
+        for (rules, otherwise, client, passes) in [
+            (&[][..], Allow, "192.0.2.1", true),
+            (&[], Deny, "192.0.2.1", false),
+            (inner, Deny, "192.0.2.1", false),
+            (inner, Deny, "192.0.2.2", true),
+            (inner, Deny, "198.51.100.1", false),
+            (inner, Deny, "2001:db8::1", false),
+            (inner, Allow, "2001:db8::1", true),
+            (outer, Deny, "192.0.2.1", true),
+            (&[(Deny, "2001:db8::/32")], Allow, "2001:db8::1", false),
+            (&[(Deny, "2001:db8::/32")], Allow, "192.0.2.1", true),
         ] {
             let client = client.parse().unwrap();
-            let enforcing = gate(allow, deny, Mode::Enforce);
-            assert_eq!(matches!(enforcing.admit(client), Verdict::Pass), passes, "{allow:?} {deny:?} {client}");
+            let enforcing = gate(rules, otherwise, Mode::Enforce);
+            assert_eq!(matches!(enforcing.admit(client), Verdict::Pass), passes, "{rules:?} {otherwise:?} {client}");
             assert_eq!(enforcing.tally.get(), u64::from(!passes));
-            let observing = gate(allow, deny, Mode::Observe);
+            let observing = gate(rules, otherwise, Mode::Observe);
             assert_eq!(matches!(observing.admit(client), Verdict::Observed(_)), !passes);
             assert_eq!(observing.tally.get(), u64::from(!passes));
         }

@@ -15,7 +15,7 @@ fn fields_on_every_status() {
     let mut rules = site(
         "*",
         vec![
-            route("/deny", Action::Deny(Denial::Forbidden)),
+            route("/deny", Action::Deny(Denial::new(403).unwrap())),
             route("/say", say("hello")),
             Route {
                 headers: with_headers(|headers| {
@@ -77,7 +77,7 @@ fn pages_for_errors() {
     let mut rules = site(
         "*",
         vec![
-            route("/deny", Action::Deny(Denial::Forbidden)),
+            route("/deny", Action::Deny(Denial::new(403).unwrap())),
             route("/written", Action::Respond(sure)),
             route("/*", Action::Files(folder.files())),
         ],

@@ -20,7 +20,7 @@ fn gated(gates: Gates, routes: Vec<Route>) -> SiteRules {
 fn users_need_their_password() {
     let folder = Folder::new(&[("a.txt", "a")]);
     let gates = Gates { basic: Some(basic(Mode::Enforce)), ..Gates::default() };
-    let guarded = Route { gates, ..route("/house/*", say("welcome")) };
+    let guarded = Route { gates: Some(gates), ..route("/house/*", say("welcome")) };
     let served = Served::one(vec![guarded, route("/*", Action::Files(folder.files()))]);
     let refused = served.get("/house/x");
     assert_eq!(refused.status, 401);
@@ -103,13 +103,16 @@ fn strangers_take_as_long_as_users() {
 fn networks() {
     let gate = |allow: &[&str], deny: &[&str], mode| {
         let read = |texts: &[&str]| texts.iter().map(|text| text.parse().unwrap()).collect();
-        Some(Arc::new(NetworkGate { allow: read(allow), deny: read(deny), mode, tally: Tally::default() }))
+        let rules = vec![(Access::Deny, read(deny)), (Access::Allow, read(allow))];
+        let otherwise = if allow.is_empty() { Access::Allow } else { Access::Deny };
+        Some(Arc::new(NetworkGate { rules, otherwise, mode, tally: Tally::default() }))
     };
     let only = |networks| Gates { networks, ..Gates::default() };
     let served = Served::new(vec![
         SiteRules {
             proxies: Some(TrustedProxies {
                 networks: vec!["127.0.0.1".parse().unwrap()],
+                unix: UnixPeers::Strangers,
                 field: ForwardingField::XForwardedFor,
             }),
             ..gated(

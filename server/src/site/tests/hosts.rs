@@ -1,6 +1,7 @@
 //! Which site answers.
 
 use super::*;
+use crate::site::table::{SiteProblem, SiteProblemKind};
 
 #[test]
 fn the_site_of_a_host_answers() {

@@ -63,6 +63,7 @@ fn files_of(root: Arc<Root>) -> FilesRules {
         attempts: Vec::new(),
         fallback: None,
         listing: Listing::Off,
+        sidecars: Sidecars::On,
     }
 }
 
@@ -70,7 +71,10 @@ fn route(pattern: &str, action: Action) -> Route {
     Route {
         pattern: Pattern::parse(pattern).unwrap(),
         conditions: Vec::new(),
-        gates: Gates::default(),
+        gates: None,
+        body_bytes_max: 10 << 20,
+        cache: CacheRules::default(),
+        pages: Vec::new(),
         headers: HeaderEdits::default(),
         action,
     }

@@ -37,7 +37,7 @@ fn the_first_route_that_matches_counts() {
 fn no_way_to_write_a_path_gets_around_a_denial() {
     let folder = Folder::new(&[("secret/key.txt", "key"), ("public/a.txt", "a"), ("SECRET/b.txt", "b")]);
     let served = Served::one(vec![
-        route("/secret/*", Action::Deny(Denial::Forbidden)),
+        route("/secret/*", Action::Deny(Denial::new(403).unwrap())),
         route("/*", Action::Files(folder.files())),
     ]);
     for target in [
@@ -81,8 +81,6 @@ fn conditions_decide_too() {
         only_if(Condition::Query { name: "v".into(), value: Some("2".into()) }, route("/*", say("value"))),
         only_if(Condition::Query { name: "q".into(), value: None }, route("/*", say("name"))),
         only_if(field("X-Is", FieldTest::Equals("yes".into())), route("/*", say("equals"))),
-        only_if(field("User-Agent", FieldTest::Contains("bot".into())), route("/*", say("contains"))),
-        only_if(field("Accept", FieldTest::StartsWith("image/".into())), route("/*", say("starts"))),
         only_if(field("X-Any", FieldTest::Present), route("/*", say("present"))),
         only_if(networks("10.0.0.0/8"), route("/*", say("far"))),
         only_if(networks("127.0.0.0/8"), route("/near", say("near"))),
@@ -96,9 +94,6 @@ fn conditions_decide_too() {
         ("/", &["x-is: yes"], "equals"),
         ("/", &["x-is: no", "x-is: yes"], "equals"),
         ("/", &["x-is: yes, no"], "else"),
-        ("/", &["user-agent: a robot"], "contains"),
-        ("/", &["accept: image/png"], "starts"),
-        ("/", &["accept: text/html, image/png"], "else"),
         ("/", &["X-ANY:"], "present"),
         ("/near", &[], "near"),
     ] {
@@ -150,8 +145,8 @@ fn replies_and_denials() {
     let served = Served::one(vec![
         route("/tea", Action::Respond(teapot)),
         route("/none", Action::Respond(Reply::new(204, "", "").unwrap())),
-        route("/deny", Action::Deny(Denial::Forbidden)),
-        route("/hide", Action::Deny(Denial::NotFound)),
+        route("/deny", Action::Deny(Denial::new(403).unwrap())),
+        route("/hide", Action::Deny(Denial::new(404).unwrap())),
     ]);
     let tea = served.get("/tea");
     assert_eq!((tea.said(), tea.field("content-type")), ((418, "short and stout"), Some("text/plain")));

@@ -46,7 +46,7 @@ fn conditions_and_hosts_hold_for_remembered_files() {
     let (one, two) = (Folder::new(&[("a.txt", "one")]), Folder::new(&[("a.txt", "two")]));
     let denied = Route {
         conditions: vec![Condition::Query { name: "no".into(), value: None }],
-        ..route("/a.txt", Action::Deny(Denial::Forbidden))
+        ..route("/a.txt", Action::Deny(Denial::new(403).unwrap()))
     };
     let served = Served::new(vec![
         site("one.test", vec![denied, route("/*", Action::Files(one.files()))]),

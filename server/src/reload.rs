@@ -1,0 +1,235 @@
+//! From one configuration to the next while the server serves: a transaction. All that is new
+//! is read, compiled, opened and bound first; where anything of it fails, nothing has changed.
+
+use crate::config::model::Settings;
+use crate::config::{self, Claimed, Configuration, Problem};
+use crate::listeners::{CannotListen, Places};
+use crate::log::plan::Level;
+use crate::log::{Connect, LogObserver, Logs};
+use crate::process::{Answer, Confinement, Coverage, Form, Post, Sandbox};
+use crate::site::Sites;
+use crate::snapshot::{Refusal, Snapshot, Trace};
+use crate::world::{self, Disk};
+use crate::{changes, compile};
+use selvedge::{Handle, Server, Succession};
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::thread;
+
+/// Why a configuration without sites does not take the place of one with some. Whoever looks at
+/// a file in the moment in which an editor writes it finds it empty.
+const EMPTY: &str = "the configuration has no site any more, as if it were half written";
+
+/// A server that is running, with what it takes to change its configuration.
+#[derive(Debug)]
+pub(crate) struct Live {
+    file: PathBuf,
+    connect: Connect,
+    /// As many as it began with.
+    workers: usize,
+    post: Arc<Post>,
+    /// What this process can reach; `None` when nothing keeps it from anything.
+    sandbox: Option<Sandbox>,
+    handle: Handle,
+    succession: Succession<Sites, LogObserver>,
+    places: Places,
+    snapshot: Snapshot,
+    /// Those whose place was taken and that still have connections.
+    earlier: Vec<Trace>,
+}
+
+/// What a reload has done.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Reloaded {
+    /// This process serves another configuration.
+    InForce {
+        /// Its number.
+        generation: u64,
+        /// How many earlier ones still have connections.
+        earlier: usize,
+        /// What it says otherwise than the one before, a line for each.
+        changes: Vec<String>,
+        /// Settings that have changed, and count from the next start on only.
+        at_next_start: Vec<&'static str>,
+    },
+    /// It needs files that this process has locked itself out of, so another one serves it;
+    /// what there is to say of that.
+    Elsewhere(String),
+}
+
+impl fmt::Display for Reloaded {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Elsewhere(text) => f.write_str(text),
+            Self::InForce { generation, earlier, changes, at_next_start } => {
+                write!(f, "configuration {generation}")?;
+                if *earlier > 0 {
+                    write!(f, ", {earlier} earlier with connections")?;
+                }
+                if !at_next_start.is_empty() {
+                    write!(f, "; what has changed of {} counts from the next start on", at_next_start.join(", "))?;
+                }
+                match (changes.as_slice(), at_next_start.as_slice()) {
+                    ([], []) => write!(f, "; it says what the one before said"),
+                    _ => changes.iter().try_for_each(|change| write!(f, "; {change}")),
+                }
+            }
+        }
+    }
+}
+
+/// Reads a configuration, and holds what it needs to the world.
+///
+/// # Errors
+/// Everything that is wrong.
+pub(crate) fn read(file: &Path) -> Result<Configuration, Refusal> {
+    hold_to_world(config::read(file, &Disk).map_err(Refusal::Problems)?)
+}
+
+fn hold_to_world(mut configuration: Configuration) -> Result<Configuration, Refusal> {
+    let problems = world::problems(&configuration.claims);
+    if problems.is_empty() { Ok(configuration) } else { Err(Refusal::of(problems, &mut configuration)) }
+}
+
+/// Starts to serve a configuration in a process that has its post.
+///
+/// # Errors
+/// Every problem; then nothing is left open.
+pub(crate) fn begin(
+    file: &Path,
+    mut configuration: Configuration,
+    post: &Arc<Post>,
+    connect: Connect,
+) -> Result<(Live, selvedge::Running), Refusal> {
+    let sandbox = Sandbox::of(&configuration);
+    let confinement = post.confine(&sandbox).map_err(Refusal::Plain)?;
+    let snapshot = Snapshot::prepare(&mut configuration, None, &Disk, connect)?;
+    if let Some(remark) = confinement.remark() {
+        snapshot.logs.say(Level::Warn, "Sandbox", remark.to_owned());
+    }
+    for note in post.notes() {
+        snapshot.logs.say(Level::Error, "Restarted", note.clone());
+    }
+    let workers = workers(&snapshot.settings);
+    let listeners = Places::default().towards(post, &snapshot.settings.listeners);
+    let listeners = listeners.map_err(|problems| cannot_listen(problems, &mut configuration))?;
+    let (places, listeners) = listeners.begin();
+    let server = snapshot.server(Server::on(listeners, workers));
+    let started = server.serve_generations(snapshot.service(workers));
+    let (running, succession) = started.map_err(|error| Refusal::Plain(format!("cannot start: {error}")))?;
+    let live = Live {
+        file: file.to_owned(),
+        connect,
+        workers,
+        post: post.clone(),
+        sandbox: (confinement != Confinement::None).then_some(sandbox),
+        handle: running.handle(),
+        succession,
+        places,
+        snapshot,
+        earlier: Vec::new(),
+    };
+    Ok((live, running))
+}
+
+/// How many workers a configuration wants.
+pub(crate) fn workers(settings: &Settings) -> usize {
+    settings.process.workers.unwrap_or_else(|| thread::available_parallelism().map_or(1, usize::from))
+}
+
+impl Live {
+    /// Where it listens.
+    pub(crate) fn places(&self) -> &Places {
+        &self.places
+    }
+
+    /// Lets go of sockets that the process was given and the configuration does not name. To be
+    /// called when the process is ready: until then another one may serve there.
+    pub(crate) fn leave_other_places(&self) {
+        self.places.leave_others(&self.post, &self.handle);
+    }
+
+    /// Reads the configuration again and has it served from now on.
+    ///
+    /// # Errors
+    /// Every problem; then nothing has changed.
+    pub(crate) fn reload(&mut self) -> Result<Reloaded, Refusal> {
+        let configuration = config::read(&self.file, &Disk).map_err(Refusal::Problems)?;
+        if configuration.settings.sites.is_empty() && !self.snapshot.settings.sites.is_empty() {
+            return Err(Refusal::Plain(EMPTY.to_owned()));
+        }
+        let wanted = Sandbox::of(&configuration);
+        if self.sandbox.as_ref().is_some_and(|sandbox| sandbox.covers(&wanted) == Coverage::TooNarrow) {
+            return match self.post.renew() {
+                Answer::Done(text) => Ok(Reloaded::Elsewhere(text)),
+                Answer::Refused(text) => Err(Refusal::Plain(text)),
+            };
+        }
+        let mut configuration = hold_to_world(configuration)?;
+        let next = Snapshot::prepare(&mut configuration, Some(&self.snapshot), &Disk, self.connect)?;
+        let listeners = self.places.towards(&self.post, &next.settings.listeners);
+        let listeners = listeners.map_err(|problems| cannot_listen(problems, &mut configuration))?;
+        let places = listeners.make(&self.post, &self.handle);
+        let changes = changes::between(&self.snapshot.settings, &next.settings);
+        let at_next_start = changes::at_next_start(&self.snapshot.settings, &next.settings);
+        // The new places are listened at by now, and whoever connects there waits for a moment.
+        self.succession.replace(&next.generation(self.workers), next.existing());
+        self.earlier.push(self.snapshot.trace());
+        self.snapshot = next;
+        // Dropped, the one before is served only by the connections that it still has.
+        self.earlier.retain(Trace::is_served);
+        self.places = places.map_err(|error| Refusal::Plain(format!("cannot listen at all new places: {error}")))?;
+        let (generation, earlier) = (self.snapshot.number, self.earlier.len());
+        Ok(Reloaded::InForce { generation, earlier, changes, at_next_start })
+    }
+
+    /// The same, with a word in the error log.
+    pub(crate) fn reload_and_tell(&mut self) -> Result<Reloaded, Refusal> {
+        let done = self.reload();
+        match &done {
+            Ok(reloaded) => self.snapshot.logs.say(Level::Info, "Reloaded", reloaded.to_string()),
+            Err(refusal) => {
+                let why = refusal.lines().join("; ");
+                let text = format!("the configuration stays as it is: {why}");
+                self.snapshot.logs.say(Level::Error, "ReloadRefused", text);
+            }
+        }
+        done
+    }
+
+    /// Says how things are.
+    pub(crate) fn status(&self, _form: Form) -> String {
+        format!("configuration {}\n", self.snapshot.number)
+    }
+
+    /// Opens all log files anew, as after they were moved away.
+    pub(crate) fn reopen_logs(&self) {
+        self.all_logs().for_each(|logs| logs.reopener().reopen());
+    }
+
+    fn all_logs(&self) -> impl Iterator<Item = &Arc<Logs>> {
+        self.earlier.iter().map(|earlier| &earlier.logs).chain([&self.snapshot.logs])
+    }
+
+    /// Waits until what is left of the logs is written. The server has stopped.
+    pub(crate) fn finish(self) {
+        let mut logs: Vec<_> = self.all_logs().cloned().collect();
+        drop(self);
+        while let Some(last) = logs.pop() {
+            // One that several configurations have shared ends with the last of them.
+            if let Some(logs) = Arc::into_inner(last) {
+                logs.finish();
+            }
+        }
+    }
+}
+
+fn cannot_listen(problems: Vec<CannotListen>, configuration: &mut Configuration) -> Refusal {
+    let problem = |CannotListen { address, why }| {
+        let at = compile::place_of(configuration, &Claimed::Listens(address)).unwrap_or_default();
+        Problem::of_world(at, format!("cannot listen here: {why}"), String::new())
+    };
+    let problems = problems.into_iter().map(problem).collect();
+    Refusal::of(problems, configuration)
+}

@@ -1,0 +1,106 @@
+//! What single settings mean to a client, and problems that only the world can tell.
+
+use super::configured::{Folder, ask, get};
+
+#[test]
+fn every_problem_is_said_at_once_and_nothing_is_served() {
+    let folder = Folder::new("site \"a\" { root \"none\"; }\nsite \"b\" { rot \"x\"; }");
+    for command in ["run", "check"] {
+        let exit = folder.run(command);
+        assert_eq!(exit.code, Some(1), "{exit:?}");
+        assert!(exit.err.contains("`rot` is not known in `site`") && exit.err.ends_with("problem\n"), "{}", exit.err);
+    }
+    folder.write("users", "ann:plain\n");
+    folder.configure(
+        "site \"a\" { root \"none\"; basic-auth file=\"users\"; }\nsite \"b\" { route \"/*\" { redirect \"/#*\"; }; }",
+    );
+    let exit = folder.run("run");
+    assert!(exit.code == Some(1) && exit.err.contains("2 problems\n"), "{exit:?}");
+    folder.configure("site \"b\" { route \"/*\" { redirect \"/#*\"; }; }");
+    let exit = folder.run("check");
+    assert!(exit.err.contains("selvedge.kdl:3:12: a fragment has no stars"), "{exit:?}");
+    let none = folder.run("nonsense");
+    assert_ne!(none.code, Some(0));
+}
+
+#[test]
+fn an_address_that_is_taken_is_said_with_its_place() {
+    let folder = Folder::new("site \"a\" { route \"/*\" { deny; }; }");
+    let program = folder.serve();
+    let other = Folder::new(&format!("listen \"{}\"\nsite \"a\" {{ route \"/*\" {{ deny; }}; }}", program.address()));
+    let exit = other.run("run");
+    assert!(exit.code == Some(1) && exit.err.contains("selvedge.kdl:3:8: cannot listen here: "), "{exit:?}");
+}
+
+#[test]
+fn the_first_rule_of_clients_decides_and_a_routes_gate_replaces_the_sites() {
+    let folder = Folder::new(
+        "site \"a\" {
+    clients { deny \"127.0.0.1\"; allow \"127.0.0.0/8\"; }
+    route \"/open\" { clients { allow \"127.0.0.1\"; }; respond 200 \"open\"; }
+    route \"/shut\" { respond 200 \"shut\"; }
+}",
+    );
+    let program = folder.serve();
+    assert_eq!(get(&program, "a", "/open").status, 200);
+    assert_eq!(get(&program, "a", "/shut").status, 403);
+    assert_eq!(get(&program, "a", "/none").status, 403, "what no route takes is behind the site's gate");
+}
+
+#[test]
+fn routes_have_patterns_statuses_pages_and_limits_of_their_own() {
+    let folder = Folder::new(
+        "site \"a\" {
+    root \"site\"
+    sidecars #false
+    error-page 404 \"/site.html\"
+    route \"/one\" \"/two/*\" { deny status=410; error-page 410 \"/gone.html\"; }
+    route \"/none\" { deny status=404; error-page 404 \"/gone.html\"; }
+    route \"/small\" { body-bytes-max \"10B\"; respond 200 \"small\"; }
+    route \"/kept/*\" { cache-control \"*.txt\" \"no-cache\"; files { try \"*\" \"/fixed.txt\"; }; }
+    cache-control \"*.txt\" \"max-age=1\"
+}",
+    );
+    folder.write("site/site.html", "site");
+    folder.write("site/gone.html", "gone");
+    folder.write("site/fixed.txt", "fixed");
+    folder.write("site/fixed.txt.gz", "packed");
+    folder.write("site/kept/a.txt", "a");
+    let program = folder.serve();
+    for (target, status, text) in
+        [("/one", 410, "gone"), ("/two/x", 410, "gone"), ("/none", 404, "gone"), ("/other", 404, "site")]
+    {
+        let answer = get(&program, "a", target);
+        assert_eq!((answer.status, answer.text()), (status, text), "{target}");
+    }
+    let mut client = program.connect();
+    let plain = ask(&mut client, "a", "GET /fixed.txt", &["Accept-Encoding: gzip"]);
+    assert_eq!(
+        (plain.text(), plain.field("content-encoding"), plain.field("cache-control")),
+        ("fixed", None, Some("max-age=1"))
+    );
+    let kept = ask(&mut client, "a", "GET /kept/a.txt", &[]);
+    assert_eq!((kept.text(), kept.field("cache-control")), ("a", Some("no-cache")));
+    assert_eq!(ask(&mut client, "a", "GET /kept/none", &[]).text(), "fixed");
+    assert_eq!(ask(&mut client, "a", "POST /small", &["Content-Length: 0"]).status, 200);
+    client.send("POST /small HTTP/1.1\r\nHost: a\r\nContent-Length: 11\r\n\r\n12345678901");
+    assert_eq!(client.receive("POST").expect("an answer").status, 413);
+}
+
+#[test]
+fn a_site_has_an_error_log_of_its_own() {
+    let folder = Folder::new(
+        "log { access \"off\"; error \"error.log\"; }
+site \"a\" { log { error \"a.log\" format=\"json\"; }; route \"/*\" { deny; }; }
+site \"b\" { log { error \"off\"; }; route \"/*\" { deny; }; }
+site \"c\" { route \"/*\" { deny; }; }",
+    );
+    let program = folder.serve();
+    for host in ["a", "b", "c"] {
+        assert_eq!(get(&program, host, &format!("/{host}")).status, 403);
+    }
+    assert_eq!(program.stop().out, "");
+    let (own, servers) = (folder.lines("a.log"), folder.lines("error.log"));
+    assert!(own.len() == 1 && own[0].starts_with('{') && own[0].contains("/a"), "{own:?}");
+    assert!(servers.len() == 1 && servers[0].contains("GET /c"), "{servers:?}");
+}
