@@ -3,10 +3,10 @@
 
 use crate::config::model::Settings;
 use crate::config::{self, Claimed, Configuration, Problem};
-use crate::listeners::{CannotListen, Places};
+use crate::listeners::Places;
 use crate::log::plan::Level;
 use crate::log::{Connect, LogObserver, Logs};
-use crate::process::{Answer, Confinement, Coverage, Form, Post, Sandbox};
+use crate::process::{Answer, CannotListen, Confinement, Coverage, Form, Post, Sandbox};
 use crate::site::Sites;
 use crate::snapshot::{Refusal, Snapshot, Trace};
 use crate::world::{self, Disk};
@@ -225,10 +225,11 @@ impl Live {
     }
 }
 
-fn cannot_listen(problems: Vec<CannotListen>, configuration: &mut Configuration) -> Refusal {
+/// The problems of places to listen at, where the configuration names them.
+pub(crate) fn cannot_listen(problems: Vec<CannotListen>, configuration: &mut Configuration) -> Refusal {
     let problem = |CannotListen { address, why }| {
         let at = compile::place_of(configuration, &Claimed::Listens(address)).unwrap_or_default();
-        Problem::of_world(at, format!("cannot listen here: {why}"), String::new())
+        Problem::of_world(at, why, String::new())
     };
     let problems = problems.into_iter().map(problem).collect();
     Refusal::of(problems, configuration)

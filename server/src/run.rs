@@ -4,7 +4,7 @@ use crate::check;
 use crate::cli::{AccessLog, Run, Serve};
 use crate::log::plan::{AccessPlan, Destination, ErrorForm, ErrorPlan, Level, LogPlan, SitePlan};
 use crate::log::{self, LogObserver, Logs};
-use crate::process::{self, Answer, Begun, Form, Orders, Pace};
+use crate::process::{self, Answer, Begun, CannotBegin, Form, Orders, Pace};
 use crate::reload::{self, Live};
 use crate::site::{Options, Root, Site};
 use crate::snapshot::Refusal;
@@ -58,7 +58,7 @@ pub(crate) fn serve(options: &Serve) -> Result<(), String> {
 /// does, or as that process.
 pub(crate) fn run(options: &Run) -> ExitCode {
     process::raise_descriptor_limit();
-    let configuration = match reload::read(&options.config) {
+    let mut configuration = match reload::read(&options.config) {
         Ok(configuration) => configuration,
         Err(refusal) => return refuse(&refusal),
     };
@@ -66,7 +66,8 @@ pub(crate) fn run(options: &Run) -> ExitCode {
     let post = match process::begin(&configuration.settings, workers) {
         Ok(Begun::Serve(post)) => Arc::new(*post),
         Ok(Begun::Ended(code)) => return code,
-        Err(problem) => return refuse(&Refusal::Plain(problem)),
+        Err(CannotBegin::Listen(problems)) => return refuse(&reload::cannot_listen(problems, &mut configuration)),
+        Err(CannotBegin::Other(problem)) => return refuse(&Refusal::Plain(problem)),
     };
     let (live, running) = match reload::begin(&options.config, configuration, &post, process::connect) {
         Ok(begun) => begun,

@@ -29,7 +29,7 @@ fn an_address_that_is_taken_is_said_with_its_place() {
     let program = folder.serve();
     let other = Folder::new(&format!("listen \"{}\"\nsite \"a\" {{ route \"/*\" {{ deny; }}; }}", program.address()));
     let exit = other.run("run");
-    assert!(exit.code == Some(1) && exit.err.contains("selvedge.kdl:3:8: cannot listen here: "), "{exit:?}");
+    assert!(exit.code == Some(1) && exit.err.contains("selvedge.kdl:3:8: cannot listen on 127.0.0.1:"), "{exit:?}");
 }
 
 #[test]

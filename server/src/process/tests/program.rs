@@ -37,7 +37,7 @@ fn program() {
             text.chars().filter(char::is_ascii_digit).collect::<String>().parse().expect("a code is a number")
         }
         Err(problem) => {
-            crate::log::say(&format!("selvedge: {problem}"));
+            crate::log::say(&format!("selvedge: {problem:?}"));
             1
         }
     };
