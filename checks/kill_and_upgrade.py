@@ -4,6 +4,8 @@ promises: nobody is refused, the first answer comes within 200 ms of a kill, and
 loses no request.
 
     python3 checks/kill_and_upgrade.py target/release/selvedge
+
+With `--any-time` it judges no times, as on a machine that does something else, too.
 """
 import os
 import shutil
@@ -16,6 +18,7 @@ import tempfile
 import threading
 import time
 
+ANY_TIME = "--any-time" in sys.argv
 KILLS = 8
 UPGRADES = 5
 FIRST_ANSWER_MAX_MS = 200
@@ -109,7 +112,7 @@ def check_kills(binary):
         f"{KILLS} kills: first answer after {statistics.median(times):.0f} ms (median), {max(times):.0f} ms (longest); "
         f"{answered} answered, {cut} cut with the process, {refused} refused"
     )
-    return refused == 0 and max(times) <= FIRST_ANSWER_MAX_MS
+    return refused == 0 and (ANY_TIME or max(times) <= FIRST_ANSWER_MAX_MS)
 
 
 def check_upgrades(binary):

@@ -3,6 +3,8 @@
 in under 1 s, and reloaded in under 2 s while it serves.
 
     python3 checks/many_sites.py target/release/selvedge
+
+With `--any-time` it judges no times, as on a machine that does something else, too.
 """
 import os
 import shutil
@@ -13,6 +15,7 @@ import tempfile
 import threading
 import time
 
+ANY_TIME = "--any-time" in sys.argv
 SITES = 10_000
 CHECK_MAX_SECONDS = 1
 RELOAD_MAX_SECONDS = 2
@@ -99,7 +102,8 @@ def main():
         f"{SITES} sites: checked in {checked:.2f} s, reloaded in {max(reloads):.2f} s at most "
         f"while {counts['answered']} requests were answered and {counts['failed']} failed"
     )
-    if code != 0 or counts["failed"] or checked >= CHECK_MAX_SECONDS or max(reloads) >= RELOAD_MAX_SECONDS:
+    quick = ANY_TIME or (checked < CHECK_MAX_SECONDS and max(reloads) < RELOAD_MAX_SECONDS)
+    if code != 0 or counts["failed"] or not quick:
         sys.exit(f"not as promised (the program ended with {code})")
 
 

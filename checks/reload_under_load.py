@@ -4,6 +4,8 @@ program to what it promises: no request fails, nobody is refused, and the p99 st
 that of the undisturbed server.
 
     python3 checks/reload_under_load.py target/release/selvedge
+
+With `--any-time` it judges no times, as on a machine that does something else, too.
 """
 import multiprocessing
 import os
@@ -15,6 +17,7 @@ import sys
 import tempfile
 import time
 
+ANY_TIME = "--any-time" in sys.argv
 RELOADS = 100
 # The undisturbed time is measured before and after.
 UNDISTURBED_SECONDS = 4
@@ -179,7 +182,8 @@ def main():
         f"{failed} failed, {refused} refused, {versions} versions seen; p99 {p99(during):.2f} ms, "
         f"undisturbed {quiet:.2f} ms ({p99(first):.2f} before, {p99(last):.2f} after), ratio {p99(during) / quiet:.2f}"
     )
-    if failed or refused or code != 0 or p99(during) >= 2 * quiet:
+    calm = ANY_TIME or p99(during) < 2 * quiet
+    if failed or refused or code != 0 or not calm:
         sys.exit(f"not as promised (the program ended with {code})")
 
 

@@ -11,8 +11,8 @@ use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::num::NonZeroUsize;
 use std::rc::Rc;
-use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
+use std::sync::{Arc, mpsc as threads};
 use std::thread::{self, JoinHandle};
 use tokio::sync::{Semaphore, mpsc, watch};
 
@@ -286,10 +286,17 @@ impl Handle {
     }
 
     /// Listens no longer at a place. Connections stay, and whoever had connected is served.
+    ///
+    /// Returns when no worker accepts there any more, so not to be called on one.
     pub fn leave(&self, endpoint: &Endpoint) {
+        let (done, all_done) = threads::channel();
         for inbox in &self.peers.inboxes {
-            let _ = inbox.send(Message::Leave(endpoint.clone()));
+            // A worker that has ended listens nowhere.
+            let _ = inbox.send(Message::Leave(endpoint.clone(), done.clone()));
         }
+        drop(done);
+        // Nothing is ever sent: they drop their ends of it.
+        let _ = all_done.recv();
     }
 
     /// Stops gracefully: no new connections, idle ones closed, what runs is finished with

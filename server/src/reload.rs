@@ -12,7 +12,6 @@ use crate::snapshot::{Refusal, Snapshot, Trace};
 use crate::world::{self, Disk};
 use crate::{changes, compile};
 use selvedge::{Handle, Server, Succession};
-use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread;
@@ -58,24 +57,25 @@ pub(crate) enum Reloaded {
     Elsewhere(String),
 }
 
-impl fmt::Display for Reloaded {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Elsewhere(text) => f.write_str(text),
+impl Reloaded {
+    /// What there is to say of it, the most important first.
+    pub(crate) fn lines(&self) -> Vec<String> {
+        let (generation, earlier, changes, at_next_start) = match self {
+            Self::Elsewhere(text) => return vec![text.clone()],
             Self::InForce { generation, earlier, changes, at_next_start } => {
-                write!(f, "configuration {generation}")?;
-                if *earlier > 0 {
-                    write!(f, ", {earlier} earlier with connections")?;
-                }
-                if !at_next_start.is_empty() {
-                    write!(f, "; what has changed of {} counts from the next start on", at_next_start.join(", "))?;
-                }
-                match (changes.as_slice(), at_next_start.as_slice()) {
-                    ([], []) => write!(f, "; it says what the one before said"),
-                    _ => changes.iter().try_for_each(|change| write!(f, "; {change}")),
-                }
+                (generation, earlier, changes, at_next_start)
             }
+        };
+        let earlier = if *earlier > 0 { format!(", {earlier} earlier with connections") } else { String::new() };
+        let mut lines = vec![format!("configuration {generation}{earlier}")];
+        if !at_next_start.is_empty() {
+            lines.push(format!("what has changed of {} counts from the next start on", at_next_start.join(", ")));
         }
+        lines.extend_from_slice(changes);
+        if lines.len() == 1 {
+            lines.push("it says what the one before said".to_owned());
+        }
+        lines
     }
 }
 
@@ -150,6 +150,11 @@ impl Live {
         self.places.leave_others(&self.post, &self.handle);
     }
 
+    /// Accepts nobody any more: another process serves by now.
+    pub(crate) fn leave(&self) {
+        self.places.endpoints().for_each(|endpoint| self.handle.leave(endpoint));
+    }
+
     /// Reads the configuration again and has it served from now on.
     ///
     /// # Errors
@@ -162,7 +167,10 @@ impl Live {
         let wanted = Sandbox::of(&configuration);
         if self.sandbox.as_ref().is_some_and(|sandbox| sandbox.covers(&wanted) == Coverage::TooNarrow) {
             return match self.post.renew() {
-                Answer::Done(text) => Ok(Reloaded::Elsewhere(text)),
+                Answer::Done(text) => {
+                    self.leave();
+                    Ok(Reloaded::Elsewhere(text))
+                }
                 Answer::Refused(text) => Err(Refusal::Plain(text)),
             };
         }
@@ -188,7 +196,7 @@ impl Live {
     pub(crate) fn reload_and_tell(&mut self) -> Result<Reloaded, Refusal> {
         let done = self.reload();
         match &done {
-            Ok(reloaded) => self.snapshot.logs.say(Level::Info, "Reloaded", reloaded.to_string()),
+            Ok(reloaded) => self.snapshot.logs.say(Level::Info, "Reloaded", reloaded.lines().join("; ")),
             Err(refusal) => {
                 let why = refusal.lines().join("; ");
                 let text = format!("the configuration stays as it is: {why}");

@@ -129,11 +129,12 @@ impl Orders for Master {
         let Some(live) = &mut *self.live() else { return Answer::Refused(STOPPED.to_owned()) };
         match live.reload_and_tell() {
             Ok(reloaded) => {
-                log::say(&format!("reloaded: {reloaded}"));
-                Answer::Done(reloaded.to_string())
+                let lines = reloaded.lines();
+                log::say(&format!("reloaded: {}", lines.join("; ")));
+                Answer::Done(lines.join("\n"))
             }
             Err(refusal) => {
-                log::say(&format!("not reloaded: {} wrong, see the error log", refusal.lines().len()));
+                log::say(&format!("not reloaded: {}", refusal.lines().join("; ")));
                 Answer::Refused(format!("not reloaded, so all is as it was:\n{refusal}"))
             }
         }
@@ -144,6 +145,10 @@ impl Orders for Master {
             Some(live) => live.status(form),
             None => STOPPED.to_owned(),
         }
+    }
+
+    fn leave(&self) {
+        self.live().iter().for_each(Live::leave);
     }
 
     fn reopen(&self) {

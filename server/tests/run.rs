@@ -1,7 +1,8 @@
 //! The program `selvedge run`, as a client sees it: the real binary, a configuration in a
 //! folder of its own, raw bytes over a socket.
 //!
-//! `example` holds what the example of the repository promises, `reload` what a change of the
+//! `example` holds what the example of the repository promises, `process` what becomes of the
+//! processes and of orders to them, `reload` what a change of the
 //! configuration does to those who are connected, `settings` what single settings mean.
 
 mod run {
@@ -20,6 +21,7 @@ mod run {
     mod configured;
 
     mod example;
+    mod process;
     mod reload;
     mod settings;
 }

@@ -12,8 +12,8 @@ use std::future::Future;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, mpsc as threads};
 use std::thread;
 use std::time::Duration;
 use tokio::sync::{Notify, Semaphore, mpsc, watch};
@@ -46,8 +46,8 @@ pub(crate) enum Message {
     MakeRoom,
     /// One more place to accept at.
     Listen(Endpoint, Vec<OwnedFd>),
-    /// One place less.
-    Leave(Endpoint),
+    /// One place less; dropped when it is left.
+    Leave(Endpoint, threads::Sender<()>),
 }
 
 /// How many connections each worker has, and how to hand one over.
@@ -230,7 +230,7 @@ pub(crate) async fn run(plan: Plan, worker: Rc<Worker>, serve: Rc<dyn Fn(Accepte
         // Who is about to end lets nobody in.
         Message::Listen(..) if asked.draining.get() => {}
         Message::Listen(endpoint, sockets) => told.begin(&endpoint, sockets),
-        Message::Leave(endpoint) => told.end(|other| *other == endpoint),
+        Message::Leave(endpoint, _done) => told.end(|other| *other == endpoint),
     };
     // Where to listen from the beginning; a stop that is there already finds it begun.
     while let Ok(message) = inbox.try_recv() {

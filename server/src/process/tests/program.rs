@@ -108,6 +108,8 @@ impl Orders for TestOrders {
         format!("{form:?} of {}", std::process::id())
     }
 
+    fn leave(&self) {}
+
     fn reopen(&self) {
         print("reopened\n");
     }
