@@ -2,7 +2,8 @@
 //! folder of its own, raw bytes over a socket.
 //!
 //! `example` holds what the example of the repository promises, `reload` what a change of the
-//! configuration does to those who are connected, `settings` what single settings mean.
+//! configuration does to those who are connected, `settings` what single settings mean, `status`
+//! what is said of all that when somebody asks.
 
 mod run {
     #[allow(dead_code, reason = "the tests of `serve` use the rest")]
@@ -22,4 +23,5 @@ mod run {
     mod example;
     mod reload;
     mod settings;
+    mod status;
 }
