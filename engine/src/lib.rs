@@ -20,6 +20,7 @@
 //! ```
 
 mod buffer;
+mod census;
 mod connection;
 mod generation;
 pub mod limits;
@@ -27,6 +28,7 @@ mod net;
 mod server;
 pub mod service;
 
+pub use census::{Census, Group};
 pub use connection::Existing;
 pub use generation::{Generation, Succession};
 pub use limits::Limits;

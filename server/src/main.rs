@@ -16,6 +16,7 @@ mod reload;
 mod run;
 mod site;
 mod snapshot;
+mod status;
 mod world;
 
 use clap::Parser;

@@ -13,26 +13,25 @@ const USUAL: &str = "selvedge.sock";
 
 /// Gives an order to a running server, and prints what became of it.
 pub(crate) fn give(options: &Control, order: Order) -> ExitCode {
-    let (control, unread) = match &options.control {
-        Some(control) => (control.clone(), None),
+    let (control, doubt) = match &options.control {
+        Some(control) => (control.clone(), String::new()),
         None => match config::read(&options.config, &Disk) {
-            Ok(configuration) => (configuration.settings.process.control, None),
+            Ok(configuration) => (configuration.settings.process.control, String::new()),
             // The server is the one to judge it: it is where a reload is refused.
-            Err(problems) => (options.config.with_file_name(USUAL), Some(problems)),
+            Err(_) => (
+                options.config.with_file_name(USUAL),
+                format!(" ({} cannot be read, or it would say where the server is)", options.config.display()),
+            ),
         },
     };
-    match (ask(&control, order), unread) {
-        (Ok(Answer::Done(text)), _) => {
+    match ask(&control, order) {
+        Ok(Answer::Done(text)) => {
             // Whoever stops to read has what it wanted.
             let _ = writeln!(io::stdout(), "{}", text.trim_end());
             ExitCode::SUCCESS
         }
-        (Ok(Answer::Refused(text)), _) => refuse(&text),
-        (Err(text), None) => refuse(&text),
-        (Err(text), Some(problems)) => {
-            say(problems.to_string().trim_end());
-            refuse(&format!("{text}; the configuration cannot be read to see where it is, and --control says it, too"))
-        }
+        Ok(Answer::Refused(text)) => refuse(&text),
+        Err(text) => refuse(&(text + &doubt)),
     }
 }
 

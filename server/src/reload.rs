@@ -6,19 +6,25 @@ use crate::config::{self, Claimed, Configuration, Problem};
 use crate::listeners::Places;
 use crate::log::plan::Level;
 use crate::log::{Connect, LogObserver, Logs};
-use crate::process::{Answer, CannotListen, Confinement, Coverage, Form, Post, Sandbox};
+use crate::process::{Answer, CannotListen, Confinement, Coverage, Post, Sandbox};
 use crate::site::Sites;
 use crate::snapshot::{Refusal, Snapshot, Trace};
+use crate::status::{Connections, InForce, Latency, Log, Observed, Requests, Sent, Status};
 use crate::world::{self, Disk};
 use crate::{changes, compile};
 use selvedge::{Handle, Server, Succession};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread;
+use std::time::{Duration, Instant};
 
 /// Why a configuration without sites does not take the place of one with some. Whoever looks at
 /// a file in the moment in which an editor writes it finds it empty.
 const EMPTY: &str = "the configuration has no site any more, as if it were half written";
+
+/// How long workers may take to say what their connections are doing. One that takes longer is
+/// held up, which is an answer, too.
+const CENSUS_TIME: Duration = Duration::from_secs(1);
 
 /// A server that is running, with what it takes to change its configuration.
 #[derive(Debug)]
@@ -27,6 +33,9 @@ pub(crate) struct Live {
     connect: Connect,
     /// As many as it began with.
     workers: usize,
+    /// The limit on connections, which is as it began with, too.
+    connections_max: usize,
+    began: Instant,
     post: Arc<Post>,
     /// What this process can reach; `None` when nothing keeps it from anything.
     sandbox: Option<Sandbox>,
@@ -122,6 +131,8 @@ pub(crate) fn begin(
         file: file.to_owned(),
         connect,
         workers,
+        connections_max: snapshot.connections_max(),
+        began: Instant::now(),
         post: post.clone(),
         sandbox: (confinement != Confinement::None).then_some(sandbox),
         handle: running.handle(),
@@ -206,9 +217,29 @@ impl Live {
         done
     }
 
-    /// Says how things are.
-    pub(crate) fn status(&self, _form: Form) -> String {
-        format!("configuration {}\n", self.snapshot.number)
+    /// How things are. Waits for workers, but not long.
+    pub(crate) fn status(&self) -> Status {
+        let census = self.handle.census(CENSUS_TIME);
+        let totals = self.snapshot.tallies.totals();
+        let observed = self.snapshot.observed().into_iter();
+        let losses = self.snapshot.logs.losses();
+        Status {
+            version: env!("CARGO_PKG_VERSION"),
+            process_id: std::process::id(),
+            uptime_seconds: self.began.elapsed().as_secs(),
+            restarts: self.post.restarts(),
+            workers: self.workers,
+            workers_silent: census.silent_workers,
+            configuration: InForce::of(self.file.display().to_string(), self.snapshot.number, &census),
+            listeners: self.places.endpoints().map(ToString::to_string).collect(),
+            connections: Connections::of(&census, self.connections_max, &totals),
+            requests: Requests::of(&totals),
+            sent: Sent { head_bytes: totals.head_bytes, content_bytes: totals.content_bytes },
+            latency_ns: Latency::of(&totals),
+            incidents: totals.incidents.iter().copied().collect(),
+            observed: observed.map(|(site, gate, count)| Observed { site, gate, count }).collect(),
+            logs: losses.map(|(name, lines_lost)| Log { name: name.to_owned(), lines_lost }).collect(),
+        }
     }
 
     /// Opens all log files anew, as after they were moved away.

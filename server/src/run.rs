@@ -142,7 +142,7 @@ impl Orders for Master {
 
     fn status(&self, form: Form) -> String {
         match &*self.live() {
-            Some(live) => live.status(form),
+            Some(live) => live.status().write(form),
             None => STOPPED.to_owned(),
         }
     }

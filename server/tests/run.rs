@@ -2,8 +2,9 @@
 //! folder of its own, raw bytes over a socket.
 //!
 //! `example` holds what the example of the repository promises, `process` what becomes of the
-//! processes and of orders to them, `reload` what a change of the
-//! configuration does to those who are connected, `settings` what single settings mean.
+//! processes and of orders to them, `reload` what a change of the configuration does to those who
+//! are connected, `settings` what single settings mean, `status` what is said of all that when
+//! somebody asks.
 
 mod run {
     #[allow(dead_code, reason = "the tests of `serve` use the rest")]
@@ -24,4 +25,5 @@ mod run {
     mod process;
     mod reload;
     mod settings;
+    mod status;
 }

@@ -5,7 +5,7 @@ use super::client::TrustedProxies;
 use super::condition::Condition;
 use super::files::Place;
 use super::files::root::Root;
-use super::gate::Gates;
+use super::gate::{Gates, Observed};
 use super::headers::{CacheRules, HeaderEdits};
 use super::host::{HostName, Hosts};
 use super::pattern::{Captures, Pattern};
@@ -203,6 +203,15 @@ impl SiteTable {
     /// How many sites there are.
     pub(super) fn len(&self) -> usize {
         self.sites.len()
+    }
+
+    /// What gates that only observe have counted, site by site.
+    pub(crate) fn observed(&self) -> impl Iterator<Item = Observed> {
+        self.sites.iter().enumerate().flat_map(|(site, Site { rules, .. })| {
+            let of_routes = rules.routes.iter().filter_map(|route| route.gates.as_ref());
+            let all = of_routes.chain([&rules.gates]);
+            Gates::observed(all).map(move |(gate, count)| Observed { site, gate, count })
+        })
     }
 
     /// The site that a request is for, and its number.
