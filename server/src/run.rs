@@ -6,7 +6,7 @@ use crate::log::plan::{AccessPlan, Destination, ErrorForm, ErrorPlan, Level, Log
 use crate::log::{self, LogObserver, Logs};
 use crate::process::{self, Answer, Begun, CannotBegin, Form, Orders, Pace};
 use crate::reload::{self, Live};
-use crate::site::{Options, Root, Site};
+use crate::site::{Listing, Root, SiteRules, SiteTable, Sites};
 use crate::snapshot::Refusal;
 use selvedge::{Ending, Endpoint, Handle, Limits, Server};
 use std::io;
@@ -34,12 +34,13 @@ pub(crate) fn serve(options: &Serve) -> Result<(), String> {
         Server::bind_with_workers(&options.listen, workers).map_err(|error| cannot_listen(&options.listen, &error))?;
 
     let logs = Logs::start(&log_plan(options), process::connect).map_err(|problem| problem.to_string())?;
-    let site = Options { listing: options.listing, workers };
-    let root = Arc::new(root);
+    let listing = if options.listing { Listing::On } else { Listing::Off };
+    let table = SiteTable::new(vec![SiteRules::of_directory(Arc::new(root), listing)]).map_err(|_| "no site")?;
+    let table = Arc::new(table);
     let running = server
         .observe(LogObserver::new(&logs, &limits))
         .limits(limits)
-        .serve_each(move || Site::new(root.clone(), site))
+        .serve_each(move || Sites::new(table.clone(), workers))
         .map_err(|error| format!("cannot start: {error}"))?;
 
     // Before the line that says it is ready, which is when somebody may want to end it.
