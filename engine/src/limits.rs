@@ -100,6 +100,11 @@ pub(crate) const BACKLOG: i32 = 4096;
 /// read holds so much of the system's memory, and of the worker's time to copy it, where it
 /// would hold all that a send buffer may grow to: 4 MiB.
 pub(crate) const UNSENT_BYTES_MAX: i32 = 128 * 1024;
+/// The same while a connection is one of the first that a worker sends long files to at the moment,
+/// and for how many that is: it saves them waits, and 64 MiB is all that they can hold.
+pub(crate) const UNSENT_BYTES_MAX_OF_FEW: i32 = 1 << 20;
+/// See [`UNSENT_BYTES_MAX_OF_FEW`].
+pub(crate) const FEW: usize = 64;
 /// How long the kernel keeps a connection to itself whose client says nothing: it is accepted
 /// with its first request, in one turn, or after this time.
 pub(crate) const DEFER_ACCEPT_SECONDS: i32 = 1;

@@ -5,7 +5,8 @@ use crate::connection::http1::PANICKED;
 use crate::connection::wire::{Progress, Wire};
 use crate::connection::{App, Existing, Term};
 use crate::limits::{
-    BATCH_BYTES, COPY_BYTES_MAX, DISK_READ_BYTES, FILE_COPIED_BYTES, FILE_END_BYTES, FILE_SLICE_BYTES,
+    BATCH_BYTES, COPY_BYTES_MAX, DISK_READ_BYTES, FEW, FILE_COPIED_BYTES, FILE_END_BYTES, FILE_SLICE_BYTES,
+    UNSENT_BYTES_MAX, UNSENT_BYTES_MAX_OF_FEW,
 };
 use crate::net::stream::{Stream, Then};
 use crate::net::worker::offload;
@@ -170,6 +171,7 @@ impl<S: Stream> Wire<S> {
     ) -> Result<(), CloseReason> {
         let mut at = content.offset;
         let end = content.offset.saturating_add(content.length);
+        let _room = Room::take(self, content.length);
         // From a copy that nothing can change, all of it goes by its pages.
         let kept = content.file.copy_of(&content.state);
         let (source, copied_bytes, end_bytes) = match kept {
@@ -296,6 +298,29 @@ impl<S: Stream> Wire<S> {
             self.output.borrow_mut().bytes().extend_from_slice(b"\r\n");
         }
         if self.output.borrow().len() >= BATCH_BYTES { self.flush().await } else { Ok(()) }
+    }
+}
+
+/// More room for bytes that cannot leave yet, for as long as a long file is sent, where few others
+/// are sent one.
+struct Room<'w, S: Stream>(&'w Wire<S>);
+
+impl<'w, S: Stream> Room<'w, S> {
+    fn take(wire: &'w Wire<S>, length: u64) -> Option<Self> {
+        let few = wire.worker.roomy.get();
+        if length <= UNSENT_BYTES_MAX as u64 || few >= FEW {
+            return None;
+        }
+        wire.worker.roomy.set(few + 1);
+        wire.stream.bound_unsent(UNSENT_BYTES_MAX_OF_FEW);
+        Some(Self(wire))
+    }
+}
+
+impl<S: Stream> Drop for Room<'_, S> {
+    fn drop(&mut self) {
+        self.0.stream.bound_unsent(UNSENT_BYTES_MAX);
+        self.0.worker.roomy.set(self.0.worker.roomy.get() - 1);
     }
 }
 

@@ -5,7 +5,7 @@
 //! wait, so another driver can take the place of readiness and `recv`.
 
 use crate::buffer::Buffer;
-use crate::net::sys::LazilyWatched;
+use crate::net::sys::{self, LazilyWatched};
 use crate::service::OpenFile;
 use rustix::io::{Errno, retry_on_intr};
 use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, Shutdown};
@@ -52,6 +52,9 @@ pub(crate) trait Stream: 'static {
 
     /// Waits until more can be sent, after a send that could not send.
     fn poll_writable(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>>;
+
+    /// Has the kernel take so many bytes before it can send them, where it has such a bound.
+    fn bound_unsent(&self, bytes_max: i32);
 
     /// Says that nothing more will be sent.
     fn finish(&self);
@@ -143,6 +146,11 @@ impl Stream for Socket {
         // Room that comes from now on raises an edge, and a stale note costs one more attempt.
         ready!(self.fd.readiness()?.poll_write_ready(cx))?.clear_ready();
         Poll::Ready(Ok(()))
+    }
+
+    fn bound_unsent(&self, bytes_max: i32) {
+        // A Unix socket has none.
+        let _ = sys::set_tcp_option(self.fd.as_fd(), libc::TCP_NOTSENT_LOWAT, bytes_max);
     }
 
     fn finish(&self) {

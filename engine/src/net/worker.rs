@@ -70,6 +70,8 @@ pub(crate) struct Worker {
     pub(crate) clock: Clock,
     pub(crate) notes: Notes,
     pub(crate) draining: Cell<bool>,
+    /// How many connections are sent a long file with more room than others.
+    pub(crate) roomy: Cell<usize>,
     /// Whoever stopped the server did not want to wait.
     pub(crate) stopped_at_once: Cell<bool>,
     /// How long connections may be idle, and a stop may take, as things are now.
@@ -91,6 +93,7 @@ impl Worker {
             clock: Clock::new(),
             notes: Notes::default(),
             draining: Cell::new(false),
+            roomy: Cell::new(0),
             stopped_at_once: Cell::new(false),
             keep_alive: Cell::new(limits.keep_alive),
             drain_time: Cell::new(limits.drain_time),

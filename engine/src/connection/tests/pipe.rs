@@ -191,6 +191,8 @@ impl Stream for Memory {
         Poll::Pending
     }
 
+    fn bound_unsent(&self, _bytes_max: i32) {}
+
     fn finish(&self) {
         self.0.finished.set(true);
     }
