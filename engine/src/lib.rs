@@ -26,6 +26,7 @@ pub mod limits;
 mod net;
 mod server;
 pub mod service;
+pub mod tower;
 
 pub use connection::Existing;
 pub use generation::{Generation, Succession};
@@ -35,4 +36,5 @@ pub use net::worker::offload;
 pub use selvedge_proto as proto;
 pub use selvedge_proto::{Reject, Status, method::Method};
 pub use server::{Ending, Handle, Running, Server};
-pub use service::{Body, NoObserver, Observer, Request, Response, Service};
+pub use service::{Body, HalfClosed, NoObserver, Observer, Request, Response, Service};
+pub use tower::{Application, EarlyHints, IntoListener, SendFile, Serve, Upgrade, Upgraded, serve};

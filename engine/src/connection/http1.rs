@@ -9,13 +9,13 @@ use crate::limits::REQUESTS_PER_TURN;
 use crate::net::notes::{Deadline, Notice};
 use crate::net::panic;
 use crate::net::stream::Stream;
-use crate::service::{CloseReason, Incident, Moment, Observer, Parts, Request, Response, Service};
+use crate::service::{Ahead, CloseReason, Incident, Moment, Observer, Parts, Request, Response, Service};
 use selvedge_proto::head::Framing;
 use selvedge_proto::http1::parse_request;
 use selvedge_proto::{Afterwards, Reject, Status};
 use std::future::{Future, poll_fn};
 use std::pin::pin;
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 use std::task::Poll;
 use std::time::Instant;
 
@@ -49,6 +49,7 @@ struct Refusal {
 pub(super) async fn serve<S: Stream, T: Service, O: Observer>(wire: &Rc<Wire<S>>, seat: &Seat<T, O>) -> CloseReason {
     let mut app = seat.app();
     let mut in_a_row = 0;
+    wire.half_closed.set(app.service.half_closed());
     loop {
         let mut request = match wire.read_request().await {
             Ok(request) => request,
@@ -57,6 +58,12 @@ pub(super) async fn serve<S: Stream, T: Service, O: Observer>(wire: &Rc<Wire<S>>
         };
         if app.common.term.get() == Term::Over(Existing::Follow) {
             app = seat.follow(wire.place());
+            wire.half_closed.set(app.service.half_closed());
+            request.parts.keepsake = None;
+        }
+        if app.service.sends_ahead() {
+            let source: Weak<Wire<S>> = Rc::downgrade(wire);
+            request.parts.ahead = Some(Ahead { source, request: wire.requests() });
         }
         let began = app.observer.times().then(Instant::now);
         let response = match wire.call(&mut request, &app).await {
@@ -191,6 +198,7 @@ impl<S: Stream> Wire<S> {
         let number = self.count_request();
         let clock = &self.worker.clock;
         parts.peer = self.peer();
+        parts.keepsake = self.keepsake.take();
         parts.moment = Moment { since_start: clock.since_start(), unix_time: clock.unix() };
         let input = std::mem::take(&mut *self.input.borrow_mut());
         parts.start = input.at;
@@ -222,7 +230,7 @@ impl<S: Stream> Wire<S> {
                 }
                 match self.poll_flush(cx) {
                     Poll::Ready(Err(reason)) => Poll::Ready(Err(reason)),
-                    _ => Poll::Pending,
+                    _ => self.poll_gone(cx).map(|()| Err(CloseReason::ClientGone)),
                 }
             }
             Err(message) => {
@@ -239,12 +247,16 @@ impl<S: Stream> Wire<S> {
         let consumed = parts.start + parts.head.len;
         let has_content = parts.head.framing != Framing::None;
         let bytes = std::mem::take(&mut parts.bytes);
+        self.keepsake.set(parts.keepsake.take());
         parts::give(parts);
         if let Err(reason) = answer.outcome {
             return Settled::Ended(reason);
         }
         if !has_content && consumed < bytes.len() {
             *self.input.borrow_mut() = Input { buffer: Some(bytes), at: consumed };
+        }
+        if answer.close_reason == CloseReason::Switched {
+            return Settled::Ended(CloseReason::Switched);
         }
         match answer.afterwards {
             Afterwards::KeepOpen if !has_content => Settled::Next,
