@@ -82,10 +82,10 @@ async fn all_see_what_one_says() {
     // Who hears itself has entered.
     for visitor in [&mut one, &mut other] {
         visitor.send(tungstenite::Message::text("I am here")).await.expect("it is sent");
-        while visitor.next().await.expect("an answer").expect("a message").to_text() != Ok("I am here") {}
+        while visitor.next().await.expect("an answer").expect("a message").into_text().expect("text") != "I am here" {}
     }
     one.send(tungstenite::Message::text("hello")).await.expect("it is sent");
-    while other.next().await.expect("an answer").expect("a message").to_text() != Ok("hello") {}
+    while other.next().await.expect("an answer").expect("a message").into_text().expect("text") != "hello" {}
     one.close(None).await.expect("it is closed");
     drop(other);
     running.handle().stop();
