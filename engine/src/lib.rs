@@ -1,23 +1,4 @@
-//! Selvedge: an HTTP server engine.
-//!
-//! One worker thread per core, one light task per connection, straight-line code. An
-//! application is a [`Service`]: a function from a [`Request`] to a [`Response`]. Limits
-//! and deadlines are on by default ([`Limits`]), a stop is graceful ([`Handle::stop`]),
-//! files are sent by the kernel ([`Body::File`]).
-//!
-//! ```no_run
-//! use selvedge::{Request, Response, Server, Status};
-//!
-//! # fn main() -> std::io::Result<()> {
-//! let running = Server::bind("127.0.0.1:8080")?
-//!     .serve(async |request: &mut Request| {
-//!         Response::new(Status::OK).body(format!("You asked for {}\n", request.path()))
-//!     })?;
-//! println!("listening on http://{}", running.addresses()[0]);
-//! running.join();
-//! # Ok(())
-//! # }
-//! ```
+#![doc = include_str!("../README.md")]
 
 mod buffer;
 mod connection;
@@ -27,6 +8,9 @@ mod net;
 mod server;
 pub mod service;
 pub mod tower;
+
+#[doc = include_str!("../docs/from-axum-serve.md")]
+pub mod from_axum_serve {}
 
 pub use connection::Existing;
 pub use generation::{Generation, Succession};

@@ -11,9 +11,11 @@ use selvedge::tower::Body;
 use selvedge::{Application, EarlyHints, IntoListener, Running, SendFile, Server, Upgrade, Upgraded};
 use std::convert::Infallible;
 use std::future::{pending, ready};
+use std::io::{Read, Write};
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -281,6 +283,71 @@ fn who_says_that_nothing_more_comes_is_answered_where_that_is_wanted() {
 }
 
 #[test]
+fn a_client_that_does_not_read_holds_up_whoever_makes_its_content() {
+    const PIECE_BYTES: usize = 1 << 20;
+    // More than the buffers of a connection hold, and less than what is made of no bound.
+    const PIECES_MAX: usize = 100;
+    let made = Arc::new(AtomicUsize::new(0));
+    let count = made.clone();
+    let pieces = move || {
+        let (count, piece) = (count.clone(), bytes::Bytes::from(vec![b'x'; PIECE_BYTES]));
+        let piece = move || {
+            count.fetch_add(1, Ordering::SeqCst);
+            Some(Ok::<_, Infallible>(piece.clone()))
+        };
+        ready(axum::body::Body::from_stream(Always(piece)))
+    };
+    let app = Router::new().route("/", get(async || "hello")).route("/endless", get(pieces));
+    let running = serve(app);
+    let mut slow = connect(&running);
+    slow.send("GET /endless HTTP/1.1\r\nHost: test\r\n\r\n");
+    slow.reply();
+    // The worker has many turns meanwhile.
+    let mut other = connect(&running);
+    (0..1_000).for_each(|_| assert_eq!(other.get("/"), "hello"));
+    assert!((1..PIECES_MAX).contains(&made.load(Ordering::SeqCst)), "{made:?} pieces");
+}
+
+/// A stream whose pieces are always at hand.
+struct Always<F>(F);
+
+impl<T, F: FnMut() -> Option<T> + Unpin> futures_core::Stream for Always<F> {
+    type Item = T;
+
+    fn poll_next(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<T>> {
+        Poll::Ready((self.0)())
+    }
+}
+
+#[test]
+fn a_handler_that_does_not_read_holds_up_its_client() {
+    const BYTES_MAX: usize = 100 << 20;
+    let (go, gone) = tokio::sync::watch::channel(false);
+    let app = async move |request: http::Request<Body>| {
+        gone.clone().wait_for(|gone| *gone).await.expect("the test lives");
+        let mut body = request.into_body();
+        let first = body.frame().await.expect("a piece").expect("it is read");
+        text(format!("{}", first.into_data().is_ok_and(|data| data.len() <= 64 * 1024)))
+    };
+    let server = Server::bind_with_workers("127.0.0.1:0", 1).expect("a free port").body_bytes_max(u64::MAX);
+    let running = serve_with(server, app);
+    let mut stream = std::net::TcpStream::connect(running.addresses()[0]).expect("it listens");
+    stream.write_all(b"POST / HTTP/1.1\r\nHost: test\r\nContent-Length: 1000000000\r\n\r\n").expect("it is sent");
+    stream.set_write_timeout(Some(Duration::from_millis(500))).expect("a time is set");
+    let piece = vec![b'x'; 1 << 20];
+    let mut taken = 0;
+    while let Ok(count) = stream.write(&piece) {
+        taken += count;
+        assert!(taken < BYTES_MAX, "the server takes what nobody reads");
+    }
+    go.send_replace(true);
+    let mut answer = String::new();
+    stream.set_read_timeout(Some(Duration::from_secs(60))).expect("a time is set");
+    let _ = stream.read_to_string(&mut answer);
+    assert!(answer.ends_with("\r\n\r\ntrue"), "{answer}");
+}
+
+#[test]
 fn hints_leave_before_the_answer() {
     let (go, gone) = tokio::sync::watch::channel(false);
     let app = async move |request: http::Request<Body>| {
@@ -401,9 +468,9 @@ fn several_listeners_and_unix_sockets() {
     }
     assert_eq!(running.addresses().len(), 2);
     let mut stream = std::os::unix::net::UnixStream::connect(&path).expect("it listens");
-    std::io::Write::write_all(&mut stream, b"GET /unix HTTP/1.0\r\n\r\n").expect("the server reads");
+    stream.write_all(b"GET /unix HTTP/1.0\r\n\r\n").expect("the server reads");
     let mut answer = String::new();
-    std::io::Read::read_to_string(&mut stream, &mut answer).expect("the server answers");
+    stream.read_to_string(&mut answer).expect("the server answers");
     assert!(answer.ends_with("/unix"), "{answer}");
     std::fs::remove_file(path).expect("it is removed");
 }

@@ -71,7 +71,7 @@ pub(super) fn request(request: &mut Request) -> Result<(http::Request<super::Bod
         let (body, ticket) = super::Body::hold(content);
         *converted.body_mut() = body;
         asked.content = Some((ticket, again));
-    } else if request.known(Known::Upgrade).is_some() && request.version() == Version::Http11 {
+    } else if wants_to_upgrade(request) {
         asked.upgrade = Some(upgrade::offer(converted.extensions_mut()));
     }
     if let Some(ahead) = hints_of(request) {
@@ -84,6 +84,15 @@ pub(super) fn request(request: &mut Request) -> Result<(http::Request<super::Bod
 
 fn head_has_content(request: &Request) -> bool {
     request.head().framing != Framing::None
+}
+
+/// Whether the client offers another protocol. One that came with HTTP/1.0, or that the hop
+/// before this one did not mean, is ignored (RFC 9110 §7.8).
+fn wants_to_upgrade(request: &Request) -> bool {
+    let mut options = request.known_values(Known::Connection).flat_map(members);
+    request.known(Known::Upgrade).is_some()
+        && request.version() == Version::Http11
+        && options.any(|option| option.eq_ignore_ascii_case(b"upgrade"))
 }
 
 /// The way to send hints, to a client that knows of interim answers (RFC 9110 §15.2).
