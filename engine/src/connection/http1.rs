@@ -56,6 +56,9 @@ pub(super) async fn serve<S: Stream, T: Service, O: Observer>(wire: &Rc<Wire<S>>
             Err(NoRequest::Ended(reason)) => return reason,
             Err(NoRequest::Refused(refusal)) => return Box::pin(wire.refuse(&refusal, &app)).await,
         };
+        if app.service.keeps() {
+            request.parts.keepsake = wire.keepsake.take();
+        }
         if app.common.term.get() == Term::Over(Existing::Follow) {
             app = seat.follow(wire.place());
             wire.half_closed.set(app.service.half_closed());
@@ -198,7 +201,6 @@ impl<S: Stream> Wire<S> {
         let number = self.count_request();
         let clock = &self.worker.clock;
         parts.peer = self.peer();
-        parts.keepsake = self.keepsake.take();
         parts.moment = Moment { since_start: clock.since_start(), unix_time: clock.unix() };
         let input = std::mem::take(&mut *self.input.borrow_mut());
         parts.start = input.at;
@@ -247,16 +249,15 @@ impl<S: Stream> Wire<S> {
         let consumed = parts.start + parts.head.len;
         let has_content = parts.head.framing != Framing::None;
         let bytes = std::mem::take(&mut parts.bytes);
-        self.keepsake.set(parts.keepsake.take());
+        if let Some(keepsake) = parts.keepsake.take() {
+            self.keepsake.set(Some(keepsake));
+        }
         parts::give(parts);
         if let Err(reason) = answer.outcome {
             return Settled::Ended(reason);
         }
         if !has_content && consumed < bytes.len() {
             *self.input.borrow_mut() = Input { buffer: Some(bytes), at: consumed };
-        }
-        if answer.close_reason == CloseReason::Switched {
-            return Settled::Ended(CloseReason::Switched);
         }
         match answer.afterwards {
             Afterwards::KeepOpen if !has_content => Settled::Next,
@@ -266,6 +267,9 @@ impl<S: Stream> Wire<S> {
 
     /// What is left to do after an answer: content that nobody read, and the close.
     async fn finish(&self, answer: &Answer) -> Result<(), CloseReason> {
+        if answer.close_reason == CloseReason::Switched {
+            return Err(CloseReason::Switched);
+        }
         self.finish_content(answer).await?;
         if answer.afterwards == Afterwards::KeepOpen {
             return Ok(());

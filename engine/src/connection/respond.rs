@@ -94,16 +94,12 @@ impl<S: Stream> Wire<S> {
 
     fn begin(&self, asked: Asked, mut response: Response) -> (Answer, Option<Rest>) {
         let Asked { method, version, mut afterwards, mut close_reason } = asked;
-        if let Body::Upgrade(switch) = &mut response.body
-            && response.status == Status::SWITCHING_PROTOCOLS
-        {
-            let switch = Switch {
-                protocol: std::mem::take(&mut switch.protocol),
-                then: std::mem::replace(&mut switch.then, Box::new(drop)),
-            };
-            return self.begin_switch(switch, response);
-        }
         if response.status.is_interim() {
+            if response.status == Status::SWITCHING_PROTOCOLS
+                && let Body::Upgrade(switch) = std::mem::take(&mut response.body)
+            {
+                return self.begin_switch(*switch, response);
+            }
             // A final answer has to follow an interim one, and this was all the application had.
             response = Response::error(Status::INTERNAL_SERVER_ERROR).because("the application answered with 1xx");
         }
@@ -146,6 +142,7 @@ impl<S: Stream> Wire<S> {
     }
 
     /// Ends HTTP on the connection: what follows the head is another protocol's.
+    #[cold]
     fn begin_switch(&self, switch: Switch, response: Response) -> (Answer, Option<Rest>) {
         let mut output = self.output.borrow_mut();
         let before = output.bytes().len();

@@ -91,7 +91,8 @@ impl Stream for Socket {
     fn poll_receive(&self, cx: &mut Context<'_>, into: &mut Option<Buffer>) -> Poll<io::Result<usize>> {
         // The request has often come before the connection is accepted, so the first look
         // is made without waiting for the epoll set.
-        if self.fd.known_readiness().is_none() || self.is_unread.take() {
+        if self.fd.known_readiness().is_none() || self.is_unread.get() {
+            self.is_unread.set(false);
             match receive(&self.fd, into) {
                 Err(Errno::AGAIN | Errno::INTR) => {}
                 done => return Poll::Ready(Ok(done?.0)),

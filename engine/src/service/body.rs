@@ -31,7 +31,7 @@ pub enum Body {
     },
     /// No content: the connection goes on with another protocol. Only with
     /// [`selvedge_proto::Status::SWITCHING_PROTOCOLS`].
-    Upgrade(Switch),
+    Upgrade(Box<Switch>),
 }
 
 /// Another protocol for a connection to go on with.

@@ -42,6 +42,11 @@ pub trait Service: 'static {
         HalfClosed::Answered
     }
 
+    /// Whether the service keeps something with each connection.
+    fn keeps(&self) -> bool {
+        false
+    }
+
     /// Whether requests are to know their connection, so that something can be sent before
     /// the answer.
     fn sends_ahead(&self) -> bool {

@@ -96,6 +96,10 @@ where
         answer(&service, request).await
     }
 
+    fn keeps(&self) -> bool {
+        true
+    }
+
     manners!();
 }
 

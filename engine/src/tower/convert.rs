@@ -38,6 +38,8 @@ thread_local! {
 /// # Errors
 /// With the answer to give, where its target is no URI or its content is more than is taken.
 pub(super) fn request(request: &mut Request) -> Result<(http::Request<super::Body>, Asked), Response> {
+    // Taken in any case: parts are used again.
+    let ahead = hints_of(request);
     if request.parts.content.length().is_some_and(|length| length > request.parts.content.bytes_max()) {
         return Err(Response::from(service::ContentError::TooLarge));
     }
@@ -74,7 +76,7 @@ pub(super) fn request(request: &mut Request) -> Result<(http::Request<super::Bod
     } else if wants_to_upgrade(request) {
         asked.upgrade = Some(upgrade::offer(converted.extensions_mut()));
     }
-    if let Some(ahead) = hints_of(request) {
+    if let Some(ahead) = ahead {
         let (handle, lent) = hints::lend(ahead);
         converted.extensions_mut().insert(handle);
         asked._hints = Some(lent);
@@ -136,21 +138,20 @@ where
     let mut response = Response::new(status);
     let mut headers = parts.headers;
     let mut announced = None;
-    let mut names_trailers = false;
+    let (mut names_trailers, mut closes) = (false, false);
     let fields = response.edit_fields();
     for (name, value) in &headers {
         if name == header::CONTENT_LENGTH {
             announced = value.to_str().ok().and_then(|digits| digits.parse().ok());
-        } else if name != header::CONNECTION {
+        } else if name == header::CONNECTION {
+            closes |= members(value.as_bytes()).any(|option| option.eq_ignore_ascii_case(b"close"));
+        } else {
             names_trailers |= name == header::TRAILER;
             // Both are valid already. What the engine alone writes, it writes.
             let _ = fields.append(name.as_str(), value.as_bytes());
         }
     }
-    let closes = headers.get_all(header::CONNECTION).iter();
-    if headers.contains_key(header::CONNECTION)
-        && closes.flat_map(|value| members(value.as_bytes())).any(|option| option.eq_ignore_ascii_case(b"close"))
-    {
+    if closes {
         response = response.closing();
     }
     if status == Status::SWITCHING_PROTOCOLS {

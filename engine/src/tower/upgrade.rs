@@ -105,7 +105,7 @@ impl Offer {
             #[cfg(not(feature = "hyper-upgrade"))]
             None => Box::new(drop),
         };
-        Content::Upgrade(Switch { protocol, then })
+        Content::Upgrade(Box::new(Switch { protocol, then }))
     }
 }
 
