@@ -16,6 +16,7 @@ use axum::http::StatusCode;
 use axum::routing::{get, put};
 use http_body_util::BodyExt;
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio::fs::File;
 use tokio::io::AsyncWriteExt;
@@ -23,6 +24,9 @@ use tokio::io::AsyncWriteExt;
 const UPLOAD_BYTES_MAX: u64 = 100 << 20;
 /// Uploads that are remembered.
 const UPLOADS_MAX: usize = 1_000;
+
+/// Uploads so far.
+static UPLOADS: AtomicU64 = AtomicU64::new(0);
 
 /// How many bytes have come of each upload.
 #[derive(Clone, Default)]
@@ -50,7 +54,8 @@ async fn upload(
 ) -> Result<String, StatusCode> {
     let failed = |_| StatusCode::INTERNAL_SERVER_ERROR;
     // A name of its own, so that nothing a client writes is part of a path.
-    let path = std::env::temp_dir().join(format!("selvedge-upload-{}", std::process::id()));
+    let number = UPLOADS.fetch_add(1, Ordering::Relaxed);
+    let path = std::env::temp_dir().join(format!("selvedge-upload-{}-{number}", std::process::id()));
     let mut file = File::create(path).await.map_err(failed)?;
     let mut bytes = 0;
     progress.note(&name, bytes)?;
