@@ -159,6 +159,7 @@ impl<T: Service, O: Observer + Clone + Send> Serving<T, O> {
     /// Begins to serve a connection, if it is let in.
     pub(crate) fn serve(&self, accepted: Accepted) {
         let (app, peer) = (self.app(), accepted.peer);
+        app.worker.count_accepted();
         let counted = match self.door.borrow().ask(peer) {
             None => None,
             Some(Admission::Serve(counted)) => Some(counted),

@@ -1,6 +1,7 @@
 #![doc = include_str!("../README.md")]
 
 mod buffer;
+mod census;
 mod connection;
 mod generation;
 pub mod limits;
@@ -12,6 +13,7 @@ pub mod tower;
 #[doc = include_str!("../docs/from-axum-serve.md")]
 pub mod from_axum_serve {}
 
+pub use census::{Census, Group};
 pub use connection::Existing;
 pub use generation::{Generation, Succession};
 pub use limits::Limits;

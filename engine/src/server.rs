@@ -1,5 +1,6 @@
 //! The server: the only place where the engine's floors meet.
 
+use crate::census::Census;
 use crate::generation::{Change, Generation, Serving, Succession, Terms};
 use crate::limits::Limits;
 use crate::net::accept::Accepted;
@@ -12,8 +13,8 @@ use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::num::NonZeroUsize;
 use std::rc::Rc;
-use std::sync::atomic::AtomicUsize;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::atomic::{AtomicU64, AtomicUsize};
+use std::sync::{Arc, Mutex, PoisonError, mpsc as threads};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 use tokio::sync::{Semaphore, mpsc, oneshot, watch};
@@ -225,7 +226,8 @@ impl<O: Observer + Clone + Send> Server<O> {
         let permits = Arc::new(Semaphore::new(connections_max.clamp(1, Semaphore::MAX_PERMITS)));
         let (inboxes, receivers): (Vec<_>, Vec<_>) = (0..workers).map(|_| mpsc::unbounded_channel()).unzip();
         let loads = (0..workers).map(|_| AtomicUsize::new(0)).collect();
-        let handle = Handle { stop: stop.clone(), peers: Arc::new(Peers { loads, inboxes }) };
+        let accepted = (0..workers).map(|_| AtomicU64::new(0)).collect();
+        let handle = Handle { stop: stop.clone(), peers: Arc::new(Peers { loads, accepted, inboxes }) };
         // Nobody reads the inboxes yet, so what is put there is found at the beginning.
         self.listeners.into_iter().try_for_each(|listener| handle.listen(listener))?;
         let cpus = worker::cpus();
@@ -368,7 +370,7 @@ impl Running {
     }
 }
 
-/// Stops a server, and changes where it listens.
+/// Stops a server, changes where it listens, and counts its connections.
 #[derive(Clone, Debug)]
 pub struct Handle {
     stop: Arc<watch::Sender<Stop>>,
@@ -391,10 +393,23 @@ impl Handle {
     }
 
     /// Listens no longer at a place. Connections stay, and whoever had connected is served.
+    ///
+    /// Returns when no worker accepts there any more, so not to be called on one.
     pub fn leave(&self, endpoint: &Endpoint) {
+        let (done, all_done) = threads::channel();
         for inbox in &self.peers.inboxes {
-            let _ = inbox.send(Message::Leave(endpoint.clone()));
+            // A worker that has ended listens nowhere.
+            let _ = inbox.send(Message::Leave(endpoint.clone(), done.clone()));
         }
+        drop(done);
+        // Nothing is ever sent: they drop their ends of it.
+        let _ = all_done.recv();
+    }
+
+    /// Counts the connections. It blocks until every worker has answered, or for as long as
+    /// `patience` says; so it is not for a worker to call.
+    pub fn census(&self, patience: Duration) -> Census {
+        Census::ask(&self.peers, patience)
     }
 
     /// Stops gracefully: no new connections, idle ones closed, what runs is finished with

@@ -34,8 +34,9 @@ pub(crate) enum Command {
     Status(Status),
 }
 
-/// Serves what a configuration says, in the foreground. HUP has it read again, and USR1 opens the
-/// log files anew. INT ends it at once; TERM lets what is running finish first.
+/// Serves what a configuration says, in the foreground and supervised. HUP has it read again, USR1
+/// opens the log files anew, USR2 puts a new binary in its place. INT ends it at once; TERM lets
+/// what is running finish first.
 #[derive(Debug, Args)]
 pub(crate) struct Run {
     /// The configuration
@@ -60,9 +61,13 @@ pub(crate) struct Check {
 /// refused.
 #[derive(Debug, Args)]
 pub(crate) struct Control {
-    /// The server's control socket, as its configuration names it
-    #[arg(long, value_name = "PATH", default_value = "selvedge.sock")]
-    pub(crate) control: PathBuf,
+    /// The configuration that it runs, which names its control socket
+    #[arg(long, value_name = "FILE", default_value = "selvedge.kdl")]
+    pub(crate) config: PathBuf,
+
+    /// Its control socket [default: as the configuration says]
+    #[arg(long, value_name = "PATH")]
+    pub(crate) control: Option<PathBuf>,
 }
 
 /// Asks a running server how it is.

@@ -4,8 +4,7 @@
 //! is connecting there is turned away.
 
 use crate::config::model::Listener as Wanted;
-use crate::config::value::Address;
-use crate::process::{Place, Post};
+use crate::process::{CannotListen, Place, Post};
 use selvedge::{Endpoint, Handle, Listener};
 use std::io;
 
@@ -13,13 +12,6 @@ use std::io;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Places {
     open: Vec<(Place, Vec<Endpoint>)>,
-}
-
-/// Why a place cannot be listened at.
-#[derive(Debug)]
-pub(crate) struct CannotListen {
-    pub(crate) address: Address,
-    pub(crate) why: String,
 }
 
 /// The way from one list of places to the next, with all that is new bound.

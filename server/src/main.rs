@@ -10,11 +10,13 @@ mod config;
 mod listeners;
 mod log;
 mod memory;
+mod order;
 mod process;
 mod reload;
 mod run;
 mod site;
 mod snapshot;
+mod status;
 mod world;
 
 use clap::Parser;
@@ -27,13 +29,13 @@ fn main() -> ExitCode {
         cli::Command::Run(options) => return run::run(&options),
         cli::Command::Check(options) => return check::check(&options),
         cli::Command::Settings(options) => return check::settings(&options),
-        cli::Command::Reload(options) => return process::command(&options.control, Order::Reload),
-        cli::Command::Stop(options) => return process::command(&options.control, Order::Stop),
-        cli::Command::Upgrade(options) => return process::command(&options.control, Order::Upgrade),
-        cli::Command::Reopen(options) => return process::command(&options.control, Order::Reopen),
+        cli::Command::Reload(options) => return order::give(&options, Order::Reload),
+        cli::Command::Stop(options) => return order::give(&options, Order::Stop),
+        cli::Command::Upgrade(options) => return order::give(&options, Order::Upgrade),
+        cli::Command::Reopen(options) => return order::give(&options, Order::Reopen),
         cli::Command::Status(options) => {
             let form = if options.json { Form::Json } else { Form::Text };
-            return process::command(&options.control.control, Order::Status(form));
+            return order::give(&options.control, Order::Status(form));
         }
     };
     match result {

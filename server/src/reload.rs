@@ -3,23 +3,28 @@
 
 use crate::config::model::Settings;
 use crate::config::{self, Claimed, Configuration, Problem};
-use crate::listeners::{CannotListen, Places};
+use crate::listeners::Places;
 use crate::log::plan::Level;
 use crate::log::{Connect, LogObserver, Logs};
-use crate::process::{Answer, Confinement, Coverage, Form, Post, Sandbox};
+use crate::process::{Answer, CannotListen, Confinement, Coverage, Post, Sandbox};
 use crate::site::Sites;
 use crate::snapshot::{Refusal, Snapshot, Trace};
+use crate::status::{Connections, InForce, Latency, Log, Observed, Requests, Sent, Status};
 use crate::world::{self, Disk};
 use crate::{changes, compile};
 use selvedge::{Handle, Server, Succession};
-use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread;
+use std::time::{Duration, Instant};
 
 /// Why a configuration without sites does not take the place of one with some. Whoever looks at
 /// a file in the moment in which an editor writes it finds it empty.
 const EMPTY: &str = "the configuration has no site any more, as if it were half written";
+
+/// How long workers may take to say what their connections are doing. One that takes longer is
+/// held up, which is an answer, too.
+const CENSUS_TIME: Duration = Duration::from_secs(1);
 
 /// A server that is running, with what it takes to change its configuration.
 #[derive(Debug)]
@@ -28,6 +33,9 @@ pub(crate) struct Live {
     connect: Connect,
     /// As many as it began with.
     workers: usize,
+    /// The limit on connections, which is as it began with, too.
+    connections_max: usize,
+    began: Instant,
     post: Arc<Post>,
     /// What this process can reach; `None` when nothing keeps it from anything.
     sandbox: Option<Sandbox>,
@@ -58,24 +66,25 @@ pub(crate) enum Reloaded {
     Elsewhere(String),
 }
 
-impl fmt::Display for Reloaded {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Elsewhere(text) => f.write_str(text),
+impl Reloaded {
+    /// What there is to say of it, the most important first.
+    pub(crate) fn lines(&self) -> Vec<String> {
+        let (generation, earlier, changes, at_next_start) = match self {
+            Self::Elsewhere(text) => return vec![text.clone()],
             Self::InForce { generation, earlier, changes, at_next_start } => {
-                write!(f, "configuration {generation}")?;
-                if *earlier > 0 {
-                    write!(f, ", {earlier} earlier with connections")?;
-                }
-                if !at_next_start.is_empty() {
-                    write!(f, "; what has changed of {} counts from the next start on", at_next_start.join(", "))?;
-                }
-                match (changes.as_slice(), at_next_start.as_slice()) {
-                    ([], []) => write!(f, "; it says what the one before said"),
-                    _ => changes.iter().try_for_each(|change| write!(f, "; {change}")),
-                }
+                (generation, earlier, changes, at_next_start)
             }
+        };
+        let earlier = if *earlier > 0 { format!(", {earlier} earlier with connections") } else { String::new() };
+        let mut lines = vec![format!("configuration {generation}{earlier}")];
+        if !at_next_start.is_empty() {
+            lines.push(format!("what has changed of {} counts from the next start on", at_next_start.join(", ")));
         }
+        lines.extend_from_slice(changes);
+        if lines.len() == 1 {
+            lines.push("it says what the one before said".to_owned());
+        }
+        lines
     }
 }
 
@@ -122,6 +131,8 @@ pub(crate) fn begin(
         file: file.to_owned(),
         connect,
         workers,
+        connections_max: snapshot.connections_max(),
+        began: Instant::now(),
         post: post.clone(),
         sandbox: (confinement != Confinement::None).then_some(sandbox),
         handle: running.handle(),
@@ -150,6 +161,11 @@ impl Live {
         self.places.leave_others(&self.post, &self.handle);
     }
 
+    /// Accepts nobody any more: another process serves by now.
+    pub(crate) fn leave(&self) {
+        self.places.endpoints().for_each(|endpoint| self.handle.leave(endpoint));
+    }
+
     /// Reads the configuration again and has it served from now on.
     ///
     /// # Errors
@@ -162,7 +178,10 @@ impl Live {
         let wanted = Sandbox::of(&configuration);
         if self.sandbox.as_ref().is_some_and(|sandbox| sandbox.covers(&wanted) == Coverage::TooNarrow) {
             return match self.post.renew() {
-                Answer::Done(text) => Ok(Reloaded::Elsewhere(text)),
+                Answer::Done(text) => {
+                    self.leave();
+                    Ok(Reloaded::Elsewhere(text))
+                }
                 Answer::Refused(text) => Err(Refusal::Plain(text)),
             };
         }
@@ -188,7 +207,7 @@ impl Live {
     pub(crate) fn reload_and_tell(&mut self) -> Result<Reloaded, Refusal> {
         let done = self.reload();
         match &done {
-            Ok(reloaded) => self.snapshot.logs.say(Level::Info, "Reloaded", reloaded.to_string()),
+            Ok(reloaded) => self.snapshot.logs.say(Level::Info, "Reloaded", reloaded.lines().join("; ")),
             Err(refusal) => {
                 let why = refusal.lines().join("; ");
                 let text = format!("the configuration stays as it is: {why}");
@@ -198,9 +217,29 @@ impl Live {
         done
     }
 
-    /// Says how things are.
-    pub(crate) fn status(&self, _form: Form) -> String {
-        format!("configuration {}\n", self.snapshot.number)
+    /// How things are. Waits for workers, but not long.
+    pub(crate) fn status(&self) -> Status {
+        let census = self.handle.census(CENSUS_TIME);
+        let totals = self.snapshot.tallies.totals();
+        let observed = self.snapshot.observed().into_iter();
+        let losses = self.snapshot.logs.losses();
+        Status {
+            version: env!("CARGO_PKG_VERSION"),
+            process_id: std::process::id(),
+            uptime_seconds: self.began.elapsed().as_secs(),
+            restarts: self.post.restarts(),
+            workers: self.workers,
+            workers_silent: census.silent_workers,
+            configuration: InForce::of(self.file.display().to_string(), self.snapshot.number, &census),
+            listeners: self.places.endpoints().map(ToString::to_string).collect(),
+            connections: Connections::of(&census, self.connections_max, &totals),
+            requests: Requests::of(&totals),
+            sent: Sent { head_bytes: totals.head_bytes, content_bytes: totals.content_bytes },
+            latency_ns: Latency::of(&totals),
+            incidents: totals.incidents.iter().copied().collect(),
+            observed: observed.map(|(site, gate, count)| Observed { site, gate, count }).collect(),
+            logs: losses.map(|(name, lines_lost)| Log { name: name.to_owned(), lines_lost }).collect(),
+        }
     }
 
     /// Opens all log files anew, as after they were moved away.
@@ -225,10 +264,11 @@ impl Live {
     }
 }
 
-fn cannot_listen(problems: Vec<CannotListen>, configuration: &mut Configuration) -> Refusal {
+/// The problems of places to listen at, where the configuration names them.
+pub(crate) fn cannot_listen(problems: Vec<CannotListen>, configuration: &mut Configuration) -> Refusal {
     let problem = |CannotListen { address, why }| {
         let at = compile::place_of(configuration, &Claimed::Listens(address)).unwrap_or_default();
-        Problem::of_world(at, format!("cannot listen here: {why}"), String::new())
+        Problem::of_world(at, why, String::new())
     };
     let problems = problems.into_iter().map(problem).collect();
     Refusal::of(problems, configuration)

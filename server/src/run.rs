@@ -4,9 +4,9 @@ use crate::check;
 use crate::cli::{AccessLog, Run, Serve};
 use crate::log::plan::{AccessPlan, Destination, ErrorForm, ErrorPlan, Level, LogPlan, SitePlan};
 use crate::log::{self, LogObserver, Logs};
-use crate::process::{self, Answer, Begun, Form, Orders, Pace};
+use crate::process::{self, Answer, Begun, CannotBegin, Form, Orders, Pace};
 use crate::reload::{self, Live};
-use crate::site::{Options, Root, Site};
+use crate::site::{Listing, Root, SiteRules, SiteTable, Sites};
 use crate::snapshot::Refusal;
 use selvedge::{Ending, Endpoint, Handle, Limits, Server};
 use std::io;
@@ -34,12 +34,13 @@ pub(crate) fn serve(options: &Serve) -> Result<(), String> {
         Server::bind_with_workers(&options.listen, workers).map_err(|error| cannot_listen(&options.listen, &error))?;
 
     let logs = Logs::start(&log_plan(options), process::connect).map_err(|problem| problem.to_string())?;
-    let site = Options { listing: options.listing, workers };
-    let root = Arc::new(root);
+    let listing = if options.listing { Listing::On } else { Listing::Off };
+    let table = SiteTable::new(vec![SiteRules::of_directory(Arc::new(root), listing)]).map_err(|_| "no site")?;
+    let table = Arc::new(table);
     let running = server
         .observe(LogObserver::new(&logs, &limits))
         .limits(limits)
-        .serve_each(move || Site::new(root.clone(), site))
+        .serve_each(move || Sites::new(table.clone(), workers))
         .map_err(|error| format!("cannot start: {error}"))?;
 
     // Before the line that says it is ready, which is when somebody may want to end it.
@@ -58,7 +59,7 @@ pub(crate) fn serve(options: &Serve) -> Result<(), String> {
 /// does, or as that process.
 pub(crate) fn run(options: &Run) -> ExitCode {
     process::raise_descriptor_limit();
-    let configuration = match reload::read(&options.config) {
+    let mut configuration = match reload::read(&options.config) {
         Ok(configuration) => configuration,
         Err(refusal) => return refuse(&refusal),
     };
@@ -66,7 +67,8 @@ pub(crate) fn run(options: &Run) -> ExitCode {
     let post = match process::begin(&configuration.settings, workers) {
         Ok(Begun::Serve(post)) => Arc::new(*post),
         Ok(Begun::Ended(code)) => return code,
-        Err(problem) => return refuse(&Refusal::Plain(problem)),
+        Err(CannotBegin::Listen(problems)) => return refuse(&reload::cannot_listen(problems, &mut configuration)),
+        Err(CannotBegin::Other(problem)) => return refuse(&Refusal::Plain(problem)),
     };
     let (live, running) = match reload::begin(&options.config, configuration, &post, process::connect) {
         Ok(begun) => begun,
@@ -128,11 +130,12 @@ impl Orders for Master {
         let Some(live) = &mut *self.live() else { return Answer::Refused(STOPPED.to_owned()) };
         match live.reload_and_tell() {
             Ok(reloaded) => {
-                log::say(&format!("reloaded: {reloaded}"));
-                Answer::Done(reloaded.to_string())
+                let lines = reloaded.lines();
+                log::say(&format!("reloaded: {}", lines.join("; ")));
+                Answer::Done(lines.join("\n"))
             }
             Err(refusal) => {
-                log::say(&format!("not reloaded: {} wrong, see the error log", refusal.lines().len()));
+                log::say(&format!("not reloaded: {}", refusal.lines().join("; ")));
                 Answer::Refused(format!("not reloaded, so all is as it was:\n{refusal}"))
             }
         }
@@ -140,9 +143,13 @@ impl Orders for Master {
 
     fn status(&self, form: Form) -> String {
         match &*self.live() {
-            Some(live) => live.status(form),
+            Some(live) => live.status().write(form),
             None => STOPPED.to_owned(),
         }
+    }
+
+    fn leave(&self) {
+        self.live().iter().for_each(Live::leave);
     }
 
     fn reopen(&self) {

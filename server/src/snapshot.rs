@@ -5,8 +5,8 @@ use crate::compile::{self, Compiled, Kept};
 use crate::config::model::{AccessLog, ErrorLog, ExistingConnections, Logs as LogSettings, Settings};
 use crate::config::value::HostPattern;
 use crate::config::{Claimed, Configuration, Problem, Problems, Sources};
-use crate::log::{Connect, LogObserver, LogProblem, Logs};
-use crate::site::{SiteTable, Sites};
+use crate::log::{Connect, LogObserver, LogProblem, Logs, Tallies};
+use crate::site::{Observed, SiteTable, Sites};
 use selvedge::service::{Admission, UNIX_PEER};
 use selvedge::{Existing, Generation, Limits, Server};
 use std::fmt;
@@ -20,6 +20,8 @@ pub(crate) struct Snapshot {
     pub(crate) number: u64,
     pub(crate) settings: Settings,
     pub(crate) logs: Arc<Logs>,
+    /// What was counted, also under configurations before this one.
+    pub(crate) tallies: Arc<Tallies>,
     table: Arc<SiteTable>,
     limits: Limits,
     kept: Kept,
@@ -80,7 +82,8 @@ impl Snapshot {
             None => Arc::new(Logs::start(&plan, connect).map_err(|problem| explain(&problem, configuration))?),
         };
         let number = earlier.map_or(1, |earlier| earlier.number + 1);
-        Ok(Self { number, settings: configuration.settings.clone(), logs, table, limits, kept })
+        let tallies = earlier.map_or_else(Arc::default, |earlier| earlier.tallies.clone());
+        Ok(Self { number, settings: configuration.settings.clone(), logs, tallies, table, limits, kept })
     }
 
     /// What serves connections with it.
@@ -108,7 +111,7 @@ impl Snapshot {
     }
 
     fn observer(&self) -> LogObserver {
-        LogObserver::new(&self.logs, &self.limits)
+        LogObserver::new(&self.logs, &self.limits).counting(&self.tallies)
     }
 
     /// Who asks of each connection whether its client may have one more. Over a Unix socket
@@ -121,12 +124,29 @@ impl Snapshot {
         })
     }
 
+    /// How many connections there may be. Where the server has begun already it stays as it was.
+    pub(crate) fn connections_max(&self) -> usize {
+        self.limits.connections_max
+    }
+
     /// What becomes of connections that are there when this one takes the place of another.
     pub(crate) fn existing(&self) -> Existing {
         match self.settings.process.existing_connections {
             ExistingConnections::Finish => Existing::Finish,
             ExistingConnections::Follow => Existing::Follow,
         }
+    }
+
+    /// What gates that only observe have counted so far: the first name of their site, or
+    /// nothing for one before all of them; the gate; how often it was against somebody.
+    pub(crate) fn observed(&self) -> Vec<(Option<String>, &'static str, u64)> {
+        let connections = self.kept.connections().and_then(|gate| gate.observed());
+        let connections = connections.map(|count| (None, "connections-per-client-max", count));
+        let of_sites = self.table.observed().map(|Observed { site, gate, count }| {
+            let name = self.settings.sites[site].names.first().map(ToString::to_string);
+            (name, gate, count)
+        });
+        connections.into_iter().chain(of_sites).collect()
     }
 
     /// What tells whether connections are still served with it.

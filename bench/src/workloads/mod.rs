@@ -101,29 +101,43 @@ fn hello() -> Vec<Plan> {
 
 fn sizes(_: &Bench) -> Vec<Plan> {
     const IN_MEMORY_MAX: usize = 1024 * 1024;
-    SIZES
-        .iter()
-        .map(|size| {
-            let path = format!("/{}", size.name);
-            let long = size.bytes > IN_MEMORY_MAX;
-            let connections = if long { 4 } else { 16 };
-            let name = size.name.trim_end_matches(".html");
+    /// What every server sends at the same rate: so much a second.
+    const BYTES_PER_SECOND: f64 = 256.0 * 1024.0 * 1024.0;
+    let mut plans = Vec::new();
+    for size in &SIZES {
+        let path = format!("/{}", size.name);
+        let long = size.bytes > IN_MEMORY_MAX;
+        let connections = if long { 4 } else { 16 };
+        let (name, kib) = (size.name.trim_end_matches(".html"), size.bytes / 1024);
+        let plan = |name, title, times, probe| {
             Throughput {
                 workload: "sizes",
-                name: format!("sizes-{name}"),
-                title: format!("{} KiB, {connections} keep-alive connections", size.bytes / 1024),
+                name,
+                title,
                 content: if long { Content::LongFile } else { Content::File },
                 mix: Mix::one(&path, Afterwards::KeepAlive),
-                path,
+                path: path.clone(),
                 connections,
                 workers: 1,
                 at: String::new(),
-                times: if long { Times::AsMeasured } else { Times::HalfLoad },
-                probe: if long { Probe::Nothing } else { Probe::SystemCalls },
+                times,
+                probe,
             }
             .plan()
-        })
-        .collect()
+        };
+        plans.push(plan(
+            format!("sizes-{name}"),
+            format!("{kib} KiB, {connections} keep-alive connections"),
+            if long { Times::AsMeasured } else { Times::HalfLoad },
+            if long { Probe::Nothing } else { Probe::SystemCalls },
+        ));
+        if size.bytes > 16 * 1024 {
+            let rate = BYTES_PER_SECOND / size.bytes as f64;
+            let title = format!("{kib} KiB, {rate} requests a second for every server (256 MiB/s)");
+            plans.push(plan(format!("sizes-{name}-at-rate"), title, Times::AtRate(rate), Probe::Nothing));
+        }
+    }
+    plans
 }
 
 fn cores(bench: &Bench) -> Vec<Plan> {

@@ -20,12 +20,15 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 const SATURATED: f64 = 0.9;
 
 /// Where the times come from.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq)]
 pub(crate) enum Times {
     /// The open loop, at half of what the server can do.
     HalfLoad,
     /// The closed loop itself: with one connection there is nothing to wait behind.
     AsMeasured,
+    /// The open loop, at so many requests a second for every server, and the processor time, too:
+    /// what a server costs that is not driven to its limit, where another one may stand still.
+    AtRate(f64),
 }
 
 /// A throughput table.
@@ -57,6 +60,9 @@ impl Throughput {
 }
 
 fn measure(bench: &Bench, server: &Running, mix: &Mix, connections: usize, times: Times) -> Result<Figures> {
+    if let Times::AtRate(rate) = times {
+        return measure_at(bench, server, mix, connections, rate);
+    }
     let mut load = Closed::connect(server.address(), mix.clone(), connections)?;
     load.run(Until::Elapsed(bench.effort.warm()))?;
     let pids = server.pids();
@@ -97,6 +103,28 @@ fn measure(bench: &Bench, server: &Running, mix: &Mix, connections: usize, times
     add_times(&mut figures, &seen.window);
     *figures.entry(Figure::Errors).or_default() += (seen.window.errors + seen.window.timeouts) as f64;
     figures.insert(Figure::GeneratorLimited, f64::from(u8::from(limited || seen.generator_limited)));
+    Ok(figures)
+}
+
+fn measure_at(bench: &Bench, server: &Running, mix: &Mix, connections: usize, rate: f64) -> Result<Figures> {
+    let schedule =
+        |duration| Schedule { rate, duration, timeout: TIMEOUT, connections_max: open_connections(mix, connections) };
+    open::run(server.address(), mix, schedule(bench.effort.warm()), &mut Alone)?;
+    let pids = server.pids();
+    let before = tree::cpu(&pids);
+    let seen = open::run(server.address(), mix, schedule(bench.effort.window()), &mut Alone)?;
+    let (cpu, user_part) = tree::cpu(&pids).since(before);
+    ensure!(seen.window.answered > 0, "no request was answered");
+    let cpu_us = cpu.as_secs_f64() * 1e6 / seen.window.answered as f64;
+    let mut figures = Figures::from([
+        (Figure::RequestsPerSecond, seen.window.rate()),
+        (Figure::CpuUs, cpu_us),
+        (Figure::UserUs, cpu_us * user_part),
+        (Figure::SystemUs, cpu_us * (1.0 - user_part)),
+        (Figure::GeneratorLimited, f64::from(u8::from(seen.generator_limited))),
+        (Figure::Errors, (seen.window.errors + seen.window.timeouts) as f64),
+    ]);
+    add_times(&mut figures, &seen.window);
     Ok(figures)
 }
 

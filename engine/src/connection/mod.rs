@@ -12,7 +12,7 @@ mod tests;
 mod wire;
 
 use crate::limits::Limits;
-use crate::net::notes::{Notice, Place};
+use crate::net::notes::{Deadline, Notice, Place};
 use crate::net::panic;
 use crate::net::stream::Stream;
 use crate::net::worker::Worker;
@@ -174,14 +174,18 @@ async fn guarded<S: Stream, T: Service, O: Observer>(wire: &Rc<Wire<S>>, seat: &
 impl<S> Wire<S> {
     /// What the connection is doing, as its note says it.
     fn phase(&self) -> Phase {
-        use crate::net::notes::Deadline;
-        match self.deadline() {
-            Deadline::None => Phase::Answering,
-            Deadline::RequestHead => Phase::ReadingHead,
-            Deadline::RequestBody => Phase::ReadingContent,
-            Deadline::ResponseProgress => Phase::Sending,
-            Deadline::KeepAlive => Phase::Idle,
-            Deadline::Linger => Phase::Lingering,
-        }
+        phase_of(self.deadline())
+    }
+}
+
+/// What a connection is doing that waits for this.
+pub(crate) fn phase_of(deadline: Deadline) -> Phase {
+    match deadline {
+        Deadline::None => Phase::Answering,
+        Deadline::RequestHead => Phase::ReadingHead,
+        Deadline::RequestBody => Phase::ReadingContent,
+        Deadline::ResponseProgress => Phase::Sending,
+        Deadline::KeepAlive => Phase::Idle,
+        Deadline::Linger => Phase::Lingering,
     }
 }

@@ -209,6 +209,11 @@ impl Notes {
         self.tell(Notice::Cut, |note| note.generation < generation);
     }
 
+    /// Goes through all connections: the generation that each is of, and what it waits for.
+    pub(crate) fn each(&self, mut tell: impl FnMut(u32, Deadline)) {
+        self.table.borrow().iter().filter(|note| note.used).for_each(|note| tell(note.generation, note.deadline));
+    }
+
     /// Tells all that the server waits no longer.
     pub(crate) fn cut(&self) {
         self.tell(Notice::Cut, |_| true);

@@ -12,8 +12,8 @@ use std::future::Future;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, mpsc as threads};
 use std::thread;
 use std::time::Duration;
 use tokio::sync::{Notify, Semaphore, mpsc, watch};
@@ -46,14 +46,18 @@ pub(crate) enum Message {
     MakeRoom,
     /// One more place to accept at.
     Listen(Endpoint, Vec<OwnedFd>),
-    /// One place less.
-    Leave(Endpoint),
+    /// One place less; dropped when it is left.
+    Leave(Endpoint, threads::Sender<()>),
+    /// Somebody wants to know what the connections are doing.
+    Ask(Box<dyn FnOnce(&Notes) + Send>),
 }
 
-/// How many connections each worker has, and how to hand one over.
+/// How many connections each worker has and has had, and how to hand one over.
 #[derive(Debug)]
 pub(crate) struct Peers {
     pub(crate) loads: Vec<AtomicUsize>,
+    /// Written by its worker alone.
+    pub(crate) accepted: Vec<AtomicU64>,
     pub(crate) inboxes: Vec<mpsc::UnboundedSender<Message>>,
 }
 
@@ -150,6 +154,12 @@ impl Worker {
         });
     }
 
+    /// Counts a connection that has come to be served here, whether it is let in or not.
+    pub(crate) fn count_accepted(&self) {
+        let accepted = &self.peers.accepted[self.number];
+        accepted.store(accepted.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+    }
+
     /// Notes that a connection began.
     pub(crate) fn connection_began(&self) -> Place {
         if self.notes.count() == 0 {
@@ -230,7 +240,8 @@ pub(crate) async fn run(plan: Plan, worker: Rc<Worker>, serve: Rc<dyn Fn(Accepte
         // Who is about to end lets nobody in.
         Message::Listen(..) if asked.draining.get() => {}
         Message::Listen(endpoint, sockets) => told.begin(&endpoint, sockets),
-        Message::Leave(endpoint) => told.end(|other| *other == endpoint),
+        Message::Leave(endpoint, _done) => told.end(|other| *other == endpoint),
+        Message::Ask(question) => question(&asked.notes),
     };
     // Where to listen from the beginning; a stop that is there already finds it begun.
     while let Ok(message) = inbox.try_recv() {

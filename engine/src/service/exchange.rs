@@ -80,6 +80,10 @@ pub enum Phase {
 }
 
 impl Phase {
+    /// Every one there is, in the order in which a connection comes to them.
+    pub const ALL: [Self; 6] =
+        [Self::Idle, Self::ReadingHead, Self::ReadingContent, Self::Answering, Self::Sending, Self::Lingering];
+
     /// One clause that says it.
     pub const fn explain(self) -> &'static str {
         match self {

@@ -155,6 +155,11 @@ impl Request {
         self.parts.head.authority.and_then(|span| Host::parse(span.of(self.head_bytes())).ok())
     }
 
+    /// The same as it was written, for whoever remembers what it stands for.
+    pub fn authority(&self) -> Option<&[u8]> {
+        self.parts.head.authority.map(|span| span.of(self.head_bytes()))
+    }
+
     /// The value of the first field of that name, in any case.
     pub fn field(&self, name: &str) -> Option<&[u8]> {
         self.parts.head.get(self.head_bytes(), name)

@@ -18,6 +18,8 @@ pub(super) struct Health {
     name: String,
     /// Lines that were lost and have yet to be said.
     lost: AtomicU64,
+    /// All that were ever lost.
+    lost_in_all: AtomicU64,
     notes: Mutex<Notes>,
 }
 
@@ -33,7 +35,7 @@ struct Notes {
 impl Health {
     /// That of a log with this name, as in "the access log logs/access.log".
     pub(super) fn new(name: String) -> Self {
-        Self { name, lost: AtomicU64::new(0), notes: Mutex::default() }
+        Self { name, lost: AtomicU64::new(0), lost_in_all: AtomicU64::new(0), notes: Mutex::default() }
     }
 
     pub(super) fn name(&self) -> &str {
@@ -43,6 +45,12 @@ impl Health {
     /// Counts lines that are lost. Never waits.
     pub(super) fn lose(&self, lines: u64) {
         self.lost.fetch_add(lines, Ordering::Relaxed);
+        self.lost_in_all.fetch_add(lines, Ordering::Relaxed);
+    }
+
+    /// How many lines were lost since the log was opened, said or not.
+    pub(super) fn lost_in_all(&self) -> u64 {
+        self.lost_in_all.load(Ordering::Relaxed)
     }
 
     /// Says why lines are lost from now on. For writers, never for workers.

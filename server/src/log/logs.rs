@@ -213,6 +213,13 @@ impl Logs {
         self.queue.error(Event::of_program(level, name, text));
     }
 
+    /// Each log, and how many lines of it were lost since it was opened.
+    pub(crate) fn losses(&self) -> impl Iterator<Item = (&str, u64)> {
+        let access = self.queue.access.iter().map(|access| &access.health);
+        let all = access.chain(self.queue.errors.iter().map(|error| &error.health));
+        all.map(|health| (health.name(), health.lost_in_all()))
+    }
+
     pub(super) fn queue(&self) -> Arc<Queue> {
         self.queue.clone()
     }

@@ -1,4 +1,4 @@
-//! The access logs and the error log.
+//! The access logs and the error log, and what is counted on the way.
 //!
 //! Workers never wait for a log: each gathers lines and hands them over a few times a
 //! second through a bounded queue, and what does not fit is counted. Threads write, survive
@@ -12,7 +12,9 @@ mod error;
 mod escape;
 mod time;
 
+mod histogram;
 mod observer;
+mod tallies;
 
 mod logs;
 
@@ -29,6 +31,7 @@ pub(crate) use access::Format;
 pub(crate) use logs::{LogProblem, Logs};
 pub(crate) use observer::LogObserver;
 pub(crate) use outlet::{Connect, Letters};
+pub(crate) use tallies::{Tallies, Totals};
 
 use std::io::Write;
 

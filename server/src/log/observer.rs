@@ -1,9 +1,10 @@
-//! What a worker gathers for the logs.
+//! What a worker gathers for the logs, and counts.
 
 use super::access::Format;
 use super::error::Event;
 use super::logs::{Logs, Queue};
 use super::plan::Level;
+use super::tallies::{Keeper, Tallies};
 use selvedge::service::{CloseReason, Closed, Exchange, Incident, Phase};
 use selvedge::{Limits, Observer, Reject, Request};
 use std::cell::RefCell;
@@ -22,6 +23,8 @@ pub(crate) struct LogObserver {
     /// Whether any of the formats says how long an answer took.
     wants_elapsed: bool,
     limits: Arc<Limits>,
+    /// Where somebody may ask what was counted.
+    keeper: Option<Keeper>,
 }
 
 /// The lines of one access log.
@@ -34,7 +37,9 @@ struct Gathered {
 
 impl Clone for LogObserver {
     fn clone(&self) -> Self {
-        Self::with_queue(self.queue.clone(), self.limits.clone())
+        let mut clone = Self::with_queue(self.queue.clone(), self.limits.clone());
+        clone.keeper = self.keeper.clone();
+        clone
     }
 }
 
@@ -43,11 +48,25 @@ impl LogObserver {
         Self::with_queue(logs.queue(), Arc::new(limits.clone()))
     }
 
+    /// One that counts, too.
+    #[must_use]
+    pub(crate) fn counting(mut self, tallies: &Arc<Tallies>) -> Self {
+        self.keeper = Some(Keeper::new(tallies));
+        self
+    }
+
     fn with_queue(queue: Arc<Queue>, limits: Arc<Limits>) -> Self {
         let gathered =
             queue.formats().map(|format| Gathered { format, lines: Vec::new(), count: 0 }).collect::<Vec<_>>();
         let wants_elapsed = gathered.iter().any(|gathered| gathered.format.wants_elapsed());
-        Self { queue, gathered: RefCell::new(gathered), waiting: RefCell::default(), wants_elapsed, limits }
+        Self {
+            queue,
+            gathered: RefCell::new(gathered),
+            waiting: RefCell::default(),
+            wants_elapsed,
+            limits,
+            keeper: None,
+        }
     }
 
     fn hand_on(&self, log: usize, gathered: &mut Gathered) {
@@ -122,10 +141,11 @@ fn with_bound(text: &str, bound: Option<String>) -> String {
 
 impl Observer for LogObserver {
     fn times(&self) -> bool {
-        self.wants_elapsed
+        self.wants_elapsed || self.keeper.is_some()
     }
 
     fn finished(&self, exchange: &Exchange<'_>) {
+        self.keeper.iter().for_each(|keeper| keeper.exchange(exchange));
         self.access(exchange);
         let (name, text) = match (exchange.reject, exchange.reason) {
             (Some(reject), _) => (reject.name(), with_bound(reject.text(), self.bound(reject))),
@@ -142,6 +162,7 @@ impl Observer for LogObserver {
     }
 
     fn closed(&self, closed: &Closed) {
+        self.keeper.iter().for_each(|keeper| keeper.close(closed.reason));
         // A refused head was logged with its answer.
         let answered = matches!(closed.reason, CloseReason::Rejected(_));
         let idle_at_stop = closed.reason == CloseReason::StoppedAtOnce && closed.phase == Phase::Idle;
@@ -179,6 +200,9 @@ impl Observer for LogObserver {
                 (Level::Warn, "TooManyFromClient", Some(*peer), text)
             }
         };
+        if level < Level::Info {
+            self.keeper.iter().for_each(|keeper| keeper.incident(name));
+        }
         self.queue.error(Event { peer, ..Event::of_program(level, name, text) });
     }
 

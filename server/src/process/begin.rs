@@ -9,7 +9,8 @@ use super::notify::{Inherited, Notifier};
 use super::post::Post;
 use super::sockets::Sockets;
 use super::supervise::{Restarts, supervise};
-use crate::config::model::{Settings, Supervision, Switch};
+use crate::config::model::{self, Settings, Supervision, Switch};
+use crate::config::value::Address;
 use selvedge::Listener;
 use std::env;
 use std::fs;
@@ -28,9 +29,31 @@ pub(crate) enum Begun {
     Ended(ExitCode),
 }
 
+/// Why this process cannot begin.
+#[derive(Debug)]
+pub(crate) enum CannotBegin {
+    /// These places cannot be listened at.
+    Listen(Vec<CannotListen>),
+    /// Something else.
+    Other(String),
+}
+
+/// Why a place cannot be listened at.
+#[derive(Debug)]
+pub(crate) struct CannotListen {
+    pub(crate) address: Address,
+    pub(crate) why: String,
+}
+
+impl From<String> for CannotBegin {
+    fn from(text: String) -> Self {
+        Self::Other(text)
+    }
+}
+
 /// Begins. No thread may have been started yet: whoever becomes another user does it for the
 /// one that calls.
-pub(crate) fn begin(settings: &Settings, workers: usize) -> Result<Begun, String> {
+pub(crate) fn begin(settings: &Settings, workers: usize) -> Result<Begun, CannotBegin> {
     let process = &settings.process;
     let account = Account::find(process.user.as_deref(), process.group.as_deref())?;
     let assume = || account.as_ref().map_or(Ok(()), Account::assume);
@@ -58,7 +81,7 @@ pub(crate) fn begin(settings: &Settings, workers: usize) -> Result<Begun, String
     }
     let ended = supervise(sockets, control, notifier, Restarts::from(&process.supervision));
     files.iter().for_each(|file| drop(fs::remove_file(file)));
-    ended.map(Begun::Ended)
+    Ok(Begun::Ended(ended?))
 }
 
 /// Tells the supervisor, if there is one, why this process ends before it serves.
@@ -78,9 +101,14 @@ struct Claimed {
 }
 
 /// Listens everywhere, and takes the control socket and the file with the process's number.
-fn claim(settings: &Settings, sockets: &mut Sockets) -> Result<Claimed, String> {
-    for listener in &settings.listeners {
-        sockets.bind(&Place::from(listener))?;
+fn claim(settings: &Settings, sockets: &mut Sockets) -> Result<Claimed, CannotBegin> {
+    let bind = |listener: &model::Listener| {
+        let why = sockets.bind(&Place::from(listener)).err()?;
+        Some(CannotListen { address: listener.address.clone(), why })
+    };
+    let problems: Vec<_> = settings.listeners.iter().filter_map(bind).collect();
+    if !problems.is_empty() {
+        return Err(CannotBegin::Listen(problems));
     }
     let process = &settings.process;
     let path = &process.control;
@@ -90,7 +118,7 @@ fn claim(settings: &Settings, sockets: &mut Sockets) -> Result<Claimed, String> 
     if let Some(file) = &process.pid_file {
         if let Err(error) = fs::write(file, format!("{}\n", std::process::id())) {
             let _ = fs::remove_file(path);
-            return Err(format!("cannot write {}: {error}", file.display()));
+            return Err(CannotBegin::Other(format!("cannot write {}: {error}", file.display())));
         }
         files.push(file.clone());
     }

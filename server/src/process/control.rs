@@ -10,7 +10,6 @@ use rustix::process::{Uid, geteuid};
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
-use std::process::ExitCode;
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
@@ -159,21 +158,6 @@ pub(crate) fn ask(control: &Path, order: Order) -> Result<Answer, String> {
         Some(("ok", text)) => Ok(Answer::Done(text.to_owned())),
         Some(("refused", text)) => Ok(Answer::Refused(text.to_owned())),
         _ => Err(format!("the server at {} ended before it answered", control.display())),
-    }
-}
-
-/// The same for the command line: prints what there is to say.
-pub(crate) fn command(control: &Path, order: Order) -> ExitCode {
-    match ask(control, order) {
-        Ok(Answer::Done(text)) => {
-            // Whoever stops to read has what it wanted.
-            let _ = writeln!(io::stdout(), "{}", text.trim_end());
-            ExitCode::SUCCESS
-        }
-        Ok(Answer::Refused(text)) | Err(text) => {
-            crate::log::say(&format!("selvedge: {}", text.trim_end()));
-            ExitCode::FAILURE
-        }
     }
 }
 

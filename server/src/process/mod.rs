@@ -23,8 +23,8 @@ mod upgrade;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use begin::{Begun, begin, say_last};
-pub(crate) use control::{Answer, Form, Order, command};
+pub(crate) use begin::{Begun, CannotBegin, CannotListen, begin, say_last};
+pub(crate) use control::{Answer, Form, Order, ask};
 pub(crate) use letters::connect;
 pub(crate) use place::Place;
 pub(crate) use post::{Orders, Pace, Post};

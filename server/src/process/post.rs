@@ -28,6 +28,8 @@ pub(crate) trait Orders: Send + Sync + 'static {
     fn reload(&self) -> Answer;
     /// Says how things are.
     fn status(&self, form: Form) -> String;
+    /// Accepts nobody any more: another process serves by now. A stop follows.
+    fn leave(&self);
     /// Opens the log files anew.
     fn reopen(&self);
     /// Stops.
@@ -220,7 +222,14 @@ impl Post {
         match order {
             Order::Reload => self.reload(orders),
             Order::Status(form) => Answer::Done(orders.status(form)),
-            Order::Upgrade => self.replace(&Asked::Upgrade, "an upgrade needs a supervisor, and there is none"),
+            Order::Upgrade => {
+                let answer = self.replace(&Asked::Upgrade, "an upgrade needs a supervisor, and there is none");
+                if let Answer::Done(_) = answer {
+                    // Whoever has asked finds nobody but the new one from now on.
+                    orders.leave();
+                }
+                answer
+            }
             Order::Reopen => {
                 orders.reopen();
                 Answer::Done("the logs are opened anew".to_owned())

@@ -58,7 +58,7 @@ async fn attempt_all(
     now: Duration,
 ) -> Result<(Found, Duration), Failure> {
     // A file and a directory of the same path are seen with one look.
-    let mut seen = None;
+    let (mut seen, mut has_looked) = (None, false);
     let attempts = if rules.attempts.is_empty() { &ATTEMPTS[..] } else { &rules.attempts };
     for attempt in attempts {
         if let Attempt::Suffix(suffix) = attempt {
@@ -84,7 +84,8 @@ async fn attempt_all(
                 Err(failure) => return Err(failure),
             }
         }
-        if seen.is_none() {
+        if !has_looked {
+            has_looked = true;
             seen = match find(files, path, now).await {
                 Err(Failure::NotFound) => None,
                 done => Some(done?),

@@ -1,9 +1,9 @@
 //! Sites: what a request is answered with.
 //!
-//! A request for one of many sites walks `sites`, `host`, `client`, `gate`, `table`, `pattern`,
-//! `condition`, then what its route does (`action`, with `lookup` and `files`, or `template`),
-//! then `headers`; `walk` is that way in one place. `pipeline` is the one site of `selvedge
-//! serve`. Each room is built from plain values of its own; this floor never names the configuration, the log, or a socket.
+//! A request walks `sites`, `host`, `client`, `gate`, `table`, `pattern`, `condition`, then what its
+//! route does (`action`, with `lookup` and `files`, or `template`), then `headers`; `walk` is that
+//! way in one place. Each room is built from plain values of its own; this floor never names the
+//! configuration, the log, or a socket.
 
 mod action;
 mod client;
@@ -16,7 +16,7 @@ mod listing;
 mod lookup;
 mod network;
 mod pattern;
-mod pipeline;
+mod plain;
 mod sites;
 mod table;
 mod template;
@@ -28,13 +28,12 @@ pub(crate) use condition::{Condition, FieldCondition, FieldTest};
 pub(crate) use files::cache::BYTES_MAX as CACHE_BYTES_MAX;
 pub(crate) use files::root::Root;
 pub(crate) use gate::{
-    Access, BasicGate, ConnectionGate, Gates, Mode, NetworkGate, Rate, RateGate, Tally, UserProblem, Users,
+    Access, BasicGate, ConnectionGate, Gates, Mode, NetworkGate, Observed, Rate, RateGate, Tally, UserProblem, Users,
 };
 pub(crate) use headers::{CacheRules, HeaderEdits};
 pub(crate) use host::HostName;
 pub(crate) use network::Network;
 pub(crate) use pattern::Pattern;
-pub(crate) use pipeline::{Options, Site};
 pub(crate) use sites::Sites;
 pub(crate) use table::{ErrorPages, Route, SiteRules, SiteTable};
 pub(crate) use template::Template;

@@ -118,6 +118,11 @@ pub(super) fn text_of(path: &SafePath) -> String {
 }
 
 impl Pattern {
+    /// `/*`.
+    pub(crate) fn everything() -> Self {
+        Self { kind: Kind::Beneath(Box::from("")), stars: 1 }
+    }
+
     /// Reads a pattern.
     pub(crate) fn parse(text: &str) -> Result<Self, PatternError> {
         let stars = text.bytes().filter(|&b| b == b'*').count();

@@ -9,7 +9,7 @@ use super::files::{self, Files, SharedCache};
 use super::gate::{Verdict, Verifier};
 use super::headers;
 use super::listing;
-use super::table::{Gating, SiteTable};
+use super::table::{Gating, Site, SiteTable};
 use super::walk::{Arrival, Walk};
 use selvedge::proto::head::Framing;
 use selvedge::{Request, Response, Service, Status};
@@ -27,6 +27,8 @@ pub(crate) struct Sites {
     places: Box<[OnceCell<Files>]>,
     pub(super) lists: listing::Lists,
     pub(super) verifier: Verifier,
+    /// The host of the last request, as it was written, and its site.
+    last: RefCell<(Vec<u8>, u32)>,
 }
 
 /// What becomes of a request that has come.
@@ -47,8 +49,24 @@ impl Sites {
             cache: Rc::new(RefCell::new(cache)),
             lists: listing::Lists::new(),
             verifier: Verifier::new(table.passwords_at_once.clone()),
+            last: RefCell::default(),
             table,
         }
+    }
+
+    /// The site that a request is for, and its number. Most requests are for the host of the one
+    /// before.
+    fn site_of(&self, request: &Request) -> Option<(u32, &Site)> {
+        let Some(authority) = request.authority() else { return self.table.site_of(None) };
+        let mut last = self.last.borrow_mut();
+        if last.0 == authority && !authority.is_empty() {
+            return Some((last.1, self.table.site(last.1)));
+        }
+        let found = self.table.site_of(request.host())?;
+        last.0.clear();
+        last.0.extend_from_slice(authority);
+        last.1 = found.0;
+        Some(found)
     }
 
     /// The files of a place.
@@ -63,7 +81,7 @@ impl Sites {
     /// The answer with a file that the path alone leads to, when it was asked for a moment
     /// ago; else the way that the request has before it.
     fn enter(&self, request: &mut Request) -> Entered<'_> {
-        let Some((number, site)) = self.table.site_of(request) else {
+        let Some((number, site)) = self.site_of(request) else {
             let unknown = Response::error(Status::MISDIRECTED_REQUEST).because("no site has this name");
             return Entered::Answered(unknown);
         };

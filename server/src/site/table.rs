@@ -1,15 +1,16 @@
 //! All sites, as one value that every worker shares and nobody changes.
 
-use super::action::{Action, FilesRules, Sidecars};
+use super::action::{Action, FilesRules, IndexNames, Listing, Sidecars};
 use super::client::TrustedProxies;
 use super::condition::Condition;
 use super::files::Place;
 use super::files::root::Root;
-use super::gate::Gates;
+use super::gate::{Gates, Observed};
 use super::headers::{CacheRules, HeaderEdits};
 use super::host::{HostName, Hosts};
 use super::pattern::{Captures, Pattern};
 use selvedge::proto::path::SafePath;
+use selvedge::proto::target::Host;
 use selvedge::{Request, Status};
 use std::fmt;
 use std::net::IpAddr;
@@ -38,6 +39,31 @@ pub(crate) struct SiteRules {
     pub(crate) cache: CacheRules,
     /// What stands for errors.
     pub(crate) error_pages: Option<ErrorPages>,
+}
+
+impl SiteRules {
+    /// One that goes by every name and sends what is beneath a directory.
+    pub(crate) fn of_directory(root: Arc<Root>, listing: Listing) -> Self {
+        let files = FilesRules {
+            root,
+            index: IndexNames(Arc::from([Box::from("index.html")])),
+            attempts: Vec::new(),
+            fallback: None,
+            listing,
+            sidecars: Sidecars::On,
+        };
+        let route = Route {
+            pattern: Pattern::everything(),
+            conditions: Vec::new(),
+            gates: None,
+            body_bytes_max: u64::MAX,
+            headers: HeaderEdits::default(),
+            cache: CacheRules::default(),
+            pages: Vec::new(),
+            action: Action::Files(files),
+        };
+        Self { names: vec![HostName::Any], routes: vec![route], ..Self::default() }
+    }
 }
 
 /// What a site does with some of its requests.
@@ -205,10 +231,24 @@ impl SiteTable {
         self.sites.len()
     }
 
-    /// The site that a request is for, and its number.
-    pub(super) fn site_of(&self, request: &Request) -> Option<(u32, &Site)> {
-        let number = self.hosts.find(request.host().map(|host| host.name))?;
-        Some((number, &self.sites[number as usize]))
+    /// What gates that only observe have counted, site by site.
+    pub(crate) fn observed(&self) -> impl Iterator<Item = Observed> {
+        self.sites.iter().enumerate().flat_map(|(site, Site { rules, .. })| {
+            let of_routes = rules.routes.iter().filter_map(|route| route.gates.as_ref());
+            let all = of_routes.chain([&rules.gates]);
+            Gates::observed(all).map(move |(gate, count)| Observed { site, gate, count })
+        })
+    }
+
+    /// The site of a host, and its number.
+    pub(super) fn site_of(&self, host: Option<Host<'_>>) -> Option<(u32, &Site)> {
+        let number = self.hosts.find(host.map(|host| host.name))?;
+        Some((number, self.site(number)))
+    }
+
+    /// The site of a number.
+    pub(super) fn site(&self, number: u32) -> &Site {
+        &self.sites[number as usize]
     }
 }
 

@@ -10,7 +10,7 @@ use super::headers::{self, HeaderEdits};
 use super::listing;
 use super::lookup::{self, Looked};
 use super::pattern::{Captures, text_of};
-use super::pipeline::{answer_method, discard_content, redirect_to_slash};
+use super::plain::{answer_method, discard_content, redirect_to_slash};
 use super::sites::Sites;
 use super::table::{Choice, Gating, Matched, Rewrites, Route, Site};
 use super::template::Template;

@@ -47,7 +47,7 @@ fn new_connections_get_the_new_one_and_old_ones_are_told_to_close() {
     let last = ask(&mut old, "a", "GET /", &[]);
     assert_eq!((last.field("x-version"), last.field("connection")), (Some("1"), Some("close")));
     old.is_closed();
-    let says = "reloaded: configuration 2, 1 earlier with connections";
+    let says = "reloaded: configuration 2, 1 earlier with connections; changed: site *";
     assert!(program.error_lines().iter().any(|line| line == says), "{:?}", program.error_lines());
     none_is_left(&program);
 }
@@ -86,7 +86,7 @@ fn a_mistake_changes_nothing_and_every_problem_is_in_the_error_log() {
             format!("{}\nsite \"b\" {{ rot \"x\"; }}\nlimit {{ }}", version(2, "")),
             &["`rot` is not known", "`limit` is not known"],
         ),
-        (version(2, &format!("listen \"{taken}\"")), &["cannot listen here: "]),
+        (version(2, &format!("listen \"{taken}\"")), &["cannot listen on 127.0.0.1:"]),
         (version(2, "log { access \"/nonsense/log\"; }"), &["the folder /nonsense"]),
         (version(2, "site \"b\" { route \"/x/*\" { redirect \"/a#*\"; }; }"), &["a fragment has no stars"]),
     ] {
@@ -178,7 +178,7 @@ fn what_cannot_change_is_said_and_a_storm_is_a_few() {
     let program = folder.serve();
     folder.write("selvedge.kdl", &format!("listen \"127.0.0.1:0\"\nworkers 3\n{}", version(2, "")));
     reload(&program);
-    let says = "reloaded: configuration 2; what has changed of workers counts from the next start on";
+    let says = "reloaded: configuration 2; what has changed of workers counts from the next start on; changed: site *";
     assert!(program.error_lines().iter().any(|line| line == says), "{:?}", program.error_lines());
     for _ in 0..200 {
         program.signal(Signal::HUP);

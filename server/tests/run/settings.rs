@@ -1,6 +1,8 @@
 //! What single settings mean to a client, and problems that only the world can tell.
 
 use super::configured::{Folder, ask, get};
+use super::wait::until;
+use std::fs;
 
 #[test]
 fn every_problem_is_said_at_once_and_nothing_is_served() {
@@ -29,7 +31,7 @@ fn an_address_that_is_taken_is_said_with_its_place() {
     let program = folder.serve();
     let other = Folder::new(&format!("listen \"{}\"\nsite \"a\" {{ route \"/*\" {{ deny; }}; }}", program.address()));
     let exit = other.run("run");
-    assert!(exit.code == Some(1) && exit.err.contains("selvedge.kdl:3:8: cannot listen here: "), "{exit:?}");
+    assert!(exit.code == Some(1) && exit.err.contains("selvedge.kdl:3:8: cannot listen on 127.0.0.1:"), "{exit:?}");
 }
 
 #[test]
@@ -103,4 +105,42 @@ site \"c\" { route \"/*\" { deny; }; }",
     let (own, servers) = (folder.lines("a.log"), folder.lines("error.log"));
     assert!(own.len() == 1 && own[0].starts_with('{') && own[0].contains("/a"), "{own:?}");
     assert!(servers.len() == 1 && servers[0].contains("GET /c"), "{servers:?}");
+}
+
+#[test]
+fn logs_are_put_aside_by_size_and_the_oldest_removed() {
+    let folder = Folder::new(
+        "log { access \"logs/access.log\" format=\"%r\" { rotate size=\"4KiB\" keep=2 compress=#false; }; }
+site \"a\" { route \"/*\" { respond 200 \"in\" }; }",
+    );
+    fs::create_dir(folder.path("logs")).expect("the folder is ours");
+    let program = folder.serve();
+    let mut client = program.connect();
+    let names = || -> Vec<String> {
+        let entries = fs::read_dir(folder.path("logs")).expect("it is there");
+        let mut names: Vec<_> = entries.map(|entry| entry.expect("it is there").file_name()).collect();
+        names.sort();
+        names.into_iter().map(|name| name.to_string_lossy().into_owned()).collect()
+    };
+    let long = "x".repeat(1000);
+    let mut asked = 0;
+    // Lines are written in batches, so how many make a file is the server's to say.
+    until("one was put aside and one removed", || {
+        ask(&mut client, "a", &format!("GET /{asked}/{long}"), &[]);
+        asked += 1;
+        let aside: Vec<_> = names().into_iter().filter(|name| name.starts_with("access.log.")).collect();
+        (asked > 20 && aside.len() == 2 && !folder.read(&format!("logs/{}", aside[0])).contains("GET /0/"))
+            .then_some(())
+    });
+    program.stop();
+    // Those that were put aside come in the order of time; the newest lines are in the other one.
+    let (aside, newest): (Vec<_>, Vec<_>) = names().into_iter().partition(|name| name != "access.log");
+    let files = aside.iter().chain(&newest);
+    let lines: Vec<String> = files.flat_map(|name| folder.lines(&format!("logs/{name}"))).collect();
+    let numbers: Vec<usize> = lines
+        .iter()
+        .map(|line| line.split('/').nth(1).and_then(|number| number.parse().ok()).expect("a whole line"))
+        .collect();
+    assert!(numbers.windows(2).all(|pair| pair[1] == pair[0] + 1), "{numbers:?}");
+    assert_eq!(numbers.last(), Some(&(asked - 1)), "none is lost");
 }

@@ -4,9 +4,9 @@ use super::pipe::{Ending, Memory, Pipe};
 use super::recorder::{Finished, Recorder};
 use super::replies::{self, Reply};
 use super::site::Site;
-use crate::connection::{self, App};
+use crate::connection::{self, App, phase_of};
 use crate::limits::{Limits, SWEEP_INTERVAL};
-use crate::net::notes::{Deadline, Place};
+use crate::net::notes::Place;
 use crate::net::panic;
 use crate::net::worker::{Peers, Worker};
 use crate::service::{CloseReason, Phase, Service};
@@ -15,7 +15,7 @@ use std::future::Future;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::{AtomicU64, AtomicUsize};
 use std::time::Duration;
 use tokio::time::{interval, sleep, timeout};
 
@@ -54,7 +54,7 @@ impl World {
     }
 
     pub(super) fn serving(service: impl Service, limits: Limits) -> Self {
-        let peers = Peers { loads: vec![AtomicUsize::new(0)], inboxes: Vec::new() };
+        let peers = Peers { loads: vec![AtomicUsize::new(0)], accepted: vec![AtomicU64::new(0)], inboxes: Vec::new() };
         let worker = Rc::new(Worker::new(0, Arc::new(peers), Box::new(|_| {}), &limits));
         let recorder = Recorder::default();
         let app = App::new(service, recorder.clone(), limits, worker.clone());
@@ -178,14 +178,7 @@ impl Client<'_> {
     /// What the connection is doing, while it lives.
     pub(super) fn phase(&self) -> Phase {
         assert_eq!(self.closed(), None, "it lives");
-        match self.world.worker.notes.deadline(self.place) {
-            Deadline::None => Phase::Answering,
-            Deadline::RequestHead => Phase::ReadingHead,
-            Deadline::RequestBody => Phase::ReadingContent,
-            Deadline::ResponseProgress => Phase::Sending,
-            Deadline::KeepAlive => Phase::Idle,
-            Deadline::Linger => Phase::Lingering,
-        }
+        phase_of(self.world.worker.notes.deadline(self.place))
     }
 }
 

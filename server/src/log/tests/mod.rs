@@ -1,6 +1,7 @@
 //! Lines as they come out at the end: a server in this process, raw requests over a socket,
 //! and the files that the logs were written to.
 
+mod counts;
 mod formats;
 mod octets;
 mod sites;

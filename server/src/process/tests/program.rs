@@ -37,7 +37,7 @@ fn program() {
             text.chars().filter(char::is_ascii_digit).collect::<String>().parse().expect("a code is a number")
         }
         Err(problem) => {
-            crate::log::say(&format!("selvedge: {problem}"));
+            crate::log::say(&format!("selvedge: {problem:?}"));
             1
         }
     };
@@ -107,6 +107,8 @@ impl Orders for TestOrders {
     fn status(&self, form: Form) -> String {
         format!("{form:?} of {}", std::process::id())
     }
+
+    fn leave(&self) {}
 
     fn reopen(&self) {
         print("reopened\n");

@@ -59,12 +59,6 @@ impl Files {
         self.place.borrow().clone()
     }
 
-    /// The answer when the path was asked for a moment ago: no file system call for a small
-    /// file, one for a large one.
-    pub(super) fn respond_from_cache(&self, request: &Request) -> Option<Response> {
-        respond_from_cache(&self.cache, self.owner, request)
-    }
-
     /// A file that was found by this path a moment ago, and when.
     pub(super) fn recall(&self, now: Duration, path: &[u8]) -> Option<(Rc<Resource>, Duration)> {
         let cache = self.cache.borrow();

@@ -41,11 +41,26 @@ impl Tally {
         self.0.fetch_add(1, Ordering::Relaxed);
     }
 
+    /// How often so far, where the gate only observes.
+    fn observed(&self, mode: Mode) -> Option<u64> {
+        (mode == Mode::Observe).then(|| self.get())
+    }
+
     /// How often so far.
-    #[allow(dead_code, reason = "what is counted is for who asks how the server is")]
     pub(crate) fn get(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
+}
+
+/// What the gates of one kind have counted that stand before a site and only observe.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Observed {
+    /// The site, the first being 0.
+    pub(crate) site: usize,
+    /// What they are called in the configuration.
+    pub(crate) gate: &'static str,
+    /// How often they were against a request.
+    pub(crate) count: u64,
 }
 
 /// What stands before a site, or a route of it. Shared, so that a rule that stays the same
@@ -107,8 +122,29 @@ impl Gates {
         }
     }
 
+    /// What those of all of these have counted that only observe, by kind. Gates that are among
+    /// them twice are one.
+    pub(super) fn observed<'g>(
+        all: impl Iterator<Item = &'g Self> + Clone,
+    ) -> impl Iterator<Item = (&'static str, u64)> {
+        fn sum<'g, T: 'g>(gates: impl Iterator<Item = &'g Arc<T>>, count: fn(&T) -> Option<u64>) -> Option<u64> {
+            let mut gates: Vec<_> = gates.collect();
+            gates.sort_unstable_by_key(|gate| Arc::as_ptr(gate));
+            gates.dedup_by(|gate, other| Arc::ptr_eq(gate, other));
+            gates.into_iter().filter_map(|gate| count(gate)).reduce(|sum, count| sum + count)
+        }
+        let networks = sum(all.clone().filter_map(|gates| gates.networks.as_ref()), NetworkGate::observed);
+        let rate = sum(all.clone().filter_map(|gates| gates.rate.as_ref()), RateGate::observed);
+        let basic = sum(all.filter_map(|gates| gates.basic.as_ref()), BasicGate::observed);
+        let kinds = [("clients", networks), ("rate-limit", rate), ("basic-auth", basic)];
+        kinds.into_iter().filter_map(|(kind, count)| Some((kind, count?)))
+    }
+
     /// What the gates say that need not wait for anything: all but the one of users.
     pub(super) fn admit_client(&self, client: IpAddr) -> Verdict {
+        if self.networks.is_none() && self.rate.is_none() {
+            return Verdict::Pass;
+        }
         let networks = self.networks.as_ref().map_or(Verdict::Pass, |gate| gate.admit(client));
         networks.then(|| self.rate.as_ref().map_or(Verdict::Pass, |gate| gate.admit(client)))
     }

@@ -26,6 +26,11 @@ pub(crate) struct NetworkGate {
 }
 
 impl NetworkGate {
+    /// How many requests it was against, where it only observes.
+    pub(super) fn observed(&self) -> Option<u64> {
+        self.tally.observed(self.mode)
+    }
+
     pub(super) fn admit(&self, client: IpAddr) -> Verdict {
         let decisive = self.rules.iter().find(|(_, networks)| any_contains(networks, client));
         if decisive.map_or(self.otherwise, |(access, _)| *access) == Access::Allow {

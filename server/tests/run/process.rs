@@ -1,0 +1,145 @@
+//! The processes that serve a configuration: orders to them, their end, and what they reach.
+
+use super::configured::{Folder, ask, get};
+use super::program::{Exit, Program, command, run};
+use super::wait::until;
+use rustix::process::{Pid, Signal, kill_process};
+use std::fs;
+use std::path::Path;
+
+fn site(text: &str) -> String {
+    format!(
+        "log {{ error \"error.log\" level=\"info\"; }}\nsite \"*\" {{ route \"/*\" {{ respond 200 \"{text}\" }}; }}\n"
+    )
+}
+
+/// The one process that this one has started.
+fn child_of(pid: Pid) -> Option<Pid> {
+    let threads = fs::read_dir(format!("/proc/{}/task", pid.as_raw_nonzero())).ok()?;
+    let lists = threads.filter_map(|thread| fs::read_to_string(thread.ok()?.path().join("children")).ok());
+    let children: Vec<i32> = lists
+        .flat_map(|list| list.split_whitespace().map(str::to_owned).collect::<Vec<_>>())
+        .filter_map(|number| number.parse().ok())
+        .collect();
+    let [child] = children[..] else { return None };
+    Pid::from_raw(child)
+}
+
+fn serving(program: &Program) -> Pid {
+    until("there is one serving process", || child_of(program.pid()))
+}
+
+/// Gives an order as an operator would.
+fn order(folder: &Folder, words: &[&str]) -> Exit {
+    run(command().args(words).arg("--config").arg(folder.path("selvedge.kdl")))
+}
+
+#[test]
+fn an_order_finds_the_server_by_its_configuration_and_says_what_became_of_it() {
+    let folder = Folder::new(&site("one"));
+    let nobody = order(&folder, &["reload"]);
+    assert!(nobody.code == Some(1) && nobody.err.contains("cannot reach a server at "), "{nobody:?}");
+    let program = folder.serve();
+    folder.configure(&format!("{}site \"b\" {{ route \"/*\" {{ deny; }}; }}\n", site("two")));
+    let done = order(&folder, &["reload"]);
+    assert_eq!((done.code, done.err.as_str()), (Some(0), ""));
+    assert_eq!(done.out.lines().skip(1).collect::<Vec<_>>(), ["new: site b", "changed: site *"], "{}", done.out);
+    assert_eq!(get(&program, "a", "/").text(), "two");
+    folder.configure("sit \"b\" { }");
+    let refused = order(&folder, &["reload"]);
+    assert!(refused.code == Some(1) && refused.err.contains("selvedge.kdl:3:1: `sit` is not known"), "{refused:?}");
+    assert_eq!(get(&program, "a", "/").text(), "two");
+    let stopping = order(&folder, &["stop"]);
+    assert_eq!((stopping.code, stopping.out.as_str()), (Some(0), "stopping\n"));
+    assert_eq!(program.exit().code, Some(0));
+    assert!(!folder.path("selvedge.sock").exists());
+}
+
+#[test]
+fn another_process_takes_the_place_of_one_that_was_killed() {
+    let folder = Folder::new(&site("in"));
+    let program = folder.serve();
+    for _ in 0..3 {
+        let killed = serving(&program);
+        kill_process(killed, Signal::KILL).expect("it is ours");
+        // Whoever comes meanwhile waits.
+        assert_eq!(get(&program, "a", "/").text(), "in");
+        assert_ne!(serving(&program), killed);
+        let says = format!("the serving process {} was killed by signal 9; started again", killed.as_raw_nonzero());
+        until("the end is in the error log", || {
+            let lines = folder.lines("error.log");
+            lines.iter().any(|line| line.contains("Restarted") && line.contains(&says)).then_some(())
+        });
+    }
+    program.stop();
+}
+
+#[test]
+fn what_the_sandbox_does_not_reach_is_served_by_another_process() {
+    let (folder, elsewhere) = (Folder::new("site \"*\" { root \"one/site\"; }"), Folder::new(""));
+    folder.write("one/site/index.html", "one");
+    elsewhere.write("two/site/index.html", "two");
+    folder.configure("site \"*\" { root \"one/site\"; }");
+    let program = folder.serve();
+    let (first, mut kept) = (serving(&program), program.connect());
+    assert_eq!(ask(&mut kept, "a", "GET /", &[]).text(), "one");
+    folder.configure(&format!("site \"*\" {{ root \"{}\"; }}", elsewhere.path("two/site").display()));
+    let done = order(&folder, &["reload"]);
+    assert_eq!(done.code, Some(0), "{done:?}");
+    assert_eq!(get(&program, "a", "/").text(), "two");
+    if done.out.contains("serves in its place") {
+        assert_ne!(until("the first one is gone", || child_of(program.pid())), first);
+    }
+    // Where there is Landlock, the one that cannot begin is another process, too.
+    folder.configure(&format!("site \"*\" {{ root \"{}\"; }}", folder.path("none/site").display()));
+    let refused = order(&folder, &["reload"]);
+    assert!(refused.code == Some(1) && refused.err.contains("none/site: it does not exist"), "{refused:?}");
+    assert_eq!(get(&program, "a", "/").text(), "two");
+    program.stop();
+}
+
+#[test]
+fn an_upgrade_puts_the_new_file_in_the_place_of_the_old_one() {
+    let folder = Folder::new(&site("in"));
+    let binary = folder.path("selvedge");
+    fs::copy(env!("CARGO_BIN_EXE_selvedge"), &binary).expect("a file can be copied");
+    let program =
+        Program::start(std::process::Command::new(&binary).arg("run").arg("--config").arg(folder.path("selvedge.kdl")));
+    let first = serving(&program);
+    replace(&binary, b"#!/bin/sh\nexit 9\n");
+    let refused = order(&folder, &["upgrade"]);
+    assert!(refused.code == Some(1) && refused.err.contains("ended with code 9 before it was ready"), "{refused:?}");
+    assert_eq!(get(&program, "a", "/").text(), "in");
+    assert_eq!(serving(&program), first);
+    let mut kept = program.connect();
+    ask(&mut kept, "a", "GET /", &[]);
+    replace(&binary, &fs::read(env!("CARGO_BIN_EXE_selvedge")).expect("it is there"));
+    let done = order(&folder, &["upgrade"]);
+    assert!(done.code == Some(0) && done.out.contains("serves in its place"), "{done:?}");
+    assert_eq!(get(&program, "a", "/").text(), "in");
+    assert_ne!(until("the first one is gone", || child_of(program.pid())), first);
+    program.stop();
+}
+
+fn replace(binary: &Path, content: &[u8]) {
+    let new = binary.with_extension("new");
+    fs::write(&new, content).expect("the folder is ours");
+    fs::set_permissions(&new, std::os::unix::fs::PermissionsExt::from_mode(0o755)).expect("the file is ours");
+    fs::rename(&new, binary).expect("the folder is ours");
+}
+
+#[test]
+fn without_a_supervisor_there_is_one_process() {
+    let folder = Folder::new(&format!("supervision {{ supervised #false; }}\npid-file \"pid\"\n{}", site("alone")));
+    let program = folder.serve();
+    assert_eq!(child_of(program.pid()), None);
+    assert_eq!(folder.read("pid"), format!("{}\n", program.pid().as_raw_nonzero()));
+    assert_eq!(get(&program, "a", "/").text(), "alone");
+    folder.configure(&format!("supervision {{ supervised #false; }}\npid-file \"pid\"\n{}", site("still")));
+    assert_eq!(order(&folder, &["reload"]).code, Some(0));
+    assert_eq!(get(&program, "a", "/").text(), "still");
+    let refused = order(&folder, &["upgrade"]);
+    assert!(refused.code == Some(1) && refused.err.contains("needs a supervisor"), "{refused:?}");
+    program.stop();
+    assert!(!folder.path("pid").exists());
+}
