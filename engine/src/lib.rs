@@ -1,23 +1,4 @@
-//! Selvedge: an HTTP server engine.
-//!
-//! One worker thread per core, one light task per connection, straight-line code. An
-//! application is a [`Service`]: a function from a [`Request`] to a [`Response`]. Limits
-//! and deadlines are on by default ([`Limits`]), a stop is graceful ([`Handle::stop`]),
-//! files are sent by the kernel ([`Body::File`]).
-//!
-//! ```no_run
-//! use selvedge::{Request, Response, Server, Status};
-//!
-//! # fn main() -> std::io::Result<()> {
-//! let running = Server::bind("127.0.0.1:8080")?
-//!     .serve(async |request: &mut Request| {
-//!         Response::new(Status::OK).body(format!("You asked for {}\n", request.path()))
-//!     })?;
-//! println!("listening on http://{}", running.addresses()[0]);
-//! running.join();
-//! # Ok(())
-//! # }
-//! ```
+#![doc = include_str!("../README.md")]
 
 mod buffer;
 mod census;
@@ -27,6 +8,10 @@ pub mod limits;
 mod net;
 mod server;
 pub mod service;
+pub mod tower;
+
+#[doc = include_str!("../docs/from-axum-serve.md")]
+pub mod from_axum_serve {}
 
 pub use census::{Census, Group};
 pub use connection::Existing;
@@ -37,4 +22,5 @@ pub use net::worker::offload;
 pub use selvedge_proto as proto;
 pub use selvedge_proto::{Reject, Status, method::Method};
 pub use server::{Ending, Handle, Running, Server};
-pub use service::{Body, NoObserver, Observer, Request, Response, Service};
+pub use service::{Body, HalfClosed, NoObserver, Observer, Request, Response, Service};
+pub use tower::{Application, EarlyHints, IntoListener, SendFile, Serve, Upgrade, Upgraded, serve};

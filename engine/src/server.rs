@@ -7,16 +7,17 @@ use crate::net::accept::Accepted;
 use crate::net::listen::{Endpoint, Listener};
 use crate::net::panic;
 use crate::net::worker::{self, Message, Peers, Plan, Stop, Worker};
-use crate::service::{Admission, Door, NoObserver, Observer, Service};
+use crate::service::{Admission, Door, HalfClosed, NoObserver, Observer, Service};
+use crate::tower::{Application, IntoListener, Manners};
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::num::NonZeroUsize;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, AtomicUsize};
-use std::sync::{Arc, mpsc as threads};
+use std::sync::{Arc, Mutex, PoisonError, mpsc as threads};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
-use tokio::sync::{Semaphore, mpsc, watch};
+use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 
 /// A server that is being set up.
 #[derive(Debug)]
@@ -25,7 +26,48 @@ pub struct Server<O = NoObserver> {
     listeners: Vec<Listener>,
     workers: usize,
     terms: Terms,
+    manners: Manners,
     observer: O,
+}
+
+/// A method for each limit. `$set` is how one is set: given the builder, the value, and what puts
+/// the value among [`Limits`].
+macro_rules! limit_methods {
+    (|$self:ident, $value:ident, $put:ident| $set:expr) => {
+        limit_methods! { @each |$self, $value, $put| $set;
+            "`request_line_bytes_max`" request_line_bytes_max: usize = message.request_line_bytes_max;
+            "`head_bytes_max`" head_bytes_max: usize = message.head_bytes_max;
+            "`fields_max`" fields_max: usize = message.fields_max;
+            "`trailer_bytes_max`" trailer_bytes_max: usize = message.trailer_bytes_max;
+            "[`Limits::head_time`]" head_time: Duration = head_time;
+            "[`Limits::body_silence`]" body_silence: Duration = body_silence;
+            "[`Limits::body_bytes_per_second_min`]" body_bytes_per_second_min: u32 = body_bytes_per_second_min;
+            "[`Limits::send_silence`]" send_silence: Duration = send_silence;
+            "[`Limits::send_bytes_per_second_min`]" send_bytes_per_second_min: u32 = send_bytes_per_second_min;
+            "[`Limits::keep_alive`]" keep_alive: Duration = keep_alive;
+            "[`Limits::body_bytes_max`]" body_bytes_max: u64 = body_bytes_max;
+            "[`Limits::drain_bytes_max`]" drain_bytes_max: u64 = drain_bytes_max;
+            "[`Limits::connections_max`]" connections_max: usize = connections_max;
+            "[`Limits::drain_time`]" drain_time: Duration = drain_time;
+        }
+    };
+    (@each |$self:ident, $value:ident, $put:ident| $set:expr; $($text:literal $name:ident: $type:ty = $($field:ident).+;)+) => {
+        $(
+            #[doc = concat!("Sets ", $text, ", one of the [`Limits`].")]
+            #[must_use = "a builder does nothing by itself"]
+            pub fn $name(self, $name: $type) -> Self {
+                let ($self, $value) = (self, $name);
+                let $put = |limits: &mut Limits, value| limits.$($field).+ = value;
+                $set
+            }
+        )+
+    };
+}
+pub(crate) use limit_methods;
+
+/// How many cores this process may use.
+pub(crate) fn cores() -> usize {
+    thread::available_parallelism().map_or(1, NonZeroUsize::get)
 }
 
 impl Server {
@@ -35,8 +77,7 @@ impl Server {
     /// # Errors
     /// When the address cannot be resolved or bound, also because another process has it.
     pub fn bind(address: impl ToSocketAddrs) -> io::Result<Self> {
-        let workers = thread::available_parallelism().map_or(1, NonZeroUsize::get);
-        Self::bind_with_workers(address, workers)
+        Self::bind_with_workers(address, cores())
     }
 
     /// As [`Server::bind`], with so many workers.
@@ -62,7 +103,8 @@ impl Server {
         });
         let addresses = inet.collect();
         let (workers, terms) = (workers.max(1), Terms::default());
-        Self { addresses, listeners, workers, terms, observer: NoObserver }
+        let manners = Manners::default();
+        Self { addresses, listeners, workers, terms, manners, observer: NoObserver }
     }
 }
 
@@ -71,6 +113,52 @@ impl<O: Observer + Clone + Send> Server<O> {
     #[must_use]
     pub fn limits(mut self, limits: Limits) -> Self {
         self.terms.limits = limits;
+        self
+    }
+
+    limit_methods!(|server, value, set| {
+        let mut server = server;
+        set(server.limits_mut(), value);
+        server
+    });
+
+    pub(crate) fn limits_mut(&mut self) -> &mut Limits {
+        &mut self.terms.limits
+    }
+
+    /// With so many workers. One for each core is as many as pays.
+    #[must_use]
+    pub fn workers(mut self, workers: usize) -> Self {
+        self.workers = workers.max(1);
+        self
+    }
+
+    /// Listens here, too.
+    ///
+    /// # Errors
+    /// When it is no listening socket.
+    pub fn also(mut self, listener: impl IntoListener) -> io::Result<Self> {
+        let listener = listener.into_listener()?;
+        if let Endpoint::Inet(address) = listener.endpoint() {
+            self.addresses.push(*address);
+        }
+        self.listeners.push(listener);
+        Ok(self)
+    }
+
+    /// What becomes of a request whose client has said that it sends nothing more: unless this
+    /// says otherwise, an application of the ecosystem's types is no longer waited for. Services
+    /// of this library's own say it themselves.
+    #[must_use]
+    pub fn half_closed(mut self, half_closed: HalfClosed) -> Self {
+        self.manners.half_closed = half_closed;
+        self
+    }
+
+    /// Puts an [`crate::EarlyHints`] into the extensions of each request.
+    #[must_use]
+    pub fn early_hints(mut self) -> Self {
+        self.manners.early_hints = true;
         self
     }
 
@@ -85,8 +173,8 @@ impl<O: Observer + Clone + Send> Server<O> {
     /// With somebody who is told what happens. Each worker has a clone.
     #[must_use]
     pub fn observe<P: Observer + Clone + Send>(self, observer: P) -> Server<P> {
-        let Self { addresses, listeners, workers, terms, .. } = self;
-        Server { addresses, listeners, workers, terms, observer }
+        let Self { addresses, listeners, workers, terms, manners, .. } = self;
+        Server { addresses, listeners, workers, terms, manners, observer }
     }
 
     /// Where it listens for TCP.
@@ -94,26 +182,31 @@ impl<O: Observer + Clone + Send> Server<O> {
         &self.addresses
     }
 
-    /// Starts to serve; each worker has a clone of the service.
+    /// Starts to serve; each worker has a clone of the application.
     ///
     /// # Errors
     /// When a thread or its runtime cannot be made, or descriptors run out; then nothing is
     /// left running.
-    pub fn serve<T: Service + Clone + Send + Sync>(self, service: T) -> io::Result<Running> {
-        self.serve_each(move || service.clone())
+    pub fn serve<A, K>(self, application: A) -> io::Result<Running>
+    where
+        A: Application<K> + Clone + Send,
+    {
+        let shared = Mutex::new(application);
+        self.serve_each(move || shared.lock().unwrap_or_else(PoisonError::into_inner).clone())
     }
 
-    /// Starts to serve with a service that each worker makes for itself, on its own thread,
+    /// Starts to serve with an application that each worker makes for itself, on its own thread,
     /// so that it may keep what no other thread can touch.
     ///
     /// # Errors
     /// As [`Server::serve`].
-    pub fn serve_each<T, F>(self, make: F) -> io::Result<Running>
+    pub fn serve_each<A, K, F>(self, make: F) -> io::Result<Running>
     where
-        T: Service,
-        F: Fn() -> T + Send + Sync + 'static,
+        A: Application<K>,
+        F: Fn() -> A + Send + Sync + 'static,
     {
-        self.serve_generations(make).map(|(running, _)| running)
+        let manners = self.manners;
+        self.serve_generations(move || make().into_service(manners)).map(|(running, _)| running)
     }
 
     /// The same, with a way to have another application take this one's place.
@@ -251,6 +344,17 @@ impl Running {
     /// What stops it, for whoever has to.
     pub fn handle(&self) -> Handle {
         self.handle.clone()
+    }
+
+    /// Waits until it has stopped, without holding up the thread.
+    pub async fn ended(self) -> Ending {
+        let (tell, told) = oneshot::channel();
+        let waiting = thread::Builder::new().name("selvedge-ended".to_owned());
+        // Where no thread can be had to wait, whoever asks waits no longer than it has to.
+        if waiting.spawn(move || tell.send(self.join())).is_err() {
+            return Ending::WorkerLost;
+        }
+        told.await.unwrap_or(Ending::WorkerLost)
     }
 
     /// Waits until it has stopped.

@@ -4,6 +4,7 @@
 //! Invariant: no byte string that leaves [`Fields`] has a CR, LF or NUL in a name or a
 //! value, so nothing that an application computes can add a line to a head.
 
+use crate::swar;
 use core::fmt;
 
 /// Octets of a token (RFC 9110 §5.6.2).
@@ -28,6 +29,13 @@ pub fn is_token(bytes: &[u8]) -> bool {
 /// Octets of a field value: visible ASCII, space, tab and obs-text (RFC 9110 §5.5).
 pub(crate) const fn is_value_octet(b: u8) -> bool {
     (b >= 0x20 && b != 0x7f) || b == b'\t'
+}
+
+/// Whether the bytes may stand as a field value. Nearly all have nothing below a space, which is
+/// seen eight octets at a time.
+fn is_value(bytes: &[u8]) -> bool {
+    let odd = swar::find(bytes, 0, |word| swar::below(word, 0x20) | swar::equal(word, 0x7f));
+    bytes[odd.min(bytes.len())..].iter().all(|&b| is_value_octet(b))
 }
 
 /// Without the optional white space around it (RFC 9110 §5.6.3).
@@ -187,11 +195,13 @@ impl Fields {
         if ENGINE_ONLY.iter().any(|reserved| name.eq_ignore_ascii_case(reserved)) {
             return Err(InvalidField::EngineOnly);
         }
-        if !value.iter().all(|&b| is_value_octet(b)) {
+        if !is_value(value) {
             return Err(InvalidField::Value);
         }
         self.lines.reserve(name.len() + value.len() + 4);
-        self.lines.extend(name.bytes().map(|b| b.to_ascii_lowercase()));
+        let at = self.lines.len();
+        self.lines.extend_from_slice(name.as_bytes());
+        self.lines[at..].make_ascii_lowercase();
         self.lines.extend_from_slice(b": ");
         self.lines.extend_from_slice(value);
         self.lines.extend_from_slice(b"\r\n");

@@ -9,13 +9,13 @@ use crate::limits::REQUESTS_PER_TURN;
 use crate::net::notes::{Deadline, Notice};
 use crate::net::panic;
 use crate::net::stream::Stream;
-use crate::service::{CloseReason, Incident, Moment, Observer, Parts, Request, Response, Service};
+use crate::service::{Ahead, CloseReason, Incident, Moment, Observer, Parts, Request, Response, Service};
 use selvedge_proto::head::Framing;
 use selvedge_proto::http1::parse_request;
 use selvedge_proto::{Afterwards, Reject, Status};
 use std::future::{Future, poll_fn};
 use std::pin::pin;
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 use std::task::Poll;
 use std::time::Instant;
 
@@ -49,14 +49,24 @@ struct Refusal {
 pub(super) async fn serve<S: Stream, T: Service, O: Observer>(wire: &Rc<Wire<S>>, seat: &Seat<T, O>) -> CloseReason {
     let mut app = seat.app();
     let mut in_a_row = 0;
+    wire.half_closed.set(app.service.half_closed());
     loop {
         let mut request = match wire.read_request().await {
             Ok(request) => request,
             Err(NoRequest::Ended(reason)) => return reason,
             Err(NoRequest::Refused(refusal)) => return Box::pin(wire.refuse(&refusal, &app)).await,
         };
+        if app.service.keeps() {
+            request.parts.keepsake = wire.keepsake.take();
+        }
         if app.common.term.get() == Term::Over(Existing::Follow) {
             app = seat.follow(wire.place());
+            wire.half_closed.set(app.service.half_closed());
+            request.parts.keepsake = None;
+        }
+        if app.service.sends_ahead() {
+            let source: Weak<Wire<S>> = Rc::downgrade(wire);
+            request.parts.ahead = Some(Ahead { source, request: wire.requests() });
         }
         let began = app.observer.times().then(Instant::now);
         let response = match wire.call(&mut request, &app).await {
@@ -222,7 +232,7 @@ impl<S: Stream> Wire<S> {
                 }
                 match self.poll_flush(cx) {
                     Poll::Ready(Err(reason)) => Poll::Ready(Err(reason)),
-                    _ => Poll::Pending,
+                    _ => self.poll_gone(cx).map(|()| Err(CloseReason::ClientGone)),
                 }
             }
             Err(message) => {
@@ -239,6 +249,9 @@ impl<S: Stream> Wire<S> {
         let consumed = parts.start + parts.head.len;
         let has_content = parts.head.framing != Framing::None;
         let bytes = std::mem::take(&mut parts.bytes);
+        if let Some(keepsake) = parts.keepsake.take() {
+            self.keepsake.set(Some(keepsake));
+        }
         parts::give(parts);
         if let Err(reason) = answer.outcome {
             return Settled::Ended(reason);
@@ -254,6 +267,9 @@ impl<S: Stream> Wire<S> {
 
     /// What is left to do after an answer: content that nobody read, and the close.
     async fn finish(&self, answer: &Answer) -> Result<(), CloseReason> {
+        if answer.close_reason == CloseReason::Switched {
+            return Err(CloseReason::Switched);
+        }
         self.finish_content(answer).await?;
         if answer.afterwards == Afterwards::KeepOpen {
             return Ok(());

@@ -3,7 +3,7 @@
 use crate::buffer::Buffer;
 use crate::connection::respond::Answer;
 use crate::connection::wire::{Progress, Received, Wire};
-use crate::limits::COPY_BYTES_MAX;
+use crate::limits::{BATCH_BYTES, COPY_BYTES_MAX};
 use crate::net::clock::Tick;
 use crate::net::notes::{Deadline, Notice};
 use crate::net::stream::Stream;
@@ -287,6 +287,8 @@ impl<S: Stream> ContentSource for Wire<S> {
                 content.waited = self.worker.clock.tick().saturating_sub(content.progress.began);
             }
             self.wait_for_nothing();
+            // A task of the application's own waited in the connection's place.
+            self.worker.notes.wake(self.place(), Some(cx.waker()));
         }
         polled
     }
@@ -298,5 +300,18 @@ impl<S: Stream> ContentSource for Wire<S> {
             }
             _ => None,
         }
+    }
+
+    fn send_interim(&self, request: u32, status: Status, fields: &Fields) -> Result<(), ContentError> {
+        if request != self.requests() {
+            return Err(ContentError::Ended);
+        }
+        let mut output = self.output.borrow_mut();
+        if output.len() >= BATCH_BYTES {
+            return Err(ContentError::Disconnected);
+        }
+        write_interim(status, fields, output.bytes());
+        self.worker.notes.wake(self.place(), None);
+        Ok(())
     }
 }

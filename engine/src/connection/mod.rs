@@ -6,6 +6,7 @@ mod http1;
 mod incoming;
 mod parts;
 mod respond;
+mod switched;
 #[cfg(test)]
 mod tests;
 mod wire;
@@ -134,14 +135,20 @@ pub(crate) fn run<S: Stream, T: Service, O: Observer>(
     let wire = Rc::new(Wire::new(stream, peer, place, app.worker.clone(), app.common.clone()));
     async move {
         let seat = Seat(RefCell::new(app));
-        let reason = guarded(&wire, &seat).await;
-        let closed = Closed { peer: wire.peer(), reason, phase: wire.phase(), requests: wire.requests() };
-        let app = seat.0.into_inner();
-        app.observer.closed(&closed);
+        let mut reason = guarded(&wire, &seat).await;
         // A task of the application's own that waits for content waits in vain from now on.
         wire.wake_reader();
-        app.worker.connection_ended(wire.place());
-        drop((wire, permit));
+        let mut closed = Closed { peer: wire.peer(), reason, phase: wire.phase(), requests: wire.requests() };
+        let app = seat.0.into_inner();
+        if reason == CloseReason::Switched {
+            reason = Box::pin(switched::carry_on(wire)).await;
+            closed.reason = reason;
+        } else {
+            drop(wire);
+        }
+        app.observer.closed(&closed);
+        app.worker.connection_ended(place);
+        drop(permit);
     }
 }
 

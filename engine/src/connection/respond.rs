@@ -11,9 +11,8 @@ use crate::limits::{
 use crate::net::stream::{Stream, Then};
 use crate::net::worker::offload;
 use crate::service::{
-    Body, Chunks, CloseReason, Exchange, FieldList, FileContent, Observer, Outcome, Request, Response,
+    Body, Chunks, CloseReason, Exchange, FieldList, FileContent, Observer, Outcome, Request, Response, Switch,
 };
-use selvedge_proto::field::Fields;
 use selvedge_proto::head::Version;
 use selvedge_proto::http1::write::{self, ContentFraming, ResponseHead};
 use selvedge_proto::method::Method;
@@ -63,6 +62,9 @@ impl<S: Stream> Wire<S> {
             afterwards: request.head().persistence,
             close_reason: CloseReason::Asked,
         };
+        if response.afterwards() == Afterwards::Close && asked.afterwards == Afterwards::KeepOpen {
+            (asked.afterwards, asked.close_reason) = (Afterwards::Close, CloseReason::AnswerEnded);
+        }
         // The application took the content to make its answer of it.
         if request.parts.content.is_empty() && matches!(response.body, Body::Stream { .. }) {
             self.read_on_while_answering();
@@ -94,6 +96,11 @@ impl<S: Stream> Wire<S> {
     fn begin(&self, asked: Asked, mut response: Response) -> (Answer, Option<Rest>) {
         let Asked { method, version, mut afterwards, mut close_reason } = asked;
         if response.status.is_interim() {
+            if response.status == Status::SWITCHING_PROTOCOLS
+                && let Body::Upgrade(switch) = std::mem::take(&mut response.body)
+            {
+                return self.begin_switch(*switch, response);
+            }
             // A final answer has to follow an interim one, and this was all the application had.
             response = Response::error(Status::INTERNAL_SERVER_ERROR).because("the application answered with 1xx");
         }
@@ -135,12 +142,33 @@ impl<S: Stream> Wire<S> {
         (answer, rest)
     }
 
+    /// Ends HTTP on the connection: what follows the head is another protocol's.
+    #[cold]
+    fn begin_switch(&self, switch: Switch, response: Response) -> (Answer, Option<Rest>) {
+        let mut output = self.output.borrow_mut();
+        let before = output.bytes().len();
+        let dated = self.common.dated(self.worker.clock.unix());
+        write::write_switch(&switch.protocol, &dated, response.fields(), output.bytes());
+        self.switch.set(Some(switch.then));
+        let answer = Answer {
+            status: response.status,
+            reason: None,
+            head_bytes: output.bytes().len() - before,
+            fields: response.into_fields(),
+            content_bytes: 0,
+            outcome: Ok(()),
+            afterwards: Afterwards::Close,
+            close_reason: CloseReason::Switched,
+        };
+        (answer, Some(Rest { body: Body::Empty, framing: ContentFraming::Absent }))
+    }
+
     /// Sends the head and what did not fit behind it.
     pub(super) async fn send_rest(&self, rest: Rest, answer: &mut Answer) {
         let mut progress = self.send_progress();
         let sent = &mut answer.content_bytes;
         answer.outcome = match rest.body {
-            Body::Empty => self.flush().await,
+            Body::Empty | Body::Upgrade(_) => self.flush().await,
             Body::Bytes(bytes) => {
                 let head_bytes = self.output.borrow().len() as u64;
                 let outcome = self.send_behind_output(&bytes, &mut progress).await;
@@ -263,7 +291,11 @@ impl<S: Stream> Wire<S> {
                 Poll::Pending => {
                     self.flush().await?;
                     self.wait_for_nothing();
-                    poll_fn(|cx| chunks.as_mut().poll_chunk(cx)).await
+                    poll_fn(|cx| match chunks.as_mut().poll_chunk(cx) {
+                        Poll::Ready(next) => Poll::Ready(Ok(next)),
+                        Poll::Pending => self.poll_gone(cx).map(|()| Err(CloseReason::ClientGone)),
+                    })
+                    .await?
                 }
             };
             let Some(piece) = next else { break };
@@ -278,7 +310,9 @@ impl<S: Stream> Wire<S> {
             self.write_piece(&piece, framing).await?;
         }
         match framing {
-            ContentFraming::Chunked => write::write_last_chunk(&Fields::new(), self.output.borrow_mut().bytes()),
+            ContentFraming::Chunked => {
+                write::write_last_chunk(&chunks.as_mut().trailers(), self.output.borrow_mut().bytes());
+            }
             _ if length.is_some_and(|length| *sent < length) => return Err(CloseReason::StreamFailed),
             _ => {}
         }

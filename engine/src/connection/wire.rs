@@ -11,7 +11,7 @@ use crate::net::clock::Tick;
 use crate::net::notes::{Deadline, Notice, Place};
 use crate::net::stream::{Stream, Then};
 use crate::net::worker::Worker;
-use crate::service::CloseReason;
+use crate::service::{CloseReason, GoesOn, HalfClosed, Keepsake};
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
 use std::io::{self, ErrorKind};
@@ -28,6 +28,12 @@ pub(super) struct Wire<S> {
     pub(super) input: RefCell<Input>,
     pub(super) output: RefCell<Output>,
     pub(super) content: RefCell<Option<Box<Content>>>,
+    /// What the application keeps with this connection, between requests.
+    pub(super) keepsake: Cell<Keepsake>,
+    /// What becomes of a request whose client sends nothing more.
+    pub(super) half_closed: Cell<HalfClosed>,
+    /// What the connection goes on with after its last answer.
+    pub(super) switch: Cell<Option<GoesOn>>,
     peer: SocketAddr,
     place: Place,
     requests: Cell<u32>,
@@ -109,6 +115,9 @@ impl<S> Wire<S> {
             input: RefCell::default(),
             output: RefCell::default(),
             content: RefCell::default(),
+            keepsake: Cell::default(),
+            half_closed: Cell::new(HalfClosed::Answered),
+            switch: Cell::default(),
             peer,
             place,
             requests: Cell::new(0),
@@ -125,11 +134,7 @@ impl<S> Wire<S> {
 
     /// Why the worker cut it.
     pub(super) fn cut_reason(&self) -> CloseReason {
-        match (self.worker.stopped_at_once.get(), self.worker.draining.get()) {
-            (true, _) => CloseReason::StoppedAtOnce,
-            (false, true) => CloseReason::DrainLimit,
-            (false, false) => CloseReason::ReplacedLimit,
-        }
+        cut_reason(&self.worker)
     }
 
     /// How many requests were begun.
@@ -173,6 +178,15 @@ impl<S> Wire<S> {
     }
 }
 
+/// Why a worker cuts a connection.
+pub(super) fn cut_reason(worker: &Worker) -> CloseReason {
+    match (worker.stopped_at_once.get(), worker.draining.get()) {
+        (true, _) => CloseReason::StoppedAtOnce,
+        (false, true) => CloseReason::DrainLimit,
+        (false, false) => CloseReason::ReplacedLimit,
+    }
+}
+
 /// How far one direction has come, to hold it against its floor.
 pub(super) struct Progress {
     pub(super) began: Tick,
@@ -200,6 +214,15 @@ impl<S: Stream> Wire<S> {
                 notice => Poll::Ready(Received::Notice(notice)),
             },
         }
+    }
+
+    /// Waits until nobody is there any more to answer, where that ends a request.
+    pub(super) fn poll_gone(&self, cx: &mut Context<'_>) -> Poll<()> {
+        // Whoever waits for content sees the end by itself, and the stream wakes only one.
+        if self.half_closed.get() == HalfClosed::Answered || self.deadline() == Deadline::RequestBody {
+            return Poll::Pending;
+        }
+        self.stream.poll_ended(cx)
     }
 
     /// As [`Wire::poll_more`].

@@ -6,6 +6,7 @@
 
 pub(crate) mod accept;
 pub(crate) mod clock;
+pub(crate) mod duplex;
 pub(crate) mod listen;
 mod listening;
 pub(crate) mod notes;

@@ -163,6 +163,14 @@ impl Notes {
         true
     }
 
+    /// Wakes a connection, unless `waker` is its own.
+    pub(crate) fn wake(&self, place: Place, waker: Option<&Waker>) {
+        let own = self.table.borrow()[place as usize].waker.clone();
+        if let Some(own) = own.filter(|own| waker.is_none_or(|waker| !waker.will_wake(own))) {
+            own.wake();
+        }
+    }
+
     /// Takes a notice back that was not meant for what the connection is doing.
     pub(crate) fn ignore_notice(&self, place: Place) {
         let note = &mut self.table.borrow_mut()[place as usize];

@@ -5,10 +5,13 @@
 //! wait, so another driver can take the place of readiness and `recv`.
 
 use crate::buffer::Buffer;
+use crate::net::duplex::{self, Rope};
 use crate::net::sys::{self, LazilyWatched};
-use crate::service::OpenFile;
+use crate::service::{Duplex, OpenFile};
+use bytes::Bytes;
 use rustix::io::{Errno, retry_on_intr};
 use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, Shutdown};
+use std::cell::Cell;
 use std::fs::File;
 use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, OwnedFd};
@@ -58,6 +61,17 @@ pub(crate) trait Stream: 'static {
 
     /// Says that nothing more will be sent.
     fn finish(&self);
+
+    /// Waits until the client says that it sends nothing more, or is gone. Receives nothing, and
+    /// takes the place of whoever waits to receive.
+    fn poll_ended(&self, cx: &mut Context<'_>) -> Poll<()>;
+
+    /// The connection for another protocol, and what can end it from here. `first` was received
+    /// already.
+    ///
+    /// # Errors
+    /// When descriptors or memory run out.
+    fn into_duplex(self, first: Bytes) -> io::Result<(Box<dyn Duplex>, Rope)>;
 }
 
 /// A connected socket, not blocking.
@@ -66,11 +80,13 @@ pub(crate) trait Stream: 'static {
 /// answered at once and closed never does.
 pub(crate) struct Socket {
     fd: LazilyWatched,
+    /// Something came while only the end was waited for, and its edge is spent.
+    is_unread: Cell<bool>,
 }
 
 impl Socket {
     pub(crate) fn new(fd: OwnedFd) -> Self {
-        Self { fd: LazilyWatched::new(fd) }
+        Self { fd: LazilyWatched::new(fd), is_unread: Cell::new(false) }
     }
 }
 
@@ -78,7 +94,8 @@ impl Stream for Socket {
     fn poll_receive(&self, cx: &mut Context<'_>, into: &mut Option<Buffer>) -> Poll<io::Result<usize>> {
         // The request has often come before the connection is accepted, so the first look
         // is made without waiting for the epoll set.
-        if self.fd.known_readiness().is_none() {
+        if self.fd.known_readiness().is_none() || self.is_unread.get() {
+            self.is_unread.set(false);
             match receive(&self.fd, into) {
                 Err(Errno::AGAIN | Errno::INTR) => {}
                 done => return Poll::Ready(Ok(done?.0)),
@@ -156,6 +173,23 @@ impl Stream for Socket {
     fn finish(&self) {
         // A connection that is already gone has nothing to finish.
         let _ = rustix::net::shutdown(&self.fd, Shutdown::Write);
+    }
+
+    fn poll_ended(&self, cx: &mut Context<'_>) -> Poll<()> {
+        // What cannot be watched is not watched; its end shows when it is used.
+        let Ok(readiness) = self.fd.readiness() else { return Poll::Pending };
+        loop {
+            let Ok(mut guard) = ready!(readiness.poll_read_ready(cx)) else { return Poll::Pending };
+            if guard.ready().is_read_closed() {
+                return Poll::Ready(());
+            }
+            self.is_unread.set(true);
+            guard.clear_ready();
+        }
+    }
+
+    fn into_duplex(self, first: Bytes) -> io::Result<(Box<dyn Duplex>, Rope)> {
+        duplex::begin(sys::watch(self.fd.into_inner())?, first)
     }
 }
 

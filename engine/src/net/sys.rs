@@ -42,6 +42,13 @@ impl LazilyWatched {
         Self { readiness: OnceCell::new(), fd }
     }
 
+    /// The descriptor, out of the set.
+    pub(crate) fn into_inner(self) -> OwnedFd {
+        let Self { readiness, fd } = self;
+        drop(readiness);
+        fd
+    }
+
     /// Its readiness, if it was ever waited for.
     pub(crate) fn known_readiness(&self) -> Option<&AsyncFd<Number>> {
         self.readiness.get()

@@ -359,7 +359,17 @@ pub(crate) fn cpus() -> Vec<usize> {
     }
 }
 
-/// Runs `work` on a thread where it may wait for a disk, while the worker serves others.
+/// Runs `work` on a thread where it may wait for a disk, or compute for long, while the worker
+/// serves others.
+///
+/// What is not handed over runs on the worker, and nobody else whom that worker serves is
+/// answered meanwhile: not for a handler that computes, and not for one that waits without
+/// `await`, as for a file, a lock or a database. A rule of thumb: what takes more than a tenth of a
+/// millisecond belongs here. There are few such threads (eight for each
+/// worker); more work than they can do waits its turn, without a bound of its own.
+///
+/// A runtime of many threads for work of its kind is the application's to make; its handle may
+/// be used from any handler (`handle.spawn(…).await`).
 ///
 /// `None` when the work panicked or the server is ending.
 pub async fn offload<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Option<T> {

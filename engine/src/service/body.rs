@@ -2,10 +2,11 @@
 
 use super::file::FileContent;
 use bytes::Bytes;
-use selvedge_proto::Reject;
 use selvedge_proto::field::Fields;
+use selvedge_proto::{Reject, Status};
 use std::fmt;
 use std::future::poll_fn;
+use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::rc::Weak;
 use std::task::{Context, Poll};
@@ -28,13 +29,49 @@ pub enum Body {
         /// The pieces.
         chunks: Pin<Box<dyn Chunks>>,
     },
+    /// No content: the connection goes on with another protocol. Only with
+    /// [`selvedge_proto::Status::SWITCHING_PROTOCOLS`].
+    Upgrade(Box<Switch>),
+}
+
+/// Another protocol for a connection to go on with.
+pub struct Switch {
+    /// The value of the answer's Upgrade field (RFC 9110 §7.8).
+    pub protocol: Bytes,
+    /// Is given the connection once the answer has left.
+    pub then: GoesOn,
+}
+
+/// Goes on with a connection that has left HTTP.
+pub type GoesOn = Box<dyn FnOnce(Box<dyn Duplex>)>;
+
+impl fmt::Debug for Switch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Switch({:?})", self.protocol)
+    }
+}
+
+/// Both directions of a connection that has left HTTP. It may go to any thread; dropping it
+/// ends the connection.
+pub trait Duplex: Send {
+    /// Receives what is there; 0 at the end of the stream.
+    fn poll_receive(&mut self, cx: &mut Context<'_>, into: &mut [u8]) -> Poll<io::Result<usize>>;
+
+    /// Sends the pieces one after the other, or as much as can be sent now.
+    fn poll_send(&mut self, cx: &mut Context<'_>, pieces: &[IoSlice<'_>]) -> Poll<io::Result<usize>>;
+
+    /// Says that nothing more will be sent.
+    ///
+    /// # Errors
+    /// When the connection is gone.
+    fn finish(&mut self) -> io::Result<()>;
 }
 
 impl Body {
     /// The length, where it is known.
     pub fn length(&self) -> Option<u64> {
         match self {
-            Self::Empty => Some(0),
+            Self::Empty | Self::Upgrade(_) => Some(0),
             Self::Bytes(bytes) => Some(bytes.len() as u64),
             Self::File(file) => Some(file.length),
             Self::Stream { length, .. } => *length,
@@ -49,6 +86,7 @@ impl fmt::Debug for Body {
             Self::Bytes(_) => "Bytes",
             Self::File(_) => "File",
             Self::Stream { .. } => "Stream",
+            Self::Upgrade(_) => "Upgrade",
         };
         write!(f, "{kind}({:?})", self.length())
     }
@@ -64,6 +102,12 @@ impl<T: Into<Bytes>> From<T> for Body {
 pub trait Chunks {
     /// The next piece; `None` at the end. Empty pieces are passed over.
     fn poll_chunk(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, StreamError>>>;
+
+    /// The fields behind the last piece, asked for once there is no more. They are sent where
+    /// the content's length was not known before.
+    fn trailers(self: Pin<&mut Self>) -> Fields {
+        Fields::new()
+    }
 }
 
 /// Why a streamed response cannot go on. The connection is closed, so that the client
@@ -115,6 +159,12 @@ pub trait ContentSource {
 
     /// The trailer fields, once the content has ended.
     fn trailers(&self, request: u32) -> Option<Fields>;
+
+    /// Sends an interim answer to request number `request`, whose final answer has not begun.
+    ///
+    /// # Errors
+    /// When the client does not take what it was sent before, or has another request by now.
+    fn send_interim(&self, request: u32, status: Status, fields: &Fields) -> Result<(), ContentError>;
 }
 
 /// The content of a request. What is left unread is drained within a bound, or the
@@ -133,6 +183,16 @@ impl IncomingBody {
     /// The content of request number `request` on that connection.
     pub(crate) fn new(source: Weak<dyn ContentSource>, request: u32, length: Option<u64>, bytes_max: u64) -> Self {
         Self { source: Some(source), request, length, bytes_max, bytes_read: 0 }
+    }
+
+    /// The same content once more, for whoever has to see whether it was read.
+    pub(crate) fn again(&self) -> Self {
+        Self { source: self.source.clone(), ..*self }
+    }
+
+    /// Most that the application gets.
+    pub(crate) fn bytes_max(&self) -> u64 {
+        self.bytes_max
     }
 
     /// Whether there is none.

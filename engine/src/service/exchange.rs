@@ -150,6 +150,10 @@ close_reasons! {
     ContentCut "the client closed in the middle of request content";
     /// More content was left unread than is drained.
     ContentUnread "too much request content was left unread";
+    /// The client said that it sends nothing more, or was gone, while its answer was worked on.
+    ClientGone "the client went away before its answer";
+    /// The connection went on with another protocol, to that one's end.
+    Switched "the connection went on with another protocol";
     /// The connection failed.
     Reset "the connection was reset";
     /// A file changed while it was sent.
@@ -183,6 +187,7 @@ impl CloseReason {
                 | Self::Idle
                 | Self::MadeRoom
                 | Self::Draining
+                | Self::Switched
                 | Self::Replaced
         )
     }

@@ -7,19 +7,20 @@ use std::fs::File;
 use std::ops::Deref;
 use std::os::unix::fs::MetadataExt;
 use std::rc::Rc;
+use std::sync::Arc;
 
 /// An open regular file that answers are made of. Kept for many answers, it costs each of
 /// them less.
 pub struct OpenFile {
-    file: File,
+    file: Arc<File>,
     mapping: OnceCell<Option<Mapping>>,
     copy: OnceCell<MemoryCopy>,
 }
 
 impl OpenFile {
     /// A file to send from.
-    pub fn new(file: File) -> Self {
-        Self { file, mapping: OnceCell::new(), copy: OnceCell::new() }
+    pub fn new(file: impl Into<Arc<File>>) -> Self {
+        Self { file: file.into(), mapping: OnceCell::new(), copy: OnceCell::new() }
     }
 
     /// Sends from this copy from now on, wherever the state that it is of is the one that was

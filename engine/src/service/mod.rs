@@ -13,11 +13,11 @@ mod response;
 
 pub use admission::Admission;
 pub(crate) use admission::Door;
-pub use body::{Body, Chunks, ContentError, ContentSource, IncomingBody, StreamError};
+pub use body::{Body, Chunks, ContentError, ContentSource, Duplex, GoesOn, IncomingBody, StreamError, Switch};
 pub use exchange::{CloseReason, Closed, Exchange, Incident, Outcome, Phase};
 pub use file::{FileContent, FileState, MemoryCopy, OpenFile};
+pub(crate) use request::{Ahead, Keepsake, Parts, Remarks};
 pub use request::{Moment, Request, UNIX_PEER};
-pub(crate) use request::{Parts, Remarks};
 pub(crate) use response::FieldList;
 pub use response::Response;
 
@@ -35,6 +35,34 @@ use std::rc::Rc;
 pub trait Service: 'static {
     /// Answers one request.
     fn call(&self, request: &mut Request) -> impl Future<Output = Response>;
+
+    /// What becomes of a request whose client has said that it sends nothing more, while it
+    /// waits for the application.
+    fn half_closed(&self) -> HalfClosed {
+        HalfClosed::Answered
+    }
+
+    /// Whether the service keeps something with each connection.
+    fn keeps(&self) -> bool {
+        false
+    }
+
+    /// Whether requests are to know their connection, so that something can be sent before
+    /// the answer.
+    fn sends_ahead(&self) -> bool {
+        false
+    }
+}
+
+/// What becomes of a request whose client has said that it sends nothing more. A client that
+/// went away says so, and one that only has no further request says the same.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum HalfClosed {
+    /// The application goes on, and its answer is sent to whoever may still be there.
+    Answered,
+    /// The application's future is dropped, so that nobody works for a client that is gone.
+    #[default]
+    GivenUp,
 }
 
 /// Whoever wants to know what happened: the log, the metrics, a status page.

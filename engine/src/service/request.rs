@@ -1,13 +1,16 @@
 //! A request, as an application sees it.
 
 use crate::buffer::Buffer;
-use crate::service::body::IncomingBody;
-use selvedge_proto::field::Known;
+use crate::service::body::{ContentError, ContentSource, IncomingBody};
+use selvedge_proto::Status;
+use selvedge_proto::field::{Fields, Known};
 use selvedge_proto::head::{RequestHead, Version};
 use selvedge_proto::method::Method;
 use selvedge_proto::target::{Form, Host};
+use std::any::Any;
+use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 use std::time::Duration;
 
 /// Who is at the other end of a Unix socket, where an IP address and a port are to be told:
@@ -22,7 +25,6 @@ pub struct Request {
 }
 
 /// What a request is made of.
-#[derive(Debug)]
 pub(crate) struct Parts {
     pub(crate) head: RequestHead,
     /// The bytes that the head stands in, from `start` on.
@@ -32,7 +34,28 @@ pub(crate) struct Parts {
     pub(crate) peer: SocketAddr,
     pub(crate) moment: Moment,
     pub(crate) remarks: Remarks,
+    /// What the application keeps with the connection, while it has this request.
+    pub(crate) keepsake: Keepsake,
+    /// The connection, where the application sends something ahead of its answer.
+    pub(crate) ahead: Option<Ahead>,
 }
+
+/// The way to send something before the answer.
+#[derive(Clone)]
+pub(crate) struct Ahead {
+    pub(crate) source: Weak<dyn ContentSource>,
+    pub(crate) request: u32,
+}
+
+impl Ahead {
+    /// Sends an interim answer.
+    pub(crate) fn send(&self, status: Status, fields: &Fields) -> Result<(), ContentError> {
+        self.source.upgrade().ok_or(ContentError::Ended)?.send_interim(self.request, status, fields)
+    }
+}
+
+/// Whatever an application keeps with a connection.
+pub(crate) type Keepsake = Option<Box<dyn Any>>;
 
 /// What an application found out about a request, for whoever reads its [`crate::service::Exchange`].
 #[derive(Debug, Default)]
@@ -52,7 +75,16 @@ impl Default for Parts {
             peer: SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0),
             moment: Moment::default(),
             remarks: Remarks::default(),
+            keepsake: None,
+            ahead: None,
         }
+    }
+}
+
+impl fmt::Debug for Parts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let line = self.head.line.of(&self.bytes[self.start..]).escape_ascii();
+        write!(f, "Parts({line} from {}, {:?})", self.peer, self.content)
     }
 }
 

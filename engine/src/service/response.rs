@@ -1,8 +1,8 @@
 //! A response, and the small pages that stand for errors.
 
 use crate::service::body::{Body, ContentError};
-use selvedge_proto::Status;
 use selvedge_proto::field::{Fields, InvalidField};
+use selvedge_proto::{Afterwards, Status};
 use std::rc::Rc;
 
 /// A response. The engine adds what frames and dates it.
@@ -14,6 +14,7 @@ pub struct Response {
     pub body: Body,
     fields: FieldList,
     reason: Option<&'static str>,
+    afterwards: Afterwards,
 }
 
 /// A response's own fields, or ones that many responses share.
@@ -35,12 +36,24 @@ impl FieldList {
 impl Response {
     /// A response without fields and content.
     pub const fn new(status: Status) -> Self {
-        Self { status, body: Body::Empty, fields: FieldList::Own(Fields::new()), reason: None }
+        Self {
+            status,
+            body: Body::Empty,
+            fields: FieldList::Own(Fields::new()),
+            reason: None,
+            afterwards: Afterwards::KeepOpen,
+        }
     }
 
     /// A response whose fields were made before, as a cache does.
     pub const fn with_fields(status: Status, fields: Rc<Fields>) -> Self {
-        Self { status, body: Body::Empty, fields: FieldList::Shared(fields), reason: None }
+        Self {
+            status,
+            body: Body::Empty,
+            fields: FieldList::Shared(fields),
+            reason: None,
+            afterwards: Afterwards::KeepOpen,
+        }
     }
 
     /// A small page that names the error.
@@ -112,6 +125,18 @@ impl Response {
             FieldList::Own(fields) => fields,
             FieldList::Shared(_) => unreachable!("shared fields were made this response's own"),
         }
+    }
+
+    /// Says that the connection ends with this answer.
+    #[must_use]
+    pub fn closing(mut self) -> Self {
+        self.afterwards = Afterwards::Close;
+        self
+    }
+
+    /// What the application wants to become of the connection.
+    pub fn afterwards(&self) -> Afterwards {
+        self.afterwards
     }
 
     /// Why this is an error, for the log.

@@ -1,7 +1,7 @@
 //! The head of a response as bytes (RFC 9112 §4, §6), and how its content will end.
 
 use crate::date::HttpDate;
-use crate::field::Fields;
+use crate::field::{Fields, is_value_octet};
 use crate::head::Version;
 use crate::method::Method;
 use crate::reject::Afterwards;
@@ -115,6 +115,17 @@ pub fn write_interim(status: Status, fields: &Fields, out: &mut Vec<u8>) {
     write_status_line(status, out);
     out.extend_from_slice(fields.lines());
     out.extend_from_slice(b"\r\n");
+}
+
+/// Appends the head that ends HTTP on a connection (RFC 9110 §7.8). The protocol is one that the
+/// application names; octets that no field value has are left out.
+pub fn write_switch(protocol: &[u8], dated: &DatedLines, fields: &Fields, out: &mut Vec<u8>) {
+    write_status_line(Status::SWITCHING_PROTOCOLS, out);
+    out.extend_from_slice(&dated.0[OK_LINE.len()..]);
+    out.extend_from_slice(fields.lines());
+    out.extend_from_slice(b"connection: upgrade\r\nupgrade: ");
+    out.extend(protocol.iter().filter(|&&b| is_value_octet(b)));
+    out.extend_from_slice(b"\r\n\r\n");
 }
 
 /// Appends the line that precedes a chunk of `len` bytes; after the chunk comes CRLF.

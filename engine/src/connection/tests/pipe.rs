@@ -1,8 +1,10 @@
 //! A stream of bytes in memory. Every fault of a client or a network is a setting of it.
 
 use crate::buffer::Buffer;
+use crate::net::duplex::Rope;
 use crate::net::stream::{Stream, Then};
-use crate::service::OpenFile;
+use crate::service::{Duplex, OpenFile};
+use bytes::Bytes;
 use std::cell::{Cell, RefCell};
 use std::fs::File;
 use std::io::{self, ErrorKind};
@@ -195,5 +197,17 @@ impl Stream for Memory {
 
     fn finish(&self) {
         self.0.finished.set(true);
+    }
+
+    fn poll_ended(&self, cx: &mut Context<'_>) -> Poll<()> {
+        if self.0.ending.get() != Ending::Open {
+            return Poll::Ready(());
+        }
+        *self.0.reader.borrow_mut() = Some(cx.waker().clone());
+        Poll::Pending
+    }
+
+    fn into_duplex(self, _: Bytes) -> io::Result<(Box<dyn Duplex>, Rope)> {
+        Err(ErrorKind::Unsupported.into())
     }
 }

@@ -1,0 +1,29 @@
+//! Applications of the ecosystem's own type: a tower [`Service`](tower_service::Service) over
+//! [`http`] types, as axum's `Router` is, and asynchronous functions over the same types.
+//!
+//! This is the only place that names those types: a request is made one of theirs on its way
+//! to the application, and an answer one of the engine's on its way back.
+
+mod application;
+mod body;
+mod call;
+mod convert;
+mod held;
+mod hints;
+#[cfg(feature = "hyper-upgrade")]
+mod puppet;
+mod send_file;
+mod serve;
+mod table;
+mod trailers;
+mod upgrade;
+
+pub use application::{Application, Manners, kind};
+pub use body::Body;
+pub use hints::EarlyHints;
+pub use send_file::SendFile;
+pub use serve::{IntoListener, Serve, serve};
+pub use upgrade::{Upgrade, Upgraded};
+
+/// Any error, as middleware passes it on.
+pub type BoxError = Box<dyn std::error::Error + Send + Sync>;

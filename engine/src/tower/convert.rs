@@ -1,0 +1,330 @@
+//! From a request of the engine's to one of the ecosystem's, and from an answer of theirs to one
+//! of the engine's.
+
+use crate::limits::COPY_BYTES_MAX;
+use crate::service::{self, Ahead, Chunks, IncomingBody, Request, Response, StreamError};
+use crate::tower::held::Held;
+use crate::tower::table::Ticket;
+use crate::tower::{BoxError, hints, send_file, trailers, upgrade};
+use bytes::{Buf, Bytes, BytesMut};
+use http::{HeaderMap, HeaderName, HeaderValue, Uri, header};
+use http_body::Body;
+use selvedge_proto::Status;
+use selvedge_proto::field::{Fields, Known, members};
+use selvedge_proto::head::{Framing, Version};
+use selvedge_proto::method::Method;
+use std::cell::Cell;
+use std::future::poll_fn;
+use std::pin::{Pin, pin};
+use std::task::{Context, Poll, ready};
+
+/// What of a request decides how its answer is read, and what was lent to the application.
+pub(super) struct Asked {
+    method: Method,
+    /// The client takes fields behind content (RFC 9110 §10.1.4).
+    takes_trailers: bool,
+    content: Option<(Ticket, IncomingBody)>,
+    upgrade: Option<upgrade::Offer>,
+    _hints: Option<hints::Lent>,
+}
+
+thread_local! {
+    /// A map that has served an answer, whose room serves the next request.
+    static SPARE: Cell<Option<HeaderMap>> = const { Cell::new(None) };
+}
+
+/// A request as the ecosystem has it.
+///
+/// # Errors
+/// With the answer to give, where its target is no URI or its content is more than is taken.
+pub(super) fn request(request: &mut Request) -> Result<(http::Request<super::Body>, Asked), Response> {
+    // Taken in any case: parts are used again.
+    let ahead = hints_of(request);
+    if request.parts.content.length().is_some_and(|length| length > request.parts.content.bytes_max()) {
+        return Err(Response::from(service::ContentError::TooLarge));
+    }
+    let head = request.head();
+    // One copy of the head, which the target and all values share.
+    let bytes = Bytes::copy_from_slice(&request.head_bytes()[..head.len]);
+    let mut map = SPARE.take().unwrap_or_default();
+    let mut takes_trailers = false;
+    for (name, value) in head.fields(request.head_bytes()) {
+        // Both were judged with the head.
+        let Ok(name) = HeaderName::from_bytes(name) else { continue };
+        let Ok(shared) = HeaderValue::from_maybe_shared(part(&bytes, request.head_bytes(), value)) else { continue };
+        takes_trailers |= name == header::TE && members(value).any(|member| member.eq_ignore_ascii_case(b"trailers"));
+        map.append(name, shared);
+    }
+    let target = part(&bytes, request.head_bytes(), request.target().as_bytes());
+    let Ok(uri) = Uri::from_maybe_shared(target) else {
+        return Err(Response::error_with_text(Status::BAD_REQUEST, "the request target is no URI"));
+    };
+    let mut converted = http::Request::new(super::Body::empty());
+    *converted.uri_mut() = uri;
+    *converted.headers_mut() = map;
+    *converted.method_mut() = method(request);
+    if request.version() == Version::Http10 {
+        *converted.version_mut() = http::Version::HTTP_10;
+    }
+    let mut asked = Asked { method: request.method(), takes_trailers, content: None, upgrade: None, _hints: None };
+    if head_has_content(request) {
+        let content = request.take_body();
+        let again = content.again();
+        let (body, ticket) = super::Body::hold(content);
+        *converted.body_mut() = body;
+        asked.content = Some((ticket, again));
+    } else if wants_to_upgrade(request) {
+        asked.upgrade = Some(upgrade::offer(converted.extensions_mut()));
+    }
+    if let Some(ahead) = ahead {
+        let (handle, lent) = hints::lend(ahead);
+        converted.extensions_mut().insert(handle);
+        asked._hints = Some(lent);
+    }
+    Ok((converted, asked))
+}
+
+fn head_has_content(request: &Request) -> bool {
+    request.head().framing != Framing::None
+}
+
+/// Whether the client offers another protocol. One that came with HTTP/1.0, or that the hop
+/// before this one did not mean, is ignored (RFC 9110 §7.8).
+fn wants_to_upgrade(request: &Request) -> bool {
+    let mut options = request.known_values(Known::Connection).flat_map(members);
+    request.known(Known::Upgrade).is_some()
+        && request.version() == Version::Http11
+        && options.any(|option| option.eq_ignore_ascii_case(b"upgrade"))
+}
+
+/// The way to send hints, to a client that knows of interim answers (RFC 9110 §15.2).
+fn hints_of(request: &mut Request) -> Option<Ahead> {
+    request.parts.ahead.take().filter(|_| request.version() == Version::Http11)
+}
+
+/// The part of `shared`, a copy of the beginning of `bytes`, that is a copy of `part`.
+fn part(shared: &Bytes, bytes: &[u8], part: &[u8]) -> Bytes {
+    let at = part.as_ptr().addr().saturating_sub(bytes.as_ptr().addr());
+    match shared.get(at..at + part.len()) {
+        Some(_) if !part.is_empty() => shared.slice(at..at + part.len()),
+        _ => Bytes::copy_from_slice(part),
+    }
+}
+
+fn method(request: &Request) -> http::Method {
+    match request.method() {
+        Method::Get => http::Method::GET,
+        Method::Head => http::Method::HEAD,
+        Method::Post => http::Method::POST,
+        Method::Put => http::Method::PUT,
+        Method::Delete => http::Method::DELETE,
+        Method::Connect => http::Method::CONNECT,
+        Method::Options => http::Method::OPTIONS,
+        Method::Trace => http::Method::TRACE,
+        Method::Patch => http::Method::PATCH,
+        // A token, as the head was judged.
+        Method::Other => http::Method::from_bytes(request.method_text().as_bytes()).unwrap_or_default(),
+    }
+}
+
+/// An answer as the engine has it.
+pub(super) async fn response<B>(answer: http::Response<B>, asked: &mut Asked) -> Response
+where
+    B: Body + 'static,
+    B::Error: Into<BoxError>,
+{
+    let (parts, body) = answer.into_parts();
+    let Some(status) = Status::new(parts.status.as_u16()) else { return failed("the application's status is none") };
+    let mut response = Response::new(status);
+    let mut headers = parts.headers;
+    let mut announced = None;
+    let (mut names_trailers, mut closes) = (false, false);
+    let fields = response.edit_fields();
+    for (name, value) in &headers {
+        if name == header::CONTENT_LENGTH {
+            announced = value.to_str().ok().and_then(|digits| digits.parse().ok());
+        } else if name == header::CONNECTION {
+            closes |= members(value.as_bytes()).any(|option| option.eq_ignore_ascii_case(b"close"));
+        } else {
+            names_trailers |= name == header::TRAILER;
+            // Both are valid already. What the engine alone writes, it writes.
+            let _ = fields.append(name.as_str(), value.as_bytes());
+        }
+    }
+    if closes {
+        response = response.closing();
+    }
+    if status == Status::SWITCHING_PROTOCOLS {
+        let Some(offer) = asked.upgrade.take() else { return failed("there was no upgrade to accept") };
+        let protocol = headers.get(header::UPGRADE).map(|value| Bytes::copy_from_slice(value.as_bytes()));
+        response.body = offer.accept(protocol.unwrap_or_default());
+        return response;
+    }
+    headers.clear();
+    SPARE.set(Some(headers));
+    let reading = Reading { announced, trailers: asked.takes_trailers && names_trailers, method: asked.method };
+    match reading.content(body).await {
+        Ok(content) => response.body(content),
+        Err(text) => failed(text),
+    }
+}
+
+/// The application's fault, for the log.
+pub(super) fn failed(reason: &'static str) -> Response {
+    Response::error(Status::INTERNAL_SERVER_ERROR).because(reason)
+}
+
+impl Asked {
+    /// Gives content back that the application let go of without an answer made of it.
+    pub(super) fn settle(self, request: &mut Request) {
+        if let Some((ticket, content)) = self.content
+            && !Held::is_held(ticket)
+        {
+            request.parts.content = content;
+        }
+    }
+}
+
+/// How content is read.
+struct Reading {
+    /// Its length, as the head says it.
+    announced: Option<u64>,
+    /// Whether fields may follow it.
+    trailers: bool,
+    method: Method,
+}
+
+impl Reading {
+    async fn content<B>(&self, body: B) -> Result<service::Body, &'static str>
+    where
+        B: Body + 'static,
+        B::Error: Into<BoxError>,
+    {
+        let (hint, file) = send_file::look(&body);
+        if let Some(file) = file {
+            return Ok(file);
+        }
+        let length = hint.exact();
+        if self.method == Method::Head {
+            // What GET would get is announced, and none of it is made.
+            let length = self.announced.or(length.filter(|_| !body.is_end_stream()));
+            return Ok(service::Body::Stream { length: Some(length.unwrap_or(0)), chunks: Box::pin(Nothing) });
+        }
+        match length {
+            Some(0) => Ok(service::Body::Empty),
+            Some(length) if length <= COPY_BYTES_MAX as u64 && !self.trailers => gather(body, length as usize).await,
+            _ if body.is_end_stream() && !self.trailers => Ok(service::Body::Empty),
+            _ => {
+                let length = length.or(self.announced).filter(|_| !self.trailers);
+                let trailers = self.trailers.then(Fields::new);
+                let mut frames = Frames { body: Box::pin(body), trailers };
+                match poll_fn(|cx| Poll::Ready(Pin::new(&mut frames).poll_chunk(cx))).await {
+                    // All of it is at hand, and need not be read piece by piece.
+                    Poll::Ready(Some(Ok(bytes))) if Some(bytes.len() as u64) == length => {
+                        Ok(service::Body::Bytes(bytes))
+                    }
+                    Poll::Ready(Some(Err(_))) => Err("the application's content failed"),
+                    Poll::Ready(None) if length.is_some() => Err("the application's content is shorter than it said"),
+                    first => {
+                        let first = match first {
+                            Poll::Ready(Some(Ok(bytes))) => bytes,
+                            _ => Bytes::new(),
+                        };
+                        Ok(service::Body::Stream { length, chunks: Box::pin(Resumed { first, frames }) })
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Small content of known length, as one piece.
+async fn gather<B>(body: B, length: usize) -> Result<service::Body, &'static str>
+where
+    B: Body,
+{
+    let mut body = pin!(body);
+    let mut gathered = BytesMut::new();
+    while let Some(frame) = poll_fn(|cx| body.as_mut().poll_frame(cx)).await {
+        let frame = frame.map_err(|_| "the application's content failed")?;
+        let Ok(mut data) = frame.into_data() else { continue };
+        if data.remaining() == length {
+            return Ok(service::Body::Bytes(data.copy_to_bytes(length)));
+        }
+        gathered.extend_from_slice(&data.copy_to_bytes(data.remaining()));
+        if gathered.len() >= length {
+            break;
+        }
+    }
+    match gathered.len() == length {
+        true => Ok(service::Body::Bytes(gathered.freeze())),
+        false => Err("the application's content had another length than it said"),
+    }
+}
+
+/// Content that is never asked for.
+struct Nothing;
+
+impl Chunks for Nothing {
+    fn poll_chunk(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Result<Bytes, StreamError>>> {
+        Poll::Ready(None)
+    }
+}
+
+/// The pieces of a body of the ecosystem's.
+struct Frames<B> {
+    body: Pin<Box<B>>,
+    /// The fields behind it, where the client takes them.
+    trailers: Option<Fields>,
+}
+
+impl<B> Chunks for Frames<B>
+where
+    B: Body,
+    B::Error: Into<BoxError>,
+{
+    fn poll_chunk(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, StreamError>>> {
+        loop {
+            let Some(frame) = ready!(self.body.as_mut().poll_frame(cx)) else { return Poll::Ready(None) };
+            let frame = match frame {
+                Ok(frame) => frame,
+                Err(error) => return Poll::Ready(Some(Err(StreamError(error.into().to_string())))),
+            };
+            match frame.into_data() {
+                Ok(mut data) => return Poll::Ready(Some(Ok(data.copy_to_bytes(data.remaining())))),
+                Err(frame) => {
+                    if let (Some(trailers), Ok(map)) = (&mut self.trailers, frame.into_trailers()) {
+                        *trailers = trailers::from_map(&map);
+                    }
+                }
+            }
+        }
+    }
+
+    fn trailers(mut self: Pin<&mut Self>) -> Fields {
+        self.trailers.take().unwrap_or_default()
+    }
+}
+
+/// The same, whose first piece was taken already.
+struct Resumed<B> {
+    first: Bytes,
+    frames: Frames<B>,
+}
+
+impl<B> Chunks for Resumed<B>
+where
+    B: Body,
+    B::Error: Into<BoxError>,
+{
+    fn poll_chunk(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, StreamError>>> {
+        if !self.first.is_empty() {
+            return Poll::Ready(Some(Ok(std::mem::take(&mut self.first))));
+        }
+        Pin::new(&mut self.frames).poll_chunk(cx)
+    }
+
+    fn trailers(mut self: Pin<&mut Self>) -> Fields {
+        Pin::new(&mut self.frames).trailers()
+    }
+}

@@ -1,0 +1,99 @@
+//! Shares the files of a folder, without those in folders beneath it:
+//!
+//! ```text
+//! cargo run -p selvedge-examples --bin share -- 127.0.0.1:3000 ~/Downloads
+//! ```
+//!
+//! A file is sent by the kernel, straight from its cache; parts of it, as players and download
+//! managers ask for them, too.
+
+use axum::Router;
+use axum::extract::{Path, State};
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::{Html, IntoResponse};
+use axum::routing::get;
+use selvedge::{SendFile, offload};
+use std::path::PathBuf;
+
+/// Files that a page lists.
+const LISTED_MAX: usize = 1_000;
+
+/// Names that lead nowhere else and hide nothing.
+fn is_plain(name: &str) -> bool {
+    !name.is_empty() && !name.starts_with('.') && !name.contains(['/', '\\', '\0'])
+}
+
+async fn list(State(folder): State<PathBuf>) -> Result<Html<String>, StatusCode> {
+    let names = offload(move || -> std::io::Result<Vec<String>> {
+        let entries = std::fs::read_dir(folder)?.filter_map(Result::ok);
+        let files = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_file()));
+        let names = files.filter_map(|entry| entry.file_name().into_string().ok());
+        Ok(names.filter(|name| is_plain(name)).take(LISTED_MAX).collect())
+    });
+    let Some(Ok(mut names)) = names.await else { return Err(StatusCode::INTERNAL_SERVER_ERROR) };
+    names.sort();
+    let items = names.iter().map(|name| format!("<li><a href=\"/file/{}\">{}</a>", in_path(name), in_text(name)));
+    Ok(Html(format!(
+        "<!doctype html><meta charset=\"utf-8\"><title>Files</title><ul>{}</ul>",
+        items.collect::<String>()
+    )))
+}
+
+/// A name as part of a link.
+fn in_path(name: &str) -> String {
+    let octet = |octet: u8| match octet {
+        b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => char::from(octet).to_string(),
+        _ => format!("%{octet:02X}"),
+    };
+    name.bytes().map(octet).collect()
+}
+
+/// A name as text on a page.
+fn in_text(name: &str) -> String {
+    name.replace('&', "&amp;").replace('<', "&lt;")
+}
+
+async fn send(
+    State(folder): State<PathBuf>,
+    Path(name): Path<String>,
+    headers: HeaderMap,
+) -> Result<impl IntoResponse, StatusCode> {
+    if !is_plain(&name) {
+        return Err(StatusCode::NOT_FOUND);
+    }
+    let file = SendFile::open(folder.join(name)).await.map_err(|_| StatusCode::NOT_FOUND)?;
+    Ok(file.answer(&headers))
+}
+
+fn app(folder: PathBuf) -> Router {
+    Router::new().route("/", get(list)).route("/file/{name}", get(send)).with_state(folder)
+}
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> std::io::Result<()> {
+    let folder = std::env::args_os().nth(2).map_or_else(|| PathBuf::from("."), PathBuf::from);
+    let listener = tokio::net::TcpListener::bind(selvedge_examples::address()).await?;
+    selvedge::serve(listener, app(folder)).await
+}
+
+#[test]
+fn files_are_listed_and_sent() {
+    let folder = std::env::temp_dir().join(format!("selvedge-share-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).expect("a folder");
+    let content: Vec<u8> = (0..300_000).map(|at| (at % 251) as u8).collect();
+    std::fs::write(folder.join("a file"), &content).expect("a file");
+    let running = selvedge_examples::client::serve(app(folder.clone()));
+    let mut client = selvedge_examples::client::Client::connect(running.addresses()[0]);
+    assert!(client.get("/").text().contains("<a href=\"/file/a%20file\">a file</a>"));
+    let whole = client.get("/file/a%20file");
+    assert!(whole.status == 200 && whole.content == content);
+    let part = client.ask("GET /file/a%20file", "range: bytes=100000-200000\r\n", "");
+    assert!(part.status == 206 && part.content == content[100_000..=200_000]);
+    assert!(part.fields.contains(&"content-range: bytes 100000-200000/300000".to_owned()));
+    let etag = whole.fields.iter().find_map(|line| line.strip_prefix("etag: ")).expect("a tag");
+    assert_eq!(client.ask("GET /file/a%20file", &format!("if-none-match: {etag}\r\n"), "").status, 304);
+    for nothing in ["/file/..%2Fsecret", "/file/.hidden", "/file/none"] {
+        assert_eq!(client.get(nothing).status, 404);
+    }
+    std::fs::remove_dir_all(folder).expect("it is removed");
+}
