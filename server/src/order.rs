@@ -8,22 +8,10 @@ use crate::world::Disk;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
-/// Where the control socket is when the configuration does not say: beside it.
-const USUAL: &str = "selvedge.sock";
-
 /// Gives an order to a running server, and prints what became of it.
 pub(crate) fn give(options: &Control, order: Order) -> ExitCode {
-    let (control, doubt) = match &options.control {
-        Some(control) => (control.clone(), String::new()),
-        None => match config::read(&options.config, &Disk) {
-            Ok(configuration) => (configuration.settings.process.control, String::new()),
-            // The server is the one to judge it: it is where a reload is refused.
-            Err(_) => (
-                options.config.with_file_name(USUAL),
-                format!(" ({} cannot be read, or it would say where the server is)", options.config.display()),
-            ),
-        },
-    };
+    // The server is the one to judge its configuration: it is where a reload is refused.
+    let control = options.control.clone().unwrap_or_else(|| config::control(&options.config, &Disk));
     match ask(&control, order) {
         Ok(Answer::Done(text)) => {
             // Whoever stops to read has what it wanted.
@@ -31,7 +19,13 @@ pub(crate) fn give(options: &Control, order: Order) -> ExitCode {
             ExitCode::SUCCESS
         }
         Ok(Answer::Refused(text)) => refuse(&text),
-        Err(text) => refuse(&(text + &doubt)),
+        Err(text) if options.control.is_none() && config::read(&options.config, &Disk).is_err() => {
+            let file = options.config.display();
+            refuse(&format!(
+                "{text} ({file} has problems, so the server may be elsewhere: `selvedge check`, --control)"
+            ))
+        }
+        Err(text) => refuse(&text),
     }
 }
 

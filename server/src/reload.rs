@@ -5,12 +5,12 @@ use crate::config::model::Settings;
 use crate::config::{self, Claimed, Configuration, Problem};
 use crate::listeners::Places;
 use crate::log::plan::Level;
-use crate::log::{Connect, LogObserver, Logs};
-use crate::process::{Answer, CannotListen, Confinement, Coverage, Post, Sandbox};
+use crate::log::{self, Connect, LogObserver, Logs};
+use crate::process::{Answer, CannotListen, Confinement, Coverage, Enclosure, Identity, Post, Sandbox};
 use crate::site::Sites;
 use crate::snapshot::{Refusal, Snapshot, Trace};
 use crate::status::{Connections, InForce, Latency, Log, Observed, Requests, Sent, Status};
-use crate::world::{self, Disk};
+use crate::world::{self, Disk, Needs};
 use crate::{changes, compile};
 use selvedge::{Handle, Server, Succession};
 use std::path::{Path, PathBuf};
@@ -38,7 +38,11 @@ pub(crate) struct Live {
     began: Instant,
     post: Arc<Post>,
     /// What this process can reach; `None` when nothing keeps it from anything.
-    sandbox: Option<Sandbox>,
+    enclosure: Option<Enclosure>,
+    /// What has taken the place of folders since, and was no reason for another process.
+    successors: Vec<Identity>,
+    /// What it began with.
+    first: Settings,
     handle: Handle,
     succession: Succession<Sites, LogObserver>,
     places: Places,
@@ -93,11 +97,11 @@ impl Reloaded {
 /// # Errors
 /// Everything that is wrong.
 pub(crate) fn read(file: &Path) -> Result<Configuration, Refusal> {
-    hold_to_world(config::read(file, &Disk).map_err(Refusal::Problems)?)
+    hold_to_world(config::read(file, &Disk).map_err(Refusal::Problems)?, Needs::OfAll)
 }
 
-fn hold_to_world(mut configuration: Configuration) -> Result<Configuration, Refusal> {
-    let problems = world::problems(&configuration.claims);
+fn hold_to_world(mut configuration: Configuration, needs: Needs) -> Result<Configuration, Refusal> {
+    let problems = world::problems(&configuration.claims, needs);
     if problems.is_empty() { Ok(configuration) } else { Err(Refusal::of(problems, &mut configuration)) }
 }
 
@@ -112,6 +116,7 @@ pub(crate) fn begin(
     connect: Connect,
 ) -> Result<(Live, selvedge::Running), Refusal> {
     let sandbox = Sandbox::of(&configuration);
+    let enclosure = sandbox.enclosure();
     let confinement = post.confine(&sandbox).map_err(Refusal::Plain)?;
     let snapshot = Snapshot::prepare(&mut configuration, None, &Disk, connect)?;
     if let Some(remark) = confinement.remark() {
@@ -134,7 +139,9 @@ pub(crate) fn begin(
         connections_max: snapshot.connections_max(),
         began: Instant::now(),
         post: post.clone(),
-        sandbox: (confinement != Confinement::None).then_some(sandbox),
+        enclosure: (confinement != Confinement::None).then_some(enclosure),
+        successors: Vec::new(),
+        first: snapshot.settings.clone(),
         handle: running.handle(),
         succession,
         places,
@@ -176,22 +183,16 @@ impl Live {
             return Err(Refusal::Plain(EMPTY.to_owned()));
         }
         let wanted = Sandbox::of(&configuration);
-        if self.sandbox.as_ref().is_some_and(|sandbox| sandbox.covers(&wanted) == Coverage::TooNarrow) {
-            return match self.post.renew() {
-                Answer::Done(text) => {
-                    self.leave();
-                    Ok(Reloaded::Elsewhere(text))
-                }
-                Answer::Refused(text) => Err(Refusal::Plain(text)),
-            };
+        if self.enclosure.as_ref().is_some_and(|enclosure| enclosure.covers(&wanted) == Coverage::TooNarrow) {
+            return self.renew();
         }
-        let mut configuration = hold_to_world(configuration)?;
+        let mut configuration = hold_to_world(configuration, Needs::OfServing)?;
         let next = Snapshot::prepare(&mut configuration, Some(&self.snapshot), &Disk, self.connect)?;
         let listeners = self.places.towards(&self.post, &next.settings.listeners);
         let listeners = listeners.map_err(|problems| cannot_listen(problems, &mut configuration))?;
         let places = listeners.make(&self.post, &self.handle);
         let changes = changes::between(&self.snapshot.settings, &next.settings);
-        let at_next_start = changes::at_next_start(&self.snapshot.settings, &next.settings);
+        let at_next_start = changes::at_next_start(&self.first, &next.settings);
         // The new places are listened at by now, and whoever connects there waits for a moment.
         self.succession.replace(&next.generation(self.workers), next.existing());
         self.earlier.push(self.snapshot.trace());
@@ -203,7 +204,37 @@ impl Live {
         Ok(Reloaded::InForce { generation, earlier, changes, at_next_start })
     }
 
-    /// The same, with a word in the error log.
+    /// Has another process serve in the place of this one.
+    fn renew(&self) -> Result<Reloaded, Refusal> {
+        match self.post.renew() {
+            Answer::Done(text) => {
+                self.leave();
+                Ok(Reloaded::Elsewhere(text))
+            }
+            Answer::Refused(text) => Err(Refusal::Plain(text)),
+        }
+    }
+
+    /// Looks whether a folder was put in the place of one that this process may reach, as when the
+    /// logs' is made anew: then another process has to serve. One that was tried is not tried again.
+    pub(crate) fn look_around(&mut self) {
+        let Some(enclosure) = &self.enclosure else { return };
+        let successors = enclosure.successors();
+        if successors.iter().all(|folder| self.successors.contains(folder)) {
+            return;
+        }
+        self.successors = successors;
+        let (level, text) = match self.renew() {
+            Ok(reloaded) => (Level::Info, reloaded.lines().join("; ")),
+            Err(refusal) => (Level::Error, format!("it cannot be reached: {}", refusal.lines().join("; "))),
+        };
+        let text = format!("a folder was replaced by another: {text}");
+        // The error log may be in it.
+        log::say(&text);
+        self.snapshot.logs.say(level, "FolderReplaced", text);
+    }
+
+    /// As [`Live::reload`], with a word in the error log.
     pub(crate) fn reload_and_tell(&mut self) -> Result<Reloaded, Refusal> {
         let done = self.reload();
         match &done {

@@ -14,6 +14,10 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
+use std::time::Duration;
+
+/// How often it is seen to that what this process may reach is still what it was.
+const LOOK_EVERY: Duration = Duration::from_secs(2);
 
 /// What is said to whoever gives an order too late.
 const STOPPED: &str = "the server has stopped";
@@ -83,6 +87,11 @@ pub(crate) fn run(options: &Run) -> ExitCode {
     if let Err(problem) = post.obey(master.clone()) {
         return refuse(&Refusal::Plain(problem));
     }
+    let looking = master.clone();
+    let looks = thread::Builder::new().name("selvedge-look".to_owned()).spawn(move || looking.look_around());
+    if let Err(error) = looks {
+        return refuse(&Refusal::Plain(format!("cannot start: {error}")));
+    }
     post.ready();
     master.live().iter().for_each(Live::leave_other_places);
     for endpoint in endpoints {
@@ -122,6 +131,19 @@ impl Master {
     fn live(&self) -> MutexGuard<'_, Option<Live>> {
         // A reload that panicked has changed nothing, or all.
         self.live.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Master {
+    /// Looks at the world now and then, until the server has stopped.
+    fn look_around(&self) {
+        loop {
+            thread::sleep(LOOK_EVERY);
+            match &mut *self.live() {
+                Some(live) => live.look_around(),
+                None => return,
+            }
+        }
     }
 }
 

@@ -3,10 +3,12 @@
 
 use crate::config::value::Address;
 use crate::config::{Claim, Claimed, Problem, Sources};
-use rustix::fs::{Access, access};
+use rustix::fs::{Access, OFlags, access};
 use std::collections::HashMap;
-use std::io;
+use std::fs::OpenOptions;
+use std::io::{self, Read};
 use std::net::ToSocketAddrs;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 /// The files and the environment of this process.
@@ -17,7 +19,7 @@ const MATCHES_MAX: usize = 100_000;
 
 impl Sources for Disk {
     fn text(&self, file: &Path) -> Result<String, String> {
-        let octets = std::fs::read(file).map_err(|error| reason(&error))?;
+        let octets = read_regular(file).map_err(|error| reason(&error))?;
         String::from_utf8(octets).map_err(|error| {
             let before = &error.as_bytes()[..error.utf8_error().valid_up_to()];
             let line = before.iter().filter(|&&b| b == b'\n').count() + 1;
@@ -46,12 +48,38 @@ impl Sources for Disk {
     }
 }
 
+/// Reads a file that is one: whoever opens a FIFO waits for somebody to write to it.
+fn read_regular(file: &Path) -> io::Result<Vec<u8>> {
+    let mut file = OpenOptions::new().read(true).custom_flags(OFlags::NONBLOCK.bits() as i32).open(file)?;
+    if !file.metadata()?.is_file() {
+        return Err(io::Error::other("it is no regular file"));
+    }
+    let mut octets = Vec::new();
+    file.read_to_end(&mut octets)?;
+    Ok(octets)
+}
+
+/// Who is about to need what is claimed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Needs {
+    /// A program that starts.
+    OfAll,
+    /// A process that serves already. What needs the rights of its supervisor is tried by that one.
+    OfServing,
+}
+
 /// Every claim that does not hold.
-pub(crate) fn problems(claims: &[Claim]) -> Vec<Problem> {
+pub(crate) fn problems(claims: &[Claim], needs: Needs) -> Vec<Problem> {
     // Many sites share a log or a root; each is looked at once.
     let mut known: HashMap<&Claimed, Option<(String, String)>> = HashMap::new();
     let problem = |claim: &Claim, (what, instead)| Problem::of_world(claim.at, what, instead);
-    let judged = claims.iter().filter_map(|claim| {
+    let is_meant = |claim: &&Claim| match claim.claimed {
+        Claimed::SocketFolder(_) | Claimed::PidFile(_) | Claimed::Listens(_) | Claimed::User(_) | Claimed::Group(_) => {
+            needs == Needs::OfAll
+        }
+        _ => true,
+    };
+    let judged = claims.iter().filter(is_meant).filter_map(|claim| {
         let verdict = known.entry(&claim.claimed).or_insert_with(|| judge(&claim.claimed).err());
         verdict.clone().map(|texts| problem(claim, texts))
     });
@@ -62,7 +90,7 @@ pub(crate) fn problems(claims: &[Claim]) -> Vec<Problem> {
 fn judge(claimed: &Claimed) -> Result<(), (String, String)> {
     match claimed {
         Claimed::Root(path) => judge_root(path),
-        Claimed::Written(path) => judge_written(path),
+        Claimed::Written(path) | Claimed::PidFile(path) => judge_written(path),
         Claimed::SocketFolder(path) => judge_folder(folder_of(path)),
         Claimed::UserFile(path) => judge_user_file(path),
         Claimed::Listens(address) => judge_address(address),

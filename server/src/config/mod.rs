@@ -65,15 +65,25 @@ pub(crate) struct Configuration {
 /// Everything that is wrong with it, at once.
 pub(crate) fn read(file: &Path, sources: &dyn Sources) -> Result<Configuration, Problems> {
     let mut reader = Reader::new(sources);
-    let nodes = reader.read_file(file, None).unwrap_or_default();
-    reader.stack.push(file.to_owned());
-    let top = reader.block(Place::Top, &nodes, Span::default());
-    let (settings, claims) = build::build(&top, &mut reader);
+    let (settings, claims) = read_settings(file, &mut reader);
     if reader.problems.is_empty() {
         Ok(Configuration { settings, claims, texts: reader.texts })
     } else {
         Err(Problems::new(reader.problems, reader.texts))
     }
+}
+
+fn read_settings(file: &Path, reader: &mut Reader<'_>) -> (model::Settings, Vec<Claim>) {
+    let nodes = reader.read_file(file, None).unwrap_or_default();
+    reader.stack.push(file.to_owned());
+    let top = reader.block(Place::Top, &nodes, Span::default());
+    build::build(&top, reader)
+}
+
+/// Where the control socket is, as far as it can be told of a configuration that may be wrong.
+pub(crate) fn control(file: &Path, sources: &dyn Sources) -> PathBuf {
+    let mut reader = Reader::new(sources);
+    read_settings(file, &mut reader).0.process.control
 }
 
 #[cfg(test)]

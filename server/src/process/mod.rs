@@ -28,7 +28,7 @@ pub(crate) use control::{Answer, Form, Order, ask};
 pub(crate) use letters::connect;
 pub(crate) use place::Place;
 pub(crate) use post::{Orders, Pace, Post};
-pub(crate) use sandbox::{Confinement, Coverage, Sandbox};
+pub(crate) use sandbox::{Confinement, Coverage, Enclosure, Identity, Sandbox};
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use selvedge::Handle;

@@ -10,6 +10,8 @@ use landlock::{
     RulesetError, RulesetStatus, path_beneath_rules,
 };
 use std::fmt;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 /// What may be read and what may be written, each with all that is beneath it.
@@ -60,6 +62,7 @@ impl Sandbox {
                 Claimed::Written(file) => sandbox.write_file(file),
                 // Bound and looked up by whoever is not in it.
                 Claimed::SocketFolder(_)
+                | Claimed::PidFile(_)
                 | Claimed::Listens(_)
                 | Claimed::User(_)
                 | Claimed::Group(_)
@@ -88,6 +91,12 @@ impl Sandbox {
     /// A file that is written, put aside and made anew: its folder is written to.
     pub(super) fn write_file(&mut self, file: &Path) {
         insert(&mut self.write, folder_of(file));
+    }
+
+    /// What its folders are at the moment.
+    pub(crate) fn enclosure(&self) -> Enclosure {
+        let folders = self.read.iter().chain(&self.write).map(|folder| (folder.clone(), Identity::of(folder)));
+        Enclosure { folders: folders.collect(), sandbox: self.clone() }
     }
 
     /// Whether everything that another may, this one may as well.
@@ -123,6 +132,44 @@ impl Sandbox {
             .add_rules(path_beneath_rules(read, reading))?
             .add_rules(path_beneath_rules(&self.write, AccessFs::from_all(RIGHTS) & !AccessFs::Execute))?
             .restrict_self()
+    }
+}
+
+/// A sandbox that a process is in. It holds for the folders that there were when the process
+/// entered it: one that was put in the place of another is out of reach.
+#[derive(Clone, Debug)]
+pub(crate) struct Enclosure {
+    sandbox: Sandbox,
+    folders: Vec<(PathBuf, Option<Identity>)>,
+}
+
+impl Enclosure {
+    /// Whether it is enough for what a sandbox made now would be for.
+    pub(crate) fn covers(&self, wanted: &Sandbox) -> Coverage {
+        match self.successors().is_empty() {
+            true => self.sandbox.covers(wanted),
+            false => Coverage::TooNarrow,
+        }
+    }
+
+    /// What stands in the place of folders of it now, and is out of reach.
+    pub(crate) fn successors(&self) -> Vec<Identity> {
+        let now = self.folders.iter().map(|(folder, before)| (before, Identity::of(folder)));
+        now.filter_map(|(before, now)| now.filter(|_| now != *before)).collect()
+    }
+}
+
+/// What tells one folder from another in its place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Identity {
+    device: u64,
+    inode: u64,
+}
+
+impl Identity {
+    fn of(folder: &Path) -> Option<Self> {
+        let facts = fs::metadata(folder).ok()?;
+        Some(Self { device: facts.dev(), inode: facts.ino() })
     }
 }
 
@@ -165,7 +212,6 @@ impl fmt::Display for Sandbox {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::fs;
 
     #[test]
     fn folders_within_others_are_named_once() {

@@ -143,3 +143,55 @@ fn without_a_supervisor_there_is_one_process() {
     program.stop();
     assert!(!folder.path("pid").exists());
 }
+
+/// A folder of the configuration's that somebody replaces is out of the sandbox's reach.
+#[test]
+fn logs_and_roots_in_folders_that_were_made_anew_are_reached_again() {
+    let (folder, logs) = (Folder::new(""), Folder::new(""));
+    folder.write("data/site/index.html", "old");
+    fs::create_dir_all(logs.path("in/logs")).expect("the folder is ours");
+    let access = logs.path("in/logs/access.log");
+    folder.configure(&format!(
+        "log {{ access \"{}\" format=\"%r\"; }}\nsite \"*\" {{ root \"data/site\"; }}",
+        access.display()
+    ));
+    let program = folder.serve();
+    assert_eq!(get(&program, "a", "/").text(), "old");
+    until("it is logged", || (!folder.lines(access.to_str().expect("a name")).is_empty()).then_some(()));
+    fs::remove_dir_all(logs.path("in/logs")).expect("the folder is ours");
+    fs::create_dir(logs.path("in/logs")).expect("the folder is ours");
+    until("it is logged again", || {
+        get(&program, "a", "/logged");
+        fs::read_to_string(&access).ok().filter(|text| text.contains("/logged"))
+    });
+    fs::rename(folder.path("data"), folder.path("data2")).expect("the folder is ours");
+    folder.write("data/site/index.html", "new");
+    until("the new one is served", || (get(&program, "a", "/").text() == "new").then_some(()));
+    program.stop();
+}
+
+#[test]
+fn a_reload_asks_nothing_of_a_process_that_its_supervisor_does() {
+    let folder = Folder::new("");
+    fs::create_dir(folder.path("own")).expect("the folder is ours");
+    let text = |more: &str| format!("control \"own/control\"\npid-file \"own/pid\"\n{}{more}", site("in"));
+    folder.configure(&text(""));
+    let program = folder.serve();
+    // As for a process that has become another user.
+    fs::set_permissions(folder.path("own"), std::os::unix::fs::PermissionsExt::from_mode(0o500)).expect("it is ours");
+    folder.configure(&text("site \"b\" { route \"/*\" { deny; }; }\n"));
+    let done = order(&folder, &["reload"]);
+    assert_eq!((done.code, done.err.as_str()), (Some(0), ""), "{done:?}");
+    // An order finds its server also where the configuration is broken.
+    folder.configure(&text("site \"b\" { rot \"x\"; }\n"));
+    let refused = order(&folder, &["reload"]);
+    assert!(refused.code == Some(1) && refused.err.contains("`rot` is not known"), "{refused:?}");
+    fs::set_permissions(folder.path("own"), std::os::unix::fs::PermissionsExt::from_mode(0o700)).expect("it is ours");
+    // Waiting for somebody to write to it would be for ever.
+    let fifo = folder.path("own/x.kdl");
+    rustix::fs::mknodat(rustix::fs::CWD, &fifo, rustix::fs::FileType::Fifo, rustix::fs::Mode::RUSR, 0).expect("a FIFO");
+    folder.configure(&text("include \"own/*.kdl\"\n"));
+    let refused = order(&folder, &["reload"]);
+    assert!(refused.code == Some(1) && refused.err.contains("it is no regular file"), "{refused:?}");
+    program.stop();
+}

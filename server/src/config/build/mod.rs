@@ -31,6 +31,8 @@ pub(crate) enum Claimed {
     Written(PathBuf),
     /// A folder in which a socket can be made.
     SocketFolder(PathBuf),
+    /// The file with the number of the process.
+    PidFile(PathBuf),
     /// An htpasswd file.
     UserFile(PathBuf),
     /// An address of this machine, or a name of one.

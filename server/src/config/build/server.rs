@@ -85,7 +85,7 @@ impl Build<'_, '_> {
         }
         let pid_file = self.path(top, "pid-file");
         if let Some((path, at)) = pid_file.clone() {
-            self.claim(at, Claimed::Written(path));
+            self.claim(at, Claimed::PidFile(path));
         }
         let control = top.one("control").first();
         self.claim(control.at, Claimed::SocketFolder(control.path().to_owned()));
