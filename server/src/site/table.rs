@@ -281,19 +281,15 @@ fn number_of(places: &mut Vec<Place>, first: usize, place: Place) -> u32 {
 }
 
 impl Site {
-    /// The first route that matches, and whether the path alone has decided. Behind a rewrite,
-    /// routes that rewrite are passed over: once is all.
+    /// The first route that matches, and whether the path alone has decided. It is the first one
+    /// behind a rewrite, too: a route that was passed over would take its gates with it.
     pub(super) fn route_of<'t, 'p>(
         &'t self,
         text: &'p str,
         (request, client): (&Request, IpAddr),
-        rewrites: Rewrites,
     ) -> (Option<Matched<'t, 'p>>, Choice) {
         let mut choice = Choice::ByPath;
         for (route, files) in self.rules.routes.iter().zip(&self.files) {
-            if rewrites == Rewrites::Done && matches!(route.action, Action::Rewrite(_)) {
-                continue;
-            }
             let Some(captures) = route.pattern.matches(text) else { continue };
             if !route.conditions.is_empty() {
                 choice = Choice::ByRequest;
@@ -311,11 +307,4 @@ impl Site {
         let mut all = route.into_iter().flat_map(|route| &route.pages).chain(&pages.pages);
         all.find(|(own, _)| *own == status).map(|(_, path)| (self.pages, path))
     }
-}
-
-/// Whether a request may still be rewritten.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Rewrites {
-    OneLeft,
-    Done,
 }

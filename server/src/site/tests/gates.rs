@@ -43,6 +43,26 @@ fn users_need_their_password() {
 }
 
 #[test]
+fn no_rewrite_gets_around_the_gates_of_a_route() {
+    let folder = Folder::new(&[("files/secret.txt", "secret"), ("store/secret.txt", "stored"), ("kept/a.txt", "kept")]);
+    let rewrite = |target: &str| Action::Rewrite(Template::parse_path(target).unwrap());
+    let gates = || Some(Gates { basic: Some(basic(Mode::Enforce)), ..Gates::default() });
+    let served = Served::one(vec![
+        Route { gates: gates(), ..route("/files/*", rewrite("/store/*")) },
+        Route { gates: gates(), ..route("/kept/*", Action::Files(folder.files())) },
+        route("/byrw", rewrite("/files/secret.txt")),
+        route("/tokept", rewrite("/kept/a.txt")),
+        route("/*", Action::Files(folder.files())),
+    ]);
+    for target in ["/files/secret.txt", "/byrw", "/tokept"] {
+        assert_eq!(served.get(target).status, 401, "{target}");
+    }
+    assert_eq!(served.get_with("/files/secret.txt", &[ANN]).said(), (200, "stored"));
+    assert_eq!(served.get_with("/byrw", &[ANN]).status, 404, "who has passed is rewritten once and no more");
+    assert_eq!(served.get_with("/tokept", &[ANN]).said(), (200, "kept"));
+}
+
+#[test]
 fn the_next_request_of_a_connection_is_nobodys() {
     let gates = Gates { basic: Some(basic(Mode::Observe)), ..Gates::default() };
     let label = SiteRules { label: 3, ..gated(gates, vec![route("/*", say("in"))]) };
