@@ -5,7 +5,7 @@ use super::client::TrustedProxies;
 use super::condition::Condition;
 use super::files::Place;
 use super::files::root::Root;
-use super::gate::{Gates, Observed};
+use super::gate::{Gates, Observed, Passwords};
 use super::headers::{CacheRules, HeaderEdits};
 use super::host::{HostName, Hosts};
 use super::pattern::{Captures, Pattern};
@@ -15,10 +15,6 @@ use selvedge::{Request, Status};
 use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
-use tokio::sync::Semaphore;
-
-/// Passwords that all workers check at once: each takes a core.
-const PASSWORDS_AT_ONCE_MAX: usize = 2;
 
 /// One site.
 #[derive(Clone, Debug, Default)]
@@ -146,7 +142,7 @@ pub(crate) struct SiteTable {
     sites: Vec<Site>,
     /// Every pair of a root and its index names, by the number that routes know it by.
     pub(super) places: Vec<Place>,
-    pub(super) passwords_at_once: Arc<Semaphore>,
+    pub(super) passwords: Arc<Passwords>,
 }
 
 /// A site as it is served.
@@ -223,7 +219,12 @@ impl SiteTable {
         if !problems.is_empty() {
             return Err(problems);
         }
-        Ok(Self { hosts, sites: table, places, passwords_at_once: Arc::new(Semaphore::new(PASSWORDS_AT_ONCE_MAX)) })
+        Ok(Self { hosts, sites: table, places, passwords: Arc::default() })
+    }
+
+    /// With what is known of passwords already.
+    pub(crate) fn knowing(self, passwords: Arc<Passwords>) -> Self {
+        Self { passwords, ..self }
     }
 
     /// How many sites there are.

@@ -16,6 +16,7 @@ pub(crate) use connections::ConnectionGate;
 pub(crate) use networks::{Access, NetworkGate};
 pub(crate) use rate::{Rate, RateGate};
 pub(crate) use users::{UserProblem, Users};
+pub(crate) use verified::Passwords;
 pub(super) use verified::Verifier;
 
 use selvedge::{Request, Response};
