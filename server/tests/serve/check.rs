@@ -72,6 +72,33 @@ site \"d\" { route \"/*\" { deny; basic-auth file=\"none\"; }; }
 }
 
 #[test]
+fn a_format_of_the_log_is_one_for_check_where_it_is_one_for_the_log() {
+    let tree = Tree::new();
+    let text = "\
+log { access \"off\" format=\"%h %Z\"; }
+site \"a\" { root \".\"; log { access \"a.log\" format=\"combinde\"; }; }
+site \"b\" { root \".\"; log { access \"b.log\" format=\"%A\"; }; }
+site \"c\" { root \".\"; log { access \"c.log\" format=\"%{usec}t\"; }; }
+site \"d\" { root \".\"; log { access \"d.log\" format=\"%h\\n%t\"; }; }
+site \"e\" { root \".\"; log { access \"e.log\" format=\"%{sid}C %P %400,501{User-agent}i %!200,304{Referer}i %{c}h\"; }; }
+";
+    let exit = check(&tree, text, &[]);
+    assert_eq!((exit.code, exit.out.as_str()), (Some(1), ""));
+    for said in [
+        "selvedge.kdl:1:27: the directive %Z is not known (at byte 4)\n",
+        "  write %% for a percent sign\n",
+        "selvedge.kdl:2:50: \"combinde\" is no format of an access log (at byte 1)\n",
+        "  write common, combined, json, or directives such as %h\n",
+        "selvedge.kdl:3:50: the directive %A is not known (at byte 1)\n",
+        "selvedge.kdl:4:50: usec is not to be had: times are known to the second (at byte 3)\n",
+        "selvedge.kdl:5:50: the format has the control character '\\n' (at byte 3)\n",
+        "\n5 problems\n",
+    ] {
+        assert!(exit.err.contains(said), "{said} is not in\n{}", exit.err);
+    }
+}
+
+#[test]
 fn included_files_and_variables_come_from_the_world() {
     let tree = Tree::new();
     let folder = folder(&tree);
