@@ -182,7 +182,7 @@ impl<'a> Reader<'a> {
         };
         match read {
             Ok(value) => {
-                if let (Kind::LogFormat, Value::Text(text)) = (kind, &value) {
+                if let (Kind::LogFormat | Kind::PasswordHash, Value::Text(text)) = (kind, &value) {
                     self.passages.push(Passage { kind, text: text.clone(), at });
                 }
                 Some(Given { value, at })

@@ -99,6 +99,27 @@ site \"e\" { root \".\"; log { access \"e.log\" format=\"%{sid}C %P %400,501{Use
 }
 
 #[test]
+fn a_hash_that_cannot_be_used_is_said_at_its_place() {
+    let tree = Tree::new();
+    let users = "ann:$2y$05$CCCCCCCCCCCCCCCCCCCCC.E5YPO9kmyuRGyh0XouQYb4YMJKvyOeW\n# nobody\n";
+    fs::write(folder(&tree).join("users"), users).unwrap();
+    let costly = "$2y$31$CCCCCCCCCCCCCCCCCCCCC.E5YPO9kmyuRGyh0XouQYb4YMJKvyOeW";
+    let text = format!(
+        "site \"a\" {{\n root \".\"\n basic-auth file=\"users\" {{\n  user \"bob\" \"{costly}\"\n }}\n \
+         route \"/*\" {{\n  files\n  basic-auth {{\n   user \"cid\" \"$2y$\"\n  }}\n }}\n}}\n"
+    );
+    let exit = check(&tree, &text, &[]);
+    assert_eq!((exit.code, exit.out.as_str()), (Some(1), ""));
+    for said in [
+        "selvedge.kdl:4:14: checking this hash costs too much",
+        "selvedge.kdl:9:15: this hash is not",
+        "\n2 problems\n",
+    ] {
+        assert!(exit.err.contains(said), "{said} is not in\n{}", exit.err);
+    }
+}
+
+#[test]
 fn included_files_and_variables_come_from_the_world() {
     let tree = Tree::new();
     let folder = folder(&tree);

@@ -38,6 +38,13 @@ pub(crate) enum UserProblemKind {
     Nobody,
 }
 
+impl UserProblem {
+    /// Whether it is the hash that is wrong, whoever's it is.
+    pub(crate) fn is_of_hash(&self) -> bool {
+        matches!(self.kind, UserProblemKind::Hash(_))
+    }
+}
+
 impl fmt::Display for UserProblem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.kind {
