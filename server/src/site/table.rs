@@ -60,6 +60,10 @@ impl SiteRules {
         };
         Self { names: vec![HostName::Any], routes: vec![route], ..Self::default() }
     }
+
+    fn all_gates(&self) -> impl Iterator<Item = &Gates> + Clone {
+        self.routes.iter().filter_map(|route| route.gates.as_ref()).chain([&self.gates])
+    }
 }
 
 /// What a site does with some of its requests.
@@ -235,10 +239,14 @@ impl SiteTable {
     /// What gates that only observe have counted, site by site.
     pub(crate) fn observed(&self) -> impl Iterator<Item = Observed> {
         self.sites.iter().enumerate().flat_map(|(site, Site { rules, .. })| {
-            let of_routes = rules.routes.iter().filter_map(|route| route.gates.as_ref());
-            let all = of_routes.chain([&rules.gates]);
-            Gates::observed(all).map(move |(gate, count)| Observed { site, gate, count })
+            Gates::observed(rules.all_gates()).map(move |(gate, count)| Observed { site, gate, count })
         })
+    }
+
+    /// The most memory that checking a password takes, if any site has users.
+    pub(crate) fn password_bytes_max(&self) -> Option<u64> {
+        let all = self.sites.iter().flat_map(|site| site.rules.all_gates());
+        all.filter_map(Gates::password_bytes_max).max()
     }
 
     /// The site of a host, and its number.

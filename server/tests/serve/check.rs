@@ -146,6 +146,13 @@ fn what_is_in_force_is_a_configuration_and_a_bound_of_memory() {
     assert!(exit.out.contains("= 1000 connections of 200 KiB\n"), "{}", exit.out);
     assert!(exit.out.contains("128 MiB = 2 caches of files of 65536 KiB\n"), "{}", exit.out);
 
+    assert!(!exit.out.contains("checks of passwords"), "{}", exit.out);
+    let users = "ann:$argon2id$v=19$m=65536,t=2,p=1$c29tZXNhbHQ$CTFhFdXPJO1aFaMaO6Mm5c8y7cJHAph8ArZWb2GRPPc\n\
+        bob:$2y$05$CCCCCCCCCCCCCCCCCCCCC.E5YPO9kmyuRGyh0XouQYb4YMJKvyOeW\n";
+    fs::write(folder(&tree).join("users"), users).unwrap();
+    let guarded = check(&tree, "site \"a\" { route \"/*\" { deny; basic-auth file=\"users\"; }; }", &["--effective"]);
+    assert!(guarded.out.contains("128 MiB = 2 checks of passwords of 65536 KiB\n"), "{}", guarded.out);
+
     // Comments and all, it is a configuration that says the same.
     let again = check(&tree, &exit.out, &["--effective"]);
     assert_eq!(again.out, exit.out);

@@ -44,6 +44,11 @@ impl BasicGate {
         Ok(Self { users, challenge, mode, tally: Tally::default() })
     }
 
+    /// The most memory that checking a password takes.
+    pub(super) fn bytes_of_check_max(&self) -> u64 {
+        self.users.bytes_of_check_max()
+    }
+
     /// How many requests it was against, where it only observes.
     pub(super) fn observed(&self) -> Option<u64> {
         self.tally.observed(self.mode)

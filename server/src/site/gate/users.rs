@@ -87,6 +87,11 @@ impl Users {
         }
     }
 
+    /// The most memory that checking one of their passwords takes.
+    pub(super) fn bytes_of_check_max(&self) -> u64 {
+        self.by_name.values().map(|hash| hash.bytes_of_check()).max().unwrap_or(0)
+    }
+
     /// The hash of a user.
     pub(super) fn get(&self, name: &str) -> Option<&Arc<PasswordHash>> {
         self.by_name.get(name)

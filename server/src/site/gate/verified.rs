@@ -33,7 +33,7 @@ const RENEWED: Duration = Duration::from_secs(30);
 /// Passwords that one worker, and all together, remember to be right.
 const REMEMBERED_MAX: usize = 1024;
 /// Passwords that all workers check at once: each takes a core and, perhaps, much memory.
-const AT_ONCE_MAX: usize = 2;
+pub(crate) const AT_ONCE_MAX: usize = 2;
 /// Passwords that wait to be checked or are being checked, on all workers.
 const WAITING_MAX: usize = 128;
 /// Those among them that one client may have.
