@@ -1,7 +1,7 @@
 //! `selvedge check` and `selvedge settings`, from top to bottom.
 
 use crate::cli::{Check, Settings};
-use crate::compile::{self, Kept};
+use crate::compile::{self, Compiled, Kept};
 use crate::config::Configuration;
 use crate::config::settings::reference;
 use crate::memory::Memory;
@@ -16,13 +16,13 @@ use std::process::ExitCode;
 pub(crate) fn check(options: &Check) -> ExitCode {
     // As the server will, so that the bounds which follow from it are those in force.
     process::raise_descriptor_limit();
-    let configuration = match read(options) {
-        Ok(configuration) => configuration,
+    let (configuration, compiled) = match read(options) {
+        Ok(read) => read,
         Err(refusal) => return refuse(&refusal),
     };
     let Configuration { settings, .. } = &configuration;
     let said = if options.effective {
-        print(&format!("{settings}\n{}\n{}", Memory::of(settings), Sandbox::of(&configuration)))
+        print(&format!("{settings}\n{}\n{}", Memory::of(settings, &compiled.table), Sandbox::of(&configuration)))
     } else {
         let routes = settings.sites.iter().map(|site| site.routes.len()).sum();
         print(&format!(
@@ -36,10 +36,10 @@ pub(crate) fn check(options: &Check) -> ExitCode {
 }
 
 /// Reads a configuration, holds what it needs to the world, and sees whether it goes together.
-fn read(options: &Check) -> Result<Configuration, Refusal> {
+fn read(options: &Check) -> Result<(Configuration, Compiled), Refusal> {
     let mut configuration = reload::read(&options.config)?;
     match compile::compile(&configuration, &Kept::default(), &Disk) {
-        Ok(_) => Ok(configuration),
+        Ok(compiled) => Ok((configuration, compiled)),
         Err(problems) => Err(Refusal::of(problems, &mut configuration)),
     }
 }

@@ -137,10 +137,8 @@ pub(crate) enum AccessLog {
 }
 
 fn access_log(text: &str) -> Result<AccessLog, String> {
-    match (text, Format::named(text)) {
-        ("off", _) => Ok(AccessLog::Off),
-        (_, Some(format)) => Ok(AccessLog::In(format)),
-        _ if text.contains('%') => Format::parse(text).map(AccessLog::In).map_err(|problem| problem.to_string()),
-        _ => Err("it is none of common, combined, json and off, and has no directive such as %h".to_owned()),
+    match text {
+        "off" => Ok(AccessLog::Off),
+        _ => Format::read(text).map(AccessLog::In).map_err(|problem| problem.to_string()),
     }
 }

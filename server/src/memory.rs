@@ -3,7 +3,7 @@
 use crate::compile::RATE_CLIENTS;
 use crate::config::model::{Action, Settings, Site, Switch};
 use crate::config::value::LogTarget;
-use crate::site::CACHE_BYTES_MAX;
+use crate::site::{CACHE_BYTES_MAX, PASSWORDS_AT_ONCE_MAX, SiteTable};
 use selvedge::Limits;
 use std::collections::HashSet;
 use std::fmt;
@@ -33,8 +33,8 @@ struct Term {
 }
 
 impl Memory {
-    /// The bound that follows from these settings on this machine.
-    pub(crate) fn of(settings: &Settings) -> Self {
+    /// The bound that follows from these settings, and the sites that they make, on this machine.
+    pub(crate) fn of(settings: &Settings, sites: &SiteTable) -> Self {
         let limits = engine_limits(settings);
         let workers =
             settings.process.workers.unwrap_or_else(|| thread::available_parallelism().map_or(1, usize::from));
@@ -50,6 +50,9 @@ impl Memory {
         ];
         if lists(settings) {
             terms.push(Term { count: workers, of: "lists of directories", bytes_each: LISTS_BYTES_MAX });
+        }
+        if let Some(bytes_each) = sites.password_bytes_max() {
+            terms.push(Term { count: PASSWORDS_AT_ONCE_MAX as u64, of: "checks of passwords", bytes_each });
         }
         let access = settings.sites.iter().filter_map(|site| site.access_log.as_ref());
         let access = access.chain([&settings.logs.access]).map(|log| &log.target);

@@ -4,10 +4,11 @@
 //! the same sites.
 
 use super::{Compiler, networks};
-use crate::config::Claimed;
 use crate::config::model::{BasicAuth, ClientRules, Enforcement, Gate, RateLimit, Verdict};
+use crate::config::value::Kind;
+use crate::config::{Claimed, Passage, Problem};
 use crate::site::{
-    Access, BasicGate, ConnectionGate, Gates, Mode, NetworkGate, Rate, RateGate, Tally, UserProblem, Users,
+    Access, BasicGate, ConnectionGate, Gates, Mode, NetworkGate, Passwords, Rate, RateGate, Tally, UserProblem, Users,
 };
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -20,9 +21,16 @@ pub(crate) const RATE_CLIENTS: usize = 16 << 10;
 pub(crate) struct Kept {
     rates: HashMap<String, Arc<RateGate>>,
     connections: Option<(String, Arc<ConnectionGate>)>,
+    /// What is known of passwords, whatever was said.
+    pub(super) passwords: Arc<Passwords>,
 }
 
 impl Kept {
+    /// Nothing yet but what holds under every configuration.
+    pub(super) fn after(earlier: &Self) -> Self {
+        Self { passwords: earlier.passwords.clone(), ..Self::default() }
+    }
+
     /// What admits connections, if anything is asked.
     pub(crate) fn connections(&self) -> Option<&Arc<ConnectionGate>> {
         self.connections.as_ref().map(|(_, gate)| gate)
@@ -124,17 +132,29 @@ impl Compiler<'_> {
             Ok(users) => return Some(users),
             Err(problems) => problems,
         };
-        for UserProblem { line, kind } in problems {
-            let what = UserProblem { line, kind }.to_string();
-            match &auth.file {
-                Some(path) if line <= lines_of_file => {
-                    let what = format!("line {line} of {}: {what}", path.display());
+        for problem in problems {
+            // Those of the configuration have a line each, behind those of the file.
+            let own = problem.line.checked_sub(lines_of_file + 1).and_then(|place| auth.users.get(place));
+            match (own, &auth.file) {
+                (Some(user), _) if problem.is_of_hash() => self.problem_of_hash(&user.hash, places, problem),
+                (Some(_), _) | (None, None) => self.problem(places, problem),
+                (None, Some(path)) => {
+                    let what = format!("line {} of {}: {problem}", problem.line, path.display());
                     self.problem(&[Claimed::UserFile(path.clone())], what);
                 }
-                _ => self.problem(places, what),
             }
         }
         None
+    }
+
+    /// Notes a problem with a user wherever the hash is written.
+    fn problem_of_hash(&mut self, hash: &str, places: &[Claimed], problem: UserProblem) {
+        let is_it = |passage: &&Passage| passage.kind == Kind::PasswordHash && passage.text == hash;
+        let mut written = self.configuration.passages.iter().filter(is_it).map(|passage| passage.at).peekable();
+        if written.peek().is_none() {
+            return self.problem(places, problem);
+        }
+        self.problems.extend(written.map(|at| Problem::of_world(at, problem.to_string(), String::new())));
     }
 }
 

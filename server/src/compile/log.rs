@@ -2,10 +2,10 @@
 
 use super::Compiler;
 use crate::config::model::{AccessLog, ErrorFormat, ErrorLog, Level, Rotation, Switch};
-use crate::config::value::{LogFormat, LogTarget};
-use crate::config::{Claimed, Problem};
-use crate::log::Format;
+use crate::config::value::{Kind, LogTarget};
+use crate::config::{Claimed, Passage, Problem};
 use crate::log::plan::{self, AccessPlan, Destination, ErrorForm, ErrorPlan, LogPlan, Packing, SitePlan};
+use crate::log::{Format, FormatProblem};
 use std::collections::HashMap;
 
 /// Where the system's log listens.
@@ -33,6 +33,7 @@ impl Compiler<'_> {
                 error: own_error.map(|own| place_in(&mut logs.errors, own)),
             });
         }
+        self.judge_formats();
         self.judge_files(&logs);
         let access = logs.access.iter().filter_map(|log| self.access_plan(log)).collect();
         let site_errors = logs.errors.iter().map(|log| error_plan(log)).collect();
@@ -40,23 +41,18 @@ impl Compiler<'_> {
     }
 
     fn access_plan(&mut self, log: &AccessLog) -> Option<AccessPlan> {
-        let format = match &log.format {
-            LogFormat::Common => Ok(named("common")),
-            LogFormat::Combined => Ok(named("combined")),
-            LogFormat::Json => Ok(named("json")),
-            LogFormat::Custom(text) => Format::parse(text),
-        };
-        match format {
-            Ok(format) => Some(AccessPlan { destination: destination(&log.target, log.rotation.as_ref()), format }),
-            Err(problem) => {
-                let place = match &log.target {
-                    LogTarget::File(path) => vec![Claimed::Written(path.clone())],
-                    _ => Vec::new(),
-                };
-                self.problem(&place, format!("the format of an access log: {problem}"));
-                None
-            }
-        }
+        // What is wrong with it stands among the problems already.
+        let format = Format::read(&log.format).ok()?;
+        Some(AccessPlan { destination: destination(&log.target, log.rotation.as_ref()), format })
+    }
+
+    /// Every format that is written somewhere, also those of logs that are off.
+    fn judge_formats(&mut self) {
+        let formats = self.configuration.passages.iter().filter(|passage| passage.kind == Kind::LogFormat);
+        self.problems.extend(formats.filter_map(|Passage { text, at, .. }| {
+            let FormatProblem { at: byte, text: what, hint } = Format::read(text).err()?;
+            Some(Problem::of_world(*at, format!("{what} (at byte {})", byte + 1), hint.to_owned()))
+        }));
     }
 
     /// Two logs in one file would tear each other's lines and put it aside twice.
@@ -98,10 +94,6 @@ fn place_in<'a, T: PartialEq>(logs: &mut Vec<&'a T>, log: &'a T) -> usize {
             logs.len() - 1
         }
     }
-}
-
-fn named(name: &str) -> Format {
-    Format::named(name).expect("it is one of the known names")
 }
 
 fn error_plan(log: &ErrorLog) -> ErrorPlan {

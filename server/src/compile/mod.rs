@@ -45,7 +45,7 @@ pub(crate) fn compile(
         configuration,
         earlier,
         sources,
-        kept: Kept::default(),
+        kept: Kept::after(earlier),
         roots: HashMap::new(),
         problems: Vec::new(),
     };
@@ -55,7 +55,8 @@ pub(crate) fn compile(
     let Compiler { kept, mut problems, .. } = compiler;
     match SiteTable::new(sites) {
         Ok(table) if problems.is_empty() => {
-            Ok(Compiled { table: Arc::new(table), logs, limits: limits::compile(&settings.limits), kept })
+            let table = Arc::new(table.knowing(kept.passwords.clone()));
+            Ok(Compiled { table, logs, limits: limits::compile(&settings.limits), kept })
         }
         Ok(_) => Err(problems),
         Err(found) => {

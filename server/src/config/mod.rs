@@ -7,7 +7,8 @@
 //!
 //! Never touches disk, network or clock: files and variables come through [`Sources`], and
 //! what only the world can tell (whether a root exists, a name resolves) is handed on as a
-//! [`Claim`] with its place.
+//! [`Claim`] with its place, and what only a room below can (whether a format of the log is
+//! one) as a [`Passage`].
 
 mod build;
 mod include;
@@ -25,6 +26,7 @@ mod variable;
 pub(crate) use build::{Claim, Claimed};
 pub(crate) use place::{Span, Texts};
 pub(crate) use problem::{Problem, Problems};
+pub(crate) use reader::Passage;
 
 use reader::Reader;
 use settings::Place;
@@ -55,6 +57,8 @@ pub(crate) struct Configuration {
     pub(crate) settings: model::Settings,
     /// What the world has to hold for the settings to work.
     pub(crate) claims: Vec<Claim>,
+    /// What rooms below have yet to judge.
+    pub(crate) passages: Vec<Passage>,
     /// What it was read from, for naming places.
     pub(crate) texts: Texts,
 }
@@ -67,7 +71,7 @@ pub(crate) fn read(file: &Path, sources: &dyn Sources) -> Result<Configuration, 
     let mut reader = Reader::new(sources);
     let (settings, claims) = read_settings(file, &mut reader);
     if reader.problems.is_empty() {
-        Ok(Configuration { settings, claims, texts: reader.texts })
+        Ok(Configuration { settings, claims, passages: reader.passages, texts: reader.texts })
     } else {
         Err(Problems::new(reader.problems, reader.texts))
     }

@@ -1,6 +1,9 @@
 //! What was probably meant by a name that is not known.
 
-/// The known name that is nearest, if it is near enough to have been meant.
+use std::cmp::Reverse;
+
+/// The known name that is nearest, if it is near enough to have been meant. Of two that are as
+/// near, the one that begins as the written one does: the end is what is forgotten.
 pub(super) fn nearest<'a>(written: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     // A long name is not worth comparing: nothing here is called so.
     if written.len() > 64 {
@@ -10,8 +13,12 @@ pub(super) fn nearest<'a>(written: &str, known: impl Iterator<Item = &'a str>) -
     known
         .map(|name| (strsim::osa_distance(&written, name), name))
         .filter(|&(distance, name)| distance <= (name.len().min(written.len()) / 3).max(1))
-        .min_by_key(|&(distance, _)| distance)
+        .min_by_key(|&(distance, name)| (distance, Reverse(common_prefix(&written, name))))
         .map(|(_, name)| name)
+}
+
+fn common_prefix(one: &str, other: &str) -> usize {
+    one.bytes().zip(other.bytes()).take_while(|(one, other)| one == other).count()
 }
 
 /// "did you mean" and the nearest name, or all that there are.

@@ -6,7 +6,7 @@ use super::problem::Problem;
 use super::settings::{self, Count, Default, Place, Setting, Times};
 use super::text::{Entry, Node, Scalar};
 use super::tree::{Block, Given, Item};
-use super::value::{self, Kind};
+use super::value::{self, Kind, Value};
 use super::{Sources, variable};
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -18,11 +18,21 @@ const ITEMS_MAX: usize = 4_000_000;
 /// Most mistakes of one line that are noted.
 const MISTAKES_MAX: usize = 8;
 
+/// A value of which any text is taken here, since only the room that it is meant for can tell
+/// what it may be.
+#[derive(Debug)]
+pub(crate) struct Passage {
+    pub(crate) kind: Kind,
+    pub(crate) text: String,
+    pub(crate) at: Span,
+}
+
 /// Reads a configuration's files.
 pub(super) struct Reader<'a> {
     pub(super) sources: &'a dyn Sources,
     pub(super) texts: Texts,
     pub(super) problems: Vec<Problem>,
+    pub(super) passages: Vec<Passage>,
     /// What was read already, so that a file that many sites include is read once.
     pub(super) files: HashMap<PathBuf, Option<Rc<[Node]>>>,
     /// The files whose includes led here.
@@ -38,6 +48,7 @@ impl<'a> Reader<'a> {
             sources,
             texts: Texts::default(),
             problems: Vec::new(),
+            passages: Vec::new(),
             files: HashMap::new(),
             stack: Vec::new(),
             items: 0,
@@ -170,7 +181,12 @@ impl<'a> Reader<'a> {
             scalar => value::read(kind, scalar, self.base(at)),
         };
         match read {
-            Ok(value) => Some(Given { value, at }),
+            Ok(value) => {
+                if let (Kind::LogFormat | Kind::PasswordHash, Value::Text(text)) = (kind, &value) {
+                    self.passages.push(Passage { kind, text: text.clone(), at });
+                }
+                Some(Given { value, at })
+            }
             Err(wrong) => {
                 self.problems.push(Problem::new(at, wrong.what).instead(wrong.instead));
                 None

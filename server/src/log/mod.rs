@@ -27,7 +27,7 @@ mod writer;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use access::Format;
+pub(crate) use access::{Format, FormatProblem};
 pub(crate) use logs::{LogProblem, Logs};
 pub(crate) use observer::LogObserver;
 pub(crate) use outlet::{Connect, Letters};

@@ -48,7 +48,7 @@ impl Sites {
             places: table.places.iter().map(|_| OnceCell::new()).collect(),
             cache: Rc::new(RefCell::new(cache)),
             lists: listing::Lists::new(),
-            verifier: Verifier::new(table.passwords_at_once.clone()),
+            verifier: Verifier::new(table.passwords.clone()),
             last: RefCell::default(),
             table,
         }

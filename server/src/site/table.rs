@@ -5,7 +5,7 @@ use super::client::TrustedProxies;
 use super::condition::Condition;
 use super::files::Place;
 use super::files::root::Root;
-use super::gate::{Gates, Observed};
+use super::gate::{Gates, Observed, Passwords};
 use super::headers::{CacheRules, HeaderEdits};
 use super::host::{HostName, Hosts};
 use super::pattern::{Captures, Pattern};
@@ -15,10 +15,6 @@ use selvedge::{Request, Status};
 use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
-use tokio::sync::Semaphore;
-
-/// Passwords that all workers check at once: each takes a core.
-const PASSWORDS_AT_ONCE_MAX: usize = 2;
 
 /// One site.
 #[derive(Clone, Debug, Default)]
@@ -63,6 +59,10 @@ impl SiteRules {
             action: Action::Files(files),
         };
         Self { names: vec![HostName::Any], routes: vec![route], ..Self::default() }
+    }
+
+    fn all_gates(&self) -> impl Iterator<Item = &Gates> + Clone {
+        self.routes.iter().filter_map(|route| route.gates.as_ref()).chain([&self.gates])
     }
 }
 
@@ -146,7 +146,7 @@ pub(crate) struct SiteTable {
     sites: Vec<Site>,
     /// Every pair of a root and its index names, by the number that routes know it by.
     pub(super) places: Vec<Place>,
-    pub(super) passwords_at_once: Arc<Semaphore>,
+    pub(super) passwords: Arc<Passwords>,
 }
 
 /// A site as it is served.
@@ -223,7 +223,12 @@ impl SiteTable {
         if !problems.is_empty() {
             return Err(problems);
         }
-        Ok(Self { hosts, sites: table, places, passwords_at_once: Arc::new(Semaphore::new(PASSWORDS_AT_ONCE_MAX)) })
+        Ok(Self { hosts, sites: table, places, passwords: Arc::default() })
+    }
+
+    /// With what is known of passwords already.
+    pub(crate) fn knowing(self, passwords: Arc<Passwords>) -> Self {
+        Self { passwords, ..self }
     }
 
     /// How many sites there are.
@@ -234,10 +239,14 @@ impl SiteTable {
     /// What gates that only observe have counted, site by site.
     pub(crate) fn observed(&self) -> impl Iterator<Item = Observed> {
         self.sites.iter().enumerate().flat_map(|(site, Site { rules, .. })| {
-            let of_routes = rules.routes.iter().filter_map(|route| route.gates.as_ref());
-            let all = of_routes.chain([&rules.gates]);
-            Gates::observed(all).map(move |(gate, count)| Observed { site, gate, count })
+            Gates::observed(rules.all_gates()).map(move |(gate, count)| Observed { site, gate, count })
         })
+    }
+
+    /// The most memory that checking a password takes, if any site has users.
+    pub(crate) fn password_bytes_max(&self) -> Option<u64> {
+        let all = self.sites.iter().flat_map(|site| site.rules.all_gates());
+        all.filter_map(Gates::password_bytes_max).max()
     }
 
     /// The site of a host, and its number.
@@ -281,19 +290,15 @@ fn number_of(places: &mut Vec<Place>, first: usize, place: Place) -> u32 {
 }
 
 impl Site {
-    /// The first route that matches, and whether the path alone has decided. Behind a rewrite,
-    /// routes that rewrite are passed over: once is all.
+    /// The first route that matches, and whether the path alone has decided. It is the first one
+    /// behind a rewrite, too: a route that was passed over would take its gates with it.
     pub(super) fn route_of<'t, 'p>(
         &'t self,
         text: &'p str,
         (request, client): (&Request, IpAddr),
-        rewrites: Rewrites,
     ) -> (Option<Matched<'t, 'p>>, Choice) {
         let mut choice = Choice::ByPath;
         for (route, files) in self.rules.routes.iter().zip(&self.files) {
-            if rewrites == Rewrites::Done && matches!(route.action, Action::Rewrite(_)) {
-                continue;
-            }
             let Some(captures) = route.pattern.matches(text) else { continue };
             if !route.conditions.is_empty() {
                 choice = Choice::ByRequest;
@@ -311,11 +316,4 @@ impl Site {
         let mut all = route.into_iter().flat_map(|route| &route.pages).chain(&pages.pages);
         all.find(|(own, _)| *own == status).map(|(_, path)| (self.pages, path))
     }
-}
-
-/// Whether a request may still be rewritten.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Rewrites {
-    OneLeft,
-    Done,
 }

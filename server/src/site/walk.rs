@@ -12,7 +12,7 @@ use super::lookup::{self, Looked};
 use super::pattern::{Captures, text_of};
 use super::plain::{answer_method, discard_content, redirect_to_slash};
 use super::sites::Sites;
-use super::table::{Choice, Gating, Matched, Rewrites, Route, Site};
+use super::table::{Choice, Gating, Matched, Route, Site};
 use super::template::Template;
 use selvedge::proto::field::Fields;
 use selvedge::proto::head::Framing;
@@ -79,7 +79,8 @@ enum Origin {
 /// Where a route leads.
 enum Step<'t> {
     Answered(Answered<'t>),
-    Rewritten(SafePath),
+    /// To this path, by this route.
+    Rewritten(SafePath, &'t Route),
 }
 
 impl<'t> Walk<'t> {
@@ -139,19 +140,25 @@ impl<'t> Walk<'t> {
             Ok(path) => path,
             Err(reject) => return self.by_server(Response::error_with_text(reject.status(), reject.text())),
         };
-        match self.step(request, &asked, Rewrites::OneLeft).await {
+        let path = match self.step(request, &asked).await {
+            Step::Answered(answered) => return answered,
+            Step::Rewritten(path, _) => path,
+        };
+        match self.step(request, &path).await {
             Step::Answered(answered) => answered,
-            Step::Rewritten(path) => match self.step(request, &path, Rewrites::Done).await {
-                Step::Answered(answered) => answered,
-                Step::Rewritten(_) => unreachable!("no route rewrites twice"),
-            },
+            // A client may bring it about (`/en/en/x`), so it is no failure of the server.
+            Step::Rewritten(_, route) => {
+                let response =
+                    Response::error(Status::NOT_FOUND).because("a route would rewrite what was rewritten already");
+                Answered { response, route: Some(route), origin: Origin::Server }
+            }
         }
     }
 
     /// Finds the route of a path, asks its gates, and does what it says.
-    async fn step(&mut self, request: &mut Request, path: &SafePath, rewrites: Rewrites) -> Step<'t> {
+    async fn step(&mut self, request: &mut Request, path: &SafePath) -> Step<'t> {
         let text = text_of(path);
-        let (matched, choice) = self.site.route_of(&text, (request, self.client), rewrites);
+        let (matched, choice) = self.site.route_of(&text, (request, self.client));
         if choice == Choice::ByRequest {
             self.choice = choice;
         }
@@ -166,7 +173,7 @@ impl<'t> Walk<'t> {
         let answered = |response, origin| Step::Answered(Answered { response, route: Some(route), origin });
         match &route.action {
             Action::Rewrite(target) => match rewrite(target, &captures) {
-                Ok(path) => Step::Rewritten(path),
+                Ok(path) => Step::Rewritten(path, route),
                 Err(refused) => answered(refused, Origin::Server),
             },
             Action::Redirect(redirect) => {

@@ -72,6 +72,54 @@ site \"d\" { route \"/*\" { deny; basic-auth file=\"none\"; }; }
 }
 
 #[test]
+fn a_format_of_the_log_is_one_for_check_where_it_is_one_for_the_log() {
+    let tree = Tree::new();
+    let text = "\
+log { access \"off\" format=\"%h %Z\"; }
+site \"a\" { root \".\"; log { access \"a.log\" format=\"combinde\"; }; }
+site \"b\" { root \".\"; log { access \"b.log\" format=\"%A\"; }; }
+site \"c\" { root \".\"; log { access \"c.log\" format=\"%{usec}t\"; }; }
+site \"d\" { root \".\"; log { access \"d.log\" format=\"%h\\n%t\"; }; }
+site \"e\" { root \".\"; log { access \"e.log\" format=\"%{sid}C %P %400,501{User-agent}i %!200,304{Referer}i %{c}h\"; }; }
+";
+    let exit = check(&tree, text, &[]);
+    assert_eq!((exit.code, exit.out.as_str()), (Some(1), ""));
+    for said in [
+        "selvedge.kdl:1:27: the directive %Z is not known (at byte 4)\n",
+        "  write %% for a percent sign\n",
+        "selvedge.kdl:2:50: \"combinde\" is no format of an access log (at byte 1)\n",
+        "  write common, combined, json, or directives such as %h\n",
+        "selvedge.kdl:3:50: the directive %A is not known (at byte 1)\n",
+        "selvedge.kdl:4:50: usec is not to be had: times are known to the second (at byte 3)\n",
+        "selvedge.kdl:5:50: the format has the control character '\\n' (at byte 3)\n",
+        "\n5 problems\n",
+    ] {
+        assert!(exit.err.contains(said), "{said} is not in\n{}", exit.err);
+    }
+}
+
+#[test]
+fn a_hash_that_cannot_be_used_is_said_at_its_place() {
+    let tree = Tree::new();
+    let users = "ann:$2y$05$CCCCCCCCCCCCCCCCCCCCC.E5YPO9kmyuRGyh0XouQYb4YMJKvyOeW\n# nobody\n";
+    fs::write(folder(&tree).join("users"), users).unwrap();
+    let costly = "$2y$31$CCCCCCCCCCCCCCCCCCCCC.E5YPO9kmyuRGyh0XouQYb4YMJKvyOeW";
+    let text = format!(
+        "site \"a\" {{\n root \".\"\n basic-auth file=\"users\" {{\n  user \"bob\" \"{costly}\"\n }}\n \
+         route \"/*\" {{\n  files\n  basic-auth {{\n   user \"cid\" \"$2y$\"\n  }}\n }}\n}}\n"
+    );
+    let exit = check(&tree, &text, &[]);
+    assert_eq!((exit.code, exit.out.as_str()), (Some(1), ""));
+    for said in [
+        "selvedge.kdl:4:14: checking this hash costs too much",
+        "selvedge.kdl:9:15: this hash is not",
+        "\n2 problems\n",
+    ] {
+        assert!(exit.err.contains(said), "{said} is not in\n{}", exit.err);
+    }
+}
+
+#[test]
 fn included_files_and_variables_come_from_the_world() {
     let tree = Tree::new();
     let folder = folder(&tree);
@@ -97,6 +145,13 @@ fn what_is_in_force_is_a_configuration_and_a_bound_of_memory() {
     assert!(exit.out.contains("    head-time \"10s\"\n"), "{}", exit.out);
     assert!(exit.out.contains("= 1000 connections of 200 KiB\n"), "{}", exit.out);
     assert!(exit.out.contains("128 MiB = 2 caches of files of 65536 KiB\n"), "{}", exit.out);
+
+    assert!(!exit.out.contains("checks of passwords"), "{}", exit.out);
+    let users = "ann:$argon2id$v=19$m=65536,t=2,p=1$c29tZXNhbHQ$CTFhFdXPJO1aFaMaO6Mm5c8y7cJHAph8ArZWb2GRPPc\n\
+        bob:$2y$05$CCCCCCCCCCCCCCCCCCCCC.E5YPO9kmyuRGyh0XouQYb4YMJKvyOeW\n";
+    fs::write(folder(&tree).join("users"), users).unwrap();
+    let guarded = check(&tree, "site \"a\" { route \"/*\" { deny; basic-auth file=\"users\"; }; }", &["--effective"]);
+    assert!(guarded.out.contains("128 MiB = 2 checks of passwords of 65536 KiB\n"), "{}", guarded.out);
 
     // Comments and all, it is a configuration that says the same.
     let again = check(&tree, &exit.out, &["--effective"]);

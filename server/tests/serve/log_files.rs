@@ -44,7 +44,7 @@ fn each_format_has_one_line_for_each_request() {
 fn a_format_or_file_that_cannot_be_is_refused_with_the_reason() {
     let tree = Tree::new();
     for (arguments, says) in [
-        (&["--log", "nonsense"][..], "none of common, combined, json and off"),
+        (&["--log", "nonsense"][..], "is no format of an access log (at byte 1); write common, combined, json, or"),
         (&["--log", "%h %Q"], "the directive %Q is not known (at byte 4)"),
         (&["--access-log", "/nonsense/file"], "cannot open the access log /nonsense/file: No such file"),
         (&["--error-log", "/"], "cannot open the error log /: Is a directory"),

@@ -12,11 +12,8 @@ impl Build<'_, '_> {
     }
 
     pub(super) fn access_log(&mut self, item: &Item) -> AccessLog {
-        let Value::LogFormat(format) = &item.the("format").value else {
-            unreachable!("the table says that it is a format")
-        };
         let (target, rotation) = self.log_target(item);
-        AccessLog { target, format: format.clone(), rotation }
+        AccessLog { target, format: item.the("format").text().to_owned(), rotation }
     }
 
     pub(super) fn error_log(&mut self, item: &Item) -> ErrorLog {

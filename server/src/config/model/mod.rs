@@ -4,7 +4,7 @@
 mod print;
 mod print_site;
 
-use super::value::{Address, HostPattern, LogFormat, LogTarget, Network, PathPattern, Template};
+use super::value::{Address, HostPattern, LogTarget, Network, PathPattern, Template};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -134,7 +134,8 @@ pub(crate) struct Logs {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct AccessLog {
     pub(crate) target: LogTarget,
-    pub(crate) format: LogFormat,
+    /// The name of a format, or its directives, which the room of the log judges.
+    pub(crate) format: String,
     /// Of a file.
     pub(crate) rotation: Option<Rotation>,
 }

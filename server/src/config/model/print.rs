@@ -5,7 +5,7 @@ use super::{
     AccessLog, Enforcement, ErrorFormat, ErrorLog, ExistingConnections, ForwardedField, Level, Limits, Listener,
     Process, Rotation, Settings, Switch, TrustedProxies,
 };
-use crate::config::value::{Address, Descriptor, LogFormat, LogTarget, write_size, write_time};
+use crate::config::value::{Address, Descriptor, LogTarget, write_size, write_time};
 use std::fmt::{self, Display, Formatter, Write};
 use std::path::Path;
 
@@ -145,13 +145,11 @@ impl Limits {
 
 impl AccessLog {
     pub(super) fn write(&self, lines: &mut Lines<'_, '_>) -> fmt::Result {
-        let format = match &self.format {
-            LogFormat::Common => "common",
-            LogFormat::Combined => "combined",
-            LogFormat::Json => "json",
-            LogFormat::Custom(format) => format,
-        };
-        write_log(lines, format!("access {} format={}", target(&self.target), quote(format)), self.rotation.as_ref())
+        write_log(
+            lines,
+            format!("access {} format={}", target(&self.target), quote(&self.format)),
+            self.rotation.as_ref(),
+        )
     }
 }
 

@@ -16,7 +16,11 @@ pub(super) const SETTINGS: &[Setting] = &[
         ])
         .holds(Place::BasicAuth)
         .otherwise("nobody is asked; in a route, as the site says")
-        .more("Needs a `file`, or a `user` in its braces, or both. A route's replaces the site's.")
+        .more(
+            "Needs a `file`, or a `user` in its braces, or both. A route's replaces the site's. Passwords are checked two at a time, and a client \
+             address (for IPv6, its /64) that has four waiting already gets a 429 for more. One that was right need not \
+             be checked again for a minute after its last use.",
+        )
         .example("basic-auth realm=\"Drafts\" file=\"users.htpasswd\""),
     setting(BASIC_AUTH, "user", "A user and the argon2 or bcrypt hash of the password.")
         .with(&[one("name", Kind::UserName), one("hash", Kind::PasswordHash)])

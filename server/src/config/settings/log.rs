@@ -24,8 +24,9 @@ pub(super) const SETTINGS: &[Setting] = &[
         .holds(Place::LogFile)
         .default("stdout")
         .more(
-            "The target is a file, `stdout`, `stderr`, `syslog`, `journald`, or `off`. A format string has directives as \
-             in Apache's LogFormat: `%h %l %u %t \\\"%r\\\" %>s %b %D`.",
+            "The target is a file, `stdout`, `stderr`, `syslog`, `journald`, or `off`. A format string has the \
+             directives of Apache's LogFormat that [logs.md](logs.md#formats-of-the-access-log) lists: \
+             `%h %l %u %t \\\"%r\\\" %>s %b %D`.",
         )
         .example("access \"logs/access.log\" format=\"%h %t \\\"%r\\\" %>s %b %D\""),
     setting(LOG, "error", "The error log: each refusal and each failure, with its reason.")

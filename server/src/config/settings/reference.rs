@@ -3,7 +3,6 @@
 
 use super::{Argument, Count, Default, Place, Property, Setting, Times, all, of};
 use crate::config::reader::shape;
-use crate::config::value::directives;
 use serde_json::{Value, json};
 use std::fmt::Write;
 
@@ -108,11 +107,6 @@ pub(crate) fn markdown() -> String {
             setting_markdown(&mut out, setting, place);
         }
     }
-    out.push_str("\n## Directives of a log format\n\n| directive | stands for |\n|---|---|\n");
-    for directive in directives() {
-        line(&mut out, &format!("| `%{}` | {} |", directive.letter, directive.doc));
-    }
-    line(&mut out, "| `%%` | a percent sign |");
     out
 }
 

@@ -75,7 +75,12 @@ pub(super) const SETTINGS: &[Setting] = &[
     setting(ROUTE, "rewrite", "Action: goes through the routes again with another path, at most once.")
         .with(&[one("target", Kind::RewriteTarget)])
         .otherwise("no action")
-        .more("Each `*` is what the `*` of the same number in the pattern stands for."),
+        .more(
+            "Each `*` is what the `*` of the same number in the pattern stands for. The first route that matches the \
+             other path counts, with its gates; where that route rewrites, too, the answer is 404 and the error log says \
+             why. So what a rewrite leads to stands before a route that would rewrite it again.",
+        )
+        .example("route \"/en/*\" { rewrite \"/*\" }\nroute \"/*\" { files }"),
     setting(ROUTE, "respond", "Action: answers with this.")
         .with(&[one("status", Kind::Status { min: 200, max: 599 }), optional("body", Kind::Text)])
         .properties(&[property(

@@ -1,7 +1,6 @@
 //! The kinds of values: what each is called, what it may be, and how it is read.
 
 mod address;
-mod format;
 mod host;
 mod name;
 mod network;
@@ -10,7 +9,6 @@ mod path;
 mod pattern;
 
 pub(crate) use address::{Address, Descriptor};
-pub(crate) use format::{LogFormat, directives};
 pub(crate) use host::HostPattern;
 pub(crate) use name::is_password_hash;
 pub(crate) use network::Network;
@@ -85,7 +83,6 @@ pub(crate) enum Value {
     Pattern(PathPattern),
     Template(Template),
     LogTarget(LogTarget),
-    LogFormat(LogFormat),
 }
 
 /// Where log lines go.
@@ -192,7 +189,7 @@ pub(in crate::config) fn read(kind: Kind, scalar: &Scalar, base: &Path) -> Resul
 fn read_text(kind: Kind, text: &str, base: &Path) -> Result<Value, Wrong> {
     let owned = || Value::Text(text.to_owned());
     match kind {
-        Kind::Text => Ok(owned()),
+        Kind::Text | Kind::LogFormat => Ok(owned()),
         Kind::Choice(words) => name::read_choice(text, words),
         Kind::Path => path::read_path(text, base).map(Value::Path),
         Kind::FileName => path::read_file_name(text),
@@ -215,7 +212,6 @@ fn read_text(kind: Kind, text: &str, base: &Path) -> Result<Value, Wrong> {
         Kind::UserName => name::read_user_name(text),
         Kind::PasswordHash => name::read_password_hash(text),
         Kind::LogTarget => path::read_log_target(text, base).map(Value::LogTarget),
-        Kind::LogFormat => format::read(text).map(Value::LogFormat),
         Kind::Flag
         | Kind::Count { .. }
         | Kind::Size { .. }

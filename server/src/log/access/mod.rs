@@ -55,6 +55,18 @@ impl Format {
         }
     }
 
+    /// A format by its name, or of directives.
+    ///
+    /// # Errors
+    /// Why it is neither.
+    pub(crate) fn read(text: &str) -> Result<Self, FormatProblem> {
+        match Self::named(text) {
+            Some(format) => Ok(format),
+            None if text.contains('%') => Self::parse(text),
+            None => Err(FormatProblem::no_name(text)),
+        }
+    }
+
     /// A format of directives, as Apache's LogFormat has them.
     pub(crate) fn parse(text: &str) -> Result<Self, FormatProblem> {
         parse::steps(text).map(|steps| Self { shape: Shape::Steps(steps) })

@@ -28,6 +28,13 @@ impl fmt::Display for FormatProblem {
 
 impl std::error::Error for FormatProblem {}
 
+impl FormatProblem {
+    /// A text that is no format's name and has no directive.
+    pub(super) fn no_name(text: &str) -> Self {
+        problem(0, format!("{text:?} is no format of an access log"), NAMES)
+    }
+}
+
 /// What stands between `%` and the letter.
 #[derive(Debug, Default)]
 struct Modifiers<'a> {
@@ -64,11 +71,7 @@ impl<'a> Parser<'a> {
         }
         self.end_text();
         if self.steps.is_empty() {
-            return Err(problem(
-                0,
-                "the format is empty".to_owned(),
-                "write common, combined, json, or directives such as %h",
-            ));
+            return Err(problem(0, "the format is empty".to_owned(), NAMES));
         }
         Ok(self.steps)
     }
@@ -169,6 +172,7 @@ impl<'a> Parser<'a> {
     }
 }
 
+const NAMES: &str = "write common, combined, json, or directives such as %h";
 const ONE_LINE: &str = "a line is always one line";
 
 /// A directive that was read.

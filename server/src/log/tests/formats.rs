@@ -2,6 +2,7 @@
 //! says nothing, and for bytes that are no request.
 
 use super::{Directory, Format, Serving, lines, plan, site};
+use std::collections::HashSet;
 
 const FULL: &str = "POST /404/a%20b?c=%22d&e HTTP/1.1\r\nHost: a.example:8080\r\nReferer: http://b/\r\n\
     User-Agent: \"agent\" \\\r\nCookie: no=1; id=7=8; last=9\r\nX-User: A User\r\nX-Client: 192.0.2.7\r\n\
@@ -68,6 +69,24 @@ fn each_directive_writes_what_it_says() {
             let head = answer.windows(4).position(|window| window == b"\r\n\r\n").unwrap() + 4;
             assert!(fits(line, expected, *peer, answer.len() - head), "{format}: {line} is not {expected}");
         }
+    }
+}
+
+/// `docs/logs.md` is the list of directives, and what it does not have is not to be had.
+#[test]
+fn the_page_has_every_directive_and_no_other() {
+    let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/logs.md")).unwrap();
+    let (_, list) = page.split_once("\n| directive |").unwrap();
+    let (list, _) = list.split_once("\n### ").unwrap();
+    let directives = list.split('`').skip(1).step_by(2).filter(|code| code.starts_with('%'));
+    let listed: HashSet<String> = directives.map(|code| code.replace("FORMAT", "%Y").replace("Name", "A")).collect();
+    for format in &listed {
+        assert!(Format::read(format).is_ok(), "{format}: {:?}", Format::read(format).err());
+    }
+    let letters = ('!'..='~').flat_map(|letter| [format!("%{letter}"), format!("%{{A}}{letter}")]);
+    for format in letters.filter(|format| Format::read(format).is_ok()) {
+        // A time may hold any text.
+        assert!(listed.contains(&format) || format == "%{A}t", "{format} is not listed");
     }
 }
 

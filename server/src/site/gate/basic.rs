@@ -1,7 +1,7 @@
 //! Users with a name and a password (RFC 7617).
 
 use super::users::Users;
-use super::verified::{Checked, Verifier};
+use super::verified::{Attempt, Checked, NotNow, Verifier};
 use super::{Mode, Tally, Verdict};
 use base64ct::{Base64, Encoding};
 use selvedge::{Request, Response, Status};
@@ -44,6 +44,11 @@ impl BasicGate {
         Ok(Self { users, challenge, mode, tally: Tally::default() })
     }
 
+    /// The most memory that checking a password takes.
+    pub(super) fn bytes_of_check_max(&self) -> u64 {
+        self.users.bytes_of_check_max()
+    }
+
     /// How many requests it was against, where it only observes.
     pub(super) fn observed(&self) -> Option<u64> {
         self.tally.observed(self.mode)
@@ -60,23 +65,37 @@ impl BasicGate {
             // Every first visit is one of these, so it is no matter for the log.
             return self.refuse("no user (only observed)", |refusal| refusal);
         };
-        let now = request.moment().since_start;
-        match verifier.check(&self.users, &credentials.name, credentials.password.as_bytes(), now).await {
-            Checked::Right(user) => {
-                request.set_user(user);
+        let Credentials { name, password } = &credentials;
+        let (client, now) = (request.client(), request.moment().since_start);
+        let attempt = Attempt { name, password: password.as_bytes(), client, now };
+        match verifier.check(&self.users, attempt).await {
+            Checked::Right => {
+                request.set_user(name.as_str().into());
                 Verdict::Pass
             }
             Checked::Wrong => self.refuse("the user name or the password is wrong (only observed)", |refusal| {
                 refusal.because("the user name or the password is wrong")
             }),
-            Checked::Busy => {
-                const OBSERVED: &str = "too many passwords wait to be checked (only observed)";
-                Verdict::against(self.mode, &self.tally, OBSERVED, || {
-                    let busy = Response::error(Status::SERVICE_UNAVAILABLE);
-                    busy.because("too many passwords wait to be checked").field("retry-after", "1")
-                })
-            }
+            Checked::NotNow(why) => self.put_off(why),
         }
+    }
+
+    fn put_off(&self, why: NotNow) -> Verdict {
+        let (status, reason, observed) = match why {
+            NotNow::Crowded => (
+                Status::SERVICE_UNAVAILABLE,
+                "too many passwords wait to be checked",
+                "too many passwords wait to be checked (only observed)",
+            ),
+            NotNow::ShareTaken => (
+                Status::TOO_MANY_REQUESTS,
+                "too many passwords of this client wait to be checked",
+                "too many passwords of this client wait to be checked (only observed)",
+            ),
+        };
+        Verdict::against(self.mode, &self.tally, observed, || {
+            Response::error(status).because(reason).field("retry-after", "1")
+        })
     }
 
     fn refuse(&self, observed: &'static str, explain: impl FnOnce(Response) -> Response) -> Verdict {

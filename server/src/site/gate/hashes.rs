@@ -12,6 +12,9 @@ const ARGON2_MEMORY_KIB_MAX: u32 = 256 * 1024;
 /// Passes over that memory.
 const ARGON2_PASSES_MAX: u32 = 16;
 
+/// The tables that bcrypt works on, with room to spare.
+const BCRYPT_BYTES: u64 = 8 << 10;
+
 /// The hash of a password.
 #[derive(Clone)]
 pub(super) struct PasswordHash {
@@ -22,7 +25,7 @@ pub(super) struct PasswordHash {
 #[derive(Clone)]
 enum Kind {
     Bcrypt,
-    Argon2(Box<phc::PasswordHash>),
+    Argon2 { hash: Box<phc::PasswordHash>, memory_kib: u32 },
 }
 
 /// Why a text is no hash that passwords are held against.
@@ -70,7 +73,7 @@ impl PasswordHash {
             if params.m_cost() > ARGON2_MEMORY_KIB_MAX || params.t_cost() > ARGON2_PASSES_MAX {
                 return Err(HashProblem::Cost);
             }
-            Kind::Argon2(Box::new(hash))
+            Kind::Argon2 { hash: Box::new(hash), memory_kib: params.m_cost() }
         } else {
             return Err(HashProblem::Kind);
         };
@@ -82,12 +85,20 @@ impl PasswordHash {
         &self.text
     }
 
+    /// The memory of one check: what Argon2 says, or the tables of bcrypt.
+    pub(super) fn bytes_of_check(&self) -> u64 {
+        match &self.kind {
+            Kind::Bcrypt => BCRYPT_BYTES,
+            Kind::Argon2 { memory_kib, .. } => u64::from(*memory_kib) << 10,
+        }
+    }
+
     /// Whether this is the password, of which bcrypt looks at 72 octets. Takes long, on
     /// purpose; compares in constant time.
     pub(super) fn verify(&self, password: &[u8]) -> bool {
         match &self.kind {
             Kind::Bcrypt => bcrypt::verify(password, &self.text).unwrap_or(false),
-            Kind::Argon2(hash) => {
+            Kind::Argon2 { hash, .. } => {
                 let argon2 = Argon2::from(Params::default());
                 debug_assert_eq!(hash.algorithm.as_str(), Algorithm::Argon2id.ident().as_str());
                 argon2.verify_password(password, &**hash).is_ok()
@@ -101,7 +112,7 @@ impl fmt::Debug for PasswordHash {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self.kind {
             Kind::Bcrypt => "Bcrypt",
-            Kind::Argon2(_) => "Argon2",
+            Kind::Argon2 { .. } => "Argon2",
         })
     }
 }

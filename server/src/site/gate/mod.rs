@@ -17,6 +17,7 @@ pub(crate) use networks::{Access, NetworkGate};
 pub(crate) use rate::{Rate, RateGate};
 pub(crate) use users::{UserProblem, Users};
 pub(super) use verified::Verifier;
+pub(crate) use verified::{AT_ONCE_MAX as PASSWORDS_AT_ONCE_MAX, Passwords};
 
 use selvedge::{Request, Response};
 use std::net::IpAddr;
@@ -138,6 +139,11 @@ impl Gates {
         let basic = sum(all.filter_map(|gates| gates.basic.as_ref()), BasicGate::observed);
         let kinds = [("clients", networks), ("rate-limit", rate), ("basic-auth", basic)];
         kinds.into_iter().filter_map(|(kind, count)| Some((kind, count?)))
+    }
+
+    /// The most memory that checking a password takes, if any has to be.
+    pub(super) fn password_bytes_max(&self) -> Option<u64> {
+        self.basic.as_ref().map(|gate| gate.bytes_of_check_max())
     }
 
     /// What the gates say that need not wait for anything: all but the one of users.

@@ -38,6 +38,13 @@ pub(crate) enum UserProblemKind {
     Nobody,
 }
 
+impl UserProblem {
+    /// Whether it is the hash that is wrong, whoever's it is.
+    pub(crate) fn is_of_hash(&self) -> bool {
+        matches!(self.kind, UserProblemKind::Hash(_))
+    }
+}
+
 impl fmt::Display for UserProblem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.kind {
@@ -78,6 +85,11 @@ impl Users {
             true => Ok(Self { by_name, stand_ins, secret: RandomState::new() }),
             false => Err(problems),
         }
+    }
+
+    /// The most memory that checking one of their passwords takes.
+    pub(super) fn bytes_of_check_max(&self) -> u64 {
+        self.by_name.values().map(|hash| hash.bytes_of_check()).max().unwrap_or(0)
     }
 
     /// The hash of a user.

@@ -1,6 +1,7 @@
 //! Gates before sites and routes.
 
 use super::*;
+use base64ct::{Base64, Encoding};
 use std::time::Instant;
 
 /// Ann's password is `U*U`.
@@ -43,6 +44,26 @@ fn users_need_their_password() {
 }
 
 #[test]
+fn no_rewrite_gets_around_the_gates_of_a_route() {
+    let folder = Folder::new(&[("files/secret.txt", "secret"), ("store/secret.txt", "stored"), ("kept/a.txt", "kept")]);
+    let rewrite = |target: &str| Action::Rewrite(Template::parse_path(target).unwrap());
+    let gates = || Some(Gates { basic: Some(basic(Mode::Enforce)), ..Gates::default() });
+    let served = Served::one(vec![
+        Route { gates: gates(), ..route("/files/*", rewrite("/store/*")) },
+        Route { gates: gates(), ..route("/kept/*", Action::Files(folder.files())) },
+        route("/byrw", rewrite("/files/secret.txt")),
+        route("/tokept", rewrite("/kept/a.txt")),
+        route("/*", Action::Files(folder.files())),
+    ]);
+    for target in ["/files/secret.txt", "/byrw", "/tokept"] {
+        assert_eq!(served.get(target).status, 401, "{target}");
+    }
+    assert_eq!(served.get_with("/files/secret.txt", &[ANN]).said(), (200, "stored"));
+    assert_eq!(served.get_with("/byrw", &[ANN]).status, 404, "who has passed is rewritten once and no more");
+    assert_eq!(served.get_with("/tokept", &[ANN]).said(), (200, "kept"));
+}
+
+#[test]
 fn the_next_request_of_a_connection_is_nobodys() {
     let gates = Gates { basic: Some(basic(Mode::Observe)), ..Gates::default() };
     let label = SiteRules { label: 3, ..gated(gates, vec![route("/*", say("in"))]) };
@@ -77,6 +98,50 @@ fn a_password_is_checked_once_for_many_files() {
     assert!(began.elapsed() < first * 10, "50 requests took {:?}, the first one {first:?}", began.elapsed());
     assert_eq!(served.get("/a.txt").status, 401, "what was found for a user is not kept for strangers");
     assert_eq!(gate.tally().get(), 1);
+}
+
+#[test]
+fn who_tries_passwords_shuts_nobody_out() {
+    let salt = *b"sixteen octets..";
+    let hash = bcrypt::hash_with_salt("U*U", 10, salt).unwrap().format_for_version(bcrypt::Version::TwoY);
+    let users = Arc::new(Users::parse(&format!("ann:{hash}")).unwrap());
+    let gates = Gates { basic: Some(Arc::new(BasicGate::new("x", users, Mode::Enforce).unwrap())), ..Gates::default() };
+    let proxies = TrustedProxies {
+        networks: vec!["127.0.0.1".parse().unwrap()],
+        unix: UnixPeers::Strangers,
+        field: ForwardingField::XForwardedFor,
+    };
+    let rules = SiteRules { proxies: Some(proxies), ..gated(gates, vec![route("/*", say("x"))]) };
+    let served = Served::new(vec![rules]);
+    let tried: Vec<u16> = std::thread::scope(|scope| {
+        let served = &served;
+        let one = |number| {
+            let wrong = Base64::encode_string(format!("ann:{number}").as_bytes());
+            let line = format!("Authorization: Basic {wrong}");
+            scope.spawn(move || served.get_with("/", &["X-Forwarded-For: 192.0.2.1", &line]).status)
+        };
+        let all: Vec<_> = (0..150).map(one).collect();
+        std::thread::sleep(Duration::from_millis(50));
+        for _ in 0..3 {
+            assert_eq!(served.get_with("/", &["X-Forwarded-For: 192.0.2.2", ANN]).status, 200);
+        }
+        all.into_iter().map(|thread| thread.join().unwrap()).collect()
+    });
+    assert!(tried.iter().all(|status| matches!(status, 401 | 429)), "{tried:?}");
+    assert!(tried.contains(&401) && tried.contains(&429), "{tried:?}");
+}
+
+#[test]
+fn what_comes_together_with_one_password_is_checked_together() {
+    let gates = Gates { basic: Some(basic(Mode::Enforce)), ..Gates::default() };
+    let served = Served::new(vec![gated(gates, vec![route("/*", say("x"))])]);
+    for line in [ANN, "Authorization: Basic YW5uOndyb25n"] {
+        let expected = if line == ANN { 200 } else { 401 };
+        std::thread::scope(|scope| {
+            let all: Vec<_> = (0..40).map(|_| scope.spawn(|| served.get_with("/", &[line]).status)).collect();
+            assert!(all.into_iter().all(|thread| thread.join().unwrap() == expected), "{line}");
+        });
+    }
 }
 
 #[test]

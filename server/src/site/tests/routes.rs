@@ -134,9 +134,27 @@ fn a_rewrite_happens_once() {
         route("/up/*", rewrite("/x/.*")),
         route("/x/*", say("x")),
     ]);
-    assert_eq!(served.get("/a/x").content, "b", "the way back is passed over");
-    assert_eq!(served.get("/b/x").status, 404);
+    assert_eq!(served.get("/up/x").said(), (200, "x"));
+    served.clear_log();
+    for target in ["/a/x", "/b/x"] {
+        assert_eq!(served.get(target).status, 404, "{target}: no route is passed over");
+        assert_eq!(served.logged().reason, Some("a route would rewrite what was rewritten already"));
+    }
     assert_eq!(served.get("/up/./").status, 200, "a capture is never a segment of dots that leads out");
+}
+
+#[test]
+fn a_rewrite_leads_to_the_first_route_that_matches() {
+    let folder = Folder::new(&[("index.html", "home"), ("a.txt", "a"), ("en/a.txt", "never")]);
+    let served = Served::one(vec![
+        route("*.php", rewrite("/index.html")),
+        route("/en/*", rewrite("/*")),
+        route("/*", Action::Files(folder.files())),
+    ]);
+    for (target, expected) in [("/en/a.txt", "a"), ("/en/", "home"), ("/en/y.php", "home"), ("/en", "home")] {
+        assert_eq!(served.get(target).said(), (200, expected), "{target}");
+    }
+    assert_eq!(served.get("/en/en/a.txt").status, 404);
 }
 
 #[test]
