@@ -8,7 +8,7 @@ use super::link::{Asked, Link};
 use super::notify::{Inherited, Notifier};
 use super::post::Post;
 use super::sockets::Sockets;
-use super::supervise::{Restarts, supervise};
+use super::supervise::{Restarts, Terms, supervise};
 use crate::config::model::{self, Settings, Supervision, Switch};
 use crate::config::value::Address;
 use selvedge::Listener;
@@ -79,7 +79,8 @@ pub(crate) fn begin(settings: &Settings, workers: usize) -> Result<Begun, Cannot
         assume()?;
         return Ok(Begun::Serve(Box::new(Post::alone(sockets, UnixListener::from(control), notifier, files))));
     }
-    let ended = supervise(sockets, control, notifier, Restarts::from(&process.supervision));
+    let terms = Terms { restarts: Restarts::from(&process.supervision), drain_time: settings.limits.drain_time };
+    let ended = supervise(sockets, control, notifier, terms);
     files.iter().for_each(|file| drop(fs::remove_file(file)));
     Ok(Begun::Ended(ended?))
 }

@@ -52,11 +52,25 @@ pub(super) enum Role {
     Retired,
 }
 
+/// By when a process has to have ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Due {
+    /// It was not told to.
+    Never,
+    /// By then, or whenever it falls silent after that.
+    Drained(Instant),
+    /// By then, whatever it says.
+    AtOnce(Instant),
+    /// It was killed.
+    Killed,
+}
+
 /// A process that was started and not yet collected.
 #[derive(Debug)]
 pub(super) struct Serving {
     pub(super) number: u64,
     pub(super) role: Role,
+    pub(super) due: Due,
     pub(super) binary: Binary,
     /// When it last said that it is alive, or anything else.
     pub(super) heard: Instant,
@@ -99,7 +113,8 @@ impl Serving {
         let child = command.env(VARIABLE, "1").spawn()?;
         // The supervisor's copy of the other end, which would hide that the process has ended.
         drop(command);
-        let serving = Self { number, role, binary, heard: Instant::now(), last_words: None, child, link };
+        let (due, heard) = (Due::Never, Instant::now());
+        let serving = Self { number, role, due, binary, heard, last_words: None, child, link };
         serving.watch(events.clone())?;
         // To a process that has ended already nothing can be said, which its end says.
         let _ = serving.hand_over(outfit);
@@ -155,6 +170,12 @@ impl Serving {
     pub(super) fn signal(&self, signal: Signal) {
         // One that has ended and was not collected hears nothing.
         let _ = kill_process(self.pid(), signal);
+    }
+
+    /// Ends it, whatever it is doing.
+    pub(super) fn kill(&mut self) {
+        self.due = Due::Killed;
+        self.signal(Signal::KILL);
     }
 
     /// Answers what it asked.

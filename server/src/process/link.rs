@@ -101,6 +101,11 @@ impl Link {
         Ok(Self(io::stdin().as_fd().try_clone_to_owned()?))
     }
 
+    /// The same end once more.
+    pub(super) fn try_clone(&self) -> io::Result<Self> {
+        self.0.try_clone().map(Self)
+    }
+
     pub(super) fn send(&self, message: &impl Serialize) -> io::Result<()> {
         self.send_with(message, &[])
     }

@@ -10,6 +10,7 @@ mod account;
 mod begin;
 mod child;
 mod control;
+mod ending;
 mod letters;
 mod link;
 mod notify;

@@ -9,7 +9,6 @@ use super::child::{Binary, Role};
 use super::link::Told;
 use super::supervise::Supervisor;
 use crate::log::say;
-use rustix::process::Signal;
 use std::env;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -32,6 +31,9 @@ impl Supervisor {
     }
 
     fn start_candidate(&mut self, binary: Binary, asked_by: Option<u64>) {
+        if self.is_stopping() {
+            return self.refuse(asked_by, "the server is stopping");
+        }
         if self.processes.iter().any(|process| matches!(process.role, Role::Candidate { .. })) {
             return self.refuse(asked_by, "another upgrade is under way");
         }
@@ -47,12 +49,11 @@ impl Supervisor {
         self.binary = self.processes[at].binary.clone();
         // Said before the one who asked is told to end.
         self.answer(asked_by, &Told::Done { text: format!("process {pid} serves in its place") });
-        for (other, process) in self.processes.iter_mut().enumerate() {
+        for other in 0..self.processes.len() {
             if other == at {
-                process.role = Role::Serving;
-            } else if process.is_current() {
-                process.role = Role::Retired;
-                process.signal(Signal::TERM);
+                self.processes[at].role = Role::Serving;
+            } else if self.processes[other].is_current() {
+                self.retire(other);
             }
         }
     }
@@ -65,7 +66,7 @@ impl Supervisor {
                 && until <= now
             {
                 process.role = Role::Retired;
-                process.signal(Signal::KILL);
+                process.kill();
                 late.push(asked_by);
             }
         }

@@ -1,6 +1,6 @@
 //! One serving process in the place of another.
 
-use super::program::{Started, folder, get, signal, until};
+use super::program::{Started, folder, get, is_alive, signal, until};
 use crate::process::{Answer, Order};
 use rustix::process::Signal;
 use std::fs;
@@ -122,8 +122,4 @@ fn only_one_upgrade_is_under_way_and_a_stop_ends_it() {
     assert_eq!(get(first.address.unwrap(), "/"), first.pid.to_string());
     signal(program.pid(), Signal::TERM);
     assert_eq!(program.code(), Some(0));
-}
-
-fn is_alive(pid: i32) -> bool {
-    fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| !stat.contains(") Z "))
 }
