@@ -3,6 +3,7 @@
 
 use super::Place;
 use super::account::Account;
+use super::binary;
 use super::child::VARIABLE;
 use super::link::{Asked, Link};
 use super::notify::{Inherited, Notifier};
@@ -63,6 +64,8 @@ pub(crate) fn begin(settings: &Settings, workers: usize) -> Result<Begun, Cannot
         assume()?;
         return Ok(Begun::Serve(Box::new(post)));
     }
+    // Before anything else takes its time, in which the file may be moved.
+    let program = binary::begun_at().map_err(|error| format!("the program's file cannot be found: {error}"))?;
     let mut sockets = Sockets::new(workers, Inherited::of_environment());
     let claimed = match claim(settings, &mut sockets) {
         Ok(claimed) => claimed,
@@ -79,7 +82,8 @@ pub(crate) fn begin(settings: &Settings, workers: usize) -> Result<Begun, Cannot
         assume()?;
         return Ok(Begun::Serve(Box::new(Post::alone(sockets, UnixListener::from(control), notifier, files))));
     }
-    let terms = Terms { restarts: Restarts::from(&process.supervision), drain_time: settings.limits.drain_time };
+    let (restarts, drain_time) = (Restarts::from(&process.supervision), settings.limits.drain_time);
+    let terms = Terms { restarts, drain_time, program };
     let ended = supervise(sockets, control, notifier, terms);
     files.iter().for_each(|file| drop(fs::remove_file(file)));
     Ok(Begun::Ended(ended?))

@@ -1,5 +1,6 @@
 //! A serving process, as the supervisor sees it: how it is started, what it says, its end.
 
+use super::binary::Binary;
 use super::link::{Asked, Beginning, Link, Told};
 use super::notify::OWN_VARIABLES;
 use super::sockets::Sockets;
@@ -8,7 +9,6 @@ use selvedge::Listener;
 use std::env;
 use std::io;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
@@ -27,15 +27,6 @@ pub(super) enum Event {
     Said(u64, Asked),
     /// It has ended, and [`Serving::collect`] does not wait.
     Ended(u64),
-}
-
-/// The program that a serving process runs.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Binary {
-    /// The one that the supervisor runs, even when its file was replaced.
-    Own,
-    /// Whatever is at that path.
-    At(PathBuf),
 }
 
 /// What a serving process is to the supervisor.
@@ -74,6 +65,8 @@ pub(super) struct Serving {
     pub(super) binary: Binary,
     /// When it last said that it is alive, or anything else.
     pub(super) heard: Instant,
+    /// What it runs, where it said so.
+    pub(super) version: Option<String>,
     /// Why it is about to end, where it said so.
     pub(super) last_words: Option<String>,
     child: Child,
@@ -114,7 +107,7 @@ impl Serving {
         // The supervisor's copy of the other end, which would hide that the process has ended.
         drop(command);
         let (due, heard) = (Due::Never, Instant::now());
-        let serving = Self { number, role, due, binary, heard, last_words: None, child, link };
+        let serving = Self { number, role, due, binary, heard, version: None, last_words: None, child, link };
         serving.watch(events.clone())?;
         // To a process that has ended already nothing can be said, which its end says.
         let _ = serving.hand_over(outfit);

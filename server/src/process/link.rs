@@ -55,6 +55,8 @@ pub(super) struct Beginning {
 /// What a serving process says and asks.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum Asked {
+    /// What it runs. No answer.
+    Runs { version: String },
     /// It serves, under the configuration that is in force. No answer.
     Ready,
     /// It reads its configuration anew; [`Asked::Ready`] follows. No answer.

@@ -8,6 +8,7 @@
 
 mod account;
 mod begin;
+mod binary;
 mod child;
 mod control;
 mod ending;

@@ -86,6 +86,8 @@ impl Post {
 
     /// Takes what the supervisor hands over.
     pub(super) fn supervised(link: Link, mut sockets: Sockets) -> Result<Self, String> {
+        // A supervisor that hears nothing more is gone, which the first message says, too.
+        let _ = link.send(&Asked::Runs { version: env!("CARGO_PKG_VERSION").to_owned() });
         let mut control = None;
         let mut parts = Parts::default();
         let beginning = loop {

@@ -5,7 +5,8 @@
 //! has to become ready, or the program ends with its code; a later one that ends unasked is
 //! started again, each time after a longer wait, until that happens too often.
 
-use super::child::{Binary, Event, Outfit, Role, Serving, describe};
+use super::binary::Binary;
+use super::child::{Event, Outfit, Role, Serving, describe};
 use super::link::{Asked, Beginning, Told};
 use super::notify::Notifier;
 use super::sockets::Sockets;
@@ -15,6 +16,7 @@ use selvedge::Listener;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
 use signal_hook::iterator::Signals;
 use std::collections::VecDeque;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread;
@@ -42,6 +44,8 @@ pub(super) struct Terms {
     pub(super) restarts: Restarts,
     /// How long what runs may take when a process is told to end.
     pub(super) drain_time: Duration,
+    /// Where the program's file was when it began, which is where a new one is looked for.
+    pub(super) program: PathBuf,
 }
 
 impl Restarts {
@@ -163,6 +167,10 @@ impl Supervisor {
         self.terms.drain_time
     }
 
+    pub(super) fn program(&self) -> &Path {
+        &self.terms.program
+    }
+
     pub(super) fn is_stopping(&self) -> bool {
         self.course != Course::Running
     }
@@ -206,6 +214,7 @@ impl Supervisor {
         let is_current = self.processes[at].is_current();
         match asked {
             Asked::Alive => {}
+            Asked::Runs { version } => self.processes[at].version = Some(version),
             Asked::Ready => self.is_ready(at),
             Asked::Failed { text } => self.processes[at].last_words = Some(text),
             Asked::Reloading if is_current => self.notifier.reloading(),

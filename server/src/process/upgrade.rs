@@ -5,12 +5,11 @@
 //! that it is ready, and then lets what runs finish. A new one that fails, or takes too long,
 //! leaves everything as it was.
 
-use super::child::{Binary, Role};
+use super::binary::Binary;
+use super::child::{Role, Serving};
 use super::link::Told;
 use super::supervise::Supervisor;
 use crate::log::say;
-use std::env;
-use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 /// How long a new serving process may take to become ready.
@@ -19,10 +18,7 @@ const READY_TIME: Duration = Duration::from_secs(60);
 impl Supervisor {
     /// Puts whatever is now at the path of the program in its place.
     pub(super) fn upgrade(&mut self, asked_by: Option<u64>) {
-        match program_path() {
-            Ok(path) => self.start_candidate(Binary::At(path), asked_by),
-            Err(text) => self.refuse(asked_by, &text),
-        }
+        self.start_candidate(Binary::At(self.program().to_owned()), asked_by);
     }
 
     /// Puts the same binary in the place of a process that cannot do what is asked of it.
@@ -45,10 +41,11 @@ impl Supervisor {
 
     /// A new process is ready: the others let what runs finish.
     pub(super) fn promote(&mut self, at: usize, asked_by: Option<u64>) {
-        let pid = self.processes[at].pid().as_raw_nonzero();
         self.binary = self.processes[at].binary.clone();
+        let text = self.successor(&self.processes[at]);
+        say(&format!("selvedge: {text}"));
         // Said before the one who asked is told to end.
-        self.answer(asked_by, &Told::Done { text: format!("process {pid} serves in its place") });
+        self.answer(asked_by, &Told::Done { text });
         for other in 0..self.processes.len() {
             if other == at {
                 self.processes[at].role = Role::Serving;
@@ -56,6 +53,17 @@ impl Supervisor {
                 self.retire(other);
             }
         }
+    }
+
+    /// What is to be said of a process that has become ready.
+    fn successor(&self, process: &Serving) -> String {
+        let pid = process.pid().as_raw_nonzero();
+        let version = process.version.as_deref().unwrap_or("unknown");
+        let path = match &process.binary {
+            Binary::Own => self.program(),
+            Binary::At(path) => path,
+        };
+        format!("process {pid} serves in its place: version {version} of {}", path.display())
     }
 
     /// Ends what was not ready in time.
@@ -85,12 +93,4 @@ impl Supervisor {
         let asker = self.processes.iter().find(|process| Some(process.number) == asked_by);
         asker.inspect(|process| process.tell(told));
     }
-}
-
-/// Where the program's file was, which is where a new one is looked for: the system marks the
-/// path of one that was replaced.
-fn program_path() -> Result<PathBuf, String> {
-    let path = env::current_exe().map_err(|error| format!("the program's file cannot be found: {error}"))?;
-    let text = path.to_string_lossy();
-    Ok(text.strip_suffix(" (deleted)").map_or_else(|| path.clone(), PathBuf::from))
 }
