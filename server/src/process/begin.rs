@@ -59,6 +59,8 @@ pub(crate) fn begin(settings: &Settings, workers: usize) -> Result<Begun, Cannot
     let account = Account::find(process.user.as_deref(), process.group.as_deref())?;
     let assume = || account.as_ref().map_or(Ok(()), Account::assume);
     if env::var_os(VARIABLE).is_some() {
+        // It was started by a descriptor, whose number would be its name.
+        let _ = rustix::thread::set_name(c"selvedge");
         let link = Link::of_standard_input().map_err(|error| format!("the supervisor cannot be reached: {error}"))?;
         let post = Post::supervised(link, Sockets::new(workers, Inherited::default()))?;
         assume()?;

@@ -91,13 +91,10 @@ impl Serving {
     ) -> io::Result<Self> {
         let (link, theirs) = Link::pair()?;
         let link = Arc::new(link);
-        let program = match &binary {
-            Binary::Own => "/proc/self/exe".into(),
-            Binary::At(path) => path.clone(),
-        };
+        let startable = binary.startable()?;
         let mut arguments = env::args_os();
-        let name = arguments.next().unwrap_or_else(|| program.clone().into());
-        let mut command = Command::new(program);
+        let name = arguments.next().unwrap_or_else(|| binary.path.clone().into());
+        let mut command = Command::new(&startable.path);
         // A group of its own, so that a terminal's signals reach the supervisor alone.
         command.arg0(name).args(arguments).stdin(Stdio::from(theirs)).process_group(0);
         for name in OWN_VARIABLES {
@@ -106,6 +103,7 @@ impl Serving {
         let child = command.env(VARIABLE, "1").spawn()?;
         // The supervisor's copy of the other end, which would hide that the process has ended.
         drop(command);
+        drop(startable);
         let (due, heard) = (Due::Never, Instant::now());
         let serving = Self { number, role, due, binary, heard, version: None, last_words: None, child, link };
         serving.watch(events.clone())?;

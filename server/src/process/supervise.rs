@@ -101,13 +101,15 @@ pub(super) fn supervise(
 ) -> Result<ExitCode, String> {
     let (events, happened) = channel();
     listen_to_signals(events.clone()).map_err(|error| format!("cannot watch signals: {error}"))?;
+    let own = Binary::own(terms.program.clone());
+    let own = own.map_err(|error| format!("the program's file cannot be opened: {error}"))?;
     let mut supervisor = Supervisor {
+        binary: own.clone(),
         terms,
         sockets,
         control,
         notifier,
         processes: Vec::new(),
-        binary: Binary::Own,
         recent: VecDeque::new(),
         restart_at: None,
         started: 0,
@@ -117,7 +119,7 @@ pub(super) fn supervise(
         owed: None,
         events,
     };
-    supervisor.start(Role::Starting, Binary::Own).map_err(|error| format!("cannot start: {error}"))?;
+    supervisor.start(Role::Starting, own).map_err(|error| format!("cannot start: {error}"))?;
     let code = supervisor.run(&happened);
     supervisor.sockets.end();
     Ok(ExitCode::from(code))

@@ -18,7 +18,10 @@ const READY_TIME: Duration = Duration::from_secs(60);
 impl Supervisor {
     /// Puts whatever is now at the path of the program in its place.
     pub(super) fn upgrade(&mut self, asked_by: Option<u64>) {
-        self.start_candidate(Binary::At(self.program().to_owned()), asked_by);
+        match Binary::open(self.program()) {
+            Ok(binary) => self.start_candidate(binary, asked_by),
+            Err(error) => self.refuse(asked_by, &format!("the new process cannot be started: {error}")),
+        }
     }
 
     /// Puts the same binary in the place of a process that cannot do what is asked of it.
@@ -42,7 +45,7 @@ impl Supervisor {
     /// A new process is ready: the others let what runs finish.
     pub(super) fn promote(&mut self, at: usize, asked_by: Option<u64>) {
         self.binary = self.processes[at].binary.clone();
-        let text = self.successor(&self.processes[at]);
+        let text = Self::successor(&self.processes[at]);
         say(&format!("selvedge: {text}"));
         // Said before the one who asked is told to end.
         self.answer(asked_by, &Told::Done { text });
@@ -56,14 +59,10 @@ impl Supervisor {
     }
 
     /// What is to be said of a process that has become ready.
-    fn successor(&self, process: &Serving) -> String {
+    fn successor(process: &Serving) -> String {
         let pid = process.pid().as_raw_nonzero();
         let version = process.version.as_deref().unwrap_or("unknown");
-        let path = match &process.binary {
-            Binary::Own => self.program(),
-            Binary::At(path) => path,
-        };
-        format!("process {pid} serves in its place: version {version} of {}", path.display())
+        format!("process {pid} serves in its place: version {version} of {}", process.binary.path.display())
     }
 
     /// Ends what was not ready in time.

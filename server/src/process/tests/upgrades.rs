@@ -153,6 +153,23 @@ fn a_link_to_the_binary_is_followed_anew() {
     assert_eq!(runs(program.ready().pid), two);
 }
 
+#[test]
+fn what_has_become_ready_is_what_is_started_again() {
+    let (program, binary) = start();
+    program.ready();
+    put(&std::env::current_exe().unwrap(), &binary);
+    program.order(Order::Upgrade).unwrap();
+    let second = program.ready();
+    fs::write(binary.with_extension("new"), "no program").unwrap();
+    fs::rename(binary.with_extension("new"), &binary).unwrap();
+    signal(second.pid, Signal::KILL);
+    let third = program.ready();
+    fs::remove_file(&binary).unwrap();
+    signal(third.pid, Signal::KILL);
+    let fourth = program.ready();
+    assert_eq!(get(fourth.address.unwrap(), "/"), fourth.pid.to_string());
+}
+
 /// What a process runs.
 fn runs(pid: i32) -> PathBuf {
     fs::read_link(format!("/proc/{pid}/exe")).unwrap()
