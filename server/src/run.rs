@@ -98,6 +98,7 @@ pub(crate) fn run(options: &Run) -> ExitCode {
         log::say(&format!("serving {} on {endpoint}", options.config.display()));
     }
     let ending = running.join();
+    post.has_drained();
     if let Some(live) = master.live().take() {
         live.finish();
     }

@@ -3,12 +3,13 @@
 
 use super::Place;
 use super::account::Account;
+use super::binary;
 use super::child::VARIABLE;
 use super::link::{Asked, Link};
 use super::notify::{Inherited, Notifier};
 use super::post::Post;
 use super::sockets::Sockets;
-use super::supervise::{Restarts, supervise};
+use super::supervise::{Restarts, Terms, supervise};
 use crate::config::model::{self, Settings, Supervision, Switch};
 use crate::config::value::Address;
 use selvedge::Listener;
@@ -58,11 +59,15 @@ pub(crate) fn begin(settings: &Settings, workers: usize) -> Result<Begun, Cannot
     let account = Account::find(process.user.as_deref(), process.group.as_deref())?;
     let assume = || account.as_ref().map_or(Ok(()), Account::assume);
     if env::var_os(VARIABLE).is_some() {
+        // It was started by a descriptor, whose number would be its name.
+        let _ = rustix::thread::set_name(c"selvedge");
         let link = Link::of_standard_input().map_err(|error| format!("the supervisor cannot be reached: {error}"))?;
         let post = Post::supervised(link, Sockets::new(workers, Inherited::default()))?;
         assume()?;
         return Ok(Begun::Serve(Box::new(post)));
     }
+    // Before anything else takes its time, in which the file may be moved.
+    let program = binary::begun_at().map_err(|error| format!("the program's file cannot be found: {error}"))?;
     let mut sockets = Sockets::new(workers, Inherited::of_environment());
     let claimed = match claim(settings, &mut sockets) {
         Ok(claimed) => claimed,
@@ -79,7 +84,9 @@ pub(crate) fn begin(settings: &Settings, workers: usize) -> Result<Begun, Cannot
         assume()?;
         return Ok(Begun::Serve(Box::new(Post::alone(sockets, UnixListener::from(control), notifier, files))));
     }
-    let ended = supervise(sockets, control, notifier, Restarts::from(&process.supervision));
+    let (restarts, drain_time) = (Restarts::from(&process.supervision), settings.limits.drain_time);
+    let terms = Terms { restarts, drain_time, program };
+    let ended = supervise(sockets, control, notifier, terms);
     files.iter().for_each(|file| drop(fs::remove_file(file)));
     Ok(Begun::Ended(ended?))
 }

@@ -1,5 +1,6 @@
 //! A serving process, as the supervisor sees it: how it is started, what it says, its end.
 
+use super::binary::Binary;
 use super::link::{Asked, Beginning, Link, Told};
 use super::notify::OWN_VARIABLES;
 use super::sockets::Sockets;
@@ -8,7 +9,6 @@ use selvedge::Listener;
 use std::env;
 use std::io;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
@@ -29,15 +29,6 @@ pub(super) enum Event {
     Ended(u64),
 }
 
-/// The program that a serving process runs.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Binary {
-    /// The one that the supervisor runs, even when its file was replaced.
-    Own,
-    /// Whatever is at that path.
-    At(PathBuf),
-}
-
 /// What a serving process is to the supervisor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Role {
@@ -52,14 +43,30 @@ pub(super) enum Role {
     Retired,
 }
 
+/// By when a process has to have ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Due {
+    /// It was not told to.
+    Never,
+    /// By then, or whenever it falls silent after that.
+    Drained(Instant),
+    /// By then, whatever it says.
+    AtOnce(Instant),
+    /// It was killed.
+    Killed,
+}
+
 /// A process that was started and not yet collected.
 #[derive(Debug)]
 pub(super) struct Serving {
     pub(super) number: u64,
     pub(super) role: Role,
+    pub(super) due: Due,
     pub(super) binary: Binary,
     /// When it last said that it is alive, or anything else.
     pub(super) heard: Instant,
+    /// What it runs, where it said so.
+    pub(super) version: Option<String>,
     /// Why it is about to end, where it said so.
     pub(super) last_words: Option<String>,
     child: Child,
@@ -84,13 +91,10 @@ impl Serving {
     ) -> io::Result<Self> {
         let (link, theirs) = Link::pair()?;
         let link = Arc::new(link);
-        let program = match &binary {
-            Binary::Own => "/proc/self/exe".into(),
-            Binary::At(path) => path.clone(),
-        };
+        let startable = binary.startable()?;
         let mut arguments = env::args_os();
-        let name = arguments.next().unwrap_or_else(|| program.clone().into());
-        let mut command = Command::new(program);
+        let name = arguments.next().unwrap_or_else(|| binary.path.clone().into());
+        let mut command = Command::new(&startable.path);
         // A group of its own, so that a terminal's signals reach the supervisor alone.
         command.arg0(name).args(arguments).stdin(Stdio::from(theirs)).process_group(0);
         for name in OWN_VARIABLES {
@@ -99,7 +103,9 @@ impl Serving {
         let child = command.env(VARIABLE, "1").spawn()?;
         // The supervisor's copy of the other end, which would hide that the process has ended.
         drop(command);
-        let serving = Self { number, role, binary, heard: Instant::now(), last_words: None, child, link };
+        drop(startable);
+        let (due, heard) = (Due::Never, Instant::now());
+        let serving = Self { number, role, due, binary, heard, version: None, last_words: None, child, link };
         serving.watch(events.clone())?;
         // To a process that has ended already nothing can be said, which its end says.
         let _ = serving.hand_over(outfit);
@@ -155,6 +161,12 @@ impl Serving {
     pub(super) fn signal(&self, signal: Signal) {
         // One that has ended and was not collected hears nothing.
         let _ = kill_process(self.pid(), signal);
+    }
+
+    /// Ends it, whatever it is doing.
+    pub(super) fn kill(&mut self) {
+        self.due = Due::Killed;
+        self.signal(Signal::KILL);
     }
 
     /// Answers what it asked.

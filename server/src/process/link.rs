@@ -55,6 +55,8 @@ pub(super) struct Beginning {
 /// What a serving process says and asks.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum Asked {
+    /// What it runs. No answer.
+    Runs { version: String },
     /// It serves, under the configuration that is in force. No answer.
     Ready,
     /// It reads its configuration anew; [`Asked::Ready`] follows. No answer.
@@ -99,6 +101,11 @@ impl Link {
     /// The end that this process was started with as its standard input.
     pub(super) fn of_standard_input() -> io::Result<Self> {
         Ok(Self(io::stdin().as_fd().try_clone_to_owned()?))
+    }
+
+    /// The same end once more.
+    pub(super) fn try_clone(&self) -> io::Result<Self> {
+        self.0.try_clone().map(Self)
     }
 
     pub(super) fn send(&self, message: &impl Serialize) -> io::Result<()> {

@@ -8,8 +8,10 @@
 
 mod account;
 mod begin;
+mod binary;
 mod child;
 mod control;
+mod ending;
 mod letters;
 mod link;
 mod notify;

@@ -14,13 +14,15 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
-use std::sync::mpsc::{SyncSender, sync_channel};
+use std::sync::mpsc::{RecvTimeoutError, Sender, SyncSender, channel, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
 /// How long a process that has stopped goes on to answer whoever has asked before.
 const LAST_ANSWERS_TIME: Duration = Duration::from_secs(5);
+/// How often a process that stops says that it is alive.
+const ALIVE_EVERY: Duration = Duration::from_secs(1);
 
 /// What is ordered of whoever serves. Each is called on a thread that may wait.
 pub(crate) trait Orders: Send + Sync + 'static {
@@ -52,6 +54,8 @@ pub(crate) struct Post {
     control: Mutex<Option<UnixListener>>,
     /// Dropped when no more orders are taken.
     orders_end: Mutex<Option<UnixStream>>,
+    /// Dropped when nothing is left that may take its time.
+    busy: Mutex<Option<Sender<()>>>,
     /// Held by whoever is answering one.
     answering: Arc<()>,
     chain: Chain,
@@ -73,6 +77,7 @@ impl Post {
             sockets: Mutex::new(sockets),
             control: Mutex::new(Some(control)),
             orders_end: Mutex::default(),
+            busy: Mutex::default(),
             answering: Arc::default(),
             chain: Chain::Alone { notifier, files },
             beginning: Beginning::default(),
@@ -81,6 +86,8 @@ impl Post {
 
     /// Takes what the supervisor hands over.
     pub(super) fn supervised(link: Link, mut sockets: Sockets) -> Result<Self, String> {
+        // A supervisor that hears nothing more is gone, which the first message says, too.
+        let _ = link.send(&Asked::Runs { version: env!("CARGO_PKG_VERSION").to_owned() });
         let mut control = None;
         let mut parts = Parts::default();
         let beginning = loop {
@@ -98,6 +105,7 @@ impl Post {
             sockets: Mutex::new(sockets),
             control: Mutex::new(control),
             orders_end: Mutex::default(),
+            busy: Mutex::default(),
             answering: Arc::default(),
             chain: Chain::Supervised { link, asking: Mutex::default() },
             beginning,
@@ -188,9 +196,15 @@ impl Post {
         self.watch_over(orders).map_err(failed)
     }
 
+    /// Says that no connection is left. What comes after that is not worth waiting for long.
+    pub(crate) fn has_drained(&self) {
+        drop(guard(&self.busy).take());
+    }
+
     /// The last words of a process that has stopped.
     pub(crate) fn finish(&self) {
         self.leave_all();
+        self.has_drained();
         // Whoever gave an order gets its answer, such as that this process was replaced.
         let deadline = Instant::now() + LAST_ANSWERS_TIME;
         while Arc::strong_count(&self.answering) > 1 && Instant::now() < deadline {
@@ -325,12 +339,28 @@ impl Post {
     fn leave_all(&self) {
         let took_orders = guard(&self.orders_end).take();
         match &self.chain {
-            Chain::Supervised { .. } => guard(&self.sockets).let_go(),
+            Chain::Supervised { link, .. } => {
+                took_orders.inspect(|_| self.say_alive(link));
+                guard(&self.sockets).let_go();
+            }
             Chain::Alone { notifier, .. } => {
                 took_orders.inspect(|_| notifier.stopping());
                 guard(&self.sockets).end();
             }
         }
+    }
+
+    /// Says that it is alive for as long as it is busy, so that nobody takes it for hanging.
+    fn say_alive(&self, link: &Link) {
+        let (busy, is_busy) = channel();
+        *guard(&self.busy) = Some(busy);
+        let Ok(link) = link.try_clone() else { return };
+        // One that cannot have a thread has the time that the supervisor knows of.
+        let _ = thread::Builder::new().name("selvedge-alive".to_owned()).spawn(move || {
+            while let Err(RecvTimeoutError::Timeout) = is_busy.recv_timeout(ALIVE_EVERY) {
+                let _ = link.send(&Asked::Alive);
+            }
+        });
     }
 }
 

@@ -5,7 +5,8 @@
 //! has to become ready, or the program ends with its code; a later one that ends unasked is
 //! started again, each time after a longer wait, until that happens too often.
 
-use super::child::{Binary, Event, Outfit, Role, Serving, describe};
+use super::binary::Binary;
+use super::child::{Event, Outfit, Role, Serving, describe};
 use super::link::{Asked, Beginning, Told};
 use super::notify::Notifier;
 use super::sockets::Sockets;
@@ -15,6 +16,7 @@ use selvedge::Listener;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
 use signal_hook::iterator::Signals;
 use std::collections::VecDeque;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread;
@@ -36,6 +38,16 @@ pub(crate) struct Restarts {
     pub(crate) back_off_max: Duration,
 }
 
+/// What the configuration says that the supervisor began with.
+#[derive(Clone, Debug)]
+pub(super) struct Terms {
+    pub(super) restarts: Restarts,
+    /// How long what runs may take when a process is told to end.
+    pub(super) drain_time: Duration,
+    /// Where the program's file was when it began, which is where a new one is looked for.
+    pub(super) program: PathBuf,
+}
+
 impl Restarts {
     /// The wait before the next one, after so many that were not long ago.
     fn back_off(&self, earlier: usize) -> Duration {
@@ -53,7 +65,7 @@ enum Course {
 
 /// The state of the supervisor.
 pub(super) struct Supervisor {
-    restarts: Restarts,
+    terms: Terms,
     sockets: Sockets,
     control: Listener,
     notifier: Notifier,
@@ -85,17 +97,19 @@ pub(super) fn supervise(
     sockets: Sockets,
     control: Listener,
     notifier: Notifier,
-    restarts: Restarts,
+    terms: Terms,
 ) -> Result<ExitCode, String> {
     let (events, happened) = channel();
     listen_to_signals(events.clone()).map_err(|error| format!("cannot watch signals: {error}"))?;
+    let own = Binary::own(terms.program.clone());
+    let own = own.map_err(|error| format!("the program's file cannot be opened: {error}"))?;
     let mut supervisor = Supervisor {
-        restarts,
+        binary: own.clone(),
+        terms,
         sockets,
         control,
         notifier,
         processes: Vec::new(),
-        binary: Binary::Own,
         recent: VecDeque::new(),
         restart_at: None,
         started: 0,
@@ -105,7 +119,7 @@ pub(super) fn supervise(
         owed: None,
         events,
     };
-    supervisor.start(Role::Starting, Binary::Own).map_err(|error| format!("cannot start: {error}"))?;
+    supervisor.start(Role::Starting, own).map_err(|error| format!("cannot start: {error}"))?;
     let code = supervisor.run(&happened);
     supervisor.sockets.end();
     Ok(ExitCode::from(code))
@@ -146,9 +160,21 @@ impl Supervisor {
             Role::Candidate { until, .. } => Some(until),
             _ => None,
         });
-        let next = candidates.chain(self.restart_at).min();
+        let next = candidates.chain(self.restart_at).chain(self.next_kill()).min();
         let until = next.map_or(LONGEST, |next| next.saturating_duration_since(Instant::now()));
         self.notifier.watchdog().map_or(until, |watchdog| until.min(watchdog / 4))
+    }
+
+    pub(super) fn drain_time(&self) -> Duration {
+        self.terms.drain_time
+    }
+
+    pub(super) fn program(&self) -> &Path {
+        &self.terms.program
+    }
+
+    pub(super) fn is_stopping(&self) -> bool {
+        self.course != Course::Running
     }
 
     fn look_at_the_clock(&mut self) {
@@ -161,6 +187,7 @@ impl Supervisor {
             }
         }
         self.give_up_late_candidates(now);
+        self.kill_the_late(now);
         if let Some(watchdog) = self.notifier.watchdog() {
             // The silence of the one that serves becomes the supervisor's own.
             let is_heard = |process: &Serving| process.role != Role::Serving || now - process.heard < watchdog / 2;
@@ -189,6 +216,7 @@ impl Supervisor {
         let is_current = self.processes[at].is_current();
         match asked {
             Asked::Alive => {}
+            Asked::Runs { version } => self.processes[at].version = Some(version),
             Asked::Ready => self.is_ready(at),
             Asked::Failed { text } => self.processes[at].last_words = Some(text),
             Asked::Reloading if is_current => self.notifier.reloading(),
@@ -242,7 +270,7 @@ impl Supervisor {
                 let why = last_words.unwrap_or_else(|| format!("the new process {how} before it was ready"));
                 self.refuse(asked_by, &why);
             }
-            _ if self.course != Course::Running => {}
+            _ if self.is_stopping() => {}
             Role::Retired => {}
             Role::Starting if self.first == First::Awaited => {
                 // It has said why, and would say the same again.
@@ -258,25 +286,25 @@ impl Supervisor {
     /// Starts another one in a while, or gives up.
     fn restart_later(&mut self, why: &str) {
         let now = Instant::now();
-        while self.recent.front().is_some_and(|at| now - *at >= self.restarts.within) {
+        while self.recent.front().is_some_and(|at| now - *at >= self.terms.restarts.within) {
             self.recent.pop_front();
         }
         let earlier = self.recent.len();
-        if earlier as u64 >= self.restarts.max {
-            let within = self.restarts.within.as_secs_f64();
+        if earlier as u64 >= self.terms.restarts.max {
+            let within = self.terms.restarts.within.as_secs_f64();
             say(&format!("selvedge: the serving process {why}, after {earlier} restarts within {within} s: giving up"));
             self.begin_to_stop(GAVE_UP);
             return;
         }
-        let back_off = self.restarts.back_off(earlier);
+        let back_off = self.terms.restarts.back_off(earlier);
         self.recent.push_back(now);
         self.restart_at = Some(now + back_off);
         let note = format!(
             "the serving process {why}; started again after {} ms (restart {} of {} within {} s)",
             back_off.as_millis(),
             earlier + 1,
-            self.restarts.max,
-            self.restarts.within.as_secs_f64()
+            self.terms.restarts.max,
+            self.terms.restarts.within.as_secs_f64()
         );
         say(&format!("selvedge: {note}"));
         self.notifier.status(&note);
@@ -287,30 +315,31 @@ impl Supervisor {
 
     /// Lets the sockets go and ends when the last process has ended.
     fn begin_to_stop(&mut self, code: u8) {
-        if self.course == Course::Running {
+        if !self.is_stopping() {
             self.course = Course::Stopping(code);
             self.notifier.stopping();
             self.restart_at = None;
             self.sockets.end();
-            for process in &self.processes {
+            for process in &mut self.processes {
                 match process.role {
-                    Role::Candidate { .. } => process.signal(Signal::KILL),
+                    Role::Candidate { .. } => process.kill(),
                     _ if code != 0 => process.signal(Signal::TERM),
                     _ => {}
                 }
             }
+            self.expect_ends();
         }
     }
 
     fn obey(&mut self, signal: i32) {
-        let again = self.course != Course::Running;
+        let again = self.is_stopping();
         let is_meant = |process: &&Serving| process.is_current();
         match signal {
             SIGINT => {
                 self.begin_to_stop(0);
-                self.processes.iter().for_each(|process| process.signal(Signal::INT));
+                self.cut_all();
             }
-            SIGTERM | SIGQUIT if again => self.processes.iter().for_each(|process| process.signal(Signal::INT)),
+            SIGTERM | SIGQUIT if again => self.cut_all(),
             SIGTERM | SIGQUIT => {
                 self.begin_to_stop(0);
                 // Those that are retired were told already, and a second time would cut them.

@@ -5,13 +5,11 @@
 //! that it is ready, and then lets what runs finish. A new one that fails, or takes too long,
 //! leaves everything as it was.
 
-use super::child::{Binary, Role};
+use super::binary::Binary;
+use super::child::{Role, Serving};
 use super::link::Told;
 use super::supervise::Supervisor;
 use crate::log::say;
-use rustix::process::Signal;
-use std::env;
-use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 /// How long a new serving process may take to become ready.
@@ -20,9 +18,9 @@ const READY_TIME: Duration = Duration::from_secs(60);
 impl Supervisor {
     /// Puts whatever is now at the path of the program in its place.
     pub(super) fn upgrade(&mut self, asked_by: Option<u64>) {
-        match program_path() {
-            Ok(path) => self.start_candidate(Binary::At(path), asked_by),
-            Err(text) => self.refuse(asked_by, &text),
+        match Binary::open(self.program()) {
+            Ok(binary) => self.start_candidate(binary, asked_by),
+            Err(error) => self.refuse(asked_by, &format!("the new process cannot be started: {error}")),
         }
     }
 
@@ -32,6 +30,9 @@ impl Supervisor {
     }
 
     fn start_candidate(&mut self, binary: Binary, asked_by: Option<u64>) {
+        if self.is_stopping() {
+            return self.refuse(asked_by, "the server is stopping");
+        }
         if self.processes.iter().any(|process| matches!(process.role, Role::Candidate { .. })) {
             return self.refuse(asked_by, "another upgrade is under way");
         }
@@ -43,18 +44,25 @@ impl Supervisor {
 
     /// A new process is ready: the others let what runs finish.
     pub(super) fn promote(&mut self, at: usize, asked_by: Option<u64>) {
-        let pid = self.processes[at].pid().as_raw_nonzero();
         self.binary = self.processes[at].binary.clone();
+        let text = Self::successor(&self.processes[at]);
+        say(&format!("selvedge: {text}"));
         // Said before the one who asked is told to end.
-        self.answer(asked_by, &Told::Done { text: format!("process {pid} serves in its place") });
-        for (other, process) in self.processes.iter_mut().enumerate() {
+        self.answer(asked_by, &Told::Done { text });
+        for other in 0..self.processes.len() {
             if other == at {
-                process.role = Role::Serving;
-            } else if process.is_current() {
-                process.role = Role::Retired;
-                process.signal(Signal::TERM);
+                self.processes[at].role = Role::Serving;
+            } else if self.processes[other].is_current() {
+                self.retire(other);
             }
         }
+    }
+
+    /// What is to be said of a process that has become ready.
+    fn successor(process: &Serving) -> String {
+        let pid = process.pid().as_raw_nonzero();
+        let version = process.version.as_deref().unwrap_or("unknown");
+        format!("process {pid} serves in its place: version {version} of {}", process.binary.path.display())
     }
 
     /// Ends what was not ready in time.
@@ -65,7 +73,7 @@ impl Supervisor {
                 && until <= now
             {
                 process.role = Role::Retired;
-                process.signal(Signal::KILL);
+                process.kill();
                 late.push(asked_by);
             }
         }
@@ -84,12 +92,4 @@ impl Supervisor {
         let asker = self.processes.iter().find(|process| Some(process.number) == asked_by);
         asker.inspect(|process| process.tell(told));
     }
-}
-
-/// Where the program's file was, which is where a new one is looked for: the system marks the
-/// path of one that was replaced.
-fn program_path() -> Result<PathBuf, String> {
-    let path = env::current_exe().map_err(|error| format!("the program's file cannot be found: {error}"))?;
-    let text = path.to_string_lossy();
-    Ok(text.strip_suffix(" (deleted)").map_or_else(|| path.clone(), PathBuf::from))
 }

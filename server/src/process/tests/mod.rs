@@ -5,6 +5,7 @@
 
 mod program;
 
+mod endings;
 mod orders;
 mod restarts;
 mod systemd;

@@ -1,6 +1,7 @@
 //! A program that runs a configuration as far as this floor is concerned, and whoever starts it.
 
 use crate::config;
+use crate::config::model::Settings;
 use crate::process::control::ask;
 use crate::process::{Answer, Begun, Form, Order, Orders, Pace, Place, Post, begin};
 use crate::world::Disk;
@@ -30,7 +31,7 @@ fn program() {
     let settings = config::read(&file, &Disk).expect("the tests' configurations are right").settings;
     let workers = settings.process.workers.unwrap_or(1);
     let code = match begin(&settings, workers) {
-        Ok(Begun::Serve(post)) => serve(&file, Arc::new(*post), workers),
+        Ok(Begun::Serve(post)) => serve(&file, Arc::new(*post), &settings),
         Ok(Begun::Ended(code)) => {
             // `ExitCode` cannot be looked into; what is printed of it can.
             let text = format!("{code:?}");
@@ -44,12 +45,17 @@ fn program() {
     std::process::exit(code);
 }
 
-fn serve(file: &Path, post: Arc<Post>, workers: usize) -> i32 {
+fn serve(file: &Path, post: Arc<Post>, settings: &Settings) -> i32 {
     if file.with_extension("broken").exists() {
         return 7;
     }
+    let workers = settings.process.workers.unwrap_or(1);
     let listeners = places(file).iter().flat_map(|place| post.bind(place).expect("the place is free")).collect();
-    let limits = Limits { drain_time: Duration::from_secs(20), ..Limits::default() };
+    let drain_time = match file.with_extension("patient").exists() {
+        true => Duration::from_secs(20),
+        false => settings.limits.drain_time,
+    };
+    let limits = Limits { drain_time, ..Limits::default() };
     let number = std::process::id().to_string();
     let answer = async move |request: &mut Request| {
         if request.path() == "/port" {
@@ -252,6 +258,10 @@ pub(super) fn configure(folder: &Path, rest: &str) {
 
 pub(super) fn signal(pid: i32, signal: Signal) {
     kill_process(Pid::from_raw(pid).unwrap(), signal).unwrap();
+}
+
+pub(super) fn is_alive(pid: i32) -> bool {
+    fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| !stat.contains(") Z "))
 }
 
 /// Looks until there is something to see.

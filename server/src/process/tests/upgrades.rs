@@ -1,12 +1,12 @@
 //! One serving process in the place of another.
 
-use super::program::{Started, folder, get, signal, until};
+use super::program::{Started, folder, get, is_alive, signal, until};
 use crate::process::{Answer, Order};
 use rustix::process::Signal;
 use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -46,7 +46,9 @@ fn a_new_binary_takes_over_without_a_lost_request() {
     put(&std::env::current_exe().unwrap(), &binary);
     let Ok(Answer::Done(text)) = program.order(Order::Upgrade) else { panic!("{}", program.errors()) };
     let second = program.ready();
-    assert_eq!(text, format!("process {} serves in its place", second.pid));
+    let version = env!("CARGO_PKG_VERSION");
+    let expected = format!("process {} serves in its place: version {version} of {}", second.pid, binary.display());
+    assert_eq!(text, expected);
     until("the new one answers", || (get(address, "/") == second.pid.to_string()).then_some(()));
     // By the signal, too.
     put(&std::env::current_exe().unwrap(), &binary);
@@ -124,6 +126,51 @@ fn only_one_upgrade_is_under_way_and_a_stop_ends_it() {
     assert_eq!(program.code(), Some(0));
 }
 
-fn is_alive(pid: i32) -> bool {
-    fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| !stat.contains(") Z "))
+#[test]
+fn the_new_binary_is_looked_for_where_the_old_one_was_begun() {
+    let (program, binary) = start();
+    let first = program.ready();
+    fs::rename(&binary, binary.with_extension("old")).unwrap();
+    put(&std::env::current_exe().unwrap(), &binary);
+    program.order(Order::Upgrade).unwrap();
+    let second = program.ready();
+    assert_ne!(second.pid, first.pid);
+    assert_eq!(runs(second.pid), binary);
+}
+
+#[test]
+fn a_link_to_the_binary_is_followed_anew() {
+    let folder = folder();
+    let [one, two, link] = ["one", "two", "selvedge"].map(|name| folder.join(name));
+    put(&std::env::current_exe().unwrap(), &one);
+    put(&std::env::current_exe().unwrap(), &two);
+    symlink(&one, &link).unwrap();
+    let program = Started::with(&folder, "listen \"127.0.0.1:0\"", &link);
+    assert_eq!(runs(program.ready().pid), one);
+    fs::remove_file(&link).unwrap();
+    symlink(&two, &link).unwrap();
+    program.order(Order::Upgrade).unwrap();
+    assert_eq!(runs(program.ready().pid), two);
+}
+
+#[test]
+fn what_has_become_ready_is_what_is_started_again() {
+    let (program, binary) = start();
+    program.ready();
+    put(&std::env::current_exe().unwrap(), &binary);
+    program.order(Order::Upgrade).unwrap();
+    let second = program.ready();
+    fs::write(binary.with_extension("new"), "no program").unwrap();
+    fs::rename(binary.with_extension("new"), &binary).unwrap();
+    signal(second.pid, Signal::KILL);
+    let third = program.ready();
+    fs::remove_file(&binary).unwrap();
+    signal(third.pid, Signal::KILL);
+    let fourth = program.ready();
+    assert_eq!(get(fourth.address.unwrap(), "/"), fourth.pid.to_string());
+}
+
+/// What a process runs.
+fn runs(pid: i32) -> PathBuf {
+    fs::read_link(format!("/proc/{pid}/exe")).unwrap()
 }
