@@ -8,7 +8,7 @@ use super::network::{Network, any_contains};
 use selvedge::Request;
 use selvedge::proto::field::trim;
 use selvedge::service::UNIX_PEER;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 /// The proxies that are believed, and where they say for whom they speak.
 #[derive(Clone, Debug)]
@@ -38,6 +38,11 @@ pub(crate) enum ForwardingField {
     Forwarded,
 }
 
+/// The client of a request whose proxy has written something that is no address. It is in no
+/// [`Network`]: were the proxy taken for the client, a rule that lets the proxy in would let in
+/// whoever gets it to write such a thing.
+const NOBODY: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
+
 /// Proxies in a row that are believed. A longer way is a loop.
 const HOPS_MAX: usize = 32;
 
@@ -64,8 +69,8 @@ impl TrustedProxies {
         self.client_behind(peer, &lines)
     }
 
-    /// The first address from the right that is no trusted proxy; where a proxy did not say
-    /// an address, that proxy.
+    /// The first address from the right that is no trusted proxy; where a proxy said something
+    /// else than an address, nobody.
     fn client_behind(&self, peer: IpAddr, lines: &[&[u8]]) -> IpAddr {
         let mut client = peer;
         let members = lines.iter().rev().flat_map(|line| FromRight { rest: Some(line) });
@@ -74,7 +79,7 @@ impl TrustedProxies {
                 ForwardingField::XForwardedFor => node(member),
                 ForwardingField::Forwarded => for_of(member).and_then(node),
             };
-            let Some(address) = address else { return client };
+            let Some(address) = address else { return NOBODY };
             client = address;
             if !any_contains(&self.networks, client) {
                 return client;
@@ -175,10 +180,11 @@ mod tests {
             (&["\", 192.0.2.1"], "192.0.2.1"),
             // All of them are proxies: the first one asked for itself.
             (&["10.0.0.3, 10.0.0.2"], "10.0.0.3"),
-            // A proxy that did not say for whom it asks is whom we know.
-            (&["192.0.2.1, unknown"], "10.0.0.1"),
-            (&["192.0.2.1, unknown, 10.0.0.2"], "10.0.0.2"),
-            (&["192.0.2.1, localhost"], "10.0.0.1"),
+            // Who the client is was not said, and what stands to the left of that counts for nothing.
+            (&["192.0.2.1, unknown"], "0.0.0.0"),
+            (&["192.0.2.1, unknown, 10.0.0.2"], "0.0.0.0"),
+            (&["192.0.2.1, localhost"], "0.0.0.0"),
+            (&["unknown, 192.0.2.1"], "192.0.2.1"),
         ] {
             assert_eq!(client(ForwardingField::XForwardedFor, "10.0.0.1", lines), expected, "{lines:?}");
         }
@@ -201,11 +207,11 @@ mod tests {
             (&["host=\"a;for=2.2.2.2\";for=192.0.2.1"], "192.0.2.1"),
             (&["for=1.1.1.1, for=192.0.2.1;host=\"a\\\"b\""], "192.0.2.1"),
             (&["for=1.1.1.1;x=\"\\, for=192.0.2.1"], "192.0.2.1"),
-            (&["for=1.1.1.1;for=192.0.2.1"], "2001:db8:f::1"),
-            (&["for=_hidden"], "2001:db8:f::1"),
-            (&["for=unknown"], "2001:db8:f::1"),
-            (&["192.0.2.1"], "2001:db8:f::1"),
-            (&["proto=https"], "2001:db8:f::1"),
+            (&["for=1.1.1.1;for=192.0.2.1"], "0.0.0.0"),
+            (&["for=_hidden"], "0.0.0.0"),
+            (&["for=unknown"], "0.0.0.0"),
+            (&["192.0.2.1"], "0.0.0.0"),
+            (&["proto=https"], "0.0.0.0"),
         ] {
             assert_eq!(client(ForwardingField::Forwarded, "2001:db8:f::1", lines), expected, "{lines:?}");
         }

@@ -47,10 +47,11 @@ impl Network {
         Ok(Self { address, prefix_bits })
     }
 
-    /// Whether an address is in it. An IPv4 address that is written as an IPv6 one counts as what it is.
+    /// Whether an address is in it. An IPv4 address that is written as an IPv6 one counts as what it
+    /// is. The address that means none is in no network, however large.
     pub(super) fn contains(&self, address: IpAddr) -> bool {
         let address = address.to_canonical();
-        if address.is_ipv4() != self.address.is_ipv4() {
+        if address.is_ipv4() != self.address.is_ipv4() || address.is_unspecified() {
             return false;
         }
         let width = if address.is_ipv4() { 32 } else { 128 };
@@ -112,6 +113,8 @@ mod tests {
             ("10.0.0.0/8", "::10.1.2.3", false),
             ("0.0.0.0/0", "1.2.3.4", true),
             ("0.0.0.0/0", "::1", false),
+            ("0.0.0.0/0", "0.0.0.0", false),
+            ("::/0", "::", false),
             ("::/0", "2001:db8::1", true),
             ("::/0", "1.2.3.4", false),
             ("192.0.2.7", "192.0.2.7", true),

@@ -63,6 +63,8 @@ pub(super) const SETTINGS: &[Setting] = &[
         .otherwise("nobody's; the client is who connected")
         .more(
             "The field is read from the right, and the first address that is not in these networks is the client. \
+             Where what stands there is no address, as in `unknown`, the client is 0.0.0.0, which is in no network: no \
+             `allow` lets it in, nor does a `client` condition hold. Without the field the proxy is the client. \
              `unix` stands for whoever connects to a Unix socket. Name only proxies that are yours: whoever is in these \
              networks can call itself what it likes.",
         )

@@ -36,10 +36,11 @@ impl NetworkGate {
         if decisive.map_or(self.otherwise, |(access, _)| *access) == Access::Allow {
             return Verdict::Pass;
         }
-        const OBSERVED: &str = "the client's network is not allowed (only observed)";
-        Verdict::against(self.mode, &self.tally, OBSERVED, || {
-            Response::error(Status::FORBIDDEN).because("the client's network is not allowed")
-        })
+        let (reason, observed) = match client.is_unspecified() {
+            false => ("the client's network is not allowed", "the client's network is not allowed (only observed)"),
+            true => ("a proxy did not say who the client is", "a proxy did not say who the client is (only observed)"),
+        };
+        Verdict::against(self.mode, &self.tally, observed, || Response::error(Status::FORBIDDEN).because(reason))
     }
 }
 
@@ -66,6 +67,7 @@ mod tests {
             (inner, Deny, "2001:db8::1", false),
             (inner, Allow, "2001:db8::1", true),
             (outer, Deny, "192.0.2.1", true),
+            (&[(Allow, "0.0.0.0/0")], Deny, "0.0.0.0", false),
             (&[(Deny, "2001:db8::/32")], Allow, "2001:db8::1", false),
             (&[(Deny, "2001:db8::/32")], Allow, "192.0.2.1", true),
         ] {

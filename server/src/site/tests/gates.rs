@@ -198,13 +198,17 @@ fn networks() {
         ("X-Forwarded-For: 192.0.2.1", 200, "192.0.2.1"),
         ("X-Forwarded-For: 192.0.2.66", 403, "192.0.2.66"),
         ("X-Forwarded-For: 192.0.2.1, 198.51.100.1", 403, "198.51.100.1"),
-        ("X-Forwarded-For: unknown", 200, "127.0.0.1"),
+        ("X-Forwarded-For: 192.0.2.1, unknown", 403, "0.0.0.0"),
         ("Forwarded: for=198.51.100.1", 200, "127.0.0.1"),
     ] {
         assert_eq!(served.get_with("/", &[line]).status, status, "{line}");
         let logged = served.logged();
         assert_eq!(logged.client, client, "{line}");
-        assert_eq!(logged.reason, (status == 403).then_some("the client's network is not allowed"), "{line}");
+        let reason = match client {
+            "0.0.0.0" => "a proxy did not say who the client is",
+            _ => "the client's network is not allowed",
+        };
+        assert_eq!(logged.reason, (status == 403).then_some(reason), "{line}");
     }
     // Without trust in the peer, what it says counts for nothing.
     assert_eq!(served.ask("GET", "/", "direct.test", &["X-Forwarded-For: 192.0.2.1"]).status, 403);
