@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::{Receiver, channel};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -160,7 +160,10 @@ impl Started {
         let name = "process::tests::program::program";
         command.args([name, "--exact", "--ignored", "--nocapture", "--test-threads=1"]);
         command.env(CONFIGURATION, folder.join("selvedge.kdl")).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut child = command.spawn().unwrap();
+        let mut child = {
+            let _nobody_writes = programs();
+            command.spawn().unwrap()
+        };
         let (lines, received) = channel();
         let out = child.stdout.take().unwrap();
         thread::spawn(move || {
@@ -240,6 +243,13 @@ impl Drop for Started {
     }
 }
 
+/// Held by whoever writes a program or starts one: a process that begins has all files for a moment,
+/// and one that is open for writing cannot be started.
+pub(super) fn programs() -> MutexGuard<'static, ()> {
+    static PROGRAMS: Mutex<()> = Mutex::new(());
+    PROGRAMS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// A new folder.
 pub(super) fn folder() -> PathBuf {
     static NUMBER: AtomicU32 = AtomicU32::new(0);
@@ -283,6 +293,20 @@ pub(super) fn get(address: SocketAddr, path: &str) -> String {
 
 pub(super) fn get_unix(socket: &Path, path: &str) -> String {
     exchange(UnixStream::connect(socket).expect("nobody is refused"), path)
+}
+
+/// A connection on which one request was answered, so that it is known who has it.
+pub(super) fn keep(address: SocketAddr, by: i32) -> TcpStream {
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
+    let mut answer = Vec::new();
+    while !answer.ends_with(format!("\r\n\r\n{by}").as_bytes()) {
+        let mut piece = [0; 256];
+        let count = stream.read(&mut piece).unwrap();
+        assert!(count > 0, "{}", String::from_utf8_lossy(&answer));
+        answer.extend_from_slice(&piece[..count]);
+    }
+    stream
 }
 
 fn exchange(mut stream: impl Read + Write, path: &str) -> String {

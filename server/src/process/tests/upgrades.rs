@@ -1,11 +1,10 @@
 //! One serving process in the place of another.
 
-use super::program::{Started, folder, get, is_alive, signal, until};
+use super::program::{Started, folder, get, is_alive, keep, programs, signal, until};
 use crate::process::{Answer, Order};
 use rustix::process::Signal;
 use std::fs;
 use std::io::{Read, Write};
-use std::net::TcpStream;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -23,6 +22,7 @@ fn start() -> (Started, PathBuf) {
 /// Puts a program in place by a rename.
 fn put(from: &Path, to: &Path) {
     let new = to.with_extension("new");
+    let _nobody_starts = programs();
     fs::copy(from, &new).unwrap();
     fs::rename(&new, to).unwrap();
 }
@@ -67,15 +67,14 @@ fn the_old_one_finishes_what_it_has_begun() {
     let (program, _) = start();
     let first = program.ready();
     let address = first.address.unwrap();
-    let mut begun = TcpStream::connect(address).unwrap();
+    let idle: Vec<_> = (0..16).map(|_| keep(address, first.pid)).collect();
+    let mut begun = keep(address, first.pid);
     begun.write_all(b"GET / HTTP/1.1\r\n").unwrap();
-    // Later connections to each worker were answered, so this one was seen.
-    for _ in 0..8 {
-        get(address, "/");
-    }
     assert!(matches!(program.order(Order::Upgrade), Ok(Answer::Done(_))));
     let second = program.ready();
     until("the new one answers", || (get(address, "/") == second.pid.to_string()).then_some(()));
+    // Each worker closes those that do nothing, once it was told.
+    idle.into_iter().for_each(|mut idle| assert_eq!(idle.read(&mut [0]).unwrap(), 0));
     begun.write_all(b"Host: a\r\n\r\n").unwrap();
     let mut answer = String::new();
     begun.read_to_string(&mut answer).unwrap();
@@ -90,6 +89,7 @@ fn a_new_binary_that_fails_changes_nothing() {
     let address = first.address.unwrap();
     let script = |text: &str| {
         let new = binary.with_extension("new");
+        let _nobody_starts = programs();
         fs::write(&new, text).unwrap();
         fs::set_permissions(&new, fs::Permissions::from_mode(0o755)).unwrap();
         fs::rename(&new, &binary).unwrap();
@@ -113,7 +113,9 @@ fn only_one_upgrade_is_under_way_and_a_stop_ends_it() {
     let first = program.ready();
     let new = binary.with_extension("new");
     let started = program.folder.join("started");
+    let nobody_starts = programs();
     fs::write(&new, format!("#!/bin/sh\n: > {}\nexec sleep 100\n", started.display())).unwrap();
+    drop(nobody_starts);
     fs::set_permissions(&new, fs::Permissions::from_mode(0o755)).unwrap();
     fs::rename(&new, &binary).unwrap();
     // By signal, so that nobody waits for the answer.
