@@ -73,7 +73,7 @@ const ANSWER_TIME: Duration = Duration::from_secs(120);
 /// Longest order.
 const ORDER_BYTES_MAX: u64 = 64;
 /// How many are listened to at once.
-const CALLERS_MAX: usize = 16;
+const CALLERS_MAX: usize = 64;
 
 /// Answers whoever connects, on a thread, until the other end of `until` is gone. Whoever is
 /// at it holds an `answering`.
@@ -86,8 +86,11 @@ pub(super) fn answer_all(
     control.set_nonblocking(true)?;
     let answer = Arc::new(answer);
     thread::Builder::new().name("selvedge-control".to_owned()).spawn(move || {
+        let others = Arc::strong_count(&answering);
         while let Some(caller) = next(&control, &until) {
-            if Arc::strong_count(&answering) > CALLERS_MAX {
+            if Arc::strong_count(&answering) - others >= CALLERS_MAX {
+                // Whoever is not told sees the connection end.
+                let _ = turn_away(caller);
                 continue;
             }
             let (answer, answering) = (answer.clone(), answering.clone());
@@ -136,6 +139,12 @@ fn hear(mut caller: UnixStream, answer: &dyn Fn(Order) -> Answer) -> io::Result<
     write_answer(&mut caller, &said)
 }
 
+/// Hears nothing, and waits for nothing.
+fn turn_away(mut caller: UnixStream) -> io::Result<()> {
+    caller.set_nonblocking(true)?;
+    write_answer(&mut caller, &Answer::Refused("too many orders at once".to_owned()))
+}
+
 fn write_answer(to: &mut UnixStream, answer: &Answer) -> io::Result<()> {
     let (word, text) = match answer {
         Answer::Done(text) => ("ok", text),
@@ -148,15 +157,17 @@ fn write_answer(to: &mut UnixStream, answer: &Answer) -> io::Result<()> {
 pub(crate) fn ask(control: &Path, order: Order) -> Result<Answer, String> {
     let failed = |what: &str, error: io::Error| format!("{what} {}: {error}", control.display());
     let mut server = UnixStream::connect(control).map_err(|error| failed("cannot reach a server at", error))?;
-    let mut said = String::new();
-    server
+    let mut said = Vec::new();
+    let sent = server
         .set_read_timeout(Some(ANSWER_TIME))
-        .and_then(|()| server.write_all(format!("{}\n", order.word()).as_bytes()))
-        .and_then(|()| server.read_to_string(&mut said))
-        .map_err(|error| failed("no answer from the server at", error))?;
-    match said.split_once('\n') {
-        Some(("ok", text)) => Ok(Answer::Done(text.to_owned())),
-        Some(("refused", text)) => Ok(Answer::Refused(text.to_owned())),
+        .and_then(|()| server.write_all(format!("{}\n", order.word()).as_bytes()));
+    // Whoever refuses may do it without having read the order, which the system calls an error.
+    let heard = sent.and(server.read_to_end(&mut said).map(drop));
+    let said = String::from_utf8_lossy(&said);
+    match (said.split_once('\n'), heard) {
+        (Some(("refused", text)), _) => Ok(Answer::Refused(text.to_owned())),
+        (_, Err(error)) => Err(failed("no answer from the server at", error)),
+        (Some(("ok", text)), Ok(())) => Ok(Answer::Done(text.to_owned())),
         _ => Err(format!("the server at {} ended before it answered", control.display())),
     }
 }
@@ -200,5 +211,28 @@ mod tests {
         assert!(ended.contains(path.to_str().unwrap()), "{ended}");
         std::fs::remove_file(&path).unwrap();
         assert_eq!(heard.lock().unwrap().len(), Order::ALL.len());
+    }
+
+    #[test]
+    fn whoever_comes_when_too_many_are_heard_is_told() {
+        let path = std::env::temp_dir().join(format!("selvedge-control-many-{}", std::process::id()));
+        let _ = std::fs::remove_file(&path);
+        let (until, end) = UnixStream::pair().unwrap();
+        let answering = Arc::new(());
+        let answer = |_| Answer::Done(String::new());
+        answer_all(UnixListener::bind(&path).unwrap(), until, answering.clone(), answer).unwrap();
+        // They say nothing, and so are heard for a while.
+        let silent: Vec<_> = (0..CALLERS_MAX).map(|_| UnixStream::connect(&path).unwrap()).collect();
+        for _ in 0..20 {
+            let refused = Answer::Refused("too many orders at once".to_owned());
+            assert_eq!(ask(&path, Order::Status(Form::Text)), Ok(refused));
+        }
+        drop(silent);
+        while Arc::strong_count(&answering) > 2 {
+            thread::sleep(Duration::from_millis(1));
+        }
+        assert_eq!(ask(&path, Order::Status(Form::Text)), Ok(Answer::Done(String::new())));
+        drop(end);
+        std::fs::remove_file(&path).unwrap();
     }
 }

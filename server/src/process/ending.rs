@@ -18,6 +18,10 @@ const SILENT_TIME: Duration = Duration::from_secs(5);
 /// How long one may take that was told to cut what runs.
 const CUT_TIME: Duration = Duration::from_secs(3);
 
+/// Tells a process to finish what runs, while another one takes the orders. Others are told to stop
+/// by TERM, and say until their end how they are. To one of an earlier version it is the same.
+const RETIRE: Signal = Signal::QUIT;
+
 impl Serving {
     /// When it is killed, if it is still there.
     fn killed_at(&self) -> Option<Instant> {
@@ -44,7 +48,7 @@ impl Supervisor {
         let due = Instant::now() + self.drain_time() + LATE_TIME;
         let process = &mut self.processes[at];
         (process.role, process.due) = (Role::Retired, Due::Drained(due));
-        process.signal(Signal::TERM);
+        process.signal(RETIRE);
     }
 
     /// Has all cut what runs, and end.

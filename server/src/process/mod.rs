@@ -20,6 +20,7 @@ mod post;
 mod sandbox;
 mod sockets;
 mod supervise;
+mod together;
 mod upgrade;
 
 #[cfg(test)]

@@ -7,6 +7,7 @@ use super::link::{Asked, Beginning, Link, Part, Told, Waited};
 use super::notify::Notifier;
 use super::sandbox::{Confinement, Sandbox};
 use super::sockets::Sockets;
+use super::together::Together;
 use selvedge::{Endpoint, Listener};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
 use signal_hook::iterator::Signals;
@@ -14,8 +15,9 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, Sender, SyncSender, channel, sync_channel};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -23,6 +25,9 @@ use std::time::{Duration, Instant};
 const LAST_ANSWERS_TIME: Duration = Duration::from_secs(5);
 /// How often a process that stops says that it is alive.
 const ALIVE_EVERY: Duration = Duration::from_secs(1);
+
+/// What is said of an order to stop, and of others after it.
+const STOPPING: &str = "stopping";
 
 /// What is ordered of whoever serves. Each is called on a thread that may wait.
 pub(crate) trait Orders: Send + Sync + 'static {
@@ -52,6 +57,12 @@ pub(crate) enum Pace {
 pub(crate) struct Post {
     sockets: Mutex<Sockets>,
     control: Mutex<Option<UnixListener>>,
+    /// Orders to reload.
+    reloads: Together<Answer>,
+    /// Held by whoever waits for another process in the place of this one.
+    replacing: Mutex<()>,
+    /// Set when this process has begun to stop.
+    stopping: AtomicBool,
     /// Dropped when no more orders are taken.
     orders_end: Mutex<Option<UnixStream>>,
     /// Dropped when nothing is left that may take its time.
@@ -76,6 +87,9 @@ impl Post {
         Self {
             sockets: Mutex::new(sockets),
             control: Mutex::new(Some(control)),
+            reloads: Together::default(),
+            replacing: Mutex::default(),
+            stopping: AtomicBool::default(),
             orders_end: Mutex::default(),
             busy: Mutex::default(),
             answering: Arc::default(),
@@ -104,6 +118,9 @@ impl Post {
         Ok(Self {
             sockets: Mutex::new(sockets),
             control: Mutex::new(control),
+            reloads: Together::default(),
+            replacing: Mutex::default(),
+            stopping: AtomicBool::default(),
             orders_end: Mutex::default(),
             busy: Mutex::default(),
             answering: Arc::default(),
@@ -205,6 +222,7 @@ impl Post {
     pub(crate) fn finish(&self) {
         self.leave_all();
         self.has_drained();
+        self.end_orders();
         // Whoever gave an order gets its answer, such as that this process was replaced.
         let deadline = Instant::now() + LAST_ANSWERS_TIME;
         while Arc::strong_count(&self.answering) > 1 && Instant::now() < deadline {
@@ -223,6 +241,9 @@ impl Post {
     }
 
     fn replace(&self, asked: &Asked, alone: &str) -> Answer {
+        let Some(_one_at_a_time) = try_guard(&self.replacing) else {
+            return Answer::Refused("another upgrade is under way".to_owned());
+        };
         match &self.chain {
             Chain::Alone { .. } => Answer::Refused(alone.to_owned()),
             Chain::Supervised { link, asking } => match ask(link, asking, asked, &mut Parts::default()) {
@@ -233,6 +254,13 @@ impl Post {
     }
 
     fn answer(&self, orders: &dyn Orders, order: Order) -> Answer {
+        if self.stopping.load(Ordering::Relaxed) {
+            return match order {
+                Order::Status(form) => Answer::Done(orders.status(form)),
+                Order::Stop => Answer::Done(STOPPING.to_owned()),
+                Order::Reload | Order::Upgrade | Order::Reopen => Answer::Refused(format!("the server is {STOPPING}")),
+            };
+        }
         match order {
             Order::Reload => self.reload(orders),
             Order::Status(form) => Answer::Done(orders.status(form)),
@@ -254,20 +282,23 @@ impl Post {
                 }
                 self.leave_all();
                 orders.stop(Pace::Graceful);
-                Answer::Done("stopping".to_owned())
+                Answer::Done(STOPPING.to_owned())
             }
         }
     }
 
+    /// A storm of orders is few reloads: each is answered by one that begins after it was given.
     fn reload(&self, orders: &dyn Orders) -> Answer {
-        match &self.chain {
-            Chain::Supervised { link, .. } => drop(link.send(&Asked::Reloading)),
-            Chain::Alone { notifier, .. } => notifier.reloading(),
-        }
-        let answer = orders.reload();
-        // Under whichever configuration.
-        self.ready();
-        answer
+        self.reloads.work(|| {
+            match &self.chain {
+                Chain::Supervised { link, .. } => drop(link.send(&Asked::Reloading)),
+                Chain::Alone { notifier, .. } => notifier.reloading(),
+            }
+            let answer = orders.reload();
+            // Under whichever configuration.
+            self.ready();
+            answer
+        })
     }
 
     /// A thread that reloads; a storm of requests for it is one more reload at most.
@@ -295,6 +326,10 @@ impl Post {
                     // Meant for the supervisor; alone there is nobody to do it.
                     SIGUSR2 => {}
                     _ => {
+                        if signal == SIGQUIT && matches!(post.chain, Chain::Supervised { .. }) {
+                            // Whoever serves by now takes them.
+                            post.end_orders();
+                        }
                         post.leave_all();
                         orders.stop(if signal == SIGINT { Pace::AtOnce } else { pace });
                         pace = Pace::AtOnce;
@@ -321,6 +356,8 @@ impl Post {
                     Chain::Supervised { link, .. } => match link.wait_for_end(every) {
                         Waited::Passed => drop(link.send(&Asked::Alive)),
                         Waited::Ended => {
+                            // The next one that is begun is to find the control socket free.
+                            post.end_orders();
                             post.leave_all();
                             return orders.stop(Pace::Graceful);
                         }
@@ -335,19 +372,28 @@ impl Post {
         Ok(())
     }
 
-    /// Takes no more orders, and listens nowhere but where whoever serves still does.
+    /// Listens nowhere any more but where whoever serves still does, and is asked only how it is.
     fn leave_all(&self) {
-        let took_orders = guard(&self.orders_end).take();
+        let is_first = !self.stopping.swap(true, Ordering::Relaxed);
         match &self.chain {
             Chain::Supervised { link, .. } => {
-                took_orders.inspect(|_| self.say_alive(link));
+                if is_first {
+                    self.say_alive(link);
+                }
                 guard(&self.sockets).let_go();
             }
             Chain::Alone { notifier, .. } => {
-                took_orders.inspect(|_| notifier.stopping());
+                if is_first {
+                    notifier.stopping();
+                }
                 guard(&self.sockets).end();
             }
         }
+    }
+
+    /// Takes no more orders.
+    fn end_orders(&self) {
+        drop(guard(&self.orders_end).take());
     }
 
     /// Says that it is alive for as long as it is busy, so that nobody takes it for hanging.
@@ -408,6 +454,15 @@ fn receive(link: &Link) -> Result<(Told, Vec<OwnedFd>), String> {
 }
 
 /// Nothing is left half done by whoever panics with one of these.
-fn guard<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(super) fn guard<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Nothing where somebody else has it.
+fn try_guard<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
+    match mutex.try_lock() {
+        Ok(guard) => Some(guard),
+        Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+        Err(TryLockError::WouldBlock) => None,
+    }
 }

@@ -1,12 +1,14 @@
 //! Signals and the control socket.
 
 use super::program::{Started, configure, get, get_unix, signal, until};
+use crate::process::control::ask;
 use crate::process::{Answer, Form, Order};
 use rustix::process::Signal;
 use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
+use std::thread;
 
 #[test]
 fn orders_reach_the_serving_process() {
@@ -134,4 +136,51 @@ fn two_programs_do_not_take_orders_at_one_place() {
     assert!(!first.folder.join("site").exists());
     let status = first.order(Order::Status(Form::Text));
     assert_eq!(status, Ok(Answer::Done(format!("Text of {}", ready.pid))));
+}
+
+#[test]
+fn orders_that_come_at_once_are_all_answered() {
+    let program = Started::new("listen \"127.0.0.1:0\"");
+    program.ready();
+    let callers: Vec<_> = (0..40)
+        .map(|_| {
+            let control = program.control();
+            thread::spawn(move || ask(&control, Order::Reload))
+        })
+        .collect();
+    let answers: Vec<_> = callers.into_iter().map(|caller| caller.join().unwrap()).collect();
+    let done = Ok(Answer::Done("listening at 1 places".to_owned()));
+    assert!(answers.iter().all(|answer| *answer == done), "{answers:?}");
+}
+
+#[test]
+fn a_stop_can_be_watched() {
+    for (rest, by_signal) in [("", true), ("", false), ("supervision { supervised #false; }", true)] {
+        let mut program = Started::new(&format!("listen \"127.0.0.1:0\"\n{rest}"));
+        let ready = program.ready();
+        let address = ready.address.unwrap();
+        let mut begun = TcpStream::connect(address).unwrap();
+        begun.write_all(b"GET / HTTP/1.1\r\n").unwrap();
+        // Later connections to each worker were answered, so this one was seen.
+        for _ in 0..8 {
+            get(address, "/");
+        }
+        match by_signal {
+            true => signal(program.pid(), Signal::TERM),
+            false => assert_eq!(program.order(Order::Stop), Ok(Answer::Done("stopping".to_owned()))),
+        }
+        until("nobody is let in", || TcpStream::connect(address).is_err().then_some(()));
+        for _ in 0..3 {
+            let status = program.order(Order::Status(Form::Text));
+            assert_eq!(status, Ok(Answer::Done(format!("Text of {}", ready.pid))));
+        }
+        assert_eq!(program.order(Order::Stop), Ok(Answer::Done("stopping".to_owned())));
+        for order in [Order::Reload, Order::Upgrade, Order::Reopen] {
+            assert_eq!(program.order(order), Ok(Answer::Refused("the server is stopping".to_owned())));
+        }
+        begun.write_all(b"Host: a\r\n\r\n").unwrap();
+        begun.read_to_string(&mut String::new()).unwrap();
+        assert_eq!(program.code(), Some(0));
+        assert!(!program.control().exists());
+    }
 }

@@ -1,6 +1,7 @@
 //! One serving process in the place of another.
 
 use super::program::{Started, folder, get, is_alive, keep, programs, signal, until};
+use crate::process::control::ask;
 use crate::process::{Answer, Order};
 use rustix::process::Signal;
 use std::fs;
@@ -118,14 +119,18 @@ fn only_one_upgrade_is_under_way_and_a_stop_ends_it() {
     drop(nobody_starts);
     fs::set_permissions(&new, fs::Permissions::from_mode(0o755)).unwrap();
     fs::rename(&new, &binary).unwrap();
-    // By signal, so that nobody waits for the answer.
-    signal(program.pid(), Signal::USR2);
+    let control = program.control();
+    let waits = thread::spawn(move || ask(&control, Order::Upgrade));
     until("the new one has begun", || started.exists().then_some(()));
     let refused = Answer::Refused("another upgrade is under way".to_owned());
     assert_eq!(program.order(Order::Upgrade), Ok(refused));
+    signal(program.pid(), Signal::USR2);
+    until("it is refused", || program.errors().contains("another upgrade is under way").then_some(()));
     assert_eq!(get(first.address.unwrap(), "/"), first.pid.to_string());
     signal(program.pid(), Signal::TERM);
     assert_eq!(program.code(), Some(0));
+    let refused = "the new process was killed by signal 9 before it was ready";
+    assert_eq!(waits.join().unwrap(), Ok(Answer::Refused(refused.to_owned())));
 }
 
 #[test]
