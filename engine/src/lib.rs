@@ -24,3 +24,5 @@ pub use selvedge_proto::{Reject, Status, method::Method};
 pub use server::{Ending, Handle, Running, Server};
 pub use service::{Body, HalfClosed, NoObserver, Observer, Request, Response, Service};
 pub use tower::{Application, EarlyHints, IntoListener, SendFile, Serve, Upgrade, Upgraded, serve};
+#[cfg(feature = "compression")]
+pub use tower::{Authenticated, CompressedBody, Compression};

@@ -7,6 +7,8 @@
 mod application;
 mod body;
 mod call;
+#[cfg(feature = "compression")]
+mod compression;
 mod convert;
 mod held;
 mod hints;
@@ -20,6 +22,8 @@ mod upgrade;
 
 pub use application::{Application, Manners, kind};
 pub use body::Body;
+#[cfg(feature = "compression")]
+pub use compression::{Authenticated, Compress, CompressedBody, Compressing, Compression};
 pub use hints::EarlyHints;
 pub use send_file::SendFile;
 pub use serve::{IntoListener, Serve, serve};

@@ -5,7 +5,7 @@ use crate::limits::CODINGS_MAX;
 
 /// A content coding that representations are kept or made in. The order is the server's
 /// own preference among codings that the client likes equally.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Coding {
     /// RFC 7932
     Brotli,
@@ -81,10 +81,21 @@ impl Accepted {
     /// Identity is also the answer when the client takes nothing that exists, since a
     /// representation it did not ask for serves it better than 406 (RFC 9110 §12.5.3).
     pub fn choose(&self, exists: impl Fn(Coding) -> bool) -> Option<Coding> {
-        let best =
-            Coding::ALL.into_iter().filter(|&coding| exists(coding)).rev().max_by_key(|&c| self.codings[c as usize])?;
-        let quality = self.codings[best as usize];
-        (quality > 0 && quality >= self.identity).then_some(best)
+        self.choose_from(Coding::ALL.into_iter().filter(|&coding| exists(coding)))
+    }
+
+    /// The same among these codings, of which the earlier is preferred where the client likes
+    /// several equally.
+    pub fn choose_from(&self, codings: impl DoubleEndedIterator<Item = Coding>) -> Option<Coding> {
+        // Of equals, the last is the greatest.
+        let best = codings.rev().max_by_key(|&coding| self.codings[coding as usize])?;
+        self.takes(best).then_some(best)
+    }
+
+    /// Whether the client takes content in this coding, and likes it no less than none.
+    pub fn takes(&self, coding: Coding) -> bool {
+        let quality = self.codings[coding as usize];
+        quality > 0 && quality >= self.identity
     }
 }
 
@@ -146,6 +157,24 @@ mod tests {
         check(Some("gzip ; q=1.000"), Some(Coding::Gzip));
         check(Some("identity;q=0"), None);
         check(Some("compress, bogus"), None);
+    }
+
+    #[test]
+    fn the_order_decides_among_equals() {
+        let order = [Coding::Zstd, Coding::Gzip, Coding::Brotli];
+        for (value, expected) in [
+            ("gzip, br, zstd", Some(Coding::Zstd)),
+            ("gzip, br", Some(Coding::Gzip)),
+            ("br, zstd;q=0.9", Some(Coding::Brotli)),
+            ("*;q=0.5", Some(Coding::Zstd)),
+            ("identity, *;q=0.5", None),
+        ] {
+            let accepted = Accepted::parse([value.as_bytes()].into_iter());
+            assert_eq!(accepted.choose_from(order.into_iter()), expected, "{value}");
+        }
+        let accepted = Accepted::parse([&b"br, gzip;q=0"[..]].into_iter());
+        assert_eq!(order.map(|coding| accepted.takes(coding)), [false, false, true]);
+        assert_eq!(accepted.choose_from([].into_iter()), None);
     }
 
     #[test]

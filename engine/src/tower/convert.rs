@@ -138,7 +138,7 @@ where
     let mut response = Response::new(status);
     let mut headers = parts.headers;
     let mut announced = None;
-    let (mut names_trailers, mut closes) = (false, false);
+    let (mut names_trailers, mut closes, mut is_coded) = (false, false, false);
     let fields = response.edit_fields();
     for (name, value) in &headers {
         if name == header::CONTENT_LENGTH {
@@ -147,6 +147,7 @@ where
             closes |= members(value.as_bytes()).any(|option| option.eq_ignore_ascii_case(b"close"));
         } else {
             names_trailers |= name == header::TRAILER;
+            is_coded |= name == header::CONTENT_ENCODING;
             // Both are valid already. What the engine alone writes, it writes.
             let _ = fields.append(name.as_str(), value.as_bytes());
         }
@@ -162,7 +163,8 @@ where
     }
     headers.clear();
     SPARE.set(Some(headers));
-    let reading = Reading { announced, trailers: asked.takes_trailers && names_trailers, method: asked.method };
+    let trailers = asked.takes_trailers && names_trailers;
+    let reading = Reading { announced, trailers, is_coded, method: asked.method };
     match reading.content(body).await {
         Ok(content) => response.body(content),
         Err(text) => failed(text),
@@ -191,6 +193,8 @@ struct Reading {
     announced: Option<u64>,
     /// Whether fields may follow it.
     trailers: bool,
+    /// Whether it has a content coding.
+    is_coded: bool,
     method: Method,
 }
 
@@ -206,9 +210,12 @@ impl Reading {
         }
         let length = hint.exact();
         if self.method == Method::Head {
-            // What GET would get is announced, and none of it is made.
+            // What GET would get is announced, and none of it is made. Coded content that was left out
+            // already had a length that nobody knows.
+            let is_unknown = length.is_none() || self.is_coded;
             let length = self.announced.or(length.filter(|_| !body.is_end_stream()));
-            return Ok(service::Body::Stream { length: Some(length.unwrap_or(0)), chunks: Box::pin(Nothing) });
+            let length = if is_unknown { length } else { Some(length.unwrap_or(0)) };
+            return Ok(service::Body::Stream { length, chunks: Box::pin(Nothing) });
         }
         match length {
             Some(0) => Ok(service::Body::Empty),

@@ -223,23 +223,31 @@ enum Look {
     Found(FileFacts),
 }
 
-struct FileFacts {
-    file: Arc<File>,
-    state: FileState,
-    at: u64,
-    left: u64,
+/// A file that content is, or the part of it.
+pub(super) struct FileFacts {
+    pub(super) file: Arc<File>,
+    /// As it was when it was opened.
+    pub(super) state: FileState,
+    pub(super) at: u64,
+    pub(super) left: u64,
+}
+
+/// The size of content, and the file that it is, as the engine sends it.
+pub(super) fn look<B: Body>(body: &B) -> (SizeHint, Option<Content>) {
+    let (hint, facts) = find(body);
+    let content = facts.map(|FileFacts { file, state, at, left }| {
+        let file = Rc::new(OpenFile::new(file));
+        Content::File(FileContent { file, offset: at, length: left, state })
+    });
+    (hint, content)
 }
 
 /// The size of content, and the file that it is, where it is one as it was made.
-pub(super) fn look<B: Body>(body: &B) -> (SizeHint, Option<Content>) {
+pub(super) fn find<B: Body>(body: &B) -> (SizeHint, Option<FileFacts>) {
     LOOK.set(Look::Looking);
     let hint = body.size_hint();
     match LOOK.take() {
-        Look::Found(facts) if hint.exact() == Some(MARK) => {
-            let FileFacts { file, state, at, left } = facts;
-            let file = Rc::new(OpenFile::new(file));
-            (SizeHint::with_exact(left), Some(Content::File(FileContent { file, offset: at, length: left, state })))
-        }
+        Look::Found(facts) if hint.exact() == Some(MARK) => (SizeHint::with_exact(facts.left), Some(facts)),
         // What was found is somewhere within other content, whose size has to be asked again.
         Look::Found(_) => (body.size_hint(), None),
         Look::Away | Look::Looking => (hint, None),
