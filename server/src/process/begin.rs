@@ -5,6 +5,7 @@ use super::Place;
 use super::account::Account;
 use super::binary;
 use super::child::VARIABLE;
+use super::claimed::OwnFile;
 use super::link::{Asked, Link};
 use super::notify::{Inherited, Notifier};
 use super::post::Post;
@@ -14,9 +15,7 @@ use crate::config::model::{self, Settings, Supervision, Switch};
 use crate::config::value::Address;
 use selvedge::Listener;
 use std::env;
-use std::fs;
 use std::os::unix::net::UnixListener;
-use std::path::PathBuf;
 use std::process::ExitCode;
 
 /// Who may give orders: the owner.
@@ -87,7 +86,7 @@ pub(crate) fn begin(settings: &Settings, workers: usize) -> Result<Begun, Cannot
     let (restarts, drain_time) = (Restarts::from(&process.supervision), settings.limits.drain_time);
     let terms = Terms { restarts, drain_time, program };
     let ended = supervise(sockets, control, notifier, terms);
-    files.iter().for_each(|file| drop(fs::remove_file(file)));
+    files.iter().for_each(OwnFile::remove);
     Ok(Begun::Ended(ended?))
 }
 
@@ -104,7 +103,7 @@ pub(crate) fn say_last(text: &str) {
 struct Claimed {
     control: Listener,
     /// Those to remove at the end.
-    files: Vec<PathBuf>,
+    files: Vec<OwnFile>,
 }
 
 /// Listens everywhere, and takes the control socket and the file with the process's number.
@@ -121,13 +120,16 @@ fn claim(settings: &Settings, sockets: &mut Sockets) -> Result<Claimed, CannotBe
     let path = &process.control;
     let control = Listener::bind_unix(path, CONTROL_MODE)
         .map_err(|error| format!("cannot take orders at {}: {error}", path.display()))?;
-    let mut files = vec![path.clone()];
+    let socket = OwnFile::made(path).map_err(|error| format!("cannot take orders at {}: {error}", path.display()))?;
+    let mut files = vec![socket];
     if let Some(file) = &process.pid_file {
-        if let Err(error) = fs::write(file, format!("{}\n", std::process::id())) {
-            let _ = fs::remove_file(path);
-            return Err(CannotBegin::Other(format!("cannot write {}: {error}", file.display())));
+        match OwnFile::with_process_number(file) {
+            Ok(file) => files.push(file),
+            Err(problem) => {
+                files.iter().for_each(OwnFile::remove);
+                return Err(CannotBegin::Other(problem));
+            }
         }
-        files.push(file.clone());
     }
     Ok(Claimed { control, files })
 }

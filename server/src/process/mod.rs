@@ -10,6 +10,7 @@ mod account;
 mod begin;
 mod binary;
 mod child;
+mod claimed;
 mod control;
 mod ending;
 mod letters;

@@ -2,6 +2,7 @@
 //! whose orders it takes. It serves alone, or under a supervisor.
 
 use super::Place;
+use super::claimed::OwnFile;
 use super::control::{self, Answer, Form, Order};
 use super::link::{Asked, Beginning, Link, Part, Told, Waited};
 use super::notify::Notifier;
@@ -14,7 +15,6 @@ use signal_hook::iterator::Signals;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, Sender, SyncSender, channel, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
@@ -79,11 +79,11 @@ pub(super) enum Chain {
     /// The supervisor. One question at a time.
     Supervised { link: Link, asking: Mutex<()> },
     /// Nobody but the system. The files to remove at the end.
-    Alone { notifier: Notifier, files: Vec<PathBuf> },
+    Alone { notifier: Notifier, files: Vec<OwnFile> },
 }
 
 impl Post {
-    pub(super) fn alone(sockets: Sockets, control: UnixListener, notifier: Notifier, files: Vec<PathBuf>) -> Self {
+    pub(super) fn alone(sockets: Sockets, control: UnixListener, notifier: Notifier, files: Vec<OwnFile>) -> Self {
         Self {
             sockets: Mutex::new(sockets),
             control: Mutex::new(Some(control)),
@@ -179,7 +179,7 @@ impl Post {
         let mut sandbox = sandbox.clone();
         if let Chain::Alone { files, .. } = &self.chain {
             // What is removed at the end.
-            files.iter().for_each(|file| sandbox.write_file(file));
+            files.iter().for_each(|file| sandbox.write_file(file.path()));
             for held in guard(&self.sockets).held() {
                 if let Place::Unix { path, .. } = &held.place {
                     sandbox.write_file(path);
@@ -229,8 +229,7 @@ impl Post {
             thread::sleep(Duration::from_millis(1));
         }
         if let Chain::Alone { files, .. } = &self.chain {
-            // Whoever has become another user may not be allowed to.
-            files.iter().for_each(|file| drop(std::fs::remove_file(file)));
+            files.iter().for_each(OwnFile::remove);
         }
     }
 

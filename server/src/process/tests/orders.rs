@@ -1,13 +1,13 @@
 //! Signals and the control socket.
 
-use super::program::{Started, configure, get, get_unix, signal, until};
+use super::program::{Started, configure, folder, get, get_unix, signal, until};
 use crate::process::control::ask;
 use crate::process::{Answer, Form, Order};
 use rustix::process::Signal;
 use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::thread;
 
 #[test]
@@ -183,4 +183,42 @@ fn a_stop_can_be_watched() {
         assert_eq!(program.code(), Some(0));
         assert!(!program.control().exists());
     }
+}
+
+#[test]
+fn a_pid_file_belongs_to_one_living_server() {
+    for rest in ["", "supervision { supervised #false; }"] {
+        let rest = format!("listen \"127.0.0.1:0\"\n{rest}");
+        let binary = std::env::current_exe().unwrap();
+        let (first_folder, second_folder) = (folder(), folder());
+        // The same file for two configurations that have nothing else in common.
+        let pid_file = first_folder.join("pid");
+        symlink(&pid_file, second_folder.join("pid")).unwrap();
+        let mut first = Started::with(&first_folder, &rest, &binary);
+        first.ready();
+        let mut second = Started::with(&second_folder, &rest, &binary);
+        assert_eq!(second.code(), Some(1));
+        let says = format!("another server has the pid file {}", second_folder.join("pid").display());
+        until("it says why", || second.errors().contains(&says).then_some(()));
+        assert_eq!(fs::read_to_string(&pid_file).unwrap(), format!("{}\n", first.pid()));
+        assert!(!second.control().exists());
+        // One that was left behind is nobody's.
+        signal(first.pid(), Signal::KILL);
+        first.code();
+        let third = Started::with(&second_folder, &rest, &binary);
+        third.ready();
+        assert_eq!(fs::read_to_string(&pid_file).unwrap(), format!("{}\n", third.pid()));
+    }
+}
+
+#[test]
+fn a_pid_file_that_is_another_by_now_stays() {
+    let mut program = Started::new("listen \"127.0.0.1:0\"");
+    program.ready();
+    let pid_file = program.folder.join("pid");
+    fs::write(program.folder.join("other"), "1\n").unwrap();
+    fs::rename(program.folder.join("other"), &pid_file).unwrap();
+    signal(program.pid(), Signal::TERM);
+    assert_eq!(program.code(), Some(0));
+    assert_eq!(fs::read_to_string(&pid_file).unwrap(), "1\n");
 }
