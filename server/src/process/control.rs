@@ -61,6 +61,15 @@ impl Order {
         }
     }
 
+    /// How long a client waits for the answer: a new configuration and a new process may take their
+    /// time, and what is said or begun at once shows whether there is anybody.
+    const fn answer_time(self) -> Duration {
+        match self {
+            Self::Reload | Self::Upgrade | Self::Reopen => Duration::from_secs(120),
+            Self::Stop | Self::Status(_) => Duration::from_secs(10),
+        }
+    }
+
     fn from_word(word: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|order| order.word() == word)
     }
@@ -68,8 +77,6 @@ impl Order {
 
 /// How long whoever has connected may take to say what it wants, and to take the answer.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// How long a client waits for an answer: an upgrade may take its time.
-const ANSWER_TIME: Duration = Duration::from_secs(120);
 /// Longest order.
 const ORDER_BYTES_MAX: u64 = 64;
 /// How many are listened to at once.
@@ -155,17 +162,23 @@ fn write_answer(to: &mut UnixStream, answer: &Answer) -> io::Result<()> {
 
 /// Gives an order to the server behind a control socket, and waits for its answer.
 pub(crate) fn ask(control: &Path, order: Order) -> Result<Answer, String> {
+    ask_within(control, order, order.answer_time())
+}
+
+fn ask_within(control: &Path, order: Order, time: Duration) -> Result<Answer, String> {
     let failed = |what: &str, error: io::Error| format!("{what} {}: {error}", control.display());
     let mut server = UnixStream::connect(control).map_err(|error| failed("cannot reach a server at", error))?;
     let mut said = Vec::new();
-    let sent = server
-        .set_read_timeout(Some(ANSWER_TIME))
-        .and_then(|()| server.write_all(format!("{}\n", order.word()).as_bytes()));
+    let sent =
+        server.set_read_timeout(Some(time)).and_then(|()| server.write_all(format!("{}\n", order.word()).as_bytes()));
     // Whoever refuses may do it without having read the order, which the system calls an error.
     let heard = sent.and(server.read_to_end(&mut said).map(drop));
     let said = String::from_utf8_lossy(&said);
     match (said.split_once('\n'), heard) {
         (Some(("refused", text)), _) => Ok(Answer::Refused(text.to_owned())),
+        (_, Err(error)) if error.kind() == io::ErrorKind::WouldBlock => {
+            Err(format!("no answer from the server at {} within {} s", control.display(), time.as_secs_f64()))
+        }
         (_, Err(error)) => Err(failed("no answer from the server at", error)),
         (Some(("ok", text)), Ok(())) => Ok(Answer::Done(text.to_owned())),
         _ => Err(format!("the server at {} ended before it answered", control.display())),
@@ -211,6 +224,17 @@ mod tests {
         assert!(ended.contains(path.to_str().unwrap()), "{ended}");
         std::fs::remove_file(&path).unwrap();
         assert_eq!(heard.lock().unwrap().len(), Order::ALL.len());
+    }
+
+    #[test]
+    fn a_server_that_hangs_is_not_waited_for_for_ever() {
+        let path = std::env::temp_dir().join(format!("selvedge-control-hangs-{}", std::process::id()));
+        let _ = std::fs::remove_file(&path);
+        let _hangs = UnixListener::bind(&path).unwrap();
+        let text = ask_within(&path, Order::Reload, Duration::from_millis(100)).unwrap_err();
+        assert_eq!(text, format!("no answer from the server at {} within 0.1 s", path.display()));
+        assert_eq!(Order::Status(Form::Text).answer_time(), Duration::from_secs(10));
+        std::fs::remove_file(&path).unwrap();
     }
 
     #[test]
