@@ -22,7 +22,7 @@ pub use net::worker::offload;
 pub use selvedge_proto as proto;
 pub use selvedge_proto::{Reject, Status, method::Method};
 pub use server::{Ending, Handle, Running, Server};
-pub use service::{Body, HalfClosed, NoObserver, Observer, Request, Response, Service};
-pub use tower::{Application, EarlyHints, IntoListener, SendFile, Serve, Upgrade, Upgraded, serve};
+pub use service::{HalfClosed, NoObserver, Observer, Request, Response, Service};
+pub use tower::{Application, Body, EarlyHints, IntoListener, SendFile, Serve, Upgrade, Upgraded, serve};
 #[cfg(feature = "compression")]
 pub use tower::{Authenticated, CompressedBody, Compression};

@@ -7,7 +7,7 @@ use axum::extract::ConnectInfo;
 use axum::routing::{any, get, post};
 use client::Client;
 use http_body_util::{BodyExt, Full};
-use selvedge::tower::Body;
+use selvedge::Body;
 use selvedge::{Application, EarlyHints, IntoListener, Running, SendFile, Server, Upgrade, Upgraded};
 use std::convert::Infallible;
 use std::future::{pending, ready};

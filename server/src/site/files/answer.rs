@@ -6,8 +6,8 @@ use selvedge::proto::condition::{Outcome, Validators, asks_for_the_whole, evalua
 use selvedge::proto::date::HttpDate;
 use selvedge::proto::field::Known;
 use selvedge::proto::range::{ByteRange, Selection, select};
-use selvedge::service::FileContent;
-use selvedge::{Body, Method, Request, Response, Status};
+use selvedge::service::{Body, FileContent};
+use selvedge::{Method, Request, Response, Status};
 
 /// The answer from what is known, or `None` when a file that is kept open has changed.
 pub(super) fn respond_at_once(request: &Request, resource: &Resource) -> Option<Response> {
