@@ -102,9 +102,9 @@ pub(crate) const BACKLOG: i32 = 4096;
 pub(crate) const UNSENT_BYTES_MAX: i32 = 128 * 1024;
 /// The same while a connection is one of the first that a worker sends long files to at the moment,
 /// and for how many that is: it saves them waits, and 64 MiB is all that they can hold.
-pub(crate) const UNSENT_BYTES_MAX_OF_FEW: i32 = 1 << 20;
-/// See [`UNSENT_BYTES_MAX_OF_FEW`].
-pub(crate) const FEW: usize = 64;
+pub(crate) const UNSENT_BYTES_MAX_OF_ROOMY: i32 = 1 << 20;
+/// See [`UNSENT_BYTES_MAX_OF_ROOMY`].
+pub(crate) const ROOMY_MAX: usize = 64;
 /// How long the kernel keeps a connection to itself whose client says nothing: it is accepted
 /// with its first request, in one turn, or after this time.
 pub(crate) const DEFER_ACCEPT_SECONDS: i32 = 1;

@@ -2,6 +2,7 @@
 //!
 //! This floor never decides what to answer and never opens a socket or a file.
 
+mod file;
 mod http1;
 mod incoming;
 mod parts;

@@ -1,0 +1,173 @@
+//! Sends files: in slices, by their pages or by copy, and cut where they have changed.
+
+use crate::buffer::Buffer;
+use crate::connection::wire::{Progress, Wire};
+use crate::limits::{
+    DISK_READ_BYTES, FILE_COPIED_BYTES, FILE_END_BYTES, FILE_SLICE_BYTES, ROOMY_MAX, UNSENT_BYTES_MAX,
+    UNSENT_BYTES_MAX_OF_ROOMY,
+};
+use crate::net::stream::{Stream, Then};
+use crate::net::worker::offload;
+use crate::service::{CloseReason, FileContent};
+use std::io::ErrorKind;
+use std::os::unix::fs::FileExt;
+
+impl<S: Stream> Wire<S> {
+    /// Sends part of a file in slices, so that the worker is fair to others.
+    ///
+    /// The end is read and held back until the file was seen to be as announced. What went
+    /// before was copied while it was so, or is far enough ahead for no client to have it still
+    /// unread: a complete answer has the bytes of one state of the file.
+    pub(super) async fn send_file(
+        &self,
+        content: FileContent,
+        progress: &mut Progress,
+        sent: &mut u64,
+    ) -> Result<(), CloseReason> {
+        let mut at = content.offset;
+        let end = content.offset.saturating_add(content.length);
+        let _room = Room::take(self, content.length);
+        // From a copy that nothing can change, all of it goes by its pages.
+        let kept = content.file.copy_of(&content.state);
+        let (source, copied_bytes, end_bytes) = match kept {
+            Some(copy) => (copy, 0, 0),
+            None => (&**content.file, FILE_COPIED_BYTES, FILE_END_BYTES),
+        };
+        let copied_from = end - copied_bytes.min(content.length);
+        let held_back = end - end_bytes.min(content.length);
+        if at < copied_from {
+            self.send_head_of_file(progress).await?;
+        }
+        let mut head = std::mem::take(&mut *self.output.borrow_mut());
+        let mut looks = kept.is_none() && content.length > FILE_SLICE_BYTES;
+        while at < held_back {
+            let is_copied = at >= copied_from;
+            let slice_end = (at + FILE_SLICE_BYTES).min(if is_copied { held_back } else { copied_from });
+            if kept.is_none() {
+                self.have_in_memory(&content, at, slice_end - at).await?;
+            }
+            while at < slice_end {
+                let left = (slice_end - at) as usize;
+                let attempt = || {
+                    if looks && !content.is_as_announced() {
+                        return Ok(0);
+                    }
+                    let sent = if is_copied {
+                        self.stream.send_copy(head.rest(), &content.file, at, left)
+                    } else {
+                        self.stream.send_file(source, at, left)
+                    };
+                    // Once a client makes the answer wait, every send looks first.
+                    looks |= kept.is_none() && !matches!(sent, Ok(sent) if sent == head.len() + left);
+                    sent
+                };
+                let count = self.step(progress, attempt).await?;
+                if count == 0 {
+                    return Err(CloseReason::FileChanged);
+                }
+                let of_file = count.saturating_sub(head.len()) as u64;
+                head.at += count - of_file as usize;
+                at += of_file;
+                *sent += of_file;
+            }
+            if at < end {
+                tokio::task::yield_now().await;
+            }
+        }
+        if kept.is_some() {
+            return Ok(());
+        }
+        self.have_in_memory(&content, at, end - at).await?;
+        let last = read_end(&content, at, end)?;
+        let before = progress.bytes + head.len() as u64;
+        let outcome = self.send_parts(head.rest(), &last, progress).await;
+        *sent += progress.bytes.saturating_sub(before);
+        outcome
+    }
+
+    /// Sends the head, telling the kernel that content follows at once.
+    async fn send_head_of_file(&self, progress: &mut Progress) -> Result<(), CloseReason> {
+        let mut output = std::mem::take(&mut *self.output.borrow_mut());
+        while output.len() > 0 {
+            output.at += self.step(progress, || self.stream.send([output.rest(), &[]], Then::More)).await?;
+        }
+        Ok(())
+    }
+
+    /// Waits until a slice is in memory, so that sending it waits for no disk.
+    async fn have_in_memory(&self, content: &FileContent, at: u64, len: u64) -> Result<(), CloseReason> {
+        if len == 0 || is_in_memory(content, at, len) {
+            return Ok(());
+        }
+        self.wait_for_nothing();
+        bring_into_memory(content, at, len).await.ok_or(CloseReason::FileFailed)
+    }
+}
+
+/// More room for bytes that cannot leave yet, for as long as a long file is sent, where few others
+/// are sent one.
+struct Room<'w, S: Stream>(&'w Wire<S>);
+
+impl<'w, S: Stream> Room<'w, S> {
+    fn take(wire: &'w Wire<S>, length: u64) -> Option<Self> {
+        let few = wire.worker.roomy.get();
+        if length <= UNSENT_BYTES_MAX as u64 || few >= ROOMY_MAX {
+            return None;
+        }
+        wire.worker.roomy.set(few + 1);
+        wire.stream.bound_unsent(UNSENT_BYTES_MAX_OF_ROOMY);
+        Some(Self(wire))
+    }
+}
+
+impl<S: Stream> Drop for Room<'_, S> {
+    fn drop(&mut self) {
+        self.0.stream.bound_unsent(UNSENT_BYTES_MAX);
+        self.0.worker.roomy.set(self.0.worker.roomy.get() - 1);
+    }
+}
+
+/// The end of a file, read before the file was seen to be as announced.
+fn read_end(content: &FileContent, at: u64, end: u64) -> Result<Buffer, CloseReason> {
+    let mut last = Buffer::take();
+    last.resize((end - at) as usize, 0);
+    match content.file.read_exact_at(&mut last, at) {
+        Err(error) if error.kind() != ErrorKind::UnexpectedEof => Err(CloseReason::FileFailed),
+        Ok(()) if content.is_as_announced() => Ok(last),
+        _ => Err(CloseReason::FileChanged),
+    }
+}
+
+/// Whether the first and the last page of a slice are in memory. The pages between them
+/// were read ahead with them, or go soon after.
+fn is_in_memory(content: &FileContent, at: u64, len: u64) -> bool {
+    use rustix::io::{Errno, ReadWriteFlags, preadv2};
+    let probe = |position: u64| {
+        let mut byte = [0];
+        let mut into = [std::io::IoSliceMut::new(&mut byte)];
+        // A file system that cannot tell is read on the worker, as it always was.
+        !matches!(preadv2(&**content.file, &mut into, position, ReadWriteFlags::NOWAIT), Err(Errno::AGAIN))
+    };
+    probe(at) && (len == 1 || probe(at + len - 1))
+}
+
+/// Reads a slice where waiting for the disk holds nobody up. `None` when it cannot be read.
+async fn bring_into_memory(content: &FileContent, at: u64, len: u64) -> Option<()> {
+    let file = content.file.try_clone().ok()?;
+    offload(move || {
+        let mut scratch = vec![0; DISK_READ_BYTES.min(len as usize)];
+        let mut read = 0;
+        while read < len {
+            let want = scratch.len().min((len - read) as usize);
+            match rustix::io::pread(&file, &mut scratch[..want], at + read) {
+                // Shorter than it was: the send will see it, too.
+                Ok(0) => return Some(()),
+                Ok(count) => read += count as u64,
+                Err(rustix::io::Errno::INTR) => {}
+                Err(_) => return None,
+            }
+        }
+        Some(())
+    })
+    .await?
+}
