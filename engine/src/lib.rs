@@ -23,6 +23,6 @@ pub use selvedge_proto as proto;
 pub use selvedge_proto::{Reject, Status, method::Method};
 pub use server::{Ending, Handle, Running, Server};
 pub use service::{HalfClosed, NoObserver, Observer, Request, Response, Service};
-pub use tower::{Application, Body, EarlyHints, IntoListener, SendFile, Serve, Upgrade, Upgraded, serve};
+pub use tower::{Application, Body, EarlyHints, Embedded, IntoListener, SendFile, Serve, Upgrade, Upgraded, serve};
 #[cfg(feature = "compression")]
 pub use tower::{Authenticated, CompressedBody, Compression};

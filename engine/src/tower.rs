@@ -10,10 +10,13 @@ mod call;
 #[cfg(feature = "compression")]
 mod compression;
 mod convert;
+mod current;
+mod embedded;
 mod held;
 mod hints;
 #[cfg(feature = "hyper-upgrade")]
 mod puppet;
+mod reason;
 mod send_file;
 mod serve;
 mod table;
@@ -24,7 +27,9 @@ pub use application::{Application, Manners, kind};
 pub use body::Body;
 #[cfg(feature = "compression")]
 pub use compression::{Authenticated, Compress, CompressedBody, Compressing, Compression};
+pub use embedded::{Answering, Embedded, EmbeddedBody};
 pub use hints::EarlyHints;
+pub use reason::Reason;
 pub use send_file::SendFile;
 pub use serve::{IntoListener, Serve, serve};
 pub use upgrade::{Upgrade, Upgraded};

@@ -7,42 +7,72 @@ use std::fs::File;
 use std::ops::Deref;
 use std::os::unix::fs::MetadataExt;
 use std::rc::Rc;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// An open regular file that answers are made of. Kept for many answers, it costs each of
 /// them less.
 pub struct OpenFile {
-    file: Arc<File>,
+    shared: Arc<SharedFile>,
     mapping: OnceCell<Option<Mapping>>,
-    copy: OnceCell<MemoryCopy>,
+}
+
+/// What of an open file may go from thread to thread.
+#[derive(Debug)]
+pub(crate) struct SharedFile {
+    file: File,
+    copy: OnceLock<MemoryCopy>,
+}
+
+impl SharedFile {
+    pub(crate) fn new(file: File) -> Arc<Self> {
+        Arc::new(Self { file, copy: OnceLock::new() })
+    }
+}
+
+impl Deref for SharedFile {
+    type Target = File;
+
+    fn deref(&self) -> &File {
+        &self.file
+    }
 }
 
 impl OpenFile {
     /// A file to send from.
-    pub fn new(file: impl Into<Arc<File>>) -> Self {
-        Self { file: file.into(), mapping: OnceCell::new(), copy: OnceCell::new() }
+    pub fn new(file: File) -> Self {
+        Self::sharing(SharedFile::new(file))
+    }
+
+    /// The same file as somebody else has.
+    pub(crate) fn sharing(shared: Arc<SharedFile>) -> Self {
+        Self { shared, mapping: OnceCell::new() }
+    }
+
+    /// The file, for other threads.
+    pub(crate) fn shared(&self) -> &Arc<SharedFile> {
+        &self.shared
     }
 
     /// Sends from this copy from now on, wherever the state that it is of is the one that was
     /// announced. A file has one copy at the most; a second one is let go.
     pub fn keep(&self, copy: MemoryCopy) {
-        let _ = self.copy.set(copy);
+        let _ = self.shared.copy.set(copy);
     }
 
     /// Whether the file has a copy in memory.
     pub fn is_kept(&self) -> bool {
-        self.copy.get().is_some()
+        self.shared.copy.get().is_some()
     }
 
     /// The copy of this state.
     pub(crate) fn copy_of(&self, state: &FileState) -> Option<&File> {
-        self.copy.get().filter(|copy| copy.state == *state).map(|copy| &copy.file)
+        self.shared.copy.get().filter(|copy| copy.state == *state).map(|copy| &copy.file)
     }
 
     /// The file in the address space, made when it is first asked for. `None` where the file
     /// system has no such thing, or there is no room for it.
     pub(crate) fn mapping(&self) -> Option<&Mapping> {
-        self.mapping.get_or_init(|| Mapping::of(&self.file).ok()).as_ref()
+        self.mapping.get_or_init(|| Mapping::of(&self.shared).ok()).as_ref()
     }
 }
 
@@ -56,13 +86,13 @@ impl Deref for OpenFile {
     type Target = File;
 
     fn deref(&self) -> &File {
-        &self.file
+        &self.shared
     }
 }
 
 impl fmt::Debug for OpenFile {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.file.fmt(f)
+        self.shared.file.fmt(f)
     }
 }
 

@@ -15,6 +15,7 @@ pub use admission::Admission;
 pub(crate) use admission::Door;
 pub use body::{Body, Chunks, ContentError, ContentSource, Duplex, GoesOn, IncomingBody, StreamError, Switch};
 pub use exchange::{CloseReason, Closed, Exchange, Incident, Outcome, Phase};
+pub(crate) use file::SharedFile;
 pub use file::{FileContent, FileState, MemoryCopy, OpenFile};
 pub(crate) use request::{Ahead, Keepsake, Parts, Remarks};
 pub use request::{Moment, Request, UNIX_PEER};

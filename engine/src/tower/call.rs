@@ -7,6 +7,7 @@
 use crate::service::{HalfClosed, Request, Response, Service};
 use crate::tower::application::{Manners, failed};
 use crate::tower::convert::{self, Asked};
+use crate::tower::current::Current;
 use crate::tower::{Body, BoxError};
 use std::cell::RefCell;
 use std::future::poll_fn;
@@ -48,7 +49,7 @@ where
     B::Error: Into<BoxError>,
 {
     async fn call(&self, request: &mut Request) -> Response {
-        answer(&self.service, request).await
+        Current::of(request).within(answer(&self.service, request)).await
     }
 
     manners!();
@@ -93,7 +94,7 @@ where
                 service
             }
         };
-        answer(&service, request).await
+        Current::of(request).within(answer(&service, request)).await
     }
 
     fn keeps(&self) -> bool {
@@ -127,7 +128,7 @@ where
             Ok(converted) => converted,
             Err(response) => return response,
         };
-        let answer = (self.function)(converted).await;
+        let answer = Current::of(request).within((self.function)(converted)).await;
         let response = convert::response(answer, &mut asked).await;
         asked.settle(request);
         response

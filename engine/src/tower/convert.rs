@@ -5,7 +5,7 @@ use crate::limits::COPY_BYTES_MAX;
 use crate::service::{self, Ahead, Chunks, IncomingBody, Request, Response, StreamError};
 use crate::tower::held::Held;
 use crate::tower::table::Ticket;
-use crate::tower::{BoxError, hints, send_file, trailers, upgrade};
+use crate::tower::{BoxError, Reason, hints, send_file, trailers, upgrade};
 use bytes::{Buf, Bytes, BytesMut};
 use http::{HeaderMap, HeaderName, HeaderValue, Uri, header};
 use http_body::Body;
@@ -154,6 +154,9 @@ where
     }
     if closes {
         response = response.closing();
+    }
+    if let Some(Reason(reason)) = parts.extensions.get() {
+        response = response.because(reason);
     }
     if status == Status::SWITCHING_PROTOCOLS {
         let Some(offer) = asked.upgrade.take() else { return failed("there was no upgrade to accept") };

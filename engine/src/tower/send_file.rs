@@ -5,7 +5,7 @@
 //! it was made says so in its answer. Whatever changes content on its way, as a compression does,
 //! has another size or none; then the file is read like anywhere else.
 
-use crate::service::{Body as Content, FileContent, FileState, OpenFile};
+use crate::service::{Body as Content, FileContent, FileState, OpenFile, SharedFile};
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
 use http_body::{Body, Frame, SizeHint};
@@ -51,7 +51,7 @@ const MARK: u64 = (1 << 62) + 0x5e1_f1e;
 /// complete: no client takes parts of two states for one file.
 #[derive(Debug)]
 pub struct SendFile {
-    file: Arc<File>,
+    file: Arc<SharedFile>,
     state: FileState,
     at: u64,
     left: u64,
@@ -83,7 +83,13 @@ impl SendFile {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "this is no regular file"));
         }
         let state = FileState::of(&file)?;
-        Ok(Self { file: Arc::new(file), state, at: 0, left: state.length, reading: None })
+        Ok(Self { file: SharedFile::new(file), state, at: 0, left: state.length, reading: None })
+    }
+
+    /// What the engine was to send, for whoever sends it otherwise.
+    pub(super) fn of_content(content: &FileContent) -> Self {
+        let FileContent { file, offset, length, state } = content;
+        Self { file: file.shared().clone(), state: *state, at: *offset, left: *length, reading: None }
     }
 
     /// Only this part of what it was; what lies behind its end is left out.
@@ -225,7 +231,7 @@ enum Look {
 
 /// A file that content is, or the part of it.
 pub(super) struct FileFacts {
-    pub(super) file: Arc<File>,
+    pub(super) file: Arc<SharedFile>,
     /// As it was when it was opened.
     pub(super) state: FileState,
     pub(super) at: u64,
@@ -236,7 +242,7 @@ pub(super) struct FileFacts {
 pub(super) fn look<B: Body>(body: &B) -> (SizeHint, Option<Content>) {
     let (hint, facts) = find(body);
     let content = facts.map(|FileFacts { file, state, at, left }| {
-        let file = Rc::new(OpenFile::new(file));
+        let file = Rc::new(OpenFile::sharing(file));
         Content::File(FileContent { file, offset: at, length: left, state })
     });
     (hint, content)

@@ -5,6 +5,7 @@
 //! else wants the processor makes it as small as it gets. What is kept is kept under the state of
 //! the file, so a file that changed is another. Never reads or codes on the caller's thread.
 
+use crate::service::SharedFile;
 use crate::tower::compression::encoder::{Effort, Encoder};
 use crate::tower::send_file::FileFacts;
 use bytes::Bytes;
@@ -144,7 +145,7 @@ struct Shelf {
     uses: u64,
     bytes: usize,
     making: HashMap<Key, watch::Receiver<Option<Made>>>,
-    improving: VecDeque<(Arc<File>, Key)>,
+    improving: VecDeque<(Arc<SharedFile>, Key)>,
     improver: Improver,
 }
 
@@ -268,7 +269,7 @@ impl Room {
     }
 
     /// Codes a file for those who wait for it.
-    fn make(self: Arc<Self>, file: Arc<File>, key: Key, to: watch::Sender<Option<Made>>) {
+    fn make(self: Arc<Self>, file: Arc<SharedFile>, key: Key, to: watch::Sender<Option<Made>>) {
         let leaving = Leaving(&self, key);
         let is_settled = key.is_settled();
         let Ok(made) = code(&file, &key, Effort::Content) else { return };
@@ -284,7 +285,7 @@ impl Room {
     }
 
     /// Has a file made as small as it gets when nobody else wants the processor.
-    fn improve_later(self: &Arc<Self>, file: Arc<File>, key: Key) {
+    fn improve_later(self: &Arc<Self>, file: Arc<SharedFile>, key: Key) {
         let mut shelf = self.shelf();
         if shelf.improving.len() >= IMPROVING_MAX {
             return;
@@ -303,7 +304,7 @@ impl Room {
     }
 
     /// The next file to improve that is still kept; `None` ends the thread.
-    fn next_to_improve(&self) -> Option<(Arc<File>, Key)> {
+    fn next_to_improve(&self) -> Option<(Arc<SharedFile>, Key)> {
         let mut shelf = self.shelf();
         while let Some((file, key)) = shelf.improving.pop_front() {
             if shelf.entries.contains_key(&key) {

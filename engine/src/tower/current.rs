@@ -1,0 +1,52 @@
+//! What a worker knows of the request that it is answering, for whatever is polled for it.
+//!
+//! It is there while the application's future is polled, and at no other time: what was spawned,
+//! or sent to another thread, belongs to no request of this one's.
+
+use crate::service::{Moment, Request};
+use std::cell::Cell;
+use std::future::{Future, poll_fn};
+use std::net::SocketAddr;
+use std::pin::pin;
+
+/// Who asks, and when.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Current {
+    pub(super) peer: SocketAddr,
+    pub(super) moment: Moment,
+}
+
+thread_local! {
+    static CURRENT: Cell<Option<Current>> = const { Cell::new(None) };
+}
+
+/// Takes it away also when a poll panics.
+struct Scope;
+
+impl Drop for Scope {
+    fn drop(&mut self) {
+        CURRENT.set(None);
+    }
+}
+
+impl Current {
+    pub(super) fn of(request: &Request) -> Self {
+        Self { peer: request.peer(), moment: request.moment() }
+    }
+
+    /// That of whoever is polled at the moment; nothing elsewhere than on a worker.
+    pub(super) fn get() -> Option<Self> {
+        CURRENT.get()
+    }
+
+    /// Has a future know it.
+    pub(super) async fn within<F: Future>(self, future: F) -> F::Output {
+        let mut future = pin!(future);
+        poll_fn(|cx| {
+            CURRENT.set(Some(self));
+            let _scope = Scope;
+            future.as_mut().poll(cx)
+        })
+        .await
+    }
+}
