@@ -2,47 +2,8 @@
 
 #![forbid(unsafe_code)]
 
-mod changes;
-mod check;
-mod cli;
-mod compile;
-mod config;
-mod listeners;
-mod log;
-mod memory;
-mod order;
-mod process;
-mod reload;
-mod run;
-mod site;
-mod snapshot;
-mod status;
-mod world;
-
-use clap::Parser;
-use process::{Form, Order};
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    let result = match cli::Cli::parse().command {
-        cli::Command::Serve(options) => run::serve(&options),
-        cli::Command::Run(options) => return run::run(&options),
-        cli::Command::Check(options) => return check::check(&options),
-        cli::Command::Settings(options) => return check::settings(&options),
-        cli::Command::Reload(options) => return order::give(&options, Order::Reload),
-        cli::Command::Stop(options) => return order::give(&options, Order::Stop),
-        cli::Command::Upgrade(options) => return order::give(&options, Order::Upgrade),
-        cli::Command::Reopen(options) => return order::give(&options, Order::Reopen),
-        cli::Command::Status(options) => {
-            let form = if options.json { Form::Json } else { Form::Text };
-            return order::give(&options.control, Order::Status(form));
-        }
-    };
-    match result {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(problem) => {
-            log::say(&format!("selvedge: {problem}"));
-            ExitCode::FAILURE
-        }
-    }
+    selvedge_server::program()
 }

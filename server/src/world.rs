@@ -64,6 +64,8 @@ fn read_regular(file: &Path) -> io::Result<Vec<u8>> {
 pub(crate) enum Needs {
     /// A program that starts.
     OfAll,
+    /// An application that serves its sites, and has nothing to do with the rest.
+    SitesAlone,
     /// A process that serves already. What needs the rights of its supervisor is tried by that one.
     OfServing,
 }
@@ -77,6 +79,7 @@ pub(crate) fn problems(claims: &[Claim], needs: Needs) -> Vec<Problem> {
         Claimed::SocketFolder(_) | Claimed::PidFile(_) | Claimed::Listens(_) | Claimed::User(_) | Claimed::Group(_) => {
             needs == Needs::OfAll
         }
+        Claimed::Written(_) => needs != Needs::SitesAlone,
         _ => true,
     };
     let judged = claims.iter().filter(is_meant).filter_map(|claim| {

@@ -7,11 +7,13 @@
 mod action;
 mod gate;
 mod limits;
+#[cfg(feature = "program")]
 mod log;
 mod site;
 
 use crate::config::model::{ForwardedField, Settings, Switch};
 use crate::config::{Claimed, Configuration, Problem, Sources, Span, value};
+#[cfg(feature = "program")]
 use crate::log::plan::LogPlan;
 use crate::site::{ForwardingField, Network, Root, SiteTable, TrustedProxies, UnixPeers};
 pub(crate) use gate::{Kept, RATE_CLIENTS};
@@ -24,6 +26,7 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub(crate) struct Compiled {
     pub(crate) table: Arc<SiteTable>,
+    #[cfg(feature = "program")]
     pub(crate) logs: LogPlan,
     pub(crate) limits: Limits,
     /// Gates that the next configuration goes on with where it says the same of them.
@@ -51,12 +54,19 @@ pub(crate) fn compile(
     };
     compiler.connection_gate();
     let sites: Vec<_> = settings.sites.iter().enumerate().map(|site| compiler.site(site)).collect();
+    #[cfg(feature = "program")]
     let logs = compiler.logs();
     let Compiler { kept, mut problems, .. } = compiler;
     match SiteTable::new(sites) {
         Ok(table) if problems.is_empty() => {
             let table = Arc::new(table.knowing(kept.passwords.clone()));
-            Ok(Compiled { table, logs, limits: limits::compile(&settings.limits), kept })
+            Ok(Compiled {
+                table,
+                #[cfg(feature = "program")]
+                logs,
+                limits: limits::compile(&settings.limits),
+                kept,
+            })
         }
         Ok(_) => Err(problems),
         Err(found) => {

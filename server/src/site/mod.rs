@@ -35,6 +35,7 @@ pub(crate) use headers::{CacheRules, HeaderEdits};
 pub(crate) use host::HostName;
 pub(crate) use network::Network;
 pub(crate) use pattern::Pattern;
+pub(crate) use plain::SlashRedirect;
 pub(crate) use sites::Sites;
 pub(crate) use table::{ErrorPages, Route, SiteRules, SiteTable};
 pub(crate) use template::Template;

@@ -43,12 +43,25 @@ pub(super) fn answer_method(request: &Request) -> Option<Response> {
     })
 }
 
-/// Relative links in a directory's page need the slash. The location is path-absolute
-/// with one leading slash, so it never names another host.
-pub(super) fn redirect_to_slash(path: &SafePath, query: Option<&str>) -> Response {
-    let mut location = path.encode();
+/// How a client is sent to the slash that its directory lacks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum SlashRedirect {
+    /// By the path, which is the server's.
+    Absolute,
+    /// From the path that was asked for: what stands before it at the client was taken off by
+    /// somebody in between.
+    Relative,
+}
+
+/// Relative links in a directory's page need the slash. The location is a path with one leading
+/// slash, or begins with a dot, so it never names another host.
+pub(super) fn redirect_to_slash(path: &SafePath, request: &Request, slash: SlashRedirect) -> Response {
+    let mut location = match slash {
+        SlashRedirect::Absolute => path.encode(),
+        SlashRedirect::Relative => relative(request.path(), &path.encode()),
+    };
     location.push('/');
-    if let Some(query) = query {
+    if let Some(query) = request.query() {
         location.push('?');
         location.push_str(query);
     }
@@ -56,5 +69,31 @@ pub(super) fn redirect_to_slash(path: &SafePath, query: Option<&str>) -> Respons
     match response.append("location", location) {
         Ok(()) => response,
         Err(_) => Response::error(Status::BAD_REQUEST),
+    }
+}
+
+/// The way from one path to another, both with their first slash (RFC 3986 §4.2).
+fn relative(from: &str, to: &str) -> String {
+    let folders = from.bytes().filter(|&b| b == b'/').count().saturating_sub(1);
+    let up = if folders == 0 { "./".to_owned() } else { "../".repeat(folders) };
+    up + to.trim_start_matches('/')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::relative;
+
+    #[test]
+    fn ways_between_paths() {
+        for (from, to, expected) in [
+            ("/docs", "/docs", "./docs"),
+            ("/a/docs", "/a/docs", "../a/docs"),
+            ("/a/b/docs", "/a/b/docs", "../../a/b/docs"),
+            ("/a:b", "/a:b", "./a:b"),
+            // Where a rewrite has led elsewhere.
+            ("/x/y", "/docs", "../docs"),
+        ] {
+            assert_eq!(relative(from, to), expected, "{from}");
+        }
     }
 }

@@ -9,6 +9,7 @@ use super::files::{self, Files, SharedCache};
 use super::gate::{Verdict, Verifier};
 use super::headers;
 use super::listing;
+use super::plain::SlashRedirect;
 use super::table::{Gating, Site, SiteTable};
 use super::walk::{Arrival, Walk};
 use selvedge::proto::head::Framing;
@@ -27,6 +28,7 @@ pub(crate) struct Sites {
     places: Box<[OnceCell<Files>]>,
     pub(super) lists: listing::Lists,
     pub(super) verifier: Verifier,
+    pub(super) slash: SlashRedirect,
     /// The host of the last request, as it was written, and its site.
     last: RefCell<(Vec<u8>, u32)>,
 }
@@ -49,9 +51,15 @@ impl Sites {
             cache: Rc::new(RefCell::new(cache)),
             lists: listing::Lists::new(),
             verifier: Verifier::new(table.passwords.clone()),
+            slash: SlashRedirect::Absolute,
             last: RefCell::default(),
             table,
         }
+    }
+
+    /// With directories that are asked for without their slash sent there in this way.
+    pub(crate) fn redirecting(self, slash: SlashRedirect) -> Self {
+        Self { slash, ..self }
     }
 
     /// The site that a request is for, and its number. Most requests are for the host of the one

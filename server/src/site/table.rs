@@ -61,6 +61,14 @@ impl SiteRules {
         Self { names: vec![HostName::Any], routes: vec![route], ..Self::default() }
     }
 
+    /// What its routes with files do.
+    pub(crate) fn files_rules_mut(&mut self) -> impl Iterator<Item = &mut FilesRules> {
+        self.routes.iter_mut().filter_map(|route| match &mut route.action {
+            Action::Files(files) => Some(files),
+            _ => None,
+        })
+    }
+
     fn all_gates(&self) -> impl Iterator<Item = &Gates> + Clone {
         self.routes.iter().filter_map(|route| route.gates.as_ref()).chain([&self.gates])
     }

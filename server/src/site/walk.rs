@@ -234,7 +234,7 @@ impl<'t> Walk<'t> {
                 headers::add_cache_control(response.edit_fields(), cache_control);
                 return (response, Origin::Server);
             }
-            Ok(Looked::DirectoryWithoutSlash) => redirect_to_slash(path, request.query()),
+            Ok(Looked::DirectoryWithoutSlash) => redirect_to_slash(path, request, self.sites.slash),
             Ok(Looked::Directory(directory)) => listing::respond(&self.sites.lists, request, path, directory).await,
             Err(failure) => {
                 let mut response = Response::from(failure);

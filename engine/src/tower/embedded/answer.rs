@@ -133,3 +133,30 @@ impl Body for EmbeddedBody {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::service::{FileContent, OpenFile};
+    use crate::tower::send_file;
+    use selvedge_proto::Status;
+    use std::rc::Rc;
+
+    #[test]
+    fn a_file_is_still_one_for_the_engine_and_keeps_its_copy() {
+        let path = std::env::temp_dir().join(format!("selvedge-embedded-answer-{}", std::process::id()));
+        std::fs::write(&path, "0123456789").unwrap();
+        let file = Rc::new(OpenFile::new(std::fs::File::open(&path).unwrap()));
+        file.keep(crate::service::MemoryCopy::of(&file).unwrap().unwrap());
+        let content = FileContent::new(file, 2, 5).unwrap();
+        let mut response = Response::new(Status::OK);
+        response.body = service::Body::File(content);
+        let answer = of(response, Method::Get, None);
+        // As any layer that does not change content passes it on.
+        let body = axum::body::Body::new(answer.into_body());
+        assert_eq!(body.size_hint().exact(), Some(5));
+        let (_, Some(service::Body::File(found))) = send_file::look(&body) else { panic!("it is no file any more") };
+        assert_eq!((found.offset, found.length, found.file.is_kept()), (2, 5, true));
+        std::fs::remove_file(path).unwrap();
+    }
+}

@@ -1,0 +1,49 @@
+#![doc = include_str!("../README.md")]
+#![forbid(unsafe_code)]
+#![cfg_attr(
+    not(feature = "program"),
+    allow(dead_code, unused_imports, reason = "rooms are the same for the program, which uses all of them")
+)]
+
+mod embed;
+mod site;
+
+#[cfg(feature = "configuration")]
+mod compile;
+#[cfg(feature = "configuration")]
+mod config;
+#[cfg(feature = "configuration")]
+mod world;
+
+#[cfg(feature = "program")]
+mod changes;
+#[cfg(feature = "program")]
+mod check;
+#[cfg(feature = "program")]
+mod cli;
+#[cfg(feature = "program")]
+mod listeners;
+#[cfg(feature = "program")]
+mod log;
+#[cfg(feature = "program")]
+mod memory;
+#[cfg(feature = "program")]
+mod order;
+#[cfg(feature = "program")]
+mod process;
+#[cfg(feature = "program")]
+mod program;
+#[cfg(feature = "program")]
+mod reload;
+#[cfg(feature = "program")]
+mod run;
+#[cfg(feature = "program")]
+mod snapshot;
+#[cfg(feature = "program")]
+mod status;
+
+#[cfg(feature = "configuration")]
+pub use embed::{InvalidConfiguration, Sites};
+pub use embed::{LocalSites, ServeDir};
+#[cfg(feature = "program")]
+pub use program::program;

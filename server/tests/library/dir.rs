@@ -1,0 +1,84 @@
+//! What a folder can be told.
+
+use super::asking::{Ask, PATIENCE, Server};
+use super::folder::Folder;
+use axum::Router;
+use selvedge_server::ServeDir;
+use std::fs;
+use std::thread;
+use std::time::{Duration, Instant};
+
+fn serve(dir: ServeDir) -> Server {
+    Server::selvedge(Router::new().fallback_service(dir))
+}
+
+#[test]
+fn pages_that_stand_for_others() {
+    let folder = Folder::new(&[
+        ("app.html", b"the application"),
+        ("lost.html", b"nothing here"),
+        ("about.html", b"about"),
+        ("home/start.htm", b"start"),
+        ("bare/only.txt", b"only"),
+    ]);
+    let dir = || ServeDir::new(folder.path());
+    let server = serve(dir().not_found("lost.html"));
+    assert_eq!((server.get("/none").status, server.get("/none").text()), (404, "nothing here"));
+    let server = serve(dir().fallback("/app.html"));
+    let navigation = server.ask(Ask::get("/some/path").with(&[("sec-fetch-mode", "navigate")]));
+    assert_eq!((navigation.status, navigation.text()), (200, "the application"));
+    assert_eq!(server.get("/some/script.js").status, 404);
+    let server = serve(dir().suffix(".html").index(["start.html", "start.htm"]));
+    assert_eq!((server.get("/about").text(), server.get("/home/").text()), ("about", "start"));
+    assert_eq!((server.get("/home").status, server.get("/bare/").status), (301, 404));
+    let server = serve(dir().listing());
+    let list = server.get("/bare/");
+    assert!(list.status == 200 && list.text().contains("only.txt"));
+}
+
+#[test]
+fn fields_and_codings() {
+    let folder = Folder::new(&[("a.js", b"plain"), ("a.js.gz", b"coded")]);
+    let server = serve(ServeDir::new(folder.path()).cache_control("max-age=60"));
+    let ask = Ask::get("/a.js").with(&[("accept-encoding", "gzip")]);
+    let answer = server.ask(ask);
+    assert_eq!((answer.text(), answer.field("cache-control")), ("coded", Some("max-age=60")));
+    assert_eq!(server.get("/none").field("cache-control"), None);
+    let server = serve(ServeDir::new(folder.path()).without_precompressed());
+    let answer = server.ask(ask);
+    assert_eq!((answer.text(), answer.field("vary")), ("plain", None));
+}
+
+#[test]
+fn a_folder_that_comes_later_is_served() {
+    let folder = Folder::new(&[]);
+    let dir = ServeDir::new(folder.path().join("later"));
+    assert!(dir.clone().opened().is_err());
+    let server = serve(dir.clone());
+    assert_eq!(server.get("/").status, 500);
+    folder.write("later/index.html", b"here");
+    assert_eq!((server.get("/").status, dir.opened().is_ok()), (200, true));
+}
+
+#[test]
+fn a_change_is_seen() {
+    let folder = Folder::new(&[("a.txt", b"old")]);
+    for server in [serve(ServeDir::new(folder.path())), {
+        Server::axum(Router::new().fallback_service(ServeDir::new(folder.path())))
+    }] {
+        folder.write("a.txt", b"old");
+        assert_eq!(server.get("/a.txt").text(), "old");
+        fs::write(folder.path().join("a.txt"), "new").expect("a file can be written");
+        let began = Instant::now();
+        while server.get("/a.txt").text() != "new" {
+            assert!(began.elapsed() < PATIENCE, "the change is never seen");
+            thread::sleep(Duration::from_millis(20));
+        }
+    }
+}
+
+#[test]
+#[should_panic(expected = "a page is a path within the folder")]
+fn a_page_outside_is_no_page() {
+    drop(ServeDir::new(".").not_found("../secret.html"));
+}
