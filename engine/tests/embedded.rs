@@ -152,10 +152,11 @@ fn who_asks_is_known_here_alone() {
     let (embedded, ..) = application();
     let told = embedded.clone().peers(|extensions| extensions.get::<SocketAddr>().copied());
     let somebody: SocketAddr = "192.0.2.1:7".parse().expect("an address");
-    let app = Router::new().nest_service("/app", embedded).nest_service(
-        "/told",
-        tower_layer_of(told, move |request: &mut http::Request<Body>| drop(request.extensions_mut().insert(somebody))),
-    );
+    let tell = move |request: &mut http::Request<Body>| {
+        request.extensions_mut().insert(somebody);
+    };
+    let told = Changed { inner: told, change: tell };
+    let app = Router::new().nest_service("/app", embedded).nest_service("/told", told);
     let running = serve(app.clone());
     let (elsewhere, _runtime) = serve_elsewhere(app);
     let mut client = Client::connect(running.addresses()[0]);
@@ -166,10 +167,6 @@ fn who_asks_is_known_here_alone() {
 }
 
 /// A service whose requests are changed on their way.
-fn tower_layer_of<S, F>(inner: S, change: F) -> Changed<S, F> {
-    Changed { inner, change }
-}
-
 #[derive(Clone)]
 struct Changed<S, F> {
     inner: S,

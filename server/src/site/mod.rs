@@ -28,9 +28,10 @@ pub(crate) use condition::{Condition, FieldCondition, FieldTest};
 pub(crate) use files::cache::BYTES_MAX as CACHE_BYTES_MAX;
 pub(crate) use files::root::Root;
 pub(crate) use gate::{
-    Access, BasicGate, ConnectionGate, Gates, Mode, NetworkGate, Observed, PASSWORDS_AT_ONCE_MAX, Passwords, Rate,
-    RateGate, Tally, UserProblem, Users,
+    Access, BasicGate, ConnectionGate, Gates, Mode, NetworkGate, Observed, Passwords, Rate, RateGate, Tally,
 };
+#[cfg(feature = "configuration")]
+pub(crate) use gate::{PASSWORDS_AT_ONCE_MAX, UserProblem, Users};
 pub(crate) use headers::{CacheRules, HeaderEdits};
 pub(crate) use host::HostName;
 pub(crate) use network::Network;

@@ -74,7 +74,7 @@ impl Answer {
 /// Whoever answers.
 pub(crate) enum Server {
     Selvedge(Running),
-    Axum(SocketAddr, tokio::runtime::Runtime),
+    Axum { address: SocketAddr, _runtime: tokio::runtime::Runtime },
     Plain(Router, tokio::runtime::Runtime),
 }
 
@@ -90,7 +90,7 @@ impl Server {
         let address = listener.local_addr().expect("it has an address");
         let app = app.into_make_service_with_connect_info::<SocketAddr>();
         runtime.spawn(async move { axum::serve(listener, app).await });
-        Self::Axum(address, runtime)
+        Self::Axum { address, _runtime: runtime }
     }
 
     pub(crate) fn plain(app: Router) -> Self {
@@ -100,7 +100,7 @@ impl Server {
     pub(crate) fn ask(&self, ask: Ask<'_>) -> Answer {
         match self {
             Self::Selvedge(running) => over_socket(running.addresses()[0], ask),
-            Self::Axum(address, _) => over_socket(*address, ask),
+            Self::Axum { address, .. } => over_socket(*address, ask),
             Self::Plain(app, runtime) => runtime.block_on(call(app.clone(), ask)),
         }
     }

@@ -29,78 +29,52 @@ fn folder() -> Folder {
     ])
 }
 
+const RANGES: [&[(&str, &str)]; 8] = [
+    &[("range", "bytes=2-4")],
+    &[("range", "bytes=-3")],
+    &[("range", "bytes=8-")],
+    &[("range", "bytes=20-30")],
+    &[("range", "bytes=0-1,4-5")],
+    &[("range", "lines=1-2")],
+    &[("range", "bytes=2-4"), ("if-range", "\"other\"")],
+    &[("range", "bytes=2-4"), ("if-range", "Thu, 01 Jan 1970 00:00:00 GMT")],
+];
+
+const CONDITIONS: [&[(&str, &str)]; 7] = [
+    &[("if-none-match", "*")],
+    &[("if-none-match", "\"other\"")],
+    &[("if-match", "\"other\"")],
+    &[("if-match", "*")],
+    &[("if-modified-since", "Thu, 01 Jan 1970 00:00:00 GMT")],
+    &[("if-modified-since", "Thu, 01 Jan 2099 00:00:00 GMT")],
+    &[("if-unmodified-since", "Thu, 01 Jan 1970 00:00:00 GMT")],
+];
+
+const CODINGS: [&[(&str, &str)]; 6] = [
+    &[("accept-encoding", "br")],
+    &[("accept-encoding", "gzip, br;q=0.5")],
+    &[("accept-encoding", "zstd")],
+    &[("accept-encoding", "identity;q=0, *;q=0")],
+    &[("accept-encoding", "gzip"), ("range", "bytes=0-3")],
+    &[("accept-encoding", "gzip"), ("accept-encoding", "br")],
+];
+
+const PATHS: &str = "/ /hello.txt /empty.txt /large.txt /style.css /docs /docs?a=b /docs/ /docs/deep /list/ /none /none/ \
+    /hello.txt/ /sp%20ace.txt /hell%6f.txt /.secret /.well-known/security.txt /docs/../.secret /%2e%2e/%2e%2e/etc/passwd \
+    /..%2f..%2fetc%2fpasswd /docs%2findex.html //hello.txt /%00 /%ff /hello.txt% /hello.txt?x=1";
+
 /// Every kind of request that a folder makes a difference of.
 fn asks() -> Vec<Ask<'static>> {
     let get = Ask::get;
     let of = |method, path| Ask { method, path, fields: &[], content: "" };
-    let ranges: [&[(&str, &str)]; 8] = [
-        &[("range", "bytes=2-4")],
-        &[("range", "bytes=-3")],
-        &[("range", "bytes=8-")],
-        &[("range", "bytes=20-30")],
-        &[("range", "bytes=0-1,4-5")],
-        &[("range", "lines=1-2")],
-        &[("range", "bytes=2-4"), ("if-range", "\"other\"")],
-        &[("range", "bytes=2-4"), ("if-range", "Thu, 01 Jan 1970 00:00:00 GMT")],
-    ];
-    let mut asks: Vec<_> = ranges
-        .iter()
-        .flat_map(|fields| {
-            [get("/hello.txt").with(fields), of("HEAD", "/hello.txt").with(fields), get("/large.txt").with(fields)]
-        })
-        .collect();
-    let paths = [
-        "/",
-        "/hello.txt",
-        "/empty.txt",
-        "/large.txt",
-        "/style.css",
-        "/docs",
-        "/docs?a=b",
-        "/docs/",
-        "/docs/deep",
-        "/list/",
-        "/none",
-        "/none/",
-        "/hello.txt/",
-        "/sp%20ace.txt",
-        "/hell%6f.txt",
-        "/.secret",
-        "/.well-known/security.txt",
-        "/docs/../.secret",
-        "/%2e%2e/%2e%2e/etc/passwd",
-        "/..%2f..%2fetc%2fpasswd",
-        "/docs%2findex.html",
-        "//hello.txt",
-        "/%00",
-        "/%ff",
-        "/hello.txt%",
-        "/hello.txt?x=1",
-    ];
-    asks.extend(paths.iter().flat_map(|path| [get(path), of("HEAD", path)]));
-    for method in ["OPTIONS", "POST", "PUT", "DELETE", "BREW"] {
-        asks.push(of(method, "/hello.txt"));
-        asks.push(Ask { content: "some content", ..of(method, "/hello.txt") });
+    let mut asks: Vec<_> = PATHS.split_whitespace().flat_map(|path| [get(path), of("HEAD", path)]).collect();
+    for fields in RANGES.into_iter().chain(CONDITIONS) {
+        asks.extend([get("/hello.txt"), of("HEAD", "/hello.txt"), get("/large.txt")].map(|ask| ask.with(fields)));
     }
-    let conditions: [&[(&str, &str)]; 7] = [
-        &[("if-none-match", "*")],
-        &[("if-none-match", "\"other\"")],
-        &[("if-match", "\"other\"")],
-        &[("if-match", "*")],
-        &[("if-modified-since", "Thu, 01 Jan 1970 00:00:00 GMT")],
-        &[("if-modified-since", "Thu, 01 Jan 2099 00:00:00 GMT")],
-        &[("if-unmodified-since", "Thu, 01 Jan 1970 00:00:00 GMT")],
-    ];
-    asks.extend(conditions.iter().flat_map(|fields| [get("/hello.txt").with(fields), get("/large.txt").with(fields)]));
-    let codings: [&[(&str, &str)]; 6] = [
-        &[("accept-encoding", "br")],
-        &[("accept-encoding", "gzip, br;q=0.5")],
-        &[("accept-encoding", "zstd")],
-        &[("accept-encoding", "identity;q=0, *;q=0")],
-        &[("accept-encoding", "gzip"), ("range", "bytes=0-3")],
-        &[("accept-encoding", "gzip"), ("accept-encoding", "br")],
-    ];
-    asks.extend(codings.iter().map(|fields| get("/style.css").with(fields)));
+    asks.extend(CODINGS.map(|fields| get("/style.css").with(fields)));
+    for method in ["OPTIONS", "POST", "PUT", "DELETE", "BREW"] {
+        asks.extend([of(method, "/hello.txt"), Ask { content: "some content", ..of(method, "/hello.txt") }]);
+    }
     asks
 }
 

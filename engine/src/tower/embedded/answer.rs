@@ -137,7 +137,7 @@ impl Body for EmbeddedBody {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::service::{FileContent, OpenFile};
+    use crate::service::{FileContent, MemoryCopy, OpenFile};
     use crate::tower::send_file;
     use selvedge_proto::Status;
     use std::rc::Rc;
@@ -147,7 +147,7 @@ mod tests {
         let path = std::env::temp_dir().join(format!("selvedge-embedded-answer-{}", std::process::id()));
         std::fs::write(&path, "0123456789").unwrap();
         let file = Rc::new(OpenFile::new(std::fs::File::open(&path).unwrap()));
-        file.keep(crate::service::MemoryCopy::of(&file).unwrap().unwrap());
+        file.keep(MemoryCopy::of(&file).unwrap().unwrap());
         let content = FileContent::new(file, 2, 5).unwrap();
         let mut response = Response::new(Status::OK);
         response.body = service::Body::File(content);

@@ -71,9 +71,8 @@ fn app(folder: PathBuf) -> Router {
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> std::io::Result<()> {
-    let folder = std::env::args_os().nth(2).map_or_else(|| PathBuf::from("."), PathBuf::from);
     let listener = tokio::net::TcpListener::bind(selvedge_examples::address()).await?;
-    selvedge::serve(listener, app(folder)).await
+    selvedge::serve(listener, app(selvedge_examples::folder())).await
 }
 
 #[test]

@@ -3,20 +3,34 @@
 //! The order is: the network, which costs nothing; the rate, so that passwords cannot be
 //! tried faster than it allows; the user.
 
+#[cfg(feature = "configuration")]
 mod basic;
 mod connections;
+#[cfg(feature = "configuration")]
 mod hashes;
 mod networks;
+#[cfg(not(feature = "configuration"))]
+mod nobody;
 mod rate;
+#[cfg(feature = "configuration")]
 mod users;
+#[cfg(feature = "configuration")]
 mod verified;
 
+#[cfg(feature = "configuration")]
 pub(crate) use basic::BasicGate;
 pub(crate) use connections::ConnectionGate;
 pub(crate) use networks::{Access, NetworkGate};
+#[cfg(not(feature = "configuration"))]
+pub(super) use nobody::Verifier;
+#[cfg(not(feature = "configuration"))]
+pub(crate) use nobody::{BasicGate, Passwords};
 pub(crate) use rate::{Rate, RateGate};
+#[cfg(feature = "configuration")]
 pub(crate) use users::{UserProblem, Users};
+#[cfg(feature = "configuration")]
 pub(super) use verified::Verifier;
+#[cfg(feature = "configuration")]
 pub(crate) use verified::{AT_ONCE_MAX as PASSWORDS_AT_ONCE_MAX, Passwords};
 
 use selvedge::{Request, Response};
