@@ -230,6 +230,9 @@ async fn it_can_be_called_without_a_server() {
     let Ok(answer) = embedded.call(request.body(Body::empty()).expect("it is one")).await;
     let text = answer.into_body().collect().await.expect("there is all of it").to_bytes();
     assert_eq!(text, "GET /head None Some(\"example.com:8443\") 1");
+    let request = http::Request::options("http://example.com?a").body(Body::empty()).expect("it is one");
+    let Ok(answer) = embedded.call(request).await;
+    assert_eq!(answer.status(), 404, "an empty path is the root's");
     let request = http::Request::post("/echo").body(Body::from_stream(Pieces(3))).expect("it is one");
     let Ok(answer) = embedded.call(request).await;
     assert_eq!(answer.status(), 400, "content of no length belongs to a host that nobody has named");

@@ -88,10 +88,12 @@ fn write(bytes: &mut Vec<u8>, head: &request::Parts, length: Option<u64>) {
         (&http::Method::CONNECT, Some(authority)) => authority,
         _ => head.uri.path_and_query().map_or("/", |path| path.as_str()).as_bytes(),
     };
+    // The path of `http://example.com?a` is empty, which is as good as a slash (RFC 9110 §4.2.3).
+    let slash: &[u8] = if target.starts_with(b"?") { b"/" } else { b"" };
     // Only HTTP/1.0 may leave out for which host it is.
     let is_old = head.version == Version::HTTP_10 || (authority.is_none() && !head.headers.contains_key(header::HOST));
     let version: &[u8] = if is_old { b" HTTP/1.0\r\n" } else { b" HTTP/1.1\r\n" };
-    put(&[head.method.as_str().as_bytes(), b" ", target, version]);
+    put(&[head.method.as_str().as_bytes(), b" ", slash, target, version]);
     if let Some(authority) = authority {
         let host = authority.rsplit(|&b| b == b'@').next().unwrap_or(authority);
         put(&[b"host: ", host, b"\r\n"]);
