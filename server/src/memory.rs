@@ -5,12 +5,13 @@ use crate::config::model::{Action, Settings, Site, Switch};
 use crate::config::value::LogTarget;
 use crate::site::{CACHE_BYTES_MAX, PASSWORDS_AT_ONCE_MAX, SiteTable};
 use selvedge::Limits;
+use selvedge::service::MemoryCopy;
 use std::collections::HashSet;
 use std::fmt;
 use std::thread;
 
-/// Content that a connection may still be sending after the cache has let go of it: a file
-/// that is kept in memory.
+/// Content that a connection may still be sending after the cache has let go of it: a small
+/// file's. Copies of larger ones have a bound of their own, in all.
 const CONTENT_BYTES_MAX: u64 = 64 << 10;
 /// Lists of directories of one worker: 32 on their way, of 2,000 entries with 1 KiB each.
 const LISTS_BYTES_MAX: u64 = 32 * 2_000 * 1024;
@@ -46,6 +47,7 @@ impl Memory {
                 bytes_each: limits.connection_bytes_max() + CONTENT_BYTES_MAX,
             },
             Term { count: workers, of: "caches of files", bytes_each: 2 * CACHE_BYTES_MAX as u64 },
+            Term { count: 1, of: "copies of larger files", bytes_each: MemoryCopy::BYTES_MAX },
             Term { count: workers, of: "pools and disk threads", bytes_each: Limits::worker_bytes_max() },
         ];
         if lists(settings) {

@@ -154,6 +154,44 @@ impl Mapping {
     }
 }
 
+/// Size of a huge page: what one entry of the second lowest table of pages stands for.
+pub(crate) const HUGE_PAGE_BYTES: usize = 2 << 20;
+
+/// Has the first `len` bytes of a file in memory moved to huge pages, of which `len` is a
+/// multiple, and each of which has bytes in it already. What it takes of the address space is
+/// given back before it returns.
+///
+/// # Errors
+/// As `mmap(2)` and `madvise(2)`; a system without huge pages, or without one to spare, has the
+/// bytes stay where they are.
+pub(crate) fn move_to_huge_pages(memory: &File, len: usize) -> io::Result<()> {
+    // No advice of that name in `libc` for every target; the number is Linux's.
+    const MADV_COLLAPSE: libc::c_int = 25;
+    // More than it takes, since the system collapses only what is aligned.
+    let reserved_len = len + HUGE_PAGE_BYTES;
+    // SAFETY: the kernel chooses the place, so nothing that is in use is replaced.
+    let reserved = unsafe {
+        rustix::mm::mmap_anonymous(std::ptr::null_mut(), reserved_len, ProtFlags::empty(), MapFlags::PRIVATE)
+    }?;
+    let before = reserved.align_offset(HUGE_PAGE_BYTES);
+    // SAFETY: `before` is less than a huge page, by which more was reserved than `len`. What the
+    // mapping replaces is that reservation alone; nobody but this function knows it, and its pages
+    // are not looked at by this process.
+    let moved = unsafe {
+        let start = reserved.byte_add(before);
+        mmap(start, len, ProtFlags::READ, MapFlags::SHARED | MapFlags::FIXED, memory, 0)
+            .map_err(io::Error::from)
+            .and_then(|start| match libc::madvise(start, len, MADV_COLLAPSE) {
+                0 => Ok(()),
+                _ => Err(io::Error::last_os_error()),
+            })
+    };
+    // SAFETY: it was reserved with this start and length, and nobody keeps a pointer into it.
+    let unmapped = unsafe { munmap(reserved, reserved_len) };
+    debug_assert!(unmapped.is_ok(), "a mapping is unmapped once");
+    moved
+}
+
 impl Drop for Mapping {
     fn drop(&mut self) {
         // SAFETY: it was mapped with this start and length, and nobody keeps a pointer into it.

@@ -1,12 +1,13 @@
 //! Files as content: what is sent, and what shows that it is no longer what was announced.
 
-use crate::net::sys::Mapping;
+use crate::net::sys::{HUGE_PAGE_BYTES, Mapping, move_to_huge_pages};
 use std::cell::OnceCell;
 use std::fmt;
 use std::fs::File;
 use std::ops::Deref;
 use std::os::unix::fs::MetadataExt;
 use std::rc::Rc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 /// An open regular file that answers are made of. Kept for many answers, it costs each of
@@ -59,9 +60,9 @@ impl OpenFile {
         let _ = self.shared.copy.set(copy);
     }
 
-    /// Whether the file has a copy in memory.
-    pub fn is_kept(&self) -> bool {
-        self.shared.copy.get().is_some()
+    /// Bytes of memory that its copy takes, if it has one.
+    pub fn kept_bytes(&self) -> Option<u64> {
+        self.shared.copy.get().map(|copy| copy.share.0)
     }
 
     /// The copy of this state.
@@ -102,17 +103,26 @@ impl fmt::Debug for OpenFile {
 pub struct MemoryCopy {
     file: File,
     state: FileState,
+    share: Share,
 }
 
 impl MemoryCopy {
-    /// Copies a file, which takes as long as reading it. `None` when it changes meanwhile.
+    /// Bytes that all copies of the process have together at the most, also those that nobody
+    /// remembers any more and that are only still being sent: 256 MiB.
+    pub const BYTES_MAX: u64 = 256 << 20;
+
+    /// Copies a file, which takes as long as reading it. `None` when it changes meanwhile, or
+    /// when there are copies of [`Self::BYTES_MAX`] already.
     ///
     /// # Errors
     /// When the file cannot be read, or there is no memory for it.
     pub fn of(file: &File) -> std::io::Result<Option<Self>> {
-        use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create, sendfile};
+        use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create, sendfile};
         let state = FileState::of(file)?;
-        let copy = memfd_create("selvedge-file", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
+        let huge = huge_bytes(state.length);
+        let Some(share) = Share::take(state.length.max(huge)) else { return Ok(None) };
+        let copy = File::from(memfd_create("selvedge-file", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?);
+        ftruncate(&copy, share.0)?;
         let mut at = 0;
         while at < state.length {
             let left = usize::try_from(state.length - at).unwrap_or(usize::MAX);
@@ -120,8 +130,37 @@ impl MemoryCopy {
                 return Ok(None);
             }
         }
+        if huge > 0 {
+            // Where there are none it is sent from common pages, at more cost.
+            let _ = move_to_huge_pages(&copy, usize::try_from(huge).unwrap_or(0));
+        }
         fcntl_add_seals(&copy, SealFlags::WRITE | SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
-        Ok((FileState::of(file)? == state).then(|| Self { file: copy.into(), state }))
+        Ok((FileState::of(file)? == state).then_some(Self { file: copy, state, share }))
+    }
+}
+
+/// How much of a copy goes into huge pages, each of which is to be half full at least.
+fn huge_bytes(length: u64) -> u64 {
+    const HUGE: u64 = HUGE_PAGE_BYTES as u64;
+    (length + HUGE / 2) / HUGE * HUGE
+}
+
+/// Bytes of those that all copies may have together.
+#[derive(Debug)]
+struct Share(u64);
+
+static SHARED_BYTES: AtomicU64 = AtomicU64::new(0);
+
+impl Share {
+    fn take(bytes: u64) -> Option<Self> {
+        let more = |taken: u64| taken.checked_add(bytes).filter(|taken| *taken <= MemoryCopy::BYTES_MAX);
+        SHARED_BYTES.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).ok().map(|_| Self(bytes))
+    }
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        SHARED_BYTES.fetch_sub(self.0, Ordering::Relaxed);
     }
 }
 
@@ -174,5 +213,43 @@ impl FileState {
     pub fn of(file: &File) -> std::io::Result<Self> {
         let facts = file.metadata()?;
         Ok(Self { length: facts.len(), modified: (facts.mtime(), facts.mtime_nsec()) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn huge_pages_are_half_full_at_least() {
+        const MIB: u64 = 1 << 20;
+        for (length, huge) in [
+            (0, 0),
+            (MIB - 1, 0),
+            (MIB, 2 * MIB),
+            (2 * MIB, 2 * MIB),
+            (3 * MIB - 1, 2 * MIB),
+            (3 * MIB, 4 * MIB),
+            (4 * MIB, 4 * MIB),
+        ] {
+            assert_eq!(huge_bytes(length), huge, "{length}");
+        }
+    }
+
+    #[test]
+    fn copies_have_a_bound_together_and_give_back_what_they_had() {
+        let file =
+            File::from(rustix::fs::memfd_create("test", rustix::fs::MemfdFlags::CLOEXEC).expect("there is memory"));
+        file.set_len(MemoryCopy::BYTES_MAX + 1).expect("holes take no memory");
+        assert!(MemoryCopy::of(&file).expect("it can be read").is_none());
+        file.set_len(1 << 20).expect("it can be shorter");
+        let copy = MemoryCopy::of(&file).expect("it can be read").expect("there is room");
+        let open = OpenFile::from(file);
+        assert_eq!(open.kept_bytes(), None);
+        open.keep(copy);
+        assert_eq!(open.kept_bytes(), Some(2 << 20));
+        let rest = Share::take(MemoryCopy::BYTES_MAX / 2).expect("half of it is free");
+        assert!(Share::take(MemoryCopy::BYTES_MAX).is_none());
+        drop(rest);
     }
 }

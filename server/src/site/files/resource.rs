@@ -191,18 +191,18 @@ impl Representation {
     }
 
     fn memory_bytes(&self) -> usize {
-        let is_kept = match &self.content {
-            Kept::Memory(_) => true,
-            Kept::Open(file) => file.is_kept(),
+        let bytes = match &self.content {
+            Kept::Memory(bytes) => return bytes.len(),
+            Kept::Open(file) => file.kept_bytes().unwrap_or(0),
         };
-        if is_kept { usize::try_from(self.length).unwrap_or(usize::MAX) } else { 0 }
+        usize::try_from(bytes).unwrap_or(usize::MAX)
     }
 
     /// Whether an open file is still in the state that is known of it.
     pub(super) fn is_as_known(&self) -> bool {
         match &self.content {
             Kept::Memory(_) => true,
-            Kept::Open(file) if file.is_kept() => true,
+            Kept::Open(file) if file.kept_bytes().is_some() => true,
             Kept::Open(file) => fstat(&***file).is_ok_and(|stat| State::of(&stat) == self.state),
         }
     }
