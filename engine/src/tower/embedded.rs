@@ -166,7 +166,7 @@ where
 /// The answer for an application that panicked, or whose thread cannot be had.
 fn failed() -> http::Response<EmbeddedBody> {
     let failed = Response::error(Status::INTERNAL_SERVER_ERROR).because("the application failed");
-    answer::of(failed, selvedge_proto::method::Method::Get, None)
+    answer::of(failed, None)
 }
 
 impl<S: Service> Shared<S> {
@@ -182,13 +182,12 @@ impl<S: Service> Shared<S> {
             Ok(asked) => asked,
             Err(reject) => {
                 let refused = Response::error_with_text(reject.status(), reject.text());
-                return answer::of(refused, selvedge_proto::method::Method::Get, None);
+                return answer::of(refused, None);
             }
         };
         let response = service.call(&mut request).await;
-        let method = request.method();
         asked::settle(request);
-        answer::of(response, method, content)
+        answer::of(response, content)
     }
 }
 

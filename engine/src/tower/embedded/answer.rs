@@ -7,7 +7,6 @@ use bytes::Bytes;
 use http::{HeaderValue, StatusCode, header};
 use http_body::{Body, Frame, SizeHint};
 use selvedge_proto::Afterwards;
-use selvedge_proto::method::Method;
 use std::fmt;
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -41,8 +40,9 @@ impl fmt::Debug for Content {
     }
 }
 
-/// An answer to a request with this method; `asked` is held for as long as it is made of it.
-pub(super) fn of(response: Response, method: Method, asked: asked::Content) -> http::Response<EmbeddedBody> {
+/// An answer; `asked` is held for as long as it is made of it. One to HEAD has the content that GET
+/// would get, so that layers do with it what they would; no server sends it.
+pub(super) fn of(response: Response, asked: asked::Content) -> http::Response<EmbeddedBody> {
     let status = response.status;
     let mut answer = http::Response::new(EmbeddedBody { content: Content::Bytes(Bytes::new()) });
     // Every status of the engine's has three digits.
@@ -54,15 +54,7 @@ pub(super) fn of(response: Response, method: Method, asked: asked::Content) -> h
     if response.afterwards() == Afterwards::Close {
         answer.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
     }
-    let mut body = response.body;
-    let announced = body.length().filter(|_| method == Method::Head && !status.forbids_content());
-    if let Some(length) = announced {
-        answer.headers_mut().insert(header::CONTENT_LENGTH, HeaderValue::from(length));
-    }
-    if method == Method::Head {
-        body = service::Body::Empty;
-    }
-    match body {
+    match response.body {
         service::Body::Empty => {}
         service::Body::Bytes(bytes) => answer.body_mut().content = Content::Bytes(bytes),
         service::Body::File(file) => answer.body_mut().content = Content::File(SendFile::of_content(&file)),
@@ -73,7 +65,7 @@ pub(super) fn of(response: Response, method: Method, asked: asked::Content) -> h
         }
         service::Body::Upgrade(_) => {
             let refused = Response::error(selvedge_proto::Status::INTERNAL_SERVER_ERROR);
-            return of(refused.because("an embedded application cannot change the protocol"), method, None);
+            return of(refused.because("an embedded application cannot change the protocol"), None);
         }
     }
     answer
@@ -151,7 +143,7 @@ mod tests {
         let content = FileContent::new(file, 2, 5).unwrap();
         let mut response = Response::new(Status::OK);
         response.body = service::Body::File(content);
-        let answer = of(response, Method::Get, None);
+        let answer = of(response, None);
         // As any layer that does not change content passes it on.
         let body = axum::body::Body::new(answer.into_body());
         assert_eq!(body.size_hint().exact(), Some(5));

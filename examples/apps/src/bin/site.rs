@@ -79,6 +79,8 @@ async fn files_api_and_socket() {
     assert!(plain.status == 200 && plain.fields.contains(&"cache-control: max-age=60".to_owned()));
     let coded = client.ask("GET /weave/", "accept-encoding: gzip\r\n", "");
     assert!(coded.fields.contains(&"content-encoding: gzip".to_owned()) && coded.content.len() < plain.content.len());
+    client.send("HEAD /weave/ HTTP/1.1\r\nhost: test\r\naccept-encoding: gzip\r\n\r\n");
+    assert!(client.head().fields.contains(&"content-encoding: gzip".to_owned()));
     let beside = client.ask("GET /style.css", "accept-encoding: br\r\n", "");
     assert_eq!(beside.content, std::fs::read("../site/style.css.br").expect("it is there"));
     let lost = client.get("/none");
