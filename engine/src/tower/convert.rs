@@ -103,7 +103,7 @@ fn hints_of(request: &mut Request) -> Option<Ahead> {
 }
 
 /// The part of `shared`, a copy of the beginning of `bytes`, that is a copy of `part`.
-fn part(shared: &Bytes, bytes: &[u8], part: &[u8]) -> Bytes {
+pub(super) fn part(shared: &Bytes, bytes: &[u8], part: &[u8]) -> Bytes {
     let at = part.as_ptr().addr().saturating_sub(bytes.as_ptr().addr());
     match shared.get(at..at + part.len()) {
         Some(_) if !part.is_empty() => shared.slice(at..at + part.len()),

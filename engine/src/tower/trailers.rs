@@ -1,14 +1,21 @@
-//! Fields behind content, from the engine's form to the ecosystem's and back.
+//! Fields, as of embedded answers and behind content, from the engine's form to the ecosystem's and back.
 
+use crate::tower::convert;
+use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use selvedge_proto::field::Fields;
 
-/// As a map.
+/// As many as an answer with a file has. More take another allocation.
+const FIELDS_USUAL: usize = 8;
+
+/// As a map, whose values share one copy of the lines.
 pub(super) fn to_map(fields: &Fields) -> HeaderMap {
+    let shared = Bytes::copy_from_slice(fields.lines());
     let valid = fields.iter().filter_map(|(name, value)| {
-        Some((HeaderName::from_bytes(name.as_bytes()).ok()?, HeaderValue::from_bytes(value).ok()?))
+        let value = convert::part(&shared, fields.lines(), value);
+        Some((HeaderName::from_bytes(name.as_bytes()).ok()?, HeaderValue::from_maybe_shared(value).ok()?))
     });
-    let mut map = HeaderMap::new();
+    let mut map = HeaderMap::with_capacity(FIELDS_USUAL);
     for (name, value) in valid {
         map.append(name, value);
     }
