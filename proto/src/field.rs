@@ -198,7 +198,8 @@ impl Fields {
         if !is_value(value) {
             return Err(InvalidField::Value);
         }
-        self.lines.reserve(name.len() + value.len() + 4);
+        // Room for what a common answer has, so that it is found once.
+        self.lines.reserve((name.len() + value.len() + 4).max(if self.lines.capacity() == 0 { 256 } else { 0 }));
         let at = self.lines.len();
         self.lines.extend_from_slice(name.as_bytes());
         self.lines[at..].make_ascii_lowercase();
@@ -206,6 +207,16 @@ impl Fields {
         self.lines.extend_from_slice(value);
         self.lines.extend_from_slice(b"\r\n");
         Ok(())
+    }
+
+    /// Takes every field out, and keeps their room.
+    pub fn clear(&mut self) {
+        self.lines.clear();
+    }
+
+    /// Bytes of lines that there is room for.
+    pub fn capacity(&self) -> usize {
+        self.lines.capacity()
     }
 
     /// Adds a field in place of every earlier one of that name.

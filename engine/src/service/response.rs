@@ -3,7 +3,11 @@
 use crate::service::body::{Body, ContentError};
 use selvedge_proto::field::{Fields, InvalidField};
 use selvedge_proto::{Afterwards, Status};
+use std::cell::Cell;
 use std::rc::Rc;
+
+/// Fields with more room than this are not kept for the next answer.
+const FIELDS_BYTES_KEPT_MAX: usize = 4096;
 
 /// A response. The engine adds what frames and dates it.
 #[derive(Debug)]
@@ -22,6 +26,24 @@ pub struct Response {
 pub(crate) enum FieldList {
     Own(Fields),
     Shared(Rc<Fields>),
+}
+
+thread_local! {
+    /// Fields of an answer that has left, whose room serves the next one.
+    static SPARE: Cell<Fields> = const { Cell::new(Fields::new()) };
+}
+
+impl Drop for FieldList {
+    fn drop(&mut self) {
+        if let Self::Own(fields) = self
+            && (1..=FIELDS_BYTES_KEPT_MAX).contains(&fields.capacity())
+        {
+            let mut fields = std::mem::take(fields);
+            fields.clear();
+            // A thread that ends keeps nothing.
+            let _ = SPARE.try_with(|spare| spare.set(fields));
+        }
+    }
 }
 
 impl FieldList {
@@ -122,7 +144,12 @@ impl Response {
             self.fields = FieldList::Own((**shared).clone());
         }
         match &mut self.fields {
-            FieldList::Own(fields) => fields,
+            FieldList::Own(fields) => {
+                if fields.capacity() == 0 {
+                    *fields = SPARE.take();
+                }
+                fields
+            }
             FieldList::Shared(_) => unreachable!("shared fields were made this response's own"),
         }
     }

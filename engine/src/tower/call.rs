@@ -6,12 +6,13 @@
 
 use crate::service::{HalfClosed, Request, Response, Service};
 use crate::tower::application::{Manners, failed};
-use crate::tower::convert::{self, Asked};
+use crate::tower::convert;
 use crate::tower::current::Current;
 use crate::tower::{Body, BoxError};
 use std::cell::RefCell;
 use std::future::poll_fn;
 use std::net::SocketAddr;
+use std::pin::pin;
 use std::rc::Rc;
 use std::task::Poll;
 use tower_service::Service as TowerService;
@@ -49,7 +50,7 @@ where
     B::Error: Into<BoxError>,
 {
     async fn call(&self, request: &mut Request) -> Response {
-        Current::of(request).within(answer(&self.service, request)).await
+        Current::of(request).within(pin!(answer(&self.service, request))).await
     }
 
     manners!();
@@ -82,19 +83,14 @@ where
         let service = match kept {
             Some(service) => service,
             None => {
-                let peer = request.peer();
-                let made = match begin(&self.make, || Ok::<_, Response>(peer)).await {
-                    Ok(Begun::Called(made)) => made.await,
-                    Ok(Begun::Refused(response)) => return response,
-                    Err(_) => return failed(),
-                };
-                let Ok(service) = made else { return failed() };
+                let Ok(own) = ready(&self.make).await else { return failed() };
+                let Ok(service) = call(&self.make, own, request.peer()).await else { return failed() };
                 let service = Rc::new(RefCell::new(service));
                 request.parts.keepsake = Some(Box::new(service.clone()));
                 service
             }
         };
-        Current::of(request).within(answer(&service, request)).await
+        Current::of(request).within(pin!(answer(&service, request))).await
     }
 
     fn keeps(&self) -> bool {
@@ -128,7 +124,7 @@ where
             Ok(converted) => converted,
             Err(response) => return response,
         };
-        let answer = Current::of(request).within((self.function)(converted)).await;
+        let answer = Current::of(request).within(pin!((self.function)(converted))).await;
         let response = convert::response(answer, &mut asked).await;
         asked.settle(request);
         response
@@ -137,7 +133,7 @@ where
     manners!();
 }
 
-/// Asks a tower service.
+/// Asks a tower service, once it is ready for one more request.
 async fn answer<S, B>(service: &RefCell<S>, request: &mut Request) -> Response
 where
     S: TowerService<http::Request<Body>, Response = http::Response<B>> + Clone,
@@ -145,64 +141,49 @@ where
     B: http_body::Body + 'static,
     B::Error: Into<BoxError>,
 {
-    let mut asked: Option<Asked> = None;
-    let convert = || {
-        let (converted, lent) = convert::request(request)?;
-        asked = Some(lent);
-        Ok(converted)
+    let Ok(own) = ready(service).await else { return failed() };
+    let (converted, mut asked) = match convert::request(request) {
+        Ok(converted) => converted,
+        Err(response) => return response,
     };
-    let answer = match begin(service, convert).await {
-        Ok(Begun::Called(future)) => future.await,
-        Ok(Begun::Refused(response)) => return response,
-        Err(error) => Err(error),
-    };
-    let (Ok(answer), Some(mut asked)) = (answer, asked) else { return failed() };
+    let future = call(service, own, converted);
+    let Ok(answer) = future.await else { return failed() };
     let response = convert::response(answer, &mut asked).await;
     asked.settle(request);
     response
 }
 
-/// How a call began.
-enum Begun<F> {
-    /// The service has the request.
-    Called(F),
-    /// The request never came to it.
-    Refused(Response),
+/// Calls a service that is ready: `own`, or else the shared one.
+fn call<S, T>(service: &RefCell<S>, own: Option<S>, request: T) -> S::Future
+where
+    S: TowerService<T>,
+{
+    match own {
+        None => service.borrow_mut().call(request),
+        Some(mut own) => own.call(request),
+    }
 }
 
-/// Calls a service once it is ready for one more request, which is made only then.
-async fn begin<S, T>(
-    service: &RefCell<S>,
-    mut request: impl FnMut() -> Result<T, Response>,
-) -> Result<Begun<S::Future>, S::Error>
+/// Waits until a service is ready for one more request. It is the shared one, for a call that
+/// follows at once; or one of the request's own, where the shared one made it wait.
+async fn ready<S, T>(service: &RefCell<S>) -> Result<Option<S>, S::Error>
 where
     S: TowerService<T> + Clone,
 {
-    let mut call = |service: &mut S| match request() {
-        Ok(request) => Begun::Called(service.call(request)),
-        Err(response) => Begun::Refused(response),
-    };
-    let mut own = None;
+    let mut own: Option<S> = None;
     poll_fn(|cx| {
-        if own.is_none() {
-            let mut shared = service.borrow_mut();
-            match shared.poll_ready(cx) {
-                Poll::Ready(Ok(())) => return Poll::Ready(Ok(call(&mut shared))),
-                // A service that has failed is done for; a clone may not be.
-                Poll::Ready(Err(error)) => {
-                    let fresh = shared.clone();
-                    *shared = fresh;
-                    return Poll::Ready(Err(error));
-                }
-                Poll::Pending => {
-                    let fresh = shared.clone();
-                    own = Some(std::mem::replace(&mut *shared, fresh));
-                    return Poll::Pending;
-                }
-            }
+        if let Some(own) = &mut own {
+            return own.poll_ready(cx);
         }
-        let Some(own) = &mut own else { return Poll::Pending };
-        own.poll_ready(cx).map(|ready| ready.map(|()| call(own)))
+        let mut shared = service.borrow_mut();
+        let polled = shared.poll_ready(cx);
+        if !matches!(polled, Poll::Ready(Ok(()))) {
+            // One that has failed is done for, and a clone may not be.
+            let fresh = shared.clone();
+            own = Some(std::mem::replace(&mut *shared, fresh));
+        }
+        polled
     })
     .await
+    .map(|()| own)
 }

@@ -31,7 +31,13 @@ pub(super) struct Asked {
 thread_local! {
     /// A map that has served an answer, whose room serves the next request.
     static SPARE: Cell<Option<HeaderMap>> = const { Cell::new(None) };
+    /// Room for heads. A request has its part of it, and when all of it was given out and nobody
+    /// has any more, it is used again.
+    static HEADS: Cell<BytesMut> = Cell::new(BytesMut::new());
 }
+
+/// What is set aside for heads at a time.
+const HEADS_BYTES: usize = 8 * 1024;
 
 /// A request as the ecosystem has it.
 ///
@@ -45,7 +51,7 @@ pub(super) fn request(request: &mut Request) -> Result<(http::Request<super::Bod
     }
     let head = request.head();
     // One copy of the head, which the target and all values share.
-    let bytes = Bytes::copy_from_slice(&request.head_bytes()[..head.len]);
+    let bytes = copy(&request.head_bytes()[..head.len]);
     let mut map = SPARE.take().unwrap_or_default();
     let mut takes_trailers = false;
     for (name, value) in head.fields(request.head_bytes()) {
@@ -55,7 +61,7 @@ pub(super) fn request(request: &mut Request) -> Result<(http::Request<super::Bod
         takes_trailers |= name == header::TE && members(value).any(|member| member.eq_ignore_ascii_case(b"trailers"));
         map.append(name, shared);
     }
-    let target = part(&bytes, request.head_bytes(), request.target().as_bytes());
+    let target = part(&bytes, request.head_bytes(), head.target.whole.of(request.head_bytes()));
     let Ok(uri) = Uri::from_maybe_shared(target) else {
         return Err(Response::error_with_text(Status::BAD_REQUEST, "the request target is no URI"));
     };
@@ -82,6 +88,18 @@ pub(super) fn request(request: &mut Request) -> Result<(http::Request<super::Bod
         asked._hints = Some(lent);
     }
     Ok((converted, asked))
+}
+
+/// A copy of a head that many may share.
+fn copy(head: &[u8]) -> Bytes {
+    let mut room = HEADS.take();
+    if room.capacity() < head.len() {
+        room.reserve(head.len().max(HEADS_BYTES));
+    }
+    room.extend_from_slice(head);
+    let copy = room.split().freeze();
+    HEADS.set(room);
+    copy
 }
 
 fn head_has_content(request: &Request) -> bool {

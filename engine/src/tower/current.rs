@@ -7,7 +7,7 @@ use crate::service::{Moment, Request};
 use std::cell::Cell;
 use std::future::{Future, poll_fn};
 use std::net::SocketAddr;
-use std::pin::pin;
+use std::pin::Pin;
 
 /// Who asks, and when.
 #[derive(Clone, Copy, Debug)]
@@ -39,9 +39,8 @@ impl Current {
         CURRENT.get()
     }
 
-    /// Has a future know it.
-    pub(super) async fn within<F: Future>(self, future: F) -> F::Output {
-        let mut future = pin!(future);
+    /// Has a future know it, which stays where it is: a connection has room for it once.
+    pub(super) async fn within<F: Future>(self, mut future: Pin<&mut F>) -> F::Output {
         poll_fn(|cx| {
             CURRENT.set(Some(self));
             let _scope = Scope;
