@@ -1,12 +1,12 @@
 //! The machine that measures: what has to stand beside every figure.
 
 use anyhow::{Result, ensure};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::fs;
 use std::process::Command;
 
 /// What the report says about the machine.
-#[derive(Serialize)]
+#[derive(Serialize, Deserialize)]
 pub(crate) struct Facts {
     pub(crate) date: String,
     pub(crate) revision: String,
