@@ -19,7 +19,7 @@ mod site;
 mod workloads;
 
 use anyhow::{Result, bail};
-use bench::{Bench, Plan};
+use bench::Bench;
 use clap::Parser;
 use cli::{Cli, What};
 use figures::Case;
@@ -80,11 +80,23 @@ fn run(cli: &Cli, wanted: &[&'static Workload]) -> Result<()> {
     }
     bench.progress.set_length(planned.iter().flat_map(|(_, plans)| plans).map(|plan| bench.steps(plan) as u64).sum());
     let folder = cli.output();
+    // Before the first figures are written: those are kept in the tree, and are no other revision.
+    let machine = machine::facts(&bench.cores);
     // The load has the last core for itself; the servers are started on the first ones.
     let load_core = bench.cores.last().copied().into_iter().collect::<Vec<_>>();
     on_cores(&load_core, || {
         planned.iter().try_for_each(|(workload, plans)| {
-            let section = measure(&bench, workload, plans, &missing)?;
+            let cases = plans.iter().map(|plan| bench.carry_out(plan)).collect::<Result<Vec<Case>>>()?;
+            let section = Section {
+                workload: (*workload).to_owned(),
+                machine: machine.now(),
+                command: cli::command_line(),
+                seconds: bench.effort.seconds,
+                rounds: bench.effort.rounds,
+                servers: bench.servers.iter().map(servers::Server::facts).collect(),
+                missing: missing.clone(),
+                cases: report::merge(cases),
+            };
             report::write(&section, &folder)?;
             bench.progress.suspend(|| cli::say(&report::markdown::tables(&section)));
             Ok::<_, anyhow::Error>(())
@@ -93,20 +105,6 @@ fn run(cli: &Cli, wanted: &[&'static Workload]) -> Result<()> {
     bench.progress.finish_and_clear();
     cli::say(&format!("written to {}", folder.display()));
     Ok(())
-}
-
-fn measure(bench: &Bench, workload: &str, plans: &[Plan], missing: &[Missing]) -> Result<Section> {
-    let cases = plans.iter().map(|plan| bench.carry_out(plan)).collect::<Result<Vec<Case>>>()?;
-    Ok(Section {
-        workload: workload.to_owned(),
-        machine: machine::facts(&bench.cores),
-        command: cli::command_line(),
-        seconds: bench.effort.seconds,
-        rounds: bench.effort.rounds,
-        servers: bench.servers.iter().map(servers::Server::facts).collect(),
-        missing: missing.to_vec(),
-        cases: report::merge(cases),
-    })
 }
 
 /// As many descriptors as the system allows; what is started inherits it.
