@@ -7,7 +7,7 @@ use crate::load::closed::{Closed, Until};
 use crate::load::mix::{Afterwards, Mix};
 use crate::process::probe;
 use crate::process::running::{Running, free_port};
-use crate::servers::{Content, FLOOR, Launch, SELVEDGE, Server};
+use crate::servers::{Content, Launch, Server};
 use crate::site::Site;
 use anyhow::{Result, ensure};
 use indicatif::ProgressBar;
@@ -54,6 +54,8 @@ impl Effort {
 pub(crate) enum Probe {
     Nothing,
     SystemCalls,
+    /// Of a few requests, because they are long.
+    SystemCallsOfFew,
     SystemCallsAndInstructions,
 }
 
@@ -135,8 +137,8 @@ impl Bench {
         }
         let order: Vec<String> = self.servers.iter().map(|server| server.name().to_owned()).collect();
         let mut rows = samples.rows(&order);
-        add_ratios(&mut rows, FLOOR, SELVEDGE);
-        Ok(Case { workload: plan.workload, name: plan.name.clone(), title: plan.title.clone(), rows, notes })
+        add_ratios(&mut rows, plan.content.ratios());
+        Ok(Case { workload: plan.workload.to_owned(), name: plan.name.clone(), title: plan.title.clone(), rows, notes })
     }
 
     fn say(&self, what: &str) -> Result<()> {
@@ -204,7 +206,8 @@ impl Bench {
     fn system_calls(&self, server: &Server, plan: &Plan) -> Result<f64> {
         let running = self.start(server, plan)?;
         let mut load = Closed::connect(running.address(), plan.mix.clone(), plan.connections)?;
-        let requests = self.effort.pick(2_000, 10_000).max(plan.connections as u64 * 4);
+        let enough = if plan.probe == Probe::SystemCallsOfFew { 100 } else { self.effort.pick(2_000, 10_000) };
+        let requests = enough.max(plan.connections as u64 * 4);
         load.run(Until::Requests(requests))?;
         probe::system_calls(&running, &self.scratch, || Ok(load.run(Until::Requests(requests))?.answered))
     }

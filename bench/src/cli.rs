@@ -35,7 +35,7 @@ pub(crate) struct Cli {
     #[arg(long, value_name = "NAME", value_delimiter = ',', value_parser = PossibleValuesParser::new(servers::names()))]
     servers: Vec<String>,
 
-    /// Where the report goes [default: bench/results/ and the workloads' names; a quick run: target/bench/results/]
+    /// Where the report goes [default: bench/results/all/; a quick run, or one of some servers: target/bench/results/]
     #[arg(long, value_name = "DIR")]
     output: Option<PathBuf>,
 
@@ -83,24 +83,20 @@ impl Cli {
         if self.write { Kept::Replace } else { Kept::Compare }
     }
 
-    /// A quick run never overwrites the figures that are kept.
-    pub(crate) fn output(&self, wanted: &[&Workload]) -> PathBuf {
-        if let Some(folder) = &self.output {
-            return folder.clone();
+    /// Neither a quick run nor one of some servers overwrites the figures that are kept.
+    pub(crate) fn output(&self) -> PathBuf {
+        match &self.output {
+            Some(folder) => folder.clone(),
+            None if self.quick || !self.servers.is_empty() => work_directory().join("results"),
+            None => bench_folder().join("results/all"),
         }
-        let name = if wanted.len() == WORKLOADS.len() {
-            "all".to_owned()
-        } else {
-            wanted.iter().map(|workload| workload.name).collect::<Vec<_>>().join("+")
-        };
-        if self.quick { work_directory().join("results").join(name) } else { bench_folder().join("results").join(name) }
     }
 }
 
 fn workload(name: &str) -> &'static Workload {
     WORKLOADS.iter().find(|workload| workload.name == name).unwrap_or_else(|| {
         let known: Vec<String> =
-            WORKLOADS.iter().map(|workload| format!("  {:<12}{}", workload.name, workload.about)).collect();
+            WORKLOADS.iter().map(|workload| format!("  {:<14}{}", workload.name, workload.about)).collect();
         refuse(&format!("there is no workload {name:?}; there are\n  all\n{}\n  {INSTRUCTIONS}", known.join("\n")))
     })
 }

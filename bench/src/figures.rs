@@ -1,10 +1,10 @@
 //! What is measured: one table of figures, from which the columns of every report are made.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// A figure. They stand in the order of the columns.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Figure {
     OfferedPerSecond,
@@ -14,7 +14,9 @@ pub(crate) enum Figure {
     SystemUs,
     CpuToFloor,
     CpuToSelvedge,
+    CpuToAxum,
     BytesPerConnection,
+    BytesToAxum,
     P50Us,
     P99Us,
     P999Us,
@@ -45,7 +47,9 @@ impl Figure {
             Self::SystemUs => ("system", 2),
             Self::CpuToFloor => ("÷ floor", 2),
             Self::CpuToSelvedge => ("÷ Selvedge", 2),
+            Self::CpuToAxum => ("÷ axum", 2),
             Self::BytesPerConnection => ("private bytes/connection", 0),
+            Self::BytesToAxum => ("bytes ÷ axum", 2),
             Self::P50Us => ("p50 µs", 0),
             Self::P99Us => ("p99 µs", 0),
             Self::P999Us => ("p99.9 µs", 0),
@@ -78,19 +82,19 @@ pub(crate) struct Sample {
 }
 
 /// A line of a table: the medians of the rounds.
-#[derive(Clone, Serialize)]
+#[derive(Clone, Serialize, Deserialize)]
 pub(crate) struct Row {
     pub(crate) server: String,
-    #[serde(skip_serializing_if = "String::is_empty")]
+    #[serde(default, skip_serializing_if = "String::is_empty")]
     pub(crate) at: String,
     pub(crate) rounds: usize,
     pub(crate) figures: Figures,
 }
 
 /// A table.
-#[derive(Clone, Serialize)]
+#[derive(Clone, Serialize, Deserialize)]
 pub(crate) struct Case {
-    pub(crate) workload: &'static str,
+    pub(crate) workload: String,
     pub(crate) name: String,
     pub(crate) title: String,
     pub(crate) rows: Vec<Row>,
@@ -141,18 +145,25 @@ fn median(mut values: Vec<f64>) -> f64 {
     if values.len() % 2 == 1 { values[middle] } else { f64::midpoint(values[middle - 1], values[middle]) }
 }
 
+/// A figure that is another one, divided by that of one server.
+pub(crate) struct Ratio {
+    pub(crate) of: Figure,
+    pub(crate) to: &'static str,
+    pub(crate) is: Figure,
+}
+
 /// Adds what is only known when all servers are measured: the ratios.
-pub(crate) fn add_ratios(rows: &mut [Row], floor: &str, selvedge: &str) {
-    for (reference, ratio) in [(floor, Figure::CpuToFloor), (selvedge, Figure::CpuToSelvedge)] {
+pub(crate) fn add_ratios(rows: &mut [Row], ratios: &[Ratio]) {
+    for ratio in ratios {
         let known: Vec<(String, f64)> = rows
             .iter()
-            .filter(|row| row.server == reference)
-            .filter_map(|row| row.figures.get(&Figure::CpuUs).map(|cpu| (row.at.clone(), *cpu)))
+            .filter(|row| row.server == ratio.to)
+            .filter_map(|row| row.figures.get(&ratio.of).map(|value| (row.at.clone(), *value)))
             .collect();
         for row in &mut *rows {
             let base = known.iter().find(|(at, _)| *at == row.at);
-            if let (Some((_, base)), Some(cpu)) = (base, row.figures.get(&Figure::CpuUs).copied()) {
-                row.figures.insert(ratio, cpu / base);
+            if let (Some((_, base)), Some(value)) = (base, row.figures.get(&ratio.of).copied()) {
+                row.figures.insert(ratio.is, value / base);
             }
         }
     }
@@ -171,7 +182,8 @@ mod tests {
             }
         }
         let mut rows = samples.rows(&["nginx".to_owned(), "floor".to_owned()]);
-        add_ratios(&mut rows, "floor", "selvedge");
+        let to = |to, is| Ratio { of: Figure::CpuUs, to, is };
+        add_ratios(&mut rows, &[to("floor", Figure::CpuToFloor), to("selvedge", Figure::CpuToSelvedge)]);
         assert_eq!(rows[0].server, "nginx");
         assert_eq!(rows[0].figures[&Figure::CpuToFloor], 2.0);
         assert!(!rows[0].figures.contains_key(&Figure::CpuToSelvedge));

@@ -1,12 +1,12 @@
 //! The machine that measures: what has to stand beside every figure.
 
 use anyhow::{Result, ensure};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::fs;
 use std::process::Command;
 
 /// What the report says about the machine.
-#[derive(Serialize)]
+#[derive(Clone, Serialize, Deserialize)]
 pub(crate) struct Facts {
     pub(crate) date: String,
     pub(crate) revision: String,
@@ -26,6 +26,13 @@ pub(crate) fn cores() -> Result<Vec<usize>> {
     Ok(cores)
 }
 
+impl Facts {
+    /// The same machine, now.
+    pub(crate) fn now(&self) -> Self {
+        Self { date: date(), ..self.clone() }
+    }
+}
+
 pub(crate) fn facts(cores: &[usize]) -> Facts {
     let value = |file: &str, name: &str| {
         let text = fs::read_to_string(file).unwrap_or_default();
@@ -34,7 +41,7 @@ pub(crate) fn facts(cores: &[usize]) -> Facts {
     };
     let memory_kib: f64 = value("/proc/meminfo", "MemTotal").trim_end_matches(" kB").parse().unwrap_or(0.0);
     Facts {
-        date: says("date", &["-u", "+%Y-%m-%d %H:%M UTC"]),
+        date: date(),
         revision: says("git", &["describe", "--always", "--dirty"]),
         processor: value("/proc/cpuinfo", "model name"),
         cores: cores.len(),
@@ -43,6 +50,10 @@ pub(crate) fn facts(cores: &[usize]) -> Facts {
         system: value("/etc/os-release", "PRETTY_NAME"),
         compiler: says("rustc", &["--version"]),
     }
+}
+
+fn date() -> String {
+    says("date", &["-u", "+%Y-%m-%d %H:%M UTC"])
 }
 
 fn says(program: &str, arguments: &[&str]) -> String {

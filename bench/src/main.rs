@@ -18,15 +18,18 @@ mod servers;
 mod site;
 mod workloads;
 
-use anyhow::Result;
-use bench::{Bench, Plan};
+use anyhow::{Result, bail};
+use bench::Bench;
 use clap::Parser;
 use cli::{Cli, What};
 use figures::Case;
 use indicatif::{ProgressBar, ProgressStyle};
 use process::running::on_cores;
+use report::Section;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use servers::Missing;
 use std::process::ExitCode;
+use workloads::Workload;
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
@@ -47,7 +50,7 @@ fn main() -> ExitCode {
 }
 
 /// Everything that has to be there before anything is measured.
-fn prepare(cli: &Cli, only: &[String]) -> Result<(Bench, Vec<servers::Missing>)> {
+fn prepare(cli: &Cli, only: &[String]) -> Result<(Bench, Vec<Missing>)> {
     interrupt::watch()?;
     raise_descriptor_limit()?;
     let work = cli::work_directory();
@@ -63,35 +66,44 @@ fn prepare(cli: &Cli, only: &[String]) -> Result<(Bench, Vec<servers::Missing>)>
     Ok((bench, missing))
 }
 
-fn run(cli: &Cli, wanted: &[&'static workloads::Workload]) -> Result<()> {
+fn run(cli: &Cli, wanted: &[&'static Workload]) -> Result<()> {
     let (bench, missing) = prepare(cli, cli.servers())?;
-    let mut plans: Vec<Plan> = Vec::new();
-    let mut notes = Vec::new();
+    if let Some(Missing { name, why, install }) = missing.first().filter(|_| !cli.servers().is_empty()) {
+        bail!("{name}, which is asked for, cannot be had: {why} ({install})");
+    }
+    let mut planned = Vec::new();
     for workload in wanted {
         match (workload.plans)(&bench) {
-            Ok(more) => plans.extend(more),
-            Err(error) => notes.push(format!("{}: skipped, {error:#}", workload.name)),
+            Ok(plans) => planned.push((workload.name, plans)),
+            Err(error) => cli::complain(&format!("{}: skipped, {error:#}", workload.name)),
         }
     }
-    bench.progress.set_length(plans.iter().map(|plan| bench.steps(plan) as u64).sum());
+    bench.progress.set_length(planned.iter().flat_map(|(_, plans)| plans).map(|plan| bench.steps(plan) as u64).sum());
+    let folder = cli.output();
+    // Before the first figures are written: those are kept in the tree, and are no other revision.
+    let machine = machine::facts(&bench.cores);
     // The load has the last core for itself; the servers are started on the first ones.
     let load_core = bench.cores.last().copied().into_iter().collect::<Vec<_>>();
-    let cases =
-        on_cores(&load_core, || plans.iter().map(|plan| bench.carry_out(plan)).collect::<Result<Vec<Case>>>())??;
+    on_cores(&load_core, || {
+        planned.iter().try_for_each(|(workload, plans)| {
+            let cases = plans.iter().map(|plan| bench.carry_out(plan)).collect::<Result<Vec<Case>>>()?;
+            let section = Section {
+                workload: (*workload).to_owned(),
+                machine: machine.now(),
+                command: cli::command_line(),
+                seconds: bench.effort.seconds,
+                rounds: bench.effort.rounds,
+                servers: bench.servers.iter().map(servers::Server::facts).collect(),
+                missing: missing.clone(),
+                cases: report::merge(cases),
+            };
+            report::write(&section, &folder)?;
+            bench.progress.suspend(|| cli::say(&report::markdown::tables(&section)));
+            Ok::<_, anyhow::Error>(())
+        })
+    })??;
     bench.progress.finish_and_clear();
-    let report = report::Report {
-        machine: machine::facts(&bench.cores),
-        command: cli::command_line(),
-        seconds: bench.effort.seconds,
-        rounds: bench.effort.rounds,
-        servers: bench.servers.iter().map(servers::Server::facts).collect(),
-        missing,
-        notes,
-        cases: report::merge(cases),
-    };
-    let folder = cli.output(wanted);
-    report::write(&report, &folder)?;
-    cli::say(&format!("{}\nwritten to {}", report::markdown::tables(&report), folder.display()));
+    cli::say(&format!("written to {}", folder.display()));
     Ok(())
 }
 

@@ -1,10 +1,11 @@
 //! Who is measured: one table. From it come the search, the builds, the command lines, the
 //! versions and the list in the report.
 
+use crate::figures::{Figure, Ratio};
 use crate::load::mix::{Afterwards, request};
 use crate::process::probe::installed;
 use anyhow::{Context, Result, bail};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -20,6 +21,26 @@ pub(crate) enum Content {
     Tree,
     /// The answer of a program.
     Hello,
+    /// The same answer, of a program on one of the libraries for Rust.
+    Library,
+    /// Whatever an application on such a library does.
+    Application,
+}
+
+impl Content {
+    /// What the figures are divided by, for content of this kind.
+    pub(crate) fn ratios(self) -> &'static [Ratio] {
+        match self {
+            Self::File | Self::LongFile | Self::Tree | Self::Hello => &[
+                Ratio { of: Figure::CpuUs, to: FLOOR, is: Figure::CpuToFloor },
+                Ratio { of: Figure::CpuUs, to: SELVEDGE, is: Figure::CpuToSelvedge },
+            ],
+            Self::Library | Self::Application => &[
+                Ratio { of: Figure::CpuUs, to: AXUM, is: Figure::CpuToAxum },
+                Ratio { of: Figure::BytesPerConnection, to: AXUM, is: Figure::BytesToAxum },
+            ],
+        }
+    }
 }
 
 /// Where a server comes from.
@@ -50,6 +71,8 @@ struct Entry {
 
 const YARDSTICK: &str = "@PORT@ @WORKERS@ @REQUEST_BYTES@ @AFTER@ @FILE@";
 const EVERYTHING: &[Content] = &[Content::File, Content::LongFile, Content::Tree, Content::Hello];
+const LIBRARY: &[Content] =
+    &[Content::File, Content::LongFile, Content::Tree, Content::Hello, Content::Library, Content::Application];
 const FILES: &[Content] = &[Content::File, Content::LongFile, Content::Tree];
 const ONE_ANSWER: &[Content] = &[Content::File, Content::LongFile, Content::Hello];
 
@@ -57,6 +80,13 @@ const ONE_ANSWER: &[Content] = &[Content::File, Content::LongFile, Content::Hell
 pub(crate) const FLOOR: &str = "floor";
 /// Our own name.
 pub(crate) const SELVEDGE: &str = "selvedge";
+/// The peer that applications are compared with: axum on hyper.
+const AXUM: &str = "axum";
+
+/// Whether it is Selvedge that is under a name.
+pub(crate) fn is_ours(name: &str) -> bool {
+    name.contains(SELVEDGE)
+}
 
 const ENTRIES: &[Entry] = &[
     Entry {
@@ -85,7 +115,7 @@ const ENTRIES: &[Entry] = &[
         version: &["--version"],
         config: None,
         arguments: "serve @ROOT@ --listen 127.0.0.1:@PORT@ --workers @WORKERS@ --log off",
-        answers: EVERYTHING,
+        answers: &[Content::File, Content::LongFile, Content::Tree, Content::Hello, Content::Library],
         callgrind: true,
         install: "cargo",
     },
@@ -155,17 +185,27 @@ const ENTRIES: &[Entry] = &[
         version: &[],
         config: None,
         arguments: "@PORT@ @WORKERS@ @ROOT@",
-        answers: &[Content::File, Content::Hello],
+        answers: &[Content::File, Content::Hello, Content::Library],
         callgrind: true,
         install: "cargo",
     },
     Entry {
-        name: "axum",
+        name: "axum-selvedge",
+        origin: Origin::Rust("peer-axum-selvedge"),
+        version: &[],
+        config: None,
+        arguments: "@PORT@ @WORKERS@ @ROOT@",
+        answers: &[Content::Hello, Content::Library, Content::Application],
+        callgrind: true,
+        install: "cargo",
+    },
+    Entry {
+        name: AXUM,
         origin: Origin::Rust("peer-axum"),
         version: &[],
         config: None,
         arguments: "@PORT@ @WORKERS@ @ROOT@",
-        answers: EVERYTHING,
+        answers: LIBRARY,
         callgrind: true,
         install: "cargo",
     },
@@ -175,7 +215,7 @@ const ENTRIES: &[Entry] = &[
         version: &[],
         config: None,
         arguments: "@PORT@ @WORKERS@ @ROOT@",
-        answers: EVERYTHING,
+        answers: LIBRARY,
         callgrind: true,
         install: "cargo",
     },
@@ -189,17 +229,17 @@ pub(crate) struct Server {
 }
 
 /// A server that is not here.
-#[derive(Clone, Serialize)]
+#[derive(Clone, Serialize, Deserialize)]
 pub(crate) struct Missing {
-    pub(crate) name: &'static str,
+    pub(crate) name: String,
     pub(crate) why: String,
-    pub(crate) install: &'static str,
+    pub(crate) install: String,
 }
 
 /// What the report says about a server.
-#[derive(Clone, Serialize)]
+#[derive(Clone, Serialize, Deserialize)]
 pub(crate) struct Facts {
-    pub(crate) name: &'static str,
+    pub(crate) name: String,
     pub(crate) version: String,
     pub(crate) command: String,
     /// Relative to `bench/`.
@@ -233,7 +273,11 @@ pub(crate) fn find(work: &Path, only: &[String]) -> (Vec<Server>, Vec<Missing>) 
                 let version = entry.version(&program);
                 here.push(Server { entry, program, version });
             }
-            Err(error) => missing.push(Missing { name: entry.name, why: format!("{error:#}"), install: entry.install }),
+            Err(error) => missing.push(Missing {
+                name: entry.name.to_owned(),
+                why: format!("{error:#}"),
+                install: entry.install.to_owned(),
+            }),
         }
     }
     (here, missing)
@@ -276,7 +320,7 @@ impl Origin {
                 let manifest = bench_folder().join("peers/rust/Cargo.toml");
                 build(
                     Command::new("cargo")
-                        .args(["build", "--release", "--quiet", "--locked", "--manifest-path"])
+                        .args(["build", "--release", "--quiet", "--locked", "--bin", name, "--manifest-path"])
                         .arg(manifest)
                         .arg("--target-dir")
                         .arg(&built),
@@ -350,7 +394,8 @@ fn output(command: &mut Command) -> String {
 fn locked_version(program: &str) -> String {
     let library = match program {
         "peer-hyper" => "hyper",
-        "peer-axum" => "axum",
+        "peer-axum" => AXUM,
+        "peer-axum-selvedge" => SELVEDGE,
         "peer-actix" => "actix-web",
         _ => "tokio",
     };
@@ -378,7 +423,7 @@ impl Server {
     pub(crate) fn facts(&self) -> Facts {
         let program = self.program.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
         Facts {
-            name: self.entry.name,
+            name: self.entry.name.to_owned(),
             version: self.version.clone(),
             command: format!("{program} {}", self.entry.arguments),
             config: self.entry.config.map(|config| format!("peers/{config}")),
@@ -394,7 +439,7 @@ impl Server {
         }
         let mut arguments = self.entry.arguments;
         let mut program = self.program.clone();
-        if self.entry.name == SELVEDGE && launch.content == Content::Hello {
+        if self.entry.name == SELVEDGE && matches!(launch.content, Content::Hello | Content::Library) {
             // Its way to answer without a file is a program on the library: this one.
             program = std::env::current_exe()?;
             arguments = "serve-hello @PORT@ @WORKERS@";

@@ -4,6 +4,7 @@
 //! one receive for a request, no allocation, and a long body is counted in the kernel, not copied.
 //! Never decides what to ask or when; see `closed` and `open` for that.
 
+use super::mix::Message;
 use super::response::{End, Progress, Reader};
 use rustix::event::Timespec;
 use rustix::event::epoll::{self, Event, EventData, EventFlags};
@@ -16,6 +17,8 @@ use std::time::{Duration, Instant};
 
 /// Large enough that a 64 KiB response is one receive.
 const RECEIVE_BYTES: usize = 256 * 1024;
+/// So much of long content is sent in a turn, so that all connections have theirs.
+const TURN_BYTES: usize = 1024 * 1024;
 /// So many events for one wait, as in most servers.
 const EVENTS_MAX: usize = 512;
 
@@ -36,7 +39,7 @@ pub(crate) struct Answered {
     pub(crate) began: u64,
     /// How many requests.
     pub(crate) count: usize,
-    /// How many of them were answered with something else than success.
+    /// How many of them were answered with something else than success, or with content of the wrong length.
     pub(crate) refused: usize,
     /// The server ends the connection.
     pub(crate) last: bool,
@@ -45,8 +48,10 @@ pub(crate) struct Answered {
 struct Connection {
     socket: OwnedFd,
     reader: Reader,
-    /// What the kernel has not taken yet.
-    unsent: Option<(Rc<[u8]>, usize)>,
+    /// What the kernel has not taken yet, and how much of it it has.
+    unsent: Option<(Rc<Message>, u64)>,
+    /// How long the content of each answer has to be.
+    answer_bytes: Option<u64>,
     awaited: usize,
     answered: Answered,
 }
@@ -99,8 +104,8 @@ impl Clients {
         });
         epoll::add(&self.epoll, &socket, EventData::new_u64(id as u64), EventFlags::IN)?;
         let answered = Answered { began: 0, count: 0, refused: 0, last: false };
-        self.connections[id] =
-            Some(Connection { socket, reader: Reader::default(), unsent: None, awaited: 0, answered });
+        let (reader, unsent, answer_bytes) = (Reader::default(), None, None);
+        self.connections[id] = Some(Connection { socket, reader, unsent, answer_bytes, awaited: 0, answered });
         Ok(id)
     }
 
@@ -115,22 +120,22 @@ impl Clients {
         }
     }
 
-    /// Sends a request that will have so many responses, begun at `began`.
-    pub(crate) fn ask(&mut self, id: usize, request: &Rc<[u8]>, responses: usize, began: u64) -> Outcome {
+    /// Sends what will have so many responses, begun at `began`.
+    pub(crate) fn ask(&mut self, id: usize, message: &Rc<Message>, responses: usize, began: u64) -> Outcome {
         let Some(connection) = &mut self.connections[id] else { return Outcome::Failed };
         connection.awaited = responses;
         connection.answered = Answered { began, count: responses, refused: 0, last: false };
-        match rustix::net::send(&connection.socket, request, SendFlags::NOSIGNAL) {
-            Ok(sent) if sent == request.len() => Outcome::Pending,
-            Ok(sent) => self.send_later(id, request.clone(), sent),
-            Err(Errno::AGAIN) => self.send_later(id, request.clone(), 0),
+        connection.answer_bytes = message.answer_bytes;
+        match connection.send(message, 0) {
+            Ok(sent) if sent == message.length() => Outcome::Pending,
+            Ok(sent) => self.send_later(id, message.clone(), sent),
             Err(_) => Outcome::Failed,
         }
     }
 
-    fn send_later(&mut self, id: usize, request: Rc<[u8]>, sent: usize) -> Outcome {
+    fn send_later(&mut self, id: usize, message: Rc<Message>, sent: u64) -> Outcome {
         let Some(connection) = &mut self.connections[id] else { return Outcome::Failed };
-        connection.unsent = Some((request, sent));
+        connection.unsent = Some((message, sent));
         let flags = EventFlags::IN | EventFlags::OUT;
         match epoll::modify(&self.epoll, &connection.socket, EventData::new_u64(id as u64), flags) {
             Ok(()) => Outcome::Pending,
@@ -156,16 +161,15 @@ impl Clients {
     /// Reads what a connection has.
     pub(crate) fn receive(&mut self, id: usize) -> Outcome {
         let Some(connection) = &mut self.connections[id] else { return Outcome::Pending };
-        if let Some((request, sent)) = connection.unsent.take() {
-            match rustix::net::send(&connection.socket, &request[sent..], SendFlags::NOSIGNAL) {
-                Ok(more) if sent + more == request.len() => {
+        if let Some((message, before)) = connection.unsent.take() {
+            match connection.send(&message, before) {
+                Ok(sent) if sent == message.length() => {
                     let data = EventData::new_u64(id as u64);
                     if epoll::modify(&self.epoll, &connection.socket, data, EventFlags::IN).is_err() {
                         return Outcome::Failed;
                     }
                 }
-                Ok(more) => connection.unsent = Some((request, sent + more)),
-                Err(Errno::AGAIN) => connection.unsent = Some((request, sent)),
+                Ok(sent) => connection.unsent = Some((message, sent)),
                 Err(_) => return Outcome::Failed,
             }
         }
@@ -186,6 +190,32 @@ impl Clients {
 }
 
 impl Connection {
+    /// Sends on, after so much of the message, and says how much of it the kernel has then.
+    fn send(&self, message: &Message, mut sent: u64) -> rustix::io::Result<u64> {
+        let head = message.bytes.len() as u64;
+        if sent < head {
+            let more = if message.upload.is_some() { SendFlags::MORE } else { SendFlags::empty() };
+            let from = usize::try_from(sent).expect("within a head");
+            match rustix::net::send(&self.socket, &message.bytes[from..], SendFlags::NOSIGNAL | more) {
+                Ok(count) => sent += count as u64,
+                Err(Errno::AGAIN) => return Ok(sent),
+                Err(error) => return Err(error),
+            }
+        }
+        if let Some(upload) = &message.upload
+            && sent >= head
+        {
+            let mut offset = sent - head;
+            let count = usize::try_from(upload.bytes - offset).expect("an upload fits into memory");
+            match rustix::fs::sendfile(&self.socket, &upload.file, Some(&mut offset), count.min(TURN_BYTES)) {
+                Ok(count) => sent += count as u64,
+                Err(Errno::AGAIN) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(sent)
+    }
+
     fn read(&mut self, mut bytes: &[u8]) -> Outcome {
         loop {
             if self.awaited == 0 {
@@ -209,7 +239,8 @@ impl Connection {
 
     fn ended(&mut self, end: End) -> Outcome {
         self.awaited -= 1;
-        self.answered.refused += usize::from(!(200..300).contains(&end.status));
+        let as_expected = (200..300).contains(&end.status) && self.answer_bytes.is_none_or(|bytes| bytes == end.length);
+        self.answered.refused += usize::from(!as_expected);
         self.answered.last |= end.last;
         if self.awaited > 0 {
             return Outcome::Pending;
@@ -225,4 +256,54 @@ pub(crate) enum Close {
     Politely,
     /// With a RST.
     Reset,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::mix::Mix;
+    use super::*;
+    use std::io::{BufRead, BufReader, Read, Write};
+    use std::net::{TcpListener, TcpStream};
+
+    const BYTES: usize = 3 * TURN_BYTES + 7;
+
+    /// Reads an upload and answers with its length, and this behind it.
+    fn answer(stream: TcpStream, more: &str) {
+        let mut reader = BufReader::new(stream);
+        let (mut line, mut content) = (String::new(), vec![0; BYTES]);
+        while line != "\r\n" {
+            line.clear();
+            reader.read_line(&mut line).unwrap();
+        }
+        reader.read_exact(&mut content).unwrap();
+        assert!(content.iter().all(|byte| *byte == b'u'));
+        let text = format!("{BYTES}{more}");
+        let answer = format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n{text}", text.len());
+        reader.get_mut().write_all(answer.as_bytes()).unwrap();
+    }
+
+    fn upload(more: &'static str) -> Answered {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut clients = Clients::new(listener.local_addr().unwrap()).unwrap();
+        let mix = Mix::upload("/upload", BYTES).unwrap();
+        let id = clients.connect().unwrap();
+        let mut outcome = clients.ask(id, mix.message(0), 1, 0);
+        let server = std::thread::spawn(move || answer(listener.accept().unwrap().0, more));
+        while let Outcome::Pending = outcome {
+            for number in 0..clients.wait(Duration::from_secs(1)).unwrap() {
+                outcome = clients.receive(clients.ready(number));
+            }
+        }
+        server.join().unwrap();
+        match outcome {
+            Outcome::Answered(answered) => answered,
+            Outcome::Pending | Outcome::Failed => panic!("no answer"),
+        }
+    }
+
+    #[test]
+    fn long_content_is_sent_in_turns_and_the_length_of_the_answer_counts() {
+        assert_eq!(upload("").refused, 0);
+        assert_eq!(upload(" and more").refused, 1);
+    }
 }

@@ -115,9 +115,9 @@ impl Closed {
         }
         *left -= 1;
         let began = self.clients.now();
-        let request = self.mix.request(self.next);
+        let message = self.mix.message(self.next);
         self.next += 1;
-        if let Outcome::Failed = self.clients.ask(id, request, self.mix.pipelined, began) {
+        if let Outcome::Failed = self.clients.ask(id, message, self.mix.pipelined, began) {
             window.errors += 1;
             self.clients.close(id, Close::Reset);
             self.idle.push(self.clients.connect().context("a new connection")?);

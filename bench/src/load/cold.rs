@@ -1,7 +1,7 @@
 //! Clients that ask for files which are not in the page cache: each is dropped from it first.
 
 use super::clients::{Clients, Close, Outcome};
-use super::mix::{Afterwards, request};
+use super::mix::{Afterwards, Message, request};
 use super::open::Beside;
 use anyhow::{Context, Result};
 use rustix::fs::Advice;
@@ -16,7 +16,7 @@ const CONNECTIONS: usize = 8;
 /// The cold traffic.
 pub(crate) struct Cold {
     clients: Clients,
-    files: Vec<(File, Rc<[u8]>)>,
+    files: Vec<(File, Rc<Message>)>,
     idle: Vec<usize>,
     began: Instant,
     rate: f64,
@@ -30,8 +30,8 @@ impl Cold {
     pub(crate) fn connect(address: SocketAddr, files: Vec<(File, String)>, rate: f64) -> Result<Self> {
         let mut clients = Clients::new(address)?;
         let idle = (0..CONNECTIONS).map(|_| clients.connect()).collect::<Result<_, _>>()?;
-        let files =
-            files.into_iter().map(|(file, path)| (file, Rc::from(request(&path, Afterwards::KeepAlive)))).collect();
+        let asking = |path: String| Rc::new(Message::plain(request(&path, Afterwards::KeepAlive)));
+        let files = files.into_iter().map(|(file, path)| (file, asking(path))).collect();
         Ok(Self { clients, files, idle, began: Instant::now(), rate, asked: 0, answered: 0 })
     }
 }
@@ -55,11 +55,11 @@ impl Beside for Cold {
         let due = (self.began.elapsed().as_secs_f64() * self.rate) as usize;
         while self.asked < due {
             let Some(id) = self.idle.pop() else { break };
-            let (file, request) = &self.files[self.asked % self.files.len()];
+            let (file, message) = &self.files[self.asked % self.files.len()];
             rustix::fs::fadvise(file, 0, None, Advice::DontNeed).context("dropping a file from the page cache")?;
             self.asked += 1;
             let began = self.clients.now();
-            if let Outcome::Failed = self.clients.ask(id, request, 1, began) {
+            if let Outcome::Failed = self.clients.ask(id, message, 1, began) {
                 self.clients.close(id, Close::Reset);
                 self.idle.push(self.clients.connect().context("a new connection for cold files")?);
             }

@@ -7,4 +7,5 @@ pub(crate) mod mix;
 pub(crate) mod open;
 pub(crate) mod response;
 pub(crate) mod slow;
+pub(crate) mod streams;
 pub(crate) mod window;

@@ -177,7 +177,7 @@ impl<'a> Open<'a> {
         self.askings[id] = self.asked;
         self.deadlines.push_back((due + self.schedule.timeout.as_nanos() as u64, id, self.asked));
         let number = usize::try_from(self.asked).expect("fewer requests than addresses");
-        if let Outcome::Failed = self.clients.ask(id, self.mix.request(number), 1, due) {
+        if let Outcome::Failed = self.clients.ask(id, self.mix.message(number), 1, due) {
             self.failed(id)?;
         }
         Ok(())

@@ -22,6 +22,8 @@ pub(crate) enum Progress {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct End {
     pub(crate) status: u16,
+    /// How long its content was.
+    pub(crate) length: u64,
     /// The server will end the connection.
     pub(crate) last: bool,
 }
@@ -76,8 +78,8 @@ impl Reader {
     }
 
     fn head(&mut self, head: &[u8], bytes: &[u8], consumed: usize) -> Progress {
-        let Some((end, length)) = end_and_length(head) else { return Progress::Malformed };
-        (self.end, self.body_left) = (end, length);
+        let Some(end) = end_of(head) else { return Progress::Malformed };
+        (self.end, self.body_left) = (end, end.length);
         self.body(&bytes[consumed..], consumed)
     }
 
@@ -93,11 +95,11 @@ impl Reader {
     }
 }
 
-/// The status and the length of the body, from a head that ends with its last line's CRLF.
-fn end_and_length(head: &[u8]) -> Option<(End, u64)> {
+/// What a head says that ends with its last line's CRLF.
+fn end_of(head: &[u8]) -> Option<End> {
     let digits = head.strip_prefix(b"HTTP/1.").and_then(|rest| rest.get(2..5))?;
     let status: u16 = std::str::from_utf8(digits).ok()?.parse().ok()?;
-    let mut end = End { status, last: head[7] == b'0' };
+    let mut end = End { status, length: 0, last: head[7] == b'0' };
     let mut length = matches!(status, 204 | 304).then_some(0);
     let mut rest = head;
     while let Some(at) = memchr(b'\n', rest) {
@@ -112,7 +114,7 @@ fn end_and_length(head: &[u8]) -> Option<(End, u64)> {
             end.last = value.trim_ascii().eq_ignore_ascii_case(b"close");
         }
     }
-    length.map(|length| (end, length))
+    length.map(|length| End { length, ..end })
 }
 
 fn value_of<'a>(line: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {

@@ -1,6 +1,6 @@
 //! Bars and lines as SVG text.
 
-use crate::servers::{FLOOR, SELVEDGE};
+use crate::servers::{FLOOR, SELVEDGE, is_ours};
 use std::fmt::Write as _;
 
 const WIDTH: f64 = 860.0;
@@ -112,14 +112,14 @@ impl Bars<'_> {
         let mut svg = begin(height, self.title, self.subtitle);
         for (place, bar) in self.bars.iter().enumerate() {
             let y = TOP + ROW * place as f64;
-            let fill = if bar.server == SELVEDGE {
+            let fill = if is_ours(&bar.server) {
                 ACCENT
             } else if bar.server.starts_with(FLOOR) {
                 YARDSTICK
             } else {
                 "#475569"
             };
-            let weight = if bar.server == SELVEDGE { "700" } else { "400" };
+            let weight = if is_ours(&bar.server) { "700" } else { "400" };
             let (dark, light) = (bar.dark * scale, bar.light * scale);
             let text = y + 15.0;
             writeln!(

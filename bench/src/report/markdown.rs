@@ -1,9 +1,8 @@
 //! The report to read.
 
-use super::Report;
-use super::plots::Plot;
+use super::{Section, plots};
 use crate::figures::{Case, Figure, Row};
-use crate::servers::bench_folder;
+use crate::servers::{bench_folder, is_ours};
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::fs;
@@ -12,15 +11,32 @@ use std::fs;
 const IN_MEMORY: &str = "a string takes what it is given";
 
 /// The whole report.
-pub(crate) fn whole(report: &Report, plots: &[Plot]) -> String {
-    let mut text = String::from("# Selvedge beside its peers\n\n");
-    let machine = &report.machine;
-    writeln!(
-        text,
-        "{}, revision {}. {}, {} cores, {} GiB; {}, {}; {}.\n\n    {}\n\n\
-         Each server on one core, the load on another, over loopback. {} rounds of {} s, every server once in every round; \
-         the figures are medians. Processor time is that of the server's processes alone. Times are from an open loop at \
-         half of what the server can do, counted from the moment a request was meant to leave.\n",
+pub(crate) fn whole(sections: &[Section]) -> String {
+    let mut text = String::from(
+        "# Selvedge beside its peers\n\n\
+         Each server on one core, the load on another, over loopback. Every server once in every round; the figures are \
+         medians. Processor time is that of the server's processes alone. Times are from an open loop at half of what the \
+         server can do, counted from the moment a request was meant to leave. Each workload says when, where and how it \
+         was measured.\n",
+    );
+    for section in sections {
+        text += &circumstances(section);
+        let plots = plots::draw(section);
+        for case in &section.cases {
+            text += &table(case);
+            for plot in plots.iter().filter(|plot| plot.case == case.name) {
+                writeln!(text, "\n![{}]({})", plot.title, plot.file).expect(IN_MEMORY);
+            }
+        }
+    }
+    text + &configurations(sections)
+}
+
+fn circumstances(section: &Section) -> String {
+    let machine = &section.machine;
+    let mut text = format!(
+        "\n## Workload {}\n\n{}, revision {}. {}, {} cores, {} GiB; {}, {}; {}. {} rounds of {} s.\n\n    {}\n",
+        section.workload,
         machine.date,
         machine.revision,
         machine.processor,
@@ -29,35 +45,25 @@ pub(crate) fn whole(report: &Report, plots: &[Plot]) -> String {
         machine.kernel,
         machine.system,
         machine.compiler,
-        report.command,
-        report.rounds,
-        report.seconds,
-    )
-    .expect(IN_MEMORY);
-    for missing in &report.missing {
-        writeln!(text, "- Missing: {} ({}; `{}`)", missing.name, missing.why, missing.install).expect(IN_MEMORY);
+        section.rounds,
+        section.seconds,
+        section.command,
+    );
+    for missing in &section.missing {
+        write!(text, "\n- Missing: {} ({}; `{}`)", missing.name, missing.why, missing.install).expect(IN_MEMORY);
     }
-    for note in &report.notes {
-        writeln!(text, "- {note}").expect(IN_MEMORY);
-    }
-    for case in &report.cases {
-        text += &table(case);
-        for plot in plots.iter().filter(|plot| plot.case == case.name) {
-            writeln!(text, "\n![{}]({})", plot.title, plot.file).expect(IN_MEMORY);
-        }
-    }
-    text + &configurations(report)
+    text + if section.missing.is_empty() { "" } else { "\n" }
 }
 
 /// The tables alone.
-pub(crate) fn tables(report: &Report) -> String {
-    report.cases.iter().map(table).collect()
+pub(crate) fn tables(section: &Section) -> String {
+    section.cases.iter().map(table).collect()
 }
 
 fn table(case: &Case) -> String {
     let used: BTreeSet<Figure> = case.rows.iter().flat_map(|row| row.figures.keys().copied()).collect();
     let has_conditions = case.rows.iter().any(|row| !row.at.is_empty());
-    let mut text = format!("\n## {}\n\n{}.\n\n", case.name, case.title);
+    let mut text = format!("\n### {}\n\n{}.\n\n", case.name, case.title);
     let mut cells = vec!["server".to_owned()];
     cells.extend(has_conditions.then(|| "at".to_owned()));
     cells.extend(used.iter().map(|figure| figure.column().0.to_owned()));
@@ -77,7 +83,7 @@ fn table(case: &Case) -> String {
 }
 
 fn line(row: &Row, used: &BTreeSet<Figure>) -> Vec<String> {
-    let name = if row.server == crate::servers::SELVEDGE { format!("**{}**", row.server) } else { row.server.clone() };
+    let name = if is_ours(&row.server) { format!("**{}**", row.server) } else { row.server.clone() };
     let mut cells = vec![name];
     cells.extend(
         used.iter().map(|figure| row.figures.get(figure).map_or_else(String::new, |value| cell(*figure, *value))),
@@ -102,14 +108,17 @@ fn cell(figure: Figure, value: f64) -> String {
     grouped + &rest
 }
 
-fn configurations(report: &Report) -> String {
+/// Each server once, or once for each version of it that was measured.
+fn configurations(sections: &[Section]) -> String {
     let mut text =
         String::from("\n## Versions and configurations\n\n| server | version | command |\n| --- | --- | --- |\n");
-    for server in &report.servers {
+    let servers = || sections.iter().flat_map(|section| &section.servers);
+    let mut known = BTreeSet::new();
+    for server in servers().filter(|server| known.insert((&server.name, &server.version, &server.command))) {
         writeln!(text, "| {} | {} | `{}` |", server.name, server.version, server.command).expect(IN_MEMORY);
     }
-    for server in &report.servers {
-        let Some(config) = &server.config else { continue };
+    let mut known = BTreeSet::new();
+    for config in servers().filter_map(|server| server.config.as_ref()).filter(|config| known.insert(*config)) {
         let content = fs::read_to_string(bench_folder().join(config)).unwrap_or_default();
         writeln!(text, "\n<details><summary>{config}</summary>\n\n```\n{content}```\n\n</details>").expect(IN_MEMORY);
     }

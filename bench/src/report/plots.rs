@@ -1,6 +1,6 @@
 //! Which pictures a run gets.
 
-use super::Report;
+use super::Section;
 use super::chart::{Bar, Bars, Line, Lines, Scale};
 use crate::figures::{Case, Figure, Row};
 
@@ -14,16 +14,22 @@ pub(crate) struct Plot {
 }
 
 /// Draws all that the run has figures for.
-pub(crate) fn draw(report: &Report) -> Vec<Plot> {
-    report.cases.iter().flat_map(plots_of).collect()
+pub(crate) fn draw(section: &Section) -> Vec<Plot> {
+    section.cases.iter().flat_map(plots_of).collect()
 }
 
 fn plots_of(case: &Case) -> Vec<Plot> {
-    match case.workload {
+    match case.workload.as_str() {
         "load-curve" => vec![
             curve(case, Figure::RequestsPerSecond, "Replies a second against requests offered a second", Scale::Linear),
             curve(case, Figure::P99Us, "p99 of the answers (µs) against requests offered a second", Scale::Logarithmic),
         ],
+        "applications" => {
+            let has = |figure| case.rows.iter().any(|row| row.figures.contains_key(&figure));
+            let memory = || bars(case, Figure::BytesPerConnection, "Private bytes per connection");
+            let plots = [has(Figure::CpuUs).then(|| cpu(case)), has(Figure::BytesPerConnection).then(memory)];
+            plots.into_iter().flatten().collect()
+        }
         "idle" => vec![bars(case, Figure::BytesPerConnection, "Private bytes per idle connection")],
         "cold" | "slow" => vec![bars(case, Figure::P99Us, "p99 of the ordinary traffic (µs)")],
         "cores" => vec![cpu(case)],
@@ -33,6 +39,14 @@ fn plots_of(case: &Case) -> Vec<Plot> {
 
 fn plot(case: &Case, suffix: &str, title: &str, svg: String) -> Plot {
     Plot { case: case.name.clone(), title: title.to_owned(), file: format!("{}{suffix}.svg", case.name), svg }
+}
+
+fn suffix(figure: Figure) -> &'static str {
+    match figure {
+        Figure::P99Us => "-p99",
+        Figure::BytesPerConnection => "-memory",
+        _ => "",
+    }
 }
 
 fn label(row: &Row) -> String {
@@ -64,8 +78,7 @@ fn bars(case: &Case, figure: Figure, title: &str) -> Plot {
             Some(Bar { label: label(row), server: row.server.clone(), dark: value, light: 0.0 })
         })
         .collect();
-    let suffix = if figure == Figure::P99Us { "-p99" } else { "" };
-    plot(case, suffix, title, Bars { title, subtitle: &case.title, bars, decimals: figure.column().1 }.svg())
+    plot(case, suffix(figure), title, Bars { title, subtitle: &case.title, bars, decimals: figure.column().1 }.svg())
 }
 
 fn curve(case: &Case, figure: Figure, title: &str, scale: Scale) -> Plot {
@@ -78,6 +91,5 @@ fn curve(case: &Case, figure: Figure, title: &str, scale: Scale) -> Plot {
             None => lines.push(Line { server: row.server.clone(), points: vec![point] }),
         }
     }
-    let suffix = if figure == Figure::P99Us { "-p99" } else { "" };
-    plot(case, suffix, title, Lines { title, subtitle: &case.title, lines, scale }.svg())
+    plot(case, suffix(figure), title, Lines { title, subtitle: &case.title, lines, scale }.svg())
 }

@@ -1,5 +1,6 @@
 //! The workloads: each a list of plans, each plan a table. Never starts anything by itself.
 
+mod applications;
 mod beside;
 mod idle;
 mod load_curve;
@@ -21,7 +22,7 @@ pub(crate) struct Workload {
 }
 
 /// All of them, in the order in which they run and are reported.
-pub(crate) const WORKLOADS: [Workload; 9] = [
+pub(crate) const WORKLOADS: [Workload; 10] = [
     Workload {
         name: "small-file",
         about: "the Warp article's: 151 bytes over keep-alive connections",
@@ -31,6 +32,11 @@ pub(crate) const WORKLOADS: [Workload; 9] = [
         name: "hello",
         about: "the F# article's: a program answers HELLO, WORLD to 1,000 clients",
         plans: |_| Ok(hello()),
+    },
+    Workload {
+        name: "applications",
+        about: "axum on Selvedge and on hyper, and actix-web: hello, uploads, downloads, a file, streams of events",
+        plans: |_| applications::plans(),
     },
     Workload {
         name: "load-curve",

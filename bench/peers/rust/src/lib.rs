@@ -1,5 +1,8 @@
 //! What the programs share: their arguments, one listening socket for each worker, one
-//! current-thread runtime for each worker.
+//! current-thread runtime for each worker, and the application that is served.
+
+pub mod application;
+pub mod download;
 
 use std::io;
 use std::path::PathBuf;
@@ -7,6 +10,11 @@ use tokio::net::{TcpListener, TcpSocket};
 
 /// As deep as the other peers' queues.
 const BACKLOG: u32 = 4096;
+
+/// The file of the applications, under the root.
+pub const FILE: &str = "1m.html";
+/// What the one event of `/events` says.
+pub const EVENT: &str = "first";
 
 /// `PORT WORKERS ROOT`
 pub struct Arguments {

@@ -1,0 +1,41 @@
+//! The axum application: the same on hyper and on Selvedge, but for how each sends a file.
+
+use crate::download::Download;
+use axum::Router;
+use axum::body::Body;
+use axum::extract::Request;
+use axum::http::StatusCode;
+use axum::response::sse::{Event, Sse};
+use axum::routing::{MethodRouter, get, post};
+use futures_util::{StreamExt, stream};
+use http_body_util::BodyExt;
+use std::convert::Infallible;
+use std::path::Path;
+use tower_http::services::ServeDir;
+
+/// The application; `file` answers with [`crate::FILE`].
+pub fn application(root: &Path, file: MethodRouter) -> Router {
+    Router::new()
+        .route("/hello", get(async || "HELLO, WORLD"))
+        .route("/upload", post(upload))
+        .route("/download", get(async || Body::new(Download::default())))
+        .route("/events", get(events))
+        .route("/file", file)
+        .fallback_service(ServeDir::new(root))
+}
+
+/// Says how much it was sent, and keeps none of it.
+async fn upload(request: Request) -> Result<String, StatusCode> {
+    let (mut content, mut bytes) = (request.into_body(), 0);
+    while let Some(frame) = content.frame().await {
+        let frame = frame.map_err(|_| StatusCode::BAD_REQUEST)?;
+        bytes += frame.data_ref().map_or(0, axum::body::Bytes::len);
+    }
+    Ok(bytes.to_string())
+}
+
+/// One event at once, and no other.
+async fn events() -> Sse<impl stream::Stream<Item = Result<Event, Infallible>>> {
+    let first = stream::once(async { Ok(Event::default().data(crate::EVENT)) });
+    Sse::new(first.chain(stream::pending()))
+}

@@ -1,0 +1,24 @@
+//! The same axum application as `peer-axum`, on Selvedge, with its `SendFile`.
+
+use axum::http::header::CONTENT_TYPE;
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::IntoResponse;
+use axum::routing::get;
+use selvedge::{SendFile, Server};
+use selvedge_bench_peers::application::application;
+use selvedge_bench_peers::{Arguments, FILE};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+fn main() -> std::io::Result<()> {
+    let Arguments { port, workers, root } = Arguments::read();
+    let path = Arc::new(root.join(FILE));
+    let application = application(&root, get(move |headers: HeaderMap| send(path.clone(), headers)));
+    Server::bind_with_workers(("127.0.0.1", port), workers)?.serve(application)?.join();
+    Ok(())
+}
+
+async fn send(path: Arc<PathBuf>, headers: HeaderMap) -> Result<impl IntoResponse, StatusCode> {
+    let file = SendFile::open(&*path).await.map_err(|_| StatusCode::NOT_FOUND)?;
+    Ok(([(CONTENT_TYPE, "text/html")], file.answer(&headers)))
+}
