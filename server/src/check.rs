@@ -22,7 +22,7 @@ pub(crate) fn check(options: &Check) -> ExitCode {
     };
     let Configuration { settings, .. } = &configuration;
     let said = if options.effective {
-        print(&format!("{settings}\n{}\n{}", Memory::of(settings, &compiled.table), Sandbox::of(&configuration)))
+        print(&format!("{settings}\n{}\n{}", Memory::of(settings, &compiled), Sandbox::of(&configuration)))
     } else {
         let routes = settings.sites.iter().map(|site| site.routes.len()).sum();
         print(&format!(

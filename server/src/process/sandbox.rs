@@ -9,16 +9,45 @@ use landlock::{
     ABI, Access, AccessFs, CompatLevel, Compatible, RestrictionStatus, Ruleset, RulesetAttr, RulesetCreatedAttr,
     RulesetError, RulesetStatus, path_beneath_rules,
 };
+use std::collections::BTreeSet;
 use std::fmt;
 use std::fs;
+use std::ops::Bound;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 /// What may be read and what may be written, each with all that is beneath it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Sandbox {
-    read: Vec<PathBuf>,
-    write: Vec<PathBuf>,
+    read: Folders,
+    write: Folders,
+}
+
+/// Folders, none of which is within another. There may be as many as sites.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Folders(BTreeSet<PathBuf>);
+
+impl Folders {
+    fn hold(&self, path: &Path) -> bool {
+        path.ancestors().any(|folder| self.0.contains(folder))
+    }
+
+    fn insert(&mut self, folder: PathBuf) {
+        if self.hold(&folder) {
+            return;
+        }
+        // By the order of paths, what is within a folder follows it.
+        let behind = self.0.range::<Path, _>((Bound::Excluded(folder.as_path()), Bound::Unbounded));
+        let within: Vec<PathBuf> = behind.take_while(|other| other.starts_with(&folder)).cloned().collect();
+        for other in within {
+            self.0.remove(&other);
+        }
+        self.0.insert(folder);
+    }
+
+    fn iter(&self) -> impl Iterator<Item = &Path> {
+        self.0.iter().map(PathBuf::as_path)
+    }
 }
 
 /// What the system and the runtime read of their own accord: names of hosts and accounts, the
@@ -79,31 +108,30 @@ impl Sandbox {
         for path in [Some(root.to_owned()), root.canonicalize().ok()].into_iter().flatten() {
             let beside = path.parent().filter(|folder| folder.parent().is_some());
             let folder = beside.map_or_else(|| path.clone(), Path::to_owned);
-            insert(&mut self.read, folder);
+            self.read.insert(folder);
         }
     }
 
     /// A file that is read, and may be replaced: its folder is read.
     fn read_file(&mut self, file: &Path) {
-        insert(&mut self.read, folder_of(file));
+        self.read.insert(folder_of(file));
     }
 
     /// A file that is written, put aside and made anew: its folder is written to.
     pub(super) fn write_file(&mut self, file: &Path) {
-        insert(&mut self.write, folder_of(file));
+        self.write.insert(folder_of(file));
     }
 
     /// What its folders are at the moment.
     pub(crate) fn enclosure(&self) -> Enclosure {
-        let folders = self.read.iter().chain(&self.write).map(|folder| (folder.clone(), Identity::of(folder)));
+        let folders = self.read.iter().chain(self.write.iter()).map(|folder| (folder.to_owned(), Identity::of(folder)));
         Enclosure { folders: folders.collect(), sandbox: self.clone() }
     }
 
     /// Whether everything that another may, this one may as well.
     pub(crate) fn covers(&self, other: &Self) -> Coverage {
-        let within = |path: &PathBuf, folders: &[PathBuf]| folders.iter().any(|folder| path.starts_with(folder));
-        let is_read = |path| within(path, &self.read) || within(path, &self.write);
-        match other.read.iter().all(is_read) && other.write.iter().all(|path| within(path, &self.write)) {
+        let is_read = |path: &Path| self.read.hold(path) || self.write.hold(path);
+        match other.read.iter().all(is_read) && other.write.iter().all(|path| self.write.hold(path)) {
             true => Coverage::Enough,
             false => Coverage::TooNarrow,
         }
@@ -124,13 +152,13 @@ impl Sandbox {
         let reading = AccessFs::ReadFile | AccessFs::ReadDir;
         let system = READ_BY_THE_SYSTEM.iter().map(Path::new);
         // Folders that are not there yet cannot be named; whoever needs them says so itself.
-        let read = self.read.iter().map(PathBuf::as_path).chain(system);
+        let read = self.read.iter().chain(system);
         Ruleset::default()
             .set_compatibility(CompatLevel::BestEffort)
             .handle_access(AccessFs::from_all(RIGHTS))?
             .create()?
             .add_rules(path_beneath_rules(read, reading))?
-            .add_rules(path_beneath_rules(&self.write, AccessFs::from_all(RIGHTS) & !AccessFs::Execute))?
+            .add_rules(path_beneath_rules(self.write.iter(), AccessFs::from_all(RIGHTS) & !AccessFs::Execute))?
             .restrict_self()
     }
 }
@@ -180,13 +208,6 @@ pub(crate) enum Coverage {
     TooNarrow,
 }
 
-fn insert(folders: &mut Vec<PathBuf>, folder: PathBuf) {
-    if !folders.iter().any(|other| folder.starts_with(other)) {
-        folders.retain(|other| !other.starts_with(&folder));
-        folders.push(folder);
-    }
-}
-
 fn folder_of(file: &Path) -> PathBuf {
     match file.parent() {
         Some(folder) if !folder.as_os_str().is_empty() => folder.to_owned(),
@@ -201,7 +222,7 @@ impl fmt::Display for Sandbox {
             "// The files that the serving process can reach, beside those of the system, where there is Landlock:"
         )?;
         for (what, folders) in [("read", &self.read), ("write", &self.write)] {
-            for folder in folders {
+            for folder in folders.iter() {
                 writeln!(f, "//   {what} beneath {}", folder.display().to_string().escape_debug())?;
             }
         }
@@ -219,12 +240,21 @@ mod tests {
         sandbox.read_root(Path::new("/nowhere/a/site"));
         sandbox.read_root(Path::new("/nowhere/a/other"));
         sandbox.read_root(Path::new("/alone-at-the-top"));
+        sandbox.read_root(Path::new("/nowhere/b/c/site"));
+        sandbox.read_root(Path::new("/nowhere/b.old/site"));
+        sandbox.read_root(Path::new("/nowhere/b/site"));
         sandbox.read_file(Path::new("/nowhere/a/b/users"));
         sandbox.write_file(Path::new("/nowhere/logs/a.log"));
         sandbox.write_file(Path::new("/nowhere/logs/b.log"));
         let text = sandbox.to_string();
         let lines: Vec<&str> = text.lines().skip(1).collect();
-        let expected = ["read beneath /nowhere/a", "read beneath /alone-at-the-top", "write beneath /nowhere/logs"];
+        let expected = [
+            "read beneath /alone-at-the-top",
+            "read beneath /nowhere/a",
+            "read beneath /nowhere/b",
+            "read beneath /nowhere/b.old",
+            "write beneath /nowhere/logs",
+        ];
         assert_eq!(lines, expected.map(|line| format!("//   {line}")));
         let mut other = Sandbox::default();
         other.read_file(Path::new("/nowhere/logs/x"));
