@@ -12,7 +12,9 @@ mod binary;
 mod child;
 mod claimed;
 mod control;
+mod enclosure;
 mod ending;
+mod identity;
 mod letters;
 mod link;
 mod notify;
@@ -29,10 +31,12 @@ mod tests;
 
 pub(crate) use begin::{Begun, CannotBegin, CannotListen, begin, say_last};
 pub(crate) use control::{Answer, Form, Order, ask};
+pub(crate) use enclosure::Enclosure;
+pub(crate) use identity::Identity;
 pub(crate) use letters::connect;
 pub(crate) use place::Place;
 pub(crate) use post::{Orders, Pace, Post};
-pub(crate) use sandbox::{Confinement, Coverage, Enclosure, Identity, Sandbox};
+pub(crate) use sandbox::{Confinement, Coverage, Sandbox};
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use selvedge::Handle;

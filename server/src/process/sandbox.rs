@@ -11,9 +11,7 @@ use landlock::{
 };
 use std::collections::BTreeSet;
 use std::fmt;
-use std::fs;
 use std::ops::Bound;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 /// What may be read and what may be written, each with all that is beneath it.
@@ -122,10 +120,9 @@ impl Sandbox {
         self.write.insert(folder_of(file));
     }
 
-    /// What its folders are at the moment.
-    pub(crate) fn enclosure(&self) -> Enclosure {
-        let folders = self.read.iter().chain(self.write.iter()).map(|folder| (folder.to_owned(), Identity::of(folder)));
-        Enclosure { folders: folders.collect(), sandbox: self.clone() }
+    /// The folders that it holds for.
+    pub(super) fn folders(&self) -> impl Iterator<Item = &Path> {
+        self.read.iter().chain(self.write.iter())
     }
 
     /// Whether everything that another may, this one may as well.
@@ -163,44 +160,6 @@ impl Sandbox {
     }
 }
 
-/// A sandbox that a process is in. It holds for the folders that there were when the process
-/// entered it: one that was put in the place of another is out of reach.
-#[derive(Clone, Debug)]
-pub(crate) struct Enclosure {
-    sandbox: Sandbox,
-    folders: Vec<(PathBuf, Option<Identity>)>,
-}
-
-impl Enclosure {
-    /// Whether it is enough for what a sandbox made now would be for.
-    pub(crate) fn covers(&self, wanted: &Sandbox) -> Coverage {
-        match self.successors().is_empty() {
-            true => self.sandbox.covers(wanted),
-            false => Coverage::TooNarrow,
-        }
-    }
-
-    /// What stands in the place of folders of it now, and is out of reach.
-    pub(crate) fn successors(&self) -> Vec<Identity> {
-        let now = self.folders.iter().map(|(folder, before)| (before, Identity::of(folder)));
-        now.filter_map(|(before, now)| now.filter(|_| now != *before)).collect()
-    }
-}
-
-/// What tells one folder from another in its place.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Identity {
-    device: u64,
-    inode: u64,
-}
-
-impl Identity {
-    fn of(folder: &Path) -> Option<Self> {
-        let facts = fs::metadata(folder).ok()?;
-        Some(Self { device: facts.dev(), inode: facts.ino() })
-    }
-}
-
 /// Whether one sandbox is enough for what another is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Coverage {
@@ -233,6 +192,7 @@ impl fmt::Display for Sandbox {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
 
     #[test]
     fn folders_within_others_are_named_once() {
