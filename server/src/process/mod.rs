@@ -20,6 +20,7 @@ mod link;
 mod notify;
 mod place;
 mod post;
+mod restarts;
 mod sandbox;
 mod sockets;
 mod supervise;
