@@ -3,7 +3,9 @@
 
 use crate::config::value::Address;
 use crate::config::{Claim, Claimed, Problem, Sources};
+use crate::site::Root;
 use rustix::fs::{Access, OFlags, access};
+use selvedge::proto::path::SafePath;
 use std::collections::HashMap;
 use std::fs::OpenOptions;
 use std::io::{self, Read};
@@ -68,20 +70,28 @@ pub(crate) enum Needs {
     OfServing,
 }
 
-/// Every claim that does not hold.
+/// Every claim that does not hold and has to.
 pub(crate) fn problems(claims: &[Claim], needs: Needs) -> Vec<Problem> {
-    // Many sites share a log or a root; each is looked at once.
-    let mut known: HashMap<&Claimed, Option<(String, String)>> = HashMap::new();
-    let problem = |claim: &Claim, (what, instead)| Problem::of_world(claim.at, what, instead);
-    let is_meant = |claim: &&Claim| match claim.claimed {
+    failing(claims.iter().filter(|claim| match claim.claimed {
         Claimed::SocketFolder(_) | Claimed::PidFile(_) | Claimed::Listens(_) | Claimed::User(_) | Claimed::Group(_) => {
             needs == Needs::OfAll
         }
+        Claimed::Page(..) => false,
         _ => true,
-    };
-    let judged = claims.iter().filter(is_meant).filter_map(|claim| {
+    }))
+}
+
+/// What does not hold and keeps nothing from being served: it may come while the server runs.
+pub(crate) fn warnings(claims: &[Claim]) -> Vec<Problem> {
+    failing(claims.iter().filter(|claim| matches!(claim.claimed, Claimed::Page(..))))
+}
+
+fn failing<'a>(claims: impl Iterator<Item = &'a Claim>) -> Vec<Problem> {
+    // Many sites share a log or a root; each is looked at once.
+    let mut known: HashMap<&Claimed, Option<(String, String)>> = HashMap::new();
+    let judged = claims.filter_map(|claim| {
         let verdict = known.entry(&claim.claimed).or_insert_with(|| judge(&claim.claimed).err());
-        verdict.clone().map(|texts| problem(claim, texts))
+        verdict.clone().map(|(what, instead)| Problem::of_world(claim.at, what, instead))
     });
     judged.collect()
 }
@@ -96,6 +106,7 @@ fn judge(claimed: &Claimed) -> Result<(), (String, String)> {
         Claimed::Listens(address) => judge_address(address),
         Claimed::User(name) => judge_account(name, Path::new("/etc/passwd"), "user"),
         Claimed::Group(name) => judge_account(name, Path::new("/etc/group"), "group"),
+        Claimed::Page(root, path) => judge_page(root, path),
         // What is compiled of them tells.
         Claimed::Site(_) | Claimed::Route(..) => Ok(()),
     }
@@ -112,6 +123,18 @@ fn judge_root(path: &Path) -> Result<(), (String, String)> {
             wrong(format!("{} is no directory", path.display()), "a root is a directory")
         }
         Err(error) => wrong(format!("cannot read {}: {}", path.display(), reason(&error)), ""),
+    }
+}
+
+fn judge_page(root: &Path, path: &str) -> Result<(), (String, String)> {
+    // One that is no path is a problem of what is compiled.
+    let Ok(decoded) = SafePath::decode(path.as_bytes()) else { return Ok(()) };
+    match Root::open(root).and_then(|root| root.look(&decoded)) {
+        Ok(()) => Ok(()),
+        Err(error) => {
+            let what = format!("warning: cannot read {path} beneath {}: {}", root.display(), reason(&error));
+            wrong(what, "until it can be read, visitors get a short text in its place")
+        }
     }
 }
 

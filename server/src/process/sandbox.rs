@@ -93,6 +93,7 @@ impl Sandbox {
                 | Claimed::Listens(_)
                 | Claimed::User(_)
                 | Claimed::Group(_)
+                | Claimed::Page(..)
                 | Claimed::Site(_)
                 | Claimed::Route(..) => {}
             }

@@ -1,6 +1,6 @@
 //! The root of a site, and the only way to open something: beneath it.
 
-use rustix::fs::{Mode, OFlags, ResolveFlags, Stat, fstat, open, openat, openat2, stat};
+use rustix::fs::{FileType, Mode, OFlags, ResolveFlags, Stat, fstat, open, openat, openat2, stat};
 use rustix::io::Errno;
 use selvedge::proto::path::SafePath;
 use std::os::fd::OwnedFd;
@@ -94,6 +94,19 @@ impl Root {
             // Whether it would wait cannot be told beforehand.
             Opening::Stepwise if patience == Patience::None => Err(Errno::AGAIN),
             Opening::Stepwise => self.open_stepwise(path),
+        }
+    }
+
+    /// Looks whether a path leads to a file that can be read, or to a directory that may have one.
+    ///
+    /// # Errors
+    /// When it does not.
+    pub(crate) fn look(&self, path: &SafePath) -> std::io::Result<()> {
+        let opened = self.open_beneath(path, Patience::Waits)?;
+        match FileType::from_raw_mode(fstat(&opened)?.st_mode) {
+            FileType::RegularFile => Ok(()),
+            FileType::Directory if path.names_directory() => Ok(()),
+            _ => Err(std::io::Error::other("it is no regular file")),
         }
     }
 
