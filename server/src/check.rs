@@ -20,7 +20,7 @@ pub(crate) fn check(options: &Check) -> ExitCode {
         Ok(read) => read,
         Err(refusal) => return refuse(&refusal),
     };
-    let warnings = world::warnings(&configuration.claims);
+    let warnings = world::warnings(&configuration.claims, &compiled.kept);
     let Configuration { settings, .. } = &configuration;
     let text = if options.effective {
         format!("{settings}\n{}\n{}", Memory::of(settings, &compiled), Sandbox::of(&configuration))

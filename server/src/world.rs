@@ -1,6 +1,7 @@
 //! What a configuration needs of the machine: its files, its environment, and whether what
 //! it claims of roots, folders, names and accounts holds. Looks, and changes nothing.
 
+use crate::compile::Kept;
 use crate::config::value::Address;
 use crate::config::{Claim, Claimed, Problem, Sources};
 use crate::site::Root;
@@ -72,21 +73,28 @@ pub(crate) enum Needs {
 
 /// Every claim that does not hold and has to.
 pub(crate) fn problems(claims: &[Claim], needs: Needs) -> Vec<Problem> {
-    failing(claims.iter().filter(|claim| match claim.claimed {
+    let meant = claims.iter().filter(|claim| match claim.claimed {
         Claimed::SocketFolder(_) | Claimed::PidFile(_) | Claimed::Listens(_) | Claimed::User(_) | Claimed::Group(_) => {
             needs == Needs::OfAll
         }
-        Claimed::Page(..) => false,
         _ => true,
-    }))
+    });
+    failing(meant, judge)
 }
 
 /// What does not hold and keeps nothing from being served: it may come while the server runs.
-pub(crate) fn warnings(claims: &[Claim]) -> Vec<Problem> {
-    failing(claims.iter().filter(|claim| matches!(claim.claimed, Claimed::Page(..))))
+pub(crate) fn warnings(claims: &[Claim], opened: &Kept) -> Vec<Problem> {
+    let pages = claims.iter().filter(|claim| matches!(claim.claimed, Claimed::Page(..)));
+    failing(pages, |claimed| match claimed {
+        Claimed::Page(root, path) => opened.root(root).map_or(Ok(()), |open| judge_page(open, root, path)),
+        _ => Ok(()),
+    })
 }
 
-fn failing<'a>(claims: impl Iterator<Item = &'a Claim>) -> Vec<Problem> {
+fn failing<'a>(
+    claims: impl Iterator<Item = &'a Claim>,
+    judge: impl Fn(&Claimed) -> Result<(), (String, String)>,
+) -> Vec<Problem> {
     // Many sites share a log or a root; each is looked at once.
     let mut known: HashMap<&Claimed, Option<(String, String)>> = HashMap::new();
     let judged = claims.filter_map(|claim| {
@@ -106,9 +114,8 @@ fn judge(claimed: &Claimed) -> Result<(), (String, String)> {
         Claimed::Listens(address) => judge_address(address),
         Claimed::User(name) => judge_account(name, Path::new("/etc/passwd"), "user"),
         Claimed::Group(name) => judge_account(name, Path::new("/etc/group"), "group"),
-        Claimed::Page(root, path) => judge_page(root, path),
-        // What is compiled of them tells.
-        Claimed::Site(_) | Claimed::Route(..) => Ok(()),
+        // What is compiled of them tells, and for pages `warnings`.
+        Claimed::Page(..) | Claimed::Site(_) | Claimed::Route(..) => Ok(()),
     }
 }
 
@@ -126,10 +133,10 @@ fn judge_root(path: &Path) -> Result<(), (String, String)> {
     }
 }
 
-fn judge_page(root: &Path, path: &str) -> Result<(), (String, String)> {
+fn judge_page(open: &Root, root: &Path, path: &str) -> Result<(), (String, String)> {
     // One that is no path is a problem of what is compiled.
     let Ok(decoded) = SafePath::decode(path.as_bytes()) else { return Ok(()) };
-    match Root::open(root).and_then(|root| root.look(&decoded)) {
+    match open.look(&decoded) {
         Ok(()) => Ok(()),
         Err(error) => {
             let what = format!("warning: cannot read {path} beneath {}: {}", root.display(), reason(&error));

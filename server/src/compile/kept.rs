@@ -3,7 +3,7 @@
 
 use crate::site::{ConnectionGate, Passwords, RateGate, Root};
 use std::collections::HashMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// What the next configuration goes on with where it says the same.
@@ -22,6 +22,11 @@ impl Kept {
     /// Nothing yet but what holds under every configuration.
     pub(super) fn after(earlier: &Self) -> Self {
         Self { passwords: earlier.passwords.clone(), ..Self::default() }
+    }
+
+    /// The root of a path, where it is one.
+    pub(crate) fn root(&self, path: &Path) -> Option<&Root> {
+        self.roots.get(path).map(|root| &**root)
     }
 
     /// What admits connections, if anything is asked.
