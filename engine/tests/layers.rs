@@ -70,11 +70,14 @@ async fn echo(content: Bytes) -> Bytes {
 
 #[test]
 fn fields_are_set_propagated_and_kept_out_of_sight() {
-    let app = Router::new().route("/", get(async |request: Request<axum::body::Body>| {
-        let is_sensitive = request.headers()[header::AUTHORIZATION].is_sensitive();
-        let number = request.extensions().get::<u32>().copied();
-        format!("{is_sensitive} {number:?}")
-    }));
+    let app = Router::new().route(
+        "/",
+        get(async |request: Request<axum::body::Body>| {
+            let is_sensitive = request.headers()[header::AUTHORIZATION].is_sensitive();
+            let number = request.extensions().get::<u32>().copied();
+            format!("{is_sensitive} {number:?}")
+        }),
+    );
     let app = app.layer((
         SetSensitiveHeadersLayer::new([header::AUTHORIZATION]),
         AddExtensionLayer::new(7_u32),
@@ -150,10 +153,13 @@ fn whoever_takes_too_long_is_given_up() {
         .layer(ResponseBodyTimeoutLayer::new(Duration::from_secs(60)));
     let (_running, mut client) = serve(app);
     assert_eq!(status(&ask(&mut client, "GET /", &[], "").0), "504");
-    let app = Router::new().route("/", post(async |content: Result<Bytes, BytesRejection>| match content {
-        Ok(_) => StatusCode::OK,
-        Err(_) => StatusCode::REQUEST_TIMEOUT,
-    }));
+    let app = Router::new().route(
+        "/",
+        post(async |content: Result<Bytes, BytesRejection>| match content {
+            Ok(_) => StatusCode::OK,
+            Err(_) => StatusCode::REQUEST_TIMEOUT,
+        }),
+    );
     let (_running, mut client) = serve(app.layer(RequestBodyTimeoutLayer::new(Duration::from_millis(50))));
     client.send("POST / HTTP/1.1\r\nHost: test\r\nContent-Length: 10\r\n\r\nhalf");
     assert_eq!(status(&client.reply().0), "408");
@@ -163,11 +169,10 @@ fn whoever_takes_too_long_is_given_up() {
 fn a_panic_is_caught_above_and_seen_in_the_trace() {
     let failures = Arc::new(AtomicUsize::new(0));
     let seen = failures.clone();
-    let trace = TraceLayer::new_for_http().on_failure(
-        move |_: ServerErrorsFailureClass, _: Duration, _: &tracing::Span| {
+    let trace =
+        TraceLayer::new_for_http().on_failure(move |_: ServerErrorsFailureClass, _: Duration, _: &tracing::Span| {
             seen.fetch_add(1, Ordering::SeqCst);
-        },
-    );
+        });
     async fn falls() -> StatusCode {
         panic!("of a handler");
     }
@@ -205,9 +210,9 @@ fn files_are_served_by_the_services_of_others() {
     std::fs::create_dir_all(folder.join("sub")).expect("a folder");
     std::fs::write(folder.join("sub/index.html"), "<p>index</p>").expect("a file");
     std::fs::write(folder.join("long.txt"), "0123456789".repeat(50_000)).expect("a file");
-    let app = Router::new()
-        .route_service("/one", ServeFile::new(folder.join("long.txt")))
-        .fallback_service(ServeDir::new(&folder).fallback(get(async || (StatusCode::NOT_FOUND, "none").into_response())));
+    let app = Router::new().route_service("/one", ServeFile::new(folder.join("long.txt"))).fallback_service(
+        ServeDir::new(&folder).fallback(get(async || (StatusCode::NOT_FOUND, "none").into_response())),
+    );
     let (_running, mut client) = serve(app);
     assert_eq!(client.get("/sub/"), "<p>index</p>");
     let (head, content) = ask(&mut client, "GET /one", &["Range: bytes=5-14"], "");

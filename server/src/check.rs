@@ -2,13 +2,13 @@
 
 use crate::cli::{Check, Settings};
 use crate::compile::{self, Compiled, Kept};
-use crate::config::Configuration;
 use crate::config::settings::reference;
+use crate::config::{Configuration, Problems};
 use crate::memory::Memory;
 use crate::process::Sandbox;
 use crate::snapshot::Refusal;
 use crate::world::Disk;
-use crate::{log, process, reload};
+use crate::{log, process, reload, world};
 use std::io::{self, Write};
 use std::process::ExitCode;
 
@@ -20,19 +20,23 @@ pub(crate) fn check(options: &Check) -> ExitCode {
         Ok(read) => read,
         Err(refusal) => return refuse(&refusal),
     };
+    let warnings = world::warnings(&configuration.claims, &compiled.kept);
     let Configuration { settings, .. } = &configuration;
-    let said = if options.effective {
-        print(&format!("{settings}\n{}\n{}", Memory::of(settings, &compiled.table), Sandbox::of(&configuration)))
+    let text = if options.effective {
+        format!("{settings}\n{}\n{}", Memory::of(settings, &compiled), Sandbox::of(&configuration))
     } else {
         let routes = settings.sites.iter().map(|site| site.routes.len()).sum();
-        print(&format!(
-            "{}: {}, {}, no problems\n",
-            options.config.display(),
-            count(settings.sites.len(), "site"),
-            count(routes, "route")
-        ))
+        let (sites, routes) = (count(settings.sites.len(), "site"), count(routes, "route"));
+        let file = options.config.display();
+        match warnings.len() {
+            0 => format!("{file}: {sites}, {routes}, no problems\n"),
+            some => format!("{file}: {sites}, {routes}, no problems, {}\n", count(some, "warning")),
+        }
     };
-    ended(said)
+    if !warnings.is_empty() {
+        log::say(Problems::new(warnings, configuration.texts).to_string().trim_end());
+    }
+    ended(print(&text))
 }
 
 /// Reads a configuration, holds what it needs to the world, and sees whether it goes together.

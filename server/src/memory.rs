@@ -1,9 +1,9 @@
 //! The most memory that a configuration lets the server use, term by term.
 
-use crate::compile::RATE_CLIENTS;
+use crate::compile::{Compiled, RATE_CLIENTS};
 use crate::config::model::{Action, Settings, Site, Switch};
 use crate::config::value::LogTarget;
-use crate::site::{CACHE_BYTES_MAX, PASSWORDS_AT_ONCE_MAX, SiteTable};
+use crate::site::{CACHE_BYTES_MAX, PASSWORDS_AT_ONCE_MAX};
 use selvedge::Limits;
 use selvedge::service::MemoryCopy;
 use std::collections::HashSet;
@@ -34,9 +34,9 @@ struct Term {
 }
 
 impl Memory {
-    /// The bound that follows from these settings, and the sites that they make, on this machine.
-    pub(crate) fn of(settings: &Settings, sites: &SiteTable) -> Self {
-        let limits = engine_limits(settings);
+    /// The bound that follows from these settings, and from what they make, on this machine.
+    pub(crate) fn of(settings: &Settings, compiled: &Compiled) -> Self {
+        let (limits, sites) = (&compiled.limits, &compiled.table);
         let workers =
             settings.process.workers.unwrap_or_else(|| thread::available_parallelism().map_or(1, usize::from));
         let workers = workers as u64;
@@ -84,15 +84,6 @@ impl fmt::Display for Memory {
 
 fn mebibytes(bytes: u64) -> String {
     format!("{} MiB", bytes.div_ceil(1 << 20))
-}
-
-/// The limits of the engine that bear on memory.
-fn engine_limits(settings: &Settings) -> Limits {
-    let mut limits = Limits::default();
-    limits.message.head_bytes_max = settings.limits.head_bytes_max;
-    limits.message.trailer_bytes_max = settings.limits.trailer_bytes_max;
-    limits.connections_max = settings.limits.connections_max.unwrap_or(limits.connections_max);
-    limits
 }
 
 /// Whether any directory may be answered with a list.

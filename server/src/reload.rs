@@ -116,7 +116,7 @@ pub(crate) fn begin(
     connect: Connect,
 ) -> Result<(Live, selvedge::Running), Refusal> {
     let sandbox = Sandbox::of(&configuration);
-    let enclosure = sandbox.enclosure();
+    let enclosure = Enclosure::of(sandbox.clone());
     let confinement = post.confine(&sandbox).map_err(Refusal::Plain)?;
     let snapshot = Snapshot::prepare(&mut configuration, None, &Disk, connect)?;
     if let Some(remark) = confinement.remark() {
@@ -195,6 +195,7 @@ impl Live {
         let at_next_start = changes::at_next_start(&self.first, &next.settings);
         // The new places are listened at by now, and whoever connects there waits for a moment.
         self.succession.replace(&next.generation(self.workers), next.existing());
+        self.post.drains_within(next.drain_time());
         self.earlier.push(self.snapshot.trace());
         self.snapshot = next;
         // Dropped, the one before is served only by the connections that it still has.
@@ -218,7 +219,8 @@ impl Live {
     /// Looks whether a folder was put in the place of one that this process may reach, as when the
     /// logs' is made anew: then another process has to serve. One that was tried is not tried again.
     pub(crate) fn look_around(&mut self) {
-        let Some(enclosure) = &self.enclosure else { return };
+        // What has another in its place, or is to have none, needs to reach nothing new.
+        let Some(enclosure) = self.enclosure.as_ref().filter(|_| !self.post.is_stopping()) else { return };
         let successors = enclosure.successors();
         if successors.iter().all(|folder| self.successors.contains(folder)) {
             return;

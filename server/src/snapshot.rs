@@ -12,6 +12,7 @@ use selvedge::{Existing, Generation, Limits, Server};
 use std::fmt;
 use std::net::SocketAddr;
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 /// What a generation of connections is served with.
 #[derive(Debug)]
@@ -127,6 +128,11 @@ impl Snapshot {
     /// How many connections there may be. Where the server has begun already it stays as it was.
     pub(crate) fn connections_max(&self) -> usize {
         self.limits.connections_max
+    }
+
+    /// How long what runs may take at a stop.
+    pub(crate) fn drain_time(&self) -> Duration {
+        self.limits.drain_time
     }
 
     /// What becomes of connections that are there when this one takes the place of another.

@@ -1,9 +1,12 @@
 //! What a configuration needs of the machine: its files, its environment, and whether what
 //! it claims of roots, folders, names and accounts holds. Looks, and changes nothing.
 
+use crate::compile::Kept;
 use crate::config::value::Address;
 use crate::config::{Claim, Claimed, Problem, Sources};
+use crate::site::Root;
 use rustix::fs::{Access, OFlags, access};
+use selvedge::proto::path::SafePath;
 use std::collections::HashMap;
 use std::fs::OpenOptions;
 use std::io::{self, Read};
@@ -70,21 +73,36 @@ pub(crate) enum Needs {
     OfServing,
 }
 
-/// Every claim that does not hold.
+/// Every claim that does not hold and has to.
 pub(crate) fn problems(claims: &[Claim], needs: Needs) -> Vec<Problem> {
-    // Many sites share a log or a root; each is looked at once.
-    let mut known: HashMap<&Claimed, Option<(String, String)>> = HashMap::new();
-    let problem = |claim: &Claim, (what, instead)| Problem::of_world(claim.at, what, instead);
-    let is_meant = |claim: &&Claim| match claim.claimed {
+    let meant = claims.iter().filter(|claim| match claim.claimed {
         Claimed::SocketFolder(_) | Claimed::PidFile(_) | Claimed::Listens(_) | Claimed::User(_) | Claimed::Group(_) => {
             needs == Needs::OfAll
         }
         Claimed::Written(_) => needs != Needs::SitesAlone,
         _ => true,
-    };
-    let judged = claims.iter().filter(is_meant).filter_map(|claim| {
+    });
+    failing(meant, judge)
+}
+
+/// What does not hold and keeps nothing from being served: it may come while the server runs.
+pub(crate) fn warnings(claims: &[Claim], opened: &Kept) -> Vec<Problem> {
+    let pages = claims.iter().filter(|claim| matches!(claim.claimed, Claimed::Page(..)));
+    failing(pages, |claimed| match claimed {
+        Claimed::Page(root, path) => opened.root(root).map_or(Ok(()), |open| judge_page(open, root, path)),
+        _ => Ok(()),
+    })
+}
+
+fn failing<'a>(
+    claims: impl Iterator<Item = &'a Claim>,
+    judge: impl Fn(&Claimed) -> Result<(), (String, String)>,
+) -> Vec<Problem> {
+    // Many sites share a log or a root; each is looked at once.
+    let mut known: HashMap<&Claimed, Option<(String, String)>> = HashMap::new();
+    let judged = claims.filter_map(|claim| {
         let verdict = known.entry(&claim.claimed).or_insert_with(|| judge(&claim.claimed).err());
-        verdict.clone().map(|texts| problem(claim, texts))
+        verdict.clone().map(|(what, instead)| Problem::of_world(claim.at, what, instead))
     });
     judged.collect()
 }
@@ -99,8 +117,8 @@ fn judge(claimed: &Claimed) -> Result<(), (String, String)> {
         Claimed::Listens(address) => judge_address(address),
         Claimed::User(name) => judge_account(name, Path::new("/etc/passwd"), "user"),
         Claimed::Group(name) => judge_account(name, Path::new("/etc/group"), "group"),
-        // What is compiled of them tells.
-        Claimed::Site(_) | Claimed::Route(..) => Ok(()),
+        // What is compiled of them tells, and for pages `warnings`.
+        Claimed::Page(..) | Claimed::Site(_) | Claimed::Route(..) => Ok(()),
     }
 }
 
@@ -115,6 +133,18 @@ fn judge_root(path: &Path) -> Result<(), (String, String)> {
             wrong(format!("{} is no directory", path.display()), "a root is a directory")
         }
         Err(error) => wrong(format!("cannot read {}: {}", path.display(), reason(&error)), ""),
+    }
+}
+
+fn judge_page(open: &Root, root: &Path, path: &str) -> Result<(), (String, String)> {
+    // One that is no path is a problem of what is compiled.
+    let Ok(decoded) = SafePath::decode(path.as_bytes()) else { return Ok(()) };
+    match open.look(&decoded) {
+        Ok(()) => Ok(()),
+        Err(error) => {
+            let what = format!("warning: cannot read {path} beneath {}: {}", root.display(), reason(&error));
+            wrong(what, "until it can be read, visitors get a short text in its place")
+        }
     }
 }
 

@@ -8,34 +8,12 @@ use crate::config::model::{BasicAuth, ClientRules, Enforcement, Gate, RateLimit,
 use crate::config::value::Kind;
 use crate::config::{Claimed, Passage, Problem};
 use crate::site::{
-    Access, BasicGate, ConnectionGate, Gates, Mode, NetworkGate, Passwords, Rate, RateGate, Tally, UserProblem, Users,
+    Access, BasicGate, ConnectionGate, Gates, Mode, NetworkGate, Rate, RateGate, Tally, UserProblem, Users,
 };
-use std::collections::HashMap;
 use std::sync::Arc;
 
 /// Clients that a rate is kept of at a time: 128 KiB for each rate.
 pub(crate) const RATE_CLIENTS: usize = 16 << 10;
-
-/// Gates that count, by what was said of them and of what.
-#[derive(Debug, Default)]
-pub(crate) struct Kept {
-    rates: HashMap<String, Arc<RateGate>>,
-    connections: Option<(String, Arc<ConnectionGate>)>,
-    /// What is known of passwords, whatever was said.
-    pub(super) passwords: Arc<Passwords>,
-}
-
-impl Kept {
-    /// Nothing yet but what holds under every configuration.
-    pub(super) fn after(earlier: &Self) -> Self {
-        Self { passwords: earlier.passwords.clone(), ..Self::default() }
-    }
-
-    /// What admits connections, if anything is asked.
-    pub(crate) fn connections(&self) -> Option<&Arc<ConnectionGate>> {
-        self.connections.as_ref().map(|(_, gate)| gate)
-    }
-}
 
 impl Compiler<'_> {
     pub(super) fn connection_gate(&mut self) {

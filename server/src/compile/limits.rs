@@ -3,8 +3,12 @@
 use crate::config::model;
 use selvedge::{Limits, proto};
 
-/// The limits of the engine.
-pub(crate) fn compile(limits: &model::Limits) -> Limits {
+/// Fewest connections, however few descriptors are left for them.
+const CONNECTIONS_MIN: usize = 16;
+
+/// The limits of the engine, where the configuration itself keeps so many descriptors open.
+pub(super) fn compile(limits: &model::Limits, descriptors: usize) -> Limits {
+    let of_rest = || Limits::default().connections_max.saturating_sub(descriptors).max(CONNECTIONS_MIN);
     Limits {
         message: proto::limits::Limits {
             request_line_bytes_max: limits.request_line_bytes_max,
@@ -22,7 +26,7 @@ pub(crate) fn compile(limits: &model::Limits) -> Limits {
         keep_alive: limits.keep_alive,
         body_bytes_max: limits.body_bytes_max,
         drain_bytes_max: limits.drain_bytes_max,
-        connections_max: limits.connections_max.unwrap_or_else(|| Limits::default().connections_max),
+        connections_max: limits.connections_max.unwrap_or_else(of_rest),
         drain_time: limits.drain_time,
     }
 }

@@ -7,6 +7,7 @@ use crate::config::{Claimed, Passage, Problem};
 use crate::log::plan::{self, AccessPlan, Destination, ErrorForm, ErrorPlan, LogPlan, Packing, SitePlan};
 use crate::log::{Format, FormatProblem};
 use std::collections::HashMap;
+use std::hash::Hash;
 
 /// Where the system's log listens.
 const SYSLOG: &str = "/dev/log";
@@ -16,8 +17,30 @@ const JOURNAL: &str = "/run/systemd/journal/socket";
 /// Logs so far: what is said twice is one log.
 #[derive(Default)]
 struct Logs<'a> {
-    access: Vec<&'a AccessLog>,
-    errors: Vec<&'a ErrorLog>,
+    access: Distinct<'a, AccessLog>,
+    errors: Distinct<'a, ErrorLog>,
+}
+
+/// Values that differ, each with its place among them.
+struct Distinct<'a, T> {
+    all: Vec<&'a T>,
+    places: HashMap<&'a T, usize>,
+}
+
+impl<T> Default for Distinct<'_, T> {
+    fn default() -> Self {
+        Self { all: Vec::new(), places: HashMap::new() }
+    }
+}
+
+impl<'a, T: Eq + Hash> Distinct<'a, T> {
+    /// The place of a value, which is one of them from now on.
+    fn place_of(&mut self, value: &'a T) -> usize {
+        *self.places.entry(value).or_insert_with(|| {
+            self.all.push(value);
+            self.all.len() - 1
+        })
+    }
 }
 
 impl Compiler<'_> {
@@ -30,13 +53,13 @@ impl Compiler<'_> {
             sites.push(SitePlan {
                 name: site.names.first().map(ToString::to_string).unwrap_or_default(),
                 access: logs.access(site.access_log.as_ref().unwrap_or(&servers.access)),
-                error: own_error.map(|own| place_in(&mut logs.errors, own)),
+                error: own_error.map(|own| logs.errors.place_of(own)),
             });
         }
         self.judge_formats();
         self.judge_files(&logs);
-        let access = logs.access.iter().filter_map(|log| self.access_plan(log)).collect();
-        let site_errors = logs.errors.iter().map(|log| error_plan(log)).collect();
+        let access = logs.access.all.iter().filter_map(|log| self.access_plan(log)).collect();
+        let site_errors = logs.errors.all.iter().map(|log| error_plan(log)).collect();
         LogPlan { access, sites, error: error_plan(&servers.error), site_errors }
     }
 
@@ -57,7 +80,8 @@ impl Compiler<'_> {
 
     /// Two logs in one file would tear each other's lines and put it aside twice.
     fn judge_files(&mut self, logs: &Logs<'_>) {
-        let targets = logs.access.iter().map(|log| &log.target).chain(logs.errors.iter().map(|log| &log.target));
+        let targets =
+            logs.access.all.iter().map(|log| &log.target).chain(logs.errors.all.iter().map(|log| &log.target));
         let mut counts = HashMap::new();
         for target in targets.chain([&self.settings().logs.error.target]) {
             *counts.entry(target).or_insert(0) += 1;
@@ -80,18 +104,7 @@ impl<'a> Logs<'a> {
     fn access(&mut self, log: &'a AccessLog) -> Vec<usize> {
         match log.target {
             LogTarget::Off => Vec::new(),
-            _ => vec![place_in(&mut self.access, log)],
-        }
-    }
-}
-
-/// The place of a log among those so far, of which it is one from now on.
-fn place_in<'a, T: PartialEq>(logs: &mut Vec<&'a T>, log: &'a T) -> usize {
-    match logs.iter().position(|known| *known == log) {
-        Some(place) => place,
-        None => {
-            logs.push(log);
-            logs.len() - 1
+            _ => vec![self.access.place_of(log)],
         }
     }
 }

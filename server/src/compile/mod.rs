@@ -6,6 +6,7 @@
 
 mod action;
 mod gate;
+mod kept;
 mod limits;
 #[cfg(feature = "program")]
 mod log;
@@ -16,9 +17,10 @@ use crate::config::{Claimed, Configuration, Problem, Sources, Span, value};
 #[cfg(feature = "program")]
 use crate::log::plan::LogPlan;
 use crate::site::{ForwardingField, Network, Root, SiteTable, TrustedProxies, UnixPeers};
-pub(crate) use gate::{Kept, RATE_CLIENTS};
+pub(crate) use gate::RATE_CLIENTS;
+pub(crate) use kept::Kept;
 use selvedge::Limits;
-use std::collections::HashMap;
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -29,7 +31,7 @@ pub(crate) struct Compiled {
     #[cfg(feature = "program")]
     pub(crate) logs: LogPlan,
     pub(crate) limits: Limits,
-    /// Gates that the next configuration goes on with where it says the same of them.
+    /// What the next configuration goes on with where it says the same.
     pub(crate) kept: Kept,
 }
 
@@ -49,7 +51,7 @@ pub(crate) fn compile(
         earlier,
         sources,
         kept: Kept::after(earlier),
-        roots: HashMap::new(),
+        lost_roots: HashSet::new(),
         problems: Vec::new(),
     };
     compiler.connection_gate();
@@ -60,11 +62,14 @@ pub(crate) fn compile(
     match SiteTable::new(sites) {
         Ok(table) if problems.is_empty() => {
             let table = Arc::new(table.knowing(kept.passwords.clone()));
+            let open = kept.roots.len();
+            #[cfg(feature = "program")]
+            let open = open + logs.descriptors_max();
             Ok(Compiled {
                 table,
                 #[cfg(feature = "program")]
                 logs,
-                limits: limits::compile(&settings.limits),
+                limits: limits::compile(&settings.limits, open),
                 kept,
             })
         }
@@ -102,8 +107,8 @@ struct Compiler<'a> {
     earlier: &'a Kept,
     sources: &'a dyn Sources,
     kept: Kept,
-    /// Opened once, however many sites share them; `None` where that has failed.
-    roots: HashMap<PathBuf, Option<Arc<Root>>>,
+    /// Those that cannot be opened, which is said once.
+    lost_roots: HashSet<PathBuf>,
     problems: Vec<Problem>,
 }
 
@@ -129,21 +134,30 @@ impl<'a> Compiler<'a> {
         }
     }
 
-    /// A root, opened.
+    /// A root, open: the earlier configuration's where its path still leads to it.
     fn root(&mut self, path: &Path) -> Option<Arc<Root>> {
-        if let Some(known) = self.roots.get(path) {
-            return known.clone();
+        if let Some(known) = self.kept.roots.get(path) {
+            return Some(known.clone());
         }
-        let opened = match Root::open(path) {
-            Ok(root) => Some(Arc::new(root)),
+        if self.lost_roots.contains(path) {
+            return None;
+        }
+        let opened = match self.earlier.roots.get(path) {
+            Some(earlier) => earlier.of_now(),
+            None => Root::open(path).map(Arc::new),
+        };
+        match opened {
+            Ok(root) => {
+                self.kept.roots.insert(path.to_owned(), root.clone());
+                Some(root)
+            }
             Err(error) => {
                 let what = format!("cannot open {}: {error}", path.display());
                 self.problem(&[Claimed::Root(path.to_owned())], what);
+                self.lost_roots.insert(path.to_owned());
                 None
             }
-        };
-        self.roots.insert(path.to_owned(), opened.clone());
-        opened
+        }
     }
 
     /// The proxies in front of all sites.

@@ -19,6 +19,16 @@ pub(crate) struct LogPlan {
     pub(crate) site_errors: Vec<ErrorPlan>,
 }
 
+impl LogPlan {
+    /// Most descriptors that the logs take: two for each, as others that take the place of these
+    /// are open before these are closed.
+    pub(crate) fn descriptors_max(&self) -> usize {
+        let errors = self.site_errors.iter().chain([&self.error]).map(|error| &error.destination);
+        let all = self.access.iter().map(|access| &access.destination).chain(errors);
+        2 * all.filter(|destination| destination.takes_descriptor()).count()
+    }
+}
+
 /// One access log.
 #[derive(Clone, Debug)]
 pub(crate) struct AccessPlan {
@@ -112,6 +122,13 @@ impl Destination {
     /// A file that is not put aside.
     pub(crate) fn file(path: impl Into<PathBuf>) -> Self {
         Self::File { path: path.into(), rotation: None }
+    }
+
+    fn takes_descriptor(&self) -> bool {
+        match self {
+            Self::File { .. } | Self::Syslog { .. } | Self::Journal { .. } => true,
+            Self::StandardOutput | Self::StandardError | Self::Nowhere => false,
+        }
     }
 
     /// What it is called in messages.

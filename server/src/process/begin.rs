@@ -9,8 +9,9 @@ use super::claimed::OwnFile;
 use super::link::{Asked, Link};
 use super::notify::{Inherited, Notifier};
 use super::post::Post;
+use super::restarts::Restarts;
 use super::sockets::Sockets;
-use super::supervise::{Restarts, Terms, supervise};
+use super::supervise::{Terms, supervise};
 use crate::config::model::{self, Settings, Supervision, Switch};
 use crate::config::value::Address;
 use selvedge::Listener;
@@ -62,6 +63,7 @@ pub(crate) fn begin(settings: &Settings, workers: usize) -> Result<Begun, Cannot
         let _ = rustix::thread::set_name(c"selvedge");
         let link = Link::of_standard_input().map_err(|error| format!("the supervisor cannot be reached: {error}"))?;
         let post = Post::supervised(link, Sockets::new(workers, Inherited::default()))?;
+        post.drains_within(settings.limits.drain_time);
         assume()?;
         return Ok(Begun::Serve(Box::new(post)));
     }
@@ -81,7 +83,9 @@ pub(crate) fn begin(settings: &Settings, workers: usize) -> Result<Begun, Cannot
         let control = control.sockets().next().expect("a listener has a socket").try_clone_to_owned();
         let control = control.map_err(|error| format!("cannot take orders: {error}"))?;
         assume()?;
-        return Ok(Begun::Serve(Box::new(Post::alone(sockets, UnixListener::from(control), notifier, files))));
+        let post = Post::alone(sockets, UnixListener::from(control), notifier, files);
+        post.drains_within(settings.limits.drain_time);
+        return Ok(Begun::Serve(Box::new(post)));
     }
     let (restarts, drain_time) = (Restarts::from(&process.supervision), settings.limits.drain_time);
     let terms = Terms { restarts, drain_time, program };

@@ -1,11 +1,11 @@
 //! Files that are one running program's: its control socket, and the file with its number. They
 //! are removed at the end, unless they are another's by then.
 
+use super::identity::Identity;
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
-use std::fs::{self, File, Metadata, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 /// How often the file may be removed between its opening and its lock: by one that ends each time.
@@ -19,18 +19,6 @@ pub(super) struct OwnFile {
     identity: Identity,
     /// Locked, where others have to see that the one who made it lives.
     _lock: Option<File>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Identity {
-    device: u64,
-    number: u64,
-}
-
-impl From<&Metadata> for Identity {
-    fn from(metadata: &Metadata) -> Self {
-        Self { device: metadata.dev(), number: metadata.ino() }
-    }
 }
 
 impl OwnFile {

@@ -89,6 +89,12 @@ const SEND_TIME: Duration = Duration::from_secs(5);
 #[derive(Debug)]
 pub(super) struct Link(OwnedFd);
 
+impl From<OwnedFd> for Link {
+    fn from(end: OwnedFd) -> Self {
+        Self(end)
+    }
+}
+
 impl Link {
     /// Two ends.
     pub(super) fn pair() -> io::Result<(Self, OwnedFd)> {
@@ -194,7 +200,7 @@ mod tests {
     #[test]
     fn listeners_and_messages_come_in_order_and_the_end_is_seen() {
         let (ours, theirs) = Link::pair().unwrap();
-        let theirs = Link(theirs);
+        let theirs = Link::from(theirs);
         let listener = Listener::bind("127.0.0.1:0".parse().unwrap(), DESCRIPTORS_MAX + 2).unwrap();
         let place = Place::Named("web".to_owned());
         ours.send_listener(&place, &listener).unwrap();

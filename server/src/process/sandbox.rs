@@ -9,16 +9,43 @@ use landlock::{
     ABI, Access, AccessFs, CompatLevel, Compatible, RestrictionStatus, Ruleset, RulesetAttr, RulesetCreatedAttr,
     RulesetError, RulesetStatus, path_beneath_rules,
 };
+use std::collections::BTreeSet;
 use std::fmt;
-use std::fs;
-use std::os::unix::fs::MetadataExt;
+use std::ops::Bound;
 use std::path::{Path, PathBuf};
 
 /// What may be read and what may be written, each with all that is beneath it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Sandbox {
-    read: Vec<PathBuf>,
-    write: Vec<PathBuf>,
+    read: Folders,
+    write: Folders,
+}
+
+/// Folders, none of which is within another. There may be as many as sites.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Folders(BTreeSet<PathBuf>);
+
+impl Folders {
+    fn hold(&self, path: &Path) -> bool {
+        path.ancestors().any(|folder| self.0.contains(folder))
+    }
+
+    fn insert(&mut self, folder: PathBuf) {
+        if self.hold(&folder) {
+            return;
+        }
+        // By the order of paths, what is within a folder follows it.
+        let behind = self.0.range::<Path, _>((Bound::Excluded(folder.as_path()), Bound::Unbounded));
+        let within: Vec<PathBuf> = behind.take_while(|other| other.starts_with(&folder)).cloned().collect();
+        for other in within {
+            self.0.remove(&other);
+        }
+        self.0.insert(folder);
+    }
+
+    fn iter(&self) -> impl Iterator<Item = &Path> {
+        self.0.iter().map(PathBuf::as_path)
+    }
 }
 
 /// What the system and the runtime read of their own accord: names of hosts and accounts, the
@@ -66,6 +93,7 @@ impl Sandbox {
                 | Claimed::Listens(_)
                 | Claimed::User(_)
                 | Claimed::Group(_)
+                | Claimed::Page(..)
                 | Claimed::Site(_)
                 | Claimed::Route(..) => {}
             }
@@ -79,31 +107,29 @@ impl Sandbox {
         for path in [Some(root.to_owned()), root.canonicalize().ok()].into_iter().flatten() {
             let beside = path.parent().filter(|folder| folder.parent().is_some());
             let folder = beside.map_or_else(|| path.clone(), Path::to_owned);
-            insert(&mut self.read, folder);
+            self.read.insert(folder);
         }
     }
 
     /// A file that is read, and may be replaced: its folder is read.
     fn read_file(&mut self, file: &Path) {
-        insert(&mut self.read, folder_of(file));
+        self.read.insert(folder_of(file));
     }
 
     /// A file that is written, put aside and made anew: its folder is written to.
     pub(super) fn write_file(&mut self, file: &Path) {
-        insert(&mut self.write, folder_of(file));
+        self.write.insert(folder_of(file));
     }
 
-    /// What its folders are at the moment.
-    pub(crate) fn enclosure(&self) -> Enclosure {
-        let folders = self.read.iter().chain(&self.write).map(|folder| (folder.clone(), Identity::of(folder)));
-        Enclosure { folders: folders.collect(), sandbox: self.clone() }
+    /// The folders that it holds for.
+    pub(super) fn folders(&self) -> impl Iterator<Item = &Path> {
+        self.read.iter().chain(self.write.iter())
     }
 
     /// Whether everything that another may, this one may as well.
     pub(crate) fn covers(&self, other: &Self) -> Coverage {
-        let within = |path: &PathBuf, folders: &[PathBuf]| folders.iter().any(|folder| path.starts_with(folder));
-        let is_read = |path| within(path, &self.read) || within(path, &self.write);
-        match other.read.iter().all(is_read) && other.write.iter().all(|path| within(path, &self.write)) {
+        let is_read = |path: &Path| self.read.hold(path) || self.write.hold(path);
+        match other.read.iter().all(is_read) && other.write.iter().all(|path| self.write.hold(path)) {
             true => Coverage::Enough,
             false => Coverage::TooNarrow,
         }
@@ -124,52 +150,14 @@ impl Sandbox {
         let reading = AccessFs::ReadFile | AccessFs::ReadDir;
         let system = READ_BY_THE_SYSTEM.iter().map(Path::new);
         // Folders that are not there yet cannot be named; whoever needs them says so itself.
-        let read = self.read.iter().map(PathBuf::as_path).chain(system);
+        let read = self.read.iter().chain(system);
         Ruleset::default()
             .set_compatibility(CompatLevel::BestEffort)
             .handle_access(AccessFs::from_all(RIGHTS))?
             .create()?
             .add_rules(path_beneath_rules(read, reading))?
-            .add_rules(path_beneath_rules(&self.write, AccessFs::from_all(RIGHTS) & !AccessFs::Execute))?
+            .add_rules(path_beneath_rules(self.write.iter(), AccessFs::from_all(RIGHTS) & !AccessFs::Execute))?
             .restrict_self()
-    }
-}
-
-/// A sandbox that a process is in. It holds for the folders that there were when the process
-/// entered it: one that was put in the place of another is out of reach.
-#[derive(Clone, Debug)]
-pub(crate) struct Enclosure {
-    sandbox: Sandbox,
-    folders: Vec<(PathBuf, Option<Identity>)>,
-}
-
-impl Enclosure {
-    /// Whether it is enough for what a sandbox made now would be for.
-    pub(crate) fn covers(&self, wanted: &Sandbox) -> Coverage {
-        match self.successors().is_empty() {
-            true => self.sandbox.covers(wanted),
-            false => Coverage::TooNarrow,
-        }
-    }
-
-    /// What stands in the place of folders of it now, and is out of reach.
-    pub(crate) fn successors(&self) -> Vec<Identity> {
-        let now = self.folders.iter().map(|(folder, before)| (before, Identity::of(folder)));
-        now.filter_map(|(before, now)| now.filter(|_| now != *before)).collect()
-    }
-}
-
-/// What tells one folder from another in its place.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Identity {
-    device: u64,
-    inode: u64,
-}
-
-impl Identity {
-    fn of(folder: &Path) -> Option<Self> {
-        let facts = fs::metadata(folder).ok()?;
-        Some(Self { device: facts.dev(), inode: facts.ino() })
     }
 }
 
@@ -178,13 +166,6 @@ impl Identity {
 pub(crate) enum Coverage {
     Enough,
     TooNarrow,
-}
-
-fn insert(folders: &mut Vec<PathBuf>, folder: PathBuf) {
-    if !folders.iter().any(|other| folder.starts_with(other)) {
-        folders.retain(|other| !other.starts_with(&folder));
-        folders.push(folder);
-    }
 }
 
 fn folder_of(file: &Path) -> PathBuf {
@@ -201,7 +182,7 @@ impl fmt::Display for Sandbox {
             "// The files that the serving process can reach, beside those of the system, where there is Landlock:"
         )?;
         for (what, folders) in [("read", &self.read), ("write", &self.write)] {
-            for folder in folders {
+            for folder in folders.iter() {
                 writeln!(f, "//   {what} beneath {}", folder.display().to_string().escape_debug())?;
             }
         }
@@ -212,6 +193,7 @@ impl fmt::Display for Sandbox {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
 
     #[test]
     fn folders_within_others_are_named_once() {
@@ -219,12 +201,21 @@ mod tests {
         sandbox.read_root(Path::new("/nowhere/a/site"));
         sandbox.read_root(Path::new("/nowhere/a/other"));
         sandbox.read_root(Path::new("/alone-at-the-top"));
+        sandbox.read_root(Path::new("/nowhere/b/c/site"));
+        sandbox.read_root(Path::new("/nowhere/b.old/site"));
+        sandbox.read_root(Path::new("/nowhere/b/site"));
         sandbox.read_file(Path::new("/nowhere/a/b/users"));
         sandbox.write_file(Path::new("/nowhere/logs/a.log"));
         sandbox.write_file(Path::new("/nowhere/logs/b.log"));
         let text = sandbox.to_string();
         let lines: Vec<&str> = text.lines().skip(1).collect();
-        let expected = ["read beneath /nowhere/a", "read beneath /alone-at-the-top", "write beneath /nowhere/logs"];
+        let expected = [
+            "read beneath /alone-at-the-top",
+            "read beneath /nowhere/a",
+            "read beneath /nowhere/b",
+            "read beneath /nowhere/b.old",
+            "write beneath /nowhere/logs",
+        ];
         assert_eq!(lines, expected.map(|line| format!("//   {line}")));
         let mut other = Sandbox::default();
         other.read_file(Path::new("/nowhere/logs/x"));

@@ -3,14 +3,14 @@
 //!
 //! While there is no serving process, clients wait in the queues of the sockets. The first one
 //! has to become ready, or the program ends with its code; a later one that ends unasked is
-//! started again, each time after a longer wait, until that happens too often.
+//! started again.
 
 use super::binary::Binary;
 use super::child::{Event, Outfit, Role, Serving, describe};
 use super::link::{Asked, Beginning, Told};
 use super::notify::Notifier;
+use super::restarts::Restarts;
 use super::sockets::Sockets;
-use crate::log::say;
 use rustix::process::Signal;
 use selvedge::Listener;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
@@ -22,22 +22,6 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// The code that the program ends with when the serving process ended too often.
-pub(crate) const GAVE_UP: u8 = 3;
-/// Most ends of serving processes that the next one is told of.
-const NOTES_MAX: usize = 20;
-
-/// How a serving process is kept alive.
-#[derive(Clone, Debug)]
-pub(crate) struct Restarts {
-    /// Most of them within a time; one more ends the program.
-    pub(crate) max: u64,
-    pub(crate) within: Duration,
-    /// The first wait, which doubles each time.
-    pub(crate) back_off_min: Duration,
-    pub(crate) back_off_max: Duration,
-}
-
 /// What the configuration says that the supervisor began with.
 #[derive(Clone, Debug)]
 pub(super) struct Terms {
@@ -46,14 +30,6 @@ pub(super) struct Terms {
     pub(super) drain_time: Duration,
     /// Where the program's file was when it began, which is where a new one is looked for.
     pub(super) program: PathBuf,
-}
-
-impl Restarts {
-    /// The wait before the next one, after so many that were not long ago.
-    fn back_off(&self, earlier: usize) -> Duration {
-        let doublings = u32::try_from(earlier).unwrap_or(u32::MAX).min(31);
-        self.back_off_min.saturating_mul(1 << doublings).min(self.back_off_max)
-    }
 }
 
 /// Whether the program is about to end.
@@ -65,19 +41,19 @@ enum Course {
 
 /// The state of the supervisor.
 pub(super) struct Supervisor {
-    terms: Terms,
+    pub(super) terms: Terms,
     sockets: Sockets,
     control: Listener,
-    notifier: Notifier,
+    pub(super) notifier: Notifier,
     pub(super) processes: Vec<Serving>,
     /// What the next serving process runs.
     pub(super) binary: Binary,
     /// When there were restarts, as far as they still count.
-    recent: VecDeque<Instant>,
-    restart_at: Option<Instant>,
+    pub(super) recent: VecDeque<Instant>,
+    pub(super) restart_at: Option<Instant>,
     pub(super) started: u64,
     /// For the error log of the next serving process.
-    notes: Vec<String>,
+    pub(super) notes: Vec<String>,
     course: Course,
     first: First,
     /// What the one that is starting is to be told once it can hear it.
@@ -283,38 +259,8 @@ impl Supervisor {
         }
     }
 
-    /// Starts another one in a while, or gives up.
-    fn restart_later(&mut self, why: &str) {
-        let now = Instant::now();
-        while self.recent.front().is_some_and(|at| now - *at >= self.terms.restarts.within) {
-            self.recent.pop_front();
-        }
-        let earlier = self.recent.len();
-        if earlier as u64 >= self.terms.restarts.max {
-            let within = self.terms.restarts.within.as_secs_f64();
-            say(&format!("selvedge: the serving process {why}, after {earlier} restarts within {within} s: giving up"));
-            self.begin_to_stop(GAVE_UP);
-            return;
-        }
-        let back_off = self.terms.restarts.back_off(earlier);
-        self.recent.push_back(now);
-        self.restart_at = Some(now + back_off);
-        let note = format!(
-            "the serving process {why}; started again after {} ms (restart {} of {} within {} s)",
-            back_off.as_millis(),
-            earlier + 1,
-            self.terms.restarts.max,
-            self.terms.restarts.within.as_secs_f64()
-        );
-        say(&format!("selvedge: {note}"));
-        self.notifier.status(&note);
-        if self.notes.len() < NOTES_MAX {
-            self.notes.push(note);
-        }
-    }
-
     /// Lets the sockets go and ends when the last process has ended.
-    fn begin_to_stop(&mut self, code: u8) {
+    pub(super) fn begin_to_stop(&mut self, code: u8) {
         if !self.is_stopping() {
             self.course = Course::Stopping(code);
             self.notifier.stopping();
@@ -364,18 +310,5 @@ impl Supervisor {
     fn have_logs_reopened(&self) {
         let has_opened = |process: &&Serving| matches!(process.role, Role::Serving | Role::Retired);
         self.processes.iter().filter(has_opened).for_each(|process| process.signal(Signal::USR1));
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn waits_double_up_to_the_longest() {
-        let [back_off_min, back_off_max, within] = [10, 1000, 60_000].map(Duration::from_millis);
-        let restarts = Restarts { max: 10, within, back_off_min, back_off_max };
-        let waits = [0, 1, 2, 6, 7, 500].map(|earlier| restarts.back_off(earlier).as_millis());
-        assert_eq!(waits, [10, 20, 40, 640, 1000, 1000]);
     }
 }

@@ -25,7 +25,7 @@ fn child_of(pid: Pid) -> Option<Pid> {
     Pid::from_raw(child)
 }
 
-fn serving(program: &Program) -> Pid {
+pub(super) fn serving(program: &Program) -> Pid {
     until("there is one serving process", || child_of(program.pid()))
 }
 

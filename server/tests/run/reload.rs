@@ -1,11 +1,14 @@
 //! HUP: what a change of the configuration does, and what a mistake in it does not.
 
 use super::configured::{Folder, ask, get};
+use super::process::serving;
 use super::program::Program;
 use super::wait::until;
-use rustix::process::Signal;
+use rustix::process::{Pid, Signal};
+use std::fs;
 use std::io::Write;
 use std::net::{TcpListener, TcpStream};
+use std::path::Path;
 
 /// A site that says a version, on every path.
 fn version(number: u32, more: &str) -> String {
@@ -205,4 +208,39 @@ fn an_earlier_configuration_ends_at_the_drain_limit() {
     until("the idle one is closed", || idle.has_ended().then_some(()));
     until("the other one is cut", || begun.has_ended().then_some(()));
     none_is_left(&program);
+}
+
+/// How many descriptors of a process lead to a place.
+fn descriptors_of(pid: Pid, place: &Path) -> usize {
+    let all = fs::read_dir(format!("/proc/{}/fd", pid.as_raw_nonzero())).expect("the process is ours");
+    all.filter(|entry| entry.as_ref().is_ok_and(|entry| fs::read_link(entry.path()).is_ok_and(|to| to == place)))
+        .count()
+}
+
+#[test]
+fn a_root_is_open_once_however_many_sites_and_configurations_have_it() {
+    let text = "site \"a\" { root \"public\"; route \"/more/*\" { files root=\"public\"; }; }\nsite \"b\" { root \"public\"; }\n";
+    let folder = Folder::new(text);
+    folder.write("public/index.html", "first");
+    let program = folder.serve();
+    let serving = serving(&program);
+    let place = folder.path("public").canonicalize().expect("it is there");
+    assert_eq!(descriptors_of(serving, &place), 1);
+    let mut held = Vec::new();
+    for number in 0..3 {
+        // A connection of each configuration keeps it.
+        let mut client = program.connect();
+        ask(&mut client, "a", "GET /", &[]);
+        held.push(client);
+        folder.configure(&format!("{text}site \"c{number}\" {{ root \"public\"; }}\n"));
+        reload(&program);
+        assert_eq!(descriptors_of(serving, &place), 1, "after {number} reloads");
+    }
+    // Another directory in its place is another root, for the reload as for those connected.
+    fs::rename(&place, folder.path("before")).expect("it is ours");
+    folder.write("public/index.html", "second");
+    reload(&program);
+    assert_eq!(get(&program, "a", "/").text(), "second");
+    assert_eq!(descriptors_of(serving, &place), 1);
+    program.stop();
 }

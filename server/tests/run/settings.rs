@@ -1,6 +1,7 @@
 //! What single settings mean to a client, and problems that only the world can tell.
 
 use super::configured::{Folder, ask, get};
+use super::program::{command, run};
 use super::wait::until;
 use std::fs;
 
@@ -143,4 +144,28 @@ site \"a\" { route \"/*\" { respond 200 \"in\" }; }",
         .collect();
     assert!(numbers.windows(2).all(|pair| pair[1] == pair[0] + 1), "{numbers:?}");
     assert_eq!(numbers.last(), Some(&(asked - 1)), "none is lost");
+}
+
+#[test]
+fn what_roots_and_logs_keep_open_is_no_room_for_connections() {
+    let folder = Folder::new("");
+    for name in ["one", "two", "three"] {
+        folder.write(&format!("{name}/index.html"), name);
+    }
+    let connections = |text: &str| -> usize {
+        folder.configure(text);
+        let exit = run(command().args(["check", "--effective", "--config"]).arg(folder.path("selvedge.kdl")));
+        let line = exit.out.lines().find(|line| line.contains(" connections of ")).expect("it is a term of the memory");
+        let words: Vec<&str> = line.split(' ').collect();
+        let at = words.iter().position(|word| *word == "connections").expect("it is in the line");
+        words[at - 1].parse().expect("a number")
+    };
+    let none = "log { access \"off\"; error \"stderr\"; }\n";
+    let site = |name: &str, root: &str| format!("site \"{name}\" {{ root \"{root}\"; }}\n");
+    let all = connections(&format!("{none}site \"a\" {{ route \"/*\" {{ deny; }}; }}"));
+    let roots = format!("{}{}{}{}", site("a", "one"), site("b", "two"), site("c", "three"), site("d", "one"));
+    assert_eq!(connections(&format!("{none}{roots}")), all - 3, "each root takes one, however many sites have it");
+    // While a reload puts others in their place, logs are open twice.
+    assert_eq!(connections(&format!("log {{ access \"a.log\"; error \"e.log\"; }}\n{roots}")), all - 3 - 4);
+    assert_eq!(connections(&format!("{none}limits {{ connections-max 7; }}\n{roots}")), 7, "what is said counts");
 }

@@ -27,6 +27,30 @@ fn what_is_right_is_one_line() {
 }
 
 #[test]
+fn a_page_that_is_not_there_yet_is_a_warning() {
+    let tree = Tree::new();
+    tree.write("gone.html", "gone");
+    tree.dir("errors");
+    let root = tree.site().file_name().unwrap().to_str().unwrap();
+    let text = format!(
+        "site \"a\" {{\n root \"{root}\"\n error-page 410 \"/gone.html\"\n error-page 404 \"/none.html\"\n\
+         route \"/x\" {{ error-page 403 \"/errors\"; deny; }}\n error-page 500 \"/errors/\"\n}}"
+    );
+    let exit = check(&tree, &text, &[]);
+    assert_eq!(exit.code, Some(0), "{exit:?}");
+    assert_eq!(exit.out, "selvedge.kdl: 1 site, 2 routes, no problems, 2 warnings\n");
+    let instead = "  until it can be read, visitors get a short text in its place";
+    let none = format!(
+        "selvedge.kdl:4:17: warning: cannot read /none.html beneath {root}: it does not exist\n  \
+         4 |  error-page 404 \"/none.html\"\n    |                 ^^^^^^^^^^^^\n{instead}\n"
+    );
+    assert!(exit.err.starts_with(&none), "{}", exit.err);
+    let folder = format!("selvedge.kdl:5:29: warning: cannot read /errors beneath {root}: it is no regular file\n");
+    assert!(exit.err.contains(&folder), "{}", exit.err);
+    assert!(check(&tree, &text, &["--effective"]).err.starts_with(&none));
+}
+
+#[test]
 fn every_problem_of_the_text_is_said_at_once() {
     let tree = Tree::new();
     let exit = check(&tree, "workers \"many\"\nlisten 8080\nsite \"a\" { rot \".\" }", &[]);

@@ -39,6 +39,8 @@ pub(crate) enum Claimed {
     Listens(Address),
     User(String),
     Group(String),
+    /// A page for errors: a root, and the path of a file beneath it. It may come later.
+    Page(PathBuf, String),
     /// That what a site says goes together: its number, from 0.
     Site(usize),
     /// The same of a route, by the numbers of its site and its own.

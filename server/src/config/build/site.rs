@@ -105,9 +105,12 @@ impl Build<'_, '_> {
                         let problem = Problem::new(item.at, format!("a second page for {status}"));
                         self.problem(problem.beside(first, "the first"));
                     }
-                    if root.is_none() {
-                        let problem = Problem::new(item.at, "an error page of a site without a root");
-                        self.problem(problem.instead("say `root` in the site: the page is looked for beneath it"));
+                    match root {
+                        Some(root) => self.claim(item.arguments[1].at, Claimed::Page(root.clone(), text(1))),
+                        None => {
+                            let problem = Problem::new(item.at, "an error page of a site without a root");
+                            self.problem(problem.instead("say `root` in the site: the page is looked for beneath it"));
+                        }
                     }
                     replies.error_pages.push(ErrorPage { status, path: text(1) });
                 }

@@ -20,7 +20,7 @@ pub(crate) struct Settings {
 }
 
 /// Something that is or is not done.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Switch {
     On,
     Off,
@@ -131,7 +131,7 @@ pub(crate) struct Logs {
 }
 
 /// An access log.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct AccessLog {
     pub(crate) target: LogTarget,
     /// The name of a format, or its directives, which the room of the log judges.
@@ -141,7 +141,7 @@ pub(crate) struct AccessLog {
 }
 
 /// An error log.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct ErrorLog {
     pub(crate) target: LogTarget,
     pub(crate) level: Level,
@@ -151,7 +151,7 @@ pub(crate) struct ErrorLog {
 }
 
 /// How grave something is, the gravest first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Level {
     Error,
     Warn,
@@ -160,14 +160,14 @@ pub(crate) enum Level {
 }
 
 /// How an error line is written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum ErrorFormat {
     Text,
     Json,
 }
 
 /// When a log file is put aside; at least one of size and age is set.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Rotation {
     pub(crate) size_max: Option<u64>,
     pub(crate) age_max: Option<Duration>,

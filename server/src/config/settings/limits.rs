@@ -69,7 +69,7 @@ pub(super) const SETTINGS: &[Setting] = &[
         .default("256KiB"),
     setting(LIMITS, "connections-max", "Most connections at once. At the limit the idlest one makes room.")
         .with(&[one("number", Kind::Count { min: 1, max: 1 << 28 })])
-        .otherwise("what the limit of descriptors allows, less a reserve"),
+        .otherwise("what the limit of descriptors allows, less roots, logs and a reserve"),
     setting(LIMITS, "connections-per-client-max", "Most connections of one client address. Beyond it: 503.")
         .with(&[one("number", Kind::Count { min: 1, max: 1 << 28 })])
         .properties(&[OBSERVE])

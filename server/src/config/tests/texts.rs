@@ -108,7 +108,8 @@ fn value() -> impl Strategy<Value = String> {
 fn node(depth: u32) -> BoxedStrategy<String> {
     let entry = prop_oneof![value(), ("[a-z]{1,5}", value()).prop_map(|(name, value)| format!("x{name}={value}"))];
     let space = prop_oneof![Just(" "), Just("  "), Just("\t"), Just(" /* c */ "), Just(" \\\n ")];
-    let head = ("n[a-z-]{0,6}", prop::collection::vec((space, entry), 0..4))
+    // No keyword begins with an m, as `nan` and `null` do with an n.
+    let head = ("m[a-z-]{0,6}", prop::collection::vec((space, entry), 0..4))
         .prop_map(|(name, entries)| entries.iter().fold(name, |head, (space, entry)| format!("{head}{space}{entry}")));
     let end = prop_oneof![Just("\n"), Just(";"), Just(" // c\n"), Just("\n\n"), Just("\r\n")];
     if depth == 0 {

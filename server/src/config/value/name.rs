@@ -72,10 +72,14 @@ pub(super) fn read_field_value(text: &str) -> Result<Value, Wrong> {
     }
 }
 
-/// A user name of Basic authentication, which ends at a colon (RFC 7617 §2).
+/// A user name of Basic authentication, which ends at a colon (RFC 7617 §2). In a file of users a
+/// line that begins with `#` is a comment, and blanks around a line are none of it.
 pub(super) fn read_user_name(text: &str) -> Result<Value, Wrong> {
     if text.is_empty() || text.contains(':') || text.contains(char::is_control) {
         return Err(Wrong::new("this is no user name", "it is not empty and has no colon and no control character"));
+    }
+    if text.starts_with(|c: char| c == '#' || c.is_whitespace()) {
+        return Err(Wrong::new("this is no user name", "begin it with another character than `#` or a blank"));
     }
     Ok(Value::Text(text.to_owned()))
 }

@@ -1,9 +1,9 @@
 //! Serving processes that were told to end and do not.
 
-use super::program::{Started, get, is_alive, signal, until};
+use super::program::{Started, begin_request, end_request, get, is_alive, signal, until};
 use rustix::process::Signal;
 use std::fs;
-use std::io::{Read, Write};
+use std::io::Write;
 use std::net::TcpStream;
 use std::thread;
 use std::time::Duration;
@@ -51,21 +51,31 @@ fn one_that_says_that_it_is_alive_may_take_longer_than_the_supervisor_knew() {
     fs::write(folder.join("selvedge.patient"), "").unwrap();
     let mut program = Started::with(&folder, SHORT_DRAIN, &std::env::current_exe().unwrap());
     let address = program.ready().address.unwrap();
-    let mut begun = TcpStream::connect(address).unwrap();
-    begun.write_all(b"GET / HTTP/1.1\r\n").unwrap();
-    // Later connections to each worker were answered, so this one was seen.
-    for _ in 0..8 {
-        get(address, "/");
-    }
+    let begun = begin_request(address);
     signal(program.pid(), Signal::TERM);
     until("nobody is let in", || TcpStream::connect(address).is_err().then_some(()));
     thread::sleep(Duration::from_secs(7));
-    begun.write_all(b"Host: a\r\n\r\n").unwrap();
-    let mut answer = String::new();
-    begun.read_to_string(&mut answer).unwrap();
+    let answer = end_request(begun);
     assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
     assert_eq!(program.code(), Some(0));
     assert_eq!(program.errors(), "");
+}
+
+#[test]
+fn one_whose_worker_hangs_ends_itself_also_without_its_supervisor() {
+    for to_supervisor in [Signal::TERM, Signal::KILL] {
+        let mut program = Started::new(SHORT_DRAIN);
+        let ready = program.ready();
+        let hanging = Hanging(ready.pid);
+        let mut asking = TcpStream::connect(ready.address.unwrap()).unwrap();
+        asking.write_all(b"GET /hang HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
+        program.says("hangs");
+        signal(program.pid(), to_supervisor);
+        until("it is gone", || (!is_alive(hanging.0)).then_some(()));
+        assert_eq!(program.code(), (to_supervisor == Signal::TERM).then_some(0));
+        let says = "selvedge: a worker hangs, 5.1 s after a stop: the process ends itself\n";
+        until("it is said", || program.errors().contains(says).then_some(()));
+    }
 }
 
 /// A process that does nothing any more. It would stay when a test fails, so it ends with the

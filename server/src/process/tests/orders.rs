@@ -1,11 +1,11 @@
 //! Signals and the control socket.
 
-use super::program::{Started, configure, folder, get, get_unix, signal, until};
+use super::program::{Started, begin_request, configure, end_request, folder, get, get_unix, signal, until};
 use crate::process::control::ask;
 use crate::process::{Answer, Form, Order};
 use rustix::process::Signal;
 use std::fs;
-use std::io::{Read, Write};
+use std::io::Write;
 use std::net::TcpStream;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::thread;
@@ -74,17 +74,10 @@ fn a_reload_listens_elsewhere_and_a_restart_keeps_to_it() {
 fn a_stop_lets_what_has_begun_finish() {
     let mut program = Started::new("listen \"127.0.0.1:0\"");
     let address = program.ready().address.unwrap();
-    let mut begun = TcpStream::connect(address).unwrap();
-    begun.write_all(b"GET / HTTP/1.1\r\n").unwrap();
-    // Later connections to each worker were answered, so this one was seen.
-    for _ in 0..8 {
-        get(address, "/");
-    }
+    let begun = begin_request(address);
     signal(program.pid(), Signal::TERM);
     until("nobody is let in", || TcpStream::connect(address).is_err().then_some(()));
-    begun.write_all(b"Host: a\r\n\r\n").unwrap();
-    let mut answer = String::new();
-    begun.read_to_string(&mut answer).unwrap();
+    let answer = end_request(begun);
     assert!(answer.starts_with("HTTP/1.1 200 ") && answer.contains("connection: close"), "{answer}");
     assert_eq!(program.code(), Some(0));
 }
@@ -159,12 +152,7 @@ fn a_stop_can_be_watched() {
         let mut program = Started::new(&format!("listen \"127.0.0.1:0\"\n{rest}"));
         let ready = program.ready();
         let address = ready.address.unwrap();
-        let mut begun = TcpStream::connect(address).unwrap();
-        begun.write_all(b"GET / HTTP/1.1\r\n").unwrap();
-        // Later connections to each worker were answered, so this one was seen.
-        for _ in 0..8 {
-            get(address, "/");
-        }
+        let begun = begin_request(address);
         match by_signal {
             true => signal(program.pid(), Signal::TERM),
             false => assert_eq!(program.order(Order::Stop), Ok(Answer::Done("stopping".to_owned()))),
@@ -178,8 +166,7 @@ fn a_stop_can_be_watched() {
         for order in [Order::Reload, Order::Upgrade, Order::Reopen] {
             assert_eq!(program.order(order), Ok(Answer::Refused("the server is stopping".to_owned())));
         }
-        begun.write_all(b"Host: a\r\n\r\n").unwrap();
-        begun.read_to_string(&mut String::new()).unwrap();
+        end_request(begun);
         assert_eq!(program.code(), Some(0));
         assert!(!program.control().exists());
     }

@@ -56,12 +56,12 @@ fn serve(file: &Path, post: Arc<Post>, settings: &Settings) -> i32 {
         false => settings.limits.drain_time,
     };
     let limits = Limits { drain_time, ..Limits::default() };
+    post.drains_within(drain_time);
     let number = std::process::id().to_string();
-    let answer = async move |request: &mut Request| {
-        if request.path() == "/port" {
-            return Response::new(Status::OK).body(request.peer().port().to_string());
-        }
-        Response::new(Status::OK).body(number.clone())
+    let answer = async move |request: &mut Request| match request.path() {
+        "/port" => Response::new(Status::OK).body(request.peer().port().to_string()),
+        "/hang" => hang(),
+        _ => Response::new(Status::OK).body(number.clone()),
     };
     let running = Server::on(listeners, workers).limits(limits).serve(answer).expect("threads can be had");
     let address = running.addresses().first().map_or(String::new(), ToString::to_string);
@@ -73,6 +73,14 @@ fn serve(file: &Path, post: Arc<Post>, settings: &Settings) -> i32 {
     let ending = running.join();
     post.finish();
     if ending == Ending::Stopped { 0 } else { 70 }
+}
+
+/// Holds its worker up for ever.
+fn hang() -> ! {
+    print("hangs\n");
+    loop {
+        thread::park();
+    }
 }
 
 fn print(text: &str) {
@@ -307,6 +315,25 @@ pub(super) fn keep(address: SocketAddr, by: i32) -> TcpStream {
         answer.extend_from_slice(&piece[..count]);
     }
     stream
+}
+
+/// A connection on which a request has begun, and the process knows of it.
+pub(super) fn begin_request(address: SocketAddr) -> TcpStream {
+    let mut begun = TcpStream::connect(address).unwrap();
+    begun.write_all(b"GET / HTTP/1.1\r\n").unwrap();
+    // Later connections to each worker were answered, so this one was seen.
+    for _ in 0..8 {
+        get(address, "/");
+    }
+    begun
+}
+
+/// Ends a request that has begun; what is answered.
+pub(super) fn end_request(mut begun: TcpStream) -> String {
+    let mut answer = String::new();
+    begun.write_all(b"Host: a\r\n\r\n").unwrap();
+    begun.read_to_string(&mut answer).unwrap();
+    answer
 }
 
 fn exchange(mut stream: impl Read + Write, path: &str) -> String {

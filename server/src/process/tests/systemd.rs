@@ -6,6 +6,7 @@ use rustix::process::Signal;
 use std::net::TcpListener;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixDatagram;
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 /// What is told, but for what is meant for people.
@@ -20,15 +21,21 @@ fn heard(systemd: &UnixDatagram) -> String {
     }
 }
 
+/// Who is told of a program with this folder, and what begins it.
+fn told_of_by(folder: &Path) -> (UnixDatagram, Command) {
+    let path = folder.join("notify");
+    let systemd = UnixDatagram::bind(&path).unwrap();
+    systemd.set_read_timeout(Some(super::program::PATIENCE)).unwrap();
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.env("NOTIFY_SOCKET", &path).stdin(Stdio::null());
+    (systemd, command)
+}
+
 #[test]
 fn readiness_reloads_life_and_the_end_are_told() {
     for rest in ["", "\nsupervision { supervised #false; }"] {
         let folder = folder();
-        let path = folder.join("notify");
-        let systemd = UnixDatagram::bind(&path).unwrap();
-        systemd.set_read_timeout(Some(super::program::PATIENCE)).unwrap();
-        let mut command = Command::new(std::env::current_exe().unwrap());
-        command.env("NOTIFY_SOCKET", &path).stdin(Stdio::null());
+        let (systemd, mut command) = told_of_by(&folder);
         let mut program = Started::start(&folder, &format!("listen \"127.0.0.1:0\"{rest}"), &mut command);
         program.ready();
         assert_eq!(heard(&systemd), "READY=1");
@@ -44,11 +51,8 @@ fn readiness_reloads_life_and_the_end_are_told() {
 fn the_watchdog_is_served_while_the_serving_process_lives() {
     for rest in ["", "\nsupervision { supervised #false; }"] {
         let folder = folder();
-        let path = folder.join("notify");
-        let systemd = UnixDatagram::bind(&path).unwrap();
-        systemd.set_read_timeout(Some(super::program::PATIENCE)).unwrap();
-        let mut command = Command::new(std::env::current_exe().unwrap());
-        command.env("NOTIFY_SOCKET", &path).env("WATCHDOG_USEC", "200000").stdin(Stdio::null());
+        let (systemd, mut command) = told_of_by(&folder);
+        command.env("WATCHDOG_USEC", "200000");
         let program = Started::start(&folder, &format!("listen \"127.0.0.1:0\"{rest}"), &mut command);
         let ready = program.ready();
         let mut told = Vec::new();

@@ -50,9 +50,11 @@ impl Files {
     fn current_place(&self, now: Duration) -> Place {
         if now.saturating_sub(self.root_checked.get()) >= CHECK_INTERVAL {
             self.root_checked.set(now);
-            let successor = self.place.borrow().root.successor();
-            if let Some(root) = successor {
-                self.place.borrow_mut().root = Arc::new(root);
+            let root = self.place.borrow().root.of_now();
+            if let Ok(root) = root
+                && !Arc::ptr_eq(&root, &self.place.borrow().root)
+            {
+                self.place.borrow_mut().root = root;
                 self.cache.borrow_mut().forget(self.owner);
             }
         }

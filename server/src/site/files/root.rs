@@ -1,10 +1,11 @@
 //! The root of a site, and the only way to open something: beneath it.
 
-use rustix::fs::{Mode, OFlags, ResolveFlags, Stat, fstat, open, openat, openat2, stat};
+use rustix::fs::{FileType, Mode, OFlags, ResolveFlags, Stat, fstat, open, openat, openat2, stat};
 use rustix::io::Errno;
 use selvedge::proto::path::SafePath;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 /// Whether the caller may wait for a disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,9 +31,11 @@ enum Opening {
 pub(crate) struct Root {
     path: PathBuf,
     directory: OwnedFd,
-    /// Device and number of the directory, which tell it from another.
+    /// Device and number of the directory, which tell it from any other while it is open.
     identity: (u64, u64),
     opening: Opening,
+    /// What was last opened in its place.
+    successor: Mutex<Weak<Self>>,
 }
 
 // NONBLOCK: opening a FIFO returns at once, and is then seen to be one.
@@ -47,7 +50,8 @@ impl Root {
         let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC;
         let directory = open(path, flags, Mode::empty())?;
         let identity = identity(&fstat(&directory)?);
-        let mut root = Self { path: path.to_owned(), directory, identity, opening: Opening::Kernel };
+        let mut root =
+            Self { path: path.to_owned(), directory, identity, opening: Opening::Kernel, successor: Mutex::default() };
         match root.open_relative(".", Patience::Waits) {
             Err(Errno::NOSYS | Errno::PERM) => root.opening = Opening::Stepwise,
             done => drop(done?),
@@ -55,12 +59,25 @@ impl Root {
         Ok(root)
     }
 
-    /// The root to go on with, when the path leads to another directory by now: a site is
-    /// often put in place by swapping a link or a directory. While the path leads nowhere,
-    /// the directory that was opened stays the root.
-    pub(in crate::site) fn successor(&self) -> Option<Self> {
-        let now = stat(&self.path).ok()?;
-        if identity(&now) == self.identity { None } else { Self::open(&self.path).ok() }
+    /// The root that its path leads to by now, which may be another directory: a site is often
+    /// put in place by swapping a link or a directory. That is opened once for all who ask.
+    ///
+    /// # Errors
+    /// When the path leads nowhere; whoever serves goes on with the directory it has.
+    pub(crate) fn of_now(self: &Arc<Self>) -> std::io::Result<Arc<Self>> {
+        let now = identity(&stat(&self.path)?);
+        if now == self.identity {
+            return Ok(self.clone());
+        }
+        let mut successor = self.successor.lock().unwrap_or_else(PoisonError::into_inner);
+        match successor.upgrade() {
+            Some(known) if known.identity == now => Ok(known),
+            _ => {
+                let opened = Arc::new(Self::open(&self.path)?);
+                *successor = Arc::downgrade(&opened);
+                Ok(opened)
+            }
+        }
     }
 
     /// Whether symbolic links that stay beneath the root are followed.
@@ -77,6 +94,19 @@ impl Root {
             // Whether it would wait cannot be told beforehand.
             Opening::Stepwise if patience == Patience::None => Err(Errno::AGAIN),
             Opening::Stepwise => self.open_stepwise(path),
+        }
+    }
+
+    /// Looks whether a path leads to a file that can be read, or to a directory that may have one.
+    ///
+    /// # Errors
+    /// When it does not.
+    pub(crate) fn look(&self, path: &SafePath) -> std::io::Result<()> {
+        let opened = self.open_beneath(path, Patience::Waits)?;
+        match FileType::from_raw_mode(fstat(&opened)?.st_mode) {
+            FileType::RegularFile => Ok(()),
+            FileType::Directory if path.names_directory() => Ok(()),
+            _ => Err(std::io::Error::other("it is no regular file")),
         }
     }
 
