@@ -112,6 +112,19 @@ pub(crate) const DEFER_ACCEPT_SECONDS: i32 = 1;
 pub(crate) const DISK_READ_BYTES: usize = 256 * 1024;
 /// A connection's task while it is busy, and its positions; idle it has a good kilobyte.
 const TASK_BYTES_MAX: usize = 8 * 1024;
+/// Operations that a worker's ring hands to the kernel at once.
+pub(crate) const RING_SUBMISSIONS: u32 = 256;
+/// Completions that wait in a worker's ring before the kernel sets them aside.
+pub(crate) const RING_COMPLETIONS: u32 = 1024;
+/// Buffers of a worker's ring for what comes in, and the size of each: a request with much in its
+/// fields. Each is in use only from when bytes come until they are read, in the same turn; were
+/// there none left, bytes would be received without one.
+pub(crate) const RING_BUFFERS: u16 = 256;
+/// See [`RING_BUFFERS`].
+pub(crate) const RING_BUFFER_BYTES: u32 = 4096;
+/// A client that sends so much at once is received from as fast as it is read, past the ring's
+/// buffers; what came before that shows is kept with the connection.
+pub(crate) const RING_BULK_BYTES: usize = 16 * 1024;
 /// Threads of each worker that wait for disks.
 pub(crate) const BLOCKING_THREADS_MAX: usize = 8;
 
