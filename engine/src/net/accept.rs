@@ -3,7 +3,7 @@
 
 use crate::limits::{ACCEPT_PAUSE, ACCEPTS_PER_TURN, SWEEP_INTERVAL};
 use crate::net::sys;
-use crate::net::uring::{RingListener, Uring};
+use crate::net::uring::{Permits, RingListener, Uring};
 use crate::net::worker::{Event, Worker};
 use crate::service::UNIX_PEER;
 use rustix::event::{PollFd, PollFlags, Timespec};
@@ -16,7 +16,8 @@ use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::rc::Rc;
 use std::sync::Arc;
-use tokio::io::unix::{AsyncFd, AsyncFdReadyGuard};
+use std::task::{Context, Poll, Waker};
+use tokio::io::unix::AsyncFd;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::yield_now;
 use tokio::time::timeout;
@@ -51,48 +52,60 @@ impl Source {
     }
 
     /// Waits until somebody may be there to accept.
-    async fn ready(&self) -> io::Result<Option<AsyncFdReadyGuard<'_, OwnedFd>>> {
-        match self {
-            Self::Watched(socket) => socket.readable().await.map(Some),
-            Self::Ringed(listener) => {
-                poll_fn(|cx| listener.poll_accepted(cx)).await;
-                Ok(None)
-            }
-        }
-    }
-
-    /// Whether somebody waits to be accepted. Nobody else is let in from the ring for now.
-    fn is_waited_for(&self) -> bool {
+    async fn ready(&self, permits: Permits) -> io::Result<()> {
         match self {
             Self::Watched(socket) => {
-                let mut sockets = [PollFd::new(socket.get_ref(), PollFlags::IN)];
-                retry_on_intr(|| rustix::event::poll(&mut sockets, Some(&Timespec::default()))) != Ok(0)
+                // What is remembered is that it may be so, until it shows not to be.
+                socket.readable().await?.retain_ready();
             }
-            Self::Ringed(listener) => {
-                listener.pause();
-                true
+            Self::Ringed(listener) => poll_fn(|cx| listener.poll_ready(cx, permits)).await,
+        }
+        Ok(())
+    }
+
+    /// Nobody is there any more.
+    fn nobody_waits(&self) {
+        match self {
+            Self::Watched(socket) => {
+                let mut cx = Context::from_waker(Waker::noop());
+                if let Poll::Ready(Ok(mut ready)) = socket.poll_read_ready(&mut cx) {
+                    ready.clear_ready();
+                }
             }
+            Self::Ringed(listener) => listener.nobody_waits(),
         }
     }
 
     fn accept_one(&self) -> rustix::io::Result<(OwnedFd, SocketAddr)> {
+        self.accepted().unwrap_or_else(|| self.with_socket(accept_at))
+    }
+
+    /// Somebody whom the ring has let in.
+    fn accepted(&self) -> Option<rustix::io::Result<(OwnedFd, SocketAddr)>> {
+        let Self::Ringed(listener) = self else { return None };
+        // The ring does not say who it is.
+        let named = |fd: OwnedFd| {
+            let peer = rustix::net::getpeername(&fd).ok().flatten().ok_or(Errno::CONNABORTED)?;
+            Ok((fd, peer_of(peer)?))
+        };
+        listener.next().map(|accepted| accepted.and_then(named))
+    }
+
+    /// Does something with the socket itself.
+    fn with_socket<T>(&self, act: impl FnOnce(BorrowedFd<'_>) -> T) -> T {
         match self {
-            Self::Watched(socket) => accept_at(socket.get_ref().as_fd()),
-            Self::Ringed(listener) => {
-                let fd = listener.next().unwrap_or(Err(Errno::AGAIN))?;
-                // The ring does not say who it is.
-                let peer = rustix::net::getpeername(&fd).ok().flatten().ok_or(Errno::CONNABORTED).and_then(peer_of)?;
-                Ok((fd, peer))
-            }
+            Self::Watched(socket) => act(socket.get_ref().as_fd()),
+            Self::Ringed(listener) => listener.with_socket(act),
         }
     }
 
-    /// Accepts past the ring.
-    fn accept_at_once(&self) -> rustix::io::Result<(OwnedFd, SocketAddr)> {
-        match self {
-            Self::Watched(socket) => accept_at(socket.get_ref().as_fd()),
-            Self::Ringed(listener) => listener.with_socket(accept_at),
-        }
+    /// Whether somebody waits to be accepted.
+    fn is_waited_for(&self) -> bool {
+        let is_readable = |socket: BorrowedFd<'_>| {
+            let mut sockets = [PollFd::from_borrowed_fd(socket, PollFlags::IN)];
+            retry_on_intr(|| rustix::event::poll(&mut sockets, Some(&Timespec::default()))) != Ok(0)
+        };
+        matches!(self, Self::Ringed(listener) if listener.has_accepted()) || self.with_socket(is_readable)
     }
 
     /// Has the ring let nobody in any more, but for those whom it has let in already.
@@ -119,14 +132,15 @@ pub(crate) async fn accept(
     let mut spare = Spare::new();
     let mut in_a_row = 0;
     loop {
-        let Ok(mut ready) = source.ready().await else { return };
+        let plenty = Permits::of(permits.available_permits(), worker.count_of_workers());
+        if source.ready(plenty).await.is_err() {
+            return;
+        }
         let permit = match permits.clone().try_acquire_owned() {
             Ok(permit) => permit,
             // Readiness may be left from the last accept. Nobody loses a place to nobody.
             Err(_) if !source.is_waited_for() => {
-                if let Some(ready) = &mut ready {
-                    ready.clear_ready();
-                }
+                source.nobody_waits();
                 continue;
             }
             Err(_) => match permit(&worker, &permits).await {
@@ -143,9 +157,7 @@ pub(crate) async fn accept(
                 worker.admit(Accepted { fd, peer, permit: Some(permit) }, &*serve);
             }
             Err(Errno::AGAIN) => {
-                if let Some(ready) = &mut ready {
-                    ready.clear_ready();
-                }
+                source.nobody_waits();
                 in_a_row = 0;
                 continue;
             }
@@ -175,21 +187,14 @@ pub(crate) async fn accept(
 /// already in the queue. Whom the ring has let in is served with a permit or without.
 pub(crate) fn accept_rest(source: &Source, worker: &Worker, permits: &Arc<Semaphore>, serve: &dyn Fn(Accepted)) {
     source.end();
-    if let Source::Ringed(_) = source {
-        loop {
-            match source.accept_one() {
-                Ok((fd, peer)) => {
-                    let permit = permits.clone().try_acquire_owned().ok();
-                    worker.admit(Accepted { fd, peer, permit }, serve);
-                }
-                Err(Errno::AGAIN) => break,
-                // One who has given up, or could not be accepted, is not there to be served.
-                Err(_) => {}
-            }
+    while let Some(accepted) = source.accepted() {
+        // One who has given up, or could not be accepted, is not there to be served.
+        if let Ok((fd, peer)) = accepted {
+            worker.admit(Accepted { fd, peer, permit: permits.clone().try_acquire_owned().ok() }, serve);
         }
     }
     while let Ok(permit) = permits.clone().try_acquire_owned()
-        && let Ok((fd, peer)) = source.accept_at_once()
+        && let Ok((fd, peer)) = source.with_socket(accept_at)
     {
         worker.admit(Accepted { fd, peer, permit: Some(permit) }, serve);
     }
@@ -261,7 +266,7 @@ impl Spare {
     fn refuse_one(&mut self, source: &Source) {
         self.closed = self.closed.saturating_add(1);
         drop(self.held.take());
-        if let Ok((fd, _)) = source.accept_at_once() {
+        if let Ok((fd, _)) = source.with_socket(accept_at) {
             say_no_room(&fd);
         }
         self.held = File::open("/dev/null").ok();

@@ -21,6 +21,13 @@ pub enum Driver {
     /// otherwise epoll, and the observer is told why
     /// ([`Incident::DriverRefused`](crate::service::Incident::DriverRefused)).
     IoUring,
+    /// A small ring in which things go wrong.
+    #[cfg(test)]
+    #[expect(private_interfaces, reason = "only this crate's tests have it")]
+    Faulty(crate::net::sys::faults::Script),
+    /// A ring that no system has.
+    #[cfg(test)]
+    TooLarge,
 }
 
 impl Driver {
@@ -43,6 +50,10 @@ impl Driver {
     pub(crate) fn ring(self) -> io::Result<Option<Rc<Uring>>> {
         match self.preferred() {
             Self::IoUring => Uring::new().map(Some),
+            #[cfg(test)]
+            Self::TooLarge => Uring::too_large().map(Some),
+            #[cfg(test)]
+            Self::Faulty(script) => Uring::faulty(script).map(Some),
             _ => Ok(None),
         }
     }

@@ -6,6 +6,7 @@
 
 pub(crate) mod accept;
 pub(crate) mod clock;
+mod disk;
 pub(crate) mod driver;
 pub(crate) mod duplex;
 pub(crate) mod listen;

@@ -5,6 +5,7 @@
 //! wait, so another driver can take the place of readiness and `recv`.
 
 use crate::buffer::Buffer;
+use crate::net::disk;
 use crate::net::duplex::{self, Rope};
 use crate::net::sys::{self, LazilyWatched};
 use crate::service::{Duplex, OpenFile};
@@ -117,6 +118,12 @@ pub(crate) trait Stream: 'static {
 
     /// Waits until more can be sent, after a send that could not send.
     fn poll_writable(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>>;
+
+    /// Reads part of a file where waiting for the disk holds nobody up, so that sending it waits for
+    /// none. `None` when it cannot be read.
+    fn bring_into_memory(&self, file: &File, at: u64, len: u64) -> impl Future<Output = Option<()>> {
+        disk::bring_into_memory(file, at, len)
+    }
 
     /// Has the kernel take so many bytes before it can send them, where it has such a bound.
     fn bound_unsent(&self, bytes_max: i32);

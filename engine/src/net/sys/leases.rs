@@ -113,11 +113,6 @@ impl Lease {
         unsafe { std::slice::from_raw_parts(start.as_ptr().add(self.at as usize), (self.end - self.at) as usize) }
     }
 
-    /// Whether nothing more would have fit.
-    pub(crate) fn is_full(&self) -> bool {
-        self.end == self.buffers.bytes_each
-    }
-
     /// Forgets the first `count` bytes.
     pub(crate) fn consume(&mut self, count: usize) {
         self.at = self.end.min(self.at.saturating_add(u32::try_from(count).unwrap_or(u32::MAX)));

@@ -6,6 +6,8 @@
 //! long as the set knows it.
 #![allow(unsafe_code, reason = "registration has to be told that a descriptor outlives it, and mapping is unsafe")]
 
+#[cfg(test)]
+pub(crate) mod faults;
 pub(crate) mod leases;
 pub(crate) mod ring;
 

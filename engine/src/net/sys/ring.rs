@@ -45,10 +45,14 @@ pub(crate) enum Kind {
     Writable,
     /// A wait until the client says that nothing more comes.
     Ended,
+    /// A file that is read into memory of this process's.
+    Read,
 }
 
 impl Kind {
-    const ALL: [Self; 6] = [Self::Accept, Self::Receive, Self::Send, Self::Readable, Self::Writable, Self::Ended];
+    /// By their numbers.
+    const ALL: [Self; 7] =
+        [Self::Accept, Self::Receive, Self::Send, Self::Readable, Self::Writable, Self::Ended, Self::Read];
 
     fn bit(self) -> u8 {
         1 << self as u8
@@ -62,6 +66,10 @@ pub(crate) type Number = u32;
 const UNWATCHED: u64 = u64::MAX;
 /// The ring's only group of buffers.
 const GROUP: u16 = 0;
+/// Up to so much is copied to be sent, and so many copies' memory is kept for the next.
+const COPY_BYTES: usize = 2048;
+/// See [`COPY_BYTES`].
+const COPIES_KEPT_MAX: usize = 64;
 /// How long, and how often, a ring that ends waits for the kernel to let go.
 const LETTING_GO: Duration = Duration::from_millis(50);
 /// See [`LETTING_GO`].
@@ -72,9 +80,21 @@ struct Held {
     fd: OwnedFd,
     /// The bits of the kinds that are in flight.
     in_flight: u8,
-    /// What is being sent, and from where on.
-    sending: Option<(Buffer, usize)>,
+    used: Used,
     fate: Fate,
+}
+
+/// Memory of this process's that the kernel uses.
+#[derive(Default)]
+enum Used {
+    #[default]
+    Nothing,
+    /// What is being sent, and from where on.
+    Sending(Buffer, usize),
+    /// A copy of it, and how many bytes that is.
+    SendingCopy(Box<[u8]>, usize),
+    /// What is being read into.
+    Reading(Vec<u8>),
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -82,6 +102,13 @@ enum Fate {
     Kept,
     /// To be closed when nothing is in flight any more.
     LetGo,
+}
+
+/// Whether the kernel is to signal what can be completed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Signals {
+    Wanted,
+    Unwanted,
 }
 
 /// What the kernel has done.
@@ -106,8 +133,10 @@ pub(crate) enum Done {
     Accepted(Result<OwnedFd, Errno>),
     /// Bytes have come; `None` when no more will.
     Received(Result<Option<Lease>, Errno>),
-    /// The buffer comes back; what stands in it before this position was sent.
-    Sent(Buffer, usize, Result<(), Errno>),
+    /// What was not sent comes back: a buffer, and from where on.
+    Sent(Option<(Buffer, usize)>, Result<(), Errno>),
+    /// The memory comes back, with so many bytes of the file in it.
+    Read(Vec<u8>, Result<usize, Errno>),
     /// What was waited for is there, or will never be.
     Ready(Kind),
 }
@@ -124,6 +153,10 @@ pub(crate) struct Ring {
     waiting: VecDeque<squeue::Entry>,
     /// Whether something stands in the queue.
     has_begun: bool,
+    /// Memory for copies of what is sent.
+    copies: Vec<Box<[u8]>>,
+    #[cfg(test)]
+    pub(crate) faults: super::faults::Faults,
 }
 
 impl Ring {
@@ -136,6 +169,7 @@ impl Ring {
             .setup_single_issuer()
             .setup_defer_taskrun()
             .setup_submit_all()
+            .setup_taskrun_flag()
             .setup_cqsize(sizes.completions)
             .dontfork()
             .build(sizes.submissions)?;
@@ -146,6 +180,7 @@ impl Ring {
             opcode::RecvMulti::CODE,
             opcode::Send::CODE,
             opcode::PollAdd::CODE,
+            opcode::Read::CODE,
             opcode::AsyncCancel::CODE,
             opcode::Close::CODE,
         ];
@@ -167,13 +202,16 @@ impl Ring {
             in_flight: 0,
             waiting: VecDeque::new(),
             has_begun: false,
+            copies: Vec::new(),
+            #[cfg(test)]
+            faults: super::faults::Faults::default(),
         };
         Ok((ring, event))
     }
 
     /// Takes a descriptor, to do things with it.
     pub(crate) fn hold(&mut self, fd: OwnedFd) -> Number {
-        let held = Held { fd, in_flight: 0, sending: None, fate: Fate::Kept };
+        let held = Held { fd, in_flight: 0, used: Used::Nothing, fate: Fate::Kept };
         if let Some(number) = self.free.pop() {
             self.held[number as usize] = Some(held);
             return number;
@@ -209,9 +247,13 @@ impl Ring {
             Kind::Readable => poll(libc::POLLIN),
             Kind::Writable => poll(libc::POLLOUT),
             Kind::Ended => poll(libc::POLLRDHUP),
-            Kind::Send => return debug_assert!(false, "what is sent is given to `send`"),
+            Kind::Send | Kind::Read => return debug_assert!(false, "memory is given to `send` and `read`"),
         };
         self.launch(number, kind, entry);
+        #[cfg(test)]
+        if self.faults.cancels(kind) {
+            self.cancel(number, kind);
+        }
     }
 
     /// Sends a buffer from `at` on, as far as it goes without waiting. It comes back with the
@@ -219,13 +261,37 @@ impl Ring {
     pub(crate) fn send(&mut self, number: Number, buffer: Buffer, at: usize) {
         assert!(!self.is_in_flight(number, Kind::Send), "one send of a socket at a time keeps the order");
         let rest = &buffer[at..];
-        let len = u32::try_from(rest.len()).unwrap_or(u32::MAX);
-        let fd = types::Fd(self.held(number).fd.as_raw_fd());
-        let flags = libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT;
-        let entry = opcode::Send::new(fd, rest.as_ptr(), len).flags(flags).build();
-        // The bytes stay where they are when the buffer moves: it only points to them.
-        self.held[number as usize].as_mut().expect("looked at just now").sending = Some((buffer, at));
+        #[cfg(test)]
+        let rest = &rest[..rest.len().min(self.faults.send_bytes_max())];
+        let (fd, flags) = (types::Fd(self.held(number).fd.as_raw_fd()), libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT);
+        let entry = |bytes: &[u8]| {
+            let len = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
+            opcode::Send::new(fd, bytes.as_ptr(), len).flags(flags).build()
+        };
+        // A small answer is copied: the buffer that it was made in is the next one's, still warm.
+        let (entry, used) = if buffer.len() - at <= COPY_BYTES {
+            let mut copy = self.copies.pop().unwrap_or_else(|| vec![0; COPY_BYTES].into());
+            copy[..buffer.len() - at].copy_from_slice(&buffer[at..]);
+            (entry(&copy[..rest.len()]), Used::SendingCopy(copy, buffer.len() - at))
+        } else {
+            (entry(rest), Used::Sending(buffer, at))
+        };
+        // The bytes stay where they are when what owns them moves.
+        self.held[number as usize].as_mut().expect("looked at just now").used = used;
         self.launch(number, Kind::Send, entry);
+    }
+
+    /// Reads up to `count` bytes of a file into memory, which comes back with the completion. One at
+    /// a time, and nothing else of the same descriptor that uses memory.
+    pub(crate) fn read(&mut self, number: Number, mut memory: Vec<u8>, count: usize, at: u64) {
+        let held = self.held(number);
+        assert!(matches!(held.used, Used::Nothing), "one operation of a descriptor uses memory at a time");
+        let count = u32::try_from(count.min(memory.len())).unwrap_or(u32::MAX);
+        let fd = types::Fd(held.fd.as_raw_fd());
+        let entry = opcode::Read::new(fd, memory.as_mut_ptr(), count).offset(at).build();
+        // The bytes stay where they are when the vector moves: it only points to them.
+        self.held[number as usize].as_mut().expect("looked at just now").used = Used::Reading(memory);
+        self.launch(number, Kind::Read, entry);
     }
 
     /// Has an operation that is in flight end soon. It completes all the same.
@@ -296,7 +362,28 @@ impl Ring {
 
     /// Whether something was begun and not yet handed to the kernel.
     pub(crate) fn has_begun(&self) -> bool {
+        #[cfg(test)]
+        if self.faults.held() == super::faults::Held::Something {
+            return true;
+        }
         self.has_begun
+    }
+
+    /// Whether a turn has something to do: to hand over what was begun, or to complete something.
+    pub(crate) fn is_due(&mut self) -> bool {
+        self.has_begun() || !self.uring.completion().is_empty() || {
+            let submission = self.uring.submission();
+            submission.taskrun() || submission.cq_overflow()
+        }
+    }
+
+    /// Has the kernel signal when there is something to complete, or not: whoever is busy looks by
+    /// itself. Afterwards has to be looked once more.
+    pub(crate) fn signal(&mut self, signals: Signals) {
+        match signals {
+            Signals::Wanted => self.uring.completion().enable_eventfd(),
+            Signals::Unwanted => self.uring.completion().disable_eventfd(),
+        }
     }
 
     /// Hands over what was begun, and has the kernel complete what it can; then there may be
@@ -306,6 +393,11 @@ impl Ring {
     /// When the ring is of no use any more, which is a mistake of this process's.
     pub(crate) fn turn(&mut self, wait: Option<Duration>) -> io::Result<()> {
         self.push_waiting();
+        #[cfg(test)]
+        let wait = {
+            let held = self.faults.turn();
+            wait.filter(|_| held == super::faults::Held::Nothing)
+        };
         let wanted = u32::from(wait.is_some());
         match self.enter(wanted, wait) {
             // A signal came, memory is short, or completions have to be looked at first.
@@ -334,7 +426,10 @@ impl Ring {
     /// The next completion that somebody waits for.
     pub(crate) fn next(&mut self) -> Option<Completion> {
         loop {
+            #[cfg(not(test))]
             let entry = self.uring.completion().next()?;
+            #[cfg(test)]
+            let entry = self.faults.next(&mut self.uring.completion())?;
             if let Some(completion) = self.complete(&entry) {
                 return Some(completion);
             }
@@ -365,9 +460,24 @@ impl Ring {
                 (None, result) => result.map(|_| None),
             }),
             Kind::Send => {
-                let (buffer, at) = held.sending.take().unwrap_or_default();
-                Done::Sent(buffer, at + result.unwrap_or(0) as usize, result.map(drop))
+                let sent = result.unwrap_or(0) as usize;
+                let rest = match mem::take(&mut held.used) {
+                    Used::Sending(buffer, at) => (at + sent < buffer.len()).then_some((buffer, at + sent)),
+                    Used::SendingCopy(copy, len) => {
+                        let rest = (sent < len).then(|| (Buffer::of(&copy[sent..len]), 0));
+                        if self.copies.len() < COPIES_KEPT_MAX {
+                            self.copies.push(copy);
+                        }
+                        rest
+                    }
+                    Used::Nothing | Used::Reading(_) => None,
+                };
+                Done::Sent(rest, result.map(drop))
             }
+            Kind::Read => match mem::take(&mut held.used) {
+                Used::Reading(memory) => Done::Read(memory, result.map(|len| len as usize)),
+                _ => return None,
+            },
             ready => Done::Ready(ready),
         };
         if held.fate == Fate::LetGo {

@@ -1,10 +1,15 @@
 //! A listening socket in the ring: one operation accepts whoever connects, until it is ended.
+//!
+//! That operation asks for no permit. So it is there only while there are permits for all whom it
+//! could let in before anybody looks; otherwise the ring says that somebody waits, and each is
+//! accepted when there is a permit for them.
 
 use super::{State, TURN_TIME, Uring, Waiting, Woken};
+use crate::limits::RING_COMPLETIONS;
 use crate::net::sys::ring::{Kind, Number, Then};
 use rustix::io::Errno;
 use std::collections::VecDeque;
-use std::os::fd::OwnedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
@@ -13,6 +18,8 @@ use std::task::{Context, Poll};
 pub(super) struct Accepting {
     /// Connections that were accepted and are nobody's yet, and failures in between.
     accepted: VecDeque<Result<OwnedFd, Errno>>,
+    /// Somebody waited in the socket's queue.
+    is_waited_for: bool,
     waiting: Waiting,
 }
 
@@ -23,6 +30,25 @@ impl Accepting {
             self.accepted.push_back(accepted);
         }
         [self.waiting.end(), None]
+    }
+
+    /// Notes that somebody waits.
+    pub(super) fn ready(&mut self) -> Woken {
+        self.is_waited_for = true;
+        [self.waiting.end(), None]
+    }
+}
+
+/// Whether there are permits for all whom the rings of all workers may let in at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Permits {
+    Plenty,
+    Scarce,
+}
+
+impl Permits {
+    pub(crate) fn of(available: usize, workers: usize) -> Self {
+        if available > RING_COMPLETIONS as usize * workers { Self::Plenty } else { Self::Scarce }
     }
 }
 
@@ -38,14 +64,20 @@ impl RingListener {
         Self { uring, number }
     }
 
-    /// Waits until somebody is accepted who is nobody's yet.
-    pub(crate) fn poll_accepted(&self, cx: &mut Context<'_>) -> Poll<()> {
+    /// Waits until somebody was accepted who is nobody's yet, or waits to be.
+    pub(crate) fn poll_ready(&self, cx: &mut Context<'_>, permits: Permits) -> Poll<()> {
         self.uring.with(|core| {
             let State::Accepting(accepting) = &mut core.states[self.number as usize] else { return Poll::Pending };
-            if !accepting.accepted.is_empty() {
+            let is_ringed = core.ring.is_in_flight(self.number, Kind::Accept);
+            if !accepting.accepted.is_empty() || accepting.is_waited_for {
                 return Poll::Ready(());
             }
-            core.ring.begin(self.number, Kind::Accept);
+            match (permits, is_ringed) {
+                (Permits::Plenty, true) => {}
+                (Permits::Plenty, false) => core.ring.begin(self.number, Kind::Accept),
+                (Permits::Scarce, true) => core.ring.cancel(self.number, Kind::Accept),
+                (Permits::Scarce, false) => core.ring.begin(self.number, Kind::Readable),
+            }
             accepting.waiting.begin(cx);
             Poll::Pending
         })
@@ -59,21 +91,32 @@ impl RingListener {
         })
     }
 
-    /// Leaves whoever connects from now on in the socket's queue, but for a few who are on their way.
-    pub(crate) fn pause(&self) {
-        self.uring.with(|core| core.ring.cancel(self.number, Kind::Accept));
+    /// Whether there is somebody who was accepted.
+    pub(crate) fn has_accepted(&self) -> bool {
+        self.uring.with(|core| {
+            matches!(&core.states[self.number as usize], State::Accepting(accepting) if !accepting.accepted.is_empty())
+        })
     }
 
-    /// The same, and returns when nobody is on the way any more.
+    /// Nobody waits in the socket's queue any more.
+    pub(crate) fn nobody_waits(&self) {
+        self.uring.with(|core| {
+            if let State::Accepting(accepting) = &mut core.states[self.number as usize] {
+                accepting.is_waited_for = false;
+            }
+        });
+    }
+
+    /// Has the ring let nobody in any more, but for those whom it has let in by then.
     pub(crate) fn end(&self) {
-        self.pause();
+        self.uring.with(|core| core.ring.cancel(self.number, Kind::Accept));
         while self.uring.with(|core| core.ring.is_in_flight(self.number, Kind::Accept)) {
             self.uring.turn(Some(TURN_TIME));
         }
     }
 
     /// Does something with the socket itself.
-    pub(crate) fn with_socket<T>(&self, act: impl FnOnce(std::os::fd::BorrowedFd<'_>) -> T) -> T {
+    pub(crate) fn with_socket<T>(&self, act: impl FnOnce(BorrowedFd<'_>) -> T) -> T {
         self.uring.with(|core| act(core.ring.fd(self.number)))
     }
 }

@@ -6,16 +6,21 @@
 //! whoever waited for what is done. So timers and sockets of anybody else go on beside it.
 
 mod accepting;
+mod reading;
 mod receiving;
 mod socket;
+#[cfg(test)]
+mod tests;
 
-pub(crate) use accepting::RingListener;
+pub(crate) use accepting::{Permits, RingListener};
 pub(crate) use socket::RingSocket;
 
-use crate::limits::{RING_BUFFER_BYTES, RING_BUFFERS, RING_COMPLETIONS, RING_SUBMISSIONS};
+use crate::limits::{BLOCKING_THREADS_MAX, RING_BUFFER_BYTES, RING_BUFFERS, RING_COMPLETIONS, RING_SUBMISSIONS};
 use crate::net::sys;
-use crate::net::sys::ring::{Completion, Done, Number, Ring, Sizes};
+use crate::net::sys::ring::{Completion, Done, Kind, Number, Ring, Signals, Sizes, Then};
 use accepting::Accepting;
+use reading::Reading;
+use rustix::net::{AddressFamily, SendFlags, SocketFlags, SocketType};
 use socket::Talking;
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
@@ -25,6 +30,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 use tokio::io::unix::AsyncFd;
+use tokio::sync::Semaphore;
 
 /// What the ring holds for one worker.
 const SIZES: Sizes = Sizes {
@@ -43,6 +49,8 @@ pub(crate) struct Uring {
     /// Signalled when the kernel has something to complete.
     event: AsyncFd<OwnedFd>,
     driver: Cell<Option<Waker>>,
+    /// Turns to read from disks, which take memory.
+    reads: Semaphore,
 }
 
 /// See [`Uring`].
@@ -57,6 +65,7 @@ enum State {
     Unused,
     Talking(Talking),
     Accepting(Accepting),
+    Reading(Reading),
 }
 
 /// A task that waits, if one does.
@@ -93,10 +102,26 @@ impl Uring {
         Self::with_sizes(SIZES)
     }
 
+    /// A ring that runs out of everything, and in which things go wrong.
+    #[cfg(test)]
+    pub(crate) fn faulty(script: sys::faults::Script) -> io::Result<Rc<Self>> {
+        let ring = Self::with_sizes(Sizes { submissions: 4, completions: 8, buffers: 2, buffer_bytes: 64 })?;
+        ring.core.borrow_mut().ring.faults.follow(script);
+        Ok(ring)
+    }
+
+    /// A ring that no system has.
+    #[cfg(test)]
+    pub(crate) fn too_large() -> io::Result<Rc<Self>> {
+        Self::with_sizes(Sizes { submissions: 1 << 30, ..SIZES })
+    }
+
     fn with_sizes(sizes: Sizes) -> io::Result<Rc<Self>> {
-        let (ring, event) = Ring::new(sizes)?;
+        let (mut ring, event) = Ring::new(sizes)?;
+        try_out(&mut ring)?;
+        let reads = Semaphore::new(BLOCKING_THREADS_MAX);
         let core = RefCell::new(Core { ring, states: Vec::new() });
-        Ok(Rc::new(Self { core, event: sys::watch_readable(event)?, driver: Cell::default() }))
+        Ok(Rc::new(Self { core, event: sys::watch_readable(event)?, driver: Cell::default(), reads }))
     }
 
     /// Turns the ring for as long as the worker serves.
@@ -109,13 +134,16 @@ impl Uring {
 
     /// Waits until something was begun, or can be completed.
     fn poll_due(&self, cx: &mut Context<'_>) -> Poll<()> {
-        let mut is_due = self.core.borrow().ring.has_begun();
-        while let Poll::Ready(ready) = self.event.poll_read_ready(cx) {
-            // Each signal raises an edge, so the count that it adds to is never read.
-            ready.expect("the worker's runtime lives as long as its tasks").clear_ready();
-            is_due = true;
+        let ring = &mut self.core.borrow_mut().ring;
+        if !ring.is_due() {
+            while let Poll::Ready(ready) = self.event.poll_read_ready(cx) {
+                // Each signal raises an edge, so the count that it adds to is never read.
+                ready.expect("the worker's runtime lives as long as its tasks").clear_ready();
+            }
+            ring.signal(Signals::Wanted);
         }
-        if is_due {
+        if ring.is_due() {
+            ring.signal(Signals::Unwanted);
             return Poll::Ready(());
         }
         self.driver.set(Some(cx.waker().clone()));
@@ -142,6 +170,25 @@ impl Uring {
             woken.into_iter().flatten().for_each(Waker::wake);
         }
     }
+}
+
+/// Receives a byte as all bytes are received. What the calls that make a ring do not tell about the
+/// system, this does.
+fn try_out(ring: &mut Ring) -> io::Result<()> {
+    let (near, far) = rustix::net::socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+    let number = ring.hold(near);
+    ring.begin(number, Kind::Receive);
+    rustix::net::send(&far, b"?", SendFlags::NOSIGNAL)?;
+    ring.turn(Some(TURN_TIME))?;
+    let tried = match ring.next() {
+        Some(Completion { done: Done::Received(Ok(Some(lease))), then: Then::More, .. }) if lease.bytes() == b"?" => {
+            Ok(())
+        }
+        Some(Completion { done: Done::Received(Err(error)), .. }) => Err(error.into()),
+        _ => Err(io::ErrorKind::Unsupported.into()),
+    };
+    ring.let_go(number);
+    tried
 }
 
 impl Uring {
@@ -173,8 +220,10 @@ impl Core {
             (State::Talking(talking), Done::Received(received)) => {
                 talking.received(received, then, (&mut self.ring, number))
             }
-            (State::Talking(talking), Done::Sent(buffer, at, sent)) => talking.sent(buffer, at, sent),
+            (State::Talking(talking), Done::Sent(rest, sent)) => talking.sent(rest, sent),
             (State::Talking(talking), Done::Ready(kind)) => talking.ready(kind),
+            (State::Reading(reading), Done::Read(memory, read)) => reading.read(memory, read),
+            (State::Accepting(accepting), Done::Ready(_)) => accepting.ready(),
             (State::Accepting(accepting), Done::Accepted(accepted)) => accepting.accepted(accepted, then),
             _ => Woken::default(),
         }

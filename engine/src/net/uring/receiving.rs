@@ -15,16 +15,25 @@ use rustix::io::Errno;
 use std::io;
 use std::task::{Context, Poll, Waker};
 
+/// As much as is received directly from then on.
+const MUCH: u32 = RING_BULK_BYTES as u32;
+
 /// The receiving side of a socket.
 pub(super) struct Receiving {
     how: How,
     /// Bytes that are there, in the ring's buffer, and behind them those that had to leave theirs.
     lease: Option<Lease>,
-    kept: Vec<u8>,
-    kept_at: usize,
+    kept: Option<Box<Kept>>,
     /// How it ended, if it did.
     end: Option<Result<(), Errno>>,
     pub(super) reader: Waiting,
+}
+
+/// Bytes that came and were not wanted yet, from `at` on.
+#[derive(Default)]
+struct Kept {
+    bytes: Vec<u8>,
+    at: usize,
 }
 
 /// How more bytes come.
@@ -32,7 +41,7 @@ pub(super) struct Receiving {
 enum How {
     /// When they are asked for, straight to whoever asks. The count is of what came so since it
     /// was last waited for.
-    Direct(usize),
+    Direct(u32),
     /// Into the ring's buffers, as soon as somebody waits for them.
     Ringed,
     /// The operation that fills the ring's buffers is about to end.
@@ -42,7 +51,7 @@ enum How {
 impl Default for Receiving {
     fn default() -> Self {
         // The request has often come before the connection is accepted.
-        Self { how: How::Direct(0), lease: None, kept: Vec::new(), kept_at: 0, end: None, reader: Waiting::default() }
+        Self { how: How::Direct(0), lease: None, kept: None, end: None, reader: Waiting::default() }
     }
 }
 
@@ -68,12 +77,12 @@ impl Receiving {
             match receive(ring.fd(number), into) {
                 Ok((received, room)) => {
                     // What is left will raise its own completion once it is waited for.
-                    let so_far = before + received;
-                    let is_much = room == Room::Full || so_far >= RING_BULK_BYTES;
+                    let so_far = before.saturating_add(u32::try_from(received).unwrap_or(u32::MAX));
+                    let is_much = room == Room::Full || so_far >= MUCH;
                     self.how = if is_much { How::Direct(so_far) } else { How::Ringed };
                     return Poll::Ready(Ok(received));
                 }
-                Err(Errno::AGAIN | Errno::INTR) if before >= RING_BULK_BYTES => ring.begin(number, Kind::Readable),
+                Err(Errno::AGAIN | Errno::INTR) if before >= MUCH => ring.begin(number, Kind::Readable),
                 Err(Errno::AGAIN | Errno::INTR) => self.how = How::Ringed,
                 Err(error) => return Poll::Ready(Err(error.into())),
             }
@@ -87,7 +96,7 @@ impl Receiving {
 
     /// Whether there are bytes to read.
     pub(super) fn has_bytes(&self) -> bool {
-        self.lease.is_some() || self.kept_at < self.kept.len()
+        self.lease.is_some() || self.kept.is_some()
     }
 
     /// How the client has ended its side, if it has.
@@ -100,18 +109,19 @@ impl Receiving {
         let buffer = into.get_or_insert_with(Buffer::take);
         buffer.make_room();
         let room = buffer.capacity() - buffer.len();
-        let rest = self.lease.as_ref().map_or(&self.kept[self.kept_at..], Lease::bytes);
+        let (rest, from_lease): (&[u8], _) = match (&self.lease, &self.kept) {
+            (Some(lease), _) => (lease.bytes(), true),
+            (None, Some(kept)) => (&kept.bytes[kept.at..], false),
+            (None, None) => return 0,
+        };
         let count = rest.len().min(room);
         buffer.extend_from_slice(&rest[..count]);
         let is_all = count == rest.len();
-        match &mut self.lease {
-            Some(lease) => lease.consume(count),
-            None => self.kept_at += count,
-        }
-        match (is_all, self.lease.is_some()) {
+        match (from_lease, is_all) {
             (true, true) => self.lease = None,
-            (true, false) => (self.kept, self.kept_at) = (Vec::new(), 0),
-            (false, _) => {}
+            (true, false) => self.lease.iter_mut().for_each(|lease| lease.consume(count)),
+            (false, true) => self.kept = None,
+            (false, false) => self.kept.iter_mut().for_each(|kept| kept.at += count),
         }
         count
     }
@@ -119,8 +129,7 @@ impl Receiving {
     /// Takes all that is there, in order.
     pub(super) fn take_all(&mut self) -> Vec<u8> {
         let mut all = self.lease.take().map_or_else(Vec::new, |lease| lease.bytes().to_vec());
-        all.extend_from_slice(&self.kept[self.kept_at..]);
-        (self.kept, self.kept_at) = (Vec::new(), 0);
+        self.kept.take().iter().for_each(|kept| all.extend_from_slice(&kept.bytes[kept.at..]));
         all
     }
 
@@ -135,11 +144,11 @@ impl Receiving {
         match received {
             Ok(Some(lease)) => {
                 self.keep(lease);
-                is_much = self.kept.len() >= RING_BULK_BYTES;
+                is_much = self.kept.as_ref().is_some_and(|kept| kept.bytes.len() - kept.at >= RING_BULK_BYTES);
             }
             Ok(None) => self.end = Some(Ok(())),
             // There was no buffer for it. It is received without one.
-            Err(Errno::NOBUFS) => self.how = How::Direct(RING_BULK_BYTES),
+            Err(Errno::NOBUFS) => self.how = How::Direct(MUCH),
             Err(Errno::CANCELED) => {}
             Err(error) => self.end = Some(Err(error)),
         }
@@ -148,8 +157,8 @@ impl Receiving {
                 self.how = How::Ending;
                 ring.cancel(number, Kind::Receive);
             }
-            (Then::Over, How::Ringed) if is_much => self.how = How::Direct(RING_BULK_BYTES),
-            (Then::Over, How::Ending) => self.how = How::Direct(RING_BULK_BYTES),
+            (Then::Over, How::Ringed) if is_much => self.how = How::Direct(MUCH),
+            (Then::Over, How::Ending) => self.how = How::Direct(MUCH),
             _ => {}
         }
         self.reader.end()
@@ -162,11 +171,12 @@ impl Receiving {
             return;
         }
         // Nobody may keep the ring's buffers who does not read.
+        let kept = self.kept.get_or_insert_default();
         if let Some(first) = self.lease.take() {
-            self.kept.splice(..self.kept_at, first.bytes().iter().copied());
-            self.kept_at = 0;
+            kept.bytes.splice(..kept.at, first.bytes().iter().copied());
+            kept.at = 0;
         }
-        self.kept.extend_from_slice(lease.bytes());
+        kept.bytes.extend_from_slice(lease.bytes());
     }
 
     /// What was waited for is there.

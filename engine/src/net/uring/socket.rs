@@ -42,7 +42,7 @@ enum Sending {
     /// The ring has it.
     InFlight,
     /// This is left of it, since the socket did not take all at once.
-    CameBack(Output),
+    CameBack(Box<Output>),
     Failed(Errno),
 }
 
@@ -61,14 +61,14 @@ impl Talking {
         [reader, self.receiving.end().and_then(|_| self.watcher.end())]
     }
 
-    /// Notes what was sent: up to `at`, and no more for now.
-    pub(super) fn sent(&mut self, buffer: Buffer, at: usize, sent: Result<(), Errno>) -> Woken {
-        self.sending = match sent {
-            Ok(()) | Err(Errno::AGAIN | Errno::INTR) if at < buffer.len() => {
-                Sending::CameBack(Output { buffer: Some(buffer), at })
+    /// Notes what was sent, and what is left.
+    pub(super) fn sent(&mut self, rest: Option<(Buffer, usize)>, sent: Result<(), Errno>) -> Woken {
+        self.sending = match (sent, rest) {
+            (Ok(()) | Err(Errno::AGAIN | Errno::INTR), Some((buffer, at))) => {
+                Sending::CameBack(Box::new(Output { buffer: Some(buffer), at }))
             }
-            Ok(()) | Err(Errno::AGAIN | Errno::INTR) => Sending::Nothing,
-            Err(error) => Sending::Failed(error),
+            (Ok(()), None) => Sending::Nothing,
+            (Err(error), _) => Sending::Failed(error),
         };
         self.has_room = self.writer.is_there();
         // Whoever waits for the client's next request has to know that this one's answer waits.
@@ -188,7 +188,7 @@ impl Stream for RingSocket {
         self.with(|talking, _| match mem::take(&mut talking.sending) {
             Sending::Nothing => Leaving::Clear,
             Sending::CameBack(rest) => {
-                let later = mem::replace(output, rest);
+                let later = mem::replace(output, *rest);
                 output.bytes().extend_from_slice(later.rest());
                 Leaving::Clear
             }
@@ -215,6 +215,10 @@ impl Stream for RingSocket {
             talking.writer.begin(cx);
             Poll::Pending
         })
+    }
+
+    async fn bring_into_memory(&self, file: &File, at: u64, len: u64) -> Option<()> {
+        self.uring.bring_into_memory(file, at, len).await
     }
 
     fn bound_unsent(&self, bytes_max: i32) {
