@@ -2,21 +2,16 @@
 //! and a pause when the system is out of descriptors.
 
 use crate::limits::{ACCEPT_PAUSE, ACCEPTS_PER_TURN, SWEEP_INTERVAL};
-use crate::net::sys;
-use crate::net::uring::{Permits, RingListener, Uring};
 use crate::net::worker::{Event, Worker};
 use crate::service::UNIX_PEER;
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::{Errno, retry_on_intr};
-use rustix::net::{AddressFamily, SocketAddrAny, SocketFlags};
+use rustix::net::{AddressFamily, SocketFlags};
 use std::fs::File;
-use std::future::poll_fn;
-use std::io;
 use std::net::SocketAddr;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::task::{Context, Poll, Waker};
 use tokio::io::unix::AsyncFd;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::yield_now;
@@ -26,93 +21,13 @@ use tokio::time::timeout;
 pub(crate) struct Accepted {
     pub(crate) fd: OwnedFd,
     pub(crate) peer: SocketAddr,
-    /// One has none that was accepted on its way to a listener that closes, when there was none.
-    pub(crate) permit: Option<OwnedSemaphorePermit>,
+    pub(crate) permit: OwnedSemaphorePermit,
 }
 
 impl Accepted {
     /// Tells the client that there is no room for it.
     pub(crate) fn refuse(self) {
         say_no_room(&self.fd);
-    }
-}
-
-/// Where somebody is accepted from: a socket in the runtime's epoll set, or in the worker's ring.
-pub(crate) enum Source {
-    Watched(AsyncFd<OwnedFd>),
-    Ringed(RingListener),
-}
-
-impl Source {
-    pub(crate) fn new(socket: OwnedFd, ring: Option<&Rc<Uring>>) -> io::Result<Self> {
-        match ring {
-            Some(ring) => Ok(Self::Ringed(RingListener::new(ring.clone(), socket))),
-            None => sys::watch(socket).map(Self::Watched),
-        }
-    }
-
-    /// Waits until somebody may be there to accept.
-    async fn ready(&self, permits: Permits) -> io::Result<()> {
-        match self {
-            Self::Watched(socket) => {
-                // What is remembered is that it may be so, until it shows not to be.
-                socket.readable().await?.retain_ready();
-            }
-            Self::Ringed(listener) => poll_fn(|cx| listener.poll_ready(cx, permits)).await,
-        }
-        Ok(())
-    }
-
-    /// Nobody is there any more.
-    fn nobody_waits(&self) {
-        match self {
-            Self::Watched(socket) => {
-                let mut cx = Context::from_waker(Waker::noop());
-                if let Poll::Ready(Ok(mut ready)) = socket.poll_read_ready(&mut cx) {
-                    ready.clear_ready();
-                }
-            }
-            Self::Ringed(listener) => listener.nobody_waits(),
-        }
-    }
-
-    fn accept_one(&self) -> rustix::io::Result<(OwnedFd, SocketAddr)> {
-        self.accepted().unwrap_or_else(|| self.with_socket(accept_at))
-    }
-
-    /// Somebody whom the ring has let in.
-    fn accepted(&self) -> Option<rustix::io::Result<(OwnedFd, SocketAddr)>> {
-        let Self::Ringed(listener) = self else { return None };
-        // The ring does not say who it is.
-        let named = |fd: OwnedFd| {
-            let peer = rustix::net::getpeername(&fd).ok().flatten().ok_or(Errno::CONNABORTED)?;
-            Ok((fd, peer_of(peer)?))
-        };
-        listener.next().map(|accepted| accepted.and_then(named))
-    }
-
-    /// Does something with the socket itself.
-    fn with_socket<T>(&self, act: impl FnOnce(BorrowedFd<'_>) -> T) -> T {
-        match self {
-            Self::Watched(socket) => act(socket.get_ref().as_fd()),
-            Self::Ringed(listener) => listener.with_socket(act),
-        }
-    }
-
-    /// Whether somebody waits to be accepted.
-    fn is_waited_for(&self) -> bool {
-        let is_readable = |socket: BorrowedFd<'_>| {
-            let mut sockets = [PollFd::from_borrowed_fd(socket, PollFlags::IN)];
-            retry_on_intr(|| rustix::event::poll(&mut sockets, Some(&Timespec::default()))) != Ok(0)
-        };
-        matches!(self, Self::Ringed(listener) if listener.has_accepted()) || self.with_socket(is_readable)
-    }
-
-    /// Has the ring let nobody in any more, but for those whom it has let in already.
-    fn end(&self) {
-        if let Self::Ringed(listener) = self {
-            listener.end();
-        }
     }
 }
 
@@ -124,7 +39,7 @@ const NO_ROOM: &[u8] =
 /// Accepts until the task is ended. `spare` is closed when descriptors run out, so that
 /// one more client can be accepted and told so.
 pub(crate) async fn accept(
-    source: Rc<Source>,
+    listener: Rc<AsyncFd<OwnedFd>>,
     worker: Rc<Worker>,
     permits: Arc<Semaphore>,
     serve: Rc<dyn Fn(Accepted)>,
@@ -132,15 +47,12 @@ pub(crate) async fn accept(
     let mut spare = Spare::new();
     let mut in_a_row = 0;
     loop {
-        let plenty = Permits::of(permits.available_permits(), worker.count_of_workers());
-        if source.ready(plenty).await.is_err() {
-            return;
-        }
+        let Ok(mut ready) = listener.readable().await else { return };
         let permit = match permits.clone().try_acquire_owned() {
             Ok(permit) => permit,
             // Readiness may be left from the last accept. Nobody loses a place to nobody.
-            Err(_) if !source.is_waited_for() => {
-                source.nobody_waits();
+            Err(_) if !is_waited_for(&listener) => {
+                ready.clear_ready();
                 continue;
             }
             Err(_) => match permit(&worker, &permits).await {
@@ -148,16 +60,16 @@ pub(crate) async fn accept(
                 None => return,
             },
         };
-        match source.accept_one() {
+        match accept_one(&listener) {
             Ok((fd, peer)) => {
                 if spare.close_count() > 0 {
                     spare.reset();
                     worker.event(Event::AcceptRecovered);
                 }
-                worker.admit(Accepted { fd, peer, permit: Some(permit) }, &*serve);
+                worker.admit(Accepted { fd, peer, permit }, &*serve);
             }
             Err(Errno::AGAIN) => {
-                source.nobody_waits();
+                ready.clear_ready();
                 in_a_row = 0;
                 continue;
             }
@@ -167,7 +79,7 @@ pub(crate) async fn accept(
                 if spare.close_count() == 0 {
                     worker.event(Event::AcceptFailed(error.into()));
                 }
-                spare.refuse_one(&source);
+                spare.refuse_one(&listener);
                 tokio::time::sleep(ACCEPT_PAUSE).await;
             }
             Err(error) => {
@@ -184,33 +96,35 @@ pub(crate) async fn accept(
 }
 
 /// Accepts what had connected before the listener closes, so that nobody is reset who was
-/// already in the queue. Whom the ring has let in is served with a permit or without.
-pub(crate) fn accept_rest(source: &Source, worker: &Worker, permits: &Arc<Semaphore>, serve: &dyn Fn(Accepted)) {
-    source.end();
-    while let Some(accepted) = source.accepted() {
-        // One who has given up, or could not be accepted, is not there to be served.
-        if let Ok((fd, peer)) = accepted {
-            worker.admit(Accepted { fd, peer, permit: permits.clone().try_acquire_owned().ok() }, serve);
-        }
-    }
+/// already in the queue.
+pub(crate) fn accept_rest(
+    listener: &AsyncFd<OwnedFd>,
+    worker: &Worker,
+    permits: &Arc<Semaphore>,
+    serve: &dyn Fn(Accepted),
+) {
     while let Ok(permit) = permits.clone().try_acquire_owned()
-        && let Ok((fd, peer)) = source.with_socket(accept_at)
+        && let Ok((fd, peer)) = accept_one(listener)
     {
-        worker.admit(Accepted { fd, peer, permit: Some(permit) }, serve);
+        worker.admit(Accepted { fd, peer, permit }, serve);
     }
 }
 
-fn accept_at(socket: BorrowedFd<'_>) -> rustix::io::Result<(OwnedFd, SocketAddr)> {
+fn accept_one(listener: &AsyncFd<OwnedFd>) -> rustix::io::Result<(OwnedFd, SocketAddr)> {
     let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
-    let (fd, address) = rustix::net::acceptfrom_with(socket, flags)?;
-    Ok((fd, peer_of(address.ok_or(Errno::CONNABORTED)?)?))
+    let (fd, address) = rustix::net::acceptfrom_with(listener.get_ref(), flags)?;
+    let address = address.ok_or(Errno::CONNABORTED)?;
+    let peer = match address.address_family() {
+        AddressFamily::UNIX => UNIX_PEER,
+        _ => SocketAddr::try_from(address).map_err(|_| Errno::CONNABORTED)?,
+    };
+    Ok((fd, peer))
 }
 
-fn peer_of(address: SocketAddrAny) -> rustix::io::Result<SocketAddr> {
-    match address.address_family() {
-        AddressFamily::UNIX => Ok(UNIX_PEER),
-        _ => SocketAddr::try_from(address).map_err(|_| Errno::CONNABORTED),
-    }
+/// Whether somebody waits to be accepted.
+fn is_waited_for(listener: &AsyncFd<OwnedFd>) -> bool {
+    let mut listeners = [PollFd::new(listener.get_ref(), PollFlags::IN)];
+    retry_on_intr(|| rustix::event::poll(&mut listeners, Some(&Timespec::default()))) != Ok(0)
 }
 
 /// A permit when there is none: the idlest connection is asked for its place, and whoever
@@ -263,10 +177,10 @@ impl Spare {
     }
 
     /// Uses the held descriptor to accept one client and tell it that there is no room.
-    fn refuse_one(&mut self, source: &Source) {
+    fn refuse_one(&mut self, listener: &AsyncFd<OwnedFd>) {
         self.closed = self.closed.saturating_add(1);
         drop(self.held.take());
-        if let Ok((fd, _)) = source.with_socket(accept_at) {
+        if let Ok((fd, _)) = accept_one(listener) {
             say_no_room(&fd);
         }
         self.held = File::open("/dev/null").ok();

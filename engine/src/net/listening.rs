@@ -1,13 +1,15 @@
 //! Where one worker accepts at the moment: it may be given more places, and be told to leave
 //! some, while it serves.
 
-use crate::net::accept::{self, Accepted, Source};
+use crate::net::accept::{self, Accepted};
 use crate::net::listen::Endpoint;
+use crate::net::sys;
 use crate::net::worker::{Event, Worker, spawn_vital};
 use std::cell::RefCell;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::sync::Arc;
+use tokio::io::unix::AsyncFd;
 use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 
@@ -22,7 +24,7 @@ pub(crate) struct Listening {
 /// One socket that is accepted at.
 struct Open {
     endpoint: Endpoint,
-    source: Rc<Source>,
+    socket: Rc<AsyncFd<OwnedFd>>,
     accepting: JoinHandle<()>,
 }
 
@@ -34,25 +36,25 @@ impl Listening {
     /// Begins to accept at sockets of one endpoint.
     pub(crate) fn begin(&self, endpoint: &Endpoint, sockets: Vec<OwnedFd>) {
         for socket in sockets {
-            let source = match Source::new(socket, self.worker.ring()) {
-                Ok(source) => Rc::new(source),
+            let socket = match sys::watch(socket) {
+                Ok(socket) => Rc::new(socket),
                 Err(error) => {
                     self.worker.event(Event::AcceptFailed(error));
                     continue;
                 }
             };
             let (worker, permits, serve) = (self.worker.clone(), self.permits.clone(), self.serve.clone());
-            let accepting = spawn_vital(&self.worker, accept::accept(source.clone(), worker, permits, serve));
-            self.open.borrow_mut().push(Open { endpoint: endpoint.clone(), source, accepting });
+            let accepting = spawn_vital(&self.worker, accept::accept(socket.clone(), worker, permits, serve));
+            self.open.borrow_mut().push(Open { endpoint: endpoint.clone(), socket, accepting });
         }
     }
 
     /// Accepts no longer at some endpoints. Whoever was in a queue there is still served.
     pub(crate) fn end(&self, is_meant: impl Fn(&Endpoint) -> bool) {
         let left: Vec<Open> = self.open.borrow_mut().extract_if(.., |open| is_meant(&open.endpoint)).collect();
-        for Open { source, accepting, .. } in left {
+        for Open { socket, accepting, .. } in left {
             accepting.abort();
-            accept::accept_rest(&source, &self.worker, &self.permits, &*self.serve);
+            accept::accept_rest(&socket, &self.worker, &self.permits, &*self.serve);
         }
     }
 }

@@ -115,10 +115,6 @@ impl Worker {
         }
     }
 
-    pub(crate) fn count_of_workers(&self) -> usize {
-        self.peers.loads.len()
-    }
-
     /// With its sockets in a ring.
     pub(crate) fn with_ring(self, ring: Option<Rc<Uring>>) -> Self {
         Self { ring, ..self }

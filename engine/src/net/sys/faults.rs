@@ -47,7 +47,7 @@ impl Faults {
     pub(crate) fn cancels(&mut self, kind: Kind) -> bool {
         self.begun += 1;
         let every = self.script.map_or(0, |script| script.cancelled_every);
-        kind == Kind::Receive && every > 0 && self.begun % every == 0
+        kind == Kind::Receive && self.begun.is_multiple_of(every)
     }
 
     pub(crate) fn held(&self) -> Held {

@@ -12,7 +12,7 @@ use rustix::io::Errno;
 use std::collections::VecDeque;
 use std::io;
 use std::mem;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, IntoRawFd, OwnedFd};
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -33,8 +33,6 @@ pub(crate) struct Sizes {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Kind {
-    /// Connections at a listening socket, one after the other.
-    Accept,
     /// Bytes, into buffers of the ring's, one after the other.
     Receive,
     /// A buffer that is sent.
@@ -51,8 +49,7 @@ pub(crate) enum Kind {
 
 impl Kind {
     /// By their numbers.
-    const ALL: [Self; 7] =
-        [Self::Accept, Self::Receive, Self::Send, Self::Readable, Self::Writable, Self::Ended, Self::Read];
+    const ALL: [Self; 6] = [Self::Receive, Self::Send, Self::Readable, Self::Writable, Self::Ended, Self::Read];
 
     fn bit(self) -> u8 {
         1 << self as u8
@@ -129,8 +126,6 @@ pub(crate) enum Then {
 
 /// See [`Completion`].
 pub(crate) enum Done {
-    /// Somebody has connected.
-    Accepted(Result<OwnedFd, Errno>),
     /// Bytes have come; `None` when no more will.
     Received(Result<Option<Lease>, Errno>),
     /// What was not sent comes back: a buffer, and from where on.
@@ -176,7 +171,6 @@ impl Ring {
         let mut probe = Probe::new();
         uring.submitter().register_probe(&mut probe)?;
         let used = [
-            opcode::AcceptMulti::CODE,
             opcode::RecvMulti::CODE,
             opcode::Send::CODE,
             opcode::PollAdd::CODE,
@@ -242,7 +236,6 @@ impl Ring {
         let fd = types::Fd(self.held(number).fd.as_raw_fd());
         let poll = |events: libc::c_short| opcode::PollAdd::new(fd, events as u32).build();
         let entry = match kind {
-            Kind::Accept => opcode::AcceptMulti::new(fd).flags(libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK).build(),
             Kind::Receive => opcode::RecvMulti::new(fd, GROUP).build(),
             Kind::Readable => poll(libc::POLLIN),
             Kind::Writable => poll(libc::POLLOUT),
@@ -449,8 +442,6 @@ impl Ring {
             count => Ok(count as u32),
         };
         let done = match kind {
-            // SAFETY: the kernel has made the descriptor just now, and says so once.
-            Kind::Accept => Done::Accepted(result.map(|fd| unsafe { OwnedFd::from_raw_fd(fd as i32) })),
             Kind::Receive => Done::Received(match (cqueue::buffer_select(entry.flags()), result) {
                 // Also when nothing came with it, it has to be given back.
                 (Some(buffer), result) => {

@@ -5,20 +5,17 @@
 //! was begun, and by a descriptor in the runtime's epoll set that the ring signals; it wakes
 //! whoever waited for what is done. So timers and sockets of anybody else go on beside it.
 
-mod accepting;
 mod reading;
 mod receiving;
 mod socket;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use accepting::{Permits, RingListener};
 pub(crate) use socket::RingSocket;
 
 use crate::limits::{BLOCKING_THREADS_MAX, RING_BUFFER_BYTES, RING_BUFFERS, RING_COMPLETIONS, RING_SUBMISSIONS};
 use crate::net::sys;
 use crate::net::sys::ring::{Completion, Done, Kind, Number, Ring, Signals, Sizes, Then};
-use accepting::Accepting;
 use reading::Reading;
 use rustix::net::{AddressFamily, SendFlags, SocketFlags, SocketType};
 use socket::Talking;
@@ -64,7 +61,6 @@ struct Core {
 enum State {
     Unused,
     Talking(Talking),
-    Accepting(Accepting),
     Reading(Reading),
 }
 
@@ -223,8 +219,6 @@ impl Core {
             (State::Talking(talking), Done::Sent(rest, sent)) => talking.sent(rest, sent),
             (State::Talking(talking), Done::Ready(kind)) => talking.ready(kind),
             (State::Reading(reading), Done::Read(memory, read)) => reading.read(memory, read),
-            (State::Accepting(accepting), Done::Ready(_)) => accepting.ready(),
-            (State::Accepting(accepting), Done::Accepted(accepted)) => accepting.accepted(accepted, then),
             _ => Woken::default(),
         }
     }
