@@ -13,6 +13,8 @@ pub(crate) struct Script {
     pub(crate) delays: &'static [u32],
     /// Every so many receives are cancelled when they begin; 0: none.
     pub(crate) cancelled_every: u32,
+    /// The kernel says for ever that it has put something off.
+    pub(crate) says_work: bool,
 }
 
 /// What goes wrong in one ring.
@@ -48,6 +50,10 @@ impl Faults {
         self.begun += 1;
         let every = self.script.map_or(0, |script| script.cancelled_every);
         kind == Kind::Receive && self.begun.is_multiple_of(every)
+    }
+
+    pub(crate) fn says_work(&self) -> bool {
+        self.script.is_some_and(|script| script.says_work)
     }
 
     pub(crate) fn held(&self) -> Held {

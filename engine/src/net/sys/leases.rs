@@ -21,6 +21,8 @@ pub(super) struct Buffers {
     bytes_each: u32,
     /// How many were ever given to the kernel.
     given: Cell<u16>,
+    /// How many are on lease.
+    leased: Cell<u16>,
 }
 
 /// Memory of whole pages.
@@ -54,7 +56,7 @@ impl Buffers {
         debug_assert!(count.is_power_of_two(), "positions in the queue wrap");
         let queue = Pages::map(usize::from(count) * size_of::<BufRingEntry>())?;
         let memory = Pages::map(usize::from(count) * bytes_each as usize)?;
-        let buffers = Rc::new(Self { queue, memory, count, bytes_each, given: Cell::new(0) });
+        let buffers = Rc::new(Self { queue, memory, count, bytes_each, given: Cell::new(0), leased: Cell::new(0) });
         (0..count).for_each(|number| buffers.give(number));
         Ok(buffers)
     }
@@ -68,6 +70,7 @@ impl Buffers {
     /// for each time that the kernel was given the buffer.
     pub(super) fn lease(self: &Rc<Self>, number: u16, len: u32) -> Lease {
         debug_assert!(number < self.count && len <= self.bytes_each, "the kernel names what it was given");
+        self.leased.set(self.leased.get() + 1);
         Lease { buffers: self.clone(), number, at: 0, end: len.min(self.bytes_each) }
     }
 
@@ -113,6 +116,11 @@ impl Lease {
         unsafe { std::slice::from_raw_parts(start.as_ptr().add(self.at as usize), (self.end - self.at) as usize) }
     }
 
+    /// Whether so few are on lease that one more need not be given back soon.
+    pub(crate) fn is_of_few(&self) -> bool {
+        self.buffers.leased.get() <= self.buffers.count / 2
+    }
+
     /// Forgets the first `count` bytes.
     pub(crate) fn consume(&mut self, count: usize) {
         self.at = self.end.min(self.at.saturating_add(u32::try_from(count).unwrap_or(u32::MAX)));
@@ -121,6 +129,7 @@ impl Lease {
 
 impl Drop for Lease {
     fn drop(&mut self) {
+        self.buffers.leased.set(self.buffers.leased.get() - 1);
         self.buffers.give(self.number);
     }
 }

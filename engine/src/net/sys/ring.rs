@@ -362,12 +362,19 @@ impl Ring {
         self.has_begun
     }
 
-    /// Whether a turn has something to do: to hand over what was begun, or to complete something.
+    /// Whether a turn has something to do: to hand over what was begun, or to look at completions.
     pub(crate) fn is_due(&mut self) -> bool {
-        self.has_begun() || !self.uring.completion().is_empty() || {
-            let submission = self.uring.submission();
-            submission.taskrun() || submission.cq_overflow()
+        self.has_begun() || !self.uring.completion().is_empty() || self.uring.submission().cq_overflow()
+    }
+
+    /// Whether the kernel says that it has put something off until the next turn. It may say so when
+    /// it has done that already.
+    pub(crate) fn may_have_work(&mut self) -> bool {
+        #[cfg(test)]
+        if self.faults.says_work() {
+            return true;
         }
+        self.uring.submission().taskrun()
     }
 
     /// Has the kernel signal when there is something to complete, or not: whoever is busy looks by

@@ -45,6 +45,8 @@ pub(crate) struct Uring {
     core: RefCell<Core>,
     /// Signalled when the kernel has something to complete.
     event: AsyncFd<OwnedFd>,
+    /// Whether it is.
+    signals: Cell<Signals>,
     driver: Cell<Option<Waker>>,
     /// Turns to read from disks, which take memory.
     reads: Semaphore,
@@ -117,7 +119,13 @@ impl Uring {
         try_out(&mut ring)?;
         let reads = Semaphore::new(BLOCKING_THREADS_MAX);
         let core = RefCell::new(Core { ring, states: Vec::new() });
-        Ok(Rc::new(Self { core, event: sys::watch_readable(event)?, driver: Cell::default(), reads }))
+        Ok(Rc::new(Self {
+            core,
+            event: sys::watch_readable(event)?,
+            signals: Cell::new(Signals::Wanted),
+            driver: Cell::default(),
+            reads,
+        }))
     }
 
     /// Turns the ring for as long as the worker serves.
@@ -125,25 +133,50 @@ impl Uring {
         loop {
             poll_fn(|cx| self.poll_due(cx)).await;
             self.turn(None);
+            self.give_way().await;
         }
     }
 
     /// Waits until something was begun, or can be completed.
     fn poll_due(&self, cx: &mut Context<'_>) -> Poll<()> {
         let ring = &mut self.core.borrow_mut().ring;
-        if !ring.is_due() {
-            while let Poll::Ready(ready) = self.event.poll_read_ready(cx) {
-                // Each signal raises an edge, so the count that it adds to is never read.
-                ready.expect("the worker's runtime lives as long as its tasks").clear_ready();
-            }
-            ring.signal(Signals::Wanted);
+        let mut is_due = ring.is_due();
+        while !is_due && let Poll::Ready(ready) = self.event.poll_read_ready(cx) {
+            // Each signal raises an edge, so the count that it adds to is never read.
+            ready.expect("the worker's runtime lives as long as its tasks").clear_ready();
+            is_due = true;
         }
-        if ring.is_due() {
-            ring.signal(Signals::Unwanted);
+        if !is_due && self.signals.replace(Signals::Wanted) == Signals::Unwanted {
+            ring.signal(Signals::Wanted);
+            // What came before shows here; what comes from now on is signalled. So one look is enough,
+            // and more would be too many: the kernel may say for ever that there is work.
+            is_due = ring.may_have_work();
+        }
+        if is_due {
             return Poll::Ready(());
         }
         self.driver.set(Some(cx.waker().clone()));
         Poll::Pending
+    }
+
+    /// Lets others have their turn, if the next one is due already.
+    async fn give_way(&self) {
+        let mut given = false;
+        poll_fn(|cx| {
+            if given || !self.core.borrow_mut().ring.is_due() {
+                return Poll::Ready(());
+            }
+            given = true;
+            cx.waker().wake_by_ref();
+            Poll::Pending
+        })
+        .await;
+    }
+
+    fn wake_driver(&self) {
+        if let Some(driver) = self.driver.take() {
+            driver.wake();
+        }
     }
 
     /// Looks at sockets' states, and has the ring turn soon if that began something.
@@ -152,8 +185,8 @@ impl Uring {
             let core = &mut *self.core.borrow_mut();
             (look(core), core.ring.has_begun())
         };
-        if has_begun && let Some(driver) = self.driver.take() {
-            driver.wake();
+        if has_begun {
+            self.wake_driver();
         }
         looked
     }
@@ -162,8 +195,14 @@ impl Uring {
     /// up to a time, where that is wanted.
     fn turn(&self, wait: Option<Duration>) {
         self.core.borrow_mut().ring.turn(wait).expect("the ring is used as the kernel wants it used");
+        let mut is_busy = false;
         while let Some(woken) = self.complete_next() {
+            is_busy = true;
             woken.into_iter().flatten().for_each(Waker::wake);
+        }
+        // Whoever is busy looks by itself.
+        if is_busy && self.signals.replace(Signals::Unwanted) == Signals::Wanted {
+            self.core.borrow_mut().ring.signal(Signals::Unwanted);
         }
     }
 }

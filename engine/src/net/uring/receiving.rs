@@ -3,7 +3,8 @@
 //! Waiting for the next request costs nothing: one operation stays with the kernel, which puts
 //! what comes into a buffer of the ring's. When much comes, or nobody reads it, that operation is
 //! ended, and bytes are received as whoever reads them asks for them, straight into their place:
-//! so no client has more of the ring's buffers than one, and none has any while it is not read.
+//! so no client has more of the ring's buffers than one, and those who are not read have half of them
+//! at the most.
 
 use super::Waiting;
 use crate::buffer::Buffer;
@@ -166,11 +167,11 @@ impl Receiving {
 
     /// Keeps what came until it is read.
     fn keep(&mut self, lease: Lease) {
-        if self.reader.is_there() && !self.has_bytes() {
+        if !self.has_bytes() && (self.reader.is_there() || lease.is_of_few()) {
             self.lease = Some(lease);
             return;
         }
-        // Nobody may keep the ring's buffers who does not read.
+        // Those who do not read may not have all of the ring's buffers.
         let kept = self.kept.get_or_insert_default();
         if let Some(first) = self.lease.take() {
             kept.bytes.splice(..kept.at, first.bytes().iter().copied());

@@ -131,16 +131,21 @@ impl RingSocket {
     fn take_out(&self) -> (OwnedFd, Vec<u8>) {
         let kinds = [Kind::Receive, Kind::Readable, Kind::Writable, Kind::Ended];
         self.with(|_, ring| kinds.into_iter().for_each(|kind| ring.cancel(self.number, kind)));
-        loop {
+        let (fd, state) = loop {
             let taken = self.uring.with(|core| {
                 let fd = core.ring.take_back(self.number)?;
                 Some((fd, core.leave(self.number)))
             });
             match taken {
-                Some((fd, State::Talking(mut talking))) => return (fd, talking.receiving.take_all()),
-                Some((fd, _)) => return (fd, Vec::new()),
+                Some(taken) => break taken,
                 None => self.uring.turn(Some(TURN_TIME)),
             }
+        };
+        // The turns that were taken here were not its own, and it is the one to see to signals.
+        self.uring.wake_driver();
+        match state {
+            State::Talking(mut talking) => (fd, talking.receiving.take_all()),
+            _ => (fd, Vec::new()),
         }
     }
 }

@@ -16,12 +16,13 @@ use std::thread;
 use std::time::Duration;
 
 /// Scripts, each with another thing that goes wrong, and one with all of them.
-const SCRIPTS: [Script; 5] = [
-    Script { sends: &[usize::MAX], delays: &[0], cancelled_every: 0 },
-    Script { sends: &[0, 1, 7, usize::MAX], delays: &[0], cancelled_every: 0 },
-    Script { sends: &[usize::MAX], delays: &[3, 0, 1, 0, 0, 2], cancelled_every: 0 },
-    Script { sends: &[usize::MAX], delays: &[0], cancelled_every: 2 },
-    Script { sends: &[5, usize::MAX, 0, 40], delays: &[1, 0, 2, 0, 0], cancelled_every: 3 },
+const SCRIPTS: [Script; 6] = [
+    Script { sends: &[usize::MAX], delays: &[0], cancelled_every: 0, says_work: false },
+    Script { sends: &[0, 1, 7, usize::MAX], delays: &[0], cancelled_every: 0, says_work: false },
+    Script { sends: &[usize::MAX], delays: &[3, 0, 1, 0, 0, 2], cancelled_every: 0, says_work: false },
+    Script { sends: &[usize::MAX], delays: &[0], cancelled_every: 2, says_work: false },
+    Script { sends: &[usize::MAX], delays: &[0], cancelled_every: 0, says_work: true },
+    Script { sends: &[5, usize::MAX, 0, 40], delays: &[1, 0, 2, 0, 0], cancelled_every: 3, says_work: true },
 ];
 
 /// Answers with the content that came, or with as many bytes as the path says.
