@@ -45,8 +45,8 @@ impl Content {
 
 /// Where a server comes from.
 enum Origin {
-    /// The workspace.
-    Selvedge,
+    /// The workspace, with one of its drivers.
+    Selvedge(&'static str),
     /// Installed programs, by name.
     Program(&'static str),
     /// A C file under `peers/`.
@@ -69,6 +69,7 @@ struct Entry {
     install: &'static str,
 }
 
+const SERVE: &str = "serve @ROOT@ --listen 127.0.0.1:@PORT@ --workers @WORKERS@ --log off";
 const YARDSTICK: &str = "@PORT@ @WORKERS@ @REQUEST_BYTES@ @AFTER@ @FILE@";
 const EVERYTHING: &[Content] = &[Content::File, Content::LongFile, Content::Tree, Content::Hello];
 const LIBRARY: &[Content] =
@@ -111,12 +112,22 @@ const ENTRIES: &[Entry] = &[
     },
     Entry {
         name: SELVEDGE,
-        origin: Origin::Selvedge,
+        origin: Origin::Selvedge("epoll"),
         version: &["--version"],
         config: None,
-        arguments: "serve @ROOT@ --listen 127.0.0.1:@PORT@ --workers @WORKERS@ --log off",
+        arguments: SERVE,
         answers: &[Content::File, Content::LongFile, Content::Tree, Content::Hello, Content::Library],
         callgrind: true,
+        install: "cargo",
+    },
+    Entry {
+        name: "selvedge-io_uring",
+        origin: Origin::Selvedge("io_uring"),
+        version: &["--version"],
+        config: None,
+        arguments: SERVE,
+        answers: EVERYTHING,
+        callgrind: false, // valgrind has no rings
         install: "cargo",
     },
     Entry {
@@ -293,7 +304,7 @@ impl Origin {
         let built = work.join("peers");
         fs::create_dir_all(&built)?;
         match *self {
-            Self::Selvedge => selvedge(),
+            Self::Selvedge(_) => selvedge(),
             Self::Program(name) => program(name),
             Self::C(source) => {
                 let program = built.join("floor");
@@ -377,7 +388,7 @@ impl Entry {
             Origin::Haskell(_) => {
                 return output(Command::new("ghc-pkg").args(["field", "warp", "version", "--simple-output"]));
             }
-            Origin::Selvedge | Origin::Program(_) => {}
+            Origin::Selvedge(_) | Origin::Program(_) => {}
         }
         output(Command::new(program).args(self.version))
     }
@@ -439,13 +450,20 @@ impl Server {
         }
         let mut arguments = self.entry.arguments;
         let mut program = self.program.clone();
-        if self.entry.name == SELVEDGE && matches!(launch.content, Content::Hello | Content::Library) {
+        let driver = match self.entry.origin {
+            Origin::Selvedge(driver) => Some(driver),
+            _ => None,
+        };
+        if driver.is_some() && matches!(launch.content, Content::Hello | Content::Library) {
             // Its way to answer without a file is a program on the library: this one.
             program = std::env::current_exe()?;
             arguments = "serve-hello @PORT@ @WORKERS@";
         }
         let mut command = Command::new(program);
         command.args(arguments.split(' ').map(|word| launch.fill_in(word, &config)));
+        if let Some(driver) = driver {
+            command.env("SELVEDGE_DRIVER", driver);
+        }
         command.env("GOMAXPROCS", launch.workers.to_string());
         command.env("XDG_DATA_HOME", launch.state).env("XDG_CONFIG_HOME", launch.state);
         Ok(command)

@@ -23,6 +23,13 @@ impl Buffer {
         Self { bytes: bytes.unwrap_or_else(|| Vec::with_capacity(BUFFER_BYTES)) }
     }
 
+    /// A copy of some bytes.
+    pub(crate) fn of(bytes: &[u8]) -> Self {
+        let mut buffer = Self::take();
+        buffer.extend_from_slice(bytes);
+        buffer
+    }
+
     /// Lets go of the room that is not used, for a wait that may be long: a client that
     /// sends one byte a second holds little more than its bytes.
     pub(crate) fn shrink_for_waiting(&mut self) {

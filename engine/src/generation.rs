@@ -6,6 +6,8 @@
 use crate::connection::{self, App, Existing};
 use crate::limits::Limits;
 use crate::net::accept::Accepted;
+use crate::net::stream::Socket;
+use crate::net::uring::RingSocket;
 use crate::net::worker::{Event, Worker};
 use crate::service::{Admission, CloseReason, Closed, Door, Incident, Observer, Phase, Service};
 use std::cell::{Ref, RefCell};
@@ -173,15 +175,24 @@ impl<T: Service, O: Observer + Clone + Send> Serving<T, O> {
                 return accepted.refuse();
             }
         };
-        let (socket, peer, permit) = accepted.into_parts();
-        let place = app.worker.connection_began();
-        tokio::task::spawn_local(connection::run(socket, peer, place, app.clone(), (permit, counted)));
+        let (place, kept) = (app.worker.connection_began(), (accepted.permit, counted));
+        match app.worker.ring() {
+            None => {
+                let socket = Socket::new(accepted.fd);
+                tokio::task::spawn_local(connection::run(socket, peer, place, app.clone(), kept));
+            }
+            Some(ring) => {
+                let socket = RingSocket::new(ring.clone(), accepted.fd);
+                tokio::task::spawn_local(connection::run(socket, peer, place, app.clone(), kept));
+            }
+        }
     }
 
     /// Tells the observer what happened on the floor of sockets.
     pub(crate) fn tell(&self, event: Event, connections_max: usize) {
         self.app().observer.incident(&match event {
             Event::AcceptFailed(error) => Incident::AcceptFailed { error: error.to_string() },
+            Event::DriverRefused(wanted, error) => Incident::DriverRefused { wanted, error: error.to_string() },
             Event::AcceptRecovered => Incident::AcceptRecovered,
             Event::ConnectionsFull => Incident::ConnectionsFull { limit: connections_max },
             Event::ConnectionsFree => Incident::ConnectionsFree,

@@ -17,6 +17,7 @@ pub use census::{Census, Group};
 pub use connection::Existing;
 pub use generation::{Generation, Succession};
 pub use limits::Limits;
+pub use net::driver::Driver;
 pub use net::listen::{Endpoint, Listener};
 pub use net::worker::offload;
 pub use selvedge_proto as proto;

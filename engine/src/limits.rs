@@ -57,6 +57,22 @@ impl Limits {
     }
 }
 
+impl Limits {
+    /// Most memory that a worker's ring takes, where io_uring drives its sockets.
+    pub const fn ring_bytes_max() -> u64 {
+        const SUBMISSION_BYTES: usize = 64;
+        const COMPLETION_BYTES: usize = 16;
+        let queues = RING_SUBMISSIONS as usize * SUBMISSION_BYTES + RING_COMPLETIONS as usize * COMPLETION_BYTES;
+        (RING_BUFFERS as usize * (RING_BUFFER_BYTES as usize + COMPLETION_BYTES) + queues) as u64
+    }
+
+    /// Most that a ring receives of one client before that shows not to be wanted yet: the most
+    /// memory that it takes for a connection.
+    pub const fn ring_connection_bytes_max() -> u64 {
+        (RING_BULK_BYTES + RING_BURST_BUFFERS * RING_BUFFER_BYTES as usize) as u64
+    }
+}
+
 /// The keep-alive time when the connection limit is reached.
 pub const KEEP_ALIVE_FLOOR: Duration = Duration::from_secs(5);
 
@@ -112,6 +128,21 @@ pub(crate) const DEFER_ACCEPT_SECONDS: i32 = 1;
 pub(crate) const DISK_READ_BYTES: usize = 256 * 1024;
 /// A connection's task while it is busy, and its positions; idle it has a good kilobyte.
 const TASK_BYTES_MAX: usize = 8 * 1024;
+/// Operations that a worker's ring hands to the kernel at once.
+pub(crate) const RING_SUBMISSIONS: u32 = 256;
+/// Completions that wait in a worker's ring before the kernel sets them aside.
+pub(crate) const RING_COMPLETIONS: u32 = 1024;
+/// Buffers of a worker's ring for what comes in, and the size of each: most requests, or two of
+/// them. Each is in use only from when bytes come until they are read, in the same turn; while there
+/// is none left, bytes are received without one.
+pub(crate) const RING_BUFFERS: u16 = 512;
+/// See [`RING_BUFFERS`].
+pub(crate) const RING_BUFFER_BYTES: u32 = 2048;
+/// Buffers that the kernel fills for one client before others have their turn.
+const RING_BURST_BUFFERS: usize = 32;
+/// A client that sends so much at once is received from as fast as it is read, past the ring's
+/// buffers; what came before that shows is kept with the connection.
+pub(crate) const RING_BULK_BYTES: usize = 16 * 1024;
 /// Threads of each worker that wait for disks.
 pub(crate) const BLOCKING_THREADS_MAX: usize = 8;
 

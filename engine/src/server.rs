@@ -4,6 +4,7 @@ use crate::census::Census;
 use crate::generation::{Change, Generation, Serving, Succession, Terms};
 use crate::limits::Limits;
 use crate::net::accept::Accepted;
+use crate::net::driver::Driver;
 use crate::net::listen::{Endpoint, Listener};
 use crate::net::panic;
 use crate::net::worker::{self, Message, Peers, Plan, Stop, Worker};
@@ -13,7 +14,7 @@ use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::num::NonZeroUsize;
 use std::rc::Rc;
-use std::sync::atomic::{AtomicU64, AtomicUsize};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 use std::sync::{Arc, Mutex, PoisonError, mpsc as threads};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
@@ -27,6 +28,7 @@ pub struct Server<O = NoObserver> {
     workers: usize,
     terms: Terms,
     manners: Manners,
+    driver: Driver,
     observer: O,
 }
 
@@ -104,7 +106,7 @@ impl Server {
         let addresses = inet.collect();
         let (workers, terms) = (workers.max(1), Terms::default());
         let manners = Manners::default();
-        Self { addresses, listeners, workers, terms, manners, observer: NoObserver }
+        Self { addresses, listeners, workers, terms, manners, driver: Driver::default(), observer: NoObserver }
     }
 }
 
@@ -124,6 +126,13 @@ impl<O: Observer + Clone + Send> Server<O> {
 
     pub(crate) fn limits_mut(&mut self) -> &mut Limits {
         &mut self.terms.limits
+    }
+
+    /// With sockets driven so.
+    #[must_use]
+    pub fn driver(mut self, driver: Driver) -> Self {
+        self.driver = driver;
+        self
     }
 
     /// With so many workers. One for each core is as many as pays.
@@ -173,8 +182,8 @@ impl<O: Observer + Clone + Send> Server<O> {
     /// With somebody who is told what happens. Each worker has a clone.
     #[must_use]
     pub fn observe<P: Observer + Clone + Send>(self, observer: P) -> Server<P> {
-        let Self { addresses, listeners, workers, terms, manners, .. } = self;
-        Server { addresses, listeners, workers, terms, manners, observer }
+        let Self { addresses, listeners, workers, terms, manners, driver, .. } = self;
+        Server { addresses, listeners, workers, terms, manners, driver, observer }
     }
 
     /// Where it listens for TCP.
@@ -227,7 +236,10 @@ impl<O: Observer + Clone + Send> Server<O> {
         let (inboxes, receivers): (Vec<_>, Vec<_>) = (0..workers).map(|_| mpsc::unbounded_channel()).unzip();
         let loads = (0..workers).map(|_| AtomicUsize::new(0)).collect();
         let accepted = (0..workers).map(|_| AtomicU64::new(0)).collect();
-        let handle = Handle { stop: stop.clone(), peers: Arc::new(Peers { loads, accepted, inboxes }) };
+        let handle = Handle {
+            stop: stop.clone(),
+            peers: Arc::new(Peers { loads, accepted, inboxes, said_refused: AtomicBool::new(false) }),
+        };
         // Nobody reads the inboxes yet, so what is put there is found at the beginning.
         self.listeners.into_iter().try_for_each(|listener| handle.listen(listener))?;
         let cpus = worker::cpus();
@@ -240,6 +252,7 @@ impl<O: Observer + Clone + Send> Server<O> {
                 inbox,
                 permits: permits.clone(),
                 connections_max,
+                driver: self.driver,
                 stop: watched.clone(),
             };
             let (change, changes) = mpsc::unbounded_channel();
@@ -301,17 +314,24 @@ async fn work<T: Service, O: Observer + Clone + Send>(
     first: Generation<T, O>,
     changes: mpsc::UnboundedReceiver<Change<T, O>>,
 ) {
-    let (number, connections_max) = (plan.number, plan.connections_max);
+    let (number, connections_max, driver) = (plan.number, plan.connections_max, plan.driver);
+    let (ring, refused) = match driver.ring() {
+        Ok(ring) => (ring, None),
+        Err(error) => (None, Some(error)),
+    };
     let serving = Serving::begin(first, |limits, serving| {
         let tell = move |event| {
             if let Some(serving) = serving.upgrade() {
                 serving.tell(event, connections_max);
             }
         };
-        Worker::new(number, peers, Box::new(tell), limits)
+        Worker::new(number, peers, Box::new(tell), limits).with_ring(ring)
     });
     tokio::task::spawn_local(serving.clone().take_changes(changes));
     let worker = serving.app().worker.clone();
+    if let Some(error) = refused {
+        worker.ring_refused(driver, error);
+    }
     let ticking = serving.clone();
     let serve = Rc::new(move |accepted: Accepted| serving.serve(accepted));
     worker::run(plan, worker, serve, Rc::new(move || ticking.tick())).await;

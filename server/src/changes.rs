@@ -26,6 +26,7 @@ pub(crate) fn at_next_start(before: &Settings, now: &Settings) -> Vec<&'static s
     let (old, new) = (&before.process, &now.process);
     let list = [
         ("workers", old.workers != new.workers),
+        ("driver", old.driver != new.driver),
         ("user", old.user != new.user),
         ("group", old.group != new.group),
         ("pid-file", old.pid_file != new.pid_file),

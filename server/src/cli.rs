@@ -2,6 +2,7 @@
 
 use crate::log::Format;
 use clap::{Args, Parser, Subcommand};
+use selvedge::Driver;
 use std::path::PathBuf;
 
 /// A web server: strict, safe, clear, fast, and calm under load.
@@ -42,6 +43,10 @@ pub(crate) struct Run {
     /// The configuration
     #[arg(long, value_name = "FILE", default_value = "selvedge.kdl")]
     pub(crate) config: PathBuf,
+
+    /// How sockets are driven: auto, epoll or io_uring [default: as the configuration says]
+    #[arg(long, value_name = "NAME", value_parser = driver)]
+    pub(crate) driver: Option<Driver>,
 }
 
 /// Reads a configuration and looks at what it needs of the machine, and changes nothing. Ends
@@ -113,6 +118,10 @@ pub(crate) struct Serve {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub(crate) workers: Option<u16>,
 
+    /// How sockets are driven: auto, epoll or io_uring
+    #[arg(long, value_name = "NAME", default_value = "auto", value_parser = driver)]
+    pub(crate) driver: Driver,
+
     /// The access log: common, combined, json, off, or a format of Apache's directives, as in
     /// '%h %t "%r" %>s %D'
     #[arg(long, value_name = "FORMAT", default_value = "combined", value_parser = access_log)]
@@ -134,6 +143,15 @@ pub(crate) enum AccessLog {
     In(Format),
     /// None.
     Off,
+}
+
+fn driver(text: &str) -> Result<Driver, String> {
+    match text {
+        "auto" => Ok(Driver::Auto),
+        "epoll" => Ok(Driver::Epoll),
+        "io_uring" => Ok(Driver::IoUring),
+        _ => Err("there are auto, epoll and io_uring".to_owned()),
+    }
 }
 
 fn access_log(text: &str) -> Result<AccessLog, String> {

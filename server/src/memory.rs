@@ -1,7 +1,7 @@
 //! The most memory that a configuration lets the server use, term by term.
 
 use crate::compile::{Compiled, RATE_CLIENTS};
-use crate::config::model::{Action, Settings, Site, Switch};
+use crate::config::model::{Action, Driver, Settings, Site, Switch};
 use crate::config::value::LogTarget;
 use crate::site::{CACHE_BYTES_MAX, PASSWORDS_AT_ONCE_MAX};
 use selvedge::Limits;
@@ -50,6 +50,11 @@ impl Memory {
             Term { count: 1, of: "copies of larger files", bytes_each: MemoryCopy::BYTES_MAX },
             Term { count: workers, of: "pools and disk threads", bytes_each: Limits::worker_bytes_max() },
         ];
+        if settings.process.driver != Driver::Epoll {
+            let (connections, bytes_each) = (limits.connections_max as u64, Limits::ring_connection_bytes_max());
+            terms.push(Term { count: workers, of: "rings", bytes_each: Limits::ring_bytes_max() });
+            terms.push(Term { count: connections, of: "connections' bytes that came unasked", bytes_each });
+        }
         if lists(settings) {
             terms.push(Term { count: workers, of: "lists of directories", bytes_each: LISTS_BYTES_MAX });
         }

@@ -1,7 +1,7 @@
 //! From one configuration to the next while the server serves: a transaction. All that is new
 //! is read, compiled, opened and bound first; where anything of it fails, nothing has changed.
 
-use crate::config::model::Settings;
+use crate::config::model::{self, Settings};
 use crate::config::{self, Claimed, Configuration, Problem};
 use crate::listeners::Places;
 use crate::log::plan::Level;
@@ -12,7 +12,7 @@ use crate::snapshot::{Refusal, Snapshot, Trace};
 use crate::status::{Connections, InForce, Latency, Log, Observed, Requests, Sent, Status};
 use crate::world::{self, Disk, Needs};
 use crate::{changes, compile};
-use selvedge::{Handle, Server, Succession};
+use selvedge::{Driver, Handle, Server, Succession};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread;
@@ -105,6 +105,15 @@ fn hold_to_world(mut configuration: Configuration, needs: Needs) -> Result<Confi
     if problems.is_empty() { Ok(configuration) } else { Err(Refusal::of(problems, &mut configuration)) }
 }
 
+/// The driver that a configuration names.
+pub(crate) fn driver(settings: &Settings) -> Driver {
+    match settings.process.driver {
+        model::Driver::Auto => Driver::Auto,
+        model::Driver::Epoll => Driver::Epoll,
+        model::Driver::IoUring => Driver::IoUring,
+    }
+}
+
 /// Starts to serve a configuration in a process that has its post.
 ///
 /// # Errors
@@ -112,6 +121,7 @@ fn hold_to_world(mut configuration: Configuration, needs: Needs) -> Result<Confi
 pub(crate) fn begin(
     file: &Path,
     mut configuration: Configuration,
+    driver: Driver,
     post: &Arc<Post>,
     connect: Connect,
 ) -> Result<(Live, selvedge::Running), Refusal> {
@@ -129,7 +139,7 @@ pub(crate) fn begin(
     let listeners = Places::default().towards(post, &snapshot.settings.listeners);
     let listeners = listeners.map_err(|problems| cannot_listen(problems, &mut configuration))?;
     let (places, listeners) = listeners.begin();
-    let server = snapshot.server(Server::on(listeners, workers));
+    let server = snapshot.server(Server::on(listeners, workers)).driver(driver);
     let started = server.serve_generations(snapshot.service(workers));
     let (running, succession) = started.map_err(|error| Refusal::Plain(format!("cannot start: {error}")))?;
     let live = Live {

@@ -45,6 +45,7 @@ pub(crate) fn serve(options: &Serve) -> Result<(), String> {
     let running = server
         .observe(LogObserver::new(&logs, &limits))
         .limits(limits)
+        .driver(options.driver)
         .serve_each(move || Sites::new(table.clone(), workers))
         .map_err(|error| format!("cannot start: {error}"))?;
 
@@ -69,13 +70,14 @@ pub(crate) fn run(options: &Run) -> ExitCode {
         Err(refusal) => return refuse(&refusal),
     };
     let workers = reload::workers(&configuration.settings);
+    let driver = options.driver.unwrap_or_else(|| reload::driver(&configuration.settings));
     let post = match process::begin(&configuration.settings, workers) {
         Ok(Begun::Serve(post)) => Arc::new(*post),
         Ok(Begun::Ended(code)) => return code,
         Err(CannotBegin::Listen(problems)) => return refuse(&reload::cannot_listen(problems, &mut configuration)),
         Err(CannotBegin::Other(problem)) => return refuse(&Refusal::Plain(problem)),
     };
-    let (live, running) = match reload::begin(&options.config, configuration, &post, process::connect) {
+    let (live, running) = match reload::begin(&options.config, configuration, driver, &post, process::connect) {
         Ok(begun) => begun,
         Err(refusal) => {
             let code = refuse(&refusal);

@@ -3,11 +3,9 @@
 use crate::buffer::Buffer;
 use crate::connection::wire::{Progress, Wire};
 use crate::limits::{
-    DISK_READ_BYTES, FILE_COPIED_BYTES, FILE_END_BYTES, FILE_SLICE_BYTES, ROOMY_MAX, UNSENT_BYTES_MAX,
-    UNSENT_BYTES_MAX_OF_ROOMY,
+    FILE_COPIED_BYTES, FILE_END_BYTES, FILE_SLICE_BYTES, ROOMY_MAX, UNSENT_BYTES_MAX, UNSENT_BYTES_MAX_OF_ROOMY,
 };
 use crate::net::stream::{Stream, Then};
-use crate::net::worker::offload;
 use crate::service::{CloseReason, FileContent};
 use std::io::ErrorKind;
 use std::os::unix::fs::FileExt;
@@ -100,7 +98,7 @@ impl<S: Stream> Wire<S> {
             return Ok(());
         }
         self.wait_for_nothing();
-        bring_into_memory(content, at, len).await.ok_or(CloseReason::FileFailed)
+        self.stream.bring_into_memory(&content.file, at, len).await.ok_or(CloseReason::FileFailed)
     }
 }
 
@@ -149,25 +147,4 @@ fn is_in_memory(content: &FileContent, at: u64, len: u64) -> bool {
         !matches!(preadv2(&**content.file, &mut into, position, ReadWriteFlags::NOWAIT), Err(Errno::AGAIN))
     };
     probe(at) && (len == 1 || probe(at + len - 1))
-}
-
-/// Reads a slice where waiting for the disk holds nobody up. `None` when it cannot be read.
-async fn bring_into_memory(content: &FileContent, at: u64, len: u64) -> Option<()> {
-    let file = content.file.try_clone().ok()?;
-    offload(move || {
-        let mut scratch = vec![0; DISK_READ_BYTES.min(len as usize)];
-        let mut read = 0;
-        while read < len {
-            let want = scratch.len().min((len - read) as usize);
-            match rustix::io::pread(&file, &mut scratch[..want], at + read) {
-                // Shorter than it was: the send will see it, too.
-                Ok(0) => return Some(()),
-                Ok(count) => read += count as u64,
-                Err(rustix::io::Errno::INTR) => {}
-                Err(_) => return None,
-            }
-        }
-        Some(())
-    })
-    .await?
 }

@@ -131,11 +131,12 @@ impl<S: Stream> Wire<S> {
         if self.requests() == 0 {
             self.wait_for(Deadline::RequestHead, self.common.limits.head_time);
         } else if self.input.borrow().bytes().is_empty() {
-            self.flush().await.map_err(NoRequest::Ended)?;
+            self.hand_over().await.map_err(NoRequest::Ended)?;
             // The stop began when the answer had begun, too late for it to say so. A request that
             // came behind it is answered: closing on it would take what has yet to leave with it.
             if self.worker.draining.get() && !self.has_more().await {
-                return Err(NoRequest::Ended(CloseReason::Draining));
+                let reason = self.flush().await.err().unwrap_or(CloseReason::Draining);
+                return Err(NoRequest::Ended(reason));
             }
             self.wait_for(Deadline::KeepAlive, self.common.limits.keep_alive);
         }
@@ -169,9 +170,20 @@ impl<S: Stream> Wire<S> {
     async fn more_of_head(&self) -> Result<(), NoRequest> {
         loop {
             let received = self.more().await;
+            if matches!(received, Received::More) {
+                return Ok(());
+            }
+            // An answer that was handed over leaves before the connection ends.
+            if !matches!(received, Received::Failed) {
+                self.flush().await.map_err(NoRequest::Ended)?;
+            }
             let begun = !self.input.borrow().bytes().is_empty();
             return Err(NoRequest::Ended(match received {
                 Received::More => return Ok(()),
+                Received::HeldUp => {
+                    self.wait_for(Deadline::KeepAlive, self.common.limits.keep_alive);
+                    continue;
+                }
                 Received::End if begun => CloseReason::HeadCut,
                 Received::End => CloseReason::ClientDone,
                 Received::Failed => CloseReason::Reset,

@@ -188,6 +188,7 @@ impl<S: Stream> Wire<S> {
                     self.wait_for_progress(Deadline::RequestBody, &content.progress);
                     continue;
                 }
+                Received::HeldUp => continue,
                 // A notice to idle connections is not meant for this one.
                 Received::Notice(Notice::Expired) => ContentError::TooSlow,
                 Received::Notice(Notice::None | Notice::MakeRoom | Notice::Drain) => {

@@ -157,6 +157,10 @@ impl<S: Stream> Wire<S> {
     /// Sends the head and what did not fit behind it.
     pub(super) async fn send_rest(&self, rest: Rest, answer: &mut Answer) {
         let mut progress = self.send_progress();
+        if let Err(reason) = self.clear_way(&progress).await {
+            answer.outcome = Err(reason);
+            return;
+        }
         let sent = &mut answer.content_bytes;
         answer.outcome = match rest.body {
             Body::Empty | Body::Upgrade(_) => self.flush().await,

@@ -9,7 +9,7 @@ use crate::connection::incoming::Content;
 use crate::limits::{LINGER_BYTES_MAX, LINGER_TIME};
 use crate::net::clock::Tick;
 use crate::net::notes::{Deadline, Notice, Place};
-use crate::net::stream::{Stream, Then};
+use crate::net::stream::{Leaving, Output, Stream, Then};
 use crate::net::worker::Worker;
 use crate::service::{CloseReason, GoesOn, HalfClosed, Keepsake};
 use std::cell::{Cell, RefCell};
@@ -46,13 +46,6 @@ pub(super) struct Input {
     pub(super) at: usize,
 }
 
-/// Bytes that have yet to leave, from `at` on.
-#[derive(Default)]
-pub(super) struct Output {
-    pub(super) buffer: Option<Buffer>,
-    pub(super) at: usize,
-}
-
 /// How receiving ended.
 pub(super) enum Received {
     /// There are more bytes.
@@ -63,6 +56,8 @@ pub(super) enum Received {
     Failed,
     /// The worker gave notice.
     Notice(Notice),
+    /// An answer that was handed over waits for the client to take what came before.
+    HeldUp,
 }
 
 impl Input {
@@ -87,22 +82,6 @@ impl Input {
             buffer.drain(..self.at);
             self.at = 0;
         }
-    }
-}
-
-impl Output {
-    /// The bytes, to add to them.
-    pub(super) fn bytes(&mut self) -> &mut Vec<u8> {
-        self.buffer.get_or_insert_with(Buffer::take)
-    }
-
-    /// The bytes, to send them.
-    pub(super) fn rest(&self) -> &[u8] {
-        self.buffer.as_ref().map_or(&[], |buffer| &buffer[self.at..])
-    }
-
-    pub(super) fn len(&self) -> usize {
-        self.rest().len()
     }
 }
 
@@ -205,6 +184,7 @@ impl<S: Stream> Wire<S> {
             Poll::Ready(Ok(_)) => Poll::Ready(Received::More),
             Poll::Ready(Err(_)) => Poll::Ready(Received::Failed),
             Poll::Pending => match self.worker.notes.notice(self.place) {
+                Notice::None if self.stream.is_held_up() => Poll::Ready(Received::HeldUp),
                 Notice::None => {
                     if let Some(buffer) = &mut input.buffer {
                         buffer.shrink_for_waiting();
@@ -233,6 +213,9 @@ impl<S: Stream> Wire<S> {
     /// Sends what has yet to leave, as far as it goes without waiting; whether all of it went.
     pub(super) fn send_now(&self) -> Result<bool, CloseReason> {
         let output = &mut *self.output.borrow_mut();
+        if self.stream.reclaim(output) == Leaving::Busy {
+            return Ok(false);
+        }
         while let Some(buffer) = &output.buffer {
             if output.at == buffer.len() {
                 *output = Output::default();
@@ -245,6 +228,16 @@ impl<S: Stream> Wire<S> {
             }
         }
         Ok(true)
+    }
+
+    /// Has what has yet to leave sent while the next request is awaited.
+    pub(super) async fn hand_over(&self) -> Result<(), CloseReason> {
+        let handed = self.stream.hand_over(&mut self.output.borrow_mut());
+        match handed {
+            Ok(Leaving::Clear) => Ok(()),
+            Ok(Leaving::Busy) => Box::pin(self.flush_slowly()).await,
+            Err(_) => Err(CloseReason::Reset),
+        }
     }
 
     /// Sends what has yet to leave.
@@ -271,10 +264,20 @@ impl<S: Stream> Wire<S> {
         if self.send_now()? { Ok(()) } else { Box::pin(self.flush_slowly()).await }
     }
 
-    async fn flush_slowly(&self) -> Result<(), CloseReason> {
+    pub(super) async fn flush_slowly(&self) -> Result<(), CloseReason> {
         let mut progress = self.send_progress();
+        self.clear_way(&progress).await?;
         let output = std::mem::take(&mut *self.output.borrow_mut());
         self.send_parts(output.rest(), &[], &mut progress).await
+    }
+
+    /// Waits until nothing that was handed over is on its way.
+    pub(super) async fn clear_way(&self, progress: &Progress) -> Result<(), CloseReason> {
+        while self.stream.reclaim(&mut self.output.borrow_mut()) == Leaving::Busy {
+            self.wait_for_progress(Deadline::ResponseProgress, progress);
+            poll_fn(|cx| self.poll_writable(cx)).await?;
+        }
+        Ok(())
     }
 
     /// The progress of an answer that begins now.

@@ -2,7 +2,6 @@
 //! and a pause when the system is out of descriptors.
 
 use crate::limits::{ACCEPT_PAUSE, ACCEPTS_PER_TURN, SWEEP_INTERVAL};
-use crate::net::stream::Socket;
 use crate::net::worker::{Event, Worker};
 use crate::service::UNIX_PEER;
 use rustix::event::{PollFd, PollFlags, Timespec};
@@ -26,10 +25,6 @@ pub(crate) struct Accepted {
 }
 
 impl Accepted {
-    pub(crate) fn into_parts(self) -> (Socket, SocketAddr, OwnedSemaphorePermit) {
-        (Socket::new(self.fd), self.peer, self.permit)
-    }
-
     /// Tells the client that there is no room for it.
     pub(crate) fn refuse(self) {
         say_no_room(&self.fd);

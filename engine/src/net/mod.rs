@@ -6,6 +6,8 @@
 
 pub(crate) mod accept;
 pub(crate) mod clock;
+mod disk;
+pub(crate) mod driver;
 pub(crate) mod duplex;
 pub(crate) mod listen;
 mod listening;
@@ -13,4 +15,5 @@ pub(crate) mod notes;
 pub(crate) mod panic;
 pub(crate) mod stream;
 pub(crate) mod sys;
+pub(crate) mod uring;
 pub(crate) mod worker;

@@ -5,6 +5,7 @@
 //! wait, so another driver can take the place of readiness and `recv`.
 
 use crate::buffer::Buffer;
+use crate::net::disk;
 use crate::net::duplex::{self, Rope};
 use crate::net::sys::{self, LazilyWatched};
 use crate::service::{Duplex, OpenFile};
@@ -13,8 +14,8 @@ use rustix::io::{Errno, retry_on_intr};
 use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, Shutdown};
 use std::cell::Cell;
 use std::fs::File;
-use std::io::{self, IoSlice};
-use std::os::fd::{AsFd, OwnedFd};
+use std::io::{self, ErrorKind, IoSlice};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::task::{Context, Poll, ready};
 
@@ -27,11 +28,73 @@ pub(crate) enum Then {
     More,
 }
 
+/// Bytes that have yet to leave, from `at` on.
+#[derive(Default)]
+pub(crate) struct Output {
+    pub(crate) buffer: Option<Buffer>,
+    pub(crate) at: usize,
+}
+
+impl Output {
+    /// The bytes, to add to them.
+    pub(crate) fn bytes(&mut self) -> &mut Vec<u8> {
+        self.buffer.get_or_insert_with(Buffer::take)
+    }
+
+    /// The bytes, to send them.
+    pub(crate) fn rest(&self) -> &[u8] {
+        self.buffer.as_ref().map_or(&[], |buffer| &buffer[self.at..])
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.rest().len()
+    }
+}
+
+/// Whether output that the stream was given earlier is still on its way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Leaving {
+    /// It is not.
+    Clear,
+    /// It is, so that nothing can follow it yet; [`Stream::poll_writable`] waits.
+    Busy,
+}
+
 /// A two-way stream of bytes.
 pub(crate) trait Stream: 'static {
     /// Receives what is there behind what `into` holds, taking a buffer from the pool if
     /// it holds none. Ready with 0 at the end of the stream.
     fn poll_receive(&self, cx: &mut Context<'_>, into: &mut Option<Buffer>) -> Poll<io::Result<usize>>;
+
+    /// Sends output while something else is awaited. A stream may keep it and send it a little
+    /// later; what then cannot be sent at once makes it [held up](Stream::is_held_up). `Busy`
+    /// leaves what has not left, or not been kept, in the output.
+    ///
+    /// # Errors
+    /// When the connection has failed.
+    fn hand_over(&self, output: &mut Output) -> io::Result<Leaving> {
+        while output.len() > 0 {
+            match self.send([output.rest(), &[]], Then::Nothing) {
+                Ok(sent) => output.at += sent,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(Leaving::Busy),
+                Err(error) => return Err(error),
+            }
+        }
+        *output = Output::default();
+        Ok(Leaving::Clear)
+    }
+
+    /// Puts what was handed over and could not be sent before the output again. Everything else
+    /// that sends wants the way to be clear.
+    fn reclaim(&self, _output: &mut Output) -> Leaving {
+        Leaving::Clear
+    }
+
+    /// Whether what was handed over could not be sent at once. Whoever waits to receive is woken
+    /// when that shows, and has to reclaim it.
+    fn is_held_up(&self) -> bool {
+        false
+    }
 
     /// Sends the first part and then the second, or as much as can be sent now.
     ///
@@ -55,6 +118,12 @@ pub(crate) trait Stream: 'static {
 
     /// Waits until more can be sent, after a send that could not send.
     fn poll_writable(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>>;
+
+    /// Reads part of a file where waiting for the disk holds nobody up, so that sending it waits for
+    /// none. `None` when it cannot be read.
+    fn bring_into_memory(&self, file: &File, at: u64, len: u64) -> impl Future<Output = Option<()>> {
+        disk::bring_into_memory(file, at, len)
+    }
 
     /// Has the kernel take so many bytes before it can send them, where it has such a bound.
     fn bound_unsent(&self, bytes_max: i32);
@@ -120,42 +189,15 @@ impl Stream for Socket {
     }
 
     fn send(&self, parts: [&[u8]; 2], then: Then) -> io::Result<usize> {
-        let flags = match then {
-            Then::Nothing => SendFlags::NOSIGNAL,
-            Then::More => SendFlags::NOSIGNAL | SendFlags::MORE,
-        };
-        Ok(retry_on_intr(|| match parts {
-            [first, []] | [[], first] => rustix::net::send(&self.fd, first, flags),
-            [first, second] => {
-                let slices = [IoSlice::new(first), IoSlice::new(second)];
-                rustix::net::sendmsg(&self.fd, &slices, &mut SendAncillaryBuffer::default(), flags)
-            }
-        })?)
+        send(self.fd.as_fd(), parts, then)
     }
 
     fn send_file(&self, file: &File, offset: u64, len: usize) -> io::Result<usize> {
-        Ok(retry_on_intr(|| {
-            let mut at = offset;
-            rustix::fs::sendfile(&self.fd, file, Some(&mut at), len)
-        })?)
+        send_file(self.fd.as_fd(), file, offset, len)
     }
 
     fn send_copy(&self, first: &[u8], file: &OpenFile, offset: u64, len: usize) -> io::Result<usize> {
-        let Some(mapping) = file.mapping() else {
-            let mut copy = Buffer::take();
-            let room = copy.capacity();
-            copy.resize(len.min(room), 0);
-            let read = file.read_at(&mut copy[..], offset)?;
-            return if read == 0 { Ok(0) } else { self.send([first, &copy[..read]], Then::More) };
-        };
-        loop {
-            let sent = mapping.send_behind(first, offset, len, self.fd.as_fd());
-            match sent.as_ref().map_err(io::Error::raw_os_error) {
-                Err(Some(libc::EINTR)) => {}
-                Err(Some(libc::EFAULT)) => return Ok(0),
-                _ => return sent,
-            }
-        }
+        send_copy(self.fd.as_fd(), first, file, offset, len)
     }
 
     fn poll_writable(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -166,8 +208,7 @@ impl Stream for Socket {
     }
 
     fn bound_unsent(&self, bytes_max: i32) {
-        // A Unix socket has none.
-        let _ = sys::set_tcp_option(self.fd.as_fd(), libc::TCP_NOTSENT_LOWAT, bytes_max);
+        bound_unsent(self.fd.as_fd(), bytes_max);
     }
 
     fn finish(&self) {
@@ -193,14 +234,69 @@ impl Stream for Socket {
     }
 }
 
+/// As [`Stream::send`].
+pub(super) fn send(fd: BorrowedFd<'_>, parts: [&[u8]; 2], then: Then) -> io::Result<usize> {
+    let flags = match then {
+        Then::Nothing => SendFlags::NOSIGNAL,
+        Then::More => SendFlags::NOSIGNAL | SendFlags::MORE,
+    };
+    Ok(retry_on_intr(|| match parts {
+        [first, []] | [[], first] => rustix::net::send(fd, first, flags),
+        [first, second] => {
+            let slices = [IoSlice::new(first), IoSlice::new(second)];
+            rustix::net::sendmsg(fd, &slices, &mut SendAncillaryBuffer::default(), flags)
+        }
+    })?)
+}
+
+/// As [`Stream::send_file`].
+pub(super) fn send_file(fd: BorrowedFd<'_>, file: &File, offset: u64, len: usize) -> io::Result<usize> {
+    Ok(retry_on_intr(|| {
+        let mut at = offset;
+        rustix::fs::sendfile(fd, file, Some(&mut at), len)
+    })?)
+}
+
+/// As [`Stream::send_copy`].
+pub(super) fn send_copy(
+    fd: BorrowedFd<'_>,
+    first: &[u8],
+    file: &OpenFile,
+    offset: u64,
+    len: usize,
+) -> io::Result<usize> {
+    let Some(mapping) = file.mapping() else {
+        let mut copy = Buffer::take();
+        let room = copy.capacity();
+        copy.resize(len.min(room), 0);
+        let read = file.read_at(&mut copy[..], offset)?;
+        return if read == 0 { Ok(0) } else { send(fd, [first, &copy[..read]], Then::More) };
+    };
+    loop {
+        let sent = mapping.send_behind(first, offset, len, fd);
+        match sent.as_ref().map_err(io::Error::raw_os_error) {
+            Err(Some(libc::EINTR)) => {}
+            Err(Some(libc::EFAULT)) => return Ok(0),
+            _ => return sent,
+        }
+    }
+}
+
+/// As [`Stream::bound_unsent`].
+pub(super) fn bound_unsent(fd: BorrowedFd<'_>, bytes_max: i32) {
+    // A Unix socket has none.
+    let _ = sys::set_tcp_option(fd, libc::TCP_NOTSENT_LOWAT, bytes_max);
+}
+
 /// Whether the buffer had more room than bytes came.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Room {
+pub(super) enum Room {
     Left,
     Full,
 }
 
-fn receive(fd: impl AsFd, into: &mut Option<Buffer>) -> rustix::io::Result<(usize, Room)> {
+/// Receives what is there behind what `into` holds.
+pub(super) fn receive(fd: impl AsFd, into: &mut Option<Buffer>) -> rustix::io::Result<(usize, Room)> {
     let mut taken = None;
     let buffer = match into {
         Some(buffer) => buffer,

@@ -3,16 +3,18 @@
 use crate::limits::{BLOCKING_THREADS_MAX, KEEP_ALIVE_FLOOR, Limits, SWEEP_INTERVAL};
 use crate::net::accept::Accepted;
 use crate::net::clock::{Clock, ticks};
+use crate::net::driver::Driver;
 use crate::net::listen::Endpoint;
 use crate::net::listening::Listening;
 use crate::net::notes::{Notes, Place};
+use crate::net::uring::Uring;
 use rustix::thread::CpuSet;
 use std::cell::Cell;
 use std::future::Future;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc as threads};
 use std::thread;
 use std::time::Duration;
@@ -24,6 +26,7 @@ use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 pub(crate) enum Event {
     AcceptFailed(io::Error),
     AcceptRecovered,
+    DriverRefused(Driver, io::Error),
     ConnectionsFull,
     ConnectionsFree,
 }
@@ -59,6 +62,8 @@ pub(crate) struct Peers {
     /// Written by its worker alone.
     pub(crate) accepted: Vec<AtomicU64>,
     pub(crate) inboxes: Vec<mpsc::UnboundedSender<Message>>,
+    /// One of them has said that there is no ring.
+    pub(crate) said_refused: AtomicBool,
 }
 
 /// A worker may have this many connections more than a quarter above the mean before it
@@ -85,6 +90,8 @@ pub(crate) struct Worker {
     lost: Cell<bool>,
     task_lost: Notify,
     on_event: Box<dyn Fn(Event)>,
+    /// The ring that its sockets are in, if that is their driver.
+    ring: Option<Rc<Uring>>,
 }
 
 impl Worker {
@@ -104,7 +111,24 @@ impl Worker {
             lost: Cell::new(false),
             task_lost: Notify::new(),
             on_event,
+            ring: None,
         }
+    }
+
+    /// With its sockets in a ring.
+    pub(crate) fn with_ring(self, ring: Option<Rc<Uring>>) -> Self {
+        Self { ring, ..self }
+    }
+
+    /// Says that there was no ring to be had. The other workers fare the same, and once is enough.
+    pub(crate) fn ring_refused(&self, wanted: Driver, error: io::Error) {
+        if !self.peers.said_refused.swap(true, Ordering::Relaxed) {
+            self.event(Event::DriverRefused(wanted, error));
+        }
+    }
+
+    pub(crate) fn ring(&self) -> Option<&Rc<Uring>> {
+        self.ring.as_ref()
     }
 
     pub(crate) fn event(&self, event: Event) {
@@ -215,6 +239,7 @@ pub(crate) struct Plan {
     pub(crate) inbox: mpsc::UnboundedReceiver<Message>,
     pub(crate) permits: Arc<Semaphore>,
     pub(crate) connections_max: usize,
+    pub(crate) driver: Driver,
     pub(crate) stop: watch::Receiver<Stop>,
 }
 
@@ -233,6 +258,7 @@ pub(crate) fn runtime() -> io::Result<tokio::runtime::LocalRuntime> {
 pub(crate) async fn run(plan: Plan, worker: Rc<Worker>, serve: Rc<dyn Fn(Accepted)>, tick: Rc<dyn Fn()>) {
     pin_to(plan.cpu);
     let Plan { mut inbox, permits, mut stop, .. } = plan;
+    let turning = worker.ring().map(|ring| spawn_vital(&worker, ring.clone().drive()));
     let listening = Rc::new(Listening::new(worker.clone(), permits.clone(), serve.clone()));
     let sweep = Sweep { permits: permits.clone(), connections_max: plan.connections_max };
     let sweeper = spawn_vital(&worker, sweep.run(worker.clone(), tick.clone()));
@@ -285,6 +311,7 @@ pub(crate) async fn run(plan: Plan, worker: Rc<Worker>, serve: Rc<dyn Fn(Accepte
     }
     serving.abort();
     sweeper.abort();
+    turning.inspect(JoinHandle::abort);
     tick();
 }
 

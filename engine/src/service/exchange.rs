@@ -1,5 +1,6 @@
 //! What happened, as one record that the log, the metrics and a status page all read.
 
+use crate::Driver;
 use crate::service::Request;
 use selvedge_proto::field::Fields;
 use selvedge_proto::{Afterwards, Reject, Status};
@@ -220,6 +221,13 @@ pub enum Incident {
     ConnectionsFull {
         /// The limit.
         limit: usize,
+    },
+    /// Sockets are driven by epoll, since there is no io_uring to be had.
+    DriverRefused {
+        /// What was asked for.
+        wanted: Driver,
+        /// What the system said.
+        error: String,
     },
     /// Places are free again after [`Incident::ConnectionsFull`].
     ConnectionsFree,

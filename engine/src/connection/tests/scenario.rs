@@ -15,7 +15,7 @@ use std::future::Future;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 use std::time::Duration;
 use tokio::time::{interval, sleep, timeout};
 
@@ -54,7 +54,12 @@ impl World {
     }
 
     pub(super) fn serving(service: impl Service, limits: Limits) -> Self {
-        let peers = Peers { loads: vec![AtomicUsize::new(0)], accepted: vec![AtomicU64::new(0)], inboxes: Vec::new() };
+        let peers = Peers {
+            loads: vec![AtomicUsize::new(0)],
+            accepted: vec![AtomicU64::new(0)],
+            inboxes: Vec::new(),
+            said_refused: AtomicBool::new(false),
+        };
         let worker = Rc::new(Worker::new(0, Arc::new(peers), Box::new(|_| {}), &limits));
         let recorder = Recorder::default();
         let app = App::new(service, recorder.clone(), limits, worker.clone());

@@ -2,8 +2,8 @@
 
 use super::{Build, Claimed, enforcement, networks};
 use crate::config::model::{
-    ClientConnections, ExistingConnections, ForwardedField, Limits, Listener, Process, Settings, Supervision, Switch,
-    TrustedProxies,
+    ClientConnections, Driver, ExistingConnections, ForwardedField, Limits, Listener, Process, Settings, Supervision,
+    Switch, TrustedProxies,
 };
 use crate::config::place::Span;
 use crate::config::problem::Problem;
@@ -93,6 +93,11 @@ impl Build<'_, '_> {
             "follow" => ExistingConnections::Follow,
             _ => ExistingConnections::Finish,
         };
+        let driver = match top.one("driver").first().text() {
+            "epoll" => Driver::Epoll,
+            "io_uring" => Driver::IoUring,
+            _ => Driver::Auto,
+        };
         let supervision = match top.get("supervision") {
             Some(item) => self.supervision(item.inside()),
             None => {
@@ -102,6 +107,7 @@ impl Build<'_, '_> {
         };
         Process {
             workers: top.get("workers").map(|item| size(item.first().number())),
+            driver,
             user: user.map(|(user, _)| user),
             group: group.map(|(group, _)| group),
             pid_file: pid_file.map(|(path, _)| path),

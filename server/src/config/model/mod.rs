@@ -47,6 +47,7 @@ pub(crate) struct Listener {
 pub(crate) struct Process {
     /// `None`: one for each core that the process may use.
     pub(crate) workers: Option<usize>,
+    pub(crate) driver: Driver,
     /// `None`: stays who started it.
     pub(crate) user: Option<String>,
     /// `None`: the first group of `user`.
@@ -55,6 +56,14 @@ pub(crate) struct Process {
     pub(crate) control: PathBuf,
     pub(crate) existing_connections: ExistingConnections,
     pub(crate) supervision: Supervision,
+}
+
+/// How sockets are driven.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Driver {
+    Auto,
+    Epoll,
+    IoUring,
 }
 
 /// What a reload means to connections that exist already.

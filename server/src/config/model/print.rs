@@ -2,8 +2,8 @@
 //! same settings.
 
 use super::{
-    AccessLog, Enforcement, ErrorFormat, ErrorLog, ExistingConnections, ForwardedField, Level, Limits, Listener,
-    Process, Rotation, Settings, Switch, TrustedProxies,
+    AccessLog, Driver, Enforcement, ErrorFormat, ErrorLog, ExistingConnections, ForwardedField, Level, Limits,
+    Listener, Process, Rotation, Settings, Switch, TrustedProxies,
 };
 use crate::config::value::{Address, Descriptor, LogTarget, write_size, write_time};
 use std::fmt::{self, Display, Formatter, Write};
@@ -73,6 +73,12 @@ impl Process {
         if let Some(workers) = self.workers {
             lines.line(format_args!("workers {workers}"))?;
         }
+        let driver = match self.driver {
+            Driver::Auto => "auto",
+            Driver::Epoll => "epoll",
+            Driver::IoUring => "io_uring",
+        };
+        lines.line(format_args!("driver \"{driver}\""))?;
         for (name, account) in [("user", &self.user), ("group", &self.group)] {
             if let Some(account) = account {
                 lines.line(format_args!("{name} {}", quote(account)))?;

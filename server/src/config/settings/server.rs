@@ -31,6 +31,15 @@ pub(super) const SETTINGS: &[Setting] = &[
     setting(TOP, "workers", "Number of worker threads.")
         .with(&[one("number", Kind::Count { min: 1, max: 1024 })])
         .otherwise("one for each core that the process may use"),
+    setting(TOP, "driver", "How sockets are driven.")
+        .with(&[one("name", Kind::Choice(&["auto", "epoll", "io_uring"]))])
+        .default("auto")
+        .more(
+            "`io_uring` hands many operations to the system at once, which takes Linux 6.1 and a system that allows \
+             it, as container platforms often do not; where it is not to be had, the error log says why, and `epoll` \
+             serves. `auto` is the one that costs less for most sites, unless the environment variable \
+             `SELVEDGE_DRIVER` names one. What is served, and how, is the same.",
+        ),
     setting(TOP, "user", "The user to become after the listeners are bound.")
         .with(&[one("name", Kind::Account)])
         .otherwise("stays who started it"),

@@ -1,9 +1,15 @@
-//! The one address of `unsafe`: joining descriptors to the worker's epoll set, and files in
-//! the address space. It names nothing else of the crate, so any floor may use it.
+//! The one address of `unsafe`: joining descriptors to the worker's epoll set, files in the
+//! address space, and the ring with all that the kernel uses of this process's memory. It names
+//! nothing else of the crate but the buffers, so any floor may use it.
 //!
 //! What is promised of a descriptor each time is the same: it stays open, and the same, for as
 //! long as the set knows it.
 #![allow(unsafe_code, reason = "registration has to be told that a descriptor outlives it, and mapping is unsafe")]
+
+#[cfg(test)]
+pub(crate) mod faults;
+pub(crate) mod leases;
+pub(crate) mod ring;
 
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 use std::cell::OnceCell;
@@ -12,6 +18,7 @@ use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::ptr::NonNull;
+use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
 /// A descriptor that is in the epoll set from the beginning.
@@ -19,6 +26,12 @@ pub(crate) fn watch(fd: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
     // SAFETY: the `AsyncFd` owns the descriptor, gives out only shared references to it, and
     // leaves the set before it closes it.
     Ok(unsafe { AsyncFd::register(fd) }?)
+}
+
+/// The same, for one that nobody writes to.
+pub(crate) fn watch_readable(fd: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
+    // SAFETY: as in `watch`.
+    Ok(unsafe { AsyncFd::register_with_interest(fd, Interest::READABLE) }?)
 }
 
 /// A descriptor that joins the epoll set when it is first waited for.

@@ -1,0 +1,151 @@
+//! What goes wrong in a ring is nobody's business but the driver's: the same bytes come and go.
+
+use crate::net::driver::Driver;
+use crate::net::sys::faults::Script;
+use crate::net::sys::ring::{Ring, Sizes};
+use crate::net::uring::Uring;
+use crate::net::worker;
+use crate::service::Incident;
+use crate::{Observer, Request, Response, Running, Server, Status};
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::net::{Shutdown, TcpStream};
+use std::sync::{Arc, Mutex};
+use std::task::Poll;
+use std::thread;
+use std::time::Duration;
+
+/// Scripts, each with another thing that goes wrong, and one with all of them.
+const SCRIPTS: [Script; 6] = [
+    Script { sends: &[usize::MAX], delays: &[0], cancelled_every: 0, says_work: false },
+    Script { sends: &[0, 1, 7, usize::MAX], delays: &[0], cancelled_every: 0, says_work: false },
+    Script { sends: &[usize::MAX], delays: &[3, 0, 1, 0, 0, 2], cancelled_every: 0, says_work: false },
+    Script { sends: &[usize::MAX], delays: &[0], cancelled_every: 2, says_work: false },
+    Script { sends: &[usize::MAX], delays: &[0], cancelled_every: 0, says_work: true },
+    Script { sends: &[5, usize::MAX, 0, 40], delays: &[1, 0, 2, 0, 0], cancelled_every: 3, says_work: true },
+];
+
+/// Answers with the content that came, or with as many bytes as the path says.
+async fn echo(request: &mut Request) -> Response {
+    if let Some(count) = request.path().strip_prefix("/bytes/").and_then(|count| count.parse().ok()) {
+        return Response::new(Status::OK).body(letters(count));
+    }
+    request.body().limit(u64::MAX);
+    match request.body().read().await {
+        Ok(content) => Response::new(Status::OK).body(content),
+        Err(error) => error.into(),
+    }
+}
+
+fn letters(count: usize) -> String {
+    (b'a'..=b'z').cycle().take(count).map(char::from).collect()
+}
+
+/// What a ring is needed for; `None` where there are no rings, which is said.
+fn here<T>(made: io::Result<T>) -> Option<T> {
+    made.inspect_err(|error| println!("no io_uring here, so nothing can go wrong with it: {error}")).ok()
+}
+
+/// A server with such a ring; `None` where there are no rings, which is said.
+fn serve(script: Script) -> Option<Running> {
+    here(Ring::new(Sizes { submissions: 4, completions: 8, buffers: 2, buffer_bytes: 64 }))?;
+    let server = Server::bind_with_workers("127.0.0.1:0", 1).unwrap().driver(Driver::Faulty(script));
+    Some(server.serve(echo).unwrap())
+}
+
+/// A client with so many requests, all written at once where they are small.
+fn converse(server: &Running, requests: &[(usize, usize)]) {
+    let mut stream = TcpStream::connect(server.addresses()[0]).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    let mut writing = stream.try_clone().unwrap();
+    let sent = requests.to_vec();
+    let writer = thread::spawn(move || {
+        for (upload, download) in sent {
+            let content = letters(upload);
+            let request = match upload {
+                0 => format!("GET /bytes/{download} HTTP/1.1\r\nHost: a\r\n\r\n"),
+                _ => format!("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: {upload}\r\n\r\n{content}"),
+            };
+            writing.write_all(request.as_bytes()).unwrap();
+        }
+        writing.shutdown(Shutdown::Write).unwrap();
+    });
+    let mut answers = String::new();
+    stream.read_to_string(&mut answers).unwrap();
+    writer.join().unwrap();
+    let mut rest = &answers[..];
+    for (upload, download) in requests {
+        let (head, behind) = rest.split_once("\r\n\r\n").expect("an answer for each request");
+        assert!(head.starts_with("HTTP/1.1 200"), "{head}");
+        let content = letters(upload + download);
+        assert!(behind.starts_with(&content), "{} bytes as they are", content.len());
+        rest = &behind[content.len()..];
+    }
+    assert_eq!(rest, "");
+}
+
+#[test]
+fn the_same_bytes_come_and_go_whatever_goes_wrong() {
+    for script in SCRIPTS {
+        println!("{script:?}");
+        let Some(server) = serve(script) else { return };
+        let small: Vec<(usize, usize)> = (0..40).map(|number| (0, number * 13)).collect();
+        let mixed = [(0, 10), (50_000, 0), (0, 20_000), (3, 0), (300_000, 0), (0, 1)];
+        thread::scope(|scope| {
+            for _ in 0..6 {
+                scope.spawn(|| converse(&server, &small));
+                scope.spawn(|| converse(&server, &mixed));
+            }
+        });
+        for _ in 0..10 {
+            converse(&server, &[(0, 5)]);
+        }
+        server.handle().stop();
+        server.join();
+    }
+}
+
+/// Keeps what it is told.
+#[derive(Clone, Default)]
+struct Told(Arc<Mutex<Vec<String>>>);
+
+impl Observer for Told {
+    fn incident(&self, incident: &Incident) {
+        self.0.lock().unwrap().push(format!("{incident:?}"));
+    }
+}
+
+#[test]
+fn what_the_system_refuses_is_said_once_and_served_all_the_same() {
+    let told = Told::default();
+    let server = Server::bind_with_workers("127.0.0.1:0", 3).unwrap().driver(Driver::TooLarge).observe(told.clone());
+    let server = server.serve(echo).unwrap();
+    converse(&server, &[(0, 5), (7, 0)]);
+    server.handle().stop();
+    server.join();
+    let told = told.0.lock().unwrap();
+    assert!(matches!(&told[..], [one] if one.starts_with("DriverRefused { wanted: TooLarge, error: ")), "{told:?}");
+}
+
+#[test]
+fn files_are_read_by_the_ring_to_their_end() {
+    let Ok(runtime) = worker::runtime() else { panic!("a runtime") };
+    runtime.block_on(async {
+        let Some(uring) = here(Uring::new()) else { return };
+        tokio::task::spawn_local(uring.clone().drive());
+        let path = std::env::temp_dir().join(format!("selvedge-ring-{}", std::process::id()));
+        std::fs::write(&path, letters(600_000)).unwrap();
+        let file = File::open(&path).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        assert_eq!(uring.bring_into_memory(&file, 10, 500_000).await, Some(()));
+        assert_eq!(uring.bring_into_memory(&file, 0, 2_000_000).await, Some(()), "shorter than it was");
+        let folder = File::open(std::env::temp_dir()).unwrap();
+        assert_eq!(uring.bring_into_memory(&folder, 0, 10).await, None, "cannot be read");
+        // Whoever waits goes away, and others have their turns.
+        for _ in 0..20 {
+            let mut reading = Box::pin(uring.bring_into_memory(&file, 0, 500_000));
+            assert!(std::future::poll_fn(|cx| Poll::Ready(reading.as_mut().poll(cx).is_pending())).await);
+        }
+        assert_eq!(uring.bring_into_memory(&file, 0, 500_000).await, Some(()));
+    });
+}
