@@ -261,6 +261,12 @@ impl Drop for RingSocket {
         self.uring.with(|core| {
             // One that was taken out is not known here any more.
             if let State::Talking(_) = core.leave(self.number) {
+                let is_in_flight = |kind| core.ring.is_in_flight(self.number, kind);
+                if is_in_flight(Kind::Receive) && !is_in_flight(Kind::Send) {
+                    // The client hears of it now, and not a turn later; and many that end at once, as
+                    // at a deadline, do not end faster than can be told to the log.
+                    let _ = rustix::net::shutdown(core.ring.fd(self.number), Shutdown::Both);
+                }
                 core.ring.let_go(self.number);
             }
         });
