@@ -72,6 +72,7 @@ struct Entry {
 const SERVE: &str = "serve @ROOT@ --listen 127.0.0.1:@PORT@ --workers @WORKERS@ --log off";
 const YARDSTICK: &str = "@PORT@ @WORKERS@ @REQUEST_BYTES@ @AFTER@ @FILE@";
 const EVERYTHING: &[Content] = &[Content::File, Content::LongFile, Content::Tree, Content::Hello];
+const OURS: &[Content] = &[Content::File, Content::LongFile, Content::Tree, Content::Hello, Content::Library];
 const LIBRARY: &[Content] =
     &[Content::File, Content::LongFile, Content::Tree, Content::Hello, Content::Library, Content::Application];
 const FILES: &[Content] = &[Content::File, Content::LongFile, Content::Tree];
@@ -116,7 +117,7 @@ const ENTRIES: &[Entry] = &[
         version: &["--version"],
         config: None,
         arguments: SERVE,
-        answers: &[Content::File, Content::LongFile, Content::Tree, Content::Hello, Content::Library],
+        answers: OURS,
         callgrind: true,
         install: "cargo",
     },
@@ -126,7 +127,7 @@ const ENTRIES: &[Entry] = &[
         version: &["--version"],
         config: None,
         arguments: SERVE,
-        answers: EVERYTHING,
+        answers: OURS,
         callgrind: false, // valgrind has no rings
         install: "cargo",
     },

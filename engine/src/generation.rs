@@ -6,8 +6,6 @@
 use crate::connection::{self, App, Existing};
 use crate::limits::Limits;
 use crate::net::accept::Accepted;
-use crate::net::stream::Socket;
-use crate::net::uring::RingSocket;
 use crate::net::worker::{Event, Worker};
 use crate::service::{Admission, CloseReason, Closed, Door, Incident, Observer, Phase, Service};
 use std::cell::{Ref, RefCell};
@@ -176,16 +174,8 @@ impl<T: Service, O: Observer + Clone + Send> Serving<T, O> {
             }
         };
         let (place, kept) = (app.worker.connection_began(), (accepted.permit, counted));
-        match app.worker.ring() {
-            None => {
-                let socket = Socket::new(accepted.fd);
-                tokio::task::spawn_local(connection::run(socket, peer, place, app.clone(), kept));
-            }
-            Some(ring) => {
-                let socket = RingSocket::new(ring.clone(), accepted.fd);
-                tokio::task::spawn_local(connection::run(socket, peer, place, app.clone(), kept));
-            }
-        }
+        let socket = app.worker.drive(accepted.fd);
+        tokio::task::spawn_local(connection::run(socket, peer, place, app.clone(), kept));
     }
 
     /// Tells the observer what happened on the floor of sockets.

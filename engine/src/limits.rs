@@ -63,13 +63,15 @@ impl Limits {
         const SUBMISSION_BYTES: usize = 64;
         const COMPLETION_BYTES: usize = 16;
         let queues = RING_SUBMISSIONS as usize * SUBMISSION_BYTES + RING_COMPLETIONS as usize * COMPLETION_BYTES;
-        (RING_BUFFERS as usize * (RING_BUFFER_BYTES as usize + COMPLETION_BYTES) + queues) as u64
+        let buffers = RING_BUFFERS as usize * (RING_BUFFER_BYTES as usize + COMPLETION_BYTES);
+        (buffers + queues + RING_COPIES_KEPT_MAX * RING_COPY_BYTES) as u64
     }
 
-    /// Most that a ring receives of one client before that shows not to be wanted yet: the most
-    /// memory that it takes for a connection.
+    /// Most memory that a ring takes for a connection: what it receives of one client before that
+    /// shows not to be wanted yet, an answer that it sends while the next one is made, and room for
+    /// both when that one has to wait.
     pub const fn ring_connection_bytes_max() -> u64 {
-        (RING_BULK_BYTES + RING_BURST_BUFFERS * RING_BUFFER_BYTES as usize) as u64
+        (RING_BULK_BYTES + RING_BURST_BUFFERS * RING_BUFFER_BYTES as usize + 2 * BUFFER_BYTES) as u64
     }
 }
 
@@ -140,6 +142,11 @@ pub(crate) const RING_BUFFERS: u16 = 512;
 pub(crate) const RING_BUFFER_BYTES: u32 = 2048;
 /// Buffers that the kernel fills for one client before others have their turn.
 const RING_BURST_BUFFERS: usize = 32;
+/// An answer up to this size is copied for the kernel to send, and so many copies' memory is kept
+/// for the next ones.
+pub(crate) const RING_COPY_BYTES: usize = 2048;
+/// See [`RING_COPY_BYTES`].
+pub(crate) const RING_COPIES_KEPT_MAX: usize = 64;
 /// A client that sends so much at once is received from as fast as it is read, past the ring's
 /// buffers; what came before that shows is kept with the connection.
 pub(crate) const RING_BULK_BYTES: usize = 16 * 1024;

@@ -53,7 +53,7 @@ impl Memory {
         if settings.process.driver != Driver::Epoll {
             let (connections, bytes_each) = (limits.connections_max as u64, Limits::ring_connection_bytes_max());
             terms.push(Term { count: workers, of: "rings", bytes_each: Limits::ring_bytes_max() });
-            terms.push(Term { count: connections, of: "connections' bytes that came unasked", bytes_each });
+            terms.push(Term { count: connections, of: "connections' bytes in rings", bytes_each });
         }
         if lists(settings) {
             terms.push(Term { count: workers, of: "lists of directories", bytes_each: LISTS_BYTES_MAX });

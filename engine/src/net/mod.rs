@@ -7,6 +7,7 @@
 pub(crate) mod accept;
 pub(crate) mod clock;
 mod disk;
+mod driven;
 pub(crate) mod driver;
 pub(crate) mod duplex;
 pub(crate) mod listen;

@@ -3,11 +3,13 @@
 use crate::limits::{BLOCKING_THREADS_MAX, KEEP_ALIVE_FLOOR, Limits, SWEEP_INTERVAL};
 use crate::net::accept::Accepted;
 use crate::net::clock::{Clock, ticks};
+use crate::net::driven::Driven;
 use crate::net::driver::Driver;
 use crate::net::listen::Endpoint;
 use crate::net::listening::Listening;
 use crate::net::notes::{Notes, Place};
-use crate::net::uring::Uring;
+use crate::net::stream::Socket;
+use crate::net::uring::{RingSocket, Uring};
 use rustix::thread::CpuSet;
 use std::cell::Cell;
 use std::future::Future;
@@ -127,8 +129,12 @@ impl Worker {
         }
     }
 
-    pub(crate) fn ring(&self) -> Option<&Rc<Uring>> {
-        self.ring.as_ref()
+    /// A connected socket, as this worker drives them.
+    pub(crate) fn drive(&self, fd: OwnedFd) -> Driven {
+        match &self.ring {
+            None => Driven::Epoll(Socket::new(fd)),
+            Some(ring) => Driven::Ring(RingSocket::new(ring.clone(), fd)),
+        }
     }
 
     pub(crate) fn event(&self, event: Event) {
@@ -258,7 +264,7 @@ pub(crate) fn runtime() -> io::Result<tokio::runtime::LocalRuntime> {
 pub(crate) async fn run(plan: Plan, worker: Rc<Worker>, serve: Rc<dyn Fn(Accepted)>, tick: Rc<dyn Fn()>) {
     pin_to(plan.cpu);
     let Plan { mut inbox, permits, mut stop, .. } = plan;
-    let turning = worker.ring().map(|ring| spawn_vital(&worker, ring.clone().drive()));
+    let turning = worker.ring.as_ref().map(|ring| spawn_vital(&worker, ring.clone().drive()));
     let listening = Rc::new(Listening::new(worker.clone(), permits.clone(), serve.clone()));
     let sweep = Sweep { permits: permits.clone(), connections_max: plan.connections_max };
     let sweeper = spawn_vital(&worker, sweep.run(worker.clone(), tick.clone()));

@@ -1,6 +1,6 @@
 //! The one address of `unsafe`: joining descriptors to the worker's epoll set, files in the
 //! address space, and the ring with all that the kernel uses of this process's memory. It names
-//! nothing else of the crate but the buffers, so any floor may use it.
+//! nothing else of the crate but buffers and bounds, so any floor may use it.
 //!
 //! What is promised of a descriptor each time is the same: it stays open, and the same, for as
 //! long as the set knows it.

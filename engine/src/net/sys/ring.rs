@@ -6,6 +6,7 @@
 
 use super::leases::{Buffers, Lease};
 use crate::buffer::Buffer;
+use crate::limits::{RING_COPIES_KEPT_MAX, RING_COPY_BYTES};
 use io_uring::{IoUring, Probe, cqueue, opcode, squeue, types};
 use rustix::event::EventfdFlags;
 use rustix::io::Errno;
@@ -63,11 +64,7 @@ pub(crate) type Number = u32;
 const UNWATCHED: u64 = u64::MAX;
 /// The ring's only group of buffers.
 const GROUP: u16 = 0;
-/// Up to so much is copied to be sent, and so many copies' memory is kept for the next.
-const COPY_BYTES: usize = 2048;
-/// See [`COPY_BYTES`].
-const COPIES_KEPT_MAX: usize = 64;
-/// How long, and how often, a ring that ends waits for the kernel to let go.
+/// How long a ring that ends waits for the kernel to let go of something, and how often in vain.
 const LETTING_GO: Duration = Duration::from_millis(50);
 /// See [`LETTING_GO`].
 const LETTING_GO_TRIES: u32 = 20;
@@ -262,29 +259,33 @@ impl Ring {
             opcode::Send::new(fd, bytes.as_ptr(), len).flags(flags).build()
         };
         // A small answer is copied: the buffer that it was made in is the next one's, still warm.
-        let (entry, used) = if buffer.len() - at <= COPY_BYTES {
-            let mut copy = self.copies.pop().unwrap_or_else(|| vec![0; COPY_BYTES].into());
+        let (entry, used) = if buffer.len() - at <= RING_COPY_BYTES {
+            let mut copy = self.copies.pop().unwrap_or_else(|| vec![0; RING_COPY_BYTES].into());
             copy[..buffer.len() - at].copy_from_slice(&buffer[at..]);
             (entry(&copy[..rest.len()]), Used::SendingCopy(copy, buffer.len() - at))
         } else {
             (entry(rest), Used::Sending(buffer, at))
         };
-        // The bytes stay where they are when what owns them moves.
-        self.held[number as usize].as_mut().expect("looked at just now").used = used;
+        self.lend(number, used);
         self.launch(number, Kind::Send, entry);
     }
 
     /// Reads up to `count` bytes of a file into memory, which comes back with the completion. One at
     /// a time, and nothing else of the same descriptor that uses memory.
     pub(crate) fn read(&mut self, number: Number, mut memory: Vec<u8>, count: usize, at: u64) {
-        let held = self.held(number);
-        assert!(matches!(held.used, Used::Nothing), "one operation of a descriptor uses memory at a time");
         let count = u32::try_from(count.min(memory.len())).unwrap_or(u32::MAX);
-        let fd = types::Fd(held.fd.as_raw_fd());
+        let fd = types::Fd(self.held(number).fd.as_raw_fd());
         let entry = opcode::Read::new(fd, memory.as_mut_ptr(), count).offset(at).build();
-        // The bytes stay where they are when the vector moves: it only points to them.
-        self.held[number as usize].as_mut().expect("looked at just now").used = Used::Reading(memory);
+        self.lend(number, Used::Reading(memory));
         self.launch(number, Kind::Read, entry);
+    }
+
+    /// Keeps memory for as long as the kernel uses it. Its bytes stay where they are when what owns
+    /// them moves: that only points to them.
+    fn lend(&mut self, number: Number, used: Used) {
+        let held = self.held[number as usize].as_mut().expect("whoever has the number has not let go");
+        assert!(matches!(held.used, Used::Nothing), "one operation of a descriptor uses memory at a time");
+        held.used = used;
     }
 
     /// Has an operation that is in flight end soon. It completes all the same.
@@ -463,7 +464,7 @@ impl Ring {
                     Used::Sending(buffer, at) => (at + sent < buffer.len()).then_some((buffer, at + sent)),
                     Used::SendingCopy(copy, len) => {
                         let rest = (sent < len).then(|| (Buffer::of(&copy[sent..len]), 0));
-                        if self.copies.len() < COPIES_KEPT_MAX {
+                        if self.copies.len() < RING_COPIES_KEPT_MAX {
                             self.copies.push(copy);
                         }
                         rest
@@ -493,14 +494,16 @@ impl Drop for Ring {
                 self.let_go(number);
             }
         }
+        // Turns in a row in which nothing was over.
         let mut tries = 0;
         while (self.in_flight > 0 || self.has_begun()) && tries < LETTING_GO_TRIES {
-            let waited = (self.in_flight > 0).then_some(LETTING_GO);
+            let before = self.in_flight;
+            let waited = (before > 0).then_some(LETTING_GO);
             if self.turn(waited).is_err() {
                 break;
             }
             while self.next().is_some() {}
-            tries += 1;
+            tries = if self.in_flight < before { 0 } else { tries + 1 };
         }
         let _ = self.uring.submitter().unregister_buf_ring(GROUP);
         if self.in_flight > 0 {

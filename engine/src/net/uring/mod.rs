@@ -24,6 +24,7 @@ use std::future::poll_fn;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 use tokio::io::unix::AsyncFd;
@@ -49,7 +50,7 @@ pub(crate) struct Uring {
     signals: Cell<Signals>,
     driver: Cell<Option<Waker>>,
     /// Turns to read from disks, which take memory.
-    reads: Semaphore,
+    reads: Arc<Semaphore>,
 }
 
 /// See [`Uring`].
@@ -114,10 +115,16 @@ impl Uring {
         Self::with_sizes(Sizes { submissions: 1 << 30, ..SIZES })
     }
 
+    /// How many files more could be read at once.
+    #[cfg(test)]
+    fn reads_left(&self) -> usize {
+        self.reads.available_permits()
+    }
+
     fn with_sizes(sizes: Sizes) -> io::Result<Rc<Self>> {
         let (mut ring, event) = Ring::new(sizes)?;
         try_out(&mut ring)?;
-        let reads = Semaphore::new(BLOCKING_THREADS_MAX);
+        let reads = Arc::new(Semaphore::new(BLOCKING_THREADS_MAX));
         let core = RefCell::new(Core { ring, states: Vec::new() });
         Ok(Rc::new(Self {
             core,
@@ -248,6 +255,12 @@ impl Core {
         std::mem::replace(&mut self.states[number as usize], State::Unused)
     }
 
+    /// Lets go of a descriptor, and of what was known of it.
+    fn end(&mut self, number: Number) {
+        self.leave(number);
+        self.ring.let_go(number);
+    }
+
     /// Notes what is done, and says whom that concerns.
     fn complete(&mut self, completion: Completion) -> Woken {
         let Completion { number, done, then } = completion;
@@ -257,6 +270,10 @@ impl Core {
             }
             (State::Talking(talking), Done::Sent(rest, sent)) => talking.sent(rest, sent),
             (State::Talking(talking), Done::Ready(kind)) => talking.ready(kind),
+            (State::Reading(reading), Done::Read(..)) if reading.is_abandoned() => {
+                self.end(number);
+                Woken::default()
+            }
             (State::Reading(reading), Done::Read(memory, read)) => reading.read(memory, read),
             _ => Woken::default(),
         }

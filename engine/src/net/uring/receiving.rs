@@ -150,7 +150,7 @@ impl Receiving {
             Ok(None) => self.end = Some(Ok(())),
             // There was no buffer for it. It is received without one.
             Err(Errno::NOBUFS) => self.how = How::Direct(MUCH),
-            Err(Errno::CANCELED) => {}
+            Err(Errno::CANCELED | Errno::INTR | Errno::AGAIN) => {}
             Err(error) => self.end = Some(Err(error)),
         }
         match (then, self.how) {
@@ -177,6 +177,8 @@ impl Receiving {
             kept.bytes.splice(..kept.at, first.bytes().iter().copied());
             kept.at = 0;
         }
+        // No more than is said that a connection takes.
+        kept.bytes.reserve_exact(lease.bytes().len());
         kept.bytes.extend_from_slice(lease.bytes());
     }
 

@@ -258,9 +258,11 @@ impl Stream for RingSocket {
 
 impl Drop for RingSocket {
     fn drop(&mut self) {
-        self.uring.with(|core| {
+        // What it knew is dropped when nothing is borrowed any more: whoever waited may be part of it.
+        let _known = self.uring.with(|core| {
+            let known = core.leave(self.number);
             // One that was taken out is not known here any more.
-            if let State::Talking(_) = core.leave(self.number) {
+            if let State::Talking(_) = known {
                 let is_in_flight = |kind| core.ring.is_in_flight(self.number, kind);
                 if is_in_flight(Kind::Receive) && !is_in_flight(Kind::Send) {
                     // The client hears of it now, and not a turn later; and many that end at once, as
@@ -269,6 +271,7 @@ impl Drop for RingSocket {
                 }
                 core.ring.let_go(self.number);
             }
+            known
         });
     }
 }

@@ -1,15 +1,20 @@
 //! What goes wrong in a ring is nobody's business but the driver's: the same bytes come and go.
 
+use crate::buffer::Buffer;
+use crate::limits::BLOCKING_THREADS_MAX;
 use crate::net::driver::Driver;
 use crate::net::sys::faults::Script;
-use crate::net::sys::ring::{Ring, Sizes};
+use crate::net::sys::leases::Lease;
+use crate::net::sys::ring::{Completion, Done, Kind, Ring, Sizes, Then};
 use crate::net::uring::Uring;
 use crate::net::worker;
 use crate::service::Incident;
 use crate::{Observer, Request, Response, Running, Server, Status};
+use rustix::io::Errno;
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpStream};
+use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Mutex};
 use std::task::Poll;
 use std::thread;
@@ -24,6 +29,9 @@ const SCRIPTS: [Script; 6] = [
     Script { sends: &[usize::MAX], delays: &[0], cancelled_every: 0, says_work: true },
     Script { sends: &[5, usize::MAX, 0, 40], delays: &[1, 0, 2, 0, 0], cancelled_every: 3, says_work: true },
 ];
+
+/// A ring that soon runs out of everything.
+const SMALL: Sizes = Sizes { submissions: 4, completions: 8, buffers: 2, buffer_bytes: 64 };
 
 /// Answers with the content that came, or with as many bytes as the path says.
 async fn echo(request: &mut Request) -> Response {
@@ -48,7 +56,7 @@ fn here<T>(made: io::Result<T>) -> Option<T> {
 
 /// A server with such a ring; `None` where there are no rings, which is said.
 fn serve(script: Script) -> Option<Running> {
-    here(Ring::new(Sizes { submissions: 4, completions: 8, buffers: 2, buffer_bytes: 64 }))?;
+    here(Ring::new(SMALL))?;
     let server = Server::bind_with_workers("127.0.0.1:0", 1).unwrap().driver(Driver::Faulty(script));
     Some(server.serve(echo).unwrap())
 }
@@ -141,11 +149,74 @@ fn files_are_read_by_the_ring_to_their_end() {
         assert_eq!(uring.bring_into_memory(&file, 0, 2_000_000).await, Some(()), "shorter than it was");
         let folder = File::open(std::env::temp_dir()).unwrap();
         assert_eq!(uring.bring_into_memory(&folder, 0, 10).await, None, "cannot be read");
-        // Whoever waits goes away, and others have their turns.
+        // Whoever waits goes away; the memory is the kernel's until it has read, and the turn with it.
         for _ in 0..20 {
             let mut reading = Box::pin(uring.bring_into_memory(&file, 0, 500_000));
             assert!(std::future::poll_fn(|cx| Poll::Ready(reading.as_mut().poll(cx).is_pending())).await);
         }
+        assert_eq!(uring.reads_left(), 0);
         assert_eq!(uring.bring_into_memory(&file, 0, 500_000).await, Some(()));
+        assert_eq!(uring.reads_left(), BLOCKING_THREADS_MAX);
     });
+}
+
+#[test]
+fn a_ring_that_ends_closes_all_that_it_holds() {
+    let Some((mut ring, _event)) = here(Ring::new(SMALL)) else { return };
+    let far: Vec<UnixStream> = (0..300)
+        .map(|_| {
+            let (near, far) = UnixStream::pair().unwrap();
+            let number = ring.hold(near.into());
+            ring.begin(number, Kind::Receive);
+            ring.begin(number, Kind::Ended);
+            far
+        })
+        .collect();
+    ring.turn(None).unwrap();
+    drop(ring);
+    for mut far in far {
+        far.set_nonblocking(true).unwrap();
+        assert_eq!(far.read(&mut [0]).unwrap(), 0);
+    }
+}
+
+#[test]
+#[should_panic(expected = "one operation of a descriptor uses memory at a time")]
+fn memory_in_flight_is_not_let_go_for_other_memory() {
+    let Some((mut ring, _event)) = here(Ring::new(SMALL)) else {
+        panic!("one operation of a descriptor uses memory at a time, where there are any");
+    };
+    let (near, _far) = UnixStream::pair().unwrap();
+    let number = ring.hold(near.into());
+    ring.read(number, vec![0; 4096], 4096, 0);
+    ring.send(number, Buffer::of(&[0; 4096]), 0);
+}
+
+#[test]
+fn a_buffer_on_lease_is_not_written_to() {
+    let Some((mut ring, _event)) = here(Ring::new(SMALL)) else { return };
+    let (near, mut far) = UnixStream::pair().unwrap();
+    let number = ring.hold(near.into());
+    ring.begin(number, Kind::Receive);
+    let mut leases = Vec::new();
+    for piece in [b"first", b"other"] {
+        far.write_all(piece).unwrap();
+        ring.turn(Some(Duration::from_secs(20))).unwrap();
+        let Some(Completion { done: Done::Received(Ok(Some(lease))), .. }) = ring.next() else { panic!("bytes") };
+        assert_eq!(lease.bytes(), piece);
+        leases.push(lease);
+    }
+    // Both are on lease, so that there is none for this.
+    far.write_all(b"third").unwrap();
+    ring.turn(Some(Duration::from_secs(20))).unwrap();
+    let last = ring.next().unwrap();
+    assert!(matches!(last, Completion { done: Done::Received(Err(Errno::NOBUFS)), then: Then::Over, .. }));
+    assert_eq!(leases.iter().map(Lease::bytes).collect::<Vec<_>>(), [b"first", b"other"]);
+    // One is given back, also after the ring has ended under the other.
+    leases.pop();
+    ring.begin(number, Kind::Receive);
+    ring.turn(Some(Duration::from_secs(20))).unwrap();
+    let Some(Completion { done: Done::Received(Ok(Some(third))), .. }) = ring.next() else { panic!("bytes") };
+    drop(ring);
+    assert_eq!((leases[0].bytes(), third.bytes()), (&b"first"[..], &b"third"[..]));
 }
