@@ -73,15 +73,7 @@ pub(crate) trait Stream: 'static {
     /// # Errors
     /// When the connection has failed.
     fn hand_over(&self, output: &mut Output) -> io::Result<Leaving> {
-        while output.len() > 0 {
-            match self.send([output.rest(), &[]], Then::Nothing) {
-                Ok(sent) => output.at += sent,
-                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(Leaving::Busy),
-                Err(error) => return Err(error),
-            }
-        }
-        *output = Output::default();
-        Ok(Leaving::Clear)
+        send_all(self, output)
     }
 
     /// Puts what was handed over and could not be sent before the output again. Everything else
@@ -232,6 +224,19 @@ impl Stream for Socket {
     fn into_duplex(self, first: Bytes) -> io::Result<(Box<dyn Duplex>, Rope)> {
         duplex::begin(sys::watch(self.fd.into_inner())?, first)
     }
+}
+
+/// Sends output as far as it goes at once.
+pub(super) fn send_all(stream: &(impl Stream + ?Sized), output: &mut Output) -> io::Result<Leaving> {
+    while output.len() > 0 {
+        match stream.send([output.rest(), &[]], Then::Nothing) {
+            Ok(sent) => output.at += sent,
+            Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(Leaving::Busy),
+            Err(error) => return Err(error),
+        }
+    }
+    *output = Output::default();
+    Ok(Leaving::Clear)
 }
 
 /// As [`Stream::send`].

@@ -41,6 +41,10 @@ impl Faults {
         self.script = Some(script);
     }
 
+    pub(crate) fn are_there(&self) -> bool {
+        self.script.is_some()
+    }
+
     pub(crate) fn send_bytes_max(&mut self) -> usize {
         self.sent += 1;
         self.script.map_or(usize::MAX, |script| script.sends[self.sent % script.sends.len()])

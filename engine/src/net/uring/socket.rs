@@ -171,6 +171,9 @@ impl Stream for RingSocket {
     }
 
     fn hand_over(&self, output: &mut Output) -> io::Result<Leaving> {
+        if self.uring.came_alone() && self.with(|talking, _| matches!(talking.sending, Sending::Nothing)) {
+            return stream::send_all(self, output);
+        }
         self.with(|talking, ring| {
             let at = output.at;
             match (&talking.sending, output.buffer.take_if(|buffer| at < buffer.len())) {
