@@ -12,7 +12,7 @@ use std::rc::Rc;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Driver {
     /// What the environment variable `SELVEDGE_DRIVER` names (`epoll` or `io_uring`), and otherwise
-    /// whichever costs less for most sites, where the system allows it.
+    /// epoll.
     #[default]
     Auto,
     /// The system says which sockets are ready, and each is then asked one by one. Works everywhere.
@@ -59,5 +59,6 @@ impl Driver {
     }
 }
 
-/// What `auto` prefers.
+/// What `auto` prefers: the ring takes less for connections that stay and more for those that do
+/// not, and many systems forbid it (ARCHITECTURE.md has the figures).
 const PREFERRED: Driver = Driver::Epoll;

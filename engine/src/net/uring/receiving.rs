@@ -148,8 +148,8 @@ impl Receiving {
                 is_much = self.kept.as_ref().is_some_and(|kept| kept.bytes.len() - kept.at >= RING_BULK_BYTES);
             }
             Ok(None) => self.end = Some(Ok(())),
-            // There was no buffer for it. It is received without one.
-            Err(Errno::NOBUFS) => self.how = How::Direct(MUCH),
+            // There was no buffer for it. It is received without one, and what comes next may have one.
+            Err(Errno::NOBUFS) => self.how = How::Direct(0),
             Err(Errno::CANCELED | Errno::INTR | Errno::AGAIN) => {}
             Err(error) => self.end = Some(Err(error)),
         }

@@ -181,6 +181,38 @@ fn a_ring_that_ends_closes_all_that_it_holds() {
 }
 
 #[test]
+fn a_number_is_not_anothers_while_something_is_in_flight() {
+    let Some((mut ring, _event)) = here(Ring::new(SMALL)) else { return };
+    let hold = |ring: &mut Ring| {
+        let (near, far) = UnixStream::pair().unwrap();
+        far.set_nonblocking(true).unwrap();
+        let number = ring.hold(near.into());
+        ring.begin(number, Kind::Receive);
+        (number, far)
+    };
+    let (number, mut far) = hold(&mut ring);
+    ring.turn(None).unwrap();
+    ring.let_go(number);
+    let (other, mut other_far) = hold(&mut ring);
+    assert_ne!(number, other);
+    assert_eq!(far.read(&mut [0]).unwrap_err().kind(), io::ErrorKind::WouldBlock, "open while it is used");
+    while far.read(&mut [0]).is_err() {
+        ring.turn(Some(Duration::from_secs(20))).unwrap();
+        assert!(ring.next().is_none(), "nobody waits for what was let go of");
+    }
+    // The cancellation of the one is not the other's, who has the number now.
+    let (again, mut again_far) = hold(&mut ring);
+    assert_eq!(number, again);
+    for (expected, far) in [(other, &mut other_far), (again, &mut again_far)] {
+        far.write_all(b"here").unwrap();
+        ring.turn(Some(Duration::from_secs(20))).unwrap();
+        let came = ring.next().unwrap();
+        assert_eq!(came.number, expected);
+        assert!(matches!(came.done, Done::Received(Ok(Some(lease))) if lease.bytes() == b"here"));
+    }
+}
+
+#[test]
 #[should_panic(expected = "one operation of a descriptor uses memory at a time")]
 fn memory_in_flight_is_not_let_go_for_other_memory() {
     let Some((mut ring, _event)) = here(Ring::new(SMALL)) else {
