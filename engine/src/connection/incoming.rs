@@ -27,6 +27,8 @@ pub(super) struct Content {
     /// The application reads on while it answers.
     is_read_on: bool,
     failed: Option<ContentError>,
+    /// The application takes no more of it.
+    is_refused: bool,
     progress: Progress,
     /// The buffer for what comes next: a long one while each receive has as much as fills a usual one.
     next: Size,
@@ -59,6 +61,7 @@ pub(super) fn begin<S: Stream>(
         client_waits: expectation == Expectation::Continue,
         is_read_on: false,
         failed: None,
+        is_refused: false,
         next: Size::Usual,
         waited: 0,
         progress: Progress {
@@ -309,6 +312,18 @@ impl<S: Stream> ContentSource for Wire<S> {
             }
             _ => None,
         }
+    }
+
+    fn refuse(&self, request: u32) {
+        if let Some(content) = self.content.borrow_mut().as_mut().filter(|content| content.request == request) {
+            content.is_refused = true;
+        }
+    }
+
+    fn failure(&self, request: u32) -> Option<ContentError> {
+        let content = self.content.borrow();
+        let content = content.as_ref().filter(|content| content.request == request)?;
+        content.failed.or(content.is_refused.then_some(ContentError::TooLarge))
     }
 
     fn send_interim(&self, request: u32, status: Status, fields: &Fields) -> Result<(), ContentError> {
