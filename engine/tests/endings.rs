@@ -9,6 +9,7 @@ use client::Client;
 use selvedge::service::{Exchange, Outcome};
 use selvedge::{Body, Embedded, Observer, Request, Response, Running, Server, Status, Upgrade, Upgraded};
 use std::future::pending;
+use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -194,5 +195,38 @@ fn a_protocol_that_does_not_listen_is_cut_when_the_stop_has_waited_long_enough()
     assert!(client.reply().0.starts_with("HTTP/1.1 101 "));
     running.handle().stop();
     assert_eq!(client.rest(), b"");
+    running.join();
+}
+
+#[test]
+fn content_that_came_while_the_application_was_at_something_else_is_read_to_its_end() {
+    use http_body_util::BodyExt;
+    const BYTES: usize = 100_000;
+    let go = Arc::new(tokio::sync::Notify::new());
+    let (gone, upload) = (go.clone(), go);
+    let app =
+        Router::new().route("/go", get(async move || gone.notify_one())).route("/look", get(async || "looked")).route(
+            "/",
+            post(async move |mut body: axum::body::Body| {
+                let mut bytes = 0;
+                while let Some(Ok(frame)) = body.frame().await {
+                    if bytes == 0 {
+                        upload.notified().await;
+                    }
+                    bytes += frame.data_ref().map_or(0, bytes::Bytes::len);
+                }
+                bytes.to_string()
+            }),
+        );
+    let running = bind().serve(app).expect("threads start");
+    let (mut client, mut other) = (connect(&running), connect(&running));
+    client.send(format!("POST / HTTP/1.1\r\nHost: test\r\nContent-Length: {BYTES}\r\n\r\nx"));
+    assert_eq!(other.get("/look"), "looked");
+    client.send("x".repeat(BYTES - 1));
+    // The worker has been told of all of it by the time that it has answered again, and nothing more comes.
+    assert_eq!((other.get("/look"), other.get("/look")), ("looked".to_owned(), "looked".to_owned()));
+    other.get("/go");
+    assert_eq!(client.reply().1, BYTES.to_string());
+    running.handle().stop_now();
     running.join();
 }
