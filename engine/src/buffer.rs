@@ -1,13 +1,54 @@
 //! Buffers that are taken from the thread's pool when bytes are there and go back by
 //! themselves, so that an idle connection holds none.
 
-use crate::limits::{BUFFER_BYTES, BUFFERS_KEPT_MAX};
+use crate::limits::{BUFFER_BYTES, BUFFERS_KEPT_MAX, LONG_BUFFER_BYTES, LONG_BUFFERS_KEPT_MAX};
 use std::cell::RefCell;
 use std::fmt;
 use std::ops::{Deref, DerefMut};
 
 thread_local! {
-    static POOL: RefCell<Vec<Vec<u8>>> = const { RefCell::new(Vec::new()) };
+    static POOL: RefCell<Option<Pool>> = const { RefCell::new(None) };
+}
+
+/// What a thread keeps for reuse. One that only lets go of buffers, as an application's own may,
+/// keeps none.
+#[derive(Default)]
+struct Pool {
+    usual: Vec<Vec<u8>>,
+    long: Vec<Vec<u8>>,
+}
+
+/// The sizes that pooled buffers have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Size {
+    /// For heads, answers, and content of which little comes at a time.
+    Usual,
+    /// For content of which much has come at a time.
+    Long,
+}
+
+impl Size {
+    const fn bytes(self) -> usize {
+        match self {
+            Self::Usual => BUFFER_BYTES,
+            Self::Long => LONG_BUFFER_BYTES,
+        }
+    }
+
+    /// The size that room is of. None where a buffer grew or shrank.
+    fn of(capacity: usize) -> Option<Self> {
+        [Self::Usual, Self::Long].into_iter().find(|size| size.bytes() == capacity)
+    }
+}
+
+impl Pool {
+    /// The buffers of a size, and how many of them there may be.
+    fn kept(&mut self, size: Size) -> (&mut Vec<Vec<u8>>, usize) {
+        match size {
+            Size::Usual => (&mut self.usual, BUFFERS_KEPT_MAX),
+            Size::Long => (&mut self.long, LONG_BUFFERS_KEPT_MAX),
+        }
+    }
 }
 
 /// Bytes in a pooled buffer. Dropping it gives it back. The default has no room and costs nothing.
@@ -19,8 +60,13 @@ pub(crate) struct Buffer {
 impl Buffer {
     /// An empty buffer with room for [`BUFFER_BYTES`].
     pub(crate) fn take() -> Self {
-        let bytes = POOL.try_with(|pool| pool.borrow_mut().pop()).ok().flatten();
-        Self { bytes: bytes.unwrap_or_else(|| Vec::with_capacity(BUFFER_BYTES)) }
+        Self::of_size(Size::Usual)
+    }
+
+    /// An empty buffer with the room of a size.
+    pub(crate) fn of_size(size: Size) -> Self {
+        let kept = POOL.try_with(|pool| pool.borrow_mut().get_or_insert_default().kept(size).0.pop());
+        Self { bytes: kept.ok().flatten().unwrap_or_else(|| Vec::with_capacity(size.bytes())) }
     }
 
     /// A copy of some bytes.
@@ -34,11 +80,16 @@ impl Buffer {
     /// sends one byte a second holds little more than its bytes.
     pub(crate) fn shrink_for_waiting(&mut self) {
         const STEP: usize = 64;
-        if self.bytes.len() < BUFFER_BYTES / 4 && self.bytes.capacity() == BUFFER_BYTES {
+        if !self.is_well_filled() && Size::of(self.bytes.capacity()).is_some() {
             let mut small = Vec::with_capacity(self.bytes.len().next_multiple_of(STEP));
             small.extend_from_slice(&self.bytes);
             *self = Self { bytes: small };
         }
+    }
+
+    /// Whether its bytes are worth the room that they hold.
+    pub(crate) fn is_well_filled(&self) -> bool {
+        self.bytes.len() >= self.bytes.capacity() / 4
     }
 
     /// Makes room for what comes next, after [`Buffer::shrink_for_waiting`] or when full.
@@ -57,15 +108,16 @@ impl Drop for Buffer {
     fn drop(&mut self) {
         let mut bytes = std::mem::take(&mut self.bytes);
         // A buffer that grew is not kept: one large request must not hold memory for ever.
-        if bytes.capacity() == BUFFER_BYTES {
-            bytes.clear();
-            let _ = POOL.try_with(|pool| {
-                let mut pool = pool.borrow_mut();
-                if pool.len() < BUFFERS_KEPT_MAX {
-                    pool.push(bytes);
+        let Some(size) = Size::of(bytes.capacity()) else { return };
+        bytes.clear();
+        let _ = POOL.try_with(|pool| {
+            if let Some(pool) = &mut *pool.borrow_mut() {
+                let (kept, kept_max) = pool.kept(size);
+                if kept.len() < kept_max {
+                    kept.push(bytes);
                 }
-            });
-        }
+            }
+        });
     }
 }
 
@@ -92,5 +144,47 @@ impl AsRef<[u8]> for Buffer {
 impl fmt::Debug for Buffer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Buffer({} of {})", self.bytes.len(), self.bytes.capacity())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn kept() -> Option<(usize, usize)> {
+        POOL.with_borrow(|pool| pool.as_ref().map(|pool| (pool.usual.len(), pool.long.len())))
+    }
+
+    #[test]
+    fn buffers_are_kept_by_their_size_and_within_bounds() {
+        let many: Vec<_> = (0..BUFFERS_KEPT_MAX + 1).map(|_| Buffer::take()).collect();
+        let long: Vec<_> = (0..LONG_BUFFERS_KEPT_MAX + 1).map(|_| Buffer::of_size(Size::Long)).collect();
+        drop((many, long));
+        assert_eq!(kept(), Some((BUFFERS_KEPT_MAX, LONG_BUFFERS_KEPT_MAX)));
+        let mut grown = Buffer::take();
+        grown.resize(BUFFER_BYTES + 1, 0);
+        drop(grown);
+        assert_eq!(kept(), Some((BUFFERS_KEPT_MAX - 1, LONG_BUFFERS_KEPT_MAX)));
+    }
+
+    #[test]
+    fn a_thread_that_takes_none_keeps_none() {
+        let buffer = Buffer::of_size(Size::Long);
+        let elsewhere = std::thread::spawn(move || {
+            drop(buffer);
+            kept()
+        });
+        assert_eq!(elsewhere.join().unwrap(), None);
+    }
+
+    #[test]
+    fn a_long_buffer_shrinks_to_what_little_it_holds() {
+        for (filled, shrinks) in [(0, true), (LONG_BUFFER_BYTES / 4 - 1, true), (LONG_BUFFER_BYTES / 4, false)] {
+            let mut buffer = Buffer::of_size(Size::Long);
+            buffer.resize(filled, 1);
+            buffer.shrink_for_waiting();
+            assert_eq!(buffer.capacity() < LONG_BUFFER_BYTES, shrinks, "{filled}");
+            assert_eq!(buffer.len(), filled);
+        }
     }
 }

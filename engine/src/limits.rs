@@ -48,12 +48,14 @@ impl Limits {
         // A full buffer doubles at most.
         let head = self.message.head_bytes_max.max(self.message.trailer_bytes_max);
         let input = if head <= BUFFER_BYTES / 2 { BUFFER_BYTES } else { 2 * (head + BUFFER_BYTES) };
-        (2 * input + 2 * BUFFER_BYTES + TASK_BYTES_MAX) as u64
+        // What follows a request may be content of which much comes at a time.
+        (input + input.max(LONG_BUFFER_BYTES) + 2 * BUFFER_BYTES + TASK_BYTES_MAX) as u64
     }
 
     /// Most memory that a worker keeps for reuse or gives to the threads that read from disks.
     pub const fn worker_bytes_max() -> u64 {
-        (BUFFERS_KEPT_MAX * BUFFER_BYTES + BLOCKING_THREADS_MAX * DISK_READ_BYTES) as u64
+        let buffers = BUFFERS_KEPT_MAX * BUFFER_BYTES + LONG_BUFFERS_KEPT_MAX * LONG_BUFFER_BYTES;
+        (buffers + BLOCKING_THREADS_MAX * DISK_READ_BYTES) as u64
     }
 }
 
@@ -91,6 +93,10 @@ pub(crate) const LINGER_BYTES_MAX: u64 = 1 << 20;
 pub(crate) const BUFFER_BYTES: usize = 32 * 1024;
 /// Buffers that a worker keeps for reuse: 2 MiB.
 pub(crate) const BUFFERS_KEPT_MAX: usize = 64;
+/// Size of a buffer for content that comes fast: one receive takes as much as four would.
+pub(crate) const LONG_BUFFER_BYTES: usize = 128 * 1024;
+/// Such buffers that a worker keeps for reuse: 1 MiB.
+pub(crate) const LONG_BUFFERS_KEPT_MAX: usize = 8;
 /// Content up to this size is copied behind its head, so that both leave in one send.
 pub(crate) const COPY_BYTES_MAX: usize = 16 * 1024;
 /// Answers of a pipelined batch are sent once so much has come together.

@@ -14,6 +14,8 @@ mod current;
 mod embedded;
 mod held;
 mod hints;
+mod noted;
+mod opened;
 #[cfg(feature = "hyper-upgrade")]
 mod puppet;
 mod reason;

@@ -47,12 +47,15 @@ pub(super) fn plans() -> Result<Vec<Plan>> {
         "10 MiB that a program makes in pieces of 64 KiB",
         &Mix::exactly("/download", LONG_BYTES),
     ));
-    let file = |name, title, times| throughput(name, title, Mix::exactly("/file", MIB.bytes), CONNECTIONS, times);
+    let of = |path, name, title, times| throughput(name, title, Mix::exactly(path, MIB.bytes), CONNECTIONS, times);
+    let file = |name, title, times| of("/file", name, title, times);
     let title = "A file of 1 MiB, 16 keep-alive connections";
     plans.push(Plan { probe: Probe::SystemCalls, ..file("file", title, Times::HalfLoad) });
     let rate = BYTES_PER_SECOND / MIB.bytes as f64;
     let title = format!("A file of 1 MiB, {rate} requests a second for every server (256 MiB/s)");
     plans.push(file("file-at-rate", &title, Times::AtRate(rate)));
+    let path = format!("/{}", MIB.name);
+    plans.push(of(&path, "folder", "A file of 1 MiB out of a folder, 16 keep-alive connections", Times::HalfLoad));
     plans.push(events());
     Ok(plans)
 }

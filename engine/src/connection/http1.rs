@@ -71,7 +71,10 @@ pub(super) async fn serve<S: Stream, T: Service, O: Observer>(wire: &Rc<Wire<S>>
         let began = app.observer.times().then(Instant::now);
         let response = match wire.call(&mut request, &app).await {
             Ok(response) => response,
-            Err(reason) => return reason,
+            Err(reason) => {
+                Answer::none(reason).report(&app, wire, &request, began);
+                return reason;
+            }
         };
         let (mut answer, rest) = wire.begin_answer(&request, response, app.common.term.get());
         if let Some(rest) = rest {

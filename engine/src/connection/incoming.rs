@@ -1,9 +1,9 @@
 //! Request content as it comes: framed, bounded in time, and drained when nobody reads it.
 
-use crate::buffer::Buffer;
+use crate::buffer::Size;
 use crate::connection::respond::Answer;
-use crate::connection::wire::{Progress, Received, Wire};
-use crate::limits::{BATCH_BYTES, COPY_BYTES_MAX};
+use crate::connection::wire::{Input, Progress, Received, Wire};
+use crate::limits::{BATCH_BYTES, BUFFER_BYTES, COPY_BYTES_MAX};
 use crate::net::clock::Tick;
 use crate::net::notes::{Deadline, Notice};
 use crate::net::stream::Stream;
@@ -27,7 +27,11 @@ pub(super) struct Content {
     /// The application reads on while it answers.
     is_read_on: bool,
     failed: Option<ContentError>,
+    /// The application takes no more of it.
+    is_refused: bool,
     progress: Progress,
+    /// The buffer for what comes next: a long one while each receive has as much as fills a usual one.
+    next: Size,
     /// How long the client was waited for, the application's own time not counted.
     waited: Tick,
     reader: Option<Waker>,
@@ -57,6 +61,8 @@ pub(super) fn begin<S: Stream>(
         client_waits: expectation == Expectation::Continue,
         is_read_on: false,
         failed: None,
+        is_refused: false,
+        next: Size::Usual,
         waited: 0,
         progress: Progress {
             began: wire.worker.clock.tick(),
@@ -182,9 +188,14 @@ impl<S: Stream> Wire<S> {
                 return Poll::Ready(Some(Err(fail(content, ContentError::Disconnected))));
             }
             let had = self.input.borrow().bytes().len();
+            if content.next == Size::Long {
+                self.input.borrow_mut().lengthen();
+            }
             let error = match ready!(self.poll_more(cx)) {
                 Received::More => {
-                    content.progress.bytes += (self.input.borrow().bytes().len() - had) as u64;
+                    let has = self.input.borrow().bytes().len();
+                    content.next = if has < BUFFER_BYTES { Size::Usual } else { Size::Long };
+                    content.progress.bytes += (has - had) as u64;
                     self.wait_for_progress(Deadline::RequestBody, &content.progress);
                     continue;
                 }
@@ -250,11 +261,12 @@ impl<S: Stream> Wire<S> {
 
 /// The first `count` bytes of the input; a large piece that is all there is takes the
 /// buffer with it instead of being copied.
-fn take_bytes(input: &mut super::wire::Input, count: usize) -> Bytes {
-    if count > COPY_BYTES_MAX / 2 && count == input.bytes().len() {
-        let at = input.at;
-        let buffer: Buffer = input.buffer.take().expect("bytes were in it");
-        input.at = 0;
+fn take_bytes(input: &mut Input, count: usize) -> Bytes {
+    if count > COPY_BYTES_MAX / 2
+        && count == input.bytes().len()
+        && let Some(buffer) = input.buffer.take_if(|buffer| buffer.is_well_filled())
+    {
+        let at = std::mem::take(&mut input.at);
         return Bytes::from_owner(buffer).slice(at..);
     }
     let bytes = Bytes::copy_from_slice(&input.bytes()[..count]);
@@ -301,6 +313,18 @@ impl<S: Stream> ContentSource for Wire<S> {
             }
             _ => None,
         }
+    }
+
+    fn refuse(&self, request: u32) {
+        if let Some(content) = self.content.borrow_mut().as_mut().filter(|content| content.request == request) {
+            content.is_refused = true;
+        }
+    }
+
+    fn failure(&self, request: u32) -> Option<ContentError> {
+        let content = self.content.borrow();
+        let content = content.as_ref().filter(|content| content.request == request)?;
+        content.failed.or(content.is_refused.then_some(ContentError::TooLarge))
     }
 
     fn send_interim(&self, request: u32, status: Status, fields: &Fields) -> Result<(), ContentError> {

@@ -182,7 +182,7 @@ impl<S> Wire<S> {
 /// What a connection is doing that waits for this.
 pub(crate) fn phase_of(deadline: Deadline) -> Phase {
     match deadline {
-        Deadline::None => Phase::Answering,
+        Deadline::None | Deadline::Switched => Phase::Answering,
         Deadline::RequestHead => Phase::ReadingHead,
         Deadline::RequestBody => Phase::ReadingContent,
         Deadline::ResponseProgress => Phase::Sending,

@@ -6,6 +6,7 @@ use crate::connection::{App, Existing, Term};
 use crate::limits::{BATCH_BYTES, COPY_BYTES_MAX};
 use crate::net::stream::Stream;
 use crate::service::{Body, Chunks, CloseReason, Exchange, FieldList, Observer, Outcome, Request, Response, Switch};
+use selvedge_proto::field::Fields;
 use selvedge_proto::head::Version;
 use selvedge_proto::http1::write::{self, ContentFraming, ResponseHead};
 use selvedge_proto::method::Method;
@@ -14,6 +15,10 @@ use std::future::poll_fn;
 use std::pin::Pin;
 use std::task::Poll;
 use std::time::Instant;
+
+/// What stands for the status of a request whose client went away before it was answered: the
+/// one that nginx made usual in logs. It is never sent.
+const CLIENT_GONE: Status = Status::new(499).expect("it has three digits");
 
 /// What became of a response.
 pub(super) struct Answer {
@@ -241,6 +246,20 @@ impl<S: Stream> Wire<S> {
 }
 
 impl Answer {
+    /// No answer: the client went away before there was one.
+    pub(super) fn none(why: CloseReason) -> Self {
+        Self {
+            status: CLIENT_GONE,
+            reason: None,
+            fields: FieldList::Own(Fields::new()),
+            head_bytes: 0,
+            content_bytes: 0,
+            outcome: Err(why),
+            afterwards: Afterwards::Close,
+            close_reason: why,
+        }
+    }
+
     /// Tells the observer of a request and its answer.
     pub(super) fn report<T, O: Observer, S>(
         &self,

@@ -3,7 +3,7 @@
 //! Every wait ends in one of three ways: it went on, the connection failed or ended, or
 //! the worker gave notice. Bytes that have come win over a notice that came with them.
 
-use crate::buffer::Buffer;
+use crate::buffer::{Buffer, Size};
 use crate::connection::Common;
 use crate::connection::incoming::Content;
 use crate::limits::{LINGER_BYTES_MAX, LINGER_TIME};
@@ -72,6 +72,13 @@ impl Input {
         if self.buffer.as_ref().is_some_and(|buffer| buffer.len() == self.at) {
             *self = Self::default();
         }
+    }
+
+    /// Takes a long buffer for what comes next, which is given back if nothing does.
+    pub(super) fn lengthen(&mut self) {
+        let mut long = Buffer::of_size(Size::Long);
+        long.extend_from_slice(self.bytes());
+        *self = Self { buffer: Some(long), at: 0 };
     }
 
     /// Moves what is left to the front, so that what comes next has room.

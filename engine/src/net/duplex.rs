@@ -1,18 +1,17 @@
 //! A connection that has left HTTP: both directions for whoever speaks the other protocol, on
 //! any thread, and a rope by which the worker still holds it.
 
-use crate::service::Duplex;
+use crate::service::{Duplex, Stopping};
 use bytes::{Buf, Bytes};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, Shutdown};
-use std::future::poll_fn;
 use std::io::{self, IoSlice};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
-use tokio::sync::oneshot;
+use tokio::sync::{oneshot, watch};
 
 type Watched = Arc<AsyncFd<OwnedFd>>;
 
@@ -20,20 +19,28 @@ type Watched = Arc<AsyncFd<OwnedFd>>;
 pub(super) fn begin(socket: AsyncFd<OwnedFd>, first: Bytes) -> io::Result<(Box<dyn Duplex>, Rope)> {
     let socket = Arc::new(socket);
     let (held, over) = oneshot::channel();
-    let line = Line { socket: socket.clone(), first, _held: held };
-    Ok((Box::new(line), Rope { socket, over }))
+    let (stop, stopping) = watch::channel(());
+    let line = Line { socket: socket.clone(), first, stopping, _held: held };
+    Ok((Box::new(line), Rope { socket, over, stop: Some(stop) }))
 }
 
 /// What the worker keeps of such a connection.
 pub(crate) struct Rope {
     socket: Watched,
     over: oneshot::Receiver<()>,
+    /// Until the other end has been told that the server stops.
+    stop: Option<watch::Sender<()>>,
 }
 
 impl Rope {
     /// Waits until the other end has been let go of.
-    pub(crate) async fn is_loose(&mut self) {
-        poll_fn(|cx| std::pin::Pin::new(&mut self.over).poll(cx).map(drop)).await;
+    pub(crate) fn poll_loose(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        std::pin::Pin::new(&mut self.over).poll(cx).map(drop)
+    }
+
+    /// Tells the other end that the server stops.
+    pub(crate) fn announce_stop(&mut self) {
+        self.stop = None;
     }
 
     /// Ends the connection under whoever uses it.
@@ -47,6 +54,8 @@ impl Rope {
 struct Line {
     socket: Watched,
     first: Bytes,
+    /// Closed as soon as the server stops.
+    stopping: watch::Receiver<()>,
     _held: oneshot::Sender<()>,
 }
 
@@ -92,5 +101,11 @@ impl Duplex for Line {
 
     fn finish(&mut self) -> io::Result<()> {
         Ok(rustix::net::shutdown(self.socket.get_ref(), Shutdown::Write)?)
+    }
+
+    fn stopping(&self) -> Stopping {
+        let mut stopping = self.stopping.clone();
+        // Nothing is ever sent on it: it is closed.
+        Box::pin(async move { while stopping.changed().await.is_ok() {} })
     }
 }

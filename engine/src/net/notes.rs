@@ -22,6 +22,8 @@ pub(crate) enum Deadline {
     KeepAlive,
     /// The client to finish after a final answer.
     Linger,
+    /// Nothing: another protocol has the connection.
+    Switched,
 }
 
 /// What the worker tells a connection.
@@ -179,10 +181,12 @@ impl Notes {
         }
     }
 
-    /// Tells those who are idle, or have yet to send a first byte, that the server is stopping.
+    /// Tells those who are idle, have yet to send a first byte, or have left HTTP, that the server
+    /// is stopping.
     pub(crate) fn drain(&self) {
         self.tell(Notice::Drain, |note| {
-            matches!(note.deadline, Deadline::KeepAlive | Deadline::RequestHead) && note.notice == Notice::None
+            matches!(note.deadline, Deadline::KeepAlive | Deadline::RequestHead | Deadline::Switched)
+                && note.notice == Notice::None
         });
     }
 
@@ -197,10 +201,12 @@ impl Notes {
         self.table.borrow_mut()[place as usize].generation = self.generation.get();
     }
 
-    /// Tells the idle ones of generations before this one to end.
+    /// Tells the idle ones of generations before this one, and those that have left HTTP, to end.
     pub(crate) fn drain_before(&self, generation: u32) {
         self.tell(Notice::Drain, |note| {
-            note.generation < generation && note.deadline == Deadline::KeepAlive && note.notice == Notice::None
+            note.generation < generation
+                && matches!(note.deadline, Deadline::KeepAlive | Deadline::Switched)
+                && note.notice == Notice::None
         });
     }
 

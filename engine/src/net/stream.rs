@@ -156,10 +156,14 @@ impl Stream for Socket {
         // The request has often come before the connection is accepted, so the first look
         // is made without waiting for the epoll set.
         if self.fd.known_readiness().is_none() || self.is_unread.get() {
-            self.is_unread.set(false);
-            match receive(&self.fd, into) {
-                Err(Errno::AGAIN | Errno::INTR) => {}
-                done => return Poll::Ready(Ok(done?.0)),
+            match retry_on_intr(|| receive(&self.fd, into)) {
+                Err(Errno::AGAIN) => self.is_unread.set(false),
+                done => {
+                    let (received, room) = done?;
+                    // What did not fit is there still, and will raise no edge.
+                    self.is_unread.set(room == Room::Full && received > 0);
+                    return Poll::Ready(Ok(received));
+                }
             }
         }
         let readiness = self.fd.readiness()?;

@@ -51,6 +51,9 @@ impl fmt::Debug for Switch {
     }
 }
 
+/// A wait for a server to stop, on any thread.
+pub type Stopping = Pin<Box<dyn Future<Output = ()> + Send>>;
+
 /// Both directions of a connection that has left HTTP. It may go to any thread; dropping it
 /// ends the connection.
 pub trait Duplex: Send {
@@ -65,6 +68,10 @@ pub trait Duplex: Send {
     /// # Errors
     /// When the connection is gone.
     fn finish(&mut self) -> io::Result<()>;
+
+    /// Waits until the server stops, or has another application by now, and so will end the
+    /// connection soon.
+    fn stopping(&self) -> Stopping;
 }
 
 impl Body {
@@ -160,6 +167,14 @@ pub trait ContentSource {
     /// The trailer fields, once the content has ended.
     fn trailers(&self, request: u32) -> Option<Fields>;
 
+    /// Notes that the application takes no more of it.
+    fn refuse(&self, _request: u32) {}
+
+    /// Why it could not be read to its end, if it could not.
+    fn failure(&self, _request: u32) -> Option<ContentError> {
+        None
+    }
+
     /// Sends an interim answer to request number `request`, whose final answer has not begun.
     ///
     /// # Errors
@@ -195,6 +210,11 @@ impl IncomingBody {
         self.bytes_max
     }
 
+    /// Why it could not be read to its end, if it could not.
+    pub(crate) fn failure(&self) -> Option<ContentError> {
+        self.source.as_ref()?.upgrade()?.failure(self.request)
+    }
+
     /// Whether there is none.
     pub fn is_empty(&self) -> bool {
         self.source.is_none()
@@ -225,6 +245,7 @@ impl IncomingBody {
         if let Poll::Ready(Some(Ok(bytes))) = &polled {
             self.bytes_read += bytes.len() as u64;
             if self.bytes_read > self.bytes_max {
+                source.refuse(self.request);
                 return Poll::Ready(Some(Err(ContentError::TooLarge)));
             }
         }

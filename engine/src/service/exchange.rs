@@ -17,7 +17,8 @@ pub struct Exchange<'a> {
     pub request: Option<&'a Request>,
     /// The request line as it came, as far as it was read. Any octets.
     pub line: &'a [u8],
-    /// The status that was sent.
+    /// The status that was sent; or 499, as logs have it, when the client went away before the
+    /// application had an answer.
     pub status: Status,
     /// The application's fields of the answer; those that the engine writes are not among them.
     pub fields: &'a Fields,

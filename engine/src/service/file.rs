@@ -28,6 +28,11 @@ impl SharedFile {
     pub(crate) fn new(file: File) -> Arc<Self> {
         Arc::new(Self { file, copy: OnceLock::new() })
     }
+
+    /// As [`OpenFile::keep`].
+    pub(crate) fn keep(&self, copy: MemoryCopy) {
+        let _ = self.copy.set(copy);
+    }
 }
 
 impl Deref for SharedFile {
@@ -57,7 +62,7 @@ impl OpenFile {
     /// Sends from this copy from now on, wherever the state that it is of is the one that was
     /// announced. A file has one copy at the most; a second one is let go.
     pub fn keep(&self, copy: MemoryCopy) {
-        let _ = self.shared.copy.set(copy);
+        self.shared.keep(copy);
     }
 
     /// Bytes of memory that its copy takes, if it has one.

@@ -13,7 +13,9 @@ mod response;
 
 pub use admission::Admission;
 pub(crate) use admission::Door;
-pub use body::{Body, Chunks, ContentError, ContentSource, Duplex, GoesOn, IncomingBody, StreamError, Switch};
+pub use body::{
+    Body, Chunks, ContentError, ContentSource, Duplex, GoesOn, IncomingBody, Stopping, StreamError, Switch,
+};
 pub use exchange::{CloseReason, Closed, Exchange, Incident, Outcome, Phase};
 pub(crate) use file::SharedFile;
 pub use file::{FileContent, FileState, MemoryCopy, OpenFile};

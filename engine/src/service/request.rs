@@ -60,9 +60,9 @@ pub(crate) type Keepsake = Option<Box<dyn Any>>;
 /// What an application found out about a request, for whoever reads its [`crate::service::Exchange`].
 #[derive(Debug, Default)]
 pub(crate) struct Remarks {
-    client: Option<IpAddr>,
-    user: Option<Rc<str>>,
-    label: u32,
+    pub(crate) client: Option<IpAddr>,
+    pub(crate) user: Option<Rc<str>>,
+    pub(crate) label: u32,
 }
 
 impl Default for Parts {

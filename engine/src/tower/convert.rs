@@ -4,6 +4,7 @@
 use crate::limits::COPY_BYTES_MAX;
 use crate::service::{self, Ahead, Chunks, IncomingBody, Request, Response, StreamError};
 use crate::tower::held::Held;
+use crate::tower::noted::Noted;
 use crate::tower::table::Ticket;
 use crate::tower::{BoxError, Reason, hints, send_file, trailers, upgrade};
 use bytes::{Buf, Bytes, BytesMut};
@@ -25,6 +26,7 @@ pub(super) struct Asked {
     takes_trailers: bool,
     content: Option<(Ticket, IncomingBody)>,
     upgrade: Option<upgrade::Offer>,
+    noted: Option<Noted>,
     _hints: Option<hints::Lent>,
 }
 
@@ -72,7 +74,8 @@ pub(super) fn request(request: &mut Request) -> Result<(http::Request<super::Bod
     if request.version() == Version::Http10 {
         *converted.version_mut() = http::Version::HTTP_10;
     }
-    let mut asked = Asked { method: request.method(), takes_trailers, content: None, upgrade: None, _hints: None };
+    let mut asked =
+        Asked { method: request.method(), takes_trailers, content: None, upgrade: None, noted: None, _hints: None };
     if head_has_content(request) {
         let content = request.take_body();
         let again = content.again();
@@ -151,8 +154,10 @@ where
     B: Body + 'static,
     B::Error: Into<BoxError>,
 {
-    let (parts, body) = answer.into_parts();
+    let (mut parts, body) = answer.into_parts();
+    asked.noted = parts.extensions.remove();
     let Some(status) = Status::new(parts.status.as_u16()) else { return failed("the application's status is none") };
+    let status = asked.blamed(status);
     let mut response = Response::new(status);
     let mut headers = parts.headers;
     let mut announced = None;
@@ -198,8 +203,25 @@ pub(super) fn failed(reason: &'static str) -> Response {
 }
 
 impl Asked {
-    /// Gives content back that the application let go of without an answer made of it.
+    /// What is said of content that could not be read: an application that knows only that it could
+    /// not takes the request for a bad one.
+    fn blamed(&self, status: Status) -> Status {
+        if status != Status::BAD_REQUEST {
+            return status;
+        }
+        match self.content.as_ref().and_then(|(_, content)| content.failure()) {
+            Some(service::ContentError::TooLarge) => Status::CONTENT_TOO_LARGE,
+            Some(service::ContentError::TooSlow) => Status::REQUEST_TIMEOUT,
+            _ => status,
+        }
+    }
+
+    /// Says what was found out, and gives content back that the application let go of without an
+    /// answer made of it.
     pub(super) fn settle(self, request: &mut Request) {
+        if let Some(noted) = self.noted {
+            noted.remark(request);
+        }
         if let Some((ticket, content)) = self.content
             && !Held::is_held(ticket)
         {

@@ -14,6 +14,7 @@ pub use answer::EmbeddedBody;
 use crate::service::{Response, Service};
 use crate::tower::BoxError;
 use crate::tower::current::Current;
+use crate::tower::noted::Noted;
 use selvedge_proto::Status;
 use std::any::Any;
 use std::cell::RefCell;
@@ -186,8 +187,13 @@ impl<S: Service> Shared<S> {
             }
         };
         let response = service.call(&mut request).await;
+        let noted = Noted::of(&request);
         asked::settle(request);
-        answer::of(response, content)
+        let mut answer = answer::of(response, content);
+        if let Some(noted) = noted {
+            answer.extensions_mut().insert(noted);
+        }
+        answer
     }
 }
 

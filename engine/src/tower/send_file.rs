@@ -6,6 +6,7 @@
 //! has another size or none; then the file is read like anywhere else.
 
 use crate::service::{Body as Content, FileContent, FileState, OpenFile, SharedFile};
+use crate::tower::opened;
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
 use http_body::{Body, Frame, SizeHint};
@@ -17,11 +18,11 @@ use selvedge_proto::http1::parse_request;
 use selvedge_proto::limits::Limits;
 use selvedge_proto::range::{self, Selection};
 use std::cell::Cell;
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::future::Future;
 use std::io;
 use std::ops::{Bound, RangeBounds};
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::pin::Pin;
 use std::rc::Rc;
@@ -62,16 +63,15 @@ impl SendFile {
     /// Opens a file, on a thread that may wait for the disk. What the path may name is the
     /// caller's to decide: one that a client has a say in needs more than this.
     ///
+    /// A worker keeps a few files open that were asked for lately, and looks each time whether
+    /// the path still names the same file in the same state; a file up to 4 MiB that is asked for
+    /// again is sent from a copy in memory.
+    ///
     /// # Errors
     /// When it cannot be opened, or is no regular file.
     pub async fn open(path: impl AsRef<Path>) -> io::Result<Self> {
-        let path = path.as_ref().to_owned();
-        let opened = spawn_blocking(move || {
-            // Not blocking, so that a pipe without a writer is refused and not waited for.
-            let file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path)?;
-            Self::of(file)
-        });
-        opened.await.map_err(io::Error::other)?
+        let (file, state) = opened::open(path.as_ref()).await?;
+        Ok(Self::whole(file, state))
     }
 
     /// All of a file.
@@ -79,11 +79,13 @@ impl SendFile {
     /// # Errors
     /// When the system cannot tell its state, or it is no regular file.
     pub fn of(file: File) -> io::Result<Self> {
-        if !file.metadata()?.is_file() {
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, "this is no regular file"));
-        }
+        opened::regular(&file)?;
         let state = FileState::of(&file)?;
-        Ok(Self { file: SharedFile::new(file), state, at: 0, left: state.length, reading: None })
+        Ok(Self::whole(SharedFile::new(file), state))
+    }
+
+    fn whole(file: Arc<SharedFile>, state: FileState) -> Self {
+        Self { file, state, at: 0, left: state.length, reading: None }
     }
 
     /// What the engine was to send, for whoever sends it otherwise.

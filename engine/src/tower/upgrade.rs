@@ -20,7 +20,7 @@ type Then = Box<dyn FnOnce(Upgraded) + Send>;
 /// whose client offers one in its Upgrade field.
 ///
 /// The connection counts among the server's for as long as the other protocol has it, and no
-/// deadline but that of a stop applies to it any longer.
+/// deadline but that of a stop applies to it any longer: [`Upgraded::stopping`] tells of it.
 ///
 /// ```
 /// use selvedge::tower::{Body, Upgrade, Upgraded};
@@ -112,6 +112,33 @@ impl Offer {
 /// A connection that has left HTTP. Dropping it ends the connection.
 pub struct Upgraded {
     connection: Box<dyn Duplex>,
+}
+
+impl Upgraded {
+    /// Waits until the server stops, or the application was replaced: what the connection
+    /// is at can then be brought to an end before the drain limit cuts it.
+    ///
+    /// ```
+    /// use selvedge::tower::Upgraded;
+    /// use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    ///
+    /// async fn talk(mut connection: Upgraded) -> std::io::Result<()> {
+    ///     let mut stopping = connection.stopping();
+    ///     let mut piece = [0; 1024];
+    ///     loop {
+    ///         tokio::select! {
+    ///             count = connection.read(&mut piece) => match count? {
+    ///                 0 => return Ok(()),
+    ///                 count => connection.write_all(&piece[..count]).await?,
+    ///             },
+    ///             () = &mut stopping => return connection.write_all(b"bye").await,
+    ///         }
+    ///     }
+    /// }
+    /// ```
+    pub fn stopping(&self) -> impl Future<Output = ()> + Send + Unpin + use<> {
+        self.connection.stopping()
+    }
 }
 
 impl fmt::Debug for Upgraded {

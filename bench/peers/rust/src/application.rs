@@ -1,4 +1,4 @@
-//! The axum application: the same on hyper and on Selvedge, but for how each sends a file.
+//! The axum application: the same on hyper and on Selvedge, but for how each sends files.
 
 use crate::download::Download;
 use axum::Router;
@@ -10,18 +10,15 @@ use axum::routing::{MethodRouter, get, post};
 use futures_util::{StreamExt, stream};
 use http_body_util::BodyExt;
 use std::convert::Infallible;
-use std::path::Path;
-use tower_http::services::ServeDir;
 
-/// The application; `file` answers with [`crate::FILE`].
-pub fn application(root: &Path, file: MethodRouter) -> Router {
+/// The application; `file` answers with [`crate::FILE`]. Files by their paths are added to it.
+pub fn application(file: MethodRouter) -> Router {
     Router::new()
         .route("/hello", get(async || "HELLO, WORLD"))
         .route("/upload", post(upload))
         .route("/download", get(async || Body::new(Download::default())))
         .route("/events", get(events))
         .route("/file", file)
-        .fallback_service(ServeDir::new(root))
 }
 
 /// Says how much it was sent, and keeps none of it.

@@ -16,6 +16,7 @@ mod files;
 mod head;
 mod kinds;
 mod linger;
+mod long;
 mod order;
 mod panics;
 mod room;

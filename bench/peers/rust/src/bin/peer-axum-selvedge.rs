@@ -1,4 +1,5 @@
-//! The same axum application as `peer-axum`, on Selvedge, with its `SendFile`.
+//! The same axum application as `peer-axum`, on Selvedge, with its `SendFile` and `ServeDir`, as the
+//! library's first page has it.
 
 use axum::http::header::CONTENT_TYPE;
 use axum::http::{HeaderMap, StatusCode};
@@ -7,13 +8,16 @@ use axum::routing::get;
 use selvedge::{SendFile, Server};
 use selvedge_bench_peers::application::application;
 use selvedge_bench_peers::{Arguments, FILE};
+use selvedge_server::ServeDir;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 fn main() -> std::io::Result<()> {
     let Arguments { port, workers, root } = Arguments::read();
     let path = Arc::new(root.join(FILE));
-    let application = application(&root, get(move |headers: HeaderMap| send(path.clone(), headers)));
+    let application = application(get(move |headers: HeaderMap| send(path.clone(), headers)))
+        .fallback_service(ServeDir::new(&root))
+        .into_make_service();
     Server::bind_with_workers(("127.0.0.1", port), workers)?.serve(application)?.join();
     Ok(())
 }

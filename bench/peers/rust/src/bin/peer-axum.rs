@@ -4,12 +4,13 @@
 use axum::routing::get_service;
 use selvedge_bench_peers::application::application;
 use selvedge_bench_peers::{Arguments, FILE, listen, on_each_worker};
-use tower_http::services::ServeFile;
+use tower_http::services::{ServeDir, ServeFile};
 
 fn main() {
     let Arguments { port, workers, root } = Arguments::read();
     on_each_worker(workers, move || {
-        let application = application(&root, get_service(ServeFile::new(root.join(FILE))));
+        let application = application(get_service(ServeFile::new(root.join(FILE))));
+        let application = application.fallback_service(ServeDir::new(&root));
         async move {
             let listener = listen(port).expect("a listening socket");
             axum::serve(listener, application).await.expect("it serves until it is stopped");

@@ -1,0 +1,241 @@
+#!/usr/bin/env python3
+"""Runs clients that others wrote against the examples: an echo, uploads, events, and a chat.
+
+    python3 checks/clients.py target/release
+
+The folder has the examples `echo`, `events`, `upload` and `chat`. curl and Chromium have to be
+installed; hyper, reqwest, httpx and websockets come from their registries, by name, into target/.
+Says what each client did; fails when one did not get what it should.
+"""
+
+import contextlib
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+
+HERE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+TARGET = os.environ.get("CARGO_TARGET_DIR", os.path.join(HERE, "target"))
+EXAMPLES = ["echo", "events", "upload", "chat"]
+UPLOAD_BYTES = 3_000_000
+# Longer than anything that works takes.
+PATIENCE = 60
+
+PYTHON = """
+import asyncio, sys
+import httpx, websockets
+
+echo, events, upload, chat = sys.argv[2:]
+
+def with_httpx():
+    with httpx.Client() as client:
+        for _ in range(3):
+            assert client.post(f"http://{echo}/echo", content=b"x" * 50_000).content == b"x" * 50_000
+        pieces = (b"x" * 50_000 for _ in range(60))
+        said = client.put(f"http://{upload}/upload/httpx", content=pieces).text
+        assert said == "3000000 bytes\\n", said
+        with client.stream("GET", f"http://{events}/events") as answer:
+            lines = (line for line in answer.iter_lines() if line)
+            assert [next(lines), next(lines)] == ["data: 1", "data: 2"]
+
+async def with_websockets():
+    async with websockets.connect(f"ws://{chat}/chat") as first, websockets.connect(f"ws://{chat}/chat") as second:
+        # Whoever has had a pong is in the room.
+        await (await first.ping())
+        await (await second.ping())
+        for line in ["hello", "x" * 4000]:
+            await first.send(line)
+            assert await second.recv() == line and await first.recv() == line
+
+if sys.argv[1] == "httpx":
+    with_httpx()
+else:
+    asyncio.run(with_websockets())
+"""
+
+# What a page of each example does in the browser, and what comes of it.
+PAGES = [
+    ("events", "/", "EventSource", """new Promise(done => {
+        const source = new EventSource("/events"), got = [];
+        source.onmessage = event => { if (got.push(event.data) == 2) { source.close(); done(got.join()); } };
+    })""", "1,2"),
+    ("events", "/", "fetch, streamed", """fetch("/events").then(async answer => {
+        const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
+        const first = (await reader.read()).value;
+        await reader.cancel();
+        return first;
+    })""", "data: 1\n\n"),
+    ("upload", "/progress/curl", "fetch, an upload", """fetch("/upload/chromium", {
+        method: "PUT", body: new Blob([new Uint8Array(3000000)]),
+    }).then(answer => answer.text())""", "3000000 bytes\n"),
+    ("chat", "/", "WebSocket", """new Promise((done, failed) => {
+        const first = new WebSocket(`ws://${location.host}/chat`), second = new WebSocket(first.url);
+        first.onerror = second.onerror = failed;
+        second.onmessage = event => done(event.data);
+        // Said again until the second is in the room, too.
+        first.onopen = () => setInterval(() => first.send("from a browser"), 50);
+    })""", "from a browser"),
+]
+
+BROWSER = """
+import asyncio, json, sys
+import websockets
+
+async def main():
+    address, page, script = sys.argv[1:]
+    async with websockets.connect(address, max_size=None) as browser:
+        numbers = iter(range(1, 1000))
+        async def ask(method, **parameters):
+            number = next(numbers)
+            await browser.send(json.dumps({"id": number, "method": method, "params": parameters}))
+            while True:
+                said = json.loads(await browser.recv())
+                if said.get("id") == number:
+                    return said["result"]
+        await ask("Page.enable")
+        await ask("Page.navigate", url=page)
+        while True:
+            said = await ask("Runtime.evaluate", expression="document.readyState + ' ' + location.href")
+            if said["result"]["value"] == "complete " + page:
+                break
+        said = await ask("Runtime.evaluate", expression=script, awaitPromise=True)
+        print(json.dumps(said["result"].get("value", said)))
+
+asyncio.run(main())
+"""
+
+
+def run(*command):
+    return subprocess.run(command, check=True, capture_output=True, timeout=PATIENCE).stdout
+
+
+def free_address():
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return "127.0.0.1:%d" % listener.getsockname()[1]
+
+
+def wait_until_it_listens(address):
+    host, port = address.split(":")
+    end = time.monotonic() + PATIENCE
+    while True:
+        try:
+            return socket.create_connection((host, int(port))).close()
+        except ConnectionRefusedError:
+            if time.monotonic() > end:
+                raise
+            time.sleep(0.02)
+
+
+@contextlib.contextmanager
+def examples(folder, scratch):
+    """Where each example listens while they run."""
+    running, addresses = [], {}
+    try:
+        for name in EXAMPLES:
+            addresses[name] = free_address()
+            command = [os.path.join(folder, name), addresses[name], scratch]
+            running.append(subprocess.Popen(command, env={**os.environ, "TMPDIR": scratch}, stderr=subprocess.DEVNULL))
+        for address in addresses.values():
+            wait_until_it_listens(address)
+        yield addresses
+    finally:
+        for process in running:
+            process.kill()
+            process.wait()
+
+
+def python():
+    """A Python that has httpx and websockets."""
+    folder = os.path.join(TARGET, "client-checks-python")
+    program = os.path.join(folder, "bin", "python")
+    if not os.path.exists(program):
+        run(sys.executable, "-m", "venv", folder)
+    if subprocess.run([program, "-c", "import httpx, websockets"], stderr=subprocess.DEVNULL).returncode:
+        subprocess.run([program, "-m", "pip", "install", "--quiet", "httpx", "websockets"], check=True)
+    return program
+
+
+def with_curl(at, scratch):
+    path = os.path.join(scratch, "content")
+    with open(path, "wb") as file:
+        file.write(b"x" * UPLOAD_BYTES)
+    assert run("curl", "-sS", "--data-binary", "hello", f"http://{at['echo']}/echo") == b"hello"
+    said = f"{UPLOAD_BYTES} bytes\n".encode()
+    assert run("curl", "-sS", "-T", path, f"http://{at['upload']}/upload/curl") == said
+    chunked = ["-H", "Transfer-Encoding: chunked", "-H", "Expect: 100-continue"]
+    assert run("curl", "-sS", *chunked, "-T", path, f"http://{at['upload']}/upload/curl") == said
+    head = run("curl", "-sS", "-I", f"http://{at['chat']}/")
+    assert head.startswith(b"HTTP/1.1 200 "), head
+    process = subprocess.Popen(["curl", "-sSN", f"http://{at['events']}/events"], stdout=subprocess.PIPE)
+    try:
+        lines = (line for line in process.stdout if line.strip())
+        assert [next(lines), next(lines)] == [b"data: 1\n", b"data: 2\n"]
+    finally:
+        process.kill()
+        process.wait()
+
+
+def with_rust(at):
+    manifest = os.path.join(HERE, "checks/clients/Cargo.toml")
+    folder = os.path.join(TARGET, "client-checks")
+    build = ["cargo", "build", "--quiet", "--locked", "--manifest-path", manifest, "--target-dir", folder]
+    subprocess.run(build, check=True)
+    program = os.path.join(folder, "debug/selvedge-client-checks")
+    for client in ["hyper", "reqwest"]:
+        run(program, client, at["echo"], at["events"], at["upload"])
+        print(f"{client}: an echo, an upload in chunks, events")
+
+
+@contextlib.contextmanager
+def browser(scratch):
+    """Where Chromium takes orders for a page of its own."""
+    profile = os.path.join(scratch, "profile")
+    command = ["chromium", "--headless=new", "--no-sandbox", "--disable-gpu", "--no-first-run",
+               "--remote-debugging-port=0", f"--user-data-dir={profile}", "about:blank"]
+    process = subprocess.Popen(command, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+    try:
+        said, end = os.path.join(profile, "DevToolsActivePort"), time.monotonic() + PATIENCE
+        while not (os.path.exists(said) and open(said).read().count("\n") >= 1):
+            assert time.monotonic() < end and process.poll() is None, "Chromium does not start"
+            time.sleep(0.05)
+        port = open(said).read().split()[0]
+        pages = json.load(urllib.request.urlopen(f"http://127.0.0.1:{port}/json/list", timeout=PATIENCE))
+        yield next(page for page in pages if page["type"] == "page")["webSocketDebuggerUrl"]
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def with_chromium(at, program, scratch):
+    with browser(scratch) as page:
+        for example, path, what, script, expected in PAGES:
+            got = json.loads(run(program, "-c", BROWSER, page, f"http://{at[example]}{path}", script))
+            assert got == expected, f"{what}: {got!r} in the place of {expected!r}"
+            print(f"Chromium: {what}")
+
+
+def main():
+    folder = sys.argv[1] if len(sys.argv) == 2 else sys.exit(__doc__)
+    scratch = tempfile.mkdtemp()
+    try:
+        with examples(folder, scratch) as at:
+            with_curl(at, scratch)
+            print("curl: an echo, uploads of known length and in chunks, HEAD, events")
+            with_rust(at)
+            program = python()
+            for client, did in [("httpx", "an echo, an upload in chunks, events"), ("websockets", "a chat of two")]:
+                run(program, "-c", PYTHON, client, *(at[name] for name in EXAMPLES))
+                print(f"{client}: {did}")
+            with_chromium(at, program, scratch)
+    except subprocess.CalledProcessError as error:
+        sys.exit(f"{error.cmd[:2]}: {error.stderr and error.stderr.decode()}")
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+
+
+main()

@@ -1,0 +1,84 @@
+//! Content that comes fast is received in larger pieces, and only for as long as it does.
+
+use super::scenario::{Scenario, World, pass, virtually};
+use super::site::content;
+use crate::limits::{BUFFER_BYTES, COPY_BYTES_MAX, LONG_BUFFER_BYTES, Limits};
+use crate::service::{Phase, Request, Response};
+use selvedge_proto::Status;
+use std::cell::RefCell;
+use std::rc::Rc;
+
+#[test]
+fn pieces_grow_while_content_comes_fast() {
+    virtually(async {
+        let sizes: Rc<RefCell<Vec<usize>>> = Rc::default();
+        let seen = sizes.clone();
+        let service = async move |request: &mut Request| {
+            let mut all = Vec::new();
+            while let Some(Ok(piece)) = request.body().chunk().await {
+                seen.borrow_mut().push(piece.len());
+                all.extend_from_slice(&piece);
+            }
+            Response::new(Status::OK).body(all)
+        };
+        let world = World::serving(service, Limits::default());
+        let all = content(LONG_BUFFER_BYTES * 4);
+        let client = Scenario::post("/").content(&all).at(Phase::ReadingContent, &world).await;
+        let (fast, slow) = all.split_at(LONG_BUFFER_BYTES * 3);
+        client.send(fast).await;
+        assert!(sizes.borrow().contains(&LONG_BUFFER_BYTES), "{sizes:?}");
+        for piece in slow.chunks(COPY_BYTES_MAX) {
+            sizes.borrow_mut().clear();
+            client.send(piece).await;
+            pass(1).await;
+            assert_eq!(*sizes.borrow(), [COPY_BYTES_MAX]);
+        }
+        assert!(client.reply().text().as_bytes() == all, "nothing is lost or doubled");
+    });
+}
+
+#[test]
+fn after_a_pause_pieces_are_small_again() {
+    virtually(async {
+        let largest: Rc<RefCell<usize>> = Rc::default();
+        let seen = largest.clone();
+        let service = async move |request: &mut Request| {
+            while let Some(Ok(piece)) = request.body().chunk().await {
+                let mut largest = seen.borrow_mut();
+                *largest = piece.len().max(*largest);
+            }
+            Response::new(Status::NO_CONTENT)
+        };
+        let world = World::serving(service, Limits::default());
+        let all = content(LONG_BUFFER_BYTES * 4);
+        let client = Scenario::post("/").content(&all).at(Phase::ReadingContent, &world).await;
+        let (first, rest) = all.split_at(LONG_BUFFER_BYTES * 2);
+        client.send(first).await;
+        assert!(largest.take() > BUFFER_BYTES);
+        let (little, rest) = rest.split_at(1);
+        client.send(little).await;
+        assert_eq!(largest.take(), 1);
+        client.send(&rest[..BUFFER_BYTES]).await;
+        assert_eq!(largest.take(), BUFFER_BYTES, "what comes after little gets a usual buffer");
+        client.send(&rest[BUFFER_BYTES..]).await;
+        assert_eq!(client.statuses(), [204]);
+    });
+}
+
+#[test]
+fn chunks_keep_their_bytes_in_long_buffers() {
+    virtually(async {
+        let world = World::new();
+        let all = content(LONG_BUFFER_BYTES * 5);
+        let chunks: Vec<u8> = all
+            .chunks(50_001)
+            .flat_map(|chunk| [format!("{:x}\r\n", chunk.len()).as_bytes(), chunk, b"\r\n"].concat())
+            .collect();
+        let client = Scenario::post("/read").chunks("").at(Phase::ReadingContent, &world).await;
+        for piece in chunks.chunks(LONG_BUFFER_BYTES + 7) {
+            client.send(piece).await;
+        }
+        client.send("0\r\n\r\n").await;
+        assert!(client.reply().text().as_bytes() == all);
+    });
+}

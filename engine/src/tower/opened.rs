@@ -1,0 +1,283 @@
+//! Files that a worker has opened by their paths lately, so that opening one again costs a look.
+//!
+//! A file is sent from here only where its path still names it in the state in which it was
+//! opened, which the system is asked each time. What is asked for again and again is copied into
+//! memory once, and what nobody asks for any more is let go of within seconds.
+
+use crate::service::{FileState, MemoryCopy, SharedFile};
+use crate::tower::current::Current;
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::fs::{File, Metadata, OpenOptions};
+use std::io;
+use std::ops::RangeInclusive;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use tokio::task::{spawn_blocking, spawn_local};
+
+/// Files that a worker keeps open.
+const FILES_MAX: usize = 64;
+/// A file of so many bytes is worth a copy in memory, from when it was asked for so often.
+const COPIED_BYTES: RangeInclusive<u64> = 64 << 10..=4 << 20;
+/// See [`COPIED_BYTES`].
+const ASKED_MIN: u32 = 2;
+/// A file that changed so shortly ago may change again without its times showing it: they move
+/// in steps of a few milliseconds.
+const UNSETTLED: Duration = Duration::from_millis(100);
+/// How often files are let go of that nobody has asked for since the last time.
+const SWEEP_INTERVAL: Duration = Duration::from_secs(5);
+
+thread_local! {
+    static OPENED: RefCell<Opened> = RefCell::default();
+}
+
+#[derive(Default)]
+struct Opened {
+    files: HashMap<PathBuf, Kept>,
+    /// Whether somebody lets go of what nobody asks for.
+    is_swept: bool,
+}
+
+/// A file that was opened, and how often it was asked for, in all and since the last sweep.
+struct Kept {
+    file: Arc<SharedFile>,
+    known: Known,
+    asked: u32,
+    asked_lately: u32,
+}
+
+/// What tells one state of a file from another, and one file from another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Known {
+    device: u64,
+    inode: u64,
+    state: FileState,
+    changed: (i64, i64),
+}
+
+impl Known {
+    fn of(facts: &Metadata) -> Self {
+        Self {
+            device: facts.dev(),
+            inode: facts.ino(),
+            state: FileState { length: facts.len(), modified: (facts.mtime(), facts.mtime_nsec()) },
+            changed: (facts.ctime(), facts.ctime_nsec()),
+        }
+    }
+
+    /// Whether its times would show the next change.
+    fn is_settled(&self) -> bool {
+        let (seconds, nanoseconds) = self.changed;
+        let changed = Duration::new(u64::try_from(seconds).unwrap_or(0), u32::try_from(nanoseconds).unwrap_or(0));
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        now.saturating_sub(changed) >= UNSETTLED
+    }
+}
+
+/// The regular file of a path, and its state. On a worker it is remembered.
+///
+/// # Errors
+/// When it cannot be opened, or is no regular file.
+pub(super) async fn open(path: &Path) -> io::Result<(Arc<SharedFile>, FileState)> {
+    if Current::get().is_some()
+        && let Some(found) = find(path)
+    {
+        return Ok(found);
+    }
+    let path = path.to_owned();
+    let opened = spawn_blocking(move || {
+        // Not blocking, so that a pipe without a writer is refused and not waited for.
+        let file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(&path)?;
+        let known = Known::of(&regular(&file)?);
+        io::Result::Ok((path, SharedFile::new(file), known))
+    });
+    let (path, file, known) = opened.await.map_err(io::Error::other)??;
+    // Looked at again: whoever waited may have moved to another thread.
+    if Current::get().is_some() && known.is_settled() {
+        keep(path, Kept { file: file.clone(), known, asked: 1, asked_lately: 1 });
+    }
+    Ok((file, known.state))
+}
+
+/// The facts of an open file that is a regular one.
+///
+/// # Errors
+/// When it is none, or the system cannot tell.
+pub(super) fn regular(file: &File) -> io::Result<Metadata> {
+    let facts = file.metadata()?;
+    match facts.is_file() {
+        true => Ok(facts),
+        false => Err(io::Error::new(io::ErrorKind::InvalidInput, "this is no regular file")),
+    }
+}
+
+/// What is remembered of a path, where that still is so.
+fn find(path: &Path) -> Option<(Arc<SharedFile>, FileState)> {
+    OPENED.with_borrow_mut(|opened| {
+        let kept = opened.files.get_mut(path)?;
+        if !std::fs::metadata(path).is_ok_and(|facts| Known::of(&facts) == kept.known) {
+            opened.files.remove(path);
+            return None;
+        }
+        kept.asked = kept.asked.saturating_add(1);
+        kept.asked_lately = kept.asked_lately.saturating_add(1);
+        if kept.asked == ASKED_MIN && COPIED_BYTES.contains(&kept.known.state.length) {
+            let (file, known) = (kept.file.clone(), kept.known);
+            // Whoever asks meanwhile is sent the file itself.
+            drop(spawn_blocking(move || copy(&file, known)));
+        }
+        Some((kept.file.clone(), kept.known.state))
+    })
+}
+
+/// Has a file be sent from a copy from now on, where it is still as it is known.
+fn copy(file: &SharedFile, known: Known) {
+    if let Ok(Some(copy)) = MemoryCopy::of(file)
+        && file.metadata().is_ok_and(|facts| Known::of(&facts) == known)
+    {
+        file.keep(copy);
+    }
+}
+
+/// Remembers a file, in the place of one that was asked for less.
+fn keep(path: PathBuf, kept: Kept) {
+    let over = OPENED.with_borrow_mut(|opened| {
+        let mut over = opened.files.insert(path, kept);
+        if opened.files.len() > FILES_MAX {
+            let least = opened.files.iter().min_by_key(|(_, kept)| kept.asked_lately).map(|(path, _)| path.clone());
+            over = least.and_then(|path| opened.files.remove(&path));
+        }
+        if !std::mem::replace(&mut opened.is_swept, true) {
+            spawn_local(sweep());
+        }
+        over
+    });
+    drop(over);
+}
+
+/// Lets go of what nobody asks for, until there is nothing left.
+async fn sweep() {
+    loop {
+        tokio::time::sleep(SWEEP_INTERVAL).await;
+        let (over, is_empty) = OPENED.with_borrow_mut(|opened| {
+            let over: Vec<_> = opened
+                .files
+                .extract_if(|_, kept| std::mem::take(&mut kept.asked_lately) == 0)
+                .map(|(_, kept)| kept)
+                .collect();
+            opened.is_swept = !opened.files.is_empty();
+            (over, opened.files.is_empty())
+        });
+        // The last who closes a file that was deleted waits for the disk.
+        drop(spawn_blocking(move || drop(over)));
+        if is_empty {
+            return;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::service::Moment;
+    use std::pin::pin;
+
+    fn on_a_worker(test: impl Future<Output = ()>) {
+        let current = Current { peer: ([127, 0, 0, 1], 1).into(), moment: Moment::default() };
+        tokio::runtime::Builder::new_current_thread()
+            .enable_time()
+            .start_paused(true)
+            .build_local(tokio::runtime::LocalOptions::default())
+            .expect("a runtime needs nothing that could be missing")
+            .block_on(current.within(pin!(test)));
+    }
+
+    /// A file whose path is its own.
+    fn written(name: &str, content: &[u8]) -> PathBuf {
+        let path = std::env::temp_dir().join(format!("selvedge-opened-{}-{name}", std::process::id()));
+        std::fs::write(&path, content).unwrap();
+        path
+    }
+
+    /// The same, last changed long enough ago.
+    fn settled(name: &str, content: &[u8]) -> PathBuf {
+        let path = written(name, content);
+        settle(&path);
+        path
+    }
+
+    /// Waits until a change would show, which is the system's clock and no runtime's.
+    fn settle(path: &Path) {
+        while !Known::of(&std::fs::metadata(path).unwrap()).is_settled() {
+            std::thread::yield_now();
+        }
+    }
+
+    #[test]
+    fn a_file_is_opened_once_and_each_state_is_another() {
+        on_a_worker(async {
+            let path = settled("once", b"first");
+            let (first, state) = open(&path).await.unwrap();
+            let (again, _) = open(&path).await.unwrap();
+            assert!(Arc::ptr_eq(&first, &again));
+            std::fs::write(&path, "other").unwrap();
+            let (other, changed) = open(&path).await.unwrap();
+            assert!(!Arc::ptr_eq(&first, &other), "it has the same length and another content");
+            assert_ne!(state, changed);
+            let replaced = settled("replacing", b"other");
+            settle(&path);
+            let (before, _) = open(&path).await.unwrap();
+            std::fs::rename(replaced, &path).unwrap();
+            let (after, _) = open(&path).await.unwrap();
+            assert!(!Arc::ptr_eq(&before, &after), "another file has its name");
+            std::fs::remove_file(&path).unwrap();
+            assert!(open(&path).await.is_err());
+        });
+    }
+
+    #[test]
+    fn a_change_of_this_moment_may_hide_the_next_one() {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+        let changed = |at: Duration| {
+            let at = (at.as_secs() as i64, i64::from(at.subsec_nanos()));
+            Known { device: 1, inode: 1, state: FileState { length: 0, modified: at }, changed: at }
+        };
+        assert!(changed(now - UNSETTLED).is_settled());
+        // By a clock that is ahead, too.
+        assert!(!changed(now + Duration::from_secs(60)).is_settled());
+    }
+
+    #[test]
+    fn files_are_few_and_go_when_nobody_asks() {
+        on_a_worker(async {
+            let paths: Vec<_> = (0..FILES_MAX + 3).map(|at| written(&format!("few-{at}"), b"few")).collect();
+            settle(&paths[FILES_MAX + 2]);
+            for path in &paths {
+                open(path).await.unwrap();
+            }
+            assert_eq!(OPENED.with_borrow(|opened| opened.files.len()), FILES_MAX);
+            tokio::time::sleep(SWEEP_INTERVAL * 5 / 2).await;
+            assert_eq!(OPENED.with_borrow(|opened| (opened.files.len(), opened.is_swept)), (0, false));
+            paths.iter().for_each(|path| std::fs::remove_file(path).unwrap());
+        });
+    }
+
+    #[test]
+    fn what_is_asked_for_again_is_copied_and_the_copy_is_of_that_state() {
+        on_a_worker(async {
+            let path = settled("copied", &vec![7; 70_000]);
+            let (file, state) = open(&path).await.unwrap();
+            open(&path).await.unwrap();
+            let open_file = crate::service::OpenFile::sharing(file);
+            while open_file.kept_bytes().is_none() {
+                tokio::task::yield_now().await;
+            }
+            assert!(open_file.copy_of(&state).is_some());
+            let other = FileState { length: state.length, modified: (state.modified.0 + 1, 0) };
+            assert!(open_file.copy_of(&other).is_none());
+            std::fs::remove_file(path).unwrap();
+        });
+    }
+}
