@@ -198,8 +198,6 @@ impl Fields {
         if !is_value(value) {
             return Err(InvalidField::Value);
         }
-        // Room for what a common answer has, so that it is found once.
-        self.lines.reserve((name.len() + value.len() + 4).max(if self.lines.capacity() == 0 { 256 } else { 0 }));
         let at = self.lines.len();
         self.lines.extend_from_slice(name.as_bytes());
         self.lines[at..].make_ascii_lowercase();

@@ -12,7 +12,7 @@ use std::thread;
 
 /// Content that a connection may still be sending after the cache has let go of it: a small
 /// file's. Copies of larger ones have a bound of their own, in all.
-const CONTENT_BYTES_MAX: u64 = 64 << 10;
+const CONTENT_BYTES_MAX: u64 = 32 << 10;
 /// Lists of directories of one worker: 32 on their way, of 2,000 entries with 1 KiB each.
 const LISTS_BYTES_MAX: u64 = 32 * 2_000 * 1024;
 /// What may wait for one access log: 1,024 batches of 32 KiB.

@@ -178,6 +178,10 @@ enum Sharing {
     Refused,
 }
 
+/// A way to control congestion that sends at once whatever the other side has room for. Every Linux
+/// has it.
+const UNPACED: &str = "reno";
+
 fn bind_one(address: SocketAddr, sharing: Sharing) -> io::Result<OwnedFd> {
     let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
@@ -185,6 +189,12 @@ fn bind_one(address: SocketAddr, sharing: Sharing) -> io::Result<OwnedFd> {
     sockopt::set_socket_reuseaddr(&socket, true)?;
     sockopt::set_socket_reuseport(&socket, sharing == Sharing::Wanted)?;
     set_tcp_options(&socket)?;
+    if address.ip().is_loopback() {
+        // Only programs of this machine connect here, and there is no network between that could
+        // be flooded: what paces itself for one, as BBR does, costs them time and the worker half
+        // of its strength.
+        let _ = sockopt::set_tcp_congestion(&socket, UNPACED);
+    }
     rustix::net::bind(&socket, &address)?;
     Ok(socket)
 }
@@ -222,5 +232,27 @@ fn endpoint_of(socket: &OwnedFd) -> io::Result<Endpoint> {
     match name.path_bytes() {
         Some(path) => Ok(Endpoint::Unix(OsStr::from_bytes(path).into())),
         None => Err(invalid("the Unix socket has no path")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_loopback_address_is_without_pacing() {
+        let congestion = |address: &str| {
+            let listener = Listener::bind(address.parse().expect("it is an address"), 2).expect("ports are free");
+            let of = |socket| sockopt::tcp_congestion(socket).expect("the system has it");
+            let all: Vec<_> = listener.sockets.iter().map(of).collect();
+            assert_eq!(all[0], all[1]);
+            all[0].clone()
+        };
+        let flags = SocketFlags::CLOEXEC;
+        let other = rustix::net::socket_with(AddressFamily::INET, SocketType::STREAM, flags, Some(ipproto::TCP));
+        let usual = sockopt::tcp_congestion(other.expect("there are sockets")).expect("the system has it");
+        assert_eq!(congestion("127.0.0.1:0"), UNPACED);
+        assert_eq!(congestion("127.1.2.3:0"), UNPACED);
+        assert_eq!(congestion("0.0.0.0:0"), usual);
     }
 }

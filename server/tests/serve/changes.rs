@@ -42,7 +42,7 @@ fn of(letter: u8, length: usize) -> State {
 /// Sizes that are kept in memory, and sizes that are sent from the open file, to and fro.
 const SMALL_TO_SMALL: (usize, usize) = (1_000, 700);
 const SIZES: [(usize, usize); 5] =
-    [SMALL_TO_SMALL, (65_536, 65_537), (65_537, 65_536), (300_000, 10), (200_000, 3_000_000)];
+    [SMALL_TO_SMALL, (32_768, 32_769), (32_769, 32_768), (300_000, 10), (200_000, 3_000_000)];
 
 /// Asks for a file in a loop while it changes, and judges every answer.
 fn check(program: &Program, tree: &Tree, name: &str, change: Change) {
@@ -173,7 +173,7 @@ fn replaced_by_one_of_the_same_size() {
         after: of(b'B', size),
         act: Box::new(move |tree, name| tree.replace(name, vec![b'B'; size])),
     };
-    check_all([1, 1_000, 65_536, 65_537, 1 << 20].map(change).into());
+    check_all([1, 1_000, 32_768, 32_769, 1 << 20].map(change).into());
 }
 
 #[test]
@@ -209,7 +209,7 @@ fn grown() {
             File::options().append(true).open(tree.path(name)).unwrap().write_all(&vec![b'B'; more]).unwrap();
         }),
     };
-    check_all([(0, 1), (1_000, 1_000), (65_536, 1), (100_000, 4_000)].map(change).into());
+    check_all([(0, 1), (1_000, 1_000), (32_768, 1), (100_000, 4_000)].map(change).into());
 }
 
 #[test]
@@ -222,7 +222,7 @@ fn truncated() {
             File::options().write(true).open(tree.path(name)).unwrap().set_len(after as u64).unwrap();
         }),
     };
-    check_all([(1_000, 999), (1_000, 0), (65_536, 4_096)].map(change).into());
+    check_all([(1_000, 999), (1_000, 0), (32_768, 4_096)].map(change).into());
 }
 
 #[test]

@@ -167,7 +167,7 @@ fn what_is_in_force_is_a_configuration_and_a_bound_of_memory() {
     let exit = check(&tree, text, &["--effective"]);
     assert_eq!((exit.code, exit.err.as_str()), (Some(0), ""));
     assert!(exit.out.contains("    head-time \"10s\"\n"), "{}", exit.out);
-    assert!(exit.out.contains("= 1000 connections of 200 KiB\n"), "{}", exit.out);
+    assert!(exit.out.contains("= 1000 connections of 264 KiB\n"), "{}", exit.out);
     assert!(exit.out.contains("128 MiB = 2 caches of files of 65536 KiB\n"), "{}", exit.out);
 
     assert!(!exit.out.contains("checks of passwords"), "{}", exit.out);

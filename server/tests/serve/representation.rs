@@ -5,8 +5,8 @@ use super::tree::{Tree, pattern};
 use std::collections::HashSet;
 use std::time::Duration;
 
-/// Around what is kept in memory (64 KiB) and what is sent in one slice (1 MiB).
-pub(crate) const SIZES: [usize; 9] = [0, 1, 65_535, 65_536, 65_537, (1 << 20) - 1, 1 << 20, (1 << 20) + 1, 5 << 20];
+/// Around what is kept in memory (32 KiB) and what is sent in one slice (1 MiB).
+pub(crate) const SIZES: [usize; 9] = [0, 1, 32_767, 32_768, 32_769, (1 << 20) - 1, 1 << 20, (1 << 20) + 1, 5 << 20];
 
 #[test]
 fn files_of_every_size_come_whole() {

@@ -17,7 +17,7 @@ const ENTRIES_MAX: usize = 8 * 1024;
 /// Bytes that one generation keeps.
 pub(crate) const BYTES_MAX: usize = 32 << 20;
 /// Open files that one generation of all workers keeps.
-const OPEN_FILES_MAX: usize = 512;
+const OPEN_FILES_MAX: usize = 2048;
 
 /// A file and when it was last seen to be as it is.
 pub(super) struct Cached {

@@ -17,8 +17,9 @@ use std::sync::Arc;
 
 use super::resource::Resource;
 
-/// A file up to this size is kept in memory; a larger one is sent by the kernel.
-pub(super) const MEMORY_FILE_BYTES_MAX: u64 = 64 * 1024;
+/// A file up to this size is kept in memory; a larger one is sent by the kernel, which costs less
+/// from here on: it copies nothing.
+pub(super) const MEMORY_FILE_BYTES_MAX: u64 = 32 * 1024;
 
 /// What a path names.
 pub(in crate::site) enum Found {
@@ -79,13 +80,13 @@ impl State {
         }
     }
 
-    /// Whether the content is the same in both. A file that was deleted or replaced since is
-    /// another state, but what is open of it has not changed.
     /// The part of it that tells one content from another.
     pub(super) fn content(&self) -> FileState {
         FileState { length: self.length, modified: (self.modified.0, i64::from(self.modified.1)) }
     }
 
+    /// Whether the content is the same in both. A file that was deleted or replaced since is
+    /// another state, but what is open of it has not changed.
     pub(super) fn has_content_of(&self, other: &Self) -> bool {
         (self.length, self.modified) == (other.length, other.modified)
     }
