@@ -16,6 +16,9 @@ pub(crate) struct Facts {
     pub(crate) kernel: String,
     pub(crate) system: String,
     pub(crate) compiler: String,
+    /// How the system controls congestion. Reports of earlier versions do not say.
+    #[serde(default)]
+    pub(crate) congestion: String,
 }
 
 /// The cores this process may use.
@@ -49,6 +52,10 @@ pub(crate) fn facts(cores: &[usize]) -> Facts {
         kernel: says("uname", &["-sr"]),
         system: value("/etc/os-release", "PRETTY_NAME"),
         compiler: says("rustc", &["--version"]),
+        congestion: fs::read_to_string("/proc/sys/net/ipv4/tcp_congestion_control")
+            .unwrap_or_default()
+            .trim()
+            .to_owned(),
     }
 }
 

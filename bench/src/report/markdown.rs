@@ -49,6 +49,9 @@ fn circumstances(section: &Section) -> String {
         section.seconds,
         section.command,
     );
+    if !machine.congestion.is_empty() {
+        write!(text, "\nThe system controls congestion by `{}`.\n", machine.congestion).expect(IN_MEMORY);
+    }
     for missing in &section.missing {
         write!(text, "\n- Missing: {} ({}; `{}`)", missing.name, missing.why, missing.install).expect(IN_MEMORY);
     }
