@@ -7,15 +7,16 @@ use std::fmt;
 use std::ops::{Deref, DerefMut};
 
 thread_local! {
-    static POOL: RefCell<Option<Pool>> = const { RefCell::new(None) };
+    static POOL: RefCell<Pool> = const { RefCell::new(Pool { usual: Vec::new(), long: Vec::new(), takes: false }) };
 }
 
-/// What a thread keeps for reuse. One that only lets go of buffers, as an application's own may,
-/// keeps none.
-#[derive(Default)]
+/// What a thread keeps for reuse.
 struct Pool {
     usual: Vec<Vec<u8>>,
     long: Vec<Vec<u8>>,
+    /// Whether the thread has taken a buffer yet. One that only lets go of them, as an
+    /// application's own may, keeps none.
+    takes: bool,
 }
 
 /// The sizes that pooled buffers have.
@@ -36,18 +37,27 @@ impl Size {
     }
 
     /// The size that room is of. None where a buffer grew or shrank.
-    fn of(capacity: usize) -> Option<Self> {
-        [Self::Usual, Self::Long].into_iter().find(|size| size.bytes() == capacity)
+    const fn of(capacity: usize) -> Option<Self> {
+        match capacity {
+            BUFFER_BYTES => Some(Self::Usual),
+            LONG_BUFFER_BYTES => Some(Self::Long),
+            _ => None,
+        }
     }
 }
 
 impl Pool {
     /// The buffers of a size, and how many of them there may be.
-    fn kept(&mut self, size: Size) -> (&mut Vec<Vec<u8>>, usize) {
+    const fn kept(&mut self, size: Size) -> (&mut Vec<Vec<u8>>, usize) {
         match size {
             Size::Usual => (&mut self.usual, BUFFERS_KEPT_MAX),
             Size::Long => (&mut self.long, LONG_BUFFERS_KEPT_MAX),
         }
+    }
+
+    fn take(&mut self, size: Size) -> Option<Vec<u8>> {
+        self.takes = true;
+        self.kept(size).0.pop()
     }
 }
 
@@ -65,7 +75,7 @@ impl Buffer {
 
     /// An empty buffer with the room of a size.
     pub(crate) fn of_size(size: Size) -> Self {
-        let kept = POOL.try_with(|pool| pool.borrow_mut().get_or_insert_default().kept(size).0.pop());
+        let kept = POOL.try_with(|pool| pool.borrow_mut().take(size));
         Self { bytes: kept.ok().flatten().unwrap_or_else(|| Vec::with_capacity(size.bytes())) }
     }
 
@@ -111,11 +121,11 @@ impl Drop for Buffer {
         let Some(size) = Size::of(bytes.capacity()) else { return };
         bytes.clear();
         let _ = POOL.try_with(|pool| {
-            if let Some(pool) = &mut *pool.borrow_mut() {
-                let (kept, kept_max) = pool.kept(size);
-                if kept.len() < kept_max {
-                    kept.push(bytes);
-                }
+            let mut pool = pool.borrow_mut();
+            let takes = pool.takes;
+            let (kept, kept_max) = pool.kept(size);
+            if takes && kept.len() < kept_max {
+                kept.push(bytes);
             }
         });
     }
@@ -152,7 +162,7 @@ mod tests {
     use super::*;
 
     fn kept() -> Option<(usize, usize)> {
-        POOL.with_borrow(|pool| pool.as_ref().map(|pool| (pool.usual.len(), pool.long.len())))
+        POOL.with_borrow(|pool| pool.takes.then(|| (pool.usual.len(), pool.long.len())))
     }
 
     #[test]
