@@ -162,7 +162,7 @@ mod tests {
     use super::*;
 
     fn kept() -> Option<(usize, usize)> {
-        POOL.with_borrow(|pool| pool.takes.then(|| (pool.usual.len(), pool.long.len())))
+        POOL.with_borrow(|pool| pool.takes.then_some((pool.usual.len(), pool.long.len())))
     }
 
     #[test]

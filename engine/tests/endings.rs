@@ -8,9 +8,11 @@ use axum::routing::{get, post};
 use client::Client;
 use selvedge::service::{Exchange, Outcome};
 use selvedge::{Body, Embedded, Observer, Request, Response, Running, Server, Status, Upgrade, Upgraded};
-use std::future::pending;
+use std::future::{Future, pending};
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
@@ -227,6 +229,57 @@ fn content_that_came_while_the_application_was_at_something_else_is_read_to_its_
     assert_eq!((other.get("/look"), other.get("/look")), ("looked".to_owned(), "looked".to_owned()));
     other.get("/go");
     assert_eq!(client.reply().1, BYTES.to_string());
+    running.handle().stop_now();
+    running.join();
+}
+
+#[test]
+fn content_that_is_read_elsewhere_is_not_complete_because_the_server_has_ended() {
+    use http_body_util::BodyExt;
+    let (hand_over, handed_over) = channel();
+    let app = Router::new().route("/look", get(async || "looked")).route(
+        "/",
+        post(async move |body: axum::body::Body| {
+            hand_over.send(body).expect("the test waits for it");
+            pending::<()>().await;
+        }),
+    );
+    let running = bind().serve(app).expect("threads start");
+    let (mut client, mut other) = (connect(&running), connect(&running));
+    client.send("POST / HTTP/1.1\r\nHost: test\r\nTransfer-Encoding: chunked\r\n\r\n");
+    let mut read = handed_over.recv().expect("it comes");
+    let mut late_client = connect(&running);
+    late_client.send("POST / HTTP/1.1\r\nHost: test\r\nContent-Length: 10\r\n\r\n");
+    let mut late = handed_over.recv().expect("it comes");
+    let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
+    let next = |body: &mut axum::body::Body| runtime.block_on(body.frame()).map(|frame| frame.map(|_| "a piece").ok());
+    client.send("1\r\na\r\n");
+    assert_eq!(next(&mut read), Some(Some("a piece")));
+    // One is on its way and the other waits for it, when the server ends.
+    for piece in ["1\r\nb\r\n", "1\r\nc\r\n"] {
+        client.send(piece);
+        assert_eq!((other.get("/look"), other.get("/look")), ("looked".to_owned(), "looked".to_owned()));
+    }
+    running.handle().stop_now();
+    running.join();
+    assert_eq!((next(&mut read), next(&mut read)), (Some(Some("a piece")), Some(None)));
+    // Nobody is left who could be asked for this.
+    let polled = pin!(late.frame()).poll(&mut Context::from_waker(Waker::noop()));
+    assert!(matches!(polled, Poll::Ready(Some(Err(_)))));
+}
+
+#[test]
+fn an_answer_that_is_made_of_broken_content_blames_the_client() {
+    let running =
+        bind().serve(Router::new().route("/", post(async |body: axum::body::Body| body))).expect("threads start");
+    for (fields, content, status) in
+        [("Transfer-Encoding: chunked", "zz\r\n", "400 "), ("Content-Length: 5", "hello", "200 ")]
+    {
+        let mut client = connect(&running);
+        client.send(format!("POST / HTTP/1.1\r\nHost: test\r\n{fields}\r\n\r\n{content}"));
+        let (head, _) = client.reply();
+        assert!(head.starts_with(&format!("HTTP/1.1 {status}")), "{head}");
+    }
     running.handle().stop_now();
     running.join();
 }

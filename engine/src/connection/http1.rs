@@ -217,15 +217,16 @@ impl<S: Stream> Wire<S> {
         let clock = &self.worker.clock;
         parts.peer = self.peer();
         parts.moment = Moment { since_start: clock.since_start(), unix_time: clock.unix() };
-        let input = std::mem::take(&mut *self.input.borrow_mut());
-        parts.start = input.at;
-        parts.bytes = input.buffer.unwrap_or_default();
-        if parts.head.framing != Framing::None {
-            // What follows the head is needed while the request lives, so it moves out.
-            let rest = &parts.bytes[parts.start + parts.head.len..];
-            if !rest.is_empty() {
-                self.input.borrow_mut().buffer.insert(Buffer::take()).extend_from_slice(rest);
-            }
+        if parts.head.framing == Framing::None {
+            let Input { buffer, at } = std::mem::take(&mut *self.input.borrow_mut());
+            (parts.bytes, parts.start) = (buffer.unwrap_or_default(), at);
+        } else {
+            // What follows the head is needed while the request lives. It stays in its buffer, which
+            // may be a long one: a request does not hold one of those for its head.
+            let mut input = self.input.borrow_mut();
+            (parts.bytes, parts.start) = (Buffer::of(&input.bytes()[..parts.head.len]), 0);
+            input.consume(parts.head.len);
+            drop(input);
             parts.content = incoming::begin(self, number, parts.head.framing, parts.head.expectation);
         }
         Request { parts }

@@ -193,7 +193,8 @@ where
     let reading = Reading { announced, trailers, is_coded, method: asked.method };
     match reading.content(body).await {
         Ok(content) => response.body(content),
-        Err(text) => failed(text),
+        // An answer that is made of the request's content fails with it.
+        Err(text) => asked.failure().map_or_else(|| failed(text), Response::from),
     }
 }
 
@@ -209,11 +210,16 @@ impl Asked {
         if status != Status::BAD_REQUEST {
             return status;
         }
-        match self.content.as_ref().and_then(|(_, content)| content.failure()) {
+        match self.failure() {
             Some(service::ContentError::TooLarge) => Status::CONTENT_TOO_LARGE,
             Some(service::ContentError::TooSlow) => Status::REQUEST_TIMEOUT,
             _ => status,
         }
+    }
+
+    /// Why the request's content could not be read to its end, if it could not.
+    fn failure(&self) -> Option<service::ContentError> {
+        self.content.as_ref()?.1.failure()
     }
 
     /// Says what was found out, and gives content back that the application let go of without an

@@ -25,21 +25,27 @@ struct Home {
 /// Where other threads ask.
 struct Door {
     thread: ThreadId,
-    wishes: Mutex<Vec<(Ticket, Wish)>>,
+    /// `None` once the thread has ended, and nobody would hear them.
+    wishes: Mutex<Option<Vec<(Ticket, Wish)>>>,
     knock: Notify,
 }
+
+/// What comes of content on another thread: a piece, or `None` for its end. Whoever sends may end
+/// before the content does, so an end has to be said.
+type Sent = Option<Result<Bytes, ContentError>>;
 
 /// What another thread wants of content.
 enum Wish {
     /// All of it, piece by piece.
-    Read(mpsc::Sender<Result<Bytes, ContentError>>),
+    Read(mpsc::Sender<Sent>),
     /// To be rid of it.
     Forget,
 }
 
 impl Home {
     fn new() -> Self {
-        let door = Door { thread: thread::current().id(), wishes: Mutex::default(), knock: Notify::new() };
+        let wishes = Mutex::new(Some(Vec::new()));
+        let door = Door { thread: thread::current().id(), wishes, knock: Notify::new() };
         let door = Arc::new(door);
         // Without a runtime on this thread nobody could ask it anything.
         if tokio::runtime::Handle::try_current().is_ok() {
@@ -49,12 +55,19 @@ impl Home {
     }
 }
 
+impl Drop for Home {
+    fn drop(&mut self) {
+        // Whoever waits for what is let go of here hears that nothing comes.
+        drop(self.door.wishes.lock().unwrap_or_else(PoisonError::into_inner).take());
+    }
+}
+
 /// Does what other threads ask of this one.
 async fn attend(door: Arc<Door>) {
     loop {
         door.knock.notified().await;
-        let wishes = std::mem::take(&mut *door.wishes.lock().unwrap_or_else(PoisonError::into_inner));
-        for (ticket, wish) in wishes {
+        let wishes = door.wishes.lock().unwrap_or_else(PoisonError::into_inner).as_mut().map(std::mem::take);
+        for (ticket, wish) in wishes.unwrap_or_default() {
             let content = HOME.with(|home| home.held.take(ticket));
             if let (Some(content), Wish::Read(to)) = (content, wish) {
                 tokio::task::spawn_local(pass_on(content, to));
@@ -64,13 +77,20 @@ async fn attend(door: Arc<Door>) {
 }
 
 /// Reads content for another thread, no faster than that one takes it.
-async fn pass_on(mut content: IncomingBody, to: mpsc::Sender<Result<Bytes, ContentError>>) {
-    while let Some(piece) = content.chunk().await {
-        let failed = piece.is_err();
-        if to.send(piece).await.is_err() || failed {
+async fn pass_on(mut content: IncomingBody, to: mpsc::Sender<Sent>) {
+    loop {
+        let piece = content.chunk().await;
+        let goes_on = matches!(piece, Some(Ok(_)));
+        if to.send(piece).await.is_err() || !goes_on {
             return;
         }
     }
+}
+
+/// What came from the worker. A worker that ends in the middle has content end there, which is no
+/// end of the content's own.
+fn poll_sent(away: &mut mpsc::Receiver<Sent>, cx: &mut Context<'_>) -> Poll<Sent> {
+    away.poll_recv(cx).map(|sent| sent.unwrap_or(Some(Err(ContentError::Ended))))
 }
 
 /// Content that a worker holds.
@@ -78,7 +98,7 @@ pub(super) struct Held {
     door: Arc<Door>,
     ticket: Ticket,
     /// What the worker sends to where this is now.
-    away: Option<mpsc::Receiver<Result<Bytes, ContentError>>>,
+    away: Option<mpsc::Receiver<Sent>>,
 }
 
 impl Held {
@@ -100,14 +120,14 @@ impl Held {
     /// The next piece; `None` at the end.
     pub(super) fn poll_chunk(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, ContentError>>> {
         if let Some(away) = &mut self.away {
-            return away.poll_recv(cx);
+            return poll_sent(away, cx);
         }
         if thread::current().id() == self.door.thread {
             return self.with(|content| content.poll_chunk(cx)).unwrap_or(Poll::Ready(None));
         }
         let (to, mut away) = mpsc::channel(1);
         self.door.wish(self.ticket, Wish::Read(to));
-        let polled = away.poll_recv(cx);
+        let polled = poll_sent(&mut away, cx);
         self.away = Some(away);
         polled
     }
@@ -127,7 +147,12 @@ impl Held {
 
 impl Door {
     fn wish(&self, ticket: Ticket, wish: Wish) {
-        self.wishes.lock().unwrap_or_else(PoisonError::into_inner).push((ticket, wish));
+        let mut wishes = self.wishes.lock().unwrap_or_else(PoisonError::into_inner);
+        // A wish that nobody hears is dropped, which whoever wishes notices.
+        if let Some(wishes) = &mut *wishes {
+            wishes.push((ticket, wish));
+        }
+        drop(wishes);
         self.knock.notify_one();
     }
 }

@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::task::{spawn_blocking, spawn_local};
 
-/// Files that a worker keeps open.
+/// Files that a worker keeps open, where descriptors are plenty.
 const FILES_MAX: usize = 64;
 /// A file of so many bytes is worth a copy in memory, from when it was asked for so often.
 const COPIED_BYTES: RangeInclusive<u64> = 64 << 10..=4 << 20;
@@ -30,14 +30,29 @@ const UNSETTLED: Duration = Duration::from_millis(100);
 const SWEEP_INTERVAL: Duration = Duration::from_secs(5);
 
 thread_local! {
-    static OPENED: RefCell<Opened> = RefCell::default();
+    static OPENED: RefCell<Opened> = RefCell::new(Opened::new());
 }
 
-#[derive(Default)]
 struct Opened {
     files: HashMap<PathBuf, Kept>,
+    files_max: usize,
     /// Whether somebody lets go of what nobody asks for.
     is_swept: bool,
+}
+
+impl Opened {
+    fn new() -> Self {
+        let descriptors = rustix::process::getrlimit(rustix::process::Resource::Nofile).current.unwrap_or(u64::MAX);
+        let workers = std::thread::available_parallelism().map_or(1, usize::from);
+        Self { files: HashMap::new(), files_max: files_max(descriptors, workers), is_swept: false }
+    }
+}
+
+/// How many files each worker keeps open: all of them take a sixteenth of the descriptors at the
+/// most, two for each, since its copy has one as well.
+fn files_max(descriptors: u64, workers: usize) -> usize {
+    let share = usize::try_from(descriptors / 16).unwrap_or(usize::MAX) / 2;
+    (share / workers.max(1)).clamp(1, FILES_MAX)
 }
 
 /// A file that was opened, and how often it was asked for, in all and since the last sweep.
@@ -145,7 +160,7 @@ fn copy(file: &SharedFile, known: Known) {
 fn keep(path: PathBuf, kept: Kept) {
     let over = OPENED.with_borrow_mut(|opened| {
         let mut over = opened.files.insert(path, kept);
-        if opened.files.len() > FILES_MAX {
+        if opened.files.len() > opened.files_max {
             let least = opened.files.iter().min_by_key(|(_, kept)| kept.asked_lately).map(|(path, _)| path.clone());
             over = least.and_then(|path| opened.files.remove(&path));
         }
@@ -250,8 +265,20 @@ mod tests {
     }
 
     #[test]
+    fn files_leave_descriptors_for_connections() {
+        for (descriptors, workers) in [(1024, 1), (1024, 8), (1024, 32), (4096, 16), (1 << 20, 64)] {
+            let files = files_max(descriptors, workers);
+            assert!((1..=FILES_MAX).contains(&files), "{descriptors} {workers}");
+            assert!((2 * files * workers) as u64 <= descriptors / 16, "{descriptors} {workers}: {files} files");
+        }
+        assert_eq!((files_max(1 << 20, 64), files_max(u64::MAX, 1), files_max(16, 4)), (FILES_MAX, FILES_MAX, 1));
+    }
+
+    #[test]
     fn files_are_few_and_go_when_nobody_asks() {
         on_a_worker(async {
+            let files_max = OPENED.with_borrow_mut(|opened| std::mem::replace(&mut opened.files_max, FILES_MAX));
+            assert!(files_max <= FILES_MAX);
             let paths: Vec<_> = (0..FILES_MAX + 3).map(|at| written(&format!("few-{at}"), b"few")).collect();
             settle(&paths[FILES_MAX + 2]);
             for path in &paths {

@@ -82,3 +82,32 @@ fn chunks_keep_their_bytes_in_long_buffers() {
         assert!(client.reply().text().as_bytes() == all);
     });
 }
+
+#[test]
+fn a_request_behind_long_content_holds_no_long_buffer_for_its_head() {
+    virtually(async {
+        let held: Rc<RefCell<Vec<usize>>> = Rc::default();
+        let seen = held.clone();
+        let service = async move |request: &mut Request| {
+            seen.borrow_mut().push(request.parts.bytes.capacity());
+            match request.body().read().await {
+                Ok(content) => Response::new(Status::OK).body(content),
+                Err(error) => error.into(),
+            }
+        };
+        let world = World::serving(service, Limits::default());
+        let all = content(LONG_BUFFER_BYTES * 2);
+        // The second comes with the end of the first, and with none, some and much of its own content.
+        for behind in [0, 100, LONG_BUFFER_BYTES / 2] {
+            let client = Scenario::post("/").content(&all).at(Phase::ReadingContent, &world).await;
+            let (first, last) = all.split_at(LONG_BUFFER_BYTES + BUFFER_BYTES);
+            client.send(first).await;
+            let second = Scenario::post("/").content(&all);
+            client.send([last, &second.head(), &all[..behind]].concat()).await;
+            client.send(&all[behind..]).await;
+            let all = std::str::from_utf8(&all).expect("they are letters");
+            let replies: Vec<_> = client.replies().iter().map(|reply| reply.text() == all).collect();
+            assert_eq!((replies, held.take()), (vec![true, true], vec![BUFFER_BYTES; 2]));
+        }
+    });
+}
