@@ -162,8 +162,6 @@ impl Lowered {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::hint::black_box;
-    use std::time::{Duration, Instant};
 
     fn hosts(names: &[&str]) -> Hosts {
         let mut hosts = Hosts::default();
@@ -225,26 +223,13 @@ mod tests {
     }
 
     #[test]
-    fn ten_thousand_sites_cost_what_one_does() {
+    fn each_of_ten_thousand_sites_goes_by_its_own_name() {
         let names: Vec<String> = (0..10_000).map(|number| format!("site-{number}.example.com")).collect();
         let many = hosts(&names.iter().map(|name| &**name).collect::<Vec<_>>());
-        let one = hosts(&["site-9999.example.com"]);
-        let host = Some(&b"site-9999.example.com"[..]);
-        assert_eq!((many.find(host), one.find(host)), (Some(9_999), Some(0)));
-        let shortest = |hosts: &Hosts| {
-            let rounds = (0..20).map(|_| {
-                let began = Instant::now();
-                for _ in 0..1_000 {
-                    let _ = black_box(hosts.find(black_box(host)));
-                }
-                began.elapsed()
-            });
-            rounds.min().unwrap()
-        };
-        let (of_many, of_one) = (shortest(&many), shortest(&one));
-        // 50 ns for each look-up, and as much again for a build that is not optimized.
-        let more = of_many.saturating_sub(of_one) / 1_000;
-        assert!(more < Duration::from_nanos(100), "{of_many:?} {of_one:?}");
+        for (number, name) in (0..).zip(&names) {
+            assert_eq!(find(&many, name), Some(number), "{name}");
+        }
+        assert_eq!(find(&many, "site-10000.example.com"), None);
     }
 
     #[test]
