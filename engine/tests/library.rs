@@ -449,6 +449,10 @@ fn a_file_is_sent_whole_in_part_and_through_layers() {
     let (head, part) = client.reply();
     assert!(head.contains("content-range: bytes 70000-70009/200000\r\n"), "{head}");
     assert_eq!(part, content[70_000..70_010]);
+    let mut asking = connect(&running);
+    asking.send("HEAD /file HTTP/1.1\r\nHost: test\r\nRange: bytes=0-9\r\nConnection: close\r\n\r\n");
+    let head = String::from_utf8(asking.rest()).expect("it is text");
+    assert!(head.starts_with("HTTP/1.1 200 ") && head.contains("content-length: 200000\r\n"), "{head}");
     client.send("GET /read HTTP/1.0\r\nHost: test\r\n\r\n");
     let answer = String::from_utf8(client.rest()).expect("it is text");
     assert!(answer.ends_with(&content), "what a layer has changed is read");

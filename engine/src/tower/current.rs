@@ -4,16 +4,18 @@
 //! or sent to another thread, belongs to no request of this one's.
 
 use crate::service::{Moment, Request};
+use selvedge_proto::method::Method;
 use std::cell::Cell;
 use std::future::{Future, poll_fn};
 use std::net::SocketAddr;
 use std::pin::Pin;
 
-/// Who asks, and when.
+/// Who asks, when, and how.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Current {
     pub(super) peer: SocketAddr,
     pub(super) moment: Moment,
+    pub(super) method: Method,
 }
 
 thread_local! {
@@ -31,7 +33,7 @@ impl Drop for Scope {
 
 impl Current {
     pub(super) fn of(request: &Request) -> Self {
-        Self { peer: request.peer(), moment: request.moment() }
+        Self { peer: request.peer(), moment: request.moment(), method: request.method() }
     }
 
     /// That of whoever is polled at the moment; nothing elsewhere than on a worker.

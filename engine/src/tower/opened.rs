@@ -197,10 +197,11 @@ async fn sweep() {
 mod tests {
     use super::*;
     use crate::service::Moment;
+    use selvedge_proto::method::Method;
     use std::pin::pin;
 
     fn on_a_worker(test: impl Future<Output = ()>) {
-        let current = Current { peer: ([127, 0, 0, 1], 1).into(), moment: Moment::default() };
+        let current = Current { peer: ([127, 0, 0, 1], 1).into(), moment: Moment::default(), method: Method::Get };
         tokio::runtime::Builder::new_current_thread()
             .enable_time()
             .start_paused(true)

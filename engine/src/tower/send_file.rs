@@ -6,6 +6,7 @@
 //! has another size or none; then the file is read like anywhere else.
 
 use crate::service::{Body as Content, FileContent, FileState, OpenFile, SharedFile};
+use crate::tower::current::Current;
 use crate::tower::opened;
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
@@ -16,6 +17,7 @@ use selvedge_proto::field::Known;
 use selvedge_proto::head::RequestHead;
 use selvedge_proto::http1::parse_request;
 use selvedge_proto::limits::Limits;
+use selvedge_proto::method::Method;
 use selvedge_proto::range::{self, Selection};
 use std::cell::Cell;
 use std::fs::File;
@@ -126,7 +128,8 @@ impl SendFile {
 
     /// The answer to a GET or HEAD with these fields: all of it, the one part that is asked for
     /// (206), none (416), or that nothing has changed (304). A request for several parts gets
-    /// all of it. Its media type is the caller's to add.
+    /// all of it, and so does a HEAD, for which parts have no meaning (RFC 9110 §14.2); on other
+    /// servers, which do not say, a HEAD is taken for a GET. Its media type is the caller's to add.
     pub fn answer(self, request: &HeaderMap) -> Response<Self> {
         let now = HttpDate::from_unix(unix_now());
         let modified = HttpDate::from_unix(self.state.modified.0);
@@ -203,6 +206,7 @@ fn choose(request: &HeaderMap, etag: &[u8], modified: HttpDate, now: HttpDate, l
         Outcome::NotModified => Choice::Unchanged,
         Outcome::Failed => Choice::Failed,
         Outcome::ProceedWhole => Choice::All,
+        Outcome::Proceed if Current::get().is_some_and(|current| current.method == Method::Head) => Choice::All,
         Outcome::Proceed => match head.value(&bytes, Known::Range).map(|value| range::select(value, length)) {
             Some(Selection::One(part)) => Choice::Part(part),
             Some(Selection::Unsatisfiable) => Choice::Nothing,

@@ -5,6 +5,7 @@ use super::EmbeddedBody;
 use crate::net::worker;
 use crate::service::Moment;
 use crate::tower::current::Current;
+use selvedge_proto::method::Method;
 use std::future::{Future, poll_fn};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::pin::pin;
@@ -60,7 +61,7 @@ fn start() -> Option<mpsc::UnboundedSender<Work>> {
         let began = Instant::now();
         runtime.block_on(async move {
             while let Some(begin) = work.recv().await {
-                begin(Current { peer: NOBODY, moment: moment(began) });
+                begin(Current { peer: NOBODY, moment: moment(began), method: Method::Get });
             }
         });
     };

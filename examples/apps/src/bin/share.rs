@@ -61,8 +61,15 @@ async fn send(
     if !is_plain(&name) {
         return Err(StatusCode::NOT_FOUND);
     }
-    let file = SendFile::open(folder.join(name)).await.map_err(|_| StatusCode::NOT_FOUND)?;
-    Ok(file.answer(&headers))
+    let path = folder.join(name);
+    // A link may lead out of the folder, and is not listed either.
+    let facts = tokio::fs::symlink_metadata(&path).await;
+    if !facts.is_ok_and(|facts| facts.is_file()) {
+        return Err(StatusCode::NOT_FOUND);
+    }
+    let file = SendFile::open(path).await.map_err(|_| StatusCode::NOT_FOUND)?;
+    // Whoever put it there says nothing of its type, and no browser is to guess that it is a page.
+    Ok(([("content-type", "application/octet-stream"), ("x-content-type-options", "nosniff")], file.answer(&headers)))
 }
 
 fn app(folder: PathBuf) -> Router {
@@ -81,6 +88,7 @@ fn files_are_listed_and_sent() {
     std::fs::create_dir_all(&folder).expect("a folder");
     let content: Vec<u8> = (0..300_000).map(|at| (at % 251) as u8).collect();
     std::fs::write(folder.join("a file"), &content).expect("a file");
+    std::os::unix::fs::symlink("/etc/hostname", folder.join("link")).expect("a link");
     let running = selvedge_examples::client::serve(app(folder.clone()));
     let mut client = selvedge_examples::client::Client::connect(running.addresses()[0]);
     assert!(client.get("/").text().contains("<a href=\"/file/a%20file\">a file</a>"));
@@ -91,7 +99,7 @@ fn files_are_listed_and_sent() {
     assert!(part.fields.contains(&"content-range: bytes 100000-200000/300000".to_owned()));
     let etag = whole.fields.iter().find_map(|line| line.strip_prefix("etag: ")).expect("a tag");
     assert_eq!(client.ask("GET /file/a%20file", &format!("if-none-match: {etag}\r\n"), "").status, 304);
-    for nothing in ["/file/..%2Fsecret", "/file/.hidden", "/file/none"] {
+    for nothing in ["/file/..%2Fsecret", "/file/.hidden", "/file/link", "/file/none"] {
         assert_eq!(client.get(nothing).status, 404);
     }
     std::fs::remove_dir_all(folder).expect("it is removed");
