@@ -12,6 +12,7 @@ mod instructions;
 mod interrupt;
 mod load;
 mod machine;
+mod origin;
 mod process;
 mod report;
 mod servers;

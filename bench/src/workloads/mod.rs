@@ -75,6 +75,7 @@ fn small_file() -> Vec<Plan> {
     let batch = Mix::pipelined(&path, 16);
     vec![
         small("small-file-1000", "151 bytes, 1,000 keep-alive connections", one.clone(), 1_000).plan(),
+        small("small-file-256", "151 bytes, 256 keep-alive connections", one.clone(), 256).plan(),
         small("small-file-64", "151 bytes, 64 keep-alive connections", one.clone(), 64).plan(),
         small("small-file-1", "151 bytes, one keep-alive connection (its times are from the same run)", one, 1).plan(),
         small("small-file-pipelined", "151 bytes, 64 connections, 16 pipelined requests (times are for 16)", batch, 64)

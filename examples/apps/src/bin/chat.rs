@@ -8,7 +8,7 @@
 
 use axum::Router;
 use axum::extract::State;
-use axum::extract::ws::{Message, WebSocket, WebSocketUpgrade};
+use axum::extract::ws::{CloseFrame, Message, WebSocket, WebSocketUpgrade, close_code};
 use axum::response::{Html, Response};
 use axum::routing::{any, get};
 use tokio::sync::broadcast::{self, Sender};
@@ -47,7 +47,8 @@ async fn stay(mut socket: WebSocket, room: Sender<String>) {
             said = socket.recv() => match said {
                 Some(Ok(Message::Text(line))) => drop(room.send(line.to_string())),
                 Some(Ok(_)) => {}
-                Some(Err(_)) | None => return,
+                Some(Err(_)) => return refuse(socket).await,
+                None => return,
             },
             line = lines.recv() => {
                 // Who was too slow goes on with what is said now.
@@ -58,6 +59,13 @@ async fn stay(mut socket: WebSocket, room: Sender<String>) {
             }
         }
     }
+}
+
+/// Says why to whoever sends what cannot be read, or too much of it.
+async fn refuse(mut socket: WebSocket) {
+    let close = CloseFrame { code: close_code::POLICY, reason: "a line that is too long, or no line".into() };
+    // Who is gone hears nothing.
+    let _ = socket.send(Message::Close(Some(close))).await;
 }
 
 fn app() -> Router {
@@ -86,6 +94,13 @@ async fn all_see_what_one_says() {
     }
     one.send(tungstenite::Message::text("hello")).await.expect("it is sent");
     while other.next().await.expect("an answer").expect("a message").into_text().expect("text") != "hello" {}
+    other.send(tungstenite::Message::text("x".repeat(LINE_BYTES_MAX + 1))).await.expect("it is sent");
+    let refused = loop {
+        if let tungstenite::Message::Close(close) = other.next().await.expect("an answer").expect("a message") {
+            break close.expect("a reason");
+        }
+    };
+    assert_eq!(u16::from(refused.code), close_code::POLICY);
     one.close(None).await.expect("it is closed");
     drop(other);
     running.handle().stop();
