@@ -290,7 +290,7 @@ impl<S: Stream> Wire<S> {
         if answer.afterwards == Afterwards::KeepOpen {
             return Ok(());
         }
-        self.flush().await?;
+        self.send_last().await?;
         // Requests that came behind this one are not answered; closing on them would reset
         // the connection and take the answer with it.
         if !self.input.borrow().bytes().is_empty() {
@@ -311,7 +311,7 @@ impl<S: Stream> Wire<S> {
         if let Err(reason) = answer.outcome {
             return reason;
         }
-        if let Err(reason) = self.flush().await {
+        if let Err(reason) = self.send_last().await {
             return reason;
         }
         self.linger().await;

@@ -143,7 +143,10 @@ impl<S: Stream> Wire<S> {
         *self.content.borrow_mut() = None;
         match drained {
             Err(CloseReason::Reset | CloseReason::ContentCut) | Ok(()) => {}
-            Err(_) => self.linger().await,
+            Err(_) => {
+                self.send_last().await?;
+                self.linger().await;
+            }
         }
         drained
     }

@@ -218,7 +218,7 @@ impl<S: Stream> Wire<S> {
     }
 
     /// Sends what has yet to leave, as far as it goes without waiting; whether all of it went.
-    pub(super) fn send_now(&self) -> Result<bool, CloseReason> {
+    fn send_now(&self, then: Then) -> Result<bool, CloseReason> {
         let output = &mut *self.output.borrow_mut();
         if self.stream.reclaim(output) == Leaving::Busy {
             return Ok(false);
@@ -228,7 +228,7 @@ impl<S: Stream> Wire<S> {
                 *output = Output::default();
                 break;
             }
-            match self.stream.send([&buffer[output.at..], &[]], Then::Nothing) {
+            match self.stream.send([&buffer[output.at..], &[]], then) {
                 Ok(sent) => output.at += sent,
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(false),
                 Err(_) => return Err(CloseReason::Reset),
@@ -249,7 +249,7 @@ impl<S: Stream> Wire<S> {
 
     /// Sends what has yet to leave.
     pub(super) fn poll_flush(&self, cx: &mut Context<'_>) -> Poll<Result<(), CloseReason>> {
-        while !self.send_now()? {
+        while !self.send_now(Then::Nothing)? {
             ready!(self.poll_writable(cx))?;
         }
         Poll::Ready(Ok(()))
@@ -268,7 +268,18 @@ impl<S: Stream> Wire<S> {
 
     /// Sends what has yet to leave. Only a send that has to wait costs more than the send.
     pub(super) async fn flush(&self) -> Result<(), CloseReason> {
-        if self.send_now()? { Ok(()) } else { Box::pin(self.flush_slowly()).await }
+        if self.send_now(Then::Nothing)? { Ok(()) } else { Box::pin(self.flush_slowly()).await }
+    }
+
+    /// Sends what has yet to leave, and says that nothing more will be sent: the end goes in one packet
+    /// with what comes last. It is said before the connection is closed, since closing on bytes that
+    /// came and were not read takes with it what has not left.
+    pub(super) async fn send_last(&self) -> Result<(), CloseReason> {
+        if !self.send_now(Then::More)? {
+            Box::pin(self.flush_slowly()).await?;
+        }
+        self.stream.finish();
+        Ok(())
     }
 
     pub(super) async fn flush_slowly(&self) -> Result<(), CloseReason> {
@@ -297,10 +308,9 @@ impl<S: Stream> Wire<S> {
         }
     }
 
-    /// Says that nothing more will be sent and waits, within bounds, for the client to
-    /// finish, so that it gets the answer and not a reset (RFC 9112 §9.6).
+    /// Waits, within bounds, for a client that was sent its last answer to finish, so that it gets
+    /// the answer and not a reset (RFC 9112 §9.6).
     pub(super) async fn linger(&self) {
-        self.stream.finish();
         self.wait_for(Deadline::Linger, LINGER_TIME);
         let mut discarded = 0u64;
         while discarded < LINGER_BYTES_MAX {

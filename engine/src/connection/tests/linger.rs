@@ -29,6 +29,25 @@ fn a_refused_client_has_five_seconds_to_finish() {
 }
 
 #[test]
+fn a_last_answer_leaves_with_the_end() {
+    const LAST: &str = "GET /ok HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
+    virtually(async {
+        let world = World::new();
+        for (sent, status) in [(LAST.to_owned(), 200), (format!("{LAST}{LAST}"), 200), (BROKEN.to_owned(), 400)] {
+            let client = world.connect();
+            client.send(&sent).await;
+            assert_eq!((client.statuses(), client.pipe.ended_together()), (vec![status], true), "{sent}");
+        }
+        let slow = world.connect();
+        slow.pipe.set_room(10);
+        slow.send(LAST).await;
+        assert_eq!((slow.pipe.outgoing().len(), slow.closed()), (10, None));
+        slow.take(usize::MAX - 10).await;
+        assert_eq!((slow.statuses(), slow.closed()), (vec![200], Some(CloseReason::Asked)));
+    });
+}
+
+#[test]
 fn a_refused_client_that_finishes_is_let_go() {
     virtually(async {
         let world = World::new();

@@ -38,6 +38,8 @@ pub(super) struct Pipe {
     outgoing: RefCell<Vec<u8>>,
     /// The length of each send that took something.
     sends: RefCell<Vec<usize>>,
+    /// The last of them waits for what was said to follow.
+    held_back: Cell<bool>,
     finished: Cell<bool>,
     closed: Cell<bool>,
     reader: RefCell<Option<Waker>>,
@@ -55,6 +57,7 @@ impl Pipe {
             room: Cell::new(usize::MAX),
             outgoing: RefCell::default(),
             sends: RefCell::default(),
+            held_back: Cell::new(false),
             finished: Cell::new(false),
             closed: Cell::new(false),
             reader: RefCell::default(),
@@ -106,6 +109,11 @@ impl Pipe {
         self.finished.get()
     }
 
+    /// Whether what was sent last left together with the end.
+    pub(super) fn ended_together(&self) -> bool {
+        self.held_back.get() && self.is_finished()
+    }
+
     /// Whether the server let go of the connection.
     pub(super) fn is_closed(&self) -> bool {
         self.closed.get()
@@ -154,6 +162,7 @@ impl Stream for Memory {
             if self.0.ending.get() == Ending::Ended {
                 return Poll::Ready(Ok(0));
             }
+            assert!(!self.0.held_back.get() || self.0.is_finished(), "nobody waits while the client could have more");
             *self.0.reader.borrow_mut() = Some(cx.waker().clone());
             return Poll::Pending;
         }
@@ -165,11 +174,12 @@ impl Stream for Memory {
         Poll::Ready(Ok(count))
     }
 
-    fn send(&self, parts: [&[u8]; 2], _: Then) -> io::Result<usize> {
+    fn send(&self, parts: [&[u8]; 2], then: Then) -> io::Result<usize> {
         assert!(!self.0.is_finished(), "nothing is sent after the end was said");
         let bytes = parts.concat();
         let taken = self.0.taken(bytes.len())?;
         self.0.sent(&bytes[..taken]);
+        self.0.held_back.set(then == Then::More && taken == bytes.len());
         Ok(taken)
     }
 
