@@ -6,6 +6,8 @@
 
 use crate::service::{FileState, MemoryCopy, SharedFile};
 use crate::tower::current::Current;
+use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat2};
+use rustix::io::Errno;
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::fs::{File, Metadata, OpenOptions};
@@ -132,7 +134,8 @@ pub(super) fn regular(file: &File) -> io::Result<Metadata> {
 fn find(path: &Path) -> Option<(Arc<SharedFile>, FileState)> {
     OPENED.with_borrow_mut(|opened| {
         let kept = opened.files.get_mut(path)?;
-        if !std::fs::metadata(path).is_ok_and(|facts| Known::of(&facts) == kept.known) {
+        // Where it cannot be told without waiting for a disk, it is opened by somebody who may wait.
+        if look(path)?.as_ref() != Some(&kept.known) {
             opened.files.remove(path);
             return None;
         }
@@ -145,6 +148,18 @@ fn find(path: &Path) -> Option<(Arc<SharedFile>, FileState)> {
         }
         Some((kept.file.clone(), kept.known.state))
     })
+}
+
+/// What a path names by now, if that is anything; nothing where the answer is not in memory.
+fn look(path: &Path) -> Option<Option<Known>> {
+    let flags = OFlags::PATH | OFlags::CLOEXEC;
+    match openat2(CWD, path, flags, Mode::empty(), ResolveFlags::CACHED) {
+        Ok(found) => Some(File::from(found).metadata().ok().map(|facts| Known::of(&facts))),
+        Err(Errno::AGAIN) => None,
+        // A system that does not know this call, or forbids it, is asked in the other way.
+        Err(Errno::NOSYS | Errno::PERM | Errno::INVAL) => Some(path.metadata().ok().map(|facts| Known::of(&facts))),
+        Err(_) => Some(None),
+    }
 }
 
 /// Has a file be sent from a copy from now on, where it is still as it is known.
