@@ -185,16 +185,12 @@ impl Uring {
 
     /// Whether bytes have come from one client alone. Then a turn would save it nothing.
     fn came_alone(&self) -> bool {
-        self.came.get() <= 1
-    }
-
-    /// Whether things go wrong in it, which sends have to meet.
-    fn is_faulty(&self) -> bool {
+        // What goes wrong with sends has to meet sends in the ring.
         #[cfg(test)]
-        let is_faulty = self.core.borrow().ring.faults.are_there();
-        #[cfg(not(test))]
-        let is_faulty = false;
-        is_faulty
+        if self.core.borrow().ring.faults.are_there() {
+            return false;
+        }
+        self.came.get() <= 1
     }
 
     fn wake_driver(&self) {

@@ -28,8 +28,6 @@ pub(super) struct Receiving {
     /// How it ended, if it did.
     end: Option<Result<(), Errno>>,
     pub(super) reader: Waiting,
-    /// The ring was asked to receive: the client has stayed for more than its first request.
-    pub(super) has_waited: bool,
 }
 
 /// Bytes that came and were not wanted yet, from `at` on.
@@ -54,7 +52,7 @@ enum How {
 impl Default for Receiving {
     fn default() -> Self {
         // The request has often come before the connection is accepted.
-        Self { how: How::Direct(0), lease: None, kept: None, end: None, reader: Waiting::default(), has_waited: false }
+        Self { how: How::Direct(0), lease: None, kept: None, end: None, reader: Waiting::default() }
     }
 }
 
@@ -92,7 +90,6 @@ impl Receiving {
         }
         if self.how == How::Ringed {
             ring.begin(number, Kind::Receive);
-            self.has_waited = true;
         }
         self.reader.begin(cx);
         Poll::Pending

@@ -171,10 +171,7 @@ impl Stream for RingSocket {
     }
 
     fn hand_over(&self, output: &mut Output) -> io::Result<Leaving> {
-        let (is_free, is_first) =
-            self.with(|talking, _| (matches!(talking.sending, Sending::Nothing), !talking.receiving.has_waited));
-        // A client's first answer may be its last, for which a turn would save nothing.
-        if is_free && (is_first || self.uring.came_alone()) && !self.uring.is_faulty() {
+        if self.uring.came_alone() && self.with(|talking, _| matches!(talking.sending, Sending::Nothing)) {
             return stream::send_all(self, output);
         }
         self.with(|talking, ring| {
