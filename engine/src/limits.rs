@@ -116,6 +116,10 @@ pub(crate) const REQUESTS_PER_TURN: u32 = 64;
 pub(crate) const ACCEPTS_PER_TURN: usize = 64;
 /// How often deadlines are looked at, and so how late one may be noticed.
 pub(crate) const SWEEP_INTERVAL: Duration = Duration::from_millis(250);
+/// Sweeps that find a connection idle before it is parked: about a second.
+pub(crate) const SWEEPS_UNTIL_PARKED: u8 = 4;
+/// Connections that were parked before the memory of what they had is given back to the system.
+pub(crate) const PARKED_UNTIL_TRIMMED: usize = 256;
 /// How long accepting pauses when the process or the system is out of descriptors.
 pub(crate) const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// Connections that wait to be accepted; the kernel lowers it to `net.core.somaxconn`.
@@ -134,7 +138,8 @@ pub(crate) const ROOMY_MAX: usize = 64;
 pub(crate) const DEFER_ACCEPT_SECONDS: i32 = 1;
 /// What is read at once to bring a part of a file into memory.
 pub(crate) const DISK_READ_BYTES: usize = 256 * 1024;
-/// A connection's task while it is busy, and its positions; idle it has a good kilobyte.
+/// A connection's task while it is busy, and its positions; with nothing to do it has a good kilobyte, and parked
+/// 200 bytes.
 const TASK_BYTES_MAX: usize = 8 * 1024;
 /// Operations that a worker's ring hands to the kernel at once.
 pub(crate) const RING_SUBMISSIONS: u32 = 256;

@@ -325,7 +325,7 @@ async fn work<T: Service, O: Observer + Clone + Send>(
                 serving.tell(event, connections_max);
             }
         };
-        Worker::new(number, peers, Box::new(tell), limits).with_ring(ring)
+        Worker::new(number, peers, Box::new(tell), limits).driven_by(ring)
     });
     tokio::task::spawn_local(serving.clone().take_changes(changes));
     let worker = serving.app().worker.clone();
@@ -430,6 +430,14 @@ impl Handle {
     /// `patience` says; so it is not for a worker to call.
     pub fn census(&self, patience: Duration) -> Census {
         Census::ask(&self.peers, patience)
+    }
+
+    /// Has every worker look at its notes.
+    #[cfg(test)]
+    pub(crate) fn ask(&self, question: impl FnOnce(&crate::net::notes::Notes) + Clone + Send + 'static) {
+        for inbox in &self.peers.inboxes {
+            let _ = inbox.send(Message::Ask(Box::new(question.clone())));
+        }
     }
 
     /// Stops gracefully: no new connections, idle ones closed, what runs is finished with

@@ -25,6 +25,16 @@ enum NoRequest {
     Ended(CloseReason),
     /// The connection ends with one.
     Refused(Refusal),
+    /// There may be one later.
+    Parked,
+}
+
+/// How serving has ended.
+pub(super) enum Served {
+    /// With the connection.
+    Ended(CloseReason),
+    /// The connection is idle and goes on without a task.
+    Parked,
 }
 
 /// How an answered request leaves the connection.
@@ -45,16 +55,17 @@ struct Refusal {
     reason: CloseReason,
 }
 
-/// Serves requests until the connection ends; why it does.
-pub(super) async fn serve<S: Stream, T: Service, O: Observer>(wire: &Rc<Wire<S>>, seat: &Seat<T, O>) -> CloseReason {
+/// Serves requests until the connection ends, or has been idle for a while.
+pub(super) async fn serve<S: Stream, T: Service, O: Observer>(wire: &Rc<Wire<S>>, seat: &Seat<T, O>) -> Served {
     let mut app = seat.app();
     let mut in_a_row = 0;
     wire.half_closed.set(app.service.half_closed());
     loop {
         let mut request = match wire.read_request().await {
             Ok(request) => request,
-            Err(NoRequest::Ended(reason)) => return reason,
-            Err(NoRequest::Refused(refusal)) => return Box::pin(wire.refuse(&refusal, &app)).await,
+            Err(NoRequest::Ended(reason)) => return Served::Ended(reason),
+            Err(NoRequest::Refused(refusal)) => return Served::Ended(Box::pin(wire.refuse(&refusal, &app)).await),
+            Err(NoRequest::Parked) => return Served::Parked,
         };
         if app.service.keeps() {
             request.parts.keepsake = wire.keepsake.take();
@@ -73,7 +84,7 @@ pub(super) async fn serve<S: Stream, T: Service, O: Observer>(wire: &Rc<Wire<S>>
             Ok(response) => response,
             Err(reason) => {
                 Answer::none(reason).report(&app, wire, &request, began);
-                return reason;
+                return Served::Ended(reason);
             }
         };
         let (mut answer, rest) = wire.begin_answer(&request, response, app.common.term.get());
@@ -84,10 +95,10 @@ pub(super) async fn serve<S: Stream, T: Service, O: Observer>(wire: &Rc<Wire<S>>
         answer.report(&app, wire, &request, began);
         match wire.settle(request, &answer) {
             Settled::Next => {}
-            Settled::Ended(reason) => return reason,
+            Settled::Ended(reason) => return Served::Ended(reason),
             Settled::Unfinished => {
                 if let Err(reason) = Box::pin(wire.finish(&answer)).await {
-                    return reason;
+                    return Served::Ended(reason);
                 }
             }
         }
@@ -95,7 +106,7 @@ pub(super) async fn serve<S: Stream, T: Service, O: Observer>(wire: &Rc<Wire<S>>
         if in_a_row == REQUESTS_PER_TURN {
             in_a_row = 0;
             if let Err(reason) = wire.flush().await {
-                return reason;
+                return Served::Ended(reason);
             }
             tokio::task::yield_now().await;
         }
@@ -131,7 +142,9 @@ impl<S: Stream> Wire<S> {
     /// Waits for the next request and judges its head.
     async fn read_request(self: &Rc<Self>) -> Result<Request, NoRequest> {
         let mut begun: Option<Box<Parts>> = None;
-        if self.requests() == 0 {
+        if self.is_resumed.take() {
+            // It waits as it did before it was parked, and may have been given notice since.
+        } else if self.requests() == 0 {
             self.wait_for(Deadline::RequestHead, self.common.limits.head_time);
         } else if self.input.borrow().bytes().is_empty() {
             self.hand_over().await.map_err(NoRequest::Ended)?;
@@ -175,6 +188,13 @@ impl<S: Stream> Wire<S> {
             let received = self.more().await;
             if matches!(received, Received::More) {
                 return Ok(());
+            }
+            if matches!(received, Received::Notice(Notice::Park)) {
+                if self.has_nothing() {
+                    return Err(NoRequest::Parked);
+                }
+                self.worker.notes.ignore_notice(self.place());
+                continue;
             }
             // An answer that was handed over leaves before the connection ends.
             if !matches!(received, Received::Failed) {

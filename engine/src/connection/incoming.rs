@@ -205,7 +205,7 @@ impl<S: Stream> Wire<S> {
                 Received::HeldUp => continue,
                 // A notice to idle connections is not meant for this one.
                 Received::Notice(Notice::Expired) => ContentError::TooSlow,
-                Received::Notice(Notice::None | Notice::MakeRoom | Notice::Drain) => {
+                Received::Notice(Notice::None | Notice::MakeRoom | Notice::Drain | Notice::Park) => {
                     self.wait_for_progress(Deadline::RequestBody, &content.progress);
                     continue;
                 }

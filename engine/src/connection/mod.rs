@@ -5,6 +5,7 @@
 mod file;
 mod http1;
 mod incoming;
+mod parked;
 mod parts;
 mod respond;
 mod switched;
@@ -18,6 +19,7 @@ use crate::net::panic;
 use crate::net::stream::Stream;
 use crate::net::worker::Worker;
 use crate::service::{CloseReason, Closed, Incident, Observer, Phase, Service};
+use http1::Served;
 use selvedge_proto::date::HttpDate;
 use selvedge_proto::http1::write::DatedLines;
 use std::cell::{Cell, RefCell};
@@ -130,43 +132,62 @@ pub(crate) fn run<S: Stream, T: Service, O: Observer>(
     peer: SocketAddr,
     place: Place,
     app: Rc<App<T, O>>,
-    permit: impl Sized,
+    permit: impl Sized + 'static,
 ) -> impl Future<Output = ()> {
     // Made here and not in the future, which would keep room for what it was made of.
-    let wire = Rc::new(Wire::new(stream, peer, place, app.worker.clone(), app.common.clone()));
-    async move {
-        let seat = Seat(RefCell::new(app));
-        let mut reason = guarded(&wire, &seat).await;
-        // A task of the application's own that waits for content waits in vain from now on.
-        wire.wake_reader();
-        let mut closed = Closed { peer: wire.peer(), reason, phase: wire.phase(), requests: wire.requests() };
-        let app = seat.0.into_inner();
-        if reason == CloseReason::Switched {
-            reason = Box::pin(switched::carry_on(wire)).await;
-            closed.reason = reason;
-        } else {
-            drop(wire);
+    let wire = Wire::new(stream, peer, place, app.worker.clone(), app.common.clone());
+    go_on(Rc::new(wire), app, permit)
+}
+
+/// The same, also for one that was parked.
+async fn go_on<S: Stream, T: Service, O: Observer>(
+    mut wire: Rc<Wire<S>>,
+    app: Rc<App<T, O>>,
+    permit: impl Sized + 'static,
+) {
+    let seat = Seat(RefCell::new(app));
+    let mut reason = loop {
+        match guarded(&wire, &seat).await {
+            Served::Ended(reason) => break reason,
+            Served::Parked => match parked::take_off(wire) {
+                Ok(left) => return left.wait(seat.0.into_inner(), permit),
+                Err(as_it_was) => {
+                    wire = as_it_was;
+                    wire.is_resumed.set(true);
+                    wire.worker.notes.ignore_notice(wire.place());
+                }
+            },
         }
-        app.observer.closed(&closed);
-        app.worker.connection_ended(place);
-        drop(permit);
+    };
+    // A task of the application's own that waits for content waits in vain from now on.
+    wire.wake_reader();
+    let mut closed = Closed { peer: wire.peer(), reason, phase: wire.phase(), requests: wire.requests() };
+    let (app, place) = (seat.0.into_inner(), wire.place());
+    if reason == CloseReason::Switched {
+        reason = Box::pin(switched::carry_on(wire)).await;
+        closed.reason = reason;
+    } else {
+        drop(wire);
     }
+    app.observer.closed(&closed);
+    app.worker.connection_ended(place);
+    drop(permit);
 }
 
 /// The loop, with what can end it from outside: a cut, or a panic.
-async fn guarded<S: Stream, T: Service, O: Observer>(wire: &Rc<Wire<S>>, seat: &Seat<T, O>) -> CloseReason {
+async fn guarded<S: Stream, T: Service, O: Observer>(wire: &Rc<Wire<S>>, seat: &Seat<T, O>) -> Served {
     let mut serving = pin!(http1::serve(wire, seat));
     let notes = &wire.worker.notes;
     std::future::poll_fn(|cx| {
         match notes.begin_turn(wire.place(), cx.waker()) {
-            Notice::Cut => return Poll::Ready(wire.cut_reason()),
+            Notice::Cut => return Poll::Ready(Served::Ended(wire.cut_reason())),
             // Content may be awaited by a task of the application's own.
             Notice::Expired => wire.wake_reader(),
-            Notice::None | Notice::MakeRoom | Notice::Drain => {}
+            Notice::None | Notice::MakeRoom | Notice::Drain | Notice::Park => {}
         }
         panic::catch(|| serving.as_mut().poll(cx)).unwrap_or_else(|message| {
             seat.app().observer.incident(&Incident::Panic { peer: wire.peer(), message });
-            Poll::Ready(CloseReason::Panicked)
+            Poll::Ready(Served::Ended(CloseReason::Panicked))
         })
     })
     .await

@@ -36,7 +36,7 @@ pub(super) async fn carry_on<S: Stream>(wire: Rc<Wire<S>>) -> CloseReason {
                 rope.announce_stop();
                 worker.notes.ignore_notice(place);
             }
-            Notice::None | Notice::Expired | Notice::MakeRoom => {}
+            Notice::None | Notice::Expired | Notice::MakeRoom | Notice::Park => {}
         }
         rope.poll_loose(cx).map(|()| CloseReason::Switched)
     })

@@ -37,6 +37,8 @@ pub(super) struct Wire<S> {
     peer: SocketAddr,
     place: Place,
     requests: Cell<u32>,
+    /// It was parked, and has not looked for a request since.
+    pub(super) is_resumed: Cell<bool>,
 }
 
 /// Bytes that have come, from `at` on.
@@ -107,7 +109,16 @@ impl<S> Wire<S> {
             peer,
             place,
             requests: Cell::new(0),
+            is_resumed: Cell::new(false),
         }
+    }
+
+    /// As it was before it was parked, after so many requests.
+    pub(super) fn resumed(self, requests: u32, keepsake: Keepsake) -> Self {
+        self.requests.set(requests);
+        self.keepsake.set(keepsake);
+        self.is_resumed.set(true);
+        self
     }
 
     pub(super) fn peer(&self) -> SocketAddr {
@@ -210,6 +221,13 @@ impl<S: Stream> Wire<S> {
             return Poll::Pending;
         }
         self.stream.poll_ended(cx)
+    }
+
+    /// Whether nothing of what has come or has to leave is held here.
+    pub(super) fn has_nothing(&self) -> bool {
+        let output = &mut *self.output.borrow_mut();
+        let is_clear = self.stream.reclaim(output) == Leaving::Clear && output.len() == 0;
+        is_clear && self.input.borrow().bytes().is_empty() && self.content.borrow().is_none()
     }
 
     /// As [`Wire::poll_more`].

@@ -5,12 +5,15 @@
 
 use crate::buffer::Buffer;
 use crate::net::duplex::Rope;
+use crate::net::notes::Place;
 use crate::net::stream::{Leaving, Output, Socket, Stream, Then};
 use crate::net::uring::RingSocket;
+use crate::net::worker::Worker;
 use crate::service::{Duplex, OpenFile};
 use bytes::Bytes;
 use std::fs::File;
 use std::io;
+use std::rc::Rc;
 use std::task::{Context, Poll};
 
 /// A connected socket with its driver.
@@ -76,6 +79,14 @@ impl Stream for Driven {
 
     fn poll_ended(&self, cx: &mut Context<'_>) -> Poll<()> {
         either!(self, socket => socket.poll_ended(cx))
+    }
+
+    fn park(&mut self, worker: &Rc<Worker>, place: Place) -> bool {
+        either!(self, socket => socket.park(worker, place))
+    }
+
+    fn unpark(&mut self, worker: &Worker) {
+        either!(self, socket => socket.unpark(worker));
     }
 
     fn into_duplex(self, first: Bytes) -> io::Result<(Box<dyn Duplex>, Rope)> {

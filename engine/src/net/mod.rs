@@ -14,6 +14,7 @@ pub(crate) mod listen;
 mod listening;
 pub(crate) mod notes;
 pub(crate) mod panic;
+mod parking;
 pub(crate) mod stream;
 pub(crate) mod sys;
 pub(crate) mod uring;

@@ -3,8 +3,11 @@
 //! No request touches a timer. A connection writes its deadline here, in a dense table;
 //! one sweeper per worker reads the table a few times a second and wakes whoever is late.
 
+use crate::limits::SWEEPS_UNTIL_PARKED;
 use crate::net::clock::Tick;
-use std::cell::{Cell, RefCell};
+use std::any::Any;
+use std::cell::{Cell, OnceCell, RefCell};
+use std::rc::Rc;
 use std::task::Waker;
 
 /// What a connection waits for. The list is the whole slow-client policy.
@@ -37,18 +40,41 @@ pub(crate) enum Notice {
     MakeRoom,
     /// The server is stopping, and it is idle.
     Drain,
+    /// It has been idle for a while, and needs no task to be.
+    Park,
     /// The server has stopped waiting for it.
     Cut,
 }
 
-#[derive(Debug)]
 struct Note {
     due: Tick,
     deadline: Deadline,
     notice: Notice,
-    waker: Option<Waker>,
+    /// Sweeps that found it idle.
+    sweeps: u8,
     used: bool,
     generation: u32,
+    whom: Whom,
+}
+
+/// Whom a notice is for.
+enum Whom {
+    Nobody,
+    Task(Waker),
+    /// A connection without a task, in the [`Lot`].
+    Parked,
+}
+
+/// Whom to rouse when the table is free again: that may run code that looks into it.
+enum Called {
+    Task(Waker),
+    Parked(Place),
+}
+
+/// What is left of connections that need no task, by their places.
+pub(crate) trait Lot: Any {
+    /// Has one go on, in a task of its own.
+    fn resume(self: Rc<Self>, place: Place);
 }
 
 impl Note {
@@ -56,18 +82,38 @@ impl Note {
         due: Tick::MAX,
         deadline: Deadline::None,
         notice: Notice::None,
-        waker: None,
+        sweeps: 0,
         used: false,
         generation: 0,
+        whom: Whom::Nobody,
     };
+
+    /// Whom to rouse with a notice. A task stays known; a parked connection is parked no longer.
+    fn called(&mut self, place: usize) -> Option<Called> {
+        match &self.whom {
+            Whom::Nobody => None,
+            Whom::Task(waker) => Some(Called::Task(waker.clone())),
+            Whom::Parked => {
+                self.whom = Whom::Nobody;
+                Some(Called::Parked(place as Place))
+            }
+        }
+    }
+
+    fn can_park(&self) -> bool {
+        self.deadline == Deadline::KeepAlive && self.notice == Notice::None && matches!(self.whom, Whom::Task(_))
+    }
 }
 
 /// The table of one worker.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct Notes {
     table: RefCell<Vec<Note>>,
     free: RefCell<Vec<u32>>,
+    lot: OnceCell<Rc<dyn Lot>>,
     count: Cell<usize>,
+    /// Connections that were parked since the notes began.
+    parked_ever: Cell<usize>,
     /// What connections are served by from now on, counted.
     generation: Cell<u32>,
 }
@@ -96,8 +142,7 @@ impl Notes {
     pub(crate) fn leave(&self, place: Place) {
         self.count.set(self.count.get() - 1);
         let mut table = self.table.borrow_mut();
-        let note = &mut table[place as usize];
-        *note = Note::UNUSED;
+        table[place as usize] = Note::UNUSED;
         self.free.borrow_mut().push(place);
         if self.count.get() == 0 {
             // After a rush the table is given back.
@@ -114,6 +159,7 @@ impl Notes {
         let note = &mut self.table.borrow_mut()[place as usize];
         note.deadline = deadline;
         note.due = due;
+        note.sweeps = 0;
         if note.notice != Notice::Cut {
             note.notice = Notice::None;
         }
@@ -130,16 +176,75 @@ impl Notes {
     /// Notes whom to wake with a notice; the notice that there is.
     pub(crate) fn begin_turn(&self, place: Place, waker: &Waker) -> Notice {
         let note = &mut self.table.borrow_mut()[place as usize];
-        match &note.waker {
-            Some(known) if known.will_wake(waker) => {}
-            _ => note.waker = Some(waker.clone()),
+        match &note.whom {
+            Whom::Task(known) if known.will_wake(waker) => {}
+            _ => note.whom = Whom::Task(waker.clone()),
         }
         note.notice
     }
 
-    /// Tells everybody whose deadline has passed.
+    /// The lot; the first call says which.
+    pub(crate) fn lot(&self, make: impl FnOnce() -> Rc<dyn Lot>) -> Rc<dyn Lot> {
+        self.lot.get_or_init(make).clone()
+    }
+
+    /// Notes that a connection has no task from now on, and is in the lot. The notice that it was to
+    /// park is void; others find it there.
+    pub(crate) fn park(&self, place: Place) {
+        let note = &mut self.table.borrow_mut()[place as usize];
+        note.whom = Whom::Parked;
+        if note.notice == Notice::Park {
+            note.notice = Notice::None;
+        }
+        self.parked_ever.set(self.parked_ever.get().wrapping_add(1));
+    }
+
+    /// Has a parked connection go on.
+    pub(crate) fn resume(&self, place: Place) {
+        let called = match self.table.borrow_mut().get_mut(place as usize) {
+            Some(note) if matches!(note.whom, Whom::Parked) => note.called(place as usize),
+            _ => return,
+        };
+        self.rouse(called);
+    }
+
+    /// Connections that were parked so far.
+    pub(crate) fn parked_ever(&self) -> usize {
+        self.parked_ever.get()
+    }
+
+    /// Connections that are parked.
+    #[cfg(test)]
+    pub(crate) fn parked(&self) -> usize {
+        self.table.borrow().iter().filter(|note| matches!(note.whom, Whom::Parked)).count()
+    }
+
+    /// Tells those who are idle that they need no task for it.
+    #[cfg(test)]
+    pub(crate) fn park_idle(&self) {
+        self.tell(Notice::Park, Note::can_park);
+    }
+
+    /// Tells everybody whose deadline has passed, and who has been idle for a while.
     pub(crate) fn sweep(&self, now: Tick) {
-        self.tell(Notice::Expired, |note| note.due <= now && note.notice == Notice::None);
+        let mut called = Vec::new();
+        let mut table = self.table.borrow_mut();
+        let all = table.iter_mut().enumerate();
+        for (place, note) in all.filter(|(_, note)| note.used && note.notice == Notice::None) {
+            if note.due <= now {
+                note.notice = Notice::Expired;
+                called.extend(note.called(place));
+            } else if note.can_park() {
+                note.sweeps += 1;
+                if note.sweeps >= SWEEPS_UNTIL_PARKED {
+                    note.sweeps = 0;
+                    note.notice = Notice::Park;
+                    called.extend(note.called(place));
+                }
+            }
+        }
+        drop(table);
+        self.rouse(called);
     }
 
     /// Shortens the wait of idle connections to `keep_alive`, counted back from a wait that
@@ -156,21 +261,23 @@ impl Notes {
     /// Asks the connection that has been idle longest for its place; false when none is idle.
     pub(crate) fn make_room(&self) -> bool {
         let mut table = self.table.borrow_mut();
-        let idle = table.iter_mut().filter(|n| n.used && n.deadline == Deadline::KeepAlive && n.notice == Notice::None);
-        let Some(note) = idle.min_by_key(|note| note.due) else { return false };
+        let all = table.iter_mut().enumerate();
+        let idle = all.filter(|(_, n)| n.used && n.deadline == Deadline::KeepAlive && n.notice == Notice::None);
+        let Some((place, note)) = idle.min_by_key(|(_, note)| note.due) else { return false };
         note.notice = Notice::MakeRoom;
-        let waker = note.waker.clone();
+        let called = note.called(place);
         drop(table);
-        waker.inspect(|waker| waker.wake_by_ref());
+        self.rouse(called);
         true
     }
 
     /// Wakes a connection, unless `waker` is its own.
     pub(crate) fn wake(&self, place: Place, waker: Option<&Waker>) {
-        let own = self.table.borrow()[place as usize].waker.clone();
-        if let Some(own) = own.filter(|own| waker.is_none_or(|waker| !waker.will_wake(own))) {
-            own.wake();
-        }
+        let own = match &self.table.borrow()[place as usize].whom {
+            Whom::Task(own) if waker.is_none_or(|waker| !waker.will_wake(own)) => own.clone(),
+            _ => return,
+        };
+        own.wake();
     }
 
     /// Takes a notice back that was not meant for what the connection is doing.
@@ -226,13 +333,24 @@ impl Notes {
     }
 
     fn tell(&self, notice: Notice, to: impl Fn(&Note) -> bool) {
-        let mut wakers = Vec::new();
-        for note in self.table.borrow_mut().iter_mut().filter(|note| note.used && to(note)) {
-            note.notice = notice;
-            wakers.extend(note.waker.clone());
+        let mut called = Vec::new();
+        for (place, note) in self.table.borrow_mut().iter_mut().enumerate() {
+            if note.used && to(note) {
+                note.notice = notice;
+                called.extend(note.called(place));
+            }
         }
-        // Woken after the table is free again: waking may run code that looks into it.
-        wakers.iter().for_each(Waker::wake_by_ref);
+        self.rouse(called);
+    }
+
+    fn rouse(&self, called: impl IntoIterator<Item = Called>) {
+        for called in called {
+            match (called, self.lot.get()) {
+                (Called::Task(waker), _) => waker.wake(),
+                (Called::Parked(place), Some(lot)) => lot.clone().resume(place),
+                (Called::Parked(_), None) => {}
+            }
+        }
     }
 }
 
@@ -289,5 +407,42 @@ mod tests {
         notes.cut_before(second);
         let notices = [busy, idle, followed, new].map(|place| notes.notice(place));
         assert_eq!(notices, [Notice::Cut, Notice::Cut, Notice::None, Notice::None]);
+    }
+
+    #[test]
+    fn who_has_been_idle_for_a_while_is_to_park_and_is_resumed_by_any_notice() {
+        #[derive(Default)]
+        struct Resumed(RefCell<Vec<Place>>);
+        impl Lot for Resumed {
+            fn resume(self: Rc<Self>, place: Place) {
+                self.0.borrow_mut().push(place);
+            }
+        }
+        let (notes, resumed) = (Notes::default(), Rc::new(Resumed::default()));
+        notes.lot(|| resumed.clone());
+        let (idle, busy, late) = (notes.enter(), notes.enter(), notes.enter());
+        for (place, deadline, due) in
+            [(idle, Deadline::KeepAlive, 100), (busy, Deadline::RequestHead, 100), (late, Deadline::KeepAlive, 3)]
+        {
+            notes.begin_turn(place, Waker::noop());
+            notes.wait_for(place, deadline, due);
+        }
+        for sweep in 1..SWEEPS_UNTIL_PARKED {
+            notes.sweep(sweep.into());
+            assert_eq!(notes.notice(idle), Notice::None);
+        }
+        notes.sweep(SWEEPS_UNTIL_PARKED.into());
+        let notices = [idle, busy, late].map(|place| notes.notice(place));
+        assert_eq!(notices, [Notice::Park, Notice::None, Notice::Expired]);
+        notes.park(idle);
+        assert_eq!((notes.notice(idle), notes.parked(), notes.parked_ever()), (Notice::None, 1, 1));
+        notes.sweep(99);
+        assert!(resumed.0.borrow().is_empty());
+        notes.sweep(100);
+        assert_eq!((notes.notice(idle), notes.parked()), (Notice::Expired, 0));
+        notes.resume(idle);
+        notes.resume(busy);
+        notes.resume(1000);
+        assert_eq!(*resumed.0.borrow(), [idle], "once, and nobody else");
     }
 }

@@ -7,7 +7,9 @@
 use crate::buffer::Buffer;
 use crate::net::disk;
 use crate::net::duplex::{self, Rope};
+use crate::net::notes::Place;
 use crate::net::sys::{self, LazilyWatched};
+use crate::net::worker::Worker;
 use crate::service::{Duplex, OpenFile};
 use bytes::Bytes;
 use rustix::io::{Errno, retry_on_intr};
@@ -17,6 +19,7 @@ use std::fs::File;
 use std::io::{self, ErrorKind, IoSlice};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::FileExt;
+use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 
 /// Whether more follows what is sent, so that the kernel may wait for it.
@@ -127,6 +130,16 @@ pub(crate) trait Stream: 'static {
     /// takes the place of whoever waits to receive.
     fn poll_ended(&self, cx: &mut Context<'_>) -> Poll<()>;
 
+    /// Takes as little as it can from now on, and has the connection of this place resumed when
+    /// something comes ([`Notes::resume`](crate::net::notes::Notes::resume)); false where it cannot, and then nothing has changed. Whoever
+    /// was waiting to receive waits no longer.
+    fn park(&mut self, _worker: &Rc<Worker>, _place: Place) -> bool {
+        false
+    }
+
+    /// Ends that.
+    fn unpark(&mut self, _worker: &Worker) {}
+
     /// The connection for another protocol, and what can end it from here. `first` was received
     /// already.
     ///
@@ -223,6 +236,19 @@ impl Stream for Socket {
             self.is_unread.set(true);
             guard.clear_ready();
         }
+    }
+
+    fn park(&mut self, worker: &Rc<Worker>, place: Place) -> bool {
+        let Some(parking) = worker.parking() else { return false };
+        let is_parked = parking.enter(&self.fd, place).is_ok();
+        if is_parked {
+            self.fd.forget();
+        }
+        is_parked
+    }
+
+    fn unpark(&mut self, worker: &Worker) {
+        worker.parking().inspect(|parking| parking.leave(&self.fd));
     }
 
     fn into_duplex(self, first: Bytes) -> io::Result<(Box<dyn Duplex>, Rope)> {

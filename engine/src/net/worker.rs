@@ -8,6 +8,7 @@ use crate::net::driver::Driver;
 use crate::net::listen::Endpoint;
 use crate::net::listening::Listening;
 use crate::net::notes::{Notes, Place};
+use crate::net::parking::{Parking, Trimming};
 use crate::net::stream::Socket;
 use crate::net::uring::{RingSocket, Uring};
 use rustix::thread::CpuSet;
@@ -94,6 +95,8 @@ pub(crate) struct Worker {
     on_event: Box<dyn Fn(Event)>,
     /// The ring that its sockets are in, if that is their driver.
     ring: Option<Rc<Uring>>,
+    /// Where sockets wait that no task waits for, where there is such a place.
+    parking: Option<Parking>,
 }
 
 impl Worker {
@@ -114,12 +117,20 @@ impl Worker {
             task_lost: Notify::new(),
             on_event,
             ring: None,
+            parking: None,
         }
     }
 
-    /// With its sockets in a ring.
-    pub(crate) fn with_ring(self, ring: Option<Rc<Uring>>) -> Self {
-        Self { ring, ..self }
+    /// With its sockets in a ring, or in epoll sets.
+    pub(crate) fn driven_by(self, ring: Option<Rc<Uring>>) -> Self {
+        // Where none can be had, connections keep their tasks.
+        let parking = if ring.is_some() { None } else { Parking::new().ok() };
+        Self { ring, parking, ..self }
+    }
+
+    /// Where sockets wait that no task waits for.
+    pub(crate) fn parking(&self) -> Option<&Parking> {
+        self.parking.as_ref()
     }
 
     /// Says that there was no ring to be had. The other workers fare the same, and once is enough.
@@ -276,7 +287,15 @@ fn give_way() {
 pub(crate) async fn run(plan: Plan, worker: Rc<Worker>, serve: Rc<dyn Fn(Accepted)>, tick: Rc<dyn Fn()>) {
     pin_to(plan.cpu);
     let Plan { mut inbox, permits, mut stop, .. } = plan;
-    let turning = worker.ring.as_ref().map(|ring| spawn_vital(&worker, ring.clone().drive()));
+    let resuming = worker.clone();
+    let resume = move |place| resuming.notes.resume(place);
+    let turning = worker.ring.clone().map(|ring| spawn_vital(&worker, ring.drive(resume)));
+    let minding = worker.clone();
+    let minding = spawn_vital(&worker, async move {
+        if let Some(parking) = minding.parking() {
+            parking.drive(&minding.notes).await;
+        }
+    });
     let listening = Rc::new(Listening::new(worker.clone(), permits.clone(), serve.clone()));
     let sweep = Sweep { permits: permits.clone(), connections_max: plan.connections_max };
     let sweeper = spawn_vital(&worker, sweep.run(worker.clone(), tick.clone()));
@@ -329,6 +348,7 @@ pub(crate) async fn run(plan: Plan, worker: Rc<Worker>, serve: Rc<dyn Fn(Accepte
     }
     serving.abort();
     sweeper.abort();
+    minding.abort();
     turning.inspect(JoinHandle::abort);
     tick();
 }
@@ -355,6 +375,7 @@ struct Sweep {
 impl Sweep {
     async fn run(self, worker: Rc<Worker>, tick: Rc<dyn Fn()>) {
         let mut sweeps = interval(SWEEP_INTERVAL);
+        let trimming = Trimming::default();
         sweeps.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             if worker.notes.count() == 0 {
@@ -369,6 +390,7 @@ impl Sweep {
             if let Some(keep_alive) = self.shortened_keep_alive(usual) {
                 worker.notes.shorten_idle(worker.clock.tick(), ticks(usual), ticks(keep_alive));
             }
+            trimming.sweep(worker.notes.parked_ever());
             tick();
         }
     }

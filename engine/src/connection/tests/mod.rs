@@ -19,6 +19,7 @@ mod linger;
 mod long;
 mod order;
 mod panics;
+mod parked;
 mod room;
 mod sending;
 mod stop;

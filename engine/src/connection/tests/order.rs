@@ -82,7 +82,8 @@ fn others_get_their_turn_between_many_requests() {
         settle().await;
         let count = 4 * REQUESTS_PER_TURN as usize;
         first.pipe.push(&batch(count));
-        second.send(batch(1)).await;
+        second.pipe.push(&batch(1));
+        settle().await;
         assert_eq!((first.statuses().len(), second.statuses().len()), (count, 1));
         let before = world.recorder.before(second.peer);
         assert!(before <= REQUESTS_PER_TURN as usize, "{before}");

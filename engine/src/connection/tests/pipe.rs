@@ -2,7 +2,9 @@
 
 use crate::buffer::Buffer;
 use crate::net::duplex::Rope;
+use crate::net::notes::Place;
 use crate::net::stream::{Stream, Then};
+use crate::net::worker::Worker;
 use crate::service::{Duplex, OpenFile};
 use bytes::Bytes;
 use std::cell::{Cell, RefCell};
@@ -44,6 +46,8 @@ pub(super) struct Pipe {
     closed: Cell<bool>,
     reader: RefCell<Option<Waker>>,
     writer: RefCell<Option<Waker>>,
+    /// The connection is parked, here.
+    parked: RefCell<Option<(Rc<Worker>, Place)>>,
 }
 
 impl Pipe {
@@ -62,19 +66,31 @@ impl Pipe {
             closed: Cell::new(false),
             reader: RefCell::default(),
             writer: RefCell::default(),
+            parked: RefCell::default(),
         })
     }
 
     /// The client sends bytes.
     pub(super) fn push(&self, bytes: &[u8]) {
         self.incoming.borrow_mut().extend_from_slice(bytes);
+        self.something_came();
+    }
+
+    fn something_came(&self) {
         wake(&self.reader);
+        let parked = self.parked.borrow().clone();
+        parked.inspect(|(worker, place)| worker.notes.resume(*place));
+    }
+
+    /// Whether the connection is parked.
+    pub(super) fn is_parked(&self) -> bool {
+        self.parked.borrow().is_some()
     }
 
     /// The client ends its direction, or the network ends both.
     pub(super) fn end(&self, ending: Ending) {
         self.ending.set(ending);
-        wake(&self.reader);
+        self.something_came();
         wake(&self.writer);
     }
 
@@ -215,6 +231,16 @@ impl Stream for Memory {
         }
         *self.0.reader.borrow_mut() = Some(cx.waker().clone());
         Poll::Pending
+    }
+
+    fn park(&mut self, worker: &Rc<Worker>, place: Place) -> bool {
+        assert!(self.0.incoming.borrow().is_empty(), "whoever has yet to read does not park");
+        *self.0.parked.borrow_mut() = Some((worker.clone(), place));
+        true
+    }
+
+    fn unpark(&mut self, _: &Worker) {
+        *self.0.parked.borrow_mut() = None;
     }
 
     fn into_duplex(self, _: Bytes) -> io::Result<(Box<dyn Duplex>, Rope)> {

@@ -79,11 +79,22 @@ impl World {
         Client { world: self, pipe, peer, place }
     }
 
+    /// Whoever is idle is parked.
+    pub(super) async fn park(&self) {
+        self.worker.notes.park_idle();
+        settle().await;
+    }
+
     /// A graceful stop begins.
     pub(super) fn drain(&self) {
         self.worker.draining.set(true);
         self.worker.notes.drain();
     }
+}
+
+/// Whether connections park as soon as they are idle, so that all tests are tests of that, too.
+fn parks_at_once() -> bool {
+    std::env::var_os("SELVEDGE_TEST_PARKED").is_some()
 }
 
 /// The sweeper of a worker.
@@ -122,12 +133,18 @@ pub(super) struct Client<'a> {
 impl Client<'_> {
     /// Sends bytes, and lets happen what follows at once.
     pub(super) async fn send(&self, bytes: impl AsRef<[u8]>) {
+        if parks_at_once() {
+            self.world.park().await;
+        }
         self.pipe.push(bytes.as_ref());
         settle().await;
     }
 
     /// Ends or resets the connection, and lets happen what follows at once.
     pub(super) async fn end(&self, ending: Ending) {
+        if parks_at_once() {
+            self.world.park().await;
+        }
         self.pipe.end(ending);
         settle().await;
     }

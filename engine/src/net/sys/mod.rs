@@ -62,6 +62,11 @@ impl LazilyWatched {
         fd
     }
 
+    /// Takes the descriptor out of the set until it is waited for again.
+    pub(crate) fn forget(&mut self) {
+        self.readiness.take();
+    }
+
     /// Its readiness, if it was ever waited for.
     pub(crate) fn known_readiness(&self) -> Option<&AsyncFd<Number>> {
         self.readiness.get()
@@ -98,6 +103,16 @@ pub(crate) fn set_tcp_option(socket: BorrowedFd<'_>, option: libc::c_int, value:
         )
     };
     if set == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Gives the system back what the allocator keeps of memory that is free, where it can.
+pub(crate) fn trim_heap() {
+    #[cfg(target_env = "gnu")]
+    // SAFETY: it takes no pointer, and moves nothing that is in use. Where another allocator is in
+    // charge it finds nothing to give back.
+    unsafe {
+        libc::malloc_trim(0);
+    }
 }
 
 /// A descriptor of this process's own for what it was started with under a number, which is

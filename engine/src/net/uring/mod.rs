@@ -14,6 +14,7 @@ mod tests;
 pub(crate) use socket::RingSocket;
 
 use crate::limits::{BLOCKING_THREADS_MAX, RING_BUFFER_BYTES, RING_BUFFERS, RING_COMPLETIONS, RING_SUBMISSIONS};
+use crate::net::notes::Place;
 use crate::net::sys;
 use crate::net::sys::ring::{Completion, Done, Kind, Number, Ring, Signals, Sizes, Then};
 use reading::Reading;
@@ -49,6 +50,8 @@ pub(crate) struct Uring {
     /// Whether it is.
     signals: Cell<Signals>,
     driver: Cell<Option<Waker>>,
+    /// Parked connections that something came for, and that nobody was told of yet.
+    roused: RefCell<Vec<Place>>,
     /// From how many clients bytes came with the last turn.
     came: Cell<usize>,
     /// Turns to read from disks, which take memory.
@@ -69,16 +72,27 @@ enum State {
     Reading(Reading),
 }
 
-/// A task that waits, if one does.
+/// Who waits, if somebody does.
 #[derive(Default)]
-struct Waiting(Option<Waker>);
+struct Waiting(Option<Waiter>);
+
+/// See [`Waiting`].
+enum Waiter {
+    Task(Waker),
+    /// A parked connection.
+    Parked(Place),
+}
 
 impl Waiting {
     fn begin(&mut self, cx: &Context<'_>) {
         match &self.0 {
-            Some(known) if known.will_wake(cx.waker()) => {}
-            _ => self.0 = Some(cx.waker().clone()),
+            Some(Waiter::Task(known)) if known.will_wake(cx.waker()) => {}
+            _ => self.0 = Some(Waiter::Task(cx.waker().clone())),
         }
+    }
+
+    fn of_parked(place: Place) -> Self {
+        Self(Some(Waiter::Parked(place)))
     }
 
     fn is_there(&self) -> bool {
@@ -86,13 +100,13 @@ impl Waiting {
     }
 
     /// Whom to wake, when nothing is borrowed any more: waking may run anybody's code.
-    fn end(&mut self) -> Option<Waker> {
+    fn end(&mut self) -> Option<Waiter> {
         self.0.take()
     }
 }
 
 /// Those to wake after a completion.
-type Woken = [Option<Waker>; 2];
+type Woken = [Option<Waiter>; 2];
 
 impl Uring {
     /// A ring for this thread, in whose runtime it is.
@@ -133,17 +147,31 @@ impl Uring {
             event: sys::watch_readable(event)?,
             signals: Cell::new(Signals::Wanted),
             driver: Cell::default(),
+            roused: RefCell::default(),
             came: Cell::default(),
             reads,
         }))
     }
 
-    /// Turns the ring for as long as the worker serves.
-    pub(crate) async fn drive(self: Rc<Self>) {
+    /// Turns the ring for as long as the worker serves, and resumes parked connections that something came for.
+    pub(crate) async fn drive(self: Rc<Self>, resume: impl Fn(Place)) {
         loop {
-            poll_fn(|cx| self.poll_due(cx)).await;
+            poll_fn(|cx| {
+                self.resume_parked(&resume);
+                self.poll_due(cx)
+            })
+            .await;
             self.turn(None);
+            self.resume_parked(&resume);
             self.give_way().await;
+        }
+    }
+
+    /// Has parked connections go on that something came for.
+    fn resume_parked(&self, resume: impl Fn(Place)) {
+        if !self.roused.borrow().is_empty() {
+            let roused = self.roused.take();
+            roused.into_iter().for_each(resume);
         }
     }
 
@@ -219,7 +247,12 @@ impl Uring {
         self.came.set(0);
         while let Some(woken) = self.complete_next() {
             is_busy = true;
-            woken.into_iter().flatten().for_each(Waker::wake);
+            for waiter in woken.into_iter().flatten() {
+                match waiter {
+                    Waiter::Task(waker) => waker.wake(),
+                    Waiter::Parked(place) => self.roused.borrow_mut().push(place),
+                }
+            }
         }
         // Whoever is busy looks by itself.
         if is_busy && self.signals.replace(Signals::Unwanted) == Signals::Wanted {

@@ -6,7 +6,7 @@
 //! so no client has more of the ring's buffers than one, and those who are not read have half of them
 //! at the most.
 
-use super::Waiting;
+use super::{Waiter, Waiting};
 use crate::buffer::Buffer;
 use crate::limits::RING_BULK_BYTES;
 use crate::net::stream::{Room, receive};
@@ -14,7 +14,7 @@ use crate::net::sys::leases::Lease;
 use crate::net::sys::ring::{Kind, Number, Ring, Then};
 use rustix::io::Errno;
 use std::io;
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll};
 
 /// As much as is received directly from then on.
 const MUCH: u32 = RING_BULK_BYTES as u32;
@@ -140,7 +140,7 @@ impl Receiving {
         received: Result<Option<Lease>, Errno>,
         then: Then,
         (ring, number): (&mut Ring, Number),
-    ) -> Option<Waker> {
+    ) -> Option<Waiter> {
         let mut is_much = false;
         match received {
             Ok(Some(lease)) => {
@@ -183,7 +183,7 @@ impl Receiving {
     }
 
     /// What was waited for is there.
-    pub(super) fn readable(&mut self) -> Option<Waker> {
+    pub(super) fn readable(&mut self) -> Option<Waiter> {
         self.how = match self.how {
             // What comes next decides whether it is still much.
             How::Direct(_) => How::Direct(0),

@@ -4,10 +4,12 @@ use super::receiving::Receiving;
 use super::{State, TURN_TIME, Uring, Waiting, Woken};
 use crate::buffer::Buffer;
 use crate::net::duplex::{self, Rope};
+use crate::net::notes::Place;
 use crate::net::stream::{self, Leaving, Output, Stream, Then};
 use crate::net::sys;
 use crate::net::sys::leases::Lease;
 use crate::net::sys::ring::{Kind, Number, Ring, Then as Follows};
+use crate::net::worker::Worker;
 use crate::service::{Duplex, OpenFile};
 use bytes::Bytes;
 use rustix::io::Errno;
@@ -250,6 +252,23 @@ impl Stream for RingSocket {
             talking.watcher.begin(cx);
             Poll::Pending
         })
+    }
+
+    fn park(&mut self, _worker: &Rc<Worker>, place: Place) -> bool {
+        self.with(|talking, ring| {
+            let waits = matches!(talking.sending, Sending::Nothing)
+                && !talking.receiving.has_bytes()
+                && talking.receiving.end().is_none()
+                && [Kind::Receive, Kind::Readable].into_iter().any(|kind| ring.is_in_flight(self.number, kind));
+            if waits {
+                talking.receiving.reader = Waiting::of_parked(place);
+            }
+            waits
+        })
+    }
+
+    fn unpark(&mut self, _worker: &Worker) {
+        self.with(|talking, _| talking.receiving.reader = Waiting::default());
     }
 
     fn into_duplex(self, first: Bytes) -> io::Result<(Box<dyn Duplex>, Rope)> {

@@ -1,0 +1,103 @@
+//! Connections that have been idle for a while: the task of one ends, and what it needs to go on is put
+//! into its worker's lot. Its deadline stays in the notes, and whatever is said to it there has it go on.
+
+use crate::connection::wire::Wire;
+use crate::connection::{App, Common, go_on};
+use crate::net::notes::{self, Place};
+use crate::net::stream::Stream;
+use crate::net::worker::Worker;
+use crate::service::{Keepsake, Observer, Service};
+use std::any::Any;
+use std::cell::RefCell;
+use std::net::SocketAddr;
+use std::rc::Rc;
+
+/// What is left of an idle connection's two directions.
+pub(super) struct Left<S> {
+    stream: S,
+    peer: SocketAddr,
+    place: Place,
+    requests: u32,
+    common: Rc<Common>,
+    keepsake: Keepsake,
+}
+
+/// What is left of an idle connection.
+struct Parked<S, T, O, P> {
+    left: Left<S>,
+    app: Rc<App<T, O>>,
+    permit: P,
+}
+
+/// Parked connections by their places.
+type Places<S, T, O, P> = Vec<Option<Parked<S, T, O, P>>>;
+
+/// Connections that there is room for when nobody is idle.
+const ROOM_KEPT: usize = 1024;
+
+/// The idle connections of a worker. One table and not a piece of memory each, since those would lie
+/// between pieces that are free, and keep them from the system.
+struct Lot<S, T, O, P>(RefCell<Places<S, T, O, P>>);
+
+/// Has the stream of a connection wait by itself, if it can; nothing of what has come or has to leave
+/// is held here.
+///
+/// # Errors
+/// The connection as it was, to be served on.
+pub(super) fn take_off<S: Stream>(wire: Rc<Wire<S>>) -> Result<Left<S>, Rc<Wire<S>>> {
+    let (worker, place) = (wire.worker.clone(), wire.place());
+    let mut wire = Rc::try_unwrap(wire)?;
+    if !wire.stream.park(&worker, place) {
+        return Err(Rc::new(wire));
+    }
+    let (peer, requests, keepsake) = (wire.peer(), wire.requests(), wire.keepsake.take());
+    Ok(Left { stream: wire.stream, peer, place, requests, common: wire.common, keepsake })
+}
+
+impl<S: Stream> Left<S> {
+    /// Puts it where the worker's notes find it.
+    pub(super) fn wait<T: Service, O: Observer, P: 'static>(self, app: Rc<App<T, O>>, permit: P) {
+        let (worker, place) = (app.worker.clone(), self.place);
+        lot(&worker).enter(place, Parked { left: self, app, permit });
+        worker.notes.park(place);
+    }
+}
+
+/// The lot of a worker, all of whose connections are of the same types.
+fn lot<S: Stream, T: Service, O: Observer, P: 'static>(worker: &Worker) -> Rc<Lot<S, T, O, P>> {
+    let lot: Rc<dyn Any> = worker.notes.lot(|| Rc::new(Lot::<S, T, O, P>(RefCell::default())));
+    lot.downcast().expect("a worker serves with one kind of application")
+}
+
+impl<S, T, O, P> Lot<S, T, O, P> {
+    fn enter(&self, place: Place, parked: Parked<S, T, O, P>) {
+        let mut all = self.0.borrow_mut();
+        if all.len() <= place as usize {
+            all.resize_with(place as usize + 1, || None);
+        }
+        all[place as usize] = Some(parked);
+    }
+
+    /// Takes one out. After a rush the room is given back.
+    fn leave(&self, place: Place) -> Option<Parked<S, T, O, P>> {
+        let mut all = self.0.borrow_mut();
+        let parked = all.get_mut(place as usize)?.take();
+        let used = all.iter().rposition(Option::is_some).map_or(0, |last| last + 1);
+        all.truncate(used);
+        if used == 0 {
+            all.shrink_to(ROOM_KEPT);
+        }
+        parked
+    }
+}
+
+impl<S: Stream, T: Service, O: Observer, P: 'static> notes::Lot for Lot<S, T, O, P> {
+    fn resume(self: Rc<Self>, place: Place) {
+        let Some(Parked { mut left, app, permit }) = self.leave(place) else { return };
+        let worker = app.worker.clone();
+        left.stream.unpark(&worker);
+        let wire = Wire::new(left.stream, left.peer, place, worker, left.common);
+        let wire = Rc::new(wire.resumed(left.requests, left.keepsake));
+        tokio::task::spawn_local(go_on(wire, app, permit));
+    }
+}
