@@ -185,7 +185,7 @@ impl<S: Stream> Wire<S> {
     /// Receives more of a head, or says how there is none.
     async fn more_of_head(&self) -> Result<(), NoRequest> {
         loop {
-            let received = self.more().await;
+            let mut received = self.more().await;
             if matches!(received, Received::More) {
                 return Ok(());
             }
@@ -194,7 +194,10 @@ impl<S: Stream> Wire<S> {
                     return Err(NoRequest::Parked);
                 }
                 self.worker.notes.ignore_notice(self.place());
-                continue;
+                if self.output.borrow().len() == 0 {
+                    continue;
+                }
+                received = Received::HeldUp;
             }
             // An answer that was handed over leaves before the connection ends.
             if !matches!(received, Received::Failed) {

@@ -100,4 +100,8 @@ impl<S: Stream, T: Service, O: Observer, P: 'static> notes::Lot for Lot<S, T, O,
         let wire = Rc::new(wire.resumed(left.requests, left.keepsake));
         tokio::task::spawn_local(go_on(wire, app, permit));
     }
+
+    fn clear(&self) {
+        drop(self.0.take());
+    }
 }

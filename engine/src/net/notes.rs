@@ -75,6 +75,9 @@ enum Called {
 pub(crate) trait Lot: Any {
     /// Has one go on, in a task of its own.
     fn resume(self: Rc<Self>, place: Place);
+
+    /// Drops all of them, and with them their connections.
+    fn clear(&self);
 }
 
 impl Note {
@@ -100,6 +103,11 @@ impl Note {
         }
     }
 
+    /// Whether it has no notice that matters: anything counts more than that it is to park.
+    fn can_be_told(&self) -> bool {
+        matches!(self.notice, Notice::None | Notice::Park)
+    }
+
     fn can_park(&self) -> bool {
         self.deadline == Deadline::KeepAlive && self.notice == Notice::None && matches!(self.whom, Whom::Task(_))
     }
@@ -112,8 +120,8 @@ pub(crate) struct Notes {
     free: RefCell<Vec<u32>>,
     lot: OnceCell<Rc<dyn Lot>>,
     count: Cell<usize>,
-    /// Connections that were parked since the notes began.
-    parked_ever: Cell<usize>,
+    /// See [`Notes::freed_ever`].
+    freed_ever: Cell<usize>,
     /// What connections are served by from now on, counted.
     generation: Cell<u32>,
 }
@@ -141,6 +149,7 @@ impl Notes {
 
     pub(crate) fn leave(&self, place: Place) {
         self.count.set(self.count.get() - 1);
+        self.freed_ever.set(self.freed_ever.get().wrapping_add(1));
         let mut table = self.table.borrow_mut();
         table[place as usize] = Note::UNUSED;
         self.free.borrow_mut().push(place);
@@ -189,14 +198,18 @@ impl Notes {
     }
 
     /// Notes that a connection has no task from now on, and is in the lot. The notice that it was to
-    /// park is void; others find it there.
+    /// park is void; another has it go on.
     pub(crate) fn park(&self, place: Place) {
-        let note = &mut self.table.borrow_mut()[place as usize];
-        note.whom = Whom::Parked;
-        if note.notice == Notice::Park {
-            note.notice = Notice::None;
-        }
-        self.parked_ever.set(self.parked_ever.get().wrapping_add(1));
+        self.freed_ever.set(self.freed_ever.get().wrapping_add(1));
+        let called = {
+            let note = &mut self.table.borrow_mut()[place as usize];
+            note.whom = Whom::Parked;
+            if note.notice == Notice::Park {
+                note.notice = Notice::None;
+            }
+            if note.notice == Notice::None { None } else { note.called(place as usize) }
+        };
+        self.rouse(called);
     }
 
     /// Has a parked connection go on.
@@ -208,9 +221,14 @@ impl Notes {
         self.rouse(called);
     }
 
-    /// Connections that were parked so far.
-    pub(crate) fn parked_ever(&self) -> usize {
-        self.parked_ever.get()
+    /// How often memory of a connection became free so far: when it was parked, and when it ended.
+    pub(crate) fn freed_ever(&self) -> usize {
+        self.freed_ever.get()
+    }
+
+    /// Drops what is in the lot: nobody is left to resume it.
+    pub(crate) fn clear_lot(&self) {
+        self.lot.get().inspect(|lot| lot.clear());
     }
 
     /// Connections that are parked.
@@ -230,7 +248,7 @@ impl Notes {
         let mut called = Vec::new();
         let mut table = self.table.borrow_mut();
         let all = table.iter_mut().enumerate();
-        for (place, note) in all.filter(|(_, note)| note.used && note.notice == Notice::None) {
+        for (place, note) in all.filter(|(_, note)| note.used && note.can_be_told()) {
             if note.due <= now {
                 note.notice = Notice::Expired;
                 called.extend(note.called(place));
@@ -252,9 +270,7 @@ impl Notes {
     pub(crate) fn shorten_idle(&self, now: Tick, usual: Tick, keep_alive: Tick) {
         let sooner = usual.saturating_sub(keep_alive);
         self.tell(Notice::Expired, |note| {
-            note.deadline == Deadline::KeepAlive
-                && note.notice == Notice::None
-                && note.due.saturating_sub(sooner) <= now
+            note.deadline == Deadline::KeepAlive && note.can_be_told() && note.due.saturating_sub(sooner) <= now
         });
     }
 
@@ -262,7 +278,7 @@ impl Notes {
     pub(crate) fn make_room(&self) -> bool {
         let mut table = self.table.borrow_mut();
         let all = table.iter_mut().enumerate();
-        let idle = all.filter(|(_, n)| n.used && n.deadline == Deadline::KeepAlive && n.notice == Notice::None);
+        let idle = all.filter(|(_, n)| n.used && n.deadline == Deadline::KeepAlive && n.can_be_told());
         let Some((place, note)) = idle.min_by_key(|(_, note)| note.due) else { return false };
         note.notice = Notice::MakeRoom;
         let called = note.called(place);
@@ -293,7 +309,7 @@ impl Notes {
     pub(crate) fn drain(&self) {
         self.tell(Notice::Drain, |note| {
             matches!(note.deadline, Deadline::KeepAlive | Deadline::RequestHead | Deadline::Switched)
-                && note.notice == Notice::None
+                && note.can_be_told()
         });
     }
 
@@ -313,7 +329,7 @@ impl Notes {
         self.tell(Notice::Drain, |note| {
             note.generation < generation
                 && matches!(note.deadline, Deadline::KeepAlive | Deadline::Switched)
-                && note.notice == Notice::None
+                && note.can_be_told()
         });
     }
 
@@ -417,6 +433,8 @@ mod tests {
             fn resume(self: Rc<Self>, place: Place) {
                 self.0.borrow_mut().push(place);
             }
+
+            fn clear(&self) {}
         }
         let (notes, resumed) = (Notes::default(), Rc::new(Resumed::default()));
         notes.lot(|| resumed.clone());
@@ -435,7 +453,7 @@ mod tests {
         let notices = [idle, busy, late].map(|place| notes.notice(place));
         assert_eq!(notices, [Notice::Park, Notice::None, Notice::Expired]);
         notes.park(idle);
-        assert_eq!((notes.notice(idle), notes.parked(), notes.parked_ever()), (Notice::None, 1, 1));
+        assert_eq!((notes.notice(idle), notes.parked(), notes.freed_ever()), (Notice::None, 1, 1));
         notes.sweep(99);
         assert!(resumed.0.borrow().is_empty());
         notes.sweep(100);
@@ -444,5 +462,28 @@ mod tests {
         notes.resume(busy);
         notes.resume(1000);
         assert_eq!(*resumed.0.borrow(), [idle], "once, and nobody else");
+    }
+
+    #[test]
+    fn whatever_else_is_said_to_who_is_to_park_counts_more() {
+        type Say = fn(&Notes);
+        let said: [(Notice, Say); 4] = [
+            (Notice::Drain, Notes::drain),
+            (Notice::Drain, |notes| notes.drain_before(1)),
+            (Notice::MakeRoom, |notes| assert!(notes.make_room())),
+            (Notice::Expired, |notes| notes.shorten_idle(60, 100, 50)),
+        ];
+        for (notice, say) in said {
+            let notes = Notes::default();
+            let idle = notes.enter();
+            notes.begin_turn(idle, Waker::noop());
+            notes.wait_for(idle, Deadline::KeepAlive, 100);
+            notes.park_idle();
+            assert_eq!(notes.notice(idle), Notice::Park);
+            say(&notes);
+            assert_eq!(notes.notice(idle), notice);
+            notes.park(idle);
+            assert_eq!(notes.notice(idle), notice, "and is not forgotten");
+        }
     }
 }

@@ -4,7 +4,7 @@
 //! Their sockets are in an epoll set of the worker's own, which is in the runtime's. A ring needs no
 //! such set, since it tells of each socket by a number.
 
-use crate::limits::PARKED_UNTIL_TRIMMED;
+use crate::limits::FREED_UNTIL_TRIMMED;
 use crate::net::notes::{Notes, Place};
 use crate::net::sys;
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
@@ -70,7 +70,7 @@ impl Parking {
 /// No waiting.
 const NOW: rustix::event::Timespec = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };
 
-/// Gives memory back to the system that many connections had before they were parked.
+/// Gives memory back to the system that many connections had before they were parked, or ended.
 #[derive(Default)]
 pub(crate) struct Trimming {
     trimmed_at: Cell<usize>,
@@ -78,12 +78,19 @@ pub(crate) struct Trimming {
 }
 
 impl Trimming {
-    /// Looks at how many were parked so far. While many more are, their memory is not given back yet.
-    pub(crate) fn sweep(&self, parked_ever: usize) {
-        let lately = parked_ever.wrapping_sub(self.seen.replace(parked_ever));
-        let since = parked_ever.wrapping_sub(self.trimmed_at.get());
-        if since >= PARKED_UNTIL_TRIMMED && lately <= PARKED_UNTIL_TRIMMED / 16 {
-            self.trimmed_at.set(parked_ever);
+    /// Looks at how often memory became free so far. While it often does, it is not given back: it may
+    /// be needed again.
+    pub(crate) fn sweep(&self, freed_ever: usize) {
+        let lately = freed_ever.wrapping_sub(self.seen.replace(freed_ever));
+        if lately <= FREED_UNTIL_TRIMMED / 16 {
+            self.rest(freed_ever);
+        }
+    }
+
+    /// The same, where nobody is left who might need it.
+    pub(crate) fn rest(&self, freed_ever: usize) {
+        if freed_ever.wrapping_sub(self.trimmed_at.get()) >= FREED_UNTIL_TRIMMED {
+            self.trimmed_at.set(freed_ever);
             sys::trim_heap();
         }
     }

@@ -286,6 +286,7 @@ fn give_way() {
 /// connection, and `tick` is called a few times a second while there are connections.
 pub(crate) async fn run(plan: Plan, worker: Rc<Worker>, serve: Rc<dyn Fn(Accepted)>, tick: Rc<dyn Fn()>) {
     pin_to(plan.cpu);
+    let _lot = Lot(worker.clone());
     let Plan { mut inbox, permits, mut stop, .. } = plan;
     let resuming = worker.clone();
     let resume = move |place| resuming.notes.resume(place);
@@ -353,6 +354,15 @@ pub(crate) async fn run(plan: Plan, worker: Rc<Worker>, serve: Rc<dyn Fn(Accepte
     tick();
 }
 
+/// What is parked ends with its worker, also with one that is lost: its clients would wait in vain.
+struct Lot(Rc<Worker>);
+
+impl Drop for Lot {
+    fn drop(&mut self) {
+        self.0.notes.clear_lot();
+    }
+}
+
 /// Ends with whichever ends first.
 async fn first_of(a: impl Future<Output = ()>, b: impl Future<Output = ()>) {
     let (mut a, mut b) = (std::pin::pin!(a), std::pin::pin!(b));
@@ -380,6 +390,7 @@ impl Sweep {
         loop {
             if worker.notes.count() == 0 {
                 tick();
+                trimming.rest(worker.notes.freed_ever());
                 worker.work_came.notified().await;
                 sweeps.reset();
             }
@@ -390,7 +401,7 @@ impl Sweep {
             if let Some(keep_alive) = self.shortened_keep_alive(usual) {
                 worker.notes.shorten_idle(worker.clock.tick(), ticks(usual), ticks(keep_alive));
             }
-            trimming.sweep(worker.notes.parked_ever());
+            trimming.sweep(worker.notes.freed_ever());
             tick();
         }
     }

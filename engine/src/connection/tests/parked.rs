@@ -96,6 +96,18 @@ fn a_cut_ends_parked_connections_too() {
 }
 
 #[test]
+fn a_stop_that_comes_with_the_notice_to_park_ends_it() {
+    virtually(async {
+        let world = World::new();
+        let client = Scenario::get("/ok").at(Phase::Idle, &world).await;
+        world.worker.notes.park_idle();
+        world.drain();
+        settle().await;
+        assert_eq!(client.closed(), Some(CloseReason::Draining));
+    });
+}
+
+#[test]
 fn what_came_with_the_notice_to_park_is_served() {
     virtually(async {
         let world = World::new();

@@ -3,7 +3,7 @@
 use crate::net::driver::Driver;
 use crate::net::notes::Notes;
 use crate::service::{CloseReason, Closed, Phase};
-use crate::{Observer, Request, Response, Running, Server, Status};
+use crate::{Ending, Observer, Request, Response, Running, Server, Status};
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -207,4 +207,16 @@ fn parked_connections_end_with_a_stop() {
             assert!(reasons.iter().all(known), "{reasons:?}");
         },
     );
+}
+
+#[test]
+fn parked_connections_end_with_a_worker_that_is_lost() {
+    for driver in [Driver::Epoll, Driver::IoUring] {
+        let server = Server::bind_with_workers("127.0.0.1:0", 1).unwrap().driver(driver).serve(echo).unwrap();
+        let client = idle(&server);
+        park(&server, 1);
+        server.handle().ask(|_| panic!("the worker is lost"));
+        expect_end(&client);
+        assert_eq!(server.join(), Ending::WorkerLost);
+    }
 }
