@@ -118,8 +118,8 @@ pub(crate) const ACCEPTS_PER_TURN: usize = 64;
 pub(crate) const SWEEP_INTERVAL: Duration = Duration::from_millis(250);
 /// Sweeps that find a connection idle before it is parked: about a second.
 pub(crate) const SWEEPS_UNTIL_PARKED: u8 = 4;
-/// Connections that were parked, or ended, before the memory of what they had is given back to the system.
-pub(crate) const FREED_UNTIL_TRIMMED: usize = 256;
+/// Connections whose tasks ended, or more, make a rush that is over: what they had goes back to the system.
+pub(crate) const RUSH: usize = 256;
 /// How long accepting pauses when the process or the system is out of descriptors.
 pub(crate) const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// Connections that wait to be accepted; the kernel lowers it to `net.core.somaxconn`.

@@ -141,23 +141,14 @@ pub(crate) fn run<S: Stream, T: Service, O: Observer>(
 
 /// The same, also for one that was parked.
 async fn go_on<S: Stream, T: Service, O: Observer>(
-    mut wire: Rc<Wire<S>>,
+    wire: Rc<Wire<S>>,
     app: Rc<App<T, O>>,
     permit: impl Sized + 'static,
 ) {
     let seat = Seat(RefCell::new(app));
-    let mut reason = loop {
-        match guarded(&wire, &seat).await {
-            Served::Ended(reason) => break reason,
-            Served::Parked => match parked::take_off(wire) {
-                Ok(left) => return left.wait(seat.0.into_inner(), permit),
-                Err(as_it_was) => {
-                    wire = as_it_was;
-                    wire.is_resumed.set(true);
-                    wire.worker.notes.ignore_notice(wire.place());
-                }
-            },
-        }
+    let mut reason = match guarded(&wire, &seat).await {
+        Served::Ended(reason) => reason,
+        Served::Parked => return parked::park(wire, seat.0.into_inner(), permit),
     };
     // A task of the application's own that waits for content waits in vain from now on.
     wire.wake_reader();

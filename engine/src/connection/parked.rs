@@ -13,10 +13,9 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 
 /// What is left of an idle connection's two directions.
-pub(super) struct Left<S> {
+struct Left<S> {
     stream: S,
     peer: SocketAddr,
-    place: Place,
     requests: u32,
     common: Rc<Common>,
     keepsake: Keepsake,
@@ -39,28 +38,30 @@ const ROOM_KEPT: usize = 1024;
 /// between pieces that are free, and keep them from the system.
 struct Lot<S, T, O, P>(RefCell<Places<S, T, O, P>>);
 
-/// Has the stream of a connection wait by itself, if it can; nothing of what has come or has to leave
-/// is held here.
-///
-/// # Errors
-/// The connection as it was, to be served on.
-pub(super) fn take_off<S: Stream>(wire: Rc<Wire<S>>) -> Result<Left<S>, Rc<Wire<S>>> {
+/// Parks a connection of which nothing is held that has come or has to leave, if its stream can wait by
+/// itself; otherwise it goes on.
+pub(super) fn park<S: Stream, T: Service, O: Observer, P: 'static>(wire: Rc<Wire<S>>, app: Rc<App<T, O>>, permit: P) {
     let (worker, place) = (wire.worker.clone(), wire.place());
+    match take_off(wire, &worker) {
+        Ok(left) => {
+            lot(&worker).enter(place, Parked { left, app, permit });
+            worker.notes.park(place);
+        }
+        Err(wire) => {
+            worker.notes.ignore_notice(place);
+            wire.is_resumed.set(true);
+            tokio::task::spawn_local(go_on(wire, app, permit));
+        }
+    }
+}
+
+fn take_off<S: Stream>(wire: Rc<Wire<S>>, worker: &Rc<Worker>) -> Result<Left<S>, Rc<Wire<S>>> {
     let mut wire = Rc::try_unwrap(wire)?;
-    if !wire.stream.park(&worker, place) {
+    if !wire.stream.park(worker, wire.place()) {
         return Err(Rc::new(wire));
     }
     let (peer, requests, keepsake) = (wire.peer(), wire.requests(), wire.keepsake.take());
-    Ok(Left { stream: wire.stream, peer, place, requests, common: wire.common, keepsake })
-}
-
-impl<S: Stream> Left<S> {
-    /// Puts it where the worker's notes find it.
-    pub(super) fn wait<T: Service, O: Observer, P: 'static>(self, app: Rc<App<T, O>>, permit: P) {
-        let (worker, place) = (app.worker.clone(), self.place);
-        lot(&worker).enter(place, Parked { left: self, app, permit });
-        worker.notes.park(place);
-    }
+    Ok(Left { stream: wire.stream, peer, requests, common: wire.common, keepsake })
 }
 
 /// The lot of a worker, all of whose connections are of the same types.

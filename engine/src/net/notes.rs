@@ -3,7 +3,7 @@
 //! No request touches a timer. A connection writes its deadline here, in a dense table;
 //! one sweeper per worker reads the table a few times a second and wakes whoever is late.
 
-use crate::limits::SWEEPS_UNTIL_PARKED;
+use crate::limits::{RUSH, SWEEPS_UNTIL_PARKED};
 use crate::net::clock::Tick;
 use std::any::Any;
 use std::cell::{Cell, OnceCell, RefCell};
@@ -120,8 +120,9 @@ pub(crate) struct Notes {
     free: RefCell<Vec<u32>>,
     lot: OnceCell<Rc<dyn Lot>>,
     count: Cell<usize>,
-    /// See [`Notes::freed_ever`].
-    freed_ever: Cell<usize>,
+    /// Connections that have a task, and the most there were since memory was given back.
+    active: Cell<usize>,
+    active_most: Cell<usize>,
     /// What connections are served by from now on, counted.
     generation: Cell<u32>,
 }
@@ -137,6 +138,7 @@ impl Notes {
 
     pub(crate) fn enter(&self) -> Place {
         self.count.set(self.count.get() + 1);
+        self.count_active();
         let note = Note { used: true, generation: self.generation.get(), ..Note::UNUSED };
         let mut table = self.table.borrow_mut();
         if let Some(place) = self.free.borrow_mut().pop() {
@@ -149,7 +151,7 @@ impl Notes {
 
     pub(crate) fn leave(&self, place: Place) {
         self.count.set(self.count.get() - 1);
-        self.freed_ever.set(self.freed_ever.get().wrapping_add(1));
+        self.active.set(self.active.get() - 1);
         let mut table = self.table.borrow_mut();
         table[place as usize] = Note::UNUSED;
         self.free.borrow_mut().push(place);
@@ -200,7 +202,7 @@ impl Notes {
     /// Notes that a connection has no task from now on, and is in the lot. The notice that it was to
     /// park is void; another has it go on.
     pub(crate) fn park(&self, place: Place) {
-        self.freed_ever.set(self.freed_ever.get().wrapping_add(1));
+        self.active.set(self.active.get() - 1);
         let called = {
             let note = &mut self.table.borrow_mut()[place as usize];
             note.whom = Whom::Parked;
@@ -221,9 +223,20 @@ impl Notes {
         self.rouse(called);
     }
 
-    /// How often memory of a connection became free so far: when it was parked, and when it ended.
-    pub(crate) fn freed_ever(&self) -> usize {
-        self.freed_ever.get()
+    fn count_active(&self) {
+        let active = self.active.get() + 1;
+        self.active.set(active);
+        self.active_most.set(self.active_most.get().max(active));
+    }
+
+    /// Whether a rush is over: so many connections that had a task have none any more, or have ended.
+    /// It is over once.
+    pub(crate) fn rush_is_over(&self) -> bool {
+        let is_over = self.active_most.get() - self.active.get() >= RUSH;
+        if is_over {
+            self.active_most.set(self.active.get());
+        }
+        is_over
     }
 
     /// Drops what is in the lot: nobody is left to resume it.
@@ -363,7 +376,10 @@ impl Notes {
         for called in called {
             match (called, self.lot.get()) {
                 (Called::Task(waker), _) => waker.wake(),
-                (Called::Parked(place), Some(lot)) => lot.clone().resume(place),
+                (Called::Parked(place), Some(lot)) => {
+                    self.count_active();
+                    lot.clone().resume(place);
+                }
                 (Called::Parked(_), None) => {}
             }
         }
@@ -453,7 +469,7 @@ mod tests {
         let notices = [idle, busy, late].map(|place| notes.notice(place));
         assert_eq!(notices, [Notice::Park, Notice::None, Notice::Expired]);
         notes.park(idle);
-        assert_eq!((notes.notice(idle), notes.parked(), notes.freed_ever()), (Notice::None, 1, 1));
+        assert_eq!((notes.notice(idle), notes.parked()), (Notice::None, 1));
         notes.sweep(99);
         assert!(resumed.0.borrow().is_empty());
         notes.sweep(100);
@@ -485,5 +501,16 @@ mod tests {
             notes.park(idle);
             assert_eq!(notes.notice(idle), notice, "and is not forgotten");
         }
+    }
+
+    #[test]
+    fn a_rush_is_over_once() {
+        let notes = Notes::default();
+        let places: Vec<Place> = (0..RUSH + 10).map(|_| notes.enter()).collect();
+        places[..RUSH / 2].iter().for_each(|&place| notes.leave(place));
+        places[RUSH / 2..RUSH - 1].iter().for_each(|&place| notes.park(place));
+        assert!(!notes.rush_is_over());
+        notes.park(places[RUSH]);
+        assert!(notes.rush_is_over() && !notes.rush_is_over());
     }
 }

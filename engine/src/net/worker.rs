@@ -8,8 +8,9 @@ use crate::net::driver::Driver;
 use crate::net::listen::Endpoint;
 use crate::net::listening::Listening;
 use crate::net::notes::{Notes, Place};
-use crate::net::parking::{Parking, Trimming};
+use crate::net::parking::Parking;
 use crate::net::stream::Socket;
+use crate::net::sys;
 use crate::net::uring::{RingSocket, Uring};
 use rustix::thread::CpuSet;
 use std::cell::Cell;
@@ -385,12 +386,13 @@ struct Sweep {
 impl Sweep {
     async fn run(self, worker: Rc<Worker>, tick: Rc<dyn Fn()>) {
         let mut sweeps = interval(SWEEP_INTERVAL);
-        let trimming = Trimming::default();
         sweeps.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
+            if worker.notes.rush_is_over() {
+                sys::trim_heap();
+            }
             if worker.notes.count() == 0 {
                 tick();
-                trimming.rest(worker.notes.freed_ever());
                 worker.work_came.notified().await;
                 sweeps.reset();
             }
@@ -401,7 +403,6 @@ impl Sweep {
             if let Some(keep_alive) = self.shortened_keep_alive(usual) {
                 worker.notes.shorten_idle(worker.clock.tick(), ticks(usual), ticks(keep_alive));
             }
-            trimming.sweep(worker.notes.freed_ever());
             tick();
         }
     }
