@@ -139,7 +139,7 @@ fn medians(rounds: &[Figures]) -> Figures {
     values.into_iter().map(|(figure, values)| (figure, median(values))).collect()
 }
 
-fn median(mut values: Vec<f64>) -> f64 {
+pub(crate) fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     let middle = values.len() / 2;
     if values.len() % 2 == 1 { values[middle] } else { f64::midpoint(values[middle - 1], values[middle]) }

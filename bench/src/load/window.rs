@@ -41,6 +41,25 @@ impl Window {
         }
     }
 
+    /// Counts what was seen later to this.
+    pub(crate) fn add(&mut self, later: &Self) {
+        let busy = |window: &Self| window.generator_busy * window.elapsed.as_secs_f64();
+        let elapsed = self.elapsed + later.elapsed;
+        self.generator_busy = (busy(self) + busy(later)) / elapsed.as_secs_f64().max(1e-9);
+        self.elapsed = elapsed;
+        self.answered += later.answered;
+        self.errors += later.errors;
+        self.timeouts += later.timeouts;
+        self.unsent += later.unsent;
+        for (own, other) in [
+            (&mut self.times, &later.times),
+            (&mut self.answered_times, &later.answered_times),
+            (&mut self.late, &later.late),
+        ] {
+            own.add(other).expect("all have the same bounds");
+        }
+    }
+
     /// Notes how long an answer took.
     pub(crate) fn took(&mut self, ns: u64) {
         self.times.saturating_record(ns);
