@@ -1,4 +1,5 @@
-//! Connections: one straight-line task each, from the first byte to the reason it ended.
+//! Connections: one straight-line task each, from the first byte to the reason it ended; who is idle for a
+//! while has none.
 //!
 //! This floor never decides what to answer and never opens a socket or a file.
 
