@@ -133,9 +133,6 @@ impl Serving {
                     Ok(Some((asked, _))) => drop(events.send(Event::Said(number, asked))),
                     // One of a later version may say what is not understood here.
                     Err(error) if error.kind() == io::ErrorKind::InvalidData => {}
-                    // Said once, of one that has ended before it had heard all; what it has said
-                    // itself comes after that.
-                    Err(error) if error.kind() == io::ErrorKind::ConnectionReset => {}
                     Ok(None) | Err(_) => break,
                 }
             }

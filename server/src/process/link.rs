@@ -151,12 +151,13 @@ impl Link {
         let mut text = vec![0; MESSAGE_BYTES_MAX];
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS_MAX))];
         let mut control = RecvAncillaryBuffer::new(&mut space);
-        let received = retry_on_intr(|| {
-            recvmsg(&self.0, &mut [IoSliceMut::new(&mut text)], &mut control, RecvFlags::CMSG_CLOEXEC)
-        });
-        let received = match received {
-            Err(rustix::io::Errno::CONNRESET) => return Ok(None),
-            received => received?,
+        let received = loop {
+            match recvmsg(&self.0, &mut [IoSliceMut::new(&mut text)], &mut control, RecvFlags::CMSG_CLOEXEC) {
+                // The other end is gone and had not heard all, which is told once: what it has said
+                // itself comes after that.
+                Err(rustix::io::Errno::INTR | rustix::io::Errno::CONNRESET) => {}
+                received => break received?,
+            }
         };
         let mut descriptors = Vec::new();
         for message in control.drain() {
@@ -221,5 +222,18 @@ mod tests {
         assert_eq!(theirs.wait_for_end(None), Waited::Ended);
         assert!(theirs.receive::<Told>().unwrap().is_none());
         theirs.send(&Asked::Alive).expect_err("nobody hears it");
+    }
+
+    #[test]
+    fn the_last_words_of_one_that_has_not_heard_all_are_heard() {
+        let (ours, theirs) = Link::pair().unwrap();
+        let theirs = Link::from(theirs);
+        ours.send(&Told::Begin(Beginning::default())).unwrap();
+        theirs.send(&Asked::Alive).unwrap();
+        theirs.send(&Asked::Failed { text: "why".to_owned() }).unwrap();
+        drop(theirs);
+        assert!(matches!(ours.receive::<Asked>().unwrap(), Some((Asked::Alive, _))));
+        assert!(matches!(ours.receive::<Asked>().unwrap(), Some((Asked::Failed { text }, _)) if text == "why"));
+        assert!(ours.receive::<Asked>().unwrap().is_none());
     }
 }
