@@ -14,7 +14,7 @@ use std::future::pending;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::mpsc::{Sender, channel};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tower_service::Service as _;
@@ -23,15 +23,29 @@ use tower_service::Service as _;
 struct Application {
     calls: Rc<Cell<usize>>,
     file: Arc<File>,
-    dropped: Sender<()>,
+    waits: Sender<Wait>,
 }
 
-/// Says so when it is dropped.
-struct Dropped(Sender<()>);
+/// What becomes of an answer that is never ready.
+#[derive(Debug, PartialEq)]
+enum Wait {
+    Began,
+    Dropped,
+}
 
-impl Drop for Dropped {
+/// Says so when it is made and when it is dropped.
+struct Waiting(Sender<Wait>);
+
+impl Waiting {
+    fn begin(says: &Sender<Wait>) -> Self {
+        let _ = says.send(Wait::Began);
+        Self(says.clone())
+    }
+}
+
+impl Drop for Waiting {
     fn drop(&mut self) {
-        let _ = self.0.send(());
+        let _ = self.0.send(Wait::Dropped);
     }
 }
 
@@ -65,7 +79,7 @@ impl Service for Application {
                 response.body("waited")
             }
             "/never" => {
-                let _guard = Dropped(self.dropped.clone());
+                let _waiting = Waiting::begin(&self.waits);
                 pending::<()>().await;
                 response
             }
@@ -85,22 +99,22 @@ impl Service for Application {
 
 const FILE_BYTES: usize = 300_000;
 
-/// An application, how often it was made, and who hears of what is dropped.
-fn application() -> (Embedded<Application>, Arc<AtomicUsize>, std::sync::mpsc::Receiver<()>) {
+/// An application, how often it was made, and who hears of answers that are never ready.
+fn application() -> (Embedded<Application>, Arc<AtomicUsize>, Receiver<Wait>) {
     static NUMBER: AtomicUsize = AtomicUsize::new(0);
     let number = NUMBER.fetch_add(1, Ordering::Relaxed);
     let path = std::env::temp_dir().join(format!("selvedge-embedded-{}-{number}", std::process::id()));
     std::fs::write(&path, vec![b'x'; FILE_BYTES]).expect("a file");
     let file = Arc::new(File::open(&path).expect("it opens"));
     std::fs::remove_file(path).expect("it is removed");
-    let (dropped, drops) = channel();
+    let (says, waits) = channel();
     let made = Arc::new(AtomicUsize::new(0));
     let count = made.clone();
     let make = move || {
         count.fetch_add(1, Ordering::SeqCst);
-        Application { calls: Rc::default(), file: file.clone(), dropped: dropped.clone() }
+        Application { calls: Rc::default(), file: file.clone(), waits: says.clone() }
     };
-    (Embedded::new(make), made, drops)
+    (Embedded::new(make), made, waits)
 }
 
 fn serve(app: Router) -> Running {
@@ -194,7 +208,7 @@ where
 
 #[test]
 fn it_ends_with_whoever_waits_for_it() {
-    let (embedded, _, drops) = application();
+    let (embedded, _, waits) = application();
     let app = Router::new().fallback_service(embedded);
     let running = serve(app.clone());
     let (elsewhere, _runtime) = serve_elsewhere(app);
@@ -202,10 +216,10 @@ fn it_ends_with_whoever_waits_for_it() {
         let mut client = Client::connect(address);
         assert_eq!(client.get("/head").split(' ').next(), Some("GET"));
         client.send("GET /never HTTP/1.1\r\nHost: test\r\n\r\n");
-        // The next connection is served behind it, so it has begun.
-        Client::connect(address).get("/head");
+        let next = || waits.recv_timeout(Duration::from_secs(60));
+        assert_eq!(next(), Ok(Wait::Began));
         drop(client);
-        assert_eq!(drops.recv_timeout(Duration::from_secs(60)), Ok(()));
+        assert_eq!(next(), Ok(Wait::Dropped));
     }
 }
 
