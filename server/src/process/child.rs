@@ -67,6 +67,8 @@ pub(super) struct Serving {
     pub(super) heard: Instant,
     /// What it runs, where it said so.
     pub(super) version: Option<String>,
+    /// What it is to be told once it can hear it.
+    pub(super) owed: Vec<Signal>,
     /// Why it is about to end, where it said so.
     pub(super) last_words: Option<String>,
     child: Child,
@@ -105,7 +107,8 @@ impl Serving {
         drop(command);
         drop(startable);
         let (due, heard) = (Due::Never, Instant::now());
-        let serving = Self { number, role, due, binary, heard, version: None, last_words: None, child, link };
+        let (version, owed, last_words) = (None, Vec::new(), None);
+        let serving = Self { number, role, due, binary, heard, version, owed, last_words, child, link };
         serving.watch(events.clone())?;
         // To a process that has ended already nothing can be said, which its end says.
         let _ = serving.hand_over(outfit);

@@ -56,8 +56,6 @@ pub(super) struct Supervisor {
     pub(super) notes: Vec<String>,
     course: Course,
     first: First,
-    /// What the one that is starting is to be told once it can hear it.
-    owed: Option<Signal>,
     events: Sender<Event>,
 }
 
@@ -92,7 +90,6 @@ pub(super) fn supervise(
         notes: Vec::new(),
         course: Course::Running,
         first: First::Awaited,
-        owed: None,
         events,
     };
     supervisor.start(Role::Starting, own).map_err(|error| format!("cannot start: {error}"))?;
@@ -225,7 +222,7 @@ impl Supervisor {
             Role::Retired => return,
         }
         self.restart_at = None;
-        if let Some(signal) = self.owed.take() {
+        for signal in std::mem::take(&mut self.processes[at].owed) {
             self.processes[at].signal(signal);
         }
         self.notifier.ready();
@@ -299,16 +296,26 @@ impl Supervisor {
     }
 
     fn have_reloaded(&mut self) {
-        // One that is starting cannot hear it yet, and may have read the configuration before.
-        if self.processes.iter().any(|process| process.role == Role::Starting) {
-            self.owed = Some(Signal::HUP);
-        }
+        // One that is not ready may have read the configuration before.
+        self.owe(Signal::HUP);
         let serves = |process: &&Serving| process.role == Role::Serving;
         self.processes.iter().filter(serves).for_each(|process| process.signal(Signal::HUP));
     }
 
-    fn have_logs_reopened(&self) {
+    fn have_logs_reopened(&mut self) {
+        // One that is not ready may have opened them before.
+        self.owe(Signal::USR1);
         let has_opened = |process: &&Serving| matches!(process.role, Role::Serving | Role::Retired);
         self.processes.iter().filter(has_opened).for_each(|process| process.signal(Signal::USR1));
+    }
+
+    /// Has those that cannot hear a signal yet be told when they are ready.
+    fn owe(&mut self, signal: Signal) {
+        let cannot_hear = |process: &&mut Serving| matches!(process.role, Role::Starting | Role::Candidate { .. });
+        for process in self.processes.iter_mut().filter(cannot_hear) {
+            if !process.owed.contains(&signal) {
+                process.owed.push(signal);
+            }
+        }
     }
 }

@@ -35,6 +35,22 @@ fn orders_reach_the_serving_process() {
 }
 
 #[test]
+fn what_is_ordered_before_a_process_is_ready_it_is_told_then() {
+    let folder = folder();
+    let held = folder.join("selvedge.held");
+    fs::write(&held, "").unwrap();
+    let program = Started::with(&folder, "listen \"127.0.0.1:0\"", &std::env::current_exe().unwrap());
+    program.says("held");
+    signal(program.pid(), Signal::USR1);
+    signal(program.pid(), Signal::HUP);
+    fs::remove_file(held).unwrap();
+    // In any order: `ready`, `reloaded`, `reopened`.
+    let mut lines: Vec<_> = (0..3).map(|_| program.says("re")).collect();
+    lines.sort();
+    assert!(lines[0].starts_with("ady ") && lines[1..] == ["loaded", "opened"], "{lines:?}");
+}
+
+#[test]
 fn a_reload_listens_elsewhere_and_a_restart_keeps_to_it() {
     let program = Started::new("listen \"127.0.0.1:0\"");
     let ready = program.ready();

@@ -49,6 +49,10 @@ fn serve(file: &Path, post: Arc<Post>, settings: &Settings) -> i32 {
     if file.with_extension("broken").exists() {
         return 7;
     }
+    if file.with_extension("held").exists() {
+        print("held\n");
+        until("it may go on", || (!file.with_extension("held").exists()).then_some(()));
+    }
     let workers = settings.process.workers.unwrap_or(1);
     let listeners = places(file).iter().flat_map(|place| post.bind(place).expect("the place is free")).collect();
     let drain_time = match file.with_extension("patient").exists() {

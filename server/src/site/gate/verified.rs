@@ -351,6 +351,21 @@ mod tests {
         assert!(lock(&verifier.passwords.waiting).is_empty() && verifier.checks.borrow().is_empty());
     }
 
+    #[tokio::test]
+    async fn a_strangers_password_is_checked_as_a_users_is() {
+        let (verifier, users) = (verifier(), users());
+        for name in ["ann", "eve"] {
+            let busy = verifier.passwords.at_once.clone().try_acquire_many_owned(AT_ONCE_MAX as u32).unwrap();
+            let client = "192.0.2.1".parse().unwrap();
+            let attempt = Attempt { name, password: b"wrong", client, now: Duration::ZERO };
+            let mut check = Box::pin(verifier.check(&users, attempt));
+            assert!(poll(&mut check).is_pending(), "{name} has to wait for others");
+            assert_eq!(lock(&verifier.passwords.waiting).values().sum::<usize>(), 1, "{name} has a place");
+            drop(busy);
+            assert_eq!(check.await, Checked::Wrong);
+        }
+    }
+
     #[test]
     fn a_hash_that_two_have_lets_no_stranger_in() {
         let (verifier, now) = (verifier(), Duration::ZERO);
