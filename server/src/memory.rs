@@ -5,7 +5,7 @@ use crate::config::model::{Action, Driver, Settings, Site, Switch};
 use crate::config::value::LogTarget;
 use crate::site::{CACHE_BYTES_MAX, PASSWORDS_AT_ONCE_MAX};
 use selvedge::Limits;
-use selvedge::service::MemoryCopy;
+use selvedge::service::OpenFile;
 use std::collections::HashSet;
 use std::fmt;
 use std::thread;
@@ -47,7 +47,7 @@ impl Memory {
                 bytes_each: limits.connection_bytes_max() + CONTENT_BYTES_MAX,
             },
             Term { count: workers, of: "caches of files", bytes_each: 2 * CACHE_BYTES_MAX as u64 },
-            Term { count: 1, of: "copies of larger files", bytes_each: MemoryCopy::BYTES_MAX },
+            Term { count: 1, of: "copies of larger files", bytes_each: OpenFile::COPIES_BYTES_MAX },
             Term { count: workers, of: "pools and disk threads", bytes_each: Limits::worker_bytes_max() },
         ];
         if settings.process.driver != Driver::Epoll {

@@ -6,9 +6,12 @@ use crate::limits::{
     FILE_COPIED_BYTES, FILE_END_BYTES, FILE_SLICE_BYTES, ROOMY_MAX, UNSENT_BYTES_MAX, UNSENT_BYTES_MAX_OF_ROOMY,
 };
 use crate::net::stream::{Stream, Then};
-use crate::service::{CloseReason, FileContent};
+use crate::service::{CloseReason, FileContent, MemoryCopy, Source};
 use std::io::ErrorKind;
 use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+use std::time::Instant;
+use tokio::task::spawn_blocking;
 
 impl<S: Stream> Wire<S> {
     /// Sends part of a file in slices, so that the worker is fair to others.
@@ -26,9 +29,9 @@ impl<S: Stream> Wire<S> {
         let end = content.offset.saturating_add(content.length);
         let _room = Room::take(self, content.length);
         // From a copy that nothing can change, all of it goes by its pages.
-        let kept = content.file.copy_of(&content.state);
-        let (source, copied_bytes, end_bytes) = match kept {
-            Some(copy) => (copy, 0, 0),
+        let kept = kept(&content);
+        let (source, copied_bytes, end_bytes) = match &kept {
+            Some(copy) => (copy.file(), 0, 0),
             None => (&**content.file, FILE_COPIED_BYTES, FILE_END_BYTES),
         };
         let copied_from = end - copied_bytes.min(content.length);
@@ -122,6 +125,20 @@ impl<S: Stream> Drop for Room<'_, S> {
     fn drop(&mut self) {
         self.0.stream.bound_unsent(UNSENT_BYTES_MAX);
         self.0.worker.roomy.set(self.0.worker.roomy.get() - 1);
+    }
+}
+
+/// The copy that an answer is sent from, if there is one. Where the file is worth one, somebody who
+/// may wait makes it meanwhile.
+fn kept(content: &FileContent) -> Option<Arc<MemoryCopy>> {
+    match content.file.source(&content.state, Instant::now()) {
+        Source::Copy(copy) => Some(copy),
+        Source::File => None,
+        Source::FileWorthCopying => {
+            let file = content.file.shared().clone();
+            drop(spawn_blocking(move || file.have_copied()));
+            None
+        }
     }
 }
 

@@ -1,17 +1,23 @@
 //! Files as content: what is sent, and what shows that it is no longer what was announced.
 
-use crate::net::sys::{HUGE_PAGE_BYTES, Mapping, move_to_huge_pages};
+use super::copies::{self, Copied, Source};
+use crate::net::sys::Mapping;
 use std::cell::OnceCell;
 use std::fmt;
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::ops::Deref;
 use std::os::unix::fs::MetadataExt;
 use std::rc::Rc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+/// A file that changed so shortly ago may change again without its times showing it: they move
+/// in steps of a few milliseconds.
+const UNSETTLED: Duration = Duration::from_millis(100);
 
 /// An open regular file that answers are made of. Kept for many answers, it costs each of
-/// them less.
+/// them less: what is asked for again half a second later is sent from a copy in memory from then
+/// on, where there is room for one.
 pub struct OpenFile {
     shared: Arc<SharedFile>,
     mapping: OnceCell<Option<Mapping>>,
@@ -21,17 +27,18 @@ pub struct OpenFile {
 #[derive(Debug)]
 pub(crate) struct SharedFile {
     file: File,
-    copy: OnceLock<MemoryCopy>,
+    copied: Copied,
 }
 
 impl SharedFile {
     pub(crate) fn new(file: File) -> Arc<Self> {
-        Arc::new(Self { file, copy: OnceLock::new() })
+        Arc::new(Self { file, copied: Copied::default() })
     }
 
-    /// As [`OpenFile::keep`].
-    pub(crate) fn keep(&self, copy: MemoryCopy) {
-        let _ = self.copy.set(copy);
+    /// Has it sent from a copy in memory from now on, if one can be had. It takes as long as
+    /// reading the file; without memory for a copy the file is sent as before.
+    pub(crate) fn have_copied(&self) {
+        let _ = self.copied.make(&self.file);
     }
 }
 
@@ -44,6 +51,9 @@ impl Deref for SharedFile {
 }
 
 impl OpenFile {
+    /// Bytes of memory that the copies of all files have together at the most: 256 MiB.
+    pub const COPIES_BYTES_MAX: u64 = copies::BYTES_MAX;
+
     /// A file to send from.
     pub fn new(file: File) -> Self {
         Self::sharing(SharedFile::new(file))
@@ -59,20 +69,15 @@ impl OpenFile {
         &self.shared
     }
 
-    /// Sends from this copy from now on, wherever the state that it is of is the one that was
-    /// announced. A file has one copy at the most; a second one is let go.
-    pub fn keep(&self, copy: MemoryCopy) {
-        self.shared.keep(copy);
+    /// Whether there is a copy of this state of it in memory, so that it can be sent whatever has
+    /// become of the file.
+    pub fn is_copied(&self, state: &FileState) -> bool {
+        self.shared.copied.is_of(state)
     }
 
-    /// Bytes of memory that its copy takes, if it has one.
-    pub fn kept_bytes(&self) -> Option<u64> {
-        self.shared.copy.get().map(|copy| copy.share.0)
-    }
-
-    /// The copy of this state.
-    pub(crate) fn copy_of(&self, state: &FileState) -> Option<&File> {
-        self.shared.copy.get().filter(|copy| copy.state == *state).map(|copy| &copy.file)
+    /// What an answer is to be sent from that speaks of this state of the file.
+    pub(crate) fn source(&self, state: &FileState, now: Instant) -> Source {
+        self.shared.copied.ask(state, now)
     }
 
     /// The file in the address space, made when it is first asked for. `None` where the file
@@ -99,73 +104,6 @@ impl Deref for OpenFile {
 impl fmt::Debug for OpenFile {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.shared.file.fmt(f)
-    }
-}
-
-/// A copy of one state of a file that nothing can change, made of the system's memory. What is
-/// sent from it needs no look at the file and no copying.
-#[derive(Debug)]
-pub struct MemoryCopy {
-    file: File,
-    state: FileState,
-    share: Share,
-}
-
-impl MemoryCopy {
-    /// Bytes that all copies of the process have together at the most, also those that nobody
-    /// remembers any more and that are only still being sent: 256 MiB.
-    pub const BYTES_MAX: u64 = 256 << 20;
-
-    /// Copies a file, which takes as long as reading it. `None` when it changes meanwhile, or
-    /// when there are copies of [`Self::BYTES_MAX`] already.
-    ///
-    /// # Errors
-    /// When the file cannot be read, or there is no memory for it.
-    pub fn of(file: &File) -> std::io::Result<Option<Self>> {
-        use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create, sendfile};
-        let state = FileState::of(file)?;
-        let huge = huge_bytes(state.length);
-        let Some(share) = Share::take(state.length.max(huge)) else { return Ok(None) };
-        let copy = File::from(memfd_create("selvedge-file", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?);
-        ftruncate(&copy, share.0)?;
-        let mut at = 0;
-        while at < state.length {
-            let left = usize::try_from(state.length - at).unwrap_or(usize::MAX);
-            if sendfile(&copy, file, Some(&mut at), left)? == 0 {
-                return Ok(None);
-            }
-        }
-        if huge > 0 {
-            // Where there are none it is sent from common pages, at more cost.
-            let _ = move_to_huge_pages(&copy, usize::try_from(huge).unwrap_or(0));
-        }
-        fcntl_add_seals(&copy, SealFlags::WRITE | SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
-        Ok((FileState::of(file)? == state).then_some(Self { file: copy, state, share }))
-    }
-}
-
-/// How much of a copy goes into huge pages, each of which is to be half full at least.
-fn huge_bytes(length: u64) -> u64 {
-    const HUGE: u64 = HUGE_PAGE_BYTES as u64;
-    (length + HUGE / 2) / HUGE * HUGE
-}
-
-/// Bytes of those that all copies may have together.
-#[derive(Debug)]
-struct Share(u64);
-
-static SHARED_BYTES: AtomicU64 = AtomicU64::new(0);
-
-impl Share {
-    fn take(bytes: u64) -> Option<Self> {
-        let more = |taken: u64| taken.checked_add(bytes).filter(|taken| *taken <= MemoryCopy::BYTES_MAX);
-        SHARED_BYTES.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).ok().map(|_| Self(bytes))
-    }
-}
-
-impl Drop for Share {
-    fn drop(&mut self) {
-        SHARED_BYTES.fetch_sub(self.0, Ordering::Relaxed);
     }
 }
 
@@ -216,8 +154,43 @@ impl FileState {
     /// # Errors
     /// When the system cannot tell.
     pub fn of(file: &File) -> std::io::Result<Self> {
-        let facts = file.metadata()?;
-        Ok(Self { length: facts.len(), modified: (facts.mtime(), facts.mtime_nsec()) })
+        file.metadata().map(|facts| Self::from(&facts))
+    }
+}
+
+impl From<&Metadata> for FileState {
+    fn from(facts: &Metadata) -> Self {
+        Self { length: facts.len(), modified: (facts.mtime(), facts.mtime_nsec()) }
+    }
+}
+
+/// What tells one file from another, and one state of a file from another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct FileFacts {
+    device: u64,
+    inode: u64,
+    pub(crate) state: FileState,
+    changed: (i64, i64),
+}
+
+impl From<&Metadata> for FileFacts {
+    fn from(facts: &Metadata) -> Self {
+        Self {
+            device: facts.dev(),
+            inode: facts.ino(),
+            state: FileState::from(facts),
+            changed: (facts.ctime(), facts.ctime_nsec()),
+        }
+    }
+}
+
+impl FileFacts {
+    /// Whether its times would show the next change.
+    pub(crate) fn is_settled(&self) -> bool {
+        let (seconds, nanoseconds) = self.changed;
+        let changed = Duration::new(u64::try_from(seconds).unwrap_or(0), u32::try_from(nanoseconds).unwrap_or(0));
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        now.saturating_sub(changed) >= UNSETTLED
     }
 }
 
@@ -226,35 +199,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn huge_pages_are_half_full_at_least() {
-        const MIB: u64 = 1 << 20;
-        for (length, huge) in [
-            (0, 0),
-            (MIB - 1, 0),
-            (MIB, 2 * MIB),
-            (2 * MIB, 2 * MIB),
-            (3 * MIB - 1, 2 * MIB),
-            (3 * MIB, 4 * MIB),
-            (4 * MIB, 4 * MIB),
-        ] {
-            assert_eq!(huge_bytes(length), huge, "{length}");
-        }
-    }
-
-    #[test]
-    fn copies_have_a_bound_together_and_give_back_what_they_had() {
-        let file =
-            File::from(rustix::fs::memfd_create("test", rustix::fs::MemfdFlags::CLOEXEC).expect("there is memory"));
-        file.set_len(MemoryCopy::BYTES_MAX + 1).expect("holes take no memory");
-        assert!(MemoryCopy::of(&file).expect("it can be read").is_none());
-        file.set_len(1 << 20).expect("it can be shorter");
-        let copy = MemoryCopy::of(&file).expect("it can be read").expect("there is room");
-        let open = OpenFile::from(file);
-        assert_eq!(open.kept_bytes(), None);
-        open.keep(copy);
-        assert_eq!(open.kept_bytes(), Some(2 << 20));
-        let rest = Share::take(MemoryCopy::BYTES_MAX / 2).expect("half of it is free");
-        assert!(Share::take(MemoryCopy::BYTES_MAX).is_none());
-        drop(rest);
+    fn a_change_of_this_moment_may_hide_the_next_one() {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+        let changed = |at: Duration| {
+            let at = (at.as_secs() as i64, i64::from(at.subsec_nanos()));
+            FileFacts { device: 1, inode: 1, state: FileState { length: 0, modified: at }, changed: at }
+        };
+        assert!(changed(now - UNSETTLED).is_settled());
+        // By a clock that is ahead, too.
+        assert!(!changed(now + Duration::from_secs(60)).is_settled());
     }
 }

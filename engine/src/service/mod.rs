@@ -6,6 +6,7 @@
 
 mod admission;
 mod body;
+mod copies;
 mod exchange;
 mod file;
 mod request;
@@ -16,9 +17,10 @@ pub(crate) use admission::Door;
 pub use body::{
     Body, Chunks, ContentError, ContentSource, Duplex, GoesOn, IncomingBody, Stopping, StreamError, Switch,
 };
+pub(crate) use copies::{MemoryCopy, Source};
 pub use exchange::{CloseReason, Closed, Exchange, Incident, Outcome, Phase};
-pub(crate) use file::SharedFile;
-pub use file::{FileContent, FileState, MemoryCopy, OpenFile};
+pub use file::{FileContent, FileState, OpenFile};
+pub(crate) use file::{FileFacts, SharedFile};
 pub(crate) use request::{Ahead, Keepsake, Parts, Remarks};
 pub use request::{Moment, Request, UNIX_PEER};
 pub(crate) use response::FieldList;

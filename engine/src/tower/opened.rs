@@ -1,10 +1,10 @@
 //! Files that a worker has opened by their paths lately, so that opening one again costs a look.
 //!
 //! A file is sent from here only where its path still names it in the state in which it was
-//! opened, which the system is asked each time. What is asked for again and again is copied into
-//! memory once, and what nobody asks for any more is let go of within seconds.
+//! opened, which the system is asked each time. What nobody asks for any more is let go of within
+//! seconds.
 
-use crate::service::{FileState, MemoryCopy, SharedFile};
+use crate::service::{FileFacts, FileState, SharedFile};
 use crate::tower::current::Current;
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat2};
 use rustix::io::Errno;
@@ -12,22 +12,14 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::fs::{File, Metadata, OpenOptions};
 use std::io;
-use std::ops::RangeInclusive;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 use tokio::task::{spawn_blocking, spawn_local};
 
 /// Files that a worker keeps open, where descriptors are plenty.
 const FILES_MAX: usize = 64;
-/// A file of so many bytes is worth a copy in memory, from when it was asked for so often.
-const COPIED_BYTES: RangeInclusive<u64> = 64 << 10..=4 << 20;
-/// See [`COPIED_BYTES`].
-const ASKED_MIN: u32 = 2;
-/// A file that changed so shortly ago may change again without its times showing it: they move
-/// in steps of a few milliseconds.
-const UNSETTLED: Duration = Duration::from_millis(100);
 /// How often files are let go of that nobody has asked for since the last time.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(5);
 
@@ -57,40 +49,11 @@ fn files_max(descriptors: u64, workers: usize) -> usize {
     (share / workers.max(1)).clamp(1, FILES_MAX)
 }
 
-/// A file that was opened, and how often it was asked for, in all and since the last sweep.
+/// A file that was opened, and how often it was asked for since the last sweep.
 struct Kept {
     file: Arc<SharedFile>,
-    known: Known,
-    asked: u32,
+    known: FileFacts,
     asked_lately: u32,
-}
-
-/// What tells one state of a file from another, and one file from another.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Known {
-    device: u64,
-    inode: u64,
-    state: FileState,
-    changed: (i64, i64),
-}
-
-impl Known {
-    fn of(facts: &Metadata) -> Self {
-        Self {
-            device: facts.dev(),
-            inode: facts.ino(),
-            state: FileState { length: facts.len(), modified: (facts.mtime(), facts.mtime_nsec()) },
-            changed: (facts.ctime(), facts.ctime_nsec()),
-        }
-    }
-
-    /// Whether its times would show the next change.
-    fn is_settled(&self) -> bool {
-        let (seconds, nanoseconds) = self.changed;
-        let changed = Duration::new(u64::try_from(seconds).unwrap_or(0), u32::try_from(nanoseconds).unwrap_or(0));
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        now.saturating_sub(changed) >= UNSETTLED
-    }
 }
 
 /// The regular file of a path, and its state. On a worker it is remembered.
@@ -107,13 +70,13 @@ pub(super) async fn open(path: &Path) -> io::Result<(Arc<SharedFile>, FileState)
     let opened = spawn_blocking(move || {
         // Not blocking, so that a pipe without a writer is refused and not waited for.
         let file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(&path)?;
-        let known = Known::of(&regular(&file)?);
+        let known = FileFacts::from(&regular(&file)?);
         io::Result::Ok((path, SharedFile::new(file), known))
     });
     let (path, file, known) = opened.await.map_err(io::Error::other)??;
     // Looked at again: whoever waited may have moved to another thread.
     if Current::get().is_some() && known.is_settled() {
-        keep(path, Kept { file: file.clone(), known, asked: 1, asked_lately: 1 });
+        keep(path, Kept { file: file.clone(), known, asked_lately: 1 });
     }
     Ok((file, known.state))
 }
@@ -139,35 +102,22 @@ fn find(path: &Path) -> Option<(Arc<SharedFile>, FileState)> {
             opened.files.remove(path);
             return None;
         }
-        kept.asked = kept.asked.saturating_add(1);
         kept.asked_lately = kept.asked_lately.saturating_add(1);
-        if kept.asked == ASKED_MIN && COPIED_BYTES.contains(&kept.known.state.length) {
-            let (file, known) = (kept.file.clone(), kept.known);
-            // Whoever asks meanwhile is sent the file itself.
-            drop(spawn_blocking(move || copy(&file, known)));
-        }
         Some((kept.file.clone(), kept.known.state))
     })
 }
 
 /// What a path names by now, if that is anything; nothing where the answer is not in memory.
-fn look(path: &Path) -> Option<Option<Known>> {
+fn look(path: &Path) -> Option<Option<FileFacts>> {
     let flags = OFlags::PATH | OFlags::CLOEXEC;
     match openat2(CWD, path, flags, Mode::empty(), ResolveFlags::CACHED) {
-        Ok(found) => Some(File::from(found).metadata().ok().map(|facts| Known::of(&facts))),
+        Ok(found) => Some(File::from(found).metadata().ok().map(|facts| FileFacts::from(&facts))),
         Err(Errno::AGAIN) => None,
         // A system that does not know this call, or forbids it, is asked in the other way.
-        Err(Errno::NOSYS | Errno::PERM | Errno::INVAL) => Some(path.metadata().ok().map(|facts| Known::of(&facts))),
+        Err(Errno::NOSYS | Errno::PERM | Errno::INVAL) => {
+            Some(path.metadata().ok().map(|facts| FileFacts::from(&facts)))
+        }
         Err(_) => Some(None),
-    }
-}
-
-/// Has a file be sent from a copy from now on, where it is still as it is known.
-fn copy(file: &SharedFile, known: Known) {
-    if let Ok(Some(copy)) = MemoryCopy::of(file)
-        && file.metadata().is_ok_and(|facts| Known::of(&facts) == known)
-    {
-        file.keep(copy);
     }
 }
 
@@ -241,7 +191,7 @@ mod tests {
 
     /// Waits until a change would show, which is the system's clock and no runtime's.
     fn settle(path: &Path) {
-        while !Known::of(&std::fs::metadata(path).unwrap()).is_settled() {
+        while !FileFacts::from(&std::fs::metadata(path).unwrap()).is_settled() {
             std::thread::yield_now();
         }
     }
@@ -269,18 +219,6 @@ mod tests {
     }
 
     #[test]
-    fn a_change_of_this_moment_may_hide_the_next_one() {
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
-        let changed = |at: Duration| {
-            let at = (at.as_secs() as i64, i64::from(at.subsec_nanos()));
-            Known { device: 1, inode: 1, state: FileState { length: 0, modified: at }, changed: at }
-        };
-        assert!(changed(now - UNSETTLED).is_settled());
-        // By a clock that is ahead, too.
-        assert!(!changed(now + Duration::from_secs(60)).is_settled());
-    }
-
-    #[test]
     fn files_leave_descriptors_for_connections() {
         for (descriptors, workers) in [(1024, 1), (1024, 8), (1024, 32), (4096, 16), (1 << 20, 64)] {
             let files = files_max(descriptors, workers);
@@ -304,23 +242,6 @@ mod tests {
             tokio::time::sleep(SWEEP_INTERVAL * 5 / 2).await;
             assert_eq!(OPENED.with_borrow(|opened| (opened.files.len(), opened.is_swept)), (0, false));
             paths.iter().for_each(|path| std::fs::remove_file(path).unwrap());
-        });
-    }
-
-    #[test]
-    fn what_is_asked_for_again_is_copied_and_the_copy_is_of_that_state() {
-        on_a_worker(async {
-            let path = settled("copied", &vec![7; 70_000]);
-            let (file, state) = open(&path).await.unwrap();
-            open(&path).await.unwrap();
-            let open_file = crate::service::OpenFile::sharing(file);
-            while open_file.kept_bytes().is_none() {
-                tokio::task::yield_now().await;
-            }
-            assert!(open_file.copy_of(&state).is_some());
-            let other = FileState { length: state.length, modified: (state.modified.0 + 1, 0) };
-            assert!(open_file.copy_of(&other).is_none());
-            std::fs::remove_file(path).unwrap();
         });
     }
 }

@@ -3,14 +3,16 @@
 use super::scenario::{Client, Scenario, World, settle, virtually};
 use super::site::content;
 use crate::limits::{FILE_COPIED_BYTES, FILE_SLICE_BYTES, Limits};
-use crate::service::{Body, CloseReason, FileContent, MemoryCopy, OpenFile, Outcome, Phase, Request, Response};
+use crate::service::{
+    Body, CloseReason, FileContent, FileFacts, FileState, OpenFile, Outcome, Phase, Request, Response,
+};
 use selvedge_proto::Status;
 use std::fs::File;
 use std::io::Write;
 use std::os::unix::fs::FileExt;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 /// A file that nobody else has, and that is gone when it is closed.
 pub(super) fn temporary() -> File {
@@ -42,6 +44,14 @@ async fn having_taken(world: &World, bytes: usize) -> Client<'_> {
     client.send(Scenario::get("/").bytes()).await;
     assert_eq!(client.phase(), Phase::Sending);
     client
+}
+
+/// Waits until a file's times would show its next change, which is the system's clock and no
+/// runtime's.
+fn settle_times(file: &File) {
+    while !FileFacts::from(&file.metadata().expect("it has facts")).is_settled() {
+        std::thread::yield_now();
+    }
 }
 
 /// Writes other bytes of the same length, at a time that no clock can take for the same.
@@ -175,7 +185,8 @@ fn from_a_copy_in_memory_a_file_is_sent_as_it_was_whatever_becomes_of_it() {
     virtually(async {
         let len = 3 * SLICE + 7;
         let (file, world) = world(len, 0, len as u64);
-        file.keep(MemoryCopy::of(&file).expect("it can be read").expect("nobody writes to it"));
+        settle_times(&file);
+        file.shared().have_copied();
         let client = having_taken(&world, SLICE + 1000).await;
         overwrite(&file, 0);
         file.set_len(10).expect("it is open for writing");
@@ -187,6 +198,25 @@ fn from_a_copy_in_memory_a_file_is_sent_as_it_was_whatever_becomes_of_it() {
         // The next answer speaks of the file as it is now, and of that there is no copy.
         let client = Scenario::get("/").sent(&world).await;
         assert_cut(&client, CloseReason::FileChanged);
+    });
+}
+
+#[test]
+fn a_file_that_is_asked_for_again_is_copied_while_it_is_sent() {
+    virtually(async {
+        let (file, world) = world(SLICE, 0, SLICE as u64);
+        settle_times(&file);
+        let state = FileState::of(&file).expect("it has a state");
+        file.source(&state, Instant::now() - Duration::from_secs(1));
+        assert!(!file.is_copied(&state));
+        for _ in 0..2 {
+            let client = world.connect();
+            client.send(Scenario::get("/").bytes()).await;
+            while client.finished().is_empty() || !file.is_copied(&state) {
+                settle().await;
+            }
+            assert!(client.reply().content == content(SLICE));
+        }
     });
 }
 

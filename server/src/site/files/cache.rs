@@ -23,7 +23,7 @@ const OPEN_FILES_MAX: usize = 2048;
 pub(super) struct Cached {
     pub(super) resource: Rc<Resource>,
     pub(super) checked: Duration,
-    /// What it counted for when it came in: a file may have been copied into memory since.
+    /// What it counts for.
     bytes: usize,
     open: usize,
 }

@@ -21,7 +21,6 @@ pub(super) use resource::Resource;
 use resource::{CHECK_INTERVAL, Freshness};
 use selvedge::proto::field::Fields;
 use selvedge::proto::path::SafePath;
-use selvedge::service::MemoryCopy;
 use selvedge::{Method, Request, Response, Status, offload};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -97,7 +96,7 @@ impl Files {
         Ok(match found {
             resolve::Loaded::Unchanged => {
                 let resource = known.ok_or(Failure::Ended)?;
-                self.keep(raw, &resource, now).await;
+                self.cache.borrow_mut().renew(owner, raw, now);
                 Found::File(resource)
             }
             resolve::Loaded::File(parts) => {
@@ -114,26 +113,6 @@ impl Files {
             resolve::Loaded::DirectoryWithoutSlash => Found::DirectoryWithoutSlash,
             resolve::Loaded::Directory(directory) => Found::Directory(directory),
         })
-    }
-
-    /// Keeps what is asked for again and is as it was; larger files as copies in memory from now
-    /// on. Without memory for a copy a file is sent as before.
-    async fn keep(&self, raw: &[u8], resource: &Rc<Resource>, now: Duration) {
-        self.cache.borrow_mut().renew(self.owner, raw, now);
-        let mut copied = false;
-        for file in resource.files_to_copy() {
-            let Ok(own) = file.try_clone() else { continue };
-            if let Some(Ok(Some(copy))) = offload(move || MemoryCopy::of(&own)).await {
-                file.keep(copy);
-                copied = true;
-            }
-        }
-        // In again, since it counts for more from now on; unless it has been replaced.
-        let mut cache = self.cache.borrow_mut();
-        let is_cached = cache.get(self.owner, raw).is_some_and(|cached| Rc::ptr_eq(&cached.resource, resource));
-        if copied && is_cached {
-            cache.insert(self.owner, raw, resource.clone(), now);
-        }
     }
 
     /// The answer for a file that was just found.

@@ -9,17 +9,12 @@ use selvedge::proto::date::HttpDate;
 use selvedge::proto::encoding::{Accepted, Coding};
 use selvedge::proto::field::{Fields, Known};
 use selvedge::service::OpenFile;
-use std::cell::Cell;
 use std::rc::Rc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// How long a file is taken to be as it was. With the clock's own lag a change is seen
 /// within a second.
 pub(super) const CHECK_INTERVAL: Duration = Duration::from_millis(500);
-
-/// A larger file than is kept as bytes is copied into memory up to this size, once it is asked
-/// for again and again.
-const COPIED_FILE_BYTES_MAX: u64 = 4 << 20;
 
 /// A file that changed so shortly ago may change again without its times showing it: they
 /// move in steps of a few milliseconds.
@@ -37,8 +32,6 @@ pub(in crate::site) struct Resource {
     pub(super) freshness: Freshness,
     identity: Representation,
     sidecars: Vec<(Coding, Representation)>,
-    /// Whether somebody has begun to copy its files, which is tried once.
-    copied: Cell<bool>,
 }
 
 /// One representation of a file (RFC 9110 §3.2).
@@ -76,7 +69,6 @@ impl Resource {
         let make = |coding, opened| Representation::new(&kind, coding, vary, opened);
         Self {
             freshness,
-            copied: Cell::new(false),
             identity: make(None, parts.identity),
             sidecars: parts.sidecars.into_iter().map(|(coding, opened)| (coding, make(Some(coding), opened))).collect(),
         }
@@ -92,8 +84,6 @@ impl Resource {
         };
         Self {
             freshness: self.freshness,
-            // The files are the same, and copied where they were found.
-            copied: Cell::new(true),
             identity: change(&self.identity),
             sidecars: self.sidecars.iter().map(|(coding, sidecar)| (*coding, change(sidecar))).collect(),
         }
@@ -123,17 +113,6 @@ impl Resource {
     /// Bytes that it keeps in memory, for the cache's bound.
     pub(super) fn memory_bytes(&self) -> usize {
         self.representations().map(|representation| representation.memory_bytes() + 1024).sum()
-    }
-
-    /// Its open files that are worth a copy in memory; for the first who asks.
-    pub(super) fn files_to_copy(&self) -> impl Iterator<Item = &Rc<OpenFile>> {
-        let first = !self.copied.replace(true);
-        self.representations().filter(move |r| first && r.length <= COPIED_FILE_BYTES_MAX).filter_map(|r| {
-            match &r.content {
-                Kept::Open(file) => Some(file),
-                Kept::Memory(_) => None,
-            }
-        })
     }
 
     /// Whether every file that is kept open is still in the state that is known of it.
@@ -191,18 +170,17 @@ impl Representation {
     }
 
     fn memory_bytes(&self) -> usize {
-        let bytes = match &self.content {
-            Kept::Memory(bytes) => return bytes.len(),
-            Kept::Open(file) => file.kept_bytes().unwrap_or(0),
-        };
-        usize::try_from(bytes).unwrap_or(usize::MAX)
+        match &self.content {
+            Kept::Memory(bytes) => bytes.len(),
+            Kept::Open(_) => 0,
+        }
     }
 
     /// Whether an open file is still in the state that is known of it.
     pub(super) fn is_as_known(&self) -> bool {
         match &self.content {
             Kept::Memory(_) => true,
-            Kept::Open(file) if file.kept_bytes().is_some() => true,
+            Kept::Open(file) if file.is_copied(&self.state.content()) => true,
             Kept::Open(file) => fstat(&***file).is_ok_and(|stat| State::of(&stat) == self.state),
         }
     }
