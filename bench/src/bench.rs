@@ -47,6 +47,12 @@ impl Effort {
     pub(crate) fn warm(&self) -> Duration {
         Duration::from_secs_f64((self.seconds / 4.0).clamp(0.1, 0.5))
     }
+
+    /// The same for files of which a server answers few in that time: what it keeps of them it
+    /// may decide after a second.
+    pub(crate) fn warm_of_long(&self) -> Duration {
+        self.pick(self.warm(), Duration::from_secs(2))
+    }
 }
 
 /// What the probes look at.

@@ -47,7 +47,7 @@ impl Memory {
                 bytes_each: limits.connection_bytes_max() + CONTENT_BYTES_MAX,
             },
             Term { count: workers, of: "caches of files", bytes_each: 2 * CACHE_BYTES_MAX as u64 },
-            Term { count: 1, of: "copies of larger files", bytes_each: OpenFile::COPIES_BYTES_MAX },
+            Term { count: 1, of: "copies of larger files", bytes_each: OpenFile::copies_bytes_max() },
             Term { count: workers, of: "pools and disk threads", bytes_each: Limits::worker_bytes_max() },
         ];
         if settings.process.driver != Driver::Epoll {

@@ -52,19 +52,29 @@ impl Throughput {
         let Self { workload, name, title, content, path, mix, connections, workers, at, times, probe } = self;
         let load = mix.clone();
         let measure: Measure = Box::new(move |bench, server| {
-            let figures = measure(bench, server, &load, connections, times)?;
+            let warm = if content == Content::LongFile { bench.effort.warm_of_long() } else { bench.effort.warm() };
+            let figures = measure(bench, server, &Clients { mix: &load, connections, warm }, times)?;
             Ok(vec![Sample { at: at.clone(), figures }])
         });
         Plan { workload, name, title, content, path, mix, connections, workers, probe, measure }
     }
 }
 
-fn measure(bench: &Bench, server: &Running, mix: &Mix, connections: usize, times: Times) -> Result<Figures> {
+/// Whoever asks.
+struct Clients<'a> {
+    mix: &'a Mix,
+    connections: usize,
+    /// How long they ask before it counts.
+    warm: Duration,
+}
+
+fn measure(bench: &Bench, server: &Running, clients: &Clients<'_>, times: Times) -> Result<Figures> {
     if let Times::AtRate(rate) = times {
-        return measure_at(bench, server, mix, connections, rate);
+        return measure_at(bench, server, clients, rate);
     }
+    let &Clients { mix, connections, warm } = clients;
     let mut load = Closed::connect(server.address(), mix.clone(), connections)?;
-    load.run(Until::Elapsed(bench.effort.warm()))?;
+    load.run(Until::Elapsed(warm))?;
     let pids = server.pids();
     let (before, machine) = (tree::cpu(&pids), tree::machine_cpu());
     let window = load.run(Until::Elapsed(bench.effort.window()))?;
@@ -106,10 +116,11 @@ fn measure(bench: &Bench, server: &Running, mix: &Mix, connections: usize, times
     Ok(figures)
 }
 
-fn measure_at(bench: &Bench, server: &Running, mix: &Mix, connections: usize, rate: f64) -> Result<Figures> {
+fn measure_at(bench: &Bench, server: &Running, clients: &Clients<'_>, rate: f64) -> Result<Figures> {
+    let &Clients { mix, connections, warm } = clients;
     let schedule =
         |duration| Schedule { rate, duration, timeout: TIMEOUT, connections_max: open_connections(mix, connections) };
-    open::run(server.address(), mix, schedule(bench.effort.warm()), &mut Alone)?;
+    open::run(server.address(), mix, schedule(warm), &mut Alone)?;
     let pids = server.pids();
     let before = tree::cpu(&pids);
     let seen = open::run(server.address(), mix, schedule(bench.effort.window()), &mut Alone)?;

@@ -6,12 +6,13 @@ use crate::limits::{
     FILE_COPIED_BYTES, FILE_END_BYTES, FILE_SLICE_BYTES, ROOMY_MAX, UNSENT_BYTES_MAX, UNSENT_BYTES_MAX_OF_ROOMY,
 };
 use crate::net::stream::{Stream, Then};
-use crate::service::{CloseReason, FileContent, MemoryCopy, Source};
+use crate::service::{self, CloseReason, FileContent, MemoryCopy, SharedFile, Source, Sweeper};
 use std::io::ErrorKind;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use std::time::Instant;
-use tokio::task::spawn_blocking;
+use tokio::task::{spawn_blocking, spawn_local};
+use tokio::time::sleep;
 
 impl<S: Stream> Wire<S> {
     /// Sends part of a file in slices, so that the worker is fair to others.
@@ -128,16 +129,27 @@ impl<S: Stream> Drop for Room<'_, S> {
     }
 }
 
-/// The copy that an answer is sent from, if there is one. Where the file is worth one, somebody who
-/// may wait makes it meanwhile.
+/// The copy that an answer is sent from, if there is one. Where the file is worth one, it is made
+/// meanwhile.
 fn kept(content: &FileContent) -> Option<Arc<MemoryCopy>> {
-    match content.file.source(&content.state, Instant::now()) {
+    match content.file.source(&content.state, content.length, Instant::now()) {
         Source::Copy(copy) => Some(copy),
         Source::File => None,
         Source::FileWorthCopying => {
-            let file = content.file.shared().clone();
-            drop(spawn_blocking(move || file.have_copied()));
+            drop(spawn_local(copy(content.file.shared().clone())));
             None
+        }
+    }
+}
+
+/// Has a file copied, and then copies let go of that nobody uses, unless somebody does that.
+async fn copy(file: Arc<SharedFile>) {
+    let _ = spawn_blocking(move || file.have_copied()).await;
+    let Some(_sweeper) = Sweeper::begin() else { return };
+    loop {
+        sleep(service::SWEEP_INTERVAL).await;
+        if !spawn_blocking(service::sweep).await.unwrap_or(false) {
+            return;
         }
     }
 }

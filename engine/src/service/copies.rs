@@ -2,8 +2,8 @@
 //! no look at the file and no copying.
 //!
 //! A file that is kept open and asked for again is worth a copy. All workers share it, whoever
-//! opened the file; all copies together have a bound, and one that nobody has used for a while
-//! makes room for another.
+//! opened the file. All copies together have a bound, in bytes and in descriptors; one that was not
+//! used for a while makes room for another, and after a minute for anything else.
 
 use crate::net::sys::{HUGE_PAGE_BYTES, move_to_huge_pages};
 use crate::service::{FileFacts, FileState};
@@ -11,22 +11,43 @@ use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create
 use std::fs::File;
 use std::io;
 use std::ops::RangeInclusive;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
-/// Bytes that all copies of the process have together at the most, also those that are only still
-/// being sent.
-pub(crate) const BYTES_MAX: u64 = 256 << 20;
+/// Bytes that all copies of the process have together at the most, where the machine has eight
+/// times as many.
+const BYTES_MAX: u64 = 256 << 20;
+/// Copies that there are at the most, where descriptors are plenty: each has one.
+const COPIES_MAX: usize = 2048;
 /// A smaller file costs no less from a copy, and a larger one would have more than half of the room.
 const FILE_BYTES: RangeInclusive<u64> = 32 << 10..=BYTES_MAX / 2;
 /// A file that is asked for again after so long, and not after more than [`IDLE_TIME`], is worth a
 /// copy.
 const AGAIN_TIME: Duration = Duration::from_millis(500);
-/// A copy that was not used for so long makes room.
+/// A copy that was not used for so long makes room for another.
 const IDLE_TIME: Duration = Duration::from_secs(10);
+/// A copy that was not used for so long is let go.
+const KEPT_TIME: Duration = Duration::from_secs(60);
+/// How often copies are let go.
+pub(crate) const SWEEP_INTERVAL: Duration = Duration::from_secs(30);
+/// A file that was changed so shortly ago is not copied: the times of a file that is written to
+/// in place are those of the beginning, and a copy of half of it would stay.
+const RESTED_TIME: Duration = if cfg!(test) { Duration::from_millis(100) } else { Duration::from_secs(10) };
+
 /// All copies of the process.
-static COPIES: Copies = Copies::new(BYTES_MAX);
+static COPIES: LazyLock<Copies> = LazyLock::new(|| {
+    let memory = rustix::system::sysinfo();
+    let memory = u64::from(memory.mem_unit).saturating_mul(memory.totalram as u64);
+    let descriptors = rustix::process::getrlimit(rustix::process::Resource::Nofile).current.unwrap_or(u64::MAX);
+    let copies_max = usize::try_from(descriptors / 32).unwrap_or(usize::MAX).clamp(1, COPIES_MAX);
+    Copies::new(BYTES_MAX.min(memory / 8), copies_max)
+});
+
+/// Bytes that all copies have together at the most.
+pub(crate) fn bytes_max() -> u64 {
+    COPIES.bytes_max
+}
 
 /// A copy of one state of a file.
 #[derive(Debug)]
@@ -34,21 +55,35 @@ pub(crate) struct MemoryCopy {
     file: File,
     /// What it is of.
     origin: FileFacts,
-    /// Bytes of the room that all copies have.
-    share: u64,
-    of: &'static Copies,
-    used: Mutex<Instant>,
+    used: Mutex<Used>,
+    /// Given back when the file is closed, so it stands behind it.
+    share: Share,
+}
+
+/// When a copy was last used, and what was asked for of it since.
+#[derive(Debug)]
+struct Used {
+    at: Instant,
+    bytes: u64,
 }
 
 impl MemoryCopy {
     pub(crate) fn file(&self) -> &File {
         &self.file
     }
-}
 
-impl Drop for MemoryCopy {
-    fn drop(&mut self) {
-        self.of.taken.fetch_sub(self.share, Ordering::Relaxed);
+    /// Notes that part of it is sent. It counts as used when an eighth of it was asked for, so that
+    /// nobody keeps it in its place for a byte.
+    fn ask(&self, bytes: u64, now: Instant) {
+        let mut used = lock(&self.used);
+        used.bytes = used.bytes.saturating_add(bytes);
+        if used.bytes >= self.origin.state.length / 8 {
+            *used = Used { at: now, bytes: 0 };
+        }
+    }
+
+    fn was_used_within(&self, time: Duration, now: Instant) -> bool {
+        now.saturating_duration_since(lock(&self.used).at) < time
     }
 }
 
@@ -56,68 +91,133 @@ impl Drop for MemoryCopy {
 #[derive(Debug)]
 struct Copies {
     all: Mutex<Vec<Arc<MemoryCopy>>>,
-    taken: AtomicU64,
+    taken: Mutex<Taken>,
     bytes_max: u64,
+    copies_max: usize,
     /// Held by whoever makes one: one at a time, since each takes a thread and the memory's time.
     making: Mutex<()>,
 }
 
+/// Room that is taken, also by copies that are only still being sent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Taken {
+    bytes: u64,
+    copies: usize,
+}
+
+/// Room of one copy.
+#[derive(Debug)]
+struct Share {
+    of: &'static Copies,
+    bytes: u64,
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        let mut taken = lock(&self.of.taken);
+        taken.bytes -= self.bytes;
+        taken.copies -= 1;
+    }
+}
+
+/// What comes of the wish for a copy.
+enum Made {
+    Copy(Arc<MemoryCopy>),
+    /// The file was changed lately, or another is being copied.
+    NotNow,
+    /// All copies that there are are used.
+    NoRoom,
+}
+
 impl Copies {
-    const fn new(bytes_max: u64) -> Self {
-        Self { all: Mutex::new(Vec::new()), taken: AtomicU64::new(0), bytes_max, making: Mutex::new(()) }
+    const fn new(bytes_max: u64, copies_max: usize) -> Self {
+        let taken = Mutex::new(Taken { bytes: 0, copies: 0 });
+        Self { all: Mutex::new(Vec::new()), taken, bytes_max, copies_max, making: Mutex::new(()) }
     }
 
     /// The copy of a file: one that somebody has made of it, or a new one, which takes as long as
-    /// reading it. `None` when it changes meanwhile, there is no room, or another is being made.
-    fn get(&'static self, file: &File, now: Instant) -> io::Result<Option<Arc<MemoryCopy>>> {
+    /// reading it.
+    fn get(&'static self, file: &File, now: Instant) -> io::Result<Made> {
         let origin = FileFacts::from(&file.metadata()?);
-        if !origin.is_settled() {
-            return Ok(None);
+        if !origin.has_rested(RESTED_TIME) {
+            return Ok(Made::NotNow);
         }
-        let Ok(_making) = self.making.try_lock() else { return Ok(None) };
+        let Ok(_making) = self.making.try_lock() else { return Ok(Made::NotNow) };
         if let Some(found) = lock(&self.all).iter().find(|copy| copy.origin == origin) {
-            return Ok(Some(found.clone()));
+            return Ok(Made::Copy(found.clone()));
         }
         let huge = huge_bytes(origin.state.length);
-        let share = origin.state.length.max(huge);
-        if !self.take(share, now) {
-            return Ok(None);
+        let Some(share) = self.take(origin.state.length.max(huge), now) else { return Ok(Made::NoRoom) };
+        let copy = File::from(memfd_create("selvedge-file", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?);
+        if !fill(&copy, file, origin.state.length, share.bytes, huge)? || FileFacts::from(&file.metadata()?) != origin {
+            return Ok(Made::NotNow);
         }
-        let memory = memfd_create("selvedge-file", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING);
-        // From here on the room is given back with it.
-        let copy = match memory {
-            Ok(memory) => MemoryCopy { file: memory.into(), origin, share, of: self, used: Mutex::new(now) },
-            Err(error) => {
-                self.taken.fetch_sub(share, Ordering::Relaxed);
-                return Err(error.into());
-            }
-        };
-        if !fill(&copy.file, file, origin.state.length, share, huge)? || FileFacts::from(&file.metadata()?) != origin {
-            return Ok(None);
-        }
-        let copy = Arc::new(copy);
+        let used = Mutex::new(Used { at: now, bytes: 0 });
+        let copy = Arc::new(MemoryCopy { file: copy, origin, used, share });
         lock(&self.all).push(copy.clone());
-        Ok(Some(copy))
+        Ok(Made::Copy(copy))
     }
 
     /// Takes room, from copies that were not used for the longest time where there is none.
-    fn take(&self, share: u64, now: Instant) -> bool {
+    fn take(&'static self, bytes: u64, now: Instant) -> Option<Share> {
         let mut all = lock(&self.all);
+        // One that is being sent would keep its room.
+        let is_idle = |copy: &&Arc<MemoryCopy>| Arc::strong_count(copy) == 1 && !copy.was_used_within(IDLE_TIME, now);
+        let idle = all.iter().filter(is_idle).fold(Taken::default(), |idle, copy| Taken {
+            bytes: idle.bytes + copy.share.bytes,
+            copies: idle.copies + 1,
+        });
+        let fits = |taken: Taken| taken.bytes + bytes <= self.bytes_max && taken.copies < self.copies_max;
+        let taken = *lock(&self.taken);
+        if !fits(Taken { bytes: taken.bytes - idle.bytes, copies: taken.copies - idle.copies }) {
+            return None;
+        }
         loop {
-            let more = |taken: u64| taken.checked_add(share).filter(|taken| *taken <= self.bytes_max);
-            if self.taken.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_ok() {
-                return true;
+            let mut taken = lock(&self.taken);
+            if fits(*taken) {
+                *taken = Taken { bytes: taken.bytes + bytes, copies: taken.copies + 1 };
+                return Some(Share { of: self, bytes });
             }
-            let used = |copy: &Arc<MemoryCopy>| *lock(&copy.used);
-            // One that is being sent would keep its room.
-            let idle = (0..all.len()).filter(|&at| Arc::strong_count(&all[at]) == 1);
-            let oldest = idle.min_by_key(|&at| used(&all[at]));
-            match oldest.filter(|&at| now.saturating_duration_since(used(&all[at])) >= IDLE_TIME) {
-                Some(at) => drop(all.swap_remove(at)),
-                None => return false,
-            }
+            drop(taken);
+            let idle = (0..all.len()).filter(|&at| is_idle(&&all[at]));
+            let oldest = idle.min_by_key(|&at| lock(&all[at].used).at)?;
+            drop(all.swap_remove(oldest));
         }
     }
+
+    /// Lets go of what was not used for long; whether anything is left.
+    fn sweep(&self, now: Instant) -> bool {
+        let mut all = lock(&self.all);
+        let over: Vec<_> = all.extract_if(.., |copy| !copy.was_used_within(KEPT_TIME, now)).collect();
+        let is_left = !all.is_empty();
+        drop(all);
+        // Giving memory back takes its time.
+        drop(over);
+        is_left
+    }
+}
+
+/// Held by whoever lets go of copies that nobody uses.
+pub(crate) struct Sweeper(());
+
+static IS_SWEPT: AtomicBool = AtomicBool::new(false);
+
+impl Sweeper {
+    /// Nothing where there is one.
+    pub(crate) fn begin() -> Option<Self> {
+        (!IS_SWEPT.swap(true, Ordering::Relaxed)).then_some(Self(()))
+    }
+}
+
+impl Drop for Sweeper {
+    fn drop(&mut self) {
+        IS_SWEPT.store(false, Ordering::Relaxed);
+    }
+}
+
+/// Lets go of what was not used for long; whether anything is left. For a thread that may wait.
+pub(crate) fn sweep() -> bool {
+    COPIES.sweep(Instant::now())
 }
 
 /// Copies a file and seals the copy; whether there was all of it.
@@ -151,11 +251,13 @@ pub(crate) struct Copied(Mutex<Known>);
 #[derive(Debug, Default)]
 struct Known {
     copy: Weak<MemoryCopy>,
-    /// When it was first asked for, of those times that are no more than [`IDLE_TIME`] apart.
+    /// When it was first asked for, and how many bytes, of those times that are no more than
+    /// [`IDLE_TIME`] apart.
     since: Option<Instant>,
+    bytes: u64,
     last: Option<Instant>,
-    /// When somebody was last told to have it copied.
-    tried: Option<Instant>,
+    /// Until then nobody is told to have it copied.
+    rests_until: Option<Instant>,
 }
 
 /// What an answer is to be sent from.
@@ -168,11 +270,11 @@ pub(crate) enum Source {
 }
 
 impl Copied {
-    /// Notes that an answer is made of this state of the file.
-    pub(crate) fn ask(&self, state: &FileState, now: Instant) -> Source {
+    /// Notes that so many bytes of this state of the file are to be sent.
+    pub(crate) fn ask(&self, state: &FileState, bytes: u64, now: Instant) -> Source {
         let mut known = lock(&self.0);
         if let Some(copy) = known.copy.upgrade().filter(|copy| copy.origin.state == *state) {
-            *lock(&copy.used) = now;
+            copy.ask(bytes, now);
             return Source::Copy(copy);
         }
         if !FILE_BYTES.contains(&state.length) {
@@ -182,12 +284,14 @@ impl Copied {
             time.is_some_and(|time| now.saturating_duration_since(time) < at_most)
         };
         if !within(known.last.replace(now), IDLE_TIME) {
-            known.since = Some(now);
+            (known.since, known.bytes) = (Some(now), 0);
         }
-        if within(known.since, AGAIN_TIME) || within(known.tried, AGAIN_TIME) {
+        let before = known.bytes;
+        known.bytes = before.saturating_add(bytes);
+        if within(known.since, AGAIN_TIME) || before < state.length || known.rests_until.is_some_and(|at| now < at) {
             return Source::File;
         }
-        known.tried = Some(now);
+        known.rests_until = Some(now + AGAIN_TIME);
         Source::FileWorthCopying
     }
 
@@ -198,8 +302,10 @@ impl Copied {
     }
 
     fn make_among(&self, copies: &'static Copies, file: &File, now: Instant) -> io::Result<()> {
-        if let Some(copy) = copies.get(file, now)? {
-            lock(&self.0).copy = Arc::downgrade(&copy);
+        match copies.get(file, now)? {
+            Made::Copy(copy) => lock(&self.0).copy = Arc::downgrade(&copy),
+            Made::NotNow => {}
+            Made::NoRoom => lock(&self.0).rests_until = Some(now + IDLE_TIME),
         }
         Ok(())
     }
@@ -223,7 +329,7 @@ mod tests {
     const ROOM: u64 = 8 << 20;
 
     fn copies() -> &'static Copies {
-        Box::leak(Box::new(Copies::new(ROOM)))
+        Box::leak(Box::new(Copies::new(ROOM, 4)))
     }
 
     /// A file of so many bytes, of which its times would show the next change.
@@ -236,7 +342,7 @@ mod tests {
 
     /// Waits until a change would show, which is the system's clock and no test's.
     fn settle(file: &File) {
-        while !FileFacts::from(&file.metadata().unwrap()).is_settled() {
+        while !FileFacts::from(&file.metadata().unwrap()).has_rested(RESTED_TIME) {
             std::thread::yield_now();
         }
     }
@@ -259,24 +365,28 @@ mod tests {
 
     #[test]
     fn what_is_asked_for_again_is_worth_a_copy() {
+        const MIB: u64 = 1 << 20;
         let state = |length| FileState { length, modified: (0, 0) };
         let began = Instant::now();
-        for (length, asked_at_ms, worth) in [
-            (1 << 20, &[0, 1, 499][..], &[][..]),
-            (1 << 20, &[0, 500], &[500]),
-            (1 << 20, &[0, 600, 700, 1099, 1100], &[600, 1100]),
-            (1 << 20, &[0, 10_000, 20_000], &[]),
-            (1 << 20, &[0, 9_999], &[9_999]),
-            (*FILE_BYTES.start() - 1, &[0, 600], &[]),
-            (*FILE_BYTES.end(), &[0, 600], &[600]),
-            (*FILE_BYTES.end() + 1, &[0, 600], &[]),
+        for (length, bytes, asked_at_ms, worth) in [
+            (MIB, MIB, &[0, 1, 499][..], &[][..]),
+            (MIB, MIB, &[0, 500], &[500]),
+            (MIB, MIB, &[0, 600, 700, 1099, 1100], &[600, 1100]),
+            (MIB, MIB, &[0, 10_000, 20_000], &[]),
+            (MIB, MIB, &[0, 9_999], &[9_999]),
+            // Parts of it count for what they are.
+            (MIB, 1, &[0, 600, 1_200, 1_800], &[]),
+            (MIB, MIB / 2, &[0, 600, 1_200, 1_800], &[1_200, 1_800]),
+            (*FILE_BYTES.start() - 1, MIB, &[0, 600], &[]),
+            (*FILE_BYTES.end(), *FILE_BYTES.end(), &[0, 600], &[600]),
+            (*FILE_BYTES.end() + 1, *FILE_BYTES.end() + 1, &[0, 600], &[]),
         ] {
             let copied = Copied::default();
             let is_worth = |&&ms: &&u64| {
-                matches!(copied.ask(&state(length), began + Duration::from_millis(ms)), Source::FileWorthCopying)
+                matches!(copied.ask(&state(length), bytes, began + Duration::from_millis(ms)), Source::FileWorthCopying)
             };
             let found: Vec<u64> = asked_at_ms.iter().filter(is_worth).copied().collect();
-            assert_eq!(found, worth, "{length} {asked_at_ms:?}");
+            assert_eq!(found, worth, "{bytes} of {length} {asked_at_ms:?}");
         }
     }
 
@@ -286,46 +396,99 @@ mod tests {
         let (one, other) = (Copied::default(), Copied::default());
         one.make_among(copies, &file, now).unwrap();
         other.make_among(copies, &file.try_clone().unwrap(), now).unwrap();
-        assert_eq!(copies.taken.load(Ordering::Relaxed), 4 << 20, "two huge pages, once");
+        assert_eq!(*lock(&copies.taken), Taken { bytes: 4 << 20, copies: 1 }, "two huge pages, once");
         let state = FileState::of(&file).unwrap();
-        let (Source::Copy(a), Source::Copy(b)) = (one.ask(&state, now), other.ask(&state, now)) else {
+        let (Source::Copy(a), Source::Copy(b)) = (one.ask(&state, 1, now), other.ask(&state, 1, now)) else {
             panic!("there is a copy")
         };
         assert!(Arc::ptr_eq(&a, &b) && a.file.write_at(b"x", 0).is_err());
         let changed = FileState { length: state.length, modified: (state.modified.0 + 1, 0) };
-        assert!(matches!(one.ask(&changed, now), Source::File));
+        assert!(matches!(one.ask(&changed, 1, now), Source::File));
         // Whoever has it open sends what it was; the next copy is another.
         file.write_at(b"x", 0).unwrap();
         one.make_among(copies, &file, now).unwrap();
-        assert!(matches!(one.ask(&state, now), Source::Copy(copy) if Arc::ptr_eq(&copy, &a)), "it has just changed");
+        assert!(matches!(one.ask(&state, 1, now), Source::Copy(copy) if Arc::ptr_eq(&copy, &a)), "it has just changed");
         settle(&file);
         one.make_among(copies, &file, now).unwrap();
         let state = FileState::of(&file).unwrap();
-        assert!(matches!(one.ask(&state, now), Source::Copy(copy) if !Arc::ptr_eq(&copy, &a)));
+        assert!(matches!(one.ask(&state, 1, now), Source::Copy(copy) if !Arc::ptr_eq(&copy, &a)));
+    }
+
+    /// Files of this size, and whether each has a copy.
+    struct Files {
+        copies: &'static Copies,
+        all: Vec<(File, Copied)>,
+        began: Instant,
+    }
+
+    impl Files {
+        fn new(count: usize, length: u64) -> Self {
+            let all = (0..count).map(|_| (settled(length), Copied::default())).collect();
+            Self { copies: copies(), all, began: Instant::now() }
+        }
+
+        fn is_copied(&self, at: usize) -> bool {
+            self.all[at].1.is_of(&FileState::of(&self.all[at].0).unwrap())
+        }
+
+        /// Asks for a copy after so many seconds; whether there is one.
+        fn has_room(&self, at: usize, seconds: u64) -> bool {
+            let (file, copied) = &self.all[at];
+            copied.make_among(self.copies, file, self.began + Duration::from_secs(seconds)).unwrap();
+            self.is_copied(at)
+        }
+
+        /// Asks for so many bytes after so many seconds.
+        fn ask(&self, at: usize, bytes: u64, seconds: u64) -> Source {
+            let (file, copied) = &self.all[at];
+            copied.ask(&FileState::of(file).unwrap(), bytes, self.began + Duration::from_secs(seconds))
+        }
     }
 
     #[test]
     fn copies_have_a_bound_and_those_that_nobody_uses_make_room() {
-        let (copies, began) = (copies(), Instant::now());
-        let files: Vec<_> = (0..3).map(|_| (settled(ROOM / 2), Copied::default())).collect();
-        let state = |at: usize| FileState::of(&files[at].0).unwrap();
-        let is_copied = |at: usize| files[at].1.is_of(&state(at));
-        let has_room = |at: usize, seconds: u64| {
-            let (file, copied) = &files[at];
-            copied.make_among(copies, file, began + Duration::from_secs(seconds)).unwrap();
-            is_copied(at)
-        };
-        assert!(has_room(0, 0) && has_room(1, 1));
-        assert!(!has_room(2, 9), "the oldest was used lately");
-        let Source::Copy(sent) = files[0].1.ask(&state(0), began + Duration::from_secs(5)) else {
-            panic!("it is copied")
-        };
-        assert!(!has_room(2, 10));
-        assert!(has_room(2, 11) && is_copied(0) && !is_copied(1), "the other one was idle");
+        let files = Files::new(3, ROOM / 2);
+        assert!(files.has_room(0, 0) && files.has_room(1, 1));
+        assert!(!files.has_room(2, 9), "the oldest was used lately");
+        let Source::Copy(sent) = files.ask(0, ROOM, 5) else { panic!("it is copied") };
+        assert!(!files.has_room(2, 10));
+        assert!(files.has_room(2, 11) && files.is_copied(0) && !files.is_copied(1), "the other one was idle");
         // One that is being sent has its room until it is sent.
-        assert!(!has_room(1, 15));
+        assert!(!files.has_room(1, 15));
         drop(sent);
-        assert!(has_room(1, 16) && !is_copied(0));
-        assert_eq!(copies.taken.load(Ordering::Relaxed), ROOM);
+        assert!(files.has_room(1, 16) && !files.is_copied(0));
+        assert_eq!(*lock(&files.copies.taken), Taken { bytes: ROOM, copies: 2 });
+        // A file that nobody has open any more keeps its copy until the sweep.
+        assert!(files.copies.sweep(files.began + KEPT_TIME + Duration::from_secs(15)) && files.is_copied(1));
+        assert!(!files.copies.sweep(files.began + KEPT_TIME + Duration::from_secs(16)));
+        assert_eq!(*lock(&files.copies.taken), Taken::default());
+    }
+
+    #[test]
+    fn what_would_not_make_enough_room_stays() {
+        let files = Files::new(2, ROOM / 2);
+        let large = settled(ROOM);
+        assert!(files.has_room(0, 0) && files.has_room(1, 5));
+        let copied = Copied::default();
+        copied.make_among(files.copies, &large, files.began + Duration::from_secs(12)).unwrap();
+        assert!(files.is_copied(0) && files.is_copied(1) && !copied.is_of(&FileState::of(&large).unwrap()));
+    }
+
+    #[test]
+    fn descriptors_have_a_bound() {
+        let files = Files::new(5, 64 << 10);
+        assert!((0..4).all(|at| files.has_room(at, at as u64)) && !files.has_room(4, 9));
+        assert!(files.has_room(4, 10) && !files.is_copied(0));
+    }
+
+    #[test]
+    fn a_byte_now_and_then_keeps_no_copy_in_its_place() {
+        let files = Files::new(3, ROOM / 2);
+        assert!(files.has_room(0, 0) && files.has_room(1, 0));
+        for seconds in 1..10 {
+            drop(files.ask(0, 1, seconds));
+            drop(files.ask(1, ROOM / 2 / 8 / 9 + 1, seconds));
+        }
+        assert!(files.has_room(2, 10) && !files.is_copied(0) && files.is_copied(1));
     }
 }

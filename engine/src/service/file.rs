@@ -16,8 +16,8 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 const UNSETTLED: Duration = Duration::from_millis(100);
 
 /// An open regular file that answers are made of. Kept for many answers, it costs each of
-/// them less: what is asked for again half a second later is sent from a copy in memory from then
-/// on, where there is room for one.
+/// them less: what is asked for again half a second later, and was not changed for ten seconds, is
+/// sent from a copy in memory from then on, where there is room for one.
 pub struct OpenFile {
     shared: Arc<SharedFile>,
     mapping: OnceCell<Option<Mapping>>,
@@ -51,8 +51,11 @@ impl Deref for SharedFile {
 }
 
 impl OpenFile {
-    /// Bytes of memory that the copies of all files have together at the most: 256 MiB.
-    pub const COPIES_BYTES_MAX: u64 = copies::BYTES_MAX;
+    /// Bytes of memory that the copies of all files have together at the most: 256 MiB, or an
+    /// eighth of the machine's memory. What waits in sockets of a copy that was let go comes on top.
+    pub fn copies_bytes_max() -> u64 {
+        copies::bytes_max()
+    }
 
     /// A file to send from.
     pub fn new(file: File) -> Self {
@@ -75,9 +78,9 @@ impl OpenFile {
         self.shared.copied.is_of(state)
     }
 
-    /// What an answer is to be sent from that speaks of this state of the file.
-    pub(crate) fn source(&self, state: &FileState, now: Instant) -> Source {
-        self.shared.copied.ask(state, now)
+    /// What an answer with so many bytes is to be sent from that speaks of this state of the file.
+    pub(crate) fn source(&self, state: &FileState, bytes: u64, now: Instant) -> Source {
+        self.shared.copied.ask(state, bytes, now)
     }
 
     /// The file in the address space, made when it is first asked for. `None` where the file
@@ -187,10 +190,15 @@ impl From<&Metadata> for FileFacts {
 impl FileFacts {
     /// Whether its times would show the next change.
     pub(crate) fn is_settled(&self) -> bool {
+        self.has_rested(UNSETTLED)
+    }
+
+    /// Whether it was not changed for so long.
+    pub(crate) fn has_rested(&self, time: Duration) -> bool {
         let (seconds, nanoseconds) = self.changed;
         let changed = Duration::new(u64::try_from(seconds).unwrap_or(0), u32::try_from(nanoseconds).unwrap_or(0));
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        now.saturating_sub(changed) >= UNSETTLED
+        now.saturating_sub(changed) >= time
     }
 }
 

@@ -17,7 +17,7 @@ pub(crate) use admission::Door;
 pub use body::{
     Body, Chunks, ContentError, ContentSource, Duplex, GoesOn, IncomingBody, Stopping, StreamError, Switch,
 };
-pub(crate) use copies::{MemoryCopy, Source};
+pub(crate) use copies::{MemoryCopy, SWEEP_INTERVAL, Source, Sweeper, sweep};
 pub use exchange::{CloseReason, Closed, Exchange, Incident, Outcome, Phase};
 pub use file::{FileContent, FileState, OpenFile};
 pub(crate) use file::{FileFacts, SharedFile};

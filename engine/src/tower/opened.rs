@@ -42,10 +42,10 @@ impl Opened {
     }
 }
 
-/// How many files each worker keeps open: all of them take a sixteenth of the descriptors at the
-/// most, two for each, since its copy has one as well.
+/// How many files each worker keeps open: all of them take a thirty-second part of the descriptors
+/// at the most, as all copies of files do.
 fn files_max(descriptors: u64, workers: usize) -> usize {
-    let share = usize::try_from(descriptors / 16).unwrap_or(usize::MAX) / 2;
+    let share = usize::try_from(descriptors / 32).unwrap_or(usize::MAX);
     (share / workers.max(1)).clamp(1, FILES_MAX)
 }
 
@@ -223,7 +223,7 @@ mod tests {
         for (descriptors, workers) in [(1024, 1), (1024, 8), (1024, 32), (4096, 16), (1 << 20, 64)] {
             let files = files_max(descriptors, workers);
             assert!((1..=FILES_MAX).contains(&files), "{descriptors} {workers}");
-            assert!((2 * files * workers) as u64 <= descriptors / 16, "{descriptors} {workers}: {files} files");
+            assert!((files * workers) as u64 <= descriptors / 32, "{descriptors} {workers}: {files} files");
         }
         assert_eq!((files_max(1 << 20, 64), files_max(u64::MAX, 1), files_max(16, 4)), (FILES_MAX, FILES_MAX, 1));
     }

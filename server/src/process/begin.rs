@@ -22,6 +22,9 @@ use std::process::ExitCode;
 /// Who may give orders: the owner.
 const CONTROL_MODE: u32 = 0o600;
 
+/// What a message has of the reason why a process cannot begin, however it is escaped.
+const LAST_WORDS_BYTES_MAX: usize = 16 * 1024;
+
 /// What this process is to do.
 pub(crate) enum Begun {
     /// Serve.
@@ -99,7 +102,9 @@ pub(crate) fn say_last(text: &str) {
     if env::var_os(VARIABLE).is_some() {
         // Whoever cannot be told sees it end.
         let link = Link::of_standard_input();
-        let _ = link.and_then(|link| link.send(&Asked::Failed { text: text.to_owned() }));
+        // All of it is on standard error.
+        let text = text[..text.floor_char_boundary(LAST_WORDS_BYTES_MAX)].to_owned();
+        let _ = link.and_then(|link| link.send(&Asked::Failed { text }));
     }
 }
 

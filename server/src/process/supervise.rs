@@ -192,7 +192,11 @@ impl Supervisor {
             Asked::Runs { version } => self.processes[at].version = Some(version),
             Asked::Ready => self.is_ready(at),
             Asked::Failed { text } => self.processes[at].last_words = Some(text),
-            Asked::Reloading if is_current => self.notifier.reloading(),
+            Asked::Reloading if is_current => {
+                // One that is not ready may have read the configuration before.
+                self.owe(Signal::HUP);
+                self.notifier.reloading();
+            }
             Asked::Stopping if is_current => self.begin_to_stop(0),
             Asked::Release { place } if is_current => drop(self.sockets.close(&place)),
             Asked::Reloading | Asked::Stopping | Asked::Release { .. } => {}
@@ -252,7 +256,10 @@ impl Supervisor {
                     code.and_then(|code| u8::try_from(code).ok()).filter(|&code| code != 0).unwrap_or(1),
                 );
             }
-            Role::Starting | Role::Serving => self.restart_later(&format!("{pid} {how}")),
+            Role::Starting | Role::Serving => {
+                let why = last_words.map_or_else(String::new, |words| format!(": {words}"));
+                self.restart_later(&format!("{pid} {how}{why}"));
+            }
         }
     }
 

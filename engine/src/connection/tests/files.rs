@@ -207,7 +207,7 @@ fn a_file_that_is_asked_for_again_is_copied_while_it_is_sent() {
         let (file, world) = world(SLICE, 0, SLICE as u64);
         settle_times(&file);
         let state = FileState::of(&file).expect("it has a state");
-        file.source(&state, Instant::now() - Duration::from_secs(1));
+        file.source(&state, SLICE as u64, Instant::now() - Duration::from_secs(1));
         assert!(!file.is_copied(&state));
         for _ in 0..2 {
             let client = world.connect();
