@@ -21,6 +21,19 @@ pub(crate) const TOKEN: [bool; 256] = {
     table
 };
 
+/// The octets of a token in lower case, and 0 for every other octet.
+const LOWER_TOKEN: [u8; 256] = {
+    let mut table = [0; 256];
+    let mut byte = 0;
+    while byte < 256 {
+        if TOKEN[byte] {
+            table[byte] = (byte as u8).to_ascii_lowercase();
+        }
+        byte += 1;
+    }
+    table
+};
+
 /// Whether the bytes are one token.
 pub fn is_token(bytes: &[u8]) -> bool {
     !bytes.is_empty() && bytes.iter().all(|&b| TOKEN[usize::from(b)])
@@ -142,10 +155,14 @@ fn is_same_token(token: &[u8], lower: &[u8]) -> bool {
     words_match && rest.iter().zip(lower_rest).all(|(a, b)| a | CASE == *b)
 }
 
-/// Names that only the engine writes, because they are the framing and the fate of the
-/// connection (RFC 9112 §6, §9; RFC 9110 §6.6.1).
-const ENGINE_ONLY: [&str; 7] =
-    ["connection", "content-length", "date", "keep-alive", "server", "transfer-encoding", "upgrade"];
+/// Whether only the engine writes fields of this lower-case name, because they are the framing and
+/// the fate of the connection (RFC 9112 §6, §9; RFC 9110 §6.6.1).
+fn is_engine_only(name: &[u8]) -> bool {
+    matches!(
+        name,
+        b"connection" | b"content-length" | b"date" | b"keep-alive" | b"server" | b"transfer-encoding" | b"upgrade"
+    )
+}
 
 /// Why a field cannot be added.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -189,22 +206,27 @@ impl Fields {
     /// writes this field.
     pub fn append(&mut self, name: &str, value: impl AsRef<[u8]>) -> Result<(), InvalidField> {
         let value = trim(value.as_ref());
-        if !is_token(name.as_bytes()) {
-            return Err(InvalidField::Name);
-        }
-        if ENGINE_ONLY.iter().any(|reserved| name.eq_ignore_ascii_case(reserved)) {
-            return Err(InvalidField::EngineOnly);
-        }
-        if !is_value(value) {
-            return Err(InvalidField::Value);
-        }
         let at = self.lines.len();
-        self.lines.extend_from_slice(name.as_bytes());
-        self.lines[at..].make_ascii_lowercase();
-        self.lines.extend_from_slice(b": ");
-        self.lines.extend_from_slice(value);
-        self.lines.extend_from_slice(b"\r\n");
-        Ok(())
+        self.lines.reserve(name.len() + value.len() + ": \r\n".len());
+        let mut is_token = !name.is_empty();
+        self.lines.extend(name.bytes().map(|octet| {
+            let lower = LOWER_TOKEN[usize::from(octet)];
+            is_token &= lower != 0;
+            lower
+        }));
+        let invalid = match () {
+            () if !is_token => InvalidField::Name,
+            () if is_engine_only(&self.lines[at..]) => InvalidField::EngineOnly,
+            () if !is_value(value) => InvalidField::Value,
+            () => {
+                self.lines.extend_from_slice(b": ");
+                self.lines.extend_from_slice(value);
+                self.lines.extend_from_slice(b"\r\n");
+                return Ok(());
+            }
+        };
+        self.lines.truncate(at);
+        Err(invalid)
     }
 
     /// Takes every field out, and keeps their room.

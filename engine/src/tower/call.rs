@@ -1,5 +1,8 @@
 //! Calls an application of one of the ecosystem's kinds, as a service of the engine.
 //!
+//! A call has its room for as long as it lasts, and not a connection for as long as that lasts: with
+//! many of them, the room of the call before is still in the core's cache, and theirs is not.
+//!
 //! Each worker has one clone of a tower service and calls that, so a request clones nothing. A
 //! service that says it is not ready may have put that request in a queue: then it goes with the
 //! request, and the worker goes on with another clone.
@@ -10,6 +13,7 @@ use crate::tower::convert;
 use crate::tower::current::Current;
 use crate::tower::{Body, BoxError};
 use std::cell::RefCell;
+use std::convert::Infallible;
 use std::future::poll_fn;
 use std::net::SocketAddr;
 use std::pin::pin;
@@ -50,7 +54,7 @@ where
     B::Error: Into<BoxError>,
 {
     async fn call(&self, request: &mut Request) -> Response {
-        Current::of(request).within(pin!(answer(&self.service, request))).await
+        Box::pin(answer(&self.service, request)).await
     }
 
     manners!();
@@ -67,6 +71,17 @@ impl<M> PerConnection<M> {
     pub(super) fn new(make: M, manners: Manners) -> Self {
         Self { make: RefCell::new(make), manners }
     }
+
+    /// The service for the connection of a request, which keeps it.
+    async fn made_for<S: 'static>(&self, request: &mut Request) -> Result<Rc<RefCell<S>>, M::Error>
+    where
+        M: TowerService<SocketAddr, Response = S> + Clone,
+    {
+        let own = ready(&self.make).await?;
+        let service = Rc::new(RefCell::new(call(&self.make, own, request.peer()).await?));
+        request.parts.keepsake = Some(Box::new(service.clone()));
+        Ok(service)
+    }
 }
 
 impl<M, S, B> Service for PerConnection<M>
@@ -82,15 +97,12 @@ where
         let kept = request.parts.keepsake.as_ref().and_then(|kept| kept.downcast_ref::<Rc<RefCell<S>>>()).cloned();
         let service = match kept {
             Some(service) => service,
-            None => {
-                let Ok(own) = ready(&self.make).await else { return failed() };
-                let Ok(service) = call(&self.make, own, request.peer()).await else { return failed() };
-                let service = Rc::new(RefCell::new(service));
-                request.parts.keepsake = Some(Box::new(service.clone()));
-                service
-            }
+            None => match Box::pin(self.made_for(request)).await {
+                Ok(service) => service,
+                Err(_) => return failed(),
+            },
         };
-        Current::of(request).within(pin!(answer(&service, request))).await
+        Box::pin(answer(&service, request)).await
     }
 
     fn keeps(&self) -> bool {
@@ -120,14 +132,8 @@ where
     B::Error: Into<BoxError>,
 {
     async fn call(&self, request: &mut Request) -> Response {
-        let (converted, mut asked) = match convert::request(request) {
-            Ok(converted) => converted,
-            Err(response) => return response,
-        };
-        let answer = Current::of(request).within(pin!((self.function)(converted))).await;
-        let response = convert::response(answer, &mut asked).await;
-        asked.settle(request);
-        response
+        let function = async |converted| Ok::<_, Infallible>((self.function)(converted).await);
+        Box::pin(answered(request, function)).await
     }
 
     manners!();
@@ -142,13 +148,29 @@ where
     B::Error: Into<BoxError>,
 {
     let Ok(own) = ready(service).await else { return failed() };
+    answered(request, |converted| call(service, own, converted)).await
+}
+
+/// The answer to a request as the ecosystem has it, once there is one.
+async fn answered<F, B, E>(request: &mut Request, call: impl FnOnce(http::Request<Body>) -> F) -> Response
+where
+    F: Future<Output = Result<http::Response<B>, E>>,
+    B: http_body::Body + 'static,
+    B::Error: Into<BoxError>,
+{
     let (converted, mut asked) = match convert::request(request) {
         Ok(converted) => converted,
         Err(response) => return response,
     };
-    let future = call(service, own, converted);
-    let Ok(answer) = future.await else { return failed() };
-    let response = convert::response(answer, &mut asked).await;
+    let called = Current::of(request).within(pin!(call(converted))).await;
+    let Ok(answer) = called else { return failed() };
+    let (mut response, content) = convert::response(answer, &mut asked);
+    if let Some(content) = content {
+        match content.read().await {
+            Ok(content) => response.body = content,
+            Err(text) => response = asked.excuse(text),
+        }
+    }
     asked.settle(request);
     response
 }

@@ -148,15 +148,17 @@ fn method(request: &Request) -> http::Method {
     }
 }
 
-/// An answer as the engine has it.
-pub(super) async fn response<B>(answer: http::Response<B>, asked: &mut Asked) -> Response
+/// An answer as the engine has it, and its content where that has yet to be read.
+pub(super) fn response<B>(answer: http::Response<B>, asked: &mut Asked) -> (Response, Option<Reading<B>>)
 where
     B: Body + 'static,
     B::Error: Into<BoxError>,
 {
     let (mut parts, body) = answer.into_parts();
     asked.noted = parts.extensions.remove();
-    let Some(status) = Status::new(parts.status.as_u16()) else { return failed("the application's status is none") };
+    let Some(status) = Status::new(parts.status.as_u16()) else {
+        return (failed("the application's status is none"), None);
+    };
     let status = asked.blamed(status);
     let mut response = Response::new(status);
     let mut headers = parts.headers;
@@ -182,19 +184,23 @@ where
         response = response.because(reason);
     }
     if status == Status::SWITCHING_PROTOCOLS {
-        let Some(offer) = asked.upgrade.take() else { return failed("there was no upgrade to accept") };
+        let Some(offer) = asked.upgrade.take() else {
+            return (failed("there was no upgrade to accept"), None);
+        };
         let protocol = headers.get(header::UPGRADE).map(|value| Bytes::copy_from_slice(value.as_bytes()));
         response.body = offer.accept(protocol.unwrap_or_default());
-        return response;
+        return (response, None);
     }
     headers.clear();
     SPARE.set(Some(headers));
     let trailers = asked.takes_trailers && names_trailers;
-    let reading = Reading { announced, trailers, is_coded, method: asked.method };
-    match reading.content(body).await {
-        Ok(content) => response.body(content),
-        // An answer that is made of the request's content fails with it.
-        Err(text) => asked.failure().map_or_else(|| failed(text), Response::from),
+    match send_file::look(&body) {
+        (_, Some(file)) => (response.body(file), None),
+        (hint, None) => {
+            let length = hint.exact();
+            let content = Reading { body, length, announced, trailers, is_coded, method: asked.method };
+            (response, Some(content))
+        }
     }
 }
 
@@ -222,6 +228,12 @@ impl Asked {
         self.content.as_ref()?.1.failure()
     }
 
+    /// What is answered where the answer's content could not be read: one that is made of the
+    /// request's content fails with it.
+    pub(super) fn excuse(&self, text: &'static str) -> Response {
+        self.failure().map_or_else(|| failed(text), Response::from)
+    }
+
     /// Says what was found out, and gives content back that the application let go of without an
     /// answer made of it.
     pub(super) fn settle(self, request: &mut Request) {
@@ -236,8 +248,11 @@ impl Asked {
     }
 }
 
-/// How content is read.
-struct Reading {
+/// Content, and how it is read.
+pub(super) struct Reading<B> {
+    body: B,
+    /// Its length, as it says it itself.
+    length: Option<u64>,
     /// Its length, as the head says it.
     announced: Option<u64>,
     /// Whether fields may follow it.
@@ -247,32 +262,29 @@ struct Reading {
     method: Method,
 }
 
-impl Reading {
-    async fn content<B>(&self, body: B) -> Result<service::Body, &'static str>
-    where
-        B: Body + 'static,
-        B::Error: Into<BoxError>,
-    {
-        let (hint, file) = send_file::look(&body);
-        if let Some(file) = file {
-            return Ok(file);
-        }
-        let length = hint.exact();
-        if self.method == Method::Head {
+impl<B> Reading<B>
+where
+    B: Body + 'static,
+    B::Error: Into<BoxError>,
+{
+    /// Reads it, or the beginning of it where it comes piece by piece.
+    pub(super) async fn read(self) -> Result<service::Body, &'static str> {
+        let Self { body, length, announced, trailers, is_coded, method } = self;
+        if method == Method::Head {
             // What GET would get is announced, and none of it is made. Coded content that was left out
             // already had a length that nobody knows.
-            let is_unknown = length.is_none() || self.is_coded;
-            let length = self.announced.or(length.filter(|_| !body.is_end_stream()));
+            let is_unknown = length.is_none() || is_coded;
+            let length = announced.or(length.filter(|_| !body.is_end_stream()));
             let length = if is_unknown { length } else { Some(length.unwrap_or(0)) };
             return Ok(service::Body::Stream { length, chunks: Box::pin(Nothing) });
         }
         match length {
             Some(0) => Ok(service::Body::Empty),
-            Some(length) if length <= COPY_BYTES_MAX as u64 && !self.trailers => gather(body, length as usize).await,
-            _ if body.is_end_stream() && !self.trailers => Ok(service::Body::Empty),
+            Some(length) if length <= COPY_BYTES_MAX as u64 && !trailers => gather(pin!(body), length as usize).await,
+            _ if body.is_end_stream() && !trailers => Ok(service::Body::Empty),
             _ => {
-                let length = length.or(self.announced).filter(|_| !self.trailers);
-                let trailers = self.trailers.then(Fields::new);
+                let length = length.or(announced).filter(|_| !trailers);
+                let trailers = trailers.then(Fields::new);
                 let mut frames = Frames { body: Box::pin(body), trailers };
                 match poll_fn(|cx| Poll::Ready(Pin::new(&mut frames).poll_chunk(cx))).await {
                     // All of it is at hand, and need not be read piece by piece.
@@ -295,11 +307,10 @@ impl Reading {
 }
 
 /// Small content of known length, as one piece.
-async fn gather<B>(body: B, length: usize) -> Result<service::Body, &'static str>
+async fn gather<B>(mut body: Pin<&mut B>, length: usize) -> Result<service::Body, &'static str>
 where
     B: Body,
 {
-    let mut body = pin!(body);
     let mut gathered = BytesMut::new();
     while let Some(frame) = poll_fn(|cx| body.as_mut().poll_frame(cx)).await {
         let frame = frame.map_err(|_| "the application's content failed")?;
