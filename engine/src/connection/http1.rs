@@ -2,7 +2,7 @@
 //! keep or close.
 
 use crate::buffer::Buffer;
-use crate::connection::respond::{Answer, Rest};
+use crate::connection::respond::{Answer, Ending, Rest};
 use crate::connection::wire::{Input, Received, Wire};
 use crate::connection::{App, Existing, Seat, Term, incoming, parts};
 use crate::limits::REQUESTS_PER_TURN;
@@ -14,9 +14,9 @@ use selvedge_proto::head::Framing;
 use selvedge_proto::http1::parse_request;
 use selvedge_proto::{Afterwards, Reject, Status};
 use std::future::{Future, poll_fn};
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::rc::{Rc, Weak};
-use std::task::Poll;
+use std::task::{Context, Poll};
 use std::time::Instant;
 
 /// Why there is no next request.
@@ -42,7 +42,7 @@ enum Settled {
     /// The next request may be read.
     Next,
     /// There is content to drain, or the connection is to be closed.
-    Unfinished,
+    Unfinished(Ending),
     /// The connection has ended.
     Ended(CloseReason),
 }
@@ -55,60 +55,55 @@ struct Refusal {
     reason: CloseReason,
 }
 
-/// Serves requests until the connection ends, or has been idle for a while.
-pub(super) async fn serve<S: Stream, T: Service, O: Observer>(wire: &Rc<Wire<S>>, seat: &Seat<T, O>) -> Served {
+/// Serves requests until the connection ends, or has been idle for a while. Holds little between
+/// them, since with many connections that is no longer in the core's cache when the next one comes.
+pub(super) fn serve<S: Stream, T: Service, O: Observer>(
+    wire: &Rc<Wire<S>>,
+    seat: &Seat<T, O>,
+) -> impl Future<Output = Served> {
     let mut app = seat.app();
     let mut in_a_row = 0;
     wire.half_closed.set(app.service.half_closed());
-    loop {
-        let mut request = match wire.read_request().await {
-            Ok(request) => request,
-            Err(NoRequest::Ended(reason)) => return Served::Ended(reason),
-            Err(NoRequest::Refused(refusal)) => return Served::Ended(Box::pin(wire.refuse(&refusal, &app)).await),
-            Err(NoRequest::Parked) => return Served::Parked,
-        };
-        if app.service.keeps() {
-            request.parts.keepsake = wire.keepsake.take();
-        }
-        if app.common.term.get() == Term::Over(Existing::Follow) {
-            app = seat.follow(wire.place());
-            wire.half_closed.set(app.service.half_closed());
-            request.parts.keepsake = None;
-        }
-        if app.service.sends_ahead() {
-            let source: Weak<Wire<S>> = Rc::downgrade(wire);
-            request.parts.ahead = Some(Ahead { source, request: wire.requests() });
-        }
-        let began = app.observer.times().then(Instant::now);
-        let response = match wire.call(&mut request, &app).await {
-            Ok(response) => response,
-            Err(reason) => {
-                Answer::none(reason).report(&app, wire, &request, began);
-                return Served::Ended(reason);
+    async move {
+        loop {
+            let mut request = match wire.read_request().await {
+                Ok(request) => request,
+                Err(NoRequest::Ended(reason)) => return Served::Ended(reason),
+                Err(NoRequest::Refused(refusal)) => return Served::Ended(Box::pin(wire.refuse(&refusal, &app)).await),
+                Err(NoRequest::Parked) => return Served::Parked,
+            };
+            if app.common.term.get() == Term::Over(Existing::Follow) {
+                app = seat.follow(wire.place());
+                wire.half_closed.set(app.service.half_closed());
+                wire.keepsake.take();
             }
-        };
-        let (mut answer, rest) = wire.begin_answer(&request, response, app.common.term.get());
-        if let Some(rest) = rest {
-            let sending = Sending { answer: &mut answer, app: &app, wire, request: &request, began };
-            Box::pin(sending.send(rest)).await;
-        }
-        answer.report(&app, wire, &request, began);
-        match wire.settle(request, &answer) {
-            Settled::Next => {}
-            Settled::Ended(reason) => return Served::Ended(reason),
-            Settled::Unfinished => {
-                if let Err(reason) = Box::pin(wire.finish(&answer)).await {
-                    return Served::Ended(reason);
+            wire.lend(&mut request, &app);
+            let began = app.observer.times().then(Instant::now);
+            let called = {
+                let mut call = pin!(app.service.call(&mut request));
+                poll_fn(|cx| wire.poll_call(cx, call.as_mut(), &app)).await
+            };
+            let settled = match wire.answer(request, called, &app, began) {
+                Ok(settled) => settled,
+                Err(sending) => sending.await,
+            };
+            match settled {
+                Settled::Next => {}
+                Settled::Ended(reason) => return Served::Ended(reason),
+                Settled::Unfinished(ending) => {
+                    if let Err(reason) = Box::pin(wire.finish(ending)).await {
+                        return Served::Ended(reason);
+                    }
                 }
             }
-        }
-        in_a_row += 1;
-        if in_a_row == REQUESTS_PER_TURN {
-            in_a_row = 0;
-            if let Err(reason) = wire.flush().await {
-                return Served::Ended(reason);
+            in_a_row += 1;
+            if in_a_row == REQUESTS_PER_TURN {
+                in_a_row = 0;
+                if let Err(reason) = wire.flush().await {
+                    return Served::Ended(reason);
+                }
+                tokio::task::yield_now().await;
             }
-            tokio::task::yield_now().await;
         }
     }
 }
@@ -116,25 +111,29 @@ pub(super) async fn serve<S: Stream, T: Service, O: Observer>(wire: &Rc<Wire<S>>
 /// An answer that is being sent. It is reported also when the connection is cut in the
 /// middle of it.
 struct Sending<'a, S: Stream, T: Service, O: Observer> {
-    answer: &'a mut Answer,
+    answered: Option<(Request, Answer)>,
     app: &'a App<T, O>,
     wire: &'a Wire<S>,
-    request: &'a Request,
     began: Option<Instant>,
 }
 
 impl<S: Stream, T: Service, O: Observer> Sending<'_, S, T, O> {
-    /// Sends it, to its end or to the connection's.
-    async fn send(self, rest: Rest) {
-        self.wire.send_rest(rest, self.answer).await;
-        std::mem::forget(self);
+    /// Sends it, to its end or to the connection's, and settles its request.
+    async fn send(mut self, rest: Rest) -> Settled {
+        if let Some((_, answer)) = &mut self.answered {
+            self.wire.send_rest(rest, answer).await;
+        }
+        let (request, answer) = self.answered.take().expect("it is taken here alone");
+        self.wire.settle(request, answer, self.app, self.began)
     }
 }
 
 impl<S: Stream, T: Service, O: Observer> Drop for Sending<'_, S, T, O> {
     fn drop(&mut self) {
-        self.answer.outcome = Err(self.wire.cut_reason());
-        self.answer.report(self.app, self.wire, self.request, self.began);
+        if let Some((request, answer)) = &mut self.answered {
+            answer.outcome = Err(self.wire.cut_reason());
+            answer.report(self.app, self.wire, request, self.began);
+        }
     }
 }
 
@@ -255,14 +254,25 @@ impl<S: Stream> Wire<S> {
         Request { parts }
     }
 
+    /// Gives a request what of the connection its application keeps or uses.
+    fn lend<T: Service, O>(self: &Rc<Self>, request: &mut Request, app: &App<T, O>) {
+        if app.service.keeps() {
+            request.parts.keepsake = self.keepsake.take();
+        }
+        if app.service.sends_ahead() {
+            let source: Weak<Self> = Rc::downgrade(self);
+            request.parts.ahead = Some(Ahead { source, request: self.requests() });
+        }
+    }
+
     /// Asks the application. Answers that wait to leave do not wait for a slow one.
-    async fn call<T: Service, O: Observer>(
+    fn poll_call<T, O: Observer>(
         &self,
-        request: &mut Request,
+        cx: &mut Context<'_>,
+        call: Pin<&mut impl Future<Output = Response>>,
         app: &App<T, O>,
-    ) -> Result<Response, CloseReason> {
-        let mut call = pin!(app.service.call(request));
-        poll_fn(|cx| match panic::catch(|| call.as_mut().poll(cx)) {
+    ) -> Poll<Result<Response, CloseReason>> {
+        match panic::catch(|| call.poll(cx)) {
             Ok(Poll::Ready(response)) => Poll::Ready(Ok(response)),
             Ok(Poll::Pending) => {
                 // Only an application that takes its time needs the wait for the client to be over.
@@ -278,12 +288,41 @@ impl<S: Stream> Wire<S> {
                 app.observer.incident(&Incident::Panic { peer: self.peer(), message });
                 Poll::Ready(Ok(Response::error(Status::INTERNAL_SERVER_ERROR).because(PANICKED)))
             }
-        })
-        .await
+        }
     }
 
-    /// Settles a request whose answer is written: what came behind it goes back to the input.
-    fn settle(&self, request: Request, answer: &Answer) -> Settled {
+    /// Answers a request with what the application said, and settles it; or has yet to send some of
+    /// the answer.
+    fn answer<'a, T: Service, O: Observer>(
+        &'a self,
+        request: Request,
+        called: Result<Response, CloseReason>,
+        app: &'a App<T, O>,
+        began: Option<Instant>,
+    ) -> Result<Settled, Pin<Box<impl Future<Output = Settled> + use<'a, S, T, O>>>> {
+        let (answer, rest) = match called {
+            Ok(response) => self.begin_answer(&request, response, app.common.term.get()),
+            Err(reason) => (Answer::none(reason), None),
+        };
+        match rest {
+            None => Ok(self.settle(request, answer, app, began)),
+            Some(rest) => {
+                let sending = Sending { answered: Some((request, answer)), app, wire: self, began };
+                Err(Box::pin(sending.send(rest)))
+            }
+        }
+    }
+
+    /// Reports a request whose answer is written, and settles it: what came behind it goes back to
+    /// the input.
+    fn settle<T, O: Observer>(
+        &self,
+        request: Request,
+        answer: Answer,
+        app: &App<T, O>,
+        began: Option<Instant>,
+    ) -> Settled {
+        answer.report(app, self, &request, began);
         let mut parts = request.parts;
         let consumed = parts.start + parts.head.len;
         let has_content = parts.head.framing != Framing::None;
@@ -298,19 +337,19 @@ impl<S: Stream> Wire<S> {
         if !has_content && consumed < bytes.len() {
             *self.input.borrow_mut() = Input { buffer: Some(bytes), at: consumed };
         }
-        match answer.afterwards {
-            Afterwards::KeepOpen if !has_content => Settled::Next,
-            _ => Settled::Unfinished,
+        match answer.ending() {
+            Ending { afterwards: Afterwards::KeepOpen, .. } if !has_content => Settled::Next,
+            ending => Settled::Unfinished(ending),
         }
     }
 
     /// What is left to do after an answer: content that nobody read, and the close.
-    async fn finish(&self, answer: &Answer) -> Result<(), CloseReason> {
-        if answer.close_reason == CloseReason::Switched {
+    async fn finish(&self, ending: Ending) -> Result<(), CloseReason> {
+        if ending.close_reason == CloseReason::Switched {
             return Err(CloseReason::Switched);
         }
-        self.finish_content(answer).await?;
-        if answer.afterwards == Afterwards::KeepOpen {
+        self.finish_content(ending).await?;
+        if ending.afterwards == Afterwards::KeepOpen {
             return Ok(());
         }
         self.send_last().await?;
@@ -319,7 +358,7 @@ impl<S: Stream> Wire<S> {
         if !self.input.borrow().bytes().is_empty() {
             self.linger().await;
         }
-        Err(answer.close_reason)
+        Err(ending.close_reason)
     }
 
     /// Answers a request that the application never sees, and ends the connection.

@@ -1,7 +1,7 @@
 //! Request content as it comes: framed, bounded in time, and drained when nobody reads it.
 
 use crate::buffer::Size;
-use crate::connection::respond::Answer;
+use crate::connection::respond::Ending;
 use crate::connection::wire::{Input, Progress, Received, Wire};
 use crate::limits::{BATCH_BYTES, BUFFER_BYTES, COPY_BYTES_MAX};
 use crate::net::clock::Tick;
@@ -127,7 +127,7 @@ impl<S: Stream> Wire<S> {
 
     /// Drains what was left unread, so that the next request can be found; or closes in a
     /// way that lets the client see the answer.
-    pub(super) async fn finish_content(&self, answer: &Answer) -> Result<(), CloseReason> {
+    pub(super) async fn finish_content(&self, ending: Ending) -> Result<(), CloseReason> {
         let done = self.content.borrow().as_ref().is_none_or(|content| content.is_done());
         if done {
             *self.content.borrow_mut() = None;
@@ -135,10 +135,10 @@ impl<S: Stream> Wire<S> {
         }
         self.flush().await?;
         let failed = self.content.borrow().as_ref().and_then(|content| content.failed);
-        let drained = match (answer.afterwards, failed) {
+        let drained = match (ending.afterwards, failed) {
             (Afterwards::KeepOpen, None) => self.drain_content().await,
             (Afterwards::KeepOpen, Some(error)) => Err(close_reason(error)),
-            (Afterwards::Close, error) => Err(error.map_or(answer.close_reason, close_reason)),
+            (Afterwards::Close, error) => Err(error.map_or(ending.close_reason, close_reason)),
         };
         *self.content.borrow_mut() = None;
         match drained {

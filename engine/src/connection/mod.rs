@@ -141,29 +141,31 @@ pub(crate) fn run<S: Stream, T: Service, O: Observer>(
 }
 
 /// The same, also for one that was parked.
-async fn go_on<S: Stream, T: Service, O: Observer>(
+fn go_on<S: Stream, T: Service, O: Observer>(
     wire: Rc<Wire<S>>,
     app: Rc<App<T, O>>,
     permit: impl Sized + 'static,
-) {
+) -> impl Future<Output = ()> {
     let seat = Seat(RefCell::new(app));
-    let mut reason = match guarded(&wire, &seat).await {
-        Served::Ended(reason) => reason,
-        Served::Parked => return parked::park(wire, seat.0.into_inner(), permit),
-    };
-    // A task of the application's own that waits for content waits in vain from now on.
-    wire.wake_reader();
-    let mut closed = Closed { peer: wire.peer(), reason, phase: wire.phase(), requests: wire.requests() };
-    let (app, place) = (seat.0.into_inner(), wire.place());
-    if reason == CloseReason::Switched {
-        reason = Box::pin(switched::carry_on(wire)).await;
-        closed.reason = reason;
-    } else {
-        drop(wire);
+    // An `async fn` would have room for each of them twice.
+    async move {
+        let reason = match guarded(&wire, &seat).await {
+            Served::Ended(reason) => reason,
+            Served::Parked => return parked::park(wire, seat.0.into_inner(), permit),
+        };
+        // A task of the application's own that waits for content waits in vain from now on.
+        wire.wake_reader();
+        let mut closed = Closed { peer: wire.peer(), reason, phase: wire.phase(), requests: wire.requests() };
+        let (app, place) = (seat.0.into_inner(), wire.place());
+        if reason == CloseReason::Switched {
+            closed.reason = Box::pin(switched::carry_on(wire)).await;
+        } else {
+            drop(wire);
+        }
+        app.observer.closed(&closed);
+        app.worker.connection_ended(place);
+        drop(permit);
     }
-    app.observer.closed(&closed);
-    app.worker.connection_ended(place);
-    drop(permit);
 }
 
 /// The loop, with what can end it from outside: a cut, or a panic.

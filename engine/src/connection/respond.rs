@@ -34,6 +34,14 @@ pub(super) struct Answer {
     pub(super) close_reason: CloseReason,
 }
 
+/// What an answer means for its connection.
+#[derive(Clone, Copy)]
+pub(super) struct Ending {
+    pub(super) afterwards: Afterwards,
+    /// Why it closes, if it does.
+    pub(super) close_reason: CloseReason,
+}
+
 /// What of the request decides how its answer is written.
 struct Asked {
     method: Method,
@@ -258,6 +266,11 @@ impl Answer {
             afterwards: Afterwards::Close,
             close_reason: why,
         }
+    }
+
+    /// What it means for the connection.
+    pub(super) fn ending(&self) -> Ending {
+        Ending { afterwards: self.afterwards, close_reason: self.close_reason }
     }
 
     /// Tells the observer of a request and its answer.

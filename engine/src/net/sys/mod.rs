@@ -73,6 +73,7 @@ impl LazilyWatched {
     }
 
     /// Its readiness; the first call puts it into the set.
+    #[inline]
     pub(crate) fn readiness(&self) -> io::Result<&AsyncFd<Number>> {
         if let Some(readiness) = self.readiness.get() {
             return Ok(readiness);
