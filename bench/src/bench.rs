@@ -116,14 +116,17 @@ impl Bench {
         let contenders = self.contenders(plan);
         let (mut samples, mut notes) = (Samples::default(), Vec::new());
         for round in 1..=self.effort.rounds {
+            let mut seen = Vec::new();
             for server in &contenders {
                 self.say(&format!("{}: round {round}, {}", plan.name, server.name()))?;
                 match self.start(server, plan).and_then(|running| (plan.measure)(self, &running)) {
-                    Ok(found) => found.into_iter().for_each(|sample| samples.add(server.name(), sample)),
+                    Ok(found) => seen.extend(found.into_iter().map(|sample| (server.name(), sample))),
                     Err(error) => notes.push(format!("{}, round {round}: {error:#}", server.name())),
                 }
                 self.progress.inc(1);
             }
+            add_ratios(&mut seen, plan.content.ratios());
+            seen.into_iter().for_each(|(server, sample)| samples.add(server, sample));
         }
         if self.probe_of(plan) != Probe::Nothing {
             for server in &contenders {
@@ -142,8 +145,7 @@ impl Bench {
             notes.push(format!("Not here, because they do not answer this by themselves: {}.", absent.join(", ")));
         }
         let order: Vec<String> = self.servers.iter().map(|server| server.name().to_owned()).collect();
-        let mut rows = samples.rows(&order);
-        add_ratios(&mut rows, plan.content.ratios());
+        let rows = samples.rows(&order);
         Ok(Case { workload: plan.workload.to_owned(), name: plan.name.clone(), title: plan.title.clone(), rows, notes })
     }
 

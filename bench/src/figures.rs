@@ -152,18 +152,19 @@ pub(crate) struct Ratio {
     pub(crate) is: Figure,
 }
 
-/// Adds what is only known when all servers are measured: the ratios.
-pub(crate) fn add_ratios(rows: &mut [Row], ratios: &[Ratio]) {
+/// Adds what is only known when a round is over: the ratios. Of one round, since what makes the machine
+/// slower for a while mostly makes all of its servers slower.
+pub(crate) fn add_ratios(round: &mut [(&str, Sample)], ratios: &[Ratio]) {
     for ratio in ratios {
-        let known: Vec<(String, f64)> = rows
+        let known: Vec<(String, f64)> = round
             .iter()
-            .filter(|row| row.server == ratio.to)
-            .filter_map(|row| row.figures.get(&ratio.of).map(|value| (row.at.clone(), *value)))
+            .filter(|(server, _)| *server == ratio.to)
+            .filter_map(|(_, sample)| sample.figures.get(&ratio.of).map(|value| (sample.at.clone(), *value)))
             .collect();
-        for row in &mut *rows {
-            let base = known.iter().find(|(at, _)| *at == row.at);
-            if let (Some((_, base)), Some(value)) = (base, row.figures.get(&ratio.of).copied()) {
-                row.figures.insert(ratio.is, value / base);
+        for (_, sample) in &mut *round {
+            let base = known.iter().find(|(at, _)| *at == sample.at);
+            if let (Some((_, base)), Some(value)) = (base, sample.figures.get(&ratio.of).copied()) {
+                sample.figures.insert(ratio.is, value / base);
             }
         }
     }
@@ -174,18 +175,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rows_are_medians_with_ratios_to_the_same_condition() {
+    fn rows_are_medians_and_their_ratios_those_of_the_rounds() {
         let mut samples = Samples::default();
-        for (server, values) in [("floor", [1.0, 9.0, 2.0]), ("nginx", [4.0, 4.0, 5.0])] {
-            for value in values {
-                samples.add(server, Sample { at: String::new(), figures: Figures::from([(Figure::CpuUs, value)]) });
-            }
-        }
-        let mut rows = samples.rows(&["nginx".to_owned(), "floor".to_owned()]);
         let to = |to, is| Ratio { of: Figure::CpuUs, to, is };
-        add_ratios(&mut rows, &[to("floor", Figure::CpuToFloor), to("selvedge", Figure::CpuToSelvedge)]);
-        assert_eq!(rows[0].server, "nginx");
-        assert_eq!(rows[0].figures[&Figure::CpuToFloor], 2.0);
+        for (floor, nginx) in [(1.0, 4.0), (9.0, 18.0), (2.0, 6.0)] {
+            let sample = |value| Sample { at: String::new(), figures: Figures::from([(Figure::CpuUs, value)]) };
+            let mut round = [("floor", sample(floor)), ("nginx", sample(nginx))];
+            add_ratios(&mut round, &[to("floor", Figure::CpuToFloor), to("selvedge", Figure::CpuToSelvedge)]);
+            round.into_iter().for_each(|(server, sample)| samples.add(server, sample));
+        }
+        let rows = samples.rows(&["nginx".to_owned(), "floor".to_owned()]);
+        assert_eq!((rows[0].server.as_str(), rows[0].figures[&Figure::CpuUs]), ("nginx", 6.0));
+        assert_eq!(rows[0].figures[&Figure::CpuToFloor], 3.0);
         assert!(!rows[0].figures.contains_key(&Figure::CpuToSelvedge));
     }
 }
