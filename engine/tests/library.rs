@@ -460,6 +460,22 @@ fn a_file_is_sent_whole_in_part_and_through_layers() {
 }
 
 #[test]
+fn a_service_that_answers_at_once_knows_a_head() {
+    let path = std::env::temp_dir().join(format!("selvedge-library-at-once-{}", std::process::id()));
+    std::fs::write(&path, "content").expect("a file");
+    let file = path.clone();
+    let app = tower::service_fn(move |request: http::Request<Body>| {
+        let file = std::fs::File::open(&file).and_then(SendFile::of).expect("it is there");
+        ready(Ok::<_, Infallible>(file.answer(request.headers())))
+    });
+    let mut client = connect(&serve(app));
+    client.send("HEAD / HTTP/1.1\r\nHost: test\r\nRange: bytes=0-1\r\nConnection: close\r\n\r\n");
+    let head = String::from_utf8(client.rest()).expect("it is text");
+    assert!(head.starts_with("HTTP/1.1 200 ") && head.contains("content-length: 7\r\n"), "{head}");
+    std::fs::remove_file(path).expect("it is removed");
+}
+
+#[test]
 fn several_listeners_and_unix_sockets() {
     let path = std::env::temp_dir().join(format!("selvedge-library-{}.sock", std::process::id()));
     let unix = std::os::unix::net::UnixListener::bind(&path).expect("a socket");

@@ -207,26 +207,30 @@ impl Fields {
     pub fn append(&mut self, name: &str, value: impl AsRef<[u8]>) -> Result<(), InvalidField> {
         let value = trim(value.as_ref());
         let at = self.lines.len();
-        self.lines.reserve(name.len() + value.len() + ": \r\n".len());
-        let mut is_token = !name.is_empty();
+        let mut is_name = !name.is_empty();
         self.lines.extend(name.bytes().map(|octet| {
             let lower = LOWER_TOKEN[usize::from(octet)];
-            is_token &= lower != 0;
+            is_name &= lower != 0;
             lower
         }));
-        let invalid = match () {
-            () if !is_token => InvalidField::Name,
-            () if is_engine_only(&self.lines[at..]) => InvalidField::EngineOnly,
-            () if !is_value(value) => InvalidField::Value,
-            () => {
-                self.lines.extend_from_slice(b": ");
-                self.lines.extend_from_slice(value);
-                self.lines.extend_from_slice(b"\r\n");
-                return Ok(());
-            }
+        let judged = if !is_name {
+            Err(InvalidField::Name)
+        } else if is_engine_only(&self.lines[at..]) {
+            Err(InvalidField::EngineOnly)
+        } else if !is_value(value) {
+            Err(InvalidField::Value)
+        } else {
+            Ok(())
         };
-        self.lines.truncate(at);
-        Err(invalid)
+        if judged.is_err() {
+            self.lines.truncate(at);
+            return judged;
+        }
+        self.lines.reserve(value.len() + ": \r\n".len());
+        self.lines.extend_from_slice(b": ");
+        self.lines.extend_from_slice(value);
+        self.lines.extend_from_slice(b"\r\n");
+        judged
     }
 
     /// Takes every field out, and keeps their room.
@@ -305,7 +309,10 @@ mod tests {
         assert_eq!(fields.append("x\r\ny", "a"), Err(InvalidField::Name));
         assert_eq!(fields.append("", "a"), Err(InvalidField::Name));
         assert_eq!(fields.append("Content-Length", "1"), Err(InvalidField::EngineOnly));
+        assert_eq!(fields.append("Content-Length\r", "1"), Err(InvalidField::Name));
+        assert_eq!(fields.append("x", "\n".repeat(1 << 20)), Err(InvalidField::Value));
         assert!(fields.lines().is_empty());
+        assert!(fields.capacity() < 1 << 10, "what is refused takes no room");
     }
 
     #[test]

@@ -55,16 +55,19 @@ struct Refusal {
     reason: CloseReason,
 }
 
-/// Serves requests until the connection ends, or has been idle for a while. Holds little between
-/// them, since with many connections that is no longer in the core's cache when the next one comes.
+/// Serves requests until the connection ends, or has been idle for a while.
+#[expect(
+    clippy::manual_async_fn,
+    reason = "an async fn keeps room for its arguments twice, as long as the connection lasts"
+)]
 pub(super) fn serve<S: Stream, T: Service, O: Observer>(
     wire: &Rc<Wire<S>>,
     seat: &Seat<T, O>,
 ) -> impl Future<Output = Served> {
-    let mut app = seat.app();
-    let mut in_a_row = 0;
-    wire.half_closed.set(app.service.half_closed());
     async move {
+        let mut app = seat.app();
+        let mut in_a_row = 0;
+        wire.half_closed.set(app.service.half_closed());
         loop {
             let mut request = match wire.read_request().await {
                 Ok(request) => request,
@@ -84,8 +87,8 @@ pub(super) fn serve<S: Stream, T: Service, O: Observer>(
                 poll_fn(|cx| wire.poll_call(cx, call.as_mut(), &app)).await
             };
             let settled = match wire.answer(request, called, &app, began) {
-                Ok(settled) => settled,
-                Err(sending) => sending.await,
+                Answered::Settled(settled) => settled,
+                Answered::Sending(rest) => rest.await,
             };
             match settled {
                 Settled::Next => {}
@@ -108,6 +111,14 @@ pub(super) fn serve<S: Stream, T: Service, O: Observer>(
     }
 }
 
+/// What became of an answer that was written.
+enum Answered<F> {
+    /// Its request is settled.
+    Settled(Settled),
+    /// Some of it has yet to be sent, and then its request is settled.
+    Sending(Pin<Box<F>>),
+}
+
 /// An answer that is being sent. It is reported also when the connection is cut in the
 /// middle of it.
 struct Sending<'a, S: Stream, T: Service, O: Observer> {
@@ -117,13 +128,15 @@ struct Sending<'a, S: Stream, T: Service, O: Observer> {
     began: Option<Instant>,
 }
 
+/// Why there is an answer to send.
+const UNTIL_SENT: &str = "an answer is there until it was sent";
+
 impl<S: Stream, T: Service, O: Observer> Sending<'_, S, T, O> {
     /// Sends it, to its end or to the connection's, and settles its request.
     async fn send(mut self, rest: Rest) -> Settled {
-        if let Some((_, answer)) = &mut self.answered {
-            self.wire.send_rest(rest, answer).await;
-        }
-        let (request, answer) = self.answered.take().expect("it is taken here alone");
+        let (_, answer) = self.answered.as_mut().expect(UNTIL_SENT);
+        self.wire.send_rest(rest, answer).await;
+        let (request, answer) = self.answered.take().expect(UNTIL_SENT);
         self.wire.settle(request, answer, self.app, self.began)
     }
 }
@@ -291,30 +304,29 @@ impl<S: Stream> Wire<S> {
         }
     }
 
-    /// Answers a request with what the application said, and settles it; or has yet to send some of
-    /// the answer.
+    /// Answers a request with what the application said, as far as it goes without waiting.
     fn answer<'a, T: Service, O: Observer>(
         &'a self,
         request: Request,
         called: Result<Response, CloseReason>,
         app: &'a App<T, O>,
         began: Option<Instant>,
-    ) -> Result<Settled, Pin<Box<impl Future<Output = Settled> + use<'a, S, T, O>>>> {
+    ) -> Answered<impl Future<Output = Settled> + use<'a, S, T, O>> {
         let (answer, rest) = match called {
             Ok(response) => self.begin_answer(&request, response, app.common.term.get()),
             Err(reason) => (Answer::none(reason), None),
         };
         match rest {
-            None => Ok(self.settle(request, answer, app, began)),
+            None => Answered::Settled(self.settle(request, answer, app, began)),
             Some(rest) => {
                 let sending = Sending { answered: Some((request, answer)), app, wire: self, began };
-                Err(Box::pin(sending.send(rest)))
+                Answered::Sending(Box::pin(sending.send(rest)))
             }
         }
     }
 
-    /// Reports a request whose answer is written, and settles it: what came behind it goes back to
-    /// the input.
+    /// Reports a request whose answer has left or failed, and settles it: what came behind it goes back
+    /// to the input.
     fn settle<T, O: Observer>(
         &self,
         request: Request,
@@ -337,9 +349,9 @@ impl<S: Stream> Wire<S> {
         if !has_content && consumed < bytes.len() {
             *self.input.borrow_mut() = Input { buffer: Some(bytes), at: consumed };
         }
-        match answer.ending() {
-            Ending { afterwards: Afterwards::KeepOpen, .. } if !has_content => Settled::Next,
-            ending => Settled::Unfinished(ending),
+        match answer.ending.afterwards {
+            Afterwards::KeepOpen if !has_content => Settled::Next,
+            _ => Settled::Unfinished(answer.ending),
         }
     }
 

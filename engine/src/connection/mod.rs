@@ -147,7 +147,7 @@ fn go_on<S: Stream, T: Service, O: Observer>(
     permit: impl Sized + 'static,
 ) -> impl Future<Output = ()> {
     let seat = Seat(RefCell::new(app));
-    // An `async fn` would have room for each of them twice.
+    // An `async fn` keeps room for its arguments twice.
     async move {
         let reason = match guarded(&wire, &seat).await {
             Served::Ended(reason) => reason,

@@ -24,6 +24,7 @@ pub(super) fn give(mut parts: Box<Parts>) {
     parts.bytes = Buffer::default();
     parts.content = IncomingBody::default();
     parts.remarks = Remarks::default();
+    parts.ahead = None;
     POOL.with_borrow_mut(|pool| {
         if pool.len() < KEPT_MAX {
             pool.push(parts);

@@ -29,9 +29,7 @@ pub(super) struct Answer {
     pub(super) content_bytes: u64,
     /// Whether all of it was given to the connection.
     pub(super) outcome: Result<(), CloseReason>,
-    pub(super) afterwards: Afterwards,
-    /// Why the connection closes, if it does.
-    pub(super) close_reason: CloseReason,
+    pub(super) ending: Ending,
 }
 
 /// What an answer means for its connection.
@@ -131,8 +129,7 @@ impl<S: Stream> Wire<S> {
             fields: response.into_fields(),
             content_bytes: 0,
             outcome: Ok(()),
-            afterwards,
-            close_reason,
+            ending: Ending { afterwards, close_reason },
         };
         match body {
             _ if !write::has_content(framing, method) => {}
@@ -161,8 +158,7 @@ impl<S: Stream> Wire<S> {
             fields: response.into_fields(),
             content_bytes: 0,
             outcome: Ok(()),
-            afterwards: Afterwards::Close,
-            close_reason: CloseReason::Switched,
+            ending: Ending { afterwards: Afterwards::Close, close_reason: CloseReason::Switched },
         };
         (answer, Some(Rest { body: Body::Empty, framing: ContentFraming::Absent }))
     }
@@ -263,14 +259,8 @@ impl Answer {
             head_bytes: 0,
             content_bytes: 0,
             outcome: Err(why),
-            afterwards: Afterwards::Close,
-            close_reason: why,
+            ending: Ending { afterwards: Afterwards::Close, close_reason: why },
         }
-    }
-
-    /// What it means for the connection.
-    pub(super) fn ending(&self) -> Ending {
-        Ending { afterwards: self.afterwards, close_reason: self.close_reason }
     }
 
     /// Tells the observer of a request and its answer.
@@ -309,7 +299,7 @@ impl Answer {
             head_bytes: self.head_bytes,
             content_bytes: self.content_bytes,
             outcome: if self.outcome.is_ok() { Outcome::Complete } else { Outcome::Cut },
-            afterwards: self.afterwards,
+            afterwards: self.ending.afterwards,
             requests: wire.requests(),
             reject: None,
             reason: self.reason,

@@ -1,7 +1,7 @@
 //! Calls an application of one of the ecosystem's kinds, as a service of the engine.
 //!
-//! A call has its room for as long as it lasts, and not a connection for as long as that lasts: with
-//! many of them, the room of the call before is still in the core's cache, and theirs is not.
+//! A call has its room in a box and not in its connection's task: the next call mostly gets the same
+//! memory, which is still in the core's cache, where a connection's own is not when there are many.
 //!
 //! Each worker has one clone of a tower service and calls that, so a request clones nothing. A
 //! service that says it is not ready may have put that request in a queue: then it goes with the
@@ -162,8 +162,9 @@ where
         Ok(converted) => converted,
         Err(response) => return response,
     };
-    let called = Current::of(request).within(pin!(call(converted))).await;
-    let Ok(answer) = called else { return failed() };
+    let current = Current::of(request);
+    let called = pin!(current.during(|| call(converted)));
+    let Ok(answer) = current.within(called).await else { return failed() };
     let (mut response, content) = convert::response(answer, &mut asked);
     if let Some(content) = content {
         match content.read().await {

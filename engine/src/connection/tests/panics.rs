@@ -2,7 +2,7 @@
 
 use super::scenario::{Scenario, World, pass, virtually};
 use crate::limits::Limits;
-use crate::service::{Body, Chunks, CloseReason, Phase, Request, Response, StreamError};
+use crate::service::{Body, Chunks, CloseReason, HalfClosed, Phase, Request, Response, Service, StreamError};
 use bytes::Bytes;
 use selvedge_proto::Status;
 use std::pin::Pin;
@@ -44,6 +44,29 @@ fn answers_before_a_panic_are_not_lost() {
         let client = world.connect();
         client.send([Scenario::get("/ok").bytes(), Scenario::get("/panic").bytes()].concat()).await;
         assert_eq!(client.statuses(), [200, 500]);
+    });
+}
+
+/// A service that cannot even be asked how it serves.
+struct Unanswerable;
+
+impl Service for Unanswerable {
+    async fn call(&self, _: &mut Request) -> Response {
+        Response::new(Status::OK)
+    }
+
+    fn half_closed(&self) -> HalfClosed {
+        panic!("there is no answer to that")
+    }
+}
+
+#[test]
+fn a_panic_before_the_first_request_ends_its_connection() {
+    virtually(async {
+        let world = World::serving(Unanswerable, Limits::default());
+        let client = Scenario::get("/").sent(&world).await;
+        assert_eq!(client.closed(), Some(CloseReason::Panicked));
+        assert!(world.recorder.panics()[0].starts_with("there is no answer to that at "));
     });
 }
 
