@@ -84,6 +84,8 @@ pub fn respond(head: &RequestHead, bytes: &[u8], content: &[u8], trailers: &Fiel
     let line = verdict::accept(head, bytes, content, trailers);
     match head.method {
         Method::Head => Answer { status: Status::OK, fields: vec![("x-verdict".to_owned(), line)], body: Vec::new() },
+        // A tunnel is what 2xx would begin.
+        Method::Connect => Answer { status: Status::NOT_IMPLEMENTED, fields: Vec::new(), body: line.into_bytes() },
         _ => Answer { status: Status::OK, fields: Vec::new(), body: line.into_bytes() },
     }
 }

@@ -93,8 +93,10 @@ pub(crate) const LINGER_BYTES_MAX: u64 = 1 << 20;
 pub(crate) const BUFFER_BYTES: usize = 32 * 1024;
 /// Buffers that a worker keeps for reuse: 2 MiB.
 pub(crate) const BUFFERS_KEPT_MAX: usize = 64;
-/// Size of a buffer for content that comes fast: one receive takes as much as four would.
-pub(crate) const LONG_BUFFER_BYTES: usize = 128 * 1024;
+/// Size of a buffer for content that comes fast: one receive takes as much as four would. No whole number of
+/// pages: else each receive would begin at the same place of a page as the one before, in the buffer and in
+/// what the kernel copies from, and where the two are just behind each other some processors copy four times slower.
+pub(crate) const LONG_BUFFER_BYTES: usize = 128 * 1024 - 64;
 /// Such buffers that a worker keeps for reuse: 1 MiB.
 pub(crate) const LONG_BUFFERS_KEPT_MAX: usize = 8;
 /// Content up to this size is copied behind its head, so that both leave in one send.
@@ -112,6 +114,11 @@ pub(crate) const FILE_END_BYTES: u64 = 16 * 1024;
 pub(crate) const FILE_COPIED_BYTES: u64 = 36 << 20;
 /// Requests that a connection is served in a row before others get their turn.
 pub(crate) const REQUESTS_PER_TURN: u32 = 64;
+/// Bytes of content that a connection is sent or received from in a row, and pieces of it, before others get
+/// their turn.
+pub(crate) const TURN_BYTES: usize = 1 << 20;
+/// See [`TURN_BYTES`].
+pub(crate) const PIECES_PER_TURN: usize = 256;
 /// Connections that are accepted in a row before others get their turn.
 pub(crate) const ACCEPTS_PER_TURN: usize = 64;
 /// How often deadlines are looked at, and so how late one may be noticed.

@@ -41,6 +41,8 @@ macro_rules! limit_methods {
             "`head_bytes_max`" head_bytes_max: usize = message.head_bytes_max;
             "`fields_max`" fields_max: usize = message.fields_max;
             "`trailer_bytes_max`" trailer_bytes_max: usize = message.trailer_bytes_max;
+            "`chunk_extension_bytes_max`" chunk_extension_bytes_max: usize = message.chunk_extension_bytes_max;
+            "`chunk_overhead_bytes_free`" chunk_overhead_bytes_free: u64 = message.chunk_overhead_bytes_free;
             "[`Limits::head_time`]" head_time: Duration = head_time;
             "[`Limits::body_silence`]" body_silence: Duration = body_silence;
             "[`Limits::body_bytes_per_second_min`]" body_bytes_per_second_min: u32 = body_bytes_per_second_min;
@@ -272,6 +274,9 @@ impl<O: Observer + Clone + Send> Server<O> {
     }
 }
 
+/// How long a worker that has ended waits for work that was handed to threads.
+const OFFLOADED_TIME: Duration = Duration::from_secs(1);
+
 /// Ends a server that has lost a worker: clients that connect to that worker's sockets would
 /// wait for ever.
 struct Loss(Arc<watch::Sender<Stop>>);
@@ -300,6 +305,8 @@ fn start_worker<T: Service, O: Observer + Clone + Send>(
         let _ = ready.send(Ok(()));
         let _loss = Loss(handle.stop);
         runtime.block_on(work(plan, handle.peers, first, changes));
+        // What waits for a disk, or works beside the workers, had its time while the server stopped.
+        runtime.shutdown_timeout(OFFLOADED_TIME);
     })?;
     match is_ready.recv() {
         Ok(Ok(())) => Ok(thread),
@@ -441,7 +448,8 @@ impl Handle {
     }
 
     /// Stops gracefully: no new connections, idle ones closed, what runs is finished with
-    /// `Connection: close`, and what is left at [`Limits::drain_time`] is cut and reported.
+    /// `Connection: close`, and what is left at [`Limits::drain_time`] is cut and reported. What was
+    /// handed to [`offload`](crate::offload) has a second more, and then is not waited for.
     pub fn stop(&self) {
         self.stop.send_if_modified(|stop| {
             let earlier = *stop < Stop::Drain;
@@ -450,7 +458,7 @@ impl Handle {
         });
     }
 
-    /// Stops at once: what still runs is cut.
+    /// Stops at once: what still runs is cut. Of [`offload`](crate::offload) as with [`Handle::stop`].
     pub fn stop_now(&self) {
         self.stop.send_replace(Stop::Now);
     }

@@ -12,10 +12,12 @@ use std::cell::Cell;
 use std::fs::File;
 use std::future::pending;
 use std::net::SocketAddr;
+use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll};
 use std::time::Duration;
 use tower_service::Service as _;
 
@@ -49,6 +51,18 @@ impl Drop for Waiting {
     }
 }
 
+/// Content of which nothing comes.
+struct Quiet(#[expect(dead_code, reason = "it is dropped with this")] Waiting);
+
+impl service::Chunks for Quiet {
+    fn poll_chunk(
+        self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<bytes::Bytes, service::StreamError>>> {
+        Poll::Pending
+    }
+}
+
 impl Service for Application {
     async fn call(&self, request: &mut Request) -> Response {
         self.calls.set(self.calls.get() + 1);
@@ -77,6 +91,12 @@ impl Service for Application {
             "/wait" => {
                 tokio::time::sleep(Duration::from_millis(5)).await;
                 response.body("waited")
+            }
+            "/quiet" => {
+                let mut response = response;
+                let chunks = Box::pin(Quiet(Waiting::begin(&self.waits)));
+                response.body = service::Body::Stream { length: None, chunks };
+                response
             }
             "/never" => {
                 let _waiting = Waiting::begin(&self.waits);
@@ -196,7 +216,7 @@ where
     type Error = S::Error;
     type Future = S::Future;
 
-    fn poll_ready(&mut self, cx: &mut std::task::Context<'_>) -> std::task::Poll<Result<(), S::Error>> {
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
         self.inner.poll_ready(cx)
     }
 
@@ -261,13 +281,10 @@ struct Pieces(u8);
 impl futures_core::Stream for Pieces {
     type Item = Result<String, std::convert::Infallible>;
 
-    fn poll_next(
-        mut self: std::pin::Pin<&mut Self>,
-        _: &mut std::task::Context<'_>,
-    ) -> std::task::Poll<Option<Self::Item>> {
+    fn poll_next(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         let now = self.0;
         self.0 = now.saturating_sub(1);
-        std::task::Poll::Ready((now > 0).then(|| Ok(now.to_string())))
+        Poll::Ready((now > 0).then(|| Ok(now.to_string())))
     }
 }
 
@@ -319,4 +336,16 @@ fn those_that_nobody_can_ask_any_more_are_let_go() {
     let mut client = Client::connect(running.addresses()[0]);
     (0..100).for_each(|_| assert_eq!(client.get("/"), "here"));
     assert!(Arc::strong_count(&live) < 10, "{} are kept", Arc::strong_count(&live));
+}
+
+#[test]
+fn content_of_which_nothing_comes_ends_with_its_client() {
+    let (embedded, _, waits) = application();
+    let running = serve(Router::new().fallback_service(embedded));
+    let mut client = Client::connect(running.addresses()[0]);
+    client.send("GET /quiet HTTP/1.1\r\nHost: test\r\n\r\n");
+    assert!(client.head().starts_with("HTTP/1.1 200 "));
+    assert_eq!(waits.recv_timeout(Duration::from_secs(60)), Ok(Wait::Began));
+    drop(client);
+    assert_eq!(waits.recv_timeout(Duration::from_secs(60)), Ok(Wait::Dropped));
 }

@@ -10,7 +10,7 @@ use http_body_util::{BodyExt, Full};
 use selvedge::Body;
 use selvedge::{Application, EarlyHints, IntoListener, Running, SendFile, Server, Upgrade, Upgraded};
 use std::convert::Infallible;
-use std::future::{pending, ready};
+use std::future::{Ready, pending, ready};
 use std::io::{Read, Write};
 use std::net::SocketAddr;
 use std::pin::Pin;
@@ -507,4 +507,99 @@ fn an_application_that_panics_or_breaks_its_word_is_answered_for() {
         client.send(format!("GET {path} HTTP/1.1\r\nHost: test\r\n\r\n"));
         assert!(client.reply().0.starts_with("HTTP/1.1 500 "), "{path}");
     }
+}
+
+/// Counts how often it was asked whether it is ready.
+#[derive(Clone)]
+struct Reserving(Arc<AtomicUsize>);
+
+impl tower_service::Service<http::Request<Body>> for Reserving {
+    type Response = http::Response<Full<bytes::Bytes>>;
+    type Error = Infallible;
+    type Future = Ready<Result<Self::Response, Infallible>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        self.0.fetch_add(1, Ordering::SeqCst);
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, _: http::Request<Body>) -> Self::Future {
+        ready(Ok(text("called")))
+    }
+}
+
+#[test]
+fn a_request_that_is_refused_reserves_no_place() {
+    let asked = Arc::new(AtomicUsize::new(0));
+    let mut client = connect(&serve(Reserving(asked.clone())));
+    client.send("GET /< HTTP/1.1\r\nHost: test\r\n\r\n");
+    assert!(client.reply().0.starts_with("HTTP/1.1 400 "));
+    assert_eq!(asked.load(Ordering::SeqCst), 0);
+    assert_eq!(client.get("/"), "called");
+    assert_eq!(asked.load(Ordering::SeqCst), 1);
+}
+
+#[test]
+fn content_that_ends_at_once_is_none() {
+    /// Ends, and is never to be asked again.
+    struct Once(bool);
+    impl futures_core::Stream for Once {
+        type Item = Result<bytes::Bytes, Infallible>;
+
+        fn poll_next(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+            assert!(!std::mem::replace(&mut self.0, true), "it has ended");
+            Poll::Ready(None)
+        }
+    }
+    let empty = || axum::body::Body::from_stream(Once(false));
+    let app = Router::new()
+        .route("/", get(async move || empty()))
+        .route("/304", get(async move || (http::StatusCode::NOT_MODIFIED, [("content-length", "1234")], empty())))
+        .route("/0", get(async move || ([("content-length", "0")], empty())));
+    let running = serve(app);
+    let mut client = connect(&running);
+    for (path, status) in [("/", "200"), ("/304", "304"), ("/0", "200")] {
+        client.send(format!("GET {path} HTTP/1.1\r\nHost: test\r\n\r\n"));
+        let (head, content) = client.reply();
+        assert_eq!((&head[9..12], content.as_str()), (status, ""), "{path}: {head}");
+    }
+}
+
+/// A file with something around it that changes nothing of it.
+struct Around(SendFile, #[expect(dead_code, reason = "it is dropped with this")] Dropped);
+
+impl http_body::Body for Around {
+    type Data = bytes::Bytes;
+    type Error = std::io::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<http_body::Frame<bytes::Bytes>, std::io::Error>>> {
+        Pin::new(&mut self.0).poll_frame(cx)
+    }
+
+    fn size_hint(&self) -> http_body::SizeHint {
+        self.0.size_hint()
+    }
+}
+
+#[test]
+fn what_is_around_a_file_lives_until_the_file_was_sent() {
+    const FILE_BYTES: usize = 64 << 20;
+    let path = std::env::temp_dir().join(format!("selvedge-library-around-{}", std::process::id()));
+    std::fs::write(&path, vec![b'x'; FILE_BYTES]).expect("a file");
+    let (dropped, drops) = channel();
+    let file = path.clone();
+    let app = tower::service_fn(move |_: http::Request<Body>| {
+        let file = std::fs::File::open(&file).and_then(SendFile::of).expect("it is there");
+        ready(Ok::<_, Infallible>(http::Response::new(Around(file, Dropped(dropped.clone())))))
+    });
+    let mut client = connect(&serve(app));
+    client.send("GET / HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n");
+    client.head();
+    assert_eq!(drops.try_recv(), Err(std::sync::mpsc::TryRecvError::Empty), "more is to come than sockets hold");
+    assert_eq!(client.rest().len(), FILE_BYTES);
+    assert_eq!(drops.recv_timeout(Duration::from_secs(60)), Ok(()));
+    std::fs::remove_file(path).expect("it is removed");
 }

@@ -2,7 +2,7 @@
 //! is read, compiled, opened and bound first; where anything of it fails, nothing has changed.
 
 use crate::config::model::{self, Settings};
-use crate::config::{self, Claimed, Configuration, Problem};
+use crate::config::{self, Claimed, Configuration, Problem, Sources};
 use crate::listeners::Places;
 use crate::log::plan::Level;
 use crate::log::{self, Connect, LogObserver, Logs};
@@ -13,6 +13,9 @@ use crate::status::{Connections, InForce, Latency, Log, Observed, Requests, Sent
 use crate::world::{self, Disk, Needs};
 use crate::{changes, compile};
 use selvedge::{Driver, Handle, Server, Succession};
+use std::cell::Cell;
+use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread;
@@ -49,6 +52,35 @@ pub(crate) struct Live {
     snapshot: Snapshot,
     /// Those whose place was taken and that still have connections.
     earlier: Vec<Trace>,
+}
+
+/// The files that this process can reach, and whether there are some that it cannot.
+#[derive(Default)]
+struct Reached {
+    is_denied: Cell<bool>,
+}
+
+impl Reached {
+    fn note<T>(&self, looked: io::Result<T>) {
+        if looked.is_err_and(|error| error.kind() == io::ErrorKind::PermissionDenied) {
+            self.is_denied.set(true);
+        }
+    }
+}
+
+impl Sources for Reached {
+    fn text(&self, file: &Path) -> Result<String, String> {
+        Disk.text(file).inspect_err(|_| self.note(world::read_regular(file)))
+    }
+
+    fn matches(&self, folder: &Path, pattern: &str) -> Result<Vec<PathBuf>, String> {
+        let folder_of = |pattern: PathBuf| pattern.parent().map(Path::to_owned).unwrap_or(pattern);
+        Disk.matches(folder, pattern).inspect_err(|_| self.note(fs::read_dir(folder_of(folder.join(pattern)))))
+    }
+
+    fn variable(&self, name: &str) -> Option<String> {
+        Disk.variable(name)
+    }
 }
 
 /// What a reload has done.
@@ -188,7 +220,15 @@ impl Live {
     /// # Errors
     /// Every problem; then nothing has changed.
     pub(crate) fn reload(&mut self) -> Result<Reloaded, Refusal> {
-        let configuration = config::read(&self.file, &Disk).map_err(Refusal::Problems)?;
+        let sources = Reached::default();
+        let configuration = match config::read(&self.file, &sources) {
+            Ok(configuration) => configuration,
+            // Another process may reach it, and says the same of what nobody can read.
+            Err(_) if sources.is_denied.get() && self.enclosure.is_some() && !self.post.is_alone() => {
+                return self.renew();
+            }
+            Err(problems) => return Err(Refusal::Problems(problems)),
+        };
         if configuration.settings.sites.is_empty() && !self.snapshot.settings.sites.is_empty() {
             return Err(Refusal::Plain(EMPTY.to_owned()));
         }
@@ -209,7 +249,7 @@ impl Live {
         self.earlier.push(self.snapshot.trace());
         self.snapshot = next;
         // Dropped, the one before is served only by the connections that it still has.
-        self.earlier.retain(Trace::is_served);
+        self.let_go_of_earlier();
         self.places = places.map_err(|error| Refusal::Plain(format!("cannot listen at all new places: {error}")))?;
         let (generation, earlier) = (self.snapshot.number, self.earlier.len());
         Ok(Reloaded::InForce { generation, earlier, changes, at_next_start })
@@ -229,6 +269,7 @@ impl Live {
     /// Looks whether a folder was put in the place of one that this process may reach, as when the
     /// logs' is made anew: then another process has to serve. One that was tried is not tried again.
     pub(crate) fn look_around(&mut self) {
+        self.let_go_of_earlier();
         // What has another in its place, or is to have none, needs to reach nothing new.
         let Some(enclosure) = self.enclosure.as_ref().filter(|_| !self.post.is_stopping()) else { return };
         let successors = enclosure.successors();
@@ -285,8 +326,14 @@ impl Live {
         }
     }
 
+    /// Lets go of configurations that no connection has any more, and so of logs that nobody writes to.
+    fn let_go_of_earlier(&mut self) {
+        self.earlier.retain(Trace::is_served);
+    }
+
     /// Opens all log files anew, as after they were moved away.
-    pub(crate) fn reopen_logs(&self) {
+    pub(crate) fn reopen_logs(&mut self) {
+        self.let_go_of_earlier();
         self.all_logs().for_each(|logs| logs.reopener().reopen());
     }
 

@@ -177,7 +177,7 @@ impl Orders for Master {
     }
 
     fn reopen(&self) {
-        self.live().iter().for_each(Live::reopen_logs);
+        self.live().iter_mut().for_each(Live::reopen_logs);
     }
 
     fn stop(&self, pace: Pace) {

@@ -52,7 +52,7 @@ impl Sources for Disk {
 }
 
 /// Reads a file that is one: whoever opens a FIFO waits for somebody to write to it.
-fn read_regular(file: &Path) -> io::Result<Vec<u8>> {
+pub(crate) fn read_regular(file: &Path) -> io::Result<Vec<u8>> {
     let mut file = OpenOptions::new().read(true).custom_flags(OFlags::NONBLOCK.bits() as i32).open(file)?;
     if !file.metadata()?.is_file() {
         return Err(io::Error::other("it is no regular file"));

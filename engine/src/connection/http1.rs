@@ -154,11 +154,18 @@ impl<S: Stream> Wire<S> {
     /// Waits for the next request and judges its head.
     async fn read_request(self: &Rc<Self>) -> Result<Request, NoRequest> {
         let mut begun: Option<Box<Parts>> = None;
+        // Whether the head's time runs: an answer that was there at once has left the note of the one before.
+        let mut is_timed = false;
         if self.is_resumed.take() {
             // It waits as it did before it was parked, and may have been given notice since.
         } else if self.requests() == 0 {
+            // Somebody who has connected and said nothing when the server began to stop.
+            if self.worker.draining.get() && !self.has_more().await {
+                return Err(NoRequest::Ended(CloseReason::Draining));
+            }
             self.wait_for(Deadline::RequestHead, self.common.limits.head_time);
-        } else if self.input.borrow().bytes().is_empty() {
+            is_timed = true;
+        } else if !self.has_begun() {
             self.hand_over().await.map_err(NoRequest::Ended)?;
             // The stop began when the answer had begun, too late for it to say so. A request that
             // came behind it is answered: closing on it would take what has yet to leave with it.
@@ -181,12 +188,19 @@ impl<S: Stream> Wire<S> {
                     return Ok(self.request(parts));
                 }
                 self.flush().await.map_err(NoRequest::Ended)?;
-                if self.deadline() != Deadline::RequestHead {
+                if self.has_begun() && !(is_timed && self.deadline() == Deadline::RequestHead) {
                     self.wait_for(Deadline::RequestHead, self.common.limits.head_time);
+                    is_timed = true;
                 }
             }
             self.more_of_head().await?;
         }
+    }
+
+    /// Whether a head has begun. The empty line that a client may send before one is no part of it
+    /// (RFC 9112 §2.2).
+    fn has_begun(&self) -> bool {
+        !matches!(self.input.borrow().bytes(), b"" | b"\r" | b"\r\n")
     }
 
     /// Receives what has come by now, without waiting for it; whether there is any.
@@ -215,14 +229,14 @@ impl<S: Stream> Wire<S> {
             if !matches!(received, Received::Failed) {
                 self.flush().await.map_err(NoRequest::Ended)?;
             }
-            let begun = !self.input.borrow().bytes().is_empty();
+            let begun = self.has_begun();
             return Err(NoRequest::Ended(match received {
                 Received::More => return Ok(()),
                 Received::HeldUp => {
                     self.wait_for(Deadline::KeepAlive, self.common.limits.keep_alive);
                     continue;
                 }
-                Received::End if begun => CloseReason::HeadCut,
+                Received::End if !self.input.borrow().bytes().is_empty() => CloseReason::HeadCut,
                 Received::End => CloseReason::ClientDone,
                 Received::Failed => CloseReason::Reset,
                 Received::Notice(Notice::Expired) if begun => {
@@ -292,10 +306,16 @@ impl<S: Stream> Wire<S> {
                 if matches!(self.deadline(), Deadline::KeepAlive | Deadline::RequestHead) {
                     self.wait_for_nothing();
                 }
+                let has_output = self.output.borrow().len() > 0;
                 match self.poll_flush(cx) {
-                    Poll::Ready(Err(reason)) => Poll::Ready(Err(reason)),
-                    _ => self.poll_gone(cx).map(|()| Err(CloseReason::ClientGone)),
+                    Poll::Ready(Err(reason)) => return Poll::Ready(Err(reason)),
+                    // Whoever waits for content may have waited for that, and the stream wakes only one.
+                    Poll::Ready(Ok(())) if has_output => {
+                        self.wake_reader();
+                    }
+                    _ => {}
                 }
+                self.poll_gone(cx).map(|()| Err(CloseReason::ClientGone))
             }
             Err(message) => {
                 app.observer.incident(&Incident::Panic { peer: self.peer(), message });
@@ -367,7 +387,8 @@ impl<S: Stream> Wire<S> {
         self.send_last().await?;
         // Requests that came behind this one are not answered; closing on them would reset
         // the connection and take the answer with it.
-        if !self.input.borrow().bytes().is_empty() {
+        let is_clear = self.input.borrow().bytes().is_empty();
+        if !is_clear || (self.stream.has_waited() && self.has_more().await) {
             self.linger().await;
         }
         Err(ending.close_reason)

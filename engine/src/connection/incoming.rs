@@ -3,7 +3,7 @@
 use crate::buffer::Size;
 use crate::connection::respond::Ending;
 use crate::connection::wire::{Input, Progress, Received, Wire};
-use crate::limits::{BATCH_BYTES, BUFFER_BYTES, COPY_BYTES_MAX};
+use crate::limits::{BATCH_BYTES, BUFFER_BYTES, COPY_BYTES_MAX, TURN_BYTES};
 use crate::net::clock::Tick;
 use crate::net::notes::{Deadline, Notice};
 use crate::net::stream::Stream;
@@ -29,9 +29,17 @@ pub(super) struct Content {
     failed: Option<ContentError>,
     /// The application takes no more of it.
     is_refused: bool,
+    /// The answer has left, and what is left of the content is drained: whoever reads on would get parts of it.
+    is_drained: bool,
+    /// The client is waited for.
+    is_awaited: bool,
+    /// When it was last heard of, or began to be waited for.
+    heard: Tick,
     progress: Progress,
     /// The buffer for what comes next: a long one while each receive has as much as fills a usual one.
     next: Size,
+    /// Bytes that came since others had their turn.
+    in_turn: usize,
     /// How long the client was waited for, the application's own time not counted.
     waited: Tick,
     reader: Option<Waker>,
@@ -62,7 +70,11 @@ pub(super) fn begin<S: Stream>(
         is_read_on: false,
         failed: None,
         is_refused: false,
+        is_drained: false,
+        is_awaited: false,
+        heard: 0,
         next: Size::Usual,
+        in_turn: 0,
         waited: 0,
         progress: Progress {
             began: wire.worker.clock.tick(),
@@ -83,10 +95,30 @@ impl Content {
 }
 
 impl<S: Stream> Wire<S> {
-    /// Wakes whoever reads content, so that it sees a notice.
-    pub(super) fn wake_reader(&self) {
+    /// Wakes whoever waits for content, so that it looks again; whether there is somebody. It may be a
+    /// task of the application's own.
+    pub(super) fn wake_reader(&self) -> bool {
         let reader = self.content.borrow_mut().as_mut().and_then(|content| content.reader.take());
-        reader.inspect(Waker::wake_by_ref);
+        reader.inspect(Waker::wake_by_ref).is_some()
+    }
+
+    /// Notes that nothing has to be sent at the moment: then only content is awaited of the client, where
+    /// somebody waits for that.
+    pub(super) fn wait_for_content_alone(&self) {
+        match self.content.borrow().as_deref() {
+            Some(content) if content.is_awaited => {
+                self.wait_on(Deadline::RequestBody, &content.progress, content.heard);
+            }
+            _ => self.wait_for_nothing(),
+        }
+    }
+
+    /// Notes that content is awaited, unless an answer is on its way that the client has yet to take:
+    /// then its time for that counts.
+    fn wait_for_content(&self, content: &Content) {
+        if !(content.is_read_on && self.deadline() == Deadline::ResponseProgress) {
+            self.wait_on(Deadline::RequestBody, &content.progress, content.heard);
+        }
     }
 
     /// Notes that the answer that begins now is made of the content, which is therefore asked
@@ -133,6 +165,11 @@ impl<S: Stream> Wire<S> {
             *self.content.borrow_mut() = None;
             return Ok(());
         }
+        if let Some(content) = self.content.borrow_mut().as_mut() {
+            content.is_drained = true;
+            content.is_read_on = false;
+        }
+        self.wake_reader();
         self.flush().await?;
         let failed = self.content.borrow().as_ref().and_then(|content| content.failed);
         let drained = match (ending.afterwards, failed) {
@@ -141,6 +178,10 @@ impl<S: Stream> Wire<S> {
             (Afterwards::Close, error) => Err(error.map_or(ending.close_reason, close_reason)),
         };
         *self.content.borrow_mut() = None;
+        if drained.is_ok() {
+            // Of the next request nothing is awaited yet.
+            self.wait_for_nothing();
+        }
         match drained {
             Err(CloseReason::Reset | CloseReason::ContentCut) | Ok(()) => {}
             Err(_) => {
@@ -181,32 +222,48 @@ impl<S: Stream> Wire<S> {
             }
             // It may have sent its content without waiting; then it needs no telling.
             self.ask_for(content);
+            if !content.is_awaited {
+                content.is_awaited = true;
+                content.heard = self.worker.clock.tick();
+                content.progress.began = content.heard.saturating_sub(content.waited);
+            }
             if self.deadline() != Deadline::RequestBody {
-                content.progress.began = self.worker.clock.tick().saturating_sub(content.waited);
-                self.wait_for_progress(Deadline::RequestBody, &content.progress);
+                self.wait_for_content(content);
             }
             content.reader = Some(cx.waker().clone());
-            // A client that takes nothing of what was said before has the same time.
-            if ready!(self.poll_flush(cx)).is_err() {
+            if content.in_turn >= TURN_BYTES {
+                content.in_turn = 0;
+                cx.waker().wake_by_ref();
+                return Poll::Pending;
+            }
+            // A client that takes nothing of what was said before has the same time. While an answer is on its
+            // way the connection sends it, and only one can wait for that.
+            if !content.is_read_on && ready!(self.poll_flush(cx)).is_err() {
                 return Poll::Ready(Some(Err(fail(content, ContentError::Disconnected))));
             }
             let had = self.input.borrow().bytes().len();
             if content.next == Size::Long {
                 self.input.borrow_mut().lengthen();
             }
-            let error = match ready!(self.poll_more(cx)) {
+            let Poll::Ready(received) = self.poll_more(cx) else {
+                content.in_turn = 0;
+                return Poll::Pending;
+            };
+            let error = match received {
                 Received::More => {
                     let has = self.input.borrow().bytes().len();
                     content.next = if has < BUFFER_BYTES { Size::Usual } else { Size::Long };
                     content.progress.bytes += (has - had) as u64;
-                    self.wait_for_progress(Deadline::RequestBody, &content.progress);
+                    content.in_turn += has - had;
+                    content.heard = self.worker.clock.tick();
+                    self.wait_for_content(content);
                     continue;
                 }
                 Received::HeldUp => continue,
                 // A notice to idle connections is not meant for this one.
                 Received::Notice(Notice::Expired) => ContentError::TooSlow,
                 Received::Notice(Notice::None | Notice::MakeRoom | Notice::Drain | Notice::Park) => {
-                    self.wait_for_progress(Deadline::RequestBody, &content.progress);
+                    self.wait_for_content(content);
                     continue;
                 }
                 Received::Notice(Notice::Cut) | Received::End | Received::Failed => ContentError::Disconnected,
@@ -293,19 +350,26 @@ fn close_reason(error: ContentError) -> CloseReason {
 
 impl<S: Stream> ContentSource for Wire<S> {
     fn poll_content(&self, request: u32, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, ContentError>>> {
-        if self.content.borrow().as_ref().is_none_or(|content| content.request != request) {
+        if self.content.borrow().as_ref().is_none_or(|content| content.request != request || content.is_drained) {
             return Poll::Ready(Some(Err(ContentError::Ended)));
         }
         let polled = self.poll_piece(cx);
-        if polled.is_ready() && self.deadline() == Deadline::RequestBody {
-            // The application has the next move.
-            if let Some(content) = self.content.borrow_mut().as_mut() {
+        let reader = match self.content.borrow_mut().as_mut() {
+            Some(content) if polled.is_ready() && content.is_awaited => {
+                content.is_awaited = false;
                 content.waited = self.worker.clock.tick().saturating_sub(content.progress.began);
+                content.reader.take()
             }
+            _ => return polled,
+        };
+        // The application has the next move.
+        if self.deadline() == Deadline::RequestBody {
             self.wait_for_nothing();
-            // A task of the application's own waited in the connection's place.
-            self.worker.notes.wake(self.place(), Some(cx.waker()));
         }
+        // A task of the application's own waited in the connection's place.
+        self.worker.notes.wake(self.place(), Some(cx.waker()));
+        // Whose last it is may be dropped with it, when nothing is borrowed any more.
+        drop(reader);
         polled
     }
 

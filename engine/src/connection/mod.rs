@@ -158,7 +158,7 @@ fn go_on<S: Stream, T: Service, O: Observer>(
         let mut closed = Closed { peer: wire.peer(), reason, phase: wire.phase(), requests: wire.requests() };
         let (app, place) = (seat.0.into_inner(), wire.place());
         if reason == CloseReason::Switched {
-            closed.reason = Box::pin(switched::carry_on(wire)).await;
+            closed.reason = Box::pin(switched::carry_on(wire, app.common.term.get())).await;
         } else {
             drop(wire);
         }
@@ -176,7 +176,9 @@ async fn guarded<S: Stream, T: Service, O: Observer>(wire: &Rc<Wire<S>>, seat: &
         match notes.begin_turn(wire.place(), cx.waker()) {
             Notice::Cut => return Poll::Ready(Served::Ended(wire.cut_reason())),
             // Content may be awaited by a task of the application's own.
-            Notice::Expired => wire.wake_reader(),
+            Notice::Expired => {
+                wire.wake_reader();
+            }
             Notice::None | Notice::MakeRoom | Notice::Drain | Notice::Park => {}
         }
         panic::catch(|| serving.as_mut().poll(cx)).unwrap_or_else(|message| {

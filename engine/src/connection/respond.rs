@@ -3,8 +3,8 @@
 use crate::connection::http1::PANICKED;
 use crate::connection::wire::{Progress, Wire};
 use crate::connection::{App, Existing, Term};
-use crate::limits::{BATCH_BYTES, COPY_BYTES_MAX};
-use crate::net::stream::Stream;
+use crate::limits::{BATCH_BYTES, COPY_BYTES_MAX, PIECES_PER_TURN, TURN_BYTES};
+use crate::net::stream::{Stream, Then};
 use crate::service::{Body, Chunks, CloseReason, Exchange, FieldList, Observer, Outcome, Request, Response, Switch};
 use selvedge_proto::field::Fields;
 use selvedge_proto::head::Version;
@@ -106,6 +106,10 @@ impl<S: Stream> Wire<S> {
             // A final answer has to follow an interim one, and this was all the application had.
             response = Response::error(Status::INTERNAL_SERVER_ERROR).because("the application answered with 1xx");
         }
+        if method == Method::Connect && (200..300).contains(&response.status.code()) {
+            //= RFC 9110 §9.3.6: what follows such a head is a tunnel, for which there is no way here
+            response = Response::error(Status::NOT_IMPLEMENTED).because("the application answered CONNECT with 2xx");
+        }
         let body = std::mem::take(&mut response.body);
         let framing = write::content_framing(response.status, version, body.length());
         if framing == ContentFraming::UntilClose && afterwards == Afterwards::KeepOpen {
@@ -170,6 +174,16 @@ impl<S: Stream> Wire<S> {
             answer.outcome = Err(reason);
             return;
         }
+        // Answers to earlier requests leave whatever becomes of this one's content.
+        let is_at_hand = matches!(rest.body, Body::Empty | Body::Bytes(_) | Body::Upgrade(_));
+        let is_behind = self.output.borrow().len() > answer.head_bytes;
+        if is_behind
+            && !is_at_hand
+            && let Err(reason) = self.flush().await
+        {
+            answer.outcome = Err(reason);
+            return;
+        }
         let sent = &mut answer.content_bytes;
         answer.outcome = match rest.body {
             Body::Empty | Body::Upgrade(_) => self.flush().await,
@@ -198,16 +212,27 @@ impl<S: Stream> Wire<S> {
         framing: ContentFraming,
         sent: &mut u64,
     ) -> Result<(), CloseReason> {
+        let mut turn = Turn::default();
         loop {
             let next = poll_fn(|cx| Poll::Ready(chunks.as_mut().poll_chunk(cx))).await;
             let next = match next {
                 Poll::Ready(next) => next,
                 Poll::Pending => {
-                    self.flush().await?;
-                    self.wait_for_nothing();
-                    poll_fn(|cx| match chunks.as_mut().poll_chunk(cx) {
-                        Poll::Ready(next) => Poll::Ready(Ok(next)),
-                        Poll::Pending => self.poll_gone(cx).map(|()| Err(CloseReason::ClientGone)),
+                    turn = Turn::default();
+                    // Whoever makes the content wakes this task, or has woken it to let others have their
+                    // turn. A flush that waits takes such a call for its own.
+                    let mut is_called = !self.send_now(Then::Nothing)?;
+                    if is_called {
+                        Box::pin(self.flush_slowly()).await?;
+                    }
+                    self.wait_for_content_alone();
+                    poll_fn(|cx| {
+                        if std::mem::replace(&mut is_called, true)
+                            && let Poll::Ready(next) = chunks.as_mut().poll_chunk(cx)
+                        {
+                            return Poll::Ready(Ok(next));
+                        }
+                        self.poll_gone(cx).map(|()| Err(CloseReason::ClientGone))
                     })
                     .await?
                 }
@@ -222,6 +247,9 @@ impl<S: Stream> Wire<S> {
                 return Err(CloseReason::StreamFailed);
             }
             self.write_piece(&piece, framing).await?;
+            if turn.ends_with(piece.len()) {
+                tokio::task::yield_now().await;
+            }
         }
         match framing {
             ContentFraming::Chunked => {
@@ -246,6 +274,26 @@ impl<S: Stream> Wire<S> {
             self.output.borrow_mut().bytes().extend_from_slice(b"\r\n");
         }
         if self.output.borrow().len() >= BATCH_BYTES { self.flush().await } else { Ok(()) }
+    }
+}
+
+/// What was sent of content that is always at hand since others had their turn.
+#[derive(Default)]
+struct Turn {
+    bytes: usize,
+    pieces: usize,
+}
+
+impl Turn {
+    /// Counts a piece; whether it is the last one of the turn.
+    fn ends_with(&mut self, bytes: usize) -> bool {
+        self.bytes += bytes;
+        self.pieces += 1;
+        let is_over = self.bytes >= TURN_BYTES || self.pieces >= PIECES_PER_TURN;
+        if is_over {
+            *self = Self::default();
+        }
+        is_over
     }
 }
 

@@ -12,11 +12,11 @@ use std::future::poll_fn;
 use std::rc::Rc;
 use std::task::Poll;
 
-/// Hands the connection over, and waits until it has ended; why it did.
-pub(super) async fn carry_on<S: Stream>(wire: Rc<Wire<S>>) -> CloseReason {
+/// Hands the connection over, and waits until it has ended; why it did. `term` is that of its application.
+pub(super) async fn carry_on<S: Stream>(wire: Rc<Wire<S>>, term: Term) -> CloseReason {
     // A stop that began before is noticed here, one that begins later by its notice.
     wire.wait_until(Deadline::Switched, Tick::MAX);
-    let stops = wire.worker.draining.get() || wire.common.term.get() != Term::Current;
+    let stops = wire.worker.draining.get() || term != Term::Current;
     let (worker, place) = (wire.worker.clone(), wire.place());
     let Some(wire) = Rc::into_inner(wire) else { return CloseReason::AnswerEnded };
     let Some(then) = wire.switch.take() else { return CloseReason::AnswerEnded };

@@ -167,11 +167,16 @@ impl<S> Wire<S> {
     /// The wait for the floor of a rate: `silence` from now, but never later than `bytes`
     /// that have moved since `began` allow at `bytes_per_second_min`.
     pub(super) fn wait_for_progress(&self, deadline: Deadline, progress: &Progress) {
-        let clock = &self.worker.clock;
+        self.wait_on(deadline, progress, self.worker.clock.tick());
+    }
+
+    /// The same, where `silence` counts from a moment before.
+    pub(super) fn wait_on(&self, deadline: Deadline, progress: &Progress, since: Tick) {
         let floor_seconds = progress.bytes / u64::from(progress.bytes_per_second_min.max(1));
         let by_floor = Duration::from_secs(floor_seconds).saturating_add(progress.silence);
         let due_by_floor = progress.began.saturating_add(crate::net::clock::ticks(by_floor)).saturating_add(1);
-        self.wait_until(deadline, clock.after(progress.silence).min(due_by_floor));
+        let due_by_silence = since.saturating_add(crate::net::clock::ticks(progress.silence)).saturating_add(1);
+        self.wait_until(deadline, due_by_silence.min(due_by_floor));
     }
 }
 
@@ -216,11 +221,23 @@ impl<S: Stream> Wire<S> {
 
     /// Waits until nobody is there any more to answer, where that ends a request.
     pub(super) fn poll_gone(&self, cx: &mut Context<'_>) -> Poll<()> {
-        // Whoever waits for content sees the end by itself, and the stream wakes only one.
-        if self.half_closed.get() == HalfClosed::Answered || self.deadline() == Deadline::RequestBody {
+        if self.half_closed.get() == HalfClosed::Answered {
             return Poll::Pending;
         }
-        self.stream.poll_ended(cx)
+        // Whoever waits for content receives only when nothing has to leave before.
+        let may_receive = self.output.borrow().len() == 0;
+        match self.stream.poll_ended(cx) {
+            // Content may stand before the end; whoever waits for it sees both.
+            Poll::Ready(()) if may_receive && self.wake_reader() => Poll::Pending,
+            Poll::Ready(()) => Poll::Ready(()),
+            Poll::Pending => {
+                // The stream wakes only one.
+                if may_receive && self.stream.is_unread() {
+                    self.wake_reader();
+                }
+                Poll::Pending
+            }
+        }
     }
 
     /// Whether nothing of what has come or has to leave is held here.
@@ -236,7 +253,7 @@ impl<S: Stream> Wire<S> {
     }
 
     /// Sends what has yet to leave, as far as it goes without waiting; whether all of it went.
-    fn send_now(&self, then: Then) -> Result<bool, CloseReason> {
+    pub(super) fn send_now(&self, then: Then) -> Result<bool, CloseReason> {
         let output = &mut *self.output.borrow_mut();
         if self.stream.reclaim(output) == Leaving::Busy {
             return Ok(false);

@@ -81,6 +81,14 @@ impl Stream for Driven {
         either!(self, socket => socket.poll_ended(cx))
     }
 
+    fn is_unread(&self) -> bool {
+        either!(self, socket => socket.is_unread())
+    }
+
+    fn has_waited(&self) -> bool {
+        either!(self, socket => socket.has_waited())
+    }
+
     fn park(&mut self, worker: &Rc<Worker>, place: Place) -> bool {
         either!(self, socket => socket.park(worker, place))
     }

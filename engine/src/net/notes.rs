@@ -337,12 +337,17 @@ impl Notes {
         self.table.borrow_mut()[place as usize].generation = self.generation.get();
     }
 
-    /// Tells the idle ones of generations before this one, and those that have left HTTP, to end.
+    /// Tells those of generations before this one that have left HTTP that they are to end.
+    pub(crate) fn announce_before(&self, generation: u32) {
+        self.tell(Notice::Drain, |note| {
+            note.generation < generation && note.deadline == Deadline::Switched && note.can_be_told()
+        });
+    }
+
+    /// Tells the idle ones of generations before this one to end.
     pub(crate) fn drain_before(&self, generation: u32) {
         self.tell(Notice::Drain, |note| {
-            note.generation < generation
-                && matches!(note.deadline, Deadline::KeepAlive | Deadline::Switched)
-                && note.can_be_told()
+            note.generation < generation && note.deadline == Deadline::KeepAlive && note.can_be_told()
         });
     }
 

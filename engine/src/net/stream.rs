@@ -130,6 +130,13 @@ pub(crate) trait Stream: 'static {
     /// takes the place of whoever waits to receive.
     fn poll_ended(&self, cx: &mut Context<'_>) -> Poll<()>;
 
+    /// Whether [`Stream::poll_ended`] has seen that something came and taken the place of whoever waits
+    /// to receive it.
+    fn is_unread(&self) -> bool;
+
+    /// Whether it has waited for something already. What came meanwhile can be looked for at no cost.
+    fn has_waited(&self) -> bool;
+
     /// Takes as little as it can from now on, and has the connection of this place resumed when
     /// something comes ([`Notes::resume`](crate::net::notes::Notes::resume)); false where it cannot, and then nothing has changed. Whoever
     /// was waiting to receive waits no longer.
@@ -236,6 +243,14 @@ impl Stream for Socket {
             self.is_unread.set(true);
             guard.clear_ready();
         }
+    }
+
+    fn is_unread(&self) -> bool {
+        self.is_unread.get()
+    }
+
+    fn has_waited(&self) -> bool {
+        self.fd.known_readiness().is_some()
     }
 
     fn park(&mut self, worker: &Rc<Worker>, place: Place) -> bool {

@@ -190,6 +190,7 @@ impl Worker {
     /// Begins a new generation of connections. Those of earlier ones have so much time.
     pub(crate) fn begin_generation(self: &Rc<Self>, time: Duration) {
         let (generation, worker) = (self.notes.begin_generation(), self.clone());
+        worker.notes.announce_before(generation);
         tokio::task::spawn_local(async move {
             sleep(time).await;
             worker.notes.drain_before(generation);

@@ -2,6 +2,7 @@
 
 use super::copies::{self, Copied, Source};
 use crate::net::sys::Mapping;
+use std::any::Any;
 use std::cell::OnceCell;
 use std::fmt;
 use std::fs::{File, Metadata};
@@ -21,6 +22,8 @@ const UNSETTLED: Duration = Duration::from_millis(100);
 pub struct OpenFile {
     shared: Arc<SharedFile>,
     mapping: OnceCell<Option<Mapping>>,
+    /// What is to be dropped with it.
+    _held: Option<Box<dyn Any>>,
 }
 
 /// What of an open file may go from thread to thread.
@@ -64,7 +67,12 @@ impl OpenFile {
 
     /// The same file as somebody else has.
     pub(crate) fn sharing(shared: Arc<SharedFile>) -> Self {
-        Self { shared, mapping: OnceCell::new() }
+        Self { shared, mapping: OnceCell::new(), _held: None }
+    }
+
+    /// The same, with something that is dropped with it.
+    pub(crate) fn holding(self, held: Box<dyn Any>) -> Self {
+        Self { _held: Some(held), ..self }
     }
 
     /// The file, for other threads.

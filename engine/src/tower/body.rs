@@ -14,7 +14,8 @@ use std::task::{Context, Poll, ready};
 ///
 /// It is read from the connection when it is polled and not before, so a slow reader slows
 /// its client, and a client that waits for `100 Continue` is told to go on by the first poll.
-/// It may be read on any thread; on the worker's own it costs least.
+/// It may be read on any thread; on the worker's own it costs least. Once the answer has left, reading on
+/// fails: what is left by then is drained.
 #[derive(Default)]
 pub struct Body {
     // Boxed, since most requests have none and it moves through every layer.

@@ -147,8 +147,12 @@ where
     B: http_body::Body + 'static,
     B::Error: Into<BoxError>,
 {
-    let Ok(own) = ready(service).await else { return failed() };
-    answered(request, |converted| call(service, own, converted)).await
+    // Not before the request is one of theirs: what readiness has taken is given back by the call alone.
+    answered(request, |converted: http::Request<Body>| async move {
+        let own = ready(service).await?;
+        call(service, own, converted).await
+    })
+    .await
 }
 
 /// The answer to a request as the ecosystem has it, once there is one.

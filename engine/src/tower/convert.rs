@@ -194,11 +194,13 @@ where
     headers.clear();
     SPARE.set(Some(headers));
     let trailers = asked.takes_trailers && names_trailers;
-    match send_file::look(&body) {
-        (_, Some(file)) => (response.body(file), None),
-        (hint, None) => {
+    match send_file::take(body) {
+        Ok(file) => (response.body(file), None),
+        Err((body, hint)) => {
             let length = hint.exact();
-            let content = Reading { body, length, announced, trailers, is_coded, method: asked.method };
+            let forbids_content = status.forbids_content();
+            let content =
+                Reading { body, length, announced, trailers, is_coded, method: asked.method, forbids_content };
             (response, Some(content))
         }
     }
@@ -260,6 +262,8 @@ pub(super) struct Reading<B> {
     /// Whether it has a content coding.
     is_coded: bool,
     method: Method,
+    /// Whether the answer's status allows none.
+    forbids_content: bool,
 }
 
 impl<B> Reading<B>
@@ -269,7 +273,7 @@ where
 {
     /// Reads it, or the beginning of it where it comes piece by piece.
     pub(super) async fn read(self) -> Result<service::Body, &'static str> {
-        let Self { body, length, announced, trailers, is_coded, method } = self;
+        let Self { body, length, announced, trailers, is_coded, method, forbids_content } = self;
         if method == Method::Head {
             // What GET would get is announced, and none of it is made. Coded content that was left out
             // already had a length that nobody knows.
@@ -279,13 +283,15 @@ where
             return Ok(service::Body::Stream { length, chunks: Box::pin(Nothing) });
         }
         match length {
+            _ if forbids_content => Ok(service::Body::Empty),
+            None if announced == Some(0) && !trailers => Ok(service::Body::Empty),
             Some(0) => Ok(service::Body::Empty),
             Some(length) if length <= COPY_BYTES_MAX as u64 && !trailers => gather(pin!(body), length as usize).await,
             _ if body.is_end_stream() && !trailers => Ok(service::Body::Empty),
             _ => {
                 let length = length.or(announced).filter(|_| !trailers);
                 let trailers = trailers.then(Fields::new);
-                let mut frames = Frames { body: Box::pin(body), trailers };
+                let mut frames = Frames { body: Box::pin(body), trailers, is_over: false };
                 match poll_fn(|cx| Poll::Ready(Pin::new(&mut frames).poll_chunk(cx))).await {
                     // All of it is at hand, and need not be read piece by piece.
                     Poll::Ready(Some(Ok(bytes))) if Some(bytes.len() as u64) == length => {
@@ -293,6 +299,7 @@ where
                     }
                     Poll::Ready(Some(Err(_))) => Err("the application's content failed"),
                     Poll::Ready(None) if length.is_some() => Err("the application's content is shorter than it said"),
+                    Poll::Ready(None) if frames.trailers.is_none() => Ok(service::Body::Empty),
                     first => {
                         let first = match first {
                             Poll::Ready(Some(Ok(bytes))) => bytes,
@@ -343,6 +350,8 @@ struct Frames<B> {
     body: Pin<Box<B>>,
     /// The fields behind it, where the client takes them.
     trailers: Option<Fields>,
+    /// It has ended. A body that is asked again may panic.
+    is_over: bool,
 }
 
 impl<B> Chunks for Frames<B>
@@ -351,8 +360,11 @@ where
     B::Error: Into<BoxError>,
 {
     fn poll_chunk(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, StreamError>>> {
-        loop {
-            let Some(frame) = ready!(self.body.as_mut().poll_frame(cx)) else { return Poll::Ready(None) };
+        while !self.is_over {
+            let Some(frame) = ready!(self.body.as_mut().poll_frame(cx)) else {
+                self.is_over = true;
+                break;
+            };
             let frame = match frame {
                 Ok(frame) => frame,
                 Err(error) => return Poll::Ready(Some(Err(StreamError(error.into().to_string())))),
@@ -366,6 +378,7 @@ where
                 }
             }
         }
+        Poll::Ready(None)
     }
 
     fn trailers(mut self: Pin<&mut Self>) -> Fields {

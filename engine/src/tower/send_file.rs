@@ -50,6 +50,9 @@ const MARK: u64 = (1 << 62) + 0x5e1_f1e;
 /// }
 /// ```
 ///
+/// A layer around it that leaves its size as it is counts as one that leaves its bytes, too: it lives until
+/// the file was sent, and sees none of it. What has to see or change the bytes has another size, or none.
+///
 /// Should the file change while it is sent, the connection is closed before the answer is
 /// complete: no client takes parts of two states for one file.
 #[derive(Debug)]
@@ -66,8 +69,8 @@ impl SendFile {
     /// caller's to decide: one that a client has a say in needs more than this.
     ///
     /// A worker keeps a few files open that were asked for lately, and looks each time whether
-    /// the path still names the same file in the same state; a file up to 4 MiB that is asked for
-    /// again is sent from a copy in memory.
+    /// the path still names the same file in the same state; one that was not changed for ten
+    /// seconds and is asked for again is sent from a copy in memory, where there is room for one.
     ///
     /// # Errors
     /// When it cannot be opened, or is no regular file.
@@ -244,14 +247,13 @@ pub(super) struct FileFacts {
     pub(super) left: u64,
 }
 
-/// The size of content, and the file that it is, as the engine sends it.
-pub(super) fn look<B: Body>(body: &B) -> (SizeHint, Option<Content>) {
-    let (hint, facts) = find(body);
-    let content = facts.map(|FileFacts { file, state, at, left }| {
-        let file = Rc::new(OpenFile::sharing(file));
-        Content::File(FileContent { file, offset: at, length: left, state })
-    });
-    (hint, content)
+/// The file that content is, as the engine sends it; or else the content, and its size.
+pub(super) fn take<B: Body + 'static>(body: B) -> Result<Content, (B, SizeHint)> {
+    let (hint, facts) = find(&body);
+    let Some(FileFacts { file, state, at, left }) = facts else { return Err((body, hint)) };
+    // What stands around the file may be there to be dropped when it was sent, as a permit is.
+    let file = Rc::new(OpenFile::sharing(file).holding(Box::new(body)));
+    Ok(Content::File(FileContent { file, offset: at, length: left, state }))
 }
 
 /// The size of content, and the file that it is, where it is one as it was made.

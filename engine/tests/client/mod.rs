@@ -40,13 +40,18 @@ impl Client {
 
     /// The next answer with a Content-Length: its head and its content.
     pub(crate) fn reply(&mut self) -> (String, String) {
-        let head_end = self.read_until(|read| read.windows(4).position(|four| four == b"\r\n\r\n"));
-        let head = String::from_utf8(self.read.drain(..head_end + 4).collect()).expect("a head is text");
+        let head = self.head();
         let length = head.split("content-length: ").nth(1).and_then(|rest| rest.split("\r\n").next()).unwrap_or("0");
         let length: usize = length.parse().expect("a length is a number");
         self.read_until(|read| (read.len() >= length).then_some(()));
         let content = String::from_utf8(self.read.drain(..length).collect()).expect("tests send text");
         (head, content)
+    }
+
+    /// The head of the next answer, whose content is read as the rest.
+    pub(crate) fn head(&mut self) -> String {
+        let head_end = self.read_until(|read| read.windows(4).position(|four| four == b"\r\n\r\n"));
+        String::from_utf8(self.read.drain(..head_end + 4).collect()).expect("a head is text")
     }
 
     /// Asks for a path: the content of the answer.

@@ -90,7 +90,8 @@ impl ServeDir {
         self.with(|rules| rules.index = Some(names))
     }
 
-    /// A path that leads to nothing is tried with this at its end, as `.html`.
+    /// A path that leads to no file is tried with this at its end, as `.html`, before it is taken for a
+    /// folder; several are tried in the order in which they are said.
     ///
     /// # Panics
     /// When no name can end so.
@@ -98,10 +99,11 @@ impl ServeDir {
     pub fn suffix(self, suffix: &str) -> Self {
         let suffix = Suffix::new(suffix).expect("a suffix is the end of a name of a file");
         self.with(|rules| {
-            let place = rules.attempts.len().max(1);
             if rules.attempts.is_empty() {
                 rules.attempts.extend([Attempt::File, Attempt::Directory]);
             }
+            let folder = rules.attempts.iter().position(|attempt| *attempt == Attempt::Directory);
+            let place = folder.unwrap_or(rules.attempts.len());
             rules.attempts.insert(place, Attempt::Suffix(suffix));
         })
     }

@@ -3,6 +3,7 @@
 use super::binary::Binary;
 use super::link::{Asked, Beginning, Link, Told};
 use super::notify::OWN_VARIABLES;
+use super::place::Place;
 use super::sockets::Sockets;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 use selvedge::Listener;
@@ -56,6 +57,13 @@ pub(super) enum Due {
     Killed,
 }
 
+/// A place that was bound for a process, and how it was bound before, if it was.
+#[derive(Debug)]
+pub(super) struct Bound {
+    pub(super) place: Place,
+    pub(super) before: Option<Place>,
+}
+
 /// A process that was started and not yet collected.
 #[derive(Debug)]
 pub(super) struct Serving {
@@ -71,6 +79,8 @@ pub(super) struct Serving {
     pub(super) owed: Vec<Signal>,
     /// Why it is about to end, where it said so.
     pub(super) last_words: Option<String>,
+    /// What was changed of the sockets for it, as long as it is not ready.
+    pub(super) bound: Vec<Bound>,
     child: Child,
     link: Arc<Link>,
 }
@@ -107,8 +117,8 @@ impl Serving {
         drop(command);
         drop(startable);
         let (due, heard) = (Due::Never, Instant::now());
-        let (version, owed, last_words) = (None, Vec::new(), None);
-        let serving = Self { number, role, due, binary, heard, version, owed, last_words, child, link };
+        let (version, owed, last_words, bound) = (None, Vec::new(), None, Vec::new());
+        let serving = Self { number, role, due, binary, heard, version, owed, last_words, bound, child, link };
         serving.watch(events.clone())?;
         // To a process that has ended already nothing can be said, which its end says.
         let _ = serving.hand_over(outfit);
@@ -175,7 +185,7 @@ impl Serving {
     }
 
     /// Hands it a listener.
-    pub(super) fn give(&self, place: &super::Place, listener: &Listener) {
+    pub(super) fn give(&self, place: &Place, listener: &Listener) {
         let _ = self.link.send_listener(place, listener);
     }
 

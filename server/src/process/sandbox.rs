@@ -43,6 +43,10 @@ impl Folders {
         self.0.insert(folder);
     }
 
+    fn extend(&mut self, folders: impl IntoIterator<Item = PathBuf>) {
+        folders.into_iter().for_each(|folder| self.insert(folder));
+    }
+
     fn iter(&self) -> impl Iterator<Item = &Path> {
         self.0.iter().map(PathBuf::as_path)
     }
@@ -114,11 +118,13 @@ impl Sandbox {
     /// A file that is read, and may be replaced: its folder is read.
     fn read_file(&mut self, file: &Path) {
         self.read.insert(folder_of(file));
+        self.read.extend(folder_led_to(file));
     }
 
     /// A file that is written, put aside and made anew: its folder is written to.
     pub(super) fn write_file(&mut self, file: &Path) {
         self.write.insert(folder_of(file));
+        self.write.extend(folder_led_to(file));
     }
 
     /// The folders that it holds for.
@@ -166,6 +172,13 @@ impl Sandbox {
 pub(crate) enum Coverage {
     Enough,
     TooNarrow,
+}
+
+/// Where a file is that symbolic links lead to: what can be reached is judged there. Only of a regular
+/// file, since beside a device there are others.
+fn folder_led_to(file: &Path) -> Option<PathBuf> {
+    let file = file.canonicalize().ok().filter(|file| file.is_file())?;
+    Some(folder_of(&file))
 }
 
 fn folder_of(file: &Path) -> PathBuf {
@@ -223,6 +236,27 @@ mod tests {
         assert_eq!(sandbox.covers(&other), Coverage::Enough, "what may be written may be read");
         other.write_file(Path::new("/nowhere/a/x"));
         assert_eq!(sandbox.covers(&other), Coverage::TooNarrow);
+    }
+
+    #[test]
+    fn links_are_reached_where_they_lead() {
+        let base = std::env::temp_dir().join(format!("selvedge-sandbox-links-{}", std::process::id()));
+        for name in ["config", "secrets", "logs"] {
+            fs::create_dir_all(base.join(name)).unwrap();
+        }
+        for (link, target) in [("config/users", "secrets/users"), ("config/log", "logs/log")] {
+            fs::write(base.join(target), "").unwrap();
+            std::os::unix::fs::symlink(base.join(target), base.join(link)).unwrap();
+        }
+        let mut sandbox = Sandbox::default();
+        sandbox.read_file(&base.join("config/users"));
+        sandbox.write_file(&base.join("config/log"));
+        sandbox.write_file(Path::new("/dev/null"));
+        let base = base.canonicalize().unwrap();
+        let folders = |folders: &Folders| folders.iter().map(Path::to_owned).collect::<Vec<_>>();
+        assert_eq!(folders(&sandbox.read), [base.join("config"), base.join("secrets")]);
+        assert_eq!(folders(&sandbox.write), [Path::new("/dev"), &base.join("config"), &base.join("logs")]);
+        fs::remove_dir_all(base).unwrap();
     }
 
     #[test]

@@ -34,6 +34,11 @@ impl Sockets {
         &self.held
     }
 
+    /// How a place is listened at, if it is.
+    pub(super) fn known(&self, place: &Place) -> Option<&Place> {
+        self.held.iter().map(|held| &held.place).find(|held| held.is_where(place))
+    }
+
     /// Listens at a place, or says why not. Who listens there already goes on.
     pub(super) fn bind(&mut self, place: &Place) -> Result<&[Listener], String> {
         let known = self.held.iter().position(|held| held.place.is_where(place));

@@ -6,9 +6,10 @@
 //! started again.
 
 use super::binary::Binary;
-use super::child::{Event, Outfit, Role, Serving, describe};
+use super::child::{Bound, Event, Outfit, Role, Serving, describe};
 use super::link::{Asked, Beginning, Told};
 use super::notify::Notifier;
+use super::place::Place;
 use super::restarts::Restarts;
 use super::sockets::Sockets;
 use rustix::process::Signal;
@@ -172,6 +173,7 @@ impl Supervisor {
 
     /// Starts a serving process.
     pub(super) fn start(&mut self, role: Role, binary: Binary) -> std::io::Result<()> {
+        self.keep_what_is_bound();
         let alive_every = self.notifier.watchdog().map(|watchdog| watchdog / 8);
         let notes = self.notes.clone();
         let beginning = Beginning { restarts: self.started, notes, alive_every };
@@ -200,19 +202,57 @@ impl Supervisor {
             Asked::Stopping if is_current => self.begin_to_stop(0),
             Asked::Release { place } if is_current => drop(self.sockets.close(&place)),
             Asked::Reloading | Asked::Stopping | Asked::Release { .. } => {}
-            Asked::Bind { place } => {
-                let process = &self.processes[at];
-                let told = match self.sockets.bind(&place) {
-                    Ok(listeners) => {
-                        listeners.iter().for_each(|listener| process.give(&place, listener));
-                        Told::Done { text: String::new() }
-                    }
-                    Err(text) => Told::Refused { text },
-                };
-                process.tell(&told);
-            }
+            Asked::Bind { place } => self.bind(at, place),
             Asked::Upgrade => self.upgrade(Some(number)),
             Asked::Renew => self.renew(number),
+        }
+    }
+
+    /// Listens at a place for a process. What one that is never ready has changed is changed back.
+    fn bind(&mut self, at: usize, place: Place) {
+        let before = self.sockets.known(&place).cloned();
+        let process = &self.processes[at];
+        let told = match self.sockets.bind(&place) {
+            Ok(listeners) => {
+                listeners.iter().for_each(|listener| process.give(&place, listener));
+                Told::Done { text: String::new() }
+            }
+            Err(text) => Told::Refused { text },
+        };
+        process.tell(&told);
+        if matches!(told, Told::Refused { .. }) {
+            return;
+        }
+        match process.role {
+            Role::Starting | Role::Candidate { .. } if before.as_ref() != Some(&place) => {
+                self.processes[at].bound.push(Bound { place, before });
+            }
+            Role::Starting | Role::Candidate { .. } => {}
+            // From now on it is wanted so by one that serves.
+            Role::Serving | Role::Retired => {
+                let others = self.processes.iter_mut();
+                others.for_each(|other| other.bound.retain(|bound| !bound.place.is_where(&place)));
+            }
+        }
+    }
+
+    /// Whatever was bound stays: a process has all of it by now, and asks nobody before it listens there.
+    fn keep_what_is_bound(&mut self) {
+        self.processes.iter_mut().for_each(|process| process.bound.clear());
+    }
+
+    /// Has the sockets be as they were before a process that was never ready.
+    fn unbind(&mut self, bound: Vec<Bound>) {
+        // Then nobody listens any more.
+        if self.is_stopping() {
+            return;
+        }
+        for Bound { place, before } in bound.into_iter().rev() {
+            match before {
+                None => drop(self.sockets.close(&place)),
+                // A file that is gone has no mode to give back.
+                Some(before) => drop(self.sockets.bind(&before)),
+            }
         }
     }
 
@@ -225,6 +265,7 @@ impl Supervisor {
             Role::Serving => {}
             Role::Retired => return,
         }
+        self.keep_what_is_bound();
         self.restart_at = None;
         for signal in std::mem::take(&mut self.processes[at].owed) {
             self.processes[at].signal(signal);
@@ -238,6 +279,7 @@ impl Supervisor {
         let Some(at) = self.processes.iter().position(|process| process.number == number) else { return };
         let mut process = self.processes.remove(at);
         let last_words = process.last_words.take();
+        self.unbind(std::mem::take(&mut process.bound));
         let (role, pid) = (process.role, process.pid().as_raw_nonzero());
         let status = process.collect();
         let how = describe(&status);

@@ -112,11 +112,16 @@ impl<'a> Iterator for FromRight<'a> {
 fn split_last(text: &[u8], separator: u8) -> (Option<&[u8]>, &[u8]) {
     let mut is_quoted = false;
     let at = (0..text.len()).rev().find(|&at| {
-        let backslashes = text[..at].iter().rev().take_while(|&&b| b == b'\\').count();
-        is_quoted ^= text[at] == b'"' && backslashes.is_multiple_of(2);
+        is_quoted ^= text[at] == b'"' && !is_escaped(&text[..at]);
         text[at] == separator && !is_quoted
     });
     at.map_or((None, text), |at| (Some(&text[..at]), &text[at + 1..]))
+}
+
+/// Whether what comes behind this has a backslash of its own. To be asked of quotes alone: a run of
+/// backslashes is counted once, however long it is.
+fn is_escaped(before: &[u8]) -> bool {
+    !before.iter().rev().take_while(|&&b| b == b'\\').count().is_multiple_of(2)
 }
 
 /// The value of `for` in one element of Forwarded (RFC 7239 §4). Twice is never.

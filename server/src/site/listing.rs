@@ -1,8 +1,9 @@
 //! A directory as a page, and as JSON.
 
+use super::files::root::Root;
 use bytes::Bytes;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
-use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, ResolveFlags, openat2, statat};
+use rustix::fs::{AtFlags, Dir, FileType, statat};
 use selvedge::proto::date::HttpDate;
 use selvedge::proto::field::Known;
 use selvedge::proto::path::{SafePath, encode_segment};
@@ -99,7 +100,12 @@ impl Column {
 }
 
 /// The list of a directory, as JSON for who prefers it and as a page for everybody else.
-pub(super) async fn respond(lists: &Lists, request: &Request, path: &SafePath, directory: OwnedFd) -> Response {
+pub(super) async fn respond(
+    lists: &Lists,
+    request: &Request,
+    path: &SafePath,
+    (directory, root): (OwnedFd, Arc<Root>),
+) -> Response {
     let Ok(place) = lists.places.clone().try_acquire_owned() else {
         let busy = Response::error(Status::SERVICE_UNAVAILABLE).because("too many directory lists are on their way");
         return busy.field("retry-after", "1");
@@ -109,9 +115,11 @@ pub(super) async fn respond(lists: &Lists, request: &Request, path: &SafePath, d
     let shown = format!("/{}", path.as_str());
     let shown = if shown.ends_with('/') { shown } else { shown + "/" };
     let making = lists.making.clone().acquire_owned().await;
+    let path = path.clone();
     let page = offload(move || {
         let _making = making;
-        let listing = read(directory, shown, column, order)?;
+        let entries = Entries { directory, root, path };
+        let listing = entries.read(shown, column, order)?;
         if as_json {
             serde_json::to_vec(&listing).ok()
         } else {
@@ -166,55 +174,62 @@ fn prefers_json(request: &Request) -> bool {
     json > 0.0 && html.map_or(json >= any, |html| json > html)
 }
 
-fn read(directory: OwnedFd, path: String, column: Column, order: Order) -> Option<Listing> {
-    let (mut entries, mut truncated) = (Vec::new(), false);
-    for entry in Dir::read_from(&directory).ok()? {
-        let entry = entry.ok()?;
-        // What is not served is not listed: hidden names, and names that no path can be.
-        let Ok(name) = entry.file_name().to_str() else { continue };
-        if name.starts_with('.') || name.bytes().any(|b| b < 0x20 || b == 0x7f || b == b'\\') {
-            continue;
-        }
-        if entries.len() == ENTRIES_MAX {
-            truncated = true;
-            break;
-        }
-        let Some(entry) = describe(&directory, name) else { continue };
-        entries.push(entry);
-    }
-    entries.sort_by(|a, b| {
-        let by_column = match column {
-            Column::Name => Ordering::Equal,
-            Column::Size => a.size.cmp(&b.size),
-            Column::Modified => a.modified_unix.cmp(&b.modified_unix),
-        };
-        let ordering = by_column.then_with(|| natural(&a.name, &b.name));
-        a.kind.cmp(&b.kind).then(if order == Order::Descending { ordering.reverse() } else { ordering })
-    });
-    Some(Listing { path, entries, truncated })
+/// A directory, and where it is, which is what links in it are followed from.
+struct Entries {
+    directory: OwnedFd,
+    root: Arc<Root>,
+    path: SafePath,
 }
 
-fn describe(directory: &OwnedFd, name: &str) -> Option<Entry> {
-    let mut stat = statat(directory, name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
-    if FileType::from_raw_mode(stat.st_mode) == FileType::Symlink {
-        // A link is listed as what it leads to, when it leads to something beneath.
-        let target =
-            openat2(directory, name, OFlags::PATH | OFlags::CLOEXEC, Mode::empty(), ResolveFlags::BENEATH).ok()?;
-        stat = rustix::fs::fstat(&target).ok()?;
+impl Entries {
+    fn read(&self, shown: String, column: Column, order: Order) -> Option<Listing> {
+        let (mut entries, mut truncated) = (Vec::new(), false);
+        for entry in Dir::read_from(&self.directory).ok()? {
+            let entry = entry.ok()?;
+            // What is not served is not listed: hidden names, and names that no path can be.
+            let Ok(name) = entry.file_name().to_str() else { continue };
+            if name.starts_with('.') || name.bytes().any(|b| b < 0x20 || b == 0x7f || b == b'\\') {
+                continue;
+            }
+            if entries.len() == ENTRIES_MAX {
+                truncated = true;
+                break;
+            }
+            let Some(entry) = self.describe(name) else { continue };
+            entries.push(entry);
+        }
+        entries.sort_by(|a, b| {
+            let by_column = match column {
+                Column::Name => Ordering::Equal,
+                Column::Size => a.size.cmp(&b.size),
+                Column::Modified => a.modified_unix.cmp(&b.modified_unix),
+            };
+            let ordering = by_column.then_with(|| natural(&a.name, &b.name));
+            a.kind.cmp(&b.kind).then(if order == Order::Descending { ordering.reverse() } else { ordering })
+        });
+        Some(Listing { path: shown, entries, truncated })
     }
-    let kind = match FileType::from_raw_mode(stat.st_mode) {
-        FileType::RegularFile => Kind::File,
-        FileType::Directory => Kind::Directory,
-        _ => return None,
-    };
-    let size = (kind == Kind::File).then(|| u64::try_from(stat.st_size).unwrap_or(0));
-    Some(Entry {
-        name: name.to_owned(),
-        kind,
-        size,
-        modified: HttpDate::from_unix(stat.st_mtime).format_rfc3339(),
-        modified_unix: stat.st_mtime,
-    })
+
+    fn describe(&self, name: &str) -> Option<Entry> {
+        let mut stat = statat(&self.directory, name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
+        if FileType::from_raw_mode(stat.st_mode) == FileType::Symlink {
+            // A link is listed as what it leads to, when it leads to something beneath the root.
+            stat = self.root.facts(&self.path.join(name)).ok()?;
+        }
+        let kind = match FileType::from_raw_mode(stat.st_mode) {
+            FileType::RegularFile => Kind::File,
+            FileType::Directory => Kind::Directory,
+            _ => return None,
+        };
+        let size = (kind == Kind::File).then(|| u64::try_from(stat.st_size).unwrap_or(0));
+        Some(Entry {
+            name: name.to_owned(),
+            kind,
+            size,
+            modified: HttpDate::from_unix(stat.st_mtime).format_rfc3339(),
+            modified_unix: stat.st_mtime,
+        })
+    }
 }
 
 /// Case and then octets decide, so that a list reads as people expect.

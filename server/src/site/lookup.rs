@@ -3,6 +3,7 @@
 
 use super::action::{Attempt, FilesRules, Listing};
 use super::files::resolve::Found;
+use super::files::root::Root;
 use super::files::{Failure, Files, Resource};
 use super::pattern::Captures;
 use selvedge::Request;
@@ -10,19 +11,20 @@ use selvedge::proto::field::{Known, members, trim};
 use selvedge::proto::path::SafePath;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// What there is.
 pub(super) enum Looked<'r> {
-    /// A file that the path leads to, and when it was looked at.
-    File(Rc<Resource>, Duration),
+    /// A file, and when it was looked at if the path leads to it; not if any other path would, too.
+    File(Rc<Resource>, Option<Duration>),
     /// The page of the application, whose path this is: the path leads to nothing, and the
     /// request is a navigation.
     Fallback(Rc<Resource>, &'r SafePath),
     /// A directory, asked for without the slash.
     DirectoryWithoutSlash,
-    /// A directory to be listed.
-    Directory(OwnedFd),
+    /// A directory to be listed, and the root that it is beneath.
+    Directory(OwnedFd, Arc<Root>),
 }
 
 /// What is tried when nothing else is said.
@@ -39,7 +41,7 @@ pub(super) async fn look_for<'r>(
     match attempt_all(files, rules, path, now).await {
         Ok((Found::File(resource), checked)) => Ok(Looked::File(resource, checked)),
         Ok((Found::DirectoryWithoutSlash, _)) => Ok(Looked::DirectoryWithoutSlash),
-        Ok((Found::Directory(directory), _)) => Ok(Looked::Directory(directory)),
+        Ok((Found::Directory(directory, root), _)) => Ok(Looked::Directory(directory, root)),
         Err(Failure::NotFound) => match &rules.fallback {
             Some(fallback) if is_navigation(request, path) => match find(files, fallback, now).await? {
                 (Found::File(resource), _) => Ok(Looked::Fallback(resource, fallback)),
@@ -56,7 +58,7 @@ async fn attempt_all(
     rules: &FilesRules,
     path: &SafePath,
     now: Duration,
-) -> Result<(Found, Duration), Failure> {
+) -> Result<(Found, Option<Duration>), Failure> {
     // A file and a directory of the same path are seen with one look.
     let (mut seen, mut has_looked) = (None, false);
     let attempts = if rules.attempts.is_empty() { &ATTEMPTS[..] } else { &rules.attempts };
@@ -66,7 +68,7 @@ async fn attempt_all(
                 continue;
             }
             match find(files, &path.with_suffix(&suffix.0), now).await {
-                Ok(found @ (Found::File(_), _)) => return Ok(found),
+                Ok((found @ Found::File(_), checked)) => return Ok((found, Some(checked))),
                 Ok(_) | Err(Failure::NotFound) => continue,
                 Err(failure) => return Err(failure),
             }
@@ -79,7 +81,9 @@ async fn attempt_all(
             let filled = template.path_with(&Captures::whole(path.as_str()));
             let Ok(filled) = SafePath::decode(filled.as_bytes()) else { continue };
             match find(files, &filled, now).await {
-                Ok(found @ (Found::File(_), _)) => return Ok(found),
+                Ok((found @ Found::File(_), checked)) => {
+                    return Ok((found, (template.stars() > 0).then_some(checked)));
+                }
                 Ok(_) | Err(Failure::NotFound) => continue,
                 Err(failure) => return Err(failure),
             }
@@ -94,11 +98,11 @@ async fn attempt_all(
         let is_meant = match seen.as_ref().map(|(found, _)| found) {
             Some(Found::File(_)) => path.names_directory() == (*attempt == Attempt::Directory),
             Some(Found::DirectoryWithoutSlash) => *attempt == Attempt::Directory,
-            Some(Found::Directory(_)) => *attempt == Attempt::Directory && rules.listing == Listing::On,
+            Some(Found::Directory(..)) => *attempt == Attempt::Directory && rules.listing == Listing::On,
             None => false,
         };
-        if is_meant && let Some(found) = seen.take() {
-            return Ok(found);
+        if is_meant && let Some((found, checked)) = seen.take() {
+            return Ok((found, Some(checked)));
         }
     }
     Err(Failure::NotFound)

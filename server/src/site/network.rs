@@ -11,6 +11,9 @@ pub(crate) struct Network {
     prefix_bits: u8,
 }
 
+/// The bits before an IPv4 address that is written as an IPv6 one (RFC 4291 §2.5.5.2).
+const MAPPED_PREFIX_BITS: u8 = 96;
+
 /// Why there is no such network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NetworkError {
@@ -44,7 +47,13 @@ impl Network {
         if bits(address) & host_mask(width, prefix_bits) != 0 {
             return Err(NetworkError::HostBits);
         }
-        Ok(Self { address, prefix_bits })
+        // Clients are known by their IPv4 addresses, also where they come by a socket for IPv6.
+        match address.to_canonical() {
+            canonical @ IpAddr::V4(_) if prefix_bits >= MAPPED_PREFIX_BITS && address.is_ipv6() => {
+                Ok(Self { address: canonical, prefix_bits: prefix_bits - MAPPED_PREFIX_BITS })
+            }
+            _ => Ok(Self { address, prefix_bits }),
+        }
     }
 
     /// Whether an address is in it. An IPv4 address that is written as an IPv6 one counts as what it
@@ -122,6 +131,14 @@ mod tests {
             ("2001:db8::/33", "2001:db8:7fff::1", true),
             ("2001:db8::/33", "2001:db8:8000::1", false),
             ("::1", "::1", true),
+            // As a socket for IPv6 writes them.
+            ("::ffff:192.0.2.7", "192.0.2.7", true),
+            ("::ffff:192.0.2.7", "::ffff:192.0.2.7", true),
+            ("::ffff:192.0.2.7", "192.0.2.8", false),
+            ("::ffff:10.0.0.0/104", "10.1.2.3", true),
+            ("::ffff:10.0.0.0/104", "11.1.2.3", false),
+            ("::ffff:0.0.0.0/96", "1.2.3.4", true),
+            ("::ffff:0.0.0.0/96", "2001:db8::1", false),
         ] {
             let network: Network = network.parse().unwrap();
             assert_eq!(network.contains(address.parse().unwrap()), expected, "{network:?} {address}");

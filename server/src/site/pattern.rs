@@ -158,6 +158,11 @@ impl Pattern {
         self.stars
     }
 
+    /// Whether its stars stand for all that it leaves open of a path.
+    pub(super) fn captures_all(&self) -> bool {
+        !matches!(self.kind, Kind::Name(_))
+    }
+
     /// Whether a decoded path is one that it is about; what its stars stand for.
     pub(super) fn matches<'p>(&self, text: &'p str) -> Option<Captures<'p>> {
         debug_assert!(text.starts_with('/'), "see text_of");

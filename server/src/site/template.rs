@@ -102,7 +102,7 @@ impl Template {
     /// The target, with the query of the request behind its own.
     pub(super) fn location(&self, captures: &Captures<'_>, query: Option<&str>) -> String {
         let mut location = String::from(&*self.origin);
-        location.push_str(&self.path_with(captures));
+        location.push_str(&self.filled(captures, push_as_written));
         let mut mark = '?';
         if let Some(own) = &self.query {
             location.push(mark);
@@ -125,12 +125,16 @@ impl Template {
         location
     }
 
-    /// The path, percent-encoded.
+    /// The path, percent-encoded, with no two slashes in a row: to the site they mean one.
     pub(super) fn path_with(&self, captures: &Captures<'_>) -> String {
+        self.filled(captures, push_path)
+    }
+
+    fn filled(&self, captures: &Captures<'_>, push_text: fn(&str, &mut String)) -> String {
         let mut path = String::new();
         for piece in &self.path {
             match piece {
-                Piece::Text(text) => push_path(text, &mut path),
+                Piece::Text(text) => push_text(text, &mut path),
                 Piece::Capture(number) => {
                     for (place, segment) in captures.get(*number).split('/').enumerate() {
                         if place > 0 {
@@ -143,6 +147,12 @@ impl Template {
         }
         path
     }
+}
+
+/// Adds text of the operator's as it is, for a location elsewhere, but for slashes that come behind a
+/// slash because a star has captured nothing: `//` at the beginning would name a host.
+fn push_as_written(text: &str, path: &mut String) {
+    path.push_str(if path.ends_with('/') { text.trim_start_matches('/') } else { text });
 }
 
 /// Adds text without ever making two slashes in a row: `//` at the beginning would name a
@@ -242,6 +252,13 @@ mod tests {
             ("/*", "https://example.com/*", "/a?b", "https://example.com/a?b"),
             ("/*", "https://example.com", "/a", "https://example.com/"),
             ("/u/*/p/*", "/*/*/end", "/u/a/p/b/c", "/a/b/c/end"),
+            (
+                "/old/*",
+                "https://a.example/web/https://b.example/*",
+                "/old/x",
+                "https://a.example/web/https://b.example/x",
+            ),
+            ("/old/*", "/web/https://b.example/*/y", "/old", "/web/https://b.example/y"),
             ("/s/*", "/find?q=*", "/s/a%26b=c%23", "/find?q=a%26b%3Dc%23"),
             ("/old", "/é b", "/old", "/%C3%A9%20b"),
         ] {
@@ -256,6 +273,7 @@ mod tests {
             ("/a*/*", "/*/*", "/a/evil.example"),
             ("/a*/*", "/*/*", "/a/@evil.example:80"),
             ("/x*", "/*/evil.example", "/x"),
+            ("/x*", "/*//evil.example", "/x"),
             ("/*", "/*", "/%40evil.example%3a80"),
             ("/*", "/*", "/https:evil.example"),
             ("/*", "https://good.example/*", "/@evil.example"),

@@ -172,10 +172,16 @@ impl<'t> Walk<'t> {
         };
         let answered = |response, origin| Step::Answered(Answered { response, route: Some(route), origin });
         match &route.action {
-            Action::Rewrite(target) => match rewrite(target, &captures) {
-                Ok(path) => Step::Rewritten(path, route),
-                Err(refused) => answered(refused, Origin::Server),
-            },
+            Action::Rewrite(target) => {
+                if target.stars() < route.pattern.stars() || !route.pattern.captures_all() {
+                    // Many paths lead there, and clients choose how many of them are remembered.
+                    self.choice = Choice::ByRequest;
+                }
+                match rewrite(target, &captures) {
+                    Ok(path) => Step::Rewritten(path, route),
+                    Err(refused) => answered(refused, Origin::Server),
+                }
+            }
             Action::Redirect(redirect) => {
                 let location = redirect.target.location(&captures, request.query());
                 answered(send_to(redirect.status, location), Origin::Server)
@@ -223,7 +229,9 @@ impl<'t> Walk<'t> {
         let files = self.sites.files(number);
         let response = match lookup::look_for(files, rules, path, request).await {
             Ok(Looked::File(resource, checked)) => {
-                self.remember(request, route, (&resource, checked));
+                if let Some(checked) = checked {
+                    self.remember(request, route, (&resource, checked));
+                }
                 files.respond(request, &resource).await
             }
             Ok(Looked::Fallback(resource, fallback)) => {
@@ -235,7 +243,9 @@ impl<'t> Walk<'t> {
                 return (response, Origin::Server);
             }
             Ok(Looked::DirectoryWithoutSlash) => redirect_to_slash(path, request, self.sites.slash),
-            Ok(Looked::Directory(directory)) => listing::respond(&self.sites.lists, request, path, directory).await,
+            Ok(Looked::Directory(directory, root)) => {
+                listing::respond(&self.sites.lists, request, path, (directory, root)).await
+            }
             Err(failure) => {
                 let mut response = Response::from(failure);
                 if rules.fallback.is_some() {

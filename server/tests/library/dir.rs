@@ -31,6 +31,10 @@ fn pages_that_stand_for_others() {
     let server = serve(dir().suffix(".html").index(["start.html", "start.htm"]));
     assert_eq!((server.get("/about").text(), server.get("/home/").text()), ("about", "start"));
     assert_eq!((server.get("/home").status, server.get("/bare/").status), (301, 404));
+    folder.write("both.htm", b"page");
+    folder.write("both/only.txt", b"only");
+    let server = serve(dir().suffix(".html").suffix(".htm"));
+    assert_eq!((server.get("/both").text(), server.get("/about").text()), ("page", "about"));
     let server = serve(dir().listing());
     let list = server.get("/bare/");
     assert!(list.status == 200 && list.text().contains("only.txt"));

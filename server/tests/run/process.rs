@@ -5,6 +5,7 @@ use super::program::{Exit, Program, command, run};
 use super::wait::until;
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs;
+use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 
 fn site(text: &str) -> String {
@@ -95,6 +96,40 @@ fn what_the_sandbox_does_not_reach_is_served_by_another_process() {
     let refused = order(&folder, &["reload"]);
     assert!(refused.code == Some(1) && refused.err.contains("none/site: it does not exist"), "{refused:?}");
     assert_eq!(get(&program, "a", "/").text(), "two");
+    program.stop();
+}
+
+#[test]
+fn an_upgrade_that_fails_leaves_no_socket_behind() {
+    let folder = Folder::new(&site("in"));
+    let program = folder.serve();
+    let taken = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let free = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let address = |listener: &TcpListener| listener.local_addr().expect("it has an address");
+    let (taken_at, free_at) = (address(&taken), address(&free));
+    drop(free);
+    folder.configure(&format!("listen \"{free_at}\"\nlisten \"{taken_at}\"\n{}", site("out")));
+    let refused = order(&folder, &["upgrade"]);
+    assert!(refused.code == Some(1) && refused.err.contains("cannot listen on"), "{refused:?}");
+    until("nobody listens there", || TcpStream::connect(free_at).is_err().then_some(()));
+    assert_eq!(get(&program, "a", "/").text(), "in");
+    program.stop();
+}
+
+#[test]
+fn a_reload_reads_what_the_process_cannot_reach() {
+    let (folder, elsewhere) = (Folder::new(&site("one")), Folder::new(""));
+    let program = folder.serve();
+    elsewhere.write("more/x.kdl", "site \"b\" { route \"/*\" { respond 200 \"two\"; }; }\n");
+    let included = elsewhere.path("more/x.kdl");
+    folder.configure(&format!("{}include \"{}\"\n", site("one"), included.display()));
+    let done = order(&folder, &["reload"]);
+    assert_eq!(done.code, Some(0), "{done:?}");
+    assert_eq!(get(&program, "b", "/").text(), "two");
+    fs::remove_file(&included).expect("it is there");
+    let refused = order(&folder, &["reload"]);
+    assert!(refused.code == Some(1) && refused.err.contains("x.kdl"), "{refused:?}");
+    assert_eq!(get(&program, "b", "/").text(), "two");
     program.stop();
 }
 

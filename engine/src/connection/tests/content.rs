@@ -4,7 +4,7 @@ use super::pipe::Ending;
 use super::scenario::{Scenario, World, is_about, pass, settle, virtually};
 use super::site::content;
 use crate::limits::Limits;
-use crate::service::{CloseReason, ContentError, IncomingBody, Phase, Request, Response};
+use crate::service::{CloseReason, ContentError, HalfClosed, IncomingBody, Phase, Request, Response, Service};
 use selvedge_proto::{Reject, Status};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -297,5 +297,69 @@ fn a_task_that_reads_content_learns_that_its_connection_was_cut() {
         settle().await;
         assert_eq!(client.closed(), Some(CloseReason::DrainLimit));
         assert!(matches!(learnt.get(), Some(Err(ContentError::Ended | ContentError::Disconnected))));
+    });
+}
+
+#[test]
+fn a_task_gets_no_part_of_content_that_is_drained() {
+    virtually(async {
+        let learnt = Rc::new(RefCell::new(Vec::new()));
+        let into = learnt.clone();
+        let service = async move |request: &mut Request| {
+            let (mut body, into) = (request.take_body(), into.clone());
+            drop(tokio::task::spawn_local(async move {
+                pass(1).await;
+                let read = body.read().await.map(|bytes| bytes.len());
+                into.borrow_mut().push(read);
+            }));
+            Response::new(Status::new(202).expect("a status"))
+        };
+        let world = World::serving(service, Limits::default());
+        let post = Scenario::post("/").content("x".repeat(30));
+        let client = post.clone().at_head(&world).await;
+        client.send("x".repeat(20)).await;
+        pass(2).await;
+        assert_eq!(client.statuses(), [202]);
+        client.send([&"x".repeat(10).into_bytes()[..], &post.bytes()].concat()).await;
+        pass(2).await;
+        assert_eq!(client.statuses(), [202, 202], "the connection goes on");
+        assert_eq!(*learnt.borrow(), [Err(ContentError::Ended), Err(ContentError::Ended)]);
+    });
+}
+
+/// Reads for a second at most, and then waits for ever; or only waits; or does neither.
+struct Impatient;
+
+impl Service for Impatient {
+    async fn call(&self, request: &mut Request) -> Response {
+        if request.path() == "/read" {
+            let _ = tokio::time::timeout(std::time::Duration::from_secs(1), request.body().read()).await;
+        }
+        if request.path() != "/ok" {
+            std::future::pending::<()>().await;
+        }
+        Response::new(Status::OK)
+    }
+
+    fn half_closed(&self) -> HalfClosed {
+        HalfClosed::GivenUp
+    }
+}
+
+#[test]
+fn a_client_that_goes_away_is_seen_to_whatever_was_read_before() {
+    virtually(async {
+        let world = World::serving(Impatient, Limits::default());
+        let given_up = Scenario::post("/read").content("hello").at_head(&world).await;
+        given_up.send("h").await;
+        pass(2).await;
+        assert_eq!(given_up.closed(), None);
+        given_up.end(Ending::Ended).await;
+        assert_eq!(given_up.closed(), Some(CloseReason::ClientGone));
+        let drained = Scenario::post("/ok").content("hello").at_head(&world).await;
+        assert_eq!(drained.statuses(), [200]);
+        drained.send([&b"hello"[..], &Scenario::get("/never").bytes()].concat()).await;
+        drained.end(Ending::Ended).await;
+        assert_eq!(drained.closed(), Some(CloseReason::ClientGone));
     });
 }

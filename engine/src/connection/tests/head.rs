@@ -157,3 +157,35 @@ fn any_cut_of_the_bytes_gives_the_same_answers() {
         }
     });
 }
+
+#[test]
+fn each_of_many_heads_in_pieces_has_its_own_time() {
+    virtually(async {
+        let world = World::new();
+        let head = Scenario::get("/ok").bytes();
+        let client = world.connect();
+        client.send([&head[..], &head[..1]].concat()).await;
+        for _ in 0..15 {
+            pass(1).await;
+            client.send([&head[1..], &head[..1]].concat()).await;
+        }
+        assert_eq!(client.statuses(), [200; 16]);
+        pass(11).await;
+        assert_eq!(client.statuses().last(), Some(&408));
+    });
+}
+
+#[test]
+fn an_empty_line_begins_no_head() {
+    virtually(async {
+        let world = World::new();
+        for request in [Scenario::get("/ok"), Scenario::post("/read").content("hello")] {
+            let client = world.connect();
+            client.send([&request.bytes()[..], b"\r\n"].concat()).await;
+            assert_eq!(client.phase(), Phase::Idle);
+            let (reason, seconds) = client.ends().await;
+            assert_eq!((reason, client.statuses()), (CloseReason::Idle, vec![200]));
+            assert!(is_about(seconds, 60), "{seconds}");
+        }
+    });
+}

@@ -153,3 +153,18 @@ fn connection_options() {
         assert_eq!(twice.sent(&world).await.closed(), Some(CloseReason::Asked));
     });
 }
+
+#[test]
+fn there_is_no_tunnel() {
+    virtually(async {
+        let world = World::new();
+        let service = async |_: &mut Request| Response::new(Status::OK).body("hi");
+        let other = World::serving(service, Limits::default());
+        for world in [&world, &other] {
+            let client = world.connect();
+            client.send("CONNECT a.test:443 HTTP/1.1\r\nHost: a.test:443\r\n\r\n").await;
+            let status = client.reply().status;
+            assert!(status >= 400, "{status}");
+        }
+    });
+}

@@ -2,7 +2,7 @@
 //! is not waited for without bounds.
 
 use super::pipe::Ending;
-use super::scenario::{World, is_about, pass, settle, virtually};
+use super::scenario::{Scenario, World, is_about, pass, settle, virtually};
 use crate::limits::{BUFFER_BYTES, LINGER_BYTES_MAX};
 use crate::service::{CloseReason, Phase};
 use selvedge_proto::Reject;
@@ -73,5 +73,20 @@ fn what_is_discarded_has_a_bound() {
         assert!(received >= LINGER_BYTES_MAX as usize - BUFFER_BYTES, "{received}");
         assert!(received <= LINGER_BYTES_MAX as usize + 2 * BUFFER_BYTES, "{received}");
         settle().await;
+    });
+}
+
+#[test]
+fn what_came_while_the_last_answer_left_does_not_take_it_with_it() {
+    virtually(async {
+        let world = World::new();
+        let last = Scenario::get("/bytes/100000").field("Connection", "close");
+        let client = last.at(Phase::Sending, &world).await;
+        client.send("\r\n").await;
+        client.take(usize::MAX - 10).await;
+        assert!(client.reply().is_complete);
+        assert_eq!((client.phase(), client.pipe.is_finished()), (Phase::Lingering, true));
+        client.end(Ending::Ended).await;
+        assert_eq!(client.closed(), Some(CloseReason::Asked));
     });
 }

@@ -233,6 +233,14 @@ impl Stream for Memory {
         Poll::Pending
     }
 
+    fn is_unread(&self) -> bool {
+        !self.0.incoming.borrow().is_empty()
+    }
+
+    fn has_waited(&self) -> bool {
+        true
+    }
+
     fn park(&mut self, worker: &Rc<Worker>, place: Place) -> bool {
         assert!(self.0.incoming.borrow().is_empty(), "whoever has yet to read does not park");
         *self.0.parked.borrow_mut() = Some((worker.clone(), place));

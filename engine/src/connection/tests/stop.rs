@@ -87,3 +87,16 @@ fn a_stop_is_no_reason_to_leave_content_in_doubt() {
         assert_eq!(client.closed(), Some(CloseReason::Draining));
     });
 }
+
+#[test]
+fn who_has_said_nothing_when_the_stop_began_is_not_waited_for() {
+    virtually(async {
+        let world = World::new();
+        world.drain();
+        let (silent, asking) = (world.connect(), world.connect());
+        asking.pipe.push(&Scenario::get("/ok").bytes());
+        settle().await;
+        assert_eq!(silent.closed(), Some(CloseReason::Draining));
+        assert_eq!((asking.statuses(), asking.closed()), (vec![200], Some(CloseReason::Draining)));
+    });
+}

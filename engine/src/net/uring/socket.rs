@@ -255,16 +255,27 @@ impl Stream for RingSocket {
     }
 
     fn park(&mut self, _worker: &Rc<Worker>, place: Place) -> bool {
-        self.with(|talking, ring| {
+        let (waits, _ended) = self.with(|talking, ring| {
             let waits = matches!(talking.sending, Sending::Nothing)
                 && !talking.receiving.has_bytes()
                 && talking.receiving.end().is_none()
                 && [Kind::Receive, Kind::Readable].into_iter().any(|kind| ring.is_in_flight(self.number, kind));
-            if waits {
-                talking.receiving.reader = Waiting::of_parked(place);
+            if !waits {
+                return (false, None);
             }
-            waits
-        })
+            // The task that waited is about to end. It is let go of when nothing is borrowed any more.
+            let reader = mem::replace(&mut talking.receiving.reader, Waiting::of_parked(place));
+            (true, Some((reader, mem::take(&mut talking.watcher), mem::take(&mut talking.writer))))
+        });
+        waits
+    }
+
+    fn is_unread(&self) -> bool {
+        false
+    }
+
+    fn has_waited(&self) -> bool {
+        self.with(|talking, ring| talking.receiving.has_bytes() || ring.is_in_flight(self.number, Kind::Receive))
     }
 
     fn unpark(&mut self, _worker: &Worker) {

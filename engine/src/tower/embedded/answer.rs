@@ -9,7 +9,7 @@ use http_body::{Body, Frame, SizeHint};
 use selvedge_proto::Afterwards;
 use std::fmt;
 use std::future::poll_fn;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::task::{Context, Poll, ready};
 use tokio::sync::mpsc;
 
@@ -71,13 +71,20 @@ pub(super) fn of(response: Response, asked: asked::Content) -> http::Response<Em
     answer
 }
 
-/// Reads content on its own thread, no faster than it is taken.
+/// Reads content on its own thread, no faster than it is taken, and no longer than somebody may take it.
 async fn pass_on(
     mut chunks: Pin<Box<dyn Chunks>>,
     to: mpsc::Sender<Result<Frame<Bytes>, StreamError>>,
     _asked: asked::Content,
 ) {
-    while let Some(piece) = poll_fn(|cx| chunks.as_mut().poll_chunk(cx)).await {
+    let mut gone = pin!(to.closed());
+    loop {
+        let next = poll_fn(|cx| match chunks.as_mut().poll_chunk(cx) {
+            Poll::Ready(next) => Poll::Ready(Some(next)),
+            Poll::Pending => gone.as_mut().poll(cx).map(|()| None),
+        });
+        let Some(next) = next.await else { return };
+        let Some(piece) = next else { break };
         let failed = piece.is_err();
         if to.send(piece.map(Frame::data)).await.is_err() || failed {
             return;
@@ -146,7 +153,7 @@ mod tests {
         // As any layer that does not change content passes it on.
         let body = axum::body::Body::new(answer.into_body());
         assert_eq!(body.size_hint().exact(), Some(5));
-        let (_, Some(service::Body::File(found))) = send_file::look(&body) else { panic!("it is no file any more") };
+        let Ok(service::Body::File(found)) = send_file::take(body) else { panic!("it is no file any more") };
         assert_eq!((found.offset, found.length), (2, 5));
         assert!(std::sync::Arc::ptr_eq(found.file.shared(), file.shared()));
         std::fs::remove_file(path).unwrap();

@@ -61,6 +61,6 @@ pub(super) const SETTINGS: &[Setting] = &[
             OBSERVE,
         ])
         .otherwise("no bound; in a route, as the site says")
-        .more("A route's counts for itself and replaces the site's.")
+        .more("A route's counts for itself and replaces the site's; one that says just what the site's says is the site's.")
         .example("rate-limit 100 per=\"1m\" burst=20"),
 ];

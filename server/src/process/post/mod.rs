@@ -137,6 +137,11 @@ impl Post {
         self.replace(&Asked::Renew, "without a supervisor there is nobody to start another process")
     }
 
+    /// Whether nobody could start another process.
+    pub(crate) fn is_alone(&self) -> bool {
+        matches!(self.chain, Chain::Alone { .. })
+    }
+
     /// Whether this process has begun to stop: it has another in its place, or none is to have it.
     pub(crate) fn is_stopping(&self) -> bool {
         self.stopping.load(Ordering::Relaxed)

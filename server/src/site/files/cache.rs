@@ -1,12 +1,12 @@
 //! What a worker remembers of files, of all its sites together, bounded in entries, bytes
 //! and descriptors.
 //!
-//! Two generations: what is asked for moves to the young one, and when that is full it
-//! becomes the old one and what was old is forgotten. So what is used stays, and nothing
-//! has to be ordered on the way of a request.
+//! Two generations: what is asked for moves to the young one, and when that is full, or old
+//! enough, it becomes the old one and what was old is forgotten. So what is used stays, a file
+//! that is gone is let go of, and nothing has to be ordered on the way of a request.
 
 use super::resource::Resource;
-use foldhash::fast::FixedState;
+use foldhash::fast::RandomState;
 use hashbrown::{Equivalent, HashMap};
 use std::hash::{Hash, Hasher};
 use std::rc::Rc;
@@ -16,6 +16,9 @@ use std::time::Duration;
 const ENTRIES_MAX: usize = 8 * 1024;
 /// Bytes that one generation keeps.
 pub(crate) const BYTES_MAX: usize = 32 << 20;
+/// How long a generation is the young one at the most. What nobody asks for is held for no more than
+/// twice that while anything is asked for: its descriptor, and its space on the disk once it is deleted.
+const YOUNG_TIME: Duration = Duration::from_secs(60);
 /// Open files that one generation of all workers keeps.
 const OPEN_FILES_MAX: usize = 2048;
 
@@ -60,8 +63,8 @@ impl Equivalent<Key> for KeyRef<'_> {
     }
 }
 
-/// Names are chosen by whoever owns the files, not by clients, so the hash needs no secret.
-type Generation = HashMap<Key, Cached, FixedState>;
+/// Where a path of a request leads to a file by a star, clients choose what it is, so the hash has a secret.
+type Generation = HashMap<Key, Cached, RandomState>;
 
 /// Whose paths they are: the same path may be another file elsewhere.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,6 +75,7 @@ pub(in crate::site) struct Cache {
     old: Generation,
     young_bytes: usize,
     young_open: usize,
+    young_since: Duration,
     open_max: usize,
     owners: u32,
 }
@@ -86,6 +90,7 @@ impl Cache {
             old: Generation::default(),
             young_bytes: 0,
             young_open: 0,
+            young_since: Duration::ZERO,
             open_max: (share / workers.max(1) / 2).max(4),
             owners: 0,
         }
@@ -105,6 +110,9 @@ impl Cache {
     /// Notes that a file is as it was. This is also what moves it to the young generation:
     /// whatever is in use is checked often.
     pub(super) fn renew(&mut self, owner: Owner, path: &[u8], now: Duration) {
+        if self.is_past(now) {
+            self.begin_generation(now);
+        }
         let key = KeyRef { owner, path };
         if let Some(cached) = self.young.get_mut(&key) {
             cached.checked = now;
@@ -119,13 +127,21 @@ impl Cache {
         let full = self.young.len() >= ENTRIES_MAX
             || self.young_bytes + bytes > BYTES_MAX
             || self.young_open + open > self.open_max;
-        if full {
-            self.old = std::mem::take(&mut self.young);
-            (self.young_bytes, self.young_open) = (0, 0);
+        if full || self.is_past(now) {
+            self.begin_generation(now);
         }
         self.young_bytes += bytes;
         self.young_open += open;
         self.young.insert(Key { owner, path: path.into() }, Cached { resource, checked: now, bytes, open });
+    }
+
+    fn is_past(&self, now: Duration) -> bool {
+        now.saturating_sub(self.young_since) >= YOUNG_TIME
+    }
+
+    fn begin_generation(&mut self, now: Duration) {
+        self.old = std::mem::take(&mut self.young);
+        (self.young_bytes, self.young_open, self.young_since) = (0, 0, now);
     }
 
     /// Forgets all that somebody has remembered, as when a root is another directory by now.
@@ -148,5 +164,30 @@ impl Cache {
             self.young_open -= cached.open;
         }
         self.old.remove(&key);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::resolve::{Content, Opened, Parts, State};
+    use super::*;
+
+    fn resource() -> Rc<Resource> {
+        let state = State { device: 0, inode: 0, length: 1, modified: (0, 0), changed: (0, 0) };
+        let identity = Opened { state, content: Content::Memory(b"x".to_vec()) };
+        Rc::new(Resource::new(Parts { name: "x".to_owned(), identity, sidecars: Vec::new() }))
+    }
+
+    #[test]
+    fn what_nobody_asks_for_is_let_go_of() {
+        let mut cache = Cache::new(1);
+        let (owner, used, unused) = (cache.new_owner(), resource(), resource());
+        cache.insert(owner, b"/used", used.clone(), Duration::ZERO);
+        cache.insert(owner, b"/unused", unused.clone(), Duration::ZERO);
+        for seconds in 0..=2 * YOUNG_TIME.as_secs() {
+            cache.renew(owner, b"/used", Duration::from_secs(seconds));
+        }
+        assert!(cache.get(owner, b"/used").is_some() && cache.get(owner, b"/unused").is_none());
+        assert_eq!((Rc::strong_count(&used), Rc::strong_count(&unused)), (2, 1));
     }
 }

@@ -12,7 +12,7 @@ pub(in crate::site) enum Failure {
     Forbidden,
     /// Too many files are open.
     OutOfDescriptors,
-    /// It needs the disk, and this caller does not wait for it.
+    /// It needs the disk, and this caller does not wait for it; or whoever waits has waited long enough.
     WouldWait,
     /// The system failed.
     System(Errno),
@@ -46,7 +46,11 @@ impl From<Failure> for Response {
             Failure::System(Errno::IO) => {
                 Self::error(Status::INTERNAL_SERVER_ERROR).because("the file could not be read: input/output error")
             }
-            Failure::System(_) | Failure::WouldWait => {
+            Failure::WouldWait => {
+                let busy = Self::error(Status::SERVICE_UNAVAILABLE).because("another process holds the file");
+                busy.field("retry-after", "1")
+            }
+            Failure::System(_) => {
                 Self::error(Status::INTERNAL_SERVER_ERROR).because("the file could not be opened or read")
             }
             Failure::Ended => Self::error(Status::SERVICE_UNAVAILABLE).because("reading the file was given up"),

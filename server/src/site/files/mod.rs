@@ -72,7 +72,7 @@ impl Files {
     /// is how the path was written.
     pub(super) async fn find(&self, now: Duration, raw: &[u8], path: &SafePath) -> Result<Found, Failure> {
         let place = self.current_place(now);
-        let owner = self.owner;
+        let (owner, root) = (self.owner, place.root.clone());
         let known = self.cache.borrow().get(owner, raw).map(|cached| cached.resource.clone());
         let known_states = known.as_ref().map(|resource| resource.states());
         // What is in memory already is looked at here; only what needs the disk goes to a
@@ -111,7 +111,7 @@ impl Files {
                 Found::File(resource)
             }
             resolve::Loaded::DirectoryWithoutSlash => Found::DirectoryWithoutSlash,
-            resolve::Loaded::Directory(directory) => Found::Directory(directory),
+            resolve::Loaded::Directory(directory) => Found::Directory(directory, root),
         })
     }
 

@@ -27,8 +27,8 @@ pub(in crate::site) enum Found {
     File(Rc<Resource>),
     /// A directory, asked for without the slash.
     DirectoryWithoutSlash,
-    /// A directory that has no index.
-    Directory(OwnedFd),
+    /// A directory that has no index, and the root that it is beneath.
+    Directory(OwnedFd, Arc<Root>),
 }
 
 /// The same, as it can be handed from thread to thread.

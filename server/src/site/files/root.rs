@@ -6,6 +6,8 @@ use selvedge::proto::path::SafePath;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::thread;
+use std::time::Duration;
 
 /// Whether the caller may wait for a disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,6 +42,12 @@ pub(crate) struct Root {
 
 // NONBLOCK: opening a FIFO returns at once, and is then seen to be one.
 const READ: OFlags = OFlags::RDONLY.union(OFlags::CLOEXEC).union(OFlags::NONBLOCK).union(OFlags::NOCTTY);
+
+/// How often opening is tried while the system says that another try may help, and the time between two:
+/// a fifth of a second in all.
+const TRIES_MAX: u32 = 100;
+/// See [`TRIES_MAX`].
+const PAUSE: Duration = Duration::from_millis(2);
 
 impl Root {
     /// Opens the directory.
@@ -110,16 +118,33 @@ impl Root {
         }
     }
 
+    /// What is known of what a path leads to beneath the root, links followed.
+    ///
+    /// # Errors
+    /// When it leads nowhere, or elsewhere, or links are not followed.
+    pub(in crate::site) fn facts(&self, path: &SafePath) -> rustix::io::Result<Stat> {
+        if self.opening == Opening::Stepwise {
+            return Err(Errno::LOOP);
+        }
+        let beneath = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
+        fstat(&openat2(&self.directory, path.as_str(), OFlags::PATH | OFlags::CLOEXEC, Mode::empty(), beneath)?)
+    }
+
     fn open_relative(&self, path: &str, patience: Patience) -> rustix::io::Result<OwnedFd> {
         let mut beneath = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
         if patience == Patience::None {
             beneath |= ResolveFlags::CACHED;
         }
+        let mut tries = 0;
         loop {
             match openat2(&self.directory, path, READ, Mode::empty(), beneath) {
                 Err(Errno::INTR) => {}
-                // A rename somewhere made the walk uncertain; another try decides.
-                Err(Errno::AGAIN) if patience == Patience::Waits => {}
+                // A rename somewhere made the walk uncertain, and another try decides; or somebody has a
+                // lease on the file and was told to let it go.
+                Err(Errno::AGAIN) if patience == Patience::Waits && tries < TRIES_MAX => {
+                    tries += 1;
+                    thread::sleep(PAUSE);
+                }
                 done => return done,
             }
         }

@@ -26,6 +26,19 @@ fn a_list_where_the_route_wants_one() {
 }
 
 #[test]
+fn a_list_has_the_links_that_are_served() {
+    let folder = Folder::new(&[("releases/2/a", "a"), ("downloads/x", "x")]);
+    std::os::unix::fs::symlink("../releases/2", folder.0.join("downloads/latest")).unwrap();
+    std::os::unix::fs::symlink("/etc", folder.0.join("downloads/outside")).unwrap();
+    let listed = FilesRules { listing: Listing::On, ..folder.files() };
+    let served = Served::one(vec![route("/*", Action::Files(listed))]);
+    assert_eq!(served.get("/downloads/latest/a").said(), (200, "a"));
+    assert_eq!(served.get("/downloads/outside/").status, 404);
+    let list = served.get("/downloads/").content;
+    assert!(list.contains("latest/") && !list.contains("outside"), "{list}");
+}
+
+#[test]
 fn attempts_in_order() {
     let folder = Folder::new(&[("a.html", "page"), ("a/index.html", "folder"), ("b/index.html", "b"), ("c", "c")]);
     let html = || Attempt::Suffix(Suffix::new(".html").unwrap());
