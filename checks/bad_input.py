@@ -141,10 +141,16 @@ def wait_closed(connections, seconds):
 def silent(server, count):
     def run(since):
         before = server.private()
-        connections = [server.connect() for _ in range(count)]
+        connections = []
+        for number in range(count):
+            connections.append(server.connect())
+            # The system hands over who says nothing when it has sent its own part of the handshake again,
+            # a second later; and loopback drops what comes behind a thousand packets at once.
+            if number % 500 == 499:
+                time.sleep(0.05)
         delay = server.answers()
         each = (server.private() - before) / count
-        _, open_still = wait_closed(connections, 14)
+        _, open_still = wait_closed(connections, 24)
         wrong = ["%d still open" % open_still] if open_still else []
         wrong += ["normal requests waited %s s" % delay] if delay is None or delay > 1 else []
         wrong += ["%.0f bytes for each" % each] if each > 2048 else []

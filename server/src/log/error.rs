@@ -5,7 +5,9 @@ use super::escape::{escape, escape_json, escape_json_text};
 use super::plan::{ErrorForm, Level};
 use selvedge::proto::date::HttpDate;
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::io::Write;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// Something worth a line.
@@ -39,6 +41,29 @@ const REASONS_MAX: usize = 256;
 const WINDOW: Duration = Duration::from_secs(1);
 /// How much of a request line a log line shows.
 const LINE_BYTES_MAX: usize = 200;
+
+/// Events for which the way to the log has no room: many connections may end at one moment. They are
+/// counted together as the log would do it, so none is lost, and there are no more than reasons.
+#[derive(Debug, Default)]
+pub(super) struct Crowd(Mutex<HashMap<&'static str, Event>>);
+
+impl Crowd {
+    pub(super) fn push(&self, event: Event) {
+        match self.events().entry(event.key) {
+            Entry::Occupied(mut waiting) => waiting.get_mut().count += event.count,
+            Entry::Vacant(place) => drop(place.insert(event)),
+        }
+    }
+
+    pub(super) fn take(&self) -> impl Iterator<Item = Event> {
+        std::mem::take(&mut *self.events()).into_values()
+    }
+
+    /// Nothing that is done with the lock held takes long, or can leave the events in disorder.
+    fn events(&self) -> MutexGuard<'_, HashMap<&'static str, Event>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
 
 /// Lines, those that are equally bad and follow each other together.
 #[derive(Debug, Default)]

@@ -2,7 +2,7 @@
 //! that write them.
 
 use super::access::Format;
-use super::error::{ErrorLog, Event, Lines};
+use super::error::{Crowd, ErrorLog, Event, Lines};
 use super::health::Health;
 use super::outlet::{self, Connect, Means, Outlet};
 use super::pen::Pen;
@@ -13,7 +13,7 @@ use std::fmt;
 use std::io;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Weak};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -75,6 +75,7 @@ pub(super) struct Queue {
 #[derive(Debug)]
 struct ErrorQueue {
     events: SyncSender<Message<Event>>,
+    crowd: Arc<Crowd>,
     health: Arc<Health>,
     level: Level,
 }
@@ -126,8 +127,13 @@ impl Queue {
 
 impl ErrorQueue {
     fn take(&self, event: Event) {
-        if event.level <= self.level && self.events.try_send(Message::Write(event)).is_err() {
-            self.health.lose(1);
+        if event.level > self.level {
+            return;
+        }
+        match self.events.try_send(Message::Write(event)) {
+            Err(TrySendError::Full(Message::Write(event))) => self.crowd.push(event),
+            Err(_) => self.health.lose(1),
+            Ok(()) => {}
         }
     }
 }
@@ -172,8 +178,10 @@ impl Logs {
         let (mut threads, mut error_queues) = (Vec::new(), Vec::<ErrorQueue>::new());
         for OpenedError { outlet, health, form, level } in errors {
             let (sender, events) = sync_channel(ERRORS_MAX);
+            let crowd = Arc::new(Crowd::default());
             let writer = ErrorWriter {
                 events,
+                crowd: crowd.clone(),
                 log: ErrorLog::new(form),
                 healths: std::mem::take(&mut healths),
                 pen: Pen::new(outlet, health.clone()),
@@ -186,7 +194,7 @@ impl Logs {
                 run_to_end(writer);
                 drop(servers);
             })?);
-            error_queues.push(ErrorQueue { events: sender, health, level });
+            error_queues.push(ErrorQueue { events: sender, crowd, health, level });
         }
         let mut groups = Vec::new();
         let access = group(opened, &mut groups);
@@ -344,11 +352,17 @@ mod tests {
     fn what_does_not_fit_is_counted_and_nobody_waits() {
         let (batches, received) = sync_channel(2);
         let (errors, events) = sync_channel(1);
+        let crowd = Arc::<Crowd>::default();
         let [health, error_health] = [(); 2].map(|()| Arc::new(Health::new("the log".to_owned())));
         let format = Format::named("common").unwrap();
         let queue = Queue {
             access: vec![AccessQueue { format, batches, place: 0, health: health.clone() }],
-            errors: vec![ErrorQueue { events: errors, health: error_health.clone(), level: Level::Warn }],
+            errors: vec![ErrorQueue {
+                events: errors,
+                crowd: crowd.clone(),
+                health: error_health.clone(),
+                level: Level::Warn,
+            }],
             sites: vec![SitePlan::default()],
             reopen_asked: Arc::default(),
         };
@@ -357,10 +371,14 @@ mod tests {
             queue.error(Event::of_program(Level::Warn, "X", String::new()));
             queue.error(Event::of_program(Level::Info, "X", String::new()));
         }
+        queue.error(Event { count: 3, ..Event::of_program(Level::Warn, "Y", String::new()) });
         let loss = health.loss().expect("the third batch did not fit");
         assert_eq!(loss.count, 3 + 4 + 5);
         assert_eq!(loss.text, "lines of the log were lost: they came faster than they were taken");
-        assert_eq!(error_health.loss().map(|loss| loss.count), Some(4), "what is not wanted is not lost");
+        assert_eq!(error_health.loss().map(|loss| loss.count), None);
+        let mut crowd: Vec<_> = crowd.take().map(|event| (event.key, event.count)).collect();
+        crowd.sort_unstable();
+        assert_eq!(crowd, [("X", 4), ("Y", 3)], "what is not wanted is not counted");
         assert_eq!((received.try_iter().count(), events.try_iter().count()), (2, 1));
         // What is said is said once, and what was lost meanwhile stays.
         health.lose(7);

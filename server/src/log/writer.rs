@@ -1,7 +1,7 @@
 //! The threads that write. A thread that panics is caught, says so, and goes on; what it
 //! had in hand is counted as lost.
 
-use super::error::{ErrorLog, Event, Lines};
+use super::error::{Crowd, ErrorLog, Event, Lines};
 use super::health::Health;
 use super::pen::Pen;
 use super::plan::Level;
@@ -137,6 +137,7 @@ fn say_restart(health: &Health, panic: &str) {
 /// Writes the error log, and says there how the others fare.
 pub(super) struct ErrorWriter {
     pub(super) events: Receiver<Message<Event>>,
+    pub(super) crowd: Arc<Crowd>,
     pub(super) log: ErrorLog,
     pub(super) pen: Pen,
     pub(super) reopening: Reopening,
@@ -158,6 +159,7 @@ impl Writer for ErrorWriter {
             if let Ok(Message::Write(event)) = message {
                 self.log.take(event, now, &mut self.lines);
             }
+            self.crowd.take().for_each(|event| self.log.take(event, now, &mut self.lines));
             // At the end every second counts as over.
             self.log.flush(if is_end { now + Duration::from_secs(2) } else { now }, &mut self.lines);
             self.write(now);

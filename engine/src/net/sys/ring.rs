@@ -8,13 +8,14 @@ use super::leases::{Buffers, Lease};
 use crate::buffer::Buffer;
 use crate::limits::{RING_COPIES_KEPT_MAX, RING_COPY_BYTES};
 use io_uring::{IoUring, Probe, cqueue, opcode, squeue, types};
-use rustix::event::EventfdFlags;
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
 use std::collections::VecDeque;
 use std::io;
 use std::mem;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, IntoRawFd, OwnedFd};
 use std::rc::Rc;
+use std::sync::atomic::{Ordering, fence};
 use std::time::Duration;
 
 /// How large a ring is.
@@ -368,14 +369,25 @@ impl Ring {
         self.has_begun() || !self.uring.completion().is_empty() || self.uring.submission().cq_overflow()
     }
 
-    /// Whether the kernel says that it has put something off until the next turn. It may say so when
-    /// it has done that already.
-    pub(crate) fn may_have_work(&mut self) -> bool {
+    /// Whether the kernel has put something off until the next turn. One turn need not do all of it
+    /// (twenty operations, at this writing), and what is left over is not signalled again.
+    pub(crate) fn has_work(&mut self) -> bool {
         #[cfg(test)]
         if self.faults.says_work() {
             return true;
         }
-        self.uring.submission().taskrun()
+        // A request for signals has to be out before this looks.
+        fence(Ordering::SeqCst);
+        // The flag costs nothing, and may still stand when all is done; the call says what is true.
+        self.uring.submission().taskrun() && self.is_readable()
+    }
+
+    fn is_readable(&self) -> bool {
+        // SAFETY: the ring's descriptor is open for as long as the ring is, which is borrowed.
+        let ring = unsafe { BorrowedFd::borrow_raw(self.uring.as_raw_fd()) };
+        let mut asked = [PollFd::new(&ring, PollFlags::IN)];
+        // Who gets no answer has to look.
+        !matches!(rustix::event::poll(&mut asked, Some(&Timespec::default())), Ok(0))
     }
 
     /// Has the kernel signal when there is something to complete, or not: whoever is busy looks by

@@ -105,6 +105,13 @@ impl Waiting {
     }
 }
 
+/// What a turn has completed.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Turned {
+    Nothing,
+    Something,
+}
+
 /// Those to wake after a completion.
 type Woken = [Option<Waiter>; 2];
 
@@ -161,9 +168,9 @@ impl Uring {
                 self.poll_due(cx)
             })
             .await;
-            self.turn(None);
+            let turned = self.turn(None);
             self.resume_parked(&resume);
-            self.give_way().await;
+            self.give_way(turned).await;
         }
     }
 
@@ -184,11 +191,12 @@ impl Uring {
             ready.expect("the worker's runtime lives as long as its tasks").clear_ready();
             is_due = true;
         }
-        if !is_due && self.signals.replace(Signals::Wanted) == Signals::Unwanted {
-            ring.signal(Signals::Wanted);
-            // What came before shows here; what comes from now on is signalled. So one look is enough,
-            // and more would be too many: the kernel may say for ever that there is work.
-            is_due = ring.may_have_work();
+        if !is_due {
+            // What comes from now on is signalled; what came before shows in a look.
+            if self.signals.replace(Signals::Wanted) == Signals::Unwanted {
+                ring.signal(Signals::Wanted);
+            }
+            is_due = ring.has_work();
         }
         if is_due {
             return Poll::Ready(());
@@ -197,11 +205,12 @@ impl Uring {
         Poll::Pending
     }
 
-    /// Lets others have their turn, if the next one is due already.
-    async fn give_way(&self) {
+    /// Lets others have their turn, if the next one is due already, or the last was in vain: the kernel
+    /// could say for ever that there is something.
+    async fn give_way(&self, turned: Turned) {
         let mut given = false;
         poll_fn(|cx| {
-            if given || !self.core.borrow_mut().ring.is_due() {
+            if given || (turned == Turned::Something && !self.core.borrow_mut().ring.is_due()) {
                 return Poll::Ready(());
             }
             given = true;
@@ -241,12 +250,12 @@ impl Uring {
 
     /// Hands over what was begun and tells everybody what is done. Waits for something to be done,
     /// up to a time, where that is wanted.
-    fn turn(&self, wait: Option<Duration>) {
+    fn turn(&self, wait: Option<Duration>) -> Turned {
         self.core.borrow_mut().ring.turn(wait).expect("the ring is used as the kernel wants it used");
-        let mut is_busy = false;
+        let mut turned = Turned::Nothing;
         self.came.set(0);
         while let Some(woken) = self.complete_next() {
-            is_busy = true;
+            turned = Turned::Something;
             for waiter in woken.into_iter().flatten() {
                 match waiter {
                     Waiter::Task(waker) => waker.wake(),
@@ -255,9 +264,10 @@ impl Uring {
             }
         }
         // Whoever is busy looks by itself.
-        if is_busy && self.signals.replace(Signals::Unwanted) == Signals::Wanted {
+        if turned == Turned::Something && self.signals.replace(Signals::Unwanted) == Signals::Wanted {
             self.core.borrow_mut().ring.signal(Signals::Unwanted);
         }
+        turned
     }
 }
 

@@ -140,7 +140,7 @@ impl RingSocket {
             });
             match taken {
                 Some(taken) => break taken,
-                None => self.uring.turn(Some(TURN_TIME)),
+                None => drop(self.uring.turn(Some(TURN_TIME))),
             }
         };
         // The turns that were taken here were not its own, and it is the one to see to signals.
@@ -298,8 +298,7 @@ impl Drop for RingSocket {
             if let State::Talking(_) = known {
                 let is_in_flight = |kind| core.ring.is_in_flight(self.number, kind);
                 if is_in_flight(Kind::Receive) && !is_in_flight(Kind::Send) {
-                    // The client hears of it now, and not a turn later; and many that end at once, as
-                    // at a deadline, do not end faster than can be told to the log.
+                    // The client hears of it now, and not a turn later.
                     let _ = rustix::net::shutdown(core.ring.fd(self.number), Shutdown::Both);
                 }
                 core.ring.let_go(self.number);

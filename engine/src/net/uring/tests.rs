@@ -3,22 +3,26 @@
 use crate::buffer::Buffer;
 use crate::limits::BLOCKING_THREADS_MAX;
 use crate::net::driver::Driver;
+use crate::net::stream::Stream;
 use crate::net::sys::faults::Script;
 use crate::net::sys::leases::Lease;
 use crate::net::sys::ring::{Completion, Done, Kind, Ring, Sizes, Then};
-use crate::net::uring::Uring;
+use crate::net::uring::{RingSocket, Uring};
 use crate::net::worker;
 use crate::service::Incident;
 use crate::{Observer, Request, Response, Running, Server, Status};
 use rustix::io::Errno;
 use std::fs::File;
+use std::future::poll_fn;
 use std::io::{self, Read, Write};
-use std::net::{Shutdown, TcpStream};
+use std::net::{Shutdown, TcpListener, TcpStream};
 use std::os::unix::net::UnixStream;
+use std::rc::Rc;
 use std::sync::{Arc, Mutex};
 use std::task::Poll;
 use std::thread;
 use std::time::Duration;
+use tokio::task::JoinHandle;
 
 /// Scripts, each with another thing that goes wrong, and one with all of them.
 const SCRIPTS: [Script; 6] = [
@@ -152,7 +156,7 @@ fn files_are_read_by_the_ring_to_their_end() {
         // Whoever waits goes away; the memory is the kernel's until it has read, and the turn with it.
         for _ in 0..20 {
             let mut reading = Box::pin(uring.bring_into_memory(&file, 0, 500_000));
-            assert!(std::future::poll_fn(|cx| Poll::Ready(reading.as_mut().poll(cx).is_pending())).await);
+            assert!(poll_fn(|cx| Poll::Ready(reading.as_mut().poll(cx).is_pending())).await);
         }
         assert_eq!(uring.reads_left(), 0);
         assert_eq!(uring.bring_into_memory(&file, 0, 500_000).await, Some(()));
@@ -252,4 +256,55 @@ fn a_buffer_on_lease_is_not_written_to() {
     let Some(Completion { done: Done::Received(Ok(Some(third))), .. }) = ring.next() else { panic!("bytes") };
     drop(ring);
     assert_eq!((leases[0].bytes(), third.bytes()), (&b"first"[..], &b"third"[..]));
+}
+
+#[test]
+fn whoever_something_came_for_hears_of_it_however_many_they_are() {
+    let Ok(runtime) = worker::runtime() else { panic!("a runtime") };
+    runtime.block_on(async {
+        let Some(uring) = here(Uring::new()) else { return };
+        tokio::task::spawn_local(uring.clone().drive(|_| {}));
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let (near, far): (Vec<_>, Vec<_>) = (0..300)
+            .map(|_| {
+                let far = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+                let (near, _) = listener.accept().unwrap();
+                near.set_nonblocking(true).unwrap();
+                (Rc::new(RingSocket::new(uring.clone(), near.into())), far)
+            })
+            .unzip();
+        let receive = |socket: &Rc<RingSocket>| {
+            let socket = socket.clone();
+            tokio::task::spawn_local(async move {
+                let received = poll_fn(|cx| socket.poll_receive(cx, &mut None)).await;
+                received.unwrap()
+            })
+        };
+        // All of them at once, and then nothing that would have the ring turn again.
+        let waiting: Vec<_> = near.iter().map(receive).collect();
+        others_turn().await;
+        far.iter().for_each(|mut far| far.write_all(b"?").unwrap());
+        expect(waiting, 1).await;
+        // What wakes the kernel for nothing, and then the end.
+        let waiting: Vec<_> = near.iter().map(receive).collect();
+        others_turn().await;
+        near.iter().for_each(|near| near.finish());
+        others_turn().await;
+        far.iter().for_each(|far| far.shutdown(Shutdown::Write).unwrap());
+        expect(waiting, 0).await;
+    });
+}
+
+/// Long enough for the runtime to ask for readiness, and for the ring to turn.
+async fn others_turn() {
+    for _ in 0..1000 {
+        tokio::task::yield_now().await;
+    }
+}
+
+async fn expect(waiting: Vec<JoinHandle<usize>>, bytes: usize) {
+    for waiting in waiting {
+        let received = tokio::time::timeout(Duration::from_secs(20), waiting).await;
+        assert_eq!(received.expect("it is not forgotten").unwrap(), bytes);
+    }
 }

@@ -1,7 +1,7 @@
 //! The threads that write, when what they write to panics or fails.
 
 use super::faulty::{Act, Faulty};
-use crate::log::error::{ErrorLog, Event, Lines};
+use crate::log::error::{Crowd, ErrorLog, Event, Lines};
 use crate::log::plan::{ErrorForm, Level};
 use crate::log::writer::{AccessWriter, Batch, ErrorWriter, Message, Reopening, run_to_end};
 use std::io;
@@ -14,6 +14,7 @@ use std::thread::{self, JoinHandle};
 struct Threads {
     batches: SyncSender<Message<Batch>>,
     errors: SyncSender<Message<Event>>,
+    crowd: Arc<Crowd>,
     reopen: Arc<AtomicU64>,
     threads: [JoinHandle<()>; 2],
 }
@@ -23,9 +24,11 @@ impl Threads {
         let (batches, received) = sync_channel(100);
         let (errors, events) = sync_channel(100);
         let reopen = Arc::new(AtomicU64::new(0));
+        let crowd = Arc::<Crowd>::default();
         let (access, error) = (access.pen(), error.pen());
         let error_writer = ErrorWriter {
             events,
+            crowd: crowd.clone(),
             log: ErrorLog::new(ErrorForm::Text),
             healths: [&access, &error].map(|pen| (pen.health().clone(), None)).to_vec(),
             pen: error,
@@ -41,7 +44,7 @@ impl Threads {
         };
         let threads =
             [thread::spawn(move || run_to_end(access_writer)), thread::spawn(move || run_to_end(error_writer))];
-        Self { batches, errors, reopen, threads }
+        Self { batches, errors, crowd, reopen, threads }
     }
 
     fn write(&self, lines: &str) {
@@ -94,6 +97,19 @@ fn an_error_log_that_panics_goes_on_and_says_so() {
         assert!(said.contains(expected), "{expected}: {said}");
     }
     assert!(!said.contains(" A: "), "{said}");
+}
+
+#[test]
+fn what_there_was_no_room_for_is_said_with_its_count() {
+    let error = Faulty::default();
+    let threads = Threads::start(&Faulty::default(), &error);
+    threads.crowd.push(Event { count: 40, ..Event::of_program(Level::Warn, "A", "text".to_owned()) });
+    threads.crowd.push(Event { count: 2, ..Event::of_program(Level::Warn, "A", "text".to_owned()) });
+    threads.errors.send(Message::Wake).unwrap();
+    threads.end();
+    let said = said(&error).join("\n");
+    let counts = said.lines().map(|line| line.split_once("count=").expect("a count").1.parse::<u64>().unwrap());
+    assert_eq!(counts.sum::<u64>(), 42, "{said}");
 }
 
 #[test]
