@@ -16,6 +16,11 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
+/// So many requests at a rate are a measurement, if that takes no longer than this many seconds.
+const REQUESTS_ENOUGH: f64 = 64.0;
+/// See [`REQUESTS_ENOUGH`].
+const WINDOW_AT_RATE_MAX: f64 = 6.0;
+
 /// How thorough a run is.
 #[derive(Clone, Copy)]
 pub(crate) struct Effort {
@@ -41,6 +46,12 @@ impl Effort {
 
     pub(crate) fn window(&self) -> Duration {
         Duration::from_secs_f64(self.seconds)
+    }
+
+    /// The same where requests are sent at a rate: longer where those would be few.
+    pub(crate) fn window_at(&self, rate: f64) -> Duration {
+        let enough = Duration::from_secs_f64((REQUESTS_ENOUGH / rate).min(WINDOW_AT_RATE_MAX));
+        self.pick(self.window(), self.window().max(enough))
     }
 
     /// Before the window, unmeasured.

@@ -123,7 +123,7 @@ fn measure_at(bench: &Bench, server: &Running, clients: &Clients<'_>, rate: f64)
     open::run(server.address(), mix, schedule(warm), &mut Alone)?;
     let pids = server.pids();
     let before = tree::cpu(&pids);
-    let seen = open::run(server.address(), mix, schedule(bench.effort.window()), &mut Alone)?;
+    let seen = open::run(server.address(), mix, schedule(bench.effort.window_at(rate)), &mut Alone)?;
     let (cpu, user_part) = tree::cpu(&pids).since(before);
     ensure!(seen.window.answered > 0, "no request was answered");
     let cpu_us = cpu.as_secs_f64() * 1e6 / seen.window.answered as f64;
