@@ -23,6 +23,7 @@ use socket::Talking;
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
 use std::io;
+use std::mem;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -105,13 +106,6 @@ impl Waiting {
     }
 }
 
-/// What a turn has completed.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Turned {
-    Nothing,
-    Something,
-}
-
 /// Those to wake after a completion.
 type Woken = [Option<Waiter>; 2];
 
@@ -168,9 +162,9 @@ impl Uring {
                 self.poll_due(cx)
             })
             .await;
-            let turned = self.turn(None);
+            self.turn(None);
             self.resume_parked(&resume);
-            self.give_way(turned).await;
+            give_way().await;
         }
     }
 
@@ -205,21 +199,6 @@ impl Uring {
         Poll::Pending
     }
 
-    /// Lets others have their turn, if the next one is due already, or the last was in vain: the kernel
-    /// could say for ever that there is something.
-    async fn give_way(&self, turned: Turned) {
-        let mut given = false;
-        poll_fn(|cx| {
-            if given || (turned == Turned::Something && !self.core.borrow_mut().ring.is_due()) {
-                return Poll::Ready(());
-            }
-            given = true;
-            cx.waker().wake_by_ref();
-            Poll::Pending
-        })
-        .await;
-    }
-
     /// Whether bytes have come from one client alone. Then a turn would save it nothing.
     fn came_alone(&self) -> bool {
         // What goes wrong with sends has to meet sends in the ring.
@@ -250,12 +229,12 @@ impl Uring {
 
     /// Hands over what was begun and tells everybody what is done. Waits for something to be done,
     /// up to a time, where that is wanted.
-    fn turn(&self, wait: Option<Duration>) -> Turned {
+    fn turn(&self, wait: Option<Duration>) {
         self.core.borrow_mut().ring.turn(wait).expect("the ring is used as the kernel wants it used");
-        let mut turned = Turned::Nothing;
+        let mut is_busy = false;
         self.came.set(0);
         while let Some(woken) = self.complete_next() {
-            turned = Turned::Something;
+            is_busy = true;
             for waiter in woken.into_iter().flatten() {
                 match waiter {
                     Waiter::Task(waker) => waker.wake(),
@@ -264,11 +243,24 @@ impl Uring {
             }
         }
         // Whoever is busy looks by itself.
-        if turned == Turned::Something && self.signals.replace(Signals::Unwanted) == Signals::Wanted {
+        if is_busy && self.signals.replace(Signals::Unwanted) == Signals::Wanted {
             self.core.borrow_mut().ring.signal(Signals::Unwanted);
         }
-        turned
     }
+}
+
+/// Lets whoever was woken have their turn: they give their buffers back, and begin what the next turn
+/// hands over. Also the kernel could say for ever that there is something.
+async fn give_way() {
+    let mut given = false;
+    poll_fn(|cx| {
+        if mem::replace(&mut given, true) {
+            return Poll::Ready(());
+        }
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
 }
 
 /// Receives a byte as all bytes are received. What the calls that make a ring do not tell about the
@@ -313,7 +305,7 @@ impl Core {
     }
 
     fn leave(&mut self, number: Number) -> State {
-        std::mem::replace(&mut self.states[number as usize], State::Unused)
+        mem::replace(&mut self.states[number as usize], State::Unused)
     }
 
     /// Lets go of a descriptor, and of what was known of it.

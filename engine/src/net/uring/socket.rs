@@ -140,7 +140,7 @@ impl RingSocket {
             });
             match taken {
                 Some(taken) => break taken,
-                None => drop(self.uring.turn(Some(TURN_TIME))),
+                None => self.uring.turn(Some(TURN_TIME)),
             }
         };
         // The turns that were taken here were not its own, and it is the one to see to signals.
