@@ -5,7 +5,6 @@ use super::escape::{escape, escape_json, escape_json_text};
 use super::plan::{ErrorForm, Level};
 use selvedge::proto::date::HttpDate;
 use std::collections::HashMap;
-use std::collections::hash_map::Entry;
 use std::io::Write;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -49,10 +48,7 @@ pub(super) struct Crowd(Mutex<HashMap<&'static str, Event>>);
 
 impl Crowd {
     pub(super) fn push(&self, event: Event) {
-        match self.events().entry(event.key) {
-            Entry::Occupied(mut waiting) => waiting.get_mut().count += event.count,
-            Entry::Vacant(place) => drop(place.insert(event)),
-        }
+        self.events().entry(event.key).and_modify(|waiting| waiting.count += event.count).or_insert(event);
     }
 
     pub(super) fn take(&self) -> impl Iterator<Item = Event> {
