@@ -71,9 +71,12 @@ pub struct RequestHead {
     pub line: Span,
     /// Length of the head, from the first byte to the end of the empty line.
     pub len: usize,
-    /// Where to go on when more bytes have come; 0 while the request line is not complete.
+    /// Where the field section begins, from the first byte; 0 while the request line is not complete.
+    pub(crate) section_at: u16,
+    /// Where to go on in the field section when more bytes have come.
     pub(crate) resume_at: usize,
-    pub(crate) fields: [FieldSpan; FIELDS_CEILING],
+    /// Positions from the beginning of the field section on.
+    fields: [FieldSpan; FIELDS_CEILING],
     pub(crate) field_count: u8,
     /// Where each known field stands first; only where its bit is in `present`.
     first_of: [u8; Known::COUNT],
@@ -83,10 +86,18 @@ pub struct RequestHead {
     /// send the same again and again.
     host_known: [u8; HOST_KNOWN_BYTES],
     host_known_len: u8,
+    /// The field section that was last found to be valid, while it is short, and with which version:
+    /// a client says the same with most of its requests, and then what was made of it still holds.
+    section_known: [u8; SECTION_KNOWN_BYTES],
+    section_known_len: u16,
+    section_known_version: Version,
 }
 
 /// Room for a name of usual length with its port.
 const HOST_KNOWN_BYTES: usize = 47;
+
+/// Room for what a browser sends, without long cookies.
+const SECTION_KNOWN_BYTES: usize = 1_000;
 
 const _: () = assert!(Known::COUNT <= u32::BITS as usize, "one bit for each known field");
 
@@ -103,6 +114,7 @@ impl Default for RequestHead {
             persistence: Afterwards::KeepOpen,
             line: Span::default(),
             len: 0,
+            section_at: 0,
             resume_at: 0,
             fields: [FieldSpan::default(); FIELDS_CEILING],
             field_count: 0,
@@ -111,19 +123,51 @@ impl Default for RequestHead {
             repeated: 0,
             host_known: [0; HOST_KNOWN_BYTES],
             host_known_len: 0,
+            section_known: [0; SECTION_KNOWN_BYTES],
+            section_known_len: 0,
+            section_known_version: Version::Http11,
         }
     }
 }
 
 impl RequestHead {
-    /// Forgets the last request.
+    /// Forgets the last request, all but what was made of its fields.
     pub fn clear(&mut self) {
+        self.section_at = 0;
         self.resume_at = 0;
-        self.field_count = 0;
         self.len = 0;
         self.line = Span::default();
+    }
+
+    /// Whether this begins with the field section that is known, to the end of it, in a request of the
+    /// same version; how long it is. Then the fields, the framing, the expectation and the persistence
+    /// are those of this request as well.
+    pub(crate) fn known_section(&self, section: &[u8]) -> Option<usize> {
+        let known = &self.section_known[..usize::from(self.section_known_len)];
+        let is_known = !known.is_empty() && self.version == self.section_known_version && section.starts_with(known);
+        is_known.then_some(known.len())
+    }
+
+    /// Notes that what is known of the fields is of this section, and that nothing in it is refused.
+    pub(crate) fn know_section(&mut self, section: &[u8]) {
+        if let Some(room) = self.section_known.get_mut(..section.len()) {
+            room.copy_from_slice(section);
+            self.section_known_len = section.len() as u16;
+            self.section_known_version = self.version;
+        }
+    }
+
+    /// Forgets the fields.
+    pub(crate) fn forget_section(&mut self) {
+        self.section_known_len = 0;
+        self.field_count = 0;
         self.present = 0;
         self.repeated = 0;
+    }
+
+    /// The field section and what follows it.
+    fn section<'a>(&self, bytes: &'a [u8]) -> &'a [u8] {
+        &bytes[usize::from(self.section_at)..]
     }
 
     pub(crate) fn push(&mut self, name: &[u8], span: FieldSpan) {
@@ -160,7 +204,10 @@ impl RequestHead {
     /// Where the value of the first line of a known field stands.
     pub fn value_span(&self, known: Known) -> Option<Span> {
         let present = self.present & known.bit() != 0;
-        present.then(|| self.fields[usize::from(self.first_of[known as usize])].value)
+        present.then(|| {
+            let value = self.fields[usize::from(self.first_of[known as usize])].value;
+            Span { start: self.section_at + value.start, ..value }
+        })
     }
 
     /// Whether any of these known fields is present; the set is a sum of [`Known::bit`]s.
@@ -181,15 +228,17 @@ impl RequestHead {
             (true, false) => first..first + 1,
             (true, true) => first..usize::from(self.field_count),
         };
+        let section = self.section(bytes);
         self.fields[range]
             .iter()
-            .filter(move |f| f.name.of(bytes).eq_ignore_ascii_case(known.name().as_bytes()))
-            .map(move |f| f.value.of(bytes))
+            .filter(move |f| f.name.of(section).eq_ignore_ascii_case(known.name().as_bytes()))
+            .map(move |f| f.value.of(section))
     }
 
     /// All names, as they came, and values, in order.
     pub fn fields<'a>(&self, bytes: &'a [u8]) -> impl Iterator<Item = (&'a [u8], &'a [u8])> + Clone {
-        self.fields[..usize::from(self.field_count)].iter().map(move |f| (f.name.of(bytes), f.value.of(bytes)))
+        let section = self.section(bytes);
+        self.fields[..usize::from(self.field_count)].iter().map(move |f| (f.name.of(section), f.value.of(section)))
     }
 
     /// The value of the first field of that name, in any case.

@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use proptest::sample::{Index, select};
 use proptest::test_runner::Config;
 use selvedge_cases::read;
-use selvedge_proto::field::Fields;
+use selvedge_proto::field::{Fields, Known};
 use selvedge_proto::head::{RequestHead, Version};
 use selvedge_proto::http1::chunked::{Decoder, Step};
 use selvedge_proto::http1::parse_request;
@@ -64,17 +64,35 @@ struct Parsed {
 
 fn ours(bytes: &[u8]) -> Result<Option<(Parsed, RequestHead)>, Reject> {
     let mut head = RequestHead::default();
-    if !parse_request(bytes, &Limits::default(), &mut head)? {
-        return Ok(None);
-    }
-    let parsed = Parsed {
+    let is_complete = parse_request(bytes, &Limits::default(), &mut head)?;
+    Ok(is_complete.then(|| (parsed(bytes, &head), head)))
+}
+
+fn parsed(bytes: &[u8], head: &RequestHead) -> Parsed {
+    Parsed {
         method: head.method_span.of(bytes).to_vec(),
         target: head.target.whole.of(bytes).to_vec(),
         minor: u8::from(head.version == Version::Http11),
         fields: head.fields(bytes).map(|(name, value)| (name.to_vec(), value.to_vec())).collect(),
         len: head.len,
-    };
-    Ok(Some((parsed, head)))
+    }
+}
+
+/// All that a head says of a request, in words.
+fn said(bytes: &[u8], limits: &Limits, head: &mut RequestHead) -> String {
+    match parse_request(bytes, limits, head) {
+        Ok(true) => {
+            let known = [Known::Host, Known::Connection, Known::Expect, Known::ContentLength].map(|known| {
+                let values: Vec<_> =
+                    head.values(bytes, known).map(<[u8]>::escape_ascii).map(|v| v.to_string()).collect();
+                (head.value_span(known), head.is_repeated(known), values)
+            });
+            let RequestHead { method, target, authority, framing, expectation, persistence, line, .. } = &*head;
+            let decided = (method, target, authority, framing, expectation, persistence, line);
+            format!("{decided:?} {known:?} {:?}", parsed(bytes, head))
+        }
+        other => format!("{other:?}"),
+    }
 }
 
 fn theirs(bytes: &[u8]) -> Option<Parsed> {
@@ -276,6 +294,34 @@ proptest! {
         let whole = read([&bytes[..]]);
         prop_assert_eq!(&read(bytes.chunks(1)), &whole, "byte by byte: {}", bytes.escape_ascii());
         prop_assert_eq!(&read(pieces(&bytes, &lengths)), &whole, "{:?}: {}", lengths, bytes.escape_ascii());
+    }
+
+    // A client says the same again and again, and a head remembers what it made of it.
+    #[test]
+    fn a_head_in_use_again_reads_as_a_new_one(
+        sections in vec((select(vec!["Host: a\r\n", "host: b\r\n", ""]), vec(field(), 0..4)), 1..4),
+        requests in vec((method(), target(), select(vec!["1.1", "1.1", "1.1", "1.0"]), any::<Index>(), any::<Index>()), 2..12),
+        cuts in vec(prop_oneof![3 => Just(None), 1 => any::<Index>().prop_map(Some)], 12),
+        limits in vec(prop_oneof![3 => Just((16_384, 100)), 1 => Just((60, 100)), 1 => Just((16_384, 2))], 12),
+    ) {
+        let mut head = RequestHead::default();
+        for ((method, target, version, section, rest), (cut, (head_bytes_max, fields_max))) in
+            requests.iter().zip(cuts.iter().zip(limits))
+        {
+            let limits = Limits { head_bytes_max, fields_max, ..Limits::default() };
+            let (host, fields) = section.get(&sections);
+            let fields: String = fields.iter().map(|field| format!("{field}\r\n")).collect();
+            let rest = rest.get(&["", "\r\n", "x", "GET / HTTP/1.1\r\nHost: b\r\n\r\n"]);
+            let bytes = format!("{method} {target} HTTP/{version}\r\n{host}{fields}\r\n{rest}").into_bytes();
+            head.clear();
+            if let Some(cut) = cut
+                && parse_request(&bytes[..cut.index(bytes.len())], &limits, &mut head) != Ok(false)
+            {
+                head.clear();
+            }
+            let again = said(&bytes, &limits, &mut head);
+            prop_assert_eq!(again, said(&bytes, &limits, &mut RequestHead::default()), "{}", bytes.escape_ascii());
+        }
     }
 
     #[test]

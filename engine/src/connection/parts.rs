@@ -4,7 +4,7 @@ use crate::buffer::Buffer;
 use crate::service::{IncomingBody, Parts, Remarks};
 use std::cell::RefCell;
 
-/// Parts that a thread keeps: about 64 KiB.
+/// Parts that a thread keeps: about 140 KiB.
 const KEPT_MAX: usize = 64;
 
 thread_local! {

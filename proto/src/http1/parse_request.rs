@@ -19,25 +19,37 @@ use crate::target::{Host, Span, Target};
 /// # Errors
 /// The first reason to refuse, in the order of the bytes. Nothing after it is looked at.
 pub fn parse_request(bytes: &[u8], limits: &Limits, head: &mut RequestHead) -> Result<bool, Reject> {
-    if head.resume_at == 0 {
+    if head.section_at == 0 {
         match parse_request_line(bytes, limits, head)? {
-            Some(next) => head.resume_at = next,
+            Some(next) => head.section_at = next as u16,
             None => return Ok(false),
         }
     }
     let bytes_max = limits.head_bytes_max.min(HEAD_BYTES_CEILING);
     let fields_max = limits.fields_max.min(FIELDS_CEILING);
-    let readable = &bytes[..bytes.len().min(bytes_max)];
+    let section_at = usize::from(head.section_at);
+    let section = bytes[..bytes.len().min(bytes_max)].get(section_at..).unwrap_or_default();
+    if head.resume_at == 0 {
+        if usize::from(head.field_count) <= fields_max
+            && let Some(len) = head.known_section(section)
+        {
+            head.len = section_at + len;
+            decide_authority(head);
+            return Ok(true);
+        }
+        head.forget_section();
+    }
     loop {
-        match parse_line(readable, head.resume_at)? {
+        match parse_line(section, head.resume_at)? {
             Line::Field { .. } if usize::from(head.field_count) == fields_max => return Err(Reject::TooManyFields),
             Line::Field { span, next } => {
-                head.push(span.name.of(bytes), span);
+                head.push(span.name.of(section), span);
                 head.resume_at = next;
             }
             Line::End { next } => {
-                head.len = next;
+                head.len = section_at + next;
                 decide(bytes, head)?;
+                head.know_section(&section[..next]);
                 return Ok(true);
             }
             Line::Incomplete if bytes.len() >= bytes_max => return Err(Reject::HeadTooLarge),
@@ -157,6 +169,7 @@ fn parse_version(bytes: &[u8], at: usize) -> Result<Option<(Version, usize)>, Re
 /// Judges a complete head: its host, its framing, its expectation, its persistence.
 fn decide(bytes: &[u8], head: &mut RequestHead) -> Result<(), Reject> {
     decide_host(bytes, head)?;
+    decide_authority(head);
     head.framing = framing::decide(bytes, head)?;
     head.expectation = persist::expectation(bytes, head)?;
     head.persistence = persist::decide(bytes, head);
@@ -178,7 +191,10 @@ fn decide_host(bytes: &[u8], head: &mut RequestHead) -> Result<(), Reject> {
             head.know_host(value);
         }
     }
+    Ok(())
+}
+
+fn decide_authority(head: &mut RequestHead) {
     //= RFC 9112 §3.2.2, §3.3: the authority of an absolute-form or an authority-form wins over Host
     head.authority = head.target.authority.or(head.value_span(Known::Host));
-    Ok(())
 }
