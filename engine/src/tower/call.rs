@@ -14,7 +14,7 @@ use crate::tower::current::Current;
 use crate::tower::{Body, BoxError};
 use std::cell::RefCell;
 use std::convert::Infallible;
-use std::future::poll_fn;
+use std::future::{self, poll_fn};
 use std::net::SocketAddr;
 use std::pin::pin;
 use std::rc::Rc;
@@ -132,8 +132,8 @@ where
     B::Error: Into<BoxError>,
 {
     async fn call(&self, request: &mut Request) -> Response {
-        let function = async |converted| Ok::<_, Infallible>((self.function)(converted).await);
-        Box::pin(answered(request, function)).await
+        let function = async |(), converted| Ok::<_, Infallible>((self.function)(converted).await);
+        Box::pin(answered(request, future::ready(Ok(())), function)).await
     }
 
     manners!();
@@ -147,16 +147,18 @@ where
     B: http_body::Body + 'static,
     B::Error: Into<BoxError>,
 {
-    // Not before the request is one of theirs: what readiness has taken is given back by the call alone.
-    answered(request, |converted: http::Request<Body>| async move {
-        let own = ready(service).await?;
-        call(service, own, converted).await
-    })
-    .await
+    answered(request, ready(service), |own, converted| call(service, own, converted)).await
 }
 
 /// The answer to a request as the ecosystem has it, once there is one.
-async fn answered<F, B, E>(request: &mut Request, call: impl FnOnce(http::Request<Body>) -> F) -> Response
+///
+/// What each step needs is gone when the next one waits, so that all of it fits into the memory that
+/// an allocator has at hand.
+async fn answered<R, F, B, E>(
+    request: &mut Request,
+    ready: impl Future<Output = Result<R, E>>,
+    call: impl FnOnce(R, http::Request<Body>) -> F,
+) -> Response
 where
     F: Future<Output = Result<http::Response<B>, E>>,
     B: http_body::Body + 'static,
@@ -167,7 +169,9 @@ where
         Err(response) => return response,
     };
     let current = Current::of(request);
-    let called = pin!(current.during(|| call(converted)));
+    // Not before the request is one of theirs: what readiness has taken is given back by the call alone.
+    let Ok(ready) = current.within(pin!(ready)).await else { return failed() };
+    let called = pin!(current.during(|| call(ready, converted)));
     let Ok(answer) = current.within(called).await else { return failed() };
     let (mut response, content) = convert::response(answer, &mut asked);
     if let Some(content) = content {

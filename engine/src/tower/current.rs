@@ -42,13 +42,13 @@ impl Current {
     }
 
     /// Has a future know it, whenever it is polled.
-    pub(super) async fn within<F: Future>(self, mut future: Pin<&mut F>) -> F::Output {
+    pub(super) async fn within<F: Future>(&self, mut future: Pin<&mut F>) -> F::Output {
         poll_fn(|cx| self.during(|| future.as_mut().poll(cx))).await
     }
 
     /// Has whatever is done meanwhile know it.
-    pub(super) fn during<T>(self, work: impl FnOnce() -> T) -> T {
-        CURRENT.set(Some(self));
+    pub(super) fn during<T>(&self, work: impl FnOnce() -> T) -> T {
+        CURRENT.set(Some(*self));
         let _scope = Scope;
         work()
     }
