@@ -20,6 +20,9 @@ use std::time::Duration;
 const REQUESTS_ENOUGH: f64 = 64.0;
 /// See [`REQUESTS_ENOUGH`].
 const WINDOW_AT_RATE_MAX: f64 = 6.0;
+/// Too much is offered for so long at least: what a server does then shows once its queue is full, and
+/// one held to a sixth of a core has half a second's work in a queue of 4,096.
+const OVERLOAD_WINDOW_MIN: Duration = Duration::from_secs(3);
 
 /// How thorough a run is.
 #[derive(Clone, Copy)]
@@ -52,6 +55,11 @@ impl Effort {
     pub(crate) fn window_at(&self, rate: f64) -> Duration {
         let enough = Duration::from_secs_f64((REQUESTS_ENOUGH / rate).min(WINDOW_AT_RATE_MAX));
         self.pick(self.window(), self.window().max(enough))
+    }
+
+    /// The same under more than a server can do, which shows once its queues are full.
+    pub(crate) fn window_of_overload(&self) -> Duration {
+        self.pick(self.window(), self.window().max(OVERLOAD_WINDOW_MIN))
     }
 
     /// Before the window, unmeasured.

@@ -9,8 +9,8 @@ use std::process::Command;
 
 /// Where a server comes from.
 pub(crate) enum Origin {
-    /// The workspace, with one of its drivers.
-    Selvedge(&'static str),
+    /// The workspace.
+    Selvedge,
     /// Installed programs, by name.
     Program(&'static str),
     /// A C file under `peers/`.
@@ -30,7 +30,7 @@ impl Origin {
         let built = work.join("peers");
         fs::create_dir_all(&built)?;
         match *self {
-            Self::Selvedge(_) => selvedge(),
+            Self::Selvedge => selvedge(),
             Self::Program(name) => program(name),
             Self::C(source) => {
                 let program = built.join("floor");
@@ -73,7 +73,7 @@ impl Origin {
             Self::Rust(name) => locked_version(name),
             Self::C(_) => "this workspace".to_owned(),
             Self::Haskell(_) => output(Command::new("ghc-pkg").args(["field", "warp", "version", "--simple-output"])),
-            Self::Selvedge(_) | Self::Program(_) => output(Command::new(program).args(asked)),
+            Self::Selvedge | Self::Program(_) => output(Command::new(program).args(asked)),
         }
     }
 }

@@ -46,6 +46,8 @@ impl Content {
 struct Entry {
     name: &'static str,
     origin: Origin,
+    /// What drives the sockets of one that is on Selvedge.
+    driver: Option<&'static str>,
     version: &'static [&'static str],
     /// Its configuration under `peers/`, with `@WORDS@` to fill in.
     config: Option<&'static str>,
@@ -80,6 +82,7 @@ const ENTRIES: &[Entry] = &[
     Entry {
         name: FLOOR,
         origin: Origin::C("floor/epoll.c"),
+        driver: None,
         version: &[],
         config: None,
         arguments: YARDSTICK,
@@ -90,6 +93,7 @@ const ENTRIES: &[Entry] = &[
     Entry {
         name: "floor-tokio",
         origin: Origin::Rust("floor-tokio"),
+        driver: None,
         version: &[],
         config: None,
         arguments: YARDSTICK,
@@ -99,7 +103,8 @@ const ENTRIES: &[Entry] = &[
     },
     Entry {
         name: SELVEDGE,
-        origin: Origin::Selvedge("epoll"),
+        origin: Origin::Selvedge,
+        driver: Some("epoll"),
         version: &["--version"],
         config: None,
         arguments: SERVE,
@@ -109,7 +114,8 @@ const ENTRIES: &[Entry] = &[
     },
     Entry {
         name: "selvedge-io_uring",
-        origin: Origin::Selvedge("io_uring"),
+        origin: Origin::Selvedge,
+        driver: Some("io_uring"),
         version: &["--version"],
         config: None,
         arguments: SERVE,
@@ -120,6 +126,7 @@ const ENTRIES: &[Entry] = &[
     Entry {
         name: "nginx",
         origin: Origin::Program("nginx"),
+        driver: None,
         version: &["-v"],
         config: Some("nginx/nginx.conf"),
         arguments: "-e @STATE@/error.log -c @CONFIG@",
@@ -130,6 +137,7 @@ const ENTRIES: &[Entry] = &[
     Entry {
         name: "h2o",
         origin: Origin::Program("h2o"),
+        driver: None,
         version: &["-v"],
         config: Some("h2o/h2o.conf"),
         arguments: "-m worker -c @CONFIG@",
@@ -140,6 +148,7 @@ const ENTRIES: &[Entry] = &[
     Entry {
         name: "lighttpd",
         origin: Origin::Program("lighttpd"),
+        driver: None,
         version: &["-v"],
         config: Some("lighttpd/lighttpd.conf"),
         arguments: "-D -f @CONFIG@",
@@ -150,6 +159,7 @@ const ENTRIES: &[Entry] = &[
     Entry {
         name: "apache",
         origin: Origin::Program("apache2"),
+        driver: None,
         version: &["-v"],
         config: Some("apache/apache.conf"),
         arguments: "-D FOREGROUND -f @CONFIG@",
@@ -160,6 +170,7 @@ const ENTRIES: &[Entry] = &[
     Entry {
         name: "caddy",
         origin: Origin::Program("caddy"),
+        driver: None,
         version: &["version"],
         config: Some("caddy/Caddyfile"),
         arguments: "run --adapter caddyfile --config @CONFIG@",
@@ -170,6 +181,7 @@ const ENTRIES: &[Entry] = &[
     Entry {
         name: "warp",
         origin: Origin::Haskell("warp/warp.hs"),
+        driver: None,
         version: &[],
         config: None,
         arguments: "@PORT@ @ROOT@ +RTS -N@WORKERS@ -A16m -RTS",
@@ -180,6 +192,7 @@ const ENTRIES: &[Entry] = &[
     Entry {
         name: "hyper",
         origin: Origin::Rust("peer-hyper"),
+        driver: None,
         version: &[],
         config: None,
         arguments: "@PORT@ @WORKERS@ @ROOT@",
@@ -190,6 +203,7 @@ const ENTRIES: &[Entry] = &[
     Entry {
         name: "axum-selvedge",
         origin: Origin::Rust("peer-axum-selvedge"),
+        driver: Some("epoll"),
         version: &[],
         config: None,
         arguments: "@PORT@ @WORKERS@ @ROOT@",
@@ -198,8 +212,20 @@ const ENTRIES: &[Entry] = &[
         install: "cargo",
     },
     Entry {
+        name: "axum-selvedge-io_uring",
+        origin: Origin::Rust("peer-axum-selvedge"),
+        driver: Some("io_uring"),
+        version: &[],
+        config: None,
+        arguments: "@PORT@ @WORKERS@ @ROOT@",
+        answers: &[Content::Hello, Content::Library],
+        callgrind: false, // valgrind has no rings
+        install: "cargo",
+    },
+    Entry {
         name: AXUM,
         origin: Origin::Rust("peer-axum"),
+        driver: None,
         version: &[],
         config: None,
         arguments: "@PORT@ @WORKERS@ @ROOT@",
@@ -210,6 +236,7 @@ const ENTRIES: &[Entry] = &[
     Entry {
         name: "actix",
         origin: Origin::Rust("peer-actix"),
+        driver: None,
         version: &[],
         config: None,
         arguments: "@PORT@ @WORKERS@ @ROOT@",
@@ -319,18 +346,15 @@ impl Server {
         }
         let mut arguments = self.entry.arguments;
         let mut program = self.program.clone();
-        let driver = match self.entry.origin {
-            Origin::Selvedge(driver) => Some(driver),
-            _ => None,
-        };
-        if driver.is_some() && matches!(launch.content, Content::Hello | Content::Library) {
+        if matches!(self.entry.origin, Origin::Selvedge) && matches!(launch.content, Content::Hello | Content::Library)
+        {
             // Its way to answer without a file is a program on the library: this one.
             program = std::env::current_exe()?;
             arguments = "serve-hello @PORT@ @WORKERS@";
         }
         let mut command = Command::new(program);
         command.args(arguments.split(' ').map(|word| launch.fill_in(word, &config)));
-        if let Some(driver) = driver {
+        if let Some(driver) = self.entry.driver {
             command.env("SELVEDGE_DRIVER", driver);
         }
         command.env("GOMAXPROCS", launch.workers.to_string());

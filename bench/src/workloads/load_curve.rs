@@ -59,7 +59,7 @@ fn measure(bench: &Bench, server: &Running, mix: &Mix) -> Result<Vec<Sample>> {
         std::thread::sleep(bench.effort.pick(PAUSE / 5, PAUSE));
         let schedule = Schedule {
             rate: (capacity * part).max(1.0),
-            duration: bench.effort.window(),
+            duration: bench.effort.window_of_overload(),
             timeout: TIMEOUT,
             connections_max: CONNECTIONS_MAX,
         };
