@@ -14,12 +14,12 @@ use std::future::{Ready, pending, ready};
 use std::io::{Read, Write};
 use std::net::SocketAddr;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Sender, channel};
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 use std::time::Duration;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
 fn serve<K>(app: impl Application<K> + Clone + Send) -> Running {
     serve_with(Server::bind_with_workers("127.0.0.1:0", 1).expect("a free port"), app)
@@ -537,6 +537,71 @@ fn a_request_that_is_refused_reserves_no_place() {
     assert_eq!(asked.load(Ordering::SeqCst), 0);
     assert_eq!(client.get("/"), "called");
     assert_eq!(asked.load(Ordering::SeqCst), 1);
+}
+
+/// Answers at once, with content that comes later, and holds something until it is dropped.
+#[derive(Clone)]
+struct Holding {
+    held: Sender<()>,
+    content: Arc<Mutex<Option<oneshot::Receiver<bytes::Bytes>>>>,
+}
+
+struct Answering(#[expect(dead_code, reason = "it is held")] Dropped, Option<Later>);
+
+/// Five bytes.
+struct Later(oneshot::Receiver<bytes::Bytes>);
+
+impl tower_service::Service<http::Request<Body>> for Holding {
+    type Response = http::Response<Later>;
+    type Error = Infallible;
+    type Future = Answering;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, _: http::Request<Body>) -> Answering {
+        let content = self.content.lock().expect("nobody panicked").take();
+        Answering(Dropped(self.held.clone()), content.map(Later))
+    }
+}
+
+impl Future for Answering {
+    type Output = Result<http::Response<Later>, Infallible>;
+
+    fn poll(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Self::Output> {
+        Poll::Ready(Ok(http::Response::new(self.1.take().expect("it is asked once"))))
+    }
+}
+
+impl http_body::Body for Later {
+    type Data = bytes::Bytes;
+    type Error = oneshot::error::RecvError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<http_body::Frame<bytes::Bytes>, Self::Error>>> {
+        if self.0.is_terminated() {
+            return Poll::Ready(None);
+        }
+        Pin::new(&mut self.0).poll(cx).map(|content| Some(content.map(http_body::Frame::data)))
+    }
+
+    fn size_hint(&self) -> http_body::SizeHint {
+        http_body::SizeHint::with_exact(5)
+    }
+}
+
+// Such as a place that others wait for: the content may wait for one of them.
+#[test]
+fn what_a_call_holds_it_does_not_hold_for_its_content() {
+    let ((held, dropped), (says, content)) = (channel(), oneshot::channel());
+    let mut client = connect(&serve(Holding { held, content: Arc::new(Mutex::new(Some(content))) }));
+    client.send("GET / HTTP/1.1\r\nHost: test\r\n\r\n");
+    dropped.recv().expect("the call is over");
+    says.send(bytes::Bytes::from_static(b"later")).expect("the content is waited for");
+    assert_eq!(client.reply().1, "later");
 }
 
 #[test]

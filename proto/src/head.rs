@@ -9,6 +9,7 @@ use crate::limits::FIELDS_CEILING;
 use crate::method::Method;
 use crate::reject::Afterwards;
 use crate::target::{Span, Target};
+use core::fmt;
 
 /// The protocol version of a request, as far as it changes what is answered.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -86,11 +87,24 @@ pub struct RequestHead {
     /// send the same again and again.
     host_known: [u8; HOST_KNOWN_BYTES],
     host_known_len: u8,
-    /// The field section that was last found to be valid, while it is short, and with which version:
-    /// a client says the same with most of its requests, and then what was made of it still holds.
-    section_known: [u8; SECTION_KNOWN_BYTES],
-    section_known_len: u16,
-    section_known_version: Version,
+    /// The field section that the fields, the framing, the expectation and the persistence are of.
+    section_known: KnownSection,
+}
+
+/// The field section that was last found to be valid, while it is short, and with which version: a
+/// client says the same with most of its requests, and then what was made of it still holds.
+#[derive(Clone)]
+struct KnownSection {
+    bytes: [u8; SECTION_KNOWN_BYTES],
+    len: u16,
+    version: Version,
+}
+
+impl fmt::Debug for KnownSection {
+    /// Without the octets, which may be another client's.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("KnownSection").field("len", &self.len).finish_non_exhaustive()
+    }
 }
 
 /// Room for a name of usual length with its port.
@@ -123,9 +137,7 @@ impl Default for RequestHead {
             repeated: 0,
             host_known: [0; HOST_KNOWN_BYTES],
             host_known_len: 0,
-            section_known: [0; SECTION_KNOWN_BYTES],
-            section_known_len: 0,
-            section_known_version: Version::Http11,
+            section_known: KnownSection { bytes: [0; SECTION_KNOWN_BYTES], len: 0, version: Version::Http11 },
         }
     }
 }
@@ -143,23 +155,24 @@ impl RequestHead {
     /// same version; how long it is. Then the fields, the framing, the expectation and the persistence
     /// are those of this request as well.
     pub(crate) fn known_section(&self, section: &[u8]) -> Option<usize> {
-        let known = &self.section_known[..usize::from(self.section_known_len)];
-        let is_known = !known.is_empty() && self.version == self.section_known_version && section.starts_with(known);
-        is_known.then_some(known.len())
+        let KnownSection { bytes, len, version } = &self.section_known;
+        let known = &bytes[..usize::from(*len)];
+        (!known.is_empty() && self.version == *version && section.starts_with(known)).then_some(known.len())
     }
 
     /// Notes that what is known of the fields is of this section, and that nothing in it is refused.
     pub(crate) fn know_section(&mut self, section: &[u8]) {
-        if let Some(room) = self.section_known.get_mut(..section.len()) {
+        let known = &mut self.section_known;
+        if let Some(room) = known.bytes.get_mut(..section.len()) {
             room.copy_from_slice(section);
-            self.section_known_len = section.len() as u16;
-            self.section_known_version = self.version;
+            known.len = section.len() as u16;
+            known.version = self.version;
         }
     }
 
     /// Forgets the fields.
     pub(crate) fn forget_section(&mut self) {
-        self.section_known_len = 0;
+        self.section_known.len = 0;
         self.field_count = 0;
         self.present = 0;
         self.repeated = 0;
@@ -167,7 +180,12 @@ impl RequestHead {
 
     /// The field section and what follows it.
     fn section<'a>(&self, bytes: &'a [u8]) -> &'a [u8] {
-        &bytes[usize::from(self.section_at)..]
+        bytes.get(usize::from(self.section_at)..).unwrap_or_default()
+    }
+
+    /// Which known fields are present; none while the head is not complete.
+    fn present(&self) -> u32 {
+        if self.len > 0 { self.present } else { 0 }
     }
 
     pub(crate) fn push(&mut self, name: &[u8], span: FieldSpan) {
@@ -203,7 +221,7 @@ impl RequestHead {
 
     /// Where the value of the first line of a known field stands.
     pub fn value_span(&self, known: Known) -> Option<Span> {
-        let present = self.present & known.bit() != 0;
+        let present = self.present() & known.bit() != 0;
         present.then(|| {
             let value = self.fields[usize::from(self.first_of[known as usize])].value;
             Span { start: self.section_at + value.start, ..value }
@@ -212,18 +230,18 @@ impl RequestHead {
 
     /// Whether any of these known fields is present; the set is a sum of [`Known::bit`]s.
     pub(crate) fn has_any(&self, set: u32) -> bool {
-        self.present & set != 0
+        self.present() & set != 0
     }
 
     /// Whether a known field has more than one line.
     pub fn is_repeated(&self, known: Known) -> bool {
-        self.repeated & known.bit() != 0
+        self.present() & self.repeated & known.bit() != 0
     }
 
     /// The values of all lines of a known field, in order.
     pub fn values<'a>(&self, bytes: &'a [u8], known: Known) -> impl Iterator<Item = &'a [u8]> + Clone {
         let first = usize::from(self.first_of[known as usize]);
-        let range = match (self.present & known.bit() != 0, self.is_repeated(known)) {
+        let range = match (self.present() & known.bit() != 0, self.is_repeated(known)) {
             (false, _) => 0..0,
             (true, false) => first..first + 1,
             (true, true) => first..usize::from(self.field_count),
@@ -238,7 +256,8 @@ impl RequestHead {
     /// All names, as they came, and values, in order.
     pub fn fields<'a>(&self, bytes: &'a [u8]) -> impl Iterator<Item = (&'a [u8], &'a [u8])> + Clone {
         let section = self.section(bytes);
-        self.fields[..usize::from(self.field_count)].iter().map(move |f| (f.name.of(section), f.value.of(section)))
+        let count = if self.len > 0 { usize::from(self.field_count) } else { 0 };
+        self.fields[..count].iter().map(move |f| (f.name.of(section), f.value.of(section)))
     }
 
     /// The value of the first field of that name, in any case.

@@ -314,6 +314,7 @@ proptest! {
             let rest = rest.get(&["", "\r\n", "x", "GET / HTTP/1.1\r\nHost: b\r\n\r\n"]);
             let bytes = format!("{method} {target} HTTP/{version}\r\n{host}{fields}\r\n{rest}").into_bytes();
             head.clear();
+            prop_assert!(head.fields(&[]).next().is_none() && head.value(&[], Known::Host).is_none());
             if let Some(cut) = cut
                 && parse_request(&bytes[..cut.index(bytes.len())], &limits, &mut head) != Ok(false)
             {

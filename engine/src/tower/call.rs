@@ -171,8 +171,8 @@ where
     let current = Current::of(request);
     // Not before the request is one of theirs: what readiness has taken is given back by the call alone.
     let Ok(ready) = current.within(pin!(ready)).await else { return failed() };
-    let called = pin!(current.during(|| call(ready, converted)));
-    let Ok(answer) = current.within(called).await else { return failed() };
+    // It ends here: what it holds, such as a permit or the request's content, is not held for the answer.
+    let Ok(answer) = current.within(pin!(current.during(|| call(ready, converted)))).await else { return failed() };
     let (mut response, content) = convert::response(answer, &mut asked);
     if let Some(content) = content {
         match content.read().await {
