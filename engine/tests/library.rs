@@ -539,6 +539,26 @@ fn a_request_that_is_refused_reserves_no_place() {
     assert_eq!(asked.load(Ordering::SeqCst), 1);
 }
 
+// What was made of a field section is used again while the same comes, whoever sends it.
+#[test]
+fn each_request_has_its_own_fields_whatever_came_before() {
+    let say = async |request: http::Request<Body>| {
+        let fields: Vec<_> = request.headers().iter().map(|(name, value)| format!("{name}: {value:?}")).collect();
+        text(format!("{} {}", request.uri(), fields.join(", ")))
+    };
+    let running = serve(say);
+    let [mut one, mut other] = [(); 2].map(|()| connect(&running));
+    let plain = ("Host: test\r\n", "host: \"test\"");
+    let twice = ("A: 1\r\nHost: test\r\nB:\r\na: 2\r\n", "a: \"1\", a: \"2\", host: \"test\", b: \"\"");
+    let rows = [plain, plain, plain, twice, plain, twice, twice, twice, plain, plain, twice];
+    for (number, (sent, seen)) in rows.iter().enumerate() {
+        let target = format!("/{}", "x".repeat(number * 7));
+        let client = if number % 3 == 1 { &mut other } else { &mut one };
+        client.send(format!("GET {target} HTTP/1.1\r\n{sent}\r\n"));
+        assert_eq!(client.reply().1, format!("{target} {seen}"), "row {number}");
+    }
+}
+
 /// Answers at once, with content that comes later, and holds something until it is dropped.
 #[derive(Clone)]
 struct Holding {

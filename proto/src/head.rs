@@ -89,6 +89,7 @@ pub struct RequestHead {
     host_known_len: u8,
     /// The field section that the fields, the framing, the expectation and the persistence are of.
     section_known: KnownSection,
+    is_section_again: bool,
 }
 
 /// The field section that was last found to be valid, while it is short, and with which version: a
@@ -138,6 +139,7 @@ impl Default for RequestHead {
             host_known: [0; HOST_KNOWN_BYTES],
             host_known_len: 0,
             section_known: KnownSection { bytes: [0; SECTION_KNOWN_BYTES], len: 0, version: Version::Http11 },
+            is_section_again: false,
         }
     }
 }
@@ -170,8 +172,14 @@ impl RequestHead {
         }
     }
 
+    /// Notes that the request has the section that is known.
+    pub(crate) fn repeat_section(&mut self) {
+        self.is_section_again = true;
+    }
+
     /// Forgets the fields.
     pub(crate) fn forget_section(&mut self) {
+        self.is_section_again = false;
         self.section_known.len = 0;
         self.field_count = 0;
         self.present = 0;
@@ -212,6 +220,17 @@ impl RequestHead {
             room.copy_from_slice(value);
             self.host_known_len = value.len() as u8;
         }
+    }
+
+    /// The field section of a complete head, to the end of its empty line.
+    pub fn field_section<'a>(&self, bytes: &'a [u8]) -> &'a [u8] {
+        bytes.get(usize::from(self.section_at)..self.len).unwrap_or_default()
+    }
+
+    /// Whether the request that this head was read for before had the same field section, and it is
+    /// worth while to keep what is made of it.
+    pub fn is_section_again(&self) -> bool {
+        self.is_section_again
     }
 
     /// The value of the first line of a known field.

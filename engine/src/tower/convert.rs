@@ -12,9 +12,9 @@ use http::{HeaderMap, HeaderName, HeaderValue, Uri, header};
 use http_body::Body;
 use selvedge_proto::Status;
 use selvedge_proto::field::{Fields, Known, members};
-use selvedge_proto::head::{Framing, Version};
+use selvedge_proto::head::{Framing, RequestHead, Version};
 use selvedge_proto::method::Method;
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll, ready};
@@ -33,6 +33,8 @@ pub(super) struct Asked {
 thread_local! {
     /// A map that has served an answer, whose room serves the next request.
     static SPARE: Cell<Option<HeaderMap>> = const { Cell::new(None) };
+    /// The fields of a section that came more than once.
+    static REPEATED: RefCell<Option<Repeated>> = const { RefCell::new(None) };
     /// Room for heads. A request has its part of it, and when all of it was given out and nobody
     /// has any more, it is used again.
     static HEADS: Cell<BytesMut> = Cell::new(BytesMut::new());
@@ -51,19 +53,17 @@ pub(super) fn request(request: &mut Request) -> Result<(http::Request<super::Bod
     if request.parts.content.length().is_some_and(|length| length > request.parts.content.bytes_max()) {
         return Err(Response::from(service::ContentError::TooLarge));
     }
+    let bytes = request.head_bytes();
     let head = request.head();
-    // One copy of the head, which the target and all values share.
-    let bytes = copy(&request.head_bytes()[..head.len]);
-    let mut map = SPARE.take().unwrap_or_default();
-    let mut takes_trailers = false;
-    for (name, value) in head.fields(request.head_bytes()) {
-        // Both were judged with the head.
-        let Ok(name) = HeaderName::from_bytes(name) else { continue };
-        let Ok(shared) = HeaderValue::from_maybe_shared(part(&bytes, request.head_bytes(), value)) else { continue };
-        takes_trailers |= name == header::TE && members(value).any(|member| member.eq_ignore_ascii_case(b"trailers"));
-        map.append(name, shared);
-    }
-    let target = part(&bytes, request.head_bytes(), head.target.whole.of(request.head_bytes()));
+    let target = head.target.whole.of(bytes);
+    let (target, FieldMap { map, takes_trailers }) = match known_fields(head, bytes) {
+        Some(fields) => (copy(target), fields),
+        None => {
+            // One copy of the head, which the target and all values share.
+            let shared = copy(&bytes[..head.len]);
+            (part(&shared, bytes, target), FieldMap::of(head, bytes, bytes, &shared, SPARE.take().unwrap_or_default()))
+        }
+    };
     let Ok(uri) = Uri::from_maybe_shared(target) else {
         return Err(Response::error_with_text(Status::BAD_REQUEST, "the request target is no URI"));
     };
@@ -91,6 +91,52 @@ pub(super) fn request(request: &mut Request) -> Result<(http::Request<super::Bod
         asked._hints = Some(lent);
     }
     Ok((converted, asked))
+}
+
+/// Fields as the ecosystem has them.
+#[derive(Clone)]
+struct FieldMap {
+    map: HeaderMap,
+    takes_trailers: bool,
+}
+
+impl FieldMap {
+    /// Those of a head, which stand in `copied`, of which `shared` is a copy.
+    fn of(head: &RequestHead, bytes: &[u8], copied: &[u8], shared: &Bytes, mut map: HeaderMap) -> Self {
+        let mut takes_trailers = false;
+        for (name, value) in head.fields(bytes) {
+            // Both were judged with the head.
+            let Ok(name) = HeaderName::from_bytes(name) else { continue };
+            let Ok(shared) = HeaderValue::from_maybe_shared(part(shared, copied, value)) else { continue };
+            takes_trailers |=
+                name == header::TE && members(value).any(|member| member.eq_ignore_ascii_case(b"trailers"));
+            map.append(name, shared);
+        }
+        Self { map, takes_trailers }
+    }
+}
+
+/// A field section, and what was made of it.
+struct Repeated {
+    section: Bytes,
+    fields: FieldMap,
+}
+
+/// The fields of a head whose section has come before: a copy of them takes less than reading them.
+fn known_fields(head: &RequestHead, bytes: &[u8]) -> Option<FieldMap> {
+    if !head.is_section_again() {
+        return None;
+    }
+    let section = head.field_section(bytes);
+    REPEATED.with_borrow_mut(|repeated| {
+        if let Some(repeated) = repeated.as_ref().filter(|repeated| repeated.section == section) {
+            return Some(repeated.fields.clone());
+        }
+        // No part of the room for heads, all of which would be kept with it.
+        let shared = Bytes::copy_from_slice(section);
+        let fields = FieldMap::of(head, bytes, section, &shared, HeaderMap::new());
+        Some(repeated.insert(Repeated { section: shared, fields }).fields.clone())
+    })
 }
 
 /// A copy of a head that many may share.

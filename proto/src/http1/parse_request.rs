@@ -34,6 +34,7 @@ pub fn parse_request(bytes: &[u8], limits: &Limits, head: &mut RequestHead) -> R
             && let Some(len) = head.known_section(section)
         {
             head.len = section_at + len;
+            head.repeat_section();
             decide_authority(head);
             return Ok(true);
         }
