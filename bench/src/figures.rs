@@ -63,7 +63,7 @@ impl Figure {
             Self::GeneratorBusy => ("load busy", 2),
             Self::OthersBusy => ("others busy", 2),
             Self::GeneratorLimited => ("load was the limit", 0),
-            Self::BesidePerSecond => ("cold files/s", 0),
+            Self::BesidePerSecond => ("files/s", 0),
             Self::SlowEnded => ("slow clients ended", 0),
             Self::PrivateMib => ("private MiB", 1),
             Self::ResidentMib => ("resident MiB", 1),

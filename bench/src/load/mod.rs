@@ -2,7 +2,7 @@
 
 pub(crate) mod clients;
 pub(crate) mod closed;
-pub(crate) mod cold;
+pub(crate) mod files;
 pub(crate) mod mix;
 pub(crate) mod open;
 pub(crate) mod response;

@@ -5,7 +5,7 @@ use crate::bench::{Bench, Plan, Probe};
 use crate::figures::{Figure, Figures, Sample, median};
 use crate::interrupt;
 use crate::load::closed::{Closed, Until};
-use crate::load::cold::Cold;
+use crate::load::files::{Files, Temperature};
 use crate::load::mix::{Afterwards, Mix};
 use crate::load::open::{self, Alone, Beside, Schedule};
 use crate::load::slow::Slow;
@@ -20,8 +20,10 @@ use std::time::Duration;
 const CONNECTIONS: usize = 64;
 /// A client that waits longer has lost patience.
 const TIMEOUT: Duration = Duration::from_secs(5);
-/// Cold files asked for in a second: a quarter of what a small disk gives.
-const COLD_PER_SECOND: f64 = 100.0;
+/// Files asked for in a second: a quarter of what a small disk gives.
+const FILES_PER_SECOND: f64 = 100.0;
+/// Warm ones are so few that whoever makes something of a file that is asked for often has done so at once.
+const WARM_COUNT: usize = 8;
 /// Of what the server can do, the part that the ordinary traffic asks for.
 const COLD_HOT_PART: f64 = 0.25;
 /// Until the slow clients have had their first bytes.
@@ -37,14 +39,21 @@ const WINDOWS: u32 = 2;
 pub(super) fn cold() -> Vec<Plan> {
     vec![plan(
         "cold",
-        "Hot small files at a quarter of capacity, alone and beside 100 files a second of 256 KiB that are not in the page cache",
+        "Hot small files at a quarter of capacity, alone and beside 100 files a second of 256 KiB that are not in the page cache, and beside such as are",
         |bench, server, mix| {
             let schedule = schedule(bench, server, mix, COLD_HOT_PART)?;
             let (alone, _) = hot(server, mix, schedule, &mut Alone)?;
-            let mut traffic = Cold::connect(server.address(), bench.site.cold()?, COLD_PER_SECOND)?;
-            let (mut beside, seconds) = hot(server, mix, schedule, &mut traffic)?;
-            beside.insert(Figure::BesidePerSecond, traffic.answered as f64 / seconds);
-            Ok(pair(alone, beside, "beside cold files"))
+            let beside = |temperature, count| -> Result<Figures> {
+                let mut files = bench.site.cold()?;
+                files.truncate(count);
+                let mut traffic = Files::connect(server.address(), files, temperature, FILES_PER_SECOND)?;
+                let (mut figures, seconds) = hot(server, mix, schedule, &mut traffic)?;
+                figures.insert(Figure::BesidePerSecond, traffic.answered as f64 / seconds);
+                Ok(figures)
+            };
+            let cold = ("beside cold files".to_owned(), beside(Temperature::Cold, usize::MAX)?);
+            let warm = ("beside warm files".to_owned(), beside(Temperature::Warm, WARM_COUNT)?);
+            Ok(compared(alone, [cold, warm]))
         },
     )]
 }
@@ -61,7 +70,7 @@ pub(super) fn slow() -> Vec<Plan> {
             traffic.settle(bench.effort.pick(SETTLE / 4, SETTLE))?;
             let (mut beside, _) = hot(server, mix, schedule, &mut traffic)?;
             beside.insert(Figure::SlowEnded, traffic.returns() as f64);
-            Ok(pair(alone, beside, &format!("beside {count} slow clients")))
+            Ok(compared(alone, [(format!("beside {count} slow clients"), beside)]))
         },
     )]
 }
@@ -127,9 +136,15 @@ fn hot(server: &Running, mix: &Mix, schedule: Schedule, beside: &mut dyn Beside)
     Ok((figures, whole.elapsed.as_secs_f64()))
 }
 
-fn pair(alone: Figures, mut beside: Figures, name: &str) -> Vec<Sample> {
-    if let (Some(before), Some(after)) = (alone.get(&Figure::P99Us), beside.get(&Figure::P99Us).copied()) {
-        beside.insert(Figure::P99ToAlone, after / before.max(1.0));
+/// The figures of the ordinary traffic alone, and those beside something else, with their p99 as a multiple of it.
+fn compared(alone: Figures, others: impl IntoIterator<Item = (String, Figures)>) -> Vec<Sample> {
+    let before = alone.get(&Figure::P99Us).copied();
+    let mut samples = vec![Sample { at: "alone".to_owned(), figures: alone }];
+    for (at, mut figures) in others {
+        if let (Some(before), Some(after)) = (before, figures.get(&Figure::P99Us).copied()) {
+            figures.insert(Figure::P99ToAlone, after / before.max(1.0));
+        }
+        samples.push(Sample { at, figures });
     }
-    vec![Sample { at: "alone".to_owned(), figures: alone }, Sample { at: name.to_owned(), figures: beside }]
+    samples
 }

@@ -1,4 +1,4 @@
-//! Clients that ask for files which are not in the page cache: each is dropped from it first.
+//! Clients that ask for files beside the ordinary traffic. Cold ones are dropped from the page cache first.
 
 use super::clients::{Clients, Close, Outcome};
 use super::mix::{Afterwards, Message, request};
@@ -10,33 +10,48 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-/// So many clients wait for cold files at the same time.
+/// So many clients wait for files at the same time.
 const CONNECTIONS: usize = 8;
 
-/// The cold traffic.
-pub(crate) struct Cold {
+/// What becomes of a file before it is asked for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Temperature {
+    /// It is dropped from the page cache.
+    Cold,
+    /// It stays there: what is seen beside these is what sending takes, here and at the server.
+    Warm,
+}
+
+/// Clients that ask for one file after the other.
+pub(crate) struct Files {
     clients: Clients,
+    temperature: Temperature,
     files: Vec<(File, Rc<Message>)>,
     idle: Vec<usize>,
     began: Instant,
     rate: f64,
     asked: usize,
-    /// Cold files that arrived.
+    /// Files that arrived.
     pub(crate) answered: u64,
 }
 
-impl Cold {
+impl Files {
     /// Will ask for these files, so many a second.
-    pub(crate) fn connect(address: SocketAddr, files: Vec<(File, String)>, rate: f64) -> Result<Self> {
+    pub(crate) fn connect(
+        address: SocketAddr,
+        files: Vec<(File, String)>,
+        temperature: Temperature,
+        rate: f64,
+    ) -> Result<Self> {
         let mut clients = Clients::new(address)?;
         let idle = (0..CONNECTIONS).map(|_| clients.connect()).collect::<Result<_, _>>()?;
         let asking = |path: String| Rc::new(Message::plain(request(&path, Afterwards::KeepAlive)));
         let files = files.into_iter().map(|(file, path)| (file, asking(path))).collect();
-        Ok(Self { clients, files, idle, began: Instant::now(), rate, asked: 0, answered: 0 })
+        Ok(Self { clients, temperature, files, idle, began: Instant::now(), rate, asked: 0, answered: 0 })
     }
 }
 
-impl Beside for Cold {
+impl Beside for Files {
     fn step(&mut self) -> Result<()> {
         for number in 0..self.clients.wait(Duration::ZERO)? {
             let id = self.clients.ready(number);
@@ -48,7 +63,7 @@ impl Beside for Cold {
                 }
                 Outcome::Failed => {
                     self.clients.close(id, Close::Reset);
-                    self.idle.push(self.clients.connect().context("a new connection for cold files")?);
+                    self.idle.push(self.clients.connect().context("a new connection for files")?);
                 }
             }
         }
@@ -56,12 +71,14 @@ impl Beside for Cold {
         while self.asked < due {
             let Some(id) = self.idle.pop() else { break };
             let (file, message) = &self.files[self.asked % self.files.len()];
-            rustix::fs::fadvise(file, 0, None, Advice::DontNeed).context("dropping a file from the page cache")?;
+            if self.temperature == Temperature::Cold {
+                rustix::fs::fadvise(file, 0, None, Advice::DontNeed).context("dropping a file from the page cache")?;
+            }
             self.asked += 1;
             let began = self.clients.now();
             if let Outcome::Failed = self.clients.ask(id, message, 1, began) {
                 self.clients.close(id, Close::Reset);
-                self.idle.push(self.clients.connect().context("a new connection for cold files")?);
+                self.idle.push(self.clients.connect().context("a new connection for files")?);
             }
         }
         Ok(())
