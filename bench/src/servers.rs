@@ -46,7 +46,7 @@ impl Content {
 struct Entry {
     name: &'static str,
     origin: Origin,
-    /// What drives the sockets of one that is on Selvedge.
+    /// What drives the sockets of one that is on Selvedge; `auto` is what it does unasked.
     driver: Option<&'static str>,
     version: &'static [&'static str],
     /// Its configuration under `peers/`, with `@WORDS@` to fill in.
@@ -103,6 +103,17 @@ const ENTRIES: &[Entry] = &[
     },
     Entry {
         name: SELVEDGE,
+        origin: Origin::Selvedge,
+        driver: Some("auto"),
+        version: &["--version"],
+        config: None,
+        arguments: SERVE,
+        answers: OURS,
+        callgrind: true, // valgrind has no rings: as with epoll
+        install: "cargo",
+    },
+    Entry {
+        name: "selvedge-epoll",
         origin: Origin::Selvedge,
         driver: Some("epoll"),
         version: &["--version"],
@@ -203,11 +214,22 @@ const ENTRIES: &[Entry] = &[
     Entry {
         name: "axum-selvedge",
         origin: Origin::Rust("peer-axum-selvedge"),
-        driver: Some("epoll"),
+        driver: Some("auto"),
         version: &[],
         config: None,
         arguments: "@PORT@ @WORKERS@ @ROOT@",
         answers: &[Content::Hello, Content::Library, Content::Application],
+        callgrind: true, // valgrind has no rings: as with epoll
+        install: "cargo",
+    },
+    Entry {
+        name: "axum-selvedge-epoll",
+        origin: Origin::Rust("peer-axum-selvedge"),
+        driver: Some("epoll"),
+        version: &[],
+        config: None,
+        arguments: "@PORT@ @WORKERS@ @ROOT@",
+        answers: &[Content::Hello, Content::Library],
         callgrind: true,
         install: "cargo",
     },

@@ -148,6 +148,9 @@ pub(crate) const DISK_READ_BYTES: usize = 256 * 1024;
 /// A connection's task while it is busy, and its positions; with nothing to do it has a good kilobyte, and parked
 /// 200 bytes.
 const TASK_BYTES_MAX: usize = 8 * 1024;
+/// So many connections at work a worker leaves to epoll where it has a ring, too: for them a turn of the ring is
+/// a call more than it saves.
+pub(crate) const EPOLL_CONNECTIONS_FEW: usize = 16;
 /// Operations that a worker's ring hands to the kernel at once.
 pub(crate) const RING_SUBMISSIONS: u32 = 256;
 /// Completions that wait in a worker's ring before the kernel sets them aside.

@@ -4,7 +4,7 @@ use crate::census::Census;
 use crate::generation::{Change, Generation, Serving, Succession, Terms};
 use crate::limits::Limits;
 use crate::net::accept::Accepted;
-use crate::net::driver::Driver;
+use crate::net::driver::{Driver, Drivers};
 use crate::net::listen::{Endpoint, Listener};
 use crate::net::panic;
 use crate::net::worker::{self, Message, Peers, Plan, Stop, Worker};
@@ -322,9 +322,9 @@ async fn work<T: Service, O: Observer + Clone + Send>(
     changes: mpsc::UnboundedReceiver<Change<T, O>>,
 ) {
     let (number, connections_max, driver) = (plan.number, plan.connections_max, plan.driver);
-    let (ring, refused) = match driver.ring() {
-        Ok(ring) => (ring, None),
-        Err(error) => (None, Some(error)),
+    let (drivers, refused) = match driver.begin() {
+        Ok(drivers) => (drivers, None),
+        Err(error) => (Drivers::default(), Some(error)),
     };
     let serving = Serving::begin(first, |limits, serving| {
         let tell = move |event| {
@@ -332,7 +332,7 @@ async fn work<T: Service, O: Observer + Clone + Send>(
                 serving.tell(event, connections_max);
             }
         };
-        Worker::new(number, peers, Box::new(tell), limits).driven_by(ring)
+        Worker::new(number, peers, Box::new(tell), limits).driven_by(drivers)
     });
     tokio::task::spawn_local(serving.clone().take_changes(changes));
     let worker = serving.app().worker.clone();

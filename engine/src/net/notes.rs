@@ -136,6 +136,11 @@ impl Notes {
         self.count.get()
     }
 
+    /// Connections that have a task.
+    pub(crate) fn active(&self) -> usize {
+        self.active.get()
+    }
+
     pub(crate) fn enter(&self) -> Place {
         self.count.set(self.count.get() + 1);
         self.count_active();

@@ -4,14 +4,12 @@ use crate::limits::{BLOCKING_THREADS_MAX, KEEP_ALIVE_FLOOR, Limits, SWEEP_INTERV
 use crate::net::accept::Accepted;
 use crate::net::clock::{Clock, ticks};
 use crate::net::driven::Driven;
-use crate::net::driver::Driver;
+use crate::net::driver::{Driver, Drivers};
 use crate::net::listen::Endpoint;
 use crate::net::listening::Listening;
 use crate::net::notes::{Notes, Place};
 use crate::net::parking::Parking;
-use crate::net::stream::Socket;
 use crate::net::sys;
-use crate::net::uring::{RingSocket, Uring};
 use rustix::thread::CpuSet;
 use std::cell::Cell;
 use std::future::Future;
@@ -94,8 +92,7 @@ pub(crate) struct Worker {
     lost: Cell<bool>,
     task_lost: Notify,
     on_event: Box<dyn Fn(Event)>,
-    /// The ring that its sockets are in, if that is their driver.
-    ring: Option<Rc<Uring>>,
+    drivers: Drivers,
     /// Where sockets wait that no task waits for, where there is such a place.
     parking: Option<Parking>,
 }
@@ -117,16 +114,16 @@ impl Worker {
             lost: Cell::new(false),
             task_lost: Notify::new(),
             on_event,
-            ring: None,
+            drivers: Drivers::default(),
             parking: None,
         }
     }
 
-    /// With its sockets in a ring, or in epoll sets.
-    pub(crate) fn driven_by(self, ring: Option<Rc<Uring>>) -> Self {
+    /// With its sockets in a ring, in epoll sets, or in both.
+    pub(crate) fn driven_by(self, drivers: Drivers) -> Self {
         // Where none can be had, connections keep their tasks.
-        let parking = if ring.is_some() { None } else { Parking::new().ok() };
-        Self { ring, parking, ..self }
+        let parking = if drivers.is_epoll_used() { Parking::new().ok() } else { None };
+        Self { drivers, parking, ..self }
     }
 
     /// Where sockets wait that no task waits for.
@@ -141,12 +138,9 @@ impl Worker {
         }
     }
 
-    /// A connected socket, as this worker drives them.
+    /// The socket of a connection that began, as this worker drives them.
     pub(crate) fn drive(&self, fd: OwnedFd) -> Driven {
-        match &self.ring {
-            None => Driven::Epoll(Socket::new(fd)),
-            Some(ring) => Driven::Ring(RingSocket::new(ring.clone(), fd)),
-        }
+        self.drivers.drive(fd, self.notes.active() - 1)
     }
 
     pub(crate) fn event(&self, event: Event) {
@@ -292,7 +286,7 @@ pub(crate) async fn run(plan: Plan, worker: Rc<Worker>, serve: Rc<dyn Fn(Accepte
     let Plan { mut inbox, permits, mut stop, .. } = plan;
     let resuming = worker.clone();
     let resume = move |place| resuming.notes.resume(place);
-    let turning = worker.ring.clone().map(|ring| spawn_vital(&worker, ring.drive(resume)));
+    let turning = worker.drivers.ring().map(|ring| spawn_vital(&worker, ring.drive(resume)));
     let minding = worker.clone();
     let minding = spawn_vital(&worker, async move {
         if let Some(parking) = minding.parking() {
