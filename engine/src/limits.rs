@@ -1,6 +1,8 @@
 //! Every bound of the engine, in one place: name with unit, default, reason.
 
 use selvedge_proto::limits::Limits as MessageLimits;
+use std::num::NonZeroUsize;
+use std::thread;
 use std::time::Duration;
 
 /// What one server lets its clients do. Every bound is on by default.
@@ -31,7 +33,8 @@ pub struct Limits {
     /// Default 256 KiB. Exceeded: close.
     pub drain_bytes_max: u64,
     /// Most connections at once, over all workers. Default: what `RLIMIT_NOFILE` allows,
-    /// less [`DESCRIPTORS_RESERVED`] and an eighth of the rest, which is kept for files. At the limit the
+    /// less [`DESCRIPTORS_RESERVED`], [`DESCRIPTORS_RESERVED_OF_CORE`] for each core, and an eighth of the
+    /// rest, which is kept for files. At the limit the
     /// idlest connection is closed, or, when none is idle, new ones wait to be accepted.
     pub connections_max: usize,
     /// How long a graceful stop waits for what is running. Default 30 s. Exceeded: close, and
@@ -60,13 +63,14 @@ impl Limits {
 }
 
 impl Limits {
-    /// Most memory that a worker's ring takes, where io_uring drives its sockets.
+    /// Most memory that a worker's ring takes, where io_uring may drive sockets, with what it reads from disks.
     pub const fn ring_bytes_max() -> u64 {
         const SUBMISSION_BYTES: usize = 64;
         const COMPLETION_BYTES: usize = 16;
         let queues = RING_SUBMISSIONS as usize * SUBMISSION_BYTES + RING_COMPLETIONS as usize * COMPLETION_BYTES;
         let buffers = RING_BUFFERS as usize * (RING_BUFFER_BYTES as usize + COMPLETION_BYTES);
-        (buffers + queues + RING_COPIES_KEPT_MAX * RING_COPY_BYTES) as u64
+        let kept = RING_COPIES_KEPT_MAX * RING_COPY_BYTES;
+        (buffers + queues + kept + BLOCKING_THREADS_MAX * DISK_READ_BYTES) as u64
     }
 
     /// Most memory that a ring takes for a connection: what it receives of one client before that
@@ -80,8 +84,10 @@ impl Limits {
 /// The keep-alive time when the connection limit is reached.
 pub const KEEP_ALIVE_FLOOR: Duration = Duration::from_secs(5);
 
-/// Descriptors that are never given to connections: listeners, logs, the runtime's own.
+/// Descriptors that are never given to connections: listeners, logs.
 pub const DESCRIPTORS_RESERVED: u64 = 64;
+/// The same for each core, which has a worker with a runtime and a ring.
+pub const DESCRIPTORS_RESERVED_OF_CORE: u64 = 8;
 
 /// How long a lingering close waits for the client to finish, and how much it discards before
 /// it only waits. A client that is still sending would lose the answer to a reset otherwise (RFC 9112 §9.6).
@@ -198,6 +204,8 @@ impl Default for Limits {
 /// How many connections the process's descriptors allow.
 fn connections_of_descriptors() -> usize {
     let descriptors = rustix::process::getrlimit(rustix::process::Resource::Nofile).current.unwrap_or(1 << 20);
-    let usable = descriptors.saturating_sub(DESCRIPTORS_RESERVED).max(16);
+    let cores = thread::available_parallelism().map_or(1, NonZeroUsize::get) as u64;
+    let reserved = DESCRIPTORS_RESERVED + cores * DESCRIPTORS_RESERVED_OF_CORE;
+    let usable = descriptors.saturating_sub(reserved).max(16);
     usize::try_from(usable - usable / 8).unwrap_or(usize::MAX)
 }

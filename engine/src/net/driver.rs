@@ -16,9 +16,9 @@ use std::rc::Rc;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Driver {
     /// What the environment variable `SELVEDGE_DRIVER` names (`epoll` or `io_uring`). Otherwise both:
-    /// a connection that begins while its worker has fewer than 16 others at work is driven by
-    /// epoll, which takes less for a few, and one that begins beside more of them by io_uring, which
-    /// takes less for many. Where the system has no io_uring, or forbids it, all are driven by epoll,
+    /// a connection that begins while its worker has fewer than 16 others at work, or idle for less
+    /// than a second, is driven by epoll, which takes less for a few, and one that begins beside more
+    /// of them by io_uring, which takes less for many. Where the system has no io_uring, or forbids it, all are driven by epoll,
     /// and the observer is told why
     /// ([`Incident::DriverRefused`](crate::service::Incident::DriverRefused)).
     #[default]
@@ -40,7 +40,7 @@ pub enum Driver {
 
 impl Driver {
     /// The one to try first.
-    fn preferred(self) -> Self {
+    pub(crate) fn preferred(self) -> Self {
         match (self, env::var("SELVEDGE_DRIVER").as_deref()) {
             (Self::Auto, Ok("io_uring")) => Self::IoUring,
             (Self::Auto, Ok("epoll")) => Self::Epoll,
