@@ -34,8 +34,8 @@ pub struct Limits {
     pub drain_bytes_max: u64,
     /// Most connections at once, over all workers. Default: what `RLIMIT_NOFILE` allows,
     /// less [`DESCRIPTORS_RESERVED`], [`DESCRIPTORS_RESERVED_OF_CORE`] for each core, and an eighth of the
-    /// rest, which is kept for files. At the limit the
-    /// idlest connection is closed, or, when none is idle, new ones wait to be accepted.
+    /// rest, which is kept for files. At the limit the idlest connection is closed, or, when none is
+    /// idle, new ones wait to be accepted.
     pub connections_max: usize,
     /// How long a graceful stop waits for what is running. Default 30 s. Exceeded: close, and
     /// the log names what was still open.

@@ -18,8 +18,8 @@ pub enum Driver {
     /// What the environment variable `SELVEDGE_DRIVER` names (`epoll` or `io_uring`). Otherwise both:
     /// a connection that begins while its worker has fewer than 16 others at work, or idle for less
     /// than a second, is driven by epoll, which takes less for a few, and one that begins beside more
-    /// of them by io_uring, which takes less for many. Where the system has no io_uring, or forbids it, all are driven by epoll,
-    /// and the observer is told why
+    /// of them by io_uring, which takes less for many. Where the system has no io_uring, or forbids
+    /// it, all are driven by epoll, and the observer is told why
     /// ([`Incident::DriverRefused`](crate::service::Incident::DriverRefused)).
     #[default]
     Auto,
