@@ -182,7 +182,7 @@ impl<T: Service, O: Observer + Clone + Send> Serving<T, O> {
     pub(crate) fn tell(&self, event: Event, connections_max: usize) {
         self.app().observer.incident(&match event {
             Event::AcceptFailed(error) => Incident::AcceptFailed { error: error.to_string() },
-            Event::DriverRefused(wanted, error) => Incident::DriverRefused { wanted, error: error.to_string() },
+            Event::DriverRefused(error) => Incident::DriverRefused { error: error.to_string() },
             Event::AcceptRecovered => Incident::AcceptRecovered,
             Event::ConnectionsFull => Incident::ConnectionsFull { limit: connections_max },
             Event::ConnectionsFree => Incident::ConnectionsFree,

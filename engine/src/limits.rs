@@ -137,6 +137,11 @@ pub(crate) const RUSH: usize = 256;
 pub(crate) const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// Connections that wait to be accepted; the kernel lowers it to `net.core.somaxconn`.
 pub(crate) const BACKLOG: i32 = 4096;
+/// The same while they come faster than they can be accepted: as many as are accepted in this time, and no
+/// fewer than these.
+pub(crate) const QUEUE_TIME: Duration = Duration::from_millis(250);
+/// See [`QUEUE_TIME`].
+pub(crate) const BACKLOG_MIN: i32 = 128;
 /// Bytes that the kernel takes of an answer before it can send them. A client that does not
 /// read holds so much of the system's memory, and of the worker's time to copy it, where it
 /// would hold all that a send buffer may grow to: 4 MiB.

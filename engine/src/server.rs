@@ -337,7 +337,7 @@ async fn work<T: Service, O: Observer + Clone + Send>(
     tokio::task::spawn_local(serving.clone().take_changes(changes));
     let worker = serving.app().worker.clone();
     if let Some(error) = refused {
-        worker.ring_refused(driver.preferred(), error);
+        worker.ring_refused(error);
     }
     let ticking = serving.clone();
     let serve = Rc::new(move |accepted: Accepted| serving.serve(accepted));

@@ -27,6 +27,8 @@ enum NoRequest {
     Refused(Refusal),
     /// There may be one later.
     Parked,
+    /// There may be one soon, and it is waited for another way.
+    Moves,
 }
 
 /// How serving has ended.
@@ -35,6 +37,8 @@ pub(super) enum Served {
     Ended(CloseReason),
     /// The connection is idle and goes on without a task.
     Parked,
+    /// The connection goes on when its stream has [moved](Stream::moved).
+    Moves,
 }
 
 /// How an answered request leaves the connection.
@@ -74,6 +78,7 @@ pub(super) fn serve<S: Stream, T: Service, O: Observer>(
                 Err(NoRequest::Ended(reason)) => return Served::Ended(reason),
                 Err(NoRequest::Refused(refusal)) => return Served::Ended(Box::pin(wire.refuse(&refusal, &app)).await),
                 Err(NoRequest::Parked) => return Served::Parked,
+                Err(NoRequest::Moves) => return Served::Moves,
             };
             if app.common.term.get() == Term::Over(Existing::Follow) {
                 app = seat.follow(wire.place());
@@ -174,6 +179,9 @@ impl<S: Stream> Wire<S> {
                 return Err(NoRequest::Ended(reason));
             }
             self.wait_for(Deadline::KeepAlive, self.common.limits.keep_alive);
+            if self.stream.would_move(&self.worker) && self.has_nothing() {
+                return Err(NoRequest::Moves);
+            }
         }
         loop {
             if !self.input.borrow().bytes().is_empty() {

@@ -149,9 +149,13 @@ fn go_on<S: Stream, T: Service, O: Observer>(
     let seat = Seat(RefCell::new(app));
     // An `async fn` keeps room for its arguments twice.
     async move {
-        let reason = match guarded(&wire, &seat).await {
-            Served::Ended(reason) => reason,
-            Served::Parked => return parked::park(wire, seat.0.into_inner(), permit),
+        let mut wire = wire;
+        let reason = loop {
+            match guarded(&wire, &seat).await {
+                Served::Ended(reason) => break reason,
+                Served::Parked => return parked::park(wire, seat.0.into_inner(), permit),
+                Served::Moves => wire = moved(wire),
+            }
         };
         // A task of the application's own that waits for content waits in vain from now on.
         wire.wake_reader();
@@ -166,6 +170,16 @@ fn go_on<S: Stream, T: Service, O: Observer>(
         app.worker.connection_ended(place);
         drop(permit);
     }
+}
+
+/// A connection whose stream has moved, unless somebody holds on to it: then it goes on as it is.
+fn moved<S: Stream>(wire: Rc<Wire<S>>) -> Rc<Wire<S>> {
+    let wire = Rc::try_unwrap(wire).map(|wire| {
+        Rc::new(wire.moved())
+    });
+    let wire = wire.unwrap_or_else(|held| held);
+    wire.is_resumed.set(true);
+    wire
 }
 
 /// The loop, with what can end it from outside: a cut, or a panic.

@@ -37,7 +37,7 @@ pub(super) struct Wire<S> {
     peer: SocketAddr,
     place: Place,
     requests: Cell<u32>,
-    /// It was parked, and has not looked for a request since.
+    /// It was parked or has moved, and has not looked for a request since.
     pub(super) is_resumed: Cell<bool>,
 }
 
@@ -198,6 +198,11 @@ pub(super) struct Progress {
 }
 
 impl<S: Stream> Wire<S> {
+    /// The same, with its stream [moved](Stream::moved).
+    pub(super) fn moved(self) -> Self {
+        Self { stream: self.stream.moved(&self.worker), ..self }
+    }
+
     /// Receives more behind what has come.
     pub(super) fn poll_more(&self, cx: &mut Context<'_>) -> Poll<Received> {
         let mut input = self.input.borrow_mut();

@@ -1,7 +1,9 @@
 //! Accepting: a permit for each connection, the idlest one's place when there is none,
 //! and a pause when the system is out of descriptors.
 
-use crate::limits::{ACCEPT_PAUSE, ACCEPTS_PER_TURN, SWEEP_INTERVAL};
+use crate::limits::{ACCEPT_PAUSE, ACCEPTS_PER_TURN, BACKLOG, SWEEP_INTERVAL};
+use crate::net::listen::Endpoint;
+use crate::net::queue::Queue;
 use crate::net::worker::{Event, Worker};
 use crate::service::UNIX_PEER;
 use rustix::event::{PollFd, PollFlags, Timespec};
@@ -39,12 +41,19 @@ const NO_ROOM: &[u8] =
 /// Accepts until the task is ended. `spare` is closed when descriptors run out, so that
 /// one more client can be accepted and told so.
 pub(crate) async fn accept(
+    endpoint: Endpoint,
     listener: Rc<AsyncFd<OwnedFd>>,
     worker: Rc<Worker>,
     permits: Arc<Semaphore>,
     serve: Rc<dyn Fn(Accepted)>,
 ) {
     let mut spare = Spare::new();
+    // At a Unix socket whoever comes beyond the queue is refused and does not ask again.
+    let mut queue = matches!(endpoint, Endpoint::Inet(_)).then(|| Queue::new(worker.clock.tick()));
+    if queue.is_some() {
+        // One that was taken over may have been shortened.
+        set_room(&listener, Some(BACKLOG));
+    }
     let mut in_a_row = 0;
     loop {
         let Ok(mut ready) = listener.readable().await else { return };
@@ -66,10 +75,14 @@ pub(crate) async fn accept(
                     spare.reset();
                     worker.event(Event::AcceptRecovered);
                 }
+                let room = queue.as_mut().and_then(|queue| queue.accepted(worker.clock.tick()));
+                set_room(&listener, room);
                 worker.admit(Accepted { fd, peer, permit }, &*serve);
             }
             Err(Errno::AGAIN) => {
                 ready.clear_ready();
+                let room = queue.as_mut().and_then(|queue| queue.was_empty(worker.clock.tick()));
+                set_room(&listener, room);
                 in_a_row = 0;
                 continue;
             }
@@ -93,6 +106,12 @@ pub(crate) async fn accept(
             yield_now().await;
         }
     }
+}
+
+/// Has so many wait at the most, where that is to change.
+fn set_room(listener: &AsyncFd<OwnedFd>, room: Option<i32>) {
+    // It listens already, so nothing can be wrong with that.
+    let _ = room.map(|room| rustix::net::listen(listener.get_ref(), room));
 }
 
 /// Accepts what had connected before the listener closes, so that nobody is reset who was

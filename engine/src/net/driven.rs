@@ -97,7 +97,71 @@ impl Stream for Driven {
         either!(self, socket => socket.unpark(worker));
     }
 
+    fn would_move(&self, worker: &Worker) -> bool {
+        matches!(self, Self::Epoll(_)) && worker.ring_takes_less().is_some()
+    }
+
+    fn moved(self, worker: &Worker) -> Self {
+        match (self, worker.ring_takes_less()) {
+            (Self::Epoll(socket), Some(ring)) => Self::Ring(RingSocket::new(ring.clone(), socket.into_inner())),
+            (same, _) => same,
+        }
+    }
+
     fn into_duplex(self, first: Bytes) -> io::Result<(Box<dyn Duplex>, Rope)> {
         either!(self, socket => socket.into_duplex(first))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Limits;
+    use crate::net::driver::Driver;
+    use crate::net::worker;
+    use std::os::unix::net::UnixStream;
+
+    fn begin(worker: &Worker) -> Driven {
+        let (near, _) = UnixStream::pair().unwrap();
+        near.set_nonblocking(true).unwrap();
+        worker.connection_began();
+        worker.drive(near.into())
+    }
+
+    /// Where nothing can be in a ring, nothing can move to it.
+    fn with_worker(driver: Driver, test: impl FnOnce(&Worker)) {
+        let Ok(runtime) = worker::runtime() else { panic!("a runtime") };
+        runtime.block_on(async {
+            match driver.begin() {
+                Ok(drivers) => test(&Worker::alone(&Limits::default()).driven_by(drivers)),
+                Err(error) => println!("no io_uring here, so nothing to choose: {error}"),
+            }
+        });
+    }
+
+    #[test]
+    fn a_few_connections_stay_with_epoll_and_go_over_to_the_ring_beside_more() {
+        with_worker(Driver::Few(2), |worker| {
+            let (first, second) = (begin(worker), begin(worker));
+            assert!(matches!((&first, &second), (Driven::Epoll(_), Driven::Epoll(_))));
+            assert!(!first.would_move(worker) && !second.would_move(worker), "each is beside one");
+            assert!(matches!(first.moved(worker), Driven::Epoll(_)));
+
+            let third = begin(worker);
+            assert!(second.would_move(worker) && third.would_move(worker), "each is beside two");
+            let moved = third.moved(worker);
+            assert!(matches!(moved, Driven::Ring(_)) && !moved.would_move(worker));
+        });
+    }
+
+    #[test]
+    fn whoever_was_told_one_driver_has_it_for_all() {
+        with_worker(Driver::Epoll, |worker| {
+            let all = [(); 40].map(|()| begin(worker));
+            assert!(all.iter().all(|driven| matches!(driven, Driven::Epoll(_)) && !driven.would_move(worker)));
+        });
+        with_worker(Driver::IoUring, |worker| {
+            assert!(matches!(begin(worker), Driven::Ring(_)));
+        });
     }
 }

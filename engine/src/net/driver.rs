@@ -16,10 +16,10 @@ use std::rc::Rc;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Driver {
     /// What the environment variable `SELVEDGE_DRIVER` names (`epoll` or `io_uring`). Otherwise both:
-    /// a connection that begins while its worker has fewer than 16 others at work, or idle for less
-    /// than a second, is driven by epoll, which takes less for a few, and one that begins beside more
-    /// of them by io_uring, which takes less for many. Where the system has no io_uring, or forbids
-    /// it, all are driven by epoll, and the observer is told why
+    /// a connection begins with epoll, which takes less for a few and for those that end with their
+    /// first answer, and goes over to io_uring, which takes less for many, when it has been answered
+    /// and waits for its next request beside 16 others at work, or idle for less than a second. Where
+    /// the system has no io_uring, or forbids it, all stay with epoll, and the observer is told why
     /// ([`Incident::DriverRefused`](crate::service::Incident::DriverRefused)).
     #[default]
     Auto,
@@ -29,6 +29,9 @@ pub enum Driver {
     /// otherwise epoll, and the observer is told why
     /// ([`Incident::DriverRefused`](crate::service::Incident::DriverRefused)).
     IoUring,
+    /// Both, where another number of connections is a few.
+    #[cfg(test)]
+    Few(usize),
     /// A small ring in which things go wrong.
     #[cfg(test)]
     #[expect(private_interfaces, reason = "only this crate's tests have it")]
@@ -44,6 +47,9 @@ impl Driver {
         match (self, env::var("SELVEDGE_DRIVER").as_deref()) {
             (Self::Auto, Ok("io_uring")) => Self::IoUring,
             (Self::Auto, Ok("epoll")) => Self::Epoll,
+            // So that all tests over sockets are tests of moving, too.
+            #[cfg(test)]
+            (Self::Auto, Ok("moving")) => Self::Few(0),
             (chosen, _) => chosen,
         }
     }
@@ -53,69 +59,57 @@ impl Driver {
     /// # Errors
     /// Why there is no ring, where there was to be one.
     pub(crate) fn begin(self) -> io::Result<Drivers> {
-        let (ring, few) = match self.preferred() {
-            Self::Epoll => return Ok(Drivers::default()),
-            Self::Auto => (Uring::new(), EPOLL_CONNECTIONS_FEW),
-            Self::IoUring => (Uring::new(), 0),
+        Ok(match self.preferred() {
+            Self::Epoll => Drivers::Epoll,
+            Self::Auto => Drivers::Both { ring: Uring::new()?, few: EPOLL_CONNECTIONS_FEW },
+            Self::IoUring => Drivers::Ring(Uring::new()?),
             #[cfg(test)]
-            Self::TooLarge => (Uring::too_large(), 0),
+            Self::Few(few) => Drivers::Both { ring: Uring::new()?, few },
             #[cfg(test)]
-            Self::Faulty(script) => (Uring::faulty(script), 0),
-        };
-        Ok(Drivers { ring: Some(ring?), few })
+            Self::TooLarge => Drivers::Ring(Uring::too_large()?),
+            #[cfg(test)]
+            Self::Faulty(script) => Drivers::Ring(Uring::faulty(script)?),
+        })
     }
 }
 
-/// What drives the sockets of a worker: epoll, and a ring where there is one.
+/// What drives the sockets of a worker.
 #[derive(Default)]
-pub(crate) struct Drivers {
-    ring: Option<Rc<Uring>>,
-    /// So many connections at a time leave the ring to others.
-    few: usize,
+pub(crate) enum Drivers {
+    #[default]
+    Epoll,
+    Ring(Rc<Uring>),
+    /// Epoll, and the ring for connections that wait beside so many others.
+    Both { ring: Rc<Uring>, few: usize },
 }
 
 impl Drivers {
-    /// The ring.
-    pub(crate) fn ring(&self) -> Option<Rc<Uring>> {
-        self.ring.clone()
+    /// The ring, if there is one.
+    pub(crate) fn ring(&self) -> Option<&Rc<Uring>> {
+        match self {
+            Self::Epoll => None,
+            Self::Ring(ring) | Self::Both { ring, .. } => Some(ring),
+        }
     }
 
     /// Whether epoll drives any socket.
     pub(crate) fn is_epoll_used(&self) -> bool {
-        self.ring.is_none() || self.few > 0
+        !matches!(self, Self::Ring(_))
     }
 
-    /// A connected socket, of a connection beside so many others.
-    pub(crate) fn drive(&self, fd: OwnedFd, others: usize) -> Driven {
-        match &self.ring {
-            Some(ring) if others >= self.few => Driven::Ring(RingSocket::new(ring.clone(), fd)),
-            _ => Driven::Epoll(Socket::new(fd)),
+    /// The socket of a connection that begins.
+    pub(crate) fn drive(&self, fd: OwnedFd) -> Driven {
+        match self {
+            Self::Ring(ring) => Driven::Ring(RingSocket::new(ring.clone(), fd)),
+            Self::Epoll | Self::Both { .. } => Driven::Epoll(Socket::new(fd)),
         }
     }
-}
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::net::worker;
-    use std::os::unix::net::UnixStream;
-
-    #[test]
-    fn a_few_connections_are_left_to_epoll_and_the_rest_to_the_ring() {
-        let Ok(runtime) = worker::runtime() else { panic!("a runtime") };
-        runtime.block_on(async {
-            let uring = Uring::new().inspect_err(|error| println!("no io_uring here, so nothing to choose: {error}"));
-            let drivers = Drivers { ring: uring.ok(), few: 2 };
-            let (near, _far) = UnixStream::pair().unwrap();
-            near.set_nonblocking(true).unwrap();
-            let is_in_ring = |others| {
-                let fd = near.try_clone().unwrap().into();
-                matches!(drivers.drive(fd, others), Driven::Ring(_))
-            };
-            let has_ring = drivers.ring.is_some();
-            assert_eq!([0, 1, 2, 3].map(is_in_ring), [false, false, has_ring, has_ring]);
-            assert!(drivers.is_epoll_used());
-            assert!(!Drivers { few: 0, ..drivers }.is_epoll_used() || !has_ring);
-        });
+    /// The ring, where a connection with epoll that waits beside so many others takes less in it.
+    pub(crate) fn ring_for_many(&self, others: usize) -> Option<&Rc<Uring>> {
+        match self {
+            Self::Both { ring, few } if others >= *few => Some(ring),
+            _ => None,
+        }
     }
 }

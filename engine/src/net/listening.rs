@@ -44,7 +44,8 @@ impl Listening {
                 }
             };
             let (worker, permits, serve) = (self.worker.clone(), self.permits.clone(), self.serve.clone());
-            let accepting = spawn_vital(&self.worker, accept::accept(socket.clone(), worker, permits, serve));
+            let accepting = accept::accept(endpoint.clone(), socket.clone(), worker, permits, serve);
+            let accepting = spawn_vital(&self.worker, accepting);
             self.open.borrow_mut().push(Open { endpoint: endpoint.clone(), socket, accepting });
         }
     }

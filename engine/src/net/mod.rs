@@ -15,6 +15,7 @@ mod listening;
 pub(crate) mod notes;
 pub(crate) mod panic;
 mod parking;
+mod queue;
 pub(crate) mod stream;
 pub(crate) mod sys;
 pub(crate) mod uring;

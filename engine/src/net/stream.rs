@@ -147,6 +147,20 @@ pub(crate) trait Stream: 'static {
     /// Ends that.
     fn unpark(&mut self, _worker: &Worker) {}
 
+    /// Whether waiting would take less some other way than it does, as things are on its worker
+    /// ([`Stream::moved`]).
+    fn would_move(&self, _worker: &Worker) -> bool {
+        false
+    }
+
+    /// The stream as it waits with less. Nobody waits at the moment.
+    fn moved(self, _worker: &Worker) -> Self
+    where
+        Self: Sized,
+    {
+        self
+    }
+
     /// The connection for another protocol, and what can end it from here. `first` was received
     /// already.
     ///
@@ -168,6 +182,11 @@ pub(crate) struct Socket {
 impl Socket {
     pub(crate) fn new(fd: OwnedFd) -> Self {
         Self { fd: LazilyWatched::new(fd), is_unread: Cell::new(false) }
+    }
+
+    /// Its descriptor, out of the epoll set.
+    pub(crate) fn into_inner(self) -> OwnedFd {
+        self.fd.into_inner()
     }
 }
 
@@ -267,7 +286,7 @@ impl Stream for Socket {
     }
 
     fn into_duplex(self, first: Bytes) -> io::Result<(Box<dyn Duplex>, Rope)> {
-        duplex::begin(sys::watch(self.fd.into_inner())?, first)
+        duplex::begin(sys::watch(self.into_inner())?, first)
     }
 }
 

@@ -10,6 +10,7 @@ use crate::net::listening::Listening;
 use crate::net::notes::{Notes, Place};
 use crate::net::parking::Parking;
 use crate::net::sys;
+use crate::net::uring::Uring;
 use rustix::thread::CpuSet;
 use std::cell::Cell;
 use std::future::Future;
@@ -28,7 +29,7 @@ use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 pub(crate) enum Event {
     AcceptFailed(io::Error),
     AcceptRecovered,
-    DriverRefused(Driver, io::Error),
+    DriverRefused(io::Error),
     ConnectionsFull,
     ConnectionsFree,
 }
@@ -119,6 +120,18 @@ impl Worker {
         }
     }
 
+    /// The only one, which tells nobody of events.
+    #[cfg(test)]
+    pub(crate) fn alone(limits: &Limits) -> Self {
+        let peers = Peers {
+            loads: vec![AtomicUsize::new(0)],
+            accepted: vec![AtomicU64::new(0)],
+            inboxes: Vec::new(),
+            said_refused: AtomicBool::new(false),
+        };
+        Self::new(0, Arc::new(peers), Box::new(|_| {}), limits)
+    }
+
     /// With its sockets in a ring, in epoll sets, or in both.
     pub(crate) fn driven_by(self, drivers: Drivers) -> Self {
         // Where none can be had, connections keep their tasks.
@@ -132,15 +145,20 @@ impl Worker {
     }
 
     /// Says that there was no ring to be had. The other workers fare the same, and once is enough.
-    pub(crate) fn ring_refused(&self, wanted: Driver, error: io::Error) {
+    pub(crate) fn ring_refused(&self, error: io::Error) {
         if !self.peers.said_refused.swap(true, Ordering::Relaxed) {
-            self.event(Event::DriverRefused(wanted, error));
+            self.event(Event::DriverRefused(error));
         }
     }
 
     /// The socket of a connection that began, as this worker drives them.
     pub(crate) fn drive(&self, fd: OwnedFd) -> Driven {
-        self.drivers.drive(fd, self.notes.active() - 1)
+        self.drivers.drive(fd)
+    }
+
+    /// The ring, where a connection that epoll drives waits with less in it, beside as many as are at work.
+    pub(crate) fn ring_takes_less(&self) -> Option<&Rc<Uring>> {
+        self.drivers.ring_for_many(self.notes.active() - 1)
     }
 
     pub(crate) fn event(&self, event: Event) {
@@ -286,7 +304,7 @@ pub(crate) async fn run(plan: Plan, worker: Rc<Worker>, serve: Rc<dyn Fn(Accepte
     let Plan { mut inbox, permits, mut stop, .. } = plan;
     let resuming = worker.clone();
     let resume = move |place| resuming.notes.resume(place);
-    let turning = worker.drivers.ring().map(|ring| spawn_vital(&worker, ring.drive(resume)));
+    let turning = worker.drivers.ring().map(|ring| spawn_vital(&worker, ring.clone().drive(resume)));
     let minding = worker.clone();
     let minding = spawn_vital(&worker, async move {
         if let Some(parking) = minding.parking() {

@@ -1,6 +1,5 @@
 //! What happened, as one record that the log, the metrics and a status page all read.
 
-use crate::Driver;
 use crate::service::Request;
 use selvedge_proto::field::Fields;
 use selvedge_proto::{Afterwards, Reject, Status};
@@ -225,8 +224,6 @@ pub enum Incident {
     },
     /// Sockets are driven by epoll, since there is no io_uring to be had.
     DriverRefused {
-        /// What was asked for.
-        wanted: Driver,
         /// What the system said.
         error: String,
     },

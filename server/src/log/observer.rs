@@ -6,7 +6,7 @@ use super::logs::{Logs, Queue};
 use super::plan::Level;
 use super::tallies::{Keeper, Tallies};
 use selvedge::service::{CloseReason, Closed, Exchange, Incident, Phase};
-use selvedge::{Driver, Limits, Observer, Reject, Request};
+use selvedge::{Limits, Observer, Reject, Request};
 use std::cell::RefCell;
 use std::sync::Arc;
 
@@ -186,10 +186,9 @@ impl Observer for LogObserver {
             Incident::AcceptRecovered => {
                 (Level::Info, "AcceptRecovered", None, "accepting connections again".to_owned())
             }
-            Incident::DriverRefused { wanted, error } => {
-                let level = if *wanted == Driver::Auto { Level::Info } else { Level::Warn };
+            Incident::DriverRefused { error } => {
                 let text = format!("no io_uring here, so sockets are driven by epoll: {error}");
-                (level, "DriverRefused", None, text)
+                (Level::Warn, "DriverRefused", None, text)
             }
             Incident::ConnectionsFull { limit } => (
                 Level::Warn,

@@ -1,5 +1,6 @@
 //! A stream of bytes in memory. Every fault of a client or a network is a setting of it.
 
+use super::scenario::parks_at_once;
 use crate::buffer::Buffer;
 use crate::net::duplex::Rope;
 use crate::net::notes::Place;
@@ -249,6 +250,10 @@ impl Stream for Memory {
 
     fn unpark(&mut self, _: &Worker) {
         *self.0.parked.borrow_mut() = None;
+    }
+
+    fn would_move(&self, _: &Worker) -> bool {
+        parks_at_once()
     }
 
     fn into_duplex(self, _: Bytes) -> io::Result<(Box<dyn Duplex>, Rope)> {

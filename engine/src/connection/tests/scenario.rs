@@ -8,14 +8,12 @@ use crate::connection::{self, App, phase_of};
 use crate::limits::{Limits, SWEEP_INTERVAL};
 use crate::net::notes::Place;
 use crate::net::panic;
-use crate::net::worker::{Peers, Worker};
+use crate::net::worker::Worker;
 use crate::service::{CloseReason, Phase, Service};
 use std::cell::Cell;
 use std::future::Future;
 use std::net::SocketAddr;
 use std::rc::Rc;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 use std::time::Duration;
 use tokio::time::{interval, sleep, timeout};
 
@@ -54,13 +52,7 @@ impl World {
     }
 
     pub(super) fn serving(service: impl Service, limits: Limits) -> Self {
-        let peers = Peers {
-            loads: vec![AtomicUsize::new(0)],
-            accepted: vec![AtomicU64::new(0)],
-            inboxes: Vec::new(),
-            said_refused: AtomicBool::new(false),
-        };
-        let worker = Rc::new(Worker::new(0, Arc::new(peers), Box::new(|_| {}), &limits));
+        let worker = Rc::new(Worker::alone(&limits));
         let recorder = Recorder::default();
         let app = App::new(service, recorder.clone(), limits, worker.clone());
         let connect = Box::new(move |stream, peer, place| {
@@ -92,8 +84,8 @@ impl World {
     }
 }
 
-/// Whether connections park as soon as they are idle, so that all tests are tests of that, too.
-fn parks_at_once() -> bool {
+/// Whether connections move and park as soon as they are idle, so that all tests are tests of that, too.
+pub(super) fn parks_at_once() -> bool {
     std::env::var_os("SELVEDGE_TEST_PARKED").is_some()
 }
 

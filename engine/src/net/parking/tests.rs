@@ -33,7 +33,7 @@ async fn echo(request: &mut Request) -> Response {
 
 /// Runs a test of a server with one worker over each driver.
 fn with_each_driver(set_up: fn(Server) -> Server, test: impl Fn(&Running, &Receiver<Closed>)) {
-    for driver in [Driver::Epoll, Driver::IoUring, Driver::Auto] {
+    for driver in [Driver::Epoll, Driver::IoUring, Driver::Few(0), Driver::Few(1)] {
         let (tell, told) = channel();
         let server = set_up(Server::bind_with_workers("127.0.0.1:0", 1).unwrap()).driver(driver);
         let server = server.observe(Ends(tell)).serve(echo).unwrap();
@@ -211,7 +211,7 @@ fn parked_connections_end_with_a_stop() {
 
 #[test]
 fn parked_connections_end_with_a_worker_that_is_lost() {
-    for driver in [Driver::Epoll, Driver::IoUring, Driver::Auto] {
+    for driver in [Driver::Epoll, Driver::IoUring, Driver::Few(0), Driver::Few(1)] {
         let server = Server::bind_with_workers("127.0.0.1:0", 1).unwrap().driver(driver).serve(echo).unwrap();
         let client = idle(&server);
         park(&server, 1);

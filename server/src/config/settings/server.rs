@@ -36,12 +36,11 @@ pub(super) const SETTINGS: &[Setting] = &[
         .default("auto")
         .more(
             "`io_uring` hands many operations to the system at once, which takes Linux 6.1 and a system that allows \
-             it, as container platforms often do not; where it is not to be had, the error log says why (at level \
-             `info` where nobody asked for it by name), and `epoll` serves. `io_uring` takes less of the processor for \
-             many busy connections, and more for a few. So `auto` is both: a connection that begins while its worker has \
-             fewer than 16 others at work, or idle for less than a second, is driven by `epoll`, and one that begins \
-             beside more of them by `io_uring`, where it is to be had; the environment variable `SELVEDGE_DRIVER` can \
-             name one of them instead. What is served, and how, is the same.",
+             it, as container platforms often do not; where it is not to be had, the error log says why, and `epoll` \
+             serves. `io_uring` takes less of the processor for many busy connections, and more for a few. So `auto` is \
+             both: a connection begins with `epoll`, and goes over to `io_uring`, where it is to be had, when it has been \
+             answered and waits for its next request beside 16 others at work, or idle for less than a second; the \
+             environment variable `SELVEDGE_DRIVER` can name one of them instead. What is served, and how, is the same.",
         ),
     setting(TOP, "user", "The user to become after the listeners are bound.")
         .with(&[one("name", Kind::Account)])
