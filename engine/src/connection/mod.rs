@@ -174,9 +174,7 @@ fn go_on<S: Stream, T: Service, O: Observer>(
 
 /// A connection whose stream has moved, unless somebody holds on to it: then it goes on as it is.
 fn moved<S: Stream>(wire: Rc<Wire<S>>) -> Rc<Wire<S>> {
-    let wire = Rc::try_unwrap(wire).map(|wire| {
-        Rc::new(wire.moved())
-    });
+    let wire = Rc::try_unwrap(wire).map(|wire| Rc::new(wire.moved()));
     let wire = wire.unwrap_or_else(|held| held);
     wire.is_resumed.set(true);
     wire

@@ -80,7 +80,10 @@ pub(crate) enum Drivers {
     Epoll,
     Ring(Rc<Uring>),
     /// Epoll, and the ring for connections that wait beside so many others.
-    Both { ring: Rc<Uring>, few: usize },
+    Both {
+        ring: Rc<Uring>,
+        few: usize,
+    },
 }
 
 impl Drivers {
