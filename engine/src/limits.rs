@@ -138,10 +138,10 @@ pub(crate) const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// Connections that wait to be accepted; the kernel lowers it to `net.core.somaxconn`.
 pub(crate) const BACKLOG: i32 = 4096;
 /// The same while they come faster than they can be accepted: as many as are accepted in this time, and no
-/// fewer than these.
+/// fewer than these, so that clients who each wait for their answer before they come again may all wait.
 pub(crate) const QUEUE_TIME: Duration = Duration::from_millis(250);
 /// See [`QUEUE_TIME`].
-pub(crate) const BACKLOG_MIN: i32 = 128;
+pub(crate) const BACKLOG_MIN: i32 = 512;
 /// Bytes that the kernel takes of an answer before it can send them. A client that does not
 /// read holds so much of the system's memory, and of the worker's time to copy it, where it
 /// would hold all that a send buffer may grow to: 4 MiB.
@@ -159,8 +159,8 @@ pub(crate) const DISK_READ_BYTES: usize = 256 * 1024;
 /// A connection's task while it is busy, and its positions; with nothing to do it has a good kilobyte, and parked
 /// 200 bytes.
 const TASK_BYTES_MAX: usize = 8 * 1024;
-/// So many connections at work a worker leaves to epoll where it has a ring, too: for them a turn of the ring is
-/// a call more than it saves.
+/// So many connections at work, and no more, a worker leaves to epoll where it has a ring, too: for them a turn
+/// of the ring is a call more than it saves.
 pub(crate) const EPOLL_CONNECTIONS_FEW: usize = 16;
 /// Operations that a worker's ring hands to the kernel at once.
 pub(crate) const RING_SUBMISSIONS: u32 = 256;

@@ -153,13 +153,15 @@ impl RequestHead {
         self.line = Span::default();
     }
 
-    /// Whether this begins with the field section that is known, to the end of it, in a request of the
-    /// same version; how long it is. Then the fields, the framing, the expectation and the persistence
-    /// are those of this request as well.
-    pub(crate) fn known_section(&self, section: &[u8]) -> Option<usize> {
+    /// Takes the fields, the framing, the expectation and the persistence that are known for this
+    /// request's as well, if this begins with the section that they are of, to the end of it, and the
+    /// version is the same; how long it is.
+    pub(crate) fn take_known_section(&mut self, section: &[u8]) -> Option<usize> {
         let KnownSection { bytes, len, version } = &self.section_known;
         let known = &bytes[..usize::from(*len)];
-        (!known.is_empty() && self.version == *version && section.starts_with(known)).then_some(known.len())
+        let len = (!known.is_empty() && self.version == *version && section.starts_with(known)).then_some(known.len());
+        self.is_section_again = len.is_some();
+        len
     }
 
     /// Notes that what is known of the fields is of this section, and that nothing in it is refused.
@@ -170,11 +172,6 @@ impl RequestHead {
             known.len = section.len() as u16;
             known.version = self.version;
         }
-    }
-
-    /// Notes that the request has the section that is known.
-    pub(crate) fn repeat_section(&mut self) {
-        self.is_section_again = true;
     }
 
     /// Forgets the fields.

@@ -1,8 +1,8 @@
 //! Accepting: a permit for each connection, the idlest one's place when there is none,
 //! and a pause when the system is out of descriptors.
 
-use crate::limits::{ACCEPT_PAUSE, ACCEPTS_PER_TURN, BACKLOG, SWEEP_INTERVAL};
-use crate::net::listen::Endpoint;
+use crate::limits::{ACCEPT_PAUSE, ACCEPTS_PER_TURN, SWEEP_INTERVAL};
+use crate::net::clock::Tick;
 use crate::net::queue::Queue;
 use crate::net::worker::{Event, Worker};
 use crate::service::UNIX_PEER;
@@ -41,19 +41,13 @@ const NO_ROOM: &[u8] =
 /// Accepts until the task is ended. `spare` is closed when descriptors run out, so that
 /// one more client can be accepted and told so.
 pub(crate) async fn accept(
-    endpoint: Endpoint,
     listener: Rc<AsyncFd<OwnedFd>>,
+    mut queue: Option<Queue>,
     worker: Rc<Worker>,
     permits: Arc<Semaphore>,
     serve: Rc<dyn Fn(Accepted)>,
 ) {
     let mut spare = Spare::new();
-    // At a Unix socket whoever comes beyond the queue is refused and does not ask again.
-    let mut queue = matches!(endpoint, Endpoint::Inet(_)).then(|| Queue::new(worker.clock.tick()));
-    if queue.is_some() {
-        // One that was taken over may have been shortened.
-        set_room(&listener, Some(BACKLOG));
-    }
     let mut in_a_row = 0;
     loop {
         let Ok(mut ready) = listener.readable().await else { return };
@@ -62,6 +56,7 @@ pub(crate) async fn accept(
             // Readiness may be left from the last accept. Nobody loses a place to nobody.
             Err(_) if !is_waited_for(&listener) => {
                 ready.clear_ready();
+                note(&mut queue, Queue::was_empty, &listener, &worker);
                 continue;
             }
             Err(_) => match permit(&worker, &permits).await {
@@ -75,14 +70,12 @@ pub(crate) async fn accept(
                     spare.reset();
                     worker.event(Event::AcceptRecovered);
                 }
-                let room = queue.as_mut().and_then(|queue| queue.accepted(worker.clock.tick()));
-                set_room(&listener, room);
+                note(&mut queue, Queue::accepted, &listener, &worker);
                 worker.admit(Accepted { fd, peer, permit }, &*serve);
             }
             Err(Errno::AGAIN) => {
                 ready.clear_ready();
-                let room = queue.as_mut().and_then(|queue| queue.was_empty(worker.clock.tick()));
-                set_room(&listener, room);
+                note(&mut queue, Queue::was_empty, &listener, &worker);
                 in_a_row = 0;
                 continue;
             }
@@ -108,10 +101,22 @@ pub(crate) async fn accept(
     }
 }
 
-/// Has so many wait at the most, where that is to change.
-fn set_room(listener: &AsyncFd<OwnedFd>, room: Option<i32>) {
+/// Notes what the queue was found like, and has as many wait from then on as it says.
+fn note(
+    queue: &mut Option<Queue>,
+    found: fn(&mut Queue, Tick) -> Option<i32>,
+    listener: &AsyncFd<OwnedFd>,
+    worker: &Worker,
+) {
+    if let Some(room) = queue.as_mut().and_then(|queue| found(queue, worker.clock.tick())) {
+        set_room(listener, room);
+    }
+}
+
+/// Has so many wait at the most.
+pub(super) fn set_room(listener: &AsyncFd<OwnedFd>, room: i32) {
     // It listens already, so nothing can be wrong with that.
-    let _ = room.map(|room| rustix::net::listen(listener.get_ref(), room));
+    let _ = rustix::net::listen(listener.get_ref(), room);
 }
 
 /// Accepts what had connected before the listener closes, so that nobody is reset who was
@@ -203,5 +208,59 @@ impl Spare {
             say_no_room(&fd);
         }
         self.held = File::open("/dev/null").ok();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::limits::{BACKLOG, BACKLOG_MIN, Limits};
+    use crate::net::sys;
+    use std::cell::Cell;
+    use std::future::poll_fn;
+    use std::net::{TcpListener, TcpStream};
+    use std::os::fd::AsFd;
+    use std::pin::pin;
+    use std::task::Poll;
+    use tokio::time::advance;
+
+    #[test]
+    fn a_queue_is_shortened_while_it_is_never_empty() {
+        let Ok(runtime) = crate::net::worker::runtime() else { panic!("a runtime") };
+        runtime.block_on(async {
+            tokio::time::pause();
+            let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+            listener.set_nonblocking(true).unwrap();
+            let address = listener.local_addr().unwrap();
+            let listener = Rc::new(sys::watch(listener.into()).unwrap());
+            let room = || sys::queue_room(listener.get_ref().as_fd()).unwrap();
+            // The system may have a bound below.
+            set_room(&listener, BACKLOG);
+            let all = room();
+
+            let worker = Rc::new(Worker::alone(&Limits::default()));
+            let (served, permits) = (Rc::new(Cell::new(0)), Arc::new(Semaphore::new(1024)));
+            let count = served.clone();
+            let serve = Rc::new(move |_| count.set(count.get() + 1));
+            let queue = Queue::new(worker.clock.tick());
+            let mut accepting = pin!(accept(listener.clone(), Some(queue), worker.clone(), permits, serve));
+            let clients: Vec<TcpStream> =
+                (0..3 * ACCEPTS_PER_TURN + 1).map(|_| TcpStream::connect(address).unwrap()).collect();
+            for turn in 1..=3 {
+                while served.get() < turn * ACCEPTS_PER_TURN {
+                    poll_fn(|cx| Poll::Ready(accepting.as_mut().poll(cx).is_pending())).await;
+                    yield_now().await;
+                }
+                let expected = if turn < 3 { all } else { all.min(BACKLOG_MIN as u32) };
+                assert_eq!(room(), expected, "after {} of {}", served.get(), clients.len());
+                advance(SWEEP_INTERVAL).await;
+                worker.clock.read();
+            }
+            while served.get() < clients.len() {
+                poll_fn(|cx| Poll::Ready(accepting.as_mut().poll(cx).is_pending())).await;
+                yield_now().await;
+            }
+            assert_eq!(room(), all, "nobody waits any more");
+        });
     }
 }

@@ -1,6 +1,6 @@
 //! Listening sockets: one for each worker and address, so that the kernel spreads
 //! connections and no worker touches another's queue. Those that somebody else has opened
-//! are taken as they are, and shared where there are fewer than workers.
+//! are taken as they are, but for the length of the queue, and shared where there are fewer than workers.
 
 use crate::limits::{BACKLOG, DEFER_ACCEPT_SECONDS, UNSENT_BYTES_MAX};
 use crate::net::sys;
@@ -86,7 +86,8 @@ impl Listener {
         Ok(Self { endpoint: Endpoint::Unix(path.to_owned()), sockets: vec![socket] })
     }
 
-    /// Takes sockets that listen already, all at one endpoint.
+    /// Takes sockets that listen already, all at one endpoint. How many may wait to be accepted at one that a
+    /// worker has to itself is the server's from then on: 4,096, and fewer while more come than it can accept.
     ///
     /// # Errors
     /// When there is none, or one is not a listening stream socket, or they differ in their
@@ -139,7 +140,8 @@ impl Listener {
 
     /// Deals the sockets out to workers: each socket to one at least, and each worker one at
     /// least.
-    pub(crate) fn deal(self, workers: usize) -> io::Result<Vec<Vec<OwnedFd>>> {
+    pub(crate) fn deal(self, workers: usize) -> io::Result<Vec<Dealt>> {
+        let is_one_workers = matches!(self.endpoint, Endpoint::Inet(_)) && self.sockets.len() >= workers;
         let mut dealt: Vec<Vec<OwnedFd>> = (0..workers).map(|_| Vec::new()).collect();
         for (worker, number) in (self.sockets.len()..workers).zip(0..) {
             dealt[worker].push(self.sockets[number % self.sockets.len()].try_clone()?);
@@ -147,8 +149,17 @@ impl Listener {
         for (number, socket) in self.sockets.into_iter().enumerate() {
             dealt[number % workers].push(socket);
         }
-        Ok(dealt)
+        Ok(dealt.into_iter().map(|sockets| Dealt { sockets, sets_queue: is_one_workers }).collect())
     }
+}
+
+/// What a worker has of a listener.
+pub(crate) struct Dealt {
+    pub(crate) sockets: Vec<OwnedFd>,
+    /// Whether the worker says how many may wait ([`Queue`](crate::net::queue::Queue)): one that shares a
+    /// socket does not know what the others accept there, and a Unix socket tells whoever comes beyond that
+    /// nobody is there.
+    pub(crate) sets_queue: bool,
 }
 
 /// Binds and listens.

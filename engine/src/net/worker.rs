@@ -5,7 +5,7 @@ use crate::net::accept::Accepted;
 use crate::net::clock::{Clock, ticks};
 use crate::net::driven::Driven;
 use crate::net::driver::{Driver, Drivers};
-use crate::net::listen::Endpoint;
+use crate::net::listen::{Dealt, Endpoint};
 use crate::net::listening::Listening;
 use crate::net::notes::{Notes, Place};
 use crate::net::parking::Parking;
@@ -51,7 +51,7 @@ pub(crate) enum Message {
     /// All permits are in use, and the idlest connection may be somewhere else.
     MakeRoom,
     /// One more place to accept at.
-    Listen(Endpoint, Vec<OwnedFd>),
+    Listen(Endpoint, Dealt),
     /// One place less; dropped when it is left.
     Leave(Endpoint, threads::Sender<()>),
     /// Somebody wants to know what the connections are doing.
@@ -320,7 +320,7 @@ pub(crate) async fn run(plan: Plan, worker: Rc<Worker>, serve: Rc<dyn Fn(Accepte
         Message::MakeRoom => drop(asked.notes.make_room()),
         // Who is about to end lets nobody in.
         Message::Listen(..) if asked.draining.get() => {}
-        Message::Listen(endpoint, sockets) => told.begin(&endpoint, sockets),
+        Message::Listen(endpoint, dealt) => told.begin(&endpoint, dealt),
         Message::Leave(endpoint, _done) => told.end(|other| *other == endpoint),
         Message::Ask(question) => question(&asked.notes),
     };

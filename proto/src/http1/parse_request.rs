@@ -31,10 +31,9 @@ pub fn parse_request(bytes: &[u8], limits: &Limits, head: &mut RequestHead) -> R
     let section = bytes[..bytes.len().min(bytes_max)].get(section_at..).unwrap_or_default();
     if head.resume_at == 0 {
         if usize::from(head.field_count) <= fields_max
-            && let Some(len) = head.known_section(section)
+            && let Some(len) = head.take_known_section(section)
         {
             head.len = section_at + len;
-            head.repeat_section();
             decide_authority(head);
             return Ok(true);
         }

@@ -106,6 +106,26 @@ pub(crate) fn set_tcp_option(socket: BorrowedFd<'_>, option: libc::c_int, value:
     if set == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
+/// How many may wait to be accepted at a TCP listener.
+#[cfg(test)]
+pub(crate) fn queue_room(listener: BorrowedFd<'_>) -> io::Result<u32> {
+    let mut info = std::mem::MaybeUninit::<libc::tcp_info>::zeroed();
+    let mut size = size_of::<libc::tcp_info>() as libc::socklen_t;
+    // SAFETY: both are borrowed for the call, and what is written is as long as `size` says at the most.
+    let got = unsafe {
+        libc::getsockopt(
+            listener.as_raw_fd(),
+            libc::IPPROTO_TCP,
+            libc::TCP_INFO,
+            info.as_mut_ptr().cast(),
+            &raw mut size,
+        )
+    };
+    // SAFETY: it is made of numbers alone, for which zeros are as good as what the system has written.
+    let info = unsafe { info.assume_init() };
+    if got == 0 { Ok(info.tcpi_sacked) } else { Err(io::Error::last_os_error()) }
+}
+
 /// Gives the system back what the allocator keeps of memory that is free, where it can.
 pub(crate) fn trim_heap() {
     #[cfg(target_env = "gnu")]

@@ -146,6 +146,9 @@ fn progress_is_told_while_an_upload_comes() {
     sender.send("56789");
     assert_eq!(sender.answer().text(), "10 bytes\n");
     assert_eq!(watcher.get("/progress/mine").text(), "10");
+    let path = std::env::temp_dir().join(format!("selvedge-upload-{}-0", std::process::id()));
+    assert_eq!(std::fs::read(&path).expect("the upload is kept"), b"0123456789");
+    std::fs::remove_file(path).expect("it is there");
     sender.send("PUT /upload/other HTTP/1.1\r\nhost: test\r\ncontent-length: 10\r\n\r\n01234");
     while watcher.get("/progress/other").text() != "5" {}
     assert_eq!(watcher.ask("PUT /upload/other", "", "0").status, 409);
