@@ -14,7 +14,6 @@ use std::io::IoSliceMut;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use super::resource::Resource;
 
@@ -91,19 +90,6 @@ impl State {
     pub(super) fn has_content_of(&self, other: &Self) -> bool {
         (self.length, self.modified) == (other.length, other.modified)
     }
-}
-
-/// A file that changed so shortly ago may change again without its times showing it: they
-/// move in steps of a few milliseconds.
-const UNSETTLED: Duration = Duration::from_millis(100);
-
-/// Whether the times of what is in this state might not show its next change.
-pub(super) fn changed_just_now(state: State) -> bool {
-    let since_epoch = |(seconds, nanoseconds): (i64, u32)| {
-        u64::try_from(seconds).map_or(Duration::ZERO, |s| Duration::new(s, nanoseconds))
-    };
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    now.saturating_sub(since_epoch(state.changed)) < UNSETTLED && since_epoch(state.changed) <= now + UNSETTLED
 }
 
 fn nanoseconds(value: u64) -> u32 {

@@ -1,7 +1,7 @@
 //! What is known of a file: its representations, ready to be sent.
 
 use super::mime::content_type;
-use super::resolve::{Content, KnownStates, MEMORY_FILE_BYTES_MAX, Opened, Parts, State, changed_just_now};
+use super::resolve::{Content, KnownStates, MEMORY_FILE_BYTES_MAX, Opened, Parts, State};
 use bytes::Bytes;
 use rustix::fs::fstat;
 use selvedge::Request;
@@ -10,11 +10,15 @@ use selvedge::proto::encoding::{Accepted, Coding};
 use selvedge::proto::field::{Fields, Known};
 use selvedge::service::OpenFile;
 use std::rc::Rc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// How long a file is taken to be as it was. With the clock's own lag a change is seen
 /// within a second.
 pub(super) const CHECK_INTERVAL: Duration = Duration::from_millis(500);
+
+/// A file that changed so shortly ago may change again without its times showing it: they
+/// move in steps of a few milliseconds.
+const UNSETTLED: Duration = Duration::from_millis(100);
 
 /// Whether a file's times would show its next change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -180,6 +184,14 @@ impl Representation {
             Kept::Open(file) => fstat(&***file).is_ok_and(|stat| State::of(&stat) == self.state),
         }
     }
+}
+
+fn changed_just_now(state: State) -> bool {
+    let since_epoch = |(seconds, nanoseconds): (i64, u32)| {
+        u64::try_from(seconds).map_or(Duration::ZERO, |s| Duration::new(s, nanoseconds))
+    };
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    now.saturating_sub(since_epoch(state.changed)) < UNSETTLED && since_epoch(state.changed) <= now + UNSETTLED
 }
 
 const _: () = assert!(MEMORY_FILE_BYTES_MAX < u32::MAX as u64, "a file in memory has a small length");
