@@ -25,6 +25,8 @@ const FILE_BYTES: RangeInclusive<u64> = 32 << 10..=BYTES_MAX / 2;
 /// A file that is asked for again after so long, and not after more than [`IDLE_TIME`], is worth a
 /// copy.
 const AGAIN_TIME: Duration = Duration::from_millis(500);
+/// One that is asked for so often is, too, however soon: until there is a copy, each answer copies.
+const OFTEN: u64 = 8;
 /// A copy that was not used for so long makes room for another.
 const IDLE_TIME: Duration = Duration::from_secs(10);
 /// A copy that was not used for so long is let go.
@@ -288,7 +290,8 @@ impl Copied {
         }
         let before = known.bytes;
         known.bytes = before.saturating_add(bytes);
-        if within(known.since, AGAIN_TIME) || before < state.length || known.rests_until.is_some_and(|at| now < at) {
+        let enough = if within(known.since, AGAIN_TIME) { state.length.saturating_mul(OFTEN) } else { state.length };
+        if before < enough || known.rests_until.is_some_and(|at| now < at) {
             return Source::File;
         }
         known.rests_until = Some(now + AGAIN_TIME);
@@ -371,6 +374,8 @@ mod tests {
         for (length, bytes, asked_at_ms, worth) in [
             (MIB, MIB, &[0, 1, 499][..], &[][..]),
             (MIB, MIB, &[0, 500], &[500]),
+            (MIB, MIB, &[0, 0, 0, 0, 0, 0, 0, 0, 1, 2], &[1]),
+            (MIB, MIB / 8, &[0, 0, 0, 0, 0, 0, 0, 0, 1, 2], &[]),
             (MIB, MIB, &[0, 600, 700, 1099, 1100], &[600, 1100]),
             (MIB, MIB, &[0, 10_000, 20_000], &[]),
             (MIB, MIB, &[0, 9_999], &[9_999]),
