@@ -17,8 +17,8 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 const UNSETTLED: Duration = Duration::from_millis(100);
 
 /// An open regular file that answers are made of. Kept for many answers, it costs each of
-/// them less: what is asked for again half a second later, and was not changed for ten seconds, is
-/// sent from a copy in memory from then on, where there is room for one.
+/// them less: what is asked for again half a second later, or eight times before that, and was not
+/// changed for ten seconds, is sent from a copy in memory from then on, where there is room for one.
 pub struct OpenFile {
     shared: Arc<SharedFile>,
     mapping: OnceCell<Option<Mapping>>,

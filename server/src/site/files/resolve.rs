@@ -257,8 +257,7 @@ fn read_whole(file: &File, length: u64, patience: Patience) -> Result<Vec<u8>, F
             Err(Errno::AGAIN | Errno::OPNOTSUPP) if patience == Patience::None => return Err(Failure::WouldWait),
             Err(error) => return Err(error.into()),
         }
-        // Whether that was all of it, the file's length says afterwards.
-        if have as u64 >= length {
+        if have == bytes.len() {
             break;
         }
     }
