@@ -130,7 +130,8 @@ impl Bench {
         self.contenders(plan).len() * (self.effort.rounds + usize::from(self.probe_of(plan) != Probe::Nothing))
     }
 
-    /// Carries out a plan. A server that fails is named in the notes; the others go on.
+    /// Carries out a plan. A server that fails is named in the notes and the others go on, but for a quick
+    /// run: nobody reads its notes.
     pub(crate) fn carry_out(&self, plan: &Plan) -> Result<Case> {
         let contenders = self.contenders(plan);
         let (mut samples, mut notes) = (Samples::default(), Vec::new());
@@ -140,6 +141,9 @@ impl Bench {
                 self.say(&format!("{}: round {round}, {}", plan.name, server.name()))?;
                 match self.start(server, plan).and_then(|running| (plan.measure)(self, &running)) {
                     Ok(found) => seen.extend(found.into_iter().map(|sample| (server.name(), sample))),
+                    Err(error) if self.effort.kind == Kind::Quick => {
+                        return Err(error.context(format!("{} at {}", plan.name, server.name())));
+                    }
                     Err(error) => notes.push(format!("{}, round {round}: {error:#}", server.name())),
                 }
                 self.progress.inc(1);

@@ -108,6 +108,8 @@ fn hello() -> Vec<Plan> {
 
 fn sizes(_: &Bench) -> Vec<Plan> {
     const IN_MEMORY_MAX: usize = 1024 * 1024;
+    /// From here on a request takes so many calls that few show what it takes.
+    const MANY_CALLS_MIN: usize = 64 * 1024;
     /// What every server sends at the same rate: so much a second.
     const BYTES_PER_SECOND: f64 = 256.0 * 1024.0 * 1024.0;
     let mut plans = Vec::new();
@@ -136,7 +138,11 @@ fn sizes(_: &Bench) -> Vec<Plan> {
             format!("sizes-{name}"),
             format!("{kib} KiB, {connections} keep-alive connections"),
             if long { Times::AsMeasured } else { Times::HalfLoad },
-            if long { Probe::Nothing } else { Probe::SystemCalls },
+            match size.bytes {
+                _ if long => Probe::Nothing,
+                0..MANY_CALLS_MIN => Probe::SystemCalls,
+                _ => Probe::SystemCallsOfFew,
+            },
         ));
         if size.bytes > 16 * 1024 {
             let rate = BYTES_PER_SECOND / size.bytes as f64;

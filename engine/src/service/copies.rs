@@ -305,12 +305,14 @@ impl Copied {
     }
 
     fn make_among(&self, copies: &'static Copies, file: &File, now: Instant) -> io::Result<()> {
-        match copies.get(file, now)? {
-            Made::Copy(copy) => lock(&self.0).copy = Arc::downgrade(&copy),
-            Made::NotNow => {}
-            Made::NoRoom => lock(&self.0).rests_until = Some(now + IDLE_TIME),
+        let made = copies.get(file, now);
+        match &made {
+            Ok(Made::Copy(copy)) => lock(&self.0).copy = Arc::downgrade(copy),
+            Ok(Made::NotNow) => {}
+            // What has failed once is not asked of a disk twice a second.
+            Ok(Made::NoRoom) | Err(_) => lock(&self.0).rests_until = Some(now + IDLE_TIME),
         }
-        Ok(())
+        made.map(drop)
     }
 
     /// Whether there is a copy of this state.

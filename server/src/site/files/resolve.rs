@@ -15,7 +15,7 @@ use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use super::resource::Resource;
+use super::resource::{Resource, changed_just_now};
 
 /// A file up to this size is kept in memory; a larger one is sent by the kernel, which costs less
 /// from here on: it copies nothing.
@@ -229,7 +229,10 @@ fn read(fd: OwnedFd, stat: &Stat, patience: Patience) -> Result<Opened, Failure>
         }
         let bytes = read_whole(&file, before.length, patience)?;
         let after = State::of(&fstat(&file)?);
-        if before == after && bytes.len() as u64 == after.length {
+        let is_whole = before == after && bytes.len() as u64 == after.length;
+        // The system sets a file's times when a write begins, so they say nothing of one that goes on; two
+        // readings of it differ.
+        if is_whole && (!changed_just_now(after) || read_whole(&file, after.length, patience)? == bytes) {
             return Ok(Opened { state: after, content: Content::Memory(bytes) });
         }
         before = after;

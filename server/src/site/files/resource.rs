@@ -186,7 +186,8 @@ impl Representation {
     }
 }
 
-fn changed_just_now(state: State) -> bool {
+/// Whether a file changed so shortly ago that its times may not show its next change.
+pub(super) fn changed_just_now(state: State) -> bool {
     let since_epoch = |(seconds, nanoseconds): (i64, u32)| {
         u64::try_from(seconds).map_or(Duration::ZERO, |s| Duration::new(s, nanoseconds))
     };
