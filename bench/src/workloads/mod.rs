@@ -154,27 +154,34 @@ fn sizes(_: &Bench) -> Vec<Plan> {
 }
 
 fn cores(bench: &Bench) -> Vec<Plan> {
+    /// What every worker is asked for where it is the same for all: a sixth of what one can do.
+    const REQUESTS_PER_SECOND: usize = 20_000;
+    const WHAT: &str = "151 bytes, 64 keep-alive connections, one worker and two";
+    const SHARED: &str = "with two, the load shares a core with the server: compare the processor time";
     let path = format!("/{}", SMALL.name);
-    let title = "151 bytes, 64 keep-alive connections, one worker and two (with two, the load shares a core with the server: \
-                 compare the processor time, not the rate)";
-    (1..=bench.cores.len().min(2))
-        .map(|workers| {
-            Throughput {
-                workload: "cores",
-                name: "cores".to_owned(),
-                title: title.to_owned(),
-                content: Content::File,
-                path: path.clone(),
-                mix: Mix::one(&path, Afterwards::KeepAlive),
-                connections: 64,
-                workers,
-                at: if workers == 1 { "1 worker".to_owned() } else { format!("{workers} workers") },
-                times: Times::AsMeasured,
-                probe: Probe::Nothing,
-            }
-            .plan()
-        })
-        .collect()
+    let plan = |name: &str, title, workers, times| {
+        Throughput {
+            workload: "cores",
+            name: name.to_owned(),
+            title,
+            content: Content::File,
+            path: path.clone(),
+            mix: Mix::one(&path, Afterwards::KeepAlive),
+            connections: 64,
+            workers,
+            at: if workers == 1 { "1 worker".to_owned() } else { format!("{workers} workers") },
+            times,
+            probe: Probe::Nothing,
+        }
+        .plan()
+    };
+    let most = |workers| plan("cores", format!("{WHAT} ({SHARED}, not the rate)"), workers, Times::AsMeasured);
+    let at_rate = |workers| {
+        let title = format!("{WHAT}, {REQUESTS_PER_SECOND} requests a second for each worker ({SHARED})");
+        plan("cores-at-rate", title, workers, Times::AtRate((REQUESTS_PER_SECOND * workers) as f64))
+    };
+    let workers = 1..=bench.cores.len().min(2);
+    workers.clone().map(most).chain(workers.map(at_rate)).collect()
 }
 
 fn many_files(bench: &Bench) -> Result<Vec<Plan>> {
