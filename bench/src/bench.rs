@@ -18,6 +18,8 @@ use std::time::Duration;
 
 /// So many requests at a rate are a measurement, if that takes no longer than this many seconds.
 const REQUESTS_ENOUGH: f64 = 64.0;
+/// So many show that it works.
+const REQUESTS_FEW: f64 = 2.0;
 /// See [`REQUESTS_ENOUGH`].
 const WINDOW_AT_RATE_MAX: f64 = 6.0;
 /// Too much is offered for so long at least: what a server does then shows once its queue is full, and
@@ -53,8 +55,8 @@ impl Effort {
 
     /// The same where requests are sent at a rate: longer where those would be few.
     pub(crate) fn window_at(&self, rate: f64) -> Duration {
-        let enough = Duration::from_secs_f64((REQUESTS_ENOUGH / rate).min(WINDOW_AT_RATE_MAX));
-        self.pick(self.window(), self.window().max(enough))
+        let enough = self.pick(REQUESTS_FEW, REQUESTS_ENOUGH);
+        self.window().max(Duration::from_secs_f64((enough / rate).min(WINDOW_AT_RATE_MAX)))
     }
 
     /// The same under more than a server can do, which shows once its queues are full.
