@@ -5,8 +5,8 @@
 
 Takes the axum that the workspace depends on from cargo's registry, has its tests' client start
 Selvedge wherever it started axum's server, and runs all of its tests but a few that cannot pass.
-Says how many passed, how many servers they started, and which were left out and why; fails when
-one failed.
+Says with each driver how many passed and how many servers they started, and which were left out
+and why; fails when one failed.
 """
 
 import json
@@ -88,12 +88,15 @@ def main():
         command += [word for name in SKIPPED for word in ("--skip", name)]
         # Its lints are its own affair.
         environment["RUSTFLAGS"] = "--cap-lints allow"
-        done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
-        result = re.search(r"test result: .*", done.stdout)
-        servers = len(open(count).readlines()) if os.path.exists(count) else 0
-        if done.returncode != 0 or not result or servers == 0:
-            sys.exit(f"{done.stdout[-8000:]}\n{done.stderr[-4000:]}\naxum {version}: failed")
-        print(f"axum {version} on Selvedge: {result.group(0)} ({servers} servers started)")
+        for driver in ["auto", "io_uring"]:
+            environment["SELVEDGE_DRIVER"] = driver
+            open(count, "w").close()
+            done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
+            result = re.search(r"test result: .*", done.stdout)
+            servers = len(open(count).readlines())
+            if done.returncode != 0 or not result or servers == 0:
+                sys.exit(f"{done.stdout[-8000:]}\n{done.stderr[-4000:]}\naxum {version}, {driver}: failed")
+            print(f"axum {version} on Selvedge, {driver}: {result.group(0)} ({servers} servers started)")
         for name, reason in SKIPPED.items():
             print(f"  not run: {name}, which {reason}")
 

@@ -5,7 +5,7 @@
 
 The folder has the examples `echo`, `events`, `upload` and `chat`. curl and Chromium have to be
 installed; hyper, reqwest, httpx and websockets come from their registries, by name, into target/.
-Says what each client did; fails when one did not get what it should.
+Says what each client did, with each driver; fails when one did not get what it should.
 """
 
 import contextlib
@@ -25,6 +25,7 @@ EXAMPLES = ["echo", "events", "upload", "chat"]
 UPLOAD_BYTES = 3_000_000
 # Longer than anything that works takes.
 PATIENCE = 60
+DRIVERS = ["epoll", "io_uring"]
 
 PYTHON = """
 import asyncio, sys
@@ -132,14 +133,15 @@ def wait_until_it_listens(address):
 
 
 @contextlib.contextmanager
-def examples(folder, scratch):
+def examples(folder, scratch, driver):
     """Where each example listens while they run."""
     running, addresses = [], {}
     try:
         for name in EXAMPLES:
             addresses[name] = free_address()
             command = [os.path.join(folder, name), addresses[name], scratch]
-            running.append(subprocess.Popen(command, env={**os.environ, "TMPDIR": scratch}, stderr=subprocess.DEVNULL))
+            environment = {**os.environ, "TMPDIR": scratch, "SELVEDGE_DRIVER": driver}
+            running.append(subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL))
         for address in addresses.values():
             wait_until_it_listens(address)
         yield addresses
@@ -180,12 +182,16 @@ def with_curl(at, scratch):
         process.wait()
 
 
-def with_rust(at):
+def rust():
+    """A program of clients in Rust."""
     manifest = os.path.join(HERE, "checks/clients/Cargo.toml")
     folder = os.path.join(TARGET, "client-checks")
     build = ["cargo", "build", "--quiet", "--locked", "--manifest-path", manifest, "--target-dir", folder]
     subprocess.run(build, check=True)
-    program = os.path.join(folder, "debug/selvedge-client-checks")
+    return os.path.join(folder, "debug/selvedge-client-checks")
+
+
+def with_rust(at, program):
     for client in ["hyper", "reqwest"]:
         run(program, client, at["echo"], at["events"], at["upload"])
         print(f"{client}: an echo, an upload in chunks, events")
@@ -223,15 +229,17 @@ def main():
     folder = sys.argv[1] if len(sys.argv) == 2 else sys.exit(__doc__)
     scratch = tempfile.mkdtemp()
     try:
-        with examples(folder, scratch) as at:
-            with_curl(at, scratch)
-            print("curl: an echo, uploads of known length and in chunks, HEAD, events")
-            with_rust(at)
-            program = python()
-            for client, did in [("httpx", "an echo, an upload in chunks, events"), ("websockets", "a chat of two")]:
-                run(program, "-c", PYTHON, client, *(at[name] for name in EXAMPLES))
-                print(f"{client}: {did}")
-            with_chromium(at, program, scratch)
+        in_rust, in_python = rust(), python()
+        for driver in DRIVERS:
+            print(f"{driver}:")
+            with examples(folder, scratch, driver) as at:
+                with_curl(at, scratch)
+                print("curl: an echo, uploads of known length and in chunks, HEAD, events")
+                with_rust(at, in_rust)
+                for client, did in [("httpx", "an echo, an upload in chunks, events"), ("websockets", "a chat of two")]:
+                    run(in_python, "-c", PYTHON, client, *(at[name] for name in EXAMPLES))
+                    print(f"{client}: {did}")
+                with_chromium(at, in_python, scratch)
     except subprocess.CalledProcessError as error:
         sys.exit(f"{error.cmd[:2]}: {error.stderr and error.stderr.decode()}")
     finally:

@@ -118,7 +118,8 @@ pub(crate) struct Serve {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub(crate) workers: Option<u16>,
 
-    /// How sockets are driven: auto, epoll or io_uring
+    /// How sockets are driven: epoll, io_uring (Linux 6.1, where it is allowed; else epoll), or auto: by
+    /// epoll, and by io_uring once they wait for another request beside 16 others at work
     #[arg(long, value_name = "NAME", default_value = "auto", value_parser = driver)]
     pub(crate) driver: Driver,
 

@@ -5,6 +5,7 @@ use crate::net::driven::Driven;
 use crate::net::stream::Socket;
 use crate::net::uring::{RingSocket, Uring};
 use std::env;
+use std::ffi::OsStr;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
@@ -18,9 +19,9 @@ pub enum Driver {
     /// What the environment variable `SELVEDGE_DRIVER` names (`epoll` or `io_uring`). Otherwise both:
     /// a connection begins with epoll, which takes less for a few and for those that end with their
     /// first answer, and goes over to io_uring, which takes less for many, when it has been answered
-    /// and waits for its next request beside 16 others at work, or idle for less than a second. Where
-    /// the system has no io_uring, or forbids it, all stay with epoll, and the observer is told why
-    /// ([`Incident::DriverRefused`](crate::service::Incident::DriverRefused)).
+    /// and waits for its next request beside 16 others that are at work or were within the last second.
+    /// Where the system has no io_uring, or forbids it, all stay with epoll, and the observer is told
+    /// why ([`Incident::DriverRefused`](crate::service::Incident::DriverRefused)).
     #[default]
     Auto,
     /// The system says which sockets are ready, and each is then asked one by one. Works everywhere.
@@ -42,24 +43,32 @@ pub enum Driver {
 }
 
 impl Driver {
-    /// The one to try first.
-    pub(crate) fn preferred(self) -> Self {
-        match (self, env::var("SELVEDGE_DRIVER").as_deref()) {
-            (Self::Auto, Ok("io_uring")) => Self::IoUring,
-            (Self::Auto, Ok("epoll")) => Self::Epoll,
+    /// What is meant by a name in the environment.
+    fn named(name: &OsStr) -> io::Result<Self> {
+        match name.to_str() {
+            Some("auto" | "") => Ok(Self::Auto),
+            Some("epoll") => Ok(Self::Epoll),
+            Some("io_uring") => Ok(Self::IoUring),
             // So that all tests over sockets are tests of moving, too.
             #[cfg(test)]
-            (Self::Auto, Ok("moving")) => Self::Few(0),
-            (chosen, _) => chosen,
+            Some("moving") => Ok(Self::Few(0)),
+            _ => {
+                let text = format!("SELVEDGE_DRIVER is not auto, epoll or io_uring, but {}", name.display());
+                Err(io::Error::new(io::ErrorKind::InvalidInput, text))
+            }
         }
     }
 
     /// What drives the sockets of a worker on this thread.
     ///
     /// # Errors
-    /// Why there is no ring, where there was to be one.
+    /// Why there is no ring, where there was to be one, or what the environment names that there is not.
     pub(crate) fn begin(self) -> io::Result<Drivers> {
-        Ok(match self.preferred() {
+        let chosen = match (self, env::var_os("SELVEDGE_DRIVER")) {
+            (Self::Auto, Some(name)) => Self::named(&name)?,
+            _ => self,
+        };
+        Ok(match chosen {
             Self::Epoll => Drivers::Epoll,
             Self::Auto => Drivers::Both { ring: Uring::new()?, few: EPOLL_CONNECTIONS_FEW },
             Self::IoUring => Drivers::Ring(Uring::new()?),
@@ -113,6 +122,26 @@ impl Drivers {
         match self {
             Self::Both { ring, few } if others >= *few => Some(ring),
             _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Driver;
+    use std::ffi::OsStr;
+
+    #[test]
+    fn the_environment_names_a_driver_or_is_told_that_it_does_not() {
+        let named = |name| Driver::named(OsStr::new(name));
+        for (name, driver) in
+            [("", Driver::Auto), ("auto", Driver::Auto), ("epoll", Driver::Epoll), ("io_uring", Driver::IoUring)]
+        {
+            assert_eq!(named(name).unwrap(), driver, "{name}");
+        }
+        for name in ["uring", "io_uring ", "EPOLL", "1"] {
+            let said = named(name).unwrap_err().to_string();
+            assert!(said.ends_with(&format!("but {name}")), "{said}");
         }
     }
 }

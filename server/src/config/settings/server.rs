@@ -39,7 +39,7 @@ pub(super) const SETTINGS: &[Setting] = &[
              it, as container platforms often do not; where it is not to be had, the error log says why, and `epoll` \
              serves. `io_uring` takes less of the processor for many busy connections, and more for a few. So `auto` is \
              both: a connection begins with `epoll`, and goes over to `io_uring`, where it is to be had, when it has been \
-             answered and waits for its next request beside 16 others at work, or idle for less than a second; the \
+             answered and waits for its next request beside 16 others that are at work or were within the last second; the \
              environment variable `SELVEDGE_DRIVER` can name one of them instead. What is served, and how, is the same.",
         ),
     setting(TOP, "user", "The user to become after the listeners are bound.")

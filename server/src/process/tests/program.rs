@@ -16,7 +16,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread;
+use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 /// How long anything may take on the slowest machine. Only a failure lasts as long.
@@ -145,6 +145,7 @@ pub(super) struct Started {
     child: Child,
     lines: Receiver<String>,
     errors: Arc<Mutex<String>>,
+    reads_errors: JoinHandle<()>,
     pub(super) folder: PathBuf,
 }
 
@@ -185,13 +186,13 @@ impl Started {
         });
         let (errors, mut err) = (Arc::new(Mutex::new(String::new())), child.stderr.take().unwrap());
         let into = errors.clone();
-        thread::spawn(move || {
+        let reads_errors = thread::spawn(move || {
             let mut piece = [0; 4096];
             while let Ok(count @ 1..) = err.read(&mut piece) {
                 into.lock().unwrap().push_str(&String::from_utf8_lossy(&piece[..count]));
             }
         });
-        Self { child, lines: received, errors, folder: folder.to_owned() }
+        Self { child, lines: received, errors, reads_errors, folder: folder.to_owned() }
     }
 
     /// Waits until a line begins so; the rest of it.
@@ -240,9 +241,11 @@ impl Started {
         ask(&self.control(), order)
     }
 
-    /// Waits for the end; its code.
+    /// Waits for the end, and for all that was said until then; its code.
     pub(super) fn code(&mut self) -> Option<i32> {
-        until("the program has ended", || self.child.try_wait().unwrap()).code()
+        let status = until("the program has ended", || self.child.try_wait().unwrap());
+        until("nobody says more", || self.reads_errors.is_finished().then_some(()));
+        status.code()
     }
 }
 
