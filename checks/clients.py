@@ -200,7 +200,7 @@ def with_rust(at, program):
 @contextlib.contextmanager
 def browser(scratch):
     """Where Chromium takes orders for a page of its own."""
-    profile = os.path.join(scratch, "profile")
+    profile = tempfile.mkdtemp(dir=scratch)
     command = ["chromium", "--headless=new", "--no-sandbox", "--disable-gpu", "--no-first-run",
                "--remote-debugging-port=0", f"--user-data-dir={profile}", "about:blank"]
     process = subprocess.Popen(command, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
