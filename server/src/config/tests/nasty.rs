@@ -50,6 +50,8 @@ fn odd_texts_are_problems() {
         ("listen \"\\u{110000}\"".to_owned(), "selvedge.kdl:1:"),
         ("listen \u{202e}\"a\"".to_owned(), "selvedge.kdl:1:"),
         ("\0".to_owned(), "selvedge.kdl:1:1"),
+        ("include \"../\"".to_owned(), "selvedge.kdl:1:"),
+        ("include \"/../*.kdl\"".to_owned(), ""),
         ("\u{feff}\u{feff}a".to_owned(), "selvedge.kdl:1:"),
         ("listen \"a\0b\" \"\u{7f}\"".to_owned(), "selvedge.kdl:1:"),
         (
