@@ -204,6 +204,36 @@ def never_reads(server, count, request, what):
     return run
 
 
+def tcp_memory():
+    """What the kernel has for all its TCP sockets, in bytes."""
+    with open("/proc/net/sockstat") as f:
+        return int(re.search(r"^TCP: .* mem (\d+)", f.read(), re.M).group(1)) * os.sysconf("SC_PAGE_SIZE")
+
+
+def held_by_kernel(server, count, request):
+    """What readers who never read have the kernel hold of answers that would fit into its buffers."""
+    def run(_since):
+        before = tcp_memory()
+        connections = []
+        for _ in range(count):
+            s = socket.socket()
+            s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            s.connect(("127.0.0.1", server.port))
+            s.send(request)
+            connections.append(s)
+        time.sleep(2)
+        held = tcp_memory() - before
+        delay = server.answers()
+        for s in connections:
+            s.close()
+        # 128 KiB each, and 1 MiB for 64 of each worker, with what the kernel adds to it.
+        bound = (count * 256 + 64 * 1536 * os.cpu_count()) << 10
+        wrong = ["the kernel holds %.0f MiB" % (held / MIB)] if held > bound else []
+        wrong += ["normal requests waited %s s" % delay] if delay is None or delay > 1 else []
+        return "%d readers of 1 MiB who never read, %.0f KiB of the kernel's each" % (count, held / count / 1024), wrong
+    return run
+
+
 def garbage(server, count):
     rng = random.Random(1)
     request = b"POST /small.txt HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\nRange: bytes=0-1\r\n\r\n3\r\nabc\r\n0\r\n\r\n"
@@ -252,6 +282,8 @@ def main():
             f.write("small\n")
         with open(os.path.join(root, "large.bin"), "wb") as f:
             f.truncate(64 * MIB)
+        with open(os.path.join(root, "medium.bin"), "wb") as f:
+            f.truncate(MIB)
         with open(os.path.join(root, "digits.txt"), "w") as f:
             f.write("0123456789" * 100)
         server = Server(options.binary, root)
@@ -271,6 +303,7 @@ def main():
             check(server, "slow heads", drip(server, min(many, 2000)))
             check(server, "silent connections", silent(server, many))
             check(server, "readers that never read", never_reads(server, 100, get % (b"large.bin", b""), "64 MiB"))
+            check(server, "what the kernel holds", held_by_kernel(server, min(many, 2000), get % (b"medium.bin", b"")))
             batch = (get % (b"digits.txt", b"")) * 10_000
             check(server, "10,000 pipelined, unread", never_reads(server, 20, batch, "10,000 answers"))
         finally:

@@ -146,8 +146,8 @@ pub(crate) const BACKLOG_MIN: i32 = 512;
 /// read holds so much of the system's memory, and of the worker's time to copy it, where it
 /// would hold all that a send buffer may grow to: 4 MiB.
 pub(crate) const UNSENT_BYTES_MAX: i32 = 128 * 1024;
-/// The same while a connection is one of the first that a worker sends long files to at the moment,
-/// and for how many that is: it saves them waits, and 64 MiB is all that they can hold.
+/// The same for a connection that is one of the first that a worker sends long files to at the moment, until
+/// they have left, and for how many that is: it saves them waits, and 64 MiB is all that they can hold.
 pub(crate) const UNSENT_BYTES_MAX_OF_ROOMY: i32 = 1 << 20;
 /// See [`UNSENT_BYTES_MAX_OF_ROOMY`].
 pub(crate) const ROOMY_MAX: usize = 64;

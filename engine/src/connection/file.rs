@@ -6,9 +6,11 @@ use crate::limits::{
     FILE_COPIED_BYTES, FILE_END_BYTES, FILE_SLICE_BYTES, ROOMY_MAX, UNSENT_BYTES_MAX, UNSENT_BYTES_MAX_OF_ROOMY,
 };
 use crate::net::stream::{Stream, Then};
+use crate::net::worker::Worker;
 use crate::service::{self, CloseReason, FileContent, MemoryCopy, SharedFile, Source, Sweeper};
 use std::io::ErrorKind;
 use std::os::unix::fs::FileExt;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Instant;
 use tokio::task::{spawn_blocking, spawn_local};
@@ -26,9 +28,20 @@ impl<S: Stream> Wire<S> {
         progress: &mut Progress,
         sent: &mut u64,
     ) -> Result<(), CloseReason> {
+        self.take_room(content.length);
+        let outcome = self.send_slices(content, progress, sent).await;
+        self.give_room_back();
+        outcome
+    }
+
+    async fn send_slices(
+        &self,
+        content: FileContent,
+        progress: &mut Progress,
+        sent: &mut u64,
+    ) -> Result<(), CloseReason> {
         let mut at = content.offset;
         let end = content.offset.saturating_add(content.length);
-        let _room = Room::take(self, content.length);
         // From a copy that nothing can change, all of it goes by its pages.
         let kept = kept(&content);
         let (source, copied_bytes, end_bytes) = match &kept {
@@ -106,26 +119,45 @@ impl<S: Stream> Wire<S> {
     }
 }
 
-/// More room for bytes that cannot leave yet, for as long as a long file is sent, where few others
-/// are sent one.
-struct Room<'w, S: Stream>(&'w Wire<S>);
+/// One of the places of a worker for connections that have more room for bytes that cannot leave yet.
+///
+/// A connection has it until what it was sent has left, and not only until that was taken: a rush of
+/// clients who do not read would have it one after the other, and in the end all of it at once.
+pub(super) struct Room(Rc<Worker>);
 
-impl<'w, S: Stream> Room<'w, S> {
-    fn take(wire: &'w Wire<S>, length: u64) -> Option<Self> {
-        let few = wire.worker.roomy.get();
-        if length <= UNSENT_BYTES_MAX as u64 || few >= ROOMY_MAX {
-            return None;
-        }
-        wire.worker.roomy.set(few + 1);
-        wire.stream.bound_unsent(UNSENT_BYTES_MAX_OF_ROOMY);
-        Some(Self(wire))
+impl Drop for Room {
+    fn drop(&mut self) {
+        self.0.roomy.set(self.0.roomy.get() - 1);
     }
 }
 
-impl<S: Stream> Drop for Room<'_, S> {
-    fn drop(&mut self) {
-        self.0.stream.bound_unsent(UNSENT_BYTES_MAX);
-        self.0.worker.roomy.set(self.0.worker.roomy.get() - 1);
+impl<S: Stream> Wire<S> {
+    /// Has more room while long files are sent, where few others have it.
+    fn take_room(&self, length: u64) {
+        let (held, few) = (self.room.take(), self.worker.roomy.get());
+        let is_wanted = held.is_none() && length > UNSENT_BYTES_MAX as u64 && few < ROOMY_MAX;
+        self.room.set(held.or_else(|| {
+            is_wanted.then(|| {
+                self.worker.roomy.set(few + 1);
+                self.stream.bound_unsent(UNSENT_BYTES_MAX_OF_ROOMY);
+                Room(self.worker.clone())
+            })
+        }));
+    }
+
+    /// Gives the room back if it is not in use; whether there is none now.
+    pub(super) fn give_room_back(&self) -> bool {
+        let held = self.room.take();
+        if held.is_none() {
+            return true;
+        }
+        let is_used = self.stream.unsent() > UNSENT_BYTES_MAX as usize;
+        if is_used {
+            self.room.set(held);
+        } else {
+            self.stream.bound_unsent(UNSENT_BYTES_MAX);
+        }
+        !is_used
     }
 }
 

@@ -5,6 +5,7 @@
 
 use crate::buffer::{Buffer, Size};
 use crate::connection::Common;
+use crate::connection::file::Room;
 use crate::connection::incoming::Content;
 use crate::limits::{LINGER_BYTES_MAX, LINGER_TIME};
 use crate::net::clock::Tick;
@@ -34,6 +35,8 @@ pub(super) struct Wire<S> {
     pub(super) half_closed: Cell<HalfClosed>,
     /// What the connection goes on with after its last answer.
     pub(super) switch: Cell<Option<GoesOn>>,
+    /// More room for what it is sent, while it has that.
+    pub(super) room: Cell<Option<Room>>,
     peer: SocketAddr,
     place: Place,
     requests: Cell<u32>,
@@ -106,6 +109,7 @@ impl<S> Wire<S> {
             keepsake: Cell::default(),
             half_closed: Cell::new(HalfClosed::Answered),
             switch: Cell::default(),
+            room: Cell::default(),
             peer,
             place,
             requests: Cell::new(0),
@@ -245,11 +249,14 @@ impl<S: Stream> Wire<S> {
         }
     }
 
-    /// Whether nothing of what has come or has to leave is held here.
+    /// Whether nothing of what has come or has to leave is held here. Room that is not in use is given back.
     pub(super) fn has_nothing(&self) -> bool {
         let output = &mut *self.output.borrow_mut();
         let is_clear = self.stream.reclaim(output) == Leaving::Clear && output.len() == 0;
-        is_clear && self.input.borrow().bytes().is_empty() && self.content.borrow().is_none()
+        is_clear
+            && self.input.borrow().bytes().is_empty()
+            && self.content.borrow().is_none()
+            && self.give_room_back()
     }
 
     /// As [`Wire::poll_more`].

@@ -73,6 +73,10 @@ impl Stream for Driven {
         either!(self, socket => socket.bound_unsent(bytes_max));
     }
 
+    fn unsent(&self) -> usize {
+        either!(self, socket => socket.unsent())
+    }
+
     fn finish(&self) {
         either!(self, socket => socket.finish());
     }

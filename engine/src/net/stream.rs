@@ -123,6 +123,9 @@ pub(crate) trait Stream: 'static {
     /// Has the kernel take so many bytes before it can send them, where it has such a bound.
     fn bound_unsent(&self, bytes_max: i32);
 
+    /// How many bytes the kernel has taken and not yet sent.
+    fn unsent(&self) -> usize;
+
     /// Says that nothing more will be sent.
     fn finish(&self);
 
@@ -244,6 +247,10 @@ impl Stream for Socket {
 
     fn bound_unsent(&self, bytes_max: i32) {
         bound_unsent(self.fd.as_fd(), bytes_max);
+    }
+
+    fn unsent(&self) -> usize {
+        sys::unsent(self.fd.as_fd())
     }
 
     fn finish(&self) {

@@ -78,7 +78,7 @@ pub(crate) struct Worker {
     pub(crate) clock: Clock,
     pub(crate) notes: Notes,
     pub(crate) draining: Cell<bool>,
-    /// How many connections are sent a long file with more room than others.
+    /// How many connections have more room than others for the long files that they are sent.
     pub(crate) roomy: Cell<usize>,
     /// Whoever stopped the server did not want to wait.
     pub(crate) stopped_at_once: Cell<bool>,

@@ -1,8 +1,11 @@
 //! Files as content, and files that change while they are sent.
 
+use super::pipe::Ending;
 use super::scenario::{Client, Scenario, World, settle, virtually};
 use super::site::content;
-use crate::limits::{FILE_COPIED_BYTES, FILE_SLICE_BYTES, Limits};
+use crate::limits::{
+    FILE_COPIED_BYTES, FILE_SLICE_BYTES, Limits, ROOMY_MAX, UNSENT_BYTES_MAX, UNSENT_BYTES_MAX_OF_ROOMY,
+};
 use crate::service::{
     Body, CloseReason, FileContent, FileFacts, FileState, OpenFile, Outcome, Phase, Request, Response,
 };
@@ -86,6 +89,39 @@ fn whole_files_and_parts_of_them() {
             assert_eq!(client.finished()[0].content_bytes, length as u64);
             assert_eq!(client.phase(), Phase::Idle);
         }
+    });
+}
+
+#[test]
+fn more_room_is_had_by_few_and_until_what_was_sent_has_left() {
+    const LONG: usize = 300_000;
+    virtually(async {
+        let (_, world) = world(LONG, 0, LONG as u64);
+        let get = async |client: &Client<'_>, unsent| {
+            client.pipe.unsent.set(unsent);
+            client.send(Scenario::get("/").bytes()).await;
+            assert_eq!(client.phase(), Phase::Idle, "the kernel takes all of it");
+            client.pipe.unsent_max.get()
+        };
+        let roomy: Vec<_> = (0..ROOMY_MAX).map(|_| world.connect()).collect();
+        for client in &roomy {
+            assert_eq!(get(client, LONG).await, Some(UNSENT_BYTES_MAX_OF_ROOMY));
+        }
+        let other = world.connect();
+        assert_eq!((get(&other, LONG).await, world.worker.roomy.get()), (None, ROOMY_MAX));
+        // One that asks again has what it had, and gives it back when all has left.
+        assert_eq!(get(&roomy[0], LONG).await, Some(UNSENT_BYTES_MAX_OF_ROOMY));
+        assert_eq!((get(&roomy[0], 0).await, world.worker.roomy.get()), (Some(UNSENT_BYTES_MAX), ROOMY_MAX - 1));
+        assert_eq!(get(&other, LONG).await, Some(UNSENT_BYTES_MAX_OF_ROOMY));
+        roomy[1].end(Ending::Reset).await;
+        assert_eq!(world.worker.roomy.get(), ROOMY_MAX - 1);
+        // Who is idle keeps it while it is in use, and is not parked.
+        world.park().await;
+        assert!(roomy[0].pipe.is_parked() && !roomy[2].pipe.is_parked());
+        roomy[2].pipe.unsent.set(UNSENT_BYTES_MAX as usize);
+        world.park().await;
+        assert!(roomy[2].pipe.is_parked() && !roomy[3].pipe.is_parked());
+        assert_eq!((roomy[2].pipe.unsent_max.get(), world.worker.roomy.get()), (Some(UNSENT_BYTES_MAX), ROOMY_MAX - 2));
     });
 }
 

@@ -37,6 +37,10 @@ pub(super) struct Pipe {
     pub(super) send_bytes_max: Cell<usize>,
     /// Bytes that are taken before a send would block.
     room: Cell<usize>,
+    /// Bytes that were taken and that the client has no room for.
+    pub(super) unsent: Cell<usize>,
+    /// How many there may be, where that was said.
+    pub(super) unsent_max: Cell<Option<i32>>,
     /// What was sent to the client.
     outgoing: RefCell<Vec<u8>>,
     /// The length of each send that took something.
@@ -60,6 +64,8 @@ impl Pipe {
             receive_bytes_max: Cell::new(usize::MAX),
             send_bytes_max: Cell::new(usize::MAX),
             room: Cell::new(usize::MAX),
+            unsent: Cell::new(0),
+            unsent_max: Cell::new(None),
             outgoing: RefCell::default(),
             sends: RefCell::default(),
             held_back: Cell::new(false),
@@ -220,7 +226,13 @@ impl Stream for Memory {
         Poll::Pending
     }
 
-    fn bound_unsent(&self, _bytes_max: i32) {}
+    fn bound_unsent(&self, bytes_max: i32) {
+        self.0.unsent_max.set(Some(bytes_max));
+    }
+
+    fn unsent(&self) -> usize {
+        self.0.unsent.get()
+    }
 
     fn finish(&self) {
         self.0.finished.set(true);

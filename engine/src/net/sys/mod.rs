@@ -106,6 +106,16 @@ pub(crate) fn set_tcp_option(socket: BorrowedFd<'_>, option: libc::c_int, value:
     if set == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
+/// How many bytes a TCP socket has taken and not yet sent; 0 for one of another kind.
+pub(crate) fn unsent(socket: BorrowedFd<'_>) -> usize {
+    /// `linux/sockios.h`; neither `libc` nor `rustix` has a name for it.
+    const SIOCOUTQNSD: libc::Ioctl = 0x894b;
+    let mut bytes: libc::c_int = 0;
+    // SAFETY: the kernel writes one number of this type, which is borrowed for the call.
+    let asked = unsafe { libc::ioctl(socket.as_raw_fd(), SIOCOUTQNSD, &raw mut bytes) };
+    if asked == 0 { usize::try_from(bytes).unwrap_or(0) } else { 0 }
+}
+
 /// How many may wait to be accepted at a TCP listener.
 #[cfg(test)]
 pub(crate) fn queue_room(listener: BorrowedFd<'_>) -> io::Result<u32> {

@@ -235,6 +235,10 @@ impl Stream for RingSocket {
         self.with(|_, ring| stream::bound_unsent(ring.fd(self.number), bytes_max));
     }
 
+    fn unsent(&self) -> usize {
+        self.with(|_, ring| sys::unsent(ring.fd(self.number)))
+    }
+
     fn finish(&self) {
         // A connection that is already gone has nothing to finish.
         let _ = self.with(|_, ring| rustix::net::shutdown(ring.fd(self.number), Shutdown::Write));
