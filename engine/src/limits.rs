@@ -111,6 +111,8 @@ pub(crate) const COPY_BYTES_MAX: usize = 16 * 1024;
 pub(crate) const BATCH_BYTES: usize = 8 * 1024;
 /// A file is sent in slices of at most this size; between two the worker serves others.
 pub(crate) const FILE_SLICE_BYTES: u64 = 1 << 20;
+/// The same where the bytes are copied, which takes the worker up to ten times as long.
+pub(crate) const COPIED_SLICE_BYTES: u64 = 64 * 1024;
 /// The end of a file that is sent only once the file was seen to be as announced.
 pub(crate) const FILE_END_BYTES: u64 = 16 * 1024;
 /// The last part of a file, which is copied. What `sendfile` hands over before it are the page

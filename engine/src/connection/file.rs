@@ -3,7 +3,8 @@
 use crate::buffer::Buffer;
 use crate::connection::wire::{Progress, Wire};
 use crate::limits::{
-    FILE_COPIED_BYTES, FILE_END_BYTES, FILE_SLICE_BYTES, ROOMY_MAX, UNSENT_BYTES_MAX, UNSENT_BYTES_MAX_OF_ROOMY,
+    COPIED_SLICE_BYTES, FILE_COPIED_BYTES, FILE_END_BYTES, FILE_SLICE_BYTES, ROOMY_MAX, UNSENT_BYTES_MAX,
+    UNSENT_BYTES_MAX_OF_ROOMY,
 };
 use crate::net::stream::{Stream, Then};
 use crate::net::worker::Worker;
@@ -54,13 +55,17 @@ impl<S: Stream> Wire<S> {
             self.send_head_of_file(progress).await?;
         }
         let mut head = std::mem::take(&mut *self.output.borrow_mut());
-        let mut looks = kept.is_none() && content.length > FILE_SLICE_BYTES;
+        let mut looks = kept.is_none() && content.length > COPIED_SLICE_BYTES;
+        let mut in_memory_to = if kept.is_none() { at } else { end };
         while at < held_back {
             let is_copied = at >= copied_from;
-            let slice_end = (at + FILE_SLICE_BYTES).min(if is_copied { held_back } else { copied_from });
-            if kept.is_none() {
-                self.have_in_memory(&content, at, slice_end - at).await?;
+            let (slice_bytes, part_end) =
+                if is_copied { (COPIED_SLICE_BYTES, held_back) } else { (FILE_SLICE_BYTES, copied_from) };
+            if at >= in_memory_to {
+                in_memory_to = (at + FILE_SLICE_BYTES).min(part_end);
+                self.have_in_memory(&content, at, in_memory_to - at).await?;
             }
+            let slice_end = (at + slice_bytes).min(in_memory_to);
             while at < slice_end {
                 let left = (slice_end - at) as usize;
                 let attempt = || {

@@ -253,10 +253,7 @@ impl<S: Stream> Wire<S> {
     pub(super) fn has_nothing(&self) -> bool {
         let output = &mut *self.output.borrow_mut();
         let is_clear = self.stream.reclaim(output) == Leaving::Clear && output.len() == 0;
-        is_clear
-            && self.input.borrow().bytes().is_empty()
-            && self.content.borrow().is_none()
-            && self.give_room_back()
+        is_clear && self.input.borrow().bytes().is_empty() && self.content.borrow().is_none() && self.give_room_back()
     }
 
     /// As [`Wire::poll_more`].

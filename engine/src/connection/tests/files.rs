@@ -4,7 +4,8 @@ use super::pipe::Ending;
 use super::scenario::{Client, Scenario, World, settle, virtually};
 use super::site::content;
 use crate::limits::{
-    FILE_COPIED_BYTES, FILE_SLICE_BYTES, Limits, ROOMY_MAX, UNSENT_BYTES_MAX, UNSENT_BYTES_MAX_OF_ROOMY,
+    COPIED_SLICE_BYTES, FILE_COPIED_BYTES, FILE_SLICE_BYTES, Limits, ROOMY_MAX, UNSENT_BYTES_MAX,
+    UNSENT_BYTES_MAX_OF_ROOMY,
 };
 use crate::service::{
     Body, CloseReason, FileContent, FileFacts, FileState, OpenFile, Outcome, Phase, Request, Response,
@@ -89,6 +90,19 @@ fn whole_files_and_parts_of_them() {
             assert_eq!(client.finished()[0].content_bytes, length as u64);
             assert_eq!(client.phase(), Phase::Idle);
         }
+    });
+}
+
+#[test]
+fn what_is_copied_leaves_in_short_slices() {
+    virtually(async {
+        const HEAD_BYTES_MAX: usize = 512;
+        let slice = COPIED_SLICE_BYTES as usize;
+        let (_, world) = world(5 * slice, 0, 5 * COPIED_SLICE_BYTES);
+        let client = Scenario::get("/").sent(&world).await;
+        let sends = client.pipe.sends();
+        assert!(client.reply().is_complete && sends.iter().sum::<usize>() > 5 * slice);
+        assert!(sends.iter().all(|&sent| sent <= slice + HEAD_BYTES_MAX), "{sends:?}");
     });
 }
 

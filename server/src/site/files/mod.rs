@@ -1,11 +1,12 @@
 //! Files of a site, from a path to a response.
 //!
 //! `root` opens beneath the root and nowhere else, `resolve` finds what a path names,
-//! `resource` keeps what is known of a file, `cache` keeps resources, `answer` decides
+//! `directories` knows where nothing stands beside a file, `resource` keeps what is known of a file, `cache` keeps resources, `answer` decides
 //! what is sent of one.
 
 mod answer;
 pub(super) mod cache;
+mod directories;
 mod failure;
 mod mime;
 mod multipart;
@@ -13,7 +14,9 @@ pub(super) mod resolve;
 mod resource;
 pub(super) mod root;
 
+use super::action::Sidecars;
 use cache::{Cache, Owner};
+use directories::Directories;
 pub(super) use failure::Failure;
 pub(super) use resolve::Place;
 use resolve::{Found, Patience, resolve};
@@ -37,12 +40,19 @@ pub(super) struct Files {
     root_checked: Cell<Duration>,
     cache: SharedCache,
     owner: Owner,
+    directories: Directories,
 }
 
 impl Files {
     pub(super) fn new(place: Place, cache: SharedCache) -> Self {
         let owner = cache.borrow_mut().new_owner();
-        Self { place: RefCell::new(place), root_checked: Cell::default(), cache, owner }
+        Self {
+            place: RefCell::new(place),
+            root_checked: Cell::default(),
+            cache,
+            owner,
+            directories: Directories::default(),
+        }
     }
 
     /// The root, which is looked for by its path as often as files are.
@@ -55,6 +65,7 @@ impl Files {
             {
                 self.place.borrow_mut().root = root;
                 self.cache.borrow_mut().forget(self.owner);
+                self.directories.forget();
             }
         }
         self.place.borrow().clone()
@@ -71,8 +82,11 @@ impl Files {
     /// Finds what a path names: from the cache when it is still so, else from the disk. `raw`
     /// is how the path was written.
     pub(super) async fn find(&self, now: Duration, raw: &[u8], path: &SafePath) -> Result<Found, Failure> {
-        let place = self.current_place(now);
+        let mut place = self.current_place(now);
         let (owner, root) = (self.owner, place.root.clone());
+        if place.sidecars == Sidecars::On && self.directories.have_no_compressed(&root, path, now).await {
+            place.sidecars = Sidecars::Off;
+        }
         let known = self.cache.borrow().get(owner, raw).map(|cached| cached.resource.clone());
         let known_states = known.as_ref().map(|resource| resource.states());
         // What is in memory already is looked at here; only what needs the disk goes to a

@@ -105,6 +105,14 @@ impl Root {
         }
     }
 
+    /// Opens a directory beneath the root by its path there, to read its names.
+    pub(in crate::site) fn open_directory(&self, path: &str, patience: Patience) -> rustix::io::Result<OwnedFd> {
+        match self.opening {
+            Opening::Kernel => self.open_relative(if path.is_empty() { "." } else { path }, patience),
+            Opening::Stepwise => Err(Errno::NOTDIR),
+        }
+    }
+
     /// Looks whether a path leads to a file that can be read, or to a directory that may have one.
     ///
     /// # Errors
