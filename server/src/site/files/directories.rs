@@ -2,13 +2,15 @@
 //! its name, three times for each file.
 //!
 //! A directory is read once for all files in it, and again when it has changed: its times show that
-//! a name was added. Only directories that are there are remembered, so clients cannot choose which.
+//! a name was added. That holds where times are what they seem: for one whose last change lies so far back
+//! that no system writes the next one down as the same moment, and on file systems that are known to write
+//! it down. Everywhere else compressed files are looked for by name, as they are in a directory that has one.
 
-use super::resolve::{Patience, State, changed_just_now};
+use super::resolve::{Patience, State};
 use super::root::Root;
 use foldhash::fast::RandomState;
 use hashbrown::HashMap;
-use rustix::fs::{Dir, fstat};
+use rustix::fs::{Dir, fstat, fstatfs};
 use rustix::io::Errno;
 use selvedge::offload;
 use selvedge::proto::encoding::Coding;
@@ -16,7 +18,7 @@ use selvedge::proto::path::SafePath;
 use std::cell::RefCell;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use super::resource::CHECK_INTERVAL;
 
@@ -25,17 +27,43 @@ const DIRECTORIES_MAX: usize = 4096;
 /// Names that are read of one at the most. In one with more, compressed files are looked for by name.
 const NAMES_MAX: usize = 16 * 1024;
 
-/// What is known of the directories of one root.
-#[derive(Default)]
-pub(super) struct Directories(RefCell<HashMap<Box<str>, Known, RandomState>>);
+/// The kinds of file systems (`linux/magic.h`) that write down when a name is added to a directory: ext2 to 4,
+/// XFS, Btrfs, F2FS, ZFS, tmpfs, what containers are made of (overlayfs), and two that never change.
+const KINDS: [u32; 9] =
+    [0xef53, 0x5846_5342, 0x9123_683e, 0xf2f5_2010, 0x2fc1_2fc1, 0x0102_1994, 0x794c_7630, 0x7371_7368, 0xe0f5_e1e2];
+/// So far back a directory's last change has to lie: the times of some file systems have steps of two seconds.
+const SETTLED_AFTER: Duration = Duration::from_secs(3);
+/// When one is looked at again that can tell nothing.
+const SILENT_TIME: Duration = Duration::from_secs(3);
 
-/// What is known of a directory.
+/// What is known of the directories of one root.
+pub(super) struct Directories {
+    known: RefCell<HashMap<Box<str>, Known, RandomState>>,
+    clock: fn() -> SystemTime,
+}
+
+/// What is known of a directory, until it is looked at again.
+#[derive(Clone, Copy)]
 struct Known {
-    /// The state that it was read in; none while it is read.
-    state: Option<State>,
-    /// When it was last seen to be in that state, or began to be read.
-    checked: Duration,
-    has_compressed: bool,
+    verdict: Verdict,
+    until: Duration,
+}
+
+/// What a directory tells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Verdict {
+    /// In this state there was no compressed file in it.
+    None(State),
+    /// In this state there may be one.
+    Some(State),
+    /// Nothing: it is being read, or has just changed, or is of an unknown kind.
+    Unknown,
+}
+
+impl Default for Directories {
+    fn default() -> Self {
+        Self { known: RefCell::default(), clock: SystemTime::now }
+    }
 }
 
 impl Directories {
@@ -43,47 +71,41 @@ impl Directories {
     /// within [`CHECK_INTERVAL`].
     pub(super) async fn have_no_compressed(&self, root: &Arc<Root>, path: &SafePath, now: Duration) -> bool {
         let directory = if path.names_directory() { path.as_str() } else { parent(path.as_str()) };
-        let (known_state, has_compressed) = match self.0.borrow().get(directory) {
-            Some(known) if now.saturating_sub(known.checked) < CHECK_INTERVAL => {
-                return known.state.is_some() && !known.has_compressed;
-            }
-            Some(known) => (known.state, known.has_compressed),
-            None => (None, true),
+        let known = self.known.borrow().get(directory).copied();
+        let state = match known {
+            Some(Known { verdict, until }) if now < until => return matches!(verdict, Verdict::None(_)),
+            Some(Known { verdict: Verdict::None(state) | Verdict::Some(state), .. }) => Some(state),
+            _ => None,
         };
-        let opened = root.open_directory(directory, Patience::None);
-        match (opened.map(|fd| state_of(&fd)), known_state) {
+        let opened = root.open_directory(directory, Patience::None).and_then(|fd| state_of(&fd));
+        match (opened, known) {
             // Most do not change.
-            (Ok(Ok(state)), Some(known)) if state == known => {
-                self.note(directory, Known { state: Some(state), checked: now, has_compressed });
-                return !has_compressed;
+            (Ok(now_in), Some(Known { verdict, .. })) if Some(now_in) == state => {
+                self.note(directory, Known { verdict, until: now + CHECK_INTERVAL });
+                return matches!(verdict, Verdict::None(_));
             }
-            (Ok(Err(_)) | Err(Errno::NOENT | Errno::NOTDIR | Errno::ACCESS), _) => {
-                self.0.borrow_mut().remove(directory);
+            (Ok(_) | Err(Errno::AGAIN), _) => {}
+            _ => {
+                self.known.borrow_mut().remove(directory);
                 return false;
             }
-            _ => {}
         }
         // Whoever asks meanwhile looks by name.
-        self.note(directory, Known { state: None, checked: now, has_compressed: true });
-        let (root, name) = (root.clone(), directory.to_owned());
-        let read = offload(move || read(root.open_directory(&name, Patience::Waits)?)).await;
-        match read {
-            Some(Ok(Some((state, has_compressed)))) => {
-                self.note(directory, Known { state: Some(state), checked: now, has_compressed });
-                !has_compressed
-            }
-            // It changes at the moment, or cannot be read.
-            _ => false,
-        }
+        self.note(directory, Known { verdict: Verdict::Unknown, until: now + SILENT_TIME });
+        let (root, name, clock) = (root.clone(), directory.to_owned(), self.clock);
+        let read = offload(move || read(&root.open_directory(&name, Patience::Waits)?, clock())).await;
+        let Some(Ok(verdict @ (Verdict::None(_) | Verdict::Some(_)))) = read else { return false };
+        self.note(directory, Known { verdict, until: now + CHECK_INTERVAL });
+        matches!(verdict, Verdict::None(_))
     }
 
     /// Forgets all, as when the root is another directory by now.
     pub(super) fn forget(&self) {
-        self.0.borrow_mut().clear();
+        self.known.borrow_mut().clear();
     }
 
     fn note(&self, directory: &str, known: Known) {
-        let mut all = self.0.borrow_mut();
+        let mut all = self.known.borrow_mut();
         if let Some(place) = all.get_mut(directory) {
             *place = known;
             return;
@@ -104,20 +126,31 @@ fn state_of(fd: &OwnedFd) -> rustix::io::Result<State> {
     Ok(State::of(&fstat(fd)?))
 }
 
-/// The state of a directory, and whether a name in it may be that of a compressed file; none while its
-/// times would not show its next change.
-fn read(fd: OwnedFd) -> rustix::io::Result<Option<(State, bool)>> {
-    let before = state_of(&fd)?;
-    let mut has_compressed = false;
-    for (count, entry) in Dir::read_from(&fd)?.enumerate() {
-        let entry = entry?;
-        has_compressed = count >= NAMES_MAX || is_compressed(entry.file_name().to_bytes());
-        if has_compressed {
+/// What a directory tells at this time.
+fn read(fd: &OwnedFd, time: SystemTime) -> rustix::io::Result<Verdict> {
+    let before = state_of(fd)?;
+    if !is_settled(&before, time) || !KINDS.contains(&(fstatfs(fd)?.f_type as u32)) {
+        return Ok(Verdict::Unknown);
+    }
+    let mut may_have_one = false;
+    for (count, entry) in Dir::read_from(fd)?.enumerate() {
+        may_have_one = count >= NAMES_MAX || is_compressed(entry?.file_name().to_bytes());
+        if may_have_one {
             break;
         }
     }
-    let is_settled = state_of(&fd)? == before && !changed_just_now(before);
-    Ok(is_settled.then_some((before, has_compressed)))
+    Ok(match state_of(fd)? {
+        after if after != before => Verdict::Unknown,
+        after if may_have_one => Verdict::Some(after),
+        after => Verdict::None(after),
+    })
+}
+
+/// Whether a directory's next change will have another time than its last one.
+fn is_settled(state: &State, time: SystemTime) -> bool {
+    let (seconds, nanoseconds) = state.changed;
+    let changed = u64::try_from(seconds).map_or(Duration::ZERO, |seconds| Duration::new(seconds, nanoseconds));
+    time.duration_since(UNIX_EPOCH).is_ok_and(|time| changed + SETTLED_AFTER <= time)
 }
 
 /// Whether a name ends as those of compressed files do, in any case: a file system may not mind it.
@@ -132,15 +165,8 @@ fn is_compressed(name: &[u8]) -> bool {
 mod tests {
     use super::*;
     use std::fs;
-    use std::path::Path;
 
-    /// Until the times of what was changed before show its next change.
-    fn settle(directory: &Path) {
-        let fd = || fs::File::open(directory).unwrap().into();
-        while changed_just_now(state_of(&fd()).unwrap()) {
-            std::thread::yield_now();
-        }
-    }
+    const HOUR: Duration = Duration::from_secs(3600);
 
     #[test]
     fn a_directory_is_read_again_when_a_name_was_added_and_no_sooner() {
@@ -149,31 +175,56 @@ mod tests {
         fs::create_dir_all(&inner).unwrap();
         fs::write(inner.join("page.html"), "x").unwrap();
         let root = Arc::new(Root::open(&folder).unwrap());
-        let directories = Directories::default();
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-        let ask = |path: &str, milliseconds| {
+        let ask = |directories: &Directories, path: &str, milliseconds| {
             let path = SafePath::decode(path.as_bytes()).unwrap();
             let now = Duration::from_millis(milliseconds);
             runtime.block_on(directories.have_no_compressed(&root, &path, now))
         };
-        settle(&inner);
-        assert!(ask("/inner/page.html", 0), "it is read");
-        assert!(ask("/inner/", 10) && ask("/inner/none.css", 20), "and known for all in it");
-        assert!(!ask("/none/page.html", 30) && !ask("/inner/page.html/x", 40));
+        let later = Directories { clock: || SystemTime::now() + HOUR, ..Directories::default() };
+        assert!(ask(&later, "/inner/page.html", 0), "it is read");
+        assert!(ask(&later, "/inner/", 10) && ask(&later, "/inner/none.css", 20), "and known for all in it");
+        assert!(!ask(&later, "/none/page.html", 30) && !ask(&later, "/inner/page.html/x", 40));
 
-        fs::write(inner.join("page.html.BR"), "x").unwrap();
-        settle(&inner);
-        assert!(ask("/inner/page.html", 499), "within the interval nobody looks");
-        assert!(!ask("/inner/page.html", 500) && !ask("/inner/page.html", 1000));
-        fs::remove_file(inner.join("page.html.BR")).unwrap();
-        settle(&inner);
-        assert!(ask("/inner/page.html", 1500));
-
-        fs::write(inner.join("other.html"), "x").unwrap();
-        if changed_just_now(state_of(&fs::File::open(&inner).unwrap().into()).unwrap()) {
-            assert!(!ask("/inner/page.html", 2000), "one that changed just now may change again unseen");
+        let before = State::of(&rustix::fs::stat(&inner).unwrap());
+        while State::of(&rustix::fs::stat(&inner).unwrap()) == before {
+            // The system's clock has moved by then, which a change in the same tick would not show.
+            fs::write(inner.join("page.html.BR"), "x").unwrap();
+            fs::remove_file(inner.join("page.html.BR")).unwrap();
         }
+        fs::write(inner.join("page.html.BR"), "x").unwrap();
+        assert!(ask(&later, "/inner/page.html", 499), "within the interval nobody looks");
+        assert!(!ask(&later, "/inner/page.html", 500) && !ask(&later, "/inner/page.html", 1000));
+        fs::remove_file(inner.join("page.html.BR")).unwrap();
+        later.forget();
+        assert!(ask(&later, "/inner/page.html", 1500));
+
+        // One that has just changed tells nothing, and neither does one that will have changed.
+        let now = Directories::default();
+        assert!(!ask(&now, "/inner/page.html", 0) && !ask(&now, "/inner/page.html", 2999));
+        let earlier = Directories { clock: || SystemTime::now() - HOUR, ..Directories::default() };
+        assert!(!ask(&earlier, "/inner/page.html", 0));
         fs::remove_dir_all(folder).unwrap();
+    }
+
+    #[test]
+    fn changes_are_told_apart_after_the_longest_step_of_times() {
+        let changed = |seconds, nanoseconds| State {
+            device: 0,
+            inode: 0,
+            length: 0,
+            modified: (0, 0),
+            changed: (seconds, nanoseconds),
+        };
+        for (state, time, expected) in [
+            (changed(100, 0), 103, true),
+            (changed(100, 1), 103, false),
+            (changed(100, 0), 102, false),
+            (changed(104, 0), 103, false),
+            (changed(-1, 0), 103, true),
+        ] {
+            assert_eq!(is_settled(&state, UNIX_EPOCH + Duration::from_secs(time)), expected, "{state:?} {time}");
+        }
     }
 
     #[test]
