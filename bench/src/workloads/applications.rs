@@ -27,15 +27,14 @@ const QUICK: [usize; 1] = [1_000];
 const SETTLE: Duration = Duration::from_secs(2);
 
 pub(super) fn plans() -> Result<Vec<Plan>> {
-    let both = Probe::SystemCallsAndInstructions;
-    let hello = |connections, title| {
+    let hello = |connections, title, probe| {
         let mix = Mix::exactly("/hello", HELLO.len());
         let plan = throughput(&format!("hello-{connections}"), title, mix, connections, Times::HalfLoad);
-        Plan { content: Content::Library, probe: both, ..plan }
+        Plan { content: Content::Library, probe, ..plan }
     };
     let mut plans = vec![
-        hello(64, "HELLO, WORLD, 64 keep-alive connections"),
-        hello(1_000, "HELLO, WORLD, 1,000 keep-alive connections"),
+        hello(64, "HELLO, WORLD, 64 keep-alive connections", Probe::SystemCallsAndInstructions),
+        hello(1_000, "HELLO, WORLD, 1,000 keep-alive connections", Probe::SystemCalls),
     ];
     plans.extend(long(
         "upload",
@@ -50,7 +49,7 @@ pub(super) fn plans() -> Result<Vec<Plan>> {
     let of = |path, name, title, times| throughput(name, title, Mix::exactly(path, MIB.bytes), CONNECTIONS, times);
     let file = |name, title, times| of("/file", name, title, times);
     let title = "A file of 1 MiB, 16 keep-alive connections";
-    plans.push(Plan { probe: Probe::SystemCalls, ..file("file", title, Times::HalfLoad) });
+    plans.push(Plan { probe: Probe::SystemCallsOfFew, ..file("file", title, Times::HalfLoad) });
     let rate = BYTES_PER_SECOND / MIB.bytes as f64;
     let title = format!("A file of 1 MiB, {rate} requests a second for every server (256 MiB/s)");
     plans.push(file("file-at-rate", &title, Times::AtRate(rate)));
