@@ -109,9 +109,9 @@ pub(crate) const LONG_BUFFERS_KEPT_MAX: usize = 8;
 pub(crate) const COPY_BYTES_MAX: usize = 16 * 1024;
 /// Answers of a pipelined batch are sent once so much has come together.
 pub(crate) const BATCH_BYTES: usize = 8 * 1024;
-/// A file is sent in slices of at most this size; between two the worker serves others.
+/// A file is brought into memory and sent in slices of at most this size; between two the worker serves others.
 pub(crate) const FILE_SLICE_BYTES: u64 = 1 << 20;
-/// The same where the bytes are copied, which takes the worker up to ten times as long.
+/// The same for sending where the bytes are copied, which takes the worker longer.
 pub(crate) const COPIED_SLICE_BYTES: u64 = 64 * 1024;
 /// The end of a file that is sent only once the file was seen to be as announced.
 pub(crate) const FILE_END_BYTES: u64 = 16 * 1024;
@@ -148,8 +148,8 @@ pub(crate) const BACKLOG_MIN: i32 = 512;
 /// read holds so much of the system's memory, and of the worker's time to copy it, where it
 /// would hold all that a send buffer may grow to: 4 MiB.
 pub(crate) const UNSENT_BYTES_MAX: i32 = 128 * 1024;
-/// The same for a connection that is one of the first that a worker sends long files to at the moment, until
-/// they have left, and for how many that is: it saves them waits, and 64 MiB is all that they can hold.
+/// The same for a connection that is one of the first that a worker sends long files to at the moment, until they
+/// were sent, and for how many that is: it saves them waits, and 64 MiB is all that they can hold.
 pub(crate) const UNSENT_BYTES_MAX_OF_ROOMY: i32 = 1 << 20;
 /// See [`UNSENT_BYTES_MAX_OF_ROOMY`].
 pub(crate) const ROOMY_MAX: usize = 64;

@@ -1,18 +1,22 @@
 //! Sends files: in slices, by their pages or by copy, and cut where they have changed.
 
 use crate::buffer::Buffer;
-use crate::connection::wire::{Progress, Wire};
+use crate::connection::wire::{Progress, Received, Wire};
 use crate::limits::{
-    COPIED_SLICE_BYTES, FILE_COPIED_BYTES, FILE_END_BYTES, FILE_SLICE_BYTES, ROOMY_MAX, UNSENT_BYTES_MAX,
-    UNSENT_BYTES_MAX_OF_ROOMY,
+    COPIED_SLICE_BYTES, FILE_COPIED_BYTES, FILE_END_BYTES, FILE_SLICE_BYTES, ROOMY_MAX, SWEEP_INTERVAL,
+    UNSENT_BYTES_MAX, UNSENT_BYTES_MAX_OF_ROOMY,
 };
+use crate::net::notes::{Deadline, Notice};
 use crate::net::stream::{Stream, Then};
 use crate::net::worker::Worker;
 use crate::service::{self, CloseReason, FileContent, MemoryCopy, SharedFile, Source, Sweeper};
+use selvedge_proto::Afterwards;
+use std::future::poll_fn;
 use std::io::ErrorKind;
 use std::os::unix::fs::FileExt;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Instant;
 use tokio::task::{spawn_blocking, spawn_local};
 use tokio::time::sleep;
@@ -26,10 +30,13 @@ impl<S: Stream> Wire<S> {
     pub(super) async fn send_file(
         &self,
         content: FileContent,
+        afterwards: Afterwards,
         progress: &mut Progress,
         sent: &mut u64,
     ) -> Result<(), CloseReason> {
-        self.take_room(content.length);
+        if afterwards == Afterwards::KeepOpen {
+            self.take_room(content.length);
+        }
         let outcome = self.send_slices(content, progress, sent).await;
         self.give_room_back();
         outcome
@@ -55,7 +62,7 @@ impl<S: Stream> Wire<S> {
             self.send_head_of_file(progress).await?;
         }
         let mut head = std::mem::take(&mut *self.output.borrow_mut());
-        let mut looks = kept.is_none() && content.length > COPIED_SLICE_BYTES;
+        let mut looks = kept.is_none() && held_back - at > COPIED_SLICE_BYTES;
         let mut in_memory_to = if kept.is_none() { at } else { end };
         while at < held_back {
             let is_copied = at >= copied_from;
@@ -126,8 +133,8 @@ impl<S: Stream> Wire<S> {
 
 /// One of the places of a worker for connections that have more room for bytes that cannot leave yet.
 ///
-/// A connection has it until what it was sent has left, and not only until that was taken: a rush of
-/// clients who do not read would have it one after the other, and in the end all of it at once.
+/// A connection has it until what it was sent has been sent on, and not only until the kernel has taken that: a
+/// rush of clients who do not read would have it one after the other, and in the end all of it at once.
 pub(super) struct Room(Rc<Worker>);
 
 impl Drop for Room {
@@ -139,30 +146,50 @@ impl Drop for Room {
 impl<S: Stream> Wire<S> {
     /// Has more room while long files are sent, where few others have it.
     fn take_room(&self, length: u64) {
-        let (held, few) = (self.room.take(), self.worker.roomy.get());
-        let is_wanted = held.is_none() && length > UNSENT_BYTES_MAX as u64 && few < ROOMY_MAX;
-        self.room.set(held.or_else(|| {
-            is_wanted.then(|| {
+        let room = self.room.take().or_else(|| {
+            let few = self.worker.roomy.get();
+            (length > UNSENT_BYTES_MAX as u64 && few < ROOMY_MAX).then(|| {
                 self.worker.roomy.set(few + 1);
                 self.stream.bound_unsent(UNSENT_BYTES_MAX_OF_ROOMY);
                 Room(self.worker.clone())
             })
-        }));
+        });
+        self.room.set(room);
     }
 
     /// Gives the room back if it is not in use; whether there is none now.
+    #[inline]
     pub(super) fn give_room_back(&self) -> bool {
-        let held = self.room.take();
-        if held.is_none() {
-            return true;
+        let Some(room) = self.room.take() else { return true };
+        self.room.set(Some(room));
+        if self.stream.unsent() > UNSENT_BYTES_MAX as usize {
+            return false;
         }
-        let is_used = self.stream.unsent() > UNSENT_BYTES_MAX as usize;
-        if is_used {
-            self.room.set(held);
-        } else {
+        self.end_room();
+        true
+    }
+
+    /// Has no more room than any other connection from now on.
+    pub(super) fn end_room(&self) {
+        if self.room.take().is_some() {
             self.stream.bound_unsent(UNSENT_BYTES_MAX);
         }
-        !is_used
+    }
+
+    /// Waits, within bounds, until a client that is sent nothing more has taken what the room is in use for:
+    /// the kernel keeps that also of a connection that was closed.
+    pub(super) async fn see_off(&self) {
+        self.wait_for(Deadline::ResponseProgress, self.common.limits.send_silence);
+        while !self.give_room_back() && !self.worker.draining.get() {
+            sleep(SWEEP_INTERVAL).await;
+            let received = poll_fn(|cx| Poll::Ready(self.poll_more(cx))).await;
+            let have = self.input.borrow().bytes().len();
+            self.input.borrow_mut().consume(have);
+            let is_told = self.worker.notes.notice(self.place()) != Notice::None;
+            if is_told || matches!(received, Poll::Ready(Received::Failed)) {
+                return;
+            }
+        }
     }
 }
 

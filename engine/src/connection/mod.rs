@@ -164,12 +164,21 @@ fn go_on<S: Stream, T: Service, O: Observer>(
         if reason == CloseReason::Switched {
             closed.reason = Box::pin(switched::carry_on(wire, app.common.term.get())).await;
         } else {
+            if takes_the_rest(reason) && !wire.give_room_back() {
+                Box::pin(wire.see_off()).await;
+            }
             drop(wire);
         }
         app.observer.closed(&closed);
         app.worker.connection_ended(place);
         drop(permit);
     }
+}
+
+/// Whether a client may still take what it was sent, and will be sent nothing more.
+fn takes_the_rest(reason: CloseReason) -> bool {
+    use CloseReason::{AnswerEnded, Asked, ClientDone, ContentCut, HeadCut};
+    matches!(reason, ClientDone | HeadCut | ContentCut | Asked | AnswerEnded)
 }
 
 /// A connection whose stream has moved, unless somebody holds on to it: then it goes on as it is.

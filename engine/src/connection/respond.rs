@@ -111,6 +111,9 @@ impl<S: Stream> Wire<S> {
             response = Response::error(Status::NOT_IMPLEMENTED).because("the application answered CONNECT with 2xx");
         }
         let body = std::mem::take(&mut response.body);
+        if !matches!(body, Body::File(_)) {
+            self.give_room_back();
+        }
         let framing = write::content_framing(response.status, version, body.length());
         if framing == ContentFraming::UntilClose && afterwards == Afterwards::KeepOpen {
             (afterwards, close_reason) = (Afterwards::Close, CloseReason::AnswerEnded);
@@ -184,6 +187,7 @@ impl<S: Stream> Wire<S> {
             answer.outcome = Err(reason);
             return;
         }
+        let afterwards = answer.ending.afterwards;
         let sent = &mut answer.content_bytes;
         answer.outcome = match rest.body {
             Body::Empty | Body::Upgrade(_) => self.flush().await,
@@ -193,7 +197,7 @@ impl<S: Stream> Wire<S> {
                 *sent = progress.bytes.saturating_sub(head_bytes);
                 outcome
             }
-            Body::File(file) => self.send_file(file, &mut progress, sent).await,
+            Body::File(file) => self.send_file(file, afterwards, &mut progress, sent).await,
             Body::Stream { length, chunks } => self.send_stream(chunks, length, rest.framing, sent).await,
         };
     }

@@ -20,6 +20,7 @@ pub(super) async fn carry_on<S: Stream>(wire: Rc<Wire<S>>, term: Term) -> CloseR
     let (worker, place) = (wire.worker.clone(), wire.place());
     let Some(wire) = Rc::into_inner(wire) else { return CloseReason::AnswerEnded };
     let Some(then) = wire.switch.take() else { return CloseReason::AnswerEnded };
+    wire.end_room();
     let first = Bytes::copy_from_slice(wire.input.borrow().bytes());
     let Ok((duplex, mut rope)) = wire.stream.into_duplex(first) else { return CloseReason::Reset };
     if stops {

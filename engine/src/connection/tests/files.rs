@@ -1,7 +1,7 @@
 //! Files as content, and files that change while they are sent.
 
 use super::pipe::Ending;
-use super::scenario::{Client, Scenario, World, settle, virtually};
+use super::scenario::{Client, Scenario, World, pass, settle, virtually};
 use super::site::content;
 use crate::limits::{
     COPIED_SLICE_BYTES, FILE_COPIED_BYTES, FILE_SLICE_BYTES, Limits, ROOMY_MAX, UNSENT_BYTES_MAX,
@@ -129,13 +129,22 @@ fn more_room_is_had_by_few_and_until_what_was_sent_has_left() {
         assert_eq!(get(&other, LONG).await, Some(UNSENT_BYTES_MAX_OF_ROOMY));
         roomy[1].end(Ending::Reset).await;
         assert_eq!(world.worker.roomy.get(), ROOMY_MAX - 1);
+        // Who closes keeps it, too, since the kernel keeps what was not sent; but not for ever.
+        roomy[4].end(Ending::Ended).await;
+        roomy[5].end(Ending::Ended).await;
+        assert_eq!((roomy[4].closed(), world.worker.roomy.get()), (None, ROOMY_MAX - 1));
+        roomy[4].pipe.unsent.set(0);
+        pass(1).await;
+        assert_eq!((roomy[4].closed(), world.worker.roomy.get()), (Some(CloseReason::ClientDone), ROOMY_MAX - 2));
+        pass(31).await;
+        assert_eq!((roomy[5].closed(), world.worker.roomy.get()), (Some(CloseReason::ClientDone), ROOMY_MAX - 3));
         // Who is idle keeps it while it is in use, and is not parked.
         world.park().await;
         assert!(roomy[0].pipe.is_parked() && !roomy[2].pipe.is_parked());
         roomy[2].pipe.unsent.set(UNSENT_BYTES_MAX as usize);
         world.park().await;
         assert!(roomy[2].pipe.is_parked() && !roomy[3].pipe.is_parked());
-        assert_eq!((roomy[2].pipe.unsent_max.get(), world.worker.roomy.get()), (Some(UNSENT_BYTES_MAX), ROOMY_MAX - 2));
+        assert_eq!((roomy[2].pipe.unsent_max.get(), world.worker.roomy.get()), (Some(UNSENT_BYTES_MAX), ROOMY_MAX - 4));
     });
 }
 
