@@ -3,7 +3,7 @@
 use crate::compile::{Compiled, RATE_CLIENTS};
 use crate::config::model::{Action, Driver, Settings, Site, Switch};
 use crate::config::value::LogTarget;
-use crate::site::{CACHE_BYTES_MAX, PASSWORDS_AT_ONCE_MAX};
+use crate::site::{CACHE_BYTES_MAX, DIRECTORIES_BYTES_MAX, PASSWORDS_AT_ONCE_MAX};
 use selvedge::Limits;
 use selvedge::service::OpenFile;
 use std::collections::HashSet;
@@ -47,6 +47,7 @@ impl Memory {
                 bytes_each: limits.connection_bytes_max() + CONTENT_BYTES_MAX,
             },
             Term { count: workers, of: "caches of files", bytes_each: 2 * CACHE_BYTES_MAX as u64 },
+            Term { count: workers, of: "tables of directories", bytes_each: DIRECTORIES_BYTES_MAX as u64 },
             Term { count: 1, of: "copies of larger files", bytes_each: OpenFile::copies_bytes_max() },
             Term { count: workers, of: "pools and disk threads", bytes_each: Limits::worker_bytes_max() },
         ];

@@ -26,6 +26,7 @@ pub(crate) use action::{Action, Attempt, Denial, FilesRules, IndexNames, Listing
 pub(crate) use client::{ForwardingField, TrustedProxies, UnixPeers};
 pub(crate) use condition::{Condition, FieldCondition, FieldTest};
 pub(crate) use files::cache::BYTES_MAX as CACHE_BYTES_MAX;
+pub(crate) use files::directories::BYTES_MAX as DIRECTORIES_BYTES_MAX;
 pub(crate) use files::root::Root;
 pub(crate) use gate::{
     Access, BasicGate, ConnectionGate, Gates, Mode, NetworkGate, Observed, Passwords, Rate, RateGate, Tally,

@@ -5,6 +5,7 @@
 //! enough, it becomes the old one and what was old is forgotten. So what is used stays, a file
 //! that is gone is let go of, and nothing has to be ordered on the way of a request.
 
+use super::directories::Directories;
 use super::resource::Resource;
 use foldhash::fast::RandomState;
 use hashbrown::{Equivalent, HashMap};
@@ -33,15 +34,16 @@ pub(super) struct Cached {
 
 /// Whose path it is, and the path.
 #[derive(PartialEq, Eq)]
-struct Key {
-    owner: Owner,
-    path: Box<[u8]>,
+pub(super) struct Key {
+    pub(super) owner: Owner,
+    pub(super) path: Box<[u8]>,
 }
 
 /// A key that need not be made to be looked for.
-struct KeyRef<'a> {
-    owner: Owner,
-    path: &'a [u8],
+#[derive(Clone, Copy)]
+pub(super) struct KeyRef<'a> {
+    pub(super) owner: Owner,
+    pub(super) path: &'a [u8],
 }
 
 impl Hash for Key {
@@ -78,6 +80,8 @@ pub(in crate::site) struct Cache {
     young_since: Duration,
     open_max: usize,
     owners: u32,
+    /// What is known of directories, by the same owners.
+    pub(super) directories: Rc<Directories>,
 }
 
 impl Cache {
@@ -93,6 +97,7 @@ impl Cache {
             young_since: Duration::ZERO,
             open_max: (share / workers.max(1) / 2).max(4),
             owners: 0,
+            directories: Rc::default(),
         }
     }
 

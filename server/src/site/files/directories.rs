@@ -6,144 +6,180 @@
 //! that no system writes the next one down as the same moment, and on file systems that are known to write
 //! it down. Everywhere else compressed files are looked for by name, as they are in a directory that has one.
 
+use super::cache::{Key, KeyRef, Owner};
 use super::resolve::{Patience, State};
+use super::resource::CHECK_INTERVAL;
 use super::root::Root;
 use foldhash::fast::RandomState;
 use hashbrown::HashMap;
 use rustix::fs::{Dir, fstat, fstatfs};
-use rustix::io::Errno;
 use selvedge::offload;
 use selvedge::proto::encoding::Coding;
 use selvedge::proto::path::SafePath;
-use std::cell::RefCell;
-use std::os::fd::OwnedFd;
+use std::cell::{Cell, RefCell};
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use super::resource::CHECK_INTERVAL;
-
-/// Directories that are remembered for one root. When there are more, all are forgotten.
+/// Directories that a worker remembers. In others compressed files are looked for by name.
 const DIRECTORIES_MAX: usize = 4096;
+/// The same for those whose path is longer.
+const PATH_BYTES_MAX: usize = 256;
+/// What that takes at the most.
+pub(crate) const BYTES_MAX: usize = DIRECTORIES_MAX * (PATH_BYTES_MAX + 2 * size_of::<(Key, Known)>());
 /// Names that are read of one at the most. In one with more, compressed files are looked for by name.
-const NAMES_MAX: usize = 16 * 1024;
-
+const NAMES_MAX: usize = 4096;
 /// The kinds of file systems (`linux/magic.h`) that write down when a name is added to a directory: ext2 to 4,
 /// XFS, Btrfs, F2FS, ZFS, tmpfs, what containers are made of (overlayfs), and two that never change.
 const KINDS: [u32; 9] =
     [0xef53, 0x5846_5342, 0x9123_683e, 0xf2f5_2010, 0x2fc1_2fc1, 0x0102_1994, 0x794c_7630, 0x7371_7368, 0xe0f5_e1e2];
 /// So far back a directory's last change has to lie: the times of some file systems have steps of two seconds.
 const SETTLED_AFTER: Duration = Duration::from_secs(3);
-/// When one is looked at again that can tell nothing.
+/// When one is looked at again in which compressed files are looked for by name in any case.
 const SILENT_TIME: Duration = Duration::from_secs(3);
+/// The same where that will not change, and when one is read again whatever its state: another file system may
+/// have taken its place that was made at the same moment.
+const TRUSTED_TIME: Duration = Duration::from_secs(60);
 
-/// What is known of the directories of one root.
-pub(super) struct Directories {
-    known: RefCell<HashMap<Box<str>, Known, RandomState>>,
+/// What a worker knows of directories.
+pub(in crate::site) struct Directories {
+    known: RefCell<HashMap<Key, Known, RandomState>>,
+    /// Until when there is no room for another.
+    full_until: Cell<Duration>,
     clock: fn() -> SystemTime,
 }
 
-/// What is known of a directory, until it is looked at again.
+/// What a directory has told.
+#[derive(Clone, Copy)]
+struct Told {
+    /// The state that it was read in; none where that would not show its next change.
+    state: Option<State>,
+    may_have_compressed: bool,
+    /// How long that is good for.
+    lasts: Duration,
+}
+
+/// The same, with when it was read, and until when nobody looks at it again.
 #[derive(Clone, Copy)]
 struct Known {
-    verdict: Verdict,
+    told: Told,
+    read_at: Duration,
     until: Duration,
 }
 
-/// What a directory tells.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Verdict {
-    /// In this state there was no compressed file in it.
-    None(State),
-    /// In this state there may be one.
-    Some(State),
-    /// Nothing: it is being read, or has just changed, or is of an unknown kind.
-    Unknown,
+impl Told {
+    /// Nothing, so compressed files are looked for by name.
+    const fn nothing(lasts: Duration) -> Self {
+        Self { state: None, may_have_compressed: true, lasts }
+    }
 }
 
 impl Default for Directories {
     fn default() -> Self {
-        Self { known: RefCell::default(), clock: SystemTime::now }
+        Self { known: RefCell::default(), full_until: Cell::default(), clock: SystemTime::now }
     }
 }
 
 impl Directories {
     /// Whether there is surely no compressed file in the directory of what a path names, looked at
-    /// within [`CHECK_INTERVAL`].
-    pub(super) async fn have_no_compressed(&self, root: &Arc<Root>, path: &SafePath, now: Duration) -> bool {
-        let directory = if path.names_directory() { path.as_str() } else { parent(path.as_str()) };
-        let known = self.known.borrow().get(directory).copied();
-        let state = match known {
-            Some(Known { verdict, until }) if now < until => return matches!(verdict, Verdict::None(_)),
-            Some(Known { verdict: Verdict::None(state) | Verdict::Some(state), .. }) => Some(state),
-            _ => None,
-        };
-        let opened = root.open_directory(directory, Patience::None).and_then(|fd| state_of(&fd));
-        match (opened, known) {
-            // Most do not change.
-            (Ok(now_in), Some(Known { verdict, .. })) if Some(now_in) == state => {
-                self.note(directory, Known { verdict, until: now + CHECK_INTERVAL });
-                return matches!(verdict, Verdict::None(_));
-            }
-            (Ok(_) | Err(Errno::AGAIN), _) => {}
-            _ => {
-                self.known.borrow_mut().remove(directory);
-                return false;
-            }
+    /// within [`CHECK_INTERVAL`]. None where that is not known; then [`Directories::learn`] finds out.
+    pub(super) fn have_no_compressed(&self, owner: Owner, root: &Root, path: &SafePath, now: Duration) -> Option<bool> {
+        let name = directory_of(path);
+        let directory = KeyRef { owner, path: name.as_bytes() };
+        let known = self.known.borrow().get(&directory).copied()?;
+        if now < known.until {
+            return Some(!known.told.may_have_compressed);
         }
+        let state = root.open_directory(name, Patience::None).and_then(state_of).ok()?;
+        if known.told.state == Some(state) && now < known.read_at + TRUSTED_TIME {
+            self.note(directory, Known { until: now + known.told.lasts, ..known });
+            return Some(!known.told.may_have_compressed);
+        }
+        if !is_settled(&state, (self.clock)()) {
+            self.learned(directory, Told::nothing(SILENT_TIME), now);
+            return Some(false);
+        }
+        None
+    }
+
+    /// Has the directory of what a path names read, in which a file was found.
+    pub(super) async fn learn(&self, owner: Owner, root: &Arc<Root>, path: &SafePath, now: Duration) {
+        let name = directory_of(path);
+        let directory = KeyRef { owner, path: name.as_bytes() };
         // Whoever asks meanwhile looks by name.
-        self.note(directory, Known { verdict: Verdict::Unknown, until: now + SILENT_TIME });
-        let (root, name, clock) = (root.clone(), directory.to_owned(), self.clock);
-        let read = offload(move || read(&root.open_directory(&name, Patience::Waits)?, clock())).await;
-        let Some(Ok(verdict @ (Verdict::None(_) | Verdict::Some(_)))) = read else { return false };
-        self.note(directory, Known { verdict, until: now + CHECK_INTERVAL });
-        matches!(verdict, Verdict::None(_))
-    }
-
-    /// Forgets all, as when the root is another directory by now.
-    pub(super) fn forget(&self) {
-        self.known.borrow_mut().clear();
-    }
-
-    fn note(&self, directory: &str, known: Known) {
-        let mut all = self.known.borrow_mut();
-        if let Some(place) = all.get_mut(directory) {
-            *place = known;
+        if name.len() > PATH_BYTES_MAX || !self.learned(directory, Told::nothing(SILENT_TIME), now) {
             return;
         }
-        if all.len() >= DIRECTORIES_MAX {
-            all.clear();
+        let (root, name, clock) = (root.clone(), name.to_owned(), self.clock);
+        match offload(move || read(root.open_directory(&name, Patience::Waits)?, clock())).await {
+            Some(Ok(told)) => {
+                self.learned(directory, told, now);
+            }
+            // What cannot be read may be gone.
+            _ => {
+                self.known.borrow_mut().remove(&directory);
+            }
         }
-        all.insert(directory.into(), known);
+    }
+
+    /// Forgets all that somebody has, as when a root is another directory by now.
+    pub(super) fn forget(&self, owner: Owner) {
+        self.known.borrow_mut().retain(|key, _| key.owner != owner);
+    }
+
+    fn learned(&self, directory: KeyRef<'_>, told: Told, now: Duration) -> bool {
+        self.note(directory, Known { told, read_at: now, until: now + told.lasts })
+    }
+
+    /// Remembers it; false where there is no room.
+    fn note(&self, directory: KeyRef<'_>, known: Known) -> bool {
+        let mut all = self.known.borrow_mut();
+        if let Some(place) = all.get_mut(&directory) {
+            *place = known;
+            return true;
+        }
+        let now = known.read_at;
+        if all.len() >= DIRECTORIES_MAX && now >= self.full_until.get() {
+            // Those that nobody has asked for in the meantime make room.
+            all.retain(|_, known| now < known.until);
+            self.full_until.set(now + SILENT_TIME);
+        }
+        let has_room = all.len() < DIRECTORIES_MAX;
+        if has_room {
+            all.insert(Key { owner: directory.owner, path: directory.path.into() }, known);
+        }
+        has_room
     }
 }
 
-/// The directory that a path's last segment is in.
-fn parent(path: &str) -> &str {
-    path.rsplit_once('/').map_or("", |(parent, _)| parent)
+/// The directory that a path names, or that what it names is in.
+fn directory_of(path: &SafePath) -> &str {
+    let whole = path.as_str();
+    if path.names_directory() { whole } else { whole.rsplit_once('/').map_or("", |(directory, _)| directory) }
 }
 
-fn state_of(fd: &OwnedFd) -> rustix::io::Result<State> {
+fn state_of(fd: impl AsFd) -> rustix::io::Result<State> {
     Ok(State::of(&fstat(fd)?))
 }
 
 /// What a directory tells at this time.
-fn read(fd: &OwnedFd, time: SystemTime) -> rustix::io::Result<Verdict> {
-    let before = state_of(fd)?;
-    if !is_settled(&before, time) || !KINDS.contains(&(fstatfs(fd)?.f_type as u32)) {
-        return Ok(Verdict::Unknown);
+fn read(fd: OwnedFd, time: SystemTime) -> rustix::io::Result<Told> {
+    if !KINDS.contains(&(fstatfs(&fd)?.f_type as u32)) {
+        return Ok(Told::nothing(TRUSTED_TIME));
     }
-    let mut may_have_one = false;
-    for (count, entry) in Dir::read_from(fd)?.enumerate() {
-        may_have_one = count >= NAMES_MAX || is_compressed(entry?.file_name().to_bytes());
-        if may_have_one {
-            break;
-        }
+    let mut names = Dir::new(fd)?;
+    let before = state_of(names.fd()?)?;
+    let mut may_have_compressed = false;
+    let mut count = 0;
+    while let Some(entry) = names.next().filter(|_| !may_have_compressed) {
+        count += 1;
+        may_have_compressed = count > NAMES_MAX || is_compressed(entry?.file_name().to_bytes());
     }
-    Ok(match state_of(fd)? {
-        after if after != before => Verdict::Unknown,
-        after if may_have_one => Verdict::Some(after),
-        after => Verdict::None(after),
-    })
+    if state_of(names.fd()?)? != before || !is_settled(&before, time) {
+        return Ok(Told::nothing(SILENT_TIME));
+    }
+    let lasts = if may_have_compressed { SILENT_TIME } else { CHECK_INTERVAL };
+    Ok(Told { state: Some(before), may_have_compressed, lasts })
 }
 
 /// Whether a directory's next change will have another time than its last one.
@@ -163,6 +199,7 @@ fn is_compressed(name: &[u8]) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use super::super::cache::Cache;
     use super::*;
     use std::fs;
 
@@ -175,11 +212,16 @@ mod tests {
         fs::create_dir_all(&inner).unwrap();
         fs::write(inner.join("page.html"), "x").unwrap();
         let root = Arc::new(Root::open(&folder).unwrap());
+        let owner = Cache::new(1).new_owner();
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         let ask = |directories: &Directories, path: &str, milliseconds| {
             let path = SafePath::decode(path.as_bytes()).unwrap();
             let now = Duration::from_millis(milliseconds);
-            runtime.block_on(directories.have_no_compressed(&root, &path, now))
+            let known = directories.have_no_compressed(owner, &root, &path, now);
+            known.unwrap_or_else(|| {
+                runtime.block_on(directories.learn(owner, &root, &path, now));
+                directories.have_no_compressed(owner, &root, &path, now).unwrap_or(false)
+            })
         };
         let later = Directories { clock: || SystemTime::now() + HOUR, ..Directories::default() };
         assert!(ask(&later, "/inner/page.html", 0), "it is read");
@@ -194,10 +236,11 @@ mod tests {
         }
         fs::write(inner.join("page.html.BR"), "x").unwrap();
         assert!(ask(&later, "/inner/page.html", 499), "within the interval nobody looks");
-        assert!(!ask(&later, "/inner/page.html", 500) && !ask(&later, "/inner/page.html", 1000));
+        assert!(!ask(&later, "/inner/page.html", 500) && !ask(&later, "/inner/page.html", 3499));
         fs::remove_file(inner.join("page.html.BR")).unwrap();
-        later.forget();
-        assert!(ask(&later, "/inner/page.html", 1500));
+        later.forget(owner);
+        assert!(ask(&later, "/inner/page.html", 3500));
+        assert!(later.known.borrow().keys().all(|key| *key.path == *b"inner"), "what is not there is not kept");
 
         // One that has just changed tells nothing, and neither does one that will have changed.
         let now = Directories::default();

@@ -1,12 +1,12 @@
 //! Files of a site, from a path to a response.
 //!
 //! `root` opens beneath the root and nowhere else, `resolve` finds what a path names,
-//! `directories` knows where nothing stands beside a file, `resource` keeps what is known of a file, `cache` keeps resources, `answer` decides
-//! what is sent of one.
+//! `directories` knows where nothing stands beside a file, `resource` keeps what is known of
+//! a file, `cache` keeps resources, `answer` decides what is sent of one.
 
 mod answer;
 pub(super) mod cache;
-mod directories;
+pub(super) mod directories;
 mod failure;
 mod mime;
 mod multipart;
@@ -40,19 +40,14 @@ pub(super) struct Files {
     root_checked: Cell<Duration>,
     cache: SharedCache,
     owner: Owner,
-    directories: Directories,
+    directories: Rc<Directories>,
 }
 
 impl Files {
     pub(super) fn new(place: Place, cache: SharedCache) -> Self {
         let owner = cache.borrow_mut().new_owner();
-        Self {
-            place: RefCell::new(place),
-            root_checked: Cell::default(),
-            cache,
-            owner,
-            directories: Directories::default(),
-        }
+        let directories = cache.borrow().directories.clone();
+        Self { place: RefCell::new(place), root_checked: Cell::default(), cache, owner, directories }
     }
 
     /// The root, which is looked for by its path as often as files are.
@@ -65,7 +60,7 @@ impl Files {
             {
                 self.place.borrow_mut().root = root;
                 self.cache.borrow_mut().forget(self.owner);
-                self.directories.forget();
+                self.directories.forget(self.owner);
             }
         }
         self.place.borrow().clone()
@@ -84,7 +79,11 @@ impl Files {
     pub(super) async fn find(&self, now: Duration, raw: &[u8], path: &SafePath) -> Result<Found, Failure> {
         let mut place = self.current_place(now);
         let (owner, root) = (self.owner, place.root.clone());
-        if place.sidecars == Sidecars::On && self.directories.have_no_compressed(&root, path, now).await {
+        let has_none = match place.sidecars {
+            Sidecars::On => self.directories.have_no_compressed(owner, &root, path, now),
+            Sidecars::Off => Some(true),
+        };
+        if has_none == Some(true) {
             place.sidecars = Sidecars::Off;
         }
         let known = self.cache.borrow().get(owner, raw).map(|cached| cached.resource.clone());
@@ -107,6 +106,9 @@ impl Files {
                 return Err(failure);
             }
         };
+        if has_none.is_none() && matches!(found, resolve::Loaded::Unchanged | resolve::Loaded::File(_)) {
+            self.directories.learn(owner, &root, path, now).await;
+        }
         Ok(match found {
             resolve::Loaded::Unchanged => {
                 let resource = known.ok_or(Failure::Ended)?;

@@ -42,6 +42,7 @@ pub(crate) struct Root {
 
 // NONBLOCK: opening a FIFO returns at once, and is then seen to be one.
 const READ: OFlags = OFlags::RDONLY.union(OFlags::CLOEXEC).union(OFlags::NONBLOCK).union(OFlags::NOCTTY);
+const DIRECTORY: OFlags = READ.union(OFlags::DIRECTORY);
 
 /// How often opening is tried while the system says that another try may help, and the time between two:
 /// a fifth of a second in all.
@@ -60,7 +61,7 @@ impl Root {
         let identity = identity(&fstat(&directory)?);
         let mut root =
             Self { path: path.to_owned(), directory, identity, opening: Opening::Kernel, successor: Mutex::default() };
-        match root.open_relative(".", Patience::Waits) {
+        match root.open_relative(".", READ, Patience::Waits) {
             Err(Errno::NOSYS | Errno::PERM) => root.opening = Opening::Stepwise,
             done => drop(done?),
         }
@@ -97,18 +98,19 @@ impl Root {
     /// symbolic link, not by a link that is swapped in between.
     pub(in crate::site) fn open_beneath(&self, path: &SafePath, patience: Patience) -> rustix::io::Result<OwnedFd> {
         match self.opening {
-            Opening::Kernel if path.as_str().is_empty() => self.open_relative(".", patience),
-            Opening::Kernel => self.open_relative(path.as_str(), patience),
+            Opening::Kernel if path.as_str().is_empty() => self.open_relative(".", READ, patience),
+            Opening::Kernel => self.open_relative(path.as_str(), READ, patience),
             // Whether it would wait cannot be told beforehand.
             Opening::Stepwise if patience == Patience::None => Err(Errno::AGAIN),
             Opening::Stepwise => self.open_stepwise(path),
         }
     }
 
-    /// Opens a directory beneath the root by its path there, to read its names.
+    /// Opens a directory beneath the root by its path there, and nothing else.
     pub(in crate::site) fn open_directory(&self, path: &str, patience: Patience) -> rustix::io::Result<OwnedFd> {
         match self.opening {
-            Opening::Kernel => self.open_relative(if path.is_empty() { "." } else { path }, patience),
+            Opening::Kernel if path.is_empty() => self.open_relative(".", DIRECTORY, patience),
+            Opening::Kernel => self.open_relative(path, DIRECTORY, patience),
             Opening::Stepwise => Err(Errno::NOTDIR),
         }
     }
@@ -138,14 +140,14 @@ impl Root {
         fstat(&openat2(&self.directory, path.as_str(), OFlags::PATH | OFlags::CLOEXEC, Mode::empty(), beneath)?)
     }
 
-    fn open_relative(&self, path: &str, patience: Patience) -> rustix::io::Result<OwnedFd> {
+    fn open_relative(&self, path: &str, flags: OFlags, patience: Patience) -> rustix::io::Result<OwnedFd> {
         let mut beneath = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
         if patience == Patience::None {
             beneath |= ResolveFlags::CACHED;
         }
         let mut tries = 0;
         loop {
-            match openat2(&self.directory, path, READ, Mode::empty(), beneath) {
+            match openat2(&self.directory, path, flags, Mode::empty(), beneath) {
                 Err(Errno::INTR) => {}
                 // A rename somewhere made the walk uncertain, and another try decides; or somebody has a
                 // lease on the file and was told to let it go.
