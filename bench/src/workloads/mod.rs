@@ -68,7 +68,7 @@ fn small_file() -> Vec<Plan> {
         workers: 1,
         at: String::new(),
         times: if connections == 1 { Times::AsMeasured } else { Times::HalfLoad },
-        // Instructions are counted over so many connections at the most, whatever the table.
+        // Under callgrind instructions are counted over 16 connections at the most, whatever the table.
         probe: if connections > 64 { Probe::SystemCalls } else { Probe::SystemCallsAndInstructions },
     };
     let one = Mix::one(&path, Afterwards::KeepAlive);
