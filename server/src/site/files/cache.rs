@@ -3,12 +3,13 @@
 //!
 //! Two generations: what is asked for moves to the young one, and when that is full, or old
 //! enough, it becomes the old one and what was old is forgotten. So what is used stays, a file
-//! that is gone is let go of, and nothing has to be ordered on the way of a request.
+//! that is gone is let go of, and nothing has to be ordered on the way of a request. What is
+//! forgotten is let go of a few at a time, since thousands at once hold everybody up.
 
 use super::directories::Directories;
 use super::resource::Resource;
 use foldhash::fast::RandomState;
-use hashbrown::{Equivalent, HashMap};
+use hashbrown::{Equivalent, HashMap, hash_map};
 use std::hash::{Hash, Hasher};
 use std::rc::Rc;
 use std::time::Duration;
@@ -20,6 +21,8 @@ pub(crate) const BYTES_MAX: usize = 32 << 20;
 /// How long a generation is the young one at the most. What nobody asks for is held for no more than
 /// twice that while anything is asked for: its descriptor, and its space on the disk once it is deleted.
 const YOUNG_TIME: Duration = Duration::from_secs(60);
+/// Forgotten ones that are let go of with each one that comes, at least.
+const LET_GO_AT_ONCE: usize = 16;
 /// Open files that one generation of all workers keeps.
 const OPEN_FILES_MAX: usize = 2048;
 
@@ -75,6 +78,8 @@ pub(in crate::site) struct Owner(u32);
 pub(in crate::site) struct Cache {
     young: Generation,
     old: Generation,
+    /// What was old, as far as it was not let go of.
+    forgotten: hash_map::IntoIter<Key, Cached>,
     young_bytes: usize,
     young_open: usize,
     young_since: Duration,
@@ -92,6 +97,7 @@ impl Cache {
         Self {
             young: Generation::default(),
             old: Generation::default(),
+            forgotten: Generation::default().into_iter(),
             young_bytes: 0,
             young_open: 0,
             young_since: Duration::ZERO,
@@ -115,6 +121,7 @@ impl Cache {
     /// Notes that a file is as it was. This is also what moves it to the young generation:
     /// whatever is in use is checked often.
     pub(super) fn renew(&mut self, owner: Owner, path: &[u8], now: Duration) {
+        self.let_go(0);
         if self.is_past(now) {
             self.begin_generation(now);
         }
@@ -135,6 +142,7 @@ impl Cache {
         if full || self.is_past(now) {
             self.begin_generation(now);
         }
+        self.let_go(bytes);
         self.young_bytes += bytes;
         self.young_open += open;
         self.young.insert(Key { owner, path: path.into() }, Cached { resource, checked: now, bytes, open });
@@ -145,8 +153,20 @@ impl Cache {
     }
 
     fn begin_generation(&mut self, now: Duration) {
-        self.old = std::mem::take(&mut self.young);
+        let young = std::mem::take(&mut self.young);
+        self.forgotten = std::mem::replace(&mut self.old, young).into_iter();
         (self.young_bytes, self.young_open, self.young_since) = (0, 0, now);
+    }
+
+    /// Lets go of some that are forgotten, and of as many bytes at least: so all that is held has no more
+    /// than two generations' bytes.
+    fn let_go(&mut self, bytes: usize) {
+        let (mut count, mut freed) = (0, 0);
+        while count < LET_GO_AT_ONCE || freed < bytes {
+            let Some((_, cached)) = self.forgotten.next() else { return };
+            count += 1;
+            freed += cached.bytes;
+        }
     }
 
     /// Forgets all that somebody has remembered, as when a root is another directory by now.
@@ -181,6 +201,22 @@ mod tests {
         let state = State { device: 0, inode: 0, length: 1, modified: (0, 0), changed: (0, 0) };
         let identity = Opened { state, content: Content::Memory(b"x".to_vec()) };
         Rc::new(Resource::new(Parts { name: "x".to_owned(), identity, sidecars: Vec::new() }))
+    }
+
+    #[test]
+    fn a_generation_is_let_go_of_a_few_at_a_time() {
+        let mut cache = Cache::new(1);
+        let (owner, shared) = (cache.new_owner(), resource());
+        let held = |cache: &Cache| cache.young.len() + cache.old.len() + cache.forgotten.len();
+        let mut most = 0;
+        for number in 0..5 * ENTRIES_MAX {
+            let before = Rc::strong_count(&shared);
+            cache.insert(owner, number.to_string().as_bytes(), shared.clone(), Duration::ZERO);
+            assert!(Rc::strong_count(&shared) + LET_GO_AT_ONCE > before, "never many at once");
+            assert_eq!(Rc::strong_count(&shared), held(&cache) + 1);
+            most = most.max(held(&cache));
+        }
+        assert_eq!(most, 2 * ENTRIES_MAX);
     }
 
     #[test]
