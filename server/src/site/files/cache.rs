@@ -121,7 +121,7 @@ impl Cache {
     /// Notes that a file is as it was. This is also what moves it to the young generation:
     /// whatever is in use is checked often.
     pub(super) fn renew(&mut self, owner: Owner, path: &[u8], now: Duration) {
-        self.let_go(0);
+        self.let_go(0, 0);
         if self.is_past(now) {
             self.begin_generation(now);
         }
@@ -142,7 +142,7 @@ impl Cache {
         if full || self.is_past(now) {
             self.begin_generation(now);
         }
-        self.let_go(bytes);
+        self.let_go(bytes, open);
         self.young_bytes += bytes;
         self.young_open += open;
         self.young.insert(Key { owner, path: path.into() }, Cached { resource, checked: now, bytes, open });
@@ -158,14 +158,15 @@ impl Cache {
         (self.young_bytes, self.young_open, self.young_since) = (0, 0, now);
     }
 
-    /// Lets go of some that are forgotten, and of as many bytes at least: so all that is held has no more
-    /// than two generations' bytes.
-    fn let_go(&mut self, bytes: usize) {
-        let (mut count, mut freed) = (0, 0);
-        while count < LET_GO_AT_ONCE || freed < bytes {
+    /// Lets go of some that are forgotten, and of as many bytes and open files at least as come: so all that
+    /// is held is no more than two generations.
+    fn let_go(&mut self, bytes: usize, open: usize) {
+        let (mut count, mut freed, mut closed) = (0, 0, 0);
+        while count < LET_GO_AT_ONCE || freed < bytes || closed < open {
             let Some((_, cached)) = self.forgotten.next() else { return };
             count += 1;
             freed += cached.bytes;
+            closed += cached.open;
         }
     }
 
