@@ -100,6 +100,8 @@ pub(crate) struct Plan {
     pub(crate) mix: Mix,
     pub(crate) connections: usize,
     pub(crate) workers: usize,
+    /// Rounds that its figures need at least, where they vary more than others from one to the next.
+    pub(crate) rounds_min: usize,
     pub(crate) probe: Probe,
     pub(crate) measure: Measure,
 }
@@ -127,9 +129,14 @@ impl Bench {
         if self.effort.kind == Kind::Quick && plan.name != "small-file-64" { Probe::Nothing } else { plan.probe }
     }
 
+    /// How many rounds a plan has.
+    pub(crate) fn rounds(&self, plan: &Plan) -> usize {
+        self.effort.rounds.max(self.effort.pick(1, plan.rounds_min))
+    }
+
     /// How many steps of the progress bar a plan takes.
     pub(crate) fn steps(&self, plan: &Plan) -> usize {
-        self.contenders(plan).len() * (self.effort.rounds + usize::from(self.probe_of(plan) != Probe::Nothing))
+        self.contenders(plan).len() * (self.rounds(plan) + usize::from(self.probe_of(plan) != Probe::Nothing))
     }
 
     /// Carries out a plan. A server that fails is named in the notes and the others go on, but for a quick
@@ -137,7 +144,7 @@ impl Bench {
     pub(crate) fn carry_out(&self, plan: &Plan) -> Result<Case> {
         let contenders = self.contenders(plan);
         let (mut samples, mut notes) = (Samples::default(), Vec::new());
-        for round in 1..=self.effort.rounds {
+        for round in 1..=self.rounds(plan) {
             let mut seen = Vec::new();
             for server in &contenders {
                 self.say(&format!("{}: round {round}, {}", plan.name, server.name()))?;
@@ -239,7 +246,7 @@ impl Bench {
     fn system_calls(&self, server: &Server, plan: &Plan) -> Result<f64> {
         let running = self.start(server, plan)?;
         let mut load = Closed::connect(running.address(), plan.mix.clone(), plan.connections)?;
-        let enough = if plan.probe == Probe::SystemCallsOfFew { 100 } else { self.effort.pick(2_000, 10_000) };
+        let enough = if plan.probe == Probe::SystemCallsOfFew { 25 } else { self.effort.pick(2_000, 10_000) };
         let requests = enough.max(plan.connections as u64 * 4);
         load.run(Until::Requests(requests))?;
         probe::system_calls(&running, &self.scratch, || Ok(load.run(Until::Requests(requests))?.answered))

@@ -107,6 +107,7 @@ fn total(bench: &Bench, mix: &Mix, requests: u64) -> Result<u64> {
         mix: mix.clone(),
         connections: 1,
         workers: 1,
+        rounds_min: 1,
         probe: Probe::Nothing,
         measure: Box::new(|_, _| Ok(Vec::new())),
     };

@@ -93,7 +93,7 @@ fn run(cli: &Cli, wanted: &[&'static Workload]) -> Result<()> {
                 machine: machine.now(),
                 command: cli::command_line(),
                 seconds: bench.effort.seconds,
-                rounds: bench.effort.rounds,
+                rounds: plans.iter().map(|plan| bench.rounds(plan)).max().unwrap_or(0),
                 servers: bench.servers.iter().map(servers::Server::facts).collect(),
                 missing: missing.clone(),
                 cases: report::merge(cases),

@@ -112,6 +112,7 @@ fn events() -> Plan {
         mix: Mix::one("/events", Afterwards::KeepAlive),
         connections: 1,
         workers: 1,
+        rounds_min: 1,
         probe: Probe::Nothing,
         measure: Box::new(silent_streams),
     }

@@ -33,6 +33,8 @@ const SLOW_NORMAL_PART: f64 = 0.5;
 /// makes one of them slow, where it would decide the p99 of a second. What a server does to itself once in
 /// a while shows in the p99.9, which is of all slices together.
 const SLICE: Duration = Duration::from_millis(250);
+/// Their p99 and its ratio vary from round to round by as much as what is shown: their medians need so many.
+const ROUNDS_MIN: usize = 5;
 /// How many windows long the slices are together.
 const WINDOWS: u32 = 2;
 
@@ -92,6 +94,7 @@ fn plan(
         mix,
         connections: CONNECTIONS,
         workers: 1,
+        rounds_min: ROUNDS_MIN,
         probe: Probe::Nothing,
         measure: Box::new(move |bench, server| measure(bench, server, &load)),
     }

@@ -29,6 +29,7 @@ pub(super) fn plans() -> Vec<Plan> {
         mix,
         connections: 1,
         workers: 1,
+        rounds_min: 1,
         probe: Probe::Nothing,
         measure: Box::new(move |bench, server| measure(bench, server, &load)),
     }]

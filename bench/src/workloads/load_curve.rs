@@ -42,6 +42,7 @@ pub(super) fn plans() -> Vec<Plan> {
         mix,
         connections: CAPACITY_CONNECTIONS,
         workers: 1,
+        rounds_min: 1,
         probe: Probe::Nothing,
         measure: Box::new(move |bench, server| measure(bench, server, &load)),
     }]

@@ -56,7 +56,7 @@ impl Throughput {
             let figures = measure(bench, server, &Clients { mix: &load, connections, warm }, times)?;
             Ok(vec![Sample { at: at.clone(), figures }])
         });
-        Plan { workload, name, title, content, path, mix, connections, workers, probe, measure }
+        Plan { workload, name, title, content, path, mix, connections, workers, rounds_min: 1, probe, measure }
     }
 }
 

@@ -22,7 +22,7 @@ pub(crate) const BYTES_MAX: usize = 32 << 20;
 /// twice that while anything is asked for: its descriptor, and its space on the disk once it is deleted.
 const YOUNG_TIME: Duration = Duration::from_secs(60);
 /// Forgotten ones that are let go of with each one that comes, at least.
-const LET_GO_AT_ONCE: usize = 16;
+const LET_GO_AT_ONCE: usize = 1;
 /// Open files that one generation of all workers keeps.
 const OPEN_FILES_MAX: usize = 2048;
 
