@@ -21,7 +21,7 @@ const SENT_PART_MIN: f64 = 0.99;
 /// So many requests leave without a look at the answers.
 const BURST_MAX: usize = 64;
 /// How often the traffic beside the measured one has its turn.
-const BESIDE_EVERY_NS: u64 = 1_000_000;
+const BESIDE_EVERY_NS: u64 = 200_000;
 
 /// A schedule.
 #[derive(Clone, Copy)]
