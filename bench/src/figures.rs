@@ -87,7 +87,6 @@ pub(crate) struct Row {
     pub(crate) server: String,
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub(crate) at: String,
-    pub(crate) rounds: usize,
     pub(crate) figures: Figures,
 }
 
@@ -121,11 +120,8 @@ impl Samples {
 
     /// The medians, servers together, in the order of `servers`.
     pub(crate) fn rows(self, servers: &[String]) -> Vec<Row> {
-        let mut rows: Vec<Row> = self
-            .groups
-            .into_iter()
-            .map(|(server, at, rounds)| Row { server, at, rounds: rounds.len(), figures: medians(&rounds) })
-            .collect();
+        let mut rows: Vec<Row> =
+            self.groups.into_iter().map(|(server, at, rounds)| Row { server, at, figures: medians(&rounds) }).collect();
         rows.sort_by_key(|row| servers.iter().position(|server| *server == row.server));
         rows
     }

@@ -7,8 +7,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// As many cold files, each of this size: together more than one round asks for.
-const COLD_COUNT: usize = 400;
+/// As many cold files, each of this size: together more than a round of the usual length asks for.
+const COLD_COUNT: usize = 600;
 const COLD_BYTES: usize = 256 * 1024;
 /// At most so many files of the Rust documentation.
 const DOCUMENTS_MAX: usize = 50_000;

@@ -87,7 +87,7 @@ mod tests {
 
     fn section(workload: &str, cpu_us: f64) -> Section {
         let figures = Figures::from([(Figure::CpuUs, cpu_us)]);
-        let row = Row { server: "floor".to_owned(), at: String::new(), rounds: 1, figures };
+        let row = Row { server: "floor".to_owned(), at: String::new(), figures };
         Section {
             workload: workload.to_owned(),
             machine: machine::facts(&[0]),
