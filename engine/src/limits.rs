@@ -156,8 +156,8 @@ pub(crate) const ROOMY_MAX: usize = 64;
 /// How long the kernel keeps a connection to itself whose client says nothing: it is accepted
 /// with its first request, in one turn, or after this time.
 pub(crate) const DEFER_ACCEPT_SECONDS: i32 = 1;
-/// What is read at once to bring a part of a file into memory. The kernel is not interrupted while it copies, so with
-/// four times as much small files beside cold ones wait (p99 144 to 238 us where these have 114 to 152).
+/// What is read at once to bring a part of a file into memory. The kernel copies it without giving way, on
+/// the worker where the ring reads, so with more everybody else waits longer.
 pub(crate) const DISK_READ_BYTES: usize = 64 * 1024;
 /// A connection's task while it is busy, and its positions; with nothing to do it has a good kilobyte, and parked
 /// 200 bytes.
