@@ -6,12 +6,15 @@
 
 use super::mix::Message;
 use super::response::{End, Progress, Reader};
+use nix::sys::socket::{ControlMessageOwned, MsgFlags, recvmsg, setsockopt, sockopt::ReceiveTimestampns};
 use rustix::event::Timespec;
 use rustix::event::epoll::{self, Event, EventData, EventFlags};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, sockopt};
+use rustix::time::{ClockId, clock_gettime};
+use std::io::IoSliceMut;
 use std::net::SocketAddr;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
@@ -43,6 +46,18 @@ pub(crate) struct Answered {
     pub(crate) refused: usize,
     /// The server ends the connection.
     pub(crate) last: bool,
+    /// When its last bytes came, where arrivals are asked for.
+    pub(crate) arrived: u64,
+}
+
+/// Which time of an answer is told.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Arrivals {
+    /// None: whoever needs one looks at the clock.
+    Unknown,
+    /// When the kernel had its last bytes, which is before this thread comes to read them. Costs a system call for
+    /// each connection, and a little for each answer. (Of content that is counted in the kernel: when it was counted.)
+    Kernel,
 }
 
 struct Connection {
@@ -65,10 +80,13 @@ pub(crate) struct Clients {
     connections: Vec<Option<Connection>>,
     free: Vec<usize>,
     origin: Instant,
+    arrivals: Arrivals,
+    /// Room for what the kernel says beside the bytes.
+    control: Vec<u8>,
 }
 
 impl Clients {
-    pub(crate) fn new(address: SocketAddr) -> rustix::io::Result<Self> {
+    pub(crate) fn new(address: SocketAddr, arrivals: Arrivals) -> rustix::io::Result<Self> {
         Ok(Self {
             address,
             epoll: epoll::create(epoll::CreateFlags::CLOEXEC)?,
@@ -77,12 +95,14 @@ impl Clients {
             connections: Vec::new(),
             free: Vec::new(),
             origin: Instant::now(),
+            arrivals,
+            control: nix::cmsg_space!(nix::sys::time::TimeSpec),
         })
     }
 
     /// Nanoseconds since the clients were made.
     pub(crate) fn now(&self) -> u64 {
-        u64::try_from(self.origin.elapsed().as_nanos()).expect("a run is shorter than centuries")
+        elapsed_since(self.origin)
     }
 
     /// How many connections are open.
@@ -94,6 +114,9 @@ impl Clients {
     pub(crate) fn connect(&mut self) -> rustix::io::Result<usize> {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let socket = rustix::net::socket_with(AddressFamily::INET, SocketType::STREAM, flags, None)?;
+        if self.arrivals == Arrivals::Kernel {
+            setsockopt(&socket, ReceiveTimestampns, &true).map_err(from_nix)?;
+        }
         match rustix::net::connect(&socket, &self.address) {
             Ok(()) | Err(Errno::INPROGRESS) => {}
             Err(error) => return Err(error),
@@ -103,7 +126,7 @@ impl Clients {
             self.connections.len() - 1
         });
         epoll::add(&self.epoll, &socket, EventData::new_u64(id as u64), EventFlags::IN)?;
-        let answered = Answered { began: 0, count: 0, refused: 0, last: false };
+        let answered = Answered { began: 0, count: 0, refused: 0, last: false, arrived: 0 };
         let (reader, unsent, answer_bytes) = (Reader::default(), None, None);
         self.connections[id] = Some(Connection { socket, reader, unsent, answer_bytes, awaited: 0, answered });
         Ok(id)
@@ -124,7 +147,7 @@ impl Clients {
     pub(crate) fn ask(&mut self, id: usize, message: &Rc<Message>, responses: usize, began: u64) -> Outcome {
         let Some(connection) = &mut self.connections[id] else { return Outcome::Failed };
         connection.awaited = responses;
-        connection.answered = Answered { began, count: responses, refused: 0, last: false };
+        connection.answered = Answered { began, count: responses, refused: 0, last: false, arrived: 0 };
         connection.answer_bytes = message.answer_bytes;
         match connection.send(message, 0) {
             Ok(sent) if sent == message.length() => Outcome::Pending,
@@ -174,19 +197,57 @@ impl Clients {
             }
         }
         let long = connection.reader.body_left() >= RECEIVE_BYTES as u64;
+        if !long && self.arrivals == Arrivals::Kernel {
+            return match receive_stamped(&connection.socket, &mut self.buffer, &mut self.control) {
+                Ok((0, _)) => Outcome::Failed,
+                Ok((count, age)) => {
+                    connection.answered.arrived = elapsed_since(self.origin).saturating_sub(age);
+                    connection.read(&self.buffer[..count])
+                }
+                Err(Errno::AGAIN | Errno::INTR) => Outcome::Pending,
+                Err(_) => Outcome::Failed,
+            };
+        }
         let flags = if long { RecvFlags::TRUNC } else { RecvFlags::empty() };
         match rustix::net::recv(&connection.socket, &mut self.buffer[..], flags) {
             Ok((_, 0)) => Outcome::Failed,
-            Ok((_, count)) if long => match connection.reader.skip(count as u64) {
-                Progress::More => Outcome::Pending,
-                Progress::Ended { end, .. } => connection.ended(end),
-                Progress::Malformed => Outcome::Failed,
-            },
+            Ok((_, count)) if long => {
+                connection.answered.arrived = elapsed_since(self.origin);
+                match connection.reader.skip(count as u64) {
+                    Progress::More => Outcome::Pending,
+                    Progress::Ended { end, .. } => connection.ended(end),
+                    Progress::Malformed => Outcome::Failed,
+                }
+            }
             Ok((_, count)) => connection.read(&self.buffer[..count]),
             Err(Errno::AGAIN | Errno::INTR) => Outcome::Pending,
             Err(_) => Outcome::Failed,
         }
     }
+}
+
+fn elapsed_since(origin: Instant) -> u64 {
+    u64::try_from(origin.elapsed().as_nanos()).expect("a run is shorter than centuries")
+}
+
+fn from_nix(error: nix::errno::Errno) -> Errno {
+    Errno::from_raw_os_error(error as i32)
+}
+
+/// Reads, and says for how many nanoseconds the kernel has had the last of what was read.
+fn receive_stamped(socket: &OwnedFd, buffer: &mut [u8], control: &mut [u8]) -> rustix::io::Result<(usize, u64)> {
+    let mut into = [IoSliceMut::new(buffer)];
+    let received = recvmsg::<()>(socket.as_raw_fd(), &mut into, Some(control), MsgFlags::empty()).map_err(from_nix)?;
+    let now = clock_gettime(ClockId::Realtime);
+    let mut stamps = received.cmsgs().map_err(from_nix)?;
+    let age = stamps.find_map(|message| match message {
+        ControlMessageOwned::ScmTimestampns(came) => {
+            Some((now.tv_sec - came.tv_sec()) * 1_000_000_000 + now.tv_nsec - came.tv_nsec())
+        }
+        _ => None,
+    });
+    // The clock of the day may have been set meanwhile.
+    Ok((received.bytes, u64::try_from(age.unwrap_or(0)).unwrap_or(0)))
 }
 
 impl Connection {
@@ -282,28 +343,37 @@ mod tests {
         reader.get_mut().write_all(answer.as_bytes()).unwrap();
     }
 
-    fn upload(more: &'static str) -> Answered {
+    /// An answered upload, and when its answer was there.
+    fn upload(more: &'static str, arrivals: Arrivals) -> (Answered, u64) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let mut clients = Clients::new(listener.local_addr().unwrap()).unwrap();
+        let mut clients = Clients::new(listener.local_addr().unwrap(), arrivals).unwrap();
         let mix = Mix::upload("/upload", BYTES).unwrap();
         let id = clients.connect().unwrap();
         let mut outcome = clients.ask(id, mix.message(0), 1, 0);
         let server = std::thread::spawn(move || answer(listener.accept().unwrap().0, more));
+        let mut ready = 0;
         while let Outcome::Pending = outcome {
             for number in 0..clients.wait(Duration::from_secs(1)).unwrap() {
+                ready = clients.now();
                 outcome = clients.receive(clients.ready(number));
             }
         }
         server.join().unwrap();
         match outcome {
-            Outcome::Answered(answered) => answered,
+            Outcome::Answered(answered) => (answered, ready),
             Outcome::Pending | Outcome::Failed => panic!("no answer"),
         }
     }
 
     #[test]
     fn long_content_is_sent_in_turns_and_the_length_of_the_answer_counts() {
-        assert_eq!(upload("").refused, 0);
-        assert_eq!(upload(" and more").refused, 1);
+        assert_eq!(upload("", Arrivals::Unknown).0.refused, 0);
+        assert_eq!(upload(" and more", Arrivals::Unknown).0.refused, 1);
+    }
+
+    #[test]
+    fn an_answer_arrives_when_the_kernel_has_it_and_not_when_it_is_read() {
+        let (answered, ready) = upload("", Arrivals::Kernel);
+        assert!((1..=ready).contains(&answered.arrived), "{} of {ready}", answered.arrived);
     }
 }

@@ -1,6 +1,6 @@
 //! The closed loop: every connection asks again as soon as it has its answer. Measures capacity.
 
-use super::clients::{Clients, Close, Outcome};
+use super::clients::{Arrivals, Clients, Close, Outcome};
 use super::mix::{Afterwards, Mix};
 use super::window::Window;
 use crate::interrupt;
@@ -37,7 +37,7 @@ pub(crate) struct Closed {
 impl Closed {
     /// Connects so many clients; they ask nothing yet.
     pub(crate) fn connect(address: SocketAddr, mix: Mix, connections: usize) -> Result<Self> {
-        let mut clients = Clients::new(address)?;
+        let mut clients = Clients::new(address, Arrivals::Unknown)?;
         let mut idle = Vec::with_capacity(connections);
         for number in 0..connections {
             idle.push(clients.connect().with_context(|| format!("connection {number} of {connections}"))?);

@@ -1,7 +1,7 @@
 //! Clients that ask for files beside the ordinary traffic. Cold ones are dropped from the page cache before
 //! that is measured, since dropping holds up whoever does it, and here that is who measures.
 
-use super::clients::{Clients, Close, Outcome};
+use super::clients::{Arrivals, Clients, Close, Outcome};
 use super::mix::{Afterwards, Message, request};
 use super::open::Beside;
 use anyhow::{Context, Result};
@@ -44,7 +44,7 @@ impl Files {
         temperature: Temperature,
         rate: f64,
     ) -> Result<Self> {
-        let mut clients = Clients::new(address)?;
+        let mut clients = Clients::new(address, Arrivals::Unknown)?;
         let idle = (0..CONNECTIONS).map(|_| clients.connect()).collect::<Result<_, _>>()?;
         if temperature == Temperature::Cold {
             files.iter().try_for_each(|(file, _)| drop_from_cache(file))?;

@@ -1,11 +1,14 @@
 //! The open loop: requests leave on a fixed schedule, whatever the server does.
 //!
-//! Times count from the moment a request was *meant* to leave. So a server that stalls is charged
-//! for everybody who would have waited (no coordinated omission). When the generator itself is
-//! late although a connection was free, that is kept apart and reported: then the generator, not
-//! the server, was the limit.
+//! Times count from the moment a request was *meant* to leave, so a server that stalls is charged for everybody
+//! who would have waited (no coordinated omission), to the moment at which the kernel had the answer.
+//!
+//! What the generator does to itself is kept apart, and reported. A request that leaves late although a connection
+//! was free counts from when it left. When the generator comes to nothing for a while, because the system has
+//! something else to do on its core, the schedule goes on as much later: else a server would be charged
+//! for a rush that nobody meant. Where that is much, the generator, not the server, was the limit.
 
-use super::clients::{Clients, Close, Outcome};
+use super::clients::{Arrivals, Clients, Close, Outcome};
 use super::mix::{Afterwards, Mix};
 use super::window::Window;
 use crate::interrupt;
@@ -16,8 +19,12 @@ use std::time::Duration;
 
 /// The generator is the limit when one request in a hundred leaves later than this…
 const LATE_US_MAX: f64 = 1_000.0;
-/// …or when less than this part of the schedule left at all.
+/// …or when less than this part of the schedule left at all…
 const SENT_PART_MIN: f64 = 0.99;
+/// …or when it came to nothing for more than this part of the time.
+const HELD_UP_PART_MAX: f64 = 0.1;
+/// No step between two looks at the clock takes the generator this long by itself.
+const HELD_UP_NS_MIN: u64 = 100_000;
 /// So many requests leave without a look at the answers.
 const BURST_MAX: usize = 64;
 /// How often the traffic beside the measured one has its turn.
@@ -34,7 +41,25 @@ pub(crate) struct Schedule {
     pub(crate) timeout: Duration,
     /// How many connections there may be.
     pub(crate) connections_max: usize,
+    /// Whether there are rests in it.
+    pub(crate) rests: Rests,
 }
+
+/// Whether nobody asks for a while, again and again.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Rests {
+    /// Requests leave all the time.
+    None,
+    /// Five milliseconds after each forty. A virtual machine may have as much processor time as its cores have, and what
+    /// its host does for its disk counts: whoever keeps all cores busy is then stopped for milliseconds, ten times
+    /// a second, where files are read. Cores that only wait for tens of microseconds count as busy, too.
+    Regular,
+}
+
+/// How long requests leave between two rests.
+const ASKING_NS: u64 = 40_000_000;
+/// How long a rest is.
+const REST_NS: u64 = 5_000_000;
 
 /// Traffic beside the measured one, made by the same thread in small steps.
 pub(crate) trait Beside {
@@ -61,7 +86,8 @@ pub(crate) struct Seen {
     pub(crate) generator_limited: bool,
 }
 
-struct Open<'a> {
+/// Clients that ask by a schedule, once or again and again.
+pub(crate) struct Open<'a> {
     clients: Clients,
     mix: &'a Mix,
     schedule: Schedule,
@@ -76,53 +102,23 @@ struct Open<'a> {
     askings: Vec<u64>,
     asked: u64,
     outstanding: usize,
+    /// The last look at the clock.
+    looked: u64,
+    /// How long the generator came to nothing, all in all.
+    held_up: u64,
+    /// How long it rested.
+    rested: u64,
 }
 
 /// Runs one schedule against one server.
 pub(crate) fn run(address: SocketAddr, mix: &Mix, schedule: Schedule, beside: &mut dyn Beside) -> Result<Seen> {
-    let mut open = Open::connect(address, mix, schedule)?;
-    let step = 1e9 / schedule.rate;
-    let planned = (schedule.rate * schedule.duration.as_secs_f64()) as u64;
-    let began = open.clients.now();
-    let due_at = |number: u64| began + (number as f64 * step) as u64;
-    let (mut sent, mut busy, mut beside_at) = (0, 0, began);
-    while sent < planned && !interrupt::requested() {
-        let turn_began = open.clients.now();
-        let mut now = turn_began;
-        let mut burst = 0;
-        while sent < planned && due_at(sent) <= now && burst < BURST_MAX {
-            open.leave(due_at(sent))?;
-            sent += 1;
-            burst += 1;
-            now = open.clients.now();
-        }
-        let events = open.turn(Duration::ZERO)?;
-        open.expire();
-        if now >= beside_at {
-            beside.step()?;
-            beside_at = now + BESIDE_EVERY_NS;
-        }
-        if events > 0 || burst > 0 {
-            busy += open.clients.now() - turn_began;
-        }
-    }
-    let left = open.clients.now();
-    open.window.elapsed = Duration::from_nanos(left - began);
-    open.window.generator_busy = busy as f64 / (left - began).max(1) as f64;
-    let answered_in_time = open.window.answered;
-    let patience = left + schedule.timeout.as_nanos() as u64;
-    while open.outstanding + open.waiting.len() > 0 && open.clients.now() < patience && !interrupt::requested() {
-        open.turn(Duration::from_millis(1))?;
-        open.expire();
-        beside.step()?;
-    }
-    open.window.timeouts += (open.outstanding + open.waiting.len()) as u64;
-    Ok(open.judge(planned, answered_in_time, left - began))
+    Open::connect(address, mix, schedule)?.run(beside)
 }
 
 impl<'a> Open<'a> {
-    fn connect(address: SocketAddr, mix: &'a Mix, schedule: Schedule) -> Result<Self> {
-        let mut clients = Clients::new(address)?;
+    /// Connects them, where connections live longer than a request.
+    pub(crate) fn connect(address: SocketAddr, mix: &'a Mix, schedule: Schedule) -> Result<Self> {
+        let mut clients = Clients::new(address, Arrivals::Kernel)?;
         let mut idle = VecDeque::new();
         if mix.afterwards == Afterwards::KeepAlive {
             for number in 0..schedule.connections_max {
@@ -143,23 +139,111 @@ impl<'a> Open<'a> {
             askings: vec![0; schedule.connections_max],
             asked: 0,
             outstanding: 0,
+            looked: 0,
+            held_up: 0,
+            rested: 0,
         })
     }
 
+    /// Asks for as long as the schedule says; the connections live on for the next time.
+    pub(crate) fn run(&mut self, beside: &mut dyn Beside) -> Result<Seen> {
+        let step = 1e9 / self.schedule.rate;
+        let planned = (self.schedule.rate * self.schedule.duration.as_secs_f64()) as u64;
+        let began = self.clients.now();
+        (self.looked, self.held_up, self.rested) = (began, 0, 0);
+        let due_at = |number: u64, later: u64| began + (number as f64 * step) as u64 + later;
+        let (mut sent, mut busy, mut beside_at) = (0, 0, began);
+        let mut rest_at = if self.schedule.rests == Rests::Regular { began + ASKING_NS } else { u64::MAX };
+        while sent < planned && !interrupt::requested() {
+            let turn_began = self.look();
+            if turn_began >= rest_at {
+                self.rest(beside)?;
+                rest_at = self.looked + ASKING_NS;
+                continue;
+            }
+            let mut now = turn_began;
+            let mut burst = 0;
+            while sent < planned && due_at(sent, self.held_up + self.rested) <= now && burst < BURST_MAX {
+                self.leave(due_at(sent, self.held_up + self.rested), now)?;
+                sent += 1;
+                burst += 1;
+                now = self.look();
+            }
+            let events = self.turn(Duration::ZERO)?;
+            self.expire();
+            if now >= beside_at {
+                beside.step()?;
+                beside_at = now + BESIDE_EVERY_NS;
+            }
+            if events > 0 || burst > 0 {
+                busy += self.look() - turn_began;
+            }
+        }
+        let left = self.clients.now();
+        self.window.elapsed = Duration::from_nanos(left - began - self.rested);
+        self.window.held_up = Duration::from_nanos(self.held_up);
+        self.window.generator_busy = busy as f64 / (left - began).max(1) as f64;
+        let answered_in_time = self.window.answered;
+        let patience = left + self.schedule.timeout.as_nanos() as u64;
+        while self.outstanding + self.waiting.len() > 0 && self.clients.now() < patience && !interrupt::requested() {
+            self.turn(Duration::from_millis(1))?;
+            self.expire();
+            beside.step()?;
+        }
+        self.window.timeouts += (self.outstanding + self.waiting.len()) as u64;
+        self.give_up()?;
+        Ok(self.judge(planned, answered_in_time))
+    }
+
+    /// Asks nothing for a while; what comes is taken.
+    fn rest(&mut self, beside: &mut dyn Beside) -> Result<()> {
+        let (began, held_up) = (self.looked, self.held_up);
+        while self.clients.now() < began + REST_NS {
+            self.turn(Duration::from_millis(1))?;
+            beside.step()?;
+        }
+        (self.looked, self.held_up) = (self.clients.now(), held_up);
+        self.rested += self.looked - began;
+        Ok(())
+    }
+
+    /// Ends what still waits for an answer.
+    fn give_up(&mut self) -> Result<()> {
+        self.waiting.clear();
+        self.deadlines.clear();
+        for id in 0..self.askings.len() {
+            if self.askings[id] > 0 {
+                self.drop_connection(id)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Looks at the clock, and puts the schedule off by the time in which this thread came to nothing.
+    fn look(&mut self) -> u64 {
+        let now = self.clients.now();
+        let since = now - self.looked;
+        if since >= HELD_UP_NS_MIN {
+            self.held_up += since;
+        }
+        self.looked = now;
+        now
+    }
+
     /// A request is due: it leaves, or waits for a connection.
-    fn leave(&mut self, due: u64) -> Result<()> {
+    fn leave(&mut self, due: u64, now: u64) -> Result<()> {
         match self.mix.afterwards {
             Afterwards::KeepAlive => match self.idle.pop_front() {
                 Some(id) => {
-                    self.window.was_late(self.clients.now().saturating_sub(due));
-                    self.ask(id, due)?;
+                    self.window.was_late(now.saturating_sub(due));
+                    self.ask(id, now)?;
                 }
                 None => self.waiting.push_back(due),
             },
             Afterwards::Close if self.clients.open_count() < self.schedule.connections_max => {
-                self.window.was_late(self.clients.now().saturating_sub(due));
+                self.window.was_late(now.saturating_sub(due));
                 match self.clients.connect() {
-                    Ok(id) => self.ask(id, due)?,
+                    Ok(id) => self.ask(id, now)?,
                     Err(_) => self.window.errors += 1,
                 }
             }
@@ -168,16 +252,17 @@ impl<'a> Open<'a> {
         Ok(())
     }
 
-    fn ask(&mut self, id: usize, due: u64) -> Result<()> {
+    /// Sends a request whose time counts from `began`.
+    fn ask(&mut self, id: usize, began: u64) -> Result<()> {
         self.asked += 1;
         self.outstanding += 1;
         if self.askings.len() <= id {
             self.askings.resize(id + 1, 0);
         }
         self.askings[id] = self.asked;
-        self.deadlines.push_back((due + self.schedule.timeout.as_nanos() as u64, id, self.asked));
+        self.deadlines.push_back((began + self.schedule.timeout.as_nanos() as u64, id, self.asked));
         let number = usize::try_from(self.asked).expect("fewer requests than addresses");
-        if let Outcome::Failed = self.clients.ask(id, self.mix.message(number), 1, due) {
+        if let Outcome::Failed = self.clients.ask(id, self.mix.message(number), 1, began) {
             self.failed(id)?;
         }
         Ok(())
@@ -187,11 +272,12 @@ impl<'a> Open<'a> {
         let count = self.clients.wait(longest)?;
         for number in 0..count {
             let id = self.clients.ready(number);
+            self.look();
             match self.clients.receive(id) {
                 Outcome::Pending => {}
                 Outcome::Failed => self.failed(id)?,
                 Outcome::Answered(answered) => {
-                    self.window.took(self.clients.now().saturating_sub(answered.began));
+                    self.window.took(answered.arrived.saturating_sub(answered.began));
                     self.window.answered += (answered.count - answered.refused) as u64;
                     self.window.errors += answered.refused as u64;
                     self.free(id);
@@ -255,13 +341,16 @@ impl<'a> Open<'a> {
         }
     }
 
-    fn judge(mut self, planned: u64, answered_in_time: u64, took: u64) -> Seen {
-        let sent_in_time = planned.saturating_sub(self.window.unsent) as f64 * self.schedule.duration.as_nanos() as f64
-            / (took as f64).max(self.schedule.duration.as_nanos() as f64);
-        let generator_limited =
-            sent_in_time < SENT_PART_MIN * planned as f64 || self.window.late_us(0.99) > LATE_US_MAX;
+    fn judge(&mut self, planned: u64, answered_in_time: u64) -> Seen {
+        let mut window = std::mem::replace(&mut self.window, Window::new());
+        let meant = self.schedule.duration.as_secs_f64();
+        let took = (window.elapsed - window.held_up).as_secs_f64();
+        let sent_in_time = planned.saturating_sub(window.unsent) as f64 * meant / took.max(meant);
+        let generator_limited = sent_in_time < SENT_PART_MIN * planned as f64
+            || window.late_us(0.99) > LATE_US_MAX
+            || window.held_up.as_secs_f64() > HELD_UP_PART_MAX * window.elapsed.as_secs_f64();
         // The reply rate is about the time in which requests left, not about the wait for the last.
-        self.window.answered = answered_in_time;
-        Seen { window: self.window, generator_limited }
+        window.answered = answered_in_time;
+        Seen { window, generator_limited }
     }
 }

@@ -18,6 +18,8 @@ pub(crate) struct Window {
     pub(crate) unsent: u64,
     /// How long it was.
     pub(crate) elapsed: Duration,
+    /// How much of that the load generator came to nothing.
+    pub(crate) held_up: Duration,
     /// The part of it in which the load generator had something to do.
     pub(crate) generator_busy: f64,
     times: Histogram<u64>,
@@ -34,6 +36,7 @@ impl Window {
             timeouts: 0,
             unsent: 0,
             elapsed: Duration::ZERO,
+            held_up: Duration::ZERO,
             generator_busy: 0.0,
             times: histogram(),
             answered_times: histogram(),
@@ -47,6 +50,7 @@ impl Window {
         let elapsed = self.elapsed + later.elapsed;
         self.generator_busy = (busy(self) + busy(later)) / elapsed.as_secs_f64().max(1e-9);
         self.elapsed = elapsed;
+        self.held_up += later.held_up;
         self.answered += later.answered;
         self.errors += later.errors;
         self.timeouts += later.timeouts;

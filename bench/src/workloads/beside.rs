@@ -7,7 +7,7 @@ use crate::interrupt;
 use crate::load::closed::{Closed, Until};
 use crate::load::files::{Files, Temperature};
 use crate::load::mix::{Afterwards, Mix};
-use crate::load::open::{self, Alone, Beside, Schedule};
+use crate::load::open::{Alone, Beside, Open, Rests, Schedule};
 use crate::load::slow::Slow;
 use crate::load::window::Window;
 use crate::process::running::Running;
@@ -110,6 +110,7 @@ fn schedule(bench: &Bench, server: &Running, mix: &Mix, part: f64) -> Result<Sch
         duration: bench.effort.window(),
         timeout: TIMEOUT,
         connections_max: CONNECTIONS,
+        rests: Rests::Regular,
     })
 }
 
@@ -117,8 +118,9 @@ fn hot(server: &Running, mix: &Mix, schedule: Schedule, beside: &mut dyn Beside)
     let slice = Schedule { duration: schedule.duration.min(SLICE), ..schedule };
     let (mut whole, mut limited, mut p99s) = (Window::new(), 0, Vec::new());
     let slices = (schedule.duration * WINDOWS).as_millis().div_ceil(slice.duration.as_millis().max(1));
+    let mut clients = Open::connect(server.address(), mix, slice)?;
     for _ in 0..slices {
-        let seen = open::run(server.address(), mix, slice, beside)?;
+        let seen = clients.run(beside)?;
         limited += u32::from(seen.generator_limited);
         p99s.push(seen.window.quantile_us(0.99));
         whole.add(&seen.window);
@@ -132,6 +134,7 @@ fn hot(server: &Running, mix: &Mix, schedule: Schedule, beside: &mut dyn Beside)
         (Figure::RequestsPerSecond, whole.rate()),
         (Figure::Errors, whole.errors as f64),
         (Figure::Timeouts, whole.timeouts as f64),
+        (Figure::GeneratorHeldUp, whole.held_up.as_secs_f64() * 1e3 / whole.elapsed.as_secs_f64()),
         (Figure::GeneratorLimited, f64::from(u8::from(limited as usize > p99s.len() / 2))),
     ]);
     add_times(&mut figures, &whole);

@@ -6,7 +6,7 @@ use crate::bench::{Bench, Plan, Probe};
 use crate::figures::{Figure, Figures, Sample};
 use crate::load::closed::{Closed, Until};
 use crate::load::mix::{Afterwards, Mix};
-use crate::load::open::{self, Alone, Schedule};
+use crate::load::open::{self, Alone, Rests, Schedule};
 use crate::load::window::Window;
 use crate::process::quota::Quota;
 use crate::process::running::Running;
@@ -63,6 +63,7 @@ fn measure(bench: &Bench, server: &Running, mix: &Mix) -> Result<Vec<Sample>> {
             duration: bench.effort.window_of_overload(),
             timeout: TIMEOUT,
             connections_max: CONNECTIONS_MAX,
+            rests: Rests::None,
         };
         let seen = open::run(server.address(), mix, schedule, &mut Alone)?;
         let mut figures = figures(&seen.window, schedule.rate);

@@ -4,7 +4,7 @@ use crate::bench::{Bench, Measure, Plan, Probe, open_connections};
 use crate::figures::{Figure, Figures, Sample};
 use crate::load::closed::{Closed, Until};
 use crate::load::mix::Mix;
-use crate::load::open::{self, Alone, Schedule};
+use crate::load::open::{self, Alone, Rests, Schedule};
 use crate::load::window::Window;
 use crate::process::running::Running;
 use crate::process::tree;
@@ -108,6 +108,7 @@ fn measure(bench: &Bench, server: &Running, clients: &Clients<'_>, times: Times)
         duration: bench.effort.window(),
         timeout: TIMEOUT,
         connections_max: open_connections(mix, connections),
+        rests: Rests::Regular,
     };
     let seen = open::run(server.address(), mix, schedule, &mut Alone)?;
     add_times(&mut figures, &seen.window);
@@ -118,8 +119,13 @@ fn measure(bench: &Bench, server: &Running, clients: &Clients<'_>, times: Times)
 
 fn measure_at(bench: &Bench, server: &Running, clients: &Clients<'_>, rate: f64) -> Result<Figures> {
     let &Clients { mix, connections, warm } = clients;
-    let schedule =
-        |duration| Schedule { rate, duration, timeout: TIMEOUT, connections_max: open_connections(mix, connections) };
+    let schedule = |duration| Schedule {
+        rate,
+        duration,
+        timeout: TIMEOUT,
+        connections_max: open_connections(mix, connections),
+        rests: Rests::None,
+    };
     open::run(server.address(), mix, schedule(warm), &mut Alone)?;
     let pids = server.pids();
     let before = tree::cpu(&pids);
