@@ -18,7 +18,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::Instant;
-use tokio::task::{spawn_blocking, spawn_local};
+use tokio::task::{spawn_blocking, spawn_local, yield_now};
 use tokio::time::sleep;
 
 impl<S: Stream> Wire<S> {
@@ -58,6 +58,11 @@ impl<S: Stream> Wire<S> {
         };
         let copied_from = end - copied_bytes.min(content.length);
         let held_back = end - end_bytes.min(content.length);
+        if kept.is_none() {
+            // It may just have been opened, and a look at what is not in memory has the kernel begin to read it:
+            // each holds others up for about as long as they can bear.
+            yield_now().await;
+        }
         if at < copied_from {
             self.send_head_of_file(progress).await?;
         }
@@ -98,7 +103,7 @@ impl<S: Stream> Wire<S> {
                 *sent += of_file;
             }
             if at < end {
-                tokio::task::yield_now().await;
+                yield_now().await;
             }
         }
         if kept.is_some() {
