@@ -16,7 +16,7 @@ pub(crate) fn whole(sections: &[Section]) -> String {
         "# Selvedge beside its peers\n\n\
          Each server on one core, the load on another, over loopback. Every server once in every round; the figures are \
          medians. Processor time is that of the server's processes alone. Times are from an open loop at half of what the \
-         server can do (in `cold` a quarter), counted from the moment a request was meant to leave. Each workload says when, where and how it \
+         server can do (in `cold` a quarter), from the moment a request was meant to leave, if it had to wait for a connection, to that at which the kernel had the answer. Each workload says when, where and how it \
          was measured.\n",
     );
     for section in sections {
