@@ -3,10 +3,11 @@
 //! Times count from the moment a request was *meant* to leave, so a server that stalls is charged for everybody
 //! who would have waited (no coordinated omission), to the moment at which the kernel had the answer.
 //!
-//! What the generator does to itself is kept apart, and reported. A request that leaves late although a connection
-//! was free counts from when it left. When the generator comes to nothing for a while, because the system has
-//! something else to do on its core, the schedule goes on as much later: else a server would be charged
-//! for a rush that nobody meant. Where that is much, the generator, not the server, was the limit.
+//! What the generator does to itself is kept apart. A request that leaves late although a connection
+//! was free counts from when it left. When the generator does not come to its schedule for a while, because the system
+//! has something else to do on its core, or long content or the traffic beside has to be seen to, the schedule goes on as
+//! much later: else a server would be charged for a rush that nobody meant. Where that is much, the generator, not the
+//! server, was the limit, and the report says so.
 
 use super::clients::{Arrivals, Clients, Close, Outcome};
 use super::mix::{Afterwards, Mix};
@@ -21,9 +22,9 @@ use std::time::Duration;
 const LATE_US_MAX: f64 = 1_000.0;
 /// …or when less than this part of the schedule left at all…
 const SENT_PART_MIN: f64 = 0.99;
-/// …or when it came to nothing for more than this part of the time.
+/// …or when it did not come to its schedule for more than this part of the time.
 const HELD_UP_PART_MAX: f64 = 0.1;
-/// No step between two looks at the clock takes the generator this long by itself.
+/// No step between two looks at the clock takes the generator this long, if it is about short content.
 const HELD_UP_NS_MIN: u64 = 100_000;
 /// So many requests leave without a look at the answers.
 const BURST_MAX: usize = 64;
@@ -104,7 +105,7 @@ pub(crate) struct Open<'a> {
     outstanding: usize,
     /// The last look at the clock.
     looked: u64,
-    /// How long the generator came to nothing, all in all.
+    /// How long the generator did not come to its schedule, all in all.
     held_up: u64,
     /// How long it rested.
     rested: u64,
@@ -118,22 +119,12 @@ pub(crate) fn run(address: SocketAddr, mix: &Mix, schedule: Schedule, beside: &m
 impl<'a> Open<'a> {
     /// Connects them, where connections live longer than a request.
     pub(crate) fn connect(address: SocketAddr, mix: &'a Mix, schedule: Schedule) -> Result<Self> {
-        let mut clients = Clients::new(address, Arrivals::Kernel)?;
-        let mut idle = VecDeque::new();
-        if mix.afterwards == Afterwards::KeepAlive {
-            for number in 0..schedule.connections_max {
-                idle.push_back(clients.connect().context("a connection for the open loop")?);
-                if number % 64 == 63 {
-                    std::thread::sleep(Duration::from_millis(1));
-                }
-            }
-        }
-        Ok(Self {
-            clients,
+        let mut open = Self {
+            clients: Clients::new(address, Arrivals::Kernel)?,
             mix,
             schedule,
             window: Window::new(),
-            idle,
+            idle: VecDeque::new(),
             waiting: VecDeque::new(),
             deadlines: VecDeque::new(),
             askings: vec![0; schedule.connections_max],
@@ -142,11 +133,25 @@ impl<'a> Open<'a> {
             looked: 0,
             held_up: 0,
             rested: 0,
-        })
+        };
+        open.have_connections()?;
+        Ok(open)
+    }
+
+    /// Connects as many as there may be, where connections live longer than a request.
+    fn have_connections(&mut self) -> Result<()> {
+        while self.mix.afterwards == Afterwards::KeepAlive && self.idle.len() < self.schedule.connections_max {
+            self.idle.push_back(self.clients.connect().context("a connection for the open loop")?);
+            if self.idle.len().is_multiple_of(64) {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        }
+        Ok(())
     }
 
     /// Asks for as long as the schedule says; the connections live on for the next time.
     pub(crate) fn run(&mut self, beside: &mut dyn Beside) -> Result<Seen> {
+        self.have_connections()?;
         let step = 1e9 / self.schedule.rate;
         let planned = (self.schedule.rate * self.schedule.duration.as_secs_f64()) as u64;
         let began = self.clients.now();
@@ -156,7 +161,7 @@ impl<'a> Open<'a> {
         let mut rest_at = if self.schedule.rests == Rests::Regular { began + ASKING_NS } else { u64::MAX };
         while sent < planned && !interrupt::requested() {
             let turn_began = self.look();
-            if turn_began >= rest_at {
+            if turn_began >= rest_at && self.waiting.is_empty() {
                 self.rest(beside)?;
                 rest_at = self.looked + ASKING_NS;
                 continue;
@@ -190,8 +195,7 @@ impl<'a> Open<'a> {
             self.expire();
             beside.step()?;
         }
-        self.window.timeouts += (self.outstanding + self.waiting.len()) as u64;
-        self.give_up()?;
+        self.give_up();
         Ok(self.judge(planned, answered_in_time))
     }
 
@@ -207,19 +211,22 @@ impl<'a> Open<'a> {
         Ok(())
     }
 
-    /// Ends what still waits for an answer.
-    fn give_up(&mut self) -> Result<()> {
+    /// Ends what still waits for an answer; it counts with the time it was waited for.
+    fn give_up(&mut self) {
+        for _ in 0..self.outstanding + self.waiting.len() {
+            self.window.gave_up(self.schedule.timeout.as_nanos() as u64);
+        }
         self.waiting.clear();
         self.deadlines.clear();
         for id in 0..self.askings.len() {
             if self.askings[id] > 0 {
-                self.drop_connection(id)?;
+                self.free(id);
+                self.clients.close(id, Close::Reset);
             }
         }
-        Ok(())
     }
 
-    /// Looks at the clock, and puts the schedule off by the time in which this thread came to nothing.
+    /// Looks at the clock, and puts the schedule off by the time in which this thread did not come to it.
     fn look(&mut self) -> u64 {
         let now = self.clients.now();
         let since = now - self.looked;
@@ -337,6 +344,14 @@ impl<'a> Open<'a> {
                 if self.drop_connection(id).is_err() {
                     self.window.errors += 1;
                 }
+            }
+        }
+        // Who waits for a connection comes before who has not asked yet, also where it is a new one.
+        while !self.waiting.is_empty()
+            && let Some(id) = self.idle.pop_front()
+        {
+            if self.give_work(id).is_err() {
+                self.window.errors += 1;
             }
         }
     }

@@ -18,7 +18,7 @@ pub(crate) struct Window {
     pub(crate) unsent: u64,
     /// How long it was.
     pub(crate) elapsed: Duration,
-    /// How much of that the load generator came to nothing.
+    /// How much of that the load generator did not come to its schedule.
     pub(crate) held_up: Duration,
     /// The part of it in which the load generator had something to do.
     pub(crate) generator_busy: f64,

@@ -14,7 +14,7 @@ use crate::process::running::Running;
 use crate::servers::Content;
 use crate::site::{MIB, SMALL};
 use anyhow::Result;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// The ordinary clients.
 const CONNECTIONS: usize = 64;
@@ -114,11 +114,13 @@ fn schedule(bench: &Bench, server: &Running, mix: &Mix, part: f64) -> Result<Sch
     })
 }
 
+/// The figures of the ordinary traffic, and how many seconds it took with its rests.
 fn hot(server: &Running, mix: &Mix, schedule: Schedule, beside: &mut dyn Beside) -> Result<(Figures, f64)> {
     let slice = Schedule { duration: schedule.duration.min(SLICE), ..schedule };
     let (mut whole, mut limited, mut p99s) = (Window::new(), 0, Vec::new());
     let slices = (schedule.duration * WINDOWS).as_millis().div_ceil(slice.duration.as_millis().max(1));
     let mut clients = Open::connect(server.address(), mix, slice)?;
+    let began = Instant::now();
     for _ in 0..slices {
         let seen = clients.run(beside)?;
         limited += u32::from(seen.generator_limited);
@@ -139,7 +141,7 @@ fn hot(server: &Running, mix: &Mix, schedule: Schedule, beside: &mut dyn Beside)
     ]);
     add_times(&mut figures, &whole);
     figures.insert(Figure::P99Us, median(p99s));
-    Ok((figures, whole.elapsed.as_secs_f64()))
+    Ok((figures, began.elapsed().as_secs_f64()))
 }
 
 /// The figures of the ordinary traffic alone, and those beside something else, with their p99 as a multiple of it.

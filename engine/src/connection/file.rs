@@ -48,6 +48,8 @@ impl<S: Stream> Wire<S> {
         progress: &mut Progress,
         sent: &mut u64,
     ) -> Result<(), CloseReason> {
+        // Others have their turn meanwhile, and what the client was awaited for before is here.
+        self.wait_for_nothing();
         let mut at = content.offset;
         let end = content.offset.saturating_add(content.length);
         // From a copy that nothing can change, all of it goes by its pages.
