@@ -48,7 +48,7 @@ impl<S: Stream> Wire<S> {
         progress: &mut Progress,
         sent: &mut u64,
     ) -> Result<(), CloseReason> {
-        // Others have their turn meanwhile, and what the client was awaited for before is here.
+        // Others have their turn meanwhile, and none of them may take this connection for one that waits for its client.
         self.wait_for_nothing();
         let mut at = content.offset;
         let end = content.offset.saturating_add(content.length);
@@ -61,8 +61,8 @@ impl<S: Stream> Wire<S> {
         let copied_from = end - copied_bytes.min(content.length);
         let held_back = end - end_bytes.min(content.length);
         if kept.is_none() {
-            // It may just have been opened, and a look at what is not in memory has the kernel begin to read it:
-            // each holds others up for about as long as they can bear.
+            // It may just have been opened, and the look whether it is in memory may have the kernel begin to read
+            // it: tens of microseconds each, and others need not wait for both.
             yield_now().await;
         }
         if at < copied_from {
