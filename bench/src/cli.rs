@@ -35,7 +35,11 @@ pub(crate) struct Cli {
     #[arg(long, value_name = "NAME", value_delimiter = ',', value_parser = PossibleValuesParser::new(servers::names()))]
     servers: Vec<String>,
 
-    /// Where the report goes [default: bench/results/all/; a quick run, or one of some servers: target/bench/results/]
+    /// Only these tables of the workloads, by the name that stands over them
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    tables: Vec<String>,
+
+    /// Where the report goes [default: bench/results/all/; a quick run, or one of some servers or tables: target/bench/results/]
     #[arg(long, value_name = "DIR")]
     output: Option<PathBuf>,
 
@@ -79,15 +83,19 @@ impl Cli {
         &self.servers
     }
 
+    pub(crate) fn tables(&self) -> &[String] {
+        &self.tables
+    }
+
     pub(crate) fn kept(&self) -> Kept {
         if self.write { Kept::Replace } else { Kept::Compare }
     }
 
-    /// Neither a quick run nor one of some servers overwrites the figures that are kept.
+    /// Neither a quick run nor one of some servers or tables overwrites the figures that are kept.
     pub(crate) fn output(&self) -> PathBuf {
         match &self.output {
             Some(folder) => folder.clone(),
-            None if self.quick || !self.servers.is_empty() => work_directory().join("results"),
+            None if self.quick || !self.servers.is_empty() || !self.tables.is_empty() => work_directory().join("results"),
             None => bench_folder().join("results/all"),
         }
     }

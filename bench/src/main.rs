@@ -20,7 +20,7 @@ mod site;
 mod workloads;
 
 use anyhow::{Result, bail};
-use bench::Bench;
+use bench::{Bench, Plan};
 use clap::Parser;
 use cli::{Cli, What};
 use figures::Case;
@@ -79,6 +79,7 @@ fn run(cli: &Cli, wanted: &[&'static Workload]) -> Result<()> {
             Err(error) => cli::complain(&format!("{}: skipped, {error:#}", workload.name)),
         }
     }
+    choose(&mut planned, cli.tables())?;
     bench.progress.set_length(planned.iter().flat_map(|(_, plans)| plans).map(|plan| bench.steps(plan) as u64).sum());
     let folder = cli.output();
     // Before the first figures are written: those are kept in the tree, and are no other revision.
@@ -105,6 +106,22 @@ fn run(cli: &Cli, wanted: &[&'static Workload]) -> Result<()> {
     })??;
     bench.progress.finish_and_clear();
     cli::say(&format!("written to {}", folder.display()));
+    Ok(())
+}
+
+/// Leaves the tables that are asked for, all of them where none is.
+fn choose(planned: &mut Vec<(&str, Vec<Plan>)>, tables: &[String]) -> Result<()> {
+    if tables.is_empty() {
+        return Ok(());
+    }
+    let known: Vec<&str> = planned.iter().flat_map(|(_, plans)| plans).map(|plan| &*plan.name).collect();
+    if let Some(unknown) = tables.iter().find(|table| !known.contains(&table.as_str())) {
+        bail!("there is no table {unknown:?} in what is asked for; there are {}", known.join(", "));
+    }
+    for (_, plans) in planned.iter_mut() {
+        plans.retain(|plan| tables.contains(&plan.name));
+    }
+    planned.retain(|(_, plans)| !plans.is_empty());
     Ok(())
 }
 
