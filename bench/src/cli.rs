@@ -95,7 +95,9 @@ impl Cli {
     pub(crate) fn output(&self) -> PathBuf {
         match &self.output {
             Some(folder) => folder.clone(),
-            None if self.quick || !self.servers.is_empty() || !self.tables.is_empty() => work_directory().join("results"),
+            None if self.quick || !self.servers.is_empty() || !self.tables.is_empty() => {
+                work_directory().join("results")
+            }
             None => bench_folder().join("results/all"),
         }
     }

@@ -11,6 +11,7 @@ use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create
 use std::fs::File;
 use std::io;
 use std::ops::RangeInclusive;
+use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
@@ -225,16 +226,20 @@ pub(crate) fn sweep() -> bool {
 /// Copies a file and seals the copy; whether there was all of it.
 fn fill(copy: &File, file: &File, length: u64, share: u64, huge: u64) -> io::Result<bool> {
     ftruncate(copy, share)?;
+    if huge > 0 {
+        // Before it is filled: pages that are filled and then moved are copied twice. Only what has a byte is moved.
+        for page in (0..huge).step_by(HUGE_PAGE_BYTES) {
+            copy.write_all_at(&[0], page)?;
+        }
+        // Where there are none it is sent from common pages, at more cost.
+        let _ = move_to_huge_pages(copy, usize::try_from(huge).unwrap_or(0));
+    }
     let mut at = 0;
     while at < length {
         let left = usize::try_from(length - at).unwrap_or(usize::MAX);
         if sendfile(copy, file, Some(&mut at), left)? == 0 {
             return Ok(false);
         }
-    }
-    if huge > 0 {
-        // Where there are none it is sent from common pages, at more cost.
-        let _ = move_to_huge_pages(copy, usize::try_from(huge).unwrap_or(0));
     }
     fcntl_add_seals(copy, SealFlags::WRITE | SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
     Ok(true)
