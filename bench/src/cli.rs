@@ -8,6 +8,7 @@ use clap::Parser;
 use clap::builder::PossibleValuesParser;
 use std::path::PathBuf;
 
+const ALL: &str = "all";
 const INSTRUCTIONS: &str = "instructions";
 const SERVE_HELLO: &str = "serve-hello";
 
@@ -15,7 +16,7 @@ const SERVE_HELLO: &str = "serve-hello";
 #[derive(Parser)]
 #[command(name = "selvedge-bench")]
 pub(crate) struct Cli {
-    /// `all`, workloads by name, or `instructions`: the gate on user-space instructions
+    /// `all`, or workloads by name, or `instructions`: the gate on user-space instructions
     #[arg(required = true, value_name = "WORKLOAD")]
     what: Vec<String>,
 
@@ -23,11 +24,11 @@ pub(crate) struct Cli {
     #[arg(long)]
     quick: bool,
 
-    /// How long each measurement takes
+    /// How long each measurement takes [default: 2, or 0.3 with --quick]
     #[arg(long, value_name = "SECONDS")]
     seconds: Option<f64>,
 
-    /// How often every server is measured; the figures are medians
+    /// How often every server is measured; the figures are medians [default: 3, or 1 with --quick]
     #[arg(long, value_name = "N")]
     rounds: Option<usize>,
 
@@ -59,8 +60,9 @@ impl Cli {
     pub(crate) fn what(&self) -> What {
         let words: Vec<&str> = self.what.iter().map(String::as_str).collect();
         match words.as_slice() {
+            [INSTRUCTIONS] if !self.tables.is_empty() => refuse(&format!("{INSTRUCTIONS} has no tables")),
             [INSTRUCTIONS] => What::Instructions,
-            ["all"] => What::Workloads(WORKLOADS.iter().collect()),
+            [ALL] => What::Workloads(WORKLOADS.iter().collect()),
             [SERVE_HELLO, port, workers] => match (port.parse(), workers.parse()) {
                 (Ok(port), Ok(workers)) => What::ServeHello { port, workers },
                 _ => refuse(&format!("{SERVE_HELLO} PORT WORKERS")),
@@ -105,9 +107,12 @@ impl Cli {
 
 fn workload(name: &str) -> &'static Workload {
     WORKLOADS.iter().find(|workload| workload.name == name).unwrap_or_else(|| {
+        if [ALL, INSTRUCTIONS].contains(&name) {
+            refuse(&format!("{name:?} goes with no other workload"));
+        }
         let known: Vec<String> =
             WORKLOADS.iter().map(|workload| format!("  {:<14}{}", workload.name, workload.about)).collect();
-        refuse(&format!("there is no workload {name:?}; there are\n  all\n{}\n  {INSTRUCTIONS}", known.join("\n")))
+        refuse(&format!("there is no workload {name:?}; there are\n  {ALL}\n{}\n  {INSTRUCTIONS}", known.join("\n")))
     })
 }
 

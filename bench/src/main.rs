@@ -114,7 +114,9 @@ fn choose(planned: &mut Vec<(&str, Vec<Plan>)>, tables: &[String]) -> Result<()>
     if tables.is_empty() {
         return Ok(());
     }
-    let known: Vec<&str> = planned.iter().flat_map(|(_, plans)| plans).map(|plan| &*plan.name).collect();
+    let mut known: Vec<&str> = planned.iter().flat_map(|(_, plans)| plans).map(|plan| &*plan.name).collect();
+    // A table may have several plans, one behind the other.
+    known.dedup();
     if let Some(unknown) = tables.iter().find(|table| !known.contains(&table.as_str())) {
         bail!("there is no table {unknown:?} in what is asked for; there are {}", known.join(", "));
     }

@@ -6,7 +6,7 @@
 //! used for a while makes room for another, and after a minute for anything else.
 
 use crate::net::sys::{HUGE_PAGE_BYTES, move_to_huge_pages};
-use crate::service::{FileFacts, FileState};
+use crate::service::{FileFacts, FileState, memory};
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create, sendfile};
 use std::fs::File;
 use std::io;
@@ -16,8 +16,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
-/// Bytes that all copies of the process have together at the most, where the machine has eight
-/// times as many.
+/// Bytes that all copies of the process have together at the most, where it may have eight times
+/// as many.
 const BYTES_MAX: u64 = 256 << 20;
 /// Copies that there are at the most, where descriptors are plenty: each has one.
 const COPIES_MAX: usize = 2048;
@@ -40,11 +40,9 @@ const RESTED_TIME: Duration = if cfg!(test) { Duration::from_millis(100) } else 
 
 /// All copies of the process.
 static COPIES: LazyLock<Copies> = LazyLock::new(|| {
-    let memory = rustix::system::sysinfo();
-    let memory = u64::from(memory.mem_unit).saturating_mul(memory.totalram as u64);
     let descriptors = rustix::process::getrlimit(rustix::process::Resource::Nofile).current.unwrap_or(u64::MAX);
     let copies_max = usize::try_from(descriptors / 32).unwrap_or(usize::MAX).clamp(1, COPIES_MAX);
-    Copies::new(BYTES_MAX.min(memory / 8), copies_max)
+    Copies::new(BYTES_MAX.min(memory::bytes_max() / 8), copies_max)
 });
 
 /// Bytes that all copies have together at the most.

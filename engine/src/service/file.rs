@@ -55,7 +55,8 @@ impl Deref for SharedFile {
 
 impl OpenFile {
     /// Bytes of memory that the copies of all files have together at the most: 256 MiB, or an
-    /// eighth of the machine's memory. What waits in sockets of a copy that was let go comes on top.
+    /// eighth of the memory that this process may have, which is the machine's or what its control groups leave of it
+    /// (as it was when this was first asked). What waits in sockets of a copy that was let go comes on top.
     pub fn copies_bytes_max() -> u64 {
         copies::bytes_max()
     }

@@ -9,6 +9,7 @@ mod body;
 mod copies;
 mod exchange;
 mod file;
+mod memory;
 mod request;
 mod response;
 
