@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Throws bad input at a running selvedge and holds it to its bounds.
+"""Sends bad input to a running selvedge and checks its bounds.
 
     bad_input.py PATH/TO/selvedge [--connections N]
 
-Each check says what was sent, what came back, which line of the error log explains it,
-and how much private memory it cost. Standard library and loopback only; about a minute.
-Exit status 1 when a check failed.
+Each check prints what was sent and received, and the growth of private memory. It asserts the status, the
+reason in the error log, and the bounds of memory and time. Standard library and loopback only; takes
+about a minute. Exit status 1 if a check fails.
 """
 import argparse, os, random, re, resource, select, socket, subprocess, sys, tempfile, threading, time
 
@@ -14,7 +14,7 @@ results = []
 
 
 class Server:
-    """The program under test, with its error log."""
+    """The server under test, with its error log."""
 
     def __init__(self, binary, root, *options):
         self.errors = []
@@ -37,7 +37,7 @@ class Server:
             return 1024 * sum(int(n) for n in re.findall(r"Private_\w+:\s+(\d+) kB", f.read()))
 
     def logged(self, name, since):
-        """How many events of that name the log has from line `since` on."""
+        """Returns the number of events with this name in the log, from line `since` on."""
         total = 0
         for line in self.errors[since:]:
             if " %s: " % name in line:
@@ -46,34 +46,34 @@ class Server:
         return total
 
     def expect_logged(self, name, count, since):
-        # A connection that lingers says why when it ends, five seconds later at the most.
+        # A lingering connection is logged when it is closed, at most five seconds later.
         until = time.monotonic() + 8
         while self.logged(name, since) < count and time.monotonic() < until:
             time.sleep(0.1)
         got = self.logged(name, since)
-        return [] if got >= count else ["the log has %d of %d %s" % (got, count, name)]
+        return [] if got >= count else ["the log has %d %s events, expected %d" % (got, name, count)]
 
-    def answers(self):
-        """How long a plain request takes, in seconds."""
+    def probe(self):
+        """Returns the duration of an ordinary request in seconds, or None if it fails."""
         began = time.monotonic()
         got = self.exchange(b"GET /small.txt HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
         return time.monotonic() - began if got.startswith(b"HTTP/1.1 200 ") else None
 
-    def exchange(self, request, most=64 * MIB, seconds=20):
-        """Sends what the server takes, and reads until it closes."""
+    def exchange(self, request, bytes_max=64 * MIB, seconds=20):
+        """Sends a request while the server reads, and returns the bytes until the server closes the connection."""
         s = self.connect()
         s.setblocking(False)
         got, sent, until = bytearray(), 0, time.monotonic() + seconds
         poll = select.poll()
         poll.register(s, select.POLLIN | select.POLLOUT)
-        while len(got) < most and time.monotonic() < until:
+        while len(got) < bytes_max and time.monotonic() < until:
             try:
-                for _, happened in poll.poll(500):
-                    if happened & select.POLLOUT:
+                for _, events in poll.poll(500):
+                    if events & select.POLLOUT:
                         sent += s.send(request[sent:sent + 262144])
                         if sent == len(request):
                             poll.modify(s, select.POLLIN)
-                    if happened & ~select.POLLOUT:
+                    if events & ~select.POLLOUT:
                         data = s.recv(262144)
                         if not data:
                             until = 0
@@ -87,55 +87,55 @@ class Server:
 
 
 def check(server, name, run):
-    """Runs one check; it returns what happened and what was wrong with it."""
+    """Runs one check, and prints its summary and its problems."""
     before, since = server.private(), len(server.errors)
     began = time.monotonic()
-    saw, wrong = run(since)
-    took = server.answers()
+    summary, problems = run(since)
+    took = server.probe()
     if took is None:
-        wrong.append("the server does not answer afterwards")
+        problems.append("the server does not respond afterwards")
     if any("panic" in line.lower() for line in server.errors[since:]):
-        wrong.append("the log has a panic")
-    grown = (server.private() - before) / MIB
-    results.append(not wrong)
-    print("%-4s %-28s %s; %+.1f MiB, %.1f s" % ("FAIL" if wrong else "ok", name, saw, grown, time.monotonic() - began))
-    for problem in wrong:
+        problems.append("the log has a panic")
+    growth = (server.private() - before) / MIB
+    results.append(not problems)
+    print("%-4s %-28s %s; %+.1f MiB, %.1f s" % ("FAIL" if problems else "ok", name, summary, growth, time.monotonic() - began))
+    for problem in problems:
         print("     " + problem)
     sys.stdout.flush()
 
 
-def status_check(server, request, expected, reason, most=64 * MIB):
+def status_check(server, request, expected, reason, bytes_max=64 * MIB):
     def run(since):
-        got = server.exchange(request, most)
+        got = server.exchange(request, bytes_max)
         status = int(got[9:12]) if got.startswith(b"HTTP/1.1 ") else 0
-        wrong = [] if status == expected else ["status %d, expected %d" % (status, expected)]
-        wrong += server.expect_logged(reason, 1, since) if reason else []
-        return "%d bytes sent, %d back, status %d" % (len(request), len(got), status), wrong
+        problems = [] if status == expected else ["status %d, expected %d" % (status, expected)]
+        problems += server.expect_logged(reason, 1, since) if reason else []
+        return "%d bytes sent, %d back, status %d" % (len(request), len(got), status), problems
     return run
 
 
 def wait_closed(connections, seconds):
-    """Waits until the server has closed them all; the bytes of each."""
-    poll, got, left = select.poll(), {}, {}
+    """Waits until the server has closed the connections. Returns the bytes of each and the number of open ones."""
+    poll, got, open_sockets = select.poll(), {}, {}
     for s in connections:
         s.setblocking(False)
         poll.register(s, select.POLLIN)
-        left[s.fileno()], got[s.fileno()] = s, b""
+        open_sockets[s.fileno()], got[s.fileno()] = s, b""
     until = time.monotonic() + seconds
-    while left and time.monotonic() < until:
+    while open_sockets and time.monotonic() < until:
         for fd, _ in poll.poll(200):
             try:
-                data = left[fd].recv(65536)
+                data = open_sockets[fd].recv(65536)
             except OSError:
                 data = b""
             if data:
                 got[fd] += data
             else:
                 poll.unregister(fd)
-                left.pop(fd).close()
-    for s in left.values():
+                open_sockets.pop(fd).close()
+    for s in open_sockets.values():
         s.close()
-    return list(got.values()), len(left)
+    return list(got.values()), len(open_sockets)
 
 
 def silent(server, count):
@@ -144,17 +144,17 @@ def silent(server, count):
         connections = []
         for number in range(count):
             connections.append(server.connect())
-            # The system hands over who says nothing when it has sent its own part of the handshake again,
-            # a second later; and loopback drops what comes behind a thousand packets at once.
+            # With TCP_DEFER_ACCEPT, the kernel completes a silent connection when it has repeated its SYN-ACK, one
+            # second later. Loopback drops packets beyond a thousand at once.
             if number % 500 == 499:
                 time.sleep(0.05)
-        delay = server.answers()
+        delay = server.probe()
         each = (server.private() - before) / count
         _, open_still = wait_closed(connections, 24)
-        wrong = ["%d still open" % open_still] if open_still else []
-        wrong += ["normal requests waited %s s" % delay] if delay is None or delay > 1 else []
-        wrong += ["%.0f bytes for each" % each] if each > 2048 else []
-        return "%d connections, %.0f bytes each" % (count, each), wrong + server.expect_logged("Silent", count, since)
+        problems = ["%d still open" % open_still] if open_still else []
+        problems += ["normal requests waited %s s" % delay] if delay is None or delay > 1 else []
+        problems += ["%.0f bytes for each" % each] if each > 2048 else []
+        return "%d connections, %.0f bytes each" % (count, each), problems + server.expect_logged("NothingReceived", count, since)
     return run
 
 
@@ -164,18 +164,18 @@ def drip(server, count):
         before = server.private()
         for s in connections:
             s.sendall(b"G")
-        delay = server.answers()
+        delay = server.probe()
         each = (server.private() - before) / count
         got, open_still = wait_closed(connections, 14)
-        answered = sum(g.startswith(b"HTTP/1.1 408 ") for g in got)
-        wrong = [] if answered == count else ["%d of %d got 408, %d still open" % (answered, count, open_still)]
-        wrong += ["normal requests waited %s s" % delay] if delay is None or delay > 1 else []
-        wrong += ["%.0f bytes for each" % each] if each > 4096 else []
-        return "%d heads of one byte, %.0f bytes each" % (count, each), wrong + server.expect_logged("HeadTooSlow", count, since)
+        timed_out = sum(g.startswith(b"HTTP/1.1 408 ") for g in got)
+        problems = [] if timed_out == count else ["%d of %d got 408, %d still open" % (timed_out, count, open_still)]
+        problems += ["normal requests waited %s s" % delay] if delay is None or delay > 1 else []
+        problems += ["%.0f bytes for each" % each] if each > 4096 else []
+        return "%d heads of one byte, %.0f bytes each" % (count, each), problems + server.expect_logged("HeadTooSlow", count, since)
     return run
 
 
-def never_reads(server, count, request, what):
+def never_reads(server, count, request, content):
     def run(since):
         before = server.private()
         connections = []
@@ -191,21 +191,21 @@ def never_reads(server, count, request, what):
             connections.append(s)
         time.sleep(2)
         each = (server.private() - before) / count
-        delay = server.answers()
+        delay = server.probe()
         until = time.monotonic() + 45
         while server.logged("SendTooSlow", since) < count and time.monotonic() < until:
             time.sleep(0.25)
-        wrong = server.expect_logged("SendTooSlow", count, since)
-        wrong += ["%.0f bytes for each" % each] if each > 128 * 1024 else []
-        wrong += ["normal requests waited %s s" % delay] if delay is None or delay > 1 else []
+        problems = server.expect_logged("SendTooSlow", count, since)
+        problems += ["%.0f bytes for each" % each] if each > 128 * 1024 else []
+        problems += ["normal requests waited %s s" % delay] if delay is None or delay > 1 else []
         for s in connections:
             s.close()
-        return "%d readers that never read %s, %.0f KiB each" % (count, what, each / 1024), wrong
+        return "%d clients that never read %s, %.0f KiB each" % (count, content, each / 1024), problems
     return run
 
 
 def unsent(port):
-    """What the kernel holds for sockets of this port that their clients have not taken, in bytes; closed ones have it, too."""
+    """Returns the bytes in the send queues of all sockets of this port, including closed ones."""
     total = 0
     with open("/proc/net/tcp") as f:
         next(f)
@@ -216,8 +216,8 @@ def unsent(port):
     return total
 
 
-def held_by_kernel(server, count, request, half_closes=False):
-    """What readers who never read have the kernel hold of answers that would fit into its buffers; of a server with one worker."""
+def unread_in_kernel(server, count, request, half_closes=False):
+    """Checks the bound of unread responses in the kernel's send buffers, for a server with one worker."""
     def run(_since):
         connections = []
         for _ in range(count):
@@ -229,15 +229,15 @@ def held_by_kernel(server, count, request, half_closes=False):
                 s.shutdown(socket.SHUT_WR)
             connections.append(s)
         time.sleep(2)
-        held = unsent(server.port)
-        delay = server.answers()
+        buffered = unsent(server.port)
+        delay = server.probe()
         for s in connections:
             s.close()
-        # 128 KiB each, which the last piece may pass, and 1 MiB for 64 of them.
+        # 128 KiB each, which the last send may exceed, and 1 MiB for 64 of them.
         bound = (count * 192 + 64 * 1024) << 10
-        wrong = ["the kernel holds %.0f MiB" % (held / MIB)] if held > bound else []
-        wrong += ["normal requests waited %s s" % delay] if delay is None or delay > 1 else []
-        return "%d readers of 1 MiB who never read, %.0f KiB of the kernel's each" % (count, held / count / 1024), wrong
+        problems = ["the kernel buffers %.0f MiB" % (buffered / MIB)] if buffered > bound else []
+        problems += ["normal requests waited %s s" % delay] if delay is None or delay > 1 else []
+        return "%d clients that never read 1 MiB, %.0f KiB in the kernel each" % (count, buffered / count / 1024), problems
     return run
 
 
@@ -250,14 +250,14 @@ def garbage(server, count):
         for _ in range(count):
             mutated = bytearray(request)
             for _ in range(rng.randint(1, 6)):
-                place = rng.randrange(len(mutated))
+                position = rng.randrange(len(mutated))
                 kind = rng.randrange(3)
                 if kind == 0:
-                    mutated[place] = rng.randrange(256)
+                    mutated[position] = rng.randrange(256)
                 elif kind == 1:
-                    del mutated[place]
+                    del mutated[position]
                 else:
-                    mutated[place:place] = rng.choice([b"\r", b"\n", b"\0", b" ", b"\r\n", b":", b"\xff"])
+                    mutated[position:position] = rng.choice([b"\r", b"\n", b"\0", b" ", b"\r\n", b":", b"\xff"])
             s = server.connect()
             s.settimeout(0.05)
             s.sendall(mutated)
@@ -271,7 +271,7 @@ def garbage(server, count):
             s.close()
         server_errors = [code for code in statuses if code.startswith(b"5") and code not in (b"501", b"505")]
         shown = ", ".join("%s: %d" % (k.decode("latin-1") or "closed", v) for k, v in sorted(statuses.items()))
-        return "%d mutated requests (%s)" % (count, shown), ["answered %r" % c for c in server_errors]
+        return "%d mutated requests (%s)" % (count, shown), ["status %r" % c for c in server_errors]
     return run
 
 
@@ -301,7 +301,7 @@ def main():
             fields = b"".join(b"X%d: y\r\n" % n for n in range(10_000))
             check(server, "10,000 fields", status_check(server, get % (b"small.txt", fields), 431, "TooManyFields"))
             chunks = b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n" + b"1\r\nx\r\n" * 1_000_000
-            check(server, "1,000,000 one-byte chunks", status_check(server, chunks, 400, "ChunkOverhead"))
+            check(server, "1,000,000 one-byte chunks", status_check(server, chunks, 400, "ChunkOverheadTooLarge"))
             ranges = b"Range: bytes=%s0-\r\nConnection: close\r\n" % (b"0-," * 1300)
             check(server, "1,300 overlapping ranges", status_check(server, get % (b"digits.txt", ranges), 200, None, 8192))
             unread = b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1073741824\r\n\r\n" + b"x" * (4 * MIB)
@@ -309,21 +309,21 @@ def main():
             check(server, "garbage", garbage(server, 3000))
             check(server, "slow heads", drip(server, min(many, 2000)))
             check(server, "silent connections", silent(server, many))
-            check(server, "readers that never read", never_reads(server, 100, get % (b"large.bin", b""), "64 MiB"))
+            check(server, "clients that never read", never_reads(server, 100, get % (b"large.bin", b""), "64 MiB"))
             batch = (get % (b"digits.txt", b"")) * 10_000
-            check(server, "10,000 pipelined, unread", never_reads(server, 20, batch, "10,000 answers"))
+            check(server, "10,000 pipelined, unread", never_reads(server, 20, batch, "10,000 responses"))
         finally:
             server.process.terminate()
             code = server.process.wait(40)
         results.append(code == 0)
-        print("ended with %d" % code)
+        print("exit code %d" % code)
         server = Server(options.binary, root, "--workers", "1")
         try:
             medium = get % (b"medium.bin", b"")
             closing = get % (b"medium.bin", b"Connection: close\r\n")
-            check(server, "what the kernel holds", held_by_kernel(server, min(many, 2000), medium))
-            check(server, "the same, closing", held_by_kernel(server, min(many, 2000), closing))
-            check(server, "the same, half closed", held_by_kernel(server, min(many, 2000), medium, half_closes=True))
+            check(server, "unread, in the kernel", unread_in_kernel(server, min(many, 2000), medium))
+            check(server, "unread, closing", unread_in_kernel(server, min(many, 2000), closing))
+            check(server, "unread, half closed", unread_in_kernel(server, min(many, 2000), medium, half_closes=True))
         finally:
             server.process.terminate()
             server.process.wait(40)

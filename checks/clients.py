@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Runs clients that others wrote against the examples: an echo, uploads, events, and a chat.
+"""Runs third-party clients against the examples: echo, uploads, events, and a chat.
 
     python3 checks/clients.py target/release
 
-The folder has the examples `echo`, `events`, `upload` and `chat`. curl and Chromium have to be
-installed; hyper, reqwest, httpx and websockets come from their registries, by name, into target/.
-Says what each client did, with each driver; fails when one did not get what it should.
+The folder has the examples `echo`, `events`, `upload` and `chat`. curl and Chromium must be
+installed; hyper, reqwest, httpx and websockets are installed from their registries into target/.
+Prints the actions of each client with each driver. Fails if a client gets an unexpected result.
 """
 
 import contextlib
@@ -23,8 +23,8 @@ HERE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 TARGET = os.environ.get("CARGO_TARGET_DIR", os.path.join(HERE, "target"))
 EXAMPLES = ["echo", "events", "upload", "chat"]
 UPLOAD_BYTES = 3_000_000
-# Longer than anything that works takes.
-PATIENCE = 60
+# The maximum duration of each step.
+STEP_TIMEOUT = 60
 DRIVERS = ["epoll", "io_uring"]
 
 PYTHON = """
@@ -38,15 +38,15 @@ def with_httpx():
         for _ in range(3):
             assert client.post(f"http://{echo}/echo", content=b"x" * 50_000).content == b"x" * 50_000
         pieces = (b"x" * 50_000 for _ in range(60))
-        said = client.put(f"http://{upload}/upload/httpx", content=pieces).text
-        assert said == "3000000 bytes\\n", said
-        with client.stream("GET", f"http://{events}/events") as answer:
-            lines = (line for line in answer.iter_lines() if line)
+        received = client.put(f"http://{upload}/upload/httpx", content=pieces).text
+        assert received == "3000000 bytes\\n", received
+        with client.stream("GET", f"http://{events}/events") as response:
+            lines = (line for line in response.iter_lines() if line)
             assert [next(lines), next(lines)] == ["data: 1", "data: 2"]
 
 async def with_websockets():
     async with websockets.connect(f"ws://{chat}/chat") as first, websockets.connect(f"ws://{chat}/chat") as second:
-        # Whoever has had a pong is in the room.
+        # A client that has received a pong has joined the chat.
         await (await first.ping())
         await (await second.ping())
         for line in ["hello", "x" * 4000]:
@@ -59,26 +59,26 @@ else:
     asyncio.run(with_websockets())
 """
 
-# What a page of each example does in the browser, and what comes of it.
+# Example, path, name of the test, script that the browser runs on the page, and its expected result.
 PAGES = [
     ("events", "/", "EventSource", """new Promise(done => {
         const source = new EventSource("/events"), got = [];
         source.onmessage = event => { if (got.push(event.data) == 2) { source.close(); done(got.join()); } };
     })""", "1,2"),
-    ("events", "/", "fetch, streamed", """fetch("/events").then(async answer => {
-        const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
+    ("events", "/", "fetch, streamed", """fetch("/events").then(async response => {
+        const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
         const first = (await reader.read()).value;
         await reader.cancel();
         return first;
     })""", "data: 1\n\n"),
     ("upload", "/progress/curl", "fetch, an upload", """fetch("/upload/chromium", {
         method: "PUT", body: new Blob([new Uint8Array(3000000)]),
-    }).then(answer => answer.text())""", "3000000 bytes\n"),
+    }).then(response => response.text())""", "3000000 bytes\n"),
     ("chat", "/", "WebSocket", """new Promise((done, failed) => {
         const first = new WebSocket(`ws://${location.host}/chat`), second = new WebSocket(first.url);
         first.onerror = second.onerror = failed;
         second.onmessage = event => done(event.data);
-        // Said again until the second is in the room, too.
+        // Sent repeatedly until the second socket has joined the chat.
         first.onopen = () => setInterval(() => first.send("from a browser"), 50);
     })""", "from a browser"),
 ]
@@ -91,28 +91,28 @@ async def main():
     address, page, script = sys.argv[1:]
     async with websockets.connect(address, max_size=None) as browser:
         numbers = iter(range(1, 1000))
-        async def ask(method, **parameters):
+        async def call(method, **parameters):
             number = next(numbers)
             await browser.send(json.dumps({"id": number, "method": method, "params": parameters}))
             while True:
-                said = json.loads(await browser.recv())
-                if said.get("id") == number:
-                    return said["result"]
-        await ask("Page.enable")
-        await ask("Page.navigate", url=page)
+                message = json.loads(await browser.recv())
+                if message.get("id") == number:
+                    return message["result"]
+        await call("Page.enable")
+        await call("Page.navigate", url=page)
         while True:
-            said = await ask("Runtime.evaluate", expression="document.readyState + ' ' + location.href")
-            if said["result"]["value"] == "complete " + page:
+            reply = await call("Runtime.evaluate", expression="document.readyState + ' ' + location.href")
+            if reply["result"]["value"] == "complete " + page:
                 break
-        said = await ask("Runtime.evaluate", expression=script, awaitPromise=True)
-        print(json.dumps(said["result"].get("value", said)))
+        reply = await call("Runtime.evaluate", expression=script, awaitPromise=True)
+        print(json.dumps(reply["result"].get("value", reply)))
 
 asyncio.run(main())
 """
 
 
 def run(*command):
-    return subprocess.run(command, check=True, capture_output=True, timeout=PATIENCE).stdout
+    return subprocess.run(command, check=True, capture_output=True, timeout=STEP_TIMEOUT).stdout
 
 
 def free_address():
@@ -122,7 +122,7 @@ def free_address():
 
 def wait_until_it_listens(address):
     host, port = address.split(":")
-    end = time.monotonic() + PATIENCE
+    end = time.monotonic() + STEP_TIMEOUT
     while True:
         try:
             return socket.create_connection((host, int(port))).close()
@@ -134,7 +134,7 @@ def wait_until_it_listens(address):
 
 @contextlib.contextmanager
 def examples(folder, scratch, driver):
-    """Where each example listens while they run."""
+    """Runs the examples. Yields their addresses by name."""
     running, addresses = [], {}
     try:
         for name in EXAMPLES:
@@ -152,7 +152,7 @@ def examples(folder, scratch, driver):
 
 
 def python():
-    """A Python that has httpx and websockets."""
+    """Returns a Python with httpx and websockets, installed on first use."""
     folder = os.path.join(TARGET, "client-checks-python")
     program = os.path.join(folder, "bin", "python")
     if not os.path.exists(program):
@@ -162,18 +162,18 @@ def python():
     return program
 
 
-def with_curl(at, scratch):
+def with_curl(addresses, scratch):
     path = os.path.join(scratch, "content")
     with open(path, "wb") as file:
         file.write(b"x" * UPLOAD_BYTES)
-    assert run("curl", "-sS", "--data-binary", "hello", f"http://{at['echo']}/echo") == b"hello"
-    said = f"{UPLOAD_BYTES} bytes\n".encode()
-    assert run("curl", "-sS", "-T", path, f"http://{at['upload']}/upload/curl") == said
+    assert run("curl", "-sS", "--data-binary", "hello", f"http://{addresses['echo']}/echo") == b"hello"
+    expected = f"{UPLOAD_BYTES} bytes\n".encode()
+    assert run("curl", "-sS", "-T", path, f"http://{addresses['upload']}/upload/curl") == expected
     chunked = ["-H", "Transfer-Encoding: chunked", "-H", "Expect: 100-continue"]
-    assert run("curl", "-sS", *chunked, "-T", path, f"http://{at['upload']}/upload/curl") == said
-    head = run("curl", "-sS", "-I", f"http://{at['chat']}/")
+    assert run("curl", "-sS", *chunked, "-T", path, f"http://{addresses['upload']}/upload/curl") == expected
+    head = run("curl", "-sS", "-I", f"http://{addresses['chat']}/")
     assert head.startswith(b"HTTP/1.1 200 "), head
-    process = subprocess.Popen(["curl", "-sSN", f"http://{at['events']}/events"], stdout=subprocess.PIPE)
+    process = subprocess.Popen(["curl", "-sSN", f"http://{addresses['events']}/events"], stdout=subprocess.PIPE)
     try:
         lines = (line for line in process.stdout if line.strip())
         assert [next(lines), next(lines)] == [b"data: 1\n", b"data: 2\n"]
@@ -183,7 +183,7 @@ def with_curl(at, scratch):
 
 
 def rust():
-    """A program of clients in Rust."""
+    """Builds the clients in Rust, and returns their program."""
     manifest = os.path.join(HERE, "checks/clients/Cargo.toml")
     folder = os.path.join(TARGET, "client-checks")
     build = ["cargo", "build", "--quiet", "--locked", "--manifest-path", manifest, "--target-dir", folder]
@@ -191,38 +191,38 @@ def rust():
     return os.path.join(folder, "debug/selvedge-client-checks")
 
 
-def with_rust(at, program):
+def with_rust(addresses, program):
     for client in ["hyper", "reqwest"]:
-        run(program, client, at["echo"], at["events"], at["upload"])
+        run(program, client, addresses["echo"], addresses["events"], addresses["upload"])
         print(f"{client}: an echo, an upload in chunks, events")
 
 
 @contextlib.contextmanager
 def browser(scratch):
-    """Where Chromium takes orders for a page of its own."""
+    """Runs Chromium. Yields the address of its DevTools socket for a new page."""
     profile = tempfile.mkdtemp(dir=scratch)
     command = ["chromium", "--headless=new", "--no-sandbox", "--disable-gpu", "--no-first-run",
                "--remote-debugging-port=0", f"--user-data-dir={profile}", "about:blank"]
     process = subprocess.Popen(command, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
     try:
-        said, end = os.path.join(profile, "DevToolsActivePort"), time.monotonic() + PATIENCE
-        while not (os.path.exists(said) and open(said).read().count("\n") >= 1):
+        port_file, end = os.path.join(profile, "DevToolsActivePort"), time.monotonic() + STEP_TIMEOUT
+        while not (os.path.exists(port_file) and open(port_file).read().count("\n") >= 1):
             assert time.monotonic() < end and process.poll() is None, "Chromium does not start"
             time.sleep(0.05)
-        port = open(said).read().split()[0]
-        pages = json.load(urllib.request.urlopen(f"http://127.0.0.1:{port}/json/list", timeout=PATIENCE))
+        port = open(port_file).read().split()[0]
+        pages = json.load(urllib.request.urlopen(f"http://127.0.0.1:{port}/json/list", timeout=STEP_TIMEOUT))
         yield next(page for page in pages if page["type"] == "page")["webSocketDebuggerUrl"]
     finally:
         process.terminate()
         process.wait()
 
 
-def with_chromium(at, program, scratch):
+def with_chromium(addresses, program, scratch):
     with browser(scratch) as page:
-        for example, path, what, script, expected in PAGES:
-            got = json.loads(run(program, "-c", BROWSER, page, f"http://{at[example]}{path}", script))
-            assert got == expected, f"{what}: {got!r} in the place of {expected!r}"
-            print(f"Chromium: {what}")
+        for example, path, name, script, expected in PAGES:
+            got = json.loads(run(program, "-c", BROWSER, page, f"http://{addresses[example]}{path}", script))
+            assert got == expected, f"{name}: got {got!r}, expected {expected!r}"
+            print(f"Chromium: {name}")
 
 
 def main():
@@ -232,14 +232,14 @@ def main():
         in_rust, in_python = rust(), python()
         for driver in DRIVERS:
             print(f"{driver}:")
-            with examples(folder, scratch, driver) as at:
-                with_curl(at, scratch)
+            with examples(folder, scratch, driver) as addresses:
+                with_curl(addresses, scratch)
                 print("curl: an echo, uploads of known length and in chunks, HEAD, events")
-                with_rust(at, in_rust)
-                for client, did in [("httpx", "an echo, an upload in chunks, events"), ("websockets", "a chat of two")]:
-                    run(in_python, "-c", PYTHON, client, *(at[name] for name in EXAMPLES))
-                    print(f"{client}: {did}")
-                with_chromium(at, in_python, scratch)
+                with_rust(addresses, in_rust)
+                for client, actions in [("httpx", "an echo, an upload in chunks, events"), ("websockets", "a chat of two")]:
+                    run(in_python, "-c", PYTHON, client, *(addresses[name] for name in EXAMPLES))
+                    print(f"{client}: {actions}")
+                with_chromium(addresses, in_python, scratch)
     except subprocess.CalledProcessError as error:
         sys.exit(f"{error.cmd[:2]}: {error.stderr and error.stderr.decode()}")
     finally:

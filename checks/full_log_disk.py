@@ -1,14 +1,13 @@
 #!/usr/bin/env python3
-"""Fills the disk that a running selvedge logs to, and holds it to what it says afterwards.
+"""Fills the disk with the logs of a running selvedge, and checks the logs afterwards.
 
     full_log_disk.py PATH/TO/selvedge [--seconds N]
 
-Both logs are on a small disk of their own (tmpfs, in a mount namespace of its own; where
-that is not allowed, files that may not grow stand in for it). The disk is full for N
-seconds (5 unless told; 60 for the long run), while requests go on. Then: no request has
-failed, the error log says how many lines were lost and when it recovered, and the lines
-that are in the access log and those that were counted as lost are all that there were.
-Standard library and loopback only. Exit status 1 when a check failed.
+Both logs are on a small tmpfs in a separate mount namespace. If that is not allowed, a limit
+of file sizes replaces it. The disk is full for N seconds (default 5; 60 for the long run)
+while requests are sent. The check asserts that no request fails, that the error log reports
+the number of lost lines and the recovery, and that the written and lost lines are as many
+as the requests. Standard library and loopback only. Exit status 1 if a check fails.
 """
 import argparse, http.client, os, re, resource, signal, subprocess, sys, tempfile, time
 
@@ -16,8 +15,8 @@ DISK_BYTES = 64 << 20
 
 
 def start(binary, root, logs):
-    """The program, and the port it listens on."""
-    # SIGXFSZ stays ignored, so that a file that may not grow is an error and no end.
+    """Starts the server. Returns the process and its port."""
+    # SIGXFSZ stays ignored, so that a write beyond the limit is an error and does not terminate the server.
     server = subprocess.Popen(
         [binary, "serve", root, "--listen", "127.0.0.1:0", "--access-log", os.path.join(logs, "access.log"),
          "--error-log", os.path.join(logs, "error.log")],
@@ -25,31 +24,31 @@ def start(binary, root, logs):
     return server, int(re.search(r"http://127\.0\.0\.1:(\d+)/", server.stderr.readline()).group(1))
 
 
-class Clients:
-    """Asks on one connection, and counts."""
+class Client:
+    """A client that sends requests on one connection and counts them."""
 
     def __init__(self, port):
-        self.connection, self.asked, self.failed = http.client.HTTPConnection("127.0.0.1", port, timeout=20), 0, 0
+        self.connection, self.sent, self.failed = http.client.HTTPConnection("127.0.0.1", port, timeout=20), 0, 0
 
-    def ask(self):
-        self.asked += 1
+    def send_request(self):
+        self.sent += 1
         try:
-            self.connection.request("GET", "/?%d" % self.asked, headers={"User-Agent": "x" * 200})
-            answer = self.connection.getresponse()
-            answer.read()
-            self.failed += answer.status != 404
+            self.connection.request("GET", "/?%d" % self.sent, headers={"User-Agent": "x" * 200})
+            response = self.connection.getresponse()
+            response.read()
+            self.failed += response.status != 404
         except OSError:
             self.failed += 1
             self.connection.close()
 
-    def ask_for(self, seconds):
+    def send_requests_for(self, seconds):
         until = time.monotonic() + seconds
         while time.monotonic() < until:
-            self.ask()
+            self.send_request()
 
 
 class Tmpfs:
-    """A disk of DISK_BYTES, filled by a file."""
+    """A tmpfs of DISK_BYTES, which a file fills."""
     name = "a tmpfs of %d bytes" % DISK_BYTES
 
     def __init__(self, logs):
@@ -68,7 +67,7 @@ class Tmpfs:
 
 
 class Limit:
-    """Files that may not grow beyond what they are."""
+    """A limit of file sizes at the current size of the log."""
     name = "a limit of file sizes"
 
     def __init__(self, logs):
@@ -81,8 +80,8 @@ class Limit:
         resource.prlimit(server.pid, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
 
 
-def judge(logs, clients):
-    """What the logs say, and what is wrong with it."""
+def check_logs(logs, client):
+    """Checks the logs, prints a summary, and returns the problems."""
     with open(os.path.join(logs, "access.log")) as f:
         lines = f.readlines()
     with open(os.path.join(logs, "error.log")) as f:
@@ -94,22 +93,22 @@ def judge(logs, clients):
         if match:
             numbers.append(int(match.group(1)))
         else:
-            problems.append("not a whole line: %r" % line)
+            problems.append("incomplete line: %r" % line)
     if numbers != sorted(set(numbers)):
-        problems.append("lines are there twice, or out of order")
+        problems.append("lines are duplicated or out of order")
     lost = 0
     for line in errors:
         if "LogLinesLost: lines of the access log" in line:
             count = re.search(r" count=(\d+)$", line.strip())
             lost += int(count.group(1)) if count else 1
-    if len(numbers) + lost != clients.asked:
-        problems.append("%d lines and %d lost are not %d" % (len(numbers), lost, clients.asked))
+    if len(numbers) + lost != client.sent:
+        problems.append("%d written and %d lost lines do not match %d requests" % (len(numbers), lost, client.sent))
     recovered = [line.strip() for line in errors if "LogRecovered: the access log" in line]
     if not recovered or lost == 0:
-        problems.append("the error log does not say that lines were lost and when the log recovered")
-    if clients.failed:
-        problems.append("%d requests failed" % clients.failed)
-    print("%d requests, %d failed; %d lines written, %d lost" % (clients.asked, clients.failed, len(numbers), lost))
+        problems.append("the error log does not report the lost lines and the recovery")
+    if client.failed:
+        problems.append("%d requests failed" % client.failed)
+    print("%d requests, %d failed; %d lines written, %d lost" % (client.sent, client.failed, len(numbers), lost))
     for line in errors:
         print("    " + line.strip())
     return problems
@@ -122,22 +121,22 @@ def check(binary, seconds, directory, disk_kind):
     print("the disk is %s, full for %g seconds" % (disk.name, seconds))
     server, port = start(binary, root, logs)
     try:
-        clients = Clients(port)
-        clients.ask_for(0.5)
+        client = Client(port)
+        client.send_requests_for(0.5)
         time.sleep(0.6)
         disk.fill(server)
-        clients.ask_for(seconds)
+        client.send_requests_for(seconds)
         disk.free(server)
-        clients.ask_for(4)
-        clients.connection.close()
+        client.send_requests_for(4)
+        client.connection.close()
     finally:
         server.send_signal(signal.SIGTERM)
         code = server.wait(60)
-    problems = judge(logs, clients) + ([] if code == 0 else ["the program ended with %d" % code])
+    problems = check_logs(logs, client) + ([] if code == 0 else ["the exit code of the server is %d" % code])
     for problem in problems[:10]:
         print("FAILED: " + problem)
     if not problems:
-        print("ok: every line is there or counted")
+        print("ok: every line is written or counted as lost")
     return bool(problems)
 
 
@@ -145,11 +144,11 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("binary")
     parser.add_argument("--seconds", type=float, default=5)
-    parser.add_argument("--disk", choices=["tmpfs", "limit"], help="which disk; the best there is unless told")
+    parser.add_argument("--disk", choices=["tmpfs", "limit"], help="kind of disk (default: tmpfs if it can be mounted)")
     parser.add_argument("--within", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.within:
-        # In a mount namespace of its own: what is mounted here, nobody else sees.
+        # In a separate mount namespace, so that no other process sees this mount.
         subprocess.run(["mount", "-t", "tmpfs", "-o", "size=%d" % DISK_BYTES, "none",
                         os.path.join(options.within, "logs")], check=True)
         sys.exit(check(options.binary, options.seconds, options.within, Tmpfs))

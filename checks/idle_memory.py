@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Private memory of a server for each idle keep-alive connection, and that each is served afterwards.
+"""Measures the private memory of a server per idle keep-alive connection.
 
     idle_memory.py PATH/TO/selvedge [--connections N] [--bytes-max N]
 
-Each connection asks once, all are left alone for two seconds, Private_* of /proc/PID/smaps_rollup is
-read, and each asks once more. Standard library and loopback only. Exit status 1 when an idle
-connection takes more than that, or is not served.
+Each connection sends one request, all are idle for two seconds, Private_* of /proc/PID/smaps_rollup is
+read, and each sends another request. Standard library and loopback only. Exit status 1 if an idle
+connection takes more than the limit, or is not served.
 """
 import argparse, os, re, resource, socket, subprocess, sys, tempfile, time
 
@@ -18,14 +18,14 @@ def private(pid):
         return 1024 * sum(int(n) for n in re.findall(r"Private_\w+:\s+(\d+) kB", f.read()))
 
 
-def ask(connection):
+def exchange(connection):
     connection.sendall(REQUEST)
     got = b""
     while not got.endswith(b"\r\n\r\n" + CONTENT):
-        came = connection.recv(65536)
-        if not came:
-            sys.exit("a connection ended after %r" % got)
-        got += came
+        piece = connection.recv(65536)
+        if not piece:
+            sys.exit("a connection was closed after %r" % got)
+        got += piece
     return connection
 
 
@@ -33,7 +33,7 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("binary")
     parser.add_argument("--connections", type=int, default=4000)
-    parser.add_argument("--bytes-max", type=int, default=532, help="nginx's, with its pools freed")
+    parser.add_argument("--bytes-max", type=int, default=532, help="limit per connection (default: the memory of nginx with freed pools)")
     options = parser.parse_args()
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
@@ -48,20 +48,20 @@ def main():
     try:
         line = server.stderr.readline()
         address = ("127.0.0.1", int(re.search(r"http://127\.0\.0\.1:(\d+)/", line).group(1)))
-        # What the first ones touch is not the connections'.
-        for connection in [ask(socket.create_connection(address, 10)) for _ in range(100)]:
+        # The first connections allocate memory that is not per connection.
+        for connection in [exchange(socket.create_connection(address, 10)) for _ in range(100)]:
             connection.close()
         time.sleep(2)
         before = private(server.pid)
-        connections = [ask(socket.create_connection(address, 10)) for _ in range(count)]
+        connections = [exchange(socket.create_connection(address, 10)) for _ in range(count)]
         time.sleep(2)
-        each = (private(server.pid) - before) / count
-        print("%d idle connections: %.0f bytes each" % (count, each))
+        per_connection = (private(server.pid) - before) / count
+        print("%d idle connections: %.0f bytes each" % (count, per_connection))
         for connection in connections:
-            ask(connection)
-        print("each was served again")
-        if each > options.bytes_max:
-            sys.exit("more than %d bytes" % options.bytes_max)
+            exchange(connection)
+        print("all connections were served again")
+        if per_connection > options.bytes_max:
+            sys.exit("FAILED: more than %d bytes per connection" % options.bytes_max)
     finally:
         server.terminate()
         server.wait()

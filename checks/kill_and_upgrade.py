@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""Kills the serving process under load, and upgrades it, and holds the program to what it
-promises: nobody is refused, the first answer comes within 200 ms of a kill, and an upgrade
-loses no request.
+"""Kills the serving process under load, and upgrades the server under load.
+
+Asserts that no connection is refused, that the first response is received within 200 ms of a kill,
+and that an upgrade loses no request.
 
     python3 checks/kill_and_upgrade.py target/release/selvedge
 
-With `--any-time` it judges no times, as on a machine that does something else, too.
+`--any-time` does not assert times, for a machine that runs other tasks too.
 """
 import os
 import shutil
@@ -21,32 +22,32 @@ import time
 ANY_TIME = "--any-time" in sys.argv
 KILLS = 8
 UPGRADES = 5
-FIRST_ANSWER_MAX_MS = 200
+FIRST_RESPONSE_MAX_MS = 200
 CLIENTS = 8
 REQUEST = b"GET / HTTP/1.1\r\nHost: a.example\r\nConnection: close\r\n\r\n"
 
 
 class Load:
-    """Clients that ask over a new connection each time, as fast as they can."""
+    """Clients that send each request over a new connection, as fast as possible."""
 
     def __init__(self, address):
         self.address = address
         self.over = threading.Event()
         self.lock = threading.Lock()
-        self.answered = self.cut = self.refused = 0
-        self.threads = [threading.Thread(target=self.ask_on) for _ in range(CLIENTS)]
+        self.succeeded = self.aborted = self.refused = 0
+        self.threads = [threading.Thread(target=self.send_requests) for _ in range(CLIENTS)]
         for thread in self.threads:
             thread.start()
 
-    def ask_on(self):
+    def send_requests(self):
         while not self.over.is_set():
-            outcome = ask(self.address)
+            outcome = send_request(self.address)
             with self.lock:
                 setattr(self, outcome, getattr(self, outcome) + 1)
 
     def counts(self):
         with self.lock:
-            return self.answered, self.cut, self.refused
+            return self.succeeded, self.aborted, self.refused
 
     def __enter__(self):
         return self
@@ -57,8 +58,8 @@ class Load:
             thread.join()
 
 
-def ask(address):
-    """answered, cut (the connection ended before the answer did) or refused."""
+def send_request(address):
+    """Sends a request. Returns "succeeded", "aborted" (the connection was closed before the response ended) or "refused"."""
     try:
         client = socket.create_connection(address, timeout=20)
     except ConnectionRefusedError:
@@ -66,16 +67,16 @@ def ask(address):
     with client:
         try:
             client.sendall(REQUEST)
-            answer = b""
+            response = b""
             while piece := client.recv(65536):
-                answer += piece
+                response += piece
         except (ConnectionResetError, BrokenPipeError):
-            return "cut"
-    return "answered" if answer.startswith(b"HTTP/1.1 200 ") and answer.endswith(b"home") else "cut"
+            return "aborted"
+    return "succeeded" if response.startswith(b"HTTP/1.1 200 ") and response.endswith(b"home") else "aborted"
 
 
 def serving_process(supervisor):
-    """The one process that the supervisor has started and that still runs."""
+    """Returns the process ID of the only running child of the supervisor."""
     deadline = time.monotonic() + 10
     while time.monotonic() < deadline:
         with open(f"/proc/{supervisor}/task/{supervisor}/children") as children:
@@ -91,52 +92,52 @@ def serving_process(supervisor):
         if len(found) == 1:
             return int(found[0])
         time.sleep(0.005)
-    sys.exit("the supervisor has not exactly one serving process")
+    sys.exit("the supervisor does not have exactly one serving process")
 
 
 def check_kills(binary):
-    """Each of another program, which has not restarted anything yet: later restarts wait."""
-    times, answered, cut, refused = [], 0, 0, 0
+    """Kills the serving process of several servers once each, because a supervisor delays repeated restarts."""
+    times, succeeded, aborted, refused = [], 0, 0, 0
     for _ in range(KILLS):
-        with Program(binary) as program, Load(program.address) as load:
+        with SupervisedServer(binary) as program, Load(program.address) as load:
             time.sleep(0.5)
             pid = serving_process(program.process.pid)
-            began = time.monotonic()
+            started_at = time.monotonic()
             os.kill(pid, signal.SIGKILL)
-            while ask(load.address) != "answered":
+            while send_request(load.address) != "succeeded":
                 pass
-            times.append((time.monotonic() - began) * 1000)
+            times.append((time.monotonic() - started_at) * 1000)
             time.sleep(0.2)
-        answered, cut, refused = (a + b for a, b in zip((answered, cut, refused), load.counts()))
+        succeeded, aborted, refused = (a + b for a, b in zip((succeeded, aborted, refused), load.counts()))
     print(
-        f"{KILLS} kills: first answer after {statistics.median(times):.0f} ms (median), {max(times):.0f} ms (longest); "
-        f"{answered} answered, {cut} cut with the process, {refused} refused"
+        f"{KILLS} kills: first response after {statistics.median(times):.0f} ms (median), {max(times):.0f} ms (longest); "
+        f"{succeeded} succeeded, {aborted} aborted with the process, {refused} refused"
     )
-    return refused == 0 and (ANY_TIME or max(times) <= FIRST_ANSWER_MAX_MS)
+    return refused == 0 and (ANY_TIME or max(times) <= FIRST_RESPONSE_MAX_MS)
 
 
 def check_upgrades(binary):
-    with Program(binary) as program, Load(program.address) as load:
+    with SupervisedServer(binary) as program, Load(program.address) as load:
         for _ in range(UPGRADES):
             time.sleep(0.3)
-            put(binary, program.binary)
-            order = [program.binary, "upgrade", "--config", program.configuration]
-            ended = subprocess.run(order, capture_output=True, text=True, timeout=90)
-            if ended.returncode != 0:
-                sys.exit(f"an upgrade failed: {ended.stdout}{ended.stderr}")
+            install(binary, program.binary)
+            command = [program.binary, "upgrade", "--config", program.configuration]
+            result = subprocess.run(command, capture_output=True, text=True, timeout=90)
+            if result.returncode != 0:
+                sys.exit(f"an upgrade failed: {result.stdout}{result.stderr}")
         time.sleep(0.5)
-    answered, cut, refused = load.counts()
-    print(f"{UPGRADES} upgrades: {answered} answered, {cut} cut, {refused} refused")
-    return cut == 0 and refused == 0 and answered > 0
+    succeeded, aborted, refused = load.counts()
+    print(f"{UPGRADES} upgrades: {succeeded} succeeded, {aborted} aborted, {refused} refused")
+    return aborted == 0 and refused == 0 and succeeded > 0
 
 
-def put(binary, to):
-    shutil.copy2(binary, to + ".new")
-    os.rename(to + ".new", to)
+def install(binary, target):
+    shutil.copy2(binary, target + ".new")
+    os.rename(target + ".new", target)
 
 
-class Program:
-    """The program in a folder of its own; it has to end as programs should."""
+class SupervisedServer:
+    """A server in a temporary folder. Its exit code must be 0."""
 
     def __init__(self, binary):
         self.folder = tempfile.mkdtemp()
@@ -152,15 +153,15 @@ class Program:
                 f'listen "127.0.0.1:{self.address[1]}"\nlog {{\n    access "off"\n}}\nsite "*" {{\n    root "root"\n}}\n'
             )
         self.binary = os.path.join(self.folder, "selvedge")
-        put(binary, self.binary)
+        install(binary, self.binary)
         command = [self.binary, "run", "--config", self.configuration]
         self.process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
     def __enter__(self):
         deadline = time.monotonic() + 20
-        while ask(self.address) != "answered":
+        while send_request(self.address) != "succeeded":
             if self.process.poll() is not None or time.monotonic() > deadline:
-                sys.exit("the program does not serve")
+                sys.exit("the server does not start")
             time.sleep(0.01)
         return self
 
@@ -169,13 +170,13 @@ class Program:
         code = self.process.wait(timeout=60)
         shutil.rmtree(self.folder)
         if code != 0:
-            sys.exit(f"the program ended with {code}")
+            sys.exit(f"the exit code of the server is {code}")
 
 
 def main():
-    kept = [check_kills(sys.argv[1]), check_upgrades(sys.argv[1])]
-    if not all(kept):
-        sys.exit("not as promised")
+    results = [check_kills(sys.argv[1]), check_upgrades(sys.argv[1])]
+    if not all(results):
+        sys.exit("FAILED")
 
 
 if __name__ == "__main__":

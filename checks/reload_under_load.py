@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""Reloads a configuration a hundred times in a row while both cores are busy, and holds the
-program to what it promises: no request fails, nobody is refused, and the p99 stays under twice
-that of the undisturbed server.
+"""Reloads the configuration of a server a hundred times while both cores are busy.
+
+Asserts that no request fails, no connection is refused, and the p99 latency stays below twice that
+of the undisturbed server.
 
     python3 checks/reload_under_load.py target/release/selvedge
 
-With `--any-time` it judges no times, as on a machine that does something else, too.
+`--any-time` does not assert times, for a machine that runs other tasks too.
 """
 import multiprocessing
 import os
@@ -19,12 +20,12 @@ import time
 
 ANY_TIME = "--any-time" in sys.argv
 RELOADS = 100
-# The undisturbed time is measured before and after.
+# The undisturbed latency is measured before and after the reloads.
 UNDISTURBED_SECONDS = 4
 CLIENT_PROCESSES = 2
-KEEPING = 24
-CLOSING = 8
-# One more reload begins when the last one is done, but not sooner than this.
+KEEP_ALIVE_CLIENTS = 24
+CLOSING_CLIENTS = 8
+# The minimum time between the starts of two reloads.
 RELOAD_EVERY_SECONDS = 0.05
 KEEP = b"GET / HTTP/1.1\r\nHost: a.example\r\n\r\n"
 CLOSE = b"GET / HTTP/1.1\r\nHost: a.example\r\nConnection: close\r\n\r\n"
@@ -32,69 +33,69 @@ BODY = b"the page\n"
 
 
 class Client:
-    """Asks over one connection, which it makes anew when the server says that it closes."""
+    """Sends requests over one connection, and reconnects after a response with `Connection: close`."""
 
     def __init__(self, address, request, selector):
         self.address, self.request, self.selector = address, request, selector
         self.socket = None
-        self.answer = b""
+        self.response = b""
 
-    def ask(self):
+    def send(self):
         if self.socket is None:
             self.socket = socket.create_connection(self.address, timeout=10)
             self.socket.setblocking(False)
             self.selector.register(self.socket, selectors.EVENT_READ, self)
-        self.began = time.perf_counter()
-        self.answer = b""
+        self.started_at = time.perf_counter()
+        self.response = b""
         self.socket.send(self.request)
 
-    def hear(self):
-        """Whether an answer is complete; None when there is none to come."""
+    def receive(self):
+        """Receives bytes. Returns whether the response is complete, or None if the connection was closed."""
         try:
             piece = self.socket.recv(65536)
         except (ConnectionResetError, BrokenPipeError):
             piece = b""
-        self.answer += piece
-        if self.answer.endswith(BODY):
-            if b"\r\nconnection: close\r\n" in self.answer.lower() or self.request is CLOSE:
-                self.end()
-            return self.answer.startswith(b"HTTP/1.1 200 ")
+        self.response += piece
+        if self.response.endswith(BODY):
+            if b"\r\nconnection: close\r\n" in self.response.lower() or self.request is CLOSE:
+                self.close()
+            return self.response.startswith(b"HTTP/1.1 200 ")
         if not piece:
-            self.end()
+            self.close()
             return None
         return False
 
-    def end(self):
+    def close(self):
         self.selector.unregister(self.socket)
         self.socket.close()
         self.socket = None
 
 
 def load(address, results, over):
-    """Keeps its clients asking; what came of it goes to `results`, with the time of each."""
+    """Sends requests with all clients until the event `over`; puts the counts and latencies into `results`."""
     selector = selectors.DefaultSelector()
-    clients = [Client(address, request, selector) for request in [KEEP] * KEEPING + [CLOSE] * CLOSING]
-    seen, failed, refused, versions = [], 0, 0, set()
+    clients = [Client(address, request, selector) for request in [KEEP] * KEEP_ALIVE_CLIENTS + [CLOSE] * CLOSING_CLIENTS]
+    latencies, failed, refused, versions = [], 0, 0, set()
     for client in clients:
-        client.ask()
+        client.send()
     while not over.is_set():
         for key, _ in selector.select(timeout=1):
             client = key.data
-            complete = client.hear()
+            complete = client.receive()
             if complete is False:
                 continue
             now = time.perf_counter()
             if complete:
-                seen.append((now, now - client.began))
-                at = client.answer.find(b"x-version: ")
-                versions.add(client.answer[at + 11 : client.answer.find(b"\r", at)])
+                latencies.append((now, now - client.started_at))
+                at = client.response.find(b"x-version: ")
+                versions.add(client.response[at + 11 : client.response.find(b"\r", at)])
             else:
                 failed += 1
             try:
-                client.ask()
+                client.send()
             except ConnectionRefusedError:
                 refused += 1
-    results.put((seen, failed, refused, versions))
+    results.put((latencies, failed, refused, versions))
 
 
 def p99(times):
@@ -111,16 +112,16 @@ def configure(folder, port, version):
     os.rename(new, os.path.join(folder, "selvedge.kdl"))
 
 
-def order(folder, word):
+def send_command(folder, command_name):
     with socket.socket(socket.AF_UNIX) as control:
         control.settimeout(30)
         control.connect(os.path.join(folder, "selvedge.sock"))
-        control.sendall(word.encode() + b"\n")
-        answer = b""
+        control.sendall(command_name.encode() + b"\n")
+        response = b""
         while piece := control.recv(65536):
-            answer += piece
-    if not answer.startswith(b"ok\n"):
-        sys.exit(f"{word} was refused: {answer.decode()}")
+            response += piece
+    if not response.startswith(b"ok\n"):
+        sys.exit(f"the server refused {command_name}: {response.decode()}")
 
 
 def main():
@@ -142,7 +143,7 @@ def main():
                 break
             except ConnectionRefusedError:
                 if program.poll() is not None or time.monotonic() > deadline:
-                    sys.exit("the program does not serve")
+                    sys.exit("the server does not start")
                 time.sleep(0.01)
         over, results = multiprocessing.Event(), multiprocessing.Queue()
         clients = [multiprocessing.Process(target=load, args=(address, results, over)) for _ in range(CLIENT_PROCESSES)]
@@ -152,13 +153,13 @@ def main():
         marks = [time.perf_counter()]
         time.sleep(UNDISTURBED_SECONDS)
         marks.append(time.perf_counter())
-        spent = []
+        durations = []
         for version in range(2, RELOADS + 2):
             configure(folder, address[1], version)
-            began = time.perf_counter()
-            order(folder, "reload")
-            spent.append(time.perf_counter() - began)
-            time.sleep(max(0, RELOAD_EVERY_SECONDS - spent[-1]))
+            started_at = time.perf_counter()
+            send_command(folder, "reload")
+            durations.append(time.perf_counter() - started_at)
+            time.sleep(max(0, RELOAD_EVERY_SECONDS - durations[-1]))
         marks.append(time.perf_counter())
         time.sleep(UNDISTURBED_SECONDS)
         marks.append(time.perf_counter())
@@ -170,21 +171,21 @@ def main():
         program.terminate()
         code = program.wait(timeout=60)
         shutil.rmtree(folder)
-    seen = [one for outcome in outcomes for one in outcome[0]]
+    latencies = [sample for outcome in outcomes for sample in outcome[0]]
     failed, refused = (sum(outcome[i] for outcome in outcomes) for i in (1, 2))
     versions = len(set().union(*(outcome[3] for outcome in outcomes)))
     first, during, last = (
-        [took for at, took in seen if begin <= at < end] for begin, end in zip(marks, marks[1:])
+        [latency for at, latency in latencies if begin <= at < end] for begin, end in zip(marks, marks[1:])
     )
-    quiet = p99(first + last)
+    undisturbed = p99(first + last)
     print(
-        f"{RELOADS} reloads, each {max(spent) * 1000:.0f} ms at most, while {len(during)} requests were answered: "
-        f"{failed} failed, {refused} refused, {versions} versions seen; p99 {p99(during):.2f} ms, "
-        f"undisturbed {quiet:.2f} ms ({p99(first):.2f} before, {p99(last):.2f} after), ratio {p99(during) / quiet:.2f}"
+        f"{RELOADS} reloads of at most {max(durations) * 1000:.0f} ms each, with {len(during)} responses meanwhile: "
+        f"{failed} failed, {refused} refused, {versions} configurations seen; p99 {p99(during):.2f} ms, "
+        f"undisturbed {undisturbed:.2f} ms ({p99(first):.2f} before, {p99(last):.2f} after), ratio {p99(during) / undisturbed:.2f}"
     )
-    calm = ANY_TIME or p99(during) < 2 * quiet
-    if failed or refused or code != 0 or not calm:
-        sys.exit(f"not as promised (the program ended with {code})")
+    is_fast = ANY_TIME or p99(during) < 2 * undisturbed
+    if failed or refused or code != 0 or not is_fast:
+        sys.exit(f"FAILED (exit code of the server: {code})")
 
 
 if __name__ == "__main__":

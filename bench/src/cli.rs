@@ -1,7 +1,7 @@
 //! The command line.
 
-use crate::bench::{Effort, Kind};
-use crate::instructions::Kept;
+use crate::bench::{Effort, RunKind};
+use crate::instructions::StoredLimits;
 use crate::servers::{self, bench_folder};
 use crate::workloads::{WORKLOADS, Workload};
 use clap::Parser;
@@ -12,67 +12,69 @@ const ALL: &str = "all";
 const INSTRUCTIONS: &str = "instructions";
 const SERVE_HELLO: &str = "serve-hello";
 
-/// Selvedge beside its peers
+/// Benchmarks Selvedge against other servers
 #[derive(Parser)]
 #[command(name = "selvedge-bench")]
 pub(crate) struct Cli {
-    /// `all`, or workloads by name, or `instructions`: the gate on user-space instructions
+    /// `all`, or names of workloads, or `instructions`: check user-space instructions against the stored limits
     #[arg(required = true, value_name = "WORKLOAD")]
-    what: Vec<String>,
+    workloads: Vec<String>,
 
-    /// A smoke run: everything once, for moments
+    /// Smoke test: measure everything once and briefly
     #[arg(long)]
     quick: bool,
 
-    /// How long each measurement takes [default: 2, or 0.3 with --quick]
+    /// Duration of each measurement [default: 2, or 0.3 with --quick]
     #[arg(long, value_name = "SECONDS")]
     seconds: Option<f64>,
 
-    /// How often every server is measured; the figures are medians [default: 3, or 1 with --quick]
+    /// Number of measurements of each server; the figures are medians [default: 3, or 1 with --quick]
     #[arg(long, value_name = "N")]
     rounds: Option<usize>,
 
-    /// Only these servers
+    /// Measure only these servers
     #[arg(long, value_name = "NAME", value_delimiter = ',', value_parser = PossibleValuesParser::new(servers::names()))]
     servers: Vec<String>,
 
-    /// Only these tables of the workloads, by the name that stands over them
+    /// Measure only these tables of the workloads, named as in the report
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     tables: Vec<String>,
 
-    /// Where the report goes [default: bench/results/all/; a quick run, or one of some servers or tables: target/bench/results/]
+    /// Directory of the report [default: bench/results/all/; with --quick, --servers or --tables: target/bench/results/]
     #[arg(long, value_name = "DIR")]
     output: Option<PathBuf>,
 
-    /// With `instructions`: keep the figure as the new limit
+    /// With `instructions`: store the counts as the new limits
     #[arg(long)]
     write: bool,
 }
 
-/// What is to be done.
-pub(crate) enum What {
+/// The task that the command line names.
+pub(crate) enum Task {
     Workloads(Vec<&'static Workload>),
     Instructions,
     ServeHello { port: u16, workers: usize },
 }
 
 impl Cli {
-    pub(crate) fn what(&self) -> What {
-        let words: Vec<&str> = self.what.iter().map(String::as_str).collect();
+    pub(crate) fn task(&self) -> Task {
+        let words: Vec<&str> = self.workloads.iter().map(String::as_str).collect();
         match words.as_slice() {
-            [INSTRUCTIONS] if !self.tables.is_empty() => refuse(&format!("{INSTRUCTIONS} has no tables")),
-            [INSTRUCTIONS] => What::Instructions,
-            [ALL] => What::Workloads(WORKLOADS.iter().collect()),
+            [INSTRUCTIONS] if !self.tables.is_empty() => {
+                exit_with_usage_error(&format!("{INSTRUCTIONS} has no tables"))
+            }
+            [INSTRUCTIONS] => Task::Instructions,
+            [ALL] => Task::Workloads(WORKLOADS.iter().collect()),
             [SERVE_HELLO, port, workers] => match (port.parse(), workers.parse()) {
-                (Ok(port), Ok(workers)) => What::ServeHello { port, workers },
-                _ => refuse(&format!("{SERVE_HELLO} PORT WORKERS")),
+                (Ok(port), Ok(workers)) => Task::ServeHello { port, workers },
+                _ => exit_with_usage_error(&format!("{SERVE_HELLO} PORT WORKERS")),
             },
-            names => What::Workloads(names.iter().map(|name| workload(name)).collect()),
+            names => Task::Workloads(names.iter().map(|name| workload(name)).collect()),
         }
     }
 
     pub(crate) fn effort(&self) -> Effort {
-        let kind = if self.quick { Kind::Quick } else { Kind::Full };
+        let kind = if self.quick { RunKind::Quick } else { RunKind::Full };
         let (seconds, rounds) = if self.quick { (0.3, 1) } else { (2.0, 3) };
         Effort {
             seconds: self.seconds.unwrap_or(seconds).clamp(0.1, 60.0),
@@ -89,11 +91,11 @@ impl Cli {
         &self.tables
     }
 
-    pub(crate) fn kept(&self) -> Kept {
-        if self.write { Kept::Replace } else { Kept::Compare }
+    pub(crate) fn stored_limits(&self) -> StoredLimits {
+        if self.write { StoredLimits::Replace } else { StoredLimits::Compare }
     }
 
-    /// Neither a quick run nor one of some servers or tables overwrites the figures that are kept.
+    /// Returns the directory of the report. A quick or partial run does not overwrite the tracked results.
     pub(crate) fn output(&self) -> PathBuf {
         match &self.output {
             Some(folder) => folder.clone(),
@@ -108,38 +110,41 @@ impl Cli {
 fn workload(name: &str) -> &'static Workload {
     WORKLOADS.iter().find(|workload| workload.name == name).unwrap_or_else(|| {
         if [ALL, INSTRUCTIONS].contains(&name) {
-            refuse(&format!("{name:?} goes with no other workload"));
+            exit_with_usage_error(&format!("{name:?} cannot be combined with other workloads"));
         }
         let known: Vec<String> =
             WORKLOADS.iter().map(|workload| format!("  {:<14}{}", workload.name, workload.about)).collect();
-        refuse(&format!("there is no workload {name:?}; there are\n  {ALL}\n{}\n  {INSTRUCTIONS}", known.join("\n")))
+        exit_with_usage_error(&format!(
+            "unknown workload {name:?}; the workloads are\n  {ALL}\n{}\n  {INSTRUCTIONS}",
+            known.join("\n")
+        ))
     })
 }
 
-fn refuse(why: &str) -> ! {
+fn exit_with_usage_error(why: &str) -> ! {
     clap::Error::raw(clap::error::ErrorKind::InvalidValue, format!("{why}\n")).exit()
 }
 
-/// Where everything goes that is made and not kept: under cargo's target directory.
+/// Returns the directory for generated files, below cargo's target directory.
 pub(crate) fn work_directory() -> PathBuf {
     let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| bench_folder().join("../target"), PathBuf::from);
     target.canonicalize().unwrap_or(target).join("bench")
 }
 
-/// How this run was asked for.
+/// Returns the command line of this run.
 pub(crate) fn command_line() -> String {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     format!("cargo run --release -p selvedge-bench -- {}", arguments.join(" "))
 }
 
-/// Says something to the user.
-#[allow(clippy::print_stdout, reason = "the command line talks here")]
-pub(crate) fn say(text: &str) {
+/// Prints a text to standard output.
+#[allow(clippy::print_stdout, reason = "the command line prints its results here")]
+pub(crate) fn print(text: &str) {
     println!("{text}");
 }
 
-/// Says what went wrong.
-#[allow(clippy::print_stderr, reason = "the command line talks here")]
-pub(crate) fn complain(text: &str) {
+/// Prints an error to standard error.
+#[allow(clippy::print_stderr, reason = "the command line prints its errors here")]
+pub(crate) fn report_error(text: &str) {
     eprintln!("{text}");
 }

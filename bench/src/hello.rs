@@ -1,48 +1,48 @@
-//! The dynamic workload's program on the Selvedge library, and what the library has here.
+//! The program of the `hello` workload on the Selvedge library, and the check for io_uring.
 
 use anyhow::{Result, bail};
-use selvedge::service::Incident;
-use selvedge::{Driver, Observer, Request, Response, Server, Status};
+use selvedge::service::ServerEvent;
+use selvedge::{Driver, Observer, Request, Response, Server, StatusCode};
 use std::io;
 use std::sync::{Arc, OnceLock};
 
-/// Serves until the process is ended.
+/// Serves until the process is terminated.
 ///
 /// # Errors
-/// When the port is taken.
+/// If the port is in use.
 pub(crate) fn serve(port: u16, workers: usize) -> io::Result<()> {
     let server = Server::bind_with_workers(("127.0.0.1", port), workers)?;
-    server.serve(answer)?.join();
+    server.serve(hello)?.join();
     Ok(())
 }
 
-async fn answer(_: &mut Request) -> Response {
-    Response::new(Status::OK).body(crate::site::HELLO)
+async fn hello(_: &mut Request) -> Response {
+    Response::new(StatusCode::OK).body(crate::site::HELLO)
 }
 
-/// Whether a server that is to have its sockets in a ring would have them there.
+/// Checks that a server with the `io_uring` driver can use it on this system.
 ///
 /// # Errors
-/// Why not.
-pub(crate) fn ask_for_ring() -> Result<()> {
-    let refusal = Refusal::default();
-    let server = Server::bind_with_workers("127.0.0.1:0", 1)?.driver(Driver::IoUring).observe(refusal.clone());
-    let running = server.serve(answer)?;
+/// The reason why it cannot.
+pub(crate) fn check_io_uring() -> Result<()> {
+    let io_uring_error = IoUringError::default();
+    let server = Server::bind_with_workers("127.0.0.1:0", 1)?.driver(Driver::IoUring).observe(io_uring_error.clone());
+    let running = server.serve(hello)?;
     running.handle().stop();
     running.join();
-    match refusal.0.get() {
-        Some(why) => bail!("no io_uring here: {why}"),
+    match io_uring_error.0.get() {
+        Some(reason) => bail!("io_uring is not available: {reason}"),
         None => Ok(()),
     }
 }
 
 #[derive(Clone, Default)]
-struct Refusal(Arc<OnceLock<String>>);
+struct IoUringError(Arc<OnceLock<String>>);
 
-impl Observer for Refusal {
-    fn incident(&self, incident: &Incident) {
-        if let Incident::DriverRefused { error } = incident {
-            // Said once.
+impl Observer for IoUringError {
+    fn event(&self, incident: &ServerEvent) {
+        if let ServerEvent::UringUnavailable { error } = incident {
+            // Only the first error is reported.
             let _ = self.0.set(error.clone());
         }
     }

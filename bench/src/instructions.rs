@@ -1,137 +1,137 @@
-//! The gate: user-space instructions of Selvedge for a fixed mix of requests, counted by callgrind,
-//! against the figures kept in `instructions.txt`.
+//! The check of instruction limits: counts the user-space instructions of Selvedge for fixed kinds of requests
+//! with callgrind, and compares them with the limits in `instructions.txt`.
 //!
-//! Two runs with different numbers of requests are subtracted, so start and stop do not count.
+//! Each count is the difference of two runs with different numbers of requests, so start-up and shutdown do not count.
 //! The counts do not depend on how fast or busy the machine is.
 
 use crate::bench::{Bench, Plan, Probe};
-use crate::cli::say;
-use crate::load::closed::{Closed, Until};
-use crate::load::mix::{Afterwards, Mix, request};
+use crate::cli::print;
+use crate::load::closed::{ClosedLoop, Until};
+use crate::load::mix::{Mix, Persistence, request};
 use crate::process::probe;
-use crate::servers::{Content, bench_folder};
+use crate::servers::{ContentKind, bench_folder};
 use crate::site::SMALL;
 use anyhow::{Context, Result, bail, ensure};
 use std::fmt::Write as _;
 use std::fs;
 
-/// A count may be so much larger than the one kept.
-const ALLOWED: f64 = 1.03;
-/// The requests of the shorter run warm the caches; those of the longer one, less these, count.
-const FEW: u64 = 160;
-const MANY: u64 = 4_960;
-/// How often each kind is counted, and how often at the most while its count is too large.
-const TRIES: usize = 4;
-/// See [`TRIES`].
-const TRIES_MAX: usize = 16;
+/// A count may exceed the stored one by this factor.
+const GROWTH_ALLOWED: f64 = 1.03;
+/// The numbers of requests of the two runs. The shorter run warms the caches; the difference counts.
+const SHORT_RUN_REQUESTS: u64 = 160;
+const LONG_RUN_REQUESTS: u64 = 4_960;
+/// How often each kind is counted.
+const ATTEMPTS_MIN: usize = 4;
+/// How often a kind is counted at most, while its count is above the limit.
+const ATTEMPTS_MAX: usize = 16;
 
-/// What becomes of the figures that are kept.
+/// What to do with the stored limits.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kept {
-    /// The new ones are compared with them.
+pub(crate) enum StoredLimits {
+    /// Compare the new counts with them.
     Compare,
-    /// The new ones take their place.
+    /// Replace them with the new counts.
     Replace,
 }
 
-/// One kind of request.
-struct Kind {
+/// A kind of request.
+struct RequestKind {
     name: &'static str,
     mix: Mix,
 }
 
-fn kinds() -> Vec<Kind> {
+fn request_kinds() -> Vec<RequestKind> {
     let path = format!("/{}", SMALL.name);
     let with = |path: &str, field: &str| {
-        let plain = String::from_utf8(request(path, Afterwards::KeepAlive)).expect("a request is text");
+        let plain = String::from_utf8(request(path, Persistence::KeepAlive)).expect("the request is UTF-8");
         Mix::raw(vec![plain.replacen("\r\n\r\n", &format!("\r\n{field}\r\n\r\n"), 1).into_bytes()])
     };
     vec![
-        Kind { name: "get", mix: Mix::one(&path, Afterwards::KeepAlive) },
-        Kind { name: "pipelined", mix: Mix::pipelined(&path, 16) },
-        Kind {
+        RequestKind { name: "get", mix: Mix::one(&path, Persistence::KeepAlive) },
+        RequestKind { name: "pipelined", mix: Mix::pipelined(&path, 16) },
+        RequestKind {
             name: "not-modified",
             mix: with(&path, "If-Modified-Since: Fri, 01 Jan 2100 00:00:00 GMT\r\nIf-None-Match: *"),
         },
-        Kind { name: "range", mix: with(&path, "Range: bytes=10-49") },
-        Kind { name: "not-found", mix: Mix::one("/there/is/no/such/file", Afterwards::KeepAlive) },
-        Kind { name: "new-connection", mix: Mix::one(&path, Afterwards::Close) },
+        RequestKind { name: "range", mix: with(&path, "Range: bytes=10-49") },
+        RequestKind { name: "not-found", mix: Mix::one("/there/is/no/such/file", Persistence::KeepAlive) },
+        RequestKind { name: "new-connection", mix: Mix::one(&path, Persistence::Close) },
     ]
 }
 
-/// Counts, and compares with (or keeps as) the figures in the tree.
-pub(crate) fn run(bench: &Bench, kept: Kept) -> Result<()> {
-    ensure!(probe::installed("valgrind"), "valgrind is not installed (apt-get install valgrind)");
+/// Counts the instructions, and compares them with the stored limits or replaces the limits.
+pub(crate) fn run(bench: &Bench, stored_limits: StoredLimits) -> Result<()> {
+    ensure!(probe::is_installed("valgrind"), "valgrind is not installed (apt-get install valgrind)");
     let file = bench_folder().join("instructions.txt");
-    let before = fs::read_to_string(&file).unwrap_or_default();
+    let stored = fs::read_to_string(&file).unwrap_or_default();
     let mut counts = Vec::new();
-    bench.progress.set_length(kinds().len() as u64);
-    for kind in kinds() {
+    bench.progress.set_length(request_kinds().len() as u64);
+    for kind in request_kinds() {
         bench.progress.set_message(format!("counting {}", kind.name));
-        let counted = count(bench, &kind.mix, kept_for(&before, kind.name));
+        let counted = count(bench, &kind.mix, limit_for(&stored, kind.name));
         counts.push((kind.name, counted.with_context(|| kind.name.to_owned())?));
         bench.progress.inc(1);
     }
     bench.progress.finish_and_clear();
-    say(&table(&counts, &before));
-    if kept == Kept::Replace {
-        fs::write(&file, to_keep(&counts)).with_context(|| format!("{}", file.display()))?;
+    print(&table(&counts, &stored));
+    if stored_limits == StoredLimits::Replace {
+        fs::write(&file, format_limits(&counts)).with_context(|| format!("{}", file.display()))?;
         return Ok(());
     }
-    judge(&counts, &before)
+    check_limits(&counts, &stored)
 }
 
-/// The least of several counts: hash tables have other seeds in every process, and how often a worker is
-/// woken for a new connection depends on the moment.
-fn count(bench: &Bench, mix: &Mix, kept: Option<u64>) -> Result<u64> {
-    let mut least = u64::MAX;
-    for tried in 0..TRIES_MAX {
-        if tried >= TRIES && !kept.is_some_and(|kept| is_worse(least, kept)) {
+/// Returns the smallest of several counts. They vary because hash tables have random seeds, and the number of
+/// wake-ups of a worker for a new connection depends on timing.
+fn count(bench: &Bench, mix: &Mix, limit: Option<u64>) -> Result<u64> {
+    let mut smallest = u64::MAX;
+    for attempt in 0..ATTEMPTS_MAX {
+        if attempt >= ATTEMPTS_MIN && !limit.is_some_and(|limit| is_above(smallest, limit)) {
             break;
         }
-        let few = total(bench, mix, FEW)?;
-        let many = total(bench, mix, MANY)?;
-        least = least.min(many.saturating_sub(few) / (MANY - FEW));
+        let short_run = count_total(bench, mix, SHORT_RUN_REQUESTS)?;
+        let long_run = count_total(bench, mix, LONG_RUN_REQUESTS)?;
+        smallest = smallest.min(long_run.saturating_sub(short_run) / (LONG_RUN_REQUESTS - SHORT_RUN_REQUESTS));
     }
-    Ok(least)
+    Ok(smallest)
 }
 
-fn total(bench: &Bench, mix: &Mix, requests: u64) -> Result<u64> {
-    let server = bench.servers.first().context("selvedge could not be built")?;
+fn count_total(bench: &Bench, mix: &Mix, requests: u64) -> Result<u64> {
+    let server = bench.servers.first().context("cannot build selvedge")?;
     let plan = Plan {
         workload: "instructions",
         name: "instructions".to_owned(),
         title: String::new(),
-        content: Content::File,
+        content: ContentKind::File,
         path: format!("/{}", SMALL.name),
         mix: mix.clone(),
         connections: 1,
         workers: 1,
         rounds_min: 1,
-        probe: Probe::Nothing,
+        probe: Probe::None,
         measure: Box::new(|_, _| Ok(Vec::new())),
     };
     let running = bench.start_under_callgrind(server, &plan)?;
-    let mut load = Closed::connect(running.address(), mix.clone(), 1)?;
+    let mut load = ClosedLoop::connect(running.address(), mix.clone(), 1)?;
     let window = load.run(Until::Requests(requests))?;
-    ensure!(window.answered + window.errors >= requests, "not every request was answered");
+    ensure!(window.completed + window.errors >= requests, "not all requests got a response");
     drop(load);
     probe::callgrind_total(running, &bench.scratch)
 }
 
-fn is_worse(count: u64, kept: u64) -> bool {
-    count as f64 > kept as f64 * ALLOWED
+fn is_above(count: u64, limit: u64) -> bool {
+    count as f64 > limit as f64 * GROWTH_ALLOWED
 }
 
-fn kept_for(kept: &str, name: &str) -> Option<u64> {
-    let line = kept.lines().find(|line| line.split_ascii_whitespace().next() == Some(name))?;
+fn limit_for(limits: &str, name: &str) -> Option<u64> {
+    let line = limits.lines().find(|line| line.split_ascii_whitespace().next() == Some(name))?;
     line.split_ascii_whitespace().nth(1)?.parse().ok()
 }
 
-fn to_keep(counts: &[(&str, u64)]) -> String {
+fn format_limits(counts: &[(&str, u64)]) -> String {
     let mut text = String::from(
-        "# User-space instructions per request, counted by callgrind.\n\
-         # Kept by: cargo run --release -p selvedge-bench -- instructions --write\n",
+        "# Limits of user-space instructions per request, counted by callgrind.\n\
+         # Written by: cargo run --release -p selvedge-bench -- instructions --write\n",
     );
     for (name, count) in counts {
         let _ = writeln!(text, "{name:<16}{count:>8}");
@@ -139,13 +139,13 @@ fn to_keep(counts: &[(&str, u64)]) -> String {
     text
 }
 
-fn table(counts: &[(&str, u64)], kept: &str) -> String {
-    let mut text = format!("{:<16}{:>14}{:>10}{:>10}\n", "request", "instructions", "kept", "change");
+fn table(counts: &[(&str, u64)], limits: &str) -> String {
+    let mut text = format!("{:<16}{:>14}{:>10}{:>10}\n", "request", "instructions", "stored", "change");
     for (name, count) in counts {
-        match kept_for(kept, name) {
-            Some(before) => {
-                let change = (*count as f64 / before as f64 - 1.0) * 100.0;
-                let _ = writeln!(text, "{name:<16}{count:>14}{before:>10}{change:>+9.1}%");
+        match limit_for(limits, name) {
+            Some(stored) => {
+                let change = (*count as f64 / stored as f64 - 1.0) * 100.0;
+                let _ = writeln!(text, "{name:<16}{count:>14}{stored:>10}{change:>+9.1}%");
             }
             None => drop(writeln!(text, "{name:<16}{count:>14}{:>10}{:>10}", "-", "-")),
         }
@@ -153,19 +153,19 @@ fn table(counts: &[(&str, u64)], kept: &str) -> String {
     text
 }
 
-fn judge(counts: &[(&str, u64)], kept: &str) -> Result<()> {
-    let mut worse = Vec::new();
+fn check_limits(counts: &[(&str, u64)], limits: &str) -> Result<()> {
+    let mut above = Vec::new();
     for (name, count) in counts {
-        match kept_for(kept, name) {
-            Some(before) if is_worse(*count, before) => worse.push(*name),
+        match limit_for(limits, name) {
+            Some(limit) if is_above(*count, limit) => above.push(*name),
             Some(_) => {}
-            None => bail!("no figure is kept for {name}: run with --write and commit bench/instructions.txt"),
+            None => bail!("no limit is stored for {name}: run with --write and commit bench/instructions.txt"),
         }
     }
     ensure!(
-        worse.is_empty(),
-        "more than 3 % above the figure kept: {}. If that is the price of something worth it, keep it with --write",
-        worse.join(", ")
+        above.is_empty(),
+        "more than 3 % above the stored limit: {}. If the increase is justified, store it with --write",
+        above.join(", ")
     );
     Ok(())
 }
@@ -175,10 +175,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn three_percent_more_is_allowed_and_no_more() {
-        let kept = to_keep(&[("get", 1_000)]);
-        assert!(judge(&[("get", 1_030)], &kept).is_ok());
-        assert!(judge(&[("get", 1_031)], &kept).is_err());
-        assert!(judge(&[("range", 1)], &kept).is_err());
+    fn a_count_may_exceed_its_limit_by_three_percent() {
+        let limits = format_limits(&[("get", 1_000)]);
+        assert!(check_limits(&[("get", 1_030)], &limits).is_ok());
+        assert!(check_limits(&[("get", 1_031)], &limits).is_err());
+        assert!(check_limits(&[("range", 1)], &limits).is_err());
     }
 }

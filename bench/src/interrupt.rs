@@ -1,22 +1,22 @@
-//! Notices that the user wants to stop, so that every loop ends and everything started is stopped.
+//! Handles INT and TERM, so that every loop ends and every started process is stopped.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, LazyLock};
 
 static REQUESTED: LazyLock<Arc<AtomicBool>> = LazyLock::new(Arc::default);
 
-/// From now on, INT and TERM are noted.
+/// Registers the signal handlers.
 ///
 /// # Errors
-/// When the system does not allow it.
-pub(crate) fn watch() -> std::io::Result<()> {
+/// If the system does not allow it.
+pub(crate) fn register_handlers() -> std::io::Result<()> {
     for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
         signal_hook::flag::register(signal, REQUESTED.clone())?;
     }
     Ok(())
 }
 
-/// Whether somebody asked to stop.
-pub(crate) fn requested() -> bool {
+/// Whether INT or TERM was received.
+pub(crate) fn is_requested() -> bool {
     REQUESTED.load(Ordering::Relaxed)
 }

@@ -1,11 +1,11 @@
-//! The machine that measures: what has to stand beside every figure.
+//! The machine that measures: facts that every report contains.
 
 use anyhow::{Result, ensure};
 use serde::{Deserialize, Serialize};
 use std::fs;
 use std::process::Command;
 
-/// What the report says about the machine.
+/// The facts about the machine in a report.
 #[derive(Clone, Serialize, Deserialize)]
 pub(crate) struct Facts {
     pub(crate) date: String,
@@ -16,22 +16,22 @@ pub(crate) struct Facts {
     pub(crate) kernel: String,
     pub(crate) system: String,
     pub(crate) compiler: String,
-    /// How the system controls congestion. Reports of earlier versions do not say.
+    /// The congestion control of the system. Empty in reports of earlier versions.
     #[serde(default)]
     pub(crate) congestion: String,
 }
 
-/// The cores this process may use.
+/// Returns the cores that this process may use. At least 2.
 pub(crate) fn cores() -> Result<Vec<usize>> {
     let set = rustix::thread::sched_getaffinity(None)?;
     let cores: Vec<usize> = (0..rustix::thread::CpuSet::MAX_CPU).filter(|core| set.is_set(*core)).collect();
-    ensure!(cores.len() >= 2, "a server and the load each need a core of their own; this machine gives one");
+    ensure!(cores.len() >= 2, "cannot measure with one core: the server and the load generator need one each");
     Ok(cores)
 }
 
 impl Facts {
-    /// The same machine, now.
-    pub(crate) fn now(&self) -> Self {
+    /// Returns these facts with the current date.
+    pub(crate) fn with_current_date(&self) -> Self {
         Self { date: date(), ..self.clone() }
     }
 }
@@ -45,13 +45,13 @@ pub(crate) fn facts(cores: &[usize]) -> Facts {
     let memory_kib: f64 = value("/proc/meminfo", "MemTotal").trim_end_matches(" kB").parse().unwrap_or(0.0);
     Facts {
         date: date(),
-        revision: says("git", &["describe", "--always", "--dirty"]),
+        revision: command_output("git", &["describe", "--always", "--dirty"]),
         processor: value("/proc/cpuinfo", "model name"),
         cores: cores.len(),
         memory_gib: (memory_kib / 1_048_576.0 * 10.0).round() / 10.0,
-        kernel: says("uname", &["-sr"]),
+        kernel: command_output("uname", &["-sr"]),
         system: value("/etc/os-release", "PRETTY_NAME"),
-        compiler: says("rustc", &["--version"]),
+        compiler: command_output("rustc", &["--version"]),
         congestion: fs::read_to_string("/proc/sys/net/ipv4/tcp_congestion_control")
             .unwrap_or_default()
             .trim()
@@ -60,10 +60,10 @@ pub(crate) fn facts(cores: &[usize]) -> Facts {
 }
 
 fn date() -> String {
-    says("date", &["-u", "+%Y-%m-%d %H:%M UTC"])
+    command_output("date", &["-u", "+%Y-%m-%d %H:%M UTC"])
 }
 
-fn says(program: &str, arguments: &[&str]) -> String {
+fn command_output(program: &str, arguments: &[&str]) -> String {
     let out = Command::new(program).args(arguments).current_dir(crate::servers::bench_folder()).output();
     out.map_or_else(|_| "unknown".to_owned(), |out| String::from_utf8_lossy(&out.stdout).trim().to_owned())
 }

@@ -1,8 +1,8 @@
-//! Selvedge beside its peers: `selvedge-bench all`, `selvedge-bench WORKLOAD…`, and the gate
-//! `selvedge-bench instructions`.
+//! Benchmarks Selvedge against other servers: `selvedge-bench all`, `selvedge-bench WORKLOAD…`, and the
+//! check of instruction limits, `selvedge-bench instructions`.
 //!
-//! Everything runs on loopback; every loop is bounded in count and time; whatever is started is
-//! stopped, also after an error or a signal.
+//! All traffic stays on loopback. Every loop is bounded in count and time. Every started process is stopped,
+//! also after an error or a signal.
 
 mod bench;
 mod cli;
@@ -12,9 +12,9 @@ mod instructions;
 mod interrupt;
 mod load;
 mod machine;
-mod origin;
 mod process;
 mod report;
+mod server_binary;
 mod servers;
 mod site;
 mod workloads;
@@ -22,10 +22,10 @@ mod workloads;
 use anyhow::{Result, bail};
 use bench::{Bench, Plan};
 use clap::Parser;
-use cli::{Cli, What};
+use cli::{Cli, Task};
 use figures::Case;
 use indicatif::{ProgressBar, ProgressStyle};
-use process::running::on_cores;
+use process::server_process::run_on_cores;
 use report::Section;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use servers::Missing;
@@ -34,25 +34,24 @@ use workloads::Workload;
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
-    let outcome = match cli.what() {
-        What::ServeHello { port, workers } => hello::serve(port, workers).map_err(Into::into),
-        What::Instructions => {
-            prepare(&cli, &["selvedge".to_owned()]).and_then(|(bench, _)| instructions::run(&bench, cli.kept()))
-        }
-        What::Workloads(wanted) => run(&cli, &wanted),
+    let outcome = match cli.task() {
+        Task::ServeHello { port, workers } => hello::serve(port, workers).map_err(Into::into),
+        Task::Instructions => prepare(&cli, &["selvedge".to_owned()])
+            .and_then(|(bench, _)| instructions::run(&bench, cli.stored_limits())),
+        Task::Workloads(wanted) => run(&cli, &wanted),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            cli::complain(&format!("selvedge-bench: {error:#}"));
+            cli::report_error(&format!("selvedge-bench: {error:#}"));
             ExitCode::FAILURE
         }
     }
 }
 
-/// Everything that has to be there before anything is measured.
+/// Finds or builds the servers, creates the files to serve, and returns the bench and the missing servers.
 fn prepare(cli: &Cli, only: &[String]) -> Result<(Bench, Vec<Missing>)> {
-    interrupt::watch()?;
+    interrupt::register_handlers()?;
     raise_descriptor_limit()?;
     let work = cli::work_directory();
     let scratch = work.join("scratch");
@@ -62,63 +61,63 @@ fn prepare(cli: &Cli, only: &[String]) -> Result<(Bench, Vec<Missing>)> {
     progress.set_message("finding and building the servers");
     progress.tick();
     let (servers, missing) = servers::find(&work, only);
-    let site = site::Site::make(work.join("site"))?;
+    let site = site::BenchSite::create(work.join("site"))?;
     let bench = Bench { servers, site, effort: cli.effort(), scratch, cores: machine::cores()?, progress };
     Ok((bench, missing))
 }
 
 fn run(cli: &Cli, wanted: &[&'static Workload]) -> Result<()> {
     let (bench, missing) = prepare(cli, cli.servers())?;
-    if let Some(Missing { name, why, install }) = missing.first().filter(|_| !cli.servers().is_empty()) {
-        bail!("{name}, which is asked for, cannot be had: {why} ({install})");
+    if let Some(Missing { name, reason, install }) = missing.first().filter(|_| !cli.servers().is_empty()) {
+        bail!("cannot measure {name}, which --servers names: {reason} (install it with: {install})");
     }
     let mut planned = Vec::new();
     for workload in wanted {
         match (workload.plans)(&bench) {
             Ok(plans) => planned.push((workload.name, plans)),
-            Err(error) => cli::complain(&format!("{}: skipped, {error:#}", workload.name)),
+            Err(error) => cli::report_error(&format!("{}: skipped, {error:#}", workload.name)),
         }
     }
-    choose(&mut planned, cli.tables())?;
+    select_tables(&mut planned, cli.tables())?;
     bench.progress.set_length(planned.iter().flat_map(|(_, plans)| plans).map(|plan| bench.steps(plan) as u64).sum());
     let folder = cli.output();
-    // Before the first figures are written: those are kept in the tree, and are no other revision.
+    // Before the first report is written: the report files are tracked and would make the revision "dirty".
     let machine = machine::facts(&bench.cores);
-    // The load has the last core for itself; the servers are started on the first ones.
+    // The load generator has the last core for itself; the servers run on the first ones.
     let load_core = bench.cores.last().copied().into_iter().collect::<Vec<_>>();
-    on_cores(&load_core, || {
+    run_on_cores(&load_core, || {
         planned.iter().try_for_each(|(workload, plans)| {
-            let cases = plans.iter().map(|plan| bench.carry_out(plan)).collect::<Result<Vec<Case>>>()?;
+            let cases = plans.iter().map(|plan| bench.run(plan)).collect::<Result<Vec<Case>>>()?;
             let section = Section {
                 workload: (*workload).to_owned(),
-                machine: machine.now(),
+                machine: machine.with_current_date(),
                 command: cli::command_line(),
                 seconds: bench.effort.seconds,
                 rounds: plans.iter().map(|plan| bench.rounds(plan)).max().unwrap_or(0),
                 servers: bench.servers.iter().map(servers::Server::facts).collect(),
                 missing: missing.clone(),
-                cases: report::merge(cases),
+                cases: report::merge_cases(cases),
             };
             report::write(&section, &folder)?;
-            bench.progress.suspend(|| cli::say(&report::markdown::tables(&section)));
+            bench.progress.suspend(|| cli::print(&report::markdown::tables(&section)));
             Ok::<_, anyhow::Error>(())
         })
     })??;
     bench.progress.finish_and_clear();
-    cli::say(&format!("written to {}", folder.display()));
+    cli::print(&format!("written to {}", folder.display()));
     Ok(())
 }
 
-/// Leaves the tables that are asked for, all of them where none is.
-fn choose(planned: &mut Vec<(&str, Vec<Plan>)>, tables: &[String]) -> Result<()> {
+/// Removes all tables that `--tables` does not name. Without names, all tables stay.
+fn select_tables(planned: &mut Vec<(&str, Vec<Plan>)>, tables: &[String]) -> Result<()> {
     if tables.is_empty() {
         return Ok(());
     }
     let mut known: Vec<&str> = planned.iter().flat_map(|(_, plans)| plans).map(|plan| &*plan.name).collect();
-    // A table may have several plans, one behind the other.
+    // A table may have several consecutive plans.
     known.dedup();
     if let Some(unknown) = tables.iter().find(|table| !known.contains(&table.as_str())) {
-        bail!("there is no table {unknown:?} in what is asked for; there are {}", known.join(", "));
+        bail!("the chosen workloads have no table {unknown:?}; their tables are {}", known.join(", "));
     }
     for (_, plans) in planned.iter_mut() {
         plans.retain(|plan| tables.contains(&plan.name));
@@ -127,7 +126,7 @@ fn choose(planned: &mut Vec<(&str, Vec<Plan>)>, tables: &[String]) -> Result<()>
     Ok(())
 }
 
-/// As many descriptors as the system allows; what is started inherits it.
+/// Raises the limit of open file descriptors to the hard limit; child processes inherit it.
 fn raise_descriptor_limit() -> Result<()> {
     let limit = getrlimit(Resource::Nofile);
     setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum })?;

@@ -1,296 +1,305 @@
-//! Who is measured: one table. From it come the search, the command lines and the list in the
-//! report.
+//! The table of measured servers. The search, the command lines and the list in the report are derived from it.
 
 use crate::figures::{Figure, Ratio};
 use crate::hello;
-use crate::load::mix::{Afterwards, request};
-use crate::origin::Origin;
+use crate::load::mix::{Persistence, request};
+use crate::server_binary::ServerBinary;
 use anyhow::Result;
 use serde::{Deserialize, Serialize};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// What a workload asks for.
+/// The content that a workload requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Content {
-    /// One file that fits into memory.
+pub(crate) enum ContentKind {
+    /// One file that servers may keep in memory.
     File,
-    /// One file that does not.
+    /// One file that is too long for that.
     LongFile,
-    /// Files under the whole root, some of them cold.
+    /// Files below the root, some of them cold.
     Tree,
-    /// The answer of a program.
+    /// A response of a program.
     Hello,
-    /// The same answer, of a program on one of the libraries for Rust.
+    /// The response of [`Self::Hello`], from a program on a Rust library.
     Library,
-    /// Whatever an application on such a library does.
+    /// The responses of an application on a Rust library.
     Application,
 }
 
-impl Content {
-    /// What the figures are divided by, for content of this kind.
+impl ContentKind {
+    /// Returns the ratios of the tables with this content.
     pub(crate) fn ratios(self) -> &'static [Ratio] {
         match self {
             Self::File | Self::LongFile | Self::Tree | Self::Hello => &[
-                Ratio { of: Figure::CpuUs, to: FLOOR, is: Figure::CpuToFloor },
-                Ratio { of: Figure::CpuUs, to: SELVEDGE, is: Figure::CpuToSelvedge },
+                Ratio { figure: Figure::CpuUs, relative_to: BASELINE, result: Figure::CpuToBaseline },
+                Ratio { figure: Figure::CpuUs, relative_to: SELVEDGE, result: Figure::CpuToSelvedge },
             ],
             Self::Library | Self::Application => &[
-                Ratio { of: Figure::CpuUs, to: AXUM, is: Figure::CpuToAxum },
-                Ratio { of: Figure::BytesPerConnection, to: AXUM, is: Figure::BytesToAxum },
+                Ratio { figure: Figure::CpuUs, relative_to: AXUM, result: Figure::CpuToAxum },
+                Ratio { figure: Figure::BytesPerConnection, relative_to: AXUM, result: Figure::BytesToAxum },
             ],
         }
     }
 }
 
-struct Entry {
+struct ServerEntry {
     name: &'static str,
-    origin: Origin,
-    /// What drives the sockets of one that is on Selvedge; `auto` is what it does unasked.
+    binary: ServerBinary,
+    /// The I/O back end of a server on Selvedge; `auto` is its default.
     driver: Option<&'static str>,
     version: &'static [&'static str],
-    /// Its configuration under `peers/`, with `@WORDS@` to fill in.
+    /// Its configuration below `peers/`, with placeholders such as `@PORT@`.
     config: Option<&'static str>,
     arguments: &'static str,
-    answers: &'static [Content],
-    callgrind: bool,
+    serves: &'static [ContentKind],
+    runs_under_callgrind: bool,
     install: &'static str,
 }
 
-const SERVE: &str = "serve @ROOT@ --listen 127.0.0.1:@PORT@ --workers @WORKERS@ --log off";
-const YARDSTICK: &str = "@PORT@ @WORKERS@ @REQUEST_BYTES@ @AFTER@ @FILE@";
-const EVERYTHING: &[Content] = &[Content::File, Content::LongFile, Content::Tree, Content::Hello];
-const OURS: &[Content] = &[Content::File, Content::LongFile, Content::Tree, Content::Hello, Content::Library];
-const LIBRARY: &[Content] =
-    &[Content::File, Content::LongFile, Content::Tree, Content::Hello, Content::Library, Content::Application];
-const FILES: &[Content] = &[Content::File, Content::LongFile, Content::Tree];
-const ONE_ANSWER: &[Content] = &[Content::File, Content::LongFile, Content::Hello];
+const SERVE_ARGUMENTS: &str = "serve @ROOT@ --listen 127.0.0.1:@PORT@ --workers @WORKERS@ --log off";
+const BASELINE_ARGUMENTS: &str = "@PORT@ @WORKERS@ @REQUEST_BYTES@ @PERSISTENCE@ @FILE@";
+const FILES_AND_HELLO: &[ContentKind] =
+    &[ContentKind::File, ContentKind::LongFile, ContentKind::Tree, ContentKind::Hello];
+const FILES_AND_LIBRARY: &[ContentKind] =
+    &[ContentKind::File, ContentKind::LongFile, ContentKind::Tree, ContentKind::Hello, ContentKind::Library];
+const FILES_AND_APPLICATION: &[ContentKind] = &[
+    ContentKind::File,
+    ContentKind::LongFile,
+    ContentKind::Tree,
+    ContentKind::Hello,
+    ContentKind::Library,
+    ContentKind::Application,
+];
+const FILES: &[ContentKind] = &[ContentKind::File, ContentKind::LongFile, ContentKind::Tree];
+const ONE_RESPONSE: &[ContentKind] = &[ContentKind::File, ContentKind::LongFile, ContentKind::Hello];
 
-/// What names the driver of sockets to those that are on Selvedge.
+/// The environment variable that selects the I/O back end of servers on Selvedge.
 const DRIVER: &str = "SELVEDGE_DRIVER";
 const RING: &str = "io_uring";
 
-/// The name of the yardstick that the ratios are about.
-pub(crate) const FLOOR: &str = "floor";
-/// Our own name.
+/// The server that the ratio to the baseline refers to.
+pub(crate) const BASELINE: &str = "baseline-epoll";
+/// The prefix of the names of all baseline servers.
+pub(crate) const BASELINE_PREFIX: &str = "baseline";
+/// The name of Selvedge in the table.
 pub(crate) const SELVEDGE: &str = "selvedge";
-/// The peer that applications are compared with: axum on hyper.
+/// The server that applications are compared with: axum on hyper.
 pub(crate) const AXUM: &str = "axum";
 
-/// Whether it is Selvedge that is under a name.
-pub(crate) fn is_ours(name: &str) -> bool {
+/// Whether a server name is that of Selvedge.
+pub(crate) fn is_selvedge(name: &str) -> bool {
     name.contains(SELVEDGE)
 }
 
-const ENTRIES: &[Entry] = &[
-    Entry {
-        name: FLOOR,
-        origin: Origin::C("floor/epoll.c"),
+const SERVERS: &[ServerEntry] = &[
+    ServerEntry {
+        name: BASELINE,
+        binary: ServerBinary::C("baseline/epoll.c"),
         driver: None,
         version: &[],
         config: None,
-        arguments: YARDSTICK,
-        answers: ONE_ANSWER,
-        callgrind: true,
+        arguments: BASELINE_ARGUMENTS,
+        serves: ONE_RESPONSE,
+        runs_under_callgrind: true,
         install: "apt-get install gcc",
     },
-    Entry {
-        name: "floor-tokio",
-        origin: Origin::Rust("floor-tokio"),
+    ServerEntry {
+        name: "baseline-tokio",
+        binary: ServerBinary::Rust("baseline-tokio"),
         driver: None,
         version: &[],
         config: None,
-        arguments: YARDSTICK,
-        answers: &[Content::File, Content::Hello],
-        callgrind: true,
+        arguments: BASELINE_ARGUMENTS,
+        serves: &[ContentKind::File, ContentKind::Hello],
+        runs_under_callgrind: true,
         install: "cargo",
     },
-    Entry {
+    ServerEntry {
         name: SELVEDGE,
-        origin: Origin::Selvedge,
+        binary: ServerBinary::Selvedge,
         driver: Some("auto"),
         version: &["--version"],
         config: None,
-        arguments: SERVE,
-        answers: OURS,
-        callgrind: false, // valgrind has no rings: what it would count is the next one's
+        arguments: SERVE_ARGUMENTS,
+        serves: FILES_AND_LIBRARY,
+        runs_under_callgrind: false, // valgrind would measure the epoll entry: it has no io_uring
         install: "cargo",
     },
-    Entry {
+    ServerEntry {
         name: "selvedge-epoll",
-        origin: Origin::Selvedge,
+        binary: ServerBinary::Selvedge,
         driver: Some("epoll"),
         version: &["--version"],
         config: None,
-        arguments: SERVE,
-        answers: OURS,
-        callgrind: true,
+        arguments: SERVE_ARGUMENTS,
+        serves: FILES_AND_LIBRARY,
+        runs_under_callgrind: true,
         install: "cargo",
     },
-    Entry {
+    ServerEntry {
         name: "selvedge-io_uring",
-        origin: Origin::Selvedge,
+        binary: ServerBinary::Selvedge,
         driver: Some(RING),
         version: &["--version"],
         config: None,
-        arguments: SERVE,
-        answers: OURS,
-        callgrind: false, // valgrind has no rings
+        arguments: SERVE_ARGUMENTS,
+        serves: FILES_AND_LIBRARY,
+        runs_under_callgrind: false, // valgrind has no io_uring
         install: "cargo",
     },
-    Entry {
+    ServerEntry {
         name: "nginx",
-        origin: Origin::Program("nginx"),
+        binary: ServerBinary::Program("nginx"),
         driver: None,
         version: &["-v"],
         config: Some("nginx/nginx.conf"),
         arguments: "-e @STATE@/error.log -c @CONFIG@",
-        answers: EVERYTHING,
-        callgrind: true,
+        serves: FILES_AND_HELLO,
+        runs_under_callgrind: true,
         install: "apt-get install nginx-light",
     },
-    Entry {
+    ServerEntry {
         name: "h2o",
-        origin: Origin::Program("h2o"),
+        binary: ServerBinary::Program("h2o"),
         driver: None,
         version: &["-v"],
         config: Some("h2o/h2o.conf"),
         arguments: "-m worker -c @CONFIG@",
-        answers: EVERYTHING,
-        callgrind: true,
+        serves: FILES_AND_HELLO,
+        runs_under_callgrind: true,
         install: "apt-get install h2o",
     },
-    Entry {
+    ServerEntry {
         name: "lighttpd",
-        origin: Origin::Program("lighttpd"),
+        binary: ServerBinary::Program("lighttpd"),
         driver: None,
         version: &["-v"],
         config: Some("lighttpd/lighttpd.conf"),
         arguments: "-D -f @CONFIG@",
-        answers: FILES,
-        callgrind: true,
+        serves: FILES,
+        runs_under_callgrind: true,
         install: "apt-get install lighttpd",
     },
-    Entry {
+    ServerEntry {
         name: "apache",
-        origin: Origin::Program("apache2"),
+        binary: ServerBinary::Program("apache2"),
         driver: None,
         version: &["-v"],
         config: Some("apache/apache.conf"),
         arguments: "-D FOREGROUND -f @CONFIG@",
-        answers: FILES,
-        callgrind: false,
+        serves: FILES,
+        runs_under_callgrind: false,
         install: "apt-get install apache2-bin",
     },
-    Entry {
+    ServerEntry {
         name: "caddy",
-        origin: Origin::Program("caddy"),
+        binary: ServerBinary::Program("caddy"),
         driver: None,
         version: &["version"],
         config: Some("caddy/Caddyfile"),
         arguments: "run --adapter caddyfile --config @CONFIG@",
-        answers: EVERYTHING,
-        callgrind: false, // valgrind does not run Go programs
+        serves: FILES_AND_HELLO,
+        runs_under_callgrind: false, // valgrind does not run Go programs
         install: "apt-get install caddy",
     },
-    Entry {
+    ServerEntry {
         name: "warp",
-        origin: Origin::Haskell("warp/warp.hs"),
+        binary: ServerBinary::Haskell("warp/warp.hs"),
         driver: None,
         version: &[],
         config: None,
         arguments: "@PORT@ @ROOT@ +RTS -N@WORKERS@ -A16m -RTS",
-        answers: EVERYTHING,
-        callgrind: false, // its clock signal ends it under valgrind
+        serves: FILES_AND_HELLO,
+        runs_under_callgrind: false, // its timer signal terminates it under valgrind
         install: "apt-get install ghc libghc-warp-dev",
     },
-    Entry {
+    ServerEntry {
         name: "hyper",
-        origin: Origin::Rust("peer-hyper"),
+        binary: ServerBinary::Rust("peer-hyper"),
         driver: None,
         version: &[],
         config: None,
         arguments: "@PORT@ @WORKERS@ @ROOT@",
-        answers: &[Content::File, Content::Hello, Content::Library],
-        callgrind: true,
+        serves: &[ContentKind::File, ContentKind::Hello, ContentKind::Library],
+        runs_under_callgrind: true,
         install: "cargo",
     },
-    Entry {
+    ServerEntry {
         name: "axum-selvedge",
-        origin: Origin::Rust("peer-axum-selvedge"),
+        binary: ServerBinary::Rust("peer-axum-selvedge"),
         driver: Some("auto"),
         version: &[],
         config: None,
         arguments: "@PORT@ @WORKERS@ @ROOT@",
-        answers: &[Content::Hello, Content::Library, Content::Application],
-        callgrind: false, // valgrind has no rings: what it would count is the next one's
+        serves: &[ContentKind::Hello, ContentKind::Library, ContentKind::Application],
+        runs_under_callgrind: false, // valgrind would measure the epoll entry: it has no io_uring
         install: "cargo",
     },
-    Entry {
+    ServerEntry {
         name: "axum-selvedge-epoll",
-        origin: Origin::Rust("peer-axum-selvedge"),
+        binary: ServerBinary::Rust("peer-axum-selvedge"),
         driver: Some("epoll"),
         version: &[],
         config: None,
         arguments: "@PORT@ @WORKERS@ @ROOT@",
-        answers: &[Content::Hello, Content::Library],
-        callgrind: true,
+        serves: &[ContentKind::Hello, ContentKind::Library],
+        runs_under_callgrind: true,
         install: "cargo",
     },
-    Entry {
+    ServerEntry {
         name: "axum-selvedge-io_uring",
-        origin: Origin::Rust("peer-axum-selvedge"),
+        binary: ServerBinary::Rust("peer-axum-selvedge"),
         driver: Some(RING),
         version: &[],
         config: None,
         arguments: "@PORT@ @WORKERS@ @ROOT@",
-        answers: &[Content::Hello, Content::Library],
-        callgrind: false, // valgrind has no rings
+        serves: &[ContentKind::Hello, ContentKind::Library],
+        runs_under_callgrind: false, // valgrind has no io_uring
         install: "cargo",
     },
-    Entry {
+    ServerEntry {
         name: AXUM,
-        origin: Origin::Rust("peer-axum"),
+        binary: ServerBinary::Rust("peer-axum"),
         driver: None,
         version: &[],
         config: None,
         arguments: "@PORT@ @WORKERS@ @ROOT@",
-        answers: LIBRARY,
-        callgrind: true,
+        serves: FILES_AND_APPLICATION,
+        runs_under_callgrind: true,
         install: "cargo",
     },
-    Entry {
+    ServerEntry {
         name: "actix",
-        origin: Origin::Rust("peer-actix"),
+        binary: ServerBinary::Rust("peer-actix"),
         driver: None,
         version: &[],
         config: None,
         arguments: "@PORT@ @WORKERS@ @ROOT@",
-        answers: LIBRARY,
-        callgrind: true,
+        serves: FILES_AND_APPLICATION,
+        runs_under_callgrind: true,
         install: "cargo",
     },
 ];
 
-/// A server that is here.
+/// An installed or built server.
 pub(crate) struct Server {
-    entry: &'static Entry,
+    entry: &'static ServerEntry,
     program: PathBuf,
     version: String,
 }
 
-/// A server that is not here.
+/// A server that could not be found or built.
 #[derive(Clone, Serialize, Deserialize)]
 pub(crate) struct Missing {
     pub(crate) name: String,
-    pub(crate) why: String,
+    pub(crate) reason: String,
     pub(crate) install: String,
 }
 
-/// What the report says about a server.
+/// The facts about a server in a report.
 #[derive(Clone, Serialize, Deserialize)]
-pub(crate) struct Facts {
+pub(crate) struct ServerFacts {
     pub(crate) name: String,
     pub(crate) version: String,
     pub(crate) command: String,
@@ -298,41 +307,41 @@ pub(crate) struct Facts {
     pub(crate) config: Option<String>,
 }
 
-/// How a server is to run.
+/// The parameters of one start of a server.
 pub(crate) struct Launch<'a> {
     pub(crate) port: u16,
     pub(crate) workers: usize,
     pub(crate) root: &'a Path,
-    pub(crate) content: Content,
-    /// The path that is asked for first.
+    pub(crate) content: ContentKind,
+    /// The path of the first request.
     pub(crate) path: &'a str,
-    pub(crate) afterwards: Afterwards,
+    pub(crate) persistence: Persistence,
     /// A directory for its state.
     pub(crate) state: &'a Path,
 }
 
-/// The folder of this crate.
+/// Returns the folder of this crate.
 pub(crate) fn bench_folder() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// Finds or builds every server; `only` keeps those with these names.
+/// Finds or builds all servers, or those with the names in `only`. Returns the found and the missing servers.
 pub(crate) fn find(work: &Path, only: &[String]) -> (Vec<Server>, Vec<Missing>) {
     let (mut here, mut missing) = (Vec::new(), Vec::new());
-    for entry in ENTRIES.iter().filter(|entry| only.is_empty() || only.iter().any(|name| name == entry.name)) {
+    for entry in SERVERS.iter().filter(|entry| only.is_empty() || only.iter().any(|name| name == entry.name)) {
         let program = match entry.driver {
-            // Epoll under another name is not measured.
-            Some(RING) => hello::ask_for_ring().and_then(|()| entry.origin.locate(work)),
-            _ => entry.origin.locate(work),
+            // Without io_uring, the server would be measured with epoll under the wrong name.
+            Some(RING) => hello::check_io_uring().and_then(|()| entry.binary.locate(work)),
+            _ => entry.binary.locate(work),
         };
         match program {
             Ok(program) => {
-                let version = entry.origin.version(&program, entry.version);
+                let version = entry.binary.version(&program, entry.version);
                 here.push(Server { entry, program, version });
             }
             Err(error) => missing.push(Missing {
                 name: entry.name.to_owned(),
-                why: format!("{error:#}"),
+                reason: format!("{error:#}"),
                 install: entry.install.to_owned(),
             }),
         }
@@ -340,9 +349,9 @@ pub(crate) fn find(work: &Path, only: &[String]) -> (Vec<Server>, Vec<Missing>) 
     (here, missing)
 }
 
-/// The names of all that can be measured.
+/// Returns the names of all servers.
 pub(crate) fn names() -> Vec<&'static str> {
-    ENTRIES.iter().map(|entry| entry.name).collect()
+    SERVERS.iter().map(|entry| entry.name).collect()
 }
 
 impl Server {
@@ -350,19 +359,19 @@ impl Server {
         self.entry.name
     }
 
-    pub(crate) fn answers(&self, content: Content) -> bool {
-        self.entry.answers.contains(&content)
+    pub(crate) fn serves(&self, content: ContentKind) -> bool {
+        self.entry.serves.contains(&content)
     }
 
-    /// Whether callgrind can run it.
+    /// Whether the server runs under callgrind.
     pub(crate) fn runs_under_callgrind(&self) -> bool {
-        self.entry.callgrind
+        self.entry.runs_under_callgrind
     }
 
-    pub(crate) fn facts(&self) -> Facts {
+    pub(crate) fn facts(&self) -> ServerFacts {
         let program = self.program.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
         let driver = self.entry.driver.map_or_else(String::new, |driver| format!("{DRIVER}={driver} "));
-        Facts {
+        ServerFacts {
             name: self.entry.name.to_owned(),
             version: self.version.clone(),
             command: format!("{driver}{program} {}", self.entry.arguments),
@@ -370,23 +379,24 @@ impl Server {
         }
     }
 
-    /// The command that starts it.
+    /// Returns the command that starts the server. Writes its configuration file first.
     pub(crate) fn command(&self, launch: &Launch<'_>) -> Result<Command> {
         let config = launch.state.join("config");
         if let Some(template) = self.entry.config {
             let text = fs::read_to_string(bench_folder().join("peers").join(template))?;
-            fs::write(&config, launch.fill_in(&text, &config))?;
+            fs::write(&config, launch.substitute(&text, &config))?;
         }
         let mut arguments = self.entry.arguments;
         let mut program = self.program.clone();
-        if matches!(self.entry.origin, Origin::Selvedge) && matches!(launch.content, Content::Hello | Content::Library)
+        if matches!(self.entry.binary, ServerBinary::Selvedge)
+            && matches!(launch.content, ContentKind::Hello | ContentKind::Library)
         {
-            // Its way to answer without a file is a program on the library: this one.
+            // Selvedge has no configured content for this, so this program serves it with the library.
             program = std::env::current_exe()?;
             arguments = "serve-hello @PORT@ @WORKERS@";
         }
         let mut command = Command::new(program);
-        command.args(arguments.split(' ').map(|word| launch.fill_in(word, &config)));
+        command.args(arguments.split(' ').map(|word| launch.substitute(word, &config)));
         if let Some(driver) = self.entry.driver {
             command.env(DRIVER, driver);
         }
@@ -397,7 +407,7 @@ impl Server {
 }
 
 impl Launch<'_> {
-    fn fill_in(&self, text: &str, config: &Path) -> String {
+    fn substitute(&self, text: &str, config: &Path) -> String {
         let is_root = rustix::process::geteuid().is_root();
         let user = std::env::var("USER").unwrap_or_else(|_| "root".to_owned());
         let words = [
@@ -409,8 +419,8 @@ impl Launch<'_> {
             ("@STATE@", self.state.display().to_string()),
             ("@CONFIG@", config.display().to_string()),
             ("@FILE@", self.root.join(self.path.trim_start_matches('/')).display().to_string()),
-            ("@REQUEST_BYTES@", request(self.path, self.afterwards).len().to_string()),
-            ("@AFTER@", if self.afterwards == Afterwards::Close { "close" } else { "keep" }.to_owned()),
+            ("@REQUEST_BYTES@", request(self.path, self.persistence).len().to_string()),
+            ("@PERSISTENCE@", if self.persistence == Persistence::Close { "close" } else { "keep" }.to_owned()),
             ("@UNPRIVILEGED@", if is_root { "nobody".to_owned() } else { user.clone() }),
             ("@USER@", if is_root { "root".to_owned() } else { user }),
         ];

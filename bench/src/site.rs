@@ -1,4 +1,4 @@
-//! The files that are served, made on a disk before anything is measured.
+//! The files to serve, created on disk before the first measurement.
 
 use anyhow::{Context, Result};
 use std::fs::{self, File};
@@ -7,69 +7,69 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// As many cold files, each of this size: together more than a round of the usual length asks for.
+/// The number of cold files. Together they are more than a round of the default length requests.
 const COLD_COUNT: usize = 600;
 const COLD_BYTES: usize = 256 * 1024;
-/// At most so many files of the Rust documentation.
+/// The maximum number of files of the Rust documentation.
 const DOCUMENTS_MAX: usize = 50_000;
-/// So many picks in zipf order are prepared; they repeat after that.
-const PICKS: usize = 1 << 16;
+/// The number of prepared picks in Zipf order; they repeat after that.
+const ZIPF_PICKS: usize = 1 << 16;
 
-/// A file of a certain size at the top of the site.
-pub(crate) struct Sized {
+/// A file of a fixed size at the top of the site.
+pub(crate) struct SizedFile {
     pub(crate) name: &'static str,
     pub(crate) bytes: usize,
 }
 
 /// The Warp article's file.
-pub(crate) const SMALL: Sized = Sized { name: "small.html", bytes: 151 };
+pub(crate) const SMALL: SizedFile = SizedFile { name: "small.html", bytes: 151 };
 /// The file of the Haskell Web Server's Figure 1.
-pub(crate) const KIB: Sized = Sized { name: "1k.html", bytes: 1024 };
-/// The file that slow readers ask for.
-pub(crate) const MIB: Sized = Sized { name: "1m.html", bytes: 1024 * 1024 };
-/// All sizes that are compared.
-pub(crate) const SIZES: [Sized; 5] = [
+pub(crate) const KIB: SizedFile = SizedFile { name: "1k.html", bytes: 1024 };
+/// The file that slow readers request.
+pub(crate) const MIB: SizedFile = SizedFile { name: "1m.html", bytes: 1024 * 1024 };
+/// All file sizes of the `sizes` workload.
+pub(crate) const SIZES: [SizedFile; 5] = [
     KIB,
-    Sized { name: "16k.html", bytes: 16 * 1024 },
-    Sized { name: "64k.html", bytes: 64 * 1024 },
+    SizedFile { name: "16k.html", bytes: 16 * 1024 },
+    SizedFile { name: "64k.html", bytes: 64 * 1024 },
     MIB,
-    Sized { name: "100m.html", bytes: 100 * 1024 * 1024 },
+    SizedFile { name: "100m.html", bytes: 100 * 1024 * 1024 },
 ];
 
-/// The answer of the dynamic workload; the yardsticks take it from a file.
+/// The content of the `hello` workload; the baseline servers read it from a file.
 pub(crate) const HELLO: &str = "HELLO, WORLD";
 
 /// The directory that is served.
-pub(crate) struct Site {
+pub(crate) struct BenchSite {
     pub(crate) root: PathBuf,
 }
 
-impl Site {
-    /// Makes what is missing in `root`.
-    pub(crate) fn make(root: PathBuf) -> Result<Self> {
+impl BenchSite {
+    /// Creates missing files below `root`.
+    pub(crate) fn create(root: PathBuf) -> Result<Self> {
         fs::create_dir_all(root.join("cold"))?;
-        for Sized { name, bytes } in [SMALL].iter().chain(&SIZES) {
-            make_file(&root.join(name), *bytes)?;
+        for SizedFile { name, bytes } in [SMALL].iter().chain(&SIZES) {
+            create_file(&root.join(name), *bytes)?;
         }
-        make_file(&root.join("hello"), 0)?;
+        create_file(&root.join("hello"), 0)?;
         fs::write(root.join("hello"), HELLO)?;
         for number in 0..COLD_COUNT {
-            make_file(&root.join(cold_name(number)), COLD_BYTES)?;
+            create_file(&root.join(cold_name(number)), COLD_BYTES)?;
         }
         Ok(Self { root })
     }
 
-    /// The cold files, open, with their paths.
-    pub(crate) fn cold(&self) -> Result<Vec<(File, String)>> {
+    /// Opens the cold files and returns them with their paths.
+    pub(crate) fn cold_files(&self) -> Result<Vec<(File, String)>> {
         (0..COLD_COUNT)
             .map(|number| {
                 let name = cold_name(number);
-                Ok((File::open(self.root.join(&name)).context("a cold file")?, format!("/{name}")))
+                Ok((File::open(self.root.join(&name)).context("cannot open a cold file")?, format!("/{name}")))
             })
             .collect()
     }
 
-    /// The paths of the Rust documentation, mirrored under the root, and a zipf order of them.
+    /// Mirrors the Rust documentation below the root, and returns its paths and a Zipf order of them.
     pub(crate) fn documents(&self) -> Result<(Vec<String>, Vec<u32>)> {
         let source = documentation()?;
         let mirror = self.root.join("docs");
@@ -84,7 +84,7 @@ impl Site {
             File::create(self.root.join("docs-complete"))?;
         }
         for path in &paths {
-            fs::read(mirror.join(path))?; // into the page cache: this is not about the disk
+            fs::read(mirror.join(path))?; // into the page cache: this workload does not measure the disk
         }
         let mut random = Random(0x5E1F_ED6E);
         for last in (1..paths.len()).rev() {
@@ -99,7 +99,7 @@ fn cold_name(number: usize) -> String {
     format!("cold/{number:03}.html")
 }
 
-fn make_file(path: &Path, bytes: usize) -> Result<()> {
+fn create_file(path: &Path, bytes: usize) -> Result<()> {
     if fs::metadata(path).is_ok_and(|facts| facts.len() == bytes as u64) {
         return Ok(());
     }
@@ -107,20 +107,22 @@ fn make_file(path: &Path, bytes: usize) -> Result<()> {
     let content: Vec<u8> = LINE.iter().copied().cycle().take(bytes).collect();
     let mut file = File::create(path).with_context(|| format!("{}", path.display()))?;
     file.write_all(&content)?;
-    // On the disk, so that the page cache can let go of it.
+    // Write the file to disk, so that the page cache can drop it.
     file.sync_all()?;
     Ok(())
 }
 
-/// Where the Rust documentation is installed.
+/// Returns the directory of the installed Rust documentation.
 fn documentation() -> Result<PathBuf> {
-    let out = Command::new("rustc").args(["--print", "sysroot"]).output().context("asking rustc for its files")?;
+    let out =
+        Command::new("rustc").args(["--print", "sysroot"]).output().context("cannot run rustc --print sysroot")?;
     let root = PathBuf::from(String::from_utf8(out.stdout)?.trim()).join("share/doc/rust/html");
     anyhow::ensure!(root.is_dir(), "the Rust documentation is not installed (rustup component add rust-docs)");
     Ok(root)
 }
 
-/// Files whose names need no escape in a URL, and none that are hidden: some servers refuse those.
+/// Collects the files below `under`. Skips names that need an escape in a URL, and hidden files, which some
+/// servers refuse.
 fn collect(root: &Path, under: &Path, found: &mut Vec<String>) -> Result<()> {
     for entry in fs::read_dir(root.join(under))? {
         let entry = entry?;
@@ -136,21 +138,21 @@ fn collect(root: &Path, under: &Path, found: &mut Vec<String>) -> Result<()> {
     Ok(())
 }
 
-/// A second name for a file, or a copy where the file system does not allow that; readable for a
-/// server that runs as nobody.
+/// Creates a hard link to a file, or a copy if the file system does not allow links. A copy is readable for a
+/// server that runs as the user `nobody`.
 fn mirror_file(source: &Path, target: &Path) -> Result<()> {
-    fs::create_dir_all(target.parent().context("a file has a directory")?)?;
+    fs::create_dir_all(target.parent().context("the file has no parent directory")?)?;
     if target.exists() {
         return Ok(());
     }
     if fs::hard_link(source, target).is_err() {
-        fs::copy(source, target).with_context(|| format!("copying {}", source.display()))?;
+        fs::copy(source, target).with_context(|| format!("cannot copy {}", source.display()))?;
         fs::set_permissions(target, fs::Permissions::from_mode(0o644))?;
     }
     Ok(())
 }
 
-/// Picks among `count` things, the k-th with a chance of 1/k.
+/// Returns [`ZIPF_PICKS`] picks among `count` indices. The k-th has a probability proportional to 1/k.
 fn zipf(count: usize, random: &mut Random) -> Vec<u32> {
     let mut sum = 0.0;
     let sums: Vec<f64> = (1..=count)
@@ -160,13 +162,13 @@ fn zipf(count: usize, random: &mut Random) -> Vec<u32> {
         })
         .collect();
     let pick = |random: &mut Random| {
-        let at = random.part() * sum;
-        u32::try_from(sums.partition_point(|limit| *limit < at).min(count - 1)).expect("fewer files than that")
+        let at = random.fraction() * sum;
+        u32::try_from(sums.partition_point(|limit| *limit < at).min(count - 1)).expect("the number of files fits u32")
     };
-    (0..PICKS).map(|_| pick(random)).collect()
+    (0..ZIPF_PICKS).map(|_| pick(random)).collect()
 }
 
-/// The same numbers in every run (SplitMix64).
+/// A generator of pseudo-random numbers with a fixed sequence (SplitMix64).
 struct Random(u64);
 
 impl Random {
@@ -182,7 +184,7 @@ impl Random {
         (self.next() % limit as u64) as usize
     }
 
-    fn part(&mut self) -> f64 {
+    fn fraction(&mut self) -> f64 {
         (self.next() >> 11) as f64 / (1u64 << 53) as f64
     }
 }
@@ -192,7 +194,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn zipf_prefers_the_first_and_stays_in_bounds() {
+    fn zipf_prefers_low_indices_and_stays_in_bounds() {
         let order = zipf(100, &mut Random(1));
         let count = |wanted: u32| order.iter().filter(|pick| **pick == wanted).count();
         assert!(count(0) > count(9) && count(9) > count(90));

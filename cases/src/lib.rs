@@ -1,56 +1,55 @@
-//! Requests as raw bytes, and what becomes of each: one text file per RFC section.
+//! Requests as raw bytes and the expected verdict on each: one text file for each RFC section.
 //!
-//! The files are data for tests. Each row runs through the protocol crate whole, byte by
-//! byte and at random splits, and through a server over a socket; to test one thing more,
-//! add a row, not a function.
+//! The files are test data. The tests pass each row to the protocol crate whole, byte by byte and at
+//! random splits, and to a server over a socket. To test another case, add a row, not a function.
 //!
 //! # A row
 //!
 //! ```text
-//! two framings are refused                                    RFC 9112 §6.3
+//! Content-Length with Transfer-Encoding is refused            RFC 9112 §6.3
 //! > POST / HTTP/1.1
 //! > Host: a
 //! > Content-Length: 4
 //! > Transfer-Encoding: chunked
 //! >
-//! = reject TwoFramings 400 close
+//! = reject ContentLengthWithTransferEncoding 400 close
 //! ```
 //!
-//! First a name, which no other row has, two spaces or more, and the section that decides.
-//! Then the bytes: a `>` line is the text after `> ` and CRLF, a `>-` line is the text after
-//! `>- ` and no line end. Then one `=` line for each message, in order. Rows are separated
-//! by empty lines; a line that begins with `#` is a comment.
+//! The first line has a unique name, at least two spaces, and the section that requires the verdict.
+//! Then follow the bytes: a `>` line is the text after `> ` and CRLF, a `>-` line is the text after
+//! `>- ` without a line end. Then follows one `=` line for each message, in order. Empty lines
+//! separate rows. A line that begins with `#` is a comment.
 //!
 //! | verdict | meaning |
 //! |---|---|
-//! | `= accept METHOD TARGET [key=value]… [keep\|close]` | the request goes to the application |
-//! | `= reject NAME STATUS close` | it is refused, as [`selvedge_proto::Reject`] says |
-//! | `= answer STATUS [name: value]… [!name]… [body="…"] [keep\|close]` | what [`model`] answers; the brackets around a field are part of the row, and `[!name]` says that the field is absent |
-//! | `= wait` | nothing is refused, and more bytes are needed |
+//! | `= accept METHOD TARGET [key=value]… [keep\|close]` | the application receives the request |
+//! | `= reject NAME STATUS close` | the request is refused with the [`selvedge_proto::Reject`] of this name |
+//! | `= answer STATUS [name: value]… [!name]… [body="…"] [keep\|close]` | the response of [`model`]; the brackets around a field are part of the row, and `[!name]` requires that the field is absent |
+//! | `= wait` | the message is incomplete, and nothing in it is refused |
 //!
 //! The keys of `accept` are `version`, `host`, `path`, `query`, `content`, `trailers` and
-//! `expect`; see [`verdict::accept`]. A row names as many as it cares for. What follows a
-//! reject or a `close` is never read, so such a verdict is the last of its row.
+//! `expect`; see [`verdict::accept_line`]. A row has only the keys that it checks. No bytes are read
+//! after a reject or a `close`, so such a verdict is the last of its row.
 //!
 //! # Escapes
 //!
 //! In the bytes and in the values of a verdict:
 //!
-//! | written | stands for |
+//! | escape | bytes |
 //! |---|---|
 //! | `\r` `\n` `\t` `\0` | CR, LF, tab, NUL |
 //! | `\\` `\"` | a backslash, a quotation mark |
-//! | `\xHH` | the octet HH |
-//! | `\{text\*COUNT\}` | the text, COUNT times; it may hold the escapes above |
+//! | `\xHH` | the byte HH |
+//! | `\{text\*COUNT\}` | the text, COUNT times; it may contain the escapes above |
 
 #![forbid(unsafe_code)]
 
 pub mod escape;
 pub mod model;
-pub mod reading;
+pub mod reader;
 mod rows;
 pub mod verdict;
 
-pub use reading::{Reading, read};
-pub use rows::{Case, Problem, load, parse};
+pub use reader::{MessageReader, read};
+pub use rows::{Case, CaseError, load_cases, parse_cases};
 pub use verdict::{Verdict, check};

@@ -1,145 +1,154 @@
-//! A small origin, as a pure function: what a right server answers where preconditions,
-//! ranges and content codings decide.
+//! A small origin server as a pure function: the correct responses if preconditions, ranges and
+//! content codings apply.
 //!
-//! It never reads a clock; its time is [`NOW`]. A server under test answers every request
-//! with [`respond`]: a target of the model with the model's answer, any other with the line
-//! that tells how the request was understood.
+//! The model never reads a clock; its time is [`NOW`]. A server under test processes each request
+//! with [`respond`]. The response for a target of the model is the model's response. The response
+//! for any other target is a verdict line that describes the request.
 
 use crate::verdict;
-use selvedge_proto::Status;
-use selvedge_proto::condition::{Outcome, Validators, evaluate};
+use selvedge_proto::StatusCode;
+use selvedge_proto::condition::{PreconditionResult, Validators, evaluate};
 use selvedge_proto::date::HttpDate;
-use selvedge_proto::encoding::{Accepted, Coding};
-use selvedge_proto::field::{Fields, Known};
+use selvedge_proto::encoding::{AcceptedCodings, Coding};
+use selvedge_proto::field::{Fields, KnownField};
 use selvedge_proto::head::RequestHead;
-use selvedge_proto::http1::write::{ContentFraming, content_framing, has_content};
+use selvedge_proto::http1::write::{ResponseFraming, has_content, response_framing};
 use selvedge_proto::method::Method;
-use selvedge_proto::range::{ByteRange, Selection, select};
+use selvedge_proto::range::{ByteRange, RangeSelection, select};
 use std::str::from_utf8;
 
-/// The time at which the model answers: in September 2026.
+/// The current time of the model: in September 2026.
 pub const NOW: HttpDate = HttpDate::from_unix(1_790_000_000);
 
 /// Wed, 01 Jan 2020 00:00:00 GMT
-const CHANGED: HttpDate = HttpDate::from_unix(1_577_836_800);
+const LAST_MODIFIED: HttpDate = HttpDate::from_unix(1_577_836_800);
 
-/// What stands between the parts of a multipart answer.
+/// The boundary of the parts of a multipart response.
 const BOUNDARY: &str = "selvedge-part";
 
-/// An answer, before a server frames it.
+/// A response without framing fields.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Answer {
-    /// The status.
-    pub status: Status,
+pub struct ModelResponse {
+    /// The status code.
+    pub status: StatusCode,
     /// The fields that the application sets, names in lower case.
     pub fields: Vec<(String, String)>,
-    /// The content as the answer to GET has it. Who writes it leaves it out of an answer to
-    /// HEAD, yet tells its length.
+    /// The content of the response to GET. The server omits it from a response to HEAD, but sends
+    /// its length.
     pub body: Vec<u8>,
 }
 
-/// A thing that the model serves.
+/// A resource of the model.
 struct Resource {
     path: &'static str,
     content: &'static [u8],
-    repeated: usize,
+    repeat_count: usize,
     etag: Option<&'static str>,
-    changed: Option<HttpDate>,
+    last_modified: Option<HttpDate>,
     codings: &'static [Coding],
 }
 
 const DIGITS: Resource = Resource {
     path: "/digits",
     content: b"0123456789",
-    repeated: 100,
+    repeat_count: 100,
     etag: Some("\"d\""),
-    changed: Some(CHANGED),
+    last_modified: Some(LAST_MODIFIED),
     codings: &[],
 };
 
-/// All that there is, and `/missing`, which is not.
+/// All existing resources. `/missing` is a target of the model too, but has no resource.
 const RESOURCES: [Resource; 8] = [
     DIGITS,
     Resource { path: "/coded", codings: &Coding::ALL, ..DIGITS },
     Resource { path: "/gzipped", codings: &[Coding::Gzip], ..DIGITS },
-    Resource { path: "/empty", repeated: 0, etag: Some("\"e\""), ..DIGITS },
+    Resource { path: "/empty", repeat_count: 0, etag: Some("\"e\""), ..DIGITS },
     Resource { path: "/weak", etag: Some("W/\"d\""), ..DIGITS },
-    Resource { path: "/just-changed", changed: Some(NOW), ..DIGITS },
-    Resource { path: "/undated", changed: None, ..DIGITS },
-    Resource { path: "/plain", etag: None, changed: None, ..DIGITS },
+    Resource { path: "/just-changed", last_modified: Some(NOW), ..DIGITS },
+    Resource { path: "/undated", last_modified: None, ..DIGITS },
+    Resource { path: "/plain", etag: None, last_modified: None, ..DIGITS },
 ];
 
-/// Whether the model answers this target, rather than telling how it was understood.
+/// Whether the target belongs to the model.
 pub fn serves(head: &RequestHead, bytes: &[u8]) -> bool {
     let path = head.target.path.of(bytes);
     path == b"/missing" || RESOURCES.iter().any(|resource| resource.path.as_bytes() == path)
 }
 
-/// What a server under test answers, whatever the request. To HEAD, whose answer has no
-/// content, the line goes into the field `x-verdict`.
-pub fn respond(head: &RequestHead, bytes: &[u8], content: &[u8], trailers: &Fields) -> Answer {
+/// Returns the response that a server under test must send.
+///
+/// A response to HEAD has no content, so its verdict line is in the field `x-verdict`.
+pub fn respond(head: &RequestHead, bytes: &[u8], content: &[u8], trailers: &Fields) -> ModelResponse {
     if serves(head, bytes) {
-        return answer(head, bytes);
+        return model_response(head, bytes);
     }
-    let line = verdict::accept(head, bytes, content, trailers);
+    let line = verdict::accept_line(head, bytes, content, trailers);
     match head.method {
-        Method::Head => Answer { status: Status::OK, fields: vec![("x-verdict".to_owned(), line)], body: Vec::new() },
-        // A tunnel is what 2xx would begin.
-        Method::Connect => Answer { status: Status::NOT_IMPLEMENTED, fields: Vec::new(), body: line.into_bytes() },
-        _ => Answer { status: Status::OK, fields: Vec::new(), body: line.into_bytes() },
+        Method::Head => {
+            ModelResponse { status: StatusCode::OK, fields: vec![("x-verdict".to_owned(), line)], body: Vec::new() }
+        }
+        // 2xx would turn the connection into a tunnel.
+        Method::Connect => {
+            ModelResponse { status: StatusCode::NOT_IMPLEMENTED, fields: Vec::new(), body: line.into_bytes() }
+        }
+        _ => ModelResponse { status: StatusCode::OK, fields: Vec::new(), body: line.into_bytes() },
     }
 }
 
-/// The line for a request that is complete: how it was understood, or what the model answers.
-pub fn verdict(head: &RequestHead, bytes: &[u8], content: &[u8], trailers: &Fields) -> String {
+/// Returns the verdict line of a complete request: it describes the request, or the response of the
+/// model.
+pub fn expected_line(head: &RequestHead, bytes: &[u8], content: &[u8], trailers: &Fields) -> String {
     if !serves(head, bytes) {
-        return verdict::accept(head, bytes, content, trailers);
+        return verdict::accept_line(head, bytes, content, trailers);
     }
-    let mut answer = answer(head, bytes);
-    let framing = content_framing(answer.status, head.version, Some(answer.body.len() as u64));
-    if let ContentFraming::Length(length) = framing {
-        answer.fields.push(("content-length".to_owned(), length.to_string()));
+    let mut response = model_response(head, bytes);
+    let framing = response_framing(response.status, head.version, Some(response.body.len() as u64));
+    if let ResponseFraming::Length(length) = framing {
+        response.fields.push(("content-length".to_owned(), length.to_string()));
     }
-    let sent: &[u8] = if has_content(framing, head.method) { &answer.body } else { b"" };
-    verdict::answer(answer.status, &answer.fields, sent, head.persistence)
+    let sent: &[u8] = if has_content(framing, head.method) { &response.body } else { b"" };
+    verdict::response_line(response.status, &response.fields, sent, head.persistence)
 }
 
-/// The model's answer to a request that it [`serves`].
-pub fn answer(head: &RequestHead, bytes: &[u8]) -> Answer {
+/// Returns the model's response to a request for one of its targets; see [`serves`].
+pub fn model_response(head: &RequestHead, bytes: &[u8]) -> ModelResponse {
     let path = head.target.path.of(bytes);
     match RESOURCES.iter().find(|resource| resource.path.as_bytes() == path) {
-        Some(resource) => resource.answer(head, bytes),
-        //= RFC 9110 §13.2.1: preconditions do not count where the answer would be no 2xx
-        None => Answer::new(Status::NOT_FOUND, Vec::new()),
+        Some(resource) => resource.respond_to(head, bytes),
+        //= RFC 9110 §13.2.1: preconditions are ignored if the response without them is not 2xx
+        None => ModelResponse::new(StatusCode::NOT_FOUND, Vec::new()),
     }
 }
 
 impl Resource {
-    fn answer(&self, head: &RequestHead, bytes: &[u8]) -> Answer {
-        let coding =
-            Accepted::parse(head.values(bytes, Known::AcceptEncoding)).choose(|coding| self.codings.contains(&coding));
+    fn respond_to(&self, head: &RequestHead, bytes: &[u8]) -> ModelResponse {
+        let coding = AcceptedCodings::parse(head.values(bytes, KnownField::AcceptEncoding))
+            .choose(|coding| self.codings.contains(&coding));
         let etag = self.etag_of(coding);
-        let validators = Validators { etag: etag.as_deref().map(str::as_bytes), last_modified: self.changed };
-        let outcome = evaluate(head, bytes, &validators, NOW);
-        let answer = match (outcome, head.method) {
-            //= RFC 9110 §13.2.1: preconditions do not count where the answer would be no 2xx
+        let validators = Validators { etag: etag.as_deref().map(str::as_bytes), last_modified: self.last_modified };
+        let result = evaluate(head, bytes, &validators, NOW);
+        let response = match (result, head.method) {
+            //= RFC 9110 §13.2.1: preconditions are ignored if the response without them is not 2xx
             (_, Method::Connect | Method::Trace | Method::Other) => {
-                return Answer::new(Status::METHOD_NOT_ALLOWED, Vec::new()).with("allow", ALLOWED);
+                return ModelResponse::new(StatusCode::METHOD_NOT_ALLOWED, Vec::new()).with("allow", ALLOWED_METHODS);
             }
-            (Outcome::Failed, _) => return Answer::new(Status::PRECONDITION_FAILED, Vec::new()),
-            (Outcome::NotModified, _) => Answer::new(Status::NOT_MODIFIED, Vec::new()),
-            (_, Method::Options) => return Answer::new(Status::NO_CONTENT, Vec::new()).with("allow", ALLOWED),
-            (_, Method::Get | Method::Head) => self.represent(head, bytes, coding, outcome),
-            _ => return Answer::new(Status::NO_CONTENT, Vec::new()),
+            (PreconditionResult::Failed, _) => return ModelResponse::new(StatusCode::PRECONDITION_FAILED, Vec::new()),
+            (PreconditionResult::NotModified, _) => ModelResponse::new(StatusCode::NOT_MODIFIED, Vec::new()),
+            (_, Method::Options) => {
+                return ModelResponse::new(StatusCode::NO_CONTENT, Vec::new()).with("allow", ALLOWED_METHODS);
+            }
+            (_, Method::Get | Method::Head) => self.get_response(head, bytes, coding, result),
+            _ => return ModelResponse::new(StatusCode::NO_CONTENT, Vec::new()),
         };
-        let answer = match etag {
-            Some(etag) => answer.with("etag", &etag),
-            None => answer,
+        let response = match etag {
+            Some(etag) => response.with("etag", &etag),
+            None => response,
         };
-        if self.codings.is_empty() { answer } else { answer.with("vary", "accept-encoding") }
+        if self.codings.is_empty() { response } else { response.with("vary", "accept-encoding") }
     }
 
-    /// The tag of the representation in a coding: each has its own (RFC 9110 §8.8.3.3).
+    /// Returns the entity tag of the representation in a coding. Each coding has its own tag
+    /// (RFC 9110 §8.8.3.3).
     fn etag_of(&self, coding: Option<Coding>) -> Option<String> {
         let own = self.etag?;
         Some(match coding {
@@ -148,63 +157,68 @@ impl Resource {
         })
     }
 
-    /// The answer to GET or HEAD where no precondition speaks against it.
-    fn represent(&self, head: &RequestHead, bytes: &[u8], coding: Option<Coding>, outcome: Outcome) -> Answer {
+    /// Returns the response to GET or HEAD if no precondition prevents it.
+    fn get_response(
+        &self,
+        head: &RequestHead,
+        bytes: &[u8],
+        coding: Option<Coding>,
+        result: PreconditionResult,
+    ) -> ModelResponse {
         let content = match coding {
-            // Its first bytes name the coding, so that a row can tell which one came.
-            Some(coding) => [coding.name().as_bytes(), &self.content.repeat(self.repeated)].concat(),
-            None => self.content.repeat(self.repeated),
+            // The first bytes name the coding, so that a row can check which one was chosen.
+            Some(coding) => [coding.name().as_bytes(), &self.content.repeat(self.repeat_count)].concat(),
+            None => self.content.repeat(self.repeat_count),
         };
-        //= RFC 9110 §14.2: Range counts for GET only
-        //= RFC 9110 §5.3: two lines of a field that is no list are no valid field
-        let range = match head.value(bytes, Known::Range) {
-            Some(value) if head.method == Method::Get && !head.is_repeated(Known::Range) => value,
+        //= RFC 9110 §14.2: Range applies to GET only
+        //= RFC 9110 §5.3: a field that is not a list is invalid on two lines
+        let range = match head.value(bytes, KnownField::Range) {
+            Some(value) if head.method == Method::Get && !head.is_repeated(KnownField::Range) => value,
             _ => b"",
         };
-        let selection = match outcome {
-            Outcome::ProceedWhole => Selection::Whole,
+        let selection = match result {
+            PreconditionResult::ProceedIgnoringRange => RangeSelection::Whole,
             _ => select(range, content.len() as u64),
         };
-        let mut answer = part(&content, &selection).with("accept-ranges", "bytes");
+        let mut response = select_part(&content, &selection).with("accept-ranges", "bytes");
         if let Some(coding) = coding {
-            answer = answer.with("content-encoding", coding.name());
+            response = response.with("content-encoding", coding.name());
         }
-        match self.changed.map(HttpDate::format).as_ref().map(|date| from_utf8(date)) {
-            Some(Ok(date)) => answer.with("last-modified", date),
-            _ => answer,
+        match self.last_modified.map(HttpDate::format).as_ref().map(|date| from_utf8(date)) {
+            Some(Ok(date)) => response.with("last-modified", date),
+            _ => response,
         }
     }
 }
 
-const ALLOWED: &str = "GET, HEAD, OPTIONS, POST, PUT, PATCH, DELETE";
+const ALLOWED_METHODS: &str = "GET, HEAD, OPTIONS, POST, PUT, PATCH, DELETE";
 
-/// The selected part of some content (RFC 9110 §14, §15.3.7, §15.5.17).
-fn part(content: &[u8], selection: &Selection) -> Answer {
+/// Returns the response for the selected parts of the content (RFC 9110 §14, §15.3.7, §15.5.17).
+fn select_part(content: &[u8], selection: &RangeSelection) -> ModelResponse {
     let slice = |range: &ByteRange| &content[range.first as usize..=range.last as usize];
-    let place = |range: &ByteRange| format!("bytes {}-{}/{}", range.first, range.last, content.len());
+    let content_range = |range: &ByteRange| format!("bytes {}-{}/{}", range.first, range.last, content.len());
     match selection {
-        Selection::Whole => Answer::new(Status::OK, content.to_vec()),
-        Selection::Unsatisfiable => Answer::new(Status::RANGE_NOT_SATISFIABLE, Vec::new())
+        RangeSelection::Whole => ModelResponse::new(StatusCode::OK, content.to_vec()),
+        RangeSelection::Unsatisfiable => ModelResponse::new(StatusCode::RANGE_NOT_SATISFIABLE, Vec::new())
             .with("content-range", &format!("bytes */{}", content.len())),
-        Selection::One(range) => {
-            Answer::new(Status::PARTIAL_CONTENT, slice(range).to_vec()).with("content-range", &place(range))
-        }
-        Selection::Many(ranges) => {
+        RangeSelection::Single(range) => ModelResponse::new(StatusCode::PARTIAL_CONTENT, slice(range).to_vec())
+            .with("content-range", &content_range(range)),
+        RangeSelection::Multiple(ranges) => {
             let mut body = Vec::new();
             for range in ranges {
-                body.extend(format!("--{BOUNDARY}\r\ncontent-range: {}\r\n\r\n", place(range)).bytes());
+                body.extend(format!("--{BOUNDARY}\r\ncontent-range: {}\r\n\r\n", content_range(range)).bytes());
                 body.extend_from_slice(slice(range));
                 body.extend_from_slice(b"\r\n");
             }
             body.extend(format!("--{BOUNDARY}--\r\n").bytes());
             let media_type = format!("multipart/byteranges; boundary={BOUNDARY}");
-            Answer::new(Status::PARTIAL_CONTENT, body).with("content-type", &media_type)
+            ModelResponse::new(StatusCode::PARTIAL_CONTENT, body).with("content-type", &media_type)
         }
     }
 }
 
-impl Answer {
-    fn new(status: Status, body: Vec<u8>) -> Self {
+impl ModelResponse {
+    fn new(status: StatusCode, body: Vec<u8>) -> Self {
         Self { status, fields: Vec::new(), body }
     }
 

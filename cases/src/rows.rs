@@ -1,4 +1,4 @@
-//! Reads the files: text in, rows or a problem with file and line out.
+//! Parses the case files into rows. An error has the file and the line.
 
 use crate::escape::unescape;
 use crate::verdict::Verdict;
@@ -6,20 +6,20 @@ use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::{fmt, fs, mem};
 
-/// One row of a file.
+/// One row of a case file.
 #[derive(Clone, Debug)]
 pub struct Case {
-    /// What is expected, in words; no other row has the same.
+    /// The expected behaviour in words; unique among all rows.
     pub name: String,
-    /// The section that decides, as `RFC 9112 §6.3`.
+    /// The section that requires it, for example `RFC 9112 §6.3`.
     pub section: String,
-    /// The file, beneath the folder of the cases.
+    /// The path of the file, relative to the crate's folder.
     pub file: String,
-    /// The line of the name.
+    /// The line number of the name, counted from 1.
     pub line: usize,
-    /// What the client sends.
+    /// The bytes that the client sends.
     pub raw: Vec<u8>,
-    /// What becomes of it, message by message.
+    /// The expected verdicts, one for each message.
     pub verdicts: Vec<Verdict>,
 }
 
@@ -29,46 +29,46 @@ impl fmt::Display for Case {
     }
 }
 
-/// Why a file cannot be read.
+/// A syntax error in a case file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Problem {
+pub struct CaseError {
     /// The file.
     pub file: String,
-    /// The line, counted from 1.
+    /// The line number, counted from 1.
     pub line: usize,
-    /// One sentence.
+    /// The error in one sentence.
     pub text: String,
 }
 
-impl fmt::Display for Problem {
+impl fmt::Display for CaseError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}: {}", self.file, self.line, self.text)
     }
 }
 
-/// All rows of all files, in the order of the files' names.
+/// Loads the rows of all files, in the order of the file names.
 ///
 /// # Panics
-/// When a file cannot be read, with its name and the line, or when two rows share a name.
-pub fn load() -> Vec<Case> {
+/// If a file cannot be read or parsed, or if two rows have one name. The message has file and line.
+pub fn load_cases() -> Vec<Case> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut cases = Vec::new();
-    for path in files(root) {
-        let text = fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    for path in find_case_files(root) {
+        let text = fs::read_to_string(&path).unwrap_or_else(|error| panic!("cannot read {}: {error}", path.display()));
         let file = path.strip_prefix(root).unwrap_or(&path).display().to_string();
-        cases.extend(parse(&file, &text).unwrap_or_else(|problem| panic!("{problem}")));
+        cases.extend(parse_cases(&file, &text).unwrap_or_else(|problem| panic!("{problem}")));
     }
     let mut names = HashSet::new();
     for case in &cases {
-        assert!(names.insert(&case.name), "{case}: another row has this name");
+        assert!(names.insert(&case.name), "{case}: this name is not unique");
     }
     cases
 }
 
-/// The text files in the folders beneath `root`, sorted.
-fn files(root: &Path) -> Vec<PathBuf> {
+/// Lists the text files in the folders of `root`, sorted.
+fn find_case_files(root: &Path) -> Vec<PathBuf> {
     let entries = |folder: &Path| -> Vec<PathBuf> {
-        let listing = fs::read_dir(folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
+        let listing = fs::read_dir(folder).unwrap_or_else(|error| panic!("cannot list {}: {error}", folder.display()));
         listing.filter_map(|entry| Some(entry.ok()?.path())).collect()
     };
     let folders = entries(root).into_iter().filter(|path| path.is_dir());
@@ -78,14 +78,14 @@ fn files(root: &Path) -> Vec<PathBuf> {
     files
 }
 
-/// The rows of one file.
+/// Parses the rows of one file.
 ///
 /// # Errors
-/// The first line that is not as the [crate's documentation](crate) says.
-pub fn parse(file: &str, text: &str) -> Result<Vec<Case>, Problem> {
+/// The first line that does not follow the format in the [crate's documentation](crate).
+pub fn parse_cases(file: &str, text: &str) -> Result<Vec<Case>, CaseError> {
     let mut cases = Vec::new();
     let mut row: Vec<(usize, &str)> = Vec::new();
-    let lines = text.lines().enumerate().map(|(place, line)| (place + 1, line));
+    let lines = text.lines().enumerate().map(|(index, line)| (index + 1, line));
     for (number, line) in lines.chain([(0, "")]) {
         if line.is_empty() && !row.is_empty() {
             cases.push(parse_row(file, &mem::take(&mut row))?);
@@ -96,14 +96,14 @@ pub fn parse(file: &str, text: &str) -> Result<Vec<Case>, Problem> {
     Ok(cases)
 }
 
-fn parse_row(file: &str, row: &[(usize, &str)]) -> Result<Case, Problem> {
+fn parse_row(file: &str, row: &[(usize, &str)]) -> Result<Case, CaseError> {
     let (line, title) = row[0];
-    let problem = |line: usize, text: String| Problem { file: file.to_owned(), line, text };
+    let problem = |line: usize, text: String| CaseError { file: file.to_owned(), line, text };
     let (name, section) = title
         .split_once("  ")
         .map(|(name, section)| (name.trim(), section.trim()))
         .filter(|(name, section)| !name.is_empty() && section.starts_with("RFC "))
-        .ok_or_else(|| problem(line, "a row begins with its name, two spaces and `RFC`".to_owned()))?;
+        .ok_or_else(|| problem(line, "a row must begin with its name, two spaces and `RFC`".to_owned()))?;
     let mut case = Case {
         name: name.to_owned(),
         section: section.to_owned(),
@@ -116,7 +116,7 @@ fn parse_row(file: &str, row: &[(usize, &str)]) -> Result<Case, Problem> {
         add_line(&mut case, text).map_err(|text| problem(number, text))?;
     }
     if case.raw.is_empty() || case.verdicts.is_empty() {
-        return Err(problem(line, "a row has bytes and a verdict".to_owned()));
+        return Err(problem(line, "a row must have bytes and a verdict".to_owned()));
     }
     Ok(case)
 }
@@ -124,7 +124,7 @@ fn parse_row(file: &str, row: &[(usize, &str)]) -> Result<Case, Problem> {
 fn add_line(case: &mut Case, text: &str) -> Result<(), String> {
     let (mark, rest) = text.split_once(' ').unwrap_or((text, ""));
     match mark {
-        ">" | ">-" if !case.verdicts.is_empty() => Err("bytes stand before verdicts".to_owned()),
+        ">" | ">-" if !case.verdicts.is_empty() => Err("bytes must precede the verdicts".to_owned()),
         ">" => {
             case.raw.extend(unescape(rest)?);
             case.raw.extend_from_slice(b"\r\n");
@@ -135,13 +135,13 @@ fn add_line(case: &mut Case, text: &str) -> Result<(), String> {
             Ok(())
         }
         "=" if case.verdicts.last().is_some_and(Verdict::is_last) => {
-            Err("nothing is read after the verdict before this one".to_owned())
+            Err("nothing is read after the previous verdict".to_owned())
         }
         "=" => {
             case.verdicts.push(Verdict::parse(rest)?);
             Ok(())
         }
-        _ => Err("a line begins with `>`, `>-`, `=` or `#`".to_owned()),
+        _ => Err("a line must begin with `>`, `>-`, `=` or `#`".to_owned()),
     }
 }
 
@@ -150,9 +150,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_row_is_its_bytes_and_its_verdicts() {
+    fn row_has_bytes_and_verdicts() {
         let text = "# comment\n\none row  RFC 9112 §3\n> GET / HTTP/1.1\n>\n>- x\\0\n= accept GET / keep\n= wait\n";
-        let cases = parse("f.txt", text).unwrap();
+        let cases = parse_cases("f.txt", text).unwrap();
         assert_eq!(cases.len(), 1);
         assert_eq!((cases[0].name.as_str(), cases[0].section.as_str(), cases[0].line), ("one row", "RFC 9112 §3", 3));
         assert_eq!(cases[0].raw, b"GET / HTTP/1.1\r\n\r\nx\0");
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn problems_name_file_and_line() {
+    fn errors_have_file_and_line() {
         for (text, line) in [
             ("no section\n> x\n= wait", 1),
             ("a  RFC 1\n= wait", 1),
@@ -168,10 +168,10 @@ mod tests {
             ("a  RFC 1\n> x\\q\n= wait", 2),
             ("a  RFC 1\n> x\n= perhaps", 3),
             ("a  RFC 1\n> x\n= wait\n> y", 4),
-            ("a  RFC 1\n> x\n= reject TwoFramings 400 close\n= wait", 4),
+            ("a  RFC 1\n> x\n= reject ContentLengthWithTransferEncoding 400 close\n= wait", 4),
             ("a  RFC 1\nx\n= wait", 2),
         ] {
-            let problem = parse("f.txt", text).unwrap_err();
+            let problem = parse_cases("f.txt", text).unwrap_err();
             assert_eq!((problem.file.as_str(), problem.line), ("f.txt", line), "{text}: {problem}");
         }
     }

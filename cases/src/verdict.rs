@@ -1,75 +1,75 @@
-//! What becomes of a message, as one line of text, and whether that is what a row expects.
+//! The verdict on a message as one line of text, and its comparison with the expected verdict.
 //!
-//! A server under test writes such lines; a row's line allows it when everything that the
-//! row names is the same. So a row names what it is about and leaves out the rest.
+//! A server under test produces such lines. A line matches an expected one if it equals it in all
+//! items that the expected line has. So a row contains only the items that it checks.
 
 use crate::escape::{quoted, unescape, word};
 use crate::rows::Case;
 use selvedge_proto::field::Fields;
 use selvedge_proto::head::{Expectation, RequestHead, Version};
 use selvedge_proto::path::SafePath;
-use selvedge_proto::target::Form;
-use selvedge_proto::{Afterwards, Reject, Status};
+use selvedge_proto::target::TargetForm;
+use selvedge_proto::{Persistence, Reject, StatusCode};
 use std::collections::BTreeMap;
 
-/// The line for a message that is not complete.
+/// The line of an incomplete message.
 pub const WAIT: &str = "wait";
 
 /// The keys of an accepted request.
 const KEYS: [&str; 7] = ["version", "host", "path", "query", "content", "trailers", "expect"];
 
-/// What becomes of one message.
+/// The verdict on one message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// It goes to the application.
+    /// The application receives the request.
     Accept {
-        /// The method's token.
+        /// The method token.
         method: Vec<u8>,
-        /// The target as it came.
+        /// The target, as received.
         target: Vec<u8>,
-        /// What else is known of it; see [`accept`].
+        /// Other items of the request; see [`accept_line`].
         keys: BTreeMap<String, Vec<u8>>,
-        /// Whether the connection lives on, where that is said.
-        afterwards: Option<Afterwards>,
+        /// Whether the connection persists; `None` if a row does not check it.
+        persistence: Option<Persistence>,
     },
-    /// It is refused, and the connection ends.
+    /// The request is refused, and the connection is closed.
     Reject {
-        /// The name of the reason.
+        /// The name of the [`Reject`].
         name: String,
-        /// The status of the answer.
+        /// The status code of the response.
         status: u16,
     },
-    /// It is answered by [`crate::model`].
-    Answer {
-        /// The status.
+    /// The response of [`crate::model`]; the keyword in a row is `answer`.
+    Response {
+        /// The status code.
         status: u16,
-        /// Fields by their lower-case names; `None` stands for one that is absent.
+        /// Fields by their lower-case names; `None` requires that a field is absent.
         fields: BTreeMap<String, Option<String>>,
-        /// The content as it goes on the wire.
+        /// The content, as sent; `None` if a row does not check it.
         body: Option<Vec<u8>>,
-        /// Whether the connection lives on, where that is said.
-        afterwards: Option<Afterwards>,
+        /// Whether the connection persists; `None` if a row does not check it.
+        persistence: Option<Persistence>,
     },
-    /// It is not complete, and nothing is wrong with it so far.
+    /// The message is incomplete, and nothing in it is refused.
     Wait,
 }
 
-/// The line for a request that goes to the application.
+/// Returns the line of an accepted request.
 ///
 /// | key | value |
 /// |---|---|
 /// | `version` | `1.0` or `1.1` |
-/// | `host` | host and port in force, from the target or from Host; `-` without any |
-/// | `path` | decoded, with a leading slash, and one at the end for a directory; `!` and the reason's name when it names nothing; `-` where the target's form has none |
-/// | `query` | as it came; `-` without any |
+/// | `host` | host and port, from the target or from Host; `-` if both are absent |
+/// | `path` | decoded, with a leading slash, and a final slash for a directory; `!` and the name of the reason if it is refused; `-` if the target's form has no path |
+/// | `query` | as received; `-` if it is absent |
 /// | `content` | decoded, in quotation marks |
 /// | `trailers` | as lines, names in lower case, in quotation marks |
 /// | `expect` | `continue` or `-` |
 ///
-/// `bytes` are those of the head, from its first byte.
-pub fn accept(head: &RequestHead, bytes: &[u8], content: &[u8], trailers: &Fields) -> String {
+/// `bytes` begins with the first byte of the head.
+pub fn accept_line(head: &RequestHead, bytes: &[u8], content: &[u8], trailers: &Fields) -> String {
     let part = |span: Option<selvedge_proto::target::Span>| match span.map(|span| word(span.of(bytes))) {
-        // A lone hyphen stands for nothing at all.
+        // A single hyphen represents an absent item, so it is escaped.
         Some(text) if text == "-" => "\\x2d".to_owned(),
         Some(text) => text,
         None => "-".to_owned(),
@@ -85,18 +85,18 @@ pub fn accept(head: &RequestHead, bytes: &[u8], content: &[u8], trailers: &Field
     format!(
         "accept {} {} version={version} host={} path={} query={} content={} trailers={} expect={expect} {}",
         word(head.method_span.of(bytes)),
-        word(head.target.whole.of(bytes)),
+        word(head.target.raw.of(bytes)),
         part(head.authority),
         path(head, bytes),
         part(head.target.query),
         quoted(content),
         quoted(trailers.lines()),
-        fate(head.persistence),
+        persistence_word(head.persistence),
     )
 }
 
 fn path(head: &RequestHead, bytes: &[u8]) -> String {
-    if matches!(head.target.form, Form::Asterisk | Form::Authority) {
+    if matches!(head.target.form, TargetForm::Asterisk | TargetForm::Authority) {
         return "-".to_owned();
     }
     match SafePath::decode(head.target.path.of(bytes)) {
@@ -108,67 +108,67 @@ fn path(head: &RequestHead, bytes: &[u8]) -> String {
     }
 }
 
-/// The line for a request that is refused.
-pub fn reject(reject: Reject) -> String {
-    format!("reject {} {} {}", reject.name(), reject.status().code(), fate(reject.afterwards()))
+/// Returns the line of a refused request.
+pub fn reject_line(reject: Reject) -> String {
+    format!("reject {} {} {}", reject.name(), reject.status().code(), persistence_word(reject.persistence()))
 }
 
-/// The line for an answer, as it goes on the wire: with the length that the head names, and
-/// without content where none follows.
-pub fn answer(status: Status, fields: &[(String, String)], body: &[u8], afterwards: Afterwards) -> String {
+/// Returns the line of a response, as sent: `fields` has the framing fields too, and `body` is empty
+/// if no content follows.
+pub fn response_line(status: StatusCode, fields: &[(String, String)], body: &[u8], persistence: Persistence) -> String {
     let fields: String = fields.iter().map(|(name, value)| format!(" [{name}: {value}]")).collect();
-    format!("answer {}{fields} body={} {}", status.code(), quoted(body), fate(afterwards))
+    format!("answer {}{fields} body={} {}", status.code(), quoted(body), persistence_word(persistence))
 }
 
-fn fate(afterwards: Afterwards) -> &'static str {
-    match afterwards {
-        Afterwards::KeepOpen => "keep",
-        Afterwards::Close => "close",
+fn persistence_word(persistence: Persistence) -> &'static str {
+    match persistence {
+        Persistence::KeepAlive => "keep",
+        Persistence::Close => "close",
     }
 }
 
 impl Verdict {
-    /// Reads a line, without its `= `.
+    /// Parses a line without its `= `.
     ///
     /// # Errors
-    /// A sentence that says what is wrong with it.
+    /// One sentence that describes the syntax error.
     pub fn parse(line: &str) -> Result<Self, String> {
         let (kind, rest) = line.split_once(' ').unwrap_or((line, ""));
-        let words = split(rest)?;
+        let words = split_words(rest)?;
         match kind {
             "wait" if words.is_empty() => Ok(Self::Wait),
             "accept" => Self::parse_accept(&words),
             "reject" => Self::parse_reject(&words),
-            "answer" => Self::parse_answer(&words),
-            _ => Err(format!("`{line}` is no verdict")),
+            "answer" => Self::parse_response(&words),
+            _ => Err(format!("`{line}` is not a verdict")),
         }
     }
 
     fn parse_accept(words: &[&str]) -> Result<Self, String> {
-        let [method, target, words @ ..] = words else { return Err("accept METHOD TARGET".to_owned()) };
-        let (words, afterwards) = split_fate(words);
+        let [method, target, words @ ..] = words else { return Err("expected `accept METHOD TARGET`".to_owned()) };
+        let (words, persistence) = split_persistence(words);
         let mut keys = BTreeMap::new();
         for word in words {
-            let (key, value) = word.split_once('=').ok_or_else(|| format!("`{word}` is no key=value"))?;
+            let (key, value) = word.split_once('=').ok_or_else(|| format!("`{word}` is not key=value"))?;
             if !KEYS.contains(&key) {
-                return Err(format!("`{key}` is no key"));
+                return Err(format!("`{key}` is not a known key"));
             }
             keys.insert(key.to_owned(), unquote(value)?);
         }
-        Ok(Self::Accept { method: unescape(method)?, target: unescape(target)?, keys, afterwards })
+        Ok(Self::Accept { method: unescape(method)?, target: unescape(target)?, keys, persistence })
     }
 
     fn parse_reject(words: &[&str]) -> Result<Self, String> {
-        let [name, status, "close"] = words else { return Err("reject NAME STATUS close".to_owned()) };
+        let [name, status, "close"] = words else { return Err("expected `reject NAME STATUS close`".to_owned()) };
         if !Reject::ALL.iter().any(|reject| reject.name() == *name) {
-            return Err(format!("`{name}` is no reason to refuse"));
+            return Err(format!("`{name}` is not the name of a Reject"));
         }
         Ok(Self::Reject { name: (*name).to_owned(), status: parse_status(status)? })
     }
 
-    fn parse_answer(words: &[&str]) -> Result<Self, String> {
-        let [status, words @ ..] = words else { return Err("answer STATUS".to_owned()) };
-        let (words, afterwards) = split_fate(words);
+    fn parse_response(words: &[&str]) -> Result<Self, String> {
+        let [status, words @ ..] = words else { return Err("expected `answer STATUS`".to_owned()) };
+        let (words, persistence) = split_persistence(words);
         let (mut fields, mut body) = (BTreeMap::new(), None);
         for word in words {
             if let Some(value) = word.strip_prefix("body=") {
@@ -176,64 +176,66 @@ impl Verdict {
                 continue;
             }
             let field = word.strip_prefix('[').and_then(|word| word.strip_suffix(']'));
-            let field = field.ok_or_else(|| format!("`{word}` is no [name: value]"))?;
+            let field = field.ok_or_else(|| format!("`{word}` is not [name: value]"))?;
             match (field.strip_prefix('!'), field.split_once(": ")) {
                 (Some(name), _) => fields.insert(name.to_ascii_lowercase(), None),
                 (None, Some((name, value))) => fields.insert(name.to_ascii_lowercase(), Some(value.to_owned())),
-                (None, None) => return Err(format!("`{word}` is no [name: value]")),
+                (None, None) => return Err(format!("`{word}` is not [name: value]")),
             };
         }
-        Ok(Self::Answer { status: parse_status(status)?, fields, body, afterwards })
+        Ok(Self::Response { status: parse_status(status)?, fields, body, persistence })
     }
 
-    /// Whether nothing is read after it.
+    /// Whether no message is read after this one.
     pub fn is_last(&self) -> bool {
         match self {
-            Self::Accept { afterwards, .. } | Self::Answer { afterwards, .. } => *afterwards == Some(Afterwards::Close),
+            Self::Accept { persistence, .. } | Self::Response { persistence, .. } => {
+                *persistence == Some(Persistence::Close)
+            }
             Self::Reject { .. } | Self::Wait => true,
         }
     }
 
-    /// Whether `got` has everything that this one names, and the same.
-    pub fn allows(&self, got: &Self) -> bool {
-        let same_fate = |want: &Option<Afterwards>, got: &Option<Afterwards>| want.is_none() || want == got;
+    /// Whether `got` equals this verdict in all items that this verdict has.
+    pub fn matches(&self, got: &Self) -> bool {
+        let same_persistence = |want: &Option<Persistence>, got: &Option<Persistence>| want.is_none() || want == got;
         match (self, got) {
             (
-                Self::Accept { method, target, keys, afterwards },
-                Self::Accept { method: got_method, target: got_target, keys: got_keys, afterwards: got_afterwards },
+                Self::Accept { method, target, keys, persistence },
+                Self::Accept { method: got_method, target: got_target, keys: got_keys, persistence: got_persistence },
             ) => {
                 method == got_method
                     && target == got_target
                     && keys.iter().all(|(key, value)| got_keys.get(key) == Some(value))
-                    && same_fate(afterwards, got_afterwards)
+                    && same_persistence(persistence, got_persistence)
             }
             (
-                Self::Answer { status, fields, body, afterwards },
-                Self::Answer { status: got_status, fields: got_fields, body: got_body, afterwards: got_afterwards },
+                Self::Response { status, fields, body, persistence },
+                Self::Response { status: got_status, fields: got_fields, body: got_body, persistence: got_persistence },
             ) => {
                 status == got_status
                     && fields.iter().all(|(name, value)| got_fields.get(name).unwrap_or(&None) == value)
                     && (body.is_none() || body == got_body)
-                    && same_fate(afterwards, got_afterwards)
+                    && same_persistence(persistence, got_persistence)
             }
             _ => self == got,
         }
     }
 }
 
-/// Compares the lines that a server wrote with what a row expects.
+/// Compares the lines of a server under test with the expected verdicts of a row.
 ///
 /// # Errors
-/// A text that names the row, what it expects and what came.
+/// A text with the row, the expected verdicts and the lines.
 pub fn check(case: &Case, got: &[String]) -> Result<(), String> {
     let read: Result<Vec<Verdict>, String> = got.iter().map(|line| Verdict::parse(line)).collect();
     let read = read.map_err(|error| format!("{case}: {error}"))?;
     let holds =
-        read.len() == case.verdicts.len() && case.verdicts.iter().zip(&read).all(|(want, got)| want.allows(got));
+        read.len() == case.verdicts.len() && case.verdicts.iter().zip(&read).all(|(want, got)| want.matches(got));
     if holds { Ok(()) } else { Err(describe(case, got)) }
 }
 
-/// Both sides of a disagreement, each cut to a length that can be read.
+/// Describes a failed comparison. Truncates long texts.
 fn describe(case: &Case, got: &[String]) -> String {
     const SHOWN_CHARS_MAX: usize = 600;
     let shown = |text: String| match text.char_indices().nth(SHOWN_CHARS_MAX) {
@@ -250,12 +252,12 @@ fn describe(case: &Case, got: &[String]) -> String {
     out
 }
 
-/// The words of a line; a word in quotation marks or brackets may hold spaces.
-fn split(line: &str) -> Result<Vec<&str>, String> {
+/// Splits a line into words. A word in quotation marks or brackets may contain spaces.
+fn split_words(line: &str) -> Result<Vec<&str>, String> {
     let mut words = Vec::new();
     let mut rest = line.trim();
     while !rest.is_empty() {
-        let end = word_end(rest).ok_or_else(|| format!("`{rest}` does not end"))?;
+        let end = word_end(rest).ok_or_else(|| format!("`{rest}` has no closing quotation mark or bracket"))?;
         words.push(&rest[..end]);
         rest = rest[end..].trim_start();
     }
@@ -264,7 +266,7 @@ fn split(line: &str) -> Result<Vec<&str>, String> {
 
 fn word_end(text: &str) -> Option<usize> {
     if text.starts_with('[') {
-        // An address in brackets may go on with a port.
+        // A port may follow an address in brackets.
         let close = text.find(']')?;
         return Some(text[close..].find(' ').map_or(text.len(), |space| close + space));
     }
@@ -282,10 +284,10 @@ fn word_end(text: &str) -> Option<usize> {
     }
 }
 
-fn split_fate<'a, 'w>(words: &'w [&'a str]) -> (&'w [&'a str], Option<Afterwards>) {
+fn split_persistence<'a, 'w>(words: &'w [&'a str]) -> (&'w [&'a str], Option<Persistence>) {
     match words {
-        [words @ .., "keep"] => (words, Some(Afterwards::KeepOpen)),
-        [words @ .., "close"] => (words, Some(Afterwards::Close)),
+        [words @ .., "keep"] => (words, Some(Persistence::KeepAlive)),
+        [words @ .., "close"] => (words, Some(Persistence::Close)),
         _ => (words, None),
     }
 }
@@ -296,35 +298,35 @@ fn unquote(value: &str) -> Result<Vec<u8>, String> {
 }
 
 fn parse_status(text: &str) -> Result<u16, String> {
-    text.parse().map_err(|_| format!("`{text}` is no status"))
+    text.parse().map_err(|_| format!("`{text}` is not a status code"))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn allows(want: &str, got: &str) -> bool {
-        Verdict::parse(want).unwrap().allows(&Verdict::parse(got).unwrap())
+    fn matches(want: &str, got: &str) -> bool {
+        Verdict::parse(want).unwrap().matches(&Verdict::parse(got).unwrap())
     }
 
     #[test]
-    fn a_row_names_what_it_cares_for() {
+    fn only_the_items_of_the_expected_verdict_are_compared() {
         let got = r#"accept GET /a?b="c" host=h path=/x\x20y content="a \"b\" \\" keep"#;
-        assert!(allows("accept GET /a?b=\"c\"", got));
-        assert!(allows(r#"accept GET /a?b="c" content="\x61 \"b\" \\" keep"#, got));
-        assert!(!allows("accept GET /a?b=\"c\" close", got));
-        assert!(!allows("accept GET /a?b=\"c\" host=i", got));
-        assert!(!allows("accept GET /a?b=\"c\" query=q", got));
+        assert!(matches("accept GET /a?b=\"c\"", got));
+        assert!(matches(r#"accept GET /a?b="c" content="\x61 \"b\" \\" keep"#, got));
+        assert!(!matches("accept GET /a?b=\"c\" close", got));
+        assert!(!matches("accept GET /a?b=\"c\" host=i", got));
+        assert!(!matches("accept GET /a?b=\"c\" query=q", got));
         let got = r#"answer 206 [content-range: bytes 0-0/9] [etag: "d"] body="0" keep"#;
-        assert!(allows("answer 206 [Content-Range: bytes 0-0/9] [!vary]", got));
-        assert!(!allows("answer 206 [!etag]", got));
-        assert!(!allows("answer 206 [vary: x]", got));
-        assert!(!allows("answer 206 body=\"1\"", got));
-        assert!(!allows("wait", "reject TwoFramings 400 close"));
+        assert!(matches("answer 206 [Content-Range: bytes 0-0/9] [!vary]", got));
+        assert!(!matches("answer 206 [!etag]", got));
+        assert!(!matches("answer 206 [vary: x]", got));
+        assert!(!matches("answer 206 body=\"1\"", got));
+        assert!(!matches("wait", "reject ContentLengthWithTransferEncoding 400 close"));
     }
 
     #[test]
-    fn what_is_no_verdict() {
+    fn invalid_verdicts_are_refused() {
         for line in [
             "",
             "waits",
@@ -332,8 +334,8 @@ mod tests {
             "accept GET / colour=red",
             "accept GET / content=\"x",
             "reject Nothing 400 close",
-            "reject TwoFramings 400",
-            "answer two",
+            "reject ContentLengthWithTransferEncoding 400",
+            "answer 2x0",
             "answer 200 [etag",
             "answer 200 etag",
         ] {

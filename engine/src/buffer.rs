@@ -1,30 +1,30 @@
-//! Buffers that are taken from the thread's pool when bytes are there and go back by
-//! themselves, so that an idle connection holds none.
+//! Pooled buffers: taken from the thread's pool when bytes arrive and returned on drop, so an idle connection holds
+//! none.
 
-use crate::limits::{BUFFER_BYTES, BUFFERS_KEPT_MAX, LONG_BUFFER_BYTES, LONG_BUFFERS_KEPT_MAX};
+use crate::limits::{BUFFER_BYTES, LONG_BUFFER_BYTES, POOLED_BUFFERS_MAX, POOLED_LONG_BUFFERS_MAX};
 use std::cell::RefCell;
 use std::fmt;
 use std::ops::{Deref, DerefMut};
 
 thread_local! {
-    static POOL: RefCell<Pool> = const { RefCell::new(Pool { usual: Vec::new(), long: Vec::new(), takes: false }) };
+    static POOL: RefCell<Pool> = const { RefCell::new(Pool { usual: Vec::new(), long: Vec::new(), has_taken: false }) };
 }
 
-/// What a thread keeps for reuse.
+/// The free buffers of a thread.
 struct Pool {
     usual: Vec<Vec<u8>>,
     long: Vec<Vec<u8>>,
-    /// Whether the thread has taken a buffer yet. One that only lets go of them, as an
-    /// application's own may, keeps none.
-    takes: bool,
+    /// Whether this thread has ever taken a buffer. A thread that only drops buffers, such as an application's own,
+    /// pools none.
+    has_taken: bool,
 }
 
-/// The sizes that pooled buffers have.
+/// Sizes of pooled buffers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Size {
-    /// For heads, answers, and content of which little comes at a time.
+    /// For heads, responses and slow content.
     Usual,
-    /// For content of which much has come at a time.
+    /// For content that arrives fast.
     Long,
 }
 
@@ -36,7 +36,7 @@ impl Size {
         }
     }
 
-    /// The size that room is of. None where a buffer grew or shrank.
+    /// Returns the size class of a capacity; `None` for a buffer that grew or shrank.
     const fn of(capacity: usize) -> Option<Self> {
         match capacity {
             BUFFER_BYTES => Some(Self::Usual),
@@ -47,47 +47,47 @@ impl Size {
 }
 
 impl Pool {
-    /// The buffers of a size, and how many of them there may be.
-    const fn kept(&mut self, size: Size) -> (&mut Vec<Vec<u8>>, usize) {
+    /// Returns the free buffers of a size and their maximum number.
+    const fn buffers_of(&mut self, size: Size) -> (&mut Vec<Vec<u8>>, usize) {
         match size {
-            Size::Usual => (&mut self.usual, BUFFERS_KEPT_MAX),
-            Size::Long => (&mut self.long, LONG_BUFFERS_KEPT_MAX),
+            Size::Usual => (&mut self.usual, POOLED_BUFFERS_MAX),
+            Size::Long => (&mut self.long, POOLED_LONG_BUFFERS_MAX),
         }
     }
 
     fn take(&mut self, size: Size) -> Option<Vec<u8>> {
-        self.takes = true;
-        self.kept(size).0.pop()
+        self.has_taken = true;
+        self.buffers_of(size).0.pop()
     }
 }
 
-/// Bytes in a pooled buffer. Dropping it gives it back. The default has no room and costs nothing.
+/// Bytes in a pooled buffer, which returns to the pool on drop. The default has no capacity.
 #[derive(Default)]
 pub(crate) struct Buffer {
     bytes: Vec<u8>,
 }
 
 impl Buffer {
-    /// An empty buffer with room for [`BUFFER_BYTES`].
+    /// Takes an empty buffer of [`BUFFER_BYTES`].
     pub(crate) fn take() -> Self {
         Self::of_size(Size::Usual)
     }
 
-    /// An empty buffer with the room of a size.
+    /// Takes an empty buffer of a size.
     pub(crate) fn of_size(size: Size) -> Self {
-        let kept = POOL.try_with(|pool| pool.borrow_mut().take(size));
-        Self { bytes: kept.ok().flatten().unwrap_or_else(|| Vec::with_capacity(size.bytes())) }
+        let pooled = POOL.try_with(|pool| pool.borrow_mut().take(size));
+        Self { bytes: pooled.ok().flatten().unwrap_or_else(|| Vec::with_capacity(size.bytes())) }
     }
 
-    /// A copy of some bytes.
+    /// Copies bytes into a buffer.
     pub(crate) fn of(bytes: &[u8]) -> Self {
         let mut buffer = Self::take();
         buffer.extend_from_slice(bytes);
         buffer
     }
 
-    /// Lets go of the room that is not used, for a wait that may be long: a client that
-    /// sends one byte a second holds little more than its bytes.
+    /// Releases unused capacity before a long wait, so a client that sends one byte per second holds little more than
+    /// its bytes.
     pub(crate) fn shrink_for_waiting(&mut self) {
         const STEP: usize = 64;
         if !self.is_well_filled() && Size::of(self.bytes.capacity()).is_some() {
@@ -97,13 +97,13 @@ impl Buffer {
         }
     }
 
-    /// Whether its bytes are worth the room that they hold.
+    /// Whether at least a quarter of the capacity is used.
     pub(crate) fn is_well_filled(&self) -> bool {
         self.bytes.len() >= self.bytes.capacity() / 4
     }
 
-    /// Makes room for what comes next, after [`Buffer::shrink_for_waiting`] or when full.
-    pub(crate) fn make_room(&mut self) {
+    /// Makes room for more bytes, if the buffer was shrunk or is full.
+    pub(crate) fn reserve(&mut self) {
         if self.bytes.capacity() < BUFFER_BYTES {
             let mut large = Self::take();
             large.extend_from_slice(&self.bytes);
@@ -117,15 +117,15 @@ impl Buffer {
 impl Drop for Buffer {
     fn drop(&mut self) {
         let mut bytes = std::mem::take(&mut self.bytes);
-        // A buffer that grew is not kept: one large request must not hold memory for ever.
+        // A buffer that grew is not pooled, so one large request does not hold memory.
         let Some(size) = Size::of(bytes.capacity()) else { return };
         bytes.clear();
         let _ = POOL.try_with(|pool| {
             let mut pool = pool.borrow_mut();
-            let takes = pool.takes;
-            let (kept, kept_max) = pool.kept(size);
-            if takes && kept.len() < kept_max {
-                kept.push(bytes);
+            let has_taken = pool.has_taken;
+            let (pooled, pooled_max) = pool.buffers_of(size);
+            if has_taken && pooled.len() < pooled_max {
+                pooled.push(bytes);
             }
         });
     }
@@ -161,34 +161,34 @@ impl fmt::Debug for Buffer {
 mod tests {
     use super::*;
 
-    fn kept() -> Option<(usize, usize)> {
-        POOL.with_borrow(|pool| pool.takes.then_some((pool.usual.len(), pool.long.len())))
+    fn pooled() -> Option<(usize, usize)> {
+        POOL.with_borrow(|pool| pool.has_taken.then_some((pool.usual.len(), pool.long.len())))
     }
 
     #[test]
-    fn buffers_are_kept_by_their_size_and_within_bounds() {
-        let many: Vec<_> = (0..BUFFERS_KEPT_MAX + 1).map(|_| Buffer::take()).collect();
-        let long: Vec<_> = (0..LONG_BUFFERS_KEPT_MAX + 1).map(|_| Buffer::of_size(Size::Long)).collect();
+    fn buffers_are_pooled_by_size_and_within_bounds() {
+        let many: Vec<_> = (0..POOLED_BUFFERS_MAX + 1).map(|_| Buffer::take()).collect();
+        let long: Vec<_> = (0..POOLED_LONG_BUFFERS_MAX + 1).map(|_| Buffer::of_size(Size::Long)).collect();
         drop((many, long));
-        assert_eq!(kept(), Some((BUFFERS_KEPT_MAX, LONG_BUFFERS_KEPT_MAX)));
+        assert_eq!(pooled(), Some((POOLED_BUFFERS_MAX, POOLED_LONG_BUFFERS_MAX)));
         let mut grown = Buffer::take();
         grown.resize(BUFFER_BYTES + 1, 0);
         drop(grown);
-        assert_eq!(kept(), Some((BUFFERS_KEPT_MAX - 1, LONG_BUFFERS_KEPT_MAX)));
+        assert_eq!(pooled(), Some((POOLED_BUFFERS_MAX - 1, POOLED_LONG_BUFFERS_MAX)));
     }
 
     #[test]
-    fn a_thread_that_takes_none_keeps_none() {
+    fn a_thread_that_takes_no_buffers_pools_none() {
         let buffer = Buffer::of_size(Size::Long);
         let elsewhere = std::thread::spawn(move || {
             drop(buffer);
-            kept()
+            pooled()
         });
         assert_eq!(elsewhere.join().unwrap(), None);
     }
 
     #[test]
-    fn a_long_buffer_shrinks_to_what_little_it_holds() {
+    fn a_long_buffer_with_few_bytes_shrinks() {
         for (filled, shrinks) in [(0, true), (LONG_BUFFER_BYTES / 4 - 1, true), (LONG_BUFFER_BYTES / 4, false)] {
             let mut buffer = Buffer::of_size(Size::Long);
             buffer.resize(filled, 1);

@@ -1,15 +1,16 @@
-//! The server: the only place where the engine's floors meet.
+//! The server: creates listeners and workers, and stops them. Only this module uses all layers of the engine.
 
-use crate::census::Census;
-use crate::generation::{Change, Generation, Serving, Succession, Terms};
+use crate::connection_stats::ConnectionStats;
 use crate::limits::Limits;
 use crate::net::accept::Accepted;
-use crate::net::driver::{Driver, Drivers};
+use crate::net::driver::{Backend, Driver};
 use crate::net::listen::{Endpoint, Listener};
 use crate::net::panic;
-use crate::net::worker::{self, Message, Peers, Plan, Stop, Worker};
-use crate::service::{Admission, Door, HalfClosed, NoObserver, Observer, Service};
-use crate::tower::{Application, IntoListener, Manners};
+use crate::net::worker::{self, StopState, Worker, WorkerCommand, WorkerConfig, WorkerPool};
+use crate::replace_app::{AppConfig, AppHandle, AppVersion, ReplaceApp, WorkerApps};
+use crate::service::{Admission, AdmissionHook, HalfClosed, NoObserver, Observer, Service};
+use crate::tower::{Application, IntoListener, ServiceOptions};
+use std::convert::Infallible;
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::num::NonZeroUsize;
@@ -18,22 +19,21 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 use std::sync::{Arc, Mutex, PoisonError, mpsc as threads};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
-use tokio::sync::{Semaphore, mpsc, oneshot, watch};
+use tokio::sync::{Semaphore, mpsc, watch};
 
-/// A server that is being set up.
+/// Builds a server.
 #[derive(Debug)]
 pub struct Server<O = NoObserver> {
     addresses: Vec<SocketAddr>,
     listeners: Vec<Listener>,
     workers: usize,
-    terms: Terms,
-    manners: Manners,
+    config: AppConfig,
+    options: ServiceOptions,
     driver: Driver,
     observer: O,
 }
 
-/// A method for each limit. `$set` is how one is set: given the builder, the value, and what puts
-/// the value among [`Limits`].
+/// Generates a builder method for each limit. `$set` applies the value to the builder's [`Limits`].
 macro_rules! limit_methods {
     (|$self:ident, $value:ident, $put:ident| $set:expr) => {
         limit_methods! { @each |$self, $value, $put| $set;
@@ -42,17 +42,17 @@ macro_rules! limit_methods {
             "`fields_max`" fields_max: usize = message.fields_max;
             "`trailer_bytes_max`" trailer_bytes_max: usize = message.trailer_bytes_max;
             "`chunk_extension_bytes_max`" chunk_extension_bytes_max: usize = message.chunk_extension_bytes_max;
-            "`chunk_overhead_bytes_free`" chunk_overhead_bytes_free: u64 = message.chunk_overhead_bytes_free;
-            "[`Limits::head_time`]" head_time: Duration = head_time;
-            "[`Limits::body_silence`]" body_silence: Duration = body_silence;
-            "[`Limits::body_bytes_per_second_min`]" body_bytes_per_second_min: u32 = body_bytes_per_second_min;
-            "[`Limits::send_silence`]" send_silence: Duration = send_silence;
-            "[`Limits::send_bytes_per_second_min`]" send_bytes_per_second_min: u32 = send_bytes_per_second_min;
-            "[`Limits::keep_alive`]" keep_alive: Duration = keep_alive;
+            "`chunk_overhead_allowance`" chunk_overhead_allowance: u64 = message.chunk_overhead_allowance;
+            "[`Limits::header_timeout`]" header_timeout: Duration = header_timeout;
+            "[`Limits::body_timeout`]" body_timeout: Duration = body_timeout;
+            "[`Limits::body_min_rate`]" body_min_rate: u32 = body_min_rate;
+            "[`Limits::send_timeout`]" send_timeout: Duration = send_timeout;
+            "[`Limits::send_min_rate`]" send_min_rate: u32 = send_min_rate;
+            "[`Limits::keep_alive_timeout`]" keep_alive_timeout: Duration = keep_alive_timeout;
             "[`Limits::body_bytes_max`]" body_bytes_max: u64 = body_bytes_max;
-            "[`Limits::drain_bytes_max`]" drain_bytes_max: u64 = drain_bytes_max;
+            "[`Limits::discard_bytes_max`]" discard_bytes_max: u64 = discard_bytes_max;
             "[`Limits::connections_max`]" connections_max: usize = connections_max;
-            "[`Limits::drain_time`]" drain_time: Duration = drain_time;
+            "[`Limits::shutdown_timeout`]" shutdown_timeout: Duration = shutdown_timeout;
         }
     };
     (@each |$self:ident, $value:ident, $put:ident| $set:expr; $($text:literal $name:ident: $type:ty = $($field:ident).+;)+) => {
@@ -69,54 +69,53 @@ macro_rules! limit_methods {
 }
 pub(crate) use limit_methods;
 
-/// How many cores this process may use.
-pub(crate) fn cores() -> usize {
+/// Returns the number of cores that this process may use.
+pub(crate) fn available_cores() -> usize {
     thread::available_parallelism().map_or(1, NonZeroUsize::get)
 }
 
 impl Server {
-    /// Binds to an address; port 0 takes a free one. One worker for each core that the
-    /// process may use.
+    /// Binds to an address, with one worker for each core that the process may use. Port 0 takes a free port.
     ///
     /// # Errors
-    /// When the address cannot be resolved or bound, also because another process has it.
+    /// If the address cannot be resolved or bound, for example because another process has it.
     pub fn bind(address: impl ToSocketAddrs) -> io::Result<Self> {
-        Self::bind_with_workers(address, cores())
+        Self::bind_with_workers(address, available_cores())
     }
 
-    /// As [`Server::bind`], with so many workers.
+    /// Binds to an address, with `workers` workers (at least 1).
     ///
     /// # Errors
-    /// As [`Server::bind`].
+    /// If the address cannot be resolved or bound.
     pub fn bind_with_workers(address: impl ToSocketAddrs, workers: usize) -> io::Result<Self> {
         let workers = workers.max(1);
         let bound = address.to_socket_addrs()?.map(|address| Listener::bind(address, workers));
         let listeners: Vec<Listener> = bound.collect::<io::Result<_>>()?;
         if listeners.is_empty() {
-            return Err(io::Error::new(io::ErrorKind::AddrNotAvailable, "the name has no address"));
+            return Err(io::Error::new(io::ErrorKind::AddrNotAvailable, "the host name has no address"));
         }
-        Ok(Self::on(listeners, workers))
+        Ok(Self::from_listeners(listeners, workers))
     }
 
-    /// On listeners that are there already, with so many workers. More can be added later, and
-    /// these left ([`Handle::listen`], [`Handle::leave`]).
-    pub fn on(listeners: Vec<Listener>, workers: usize) -> Self {
+    /// Creates a server from bound listeners, with `workers` workers (at least 1). A running server can add and
+    /// remove listeners ([`Handle::add_listener`], [`Handle::remove_listener`]).
+    pub fn from_listeners(listeners: Vec<Listener>, workers: usize) -> Self {
         let inet = listeners.iter().filter_map(|listener| match listener.endpoint() {
             Endpoint::Inet(address) => Some(*address),
             Endpoint::Unix(_) => None,
         });
         let addresses = inet.collect();
-        let (workers, terms) = (workers.max(1), Terms::default());
-        let manners = Manners::default();
-        Self { addresses, listeners, workers, terms, manners, driver: Driver::default(), observer: NoObserver }
+        let (workers, config) = (workers.max(1), AppConfig::default());
+        let options = ServiceOptions::default();
+        Self { addresses, listeners, workers, config, options, driver: Driver::default(), observer: NoObserver }
     }
 }
 
 impl<O: Observer + Clone + Send> Server<O> {
-    /// With these limits in place of the defaults.
+    /// Sets all [`Limits`].
     #[must_use]
     pub fn limits(mut self, limits: Limits) -> Self {
-        self.terms.limits = limits;
+        self.config.limits = limits;
         self
     }
 
@@ -127,28 +126,28 @@ impl<O: Observer + Clone + Send> Server<O> {
     });
 
     pub(crate) fn limits_mut(&mut self) -> &mut Limits {
-        &mut self.terms.limits
+        &mut self.config.limits
     }
 
-    /// With sockets driven so.
+    /// Sets the I/O back end of the sockets. Default [`Driver::Auto`].
     #[must_use]
     pub fn driver(mut self, driver: Driver) -> Self {
         self.driver = driver;
         self
     }
 
-    /// With so many workers. One for each core is as many as pays.
+    /// Sets the number of workers (at least 1). More than one for each core does not help.
     #[must_use]
     pub fn workers(mut self, workers: usize) -> Self {
         self.workers = workers.max(1);
         self
     }
 
-    /// Listens here, too.
+    /// Adds a listener.
     ///
     /// # Errors
-    /// When it is no listening socket.
-    pub fn also(mut self, listener: impl IntoListener) -> io::Result<Self> {
+    /// If it is not a listening stream socket.
+    pub fn add_listener(mut self, listener: impl IntoListener) -> io::Result<Self> {
         let listener = listener.into_listener()?;
         if let Endpoint::Inet(address) = listener.endpoint() {
             self.addresses.push(*address);
@@ -157,48 +156,45 @@ impl<O: Observer + Clone + Send> Server<O> {
         Ok(self)
     }
 
-    /// What becomes of a request whose client has said that it sends nothing more: unless this
-    /// says otherwise, an application of the ecosystem's types is no longer waited for. Services
-    /// of this library's own say it themselves.
+    /// Sets whether a tower application's request is cancelled when its client shuts down its sending side. By
+    /// default it is cancelled. The engine's own services choose by [`Service::half_closed`].
     #[must_use]
     pub fn half_closed(mut self, half_closed: HalfClosed) -> Self {
-        self.manners.half_closed = half_closed;
+        self.options.half_closed = half_closed;
         self
     }
 
-    /// Puts an [`crate::EarlyHints`] into the extensions of each request.
+    /// Adds a [`crate::EarlyHints`] to the extensions of each request.
     #[must_use]
     pub fn early_hints(mut self) -> Self {
-        self.manners.early_hints = true;
+        self.options.early_hints = true;
         self
     }
 
-    /// With somebody who is asked of each connection whether it is served, on the worker that
-    /// would serve it, and must not block.
+    /// Sets a function that admits or refuses each accepted connection. It runs on the worker and must not block.
     #[must_use]
-    pub fn admit(mut self, ask: impl Fn(SocketAddr) -> Admission + Send + Sync + 'static) -> Self {
-        self.terms.door = Door::new(ask);
+    pub fn admit(mut self, admit: impl Fn(SocketAddr) -> Admission + Send + Sync + 'static) -> Self {
+        self.config.admission_hook = AdmissionHook::new(admit);
         self
     }
 
-    /// With somebody who is told what happens. Each worker has a clone.
+    /// Sets the observer of requests and events. Each worker has a clone.
     #[must_use]
     pub fn observe<P: Observer + Clone + Send>(self, observer: P) -> Server<P> {
-        let Self { addresses, listeners, workers, terms, manners, driver, .. } = self;
-        Server { addresses, listeners, workers, terms, manners, driver, observer }
+        let Self { addresses, listeners, workers, config, options, driver, .. } = self;
+        Server { addresses, listeners, workers, config, options, driver, observer }
     }
 
-    /// Where it listens for TCP.
+    /// Returns the TCP addresses of the listeners.
     pub fn addresses(&self) -> &[SocketAddr] {
         &self.addresses
     }
 
-    /// Starts to serve; each worker has a clone of the application.
+    /// Starts the server. Each worker has a clone of the application.
     ///
     /// # Errors
-    /// When a thread or its runtime cannot be made, or descriptors run out; then nothing is
-    /// left running.
-    pub fn serve<A, K>(self, application: A) -> io::Result<Running>
+    /// If a thread or its runtime cannot be created, or file descriptors run out. No thread runs after an error.
+    pub fn serve<A, K>(self, application: A) -> io::Result<RunningServer>
     where
         A: Application<K> + Clone + Send,
     {
@@ -206,33 +202,32 @@ impl<O: Observer + Clone + Send> Server<O> {
         self.serve_each(move || shared.lock().unwrap_or_else(PoisonError::into_inner).clone())
     }
 
-    /// Starts to serve with an application that each worker makes for itself, on its own thread,
-    /// so that it may keep what no other thread can touch.
+    /// Starts the server with an application that each worker creates on its own thread, so it need not be `Send`.
     ///
     /// # Errors
-    /// As [`Server::serve`].
-    pub fn serve_each<A, K, F>(self, make: F) -> io::Result<Running>
+    /// If a thread or its runtime cannot be created, or file descriptors run out.
+    pub fn serve_each<A, K, F>(self, make: F) -> io::Result<RunningServer>
     where
         A: Application<K>,
         F: Fn() -> A + Send + Sync + 'static,
     {
-        let manners = self.manners;
-        self.serve_generations(move || make().into_service(manners)).map(|(running, _)| running)
+        let options = self.options;
+        self.serve_replaceable(move || make().into_service(options)).map(|(running, _)| running)
     }
 
-    /// The same, with a way to have another application take this one's place.
+    /// Starts the server and returns a handle that can replace its application.
     ///
     /// # Errors
-    /// As [`Server::serve`].
-    pub fn serve_generations<T, F>(self, make: F) -> io::Result<(Running, Succession<T, O>)>
+    /// If a thread or its runtime cannot be created, or file descriptors run out.
+    pub fn serve_replaceable<T, F>(self, make: F) -> io::Result<(RunningServer, AppHandle<T, O>)>
     where
         T: Service,
         F: Fn() -> T + Send + Sync + 'static,
     {
-        let (workers, connections_max) = (self.workers, self.terms.limits.connections_max);
-        let first = Generation::new(make, self.observer).with_terms(self.terms);
+        let (workers, connections_max) = (self.workers, self.config.limits.connections_max);
+        let first = AppVersion::new(make, self.observer).with_config(self.config);
         panic::install_hook();
-        let (stop, watched) = watch::channel(Stop::NotYet);
+        let (stop, watched) = watch::channel(StopState::Running);
         let stop = Arc::new(stop);
         let permits = Arc::new(Semaphore::new(connections_max.clamp(1, Semaphore::MAX_PERMITS)));
         let (inboxes, receivers): (Vec<_>, Vec<_>) = (0..workers).map(|_| mpsc::unbounded_channel()).unzip();
@@ -240,16 +235,22 @@ impl<O: Observer + Clone + Send> Server<O> {
         let accepted = (0..workers).map(|_| AtomicU64::new(0)).collect();
         let handle = Handle {
             stop: stop.clone(),
-            peers: Arc::new(Peers { loads, accepted, inboxes, said_refused: AtomicBool::new(false) }),
+            pool: Arc::new(WorkerPool {
+                loads,
+                accepted,
+                inboxes,
+                has_reported_uring_unavailable: AtomicBool::new(false),
+            }),
         };
-        // Nobody reads the inboxes yet, so what is put there is found at the beginning.
-        self.listeners.into_iter().try_for_each(|listener| handle.listen(listener))?;
+        // The workers do not run yet and find these commands at their start.
+        self.listeners.into_iter().try_for_each(|listener| handle.add_listener(listener))?;
         let cpus = worker::cpus();
-        let (mut threads, mut succession) = (Vec::new(), Succession { workers: Vec::new() });
+        let (mut threads, mut app_handle) = (Vec::new(), AppHandle { workers: Vec::new() });
+        let (running, all_ended) = mpsc::unbounded_channel();
         for (number, inbox) in receivers.into_iter().enumerate() {
-            let plan = Plan {
+            let config = WorkerConfig {
                 number,
-                // With fewer workers than cores, which ones to use is the system's to say.
+                // With fewer workers than cores, the system chooses the cores.
                 cpu: (cpus.len() == workers).then(|| cpus[number]),
                 inbox,
                 permits: permits.clone(),
@@ -257,209 +258,213 @@ impl<O: Observer + Clone + Send> Server<O> {
                 driver: self.driver,
                 stop: watched.clone(),
             };
-            let (change, changes) = mpsc::unbounded_channel();
-            match start_worker(plan, handle.clone(), first.clone(), changes) {
+            let (sender, receiver) = mpsc::unbounded_channel();
+            match start_worker(config, handle.clone(), first.clone(), receiver, running.clone()) {
                 Ok(thread) => {
                     threads.push(thread);
-                    succession.workers.push(change);
+                    app_handle.workers.push(sender);
                 }
                 Err(error) => {
-                    stop.send_replace(Stop::Now);
+                    stop.send_replace(StopState::Immediate);
                     threads.into_iter().for_each(|thread: JoinHandle<()>| drop(thread.join()));
                     return Err(error);
                 }
             }
         }
-        Ok((Running { addresses: self.addresses, threads, handle }, succession))
+        Ok((RunningServer { addresses: self.addresses, threads, all_ended, handle }, app_handle))
     }
 }
 
-/// How long a worker that has ended waits for work that was handed to threads.
-const OFFLOADED_TIME: Duration = Duration::from_secs(1);
+/// Time for blocking tasks after their worker has ended.
+const BLOCKING_TIME_MAX: Duration = Duration::from_secs(1);
 
-/// Ends a server that has lost a worker: clients that connect to that worker's sockets would
-/// wait for ever.
-struct Loss(Arc<watch::Sender<Stop>>);
+/// Stops the server when a worker panics: clients of the panicked worker's sockets would wait forever.
+struct StopOnPanic(Arc<watch::Sender<StopState>>);
 
-impl Drop for Loss {
+impl Drop for StopOnPanic {
     fn drop(&mut self) {
         if thread::panicking() {
-            self.0.send_replace(Stop::Now);
+            self.0.send_replace(StopState::Immediate);
         }
     }
 }
 
 fn start_worker<T: Service, O: Observer + Clone + Send>(
-    plan: Plan,
+    config: WorkerConfig,
     handle: Handle,
-    first: Generation<T, O>,
-    changes: mpsc::UnboundedReceiver<Change<T, O>>,
+    first: AppVersion<T, O>,
+    receiver: mpsc::UnboundedReceiver<ReplaceApp<T, O>>,
+    running: mpsc::UnboundedSender<Infallible>,
 ) -> io::Result<JoinHandle<()>> {
     let (ready, is_ready) = std::sync::mpsc::channel();
-    let name = format!("selvedge-{}", plan.number);
+    let name = format!("selvedge-{}", config.number);
     let thread = thread::Builder::new().name(name).spawn(move || {
+        // Declared first, so it is dropped last, also when the worker panics.
+        let _running = running;
         let runtime = match worker::runtime() {
             Ok(runtime) => runtime,
             Err(error) => return drop(ready.send(Err(error))),
         };
         let _ = ready.send(Ok(()));
-        let _loss = Loss(handle.stop);
-        runtime.block_on(work(plan, handle.peers, first, changes));
-        // What waits for a disk, or works beside the workers, had its time while the server stopped.
-        runtime.shutdown_timeout(OFFLOADED_TIME);
+        let _stop_on_panic = StopOnPanic(handle.stop);
+        runtime.block_on(run_worker(config, handle.pool, first, receiver));
+        // Blocking tasks had time while the server stopped.
+        runtime.shutdown_timeout(BLOCKING_TIME_MAX);
     })?;
     match is_ready.recv() {
         Ok(Ok(())) => Ok(thread),
         Ok(Err(error)) => Err(error),
-        Err(_) => Err(io::Error::other("a worker ended before it began")),
+        Err(_) => Err(io::Error::other("a worker thread panicked at its start")),
     }
 }
 
-async fn work<T: Service, O: Observer + Clone + Send>(
-    plan: Plan,
-    peers: Arc<Peers>,
-    first: Generation<T, O>,
-    changes: mpsc::UnboundedReceiver<Change<T, O>>,
+async fn run_worker<T: Service, O: Observer + Clone + Send>(
+    config: WorkerConfig,
+    pool: Arc<WorkerPool>,
+    first: AppVersion<T, O>,
+    receiver: mpsc::UnboundedReceiver<ReplaceApp<T, O>>,
 ) {
-    let (number, connections_max, driver) = (plan.number, plan.connections_max, plan.driver);
-    let (drivers, refused) = match driver.begin() {
-        Ok(drivers) => (drivers, None),
-        Err(error) => (Drivers::default(), Some(error)),
+    let (number, connections_max, driver) = (config.number, config.connections_max, config.driver);
+    let (backend, uring_error) = match driver.backend() {
+        Ok(backend) => (backend, None),
+        Err(error) => (Backend::default(), Some(error)),
     };
-    let serving = Serving::begin(first, |limits, serving| {
-        let tell = move |event| {
-            if let Some(serving) = serving.upgrade() {
-                serving.tell(event, connections_max);
+    let apps = WorkerApps::start(first, |limits, apps| {
+        let sender = move |event| {
+            if let Some(apps) = apps.upgrade() {
+                apps.report(event, connections_max);
             }
         };
-        Worker::new(number, peers, Box::new(tell), limits).driven_by(drivers)
+        Worker::new(number, pool, Box::new(sender), limits).with_backend(backend)
     });
-    tokio::task::spawn_local(serving.clone().take_changes(changes));
-    let worker = serving.app().worker.clone();
-    if let Some(error) = refused {
-        worker.ring_refused(error);
+    tokio::task::spawn_local(apps.clone().run_replacements(receiver));
+    let worker = apps.app().worker.clone();
+    if let Some(error) = uring_error {
+        worker.report_uring_unavailable(error);
     }
-    let ticking = serving.clone();
-    let serve = Rc::new(move |accepted: Accepted| serving.serve(accepted));
-    worker::run(plan, worker, serve, Rc::new(move || ticking.tick())).await;
+    let apps_to_tick = apps.clone();
+    let serve = Rc::new(move |accepted: Accepted| apps.serve(accepted));
+    worker::run(config, worker, serve, Rc::new(move || apps_to_tick.tick())).await;
 }
 
-/// A server that serves.
+/// A running server.
 #[derive(Debug)]
-pub struct Running {
+pub struct RunningServer {
     addresses: Vec<SocketAddr>,
     threads: Vec<JoinHandle<()>>,
+    /// Closes when all workers have ended. Nothing is sent.
+    all_ended: mpsc::UnboundedReceiver<Infallible>,
     handle: Handle,
 }
 
-/// How a server has ended.
+/// Why a server ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ending {
+pub enum ExitCause {
     /// It was stopped.
     Stopped,
-    /// A worker panicked outside of any connection. Then the others were stopped at once, since
-    /// clients of the lost one would have waited for ever.
-    WorkerLost,
+    /// A worker panicked outside of a connection. The other workers were stopped immediately, because clients of the
+    /// panicked worker would have waited forever.
+    WorkerPanicked,
 }
 
-impl Running {
-    /// Where it listened for TCP when it began.
+impl RunningServer {
+    /// Returns the TCP addresses of the listeners at the start.
     pub fn addresses(&self) -> &[SocketAddr] {
         &self.addresses
     }
 
-    /// What stops it, for whoever has to.
+    /// Returns a handle that can stop the server.
     pub fn handle(&self) -> Handle {
         self.handle.clone()
     }
 
-    /// Waits until it has stopped, without holding up the thread.
-    pub async fn ended(self) -> Ending {
-        let (tell, told) = oneshot::channel();
-        let waiting = thread::Builder::new().name("selvedge-ended".to_owned());
-        // Where no thread can be had to wait, whoever asks waits no longer than it has to.
-        if waiting.spawn(move || tell.send(self.join())).is_err() {
-            return Ending::WorkerLost;
-        }
-        told.await.unwrap_or(Ending::WorkerLost)
+    /// Waits until the server has ended, without blocking the thread.
+    pub async fn ended(mut self) -> ExitCause {
+        let _ = self.all_ended.recv().await;
+        // The threads do nothing more, so this does not block.
+        self.join()
     }
 
-    /// Waits until it has stopped.
-    pub fn join(self) -> Ending {
-        let mut ending = Ending::Stopped;
+    /// Waits until the server has ended, and blocks the thread.
+    pub fn join(self) -> ExitCause {
+        let mut exit_cause = ExitCause::Stopped;
         for thread in self.threads {
-            // A worker that panicked has said so; the others are waited for all the same.
+            // A panicked worker has reported itself. Join the others as well.
             if thread.join().is_err() {
-                ending = Ending::WorkerLost;
+                exit_cause = ExitCause::WorkerPanicked;
             }
         }
-        ending
+        exit_cause
     }
 }
 
-/// Stops a server, changes where it listens, and counts its connections.
+/// Stops a server, adds and removes listeners, and counts connections.
 #[derive(Clone, Debug)]
 pub struct Handle {
-    stop: Arc<watch::Sender<Stop>>,
-    peers: Arc<Peers>,
+    stop: Arc<watch::Sender<StopState>>,
+    pool: Arc<WorkerPool>,
 }
 
 impl Handle {
-    /// Listens at one more place. A server that is stopping does not.
+    /// Adds a listener. Does nothing while the server stops.
     ///
     /// # Errors
-    /// When descriptors run out; then nothing has changed.
-    pub fn listen(&self, listener: Listener) -> io::Result<()> {
+    /// If file descriptors run out. The listener is not added then.
+    pub fn add_listener(&self, listener: Listener) -> io::Result<()> {
         let endpoint = listener.endpoint().clone();
-        let dealt = listener.deal(self.peers.inboxes.len())?;
-        for (inbox, sockets) in self.peers.inboxes.iter().zip(dealt) {
-            // A worker that has ended listens nowhere.
-            let _ = inbox.send(Message::Listen(endpoint.clone(), sockets));
+        let distributed = listener.distribute(self.pool.inboxes.len())?;
+        for (inbox, sockets) in self.pool.inboxes.iter().zip(distributed) {
+            // A worker that has ended accepts nothing.
+            let _ = inbox.send(WorkerCommand::AddListener(endpoint.clone(), sockets));
         }
         Ok(())
     }
 
-    /// Listens no longer at a place. Connections stay, and whoever had connected is served.
+    /// Removes a listener. Open and pending connections are served.
     ///
-    /// Returns when no worker accepts there any more, so not to be called on one.
-    pub fn leave(&self, endpoint: &Endpoint) {
+    /// Blocks until no worker accepts there any more, so it must not be called on a worker.
+    pub fn remove_listener(&self, endpoint: &Endpoint) {
         let (done, all_done) = threads::channel();
-        for inbox in &self.peers.inboxes {
-            // A worker that has ended listens nowhere.
-            let _ = inbox.send(Message::Leave(endpoint.clone(), done.clone()));
+        for inbox in &self.pool.inboxes {
+            // A worker that has ended accepts nothing.
+            let _ = inbox.send(WorkerCommand::RemoveListener(endpoint.clone(), done.clone()));
         }
         drop(done);
-        // Nothing is ever sent: they drop their ends of it.
+        // Nothing is sent. The channel closes when all workers have dropped their senders.
         let _ = all_done.recv();
     }
 
-    /// Counts the connections. It blocks until every worker has answered, or for as long as
-    /// `patience` says; so it is not for a worker to call.
-    pub fn census(&self, patience: Duration) -> Census {
-        Census::ask(&self.peers, patience)
+    /// Collects connection counts. Blocks until every worker has responded, at most `timeout`, so it must not be
+    /// called on a worker.
+    pub fn connection_stats(&self, timeout: Duration) -> ConnectionStats {
+        ConnectionStats::collect(&self.pool, timeout)
     }
 
-    /// Has every worker look at its notes.
+    /// Runs a function on every worker's connection table.
     #[cfg(test)]
-    pub(crate) fn ask(&self, question: impl FnOnce(&crate::net::notes::Notes) + Clone + Send + 'static) {
-        for inbox in &self.peers.inboxes {
-            let _ = inbox.send(Message::Ask(Box::new(question.clone())));
+    pub(crate) fn inspect(
+        &self,
+        inspection: impl FnOnce(&crate::net::connection_table::ConnectionTable) + Clone + Send + 'static,
+    ) {
+        for inbox in &self.pool.inboxes {
+            let _ = inbox.send(WorkerCommand::Inspect(Box::new(inspection.clone())));
         }
     }
 
-    /// Stops gracefully: no new connections, idle ones closed, what runs is finished with
-    /// `Connection: close`, and what is left at [`Limits::drain_time`] is cut and reported. What was
-    /// handed to [`offload`](crate::offload) has a second more, and then is not waited for.
+    /// Stops gracefully: the server accepts no new connections, closes idle ones, and finishes requests with
+    /// `Connection: close`. Connections that are open after [`Limits::shutdown_timeout`] are aborted and reported.
+    /// Blocking tasks ([`spawn_blocking`](crate::spawn_blocking)) have one second more.
     pub fn stop(&self) {
         self.stop.send_if_modified(|stop| {
-            let earlier = *stop < Stop::Drain;
-            *stop = (*stop).max(Stop::Drain);
+            let earlier = *stop < StopState::Drain;
+            *stop = (*stop).max(StopState::Drain);
             earlier
         });
     }
 
-    /// Stops at once: what still runs is cut. Of [`offload`](crate::offload) as with [`Handle::stop`].
+    /// Stops immediately: open connections are aborted. Blocking tasks ([`spawn_blocking`](crate::spawn_blocking))
+    /// have one second.
     pub fn stop_now(&self) {
-        self.stop.send_replace(Stop::Now);
+        self.stop.send_replace(StopState::Immediate);
     }
 }

@@ -1,8 +1,8 @@
-//! Applications of the ecosystem's own type: a tower [`Service`](tower_service::Service) over
-//! [`http`] types, as axum's `Router` is, and asynchronous functions over the same types.
+//! Support for tower [`Service`](tower_service::Service)s over [`http`] types, such as axum's
+//! `Router`, and for asynchronous functions over those types.
 //!
-//! This is the only place that names those types: a request is made one of theirs on its way
-//! to the application, and an answer one of the engine's on its way back.
+//! Only this module uses the ecosystem's types. It converts an engine request to an
+//! `http::Request` and an `http::Response` to an engine response.
 
 mod application;
 mod body;
@@ -10,31 +10,31 @@ mod call;
 #[cfg(feature = "compression")]
 mod compression;
 mod convert;
-mod current;
+mod early_hints;
 mod embedded;
-mod held;
-mod hints;
-mod noted;
-mod opened;
+mod header_map;
 #[cfg(feature = "hyper-upgrade")]
-mod puppet;
-mod reason;
+mod hyper_upgrade;
+mod log_info;
+mod log_reason;
+mod open_file_cache;
+mod remote_body;
+mod request_context;
 mod send_file;
 mod serve;
-mod table;
-mod trailers;
+mod slab;
 mod upgrade;
 
-pub use application::{Application, Manners, kind};
+pub use application::{Application, ServiceOptions, kind};
 pub use body::Body;
 #[cfg(feature = "compression")]
-pub use compression::{Authenticated, Compress, CompressedBody, Compressing, Compression};
-pub use embedded::{Answering, Embedded, EmbeddedBody};
-pub use hints::EarlyHints;
-pub use reason::Reason;
+pub use compression::{Authenticated, Compress, CompressFuture, CompressedBody, Compression};
+pub use early_hints::EarlyHints;
+pub use embedded::{Embedded, EmbeddedBody, EmbeddedFuture};
+pub use log_reason::LogReason;
 pub use send_file::SendFile;
 pub use serve::{IntoListener, Serve, serve};
 pub use upgrade::{Upgrade, Upgraded};
 
-/// Any error, as middleware passes it on.
+/// Any error, as in tower middleware.
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;

@@ -1,4 +1,4 @@
-// Home page: says how the page and its files reached the browser, from the browser's own records.
+// Home page: shows how the page and its files reached the browser, from the browser's own records.
 
 const KB = new Intl.NumberFormat('en', { maximumFractionDigits: 1 });
 const size = (bytes) => (bytes < 1000 ? `${bytes} B` : `${KB.format(bytes / 1000)} kB`);

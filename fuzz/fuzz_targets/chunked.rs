@@ -1,25 +1,27 @@
-//! Chunked content never panics, and decodes to the same whole and in pieces.
+//! Fuzzes the decoder of chunked content: it never panics, and its result does not depend on how the
+//! bytes are split.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use selvedge_proto::http1::chunked::{Decoder, Step};
-use selvedge_proto::{Limits, Reject};
+use selvedge_proto::http1::chunked::{ChunkEvent, ChunkedDecoder};
+use selvedge_proto::{MessageLimits, Reject};
 
-fn decode(bytes: &[u8], step: usize) -> Result<Option<Vec<u8>>, Reject> {
-    let (limits, mut decoder, mut content) = (Limits::default(), Decoder::new(), Vec::new());
-    let (mut at, mut have) = (0, step.min(bytes.len()));
+/// Decodes the bytes in pieces of `piece_bytes`.
+fn decode(bytes: &[u8], piece_bytes: usize) -> Result<Option<Vec<u8>>, Reject> {
+    let (limits, mut decoder, mut content) = (MessageLimits::default(), ChunkedDecoder::new(), Vec::new());
+    let (mut at, mut received) = (0, piece_bytes.min(bytes.len()));
     loop {
-        match decoder.step(&bytes[at..have], &limits)? {
-            Step::Data { start, end } => {
+        match decoder.decode_next(&bytes[at..received], &limits)? {
+            ChunkEvent::Data { start, end } => {
                 content.extend_from_slice(&bytes[at + start..at + end]);
                 at += end;
             }
-            Step::Done { .. } => return Ok(Some(content)),
-            Step::NeedMore { consumed } if have < bytes.len() => {
+            ChunkEvent::Done { .. } => return Ok(Some(content)),
+            ChunkEvent::NeedMore { consumed } if received < bytes.len() => {
                 at += consumed;
-                have = (have + step).min(bytes.len());
+                received = (received + piece_bytes).min(bytes.len());
             }
-            Step::NeedMore { .. } => return Ok(None),
+            ChunkEvent::NeedMore { .. } => return Ok(None),
         }
     }
 }

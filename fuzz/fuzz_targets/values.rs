@@ -1,11 +1,11 @@
-//! Paths, dates, ranges and codings keep their invariants on any bytes.
+//! Fuzzes the parsers of paths, dates, ranges and codings: their invariants hold for any bytes.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
 use selvedge_proto::date::HttpDate;
-use selvedge_proto::encoding::Accepted;
+use selvedge_proto::encoding::AcceptedCodings;
 use selvedge_proto::path::SafePath;
-use selvedge_proto::range::{Selection, select};
+use selvedge_proto::range::{RangeSelection, select};
 
 fuzz_target!(|bytes: &[u8]| {
     if let Ok(path) = SafePath::decode(bytes) {
@@ -16,9 +16,9 @@ fuzz_target!(|bytes: &[u8]| {
         let _ = date.format();
     }
     for length in [0, 1, 1000, u64::MAX] {
-        if let Selection::Many(ranges) = select(bytes, length) {
+        if let RangeSelection::Multiple(ranges) = select(bytes, length) {
             assert!(ranges.iter().all(|r| r.first <= r.last && r.last < length));
         }
     }
-    let _ = Accepted::parse(std::iter::once(bytes)).choose(|_| true);
+    let _ = AcceptedCodings::parse(std::iter::once(bytes)).choose(|_| true);
 });

@@ -1,8 +1,9 @@
-//! Entity tags and preconditions (RFC 9110 §8.8.3, §13), decided before anything is opened
-//! for sending.
+//! Entity tags and preconditions (RFC 9110 §8.8.3, §13).
+//!
+//! Evaluation needs only the validators, so the caller opens no file before the result is known.
 
 use crate::date::HttpDate;
-use crate::field::{Known, trim};
+use crate::field::{KnownField, trim};
 use crate::head::RequestHead;
 use crate::method::Method;
 
@@ -14,7 +15,7 @@ struct EntityTag<'a> {
 }
 
 impl<'a> EntityTag<'a> {
-    /// Reads the tag that begins at the first byte; the tag and what follows it.
+    /// Parses the tag at the start of the bytes. Returns the tag and the bytes after it.
     fn parse(bytes: &'a [u8]) -> Option<(Self, &'a [u8])> {
         let (weak, quoted) = match bytes {
             [b'W', b'/', rest @ ..] => (true, rest),
@@ -26,7 +27,7 @@ impl<'a> EntityTag<'a> {
         valid.then_some((Self { weak, opaque: &rest[..end] }, &rest[end + 1..]))
     }
 
-    /// Reads a value that is one tag and nothing else.
+    /// Parses a value that consists of one tag.
     fn parse_whole(value: &'a [u8]) -> Option<Self> {
         match Self::parse(value) {
             Some((tag, [])) => Some(tag),
@@ -34,103 +35,113 @@ impl<'a> EntityTag<'a> {
         }
     }
 
+    /// Compares two tags strongly.
     //= RFC 9110 §8.8.3.2: both must be strong
     fn matches_strongly(self, other: Self) -> bool {
         !self.weak && !other.weak && self.opaque == other.opaque
     }
 
+    /// Compares two tags weakly.
     //= RFC 9110 §8.8.3.2: either may be weak
     fn matches_weakly(self, other: Self) -> bool {
         self.opaque == other.opaque
     }
 }
 
-/// What tells one state of a representation from another.
+/// The validators of a representation (RFC 9110 §8.8).
 #[derive(Clone, Copy, Debug)]
 pub struct Validators<'a> {
-    /// The entity tag as the ETag field has it, with its quotes.
+    /// The value of ETag, with its quotes.
     pub etag: Option<&'a [u8]>,
-    /// The time of the last change.
+    /// The time of the last modification.
     pub last_modified: Option<HttpDate>,
 }
 
-/// What the preconditions of a request come to.
+/// The result of evaluating the preconditions of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
-    /// Perform the method; the Range field counts.
+pub enum PreconditionResult {
+    /// The method is performed; Range applies.
     Proceed,
-    /// Perform the method; the Range field does not count, since If-Range says that the
-    /// client has parts of another state.
-    ProceedWhole,
-    /// 304
+    /// The method is performed; Range is ignored, because the validator in If-Range does not match.
+    ProceedIgnoringRange,
+    /// The response is 304.
     NotModified,
-    /// 412
+    /// The response is 412.
     Failed,
 }
 
-const CONDITIONS: u32 = Known::IfMatch.bit()
-    | Known::IfNoneMatch.bit()
-    | Known::IfModifiedSince.bit()
-    | Known::IfUnmodifiedSince.bit()
-    | Known::IfRange.bit();
+const CONDITION_FIELDS: u32 = KnownField::IfMatch.bit()
+    | KnownField::IfNoneMatch.bit()
+    | KnownField::IfModifiedSince.bit()
+    | KnownField::IfUnmodifiedSince.bit()
+    | KnownField::IfRange.bit();
 
-/// Whether a request asks for a representation as it is and whole: no precondition, no range.
-pub fn asks_for_the_whole(head: &RequestHead) -> bool {
-    !head.has_any(CONDITIONS | Known::Range.bit())
+/// Whether a request has neither a precondition nor Range.
+pub fn has_no_condition_or_range(head: &RequestHead) -> bool {
+    !head.has_any(CONDITION_FIELDS | KnownField::Range.bit())
 }
 
-/// Evaluates the preconditions in the order of RFC 9110 §13.2.2, for a representation
-/// that exists and would be answered with 200.
-pub fn evaluate<'a>(head: &RequestHead, bytes: &'a [u8], validators: &Validators<'a>, now: HttpDate) -> Outcome {
-    if !head.has_any(CONDITIONS) {
-        return Outcome::Proceed;
+/// Evaluates the preconditions in the order of RFC 9110 §13.2.2.
+///
+/// The representation must exist, and the response without preconditions must be 200. `now` is the
+/// current time.
+pub fn evaluate<'a>(
+    head: &RequestHead,
+    bytes: &'a [u8],
+    validators: &Validators<'a>,
+    now: HttpDate,
+) -> PreconditionResult {
+    if !head.has_any(CONDITION_FIELDS) {
+        return PreconditionResult::Proceed;
     }
     //= RFC 9110 §13.2.1: ignored where the method neither selects nor changes a representation
     if matches!(head.method, Method::Connect | Method::Options | Method::Trace) {
-        return Outcome::Proceed;
+        return PreconditionResult::Proceed;
     }
-    let reads = matches!(head.method, Method::Get | Method::Head);
+    let is_get_or_head = matches!(head.method, Method::Get | Method::Head);
     let date =
-        |known| head.value(bytes, known).filter(|_| !head.is_repeated(known)).and_then(|v| HttpDate::parse(v, now));
-    let own = validators.etag.and_then(EntityTag::parse_whole);
+        |field| head.value(bytes, field).filter(|_| !head.is_repeated(field)).and_then(|v| HttpDate::parse(v, now));
+    let current = validators.etag.and_then(EntityTag::parse_whole);
 
-    // Steps 1 and 2: If-Unmodified-Since counts only where If-Match is absent.
-    if head.value_span(Known::IfMatch).is_some() {
-        if !any_matches(head.values(bytes, Known::IfMatch), own, EntityTag::matches_strongly) {
-            return Outcome::Failed;
+    // Steps 1 and 2: If-Unmodified-Since applies only if If-Match is absent.
+    if head.value_span(KnownField::IfMatch).is_some() {
+        if !any_matches(head.values(bytes, KnownField::IfMatch), current, EntityTag::matches_strongly) {
+            return PreconditionResult::Failed;
         }
-    } else if let (Some(given), Some(modified)) = (date(Known::IfUnmodifiedSince), validators.last_modified)
-        && modified > given
+    } else if let (Some(date), Some(modified)) = (date(KnownField::IfUnmodifiedSince), validators.last_modified)
+        && modified > date
     {
-        return Outcome::Failed;
+        return PreconditionResult::Failed;
     }
-    // Steps 3 and 4: If-Modified-Since counts only where If-None-Match is absent.
-    if head.value_span(Known::IfNoneMatch).is_some() {
-        if any_matches(head.values(bytes, Known::IfNoneMatch), own, EntityTag::matches_weakly) {
-            return if reads { Outcome::NotModified } else { Outcome::Failed };
+    // Steps 3 and 4: If-Modified-Since applies only if If-None-Match is absent.
+    if head.value_span(KnownField::IfNoneMatch).is_some() {
+        if any_matches(head.values(bytes, KnownField::IfNoneMatch), current, EntityTag::matches_weakly) {
+            return if is_get_or_head { PreconditionResult::NotModified } else { PreconditionResult::Failed };
         }
-    } else if reads
-        && let (Some(given), Some(modified)) = (date(Known::IfModifiedSince), validators.last_modified)
-        && modified <= given
+    } else if is_get_or_head
+        && let (Some(date), Some(modified)) = (date(KnownField::IfModifiedSince), validators.last_modified)
+        && modified <= date
     {
-        return Outcome::NotModified;
+        return PreconditionResult::NotModified;
     }
-    // Step 5, which matters only where there is a Range.
-    match head.value(bytes, Known::IfRange) {
-        Some(_) if head.is_repeated(Known::IfRange) => Outcome::ProceedWhole,
-        Some(value) if !if_range_holds(value, own, validators.last_modified, now) => Outcome::ProceedWhole,
-        _ => Outcome::Proceed,
+    // Step 5. The result differs only for a request with Range.
+    match head.value(bytes, KnownField::IfRange) {
+        Some(_) if head.is_repeated(KnownField::IfRange) => PreconditionResult::ProceedIgnoringRange,
+        Some(value) if !if_range_matches(value, current, validators.last_modified, now) => {
+            PreconditionResult::ProceedIgnoringRange
+        }
+        _ => PreconditionResult::Proceed,
     }
 }
 
-/// Whether `*` or any tag of the lists matches. A list that is malformed from some point on
-/// counts up to that point. `*` matches any representation, with or without a tag.
+/// Whether `*` or any tag of the lists matches. `*` matches any representation, with or without a tag.
 ///
-/// Every tag of a head is looked at, so the head's limit is the bound: a tag that is passed
-/// over would let a method through that the client wants to fail (RFC 9110 §13.1.2).
+/// Of a list with a syntax error, only the tags before the error are compared. All tags of a head
+/// are compared, so the limit of the head bounds the work: a skipped tag would perform a method that
+/// the client wants to fail (RFC 9110 §13.1.2).
 fn any_matches<'a>(
     lines: impl Iterator<Item = &'a [u8]>,
-    own: Option<EntityTag<'a>>,
+    current: Option<EntityTag<'a>>,
     matches: fn(EntityTag<'a>, EntityTag<'a>) -> bool,
 ) -> bool {
     for line in lines {
@@ -143,7 +154,7 @@ fn any_matches<'a>(
                 rest = tail;
             }
             let Some((tag, tail)) = EntityTag::parse(rest) else { break };
-            if own.is_some_and(|own| matches(own, tag)) {
+            if current.is_some_and(|current| matches(current, tag)) {
                 return true;
             }
             rest = tail;
@@ -152,12 +163,13 @@ fn any_matches<'a>(
     false
 }
 
-//= RFC 9110 §13.1.5: a tag is compared strongly, a date must be the very same
-fn if_range_holds(value: &[u8], own: Option<EntityTag<'_>>, modified: Option<HttpDate>, now: HttpDate) -> bool {
+/// Whether the validator in If-Range matches the representation.
+//= RFC 9110 §13.1.5: a tag is compared strongly, a date must be equal
+fn if_range_matches(value: &[u8], current: Option<EntityTag<'_>>, modified: Option<HttpDate>, now: HttpDate) -> bool {
     match EntityTag::parse_whole(value) {
-        Some(tag) => own.is_some_and(|own| own.matches_strongly(tag)),
+        Some(tag) => current.is_some_and(|current| current.matches_strongly(tag)),
         None => HttpDate::parse(value, now).is_some_and(|date| {
-            //= RFC 9110 §8.8.2.2: a date is strong only once it lies a second or more in the past
+            //= RFC 9110 §8.8.2.2: a date is strong only if it is at least one second in the past
             modified == Some(date) && now.unix() > date.unix()
         }),
     }
@@ -166,23 +178,23 @@ fn if_range_holds(value: &[u8], own: Option<EntityTag<'_>>, modified: Option<Htt
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Limits;
+    use crate::MessageLimits;
     use crate::http1::parse_request;
 
     const NOW: HttpDate = HttpDate::from_unix(1_790_000_000);
 
     /// Evaluates against a representation with the tag `"t"`, modified on 2020-01-01.
-    fn check(method: &str, fields: &str, expected: Outcome) {
+    fn check(method: &str, fields: &str, expected: PreconditionResult) {
         let text = format!("{method} / HTTP/1.1\r\nHost: a\r\n{}\r\n\r\n", fields.replace('|', "\r\n"));
         let mut head = RequestHead::default();
-        assert_eq!(parse_request(text.as_bytes(), &Limits::default(), &mut head), Ok(true), "{text}");
+        assert_eq!(parse_request(text.as_bytes(), &MessageLimits::default(), &mut head), Ok(true), "{text}");
         let validators = Validators { etag: Some(b"\"t\""), last_modified: Some(HttpDate::from_unix(1_577_836_800)) };
         assert_eq!(evaluate(&head, text.as_bytes(), &validators, NOW), expected, "{text}");
     }
 
     #[test]
-    fn order_and_comparison() {
-        use Outcome::{Failed, NotModified, Proceed, ProceedWhole};
+    fn order_and_comparison_of_preconditions() {
+        use PreconditionResult::{Failed, NotModified, Proceed, ProceedIgnoringRange};
         const BEFORE: &str = "Tue, 31 Dec 2019 00:00:00 GMT";
         const EQUAL: &str = "Wed, 01 Jan 2020 00:00:00 GMT";
         for (fields, expected) in [
@@ -209,11 +221,11 @@ mod tests {
             ("If-Unmodified-Since: ".to_owned() + EQUAL, Proceed),
             ("If-Unmodified-Since: ".to_owned() + BEFORE + "|If-None-Match: \"t\"", Failed),
             ("If-Range: \"t\"".to_owned(), Proceed),
-            ("If-Range: W/\"t\"".to_owned(), ProceedWhole),
-            ("If-Range: \"x\"".to_owned(), ProceedWhole),
-            ("If-Range: *".to_owned(), ProceedWhole),
+            ("If-Range: W/\"t\"".to_owned(), ProceedIgnoringRange),
+            ("If-Range: \"x\"".to_owned(), ProceedIgnoringRange),
+            ("If-Range: *".to_owned(), ProceedIgnoringRange),
             ("If-Range: ".to_owned() + EQUAL, Proceed),
-            ("If-Range: ".to_owned() + BEFORE, ProceedWhole),
+            ("If-Range: ".to_owned() + BEFORE, ProceedIgnoringRange),
         ] {
             check("GET", &fields, expected);
             check("HEAD", &fields, expected);

@@ -1,6 +1,6 @@
-//! HTTP dates (RFC 9110 §5.6.7): IMF-fixdate out, all three formats in.
+//! HTTP dates (RFC 9110 §5.6.7): formats IMF-fixdate and parses all three formats.
 
-/// A moment in whole seconds since 1970-01-01 00:00:00 UTC; may be negative.
+/// A time in whole seconds since 1970-01-01 00:00:00 UTC. May be negative.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct HttpDate(i64);
 
@@ -10,21 +10,22 @@ const MONTHS: [&[u8; 3]; 12] =
 const DAY_SECONDS: i64 = 86_400;
 
 impl HttpDate {
-    /// Length of an IMF-fixdate.
+    /// Length of an IMF-fixdate in bytes.
     pub const LEN: usize = 29;
 
-    /// The date of a Unix time.
+    /// Creates the date of a Unix time in seconds.
     pub const fn from_unix(seconds: i64) -> Self {
         Self(seconds)
     }
 
-    /// The Unix time.
+    /// Returns the Unix time in seconds.
     pub const fn unix(self) -> i64 {
         self.0
     }
 
-    /// `Sun, 06 Nov 1994 08:49:37 GMT`. Years outside 0..=9999 are drawn to the nearer end,
-    /// since the format has four digits for them.
+    /// Formats as IMF-fixdate, for example `Sun, 06 Nov 1994 08:49:37 GMT`.
+    ///
+    /// The format has four digits for the year, so a date outside of the years 0 to 9999 is clamped.
     pub fn format(self) -> [u8; Self::LEN] {
         const FIRST: i64 = -62_167_219_200; // 0000-01-01 00:00:00
         const LAST: i64 = 253_402_300_799; // 9999-12-31 23:59:59
@@ -35,18 +36,18 @@ impl HttpDate {
         let mut out = *b"Sun, 00 Jan 0000 00:00:00 GMT";
         out[..3].copy_from_slice(DAYS[(days + 4).rem_euclid(7) as usize]);
         out[8..11].copy_from_slice(MONTHS[month as usize - 1]);
-        let mut two =
+        let mut write_two_digits =
             |at: usize, n: i64| out[at..at + 2].copy_from_slice(&[b'0' + (n / 10) as u8, b'0' + (n % 10) as u8]);
-        two(5, day);
-        two(12, year / 100);
-        two(14, year % 100);
-        two(17, second / 3600);
-        two(20, second / 60 % 60);
-        two(23, second % 60);
+        write_two_digits(5, day);
+        write_two_digits(12, year / 100);
+        write_two_digits(14, year % 100);
+        write_two_digits(17, second / 3600);
+        write_two_digits(20, second / 60 % 60);
+        write_two_digits(23, second % 60);
         out
     }
 
-    /// `1994-11-06T08:49:37Z` (RFC 3339), for logs and lists; years as in [`HttpDate::format`].
+    /// Formats as RFC 3339, for example `1994-11-06T08:49:37Z`. Clamps to the years 0 to 9999.
     pub fn format_rfc3339(self) -> String {
         let date = self.format();
         let month = MONTHS.iter().position(|name| **name == date[8..11]).unwrap_or(0) + 1;
@@ -54,10 +55,10 @@ impl HttpDate {
         format!("{}-{month:02}-{}T{}Z", text(12..16), text(5..7), text(17..25))
     }
 
-    /// Reads any of the three formats; `now` decides the century of a two-digit year.
+    /// Parses any of the three formats. `now` decides the century of a two-digit year.
     ///
-    /// `None` when it is no date, or one that does not exist. The name of the day is
-    /// checked to be one, not to be the right one.
+    /// Returns `None` if the syntax is invalid or the date does not exist. The name of the weekday
+    /// must be valid, but need not fit the date.
     pub fn parse(text: &[u8], now: Self) -> Option<Self> {
         match text {
             [_, _, _, b',', ..] => Self::parse_imf(text),
@@ -66,7 +67,7 @@ impl HttpDate {
         }
     }
 
-    /// `Sun, 06 Nov 1994 08:49:37 GMT`
+    /// Parses IMF-fixdate: `Sun, 06 Nov 1994 08:49:37 GMT`.
     fn parse_imf(text: &[u8]) -> Option<Self> {
         let text: &[u8; Self::LEN] = text.try_into().ok()?;
         let fixed = DAYS.iter().any(|day| text.starts_with(*day)) && &text[3..5] == b", ";
@@ -74,10 +75,15 @@ impl HttpDate {
         if !fixed || !spaced {
             return None;
         }
-        Self::from_parts(digits(&text[12..16])?, month(&text[8..11])?, digits(&text[5..7])?, time(&text[17..25])?)
+        Self::from_parts(
+            parse_digits(&text[12..16])?,
+            parse_month(&text[8..11])?,
+            parse_digits(&text[5..7])?,
+            parse_time(&text[17..25])?,
+        )
     }
 
-    /// `Sunday, 06-Nov-94 08:49:37 GMT`
+    /// Parses the format of RFC 850: `Sunday, 06-Nov-94 08:49:37 GMT`.
     fn parse_rfc850(text: &[u8], now: Self) -> Option<Self> {
         const LONG: [&[u8]; 7] = [b"Sunday", b"Monday", b"Tuesday", b"Wednesday", b"Thursday", b"Friday", b"Saturday"];
         let comma = text.iter().position(|&b| b == b',')?;
@@ -89,12 +95,12 @@ impl HttpDate {
         }
         //= RFC 9110 §5.6.7: more than 50 years in the future means the past with those digits
         let (year_now, _, _) = civil_from_days(now.0.div_euclid(DAY_SECONDS));
-        let year = year_now - year_now % 100 + digits(&rest[8..10])?;
+        let year = year_now - year_now % 100 + parse_digits(&rest[8..10])?;
         let year = if year > year_now + 50 { year - 100 } else { year };
-        Self::from_parts(year, month(&rest[4..7])?, digits(&rest[1..3])?, time(&rest[11..19])?)
+        Self::from_parts(year, parse_month(&rest[4..7])?, parse_digits(&rest[1..3])?, parse_time(&rest[11..19])?)
     }
 
-    /// `Sun Nov  6 08:49:37 1994`
+    /// Parses the format of `asctime`: `Sun Nov  6 08:49:37 1994`.
     fn parse_asctime(text: &[u8]) -> Option<Self> {
         let text: &[u8; 24] = text.try_into().ok()?;
         let fixed = DAYS.iter().any(|day| text.starts_with(*day)) && text[3] == b' ';
@@ -102,7 +108,12 @@ impl HttpDate {
             return None;
         }
         let day = if text[8] == b' ' { &text[9..10] } else { &text[8..10] };
-        Self::from_parts(digits(&text[20..])?, month(&text[4..7])?, digits(day)?, time(&text[11..19])?)
+        Self::from_parts(
+            parse_digits(&text[20..])?,
+            parse_month(&text[4..7])?,
+            parse_digits(day)?,
+            parse_time(&text[11..19])?,
+        )
     }
 
     fn from_parts(year: i64, month: i64, day: i64, second_of_day: i64) -> Option<Self> {
@@ -120,23 +131,23 @@ impl HttpDate {
     }
 }
 
-fn digits(text: &[u8]) -> Option<i64> {
+fn parse_digits(text: &[u8]) -> Option<i64> {
     text.iter().try_fold(0, |n, b| b.is_ascii_digit().then(|| n * 10 + i64::from(b - b'0')))
 }
 
-fn month(text: &[u8]) -> Option<i64> {
-    MONTHS.iter().position(|name| *name == text).map(|place| place as i64 + 1)
+fn parse_month(text: &[u8]) -> Option<i64> {
+    MONTHS.iter().position(|name| *name == text).map(|index| index as i64 + 1)
 }
 
-/// `08:49:37`; a leap second counts as the one before it.
-fn time(text: &[u8]) -> Option<i64> {
-    let (hour, minute, second) = (digits(&text[..2])?, digits(&text[3..5])?, digits(&text[6..8])?);
+/// Parses `08:49:37` into seconds since midnight. A leap second counts as the second before it.
+fn parse_time(text: &[u8]) -> Option<i64> {
+    let (hour, minute, second) = (parse_digits(&text[..2])?, parse_digits(&text[3..5])?, parse_digits(&text[6..8])?);
     let valid = text[2] == b':' && text[5] == b':' && hour < 24 && minute < 60 && second <= 60;
     valid.then_some(hour * 3600 + minute * 60 + second.min(59))
 }
 
-// The two conversions count from March, so that the leap day is the last of its year, in
-// cycles of 400 years, which all have the same number of days.
+// The two conversions count years from March, so that the leap day is the last day of a year. They
+// count in cycles of 400 years, which all have an equal number of days.
 const CYCLE_DAYS: i64 = 146_097;
 const EPOCH_OFFSET: i64 = 719_468;
 
@@ -173,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn three_formats() {
+    fn three_formats_are_parsed() {
         for text in ["Sun, 06 Nov 1994 08:49:37 GMT", "Sunday, 06-Nov-94 08:49:37 GMT", "Sun Nov  6 08:49:37 1994"] {
             assert_eq!(parse(text), Some(EXAMPLE.unix()), "{text}");
         }
@@ -183,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn for_logs() {
+    fn rfc3339_is_formatted() {
         assert_eq!(EXAMPLE.format_rfc3339(), "1994-11-06T08:49:37Z");
     }
 
@@ -195,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn no_dates() {
+    fn invalid_dates_are_refused() {
         for text in [
             "",
             "yesterday",
@@ -219,13 +230,13 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_is_read(seconds in -62_167_219_200i64..253_402_300_799) {
+        fn formatted_dates_parse_to_the_original(seconds in -62_167_219_200i64..253_402_300_799) {
             let date = HttpDate::from_unix(seconds);
             prop_assert_eq!(HttpDate::parse(&date.format(), NOW), Some(date));
         }
 
         #[test]
-        fn no_bytes_panic(bytes in proptest::collection::vec(any::<u8>(), 0..40)) {
+        fn no_input_panics(bytes in proptest::collection::vec(any::<u8>(), 0..40)) {
             let _ = HttpDate::parse(&bytes, NOW);
         }
     }

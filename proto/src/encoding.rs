@@ -1,10 +1,11 @@
-//! Which content coding a client takes (RFC 9110 §12.5.3).
+//! Content codings and Accept-Encoding (RFC 9110 §8.4.1, §12.5.3).
 
 use crate::field::trim;
 use crate::limits::CODINGS_MAX;
 
-/// A content coding that representations are kept or made in. The order is the server's
-/// own preference among codings that the client likes equally.
+/// A content coding that the server supports.
+///
+/// The order is the server's preference among codings to which the client gives equal quality.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Coding {
     /// RFC 7932
@@ -16,10 +17,10 @@ pub enum Coding {
 }
 
 impl Coding {
-    /// All of them, the preferred first.
+    /// All codings, the preferred one first.
     pub const ALL: [Self; 3] = [Self::Brotli, Self::Zstd, Self::Gzip];
 
-    /// The name in Content-Encoding and Accept-Encoding.
+    /// Returns the name in Content-Encoding and Accept-Encoding.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Brotli => "br",
@@ -28,7 +29,7 @@ impl Coding {
         }
     }
 
-    /// What a file that holds a representation in this coding has at the end of its name.
+    /// Returns the suffix of the name of a precompressed file in this coding.
     pub const fn suffix(self) -> &'static str {
         match self {
             Self::Brotli => ".br",
@@ -43,63 +44,67 @@ impl Coding {
     }
 }
 
-/// A quality in thousandths.
+/// A quality value (`q`) in thousandths.
 type Quality = u16;
 
-/// How much a client likes each coding, and no coding at all.
+/// The quality that a client gives to each coding and to identity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Accepted {
+pub struct AcceptedCodings {
     codings: [Quality; Coding::ALL.len()],
     identity: Quality,
 }
 
-impl Accepted {
-    /// Reads the lines of Accept-Encoding. Without any, only identity is taken: RFC 9110
-    /// lets a server choose freely then, and a client that says nothing rarely decodes.
+impl AcceptedCodings {
+    /// Parses the lines of Accept-Encoding.
+    ///
+    /// Without a line, only identity is acceptable. RFC 9110 allows any coding then, but a client
+    /// that sends no Accept-Encoding rarely decodes.
     pub fn parse<'a>(lines: impl Iterator<Item = &'a [u8]>) -> Self {
         let mut codings = [None; Coding::ALL.len()];
-        let (mut identity, mut others) = (None, None);
+        let (mut identity, mut wildcard) = (None, None);
         let list = lines.flat_map(|line| line.split(|&b| b == b',')).map(trim).filter(|member| !member.is_empty());
         for member in list.take(CODINGS_MAX) {
             let (name, quality) = parse_member(member);
             match Coding::from_name(name) {
                 Some(coding) => codings[coding as usize] = Some(quality),
-                None if name == b"*" => others = Some(quality),
+                None if name == b"*" => wildcard = Some(quality),
                 None if name.eq_ignore_ascii_case(b"identity") => identity = Some(quality),
                 None => {}
             }
         }
         Self {
-            codings: codings.map(|quality| quality.or(others).unwrap_or(0)),
-            //= RFC 9110 §12.5.3: identity is acceptable unless `identity;q=0` or `*;q=0` says otherwise
-            identity: identity.or(others.filter(|&quality| quality == 0)).unwrap_or(1),
+            codings: codings.map(|quality| quality.or(wildcard).unwrap_or(0)),
+            //= RFC 9110 §12.5.3: identity is acceptable unless `identity;q=0` or `*;q=0` excludes it
+            identity: identity.or(wildcard.filter(|&quality| quality == 0)).unwrap_or(1),
         }
     }
 
-    /// The best of the codings that exist; `None` stands for identity.
+    /// Chooses the best of the available codings; `None` stands for identity.
     ///
-    /// Identity is also the answer when the client takes nothing that exists, since a
-    /// representation it did not ask for serves it better than 406 (RFC 9110 §12.5.3).
-    pub fn choose(&self, exists: impl Fn(Coding) -> bool) -> Option<Coding> {
-        self.choose_from(Coding::ALL.into_iter().filter(|&coding| exists(coding)))
+    /// Returns identity too if the client accepts no available coding and excludes identity: it is
+    /// more useful to the client than 406 (RFC 9110 §12.5.3).
+    pub fn choose(&self, is_available: impl Fn(Coding) -> bool) -> Option<Coding> {
+        self.choose_from(Coding::ALL.into_iter().filter(|&coding| is_available(coding)))
     }
 
-    /// The same among these codings, of which the earlier is preferred where the client likes
-    /// several equally.
+    /// Chooses the best of `codings`; `None` stands for identity.
+    ///
+    /// Among codings of equal quality the earlier one is chosen. Returns identity too if the client
+    /// accepts none of them and excludes identity.
     pub fn choose_from(&self, codings: impl DoubleEndedIterator<Item = Coding>) -> Option<Coding> {
-        // Of equals, the last is the greatest.
+        // `max_by_key` returns the last of equal elements, so the order is reversed.
         let best = codings.rev().max_by_key(|&coding| self.codings[coding as usize])?;
-        self.takes(best).then_some(best)
+        self.accepts(best).then_some(best)
     }
 
-    /// Whether the client takes content in this coding, and likes it no less than none.
-    pub fn takes(&self, coding: Coding) -> bool {
+    /// Whether the client accepts this coding and gives it at least the quality of identity.
+    pub fn accepts(&self, coding: Coding) -> bool {
         let quality = self.codings[coding as usize];
         quality > 0 && quality >= self.identity
     }
 }
 
-/// `name [;q=quality]`. A malformed quality is 0, so that a doubt never selects.
+/// Parses `name [;q=quality]`. An invalid quality becomes 0, so that it never selects a coding.
 fn parse_member(member: &[u8]) -> (&[u8], Quality) {
     let Some(mark) = member.iter().position(|&b| b == b';') else { return (member, 1000) };
     let weight = trim(&member[mark + 1..]);
@@ -110,7 +115,7 @@ fn parse_member(member: &[u8]) -> (&[u8], Quality) {
     (trim(&member[..mark]), quality)
 }
 
-/// `0[.ddd]` or `1[.000]`
+/// Parses `0[.ddd]` or `1[.000]`.
 fn parse_quality(value: &[u8]) -> Option<Quality> {
     let (&whole, rest) = value.split_first()?;
     let decimals = match rest {
@@ -119,7 +124,7 @@ fn parse_quality(value: &[u8]) -> Option<Quality> {
         _ => return None,
     };
     let thousandths =
-        [100, 10, 1].iter().zip(decimals).map(|(place, d)| place * Quality::from(d - b'0')).sum::<Quality>();
+        [100, 10, 1].iter().zip(decimals).map(|(factor, d)| factor * Quality::from(d - b'0')).sum::<Quality>();
     match whole {
         b'0' => Some(thousandths),
         b'1' if thousandths == 0 => Some(1000),
@@ -132,12 +137,12 @@ mod tests {
     use super::*;
 
     fn check(value: Option<&str>, expected: Option<Coding>) {
-        let chosen = Accepted::parse(value.iter().map(|v| v.as_bytes())).choose(|_| true);
+        let chosen = AcceptedCodings::parse(value.iter().map(|v| v.as_bytes())).choose(|_| true);
         assert_eq!(chosen, expected, "{value:?}");
     }
 
     #[test]
-    fn choices() {
+    fn coding_is_chosen_by_quality() {
         check(None, None);
         check(Some(""), None);
         check(Some("gzip, deflate, br, zstd"), Some(Coding::Brotli));
@@ -160,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn the_order_decides_among_equals() {
+    fn order_decides_among_codings_of_equal_quality() {
         let order = [Coding::Zstd, Coding::Gzip, Coding::Brotli];
         for (value, expected) in [
             ("gzip, br, zstd", Some(Coding::Zstd)),
@@ -169,17 +174,17 @@ mod tests {
             ("*;q=0.5", Some(Coding::Zstd)),
             ("identity, *;q=0.5", None),
         ] {
-            let accepted = Accepted::parse([value.as_bytes()].into_iter());
+            let accepted = AcceptedCodings::parse([value.as_bytes()].into_iter());
             assert_eq!(accepted.choose_from(order.into_iter()), expected, "{value}");
         }
-        let accepted = Accepted::parse([&b"br, gzip;q=0"[..]].into_iter());
-        assert_eq!(order.map(|coding| accepted.takes(coding)), [false, false, true]);
+        let accepted = AcceptedCodings::parse([&b"br, gzip;q=0"[..]].into_iter());
+        assert_eq!(order.map(|coding| accepted.accepts(coding)), [false, false, true]);
         assert_eq!(accepted.choose_from([].into_iter()), None);
     }
 
     #[test]
-    fn only_what_exists_and_only_so_many_members() {
-        let all = Accepted::parse([&b"br, zstd, gzip"[..]].into_iter());
+    fn only_available_codings_are_chosen_and_the_list_is_bounded() {
+        let all = AcceptedCodings::parse([&b"br, zstd, gzip"[..]].into_iter());
         assert_eq!(all.choose(|coding| coding == Coding::Gzip), Some(Coding::Gzip));
         assert_eq!(all.choose(|_| false), None);
         let long = "x,".repeat(10_000) + "gzip";

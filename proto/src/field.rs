@@ -1,14 +1,13 @@
-//! Field names and values (RFC 9110 §5), known names, and the list of fields
-//! that a response carries.
+//! Field names and values (RFC 9110 §5), known request fields, and the fields of a response.
 //!
-//! Invariant: no byte string that leaves [`Fields`] has a CR, LF or NUL in a name or a
-//! value, so nothing that an application computes can add a line to a head.
+//! Invariant: no name and no value in [`Fields`] has a CR, LF or NUL. An application therefore
+//! cannot inject a line into a head.
 
 use crate::swar;
 use core::fmt;
 
-/// Octets of a token (RFC 9110 §5.6.2).
-pub(crate) const TOKEN: [bool; 256] = {
+/// Whether a byte may occur in a token (RFC 9110 §5.6.2).
+pub(crate) const IS_TOKEN_BYTE: [bool; 256] = {
     let mut table = [false; 256];
     let mut byte = 0;
     while byte < 256 {
@@ -21,12 +20,12 @@ pub(crate) const TOKEN: [bool; 256] = {
     table
 };
 
-/// The octets of a token in lower case, and 0 for every other octet.
-const LOWER_TOKEN: [u8; 256] = {
+/// Each token byte in lower case, and 0 for every other byte.
+const LOWER_CASE_TOKEN: [u8; 256] = {
     let mut table = [0; 256];
     let mut byte = 0;
     while byte < 256 {
-        if TOKEN[byte] {
+        if IS_TOKEN_BYTE[byte] {
             table[byte] = (byte as u8).to_ascii_lowercase();
         }
         byte += 1;
@@ -34,24 +33,25 @@ const LOWER_TOKEN: [u8; 256] = {
     table
 };
 
-/// Whether the bytes are one token.
+/// Whether the bytes are a token (RFC 9110 §5.6.2).
 pub fn is_token(bytes: &[u8]) -> bool {
-    !bytes.is_empty() && bytes.iter().all(|&b| TOKEN[usize::from(b)])
+    !bytes.is_empty() && bytes.iter().all(|&b| IS_TOKEN_BYTE[usize::from(b)])
 }
 
-/// Octets of a field value: visible ASCII, space, tab and obs-text (RFC 9110 §5.5).
-pub(crate) const fn is_value_octet(b: u8) -> bool {
+/// Whether a byte may occur in a field value: visible ASCII, space, tab and obs-text (RFC 9110 §5.5).
+pub(crate) const fn is_value_byte(b: u8) -> bool {
     (b >= 0x20 && b != 0x7f) || b == b'\t'
 }
 
-/// Whether the bytes may stand as a field value. Nearly all have nothing below a space, which is
-/// seen eight octets at a time.
-fn is_value(bytes: &[u8]) -> bool {
-    let odd = swar::find(bytes, 0, |word| swar::below(word, 0x20) | swar::equal(word, 0x7f));
-    bytes[odd.min(bytes.len())..].iter().all(|&b| is_value_octet(b))
+/// Whether the bytes are a valid field value.
+///
+/// Nearly no value has a byte below a space, so the check for one reads eight bytes at a time.
+fn is_field_value(bytes: &[u8]) -> bool {
+    let control = swar::find(bytes, 0, |word| swar::below(word, 0x20) | swar::equal_to(word, 0x7f));
+    bytes[control.min(bytes.len())..].iter().all(|&b| is_value_byte(b))
 }
 
-/// Without the optional white space around it (RFC 9110 §5.6.3).
+/// Removes optional white space (OWS) at both ends (RFC 9110 §5.6.3).
 pub fn trim(mut bytes: &[u8]) -> &[u8] {
     while let [b' ' | b'\t', rest @ ..] = bytes {
         bytes = rest;
@@ -62,24 +62,25 @@ pub fn trim(mut bytes: &[u8]) -> &[u8] {
     bytes
 }
 
-/// The members of a comma-separated list, trimmed, empty ones left out (RFC 9110 §5.6.1).
-/// For lists whose members have no quoted strings.
-pub fn members(value: &[u8]) -> impl Iterator<Item = &[u8]> {
+/// Returns the members of a comma-separated list, trimmed and without empty ones (RFC 9110 §5.6.1).
+///
+/// Only for lists whose members have no quoted strings.
+pub fn list_members(value: &[u8]) -> impl Iterator<Item = &[u8]> {
     value.split(|&b| b == b',').map(trim).filter(|member| !member.is_empty())
 }
 
-macro_rules! known {
+macro_rules! known_fields {
     ($($name:ident = $text:literal;)+) => {
-        /// The request fields that the server itself reads. A head records where each
-        /// stands, so that no later stage searches.
+        /// The request fields that the server reads. A head records their positions, so that
+        /// no later stage searches for them.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-        pub enum Known { $(#[doc = $text] $name,)+ }
+        pub enum KnownField { $(#[doc = $text] $name,)+ }
 
-        impl Known {
-            /// How many there are.
+        impl KnownField {
+            /// The number of known fields.
             pub const COUNT: usize = [$(Self::$name,)+].len();
 
-            /// The lower-case name.
+            /// Returns the name in lower case.
             pub const fn name(self) -> &'static str {
                 match self { $(Self::$name => $text,)+ }
             }
@@ -87,7 +88,7 @@ macro_rules! known {
     };
 }
 
-known! {
+known_fields! {
     Host = "host";
     Range = "range";
     Accept = "accept";
@@ -106,15 +107,15 @@ known! {
     IfUnmodifiedSince = "if-unmodified-since";
 }
 
-impl Known {
-    /// Its bit in a set of known fields.
+impl KnownField {
+    /// Returns the bit of this field in a set of known fields.
     pub(crate) const fn bit(self) -> u32 {
         1 << self as u32
     }
 
-    /// The known field of a name, which is a token, in any case.
+    /// Returns the known field of a name, which must be a token and is compared without case.
     pub fn from_name(name: &[u8]) -> Option<Self> {
-        // The length leaves at most two candidates, so one or two comparisons decide.
+        // At most two fields have names of one length, so one or two comparisons decide.
         let (first, second) = match name.len() {
             4 => (Self::Host, None),
             5 => (Self::Range, None),
@@ -129,21 +130,21 @@ impl Known {
             19 => (Self::IfUnmodifiedSince, None),
             _ => return None,
         };
-        if is_same_token(name, first.name().as_bytes()) {
+        if is_token_equal(name, first.name().as_bytes()) {
             return Some(first);
         }
         match second {
-            Some(other) if is_same_token(name, other.name().as_bytes()) => Some(other),
+            Some(second) if is_token_equal(name, second.name().as_bytes()) => Some(second),
             _ => None,
         }
     }
 }
 
-/// Whether a token is a lower-case name of the same length, in any case.
+/// Whether a token equals a lower-case name of equal length, compared without case.
 ///
-/// Setting the bit that tells lower case from upper changes no token octet into a letter or
-/// hyphen but an upper-case letter, so whole words can be compared.
-fn is_same_token(token: &[u8], lower: &[u8]) -> bool {
+/// Setting the case bit turns only upper-case letters into lower-case letters, and no other token
+/// byte into a letter or a hyphen. So eight bytes are compared at once.
+fn is_token_equal(token: &[u8], lower: &[u8]) -> bool {
     const CASE: u8 = 0x20;
     debug_assert_eq!(token.len(), lower.len());
     let (words, rest) = token.as_chunks::<8>();
@@ -155,98 +156,101 @@ fn is_same_token(token: &[u8], lower: &[u8]) -> bool {
     words_match && rest.iter().zip(lower_rest).all(|(a, b)| a | CASE == *b)
 }
 
-/// Whether only the engine writes fields of this lower-case name, because they are the framing and
-/// the fate of the connection (RFC 9112 §6, §9; RFC 9110 §6.6.1).
-fn is_engine_only(name: &[u8]) -> bool {
+/// Whether only the server may write fields of this lower-case name.
+///
+/// These fields decide the framing and the persistence, or identify the server (RFC 9112 §6, §9;
+/// RFC 9110 §6.6.1).
+fn is_reserved(name: &[u8]) -> bool {
     matches!(
         name,
         b"connection" | b"content-length" | b"date" | b"keep-alive" | b"server" | b"transfer-encoding" | b"upgrade"
     )
 }
 
-/// Why a field cannot be added.
+/// The reason why a field cannot be added.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InvalidField {
-    /// The name is no token.
+    /// The name is not a token.
     Name,
-    /// The value has an octet that no field value may have, such as CR, LF or NUL.
+    /// The value has a byte that is not allowed, such as CR, LF or NUL.
     Value,
-    /// The engine alone writes this field.
-    EngineOnly,
+    /// Only the server sets this field.
+    Reserved,
 }
 
 impl fmt::Display for InvalidField {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Name => "the field name is no token",
-            Self::Value => "the field value has an octet that is not allowed",
-            Self::EngineOnly => "this field is written by the engine alone",
+            Self::Name => "the field name is not a token",
+            Self::Value => "the field value has a character that is not allowed",
+            Self::Reserved => "this field is set by the server and cannot be changed",
         })
     }
 }
 
 impl core::error::Error for InvalidField {}
 
-/// The fields of a response, in order, kept as the lines that go on the wire.
+/// The fields of a response, in order, stored as the lines of the message.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Fields {
     lines: Vec<u8>,
 }
 
 impl Fields {
-    /// No fields. Does not allocate.
+    /// Creates an empty list. Does not allocate.
     pub const fn new() -> Self {
         Self { lines: Vec::new() }
     }
 
-    /// Adds a field after the others.
+    /// Appends a field.
     ///
     /// # Errors
-    /// When the name is no token, the value has a control octet, or the engine alone
-    /// writes this field.
+    /// If the name is not a token, the value has a control character, or only the server sets
+    /// this field. The list is then unchanged.
     pub fn append(&mut self, name: &str, value: impl AsRef<[u8]>) -> Result<(), InvalidField> {
         let value = trim(value.as_ref());
-        let at = self.lines.len();
+        let start = self.lines.len();
         let mut is_name = !name.is_empty();
-        self.lines.extend(name.bytes().map(|octet| {
-            let lower = LOWER_TOKEN[usize::from(octet)];
+        self.lines.extend(name.bytes().map(|byte| {
+            let lower = LOWER_CASE_TOKEN[usize::from(byte)];
             is_name &= lower != 0;
             lower
         }));
-        let judged = if !is_name {
+        let result = if !is_name {
             Err(InvalidField::Name)
-        } else if is_engine_only(&self.lines[at..]) {
-            Err(InvalidField::EngineOnly)
-        } else if !is_value(value) {
+        } else if is_reserved(&self.lines[start..]) {
+            Err(InvalidField::Reserved)
+        } else if !is_field_value(value) {
             Err(InvalidField::Value)
         } else {
             Ok(())
         };
-        if judged.is_err() {
-            self.lines.truncate(at);
-            return judged;
+        if result.is_err() {
+            self.lines.truncate(start);
+            return result;
         }
         self.lines.reserve(value.len() + ": \r\n".len());
         self.lines.extend_from_slice(b": ");
         self.lines.extend_from_slice(value);
         self.lines.extend_from_slice(b"\r\n");
-        judged
+        result
     }
 
-    /// Takes every field out, and keeps their room.
+    /// Removes all fields and keeps the allocation.
     pub fn clear(&mut self) {
         self.lines.clear();
     }
 
-    /// Bytes of lines that there is room for.
+    /// Returns the capacity in bytes of lines.
     pub fn capacity(&self) -> usize {
         self.lines.capacity()
     }
 
-    /// Adds a field in place of every earlier one of that name.
+    /// Replaces all fields of a name by one field, which is appended.
     ///
     /// # Errors
-    /// As [`Fields::append`]; then nothing has changed.
+    /// If the name is not a token, the value has a control character, or only the server sets
+    /// this field. The list is then unchanged.
     pub fn set(&mut self, name: &str, value: impl AsRef<[u8]>) -> Result<(), InvalidField> {
         let mut added = Self::new();
         added.append(name, value)?;
@@ -255,29 +259,29 @@ impl Fields {
         Ok(())
     }
 
-    /// Takes every field of that name out.
+    /// Removes all fields of a name.
     pub fn remove(&mut self, name: &str) {
         if self.get(name).is_none() {
             return;
         }
-        let mut kept = Self::new();
+        let mut remaining = Self::new();
         for (other, value) in self.iter().filter(|(other, _)| !other.eq_ignore_ascii_case(name)) {
             for part in [other.as_bytes(), b": ", value, b"\r\n"] {
-                kept.lines.extend_from_slice(part);
+                remaining.lines.extend_from_slice(part);
             }
         }
-        *self = kept;
+        *self = remaining;
     }
 
-    /// The value of the first field of that name.
+    /// Returns the value of the first field of a name.
     pub fn get(&self, name: &str) -> Option<&[u8]> {
         self.iter().find(|(other, _)| other.eq_ignore_ascii_case(name)).map(|(_, value)| value)
     }
 
-    /// Names, in lower case, and values, in order.
+    /// Returns names, in lower case, and values, in order.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &[u8])> {
-        // `append` let no CR into a name or a value and no colon into a name, so the lines
-        // divide as they were written.
+        // `append` refuses CR and LF in names and values, and colons in names. So each line can be
+        // split at its end and at its first colon.
         self.lines.split(|&b| b == b'\n').filter_map(|line| {
             let line = line.strip_suffix(b"\r")?;
             let colon = line.iter().position(|&b| b == b':')?;
@@ -285,7 +289,7 @@ impl Fields {
         })
     }
 
-    /// The lines as they go on the wire, each with its CRLF.
+    /// Returns the lines of the message, each with its CRLF.
     pub fn lines(&self) -> &[u8] {
         &self.lines
     }
@@ -302,21 +306,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_field_carries_a_line_end() {
+    fn fields_with_line_ends_are_refused() {
         let mut fields = Fields::new();
         assert_eq!(fields.append("x", "a\r\ninjected: yes"), Err(InvalidField::Value));
         assert_eq!(fields.append("x", "a\0b"), Err(InvalidField::Value));
         assert_eq!(fields.append("x\r\ny", "a"), Err(InvalidField::Name));
         assert_eq!(fields.append("", "a"), Err(InvalidField::Name));
-        assert_eq!(fields.append("Content-Length", "1"), Err(InvalidField::EngineOnly));
+        assert_eq!(fields.append("Content-Length", "1"), Err(InvalidField::Reserved));
         assert_eq!(fields.append("Content-Length\r", "1"), Err(InvalidField::Name));
         assert_eq!(fields.append("x", "\n".repeat(1 << 20)), Err(InvalidField::Value));
         assert!(fields.lines().is_empty());
-        assert!(fields.capacity() < 1 << 10, "what is refused takes no room");
+        assert!(fields.capacity() < 1 << 10, "a refused field allocates nothing");
     }
 
     #[test]
-    fn set_replaces_and_order_stays() {
+    fn set_replaces_and_keeps_the_order() {
         let mut fields = Fields::new();
         fields.append("A", "1").unwrap();
         fields.append("b", " two\t").unwrap();
@@ -329,11 +333,11 @@ mod tests {
     }
 
     #[test]
-    fn every_known_name_is_recognised_in_any_case() {
+    fn known_fields_are_recognized_in_any_case() {
         for name in ["Host", "RANGE", "if-None-Match", "Transfer-Encoding", "User-Agent", "If-Unmodified-Since"] {
-            let known = Known::from_name(name.as_bytes()).unwrap();
-            assert!(known.name().eq_ignore_ascii_case(name));
+            let field = KnownField::from_name(name.as_bytes()).unwrap();
+            assert!(field.name().eq_ignore_ascii_case(name));
         }
-        assert_eq!(Known::from_name(b"hosx"), None);
+        assert_eq!(KnownField::from_name(b"hosx"), None);
     }
 }

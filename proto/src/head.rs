@@ -1,17 +1,18 @@
-//! The head of a request, as positions in the bytes it came in.
+//! The head of a request, as positions in the received bytes.
 //!
-//! A head owns no bytes and allocates nothing; it is reused from request to request.
-//! Only [`crate::http1::parse_request`] fills one, and what it lets through has a valid
-//! target, valid fields, one host and one framing.
+//! A head owns no bytes and allocates nothing. A connection reuses it from request to request.
+//!
+//! Invariant: only [`crate::http1::parse_request`] fills a head. A complete head has a valid
+//! target, valid fields, at most one host and one framing.
 
-use crate::field::Known;
+use crate::field::KnownField;
 use crate::limits::FIELDS_CEILING;
 use crate::method::Method;
-use crate::reject::Afterwards;
+use crate::reject::Persistence;
 use crate::target::{Span, Target};
 use core::fmt;
 
-/// The protocol version of a request, as far as it changes what is answered.
+/// The protocol version of a request, as far as it changes the response.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Version {
     /// HTTP/1.0
@@ -23,98 +24,102 @@ pub enum Version {
 
 /// How the content of a request ends (RFC 9112 §6.3).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Framing {
-    /// There is no content.
+pub enum RequestFraming {
+    /// The request has no content.
     #[default]
     None,
-    /// So many bytes follow; never zero.
+    /// Content of this many bytes follows. Never zero.
     Length(u64),
-    /// Chunks follow.
+    /// Chunked content follows.
     Chunked,
 }
 
 /// Whether the client waits for `100 Continue` (RFC 9110 §10.1.1).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Expectation {
-    /// It sends its content unasked.
+    /// The client sends its content without waiting.
     #[default]
     None,
-    /// It sends its content once it is told to.
+    /// The client sends its content after it has received `100 Continue`.
     Continue,
 }
 
+/// The positions of one field line, counted from the start of the field section.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct FieldSpan {
+pub(crate) struct FieldLineSpan {
     pub(crate) name: Span,
     pub(crate) value: Span,
 }
 
-/// What the head of a request says.
+/// The parsed head of a request.
 #[derive(Clone, Debug)]
 pub struct RequestHead {
-    /// The method; [`RequestHead::method_span`] has the bytes of an unknown one.
+    /// The method. For [`Method::Other`], [`RequestHead::method_span`] has its token.
     pub method: Method,
-    /// Where the method stands.
+    /// The position of the method token.
     pub method_span: Span,
-    /// The version.
+    /// The protocol version.
     pub version: Version,
-    /// The target, taken apart.
+    /// The parsed request target.
     pub target: Target,
-    /// Host and port, from the target where it names them, else from Host (RFC 9112 §3.3).
+    /// Host and port: from the target if it names them, else from Host (RFC 9112 §3.3).
     pub authority: Option<Span>,
     /// How the content ends.
-    pub framing: Framing,
-    /// Whether the client waits before it sends its content.
+    pub framing: RequestFraming,
+    /// Whether the client waits for `100 Continue` before it sends its content.
     pub expectation: Expectation,
-    /// Whether the client lets the connection live on.
-    pub persistence: Afterwards,
+    /// Whether the request allows the connection to persist.
+    pub persistence: Persistence,
     /// The request line without its line end.
-    pub line: Span,
-    /// Length of the head, from the first byte to the end of the empty line.
+    pub request_line: Span,
+    /// The length of the head in bytes, including the empty line; 0 until the head is complete.
     pub len: usize,
-    /// Where the field section begins, from the first byte; 0 while the request line is not complete.
-    pub(crate) section_at: u16,
-    /// Where to go on in the field section when more bytes have come.
-    pub(crate) resume_at: usize,
-    /// Positions from the beginning of the field section on.
-    fields: [FieldSpan; FIELDS_CEILING],
+    /// Offset of the field section from the first byte; 0 until the request line is complete.
+    pub(crate) section_start: u16,
+    /// Offset in the field section of the first line that has not been parsed.
+    pub(crate) resume_offset: usize,
+    /// The positions of the field lines, counted from the start of the field section.
+    field_spans: [FieldLineSpan; FIELDS_CEILING],
     pub(crate) field_count: u8,
-    /// Where each known field stands first; only where its bit is in `present`.
-    first_of: [u8; Known::COUNT],
+    /// Index of the first line of each known field; valid if the field's bit is set in `present`.
+    first_index: [u8; KnownField::COUNT],
+    /// One bit for each known field that the section has.
     present: u32,
+    /// One bit for each known field that has more than one line.
     repeated: u32,
-    /// The last Host value that was found to be valid, while it is short: clients of one site
-    /// send the same again and again.
-    host_known: [u8; HOST_KNOWN_BYTES],
-    host_known_len: u8,
-    /// The field section that the fields, the framing, the expectation and the persistence are of.
-    section_known: KnownSection,
-    is_section_again: bool,
+    /// The last Host value that passed validation, if it fits: clients of one site repeat it.
+    cached_host: [u8; CACHED_HOST_BYTES_MAX],
+    cached_host_len: u8,
+    /// The field section that `field_spans`, `framing`, `expectation` and `persistence` describe.
+    cached_section: CachedSection,
+    /// Whether the current request has the cached field section.
+    is_cached_section: bool,
 }
 
-/// The field section that was last found to be valid, while it is short, and with which version: a
-/// client says the same with most of its requests, and then what was made of it still holds.
+/// The last valid field section and its version, if the section fits.
+///
+/// A client repeats its field section in most requests. The results of parsing it are then reused.
 #[derive(Clone)]
-struct KnownSection {
-    bytes: [u8; SECTION_KNOWN_BYTES],
+struct CachedSection {
+    bytes: [u8; CACHED_SECTION_BYTES_MAX],
     len: u16,
     version: Version,
 }
 
-impl fmt::Debug for KnownSection {
-    /// Without the octets, which may be another client's.
+impl fmt::Debug for CachedSection {
+    /// Omits the bytes, which may belong to another client.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("KnownSection").field("len", &self.len).finish_non_exhaustive()
+        f.debug_struct("CachedSection").field("len", &self.len).finish_non_exhaustive()
     }
 }
 
-/// Room for a name of usual length with its port.
-const HOST_KNOWN_BYTES: usize = 47;
+/// Longest Host value that is cached, in bytes. Holds a name of usual length with a port.
+const CACHED_HOST_BYTES_MAX: usize = 47;
 
-/// Room for what a browser sends, without long cookies.
-const SECTION_KNOWN_BYTES: usize = 1_000;
+/// Longest field section that is cached, in bytes. Holds a browser's section without long cookies.
+const CACHED_SECTION_BYTES_MAX: usize = 1_000;
 
-const _: () = assert!(Known::COUNT <= u32::BITS as usize, "one bit for each known field");
+const _: () = assert!(KnownField::COUNT <= u32::BITS as usize, "one bit for each known field");
 
 impl Default for RequestHead {
     fn default() -> Self {
@@ -124,159 +129,165 @@ impl Default for RequestHead {
             version: Version::Http11,
             target: Target::default(),
             authority: None,
-            framing: Framing::None,
+            framing: RequestFraming::None,
             expectation: Expectation::None,
-            persistence: Afterwards::KeepOpen,
-            line: Span::default(),
+            persistence: Persistence::KeepAlive,
+            request_line: Span::default(),
             len: 0,
-            section_at: 0,
-            resume_at: 0,
-            fields: [FieldSpan::default(); FIELDS_CEILING],
+            section_start: 0,
+            resume_offset: 0,
+            field_spans: [FieldLineSpan::default(); FIELDS_CEILING],
             field_count: 0,
-            first_of: [0; Known::COUNT],
+            first_index: [0; KnownField::COUNT],
             present: 0,
             repeated: 0,
-            host_known: [0; HOST_KNOWN_BYTES],
-            host_known_len: 0,
-            section_known: KnownSection { bytes: [0; SECTION_KNOWN_BYTES], len: 0, version: Version::Http11 },
-            is_section_again: false,
+            cached_host: [0; CACHED_HOST_BYTES_MAX],
+            cached_host_len: 0,
+            cached_section: CachedSection { bytes: [0; CACHED_SECTION_BYTES_MAX], len: 0, version: Version::Http11 },
+            is_cached_section: false,
         }
     }
 }
 
 impl RequestHead {
-    /// Forgets the last request, all but what was made of its fields.
+    /// Prepares for the next request. Keeps the cached field section and its parse results.
     pub fn clear(&mut self) {
-        self.section_at = 0;
-        self.resume_at = 0;
+        self.section_start = 0;
+        self.resume_offset = 0;
         self.len = 0;
-        self.line = Span::default();
+        self.request_line = Span::default();
     }
 
-    /// Takes the fields, the framing, the expectation and the persistence that are known for this
-    /// request's as well, if this begins with the section that they are of, to the end of it, and the
-    /// version is the same; how long it is.
-    pub(crate) fn take_known_section(&mut self, section: &[u8]) -> Option<usize> {
-        let KnownSection { bytes, len, version } = &self.section_known;
-        let known = &bytes[..usize::from(*len)];
-        let len = (!known.is_empty() && self.version == *version && section.starts_with(known)).then_some(known.len());
-        self.is_section_again = len.is_some();
+    /// Reuses the cached parse results if `section` begins with the cached field section.
+    ///
+    /// The results are the fields, framing, expectation and persistence. They depend on the version,
+    /// so the version must match too. Returns the length of the section, or `None` if it differs.
+    pub(crate) fn reuse_cached_section(&mut self, section: &[u8]) -> Option<usize> {
+        let CachedSection { bytes, len, version } = &self.cached_section;
+        let cached = &bytes[..usize::from(*len)];
+        let len =
+            (!cached.is_empty() && self.version == *version && section.starts_with(cached)).then_some(cached.len());
+        self.is_cached_section = len.is_some();
         len
     }
 
-    /// Notes that what is known of the fields is of this section, and that nothing in it is refused.
-    pub(crate) fn know_section(&mut self, section: &[u8]) {
-        let known = &mut self.section_known;
-        if let Some(room) = known.bytes.get_mut(..section.len()) {
-            room.copy_from_slice(section);
-            known.len = section.len() as u16;
-            known.version = self.version;
+    /// Caches a valid field section, to which the current parse results belong. Skips a section that
+    /// is too long.
+    pub(crate) fn cache_section(&mut self, section: &[u8]) {
+        let cached = &mut self.cached_section;
+        if let Some(buffer) = cached.bytes.get_mut(..section.len()) {
+            buffer.copy_from_slice(section);
+            cached.len = section.len() as u16;
+            cached.version = self.version;
         }
     }
 
-    /// Forgets the fields.
-    pub(crate) fn forget_section(&mut self) {
-        self.is_section_again = false;
-        self.section_known.len = 0;
+    /// Removes the fields and the cached section.
+    pub(crate) fn clear_section(&mut self) {
+        self.is_cached_section = false;
+        self.cached_section.len = 0;
         self.field_count = 0;
         self.present = 0;
         self.repeated = 0;
     }
 
-    /// The field section and what follows it.
+    /// Returns the received bytes from the start of the field section.
     fn section<'a>(&self, bytes: &'a [u8]) -> &'a [u8] {
-        bytes.get(usize::from(self.section_at)..).unwrap_or_default()
+        bytes.get(usize::from(self.section_start)..).unwrap_or_default()
     }
 
-    /// Which known fields are present; none while the head is not complete.
+    /// Returns the bits of the known fields; 0 until the head is complete.
     fn present(&self) -> u32 {
         if self.len > 0 { self.present } else { 0 }
     }
 
-    pub(crate) fn push(&mut self, name: &[u8], span: FieldSpan) {
-        if let Some(known) = Known::from_name(name) {
-            if self.present & known.bit() == 0 {
-                self.present |= known.bit();
-                self.first_of[known as usize] = self.field_count;
+    /// Records a field line. The caller makes sure that fewer than [`FIELDS_CEILING`] are recorded.
+    pub(crate) fn add_field(&mut self, name: &[u8], span: FieldLineSpan) {
+        if let Some(field) = KnownField::from_name(name) {
+            if self.present & field.bit() == 0 {
+                self.present |= field.bit();
+                self.first_index[field as usize] = self.field_count;
             } else {
-                self.repeated |= known.bit();
+                self.repeated |= field.bit();
             }
         }
-        self.fields[usize::from(self.field_count)] = span;
+        self.field_spans[usize::from(self.field_count)] = span;
         self.field_count += 1;
     }
 
-    /// Whether this Host value was the last one that was found to be valid. An empty one never is.
-    pub(crate) fn is_known_host(&self, value: &[u8]) -> bool {
-        !value.is_empty() && self.host_known[..usize::from(self.host_known_len)] == *value
+    /// Whether this is the last Host value that passed validation. False for an empty value.
+    pub(crate) fn is_cached_host(&self, value: &[u8]) -> bool {
+        !value.is_empty() && self.cached_host[..usize::from(self.cached_host_len)] == *value
     }
 
-    /// Notes that a Host value is valid.
-    pub(crate) fn know_host(&mut self, value: &[u8]) {
-        if let Some(room) = self.host_known.get_mut(..value.len()) {
-            room.copy_from_slice(value);
-            self.host_known_len = value.len() as u8;
+    /// Caches a valid Host value. Skips a value that is too long.
+    pub(crate) fn cache_host(&mut self, value: &[u8]) {
+        if let Some(buffer) = self.cached_host.get_mut(..value.len()) {
+            buffer.copy_from_slice(value);
+            self.cached_host_len = value.len() as u8;
         }
     }
 
-    /// The field section of a complete head, to the end of its empty line.
+    /// Returns the field section of a complete head, including the empty line.
     pub fn field_section<'a>(&self, bytes: &'a [u8]) -> &'a [u8] {
-        bytes.get(usize::from(self.section_at)..self.len).unwrap_or_default()
+        bytes.get(usize::from(self.section_start)..self.len).unwrap_or_default()
     }
 
-    /// Whether the request that this head was read for before had the same field section, and it is
-    /// worth while to keep what is made of it.
-    pub fn is_section_again(&self) -> bool {
-        self.is_section_again
+    /// Whether the current request repeats the field section of the previous one.
+    ///
+    /// If true, a value that was derived from the previous field section is still valid. Only short
+    /// sections are compared; a long one is never reported as repeated.
+    pub fn is_cached_section(&self) -> bool {
+        self.is_cached_section
     }
 
-    /// The value of the first line of a known field.
-    pub fn value<'a>(&self, bytes: &'a [u8], known: Known) -> Option<&'a [u8]> {
-        self.value_span(known).map(|span| span.of(bytes))
+    /// Returns the value of the first line of a known field.
+    pub fn value<'a>(&self, bytes: &'a [u8], field: KnownField) -> Option<&'a [u8]> {
+        self.value_span(field).map(|span| span.of(bytes))
     }
 
-    /// Where the value of the first line of a known field stands.
-    pub fn value_span(&self, known: Known) -> Option<Span> {
-        let present = self.present() & known.bit() != 0;
+    /// Returns the position of the value of the first line of a known field.
+    pub fn value_span(&self, field: KnownField) -> Option<Span> {
+        let present = self.present() & field.bit() != 0;
         present.then(|| {
-            let value = self.fields[usize::from(self.first_of[known as usize])].value;
-            Span { start: self.section_at + value.start, ..value }
+            let value = self.field_spans[usize::from(self.first_index[field as usize])].value;
+            Span { start: self.section_start + value.start, ..value }
         })
     }
 
-    /// Whether any of these known fields is present; the set is a sum of [`Known::bit`]s.
+    /// Whether any of these known fields is present. `set` is a union of [`KnownField::bit`]s.
     pub(crate) fn has_any(&self, set: u32) -> bool {
         self.present() & set != 0
     }
 
     /// Whether a known field has more than one line.
-    pub fn is_repeated(&self, known: Known) -> bool {
-        self.present() & self.repeated & known.bit() != 0
+    pub fn is_repeated(&self, field: KnownField) -> bool {
+        self.present() & self.repeated & field.bit() != 0
     }
 
-    /// The values of all lines of a known field, in order.
-    pub fn values<'a>(&self, bytes: &'a [u8], known: Known) -> impl Iterator<Item = &'a [u8]> + Clone {
-        let first = usize::from(self.first_of[known as usize]);
-        let range = match (self.present() & known.bit() != 0, self.is_repeated(known)) {
+    /// Returns the values of all lines of a known field, in order.
+    pub fn values<'a>(&self, bytes: &'a [u8], field: KnownField) -> impl Iterator<Item = &'a [u8]> + Clone {
+        let first = usize::from(self.first_index[field as usize]);
+        let range = match (self.present() & field.bit() != 0, self.is_repeated(field)) {
             (false, _) => 0..0,
             (true, false) => first..first + 1,
             (true, true) => first..usize::from(self.field_count),
         };
         let section = self.section(bytes);
-        self.fields[range]
+        self.field_spans[range]
             .iter()
-            .filter(move |f| f.name.of(section).eq_ignore_ascii_case(known.name().as_bytes()))
+            .filter(move |f| f.name.of(section).eq_ignore_ascii_case(field.name().as_bytes()))
             .map(move |f| f.value.of(section))
     }
 
-    /// All names, as they came, and values, in order.
+    /// Returns all names, in the client's spelling, and values, in order.
     pub fn fields<'a>(&self, bytes: &'a [u8]) -> impl Iterator<Item = (&'a [u8], &'a [u8])> + Clone {
         let section = self.section(bytes);
         let count = if self.len > 0 { usize::from(self.field_count) } else { 0 };
-        self.fields[..count].iter().map(move |f| (f.name.of(section), f.value.of(section)))
+        self.field_spans[..count].iter().map(move |f| (f.name.of(section), f.value.of(section)))
     }
 
-    /// The value of the first field of that name, in any case.
+    /// Returns the value of the first field of a name, which is compared without case.
     pub fn get<'a>(&self, bytes: &'a [u8], name: &str) -> Option<&'a [u8]> {
         self.fields(bytes).find(|(other, _)| other.eq_ignore_ascii_case(name.as_bytes())).map(|(_, value)| value)
     }

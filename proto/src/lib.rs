@@ -1,12 +1,10 @@
 //! HTTP/1.0 and HTTP/1.1 as functions of bytes and time.
 //!
-//! This crate never does I/O, reads a clock, spawns, logs, or draws random
-//! numbers. It turns bytes into meanings ([`head`], [`target`], [`path`],
-//! [`condition`], [`range`], [`encoding`], [`date`]) and meanings into bytes
-//! ([`http1::write`]). What it refuses, it refuses with a [`Reject`], which
-//! carries the status, the fate of the connection and both texts.
+//! This crate never does I/O, reads a clock, spawns, logs, or draws random numbers.
 //!
-//! The modules stand in the order in which a request meets them.
+//! It parses bytes ([`head`], [`target`], [`path`], [`condition`], [`range`], [`encoding`],
+//! [`date`]) and writes responses ([`http1::write`]). A refused request yields a [`Reject`]: its
+//! status code, the persistence of the connection, a message and a name for the log.
 
 #![forbid(unsafe_code)]
 
@@ -25,6 +23,6 @@ pub mod status;
 mod swar;
 pub mod target;
 
-pub use limits::Limits;
-pub use reject::{Afterwards, Reject};
-pub use status::Status;
+pub use limits::MessageLimits;
+pub use reject::{Persistence, Reject};
+pub use status::StatusCode;

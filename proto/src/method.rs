@@ -1,6 +1,6 @@
 //! Request methods (RFC 9110 §9). Names are case-sensitive.
 
-/// A method that this crate knows, or the fact that it is another one.
+/// A registered method, or [`Method::Other`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Method {
     /// RFC 9110 §9.3.1
@@ -21,12 +21,12 @@ pub enum Method {
     Trace,
     /// RFC 5789
     Patch,
-    /// Any other token; the head keeps its bytes.
+    /// Any other token. [`crate::head::RequestHead::method_span`] has its position.
     Other,
 }
 
 impl Method {
-    /// The method of a token.
+    /// Returns the method of a token, which is compared with case.
     pub const fn from_token(token: &[u8]) -> Self {
         match token {
             b"GET" => Self::Get,
@@ -42,7 +42,7 @@ impl Method {
         }
     }
 
-    /// Safe methods ask for nothing to change (RFC 9110 §9.2.1).
+    /// Whether the method is safe: it requests no change of state (RFC 9110 §9.2.1).
     pub const fn is_safe(self) -> bool {
         matches!(self, Self::Get | Self::Head | Self::Options | Self::Trace)
     }

@@ -1,55 +1,56 @@
-//! From the path of a target to a name that may be opened.
+//! Converts the path of a target into the relative path of a file.
 //!
-//! Percent-decoding and the removal of dot-segments (RFC 3986 §2.1, §5.2.4) happen here,
-//! once. A [`SafePath`] can be made in no other way, so whatever takes one need not ask
-//! again. The fate of each doubtful path is a variant of [`PathReject`].
+//! Percent-decoding and the removal of dot-segments (RFC 3986 §2.1, §5.2.4) happen only here.
+//!
+//! Invariant: [`SafePath::decode`] is the only constructor from a peer's bytes, so code that takes
+//! a [`SafePath`] needs no further check. Each refused kind of path is a variant of [`PathReject`].
 
-use crate::status::Status;
+use crate::status::StatusCode;
 use core::fmt;
 
-/// A decoded path beneath a root: segments joined by `/`, without a leading slash.
+/// A decoded path below a root: segments joined by `/`, without a leading slash.
 ///
-/// No segment is empty, `.` or `..`; no octet is NUL, a control or a backslash; all of it
-/// is UTF-8.
+/// It is UTF-8. No segment is empty, `.` or `..`. No byte is a control character or a backslash.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct SafePath {
     text: String,
     names_directory: bool,
 }
 
-/// Why a path names nothing here. Each has one status.
+/// The reason why a path is refused. Each has one status code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PathReject {
-    /// A `%` without two hexadecimal digits: 400.
-    PercentMalformed,
-    /// `%00` or another control octet, encoded: 400.
-    ControlOctet,
-    /// A backslash, encoded: 400, since some systems take it as a slash.
+    /// A `%` is not followed by two hexadecimal digits: 400.
+    PercentEncodingInvalid,
+    /// The path has `%00` or another encoded control character: 400.
+    ControlCharacter,
+    /// The path has an encoded backslash: 400, since some systems treat it as a slash.
     Backslash,
-    /// `..` above the root: 400, never clamped to the root in silence.
+    /// `..` leads above the root: 400. It is never silently clamped to the root.
     AboveRoot,
-    /// Octets that are no UTF-8, such as overlong forms: 400.
+    /// The decoded path is not UTF-8, for example an overlong form: 400.
     NotUtf8,
-    /// `%2F`: 404. It is data within a segment, and no file name has a slash.
+    /// The path has `%2F`: 404. It is data within a segment, and no file name has a slash.
     EncodedSlash,
-    /// `//`: 404. An empty segment is another path (RFC 3986 §3.3), and no file has that name.
+    /// The path has `//`: 404. An empty segment is part of a path (RFC 3986 §3.3), but no file has
+    /// an empty name.
     EmptySegment,
 }
 
 impl PathReject {
-    /// The status of the answer.
-    pub const fn status(self) -> Status {
+    /// Returns the status code of the response.
+    pub const fn status(self) -> StatusCode {
         match self {
-            Self::EncodedSlash | Self::EmptySegment => Status::NOT_FOUND,
-            _ => Status::BAD_REQUEST,
+            Self::EncodedSlash | Self::EmptySegment => StatusCode::NOT_FOUND,
+            _ => StatusCode::BAD_REQUEST,
         }
     }
 
-    /// One sentence that names the reason.
-    pub const fn text(self) -> &'static str {
+    /// Returns one sentence that states the reason.
+    pub const fn message(self) -> &'static str {
         match self {
-            Self::PercentMalformed => "the path has a percent sign without two hexadecimal digits",
-            Self::ControlOctet => "the path has a control octet",
+            Self::PercentEncodingInvalid => "the path has a percent sign without two hexadecimal digits",
+            Self::ControlCharacter => "the path has a control character",
             Self::Backslash => "the path has a backslash",
             Self::AboveRoot => "the path leads above the root",
             Self::NotUtf8 => "the path is not UTF-8",
@@ -61,16 +62,15 @@ impl PathReject {
 
 impl fmt::Display for PathReject {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.text())
+        f.write_str(self.message())
     }
 }
 
 impl SafePath {
-    /// Decodes the path of a target: what stands before the `?`. An empty path is `/`
-    /// (RFC 9110 §4.2.3).
+    /// Decodes the path of a target, without its query. An empty path is `/` (RFC 9110 §4.2.3).
     ///
     /// # Errors
-    /// One of [`PathReject`].
+    /// The first reason to refuse the path.
     pub fn decode(raw: &[u8]) -> Result<Self, PathReject> {
         let raw = raw.strip_prefix(b"/").unwrap_or(raw);
         let mut decoded: Vec<u8> = Vec::with_capacity(raw.len());
@@ -82,9 +82,9 @@ impl SafePath {
             if start > 0 {
                 decoded.push(b'/');
             }
-            let name_at = decoded.len();
+            let name_start = decoded.len();
             decode_segment(segment, &mut decoded)?;
-            match &decoded[name_at..] {
+            match &decoded[name_start..] {
                 b"" if last => decoded.truncate(start),
                 b"" => return Err(PathReject::EmptySegment),
                 b"." => decoded.truncate(start),
@@ -104,27 +104,27 @@ impl SafePath {
         Ok(Self { text, names_directory })
     }
 
-    /// The path, without a leading or a trailing slash; empty for the root.
+    /// Returns the path without leading and trailing slash; empty for the root.
     pub fn as_str(&self) -> &str {
         &self.text
     }
 
-    /// Whether the path ended in a slash or a dot-segment, and so names a directory.
+    /// Whether the path ends in a slash or a dot-segment and therefore names a directory.
     pub fn names_directory(&self) -> bool {
         self.names_directory
     }
 
-    /// The segments, in order.
+    /// Returns the segments, in order.
     pub fn segments(&self) -> impl Iterator<Item = &str> {
         self.text.split('/').filter(|segment| !segment.is_empty())
     }
 
-    /// The last segment; empty for the root.
-    pub fn name(&self) -> &str {
+    /// Returns the last segment; empty for the root.
+    pub fn file_name(&self) -> &str {
         self.text.rsplit('/').next().unwrap_or("")
     }
 
-    /// This path with one more segment, which is the program's own, never the peer's.
+    /// Returns this path with one more segment. The caller must not pass a peer's bytes.
     #[must_use]
     pub fn join(&self, name: &str) -> Self {
         debug_assert!(!name.is_empty() && !name.contains('/') && name != "." && name != "..");
@@ -132,15 +132,17 @@ impl SafePath {
         Self { text, names_directory: false }
     }
 
-    /// This path with something after its last segment, which is the program's own, as in `.gz`.
+    /// Returns this path with a suffix, such as `.gz`, at its last segment. The caller must not pass
+    /// a peer's bytes.
     #[must_use]
     pub fn with_suffix(&self, suffix: &str) -> Self {
         debug_assert!(!self.text.is_empty() && !suffix.contains('/'));
         Self { text: format!("{}{suffix}", self.text), names_directory: false }
     }
 
-    /// The path as a target writes it: percent-encoded, with one leading slash, so that
-    /// it can never be read as another host's.
+    /// Returns the path of a target: percent-encoded, with exactly one leading slash.
+    ///
+    /// Two leading slashes would begin an authority, so a redirect could lead to another host.
     pub fn encode(&self) -> String {
         let mut out = String::with_capacity(self.text.len() + 2);
         for segment in self.segments() {
@@ -157,29 +159,29 @@ impl SafePath {
 fn decode_segment(segment: &[u8], out: &mut Vec<u8>) -> Result<(), PathReject> {
     let mut bytes = segment.iter();
     while let Some(&byte) = bytes.next() {
-        let octet = if byte == b'%' {
-            let (high, low) = (bytes.next().and_then(hex), bytes.next().and_then(hex));
-            let (Some(high), Some(low)) = (high, low) else { return Err(PathReject::PercentMalformed) };
+        let decoded = if byte == b'%' {
+            let (high, low) = (bytes.next().and_then(hex_value), bytes.next().and_then(hex_value));
+            let (Some(high), Some(low)) = (high, low) else { return Err(PathReject::PercentEncodingInvalid) };
             high << 4 | low
         } else {
             byte
         };
-        match octet {
-            0..=0x1f | 0x7f => return Err(PathReject::ControlOctet),
+        match decoded {
+            0..=0x1f | 0x7f => return Err(PathReject::ControlCharacter),
             b'\\' => return Err(PathReject::Backslash),
             b'/' => return Err(PathReject::EncodedSlash),
-            _ => out.push(octet),
+            _ => out.push(decoded),
         }
     }
     Ok(())
 }
 
-fn hex(byte: &u8) -> Option<u8> {
+fn hex_value(byte: &u8) -> Option<u8> {
     char::from(*byte).to_digit(16).map(|digit| digit as u8)
 }
 
-/// Percent-encodes one segment of a path (RFC 3986 §3.3). A colon is encoded too, so that a
-/// relative reference cannot be taken for a scheme.
+/// Percent-encodes one segment of a path (RFC 3986 §3.3). A colon is encoded too, so that the start
+/// of a relative reference cannot be parsed as a scheme.
 pub fn encode_segment(segment: &str, out: &mut String) {
     const HEX: &[u8; 16] = b"0123456789ABCDEF";
     for &byte in segment.as_bytes() {
@@ -204,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn one_fate_each() {
+    fn decoded_and_refused_paths() {
         check("", Ok(("", true)));
         check("/", Ok(("", true)));
         check("/a", Ok(("a", false)));
@@ -225,16 +227,16 @@ mod tests {
         check("/a//b", Err(PathReject::EmptySegment));
         check("/a%2Fb", Err(PathReject::EncodedSlash));
         check("/a%5cb", Err(PathReject::Backslash));
-        check("/a%00", Err(PathReject::ControlOctet));
-        check("/a%0d%0a", Err(PathReject::ControlOctet));
-        check("/a%2", Err(PathReject::PercentMalformed));
-        check("/%zz", Err(PathReject::PercentMalformed));
-        check("/%", Err(PathReject::PercentMalformed));
+        check("/a%00", Err(PathReject::ControlCharacter));
+        check("/a%0d%0a", Err(PathReject::ControlCharacter));
+        check("/a%2", Err(PathReject::PercentEncodingInvalid));
+        check("/%zz", Err(PathReject::PercentEncodingInvalid));
+        check("/%", Err(PathReject::PercentEncodingInvalid));
         check("/%c0%ae", Err(PathReject::NotUtf8));
     }
 
     #[test]
-    fn encoding_leads_back() {
+    fn encoded_paths_decode_to_the_original() {
         for raw in ["/", "/a%20b/%C3%A9%25/", "/x:y"] {
             let path = SafePath::decode(raw.as_bytes()).unwrap();
             assert_eq!(SafePath::decode(path.encode().as_bytes()).unwrap(), path);

@@ -1,23 +1,24 @@
-//! Status codes (RFC 9110 §15) and the status line of each.
+//! Status codes (RFC 9110 §15) and their status lines.
 
 use core::fmt;
 
-/// A three-digit status code.
+/// A status code from 100 to 599.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Status(u16);
+pub struct StatusCode(u16);
 
 macro_rules! statuses {
     ($($(#[$doc:meta])* $name:ident = $code:literal $reason:literal;)+) => {
-        impl Status {
+        impl StatusCode {
             $($(#[$doc])* pub const $name: Self = Self($code);)+
 
-            /// The reason phrase of RFC 9110, or an empty one.
-            pub const fn reason(self) -> &'static str {
+            /// Returns the registered reason phrase; empty for an unregistered code.
+            pub const fn reason_phrase(self) -> &'static str {
                 match self.0 { $($code => $reason,)+ _ => "" }
             }
 
-            /// `HTTP/1.1 200 OK` and its line end, for the codes that have a name here.
-            pub(crate) const fn line(self) -> Option<&'static [u8]> {
+            /// Returns the status line, such as `HTTP/1.1 200 OK`, and its CRLF; `None` for a code
+            /// without a constant.
+            pub(crate) const fn status_line(self) -> Option<&'static [u8]> {
                 match self.0 {
                     $($code => Some(concat!("HTTP/1.1 ", stringify!($code), " ", $reason, "\r\n").as_bytes()),)+
                     _ => None,
@@ -99,7 +100,7 @@ statuses! {
     /// 429 (RFC 6585)
     TOO_MANY_REQUESTS = 429 "Too Many Requests";
     /// 431 (RFC 6585)
-    FIELDS_TOO_LARGE = 431 "Request Header Fields Too Large";
+    REQUEST_HEADER_FIELDS_TOO_LARGE = 431 "Request Header Fields Too Large";
     /// 500
     INTERNAL_SERVER_ERROR = 500 "Internal Server Error";
     /// 501
@@ -111,52 +112,53 @@ statuses! {
     /// 504
     GATEWAY_TIMEOUT = 504 "Gateway Timeout";
     /// 505
-    VERSION_NOT_SUPPORTED = 505 "HTTP Version Not Supported";
+    HTTP_VERSION_NOT_SUPPORTED = 505 "HTTP Version Not Supported";
     /// 507 (RFC 4918)
     INSUFFICIENT_STORAGE = 507 "Insufficient Storage";
 }
 
-impl Status {
-    /// A status by its number; `None` outside 100..=599 (RFC 9110 §15: others are invalid).
+impl StatusCode {
+    /// Returns the status code of a number; `None` outside of 100 to 599, where codes are invalid
+    /// (RFC 9110 §15).
     pub const fn new(code: u16) -> Option<Self> {
         if code >= 100 && code <= 599 { Some(Self(code)) } else { None }
     }
 
-    /// The number.
+    /// Returns the code as a number.
     pub const fn code(self) -> u16 {
         self.0
     }
 
-    /// 1xx: another response follows.
+    /// Whether the code is 1xx: another response follows (RFC 9110 §15.2).
     pub const fn is_interim(self) -> bool {
         self.0 < 200
     }
 
-    /// 4xx or 5xx.
+    /// Whether the code is 4xx or 5xx.
     pub const fn is_error(self) -> bool {
         self.0 >= 400
     }
 
-    /// Responses that never have content, whatever the method (RFC 9110 §6.4.1).
+    /// Whether responses with this code never have content, for all methods (RFC 9110 §6.4.1).
     pub const fn forbids_content(self) -> bool {
         self.0 < 200 || self.0 == 204 || self.0 == 304
     }
 
-    /// Responses that must not carry Content-Length either (RFC 9110 §8.6).
+    /// Whether responses with this code must not have Content-Length (RFC 9110 §8.6).
     pub const fn forbids_content_length(self) -> bool {
         self.0 < 200 || self.0 == 204
     }
 }
 
-impl fmt::Debug for Status {
+impl fmt::Debug for StatusCode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.0)
     }
 }
 
-impl fmt::Display for Status {
+impl fmt::Display for StatusCode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.reason() {
+        match self.reason_phrase() {
             "" => write!(f, "{}", self.0),
             reason => write!(f, "{} {reason}", self.0),
         }
@@ -165,14 +167,14 @@ impl fmt::Display for Status {
 
 #[cfg(test)]
 mod tests {
-    use super::Status;
+    use super::StatusCode;
 
     #[test]
-    fn lines_and_bounds() {
-        assert_eq!(Status::OK.line(), Some(&b"HTTP/1.1 200 OK\r\n"[..]));
-        assert_eq!(Status::new(299).and_then(Status::line), None);
-        assert_eq!(Status::new(99), None);
-        assert_eq!(Status::new(600), None);
-        assert!(Status::NOT_MODIFIED.forbids_content() && !Status::NOT_MODIFIED.forbids_content_length());
+    fn status_lines_and_valid_codes() {
+        assert_eq!(StatusCode::OK.status_line(), Some(&b"HTTP/1.1 200 OK\r\n"[..]));
+        assert_eq!(StatusCode::new(299).and_then(StatusCode::status_line), None);
+        assert_eq!(StatusCode::new(99), None);
+        assert_eq!(StatusCode::new(600), None);
+        assert!(StatusCode::NOT_MODIFIED.forbids_content() && !StatusCode::NOT_MODIFIED.forbids_content_length());
     }
 }

@@ -1,41 +1,42 @@
-//! Looking for an octet eight at a time, in an ordinary register.
+//! Searches for a byte, eight bytes at a time, in an ordinary register (SWAR: SIMD within a
+//! register).
 //!
-//! Each test gives a word with the top bit of an octet set where the octet fits. Above the
-//! first octet that fits there may be false ones, so only the first counts.
+//! Each predicate returns a word in which the high bit of each matching byte is set. Bytes above
+//! the first match may be false matches, so only the first match is used.
 
 const ONES: u64 = 0x0101_0101_0101_0101;
-const TOPS: u64 = 0x8080_8080_8080_8080;
+const HIGH_BITS: u64 = 0x8080_8080_8080_8080;
 
-/// Octets that equal `octet`.
+/// Marks the bytes that equal `byte`.
 #[inline]
-pub(crate) const fn equal(word: u64, octet: u8) -> u64 {
-    below(word ^ (ONES * octet as u64), 1)
+pub(crate) const fn equal_to(word: u64, byte: u8) -> u64 {
+    below(word ^ (ONES * byte as u64), 1)
 }
 
-/// Octets below `limit`, which is at most 128.
+/// Marks the bytes below `limit`, which is at most 128.
 #[inline]
 pub(crate) const fn below(word: u64, limit: u8) -> u64 {
-    word.wrapping_sub(ONES * limit as u64) & !word & TOPS
+    word.wrapping_sub(ONES * limit as u64) & !word & HIGH_BITS
 }
 
-/// Octets from 128 on.
+/// Marks the bytes of 128 or more.
 #[inline]
-pub(crate) const fn high(word: u64) -> u64 {
-    word & TOPS
+pub(crate) const fn non_ascii(word: u64) -> u64 {
+    word & HIGH_BITS
 }
 
-/// The first position from `at` on whose octet fits the test, or the length.
+/// Returns the first position at or after `start` whose byte matches, or the length.
 #[inline]
-pub(crate) fn find(bytes: &[u8], at: usize, fits: impl Fn(u64) -> u64) -> usize {
-    let mut pos = at;
+pub(crate) fn find(bytes: &[u8], start: usize, matches: impl Fn(u64) -> u64) -> usize {
+    let mut pos = start;
     while let Some(eight) = bytes.get(pos..).and_then(|rest| rest.first_chunk::<8>()) {
-        let found = fits(u64::from_le_bytes(*eight));
+        let found = matches(u64::from_le_bytes(*eight));
         if found != 0 {
             return pos + (found.trailing_zeros() / 8) as usize;
         }
         pos += 8;
     }
-    while pos < bytes.len() && fits(u64::from(bytes[pos])) & 0x80 == 0 {
+    while pos < bytes.len() && matches(u64::from(bytes[pos])) & 0x80 == 0 {
         pos += 1;
     }
     pos
@@ -46,18 +47,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn agrees_with_one_octet_at_a_time() {
+    fn equals_a_search_byte_by_byte() {
         for len in 0..40 {
-            for place in 0..=len {
-                for octet in 0..=255u8 {
+            for index in 0..=len {
+                for byte in 0..=255u8 {
                     let mut bytes = vec![b'm'; len];
-                    if place < len {
-                        bytes[place] = octet;
+                    if index < len {
+                        bytes[index] = byte;
                     }
-                    let plain = |wanted: &dyn Fn(u8) -> bool| bytes.iter().position(|&b| wanted(b)).unwrap_or(len);
-                    assert_eq!(find(&bytes, 0, |w| equal(w, b'?')), plain(&|b| b == b'?'));
-                    assert_eq!(find(&bytes, 0, |w| below(w, 0x21)), plain(&|b| b < 0x21));
-                    assert_eq!(find(&bytes, 0, high), plain(&|b| b >= 0x80));
+                    let expected = |wanted: &dyn Fn(u8) -> bool| bytes.iter().position(|&b| wanted(b)).unwrap_or(len);
+                    assert_eq!(find(&bytes, 0, |w| equal_to(w, b'?')), expected(&|b| b == b'?'));
+                    assert_eq!(find(&bytes, 0, |w| below(w, 0x21)), expected(&|b| b < 0x21));
+                    assert_eq!(find(&bytes, 0, non_ascii), expected(&|b| b >= 0x80));
                 }
             }
         }

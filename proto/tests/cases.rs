@@ -1,22 +1,22 @@
-//! Every row of the case files, read whole, byte by byte, and at random splits.
+//! Parses all rows of the case files: whole, byte by byte, and split at random positions.
 //!
-//! A server never chooses where a peer's bytes are cut, so no cut may change a verdict.
+//! A server cannot choose how a peer's bytes are split, so no split may change a verdict.
 
-use selvedge_cases::{Case, check, load, read};
+use selvedge_cases::{Case, check, load_cases, read};
 use std::num::NonZero;
 use std::thread;
 
-/// How often each row is cut at random.
+/// Random splits of each row.
 const SPLITS: u64 = 32;
 
-/// Fewer rows than this mean that files are missing.
+/// If fewer rows are loaded, files are missing.
 const ROWS_MIN: usize = 340;
 
-/// A generator that is the same on every machine, so that a failure can be had again.
+/// A generator whose numbers depend only on its seed, so that a failure can be reproduced.
 struct Xorshift(u64);
 
 impl Xorshift {
-    /// The row's name is the seed, so that a row that is moved is still cut at the same places.
+    /// Seeds the generator with the row's name, so that a row that moves keeps its splits.
     fn seeded(name: &str, round: u64) -> Self {
         let hash = name
             .bytes()
@@ -32,9 +32,10 @@ impl Xorshift {
     }
 }
 
-/// Pieces whose lengths lie below a bound that is drawn first, so that some rounds cut
-/// often and some hardly at all.
-fn cut(mut rest: &[u8], mut random: Xorshift) -> Vec<&[u8]> {
+/// Splits the bytes into pieces of random lengths.
+///
+/// The bound of the lengths is random too, so that some rounds have many pieces and some have few.
+fn split_at_random(mut rest: &[u8], mut random: Xorshift) -> Vec<&[u8]> {
     let bound = 2 + random.below(rest.len().max(1));
     let mut pieces = Vec::new();
     while !rest.is_empty() {
@@ -48,23 +49,23 @@ fn cut(mut rest: &[u8], mut random: Xorshift) -> Vec<&[u8]> {
 fn run(case: &Case) -> Result<(), String> {
     let whole = read([&case.raw[..]]);
     check(case, &whole)?;
-    let same = |how: String, got: Vec<String>| match got == whole {
+    let expect_equal = |how: String, got: Vec<String>| match got == whole {
         true => Ok(()),
         false => Err(check(case, &got).err().unwrap_or_else(|| case.to_string()) + &format!("  when read {how}\n")),
     };
-    same("byte by byte".to_owned(), read(case.raw.chunks(1)))?;
+    expect_equal("byte by byte".to_owned(), read(case.raw.chunks(1)))?;
     for round in 0..SPLITS {
         let random = Xorshift::seeded(&case.name, round);
         let how = format!("in pieces, seed {:#x}", random.0);
-        same(how, read(cut(&case.raw, random)))?;
+        expect_equal(how, read(split_at_random(&case.raw, random)))?;
     }
     Ok(())
 }
 
 #[test]
-fn every_row_holds_however_its_bytes_are_cut() {
-    let cases = load();
-    // Long rows that are cut into single bytes take most of the time, so that the cores share them.
+fn rows_hold_for_all_splits() {
+    let cases = load_cases();
+    // Long rows, read byte by byte, take most of the time, so the rows are distributed to all cores.
     let threads = thread::available_parallelism().map_or(1, NonZero::get);
     let share = &|first: usize| -> Vec<String> {
         cases.iter().skip(first).step_by(threads).filter_map(|case| run(case).err()).collect()

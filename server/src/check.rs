@@ -1,29 +1,29 @@
 //! `selvedge check` and `selvedge settings`, from top to bottom.
 
-use crate::cli::{Check, Settings};
-use crate::compile::{self, Compiled, Kept};
+use crate::cli::{CheckArgs, SettingsArgs};
+use crate::compile::{self, CarriedState, Compiled};
 use crate::config::settings::reference;
 use crate::config::{Configuration, Problems};
-use crate::memory::Memory;
+use crate::memory_budget::MemoryBudget;
+use crate::preflight::Disk;
 use crate::process::Sandbox;
 use crate::snapshot::Refusal;
-use crate::world::Disk;
-use crate::{log, process, reload, world};
+use crate::{log, preflight, process, reload};
 use std::io::{self, Write};
 use std::process::ExitCode;
 
-/// Says everything that is wrong, or that nothing is.
-pub(crate) fn check(options: &Check) -> ExitCode {
-    // As the server will, so that the bounds which follow from it are those in force.
+/// Prints all problems, or that none exist.
+pub(crate) fn check(options: &CheckArgs) -> ExitCode {
+    // The server raises the limit too, so derived limits are those in force.
     process::raise_descriptor_limit();
     let (configuration, compiled) = match read(options) {
         Ok(read) => read,
-        Err(refusal) => return refuse(&refusal),
+        Err(refusal) => return print_refusal(&refusal),
     };
-    let warnings = world::warnings(&configuration.claims, &compiled.kept);
+    let warnings = preflight::warnings(&configuration.requirements, &compiled.carried);
     let Configuration { settings, .. } = &configuration;
     let text = if options.effective {
-        format!("{settings}\n{}\n{}", Memory::of(settings, &compiled), Sandbox::of(&configuration))
+        format!("{settings}\n{}\n{}", MemoryBudget::of(settings, &compiled), Sandbox::of(&configuration))
     } else {
         let routes = settings.sites.iter().map(|site| site.routes.len()).sum();
         let (sites, routes) = (count(settings.sites.len(), "site"), count(routes, "route"));
@@ -34,35 +34,35 @@ pub(crate) fn check(options: &Check) -> ExitCode {
         }
     };
     if !warnings.is_empty() {
-        log::say(Problems::new(warnings, configuration.texts).to_string().trim_end());
+        log::print_line(Problems::new(warnings, configuration.texts).to_string().trim_end());
     }
-    ended(print(&text))
+    exit_code(print(&text))
 }
 
-/// Reads a configuration, holds what it needs to the world, and sees whether it goes together.
-fn read(options: &Check) -> Result<(Configuration, Compiled), Refusal> {
+/// Reads a configuration, checks its requirements, and compiles it.
+fn read(options: &CheckArgs) -> Result<(Configuration, Compiled), Refusal> {
     let mut configuration = reload::read(&options.config)?;
-    match compile::compile(&configuration, &Kept::default(), &Disk) {
+    match compile::compile(&configuration, &CarriedState::default(), &Disk) {
         Ok(compiled) => Ok((configuration, compiled)),
         Err(problems) => Err(Refusal::of(problems, &mut configuration)),
     }
 }
 
-/// Says why a configuration cannot be served.
-pub(crate) fn refuse(refusal: &Refusal) -> ExitCode {
+/// Prints why a configuration is refused.
+pub(crate) fn print_refusal(refusal: &Refusal) -> ExitCode {
     let count = match refusal {
         Refusal::Problems(problems) => count(problems.count(), "problem"),
         Refusal::Plain(_) => String::new(),
     };
-    log::say(format!("{refusal}{count}").trim_end());
+    log::print_line(format!("{refusal}{count}").trim_end());
     ExitCode::FAILURE
 }
 
 /// Prints the table of settings.
-pub(crate) fn settings(options: &Settings) -> ExitCode {
-    ended(print(&match options {
-        Settings { json: true, .. } => reference::json(),
-        Settings { markdown: true, .. } => reference::markdown(),
+pub(crate) fn settings(options: &SettingsArgs) -> ExitCode {
+    exit_code(print(&match options {
+        SettingsArgs { json: true, .. } => reference::json(),
+        SettingsArgs { markdown: true, .. } => reference::markdown(),
         _ => reference::text(),
     }))
 }
@@ -73,11 +73,11 @@ fn print(text: &str) -> io::Result<()> {
     out.flush()
 }
 
-/// Whoever stops to read has what it wanted.
-fn ended(printed: io::Result<()>) -> ExitCode {
+/// If the reader has closed the pipe, it has read enough.
+fn exit_code(printed: io::Result<()>) -> ExitCode {
     match printed {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-            log::say(&format!("selvedge: cannot print: {error}"));
+            log::print_line(&format!("selvedge: cannot print: {error}"));
             ExitCode::FAILURE
         }
         _ => ExitCode::SUCCESS,

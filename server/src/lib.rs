@@ -2,7 +2,7 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(
     not(feature = "program"),
-    allow(dead_code, unused_imports, reason = "rooms are the same for the program, which uses all of them")
+    allow(dead_code, unused_imports, reason = "the program uses all of these modules")
 )]
 
 mod embed;
@@ -13,22 +13,22 @@ mod compile;
 #[cfg(feature = "configuration")]
 mod config;
 #[cfg(feature = "configuration")]
-mod world;
+mod preflight;
 
-#[cfg(feature = "program")]
-mod changes;
 #[cfg(feature = "program")]
 mod check;
 #[cfg(feature = "program")]
 mod cli;
 #[cfg(feature = "program")]
+mod config_diff;
+#[cfg(feature = "program")]
+mod control_client;
+#[cfg(feature = "program")]
 mod listeners;
 #[cfg(feature = "program")]
 mod log;
 #[cfg(feature = "program")]
-mod memory;
-#[cfg(feature = "program")]
-mod order;
+mod memory_budget;
 #[cfg(feature = "program")]
 mod process;
 #[cfg(feature = "program")]
@@ -46,4 +46,4 @@ mod status;
 pub use embed::{InvalidConfiguration, Sites};
 pub use embed::{LocalSites, ServeDir};
 #[cfg(feature = "program")]
-pub use program::program;
+pub use program::run_program;

@@ -1,40 +1,43 @@
-//! Where the server listens: what the settings name, bound all together or not at all.
+//! The listeners of the server: all configured addresses are bound, or none.
 //!
-//! From one configuration to the next a place that stays is not touched, so that nobody who
-//! is connecting there is turned away.
+//! A listener that stays from one configuration to the next is not touched, so no connecting client is refused.
 
-use crate::config::model::Listener as Wanted;
-use crate::process::{CannotListen, Place, Post};
+use crate::config::model::Listener as ListenerSettings;
+use crate::process::{ListenAddress, ListenError, ServingProcess};
 use selvedge::{Endpoint, Handle, Listener};
 use std::io;
 
-/// What is listened at, by the settings that name it.
+/// The current listeners, by configured address.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Places {
-    open: Vec<(Place, Vec<Endpoint>)>,
+pub(crate) struct ListenerSet {
+    open: Vec<(ListenAddress, Vec<Endpoint>)>,
 }
 
-/// The way from one list of places to the next, with all that is new bound.
+/// A planned change of listeners, with all new ones bound.
 #[derive(Debug)]
-pub(crate) struct Move {
-    next: Places,
+pub(crate) struct ListenerChange {
+    next: ListenerSet,
     new: Vec<Listener>,
 }
 
-impl Places {
-    /// Binds what of these is not listened at yet.
+impl ListenerSet {
+    /// Binds the new addresses.
     ///
     /// # Errors
-    /// Each that cannot be listened at; what was bound for the others is let go.
-    pub(crate) fn towards(&self, post: &Post, wanted: &[Wanted]) -> Result<Move, Vec<CannotListen>> {
+    /// Each address that cannot be bound; the others are released.
+    pub(crate) fn plan_change(
+        &self,
+        serving_process: &ServingProcess,
+        wanted: &[ListenerSettings],
+    ) -> Result<ListenerChange, Vec<ListenError>> {
         let (mut next, mut new, mut problems) = (Self::default(), Vec::<Listener>::new(), Vec::new());
         for listener in wanted {
-            let place = Place::from(listener);
-            match post.bind(&place) {
+            let address = ListenAddress::from(listener);
+            match serving_process.bind(&address) {
                 Ok(listeners) => {
                     let endpoints = listeners.iter().map(|listener| listener.endpoint().clone()).collect();
-                    next.open.push((place, endpoints));
-                    // One place may be known by two names.
+                    next.open.push((address, endpoints));
+                    // Two names may resolve to one address.
                     let is_known = |endpoint: &Endpoint| {
                         self.is_open(endpoint) || new.iter().any(|other| other.endpoint() == endpoint)
                     };
@@ -42,34 +45,34 @@ impl Places {
                         listeners.into_iter().filter(|listener| !is_known(listener.endpoint())).collect();
                     new.extend(unknown);
                 }
-                Err(why) => problems.push(CannotListen { address: listener.address.clone(), why }),
+                Err(why) => problems.push(ListenError { address: listener.address.clone(), why }),
             }
         }
         if problems.is_empty() {
-            return Ok(Move { next, new });
+            return Ok(ListenerChange { next, new });
         }
-        // First what a Unix socket's file was before; what is let go must not be the same.
-        self.open.iter().for_each(|(place, _)| drop(post.bind(place)));
-        self.release_others(post);
+        // Restores the mode of a Unix socket before others are released.
+        self.open.iter().for_each(|(address, _)| drop(serving_process.bind(address)));
+        self.release_unlisted(serving_process);
         Err(problems)
     }
 
-    /// All of them, in the order of the settings.
+    /// Returns all endpoints in the order of the settings.
     pub(crate) fn endpoints(&self) -> impl Iterator<Item = &Endpoint> {
         self.open.iter().flat_map(|(_, endpoints)| endpoints)
     }
 
-    /// Lets go what the process has and these do not name.
-    pub(crate) fn leave_others(&self, post: &Post, server: &Handle) {
-        for endpoint in self.release_others(post).iter().filter(|endpoint| !self.is_open(endpoint)) {
-            server.leave(endpoint);
+    /// Removes listeners that are no longer configured.
+    pub(crate) fn remove_unlisted(&self, serving_process: &ServingProcess, server: &Handle) {
+        for endpoint in self.release_unlisted(serving_process).iter().filter(|endpoint| !self.is_open(endpoint)) {
+            server.remove_listener(endpoint);
         }
     }
 
-    fn release_others(&self, post: &Post) -> Vec<Endpoint> {
-        let mut places = post.places();
-        places.retain(|place| self.open.iter().all(|(open, _)| open != place));
-        places.iter().flat_map(|place| post.release(place)).collect()
+    fn release_unlisted(&self, serving_process: &ServingProcess) -> Vec<Endpoint> {
+        let mut addresses = serving_process.addresses();
+        addresses.retain(|address| self.open.iter().all(|(open, _)| open != address));
+        addresses.iter().flat_map(|address| serving_process.release(address)).collect()
     }
 
     fn is_open(&self, endpoint: &Endpoint) -> bool {
@@ -77,19 +80,19 @@ impl Places {
     }
 }
 
-impl Move {
-    /// The new listeners, for a server that begins with them.
-    pub(crate) fn begin(self) -> (Places, Vec<Listener>) {
+impl ListenerChange {
+    /// Returns the new listeners, for a server that starts with them.
+    pub(crate) fn into_parts(self) -> (ListenerSet, Vec<Listener>) {
         (self.next, self.new)
     }
 
-    /// Has a running server listen there, and no longer at what is left.
+    /// Applies the change to a running server.
     ///
     /// # Errors
-    /// When descriptors run out; what is listened at by then stays.
-    pub(crate) fn make(self, post: &Post, server: &Handle) -> io::Result<Places> {
-        self.new.into_iter().try_for_each(|listener| server.listen(listener))?;
-        self.next.leave_others(post, server);
+    /// If file descriptors run out; listeners added until then stay.
+    pub(crate) fn apply(self, serving_process: &ServingProcess, server: &Handle) -> io::Result<ListenerSet> {
+        self.new.into_iter().try_for_each(|listener| server.add_listener(listener))?;
+        self.next.remove_unlisted(serving_process, server);
         Ok(self.next)
     }
 }

@@ -5,5 +5,5 @@
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    selvedge_server::program()
+    selvedge_server::run_program()
 }

@@ -1,30 +1,30 @@
-//! The program `selvedge`, by its command line.
+//! The command line of the program `selvedge`.
 
-use crate::process::{Form, Order};
-use crate::{check, cli, log, order, run};
+use crate::process::{ControlCommand, StatusFormat};
+use crate::{check, cli, control_client, log, run};
 use clap::Parser;
 use std::process::ExitCode;
 
-/// Does what the command line says: the program `selvedge`.
-pub fn program() -> ExitCode {
+/// Runs the program `selvedge` with its command line.
+pub fn run_program() -> ExitCode {
     let result = match cli::Cli::parse().command {
         cli::Command::Serve(options) => run::serve(&options),
         cli::Command::Run(options) => return run::run(&options),
         cli::Command::Check(options) => return check::check(&options),
         cli::Command::Settings(options) => return check::settings(&options),
-        cli::Command::Reload(options) => return order::give(&options, Order::Reload),
-        cli::Command::Stop(options) => return order::give(&options, Order::Stop),
-        cli::Command::Upgrade(options) => return order::give(&options, Order::Upgrade),
-        cli::Command::Reopen(options) => return order::give(&options, Order::Reopen),
+        cli::Command::Reload(options) => return control_client::run(&options, ControlCommand::Reload),
+        cli::Command::Stop(options) => return control_client::run(&options, ControlCommand::Stop),
+        cli::Command::Upgrade(options) => return control_client::run(&options, ControlCommand::Upgrade),
+        cli::Command::ReopenLogs(options) => return control_client::run(&options, ControlCommand::ReopenLogs),
         cli::Command::Status(options) => {
-            let form = if options.json { Form::Json } else { Form::Text };
-            return order::give(&options.control, Order::Status(form));
+            let format = if options.json { StatusFormat::Json } else { StatusFormat::Text };
+            return control_client::run(&options.control, ControlCommand::Status(format));
         }
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(problem) => {
-            log::say(&format!("selvedge: {problem}"));
+            log::print_line(&format!("selvedge: {problem}"));
             ExitCode::FAILURE
         }
     }

@@ -1,18 +1,23 @@
-//! From one configuration to the next while the server serves: a transaction. All that is new
-//! is read, compiled, opened and bound first; where anything of it fails, nothing has changed.
+//! Reloads of a running server, as transactions: everything new is read, compiled, opened and bound first. If any
+//! step fails, nothing has changed.
 
 use crate::config::model::{self, Settings};
-use crate::config::{self, Claimed, Configuration, Problem, Sources};
-use crate::listeners::Places;
-use crate::log::plan::Level;
+use crate::config::{self, Configuration, Problem, RequirementKind, Sources};
+use crate::listeners::ListenerSet;
+use crate::log::config::Level;
 use crate::log::{self, Connect, LogObserver, Logs};
-use crate::process::{Answer, CannotListen, Confinement, Coverage, Enclosure, Identity, Post, Sandbox};
-use crate::site::Sites;
-use crate::snapshot::{Refusal, Snapshot, Trace};
-use crate::status::{Connections, InForce, Latency, Log, Observed, Requests, Sent, Status};
-use crate::world::{self, Disk, Needs};
-use crate::{changes, compile};
-use selvedge::{Driver, Handle, Server, Succession};
+use crate::preflight::{self, CheckScope, Disk};
+use crate::process::{
+    ActiveSandbox, Confinement, ControlReply, Coverage, FileId, ListenError, Sandbox, ServingProcess,
+};
+use crate::site::SiteService;
+use crate::snapshot::{Refusal, RetiredSnapshot, Snapshot};
+use crate::status::{
+    ConfigurationStatus, ConnectionStatus, DryRunCount, LatencyStatus, LogStatus, RequestStatus, SentBytes,
+    ServerStatus,
+};
+use crate::{compile, config_diff};
+use selvedge::{AppHandle, Driver, Handle, Server};
 use std::cell::Cell;
 use std::fs;
 use std::io;
@@ -21,61 +26,61 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Why a configuration without sites does not take the place of one with some. Whoever looks at
-/// a file in the moment in which an editor writes it finds it empty.
-const EMPTY: &str = "the configuration has no site any more, as if it were half written";
+/// Why a configuration without sites does not replace one with sites. An editor that is writing the file may have
+/// truncated it.
+const NO_SITE: &str = "the new configuration has no sites, and may be incomplete";
 
-/// How long workers may take to say what their connections are doing. One that takes longer is
-/// held up, which is an answer, too.
-const CENSUS_TIME: Duration = Duration::from_secs(1);
+/// How long workers may take to report their connections. A slower one is reported as unresponsive.
+const STATS_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// A server that is running, with what it takes to change its configuration.
+/// A running server with what a reload needs.
 #[derive(Debug)]
-pub(crate) struct Live {
+pub(crate) struct LiveServer {
     file: PathBuf,
     connect: Connect,
-    /// As many as it began with.
+    /// As at the start.
     workers: usize,
-    /// The limit on connections, which is as it began with, too.
+    /// The connection limit, as at the start.
     connections_max: usize,
-    began: Instant,
-    post: Arc<Post>,
-    /// What this process can reach; `None` when nothing keeps it from anything.
-    enclosure: Option<Enclosure>,
-    /// What has taken the place of folders since, and was no reason for another process.
-    successors: Vec<Identity>,
-    /// What it began with.
-    first: Settings,
+    started_at: Instant,
+    serving_process: Arc<ServingProcess>,
+    /// The sandbox of this process; `None` if it has none.
+    active_sandbox: Option<ActiveSandbox>,
+    /// Replaced directories for which a new process was already tried.
+    replaced_directories: Vec<FileId>,
+    /// The settings at the start.
+    settings_at_start: Settings,
     handle: Handle,
-    succession: Succession<Sites, LogObserver>,
-    places: Places,
+    app_handle: AppHandle<SiteService, LogObserver>,
+    listeners: ListenerSet,
     snapshot: Snapshot,
-    /// Those whose place was taken and that still have connections.
-    earlier: Vec<Trace>,
+    /// Replaced snapshots that still have connections.
+    earlier: Vec<RetiredSnapshot>,
 }
 
-/// The files that this process can reach, and whether there are some that it cannot.
+/// Reads files within the sandbox, and records whether any was denied.
 #[derive(Default)]
-struct Reached {
+struct SandboxedFiles {
     is_denied: Cell<bool>,
 }
 
-impl Reached {
-    fn note<T>(&self, looked: io::Result<T>) {
-        if looked.is_err_and(|error| error.kind() == io::ErrorKind::PermissionDenied) {
+impl SandboxedFiles {
+    fn record_denial<T>(&self, result: io::Result<T>) {
+        if result.is_err_and(|error| error.kind() == io::ErrorKind::PermissionDenied) {
             self.is_denied.set(true);
         }
     }
 }
 
-impl Sources for Reached {
+impl Sources for SandboxedFiles {
     fn text(&self, file: &Path) -> Result<String, String> {
-        Disk.text(file).inspect_err(|_| self.note(world::read_regular(file)))
+        Disk.text(file).inspect_err(|_| self.record_denial(preflight::read_regular(file)))
     }
 
-    fn matches(&self, folder: &Path, pattern: &str) -> Result<Vec<PathBuf>, String> {
+    fn matching_files(&self, folder: &Path, pattern: &str) -> Result<Vec<PathBuf>, String> {
         let folder_of = |pattern: PathBuf| pattern.parent().map(Path::to_owned).unwrap_or(pattern);
-        Disk.matches(folder, pattern).inspect_err(|_| self.note(fs::read_dir(folder_of(folder.join(pattern)))))
+        Disk.matching_files(folder, pattern)
+            .inspect_err(|_| self.record_denial(fs::read_dir(folder_of(folder.join(pattern)))))
     }
 
     fn variable(&self, name: &str) -> Option<String> {
@@ -83,61 +88,60 @@ impl Sources for Reached {
     }
 }
 
-/// What a reload has done.
+/// The result of a reload.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Reloaded {
+pub(crate) enum ReloadOutcome {
     /// This process serves another configuration.
-    InForce {
+    Applied {
         /// Its number.
         generation: u64,
-        /// How many earlier ones still have connections.
+        /// Number of earlier configurations with connections.
         earlier: usize,
-        /// What it says otherwise than the one before, a line for each.
+        /// One line for each difference to the previous configuration.
         changes: Vec<String>,
-        /// Settings that have changed, and count from the next start on only.
+        /// Changed settings that take effect at the next start.
         at_next_start: Vec<&'static str>,
     },
-    /// It needs files that this process has locked itself out of, so another one serves it;
-    /// what there is to say of that.
-    Elsewhere(String),
+    /// The configuration needs files outside of the sandbox, so a new process serves it. With a message.
+    InNewProcess(String),
 }
 
-impl Reloaded {
-    /// What there is to say of it, the most important first.
+impl ReloadOutcome {
+    /// Returns the result as lines, the most important first.
     pub(crate) fn lines(&self) -> Vec<String> {
         let (generation, earlier, changes, at_next_start) = match self {
-            Self::Elsewhere(text) => return vec![text.clone()],
-            Self::InForce { generation, earlier, changes, at_next_start } => {
+            Self::InNewProcess(text) => return vec![text.clone()],
+            Self::Applied { generation, earlier, changes, at_next_start } => {
                 (generation, earlier, changes, at_next_start)
             }
         };
         let earlier = if *earlier > 0 { format!(", {earlier} earlier with connections") } else { String::new() };
         let mut lines = vec![format!("configuration {generation}{earlier}")];
         if !at_next_start.is_empty() {
-            lines.push(format!("what has changed of {} counts from the next start on", at_next_start.join(", ")));
+            lines.push(format!("changes to {} take effect after a restart", at_next_start.join(", ")));
         }
         lines.extend_from_slice(changes);
         if lines.len() == 1 {
-            lines.push("it says what the one before said".to_owned());
+            lines.push("the configuration is unchanged".to_owned());
         }
         lines
     }
 }
 
-/// Reads a configuration, and holds what it needs to the world.
+/// Reads a configuration and checks its requirements.
 ///
 /// # Errors
-/// Everything that is wrong.
+/// All problems.
 pub(crate) fn read(file: &Path) -> Result<Configuration, Refusal> {
-    hold_to_world(config::read(file, &Disk).map_err(Refusal::Problems)?, Needs::OfAll)
+    check_requirements(config::read(file, &Disk).map_err(Refusal::Problems)?, CheckScope::All)
 }
 
-fn hold_to_world(mut configuration: Configuration, needs: Needs) -> Result<Configuration, Refusal> {
-    let problems = world::problems(&configuration.claims, needs);
+fn check_requirements(mut configuration: Configuration, scope: CheckScope) -> Result<Configuration, Refusal> {
+    let problems = preflight::problems(&configuration.requirements, scope);
     if problems.is_empty() { Ok(configuration) } else { Err(Refusal::of(problems, &mut configuration)) }
 }
 
-/// The driver that a configuration names.
+/// Returns the driver of a configuration.
 pub(crate) fn driver(settings: &Settings) -> Driver {
     match settings.process.driver {
         model::Driver::Auto => Driver::Auto,
@@ -146,194 +150,208 @@ pub(crate) fn driver(settings: &Settings) -> Driver {
     }
 }
 
-/// Starts to serve a configuration in a process that has its post.
+/// Starts to serve a configuration.
 ///
 /// # Errors
-/// Every problem; then nothing is left open.
-pub(crate) fn begin(
+/// All problems; nothing stays open then.
+pub(crate) fn start(
     file: &Path,
     mut configuration: Configuration,
     driver: Driver,
-    post: &Arc<Post>,
+    serving_process: &Arc<ServingProcess>,
     connect: Connect,
-) -> Result<(Live, selvedge::Running), Refusal> {
+) -> Result<(LiveServer, selvedge::RunningServer), Refusal> {
     let sandbox = Sandbox::of(&configuration);
-    let enclosure = Enclosure::of(sandbox.clone());
-    let confinement = post.confine(&sandbox).map_err(Refusal::Plain)?;
+    let active_sandbox = ActiveSandbox::of(sandbox.clone());
+    let confinement = serving_process.confine(&sandbox).map_err(Refusal::Plain)?;
     let snapshot = Snapshot::prepare(&mut configuration, None, &Disk, connect)?;
-    if let Some(remark) = confinement.remark() {
-        snapshot.logs.say(Level::Warn, "Sandbox", remark.to_owned());
+    if let Some(warning) = confinement.warning() {
+        snapshot.logs.log(Level::Warn, "Sandbox", warning.to_owned());
     }
-    for note in post.notes() {
-        snapshot.logs.say(Level::Error, "Restarted", note.clone());
+    for message in serving_process.notes() {
+        snapshot.logs.log(Level::Error, "Restarted", message.clone());
     }
     let workers = workers(&snapshot.settings);
-    let listeners = Places::default().towards(post, &snapshot.settings.listeners);
+    let listeners = ListenerSet::default().plan_change(serving_process, &snapshot.settings.listeners);
     let listeners = listeners.map_err(|problems| cannot_listen(problems, &mut configuration))?;
-    let (places, listeners) = listeners.begin();
-    let server = snapshot.server(Server::on(listeners, workers)).driver(driver);
-    let started = server.serve_generations(snapshot.service(workers));
-    let (running, succession) = started.map_err(|error| Refusal::Plain(format!("cannot start: {error}")))?;
-    let live = Live {
+    let (places, listeners) = listeners.into_parts();
+    let server = snapshot.server(Server::from_listeners(listeners, workers)).driver(driver);
+    let started = server.serve_replaceable(snapshot.service(workers));
+    let (running, app_handle) = started.map_err(|error| Refusal::Plain(format!("cannot start: {error}")))?;
+    let live = LiveServer {
         file: file.to_owned(),
         connect,
         workers,
         connections_max: snapshot.connections_max(),
-        began: Instant::now(),
-        post: post.clone(),
-        enclosure: (confinement != Confinement::None).then_some(enclosure),
-        successors: Vec::new(),
-        first: snapshot.settings.clone(),
+        started_at: Instant::now(),
+        serving_process: serving_process.clone(),
+        active_sandbox: (confinement != Confinement::None).then_some(active_sandbox),
+        replaced_directories: Vec::new(),
+        settings_at_start: snapshot.settings.clone(),
         handle: running.handle(),
-        succession,
-        places,
+        app_handle,
+        listeners: places,
         snapshot,
         earlier: Vec::new(),
     };
     Ok((live, running))
 }
 
-/// How many workers a configuration wants.
+/// Returns the number of workers of a configuration.
 pub(crate) fn workers(settings: &Settings) -> usize {
     settings.process.workers.unwrap_or_else(|| thread::available_parallelism().map_or(1, usize::from))
 }
 
-impl Live {
-    /// Where it listens.
-    pub(crate) fn places(&self) -> &Places {
-        &self.places
+impl LiveServer {
+    /// Returns the listeners.
+    pub(crate) fn listeners(&self) -> &ListenerSet {
+        &self.listeners
     }
 
-    /// Lets go of sockets that the process was given and the configuration does not name. To be
-    /// called when the process is ready: until then another one may serve there.
-    pub(crate) fn leave_other_places(&self) {
-        self.places.leave_others(&self.post, &self.handle);
+    /// Releases sockets that the configuration does not name. Call it when the process is ready, because another
+    /// process may serve there until then.
+    pub(crate) fn remove_unlisted_listeners(&self) {
+        self.listeners.remove_unlisted(&self.serving_process, &self.handle);
     }
 
-    /// Accepts nobody any more: another process serves by now.
-    pub(crate) fn leave(&self) {
-        self.places.endpoints().for_each(|endpoint| self.handle.leave(endpoint));
+    /// Stops accepting, because another process serves.
+    pub(crate) fn stop_listening(&self) {
+        self.listeners.endpoints().for_each(|endpoint| self.handle.remove_listener(endpoint));
     }
 
-    /// Reads the configuration again and has it served from now on.
+    /// Reloads the configuration.
     ///
     /// # Errors
-    /// Every problem; then nothing has changed.
-    pub(crate) fn reload(&mut self) -> Result<Reloaded, Refusal> {
-        let sources = Reached::default();
+    /// All problems; nothing has changed then.
+    pub(crate) fn reload(&mut self) -> Result<ReloadOutcome, Refusal> {
+        let sources = SandboxedFiles::default();
         let configuration = match config::read(&self.file, &sources) {
             Ok(configuration) => configuration,
-            // Another process may reach it, and says the same of what nobody can read.
-            Err(_) if sources.is_denied.get() && self.enclosure.is_some() && !self.post.is_alone() => {
-                return self.renew();
+            // A new process may be able to read it, or reports that it is unreadable.
+            Err(_)
+                if sources.is_denied.get()
+                    && self.active_sandbox.is_some()
+                    && !self.serving_process.is_unsupervised() =>
+            {
+                return self.replace_process();
             }
             Err(problems) => return Err(Refusal::Problems(problems)),
         };
         if configuration.settings.sites.is_empty() && !self.snapshot.settings.sites.is_empty() {
-            return Err(Refusal::Plain(EMPTY.to_owned()));
+            return Err(Refusal::Plain(NO_SITE.to_owned()));
         }
-        let wanted = Sandbox::of(&configuration);
-        if self.enclosure.as_ref().is_some_and(|enclosure| enclosure.covers(&wanted) == Coverage::TooNarrow) {
-            return self.renew();
+        let required = Sandbox::of(&configuration);
+        if self
+            .active_sandbox
+            .as_ref()
+            .is_some_and(|active_sandbox| active_sandbox.covers(&required) == Coverage::TooNarrow)
+        {
+            return self.replace_process();
         }
-        let mut configuration = hold_to_world(configuration, Needs::OfServing)?;
+        let mut configuration = check_requirements(configuration, CheckScope::ServingProcess)?;
         let next = Snapshot::prepare(&mut configuration, Some(&self.snapshot), &Disk, self.connect)?;
-        let listeners = self.places.towards(&self.post, &next.settings.listeners);
+        let listeners = self.listeners.plan_change(&self.serving_process, &next.settings.listeners);
         let listeners = listeners.map_err(|problems| cannot_listen(problems, &mut configuration))?;
-        let places = listeners.make(&self.post, &self.handle);
-        let changes = changes::between(&self.snapshot.settings, &next.settings);
-        let at_next_start = changes::at_next_start(&self.first, &next.settings);
-        // The new places are listened at by now, and whoever connects there waits for a moment.
-        self.succession.replace(&next.generation(self.workers), next.existing());
-        self.post.drains_within(next.drain_time());
-        self.earlier.push(self.snapshot.trace());
+        let places = listeners.apply(&self.serving_process, &self.handle);
+        let changes = config_diff::between(&self.snapshot.settings, &next.settings);
+        let at_next_start = config_diff::at_next_start(&self.settings_at_start, &next.settings);
+        // The new listeners are bound, and clients that connect there wait a moment.
+        self.app_handle.replace(&next.app_version(self.workers), next.on_reload());
+        self.serving_process.set_shutdown_timeout(next.shutdown_timeout());
+        self.earlier.push(self.snapshot.retire());
         self.snapshot = next;
-        // Dropped, the one before is served only by the connections that it still has.
-        self.let_go_of_earlier();
-        self.places = places.map_err(|error| Refusal::Plain(format!("cannot listen at all new places: {error}")))?;
+        // The previous snapshot is kept only by its connections.
+        self.drop_unused_snapshots();
+        self.listeners =
+            places.map_err(|error| Refusal::Plain(format!("cannot listen on all new addresses: {error}")))?;
         let (generation, earlier) = (self.snapshot.number, self.earlier.len());
-        Ok(Reloaded::InForce { generation, earlier, changes, at_next_start })
+        Ok(ReloadOutcome::Applied { generation, earlier, changes, at_next_start })
     }
 
-    /// Has another process serve in the place of this one.
-    fn renew(&self) -> Result<Reloaded, Refusal> {
-        match self.post.renew() {
-            Answer::Done(text) => {
-                self.leave();
-                Ok(Reloaded::Elsewhere(text))
+    /// Requests a new serving process.
+    fn replace_process(&self) -> Result<ReloadOutcome, Refusal> {
+        match self.serving_process.replace_process() {
+            ControlReply::Done(text) => {
+                self.stop_listening();
+                Ok(ReloadOutcome::InNewProcess(text))
             }
-            Answer::Refused(text) => Err(Refusal::Plain(text)),
+            ControlReply::Refused(text) => Err(Refusal::Plain(text)),
         }
     }
 
-    /// Looks whether a folder was put in the place of one that this process may reach, as when the
-    /// logs' is made anew: then another process has to serve. One that was tried is not tried again.
-    pub(crate) fn look_around(&mut self) {
-        self.let_go_of_earlier();
-        // What has another in its place, or is to have none, needs to reach nothing new.
-        let Some(enclosure) = self.enclosure.as_ref().filter(|_| !self.post.is_stopping()) else { return };
-        let successors = enclosure.successors();
-        if successors.iter().all(|folder| self.successors.contains(folder)) {
+    /// Checks whether a directory of the sandbox was replaced, for example the log folder. Then a new process has to
+    /// serve. A replacement is tried once.
+    pub(crate) fn check_roots(&mut self) {
+        self.drop_unused_snapshots();
+        // A process that was replaced or is stopping needs nothing new.
+        let Some(active_sandbox) = self.active_sandbox.as_ref().filter(|_| !self.serving_process.is_shutting_down())
+        else {
+            return;
+        };
+        let replaced = active_sandbox.replaced_directories();
+        if replaced.iter().all(|folder| self.replaced_directories.contains(folder)) {
             return;
         }
-        self.successors = successors;
-        let (level, text) = match self.renew() {
+        self.replaced_directories = replaced;
+        let (level, text) = match self.replace_process() {
             Ok(reloaded) => (Level::Info, reloaded.lines().join("; ")),
-            Err(refusal) => (Level::Error, format!("it cannot be reached: {}", refusal.lines().join("; "))),
+            Err(refusal) => {
+                (Level::Error, format!("cannot start a process that can access it: {}", refusal.lines().join("; ")))
+            }
         };
-        let text = format!("a folder was replaced by another: {text}");
-        // The error log may be in it.
-        log::say(&text);
-        self.snapshot.logs.say(level, "FolderReplaced", text);
+        let text = format!("a directory of the sandbox was replaced: {text}");
+        // The error log may be in the replaced directory.
+        log::print_line(&text);
+        self.snapshot.logs.log(level, "FolderReplaced", text);
     }
 
-    /// As [`Live::reload`], with a word in the error log.
-    pub(crate) fn reload_and_tell(&mut self) -> Result<Reloaded, Refusal> {
+    /// Reloads, and logs the result.
+    pub(crate) fn reload_and_log(&mut self) -> Result<ReloadOutcome, Refusal> {
         let done = self.reload();
         match &done {
-            Ok(reloaded) => self.snapshot.logs.say(Level::Info, "Reloaded", reloaded.lines().join("; ")),
+            Ok(reloaded) => self.snapshot.logs.log(Level::Info, "Reloaded", reloaded.lines().join("; ")),
             Err(refusal) => {
                 let why = refusal.lines().join("; ");
-                let text = format!("the configuration stays as it is: {why}");
-                self.snapshot.logs.say(Level::Error, "ReloadRefused", text);
+                let text = format!("the configuration is unchanged: {why}");
+                self.snapshot.logs.log(Level::Error, "ReloadRefused", text);
             }
         }
         done
     }
 
-    /// How things are. Waits for workers, but not long.
-    pub(crate) fn status(&self) -> Status {
-        let census = self.handle.census(CENSUS_TIME);
-        let totals = self.snapshot.tallies.totals();
-        let observed = self.snapshot.observed().into_iter();
+    /// Returns the status. Waits for workers at most one second.
+    pub(crate) fn status(&self) -> ServerStatus {
+        let stats = self.handle.connection_stats(STATS_TIMEOUT);
+        let totals = self.snapshot.counters.totals();
+        let dry_run_counts = self.snapshot.dry_run_counts().into_iter();
         let losses = self.snapshot.logs.losses();
-        Status {
+        ServerStatus {
             version: env!("CARGO_PKG_VERSION"),
             process_id: std::process::id(),
-            uptime_seconds: self.began.elapsed().as_secs(),
-            restarts: self.post.restarts(),
+            uptime_seconds: self.started_at.elapsed().as_secs(),
+            restarts: self.serving_process.restarts(),
             workers: self.workers,
-            workers_silent: census.silent_workers,
-            configuration: InForce::of(self.file.display().to_string(), self.snapshot.number, &census),
-            listeners: self.places.endpoints().map(ToString::to_string).collect(),
-            connections: Connections::of(&census, self.connections_max, &totals),
-            requests: Requests::of(&totals),
-            sent: Sent { head_bytes: totals.head_bytes, content_bytes: totals.content_bytes },
-            latency_ns: Latency::of(&totals),
-            incidents: totals.incidents.iter().copied().collect(),
-            observed: observed.map(|(site, gate, count)| Observed { site, gate, count }).collect(),
-            logs: losses.map(|(name, lines_lost)| Log { name: name.to_owned(), lines_lost }).collect(),
+            workers_unresponsive: stats.unresponsive_workers,
+            configuration: ConfigurationStatus::of(self.file.display().to_string(), self.snapshot.number, &stats),
+            listeners: self.listeners.endpoints().map(ToString::to_string).collect(),
+            connections: ConnectionStatus::of(&stats, self.connections_max, &totals),
+            requests: RequestStatus::of(&totals),
+            sent: SentBytes { head_bytes: totals.head_bytes, content_bytes: totals.content_bytes },
+            latency_ns: LatencyStatus::of(&totals),
+            events: totals.events.iter().copied().collect(),
+            dry_run: dry_run_counts.map(|(site, rule, count)| DryRunCount { site, rule, count }).collect(),
+            logs: losses.map(|(name, lines_lost)| LogStatus { name: name.to_owned(), lines_lost }).collect(),
         }
     }
 
-    /// Lets go of configurations that no connection has any more, and so of logs that nobody writes to.
-    fn let_go_of_earlier(&mut self) {
-        self.earlier.retain(Trace::is_served);
+    /// Drops snapshots without connections, and so logs without writers.
+    fn drop_unused_snapshots(&mut self) {
+        self.earlier.retain(RetiredSnapshot::is_served);
     }
 
-    /// Opens all log files anew, as after they were moved away.
+    /// Reopens all log files.
     pub(crate) fn reopen_logs(&mut self) {
-        self.let_go_of_earlier();
+        self.drop_unused_snapshots();
         self.all_logs().for_each(|logs| logs.reopener().reopen());
     }
 
@@ -341,24 +359,24 @@ impl Live {
         self.earlier.iter().map(|earlier| &earlier.logs).chain([&self.snapshot.logs])
     }
 
-    /// Waits until what is left of the logs is written. The server has stopped.
+    /// Waits until pending log lines are written. The server has stopped.
     pub(crate) fn finish(self) {
         let mut logs: Vec<_> = self.all_logs().cloned().collect();
         drop(self);
         while let Some(last) = logs.pop() {
-            // One that several configurations have shared ends with the last of them.
+            // Logs that several configurations share end with the last of them.
             if let Some(logs) = Arc::into_inner(last) {
-                logs.finish();
+                logs.flush_and_join();
             }
         }
     }
 }
 
-/// The problems of places to listen at, where the configuration names them.
-pub(crate) fn cannot_listen(problems: Vec<CannotListen>, configuration: &mut Configuration) -> Refusal {
-    let problem = |CannotListen { address, why }| {
-        let at = compile::place_of(configuration, &Claimed::Listens(address)).unwrap_or_default();
-        Problem::of_world(at, why, String::new())
+/// Reports addresses that cannot be bound at their settings.
+pub(crate) fn cannot_listen(problems: Vec<ListenError>, configuration: &mut Configuration) -> Refusal {
+    let problem = |ListenError { address, why }| {
+        let at = compile::position_of(configuration, &RequirementKind::ListenAddress(address)).unwrap_or_default();
+        Problem::with_suggestion(at, why, String::new())
     };
     let problems = problems.into_iter().map(problem).collect();
     Refusal::of(problems, configuration)

@@ -1,14 +1,14 @@
 //! `selvedge serve` and `selvedge run`, from top to bottom.
 
 use crate::check;
-use crate::cli::{AccessLog, Run, Serve};
-use crate::log::plan::{AccessPlan, Destination, ErrorForm, ErrorPlan, Level, LogPlan, SitePlan};
+use crate::cli::{AccessLogArg, RunArgs, ServeArgs};
+use crate::log::config::{AccessLogConfig, Destination, ErrorFormat, ErrorLogConfig, Level, LogConfig, SiteLogConfig};
 use crate::log::{self, LogObserver, Logs};
-use crate::process::{self, Answer, Begun, CannotBegin, Form, Orders, Pace};
-use crate::reload::{self, Live};
-use crate::site::{Listing, Root, SiteRules, SiteTable, Sites};
+use crate::process::{self, ControlHandler, ControlReply, RunMode, StartError, StatusFormat, StopMode};
+use crate::reload::{self, LiveServer};
+use crate::site::{Listing, Root, RouteTable, SiteRules, SiteService};
 use crate::snapshot::Refusal;
-use selvedge::{Ending, Endpoint, Handle, Limits, Server};
+use selvedge::{Endpoint, ExitCause, Handle, Limits, Server};
 use std::io;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -16,19 +16,19 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-/// How often it is seen to that what this process may reach is still what it was. A look at 10,000
-/// folders takes 17 ms, so 0.9 % of a core.
-const LOOK_EVERY: Duration = Duration::from_secs(2);
+/// Interval at which the sandboxed directories are checked for replacement. A check of 10,000 folders takes about 1 %
+/// of a core.
+const ROOT_CHECK_INTERVAL: Duration = Duration::from_secs(2);
 
-/// What is said to whoever gives an order too late.
+/// Reply to commands after the end.
 const STOPPED: &str = "the server has stopped";
 
 /// Serves a directory until a signal ends it.
-pub(crate) fn serve(options: &Serve) -> Result<(), String> {
+pub(crate) fn serve(options: &ServeArgs) -> Result<(), String> {
     process::raise_descriptor_limit();
     let root = Root::open(&options.dir).map_err(|error| format!("cannot serve {}: {error}", options.dir.display()))?;
     if !root.follows_links() {
-        log::say("selvedge: there is no openat2 here (Linux 5.6), so symbolic links are not followed");
+        log::print_line("selvedge: this kernel has no openat2 (Linux 5.6), so symbolic links are not followed");
     }
     let workers = match options.workers {
         Some(workers) => usize::from(workers),
@@ -38,83 +38,84 @@ pub(crate) fn serve(options: &Serve) -> Result<(), String> {
     let server =
         Server::bind_with_workers(&options.listen, workers).map_err(|error| cannot_listen(&options.listen, &error))?;
 
-    let logs = Logs::start(&log_plan(options), process::connect).map_err(|problem| problem.to_string())?;
+    let logs = Logs::start(&log_config(options), process::connect).map_err(|problem| problem.to_string())?;
     let listing = if options.listing { Listing::On } else { Listing::Off };
-    let table = SiteTable::new(vec![SiteRules::of_directory(Arc::new(root), listing)]).map_err(|_| "no site")?;
+    let table = RouteTable::new(vec![SiteRules::for_directory(Arc::new(root), listing)]).map_err(|_| "no site")?;
     let table = Arc::new(table);
     let running = server
         .observe(LogObserver::new(&logs, &limits))
         .limits(limits)
         .driver(options.driver)
-        .serve_each(move || Sites::new(table.clone(), workers))
+        .serve_each(move || SiteService::new(table.clone(), workers))
         .map_err(|error| format!("cannot start: {error}"))?;
 
-    // Before the line that says it is ready, which is when somebody may want to end it.
+    // Before the line that reports readiness, because a client may act on that line.
     let reopener = logs.reopener();
     process::obey_signals(running.handle(), move || reopener.reopen())
         .map_err(|error| format!("cannot watch signals: {error}"))?;
     for address in running.addresses() {
-        log::say(&format!("serving {} on http://{address}/", options.dir.display()));
+        log::print_line(&format!("serving {} on http://{address}/", options.dir.display()));
     }
     running.join();
-    logs.finish();
+    logs.flush_and_join();
     Ok(())
 }
 
-/// Serves what a configuration says until somebody ends it: as the supervisor of a process that
-/// does, or as that process.
-pub(crate) fn run(options: &Run) -> ExitCode {
+/// Runs a configuration: as the supervisor, or as the serving process.
+pub(crate) fn run(options: &RunArgs) -> ExitCode {
     process::raise_descriptor_limit();
     let mut configuration = match reload::read(&options.config) {
         Ok(configuration) => configuration,
-        Err(refusal) => return refuse(&refusal),
+        Err(refusal) => return print_refusal(&refusal),
     };
     let workers = reload::workers(&configuration.settings);
     let driver = options.driver.unwrap_or_else(|| reload::driver(&configuration.settings));
-    let post = match process::begin(&configuration.settings, workers) {
-        Ok(Begun::Serve(post)) => Arc::new(*post),
-        Ok(Begun::Ended(code)) => return code,
-        Err(CannotBegin::Listen(problems)) => return refuse(&reload::cannot_listen(problems, &mut configuration)),
-        Err(CannotBegin::Other(problem)) => return refuse(&Refusal::Plain(problem)),
+    let serving = match process::start(&configuration.settings, workers) {
+        Ok(RunMode::Serve(serving)) => Arc::new(*serving),
+        Ok(RunMode::Ended(code)) => return code,
+        Err(StartError::Listen(problems)) => {
+            return print_refusal(&reload::cannot_listen(problems, &mut configuration));
+        }
+        Err(StartError::Other(problem)) => return print_refusal(&Refusal::Plain(problem)),
     };
-    let (live, running) = match reload::begin(&options.config, configuration, driver, &post, process::connect) {
-        Ok(begun) => begun,
+    let (live, running) = match reload::start(&options.config, configuration, driver, &serving, process::connect) {
+        Ok(started) => started,
         Err(refusal) => {
-            let code = refuse(&refusal);
-            post.finish();
+            let code = print_refusal(&refusal);
+            serving.finish();
             return code;
         }
     };
-    let endpoints: Vec<String> = live.places().endpoints().map(endpoint_text).collect();
-    let master = Arc::new(Master { live: Mutex::new(Some(live)), handle: running.handle() });
-    if let Err(problem) = post.obey(master.clone()) {
-        return refuse(&Refusal::Plain(problem));
+    let endpoints: Vec<String> = live.listeners().endpoints().map(endpoint_text).collect();
+    let commands = Arc::new(ServerCommands { live: Mutex::new(Some(live)), handle: running.handle() });
+    if let Err(problem) = serving.start_commands(commands.clone()) {
+        return print_refusal(&Refusal::Plain(problem));
     }
-    let looking = master.clone();
-    let looks = thread::Builder::new().name("selvedge-look".to_owned()).spawn(move || looking.look_around());
-    if let Err(error) = looks {
-        return refuse(&Refusal::Plain(format!("cannot start: {error}")));
+    let checker = commands.clone();
+    let started = thread::Builder::new().name("selvedge-look".to_owned()).spawn(move || checker.check_roots());
+    if let Err(error) = started {
+        return print_refusal(&Refusal::Plain(format!("cannot start: {error}")));
     }
-    post.ready();
-    master.live().iter().for_each(Live::leave_other_places);
+    serving.ready();
+    commands.live().iter().for_each(LiveServer::remove_unlisted_listeners);
     for endpoint in endpoints {
-        log::say(&format!("serving {} on {endpoint}", options.config.display()));
+        log::print_line(&format!("serving {} on {endpoint}", options.config.display()));
     }
-    let ending = running.join();
-    post.has_drained();
-    if let Some(live) = master.live().take() {
+    let exit_cause = running.join();
+    serving.mark_drained();
+    if let Some(live) = commands.live().take() {
         live.finish();
     }
-    post.finish();
-    match ending {
-        Ending::Stopped => ExitCode::SUCCESS,
-        Ending::WorkerLost => ExitCode::FAILURE,
+    serving.finish();
+    match exit_cause {
+        ExitCause::Stopped => ExitCode::SUCCESS,
+        ExitCause::WorkerPanicked => ExitCode::FAILURE,
     }
 }
 
-fn refuse(refusal: &Refusal) -> ExitCode {
-    process::say_last(&refusal.lines().join("\n"));
-    check::refuse(refusal)
+fn print_refusal(refusal: &Refusal) -> ExitCode {
+    process::exit_message(&refusal.lines().join("\n"));
+    check::print_refusal(refusal)
 }
 
 fn endpoint_text(endpoint: &Endpoint) -> String {
@@ -124,87 +125,87 @@ fn endpoint_text(endpoint: &Endpoint) -> String {
     }
 }
 
-/// Whoever has what serves, for whoever gives orders.
-struct Master {
-    /// Nothing once the server has stopped.
-    live: Mutex<Option<Live>>,
+/// Implements the control commands for a running server.
+struct ServerCommands {
+    /// `None` after the server has stopped.
+    live: Mutex<Option<LiveServer>>,
     handle: Handle,
 }
 
-impl Master {
-    fn live(&self) -> MutexGuard<'_, Option<Live>> {
-        // A reload that panicked has changed nothing, or all.
+impl ServerCommands {
+    fn live(&self) -> MutexGuard<'_, Option<LiveServer>> {
+        // A panic during a reload leaves either configuration in force.
         self.live.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Looks at the world now and then, until the server has stopped.
-    fn look_around(&self) {
+    /// Checks the sandboxed directories periodically until the server has stopped.
+    fn check_roots(&self) {
         loop {
-            thread::sleep(LOOK_EVERY);
+            thread::sleep(ROOT_CHECK_INTERVAL);
             match &mut *self.live() {
-                Some(live) => live.look_around(),
+                Some(live) => live.check_roots(),
                 None => return,
             }
         }
     }
 }
 
-impl Orders for Master {
-    fn reload(&self) -> Answer {
-        let Some(live) = &mut *self.live() else { return Answer::Refused(STOPPED.to_owned()) };
-        match live.reload_and_tell() {
+impl ControlHandler for ServerCommands {
+    fn reload(&self) -> ControlReply {
+        let Some(live) = &mut *self.live() else { return ControlReply::Refused(STOPPED.to_owned()) };
+        match live.reload_and_log() {
             Ok(reloaded) => {
                 let lines = reloaded.lines();
-                log::say(&format!("reloaded: {}", lines.join("; ")));
-                Answer::Done(lines.join("\n"))
+                log::print_line(&format!("reloaded: {}", lines.join("; ")));
+                ControlReply::Done(lines.join("\n"))
             }
             Err(refusal) => {
-                log::say(&format!("not reloaded: {}", refusal.lines().join("; ")));
-                Answer::Refused(format!("not reloaded, so all is as it was:\n{refusal}"))
+                log::print_line(&format!("not reloaded: {}", refusal.lines().join("; ")));
+                ControlReply::Refused(format!("not reloaded, so all is as it was:\n{refusal}"))
             }
         }
     }
 
-    fn status(&self, form: Form) -> String {
+    fn status(&self, format: StatusFormat) -> String {
         match &*self.live() {
-            Some(live) => live.status().write(form),
+            Some(live) => live.status().format(format),
             None => STOPPED.to_owned(),
         }
     }
 
-    fn leave(&self) {
-        self.live().iter().for_each(Live::leave);
+    fn stop_listening(&self) {
+        self.live().iter().for_each(LiveServer::stop_listening);
     }
 
-    fn reopen(&self) {
-        self.live().iter_mut().for_each(Live::reopen_logs);
+    fn reopen_logs(&self) {
+        self.live().iter_mut().for_each(LiveServer::reopen_logs);
     }
 
-    fn stop(&self, pace: Pace) {
-        match pace {
-            Pace::Graceful => self.handle.stop(),
-            Pace::AtOnce => self.handle.stop_now(),
+    fn stop(&self, mode: StopMode) {
+        match mode {
+            StopMode::Graceful => self.handle.stop(),
+            StopMode::Immediate => self.handle.stop_now(),
         }
     }
 }
 
-/// One site with one access log, or none, and the error log.
-fn log_plan(options: &Serve) -> LogPlan {
+/// Returns a log configuration with one site, at most one access log, and an error log.
+fn log_config(options: &ServeArgs) -> LogConfig {
     let to = |path: &Option<PathBuf>, otherwise| path.as_ref().map_or(otherwise, Destination::file);
     let access = match &options.log {
-        AccessLog::Off => vec![],
-        AccessLog::In(format) => vec![AccessPlan {
+        AccessLogArg::Off => vec![],
+        AccessLogArg::In(format) => vec![AccessLogConfig {
             destination: to(&options.access_log, Destination::StandardOutput),
             format: format.clone(),
         }],
     };
-    let site = SitePlan { name: String::new(), access: (0..access.len()).collect(), error: None };
+    let site = SiteLogConfig { name: String::new(), access: (0..access.len()).collect(), error: None };
     let destination = to(&options.error_log, Destination::StandardError);
-    let error = ErrorPlan { destination, form: ErrorForm::Text, level: Level::Info };
-    LogPlan { access, sites: vec![site], error, site_errors: Vec::new() }
+    let error = ErrorLogConfig { destination, format: ErrorFormat::Text, level: Level::Info };
+    LogConfig { access, sites: vec![site], error, site_errors: Vec::new() }
 }
 
-/// What is wrong with an address, and what was probably meant.
+/// Explains why an address is invalid and suggests another.
 fn cannot_listen(address: &str, error: &io::Error) -> String {
     let hint = match address.trim_start_matches(':').parse::<u16>() {
         Ok(port) => format!("; an address is needed too, as in 127.0.0.1:{port}"),

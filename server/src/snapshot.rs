@@ -1,49 +1,48 @@
-//! A configuration with everything that it needs open: what a generation of connections is
-//! served with. Nothing of it ever changes.
+//! A configuration with everything that it needs open. It never changes.
 
-use crate::compile::{self, Compiled, Kept};
-use crate::config::model::{AccessLog, ErrorLog, ExistingConnections, Logs as LogSettings, Settings};
+use crate::compile::{self, CarriedState, Compiled};
+use crate::config::model::{AccessLog, ErrorLog, LogSettings, ReloadConnections, Settings};
 use crate::config::value::HostPattern;
-use crate::config::{Claimed, Configuration, Problem, Problems, Sources};
-use crate::log::{Connect, LogObserver, LogProblem, Logs, Tallies};
-use crate::site::{Observed, SiteTable, Sites};
+use crate::config::{Configuration, Problem, Problems, RequirementKind, Sources};
+use crate::log::{Connect, Counters, LogObserver, LogProblem, Logs};
+use crate::site::{DryRunCount, RouteTable, SiteService};
 use selvedge::service::{Admission, UNIX_PEER};
-use selvedge::{Existing, Generation, Limits, Server};
+use selvedge::{AppVersion, Limits, OnReload, Server};
 use std::fmt;
 use std::net::SocketAddr;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-/// What a generation of connections is served with.
+/// What the connections of one configuration are served with.
 #[derive(Debug)]
 pub(crate) struct Snapshot {
-    /// From 1, as configurations take each other's place.
+    /// From 1, one more for each reload.
     pub(crate) number: u64,
     pub(crate) settings: Settings,
     pub(crate) logs: Arc<Logs>,
-    /// What was counted, also under configurations before this one.
-    pub(crate) tallies: Arc<Tallies>,
-    table: Arc<SiteTable>,
+    /// The counters, shared by all configurations.
+    pub(crate) counters: Arc<Counters>,
+    table: Arc<RouteTable>,
     limits: Limits,
-    kept: Kept,
+    carried: CarriedState,
 }
 
-/// Why a configuration cannot be served.
+/// Why a configuration is refused.
 #[derive(Debug)]
 pub(crate) enum Refusal {
-    /// What is wrong with it, and where.
+    /// Problems with positions.
     Problems(Problems),
-    /// What has no place in it.
+    /// A reason without a position.
     Plain(String),
 }
 
 impl Refusal {
-    /// Problems of a configuration, which is of no use any more.
+    /// Creates a refusal from problems, and takes the texts of the configuration.
     pub(crate) fn of(problems: Vec<Problem>, configuration: &mut Configuration) -> Self {
         Self::Problems(Problems::new(problems, std::mem::take(&mut configuration.texts)))
     }
 
-    /// Everything that is wrong, a line for each.
+    /// Returns one line for each problem.
     pub(crate) fn lines(&self) -> Vec<String> {
         match self {
             Self::Problems(problems) => problems.lines().collect(),
@@ -62,120 +61,121 @@ impl fmt::Display for Refusal {
 }
 
 impl Snapshot {
-    /// Compiles a configuration and opens its roots and logs. Logs and counting gates of which
-    /// the one before says the same are its own.
+    /// Compiles a configuration and opens its roots and logs. Unchanged logs and rate limits are taken over from the
+    /// previous snapshot.
     ///
     /// # Errors
-    /// Every problem; nothing is left open then.
+    /// All problems; nothing stays open then.
     pub(crate) fn prepare(
         configuration: &mut Configuration,
         earlier: Option<&Self>,
         sources: &dyn Sources,
         connect: Connect,
     ) -> Result<Self, Refusal> {
-        let nothing = Kept::default();
-        let kept = earlier.map_or(&nothing, |earlier| &earlier.kept);
-        let Compiled { table, logs: plan, limits, kept } =
-            compile::compile(configuration, kept, sources).map_err(|problems| Refusal::of(problems, configuration))?;
-        let same = earlier.filter(|earlier| logs_of(&earlier.settings) == logs_of(&configuration.settings));
-        let logs = match same {
+        let nothing = CarriedState::default();
+        let carried = earlier.map_or(&nothing, |earlier| &earlier.carried);
+        let Compiled { table, logs: log_config, limits, carried } =
+            compile::compile(configuration, carried, sources)
+                .map_err(|problems| Refusal::of(problems, configuration))?;
+        let unchanged = earlier.filter(|earlier| logs_of(&earlier.settings) == logs_of(&configuration.settings));
+        let logs = match unchanged {
             Some(earlier) => earlier.logs.clone(),
-            None => Arc::new(Logs::start(&plan, connect).map_err(|problem| explain(&problem, configuration))?),
+            None => Arc::new(Logs::start(&log_config, connect).map_err(|problem| refuse_log(&problem, configuration))?),
         };
         let number = earlier.map_or(1, |earlier| earlier.number + 1);
-        let tallies = earlier.map_or_else(Arc::default, |earlier| earlier.tallies.clone());
-        Ok(Self { number, settings: configuration.settings.clone(), logs, tallies, table, limits, kept })
+        let counters = earlier.map_or_else(Arc::default, |earlier| earlier.counters.clone());
+        Ok(Self { number, settings: configuration.settings.clone(), logs, counters, table, limits, carried })
     }
 
-    /// What serves connections with it.
-    pub(crate) fn generation(&self, workers: usize) -> Generation<Sites, LogObserver> {
-        let generation = Generation::new(self.service(workers), self.observer()).limits(self.limits.clone());
-        match self.door() {
-            Some(door) => generation.admit(door),
-            None => generation,
+    /// Returns the app version of this snapshot.
+    pub(crate) fn app_version(&self, workers: usize) -> AppVersion<SiteService, LogObserver> {
+        let app_version = AppVersion::new(self.service(workers), self.observer()).limits(self.limits.clone());
+        match self.admission_hook() {
+            Some(hook) => app_version.admit(hook),
+            None => app_version,
         }
     }
 
-    /// A server that begins with it.
+    /// Configures a server that starts with this snapshot.
     pub(crate) fn server(&self, server: Server) -> Server<LogObserver> {
         let server = server.observe(self.observer()).limits(self.limits.clone());
-        match self.door() {
-            Some(door) => server.admit(door),
+        match self.admission_hook() {
+            Some(hook) => server.admit(hook),
             None => server,
         }
     }
 
-    /// What each worker makes its view of the sites with.
-    pub(crate) fn service(&self, workers: usize) -> impl Fn() -> Sites + Send + Sync + use<> {
+    /// Returns the function that makes each worker's service.
+    pub(crate) fn service(&self, workers: usize) -> impl Fn() -> SiteService + Send + Sync + use<> {
         let table = self.table.clone();
-        move || Sites::new(table.clone(), workers)
+        move || SiteService::new(table.clone(), workers)
     }
 
     fn observer(&self) -> LogObserver {
-        LogObserver::new(&self.logs, &self.limits).counting(&self.tallies)
+        LogObserver::new(&self.logs, &self.limits).with_counters(&self.counters)
     }
 
-    /// Who asks of each connection whether its client may have one more. Over a Unix socket
-    /// there is no address to count.
-    fn door(&self) -> Option<impl Fn(SocketAddr) -> Admission + Send + Sync + use<>> {
-        let gate = self.kept.connections()?.clone();
+    /// Returns the admission hook that limits connections per client. Clients of a Unix socket have no address to
+    /// count.
+    fn admission_hook(&self) -> Option<impl Fn(SocketAddr) -> Admission + Send + Sync + use<>> {
+        let limiter = self.carried.connections()?.clone();
         Some(move |peer: SocketAddr| match peer {
             UNIX_PEER => Admission::Serve(Box::new(())),
-            _ => gate.admit(peer.ip()),
+            _ => limiter.admit(peer.ip()),
         })
     }
 
-    /// How many connections there may be. Where the server has begun already it stays as it was.
+    /// Returns the connection limit. A running server keeps its own.
     pub(crate) fn connections_max(&self) -> usize {
         self.limits.connections_max
     }
 
-    /// How long what runs may take at a stop.
-    pub(crate) fn drain_time(&self) -> Duration {
-        self.limits.drain_time
+    /// Returns the shutdown timeout.
+    pub(crate) fn shutdown_timeout(&self) -> Duration {
+        self.limits.shutdown_timeout
     }
 
-    /// What becomes of connections that are there when this one takes the place of another.
-    pub(crate) fn existing(&self) -> Existing {
-        match self.settings.process.existing_connections {
-            ExistingConnections::Finish => Existing::Finish,
-            ExistingConnections::Follow => Existing::Follow,
+    /// Returns what happens to open connections when this snapshot replaces another.
+    pub(crate) fn on_reload(&self) -> OnReload {
+        match self.settings.process.reload_connections {
+            ReloadConnections::Finish => OnReload::Finish,
+            ReloadConnections::Switch => OnReload::Switch,
         }
     }
 
-    /// What gates that only observe have counted so far: the first name of their site, or
-    /// nothing for one before all of them; the gate; how often it was against somebody.
-    pub(crate) fn observed(&self) -> Vec<(Option<String>, &'static str, u64)> {
-        let connections = self.kept.connections().and_then(|gate| gate.observed());
+    /// Returns the counts of access rules in dry-run mode: site (`None` for the server), rule, and number of requests
+    /// that it would have refused.
+    pub(crate) fn dry_run_counts(&self) -> Vec<(Option<String>, &'static str, u64)> {
+        let connections = self.carried.connections().and_then(|limiter| limiter.dry_run_count());
         let connections = connections.map(|count| (None, "connections-per-client-max", count));
-        let of_sites = self.table.observed().map(|Observed { site, gate, count }| {
+        let of_sites = self.table.dry_run_counts().map(|DryRunCount { site, rule, count }| {
             let name = self.settings.sites[site].names.first().map(ToString::to_string);
-            (name, gate, count)
+            (name, rule, count)
         });
         connections.into_iter().chain(of_sites).collect()
     }
 
-    /// What tells whether connections are still served with it.
-    pub(crate) fn trace(&self) -> Trace {
-        Trace { table: Arc::downgrade(&self.table), logs: self.logs.clone() }
+    /// Returns a handle that tells whether connections still use this snapshot.
+    pub(crate) fn retire(&self) -> RetiredSnapshot {
+        RetiredSnapshot { table: Arc::downgrade(&self.table), logs: self.logs.clone() }
     }
 }
 
-/// A snapshot whose place was taken.
+/// A replaced snapshot.
 #[derive(Debug)]
-pub(crate) struct Trace {
-    table: Weak<SiteTable>,
+pub(crate) struct RetiredSnapshot {
+    table: Weak<RouteTable>,
     pub(crate) logs: Arc<Logs>,
 }
 
-impl Trace {
-    /// Whether connections are still served with it.
+impl RetiredSnapshot {
+    /// Whether connections still use it.
     pub(crate) fn is_served(&self) -> bool {
         self.table.strong_count() > 0
     }
 }
 
-/// What the logs are made of.
+/// The settings of all logs.
 type LogsOf<'a> = (&'a LogSettings, Vec<(Option<&'a HostPattern>, Option<&'a AccessLog>, Option<&'a ErrorLog>)>);
 
 fn logs_of(settings: &Settings) -> LogsOf<'_> {
@@ -184,13 +184,15 @@ fn logs_of(settings: &Settings) -> LogsOf<'_> {
     (&settings.logs, of_sites.collect())
 }
 
-/// The problem of a log, at its place where it is a file.
-fn explain(problem: &LogProblem, configuration: &mut Configuration) -> Refusal {
-    let place =
-        problem.path.as_ref().and_then(|path| compile::place_of(configuration, &Claimed::Written(path.clone())));
+/// Reports a problem of a log at its setting, if it is a file.
+fn refuse_log(problem: &LogProblem, configuration: &mut Configuration) -> Refusal {
+    let place = problem
+        .path
+        .as_ref()
+        .and_then(|path| compile::position_of(configuration, &RequirementKind::WritableFile(path.clone())));
     match place {
         Some(at) => {
-            let problem = Problem::of_world(at, problem.to_string(), String::new());
+            let problem = Problem::with_suggestion(at, problem.to_string(), String::new());
             Refusal::of(vec![problem], configuration)
         }
         None => Refusal::Plain(problem.to_string()),

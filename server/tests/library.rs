@@ -1,11 +1,11 @@
-//! Sites as applications: what the program answers, an application that has them among its routes
-//! answers, too, on this library's server, on axum's, and to a plain call.
+//! Tests of embedded sites. An application that embeds them must respond as the program does: on selvedge's
+//! server, on axum's, and called directly.
 
 mod library {
-    mod asking;
-    mod folder;
+    mod client;
+    mod temp_directory;
 
-    mod compared;
-    mod configured;
-    mod dir;
+    mod comparison;
+    mod serve_dir;
+    mod sites;
 }

@@ -1,10 +1,8 @@
-//! The program `selvedge run`, as a client sees it: the real binary, a configuration in a
-//! folder of its own, raw bytes over a socket.
+//! The program `selvedge run`, as a client sees it: the real binary, a configuration in its own folder, raw bytes
+//! over a socket.
 //!
-//! `example` holds what the example of the repository promises, `process` what becomes of the
-//! processes and of orders to them, `reload` what a change of the configuration does to those who
-//! are connected, `settings` what single settings mean, `status` what is said of all that when
-//! somebody asks.
+//! `example` tests the example of the repository, `process` the processes and control commands. `reload` tests what a
+//! reload does to open connections, `settings` single settings, `status` the status.
 
 mod run {
     #[allow(dead_code, reason = "the tests of `serve` use the rest")]

@@ -1,9 +1,7 @@
-//! The program `selvedge serve`, as a client sees it: the real binary, real files, raw bytes
-//! over a socket.
+//! Tests of the program `selvedge serve` with the real binary, real files and raw bytes over a socket.
 //!
-//! `tree` makes a directory, `program` serves it, `client` asks; each of the other modules
-//! holds one part of what the program promises. No test waits for a fixed time: what takes
-//! time is looked at again and again, see `wait`.
+//! `tree` creates a directory, `program` serves it, and `client` sends requests. Each other module tests one
+//! part of the program's behaviour. No test waits for a fixed time: it polls for a condition, see `wait`.
 
 mod serve {
     mod client;
@@ -12,7 +10,7 @@ mod serve {
     mod wait;
 
     mod check;
-    mod orders;
+    mod control_commands;
     mod starting;
 
     mod methods;
@@ -20,9 +18,9 @@ mod serve {
     mod special;
 
     mod conditions;
+    mod precompressed;
     mod ranges;
     mod representation;
-    mod sidecars;
 
     mod changes;
     mod concurrency;

@@ -1,19 +1,19 @@
-//! What many sites with routes and fields cost a request for a file, held against the one
-//! site of `selvedge serve`: no allocation, and how much time.
+//! Measures the cost of many sites with routes and fields for a file request, against the single site of
+//! `selvedge serve`. Asserts that it allocates nothing and bounds the additional time.
 //!
-//! Run it with `--release` for the time that counts.
+//! The time is asserted with `--release` only.
 
-#![allow(clippy::print_stdout, reason = "it is run to be read")]
+#![allow(clippy::print_stdout, reason = "it prints the measurements")]
 
 #[allow(dead_code, unused_imports, reason = "the program uses the rest of it")]
 #[path = "../src/site/mod.rs"]
 mod site;
 
 use selvedge::proto::path::SafePath;
-use selvedge::{Running, Server, Service};
+use selvedge::{RunningServer, Server, Service};
 use site::{
-    Action, CacheRules, Condition, Denial, FilesRules, HeaderEdits, IndexNames, Listing, Pattern, Root, Route,
-    SiteRules, SiteTable, Sites,
+    Action, CacheControlRules, Condition, DenyResponse, FilesRules, HeaderEdits, IndexNames, Listing, Pattern, Root,
+    Route, RouteTable, SiteRules, SiteService,
 };
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -26,27 +26,27 @@ static ALLOCATOR: dhat::Alloc = dhat::Alloc;
 const SITES: usize = 10_000;
 const REQUESTS: usize = 5_000;
 const ROUNDS: usize = 5;
-/// Hosts that are asked for in turn, so that none is that of the request before.
+/// The number of hosts that the requests alternate between, so that consecutive requests name different hosts.
 const HOSTS: usize = 4;
-/// What routes and fields may cost a request, as the shortest of the rounds has it.
-const TIME_MORE_MAX: Duration = Duration::from_micros(1);
-/// What sweeps and the look at the file twice a second may allocate meanwhile.
-const MEANWHILE_MAX: u64 = REQUESTS as u64 / 5;
+/// The maximum additional time of a request with routes and fields, in the fastest round.
+const ADDITIONAL_TIME_MAX: Duration = Duration::from_micros(1);
+/// The maximum number of allocations, by sweeps and by the check of the file twice per second.
+const BACKGROUND_ALLOCATIONS_MAX: u64 = REQUESTS as u64 / 5;
 
 fn main() {
     let folder = std::env::temp_dir().join(format!("selvedge-cost-{}", std::process::id()));
-    std::fs::create_dir_all(&folder).expect("a folder");
-    std::fs::write(folder.join("a.txt"), "0123456789").expect("a file");
-    // Until its times would show the next change, a file is not kept.
+    std::fs::create_dir_all(&folder).expect("cannot create the folder");
+    std::fs::write(folder.join("a.txt"), "0123456789").expect("cannot write the file");
+    // A file is cached only when its modification time is old enough to show the next change.
     std::thread::sleep(Duration::from_millis(200));
-    let root = || Arc::new(Root::open(&folder).expect("a root"));
+    let root = || Arc::new(Root::open(&folder).expect("cannot open the root"));
 
-    let single = SiteTable::new(vec![SiteRules::of_directory(root(), Listing::Off)]).expect("a site");
+    let single = RouteTable::new(vec![SiteRules::for_directory(root(), Listing::Off)]).expect("the site is valid");
     let (single, table) = (Arc::new(single), Arc::new(table(&root())));
-    let one = serve(move || Sites::new(single.clone(), 1));
-    let many = serve(move || Sites::new(table.clone(), 1));
+    let one = serve(move || SiteService::new(single.clone(), 1));
+    let many = serve(move || SiteService::new(table.clone(), 1));
     let mut clients = [Client::new(&one), Client::new(&many)];
-    // The first round warms up what is kept.
+    // The first round fills the caches.
     for client in &mut clients {
         client.time_of(REQUESTS);
     }
@@ -57,7 +57,7 @@ fn main() {
         client.time_of(REQUESTS);
         let allocations = dhat::HeapStats::get().total_blocks - before;
         assert!(
-            allocations < MEANWHILE_MAX,
+            allocations < BACKGROUND_ALLOCATIONS_MAX,
             "{}: {allocations} allocations in {REQUESTS} requests",
             client.requests[0]
         );
@@ -71,91 +71,102 @@ fn main() {
         }
     }
     let [of_one, of_many] = shortest.map(|time| time / REQUESTS as u32);
-    println!("one site: {of_one:?} a request; {SITES} sites with routes and fields: {of_many:?}");
-    // Only an optimized build has a time that counts.
-    assert!(cfg!(debug_assertions) || of_many < of_one + TIME_MORE_MAX, "more than {TIME_MORE_MAX:?} more");
+    println!("one site: {of_one:?} per request; {SITES} sites with routes and fields: {of_many:?}");
+    // Only an optimized build has a meaningful time.
+    assert!(
+        cfg!(debug_assertions) || of_many < of_one + ADDITIONAL_TIME_MAX,
+        "more than {ADDITIONAL_TIME_MAX:?} of additional time"
+    );
     drop(clients);
     for running in [one, many] {
         running.handle().stop_now();
         running.join();
     }
-    std::fs::remove_dir_all(folder).expect("it was ours");
+    std::fs::remove_dir_all(folder).expect("cannot remove the folder");
 }
 
-fn serve<T: Service>(make: impl Fn() -> T + Send + Sync + 'static) -> Running {
-    Server::bind_with_workers("127.0.0.1:0", 1).expect("a port").serve_each(make).expect("a thread")
+fn serve<T: Service>(make: impl Fn() -> T + Send + Sync + 'static) -> RunningServer {
+    Server::bind_with_workers("127.0.0.1:0", 1)
+        .expect("cannot bind a port")
+        .serve_each(make)
+        .expect("cannot start threads")
 }
 
-/// Sites with some routes before the one that counts, and with fields of their own.
-fn table(root: &Arc<Root>) -> SiteTable {
+/// Creates sites with some routes before the matching one, and with header fields.
+fn table(root: &Arc<Root>) -> RouteTable {
     let rule = |pattern: &str, action| Route {
-        pattern: Pattern::parse(pattern).expect("a pattern"),
+        pattern: Pattern::parse(pattern).expect("the pattern is valid"),
         conditions: Vec::new(),
-        gates: None,
+        access: None,
         body_bytes_max: 10 << 20,
-        cache: CacheRules::default(),
-        pages: Vec::new(),
+        cache_control: CacheControlRules::default(),
+        error_pages: Vec::new(),
         headers: HeaderEdits::default(),
         action,
     };
     let files = FilesRules {
         root: root.clone(),
-        index: IndexNames::new(["index.html"]).expect("a name"),
-        attempts: Vec::new(),
+        index: IndexNames::new(["index.html"]).expect("the name is valid"),
+        try_files: Vec::new(),
         fallback: SafePath::decode(b"/index.html").ok(),
         listing: Listing::Off,
-        sidecars: site::Sidecars::On,
+        precompressed: site::Precompressed::On,
     };
     let posts = vec![Condition::Method(vec!["POST".into()])];
     let mut headers = HeaderEdits::default();
-    headers.set("X-Content-Type-Options", "nosniff").expect("a field");
-    headers.set("Strict-Transport-Security", "max-age=31536000").expect("a field");
-    let mut cache = CacheRules::default();
-    cache.add(Pattern::parse("*.txt").expect("a pattern"), "max-age=60").expect("a field");
+    headers.set("X-Content-Type-Options", "nosniff").expect("the field is valid");
+    headers.set("Strict-Transport-Security", "max-age=31536000").expect("the field is valid");
+    let mut cache_control = CacheControlRules::default();
+    cache_control
+        .add(Pattern::parse("*.txt").expect("the pattern is valid"), "max-age=60")
+        .expect("the field is valid");
     let one = |number| SiteRules {
         names: [format!("site-{number}.example.com"), format!("*.site-{number}.example.com")]
-            .map(|name| name.parse().expect("a name"))
+            .map(|name| name.parse().expect("the name is valid"))
             .to_vec(),
         routes: vec![
-            rule("/private/*", Action::Deny(Denial::new(403).expect("an error"))),
-            Route { conditions: posts.clone(), ..rule("/form", Action::Deny(Denial::new(404).expect("an error"))) },
+            rule("/private/*", Action::Deny(DenyResponse::new(403).expect("the status is an error"))),
+            Route {
+                conditions: posts.clone(),
+                ..rule("/form", Action::Deny(DenyResponse::new(404).expect("the status is an error")))
+            },
             rule("/*", Action::Files(files.clone())),
         ],
         headers: headers.clone(),
-        cache: cache.clone(),
+        cache_control: cache_control.clone(),
         ..SiteRules::default()
     };
     let began = Instant::now();
-    let table = SiteTable::new((0..SITES).map(one).collect()).expect("sites that go together");
-    println!("{SITES} sites put together in {:?}", began.elapsed());
+    let table = RouteTable::new((0..SITES).map(one).collect()).expect("the sites are consistent");
+    println!("{SITES} sites compiled in {:?}", began.elapsed());
     table
 }
 
-/// A connection that asks for the same file of one host after the other, and allocates nothing.
+/// A client that requests one file of several hosts over one connection, and allocates nothing.
 struct Client {
     stream: TcpStream,
     requests: Vec<String>,
-    answer: [u8; 2048],
+    response: [u8; 2048],
 }
 
 impl Client {
-    fn new(running: &Running) -> Self {
-        let stream = TcpStream::connect(running.addresses()[0]).expect("it listens");
-        stream.set_nodelay(true).expect("a socket");
+    fn new(running: &RunningServer) -> Self {
+        let stream = TcpStream::connect(running.addresses()[0]).expect("the server listens");
+        stream.set_nodelay(true).expect("cannot set TCP_NODELAY");
         let hosts = (0..HOSTS).map(|number| format!("www.site-{}.example.com", number * SITES / HOSTS));
         let requests = hosts.map(|host| format!("GET /a.txt HTTP/1.1\r\nHost: {host}\r\n\r\n")).collect();
-        Self { stream, requests, answer: [0; 2048] }
+        Self { stream, requests, response: [0; 2048] }
     }
 
     fn time_of(&mut self, requests: usize) -> Duration {
         let began = Instant::now();
         for request in self.requests.iter().cycle().take(requests) {
-            self.stream.write_all(request.as_bytes()).expect("it reads");
+            self.stream.write_all(request.as_bytes()).expect("the server reads");
             let mut have = 0;
-            while !self.answer[..have].ends_with(b"0123456789") {
-                have += self.stream.read(&mut self.answer[have..]).expect("it answers");
+            while !self.response[..have].ends_with(b"0123456789") {
+                have += self.stream.read(&mut self.response[have..]).expect("the server responds");
             }
-            assert!(self.answer.starts_with(b"HTTP/1.1 200"));
+            assert!(self.response.starts_with(b"HTTP/1.1 200"));
         }
         began.elapsed()
     }

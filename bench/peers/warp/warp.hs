@@ -1,5 +1,5 @@
 {-# LANGUAGE OverloadedStrings #-}
--- Warp, with its caches of descriptors and file facts on (seconds), as mighty uses it. Logs nothing.
+-- Warp with its caches of file descriptors and file metadata (in seconds), as mighty uses it. Logs nothing.
 import Network.HTTP.Types (status200)
 import Network.Wai (pathInfo, responseFile, responseLBS)
 import Network.Wai.Handler.Warp

@@ -1,11 +1,11 @@
-//! The sockets of the load: many connections, one epoll set, one thread.
+//! The sockets of the load generator: many connections, one epoll set, one thread.
 //!
-//! Invariant: as cheap as a client can be, so that the server is what gets measured. One send and
-//! one receive for a request, no allocation, and a long body is counted in the kernel, not copied.
-//! Never decides what to ask or when; see `closed` and `open` for that.
+//! Invariant: the client is as cheap as possible, so that the server is measured and not the client. A request
+//! takes one send and one receive and no allocation; long content is counted in the kernel, not copied.
+//! Never decides what to send or when; see `closed` and `open` for that.
 
-use super::mix::Message;
-use super::response::{End, Progress, Reader};
+use super::mix::RequestBatch;
+use super::response::{ParseProgress, ResponseEnd, ResponseReader};
 use nix::sys::socket::{ControlMessageOwned, MsgFlags, recvmsg, setsockopt, sockopt::ReceiveTimestampns};
 use rustix::event::Timespec;
 use rustix::event::epoll::{self, Event, EventData, EventFlags};
@@ -18,57 +18,57 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-/// Large enough that a 64 KiB response is one receive.
+/// Large enough that one receive takes a 64 KiB response.
 const RECEIVE_BYTES: usize = 256 * 1024;
-/// So much of long content is sent in a turn, so that all connections have theirs.
-const TURN_BYTES: usize = 1024 * 1024;
-/// So many events for one wait, as in most servers.
+/// The bytes of long content that one readiness event sends, so that all connections make progress.
+const SEND_BYTES_PER_EVENT_MAX: usize = 1024 * 1024;
+/// The number of events that one wait returns, as in most servers.
 const EVENTS_MAX: usize = 512;
 
-/// What a connection had to say.
-pub(crate) enum Outcome {
-    /// Its responses are not complete.
+/// The outcome of sending or receiving on a connection.
+pub(crate) enum ConnectionOutcome {
+    /// The responses are not complete.
     Pending,
-    /// All responses it waited for are here.
-    Answered(Answered),
-    /// It is of no more use.
+    /// All expected responses are complete.
+    Completed(Completed),
+    /// The connection failed and must be closed.
     Failed,
 }
 
-/// A request, or a batch of pipelined ones, that has its answer.
+/// A request, or a batch of pipelined requests, whose responses are complete.
 #[derive(Clone, Copy)]
-pub(crate) struct Answered {
-    /// When it was begun, or meant to be.
-    pub(crate) began: u64,
-    /// How many requests.
-    pub(crate) count: usize,
-    /// How many of them were answered with something else than success, or with content of the wrong length.
-    pub(crate) refused: usize,
-    /// The server ends the connection.
-    pub(crate) last: bool,
-    /// When its last bytes came, where arrivals are asked for.
-    pub(crate) arrived: u64,
+pub(crate) struct Completed {
+    /// When the request was sent or due, in nanoseconds since the clients were created.
+    pub(crate) started_at: u64,
+    /// The number of requests.
+    pub(crate) requests: usize,
+    /// The number of responses without a 2xx status or with content of the wrong length.
+    pub(crate) failed: usize,
+    /// Whether the server closes the connection.
+    pub(crate) closes: bool,
+    /// When the last bytes were received, if receive timestamps are on.
+    pub(crate) received_at: u64,
 }
 
-/// Which time of an answer is told.
+/// The source of the time at which a response was received.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Arrivals {
-    /// None: whoever needs one looks at the clock.
-    Unknown,
-    /// When the kernel had its last bytes, which is before this thread comes to read them. Costs a system call for
-    /// each connection, and a little for each answer. (Of content that is counted in the kernel: when it was counted.)
+pub(crate) enum ReceiveTimestamps {
+    /// None. The caller reads the clock if it needs the time.
+    Off,
+    /// When the kernel received the last bytes, which is before this thread reads them. Costs a system call for each
+    /// connection, and a little for each response. For content that is counted in the kernel: when it was counted.
     Kernel,
 }
 
-struct Connection {
+struct ClientConnection {
     socket: OwnedFd,
-    reader: Reader,
-    /// What the kernel has not taken yet, and how much of it it has.
-    unsent: Option<(Rc<Message>, u64)>,
-    /// How long the content of each answer has to be.
-    answer_bytes: Option<u64>,
-    awaited: usize,
-    answered: Answered,
+    reader: ResponseReader,
+    /// The requests that are not completely sent, and the number of bytes sent.
+    unsent: Option<(Rc<RequestBatch>, u64)>,
+    /// The expected length of the content of each response.
+    response_bytes: Option<u64>,
+    outstanding: usize,
+    completed: Completed,
 }
 
 /// The connections to one server.
@@ -77,19 +77,18 @@ pub(crate) struct Clients {
     epoll: OwnedFd,
     events: Vec<Event>,
     buffer: Vec<u8>,
-    connections: Vec<Option<Connection>>,
+    connections: Vec<Option<ClientConnection>>,
     free: Vec<usize>,
     origin: Instant,
-    /// A socket that has the kernel stamp all the time, where arrivals are asked for. It stamps while somebody wants it
-    /// to, and it takes a tenth of a millisecond to begin or to end with that: what the only client of a server that
-    /// asks over a new connection each time would do for each of them.
-    stamping: Option<OwnedFd>,
-    /// Room for what the kernel says beside the bytes.
+    /// An unused socket with receive timestamps, if they are on. The kernel stamps packets while a socket wants it, and
+    /// takes 0.1 ms to start or stop. This socket keeps it on for a client that opens a new connection for each request.
+    timestamp_socket: Option<OwnedFd>,
+    /// The buffer for control messages (timestamps).
     control: Vec<u8>,
 }
 
 impl Clients {
-    pub(crate) fn new(address: SocketAddr, arrivals: Arrivals) -> rustix::io::Result<Self> {
+    pub(crate) fn new(address: SocketAddr, arrivals: ReceiveTimestamps) -> rustix::io::Result<Self> {
         Ok(Self {
             address,
             epoll: epoll::create(epoll::CreateFlags::CLOEXEC)?,
@@ -98,27 +97,27 @@ impl Clients {
             connections: Vec::new(),
             free: Vec::new(),
             origin: Instant::now(),
-            stamping: match arrivals {
-                Arrivals::Unknown => None,
-                Arrivals::Kernel => Some(stamped(socket()?)?),
+            timestamp_socket: match arrivals {
+                ReceiveTimestamps::Off => None,
+                ReceiveTimestamps::Kernel => Some(enable_receive_timestamps(socket()?)?),
             },
             control: nix::cmsg_space!(nix::sys::time::TimeSpec),
         })
     }
 
-    /// Nanoseconds since the clients were made.
+    /// Returns the nanoseconds since the clients were created.
     pub(crate) fn now(&self) -> u64 {
         elapsed_since(self.origin)
     }
 
-    /// How many connections are open.
+    /// Returns the number of open connections.
     pub(crate) fn open_count(&self) -> usize {
         self.connections.len() - self.free.len()
     }
 
-    /// Begins a connection; it can be written to at once, over loopback it stands already.
+    /// Opens a connection. Over loopback it is established at once and can be written to.
     pub(crate) fn connect(&mut self) -> rustix::io::Result<usize> {
-        let socket = if self.stamping.is_some() { stamped(socket()?)? } else { socket()? };
+        let socket = if self.timestamp_socket.is_some() { enable_receive_timestamps(socket()?)? } else { socket()? };
         match rustix::net::connect(&socket, &self.address) {
             Ok(()) | Err(Errno::INPROGRESS) => {}
             Err(error) => return Err(error),
@@ -128,102 +127,109 @@ impl Clients {
             self.connections.len() - 1
         });
         epoll::add(&self.epoll, &socket, EventData::new_u64(id as u64), EventFlags::IN)?;
-        let answered = Answered { began: 0, count: 0, refused: 0, last: false, arrived: 0 };
-        let (reader, unsent, answer_bytes) = (Reader::default(), None, None);
-        self.connections[id] = Some(Connection { socket, reader, unsent, answer_bytes, awaited: 0, answered });
+        let completed = Completed { started_at: 0, requests: 0, failed: 0, closes: false, received_at: 0 };
+        let (reader, unsent, response_bytes) = (ResponseReader::default(), None, None);
+        self.connections[id] =
+            Some(ClientConnection { socket, reader, unsent, response_bytes, outstanding: 0, completed });
         Ok(id)
     }
 
-    /// Ends a connection; `Reset` leaves nothing behind in the kernel's tables.
+    /// Closes a connection. `Reset` leaves no TIME_WAIT entry in the kernel.
     pub(crate) fn close(&mut self, id: usize, how: Close) {
         if let Some(connection) = self.connections[id].take() {
             if matches!(how, Close::Reset) {
-                // Without it, the connection ends in the ordinary way: slower, not wrong.
+                // If this fails, the connection is closed with a FIN: slower, but correct.
                 let _ = sockopt::set_socket_linger(&connection.socket, Some(Duration::ZERO));
             }
             self.free.push(id);
         }
     }
 
-    /// Sends what will have so many responses, begun at `began`.
-    pub(crate) fn ask(&mut self, id: usize, message: &Rc<Message>, responses: usize, began: u64) -> Outcome {
-        let Some(connection) = &mut self.connections[id] else { return Outcome::Failed };
-        connection.awaited = responses;
-        connection.answered = Answered { began, count: responses, refused: 0, last: false, arrived: 0 };
-        connection.answer_bytes = message.answer_bytes;
+    /// Sends requests with this number of responses. Their time counts from `started_at`.
+    pub(crate) fn send_requests(
+        &mut self,
+        id: usize,
+        message: &Rc<RequestBatch>,
+        responses: usize,
+        started_at: u64,
+    ) -> ConnectionOutcome {
+        let Some(connection) = &mut self.connections[id] else { return ConnectionOutcome::Failed };
+        connection.outstanding = responses;
+        connection.completed = Completed { started_at, requests: responses, failed: 0, closes: false, received_at: 0 };
+        connection.response_bytes = message.response_bytes;
         match connection.send(message, 0) {
-            Ok(sent) if sent == message.length() => Outcome::Pending,
+            Ok(sent) if sent == message.length() => ConnectionOutcome::Pending,
             Ok(sent) => self.send_later(id, message.clone(), sent),
-            Err(_) => Outcome::Failed,
+            Err(_) => ConnectionOutcome::Failed,
         }
     }
 
-    fn send_later(&mut self, id: usize, message: Rc<Message>, sent: u64) -> Outcome {
-        let Some(connection) = &mut self.connections[id] else { return Outcome::Failed };
+    fn send_later(&mut self, id: usize, message: Rc<RequestBatch>, sent: u64) -> ConnectionOutcome {
+        let Some(connection) = &mut self.connections[id] else { return ConnectionOutcome::Failed };
         connection.unsent = Some((message, sent));
         let flags = EventFlags::IN | EventFlags::OUT;
         match epoll::modify(&self.epoll, &connection.socket, EventData::new_u64(id as u64), flags) {
-            Ok(()) => Outcome::Pending,
-            Err(_) => Outcome::Failed,
+            Ok(()) => ConnectionOutcome::Pending,
+            Err(_) => ConnectionOutcome::Failed,
         }
     }
 
-    /// Waits until connections have something to say, and says how many.
+    /// Waits until connections are ready, and returns their number.
     pub(crate) fn wait(&mut self, longest: Duration) -> rustix::io::Result<usize> {
         self.events.clear();
-        let timeout = Timespec::try_from(longest).expect("a wait is short");
+        let timeout = Timespec::try_from(longest).expect("the duration fits a timespec");
         match epoll::wait(&self.epoll, rustix::buffer::spare_capacity(&mut self.events), Some(&timeout)) {
             Ok(_) | Err(Errno::INTR) => Ok(self.events.len()),
             Err(error) => Err(error),
         }
     }
 
-    /// The connection that the event with this number is about.
-    pub(crate) fn ready(&self, number: usize) -> usize {
-        usize::try_from(self.events[number].data.u64()).expect("an index that this set was given")
+    /// Returns the connection of the event with this number.
+    pub(crate) fn ready_connection(&self, number: usize) -> usize {
+        usize::try_from(self.events[number].data.u64()).expect("the event has an index of `connections`")
     }
 
-    /// Reads what a connection has.
-    pub(crate) fn receive(&mut self, id: usize) -> Outcome {
-        let Some(connection) = &mut self.connections[id] else { return Outcome::Pending };
+    /// Receives available bytes of a connection, after sending the rest of its requests.
+    pub(crate) fn receive(&mut self, id: usize) -> ConnectionOutcome {
+        let Some(connection) = &mut self.connections[id] else { return ConnectionOutcome::Pending };
         if let Some((message, before)) = connection.unsent.take() {
             match connection.send(&message, before) {
                 Ok(sent) if sent == message.length() => {
                     let data = EventData::new_u64(id as u64);
                     if epoll::modify(&self.epoll, &connection.socket, data, EventFlags::IN).is_err() {
-                        return Outcome::Failed;
+                        return ConnectionOutcome::Failed;
                     }
                 }
                 Ok(sent) => connection.unsent = Some((message, sent)),
-                Err(_) => return Outcome::Failed,
+                Err(_) => return ConnectionOutcome::Failed,
             }
         }
-        let long = connection.reader.body_left() >= RECEIVE_BYTES as u64;
-        if !long && self.stamping.is_some() {
-            return match receive_stamped(&connection.socket, self.origin, &mut self.buffer, &mut self.control) {
-                Ok((0, _)) => Outcome::Failed,
-                Ok((count, arrived)) => {
-                    connection.answered.arrived = arrived;
+        let long = connection.reader.body_remaining() >= RECEIVE_BYTES as u64;
+        if !long && self.timestamp_socket.is_some() {
+            return match receive_with_timestamp(&connection.socket, self.origin, &mut self.buffer, &mut self.control) {
+                Ok((0, _)) => ConnectionOutcome::Failed,
+                Ok((count, received_at)) => {
+                    connection.completed.received_at = received_at;
                     connection.read(&self.buffer[..count])
                 }
-                Err(Errno::AGAIN | Errno::INTR) => Outcome::Pending,
-                Err(_) => Outcome::Failed,
+                Err(Errno::AGAIN | Errno::INTR) => ConnectionOutcome::Pending,
+                Err(_) => ConnectionOutcome::Failed,
             };
         }
         let flags = if long { RecvFlags::TRUNC } else { RecvFlags::empty() };
         match rustix::net::recv(&connection.socket, &mut self.buffer[..], flags) {
-            Ok((_, 0)) => Outcome::Failed,
+            Ok((_, 0)) => ConnectionOutcome::Failed,
             Ok((_, count)) if long => {
-                connection.answered.arrived = elapsed_since(self.origin);
+                connection.completed.received_at = elapsed_since(self.origin);
                 match connection.reader.skip(count as u64) {
-                    Progress::More => Outcome::Pending,
-                    Progress::Ended { end, .. } => connection.ended(end),
-                    Progress::Malformed => Outcome::Failed,
+                    ParseProgress::More => ConnectionOutcome::Pending,
+                    ParseProgress::Complete { end, .. } => connection.ended(end),
+                    ParseProgress::Malformed => ConnectionOutcome::Failed,
                 }
             }
             Ok((_, count)) => connection.read(&self.buffer[..count]),
-            Err(Errno::AGAIN | Errno::INTR) => Outcome::Pending,
-            Err(_) => Outcome::Failed,
+            Err(Errno::AGAIN | Errno::INTR) => ConnectionOutcome::Pending,
+            Err(_) => ConnectionOutcome::Failed,
         }
     }
 }
@@ -233,8 +239,8 @@ fn socket() -> rustix::io::Result<OwnedFd> {
     rustix::net::socket_with(AddressFamily::INET, SocketType::STREAM, flags, None)
 }
 
-/// Has the kernel say when it had what is read.
-fn stamped(socket: OwnedFd) -> rustix::io::Result<OwnedFd> {
+/// Enables the kernel's receive timestamps.
+fn enable_receive_timestamps(socket: OwnedFd) -> rustix::io::Result<OwnedFd> {
     setsockopt(&socket, ReceiveTimestampns, &true).map_err(from_nix)?;
     Ok(socket)
 }
@@ -247,8 +253,8 @@ fn from_nix(error: nix::errno::Errno) -> Errno {
     Errno::from_raw_os_error(error as i32)
 }
 
-/// Reads, and says when the kernel had the last of what was read.
-fn receive_stamped(
+/// Receives bytes, and returns their number and when the kernel received the last of them.
+fn receive_with_timestamp(
     socket: &OwnedFd,
     origin: Instant,
     buffer: &mut [u8],
@@ -256,26 +262,26 @@ fn receive_stamped(
 ) -> rustix::io::Result<(usize, u64)> {
     let mut into = [IoSliceMut::new(buffer)];
     let received = recvmsg::<()>(socket.as_raw_fd(), &mut into, Some(control), MsgFlags::empty()).map_err(from_nix)?;
-    // The stamps are of the clock of the day, which is looked at last: an answer is not made later by looking.
+    // The timestamps use the real-time clock. It is read last, so that reading it does not make a response later.
     let (read, now) = (elapsed_since(origin), clock_gettime(ClockId::Realtime));
     let mut stamps = received.cmsgs().map_err(from_nix)?;
     let age = stamps.find_map(|message| match message {
-        ControlMessageOwned::ScmTimestampns(came) => {
-            Some((now.tv_sec - came.tv_sec()) * 1_000_000_000 + now.tv_nsec - came.tv_nsec())
+        ControlMessageOwned::ScmTimestampns(stamp) => {
+            Some((now.tv_sec - stamp.tv_sec()) * 1_000_000_000 + now.tv_nsec - stamp.tv_nsec())
         }
         _ => None,
     });
-    // That clock may have been set meanwhile.
+    // The real-time clock may have been set in between.
     Ok((received.bytes, read.saturating_sub(u64::try_from(age.unwrap_or(0)).unwrap_or(0))))
 }
 
-impl Connection {
-    /// Sends on, after so much of the message, and says how much of it the kernel has then.
-    fn send(&self, message: &Message, mut sent: u64) -> rustix::io::Result<u64> {
+impl ClientConnection {
+    /// Sends the rest of the requests after `sent` bytes, and returns the new number of sent bytes.
+    fn send(&self, message: &RequestBatch, mut sent: u64) -> rustix::io::Result<u64> {
         let head = message.bytes.len() as u64;
         if sent < head {
             let more = if message.upload.is_some() { SendFlags::MORE } else { SendFlags::empty() };
-            let from = usize::try_from(sent).expect("within a head");
+            let from = usize::try_from(sent).expect("`sent` is less than the length of the head");
             match rustix::net::send(&self.socket, &message.bytes[from..], SendFlags::NOSIGNAL | more) {
                 Ok(count) => sent += count as u64,
                 Err(Errno::AGAIN) => return Ok(sent),
@@ -287,7 +293,12 @@ impl Connection {
         {
             let mut offset = sent - head;
             let count = usize::try_from(upload.bytes - offset).expect("an upload fits into memory");
-            match rustix::fs::sendfile(&self.socket, &upload.file, Some(&mut offset), count.min(TURN_BYTES)) {
+            match rustix::fs::sendfile(
+                &self.socket,
+                &upload.file,
+                Some(&mut offset),
+                count.min(SEND_BYTES_PER_EVENT_MAX),
+            ) {
                 Ok(count) => sent += count as u64,
                 Err(Errno::AGAIN) => {}
                 Err(error) => return Err(error),
@@ -296,59 +307,60 @@ impl Connection {
         Ok(sent)
     }
 
-    fn read(&mut self, mut bytes: &[u8]) -> Outcome {
+    fn read(&mut self, mut bytes: &[u8]) -> ConnectionOutcome {
         loop {
-            if self.awaited == 0 {
-                return Outcome::Failed; // bytes that nobody asked for
+            if self.outstanding == 0 {
+                return ConnectionOutcome::Failed; // bytes without a request
             }
             match self.reader.feed(bytes) {
-                Progress::More => return Outcome::Pending,
-                Progress::Malformed => return Outcome::Failed,
-                Progress::Ended { consumed, end } => {
-                    if let Outcome::Answered(answered) = self.ended(end) {
-                        return Outcome::Answered(answered);
+                ParseProgress::More => return ConnectionOutcome::Pending,
+                ParseProgress::Malformed => return ConnectionOutcome::Failed,
+                ParseProgress::Complete { consumed, end } => {
+                    if let ConnectionOutcome::Completed(completed) = self.ended(end) {
+                        return ConnectionOutcome::Completed(completed);
                     }
                     bytes = &bytes[consumed..];
                     if bytes.is_empty() {
-                        return Outcome::Pending;
+                        return ConnectionOutcome::Pending;
                     }
                 }
             }
         }
     }
 
-    fn ended(&mut self, end: End) -> Outcome {
-        self.awaited -= 1;
-        let as_expected = (200..300).contains(&end.status) && self.answer_bytes.is_none_or(|bytes| bytes == end.length);
-        self.answered.refused += usize::from(!as_expected);
-        self.answered.last |= end.last;
-        if self.awaited > 0 {
-            return Outcome::Pending;
+    fn ended(&mut self, end: ResponseEnd) -> ConnectionOutcome {
+        self.outstanding -= 1;
+        let as_expected =
+            (200..300).contains(&end.status) && self.response_bytes.is_none_or(|bytes| bytes == end.length);
+        self.completed.failed += usize::from(!as_expected);
+        self.completed.closes |= end.closes;
+        if self.outstanding > 0 {
+            return ConnectionOutcome::Pending;
         }
-        Outcome::Answered(self.answered)
+        ConnectionOutcome::Completed(self.completed)
     }
 }
 
-/// How a connection is ended.
+/// How to close a connection.
 #[derive(Clone, Copy)]
 pub(crate) enum Close {
     /// With a FIN.
-    Politely,
+    Fin,
     /// With a RST.
     Reset,
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::mix::{Afterwards, Mix};
+    use super::super::mix::{Mix, Persistence};
     use super::*;
     use std::io::{BufRead, BufReader, Read, Write};
     use std::net::{TcpListener, TcpStream};
 
-    const BYTES: usize = 3 * TURN_BYTES + 7;
+    const BYTES: usize = 3 * SEND_BYTES_PER_EVENT_MAX + 7;
 
-    /// Reads an upload and answers with its length, and this behind it.
-    fn answer(stream: TcpStream, more: &str) {
+    /// Reads an upload and responds with its length followed by `more`.
+    fn respond(stream: TcpStream, more: &str) {
         let mut reader = BufReader::new(stream);
         let (mut line, mut content) = (String::new(), vec![0; BYTES]);
         while line != "\r\n" {
@@ -358,54 +370,57 @@ mod tests {
         reader.read_exact(&mut content).unwrap();
         assert!(content.iter().all(|byte| *byte == b'u'));
         let text = format!("{BYTES}{more}");
-        let answer = format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n{text}", text.len());
-        reader.get_mut().write_all(answer.as_bytes()).unwrap();
+        let response = format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n{text}", text.len());
+        reader.get_mut().write_all(response.as_bytes()).unwrap();
     }
 
-    fn answered(outcome: Outcome) -> Answered {
+    fn completed(outcome: ConnectionOutcome) -> Completed {
         match outcome {
-            Outcome::Answered(answered) => answered,
-            Outcome::Pending | Outcome::Failed => panic!("no answer"),
+            ConnectionOutcome::Completed(completed) => completed,
+            ConnectionOutcome::Pending | ConnectionOutcome::Failed => panic!("no response"),
         }
     }
 
-    fn upload(more: &'static str) -> Answered {
+    fn upload(more: &'static str) -> Completed {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let mut clients = Clients::new(listener.local_addr().unwrap(), Arrivals::Unknown).unwrap();
+        let mut clients = Clients::new(listener.local_addr().unwrap(), ReceiveTimestamps::Off).unwrap();
         let mix = Mix::upload("/upload", BYTES).unwrap();
         let id = clients.connect().unwrap();
-        let mut outcome = clients.ask(id, mix.message(0), 1, 0);
-        let server = std::thread::spawn(move || answer(listener.accept().unwrap().0, more));
-        while let Outcome::Pending = outcome {
+        let mut outcome = clients.send_requests(id, mix.message(0), 1, 0);
+        let server = std::thread::spawn(move || respond(listener.accept().unwrap().0, more));
+        while let ConnectionOutcome::Pending = outcome {
             for number in 0..clients.wait(Duration::from_secs(1)).unwrap() {
-                outcome = clients.receive(clients.ready(number));
+                outcome = clients.receive(clients.ready_connection(number));
             }
         }
         server.join().unwrap();
-        answered(outcome)
+        completed(outcome)
     }
 
     #[test]
-    fn long_content_is_sent_in_turns_and_the_length_of_the_answer_counts() {
-        assert_eq!(upload("").refused, 0);
-        assert_eq!(upload(" and more").refused, 1);
+    fn long_content_is_sent_piecewise_and_the_response_length_is_checked() {
+        assert_eq!(upload("").failed, 0);
+        assert_eq!(upload(" and more").failed, 1);
     }
 
     #[test]
-    fn an_answer_arrives_when_the_kernel_has_it_and_not_when_it_is_read() {
+    fn a_response_is_timed_when_the_kernel_receives_it_not_when_it_is_read() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let mut clients = Clients::new(listener.local_addr().unwrap(), Arrivals::Kernel).unwrap();
+        let mut clients = Clients::new(listener.local_addr().unwrap(), ReceiveTimestamps::Kernel).unwrap();
         let id = clients.connect().unwrap();
         let (mut server, _) = listener.accept().unwrap();
-        // The kernel begins to stamp some time after it was told to, and until then says when it was asked.
-        let stamped = (0..100_000).any(|_| {
-            assert!(matches!(clients.ask(id, Mix::one("/", Afterwards::KeepAlive).message(0), 1, 0), Outcome::Pending));
+        // The kernel starts to stamp packets with a delay. Before that, the timestamp is the time of the receive call.
+        let is_stamped = (0..100_000).any(|_| {
+            assert!(matches!(
+                clients.send_requests(id, Mix::one("/", Persistence::KeepAlive).message(0), 1, 0),
+                ConnectionOutcome::Pending
+            ));
             assert!(server.read(&mut [0; 1_024]).unwrap() > 0);
             server.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nhi").unwrap();
             assert_eq!(clients.wait(Duration::from_secs(10)).unwrap(), 1);
-            let there = clients.now();
-            answered(clients.receive(id)).arrived < there
+            let ready_at = clients.now();
+            completed(clients.receive(id)).received_at < ready_at
         });
-        assert!(stamped);
+        assert!(is_stamped);
     }
 }

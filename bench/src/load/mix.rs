@@ -1,4 +1,4 @@
-//! What the clients ask for, prepared before the clock runs.
+//! The requests of the clients, prepared before the measurement.
 
 use anyhow::{Context, Result};
 use rustix::fs::MemfdFlags;
@@ -7,39 +7,39 @@ use std::io::{self, Write};
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
 
-/// What becomes of a connection after its answer.
+/// Whether a connection persists after a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Afterwards {
-    /// It asks again.
+pub(crate) enum Persistence {
+    /// The client sends the next request on the connection.
     KeepAlive,
-    /// It ends, and a new one is made for the next request.
+    /// The server closes the connection, and the client opens a new one for the next request.
     Close,
 }
 
-/// What is sent at once: a request, or a batch of them.
-pub(crate) struct Message {
-    /// The heads.
+/// Requests that are sent together: one request, or a batch of pipelined ones.
+pub(crate) struct RequestBatch {
+    /// The request heads.
     pub(crate) bytes: Vec<u8>,
-    /// What follows the last of them.
+    /// The content that follows the last head.
     pub(crate) upload: Option<Upload>,
-    /// How long the content of each answer has to be, where that is known; another length is an error.
-    pub(crate) answer_bytes: Option<u64>,
+    /// The expected length of the content of each response, if known. Another length is an error.
+    pub(crate) response_bytes: Option<u64>,
 }
 
-impl Message {
-    /// These bytes, whatever is answered.
+impl RequestBatch {
+    /// Creates a batch of these bytes that accepts responses of any length.
     pub(crate) fn plain(bytes: Vec<u8>) -> Self {
-        Self { bytes, upload: None, answer_bytes: None }
+        Self { bytes, upload: None, response_bytes: None }
     }
 
-    /// How much there is to send.
+    /// Returns the number of bytes to send.
     pub(crate) fn length(&self) -> u64 {
         self.bytes.len() as u64 + self.upload.as_ref().map_or(0, |upload| upload.bytes)
     }
 }
 
-/// Long content of a request. It is in memory once, and the kernel sends it from there: no request
-/// makes a copy of it.
+/// Long content of a request. It is in a memfd once, and the kernel sends it from there without a copy for each
+/// request.
 pub(crate) struct Upload {
     pub(crate) file: OwnedFd,
     pub(crate) bytes: u64,
@@ -53,76 +53,77 @@ impl Upload {
     }
 }
 
-/// The requests, and the order in which they are made.
+/// The requests, and the order in which they are sent.
 #[derive(Clone)]
 pub(crate) struct Mix {
-    messages: Vec<Rc<Message>>,
+    messages: Vec<Rc<RequestBatch>>,
     order: Vec<u32>,
-    /// So many requests are sent at once.
+    /// The number of requests that are sent together.
     pub(crate) pipelined: usize,
-    pub(crate) afterwards: Afterwards,
+    pub(crate) persistence: Persistence,
 }
 
 impl Mix {
-    /// One path, over and over.
-    pub(crate) fn one(path: &str, afterwards: Afterwards) -> Self {
-        let message = Message::plain(request(path, afterwards));
-        Self { messages: vec![message.into()], order: vec![0], pipelined: 1, afterwards }
+    /// Creates a mix that requests one path repeatedly.
+    pub(crate) fn one(path: &str, persistence: Persistence) -> Self {
+        let message = RequestBatch::plain(request(path, persistence));
+        Self { messages: vec![message.into()], order: vec![0], pipelined: 1, persistence }
     }
 
-    /// One path, over and over, whose content has this length.
-    pub(crate) fn exactly(path: &str, answer_bytes: usize) -> Self {
-        Self::always(Message {
-            answer_bytes: Some(answer_bytes as u64),
-            ..Message::plain(request(path, Afterwards::KeepAlive))
+    /// Creates a mix that requests one path repeatedly and expects content of this length.
+    pub(crate) fn with_response_length(path: &str, response_bytes: usize) -> Self {
+        Self::repeated(RequestBatch {
+            response_bytes: Some(response_bytes as u64),
+            ..RequestBatch::plain(request(path, Persistence::KeepAlive))
         })
     }
 
-    /// So much content, sent over and over; the answer says how much came.
+    /// Creates a mix that uploads content of this length repeatedly. The server responds with the length in decimal.
     pub(crate) fn upload(path: &str, bytes: usize) -> Result<Self> {
         let head = format!(
             "POST {path} HTTP/1.1\r\nHost: localhost\r\nUser-Agent: selvedge-bench\r\nAccept: */*\r\n\
              Content-Type: application/octet-stream\r\nContent-Length: {bytes}\r\n\r\n"
         );
-        Ok(Self::always(Message {
+        Ok(Self::repeated(RequestBatch {
             bytes: head.into_bytes(),
-            upload: Some(Upload::new(bytes).context("memory for what is uploaded")?),
-            answer_bytes: Some(bytes.to_string().len() as u64),
+            upload: Some(Upload::new(bytes).context("cannot create the content of the uploads")?),
+            response_bytes: Some(bytes.to_string().len() as u64),
         }))
     }
 
-    fn always(message: Message) -> Self {
-        Self { messages: vec![message.into()], order: vec![0], pipelined: 1, afterwards: Afterwards::KeepAlive }
+    fn repeated(message: RequestBatch) -> Self {
+        Self { messages: vec![message.into()], order: vec![0], pipelined: 1, persistence: Persistence::KeepAlive }
     }
 
-    /// One path, so many times at once.
+    /// Creates a mix that requests one path with `count` pipelined requests.
     pub(crate) fn pipelined(path: &str, count: usize) -> Self {
-        let batch = request(path, Afterwards::KeepAlive).repeat(count);
-        Self { pipelined: count, ..Self::always(Message::plain(batch)) }
+        let batch = request(path, Persistence::KeepAlive).repeat(count);
+        Self { pipelined: count, ..Self::repeated(RequestBatch::plain(batch)) }
     }
 
-    /// Many paths, in this order, again and again.
+    /// Creates a mix that requests many paths in this order, repeatedly.
     pub(crate) fn many(paths: &[String], order: Vec<u32>) -> Self {
-        let messages = paths.iter().map(|path| Message::plain(request(path, Afterwards::KeepAlive)).into()).collect();
-        Self { messages, order, pipelined: 1, afterwards: Afterwards::KeepAlive }
+        let messages =
+            paths.iter().map(|path| RequestBatch::plain(request(path, Persistence::KeepAlive)).into()).collect();
+        Self { messages, order, pipelined: 1, persistence: Persistence::KeepAlive }
     }
 
-    /// Requests as they are, in this order.
+    /// Creates a mix of raw requests in this order.
     pub(crate) fn raw(requests: Vec<Vec<u8>>) -> Self {
-        let order = (0..u32::try_from(requests.len()).expect("a short list")).collect();
-        let messages = requests.into_iter().map(|bytes| Message::plain(bytes).into()).collect();
-        Self { messages, order, pipelined: 1, afterwards: Afterwards::KeepAlive }
+        let order = (0..u32::try_from(requests.len()).expect("the list is shorter than 2^32")).collect();
+        let messages = requests.into_iter().map(|bytes| RequestBatch::plain(bytes).into()).collect();
+        Self { messages, order, pipelined: 1, persistence: Persistence::KeepAlive }
     }
 
-    /// The message with this number in the order.
-    pub(crate) fn message(&self, number: usize) -> &Rc<Message> {
+    /// Returns the batch with this number in the order.
+    pub(crate) fn message(&self, number: usize) -> &Rc<RequestBatch> {
         &self.messages[self.order[number % self.order.len()] as usize]
     }
 }
 
-/// The request every client sends: what the article's clients sent, and nothing more.
-pub(crate) fn request(path: &str, afterwards: Afterwards) -> Vec<u8> {
-    let close = if afterwards == Afterwards::Close { "Connection: close\r\n" } else { "" };
+/// Returns the request of every client: the fields that the clients of the Warp article sent, and no others.
+pub(crate) fn request(path: &str, persistence: Persistence) -> Vec<u8> {
+    let close = if persistence == Persistence::Close { "Connection: close\r\n" } else { "" };
     format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nUser-Agent: selvedge-bench\r\nAccept: */*\r\n{close}\r\n")
         .into_bytes()
 }

@@ -1,4 +1,4 @@
-//! The load generator. Never knows which server it talks to.
+//! The load generator. Never knows which server it measures.
 
 pub(crate) mod clients;
 pub(crate) mod closed;

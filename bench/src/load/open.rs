@@ -1,16 +1,16 @@
-//! The open loop: requests leave on a fixed schedule, whatever the server does.
+//! The open loop: requests are sent on a fixed schedule, independently of the responses.
 //!
-//! Times count from the moment a request was *meant* to leave, so a server that stalls is charged for everybody
-//! who would have waited (no coordinated omission), to the moment at which the kernel had the answer.
+//! Latencies count from the time at which a request was *due* to the time at which the kernel received the
+//! response. So a server that stalls is charged for all requests that were due meanwhile (no coordinated omission).
 //!
-//! What the generator does to itself is kept apart. A request that leaves late although a connection
-//! was free counts from when it left. When the generator does not come to its schedule for a while, because the system
-//! has something else to do on its core, or long content or the traffic beside has to be seen to, the schedule goes on as
-//! much later: else a server would be charged for a rush that nobody meant. Where that is much, the generator, not the
-//! server, was the limit, and the report says so.
+//! Delays of the generator are not charged to the server. A request that is sent late although a connection was
+//! free counts from when it was sent. The generator may stall: the system runs another task on its core, or it
+//! handles long content or the background load. Then the schedule is postponed by the time of the stall; otherwise
+//! the server would receive an unplanned burst. If the stalls are long, the generator was the limit, and the report
+//! marks the figures.
 
-use super::clients::{Arrivals, Clients, Close, Outcome};
-use super::mix::{Afterwards, Mix};
+use super::clients::{Clients, Close, ConnectionOutcome, ReceiveTimestamps};
+use super::mix::{Mix, Persistence};
 use super::window::Window;
 use crate::interrupt;
 use anyhow::{Context, Result};
@@ -18,130 +18,135 @@ use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-/// The generator is the limit when one request in a hundred leaves later than this…
-const LATE_US_MAX: f64 = 1_000.0;
-/// …or when less than this part of the schedule left at all…
-const SENT_PART_MIN: f64 = 0.99;
-/// …or when it did not come to its schedule for more than this part of the time.
-const HELD_UP_PART_MAX: f64 = 0.1;
-/// No step between two looks at the clock takes the generator this long, if it is about short content.
-const HELD_UP_NS_MIN: u64 = 100_000;
-/// So many requests leave without a look at the answers.
+/// The generator is the limit if the 99th percentile of the send delays is above this…
+const SEND_DELAY_US_MAX: f64 = 1_000.0;
+/// …or if it sent less than this share of the schedule…
+const SENT_SHARE_MIN: f64 = 0.99;
+/// …or if it stalled for more than this share of the time.
+const STALLED_SHARE_MAX: f64 = 0.1;
+/// A step between two clock reads that takes longer is a stall. Steps with short content take less.
+const STALL_NS_MIN: u64 = 100_000;
+/// The number of requests that are sent before responses are received.
 const BURST_MAX: usize = 64;
-/// How often the traffic beside the measured one has its turn.
-const BESIDE_EVERY_NS: u64 = 200_000;
+/// The interval between two steps of the background load.
+const BACKGROUND_INTERVAL_NS: u64 = 200_000;
 
-/// A schedule.
+/// The schedule of an open loop.
 #[derive(Clone, Copy)]
 pub(crate) struct Schedule {
-    /// Requests a second.
+    /// Requests per second.
     pub(crate) rate: f64,
-    /// How long requests leave.
+    /// How long requests are sent.
     pub(crate) duration: Duration,
-    /// How long the client waits for an answer.
+    /// How long a client waits for a response.
     pub(crate) timeout: Duration,
-    /// How many connections there may be.
+    /// The maximum number of connections.
     pub(crate) connections_max: usize,
-    /// Whether there are rests in it.
-    pub(crate) rests: Rests,
+    /// Whether the schedule has idle gaps.
+    pub(crate) idle_gaps: IdleGaps,
 }
 
-/// Whether nobody asks for a while, again and again.
+/// Whether the schedule has regular gaps without requests.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Rests {
-    /// Requests leave all the time.
+pub(crate) enum IdleGaps {
+    /// No gaps.
     None,
-    /// Five milliseconds after each forty. A virtual machine may have as much processor time as its cores have, and what
-    /// its host does for its disk counts: whoever keeps all cores busy is then stopped for milliseconds, ten times
-    /// a second, where files are read. Cores that only wait for tens of microseconds count as busy, too.
+    /// A gap of 5 ms after each 40 ms. The host may limit a virtual machine to the processor time of its cores, and
+    /// include the host's work for its disk. If all cores are busy and files are read, the host then stops the machine
+    /// for milliseconds, ten times per second. A core that waits only for tens of microseconds counts as busy.
     Regular,
 }
 
-/// How long requests leave between two rests.
-const ASKING_NS: u64 = 40_000_000;
-/// How long a rest is.
-const REST_NS: u64 = 5_000_000;
+/// How long requests are sent between two idle gaps.
+const SENDING_NS: u64 = 40_000_000;
+/// The length of an idle gap.
+const IDLE_GAP_NS: u64 = 5_000_000;
 
-/// Traffic beside the measured one, made by the same thread in small steps.
-pub(crate) trait Beside {
-    /// Does what is due.
+/// Traffic beside the measured one, generated by the measuring thread in small steps.
+pub(crate) trait BackgroundLoad {
+    /// Sends and receives what is due.
     ///
     /// # Errors
-    /// When it cannot go on at all.
+    /// If the background load cannot continue.
     fn step(&mut self) -> Result<()>;
 }
 
-/// Nothing beside.
-pub(crate) struct Alone;
+/// No background load.
+pub(crate) struct NoBackgroundLoad;
 
-impl Beside for Alone {
+impl BackgroundLoad for NoBackgroundLoad {
     fn step(&mut self) -> Result<()> {
         Ok(())
     }
 }
 
-/// What an open loop saw.
-pub(crate) struct Seen {
+/// The result of an open loop.
+pub(crate) struct OpenLoopResult {
     pub(crate) window: Window,
-    /// The generator, not the server, was the limit.
+    /// Whether the generator was the limit, and not the server.
     pub(crate) generator_limited: bool,
 }
 
-/// Clients that ask by a schedule, once or again and again.
-pub(crate) struct Open<'a> {
+/// Clients that send requests on a schedule. They can run it several times.
+pub(crate) struct OpenLoop<'a> {
     clients: Clients,
     mix: &'a Mix,
     schedule: Schedule,
     window: Window,
-    /// Connections that wait for work, the longest idle first.
+    /// Connections without a request, the longest idle first.
     idle: VecDeque<usize>,
-    /// Requests that wait for a connection: when they were meant to leave.
+    /// The due times of requests that wait for a connection.
     waiting: VecDeque<u64>,
-    /// When an answer must be here, and which asking it is about, in order.
+    /// Deadline of a response, connection and number of the request, in order of the deadline.
     deadlines: VecDeque<(u64, usize, u64)>,
-    /// For each connection, the asking it is busy with; 0 when none.
-    askings: Vec<u64>,
-    asked: u64,
+    /// For each connection, the number of its current request, or 0.
+    active_requests: Vec<u64>,
+    requests_sent: u64,
     outstanding: usize,
-    /// The last look at the clock.
-    looked: u64,
-    /// How long the generator did not come to its schedule, all in all.
-    held_up: u64,
-    /// How long it rested.
-    rested: u64,
+    /// When the clock was last read.
+    last_clock_read: u64,
+    /// The total time of stalls of the generator.
+    stalled: u64,
+    /// The total time of idle gaps.
+    idle_time: u64,
 }
 
 /// Runs one schedule against one server.
-pub(crate) fn run(address: SocketAddr, mix: &Mix, schedule: Schedule, beside: &mut dyn Beside) -> Result<Seen> {
-    Open::connect(address, mix, schedule)?.run(beside)
+pub(crate) fn run(
+    address: SocketAddr,
+    mix: &Mix,
+    schedule: Schedule,
+    background: &mut dyn BackgroundLoad,
+) -> Result<OpenLoopResult> {
+    OpenLoop::connect(address, mix, schedule)?.run(background)
 }
 
-impl<'a> Open<'a> {
-    /// Connects them, where connections live longer than a request.
+impl<'a> OpenLoop<'a> {
+    /// Opens the connections, if connections are persistent.
     pub(crate) fn connect(address: SocketAddr, mix: &'a Mix, schedule: Schedule) -> Result<Self> {
         let mut open = Self {
-            clients: Clients::new(address, Arrivals::Kernel)?,
+            clients: Clients::new(address, ReceiveTimestamps::Kernel)?,
             mix,
             schedule,
             window: Window::new(),
             idle: VecDeque::new(),
             waiting: VecDeque::new(),
             deadlines: VecDeque::new(),
-            askings: vec![0; schedule.connections_max],
-            asked: 0,
+            active_requests: vec![0; schedule.connections_max],
+            requests_sent: 0,
             outstanding: 0,
-            looked: 0,
-            held_up: 0,
-            rested: 0,
+            last_clock_read: 0,
+            stalled: 0,
+            idle_time: 0,
         };
-        open.have_connections()?;
+        open.connect_missing()?;
         Ok(open)
     }
 
-    /// Connects as many as there may be, where connections live longer than a request.
-    fn have_connections(&mut self) -> Result<()> {
-        while self.mix.afterwards == Afterwards::KeepAlive && self.idle.len() < self.schedule.connections_max {
-            self.idle.push_back(self.clients.connect().context("a connection for the open loop")?);
+    /// Opens missing connections up to the limit, if connections are persistent.
+    fn connect_missing(&mut self) -> Result<()> {
+        while self.mix.persistence == Persistence::KeepAlive && self.idle.len() < self.schedule.connections_max {
+            self.idle.push_back(self.clients.connect().context("cannot open a connection for the open loop")?);
             if self.idle.len().is_multiple_of(64) {
                 std::thread::sleep(Duration::from_millis(1));
             }
@@ -149,149 +154,150 @@ impl<'a> Open<'a> {
         Ok(())
     }
 
-    /// Asks for as long as the schedule says; the connections live on for the next time.
-    pub(crate) fn run(&mut self, beside: &mut dyn Beside) -> Result<Seen> {
-        self.have_connections()?;
+    /// Runs the schedule. The connections stay open for the next run.
+    pub(crate) fn run(&mut self, background: &mut dyn BackgroundLoad) -> Result<OpenLoopResult> {
+        self.connect_missing()?;
         let step = 1e9 / self.schedule.rate;
         let planned = (self.schedule.rate * self.schedule.duration.as_secs_f64()) as u64;
         let began = self.clients.now();
-        (self.looked, self.held_up, self.rested) = (began, 0, 0);
+        (self.last_clock_read, self.stalled, self.idle_time) = (began, 0, 0);
         let due_at = |number: u64, later: u64| began + (number as f64 * step) as u64 + later;
-        let (mut sent, mut busy, mut beside_at) = (0, 0, began);
-        let mut rest_at = if self.schedule.rests == Rests::Regular { began + ASKING_NS } else { u64::MAX };
-        while sent < planned && !interrupt::requested() {
-            let turn_began = self.look();
-            if turn_began >= rest_at && self.waiting.is_empty() {
-                self.rest(beside)?;
-                rest_at = self.looked + ASKING_NS;
+        let (mut sent, mut busy, mut background_at) = (0, 0, began);
+        let mut idle_gap_at = if self.schedule.idle_gaps == IdleGaps::Regular { began + SENDING_NS } else { u64::MAX };
+        while sent < planned && !interrupt::is_requested() {
+            let iteration_began = self.read_clock();
+            if iteration_began >= idle_gap_at && self.waiting.is_empty() {
+                self.idle_gap(background)?;
+                idle_gap_at = self.last_clock_read + SENDING_NS;
                 continue;
             }
-            let mut now = turn_began;
+            let mut now = iteration_began;
             let mut burst = 0;
-            while sent < planned && due_at(sent, self.held_up + self.rested) <= now && burst < BURST_MAX {
-                self.leave(due_at(sent, self.held_up + self.rested), now)?;
+            while sent < planned && due_at(sent, self.stalled + self.idle_time) <= now && burst < BURST_MAX {
+                self.send_or_queue(due_at(sent, self.stalled + self.idle_time), now)?;
                 sent += 1;
                 burst += 1;
-                now = self.look();
+                now = self.read_clock();
             }
-            let events = self.turn(Duration::ZERO)?;
-            self.expire();
-            if now >= beside_at {
-                beside.step()?;
-                beside_at = now + BESIDE_EVERY_NS;
+            let events = self.process_events(Duration::ZERO)?;
+            self.expire_overdue();
+            if now >= background_at {
+                background.step()?;
+                background_at = now + BACKGROUND_INTERVAL_NS;
             }
             if events > 0 || burst > 0 {
-                busy += self.look() - turn_began;
+                busy += self.read_clock() - iteration_began;
             }
         }
-        let left = self.clients.now();
-        self.window.elapsed = Duration::from_nanos(left - began - self.rested);
-        self.window.held_up = Duration::from_nanos(self.held_up);
-        self.window.generator_busy = busy as f64 / (left - began).max(1) as f64;
-        let answered_in_time = self.window.answered;
-        let patience = left + self.schedule.timeout.as_nanos() as u64;
-        while self.outstanding + self.waiting.len() > 0 && self.clients.now() < patience && !interrupt::requested() {
-            self.turn(Duration::from_millis(1))?;
-            self.expire();
-            beside.step()?;
+        let sent_at = self.clients.now();
+        self.window.elapsed = Duration::from_nanos(sent_at - began - self.idle_time);
+        self.window.stalled = Duration::from_nanos(self.stalled);
+        self.window.generator_busy = busy as f64 / (sent_at - began).max(1) as f64;
+        let completed_in_time = self.window.completed;
+        let give_up_at = sent_at + self.schedule.timeout.as_nanos() as u64;
+        while self.outstanding + self.waiting.len() > 0 && self.clients.now() < give_up_at && !interrupt::is_requested()
+        {
+            self.process_events(Duration::from_millis(1))?;
+            self.expire_overdue();
+            background.step()?;
         }
-        self.give_up();
-        Ok(self.judge(planned, answered_in_time))
+        self.abandon_outstanding();
+        Ok(self.finish(planned, completed_in_time))
     }
 
-    /// Asks nothing for a while; what comes is taken.
-    fn rest(&mut self, beside: &mut dyn Beside) -> Result<()> {
-        let (began, held_up) = (self.looked, self.held_up);
-        while self.clients.now() < began + REST_NS {
-            self.turn(Duration::from_millis(1))?;
-            beside.step()?;
+    /// Sends nothing for the time of an idle gap. Responses are received.
+    fn idle_gap(&mut self, background: &mut dyn BackgroundLoad) -> Result<()> {
+        let (began, stalled) = (self.last_clock_read, self.stalled);
+        while self.clients.now() < began + IDLE_GAP_NS {
+            self.process_events(Duration::from_millis(1))?;
+            background.step()?;
         }
-        (self.looked, self.held_up) = (self.clients.now(), held_up);
-        self.rested += self.looked - began;
+        (self.last_clock_read, self.stalled) = (self.clients.now(), stalled);
+        self.idle_time += self.last_clock_read - began;
         Ok(())
     }
 
-    /// Ends what still waits for an answer; it counts with the time it was waited for.
-    fn give_up(&mut self) {
+    /// Closes the connections that still wait for a response. Each of their requests counts with the timeout.
+    fn abandon_outstanding(&mut self) {
         for _ in 0..self.outstanding + self.waiting.len() {
-            self.window.gave_up(self.schedule.timeout.as_nanos() as u64);
+            self.window.record_timeout(self.schedule.timeout.as_nanos() as u64);
         }
         self.waiting.clear();
         self.deadlines.clear();
-        for id in 0..self.askings.len() {
-            if self.askings[id] > 0 {
-                self.free(id);
+        for id in 0..self.active_requests.len() {
+            if self.active_requests[id] > 0 {
+                self.mark_idle(id);
                 self.clients.close(id, Close::Reset);
             }
         }
     }
 
-    /// Looks at the clock, and puts the schedule off by the time in which this thread did not come to it.
-    fn look(&mut self) -> u64 {
+    /// Reads the clock, and adds the time since the last read to the stalls if it is too long.
+    fn read_clock(&mut self) -> u64 {
         let now = self.clients.now();
-        let since = now - self.looked;
-        if since >= HELD_UP_NS_MIN {
-            self.held_up += since;
+        let since = now - self.last_clock_read;
+        if since >= STALL_NS_MIN {
+            self.stalled += since;
         }
-        self.looked = now;
+        self.last_clock_read = now;
         now
     }
 
-    /// A request is due: it leaves, or waits for a connection.
-    fn leave(&mut self, due: u64, now: u64) -> Result<()> {
-        match self.mix.afterwards {
-            Afterwards::KeepAlive => match self.idle.pop_front() {
+    /// Sends a due request, or queues it until a connection is free.
+    fn send_or_queue(&mut self, due: u64, now: u64) -> Result<()> {
+        match self.mix.persistence {
+            Persistence::KeepAlive => match self.idle.pop_front() {
                 Some(id) => {
-                    self.window.was_late(now.saturating_sub(due));
-                    self.ask(id, now)?;
+                    self.window.record_send_delay(now.saturating_sub(due));
+                    self.send_request(id, now)?;
                 }
                 None => self.waiting.push_back(due),
             },
-            Afterwards::Close if self.clients.open_count() < self.schedule.connections_max => {
-                self.window.was_late(now.saturating_sub(due));
+            Persistence::Close if self.clients.open_count() < self.schedule.connections_max => {
+                self.window.record_send_delay(now.saturating_sub(due));
                 match self.clients.connect() {
-                    Ok(id) => self.ask(id, now)?,
+                    Ok(id) => self.send_request(id, now)?,
                     Err(_) => self.window.errors += 1,
                 }
             }
-            Afterwards::Close => self.window.unsent += 1,
+            Persistence::Close => self.window.unsent += 1,
         }
         Ok(())
     }
 
-    /// Sends a request whose time counts from `began`.
-    fn ask(&mut self, id: usize, began: u64) -> Result<()> {
-        self.asked += 1;
+    /// Sends a request whose latency counts from `started_at`.
+    fn send_request(&mut self, id: usize, started_at: u64) -> Result<()> {
+        self.requests_sent += 1;
         self.outstanding += 1;
-        if self.askings.len() <= id {
-            self.askings.resize(id + 1, 0);
+        if self.active_requests.len() <= id {
+            self.active_requests.resize(id + 1, 0);
         }
-        self.askings[id] = self.asked;
-        self.deadlines.push_back((began + self.schedule.timeout.as_nanos() as u64, id, self.asked));
-        let number = usize::try_from(self.asked).expect("fewer requests than addresses");
-        if let Outcome::Failed = self.clients.ask(id, self.mix.message(number), 1, began) {
-            self.failed(id)?;
+        self.active_requests[id] = self.requests_sent;
+        self.deadlines.push_back((started_at + self.schedule.timeout.as_nanos() as u64, id, self.requests_sent));
+        let number = usize::try_from(self.requests_sent).expect("the number of requests fits usize");
+        if let ConnectionOutcome::Failed = self.clients.send_requests(id, self.mix.message(number), 1, started_at) {
+            self.on_failure(id)?;
         }
         Ok(())
     }
 
-    fn turn(&mut self, longest: Duration) -> Result<usize> {
+    fn process_events(&mut self, longest: Duration) -> Result<usize> {
         let count = self.clients.wait(longest)?;
         for number in 0..count {
-            let id = self.clients.ready(number);
-            self.look();
+            let id = self.clients.ready_connection(number);
+            self.read_clock();
             match self.clients.receive(id) {
-                Outcome::Pending => {}
-                Outcome::Failed => self.failed(id)?,
-                Outcome::Answered(answered) => {
-                    self.window.took(answered.arrived.saturating_sub(answered.began));
-                    self.window.answered += (answered.count - answered.refused) as u64;
-                    self.window.errors += answered.refused as u64;
-                    self.free(id);
-                    match self.mix.afterwards {
-                        Afterwards::KeepAlive if !answered.last => self.give_work(id)?,
-                        Afterwards::KeepAlive => self.drop_connection(id)?,
-                        Afterwards::Close => self.clients.close(id, Close::Politely),
+                ConnectionOutcome::Pending => {}
+                ConnectionOutcome::Failed => self.on_failure(id)?,
+                ConnectionOutcome::Completed(completed) => {
+                    self.window.record_response(completed.received_at.saturating_sub(completed.started_at));
+                    self.window.completed += (completed.requests - completed.failed) as u64;
+                    self.window.errors += completed.failed as u64;
+                    self.mark_idle(id);
+                    match self.mix.persistence {
+                        Persistence::KeepAlive if !completed.closes => self.assign_next(id)?,
+                        Persistence::KeepAlive => self.replace_connection(id)?,
+                        Persistence::Close => self.clients.close(id, Close::Fin),
                     }
                 }
             }
@@ -299,15 +305,15 @@ impl<'a> Open<'a> {
         Ok(count)
     }
 
-    fn free(&mut self, id: usize) {
-        if std::mem::take(&mut self.askings[id]) > 0 {
+    fn mark_idle(&mut self, id: usize) {
+        if std::mem::take(&mut self.active_requests[id]) > 0 {
             self.outstanding -= 1;
         }
     }
 
-    fn give_work(&mut self, id: usize) -> Result<()> {
+    fn assign_next(&mut self, id: usize) -> Result<()> {
         match self.waiting.pop_front() {
-            Some(due) => self.ask(id, due),
+            Some(due) => self.send_request(id, due),
             None => {
                 self.idle.push_back(id);
                 Ok(())
@@ -315,57 +321,58 @@ impl<'a> Open<'a> {
         }
     }
 
-    /// A connection broke. One that was idle did no harm; the server may end those.
-    fn failed(&mut self, id: usize) -> Result<()> {
-        self.window.errors += u64::from(self.askings[id] > 0);
-        self.drop_connection(id)
+    /// Handles a failed connection. Only one with a request counts as an error; the server may close idle ones.
+    fn on_failure(&mut self, id: usize) -> Result<()> {
+        self.window.errors += u64::from(self.active_requests[id] > 0);
+        self.replace_connection(id)
     }
 
-    fn drop_connection(&mut self, id: usize) -> Result<()> {
-        self.free(id);
+    fn replace_connection(&mut self, id: usize) -> Result<()> {
+        self.mark_idle(id);
         self.clients.close(id, Close::Reset);
-        if self.mix.afterwards == Afterwards::KeepAlive {
+        if self.mix.persistence == Persistence::KeepAlive {
             self.idle.retain(|idle| *idle != id);
-            let fresh = self.clients.connect().context("a new connection for the open loop")?;
+            let fresh = self.clients.connect().context("cannot open a new connection for the open loop")?;
             self.idle.push_back(fresh);
         }
         Ok(())
     }
 
-    /// Gives up on what took too long; it counts with the time it was waited for.
-    fn expire(&mut self) {
+    /// Abandons overdue requests. Each counts with the timeout.
+    fn expire_overdue(&mut self) {
         let now = self.clients.now();
-        while let Some(&(deadline, id, asking)) = self.deadlines.front()
+        while let Some(&(deadline, id, request)) = self.deadlines.front()
             && deadline <= now
         {
             self.deadlines.pop_front();
-            if self.askings[id] == asking {
-                self.window.gave_up(self.schedule.timeout.as_nanos() as u64);
-                if self.drop_connection(id).is_err() {
+            if self.active_requests[id] == request {
+                self.window.record_timeout(self.schedule.timeout.as_nanos() as u64);
+                if self.replace_connection(id).is_err() {
                     self.window.errors += 1;
                 }
             }
         }
-        // Who waits for a connection comes before who has not asked yet, also where it is a new one.
+        // Queued requests get a free connection, also a new one, before requests that are not due yet.
         while !self.waiting.is_empty()
             && let Some(id) = self.idle.pop_front()
         {
-            if self.give_work(id).is_err() {
+            if self.assign_next(id).is_err() {
                 self.window.errors += 1;
             }
         }
     }
 
-    fn judge(&mut self, planned: u64, answered_in_time: u64) -> Seen {
+    fn finish(&mut self, planned: u64, completed_in_time: u64) -> OpenLoopResult {
         let mut window = std::mem::replace(&mut self.window, Window::new());
-        let meant = self.schedule.duration.as_secs_f64();
-        let took = (window.elapsed - window.held_up).as_secs_f64();
-        let sent_in_time = planned.saturating_sub(window.unsent) as f64 * meant / took.max(meant);
-        let generator_limited = sent_in_time < SENT_PART_MIN * planned as f64
-            || window.late_us(0.99) > LATE_US_MAX
-            || window.held_up.as_secs_f64() > HELD_UP_PART_MAX * window.elapsed.as_secs_f64();
-        // The reply rate is about the time in which requests left, not about the wait for the last.
-        window.answered = answered_in_time;
-        Seen { window, generator_limited }
+        let planned_seconds = self.schedule.duration.as_secs_f64();
+        let seconds = (window.elapsed - window.stalled).as_secs_f64();
+        let sent_in_time =
+            planned.saturating_sub(window.unsent) as f64 * planned_seconds / seconds.max(planned_seconds);
+        let generator_limited = sent_in_time < SENT_SHARE_MIN * planned as f64
+            || window.send_delay_us(0.99) > SEND_DELAY_US_MAX
+            || window.stalled.as_secs_f64() > STALLED_SHARE_MAX * window.elapsed.as_secs_f64();
+        // The response rate covers the time in which requests were sent, not the wait for the last responses.
+        window.completed = completed_in_time;
+        OpenLoopResult { window, generator_limited }
     }
 }

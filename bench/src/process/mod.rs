@@ -1,6 +1,6 @@
-//! The servers as processes. Never knows what is asked of them.
+//! The processes of the servers. Never depends on the requests that they receive.
 
 pub(crate) mod probe;
 pub(crate) mod quota;
-pub(crate) mod running;
+pub(crate) mod server_process;
 pub(crate) mod tree;

@@ -1,36 +1,36 @@
-//! What a tree of processes has cost: processor time and memory, from `/proc`.
+//! Processor time and memory of a process tree, from `/proc`.
 
 use std::fs;
 use std::time::Duration;
 
-/// Processor time so far.
+/// Processor time since the start of the processes.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Cpu {
-    /// All of it, exact.
+    /// The exact total.
     pub(crate) total: Duration,
-    /// Clock ticks in user space and in the kernel: how the kernel divides the total.
+    /// Clock ticks in user space and in the kernel, which give the shares of the total.
     user_ticks: u64,
     system_ticks: u64,
 }
 
 impl Cpu {
-    /// What was spent since `before`, and the part of it in user space.
+    /// Returns the time since `before`, and the share of it in user space.
     pub(crate) fn since(self, before: Self) -> (Duration, f64) {
         let user = self.user_ticks.saturating_sub(before.user_ticks) as f64;
         let system = self.system_ticks.saturating_sub(before.system_ticks) as f64;
-        let part = if user + system > 0.0 { user / (user + system) } else { 0.0 };
-        (self.total.saturating_sub(before.total), part)
+        let user_share = if user + system > 0.0 { user / (user + system) } else { 0.0 };
+        (self.total.saturating_sub(before.total), user_share)
     }
 }
 
-/// Memory of the whole tree, in bytes.
+/// Memory of all processes, in bytes.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Memory {
     pub(crate) private: u64,
     pub(crate) resident: u64,
 }
 
-/// A process and all its descendants.
+/// Returns a process and all its descendants.
 pub(crate) fn descendants(root: u32) -> Vec<u32> {
     let mut parents: Vec<(u32, u32)> = Vec::new();
     for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
@@ -54,8 +54,8 @@ pub(crate) fn descendants(root: u32) -> Vec<u32> {
     tree
 }
 
-/// The processor time of these processes. A thread that has ended is not in the exact total; the
-/// servers measured here end none while they are measured.
+/// Returns the processor time of these processes. The exact total excludes ended threads; the measured servers end
+/// no thread during a measurement.
 pub(crate) fn cpu(pids: &[u32]) -> Cpu {
     let mut cpu = Cpu::default();
     for pid in pids {
@@ -73,7 +73,7 @@ pub(crate) fn cpu(pids: &[u32]) -> Cpu {
     cpu
 }
 
-/// The memory of these processes.
+/// Returns the memory of these processes.
 pub(crate) fn memory(pids: &[u32]) -> Memory {
     let mut memory = Memory::default();
     for pid in pids {
@@ -91,9 +91,9 @@ pub(crate) fn memory(pids: &[u32]) -> Memory {
     memory
 }
 
-/// The processor time of the whole machine, from the same ticks.
+/// Returns the processor time of the whole machine, from clock ticks.
 pub(crate) fn machine_cpu() -> Duration {
-    /// User, nice, system; idle and iowait do not count; then both kinds of interrupts, and steal.
+    /// The fields user, nice, system, irq, softirq and steal; idle and iowait do not count.
     const BUSY: [usize; 6] = [1, 2, 3, 6, 7, 8];
     let text = fs::read_to_string("/proc/stat").unwrap_or_default();
     let fields: Vec<&str> = text.lines().next().unwrap_or_default().split_ascii_whitespace().collect();
@@ -101,12 +101,12 @@ pub(crate) fn machine_cpu() -> Duration {
     Duration::from_secs_f64(ticks as f64 / rustix::param::clock_ticks_per_second() as f64)
 }
 
-/// When a process began, in clock ticks since the system did.
+/// Returns the start time of a process, in clock ticks since boot.
 pub(crate) fn started_at(pid: u32) -> Option<String> {
     stat_fields(pid)?.get(19).cloned()
 }
 
-/// The fields of `/proc/PID/stat` after the name, the state first.
+/// Returns the fields of `/proc/PID/stat` after the name. The first is the state.
 fn stat_fields(pid: u32) -> Option<Vec<String>> {
     let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     let (_, after_name) = text.rsplit_once(')')?;

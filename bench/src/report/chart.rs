@@ -1,17 +1,17 @@
-//! Bars and lines as SVG text.
+//! Bar charts and line charts as SVG.
 
-use crate::servers::{FLOOR, SELVEDGE, is_ours};
+use crate::servers::{BASELINE_PREFIX, SELVEDGE, is_selvedge};
 use std::fmt::Write as _;
 
 const WIDTH: f64 = 860.0;
-const IN_MEMORY: &str = "a string takes what it is given";
-/// Ours, then the peers in the order in which they come.
+const IN_MEMORY: &str = "writing to a string cannot fail";
+/// The colour of Selvedge, then the colours of the other servers in their order.
 const ACCENT: &str = "#c2410c";
-const PEERS: [&str; 10] =
+const PEER_COLOURS: [&str; 10] =
     ["#2563eb", "#059669", "#7c3aed", "#db2777", "#0891b2", "#ca8a04", "#4f46e5", "#65a30d", "#be123c", "#0f766e"];
-const YARDSTICK: &str = "#94a3b8";
+const BASELINE_COLOUR: &str = "#94a3b8";
 
-/// A bar; what it measures may have two parts.
+/// A bar, which may have two parts.
 pub(super) struct Bar {
     pub(super) label: String,
     pub(super) server: String,
@@ -19,7 +19,7 @@ pub(super) struct Bar {
     pub(super) light: f64,
 }
 
-/// Horizontal bars.
+/// A chart of horizontal bars.
 pub(super) struct Bars<'a> {
     pub(super) title: &'a str,
     pub(super) subtitle: &'a str,
@@ -27,20 +27,20 @@ pub(super) struct Bars<'a> {
     pub(super) decimals: usize,
 }
 
-/// One server's line.
+/// The line of one server.
 pub(super) struct Line {
     pub(super) server: String,
     pub(super) points: Vec<(f64, f64)>,
 }
 
-/// How the upward axis counts.
+/// The scale of the vertical axis.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Scale {
     Linear,
     Logarithmic,
 }
 
-/// Lines over a common axis.
+/// A chart of lines over a common axis.
 pub(super) struct Lines<'a> {
     pub(super) title: &'a str,
     pub(super) subtitle: &'a str,
@@ -48,7 +48,7 @@ pub(super) struct Lines<'a> {
     pub(super) scale: Scale,
 }
 
-fn begin(height: f64, title: &str, subtitle: &str) -> String {
+fn svg_start(height: f64, title: &str, subtitle: &str) -> String {
     let (title, subtitle) = (escape(title), escape(&shorten(subtitle, 120)));
     format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" width=\"{WIDTH}\" height=\"{height}\" \
@@ -71,22 +71,26 @@ fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }
 
-fn colour(server: &str, place: usize) -> &'static str {
+fn colour(server: &str, index: usize) -> &'static str {
     match server {
         SELVEDGE => ACCENT,
-        _ if server.starts_with(FLOOR) => YARDSTICK,
-        _ => PEERS[place % PEERS.len()],
+        _ if server.starts_with(BASELINE_PREFIX) => BASELINE_COLOUR,
+        _ => PEER_COLOURS[index % PEER_COLOURS.len()],
     }
 }
 
-/// Round steps for an axis: at most six of them up to `largest`.
-fn step(largest: f64) -> f64 {
+/// Returns a round step for an axis, with at most six steps up to `largest`.
+fn axis_step(largest: f64) -> f64 {
     let rough = (largest / 5.0).max(1e-9);
     let power = 10f64.powf(rough.log10().floor());
-    [1.0, 2.0, 2.5, 5.0, 10.0].into_iter().map(|factor| factor * power).find(|step| *step >= rough).unwrap_or(rough)
+    [1.0, 2.0, 2.5, 5.0, 10.0]
+        .into_iter()
+        .map(|factor| factor * power)
+        .find(|axis_step| *axis_step >= rough)
+        .unwrap_or(rough)
 }
 
-fn short(value: f64) -> String {
+fn short_number(value: f64) -> String {
     match value {
         v if v >= 1e6 => format!("{}M", trim(v / 1e6)),
         v if v >= 1e3 => format!("{}k", trim(v / 1e3)),
@@ -109,17 +113,17 @@ impl Bars<'_> {
         let largest = self.bars.iter().map(|bar| bar.dark + bar.light).fold(0.0, f64::max).max(1e-9);
         let height = TOP + ROW * self.bars.len() as f64 + 18.0;
         let scale = (WIDTH - LEFT - RIGHT) / largest;
-        let mut svg = begin(height, self.title, self.subtitle);
-        for (place, bar) in self.bars.iter().enumerate() {
-            let y = TOP + ROW * place as f64;
-            let fill = if is_ours(&bar.server) {
+        let mut svg = svg_start(height, self.title, self.subtitle);
+        for (index, bar) in self.bars.iter().enumerate() {
+            let y = TOP + ROW * index as f64;
+            let fill = if is_selvedge(&bar.server) {
                 ACCENT
-            } else if bar.server.starts_with(FLOOR) {
-                YARDSTICK
+            } else if bar.server.starts_with(BASELINE_PREFIX) {
+                BASELINE_COLOUR
             } else {
                 "#475569"
             };
-            let weight = if is_ours(&bar.server) { "700" } else { "400" };
+            let weight = if is_selvedge(&bar.server) { "700" } else { "400" };
             let (dark, light) = (bar.dark * scale, bar.light * scale);
             let text = y + 15.0;
             writeln!(
@@ -141,7 +145,7 @@ impl Bars<'_> {
     }
 }
 
-/// Where the lines are drawn.
+/// The area and axes of a line chart.
 struct Frame {
     left: f64,
     right: f64,
@@ -176,10 +180,10 @@ impl Frame {
                 svg,
                 "<text x=\"{at:.1}\" y=\"{:.1}\" font-size=\"11\" fill=\"#64748b\" text-anchor=\"middle\">{}</text>",
                 self.bottom + 18.0,
-                short(x)
+                short_number(x)
             )
             .expect(IN_MEMORY);
-            x += step(self.x_largest);
+            x += axis_step(self.x_largest);
         }
         for value in self.y_marks() {
             let at = self.y(value);
@@ -191,15 +195,15 @@ impl Frame {
                 self.right,
                 self.left - 8.0,
                 at + 4.0,
-                short(value)
+                short_number(value)
             )
             .expect(IN_MEMORY);
         }
     }
 
     fn y_marks(&self) -> Vec<f64> {
-        let by = step(self.y_largest);
-        let linear = (0u32..=12).map(|place| f64::from(place) * by);
+        let by = axis_step(self.y_largest);
+        let linear = (0u32..=12).map(|index| f64::from(index) * by);
         let decades = (0..12).map(|power| 10f64.powi(power));
         let marks: Vec<f64> = if self.scale == Scale::Linear { linear.collect() } else { decades.collect() };
         marks.into_iter().filter(|mark| *mark >= self.y_smallest && *mark <= self.y_largest * 1.0001).collect()
@@ -228,10 +232,10 @@ impl Lines<'_> {
             },
             scale: self.scale,
         };
-        let mut svg = begin(HEIGHT, self.title, self.subtitle);
+        let mut svg = svg_start(HEIGHT, self.title, self.subtitle);
         frame.grid(&mut svg);
-        for (place, line) in self.lines.iter().enumerate() {
-            let colour = colour(&line.server, place);
+        for (index, line) in self.lines.iter().enumerate() {
+            let colour = colour(&line.server, index);
             let width = if line.server == SELVEDGE { 3.5 } else { 1.8 };
             let path: Vec<String> =
                 line.points.iter().map(|(x, y)| format!("{:.1},{:.1}", frame.x(*x), frame.y(*y))).collect();
@@ -250,7 +254,7 @@ impl Lines<'_> {
                 )
                 .expect(IN_MEMORY);
             }
-            let y = 92.0 + 20.0 * place as f64;
+            let y = 92.0 + 20.0 * index as f64;
             writeln!(
                 svg,
                 "<rect x=\"{:.1}\" y=\"{:.1}\" width=\"14\" height=\"4\" rx=\"2\" fill=\"{colour}\"/>\n\

@@ -1,26 +1,27 @@
-//! The report to read.
+//! The report as Markdown.
 
 use super::{Section, plots};
 use crate::figures::{Case, Figure, Row};
-use crate::servers::{bench_folder, is_ours};
+use crate::servers::{bench_folder, is_selvedge};
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::fs;
 
-/// Writing to a string cannot fail.
-const IN_MEMORY: &str = "a string takes what it is given";
+/// Why a result of `writeln!` is ignored.
+const IN_MEMORY: &str = "writing to a string cannot fail";
 
-/// The whole report.
-pub(crate) fn whole(sections: &[Section]) -> String {
+/// Returns the whole report.
+pub(crate) fn report(sections: &[Section]) -> String {
     let mut text = String::from(
-        "# Selvedge beside its peers\n\n\
-         Each server on one core, the load on another, over loopback. Every server once in every round; the figures are \
-         medians. Processor time is that of the server's processes alone. Times are from an open loop at half of what the \
-         server can do (in `cold` a quarter), from the moment a request was meant to leave, if it had to wait for a connection, to that at which the kernel had the answer. Each workload says when, where and how it \
-         was measured.\n",
+        "# Selvedge and other servers\n\n\
+         Each server runs on one core and the load generator on another, over loopback. Each round measures every server once; \
+         the figures are medians. Processor time is that of the server's processes alone. Latencies are from an open loop at \
+         half of the server's capacity (a quarter in `cold`). They count from the time at which a request was due, if it had to \
+         wait for a connection, to the time at which the kernel received the response. Each section has the date, machine and \
+         command of its measurement.\n",
     );
     for section in sections {
-        text += &circumstances(section);
+        text += &environment(section);
         let plots = plots::draw(section);
         for case in &section.cases {
             text += &table(case);
@@ -32,7 +33,7 @@ pub(crate) fn whole(sections: &[Section]) -> String {
     text + &configurations(sections)
 }
 
-fn circumstances(section: &Section) -> String {
+fn environment(section: &Section) -> String {
     let machine = &section.machine;
     let mut text = format!(
         "\n## Workload {}\n\n{}, revision {}. {}, {} cores, {} GiB; {}, {}; {}. {} rounds of {} s.\n\n    {}\n",
@@ -50,32 +51,32 @@ fn circumstances(section: &Section) -> String {
         section.command,
     );
     if !machine.congestion.is_empty() {
-        write!(text, "\nThe system controls congestion by `{}`.\n", machine.congestion).expect(IN_MEMORY);
+        write!(text, "\nThe congestion control of the system is `{}`.\n", machine.congestion).expect(IN_MEMORY);
     }
     for missing in &section.missing {
-        write!(text, "\n- Missing: {} ({}; `{}`)", missing.name, missing.why, missing.install).expect(IN_MEMORY);
+        write!(text, "\n- Missing: {} ({}; `{}`)", missing.name, missing.reason, missing.install).expect(IN_MEMORY);
     }
     text + if section.missing.is_empty() { "" } else { "\n" }
 }
 
-/// The tables alone.
+/// Returns the tables of a section without the text around them.
 pub(crate) fn tables(section: &Section) -> String {
     section.cases.iter().map(table).collect()
 }
 
 fn table(case: &Case) -> String {
     let used: BTreeSet<Figure> = case.rows.iter().flat_map(|row| row.figures.keys().copied()).collect();
-    let has_conditions = case.rows.iter().any(|row| !row.at.is_empty());
+    let has_conditions = case.rows.iter().any(|row| !row.condition.is_empty());
     let mut text = format!("\n### {}\n\n{}.\n\n", case.name, case.title);
     let mut cells = vec!["server".to_owned()];
-    cells.extend(has_conditions.then(|| "at".to_owned()));
+    cells.extend(has_conditions.then(|| "condition".to_owned()));
     cells.extend(used.iter().map(|figure| figure.column().0.to_owned()));
     let lines = std::iter::once("---").chain(cells.iter().skip(1).map(|_| "--:")).collect::<Vec<_>>().join(" | ");
     writeln!(text, "| {} |\n| {lines} |", cells.join(" | ")).expect(IN_MEMORY);
     for row in &case.rows {
         let mut cells = line(row, &used);
         if has_conditions {
-            cells.insert(1, row.at.clone());
+            cells.insert(1, row.condition.clone());
         }
         writeln!(text, "| {} |", cells.join(" | ")).expect(IN_MEMORY);
     }
@@ -86,7 +87,7 @@ fn table(case: &Case) -> String {
 }
 
 fn line(row: &Row, used: &BTreeSet<Figure>) -> Vec<String> {
-    let name = if is_ours(&row.server) { format!("**{}**", row.server) } else { row.server.clone() };
+    let name = if is_selvedge(&row.server) { format!("**{}**", row.server) } else { row.server.clone() };
     let mut cells = vec![name];
     cells.extend(
         used.iter().map(|figure| row.figures.get(figure).map_or_else(String::new, |value| cell(*figure, *value))),
@@ -99,19 +100,20 @@ fn cell(figure: Figure, value: f64) -> String {
         return if value > 0.0 { "yes".to_owned() } else { "no".to_owned() };
     }
     let text = format!("{value:.*}", figure.column().1);
-    let (whole, rest) =
-        text.split_once('.').map_or((text.as_str(), String::new()), |(whole, rest)| (whole, format!(".{rest}")));
+    let (integer, fraction) = text
+        .split_once('.')
+        .map_or((text.as_str(), String::new()), |(integer, fraction)| (integer, format!(".{fraction}")));
     let mut grouped = String::new();
-    for (place, digit) in whole.chars().enumerate() {
-        if place > 0 && (whole.len() - place).is_multiple_of(3) {
+    for (index, digit) in integer.chars().enumerate() {
+        if index > 0 && (integer.len() - index).is_multiple_of(3) {
             grouped.push(',');
         }
         grouped.push(digit);
     }
-    grouped + &rest
+    grouped + &fraction
 }
 
-/// Each server once, or once for each version of it that was measured.
+/// Returns the table of servers, with one row for each measured version, and their configuration files.
 fn configurations(sections: &[Section]) -> String {
     let mut text =
         String::from("\n## Versions and configurations\n\n| server | version | command |\n| --- | --- | --- |\n");

@@ -1,9 +1,7 @@
-//! What is left when the servers are gone: Markdown to read, JSON to compute with, SVG to look at.
-//! Never measures.
+//! Writes the results: Markdown, JSON, and SVG plots. Never measures.
 //!
-//! A folder has one file of figures for each workload, and one text made of all that are there. So
-//! a run that is cut off leaves what it had, and a workload that is measured again takes the place
-//! of its own figures only.
+//! A folder has one JSON file for each workload, and one README of all files. So an interrupted run keeps its
+//! finished workloads, and a repeated workload replaces its own figures only.
 
 mod chart;
 pub(crate) mod markdown;
@@ -11,7 +9,7 @@ mod plots;
 
 use crate::figures::Case;
 use crate::machine;
-use crate::servers::{Facts, Missing};
+use crate::servers::{Missing, ServerFacts};
 use crate::workloads::WORKLOADS;
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
@@ -19,7 +17,7 @@ use std::fs;
 use std::io::ErrorKind;
 use std::path::Path;
 
-/// The figures of one workload, and what they depend on.
+/// The figures of one workload, and the conditions of their measurement.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct Section {
     pub(crate) workload: String,
@@ -27,13 +25,13 @@ pub(crate) struct Section {
     pub(crate) command: String,
     pub(crate) seconds: f64,
     pub(crate) rounds: usize,
-    pub(crate) servers: Vec<Facts>,
+    pub(crate) servers: Vec<ServerFacts>,
     pub(crate) missing: Vec<Missing>,
     pub(crate) cases: Vec<Case>,
 }
 
-/// Tables with one name become one table.
-pub(crate) fn merge(cases: Vec<Case>) -> Vec<Case> {
+/// Merges tables of equal name.
+pub(crate) fn merge_cases(cases: Vec<Case>) -> Vec<Case> {
     let mut merged: Vec<Case> = Vec::new();
     for case in cases {
         match merged.iter_mut().find(|known| known.name == case.name) {
@@ -51,18 +49,18 @@ pub(crate) fn merge(cases: Vec<Case>) -> Vec<Case> {
     merged
 }
 
-/// Writes a section into a folder, in place of what was found about the workload before.
+/// Writes a section into a folder, and replaces earlier results of the workload.
 pub(crate) fn write(section: &Section, folder: &Path) -> Result<()> {
     fs::create_dir_all(folder).with_context(|| format!("{}", folder.display()))?;
     for plot in plots::draw(section) {
         fs::write(folder.join(&plot.file), &plot.svg)?;
     }
     fs::write(folder.join(file_of(&section.workload)), serde_json::to_string_pretty(section)? + "\n")?;
-    fs::write(folder.join("README.md"), markdown::whole(&read(folder)?))?;
+    fs::write(folder.join("README.md"), markdown::report(&read(folder)?))?;
     Ok(())
 }
 
-/// All sections of a folder, in the order of the workloads.
+/// Reads all sections of a folder, in the order of the workloads.
 fn read(folder: &Path) -> Result<Vec<Section>> {
     let mut sections = Vec::new();
     for workload in &WORKLOADS {
@@ -87,7 +85,7 @@ mod tests {
 
     fn section(workload: &str, cpu_us: f64) -> Section {
         let figures = Figures::from([(Figure::CpuUs, cpu_us)]);
-        let row = Row { server: "floor".to_owned(), at: String::new(), figures };
+        let row = Row { server: "baseline-epoll".to_owned(), condition: String::new(), figures };
         Section {
             workload: workload.to_owned(),
             machine: machine::facts(&[0]),
@@ -107,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn a_workload_replaces_its_own_figures_and_no_others() {
+    fn a_workload_replaces_only_its_own_figures() {
         let folder = std::env::temp_dir().join(format!("selvedge-bench-report-{}", std::process::id()));
         for section in [section("slow", 71.25), section("hello", 11.25), section("slow", 72.25)] {
             write(&section, &folder).unwrap();
@@ -115,7 +113,7 @@ mod tests {
         let text = fs::read_to_string(folder.join("README.md")).unwrap();
         fs::remove_dir_all(folder).unwrap();
         assert!(!text.contains("71.25"));
-        let place = |wanted| text.find(wanted).expect(wanted);
-        assert!(place("11.25") < place("72.25"), "in the order of the workloads");
+        let position = |wanted| text.find(wanted).expect(wanted);
+        assert!(position("11.25") < position("72.25"), "the sections are not in the order of the workloads");
     }
 }

@@ -1,19 +1,19 @@
-//! Which pictures a run gets.
+//! Chooses the plots of a section.
 
 use super::Section;
 use super::chart::{Bar, Bars, Line, Lines, Scale};
 use crate::figures::{Case, Figure, Row};
 
-/// A picture.
+/// A plot.
 pub(crate) struct Plot {
-    /// The table it stands under.
+    /// The table to which it belongs.
     pub(crate) case: String,
     pub(crate) title: String,
     pub(crate) file: String,
     pub(crate) svg: String,
 }
 
-/// Draws all that the run has figures for.
+/// Draws all plots for which the section has figures.
 pub(crate) fn draw(section: &Section) -> Vec<Plot> {
     section.cases.iter().flat_map(plots_of).collect()
 }
@@ -21,8 +21,18 @@ pub(crate) fn draw(section: &Section) -> Vec<Plot> {
 fn plots_of(case: &Case) -> Vec<Plot> {
     match case.workload.as_str() {
         "load-curve" => vec![
-            curve(case, Figure::RequestsPerSecond, "Replies a second against requests offered a second", Scale::Linear),
-            curve(case, Figure::P99Us, "p99 of the answers (µs) against requests offered a second", Scale::Logarithmic),
+            curve(
+                case,
+                Figure::RequestsPerSecond,
+                "Responses per second against offered requests per second",
+                Scale::Linear,
+            ),
+            curve(
+                case,
+                Figure::P99Us,
+                "p99 of the responses (µs) against offered requests per second",
+                Scale::Logarithmic,
+            ),
         ],
         "applications" => {
             let has = |figure| case.rows.iter().any(|row| row.figures.contains_key(&figure));
@@ -50,10 +60,10 @@ fn suffix(figure: Figure) -> &'static str {
 }
 
 fn label(row: &Row) -> String {
-    if row.at.is_empty() { row.server.clone() } else { format!("{}, {}", row.server, row.at) }
+    if row.condition.is_empty() { row.server.clone() } else { format!("{}, {}", row.server, row.condition) }
 }
 
-/// User and system time, one behind the other, the cheapest first.
+/// Draws user and system time as stacked bars, the cheapest server first.
 fn cpu(case: &Case) -> Plot {
     let title = "CPU microseconds per request: user (dark) and system (light)";
     let figure = |row: &Row, figure| row.figures.get(&figure).copied().unwrap_or(0.0);

@@ -1,114 +1,115 @@
-//! The life of an HTTP/1 connection: read a head, ask the application, write its answer,
-//! keep or close.
+//! Runs an HTTP/1 connection: reads a head, calls the application, writes its response, and keeps or closes the
+//! connection.
 
 use crate::buffer::Buffer;
-use crate::connection::respond::{Answer, Ending, Rest};
-use crate::connection::wire::{Input, Received, Wire};
-use crate::connection::{App, Existing, Seat, Term, incoming, parts};
-use crate::limits::REQUESTS_PER_TURN;
-use crate::net::notes::{Deadline, Notice};
+use crate::connection::respond::{CloseDecision, PendingBody, ResponseRecord};
+use crate::connection::transport::{Connection, ReceiveBuffer, Received};
+use crate::connection::{AppContext, AppState, CurrentApp, OnReload, request_body, request_pool};
+use crate::limits::REQUESTS_PER_YIELD;
+use crate::net::connection_table::{Deadline, Interrupt};
 use crate::net::panic;
 use crate::net::stream::Stream;
-use crate::service::{Ahead, CloseReason, Incident, Moment, Observer, Parts, Request, Response, Service};
-use selvedge_proto::head::Framing;
+use crate::service::{
+    CloseReason, InterimSender, Observer, Request, RequestInner, Response, ServerEvent, Service, Timestamp,
+};
+use selvedge_proto::head::RequestFraming;
 use selvedge_proto::http1::parse_request;
-use selvedge_proto::{Afterwards, Reject, Status};
+use selvedge_proto::{Persistence, Reject, StatusCode};
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
 use std::rc::{Rc, Weak};
 use std::task::{Context, Poll};
 use std::time::Instant;
 
-/// Why there is no next request.
-enum NoRequest {
-    /// The connection ends without an answer.
+/// Why no further request was read.
+enum ReadOutcome {
+    /// The connection ends without a response.
     Ended(CloseReason),
-    /// The connection ends with one.
+    /// The connection ends with an error response.
     Refused(Refusal),
-    /// There may be one later.
+    /// The connection is idle and parks.
     Parked,
-    /// There may be one soon, and it is waited for another way.
-    Moves,
+    /// The connection migrates to the other I/O back end, and then waits for the next request.
+    Migrate,
 }
 
-/// How serving has ended.
-pub(super) enum Served {
-    /// With the connection.
+/// Why the request loop ended.
+pub(super) enum LoopExit {
+    /// The connection ended.
     Ended(CloseReason),
-    /// The connection is idle and goes on without a task.
+    /// The connection is idle and continues without a task.
     Parked,
-    /// The connection goes on when its stream has [moved](Stream::moved).
-    Moves,
+    /// The connection continues after its stream has [migrated](Stream::migrate).
+    Migrate,
 }
 
-/// How an answered request leaves the connection.
-enum Settled {
-    /// The next request may be read.
+/// What follows a finished response.
+enum NextStep {
+    /// The next request can be read.
     Next,
-    /// There is content to drain, or the connection is to be closed.
-    Unfinished(Ending),
+    /// Content has to be discarded, or the connection has to be closed.
+    Unfinished(CloseDecision),
     /// The connection has ended.
     Ended(CloseReason),
 }
 
-/// An answer to a request that the application never sees.
+/// An error response to a request that never reaches the application.
 struct Refusal {
-    status: Status,
+    status: StatusCode,
     text: &'static str,
     reject: Option<Reject>,
     reason: CloseReason,
 }
 
-/// Serves requests until the connection ends, or has been idle for a while.
-#[expect(
-    clippy::manual_async_fn,
-    reason = "an async fn keeps room for its arguments twice, as long as the connection lasts"
-)]
+/// Serves requests until the connection ends or parks.
+#[expect(clippy::manual_async_fn, reason = "an async fn stores its arguments twice, as long as the connection lasts")]
 pub(super) fn serve<S: Stream, T: Service, O: Observer>(
-    wire: &Rc<Wire<S>>,
-    seat: &Seat<T, O>,
-) -> impl Future<Output = Served> {
+    connection: &Rc<Connection<S>>,
+    current_app: &CurrentApp<T, O>,
+) -> impl Future<Output = LoopExit> {
     async move {
-        let mut app = seat.app();
-        let mut in_a_row = 0;
-        wire.half_closed.set(app.service.half_closed());
+        let mut app = current_app.app();
+        let mut served_since_yield = 0;
+        connection.half_closed.set(app.service.half_closed());
         loop {
-            let mut request = match wire.read_request().await {
+            let mut request = match connection.read_request().await {
                 Ok(request) => request,
-                Err(NoRequest::Ended(reason)) => return Served::Ended(reason),
-                Err(NoRequest::Refused(refusal)) => return Served::Ended(Box::pin(wire.refuse(&refusal, &app)).await),
-                Err(NoRequest::Parked) => return Served::Parked,
-                Err(NoRequest::Moves) => return Served::Moves,
+                Err(ReadOutcome::Ended(reason)) => return LoopExit::Ended(reason),
+                Err(ReadOutcome::Refused(refusal)) => {
+                    return LoopExit::Ended(Box::pin(connection.refuse(&refusal, &app)).await);
+                }
+                Err(ReadOutcome::Parked) => return LoopExit::Parked,
+                Err(ReadOutcome::Migrate) => return LoopExit::Migrate,
             };
-            if app.common.term.get() == Term::Over(Existing::Follow) {
-                app = seat.follow(wire.place());
-                wire.half_closed.set(app.service.half_closed());
-                wire.keepsake.take();
+            if app.shared.app_state.get() == AppState::Replaced(OnReload::Switch) {
+                app = current_app.switch_to_newest(connection.id());
+                connection.half_closed.set(app.service.half_closed());
+                connection.extensions.take();
             }
-            wire.lend(&mut request, &app);
-            let began = app.observer.times().then(Instant::now);
-            let called = {
+            connection.attach_extensions(&mut request, &app);
+            let began = app.observer.wants_elapsed().then(Instant::now);
+            let response = {
                 let mut call = pin!(app.service.call(&mut request));
-                poll_fn(|cx| wire.poll_call(cx, call.as_mut(), &app)).await
+                poll_fn(|cx| connection.poll_call(cx, call.as_mut(), &app)).await
             };
-            let settled = match wire.answer(request, called, &app, began) {
-                Answered::Settled(settled) => settled,
-                Answered::Sending(rest) => rest.await,
+            let next_step = match connection.respond(request, response, &app, began) {
+                SendOutcome::Complete(next_step) => next_step,
+                SendOutcome::Sending(rest) => rest.await,
             };
-            match settled {
-                Settled::Next => {}
-                Settled::Ended(reason) => return Served::Ended(reason),
-                Settled::Unfinished(ending) => {
-                    if let Err(reason) = Box::pin(wire.finish(ending)).await {
-                        return Served::Ended(reason);
+            match next_step {
+                NextStep::Next => {}
+                NextStep::Ended(reason) => return LoopExit::Ended(reason),
+                NextStep::Unfinished(close_decision) => {
+                    if let Err(reason) = Box::pin(connection.finish_request(close_decision)).await {
+                        return LoopExit::Ended(reason);
                     }
                 }
             }
-            in_a_row += 1;
-            if in_a_row == REQUESTS_PER_TURN {
-                in_a_row = 0;
-                if let Err(reason) = wire.flush().await {
-                    return Served::Ended(reason);
+            served_since_yield += 1;
+            if served_since_yield == REQUESTS_PER_YIELD {
+                served_since_yield = 0;
+                if let Err(reason) = connection.flush().await {
+                    return LoopExit::Ended(reason);
                 }
                 tokio::task::yield_now().await;
             }
@@ -116,305 +117,304 @@ pub(super) fn serve<S: Stream, T: Service, O: Observer>(
     }
 }
 
-/// What became of an answer that was written.
-enum Answered<F> {
-    /// Its request is settled.
-    Settled(Settled),
-    /// Some of it has yet to be sent, and then its request is settled.
+/// The result of writing a response.
+enum SendOutcome<F> {
+    /// The response is complete.
+    Complete(NextStep),
+    /// A part is not sent yet. The future sends it and finishes the exchange.
     Sending(Pin<Box<F>>),
 }
 
-/// An answer that is being sent. It is reported also when the connection is cut in the
-/// middle of it.
+/// A response that is being sent. It is reported even if the connection is aborted before its end.
 struct Sending<'a, S: Stream, T: Service, O: Observer> {
-    answered: Option<(Request, Answer)>,
-    app: &'a App<T, O>,
-    wire: &'a Wire<S>,
+    pending: Option<(Request, ResponseRecord)>,
+    app: &'a AppContext<T, O>,
+    connection: &'a Connection<S>,
     began: Option<Instant>,
 }
 
-/// Why there is an answer to send.
-const UNTIL_SENT: &str = "an answer is there until it was sent";
+/// The invariant of [`Sending`], as the message of `expect`.
+const PENDING_UNTIL_SENT: &str = "the response is pending until it was sent";
 
 impl<S: Stream, T: Service, O: Observer> Sending<'_, S, T, O> {
-    /// Sends it, to its end or to the connection's, and settles its request.
-    async fn send(mut self, rest: Rest) -> Settled {
-        let (_, answer) = self.answered.as_mut().expect(UNTIL_SENT);
-        self.wire.send_rest(rest, answer).await;
-        let (request, answer) = self.answered.take().expect(UNTIL_SENT);
-        self.wire.settle(request, answer, self.app, self.began)
+    /// Sends the pending body until its end or the end of the connection, and finishes the exchange.
+    async fn send(mut self, rest: PendingBody) -> NextStep {
+        let (_, record) = self.pending.as_mut().expect(PENDING_UNTIL_SENT);
+        self.connection.send_pending(rest, record).await;
+        let (request, record) = self.pending.take().expect(PENDING_UNTIL_SENT);
+        self.connection.finish_exchange(request, record, self.app, self.began)
     }
 }
 
 impl<S: Stream, T: Service, O: Observer> Drop for Sending<'_, S, T, O> {
     fn drop(&mut self) {
-        if let Some((request, answer)) = &mut self.answered {
-            answer.outcome = Err(self.wire.cut_reason());
-            answer.report(self.app, self.wire, request, self.began);
+        if let Some((request, record)) = &mut self.pending {
+            record.outcome = Err(self.connection.abort_reason());
+            record.report(self.app, self.connection, request, self.began);
         }
     }
 }
 
-impl<S: Stream> Wire<S> {
-    /// Waits for the next request and judges its head.
-    async fn read_request(self: &Rc<Self>) -> Result<Request, NoRequest> {
-        let mut begun: Option<Box<Parts>> = None;
-        // Whether the head's time runs: an answer that was there at once has left the note of the one before.
+impl<S: Stream> Connection<S> {
+    /// Waits for the next request head and parses it.
+    async fn read_request(self: &Rc<Self>) -> Result<Request, ReadOutcome> {
+        let mut begun: Option<Box<RequestInner>> = None;
+        // Whether the deadline of this head is set. A response that was sent at once leaves the deadline of the
+        // previous head set.
         let mut is_timed = false;
         if self.is_resumed.take() {
-            // It waits as it did before it was parked, and may have been given notice since.
+            // The deadline from before parking still applies. An interrupt may be pending.
         } else if self.requests() == 0 {
-            // Somebody who has connected and said nothing when the server began to stop.
-            if self.worker.draining.get() && !self.has_more().await {
-                return Err(NoRequest::Ended(CloseReason::Draining));
+            // A new connection without a byte closes when the server drains.
+            if self.worker.is_draining.get() && !self.try_receive_more().await {
+                return Err(ReadOutcome::Ended(CloseReason::Draining));
             }
-            self.wait_for(Deadline::RequestHead, self.common.limits.head_time);
+            self.wait_for(Deadline::RequestHead, self.shared.limits.header_timeout);
             is_timed = true;
-        } else if !self.has_begun() {
-            self.hand_over().await.map_err(NoRequest::Ended)?;
-            // The stop began when the answer had begun, too late for it to say so. A request that
-            // came behind it is answered: closing on it would take what has yet to leave with it.
-            if self.worker.draining.get() && !self.has_more().await {
+        } else if !self.has_partial_head() {
+            self.send_deferred().await.map_err(ReadOutcome::Ended)?;
+            // The server began to drain after the head of the last response, too late for `Connection: close`. A
+            // pipelined request is still served: closing now would destroy the unsent response.
+            if self.worker.is_draining.get() && !self.try_receive_more().await {
                 let reason = self.flush().await.err().unwrap_or(CloseReason::Draining);
-                return Err(NoRequest::Ended(reason));
+                return Err(ReadOutcome::Ended(reason));
             }
-            self.wait_for(Deadline::KeepAlive, self.common.limits.keep_alive);
-            if self.stream.would_move(&self.worker) && self.has_nothing() {
-                return Err(NoRequest::Moves);
+            self.wait_for(Deadline::KeepAlive, self.shared.limits.keep_alive_timeout);
+            if self.stream.should_migrate(&self.worker) && self.is_parkable() {
+                return Err(ReadOutcome::Migrate);
             }
         }
         loop {
             if !self.input.borrow().bytes().is_empty() {
                 let complete = {
                     let input = self.input.borrow();
-                    let head = &mut begun.get_or_insert_with(parts::take).head;
-                    parse_request(input.bytes(), &self.common.limits.message, head)
+                    let head = &mut begun.get_or_insert_with(request_pool::acquire).head;
+                    parse_request(input.bytes(), &self.shared.limits.message, head)
                 };
-                if complete.map_err(|reject| NoRequest::Refused(reject.into()))?
-                    && let Some(parts) = begun.take()
+                if complete.map_err(|reject| ReadOutcome::Refused(reject.into()))?
+                    && let Some(inner) = begun.take()
                 {
-                    return Ok(self.request(parts));
+                    return Ok(self.make_request(inner));
                 }
-                self.flush().await.map_err(NoRequest::Ended)?;
-                if self.has_begun() && !(is_timed && self.deadline() == Deadline::RequestHead) {
-                    self.wait_for(Deadline::RequestHead, self.common.limits.head_time);
+                self.flush().await.map_err(ReadOutcome::Ended)?;
+                if self.has_partial_head() && !(is_timed && self.deadline() == Deadline::RequestHead) {
+                    self.wait_for(Deadline::RequestHead, self.shared.limits.header_timeout);
                     is_timed = true;
                 }
             }
-            self.more_of_head().await?;
+            self.receive_head_bytes().await?;
         }
     }
 
-    /// Whether a head has begun. The empty line that a client may send before one is no part of it
-    /// (RFC 9112 §2.2).
-    fn has_begun(&self) -> bool {
+    /// Whether a request head has begun. The empty line that a client may send before it does not count (RFC 9112
+    /// §2.2).
+    fn has_partial_head(&self) -> bool {
         !matches!(self.input.borrow().bytes(), b"" | b"\r" | b"\r\n")
     }
 
-    /// Receives what has come by now, without waiting for it; whether there is any.
-    async fn has_more(&self) -> bool {
-        poll_fn(|cx| Poll::Ready(matches!(self.poll_more(cx), Poll::Ready(Received::More)))).await
+    /// Receives available bytes without waiting. Returns whether any arrived.
+    async fn try_receive_more(&self) -> bool {
+        poll_fn(|cx| Poll::Ready(matches!(self.poll_receive(cx), Poll::Ready(Received::More)))).await
     }
 
-    /// Receives more of a head, or says how there is none.
-    async fn more_of_head(&self) -> Result<(), NoRequest> {
+    /// Receives more of a head, or returns why none arrives.
+    async fn receive_head_bytes(&self) -> Result<(), ReadOutcome> {
         loop {
-            let mut received = self.more().await;
+            let mut received = self.receive().await;
             if matches!(received, Received::More) {
                 return Ok(());
             }
-            if matches!(received, Received::Notice(Notice::Park)) {
-                if self.has_nothing() {
-                    return Err(NoRequest::Parked);
+            if matches!(received, Received::Interrupted(Interrupt::Park)) {
+                if self.is_parkable() {
+                    return Err(ReadOutcome::Parked);
                 }
-                self.worker.notes.ignore_notice(self.place());
+                self.worker.connections.clear_interrupt(self.id());
                 if self.output.borrow().len() == 0 {
                     continue;
                 }
-                received = Received::HeldUp;
+                received = Received::SendStalled;
             }
-            // An answer that was handed over leaves before the connection ends.
+            // A deferred response leaves before the connection ends.
             if !matches!(received, Received::Failed) {
-                self.flush().await.map_err(NoRequest::Ended)?;
+                self.flush().await.map_err(ReadOutcome::Ended)?;
             }
-            let begun = self.has_begun();
-            return Err(NoRequest::Ended(match received {
+            let begun = self.has_partial_head();
+            return Err(ReadOutcome::Ended(match received {
                 Received::More => return Ok(()),
-                Received::HeldUp => {
-                    self.wait_for(Deadline::KeepAlive, self.common.limits.keep_alive);
+                Received::SendStalled => {
+                    self.wait_for(Deadline::KeepAlive, self.shared.limits.keep_alive_timeout);
                     continue;
                 }
-                Received::End if !self.input.borrow().bytes().is_empty() => CloseReason::HeadCut,
-                Received::End => CloseReason::ClientDone,
+                Received::End if !self.input.borrow().bytes().is_empty() => CloseReason::HeadIncomplete,
+                Received::End => CloseReason::ClientClosed,
                 Received::Failed => CloseReason::Reset,
-                Received::Notice(Notice::Expired) if begun => {
-                    return Err(NoRequest::Refused(Refusal {
-                        status: Status::REQUEST_TIMEOUT,
+                Received::Interrupted(Interrupt::TimedOut) if begun => {
+                    return Err(ReadOutcome::Refused(Refusal {
+                        status: StatusCode::REQUEST_TIMEOUT,
                         text: CloseReason::HeadTooSlow.explain(),
                         reject: None,
                         reason: CloseReason::HeadTooSlow,
                     }));
                 }
-                Received::Notice(Notice::Expired) if self.requests() == 0 => CloseReason::Silent,
-                Received::Notice(Notice::Expired) => CloseReason::Idle,
-                Received::Notice(Notice::MakeRoom) => CloseReason::MadeRoom,
-                // A head that has begun may be completed within its time.
-                Received::Notice(Notice::Drain) if begun => {
-                    self.worker.notes.ignore_notice(self.place());
+                Received::Interrupted(Interrupt::TimedOut) if self.requests() == 0 => CloseReason::NothingReceived,
+                Received::Interrupted(Interrupt::TimedOut) => CloseReason::KeepAliveTimeout,
+                Received::Interrupted(Interrupt::Evict) => CloseReason::Evicted,
+                // A partial head may be completed within its deadline.
+                Received::Interrupted(Interrupt::Drain) if begun => {
+                    self.worker.connections.clear_interrupt(self.id());
                     continue;
                 }
-                Received::Notice(_) => CloseReason::Draining,
+                Received::Interrupted(_) => CloseReason::Draining,
             }));
         }
     }
 
-    /// Makes a request of a complete head: its bytes move from the connection to it.
-    fn request(self: &Rc<Self>, mut parts: Box<Parts>) -> Request {
+    /// Makes a request from a complete head: its bytes move from the connection to the request.
+    fn make_request(self: &Rc<Self>, mut inner: Box<RequestInner>) -> Request {
         let number = self.count_request();
         let clock = &self.worker.clock;
-        parts.peer = self.peer();
-        parts.moment = Moment { since_start: clock.since_start(), unix_time: clock.unix() };
-        if parts.head.framing == Framing::None {
-            let Input { buffer, at } = std::mem::take(&mut *self.input.borrow_mut());
-            (parts.bytes, parts.start) = (buffer.unwrap_or_default(), at);
+        inner.peer = self.peer();
+        inner.received_at = Timestamp { since_worker_start: clock.elapsed(), unix_time: clock.unix_seconds() };
+        if inner.head.framing == RequestFraming::None {
+            let ReceiveBuffer { buffer, at } = std::mem::take(&mut *self.input.borrow_mut());
+            (inner.bytes, inner.start) = (buffer.unwrap_or_default(), at);
         } else {
-            // What follows the head is needed while the request lives. It stays in its buffer, which
-            // may be a long one: a request does not hold one of those for its head.
+            // Bytes after the head are content and stay in the connection's buffer. The head is copied, so a request
+            // does not hold a long buffer.
             let mut input = self.input.borrow_mut();
-            (parts.bytes, parts.start) = (Buffer::of(&input.bytes()[..parts.head.len]), 0);
-            input.consume(parts.head.len);
+            (inner.bytes, inner.start) = (Buffer::of(&input.bytes()[..inner.head.len]), 0);
+            input.consume(inner.head.len);
             drop(input);
-            parts.content = incoming::begin(self, number, parts.head.framing, parts.head.expectation);
+            inner.content = request_body::begin(self, number, inner.head.framing, inner.head.expectation);
         }
-        Request { parts }
+        Request { inner }
     }
 
-    /// Gives a request what of the connection its application keeps or uses.
-    fn lend<T: Service, O>(self: &Rc<Self>, request: &mut Request, app: &App<T, O>) {
-        if app.service.keeps() {
-            request.parts.keepsake = self.keepsake.take();
+    /// Attaches the connection's extensions and the interim sender, if the application uses them.
+    fn attach_extensions<T: Service, O>(self: &Rc<Self>, request: &mut Request, app: &AppContext<T, O>) {
+        if app.service.uses_connection_extensions() {
+            request.inner.connection_extensions = self.extensions.take();
         }
-        if app.service.sends_ahead() {
+        if app.service.sends_interim() {
             let source: Weak<Self> = Rc::downgrade(self);
-            request.parts.ahead = Some(Ahead { source, request: self.requests() });
+            request.inner.interim_sender = Some(InterimSender { source, request: self.requests() });
         }
     }
 
-    /// Asks the application. Answers that wait to leave do not wait for a slow one.
+    /// Polls the application's call. Buffered responses are flushed while a call is pending.
     fn poll_call<T, O: Observer>(
         &self,
         cx: &mut Context<'_>,
         call: Pin<&mut impl Future<Output = Response>>,
-        app: &App<T, O>,
+        app: &AppContext<T, O>,
     ) -> Poll<Result<Response, CloseReason>> {
         match panic::catch(|| call.poll(cx)) {
             Ok(Poll::Ready(response)) => Poll::Ready(Ok(response)),
             Ok(Poll::Pending) => {
-                // Only an application that takes its time needs the wait for the client to be over.
+                // A call that is ready at its first poll does not pay for clearing the deadline.
                 if matches!(self.deadline(), Deadline::KeepAlive | Deadline::RequestHead) {
-                    self.wait_for_nothing();
+                    self.clear_deadline();
                 }
                 let has_output = self.output.borrow().len() > 0;
                 match self.poll_flush(cx) {
                     Poll::Ready(Err(reason)) => return Poll::Ready(Err(reason)),
-                    // Whoever waits for content may have waited for that, and the stream wakes only one.
+                    // A body reader may have waited for this flush. The stream wakes one task only, so wake it here.
                     Poll::Ready(Ok(())) if has_output => {
                         self.wake_reader();
                     }
                     _ => {}
                 }
-                self.poll_gone(cx).map(|()| Err(CloseReason::ClientGone))
+                self.poll_client_disconnected(cx).map(|()| Err(CloseReason::ClientDisconnected))
             }
             Err(message) => {
-                app.observer.incident(&Incident::Panic { peer: self.peer(), message });
-                Poll::Ready(Ok(Response::error(Status::INTERNAL_SERVER_ERROR).because(PANICKED)))
+                app.observer.event(&ServerEvent::Panic { peer: self.peer(), message });
+                Poll::Ready(Ok(Response::error(StatusCode::INTERNAL_SERVER_ERROR).log_reason(PANICKED)))
             }
         }
     }
 
-    /// Answers a request with what the application said, as far as it goes without waiting.
-    fn answer<'a, T: Service, O: Observer>(
+    /// Writes the response to a request as far as possible without waiting.
+    fn respond<'a, T: Service, O: Observer>(
         &'a self,
         request: Request,
-        called: Result<Response, CloseReason>,
-        app: &'a App<T, O>,
+        response: Result<Response, CloseReason>,
+        app: &'a AppContext<T, O>,
         began: Option<Instant>,
-    ) -> Answered<impl Future<Output = Settled> + use<'a, S, T, O>> {
-        let (answer, rest) = match called {
-            Ok(response) => self.begin_answer(&request, response, app.common.term.get()),
-            Err(reason) => (Answer::none(reason), None),
+    ) -> SendOutcome<impl Future<Output = NextStep> + use<'a, S, T, O>> {
+        let (record, rest) = match response {
+            Ok(response) => self.begin_response(&request, response, app.shared.app_state.get()),
+            Err(reason) => (ResponseRecord::client_disconnected(reason), None),
         };
         match rest {
-            None => Answered::Settled(self.settle(request, answer, app, began)),
+            None => SendOutcome::Complete(self.finish_exchange(request, record, app, began)),
             Some(rest) => {
-                let sending = Sending { answered: Some((request, answer)), app, wire: self, began };
-                Answered::Sending(Box::pin(sending.send(rest)))
+                let sending = Sending { pending: Some((request, record)), app, connection: self, began };
+                SendOutcome::Sending(Box::pin(sending.send(rest)))
             }
         }
     }
 
-    /// Reports a request whose answer has left or failed, and settles it: what came behind it goes back
-    /// to the input.
-    fn settle<T, O: Observer>(
+    /// Reports a request whose response was sent or failed, and returns pipelined bytes to the receive buffer.
+    fn finish_exchange<T, O: Observer>(
         &self,
         request: Request,
-        answer: Answer,
-        app: &App<T, O>,
+        record: ResponseRecord,
+        app: &AppContext<T, O>,
         began: Option<Instant>,
-    ) -> Settled {
-        answer.report(app, self, &request, began);
-        let mut parts = request.parts;
-        let consumed = parts.start + parts.head.len;
-        let has_content = parts.head.framing != Framing::None;
-        let bytes = std::mem::take(&mut parts.bytes);
-        if let Some(keepsake) = parts.keepsake.take() {
-            self.keepsake.set(Some(keepsake));
+    ) -> NextStep {
+        record.report(app, self, &request, began);
+        let mut inner = request.inner;
+        let consumed = inner.start + inner.head.len;
+        let has_content = inner.head.framing != RequestFraming::None;
+        let bytes = std::mem::take(&mut inner.bytes);
+        if let Some(extensions) = inner.connection_extensions.take() {
+            self.extensions.set(Some(extensions));
         }
-        parts::give(parts);
-        if let Err(reason) = answer.outcome {
-            return Settled::Ended(reason);
+        request_pool::release(inner);
+        if let Err(reason) = record.outcome {
+            return NextStep::Ended(reason);
         }
         if !has_content && consumed < bytes.len() {
-            *self.input.borrow_mut() = Input { buffer: Some(bytes), at: consumed };
+            *self.input.borrow_mut() = ReceiveBuffer { buffer: Some(bytes), at: consumed };
         }
-        match answer.ending.afterwards {
-            Afterwards::KeepOpen if !has_content => Settled::Next,
-            _ => Settled::Unfinished(answer.ending),
+        match record.close_decision.persistence {
+            Persistence::KeepAlive if !has_content => NextStep::Next,
+            _ => NextStep::Unfinished(record.close_decision),
         }
     }
 
-    /// What is left to do after an answer: content that nobody read, and the close.
-    async fn finish(&self, ending: Ending) -> Result<(), CloseReason> {
-        if ending.close_reason == CloseReason::Switched {
-            return Err(CloseReason::Switched);
+    /// Discards unread content after a response, and closes the connection if it has to end.
+    async fn finish_request(&self, close_decision: CloseDecision) -> Result<(), CloseReason> {
+        if close_decision.close_reason == CloseReason::Upgraded {
+            return Err(CloseReason::Upgraded);
         }
-        self.finish_content(ending).await?;
-        if ending.afterwards == Afterwards::KeepOpen {
+        self.finish_content(close_decision).await?;
+        if close_decision.persistence == Persistence::KeepAlive {
             return Ok(());
         }
-        self.send_last().await?;
-        // Requests that came behind this one are not answered; closing on them would reset
-        // the connection and take the answer with it.
-        let is_clear = self.input.borrow().bytes().is_empty();
-        if !is_clear || (self.stream.has_waited() && self.has_more().await) {
+        self.send_and_shutdown().await?;
+        // Pipelined requests after the last response are discarded, not served. Closing with unread bytes would send
+        // a reset and destroy the response.
+        let is_empty = self.input.borrow().bytes().is_empty();
+        if !is_empty || (self.stream.is_registered() && self.try_receive_more().await) {
             self.linger().await;
         }
-        Err(ending.close_reason)
+        Err(close_decision.close_reason)
     }
 
-    /// Answers a request that the application never sees, and ends the connection.
-    async fn refuse<T, O: Observer>(self: &Rc<Self>, refusal: &Refusal, app: &App<T, O>) -> CloseReason {
-        // The reason is reported with the refusal, or with the close.
-        let response = Response::error_with_text(refusal.status, refusal.text).without_reason();
-        let (mut answer, rest) = self.begin_refusal(response);
+    /// Sends an error response to a request that never reaches the application, and ends the connection.
+    async fn refuse<T, O: Observer>(self: &Rc<Self>, refusal: &Refusal, app: &AppContext<T, O>) -> CloseReason {
+        // The refusal or the close reports the reason.
+        let response = Response::error_with_text(refusal.status, refusal.text).no_log_reason();
+        let (mut record, rest) = self.begin_refusal(response);
         if let Some(rest) = rest {
-            self.send_rest(rest, &mut answer).await;
+            self.send_pending(rest, &mut record).await;
         }
-        answer.report_refusal(app, self, refusal.reject);
-        if let Err(reason) = answer.outcome {
+        record.report_refusal(app, self, refusal.reject);
+        if let Err(reason) = record.outcome {
             return reason;
         }
-        if let Err(reason) = self.send_last().await {
+        if let Err(reason) = self.send_and_shutdown().await {
             return reason;
         }
         self.linger().await;
@@ -422,14 +422,14 @@ impl<S: Stream> Wire<S> {
     }
 }
 
-/// Why the application's answer is a 500, for the log.
+/// Log reason of the 500 response after a panic of the application.
 pub(super) const PANICKED: &str = "the application panicked";
 
 impl From<Reject> for Refusal {
     fn from(reject: Reject) -> Self {
         Self {
             status: reject.status(),
-            text: reject.text(),
+            text: reject.message(),
             reject: Some(reject),
             reason: CloseReason::Rejected(reject),
         }

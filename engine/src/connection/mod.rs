@@ -1,226 +1,234 @@
-//! Connections: one straight-line task each, from the first byte to the reason it ended; who is idle for a
-//! while has none.
+//! Connections: one task for each, from the first byte to the close reason. An idle connection is parked and has no
+//! task.
 //!
-//! This floor never decides what to answer and never opens a socket or a file.
+//! This module never decides what to respond and never opens a socket or a file.
 
 mod file;
 mod http1;
-mod incoming;
 mod parked;
-mod parts;
+mod request_body;
+mod request_pool;
 mod respond;
-mod switched;
 #[cfg(test)]
 mod tests;
-mod wire;
+mod transport;
+mod upgraded;
 
 use crate::limits::Limits;
-use crate::net::notes::{Deadline, Notice, Place};
+use crate::net::connection_table::{ConnectionId, Deadline, Interrupt};
 use crate::net::panic;
 use crate::net::stream::Stream;
 use crate::net::worker::Worker;
-use crate::service::{CloseReason, Closed, Incident, Observer, Phase, Service};
-use http1::Served;
+use crate::service::{CloseReason, Closed, Observer, Phase, ServerEvent, Service};
+use http1::LoopExit;
 use selvedge_proto::date::HttpDate;
-use selvedge_proto::http1::write::DatedLines;
+use selvedge_proto::http1::write::CommonFields;
 use std::cell::{Cell, RefCell};
 use std::future::Future;
 use std::net::SocketAddr;
 use std::pin::pin;
 use std::rc::Rc;
 use std::task::Poll;
-use wire::Wire;
+use transport::Connection;
 
-/// What all connections of a worker share that began under one generation of the application.
-pub(crate) struct App<T, O> {
+/// An application, and the state that its connections on one worker share.
+pub(crate) struct AppContext<T, O> {
     pub(crate) service: T,
     pub(crate) observer: O,
-    pub(crate) common: Rc<Common>,
+    pub(crate) shared: Rc<SharedContext>,
     pub(crate) worker: Rc<Worker>,
-    /// Who has taken its place, for connections that go on with that one.
+    /// The version that replaced this one, for connections that switch to it.
     successor: RefCell<Option<Rc<Self>>>,
 }
 
-impl<T, O> App<T, O> {
+impl<T, O> AppContext<T, O> {
     pub(crate) fn new(service: T, observer: O, limits: Limits, worker: Rc<Worker>) -> Rc<Self> {
-        let common = Rc::new(Common::new(limits));
-        Rc::new(Self { service, observer, common, worker, successor: RefCell::default() })
+        let shared = Rc::new(SharedContext::new(limits));
+        Rc::new(Self { service, observer, shared, worker, successor: RefCell::default() })
     }
 
-    /// Another has taken its place.
-    pub(crate) fn retire(&self, successor: &Rc<Self>, existing: Existing) {
-        if existing == Existing::Follow {
+    /// Marks this version as replaced.
+    pub(crate) fn mark_replaced(&self, successor: &Rc<Self>, on_reload: OnReload) {
+        if on_reload == OnReload::Switch {
             *self.successor.borrow_mut() = Some(successor.clone());
         }
-        self.common.term.set(Term::Over(existing));
+        self.shared.app_state.set(AppState::Replaced(on_reload));
     }
 
-    /// Whoever would follow to one that is over follows to its successor at once, so that what
-    /// lies between is not kept for those who are idle.
-    pub(crate) fn pass_over(&self, over: &Rc<Self>, successor: &Rc<Self>) {
-        if let Some(next) = self.successor.borrow_mut().as_mut().filter(|next| Rc::ptr_eq(next, over)) {
+    /// If this version's successor is `replaced`, sets `successor` instead, so that idle connections do not keep
+    /// `replaced` alive.
+    pub(crate) fn skip_replaced(&self, replaced: &Rc<Self>, successor: &Rc<Self>) {
+        if let Some(next) = self.successor.borrow_mut().as_mut().filter(|next| Rc::ptr_eq(next, replaced)) {
             *next = successor.clone();
         }
     }
 }
 
-/// What becomes of connections that are there when an application is replaced.
+/// How open connections behave when their application is replaced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Existing {
-    /// They stay with the application that they began with, and close with their next answer.
+pub enum OnReload {
+    /// A connection continues with its application, and closes after its next response.
     Finish,
-    /// They go on with the new one at their next request.
-    Follow,
+    /// A connection switches to the new application at its next request.
+    Switch,
 }
 
-/// Whether an application is the one that new connections get.
+/// Whether new connections get this application.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Term {
+enum AppState {
     Current,
-    Over(Existing),
+    Replaced(OnReload),
 }
 
-/// The application that a connection has at the moment.
-struct Seat<T, O>(RefCell<Rc<App<T, O>>>);
+/// The application that a connection uses now.
+struct CurrentApp<T, O>(RefCell<Rc<AppContext<T, O>>>);
 
-impl<T, O> Seat<T, O> {
-    fn app(&self) -> Rc<App<T, O>> {
+impl<T, O> CurrentApp<T, O> {
+    fn app(&self) -> Rc<AppContext<T, O>> {
         self.0.borrow().clone()
     }
 
-    /// Goes on with the one that is current by now.
-    fn follow(&self, place: Place) -> Rc<App<T, O>> {
+    /// Switches to the newest version and returns it.
+    fn switch_to_newest(&self, id: ConnectionId) -> Rc<AppContext<T, O>> {
         let mut app = self.app();
         loop {
             let Some(successor) = app.successor.borrow().clone() else { break };
             app = successor;
         }
-        app.worker.notes.renew(place);
+        app.worker.connections.set_generation(id);
         drop(self.0.replace(app.clone()));
         app
     }
 }
 
-/// What all connections of a worker share, whatever the application.
-pub(crate) struct Common {
+/// State that all connections of one worker and app version share, independent of the application's type.
+pub(crate) struct SharedContext {
     limits: Limits,
-    /// The lines that heads begin with, and the second that they were made for.
-    dated: Cell<(i64, DatedLines)>,
-    term: Cell<Term>,
+    /// The `Server` and `Date` lines, and the second for which they were made.
+    cached_fields: Cell<(i64, CommonFields)>,
+    app_state: Cell<AppState>,
 }
 
-impl Common {
+impl SharedContext {
     pub(crate) fn new(limits: Limits) -> Self {
-        Self { limits, dated: Cell::new((0, DatedLines::new(HttpDate::from_unix(0)))), term: Cell::new(Term::Current) }
+        Self {
+            limits,
+            cached_fields: Cell::new((0, CommonFields::new(HttpDate::from_unix(0)))),
+            app_state: Cell::new(AppState::Current),
+        }
     }
 
-    /// The lines that heads of this second begin with.
-    fn dated(&self, unix: i64) -> DatedLines {
-        let (made_for, lines) = self.dated.get();
+    /// Returns the lines for the current second.
+    fn common_fields(&self, unix: i64) -> CommonFields {
+        let (made_for, lines) = self.cached_fields.get();
         if made_for == unix {
             return lines;
         }
-        let lines = DatedLines::new(HttpDate::from_unix(unix));
-        self.dated.set((unix, lines));
+        let lines = CommonFields::new(HttpDate::from_unix(unix));
+        self.cached_fields.set((unix, lines));
         lines
     }
 }
 
-/// Serves one connection to its end and reports it. `place` is its own in the notes, and
-/// `permit` is kept for as long.
+/// Serves one connection until its end and reports it. `id` is its entry in the connection table. `permit` is dropped
+/// at the end.
 pub(crate) fn run<S: Stream, T: Service, O: Observer>(
     stream: S,
     peer: SocketAddr,
-    place: Place,
-    app: Rc<App<T, O>>,
+    id: ConnectionId,
+    app: Rc<AppContext<T, O>>,
     permit: impl Sized + 'static,
 ) -> impl Future<Output = ()> {
-    // Made here and not in the future, which would keep room for what it was made of.
-    let wire = Wire::new(stream, peer, place, app.worker.clone(), app.common.clone());
-    go_on(Rc::new(wire), app, permit)
+    // Constructed outside the future, which would otherwise reserve space for the arguments as well.
+    let connection = Connection::new(stream, peer, id, app.worker.clone(), app.shared.clone());
+    run_connection(Rc::new(connection), app, permit)
 }
 
-/// The same, also for one that was parked.
-fn go_on<S: Stream, T: Service, O: Observer>(
-    wire: Rc<Wire<S>>,
-    app: Rc<App<T, O>>,
+/// Runs a new or resumed connection until its end.
+fn run_connection<S: Stream, T: Service, O: Observer>(
+    connection: Rc<Connection<S>>,
+    app: Rc<AppContext<T, O>>,
     permit: impl Sized + 'static,
 ) -> impl Future<Output = ()> {
-    let seat = Seat(RefCell::new(app));
-    // An `async fn` keeps room for its arguments twice.
+    let current_app = CurrentApp(RefCell::new(app));
+    // An `async fn` would store its arguments twice.
     async move {
-        let mut wire = wire;
+        let mut connection = connection;
         let reason = loop {
-            match guarded(&wire, &seat).await {
-                Served::Ended(reason) => break reason,
-                Served::Parked => return parked::park(wire, seat.0.into_inner(), permit),
-                Served::Moves => wire = moved(wire),
+            match poll_with_interrupts(&connection, &current_app).await {
+                LoopExit::Ended(reason) => break reason,
+                LoopExit::Parked => return parked::park(connection, current_app.0.into_inner(), permit),
+                LoopExit::Migrate => connection = migrate(connection),
             }
         };
-        // A task of the application's own that waits for content waits in vain from now on.
-        wire.wake_reader();
-        let mut closed = Closed { peer: wire.peer(), reason, phase: wire.phase(), requests: wire.requests() };
-        let (app, place) = (seat.0.into_inner(), wire.place());
-        if reason == CloseReason::Switched {
-            closed.reason = Box::pin(switched::carry_on(wire, app.common.term.get())).await;
+        // Wakes a body reader in a task of the application, which gets the end of the content now.
+        connection.wake_reader();
+        let mut closed =
+            Closed { peer: connection.peer(), reason, phase: connection.phase(), requests: connection.requests() };
+        let (app, id) = (current_app.0.into_inner(), connection.id());
+        if reason == CloseReason::Upgraded {
+            closed.reason = Box::pin(upgraded::run_upgraded(connection, app.shared.app_state.get())).await;
         } else {
-            if takes_the_rest(reason) && !wire.give_room_back() {
-                Box::pin(wire.see_off()).await;
+            if may_read_more(reason) && !connection.release_large_send_buffer() {
+                Box::pin(connection.drain_send_queue()).await;
             }
-            drop(wire);
+            drop(connection);
         }
         app.observer.closed(&closed);
-        app.worker.connection_ended(place);
+        app.worker.remove_connection(id);
         drop(permit);
     }
 }
 
-/// Whether a client may still take what it was sent, and will be sent nothing more.
-fn takes_the_rest(reason: CloseReason) -> bool {
-    use CloseReason::{AnswerEnded, Asked, ClientDone, ContentCut, HeadCut};
-    matches!(reason, ClientDone | HeadCut | ContentCut | Asked | AnswerEnded)
+/// Whether the client may still read bytes that were sent to it.
+fn may_read_more(reason: CloseReason) -> bool {
+    use CloseReason::{ClientClosed, CloseRequested, ClosedAfterResponse, ContentIncomplete, HeadIncomplete};
+    matches!(reason, ClientClosed | HeadIncomplete | ContentIncomplete | CloseRequested | ClosedAfterResponse)
 }
 
-/// A connection whose stream has moved, unless somebody holds on to it: then it goes on as it is.
-fn moved<S: Stream>(wire: Rc<Wire<S>>) -> Rc<Wire<S>> {
-    let wire = Rc::try_unwrap(wire).map(|wire| Rc::new(wire.moved()));
-    let wire = wire.unwrap_or_else(|held| held);
-    wire.is_resumed.set(true);
-    wire
+/// Migrates the connection's stream, unless another handle to the connection exists.
+fn migrate<S: Stream>(connection: Rc<Connection<S>>) -> Rc<Connection<S>> {
+    let connection = Rc::try_unwrap(connection).map(|connection| Rc::new(connection.migrated()));
+    let connection = connection.unwrap_or_else(|still_shared| still_shared);
+    connection.is_resumed.set(true);
+    connection
 }
 
-/// The loop, with what can end it from outside: a cut, or a panic.
-async fn guarded<S: Stream, T: Service, O: Observer>(wire: &Rc<Wire<S>>, seat: &Seat<T, O>) -> Served {
-    let mut serving = pin!(http1::serve(wire, seat));
-    let notes = &wire.worker.notes;
+/// Polls the request loop, and ends it on an abort interrupt or a panic.
+async fn poll_with_interrupts<S: Stream, T: Service, O: Observer>(
+    connection: &Rc<Connection<S>>,
+    current_app: &CurrentApp<T, O>,
+) -> LoopExit {
+    let mut serving = pin!(http1::serve(connection, current_app));
+    let table = &connection.worker.connections;
     std::future::poll_fn(|cx| {
-        match notes.begin_turn(wire.place(), cx.waker()) {
-            Notice::Cut => return Poll::Ready(Served::Ended(wire.cut_reason())),
-            // Content may be awaited by a task of the application's own.
-            Notice::Expired => {
-                wire.wake_reader();
+        match table.register_waker(connection.id(), cx.waker()) {
+            Interrupt::Abort => return Poll::Ready(LoopExit::Ended(connection.abort_reason())),
+            // A task of the application may be waiting for content.
+            Interrupt::TimedOut => {
+                connection.wake_reader();
             }
-            Notice::None | Notice::MakeRoom | Notice::Drain | Notice::Park => {}
+            Interrupt::None | Interrupt::Evict | Interrupt::Drain | Interrupt::Park => {}
         }
         panic::catch(|| serving.as_mut().poll(cx)).unwrap_or_else(|message| {
-            seat.app().observer.incident(&Incident::Panic { peer: wire.peer(), message });
-            Poll::Ready(Served::Ended(CloseReason::Panicked))
+            current_app.app().observer.event(&ServerEvent::Panic { peer: connection.peer(), message });
+            Poll::Ready(LoopExit::Ended(CloseReason::Panicked))
         })
     })
     .await
 }
 
-impl<S> Wire<S> {
-    /// What the connection is doing, as its note says it.
+impl<S> Connection<S> {
+    /// Returns the phase of the connection, for statistics.
     fn phase(&self) -> Phase {
         phase_of(self.deadline())
     }
 }
 
-/// What a connection is doing that waits for this.
+/// Returns the phase that belongs to a deadline.
 pub(crate) fn phase_of(deadline: Deadline) -> Phase {
     match deadline {
-        Deadline::None | Deadline::Switched => Phase::Answering,
+        Deadline::None | Deadline::Upgraded => Phase::Processing,
         Deadline::RequestHead => Phase::ReadingHead,
         Deadline::RequestBody => Phase::ReadingContent,
         Deadline::ResponseProgress => Phase::Sending,

@@ -1,105 +1,116 @@
-//! Connections that have been idle for a while: the task of one ends, and what it needs to go on is put
-//! into its worker's lot. Its deadline stays in the notes, and whatever is said to it there has it go on.
+//! Parked connections: the task of an idle connection ends, and a small record stays in its worker. Its deadline
+//! stays in the connection table, and any interrupt or received byte resumes it.
 
-use crate::connection::wire::Wire;
-use crate::connection::{App, Common, go_on};
-use crate::net::notes::{self, Place};
+use crate::connection::transport::Connection;
+use crate::connection::{AppContext, SharedContext, run_connection};
+use crate::net::connection_table::{self, ConnectionId};
 use crate::net::stream::Stream;
 use crate::net::worker::Worker;
-use crate::service::{Keepsake, Observer, Service};
+use crate::service::{ConnectionExtensions, Observer, Service};
 use std::any::Any;
 use std::cell::RefCell;
 use std::net::SocketAddr;
 use std::rc::Rc;
 
-/// What is left of an idle connection's two directions.
-struct Left<S> {
+/// The transport of a parked connection.
+struct ParkedStream<S> {
     stream: S,
     peer: SocketAddr,
     requests: u32,
-    common: Rc<Common>,
-    keepsake: Keepsake,
+    shared: Rc<SharedContext>,
+    extensions: ConnectionExtensions,
 }
 
-/// What is left of an idle connection.
-struct Parked<S, T, O, P> {
-    left: Left<S>,
-    app: Rc<App<T, O>>,
+/// A parked connection.
+struct ParkedConnection<S, T, O, P> {
+    transport: ParkedStream<S>,
+    app: Rc<AppContext<T, O>>,
     permit: P,
 }
 
-/// Parked connections by their places.
-type Places<S, T, O, P> = Vec<Option<Parked<S, T, O, P>>>;
+/// Parked connections by connection ID.
+type ParkedSlots<S, T, O, P> = Vec<Option<ParkedConnection<S, T, O, P>>>;
 
-/// Connections that there is room for when nobody is idle.
-const ROOM_KEPT: usize = 1024;
+/// Slots whose memory stays allocated when no connection is parked.
+const CAPACITY_MIN: usize = 1024;
 
-/// The idle connections of a worker. One table and not a piece of memory each, since those would lie
-/// between pieces that are free, and keep them from the system.
-struct Lot<S, T, O, P>(RefCell<Places<S, T, O, P>>);
+/// All parked connections of a worker. One table instead of one allocation each: single allocations would fragment
+/// the heap and keep pages from the system.
+struct ParkedConnections<S, T, O, P>(RefCell<ParkedSlots<S, T, O, P>>);
 
-/// Parks a connection of which nothing is held that has come or has to leave, if its stream can wait by
-/// itself; otherwise it goes on.
-pub(super) fn park<S: Stream, T: Service, O: Observer, P: 'static>(wire: Rc<Wire<S>>, app: Rc<App<T, O>>, permit: P) {
-    let (worker, place) = (wire.worker.clone(), wire.place());
-    match take_off(wire, &worker) {
-        Ok(left) => {
-            lot(&worker).enter(place, Parked { left, app, permit });
-            worker.notes.park(place);
+/// Parks a connection whose buffers are empty, if its stream supports that. Otherwise the connection continues.
+pub(super) fn park<S: Stream, T: Service, O: Observer, P: 'static>(
+    connection: Rc<Connection<S>>,
+    app: Rc<AppContext<T, O>>,
+    permit: P,
+) {
+    let (worker, id) = (connection.worker.clone(), connection.id());
+    match compact(connection, &worker) {
+        Ok(transport) => {
+            parked_connections(&worker).insert(id, ParkedConnection { transport, app, permit });
+            worker.connections.park(id);
         }
-        Err(wire) => {
-            worker.notes.ignore_notice(place);
-            wire.is_resumed.set(true);
-            tokio::task::spawn_local(go_on(wire, app, permit));
+        Err(connection) => {
+            worker.connections.clear_interrupt(id);
+            connection.is_resumed.set(true);
+            tokio::task::spawn_local(run_connection(connection, app, permit));
         }
     }
 }
 
-fn take_off<S: Stream>(wire: Rc<Wire<S>>, worker: &Rc<Worker>) -> Result<Left<S>, Rc<Wire<S>>> {
-    let mut wire = Rc::try_unwrap(wire)?;
-    if !wire.stream.park(worker, wire.place()) {
-        return Err(Rc::new(wire));
+/// Reduces a connection to what it needs while it is idle. Returns the connection if another handle to it exists or
+/// its stream cannot park.
+fn compact<S: Stream>(
+    connection: Rc<Connection<S>>,
+    worker: &Rc<Worker>,
+) -> Result<ParkedStream<S>, Rc<Connection<S>>> {
+    let mut connection = Rc::try_unwrap(connection)?;
+    if !connection.stream.park(worker, connection.id()) {
+        return Err(Rc::new(connection));
     }
-    let (peer, requests, keepsake) = (wire.peer(), wire.requests(), wire.keepsake.take());
-    Ok(Left { stream: wire.stream, peer, requests, common: wire.common, keepsake })
+    let (peer, requests, extensions) = (connection.peer(), connection.requests(), connection.extensions.take());
+    Ok(ParkedStream { stream: connection.stream, peer, requests, shared: connection.shared, extensions })
 }
 
-/// The lot of a worker, all of whose connections are of the same types.
-fn lot<S: Stream, T: Service, O: Observer, P: 'static>(worker: &Worker) -> Rc<Lot<S, T, O, P>> {
-    let lot: Rc<dyn Any> = worker.notes.lot(|| Rc::new(Lot::<S, T, O, P>(RefCell::default())));
-    lot.downcast().expect("a worker serves with one kind of application")
+/// Returns the worker's parked connections, which all have one type.
+fn parked_connections<S: Stream, T: Service, O: Observer, P: 'static>(
+    worker: &Worker,
+) -> Rc<ParkedConnections<S, T, O, P>> {
+    let table: Rc<dyn Any> =
+        worker.connections.resumer_or_init(|| Rc::new(ParkedConnections::<S, T, O, P>(RefCell::default())));
+    table.downcast().expect("the applications of a worker have one type")
 }
 
-impl<S, T, O, P> Lot<S, T, O, P> {
-    fn enter(&self, place: Place, parked: Parked<S, T, O, P>) {
+impl<S, T, O, P> ParkedConnections<S, T, O, P> {
+    fn insert(&self, id: ConnectionId, parked: ParkedConnection<S, T, O, P>) {
         let mut all = self.0.borrow_mut();
-        if all.len() <= place as usize {
-            all.resize_with(place as usize + 1, || None);
+        if all.len() <= id as usize {
+            all.resize_with(id as usize + 1, || None);
         }
-        all[place as usize] = Some(parked);
+        all[id as usize] = Some(parked);
     }
 
-    /// Takes one out. After a rush the room is given back.
-    fn leave(&self, place: Place) -> Option<Parked<S, T, O, P>> {
+    /// Removes one. Releases capacity when the table is empty.
+    fn remove(&self, id: ConnectionId) -> Option<ParkedConnection<S, T, O, P>> {
         let mut all = self.0.borrow_mut();
-        let parked = all.get_mut(place as usize)?.take();
+        let parked = all.get_mut(id as usize)?.take();
         let used = all.iter().rposition(Option::is_some).map_or(0, |last| last + 1);
         all.truncate(used);
         if used == 0 {
-            all.shrink_to(ROOM_KEPT);
+            all.shrink_to(CAPACITY_MIN);
         }
         parked
     }
 }
 
-impl<S: Stream, T: Service, O: Observer, P: 'static> notes::Lot for Lot<S, T, O, P> {
-    fn resume(self: Rc<Self>, place: Place) {
-        let Some(Parked { mut left, app, permit }) = self.leave(place) else { return };
+impl<S: Stream, T: Service, O: Observer, P: 'static> connection_table::Resume for ParkedConnections<S, T, O, P> {
+    fn resume(self: Rc<Self>, id: ConnectionId) {
+        let Some(ParkedConnection { mut transport, app, permit }) = self.remove(id) else { return };
         let worker = app.worker.clone();
-        left.stream.unpark(&worker);
-        let wire = Wire::new(left.stream, left.peer, place, worker, left.common);
-        let wire = Rc::new(wire.resumed(left.requests, left.keepsake));
-        tokio::task::spawn_local(go_on(wire, app, permit));
+        transport.stream.unpark(&worker);
+        let connection = Connection::new(transport.stream, transport.peer, id, worker, transport.shared);
+        let connection = Rc::new(connection.resumed(transport.requests, transport.extensions));
+        tokio::task::spawn_local(run_connection(connection, app, permit));
     }
 
     fn clear(&self) {

@@ -1,10 +1,10 @@
-//! Accepting: a permit for each connection, the idlest one's place when there is none,
-//! and a pause when the system is out of descriptors.
+//! Accepts connections. Each takes a permit. If none is free, the idlest connection is evicted. If file
+//! descriptors run out, accepting pauses.
 
-use crate::limits::{ACCEPT_PAUSE, ACCEPTS_PER_TURN, SWEEP_INTERVAL};
+use crate::limits::{ACCEPT_PAUSE, ACCEPTS_PER_YIELD, SWEEP_INTERVAL};
+use crate::net::backlog::AdaptiveBacklog;
 use crate::net::clock::Tick;
-use crate::net::queue::Queue;
-use crate::net::worker::{Event, Worker};
+use crate::net::worker::{Worker, WorkerEvent};
 use crate::service::UNIX_PEER;
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::{Errno, retry_on_intr};
@@ -19,7 +19,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::yield_now;
 use tokio::time::timeout;
 
-/// A connection that was accepted and is not yet served.
+/// An accepted connection that is not yet served.
 pub(crate) struct Accepted {
     pub(crate) fd: OwnedFd,
     pub(crate) peer: SocketAddr,
@@ -27,101 +27,100 @@ pub(crate) struct Accepted {
 }
 
 impl Accepted {
-    /// Tells the client that there is no room for it.
+    /// Sends the client a 503 response.
     pub(crate) fn refuse(self) {
-        say_no_room(&self.fd);
+        send_unavailable(&self.fd);
     }
 }
 
-/// What is said to a client that is accepted only to be told that there is no room.
-const NO_ROOM: &[u8] =
+/// Response to a client that is accepted only to be refused.
+const UNAVAILABLE_RESPONSE: &[u8] =
     b"HTTP/1.1 503 Service Unavailable\r\nserver: selvedge\r\nretry-after: 1\r\ncontent-length: 0\r\n\
                          connection: close\r\n\r\n";
 
-/// Accepts until the task is ended. `spare` is closed when descriptors run out, so that
-/// one more client can be accepted and told so.
+/// Accepts connections until the task is aborted. If file descriptors run out, it uses a reserve descriptor to
+/// refuse one more client with a response.
 pub(crate) async fn accept(
     listener: Rc<AsyncFd<OwnedFd>>,
-    mut queue: Option<Queue>,
+    mut backlog: Option<AdaptiveBacklog>,
     worker: Rc<Worker>,
     permits: Arc<Semaphore>,
     serve: Rc<dyn Fn(Accepted)>,
 ) {
-    let mut spare = Spare::new();
-    let mut in_a_row = 0;
+    let mut reserve = ReserveFd::new();
+    let mut accepted_in_row = 0;
     loop {
         let Ok(mut ready) = listener.readable().await else { return };
         let permit = match permits.clone().try_acquire_owned() {
             Ok(permit) => permit,
-            // Readiness may be left from the last accept. Nobody loses a place to nobody.
-            Err(_) if !is_waited_for(&listener) => {
+            // The readiness event may be stale. Without a waiting client, do not evict an idle connection.
+            Err(_) if !has_pending_connection(&listener) => {
                 ready.clear_ready();
-                note(&mut queue, Queue::was_empty, &listener, &worker);
+                update_backlog(&mut backlog, AdaptiveBacklog::found_empty, &listener, &worker);
                 continue;
             }
-            Err(_) => match permit(&worker, &permits).await {
+            Err(_) => match wait_for_permit(&worker, &permits).await {
                 Some(permit) => permit,
                 None => return,
             },
         };
         match accept_one(&listener) {
             Ok((fd, peer)) => {
-                if spare.close_count() > 0 {
-                    spare.reset();
-                    worker.event(Event::AcceptRecovered);
+                if reserve.refused_count() > 0 {
+                    reserve.reset();
+                    worker.event(WorkerEvent::AcceptRecovered);
                 }
-                note(&mut queue, Queue::accepted, &listener, &worker);
-                worker.admit(Accepted { fd, peer, permit }, &*serve);
+                update_backlog(&mut backlog, AdaptiveBacklog::accepted, &listener, &worker);
+                worker.dispatch(Accepted { fd, peer, permit }, &*serve);
             }
             Err(Errno::AGAIN) => {
                 ready.clear_ready();
-                note(&mut queue, Queue::was_empty, &listener, &worker);
-                in_a_row = 0;
+                update_backlog(&mut backlog, AdaptiveBacklog::found_empty, &listener, &worker);
+                accepted_in_row = 0;
                 continue;
             }
-            // The client gave up before it was accepted, or the network did.
+            // The client or the network aborted the connection before it was accepted.
             Err(Errno::CONNABORTED | Errno::INTR | Errno::PROTO | Errno::PERM) => {}
             Err(error @ (Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM)) => {
-                if spare.close_count() == 0 {
-                    worker.event(Event::AcceptFailed(error.into()));
+                if reserve.refused_count() == 0 {
+                    worker.event(WorkerEvent::AcceptFailed(error.into()));
                 }
-                spare.refuse_one(&listener);
+                reserve.refuse_one(&listener);
                 tokio::time::sleep(ACCEPT_PAUSE).await;
             }
             Err(error) => {
-                worker.event(Event::AcceptFailed(error.into()));
+                worker.event(WorkerEvent::AcceptFailed(error.into()));
                 tokio::time::sleep(ACCEPT_PAUSE).await;
             }
         }
-        in_a_row += 1;
-        if in_a_row >= ACCEPTS_PER_TURN {
-            in_a_row = 0;
+        accepted_in_row += 1;
+        if accepted_in_row >= ACCEPTS_PER_YIELD {
+            accepted_in_row = 0;
             yield_now().await;
         }
     }
 }
 
-/// Notes what the queue was found like, and has as many wait from then on as it says.
-fn note(
-    queue: &mut Option<Queue>,
-    found: fn(&mut Queue, Tick) -> Option<i32>,
+/// Records the state of the accept queue and sets the backlog if it changed.
+fn update_backlog(
+    backlog: &mut Option<AdaptiveBacklog>,
+    record: fn(&mut AdaptiveBacklog, Tick) -> Option<i32>,
     listener: &AsyncFd<OwnedFd>,
     worker: &Worker,
 ) {
-    if let Some(room) = queue.as_mut().and_then(|queue| found(queue, worker.clock.tick())) {
-        set_room(listener, room);
+    if let Some(length) = backlog.as_mut().and_then(|backlog| record(backlog, worker.clock.tick())) {
+        set_backlog(listener, length);
     }
 }
 
-/// Has so many wait at the most.
-pub(super) fn set_room(listener: &AsyncFd<OwnedFd>, room: i32) {
-    // It listens already, so nothing can be wrong with that.
-    let _ = rustix::net::listen(listener.get_ref(), room);
+/// Sets the length of the accept queue.
+pub(super) fn set_backlog(listener: &AsyncFd<OwnedFd>, length: i32) {
+    // The socket already listens, so this cannot fail.
+    let _ = rustix::net::listen(listener.get_ref(), length);
 }
 
-/// Accepts what had connected before the listener closes, so that nobody is reset who was
-/// already in the queue.
-pub(crate) fn accept_rest(
+/// Accepts all connections in the accept queue, so that closing the listener does not reset them.
+pub(crate) fn accept_pending(
     listener: &AsyncFd<OwnedFd>,
     worker: &Worker,
     permits: &Arc<Semaphore>,
@@ -130,7 +129,7 @@ pub(crate) fn accept_rest(
     while let Ok(permit) = permits.clone().try_acquire_owned()
         && let Ok((fd, peer)) = accept_one(listener)
     {
-        worker.admit(Accepted { fd, peer, permit }, serve);
+        worker.dispatch(Accepted { fd, peer, permit }, serve);
     }
 }
 
@@ -145,28 +144,28 @@ fn accept_one(listener: &AsyncFd<OwnedFd>) -> rustix::io::Result<(OwnedFd, Socke
     Ok((fd, peer))
 }
 
-/// Whether somebody waits to be accepted.
-fn is_waited_for(listener: &AsyncFd<OwnedFd>) -> bool {
+/// Returns whether a connection waits in the accept queue.
+fn has_pending_connection(listener: &AsyncFd<OwnedFd>) -> bool {
     let mut listeners = [PollFd::new(listener.get_ref(), PollFlags::IN)];
     retry_on_intr(|| rustix::event::poll(&mut listeners, Some(&Timespec::default()))) != Ok(0)
 }
 
-/// A permit when there is none: the idlest connection is asked for its place, and whoever
-/// becomes idle while that is not enough.
-async fn permit(worker: &Worker, permits: &Arc<Semaphore>) -> Option<OwnedSemaphorePermit> {
-    let mut is_full = false;
+/// Waits for a permit when none is free. Evicts the idlest connection, and retries every [`SWEEP_INTERVAL`] until
+/// a permit is free.
+async fn wait_for_permit(worker: &Worker, permits: &Arc<Semaphore>) -> Option<OwnedSemaphorePermit> {
+    let mut has_reported_full = false;
     for attempt in 0.. {
-        if !worker.notes.make_room() {
-            worker.ask_another_for_room(attempt);
-            // Others had their time to answer.
-            if attempt > 0 && !is_full {
-                is_full = true;
-                worker.event(Event::ConnectionsFull);
+        if !worker.connections.evict_idlest() {
+            worker.evict_on_another_worker(attempt);
+            // The other workers had one interval to evict a connection.
+            if attempt > 0 && !has_reported_full {
+                has_reported_full = true;
+                worker.event(WorkerEvent::ConnectionsFull);
             }
         }
         if let Ok(permit) = timeout(SWEEP_INTERVAL, permits.clone().acquire_owned()).await {
-            if is_full {
-                worker.event(Event::ConnectionsFree);
+            if has_reported_full {
+                worker.event(WorkerEvent::ConnectionsFree);
             }
             return permit.ok();
         }
@@ -174,40 +173,42 @@ async fn permit(worker: &Worker, permits: &Arc<Semaphore>) -> Option<OwnedSemaph
     None
 }
 
-/// Says so, and that nothing follows. A client that is gone hears nothing.
-fn say_no_room(fd: &OwnedFd) {
-    let _ = rustix::net::send(fd, NO_ROOM, rustix::net::SendFlags::NOSIGNAL);
+/// Sends a 503 response and shuts down the sending side. Errors are ignored: the client may have closed the
+/// connection.
+fn send_unavailable(fd: &OwnedFd) {
+    let _ = rustix::net::send(fd, UNAVAILABLE_RESPONSE, rustix::net::SendFlags::NOSIGNAL);
     let _ = rustix::net::shutdown(fd, rustix::net::Shutdown::Write);
 }
 
-/// A descriptor that is held only to be let go.
-struct Spare {
-    held: Option<File>,
-    closed: u32,
+/// A reserve file descriptor. It is closed when descriptors run out, so that one more connection can be accepted.
+struct ReserveFd {
+    fd: Option<File>,
+    refused: u32,
 }
 
-impl Spare {
+impl ReserveFd {
     fn new() -> Self {
-        Self { held: File::open("/dev/null").ok(), closed: 0 }
+        Self { fd: File::open("/dev/null").ok(), refused: 0 }
     }
 
-    /// How often it was needed since accepting last worked.
-    fn close_count(&self) -> u32 {
-        self.closed
+    /// Returns how many clients were refused since the last successful accept.
+    fn refused_count(&self) -> u32 {
+        self.refused
     }
 
     fn reset(&mut self) {
         *self = Self::new();
     }
 
-    /// Uses the held descriptor to accept one client and tell it that there is no room.
+    /// Closes the reserve descriptor, accepts one client, sends it a 503 response, and reserves a descriptor
+    /// again.
     fn refuse_one(&mut self, listener: &AsyncFd<OwnedFd>) {
-        self.closed = self.closed.saturating_add(1);
-        drop(self.held.take());
+        self.refused = self.refused.saturating_add(1);
+        drop(self.fd.take());
         if let Ok((fd, _)) = accept_one(listener) {
-            say_no_room(&fd);
+            send_unavailable(&fd);
         }
-        self.held = File::open("/dev/null").ok();
+        self.fd = File::open("/dev/null").ok();
     }
 }
 
@@ -225,42 +226,42 @@ mod tests {
     use tokio::time::advance;
 
     #[test]
-    fn a_queue_is_shortened_while_it_is_never_empty() {
-        let Ok(runtime) = crate::net::worker::runtime() else { panic!("a runtime") };
+    fn backlog_shrinks_while_the_queue_is_never_empty() {
+        let Ok(runtime) = crate::net::worker::runtime() else { panic!("cannot create a runtime") };
         runtime.block_on(async {
             tokio::time::pause();
             let listener = TcpListener::bind("127.0.0.1:0").unwrap();
             listener.set_nonblocking(true).unwrap();
             let address = listener.local_addr().unwrap();
-            let listener = Rc::new(sys::watch(listener.into()).unwrap());
-            let room = || sys::queue_room(listener.get_ref().as_fd()).unwrap();
-            // The system may have a bound below.
-            set_room(&listener, BACKLOG);
-            let all = room();
+            let listener = Rc::new(sys::register(listener.into()).unwrap());
+            let backlog_length = || sys::backlog(listener.get_ref().as_fd()).unwrap();
+            // The kernel may have a lower bound.
+            set_backlog(&listener, BACKLOG);
+            let full = backlog_length();
 
-            let worker = Rc::new(Worker::alone(&Limits::default()));
+            let worker = Rc::new(Worker::standalone(&Limits::default()));
             let (served, permits) = (Rc::new(Cell::new(0)), Arc::new(Semaphore::new(1024)));
             let count = served.clone();
             let serve = Rc::new(move |_| count.set(count.get() + 1));
-            let queue = Queue::new(worker.clock.tick());
-            let mut accepting = pin!(accept(listener.clone(), Some(queue), worker.clone(), permits, serve));
+            let backlog = AdaptiveBacklog::new(worker.clock.tick());
+            let mut accepting = pin!(accept(listener.clone(), Some(backlog), worker.clone(), permits, serve));
             let clients: Vec<TcpStream> =
-                (0..3 * ACCEPTS_PER_TURN + 1).map(|_| TcpStream::connect(address).unwrap()).collect();
+                (0..3 * ACCEPTS_PER_YIELD + 1).map(|_| TcpStream::connect(address).unwrap()).collect();
             for turn in 1..=3 {
-                while served.get() < turn * ACCEPTS_PER_TURN {
+                while served.get() < turn * ACCEPTS_PER_YIELD {
                     poll_fn(|cx| Poll::Ready(accepting.as_mut().poll(cx).is_pending())).await;
                     yield_now().await;
                 }
-                let expected = if turn < 3 { all } else { all.min(BACKLOG_MIN as u32) };
-                assert_eq!(room(), expected, "after {} of {}", served.get(), clients.len());
+                let expected = if turn < 3 { full } else { full.min(BACKLOG_MIN as u32) };
+                assert_eq!(backlog_length(), expected, "after {} of {}", served.get(), clients.len());
                 advance(SWEEP_INTERVAL).await;
-                worker.clock.read();
+                worker.clock.update();
             }
             while served.get() < clients.len() {
                 poll_fn(|cx| Poll::Ready(accepting.as_mut().poll(cx).is_pending())).await;
                 yield_now().await;
             }
-            assert_eq!(room(), all, "nobody waits any more");
+            assert_eq!(backlog_length(), full, "the queue is empty");
         });
     }
 }

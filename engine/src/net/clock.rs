@@ -1,36 +1,35 @@
-//! The worker's own clock: read by the sweeper, a few times a second, for everybody.
+//! The worker's clock. The sweeper updates it about 4 times per second, and all connections of the worker read it.
 
 use crate::limits::SWEEP_INTERVAL;
 use std::cell::Cell;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::time::Instant;
 
-/// A count of [`SWEEP_INTERVAL`]s since the worker began.
+/// Number of [`SWEEP_INTERVAL`]s since the worker started.
 pub(crate) type Tick = u32;
 
-/// Time as the worker last saw it.
+/// The time of the worker's last update.
 pub(crate) struct Clock {
-    began: Instant,
+    started: Instant,
     tick: Cell<Tick>,
-    unix: Cell<i64>,
-    since_start: Cell<Duration>,
+    unix_seconds: Cell<i64>,
+    elapsed: Cell<Duration>,
 }
 
 impl Clock {
     pub(crate) fn new() -> Self {
         let clock =
-            Self { began: Instant::now(), tick: Cell::new(0), unix: Cell::new(0), since_start: Cell::default() };
-        clock.read();
+            Self { started: Instant::now(), tick: Cell::new(0), unix_seconds: Cell::new(0), elapsed: Cell::default() };
+        clock.update();
         clock
     }
 
-    /// Looks at the time. Deadlines follow a clock that never jumps; dates follow the
-    /// system's.
-    pub(crate) fn read(&self) {
-        let ticks = self.began.elapsed().as_millis() / SWEEP_INTERVAL.as_millis();
+    /// Updates the time. Deadlines use the monotonic clock, dates use the system clock.
+    pub(crate) fn update(&self) {
+        let ticks = self.started.elapsed().as_millis() / SWEEP_INTERVAL.as_millis();
         self.tick.set(Tick::try_from(ticks).unwrap_or(Tick::MAX));
-        self.since_start.set(SWEEP_INTERVAL * self.tick.get());
-        self.unix.set(match SystemTime::now().duration_since(UNIX_EPOCH) {
+        self.elapsed.set(SWEEP_INTERVAL * self.tick.get());
+        self.unix_seconds.set(match SystemTime::now().duration_since(UNIX_EPOCH) {
             Ok(since) => i64::try_from(since.as_secs()).unwrap_or(i64::MAX),
             Err(_) => 0,
         });
@@ -40,22 +39,23 @@ impl Clock {
         self.tick.get()
     }
 
-    /// The first tick at which a wait of `duration` that begins now is surely over.
-    pub(crate) fn after(&self, duration: Duration) -> Tick {
+    /// Returns the first tick at which a wait of `duration` that starts now is certainly over.
+    pub(crate) fn tick_after(&self, duration: Duration) -> Tick {
         self.tick.get().saturating_add(ticks(duration)).saturating_add(1)
     }
 
-    /// Time since the worker began, in whole ticks.
-    pub(crate) fn since_start(&self) -> Duration {
-        self.since_start.get()
+    /// Returns the time since the worker started, in whole ticks.
+    pub(crate) fn elapsed(&self) -> Duration {
+        self.elapsed.get()
     }
 
-    pub(crate) fn unix(&self) -> i64 {
-        self.unix.get()
+    /// Returns the Unix time in seconds.
+    pub(crate) fn unix_seconds(&self) -> i64 {
+        self.unix_seconds.get()
     }
 }
 
-/// A duration in ticks, rounded up.
+/// Converts a duration to ticks, rounded up.
 pub(crate) fn ticks(duration: Duration) -> Tick {
     Tick::try_from(duration.as_millis().div_ceil(SWEEP_INTERVAL.as_millis())).unwrap_or(Tick::MAX)
 }

@@ -1,126 +1,131 @@
-//! Which driver moves bytes between sockets and workers.
+//! Selects the I/O back end of the workers: epoll, io_uring, or both.
 
-use crate::limits::EPOLL_CONNECTIONS_FEW;
-use crate::net::driven::Driven;
-use crate::net::stream::Socket;
-use crate::net::uring::{RingSocket, Uring};
+use crate::limits::EPOLL_CONNECTIONS_MAX;
+use crate::net::socket::Socket;
+use crate::net::stream::EpollSocket;
+use crate::net::uring::{Uring, UringSocket};
 use std::env;
 use std::ffi::OsStr;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
 
-/// How the workers drive their sockets.
+/// The I/O back end of the workers.
 ///
-/// Whatever is chosen, nothing else differs: applications, limits and reasons are the same, and
-/// tasks, timers and sockets of an application's own work beside it.
+/// Applications, limits and close reasons do not depend on it. Tasks, timers and sockets of the application work
+/// with each back end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Driver {
-    /// What the environment variable `SELVEDGE_DRIVER` names (`epoll` or `io_uring`). Otherwise both:
-    /// a connection begins with epoll, which takes less for a few and for those that end with their
-    /// first answer, and goes over to io_uring, which takes less for many, when it has been answered
-    /// and waits for its next request beside 16 others that are at work or were within the last second.
-    /// Where the system has no io_uring, or forbids it, all stay with epoll, and the observer is told
-    /// why ([`Incident::DriverRefused`](crate::service::Incident::DriverRefused)).
+    /// Uses the back end that the environment variable `SELVEDGE_DRIVER` names (`epoll` or `io_uring`). If it is
+    /// not set, uses both.
+    ///
+    /// A connection starts with epoll, which costs less for few connections and for those that close after the
+    /// first response. It migrates to io_uring when it waits for its next request and at least 16 other
+    /// connections are active. A connection is active until it has been idle for about one second.
+    ///
+    /// If io_uring is not available, all connections use epoll, and the observer receives
+    /// [`ServerEvent::UringUnavailable`](crate::service::ServerEvent::UringUnavailable).
     #[default]
     Auto,
-    /// The system says which sockets are ready, and each is then asked one by one. Works everywhere.
+    /// Readiness notification with one system call per operation. Works on every Linux.
     Epoll,
-    /// Many operations are handed to the system at once (Linux 6.1), where it allows that;
-    /// otherwise epoll, and the observer is told why
-    /// ([`Incident::DriverRefused`](crate::service::Incident::DriverRefused)).
+    /// Submits many operations with one system call (Linux 6.1 or later). If io_uring is not available, all
+    /// connections use epoll, and the observer receives
+    /// [`ServerEvent::UringUnavailable`](crate::service::ServerEvent::UringUnavailable).
     IoUring,
-    /// Both, where another number of connections is a few.
+    /// Both, with this limit of active connections for epoll.
     #[cfg(test)]
-    Few(usize),
-    /// A small ring in which things go wrong.
+    HybridAbove(usize),
+    /// A small ring with injected faults.
     #[cfg(test)]
     #[expect(private_interfaces, reason = "only this crate's tests have it")]
     Faulty(crate::net::sys::faults::Script),
-    /// A ring that no system has.
+    /// A ring larger than the kernel allows.
     #[cfg(test)]
-    TooLarge,
+    OversizedRing,
 }
 
 impl Driver {
-    /// What is meant by a name in the environment.
-    fn named(name: &OsStr) -> io::Result<Self> {
+    /// Parses a value of `SELVEDGE_DRIVER`.
+    fn from_name(name: &OsStr) -> io::Result<Self> {
         match name.to_str() {
             Some("auto" | "") => Ok(Self::Auto),
             Some("epoll") => Ok(Self::Epoll),
             Some("io_uring") => Ok(Self::IoUring),
-            // So that all tests over sockets are tests of moving, too.
+            // Runs all socket tests with migration to the ring.
             #[cfg(test)]
-            Some("moving") => Ok(Self::Few(0)),
+            Some("migrate") => Ok(Self::HybridAbove(0)),
             _ => {
-                let text = format!("SELVEDGE_DRIVER is not auto, epoll or io_uring, but {}", name.display());
+                let text = format!("SELVEDGE_DRIVER must be auto, epoll or io_uring, not {}", name.display());
                 Err(io::Error::new(io::ErrorKind::InvalidInput, text))
             }
         }
     }
 
-    /// What drives the sockets of a worker on this thread.
+    /// Creates the back end of a worker on the calling thread.
     ///
     /// # Errors
-    /// Why there is no ring, where there was to be one, or what the environment names that there is not.
-    pub(crate) fn begin(self) -> io::Result<Drivers> {
-        let chosen = match (self, env::var_os("SELVEDGE_DRIVER")) {
-            (Self::Auto, Some(name)) => Self::named(&name)?,
+    /// When the ring cannot be created, or `SELVEDGE_DRIVER` has an unknown value.
+    pub(crate) fn backend(self) -> io::Result<Backend> {
+        let driver = match (self, env::var_os("SELVEDGE_DRIVER")) {
+            (Self::Auto, Some(name)) => Self::from_name(&name)?,
             _ => self,
         };
-        Ok(match chosen {
-            Self::Epoll => Drivers::Epoll,
-            Self::Auto => Drivers::Both { ring: Uring::new()?, few: EPOLL_CONNECTIONS_FEW },
-            Self::IoUring => Drivers::Ring(Uring::new()?),
+        Ok(match driver {
+            Self::Epoll => Backend::Epoll,
+            Self::Auto => Backend::Hybrid { ring: Uring::new()?, epoll_max: EPOLL_CONNECTIONS_MAX },
+            Self::IoUring => Backend::Uring(Uring::new()?),
             #[cfg(test)]
-            Self::Few(few) => Drivers::Both { ring: Uring::new()?, few },
+            Self::HybridAbove(epoll_max) => Backend::Hybrid { ring: Uring::new()?, epoll_max },
             #[cfg(test)]
-            Self::TooLarge => Drivers::Ring(Uring::too_large()?),
+            Self::OversizedRing => Backend::Uring(Uring::oversized()?),
             #[cfg(test)]
-            Self::Faulty(script) => Drivers::Ring(Uring::faulty(script)?),
+            Self::Faulty(script) => Backend::Uring(Uring::faulty(script)?),
         })
     }
 }
 
-/// What drives the sockets of a worker.
+/// The I/O back end of a worker.
 #[derive(Default)]
-pub(crate) enum Drivers {
+pub(crate) enum Backend {
     #[default]
     Epoll,
-    Ring(Rc<Uring>),
-    /// Epoll, and the ring for connections that wait beside so many others.
-    Both {
+    Uring(Rc<Uring>),
+    /// Epoll for new connections. The ring for connections that wait while at least `epoll_max` other connections
+    /// are active.
+    Hybrid {
         ring: Rc<Uring>,
-        few: usize,
+        epoll_max: usize,
     },
 }
 
-impl Drivers {
-    /// The ring, if there is one.
+impl Backend {
+    /// Returns the ring, if any.
     pub(crate) fn ring(&self) -> Option<&Rc<Uring>> {
         match self {
             Self::Epoll => None,
-            Self::Ring(ring) | Self::Both { ring, .. } => Some(ring),
+            Self::Uring(ring) | Self::Hybrid { ring, .. } => Some(ring),
         }
     }
 
-    /// Whether epoll drives any socket.
+    /// Returns whether any connection uses epoll.
     pub(crate) fn is_epoll_used(&self) -> bool {
-        !matches!(self, Self::Ring(_))
+        !matches!(self, Self::Uring(_))
     }
 
-    /// The socket of a connection that begins.
-    pub(crate) fn drive(&self, fd: OwnedFd) -> Driven {
+    /// Wraps the socket of a new connection.
+    pub(crate) fn new_socket(&self, fd: OwnedFd) -> Socket {
         match self {
-            Self::Ring(ring) => Driven::Ring(RingSocket::new(ring.clone(), fd)),
-            Self::Epoll | Self::Both { .. } => Driven::Epoll(Socket::new(fd)),
+            Self::Uring(ring) => Socket::Uring(UringSocket::new(ring.clone(), fd)),
+            Self::Epoll | Self::Hybrid { .. } => Socket::Epoll(EpollSocket::new(fd)),
         }
     }
 
-    /// The ring, where a connection with epoll that waits beside so many others takes less in it.
-    pub(crate) fn ring_for_many(&self, others: usize) -> Option<&Rc<Uring>> {
+    /// Returns the ring if a waiting epoll connection should migrate to it while `others` other connections are
+    /// active.
+    pub(crate) fn ring_if_above(&self, others: usize) -> Option<&Rc<Uring>> {
         match self {
-            Self::Both { ring, few } if others >= *few => Some(ring),
+            Self::Hybrid { ring, epoll_max } if others >= *epoll_max => Some(ring),
             _ => None,
         }
     }
@@ -132,16 +137,16 @@ mod tests {
     use std::ffi::OsStr;
 
     #[test]
-    fn the_environment_names_a_driver_or_is_told_that_it_does_not() {
-        let named = |name| Driver::named(OsStr::new(name));
+    fn environment_selects_a_driver_or_fails() {
+        let parse = |name| Driver::from_name(OsStr::new(name));
         for (name, driver) in
             [("", Driver::Auto), ("auto", Driver::Auto), ("epoll", Driver::Epoll), ("io_uring", Driver::IoUring)]
         {
-            assert_eq!(named(name).unwrap(), driver, "{name}");
+            assert_eq!(parse(name).unwrap(), driver, "{name}");
         }
         for name in ["uring", "io_uring ", "EPOLL", "1"] {
-            let said = named(name).unwrap_err().to_string();
-            assert!(said.ends_with(&format!("but {name}")), "{said}");
+            let message = parse(name).unwrap_err().to_string();
+            assert!(message.ends_with(&format!("not {name}")), "{message}");
         }
     }
 }

@@ -1,22 +1,21 @@
-//! Sockets, workers and time: the only floor that names the runtime. It never names an
-//! HTTP type.
+//! Sockets, workers and time. Only this module depends on the runtime. It never names an HTTP type.
 //!
-//! In the order in which a connection meets them: a listener is bound, a worker accepts at it,
-//! a stream carries bytes, notes watch the time.
+//! Path of a connection: `listen` binds, `accept` accepts, `stream` carries bytes, and `connection_table` records
+//! deadlines.
 
 pub(crate) mod accept;
+mod backlog;
 pub(crate) mod clock;
-mod disk;
-mod driven;
+pub(crate) mod connection_table;
 pub(crate) mod driver;
-pub(crate) mod duplex;
+mod idle_epoll;
 pub(crate) mod listen;
-mod listening;
-pub(crate) mod notes;
 pub(crate) mod panic;
-mod parking;
-mod queue;
+mod prefetch;
+mod socket;
 pub(crate) mod stream;
 pub(crate) mod sys;
+pub(crate) mod upgrade;
 pub(crate) mod uring;
 pub(crate) mod worker;
+mod worker_listeners;

@@ -1,7 +1,7 @@
-//! Where a panic happened, for the log.
+//! Catches panics and records their locations for the log.
 //!
-//! The place is known only to the panic hook, so a hook keeps it for whoever catches the
-//! panic on this thread. Panics elsewhere go to the hook that was there before.
+//! Only the panic hook sees the location. The hook stores it for [`catch`] on that thread. Panics outside of
+//! [`catch`] go to the previous hook.
 
 use std::any::Any;
 use std::cell::{Cell, RefCell};
@@ -13,7 +13,7 @@ thread_local! {
     static CAUGHT: RefCell<Option<String>> = const { RefCell::new(None) };
 }
 
-/// Runs `f`; a panic in it becomes a message with its place.
+/// Runs `f`. A panic in it becomes an error message with its location.
 pub(crate) fn catch<T>(f: impl FnOnce() -> T) -> Result<T, String> {
     let outer = CATCHING.replace(true);
     let result = catch_unwind(AssertUnwindSafe(f));
@@ -21,7 +21,7 @@ pub(crate) fn catch<T>(f: impl FnOnce() -> T) -> Result<T, String> {
     result.map_err(|payload| CAUGHT.take().unwrap_or_else(|| message(&*payload).to_owned()))
 }
 
-/// Puts the hook in place; later calls do nothing.
+/// Installs the panic hook. Later calls do nothing.
 pub(crate) fn install_hook() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
@@ -35,7 +35,9 @@ pub(crate) fn install_hook() {
 
 fn describe(info: &PanicHookInfo<'_>) -> String {
     match info.location() {
-        Some(place) => format!("{} at {}:{}:{}", message(info.payload()), place.file(), place.line(), place.column()),
+        Some(location) => {
+            format!("{} at {}:{}:{}", message(info.payload()), location.file(), location.line(), location.column())
+        }
         None => message(info.payload()).to_owned(),
     }
 }

@@ -1,14 +1,13 @@
-//! The seam between connections and sockets.
+//! The interface between connections and sockets.
 //!
-//! What comes in is put into a pooled buffer only when bytes are there; what goes out is
-//! owned by whoever sends until it has left. Nothing above borrows a buffer across a
-//! wait, so another driver can take the place of readiness and `recv`.
+//! Received bytes go into a pooled buffer, which is taken only when bytes are available. The sender owns output
+//! until it is sent. Callers never lend a buffer across a wait, so readiness and completion back ends both fit.
 
 use crate::buffer::Buffer;
-use crate::net::disk;
-use crate::net::duplex::{self, Rope};
-use crate::net::notes::Place;
-use crate::net::sys::{self, LazilyWatched};
+use crate::net::connection_table::ConnectionId;
+use crate::net::prefetch;
+use crate::net::sys::{self, LazyAsyncFd};
+use crate::net::upgrade::{self, UpgradeControl};
 use crate::net::worker::Worker;
 use crate::service::{Duplex, OpenFile};
 use bytes::Bytes;
@@ -22,29 +21,29 @@ use std::os::unix::fs::FileExt;
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 
-/// Whether more follows what is sent, so that the kernel may wait for it.
+/// Whether the kernel may delay a send because more follows (`MSG_MORE`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Then {
+pub(crate) enum SendMode {
     /// Send at once.
-    Nothing,
+    Flush,
     /// More follows immediately.
-    More,
+    MoreFollows,
 }
 
-/// Bytes that have yet to leave, from `at` on.
+/// Bytes to send, from index `at`.
 #[derive(Default)]
-pub(crate) struct Output {
+pub(crate) struct SendBuffer {
     pub(crate) buffer: Option<Buffer>,
     pub(crate) at: usize,
 }
 
-impl Output {
-    /// The bytes, to add to them.
+impl SendBuffer {
+    /// Returns the buffer to append to.
     pub(crate) fn bytes(&mut self) -> &mut Vec<u8> {
         self.buffer.get_or_insert_with(Buffer::take)
     }
 
-    /// The bytes, to send them.
+    /// Returns the bytes that are not sent.
     pub(crate) fn rest(&self) -> &[u8] {
         self.buffer.as_ref().map_or(&[], |buffer| &buffer[self.at..])
     }
@@ -54,156 +53,154 @@ impl Output {
     }
 }
 
-/// Whether output that the stream was given earlier is still on its way.
+/// Whether earlier output is still in flight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Leaving {
-    /// It is not.
-    Clear,
-    /// It is, so that nothing can follow it yet; [`Stream::poll_writable`] waits.
-    Busy,
+pub(crate) enum SendState {
+    /// No output is in flight.
+    Idle,
+    /// Output is in flight and nothing can follow it yet. [`Stream::poll_writable`] waits for its end.
+    InFlight,
 }
 
-/// A two-way stream of bytes.
+/// A bidirectional byte stream.
 pub(crate) trait Stream: 'static {
-    /// Receives what is there behind what `into` holds, taking a buffer from the pool if
-    /// it holds none. Ready with 0 at the end of the stream.
+    /// Receives available bytes and appends them to `into`. Takes a buffer from the pool if `into` is empty.
+    /// Returns 0 at the end of the stream.
     fn poll_receive(&self, cx: &mut Context<'_>, into: &mut Option<Buffer>) -> Poll<io::Result<usize>>;
 
-    /// Sends output while something else is awaited. A stream may keep it and send it a little
-    /// later; what then cannot be sent at once makes it [held up](Stream::is_held_up). `Busy`
-    /// leaves what has not left, or not been kept, in the output.
+    /// Sends output while the connection waits for something else. A stream may take the output and send it
+    /// slightly later; if it then cannot send all, [`Stream::has_unsent`] becomes true. `InFlight` leaves output
+    /// that was neither sent nor taken in `output`.
     ///
     /// # Errors
     /// When the connection has failed.
-    fn hand_over(&self, output: &mut Output) -> io::Result<Leaving> {
+    fn send_deferred(&self, output: &mut SendBuffer) -> io::Result<SendState> {
         send_all(self, output)
     }
 
-    /// Puts what was handed over and could not be sent before the output again. Everything else
-    /// that sends wants the way to be clear.
-    fn reclaim(&self, _output: &mut Output) -> Leaving {
-        Leaving::Clear
+    /// Puts deferred output that could not be sent back in front of `output`. Other sends require `Idle` from this
+    /// method.
+    fn take_unsent(&self, _output: &mut SendBuffer) -> SendState {
+        SendState::Idle
     }
 
-    /// Whether what was handed over could not be sent at once. Whoever waits to receive is woken
-    /// when that shows, and has to reclaim it.
-    fn is_held_up(&self) -> bool {
+    /// Returns whether deferred output could not be sent. When that happens, the task that waits to receive is
+    /// woken and calls [`Stream::take_unsent`].
+    fn has_unsent(&self) -> bool {
         false
     }
 
-    /// Sends the first part and then the second, or as much as can be sent now.
+    /// Sends as much as possible of the first part, then of the second.
     ///
     /// # Errors
-    /// `WouldBlock` when nothing can be sent now; then [`Stream::poll_writable`] waits.
-    fn send(&self, parts: [&[u8]; 2], then: Then) -> io::Result<usize>;
+    /// `WouldBlock` when nothing can be sent now; [`Stream::poll_writable`] then waits.
+    fn send(&self, parts: [&[u8]; 2], mode: SendMode) -> io::Result<usize>;
 
-    /// Sends part of a file, or as much as can be sent now; 0 when the file ends there. The
-    /// client may get what is written to the file later.
+    /// Sends as much as possible of a part of a file; returns 0 at the end of the file. The kernel reads the page
+    /// cache, so the client may receive bytes that are written to the file later.
     ///
     /// # Errors
-    /// As [`Stream::send`].
+    /// `WouldBlock` when nothing can be sent now; [`Stream::poll_writable`] then waits.
     fn send_file(&self, file: &File, offset: u64, len: usize) -> io::Result<usize>;
 
-    /// Sends `first` and behind it part of a file as its bytes are now, or as much of both as
-    /// can be sent now; 0 when the file ends there or cannot be read. More follows.
+    /// Sends `first` and then a copy of a part of a file, as much as possible. Returns 0 if the file ends there or
+    /// cannot be read. More output follows.
     ///
     /// # Errors
-    /// As [`Stream::send`].
+    /// `WouldBlock` when nothing can be sent now; [`Stream::poll_writable`] then waits.
     fn send_copy(&self, first: &[u8], file: &OpenFile, offset: u64, len: usize) -> io::Result<usize>;
 
-    /// Waits until more can be sent, after a send that could not send.
+    /// Waits until more can be sent. Call it after a send that returned `WouldBlock`.
     fn poll_writable(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>>;
 
-    /// Reads part of a file where waiting for the disk holds nobody up, so that sending it waits for
-    /// none. `None` when it cannot be read.
-    fn bring_into_memory(&self, file: &File, at: u64, len: u64) -> impl Future<Output = Option<()>> {
-        disk::bring_into_memory(file, at, len)
+    /// Reads part of a file into the page cache without blocking the worker, so that sending it does not wait for
+    /// the disk. Returns `None` if it cannot be read.
+    fn prefetch(&self, file: &File, at: u64, len: u64) -> impl Future<Output = Option<()>> {
+        prefetch::prefetch_file(file, at, len)
     }
 
-    /// Has the kernel take so many bytes before it can send them, where it has such a bound.
-    fn bound_unsent(&self, bytes_max: i32);
+    /// Limits the unsent bytes that the kernel accepts (`TCP_NOTSENT_LOWAT`). Ignored for Unix sockets.
+    fn set_notsent_lowat(&self, bytes_max: i32);
 
-    /// How many bytes the kernel has taken and not yet sent.
-    fn unsent(&self) -> usize;
+    /// Returns the number of bytes that the kernel has accepted and not yet sent.
+    fn notsent_bytes(&self) -> usize;
 
-    /// Says that nothing more will be sent.
-    fn finish(&self);
+    /// Shuts down the sending side.
+    fn shutdown_write(&self);
 
-    /// Waits until the client says that it sends nothing more, or is gone. Receives nothing, and
-    /// takes the place of whoever waits to receive.
-    fn poll_ended(&self, cx: &mut Context<'_>) -> Poll<()>;
+    /// Waits until the client shuts down its sending side or the connection fails. Receives nothing. Replaces the
+    /// waker of [`Stream::poll_receive`].
+    fn poll_read_closed(&self, cx: &mut Context<'_>) -> Poll<()>;
 
-    /// Whether [`Stream::poll_ended`] has seen that something came and taken the place of whoever waits
-    /// to receive it.
-    fn is_unread(&self) -> bool;
+    /// Returns whether [`Stream::poll_read_closed`] consumed a readiness edge for received bytes. The caller must
+    /// then receive.
+    fn has_pending_edge(&self) -> bool;
 
-    /// Whether it has waited for something already. What came meanwhile can be looked for at no cost.
-    fn has_waited(&self) -> bool;
+    /// Returns whether the socket has been waited for. If so, looking for further bytes costs no system call.
+    fn is_registered(&self) -> bool;
 
-    /// Takes as little as it can from now on, and has the connection of this place resumed when
-    /// something comes ([`Notes::resume`](crate::net::notes::Notes::resume)); false where it cannot, and then nothing has changed. Whoever
-    /// was waiting to receive waits no longer.
-    fn park(&mut self, _worker: &Rc<Worker>, _place: Place) -> bool {
+    /// Releases what an idle connection does not need. Received bytes resume the connection `id`
+    /// ([`ConnectionTable::resume`](crate::net::connection_table::ConnectionTable::resume)). Returns false if the
+    /// stream cannot park; then nothing has changed. Clears the waker of [`Stream::poll_receive`].
+    fn park(&mut self, _worker: &Rc<Worker>, _id: ConnectionId) -> bool {
         false
     }
 
-    /// Ends that.
+    /// Ends parking.
     fn unpark(&mut self, _worker: &Worker) {}
 
-    /// Whether waiting would take less some other way than it does, as things are on its worker
-    /// ([`Stream::moved`]).
-    fn would_move(&self, _worker: &Worker) -> bool {
+    /// Returns whether waiting costs less with the worker's other back end ([`Stream::migrate`]).
+    fn should_migrate(&self, _worker: &Worker) -> bool {
         false
     }
 
-    /// The stream as it waits with less. Nobody waits at the moment.
-    fn moved(self, _worker: &Worker) -> Self
+    /// Moves the stream to the worker's other back end. No task may wait for the stream.
+    fn migrate(self, _worker: &Worker) -> Self
     where
         Self: Sized,
     {
         self
     }
 
-    /// The connection for another protocol, and what can end it from here. `first` was received
-    /// already.
+    /// Splits the connection for another protocol. `first` was already received.
     ///
     /// # Errors
-    /// When descriptors or memory run out.
-    fn into_duplex(self, first: Bytes) -> io::Result<(Box<dyn Duplex>, Rope)>;
+    /// When file descriptors or memory run out.
+    fn into_duplex(self, first: Bytes) -> io::Result<(Box<dyn Duplex>, UpgradeControl)>;
 }
 
-/// A connected socket, not blocking.
+/// A non-blocking connected socket with epoll.
 ///
-/// It joins the worker's epoll set only when it first has to wait: a connection that is
-/// answered at once and closed never does.
-pub(crate) struct Socket {
-    fd: LazilyWatched,
-    /// Something came while only the end was waited for, and its edge is spent.
-    is_unread: Cell<bool>,
+/// It is registered with epoll when it first has to wait. A connection that is served at once and closed is never
+/// registered.
+pub(crate) struct EpollSocket {
+    fd: LazyAsyncFd,
+    /// Readable data may remain, and its readiness edge is consumed.
+    has_pending_edge: Cell<bool>,
 }
 
-impl Socket {
+impl EpollSocket {
     pub(crate) fn new(fd: OwnedFd) -> Self {
-        Self { fd: LazilyWatched::new(fd), is_unread: Cell::new(false) }
+        Self { fd: LazyAsyncFd::new(fd), has_pending_edge: Cell::new(false) }
     }
 
-    /// Its descriptor, out of the epoll set.
+    /// Deregisters the socket and returns its descriptor.
     pub(crate) fn into_inner(self) -> OwnedFd {
         self.fd.into_inner()
     }
 }
 
-impl Stream for Socket {
+impl Stream for EpollSocket {
     fn poll_receive(&self, cx: &mut Context<'_>, into: &mut Option<Buffer>) -> Poll<io::Result<usize>> {
-        // The request has often come before the connection is accepted, so the first look
-        // is made without waiting for the epoll set.
-        if self.fd.known_readiness().is_none() || self.is_unread.get() {
+        // The request is often received before the connection is accepted, so the first receive is tried without
+        // registration.
+        if self.fd.registered().is_none() || self.has_pending_edge.get() {
             match retry_on_intr(|| receive(&self.fd, into)) {
-                Err(Errno::AGAIN) => self.is_unread.set(false),
-                done => {
-                    let (received, room) = done?;
-                    // What did not fit is there still, and will raise no edge.
-                    self.is_unread.set(room == Room::Full && received > 0);
+                Err(Errno::AGAIN) => self.has_pending_edge.set(false),
+                result => {
+                    let (received, fill) = result?;
+                    // Bytes that did not fit remain and raise no new edge.
+                    self.has_pending_edge.set(fill == RecvFill::Full && received > 0);
                     return Poll::Ready(Ok(received));
                 }
             }
@@ -212,9 +209,9 @@ impl Stream for Socket {
         loop {
             let mut guard = ready!(readiness.poll_read_ready(cx))?;
             match receive(&self.fd, into) {
-                Ok((received, Room::Left)) if received > 0 => {
-                    // Less than was asked for: the socket is empty, and the next bytes will
-                    // raise an edge. Clearing now saves the receive that would only say so.
+                Ok((received, RecvFill::Partial)) if received > 0 => {
+                    // The socket is empty, and the next bytes raise an edge. Clearing the readiness now saves a
+                    // receive that fails with `EAGAIN`.
                     guard.clear_ready();
                     return Poll::Ready(Ok(received));
                 }
@@ -226,8 +223,8 @@ impl Stream for Socket {
         }
     }
 
-    fn send(&self, parts: [&[u8]; 2], then: Then) -> io::Result<usize> {
-        send(self.fd.as_fd(), parts, then)
+    fn send(&self, parts: [&[u8]; 2], mode: SendMode) -> io::Result<usize> {
+        send(self.fd.as_fd(), parts, mode)
     }
 
     fn send_file(&self, file: &File, offset: u64, len: usize) -> io::Result<usize> {
@@ -239,82 +236,82 @@ impl Stream for Socket {
     }
 
     fn poll_writable(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        // Readiness that was noted before the attempt may be stale, so it counts as spent.
-        // Room that comes from now on raises an edge, and a stale note costs one more attempt.
+        // Readiness recorded before the send may be stale, so it is cleared. New space raises an edge. Stale
+        // readiness costs one more attempt.
         ready!(self.fd.readiness()?.poll_write_ready(cx))?.clear_ready();
         Poll::Ready(Ok(()))
     }
 
-    fn bound_unsent(&self, bytes_max: i32) {
-        bound_unsent(self.fd.as_fd(), bytes_max);
+    fn set_notsent_lowat(&self, bytes_max: i32) {
+        set_notsent_lowat(self.fd.as_fd(), bytes_max);
     }
 
-    fn unsent(&self) -> usize {
-        sys::unsent(self.fd.as_fd())
+    fn notsent_bytes(&self) -> usize {
+        sys::notsent_bytes(self.fd.as_fd())
     }
 
-    fn finish(&self) {
-        // A connection that is already gone has nothing to finish.
+    fn shutdown_write(&self) {
+        // Fails only if the connection is already closed.
         let _ = rustix::net::shutdown(&self.fd, Shutdown::Write);
     }
 
-    fn poll_ended(&self, cx: &mut Context<'_>) -> Poll<()> {
-        // What cannot be watched is not watched; its end shows when it is used.
+    fn poll_read_closed(&self, cx: &mut Context<'_>) -> Poll<()> {
+        // If registration fails, the close is noticed at the next use.
         let Ok(readiness) = self.fd.readiness() else { return Poll::Pending };
         loop {
             let Ok(mut guard) = ready!(readiness.poll_read_ready(cx)) else { return Poll::Pending };
             if guard.ready().is_read_closed() {
                 return Poll::Ready(());
             }
-            self.is_unread.set(true);
+            self.has_pending_edge.set(true);
             guard.clear_ready();
         }
     }
 
-    fn is_unread(&self) -> bool {
-        self.is_unread.get()
+    fn has_pending_edge(&self) -> bool {
+        self.has_pending_edge.get()
     }
 
-    fn has_waited(&self) -> bool {
-        self.fd.known_readiness().is_some()
+    fn is_registered(&self) -> bool {
+        self.fd.registered().is_some()
     }
 
-    fn park(&mut self, worker: &Rc<Worker>, place: Place) -> bool {
-        let Some(parking) = worker.parking() else { return false };
-        let is_parked = parking.enter(&self.fd, place).is_ok();
+    fn park(&mut self, worker: &Rc<Worker>, id: ConnectionId) -> bool {
+        let Some(idle_epoll) = worker.idle_epoll() else { return false };
+        let is_parked = idle_epoll.register(&self.fd, id).is_ok();
         if is_parked {
-            self.fd.forget();
+            self.fd.deregister();
         }
         is_parked
     }
 
     fn unpark(&mut self, worker: &Worker) {
-        worker.parking().inspect(|parking| parking.leave(&self.fd));
+        worker.idle_epoll().inspect(|idle_epoll| idle_epoll.deregister(&self.fd));
     }
 
-    fn into_duplex(self, first: Bytes) -> io::Result<(Box<dyn Duplex>, Rope)> {
-        duplex::begin(sys::watch(self.into_inner())?, first)
+    fn into_duplex(self, first: Bytes) -> io::Result<(Box<dyn Duplex>, UpgradeControl)> {
+        upgrade::split(sys::register(self.into_inner())?, first)
     }
 }
 
-/// Sends output as far as it goes at once.
-pub(super) fn send_all(stream: &(impl Stream + ?Sized), output: &mut Output) -> io::Result<Leaving> {
+/// Sends as much output as possible.
+pub(super) fn send_all(stream: &(impl Stream + ?Sized), output: &mut SendBuffer) -> io::Result<SendState> {
     while output.len() > 0 {
-        match stream.send([output.rest(), &[]], Then::Nothing) {
+        match stream.send([output.rest(), &[]], SendMode::Flush) {
             Ok(sent) => output.at += sent,
-            Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(Leaving::Busy),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(SendState::InFlight),
             Err(error) => return Err(error),
         }
     }
-    *output = Output::default();
-    Ok(Leaving::Clear)
+    *output = SendBuffer::default();
+    Ok(SendState::Idle)
 }
 
-/// As [`Stream::send`].
-pub(super) fn send(fd: BorrowedFd<'_>, parts: [&[u8]; 2], then: Then) -> io::Result<usize> {
-    let flags = match then {
-        Then::Nothing => SendFlags::NOSIGNAL,
-        Then::More => SendFlags::NOSIGNAL | SendFlags::MORE,
+/// Sends two parts on a descriptor; see [`Stream::send`].
+pub(super) fn send(fd: BorrowedFd<'_>, parts: [&[u8]; 2], mode: SendMode) -> io::Result<usize> {
+    let flags = match mode {
+        SendMode::Flush => SendFlags::NOSIGNAL,
+        SendMode::MoreFollows => SendFlags::NOSIGNAL | SendFlags::MORE,
     };
     Ok(retry_on_intr(|| match parts {
         [first, []] | [[], first] => rustix::net::send(fd, first, flags),
@@ -325,7 +322,7 @@ pub(super) fn send(fd: BorrowedFd<'_>, parts: [&[u8]; 2], then: Then) -> io::Res
     })?)
 }
 
-/// As [`Stream::send_file`].
+/// Sends part of a file on a descriptor; see [`Stream::send_file`].
 pub(super) fn send_file(fd: BorrowedFd<'_>, file: &File, offset: u64, len: usize) -> io::Result<usize> {
     Ok(retry_on_intr(|| {
         let mut at = offset;
@@ -333,7 +330,7 @@ pub(super) fn send_file(fd: BorrowedFd<'_>, file: &File, offset: u64, len: usize
     })?)
 }
 
-/// As [`Stream::send_copy`].
+/// Sends a copy of part of a file on a descriptor; see [`Stream::send_copy`].
 pub(super) fn send_copy(
     fd: BorrowedFd<'_>,
     first: &[u8],
@@ -346,10 +343,10 @@ pub(super) fn send_copy(
         let room = copy.capacity();
         copy.resize(len.min(room), 0);
         let read = file.read_at(&mut copy[..], offset)?;
-        return if read == 0 { Ok(0) } else { send(fd, [first, &copy[..read]], Then::More) };
+        return if read == 0 { Ok(0) } else { send(fd, [first, &copy[..read]], SendMode::MoreFollows) };
     };
     loop {
-        let sent = mapping.send_behind(first, offset, len, fd);
+        let sent = mapping.send_with_prefix(first, offset, len, fd);
         match sent.as_ref().map_err(io::Error::raw_os_error) {
             Err(Some(libc::EINTR)) => {}
             Err(Some(libc::EFAULT)) => return Ok(0),
@@ -358,31 +355,31 @@ pub(super) fn send_copy(
     }
 }
 
-/// As [`Stream::bound_unsent`].
-pub(super) fn bound_unsent(fd: BorrowedFd<'_>, bytes_max: i32) {
-    // A Unix socket has none.
+/// Limits unsent bytes on a descriptor; see [`Stream::set_notsent_lowat`].
+pub(super) fn set_notsent_lowat(fd: BorrowedFd<'_>, bytes_max: i32) {
+    // Unix sockets do not have this option.
     let _ = sys::set_tcp_option(fd, libc::TCP_NOTSENT_LOWAT, bytes_max);
 }
 
-/// Whether the buffer had more room than bytes came.
+/// Whether a receive filled the buffer.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Room {
-    Left,
+pub(super) enum RecvFill {
+    Partial,
     Full,
 }
 
-/// Receives what is there behind what `into` holds.
-pub(super) fn receive(fd: impl AsFd, into: &mut Option<Buffer>) -> rustix::io::Result<(usize, Room)> {
-    let mut taken = None;
+/// Receives available bytes and appends them to `into`.
+pub(super) fn receive(fd: impl AsFd, into: &mut Option<Buffer>) -> rustix::io::Result<(usize, RecvFill)> {
+    let mut pooled = None;
     let buffer = match into {
         Some(buffer) => buffer,
-        None => taken.insert(Buffer::take()),
+        None => pooled.insert(Buffer::take()),
     };
-    buffer.make_room();
+    buffer.reserve();
     let room = buffer.capacity() - buffer.len();
     let (received, _) = rustix::net::recv(fd, rustix::buffer::spare_capacity(buffer), RecvFlags::empty())?;
-    if received > 0 && taken.is_some() {
-        *into = taken;
+    if received > 0 && pooled.is_some() {
+        *into = pooled;
     }
-    Ok((received, if received < room { Room::Left } else { Room::Full }))
+    Ok((received, if received < room { RecvFill::Partial } else { RecvFill::Full }))
 }

@@ -1,16 +1,16 @@
-//! A worker: one thread, one runtime, its own listeners, clock and notes.
+//! A worker: one thread with its own runtime, listeners, clock and connection table.
 
-use crate::limits::{BLOCKING_THREADS_MAX, KEEP_ALIVE_FLOOR, Limits, SWEEP_INTERVAL};
+use crate::limits::{BLOCKING_THREADS_MAX, KEEP_ALIVE_TIMEOUT_MIN, Limits, SWEEP_INTERVAL};
 use crate::net::accept::Accepted;
 use crate::net::clock::{Clock, ticks};
-use crate::net::driven::Driven;
-use crate::net::driver::{Driver, Drivers};
-use crate::net::listen::{Dealt, Endpoint};
-use crate::net::listening::Listening;
-use crate::net::notes::{Notes, Place};
-use crate::net::parking::Parking;
+use crate::net::connection_table::{ConnectionId, ConnectionTable};
+use crate::net::driver::{Backend, Driver};
+use crate::net::idle_epoll::IdleEpoll;
+use crate::net::listen::{Endpoint, WorkerSockets};
+use crate::net::socket::Socket;
 use crate::net::sys;
 use crate::net::uring::Uring;
+use crate::net::worker_listeners::WorkerListeners;
 use rustix::thread::CpuSet;
 use std::cell::Cell;
 use std::future::Future;
@@ -18,367 +18,370 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, mpsc as threads};
+use std::sync::{Arc, mpsc as std_mpsc};
 use std::thread;
 use std::time::Duration;
 use tokio::sync::{Notify, Semaphore, mpsc, watch};
 use tokio::task::JoinHandle;
 use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 
-/// Something that happened on this floor.
-pub(crate) enum Event {
+/// An event that the worker reports to the server.
+pub(crate) enum WorkerEvent {
     AcceptFailed(io::Error),
     AcceptRecovered,
-    DriverRefused(io::Error),
+    UringUnavailable(io::Error),
     ConnectionsFull,
     ConnectionsFree,
 }
 
-/// How far a stop has come. Workers watch it.
+/// Progress of a server stop. Workers watch it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Stop {
-    NotYet,
-    /// Nothing new; what runs may finish.
+pub(crate) enum StopState {
+    Running,
+    /// No new connections; active requests may finish.
     Drain,
-    /// What still runs is cut.
-    Now,
+    /// All connections are aborted.
+    Immediate,
 }
 
-/// What workers send to each other.
-pub(crate) enum Message {
-    /// A connection that another worker has fewer of.
+/// A command to a worker.
+pub(crate) enum WorkerCommand {
+    /// Serves a connection that a worker with more connections accepted.
     Serve(Accepted),
-    /// All permits are in use, and the idlest connection may be somewhere else.
-    MakeRoom,
-    /// One more place to accept at.
-    Listen(Endpoint, Dealt),
-    /// One place less; dropped when it is left.
-    Leave(Endpoint, threads::Sender<()>),
-    /// Somebody wants to know what the connections are doing.
-    Ask(Box<dyn FnOnce(&Notes) + Send>),
+    /// Evicts the idlest connection: all permits are in use and the sending worker has no idle connection.
+    EvictIdlest,
+    /// Starts to accept at an endpoint.
+    AddListener(Endpoint, WorkerSockets),
+    /// Stops accepting at an endpoint. The sender is dropped when that is done.
+    RemoveListener(Endpoint, std_mpsc::Sender<()>),
+    /// Calls a function with the connection table.
+    Inspect(Box<dyn FnOnce(&ConnectionTable) + Send>),
 }
 
-/// How many connections each worker has and has had, and how to hand one over.
+/// Connection counts of all workers, and the channels to them.
 #[derive(Debug)]
-pub(crate) struct Peers {
+pub(crate) struct WorkerPool {
     pub(crate) loads: Vec<AtomicUsize>,
-    /// Written by its worker alone.
+    /// Connections accepted since the start. Each worker writes only its own entry.
     pub(crate) accepted: Vec<AtomicU64>,
-    pub(crate) inboxes: Vec<mpsc::UnboundedSender<Message>>,
-    /// One of them has said that there is no ring.
-    pub(crate) said_refused: AtomicBool,
+    pub(crate) inboxes: Vec<mpsc::UnboundedSender<WorkerCommand>>,
+    /// A worker has reported that io_uring is not available.
+    pub(crate) has_reported_uring_unavailable: AtomicBool,
 }
 
-/// A worker may have this many connections more than a quarter above the mean before it
-/// passes new ones on.
-const UNEVEN_SLACK: usize = 16;
+/// A worker passes new connections on when its count exceeds 1.25 times the mean by more than this.
+const IMBALANCE_MAX: usize = 16;
 
-/// What the connections of one worker share.
+/// The state that the connections of one worker share.
 pub(crate) struct Worker {
     pub(crate) clock: Clock,
-    pub(crate) notes: Notes,
-    pub(crate) draining: Cell<bool>,
-    /// How many connections have more room than others for the long files that they are sent.
-    pub(crate) roomy: Cell<usize>,
-    /// Whoever stopped the server did not want to wait.
-    pub(crate) stopped_at_once: Cell<bool>,
-    /// How long connections may be idle, and a stop may take, as things are now.
-    pub(crate) keep_alive: Cell<Duration>,
-    pub(crate) drain_time: Cell<Duration>,
+    pub(crate) connections: ConnectionTable,
+    pub(crate) is_draining: Cell<bool>,
+    /// Connections with a large send buffer.
+    pub(crate) large_send_buffers: Cell<usize>,
+    /// The server was stopped without a graceful shutdown.
+    pub(crate) stopped_immediately: Cell<bool>,
+    /// Current limits of the app version that serves new connections.
+    pub(crate) keep_alive_timeout: Cell<Duration>,
+    pub(crate) shutdown_timeout: Cell<Duration>,
     number: usize,
-    peers: Arc<Peers>,
-    work_came: Notify,
-    all_gone: Notify,
-    /// Set when a task has panicked that the worker cannot do without.
-    lost: Cell<bool>,
-    task_lost: Notify,
-    on_event: Box<dyn Fn(Event)>,
-    drivers: Drivers,
-    /// Where sockets wait that no task waits for, where there is such a place.
-    parking: Option<Parking>,
+    pool: Arc<WorkerPool>,
+    has_connections: Notify,
+    is_empty: Notify,
+    /// Set when a critical task panics.
+    has_failed: Cell<bool>,
+    task_failed: Notify,
+    on_event: Box<dyn Fn(WorkerEvent)>,
+    backend: Backend,
+    /// Waits for the clients of parked epoll connections, if the system provides a second epoll instance.
+    idle_epoll: Option<IdleEpoll>,
 }
 
 impl Worker {
-    pub(crate) fn new(number: usize, peers: Arc<Peers>, on_event: Box<dyn Fn(Event)>, limits: &Limits) -> Self {
+    pub(crate) fn new(
+        number: usize,
+        pool: Arc<WorkerPool>,
+        on_event: Box<dyn Fn(WorkerEvent)>,
+        limits: &Limits,
+    ) -> Self {
         Self {
             clock: Clock::new(),
-            notes: Notes::default(),
-            draining: Cell::new(false),
-            roomy: Cell::new(0),
-            stopped_at_once: Cell::new(false),
-            keep_alive: Cell::new(limits.keep_alive),
-            drain_time: Cell::new(limits.drain_time),
+            connections: ConnectionTable::default(),
+            is_draining: Cell::new(false),
+            large_send_buffers: Cell::new(0),
+            stopped_immediately: Cell::new(false),
+            keep_alive_timeout: Cell::new(limits.keep_alive_timeout),
+            shutdown_timeout: Cell::new(limits.shutdown_timeout),
             number,
-            peers,
-            work_came: Notify::new(),
-            all_gone: Notify::new(),
-            lost: Cell::new(false),
-            task_lost: Notify::new(),
+            pool,
+            has_connections: Notify::new(),
+            is_empty: Notify::new(),
+            has_failed: Cell::new(false),
+            task_failed: Notify::new(),
             on_event,
-            drivers: Drivers::default(),
-            parking: None,
+            backend: Backend::default(),
+            idle_epoll: None,
         }
     }
 
-    /// The only one, which tells nobody of events.
+    /// Creates the only worker of a pool. It ignores events.
     #[cfg(test)]
-    pub(crate) fn alone(limits: &Limits) -> Self {
-        let peers = Peers {
+    pub(crate) fn standalone(limits: &Limits) -> Self {
+        let pool = WorkerPool {
             loads: vec![AtomicUsize::new(0)],
             accepted: vec![AtomicU64::new(0)],
             inboxes: Vec::new(),
-            said_refused: AtomicBool::new(false),
+            has_reported_uring_unavailable: AtomicBool::new(false),
         };
-        Self::new(0, Arc::new(peers), Box::new(|_| {}), limits)
+        Self::new(0, Arc::new(pool), Box::new(|_| {}), limits)
     }
 
-    /// With its sockets in a ring, in epoll sets, or in both.
-    pub(crate) fn driven_by(self, drivers: Drivers) -> Self {
-        // Where none can be had, connections keep their tasks.
-        let parking = if drivers.is_epoll_used() { Parking::new().ok() } else { None };
-        Self { drivers, parking, ..self }
+    /// Sets the I/O back end.
+    pub(crate) fn with_backend(self, backend: Backend) -> Self {
+        // Without it, idle connections keep their tasks.
+        let idle_epoll = if backend.is_epoll_used() { IdleEpoll::new().ok() } else { None };
+        Self { backend, idle_epoll, ..self }
     }
 
-    /// Where sockets wait that no task waits for.
-    pub(crate) fn parking(&self) -> Option<&Parking> {
-        self.parking.as_ref()
+    /// Returns the epoll instance for parked connections.
+    pub(crate) fn idle_epoll(&self) -> Option<&IdleEpoll> {
+        self.idle_epoll.as_ref()
     }
 
-    /// Says that there was no ring to be had. The other workers fare the same, and once is enough.
-    pub(crate) fn ring_refused(&self, error: io::Error) {
-        if !self.peers.said_refused.swap(true, Ordering::Relaxed) {
-            self.event(Event::DriverRefused(error));
+    /// Reports once per server that io_uring is not available. All workers fail for one reason.
+    pub(crate) fn report_uring_unavailable(&self, error: io::Error) {
+        if !self.pool.has_reported_uring_unavailable.swap(true, Ordering::Relaxed) {
+            self.event(WorkerEvent::UringUnavailable(error));
         }
     }
 
-    /// The socket of a connection that began, as this worker drives them.
-    pub(crate) fn drive(&self, fd: OwnedFd) -> Driven {
-        self.drivers.drive(fd)
+    /// Wraps the socket of a new connection for the I/O back end.
+    pub(crate) fn new_socket(&self, fd: OwnedFd) -> Socket {
+        self.backend.new_socket(fd)
     }
 
-    /// The ring, where a connection that epoll drives waits with less in it, beside as many as are at work.
-    pub(crate) fn ring_takes_less(&self) -> Option<&Rc<Uring>> {
-        self.drivers.ring_for_many(self.notes.active() - 1)
+    /// Returns the ring if a waiting epoll connection should migrate to it. The caller's connection is active and
+    /// not counted.
+    pub(crate) fn ring_for_migration(&self) -> Option<&Rc<Uring>> {
+        self.backend.ring_if_above(self.connections.active_count() - 1)
     }
 
-    pub(crate) fn event(&self, event: Event) {
+    pub(crate) fn event(&self, event: WorkerEvent) {
         (self.on_event)(event);
     }
 
-    /// Serves a connection here, or passes it to the worker with the fewest when this one
-    /// has clearly more than its share.
-    pub(crate) fn admit(&self, accepted: Accepted, serve: &dyn Fn(Accepted)) {
-        match self.number_for_next() {
+    /// Serves a connection on this worker. If this worker has clearly more than its share, passes the connection
+    /// to the worker with the fewest.
+    pub(crate) fn dispatch(&self, accepted: Accepted, serve: &dyn Fn(Accepted)) {
+        match self.pick_worker() {
             number if number == self.number => serve(accepted),
-            // A worker that has ended takes nothing: then this one is about to end, too.
-            number => drop(self.peers.inboxes[number].send(Message::Serve(accepted))),
+            // A send fails only if that worker has ended. Then this worker is about to end, too.
+            number => drop(self.pool.inboxes[number].send(WorkerCommand::Serve(accepted))),
         }
     }
 
-    /// Asks another worker for the place of its idlest connection; with each `attempt` the
-    /// next one.
-    pub(crate) fn ask_another_for_room(&self, attempt: usize) {
-        let count = self.peers.inboxes.len();
+    /// Requests another worker to evict its idlest connection. Each `attempt` selects the next worker.
+    pub(crate) fn evict_on_another_worker(&self, attempt: usize) {
+        let count = self.pool.inboxes.len();
         let other = (self.number + 1 + attempt % count.saturating_sub(1).max(1)) % count.max(1);
-        if other != self.number && self.peers.loads[other].load(Ordering::Relaxed) > 0 {
-            let _ = self.peers.inboxes[other].send(Message::MakeRoom);
+        if other != self.number && self.pool.loads[other].load(Ordering::Relaxed) > 0 {
+            let _ = self.pool.inboxes[other].send(WorkerCommand::EvictIdlest);
         }
     }
 
-    fn number_for_next(&self) -> usize {
-        let loads = &self.peers.loads;
+    fn pick_worker(&self) -> usize {
+        let loads = &self.pool.loads;
         if loads.len() == 1 {
             return self.number;
         }
-        let all: usize = loads.iter().map(|load| load.load(Ordering::Relaxed)).sum();
-        let mean = all / loads.len();
-        if self.notes.count() <= mean + mean / 4 + UNEVEN_SLACK {
+        let total: usize = loads.iter().map(|load| load.load(Ordering::Relaxed)).sum();
+        let mean = total / loads.len();
+        if self.connections.count() <= mean + mean / 4 + IMBALANCE_MAX {
             return self.number;
         }
-        let least = (0..loads.len()).min_by_key(|&number| loads[number].load(Ordering::Relaxed));
-        least.unwrap_or(self.number)
+        let least_loaded = (0..loads.len()).min_by_key(|&number| loads[number].load(Ordering::Relaxed));
+        least_loaded.unwrap_or(self.number)
     }
 
-    /// Begins a new generation of connections. Those of earlier ones have so much time.
-    pub(crate) fn begin_generation(self: &Rc<Self>, time: Duration) {
-        let (generation, worker) = (self.notes.begin_generation(), self.clone());
-        worker.notes.announce_before(generation);
+    /// Starts a new generation of connections. Connections of earlier generations are drained after `finish_time` and
+    /// aborted one sweep later. Upgraded ones are drained at once.
+    pub(crate) fn begin_generation(self: &Rc<Self>, finish_time: Duration) {
+        let (generation, worker) = (self.connections.begin_generation(), self.clone());
+        worker.connections.drain_upgraded_before(generation);
         tokio::task::spawn_local(async move {
-            sleep(time).await;
-            worker.notes.drain_before(generation);
-            // Whoever is idle ends by itself in the meantime.
+            sleep(finish_time).await;
+            worker.connections.drain_before(generation);
+            // Idle connections close in the meantime.
             sleep(SWEEP_INTERVAL).await;
-            worker.notes.cut_before(generation);
+            worker.connections.abort_before(generation);
         });
     }
 
-    /// Counts a connection that has come to be served here, whether it is let in or not.
+    /// Counts a connection that this worker accepted, even if admission rejects it later.
     pub(crate) fn count_accepted(&self) {
-        let accepted = &self.peers.accepted[self.number];
+        let accepted = &self.pool.accepted[self.number];
         accepted.store(accepted.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
     }
 
-    /// Notes that a connection began.
-    pub(crate) fn connection_began(&self) -> Place {
-        if self.notes.count() == 0 {
-            // The sweeper slept, and with it the clock.
-            self.clock.read();
-            self.work_came.notify_one();
+    /// Inserts a connection into the table.
+    pub(crate) fn insert_connection(&self) -> ConnectionId {
+        if self.connections.count() == 0 {
+            // The sweeper sleeps without connections, so the clock was not updated.
+            self.clock.update();
+            self.has_connections.notify_one();
         }
-        let place = self.notes.enter();
+        let id = self.connections.insert();
         self.publish_load();
-        place
+        id
     }
 
-    /// Notes that it ended.
-    pub(crate) fn connection_ended(&self, place: Place) {
-        self.notes.leave(place);
+    /// Removes a closed connection from the table.
+    pub(crate) fn remove_connection(&self, id: ConnectionId) {
+        self.connections.remove(id);
         self.publish_load();
-        if self.notes.count() == 0 {
-            self.all_gone.notify_one();
+        if self.connections.count() == 0 {
+            self.is_empty.notify_one();
         }
     }
 
     fn publish_load(&self) {
-        self.peers.loads[self.number].store(self.notes.count(), Ordering::Relaxed);
+        self.pool.loads[self.number].store(self.connections.count(), Ordering::Relaxed);
     }
 }
 
-/// Starts a task that the worker cannot do without: when it panics, so does the worker, which
-/// would leave clients waiting.
-pub(crate) fn spawn_vital(worker: &Rc<Worker>, task: impl Future<Output = ()> + 'static) -> JoinHandle<()> {
-    struct Vital(Rc<Worker>);
-    impl Drop for Vital {
+/// Spawns a task that the worker needs. If it panics, the worker fails, too; otherwise its clients would wait
+/// forever.
+pub(crate) fn spawn_critical(worker: &Rc<Worker>, task: impl Future<Output = ()> + 'static) -> JoinHandle<()> {
+    struct CriticalGuard(Rc<Worker>);
+    impl Drop for CriticalGuard {
         fn drop(&mut self) {
             if thread::panicking() {
-                self.0.lost.set(true);
-                self.0.task_lost.notify_one();
+                self.0.has_failed.set(true);
+                self.0.task_failed.notify_one();
             }
         }
     }
-    let vital = Vital(worker.clone());
+    let guard = CriticalGuard(worker.clone());
     tokio::task::spawn_local(async move {
-        let _vital = vital;
+        let _guard = guard;
         task.await;
     })
 }
 
-/// What a worker is started with.
-pub(crate) struct Plan {
+/// Start parameters of a worker.
+pub(crate) struct WorkerConfig {
     pub(crate) number: usize,
     pub(crate) cpu: Option<usize>,
-    pub(crate) inbox: mpsc::UnboundedReceiver<Message>,
+    pub(crate) inbox: mpsc::UnboundedReceiver<WorkerCommand>,
     pub(crate) permits: Arc<Semaphore>,
     pub(crate) connections_max: usize,
     pub(crate) driver: Driver,
-    pub(crate) stop: watch::Receiver<Stop>,
+    pub(crate) stop: watch::Receiver<StopState>,
 }
 
-/// A runtime for one worker.
+/// Creates the runtime of one worker.
 pub(crate) fn runtime() -> io::Result<tokio::runtime::LocalRuntime> {
     tokio::runtime::Builder::new_current_thread()
         .enable_io()
         .enable_time()
         .max_blocking_threads(BLOCKING_THREADS_MAX)
         .thread_name("selvedge-disk")
-        .on_thread_start(give_way)
+        .on_thread_start(lower_thread_priority)
         .build_local(tokio::runtime::LocalOptions::default())
 }
 
-/// How much less of a core the threads get that wait for disks, where they share one with a worker:
-/// about a tenth of what it gets.
-const DISK_NICENESS: i32 = 10;
+/// Niceness of blocking threads: next to a worker on one core, they get about a tenth of its CPU time.
+const BLOCKING_THREAD_NICENESS: i32 = 10;
 
-/// Has this thread come after the workers: a copy that is made here for one client makes no
-/// others wait.
-fn give_way() {
-    // A system that refuses it serves all the same.
-    let _ = rustix::process::setpriority_process(None, DISK_NICENESS);
+/// Lowers the CPU priority of this thread below the workers, so that work for one client does not delay the
+/// others.
+fn lower_thread_priority() {
+    // Optional: the server also works without it.
+    let _ = rustix::process::setpriority_process(None, BLOCKING_THREAD_NICENESS);
 }
 
-/// Runs a worker on this thread until it is stopped. `serve` starts to serve one
-/// connection, and `tick` is called a few times a second while there are connections.
-pub(crate) async fn run(plan: Plan, worker: Rc<Worker>, serve: Rc<dyn Fn(Accepted)>, tick: Rc<dyn Fn()>) {
-    pin_to(plan.cpu);
-    let _lot = Lot(worker.clone());
-    let Plan { mut inbox, permits, mut stop, .. } = plan;
+/// Runs a worker on this thread until it is stopped. `serve` starts a connection's task. `tick` is called about 4
+/// times per second while connections exist.
+pub(crate) async fn run(config: WorkerConfig, worker: Rc<Worker>, serve: Rc<dyn Fn(Accepted)>, tick: Rc<dyn Fn()>) {
+    pin_to(config.cpu);
+    let _clear_parked = ClearParkedOnDrop(worker.clone());
+    let WorkerConfig { mut inbox, permits, mut stop, .. } = config;
     let resuming = worker.clone();
-    let resume = move |place| resuming.notes.resume(place);
-    let turning = worker.drivers.ring().map(|ring| spawn_vital(&worker, ring.clone().drive(resume)));
-    let minding = worker.clone();
-    let minding = spawn_vital(&worker, async move {
-        if let Some(parking) = minding.parking() {
-            parking.drive(&minding.notes).await;
+    let resume = move |id| resuming.connections.resume(id);
+    let ring_task = worker.backend.ring().map(|ring| spawn_critical(&worker, ring.clone().run(resume)));
+    let parked = worker.clone();
+    let idle_epoll_task = spawn_critical(&worker, async move {
+        if let Some(idle_epoll) = parked.idle_epoll() {
+            idle_epoll.run(&parked.connections).await;
         }
     });
-    let listening = Rc::new(Listening::new(worker.clone(), permits.clone(), serve.clone()));
-    let sweep = Sweep { permits: permits.clone(), connections_max: plan.connections_max };
-    let sweeper = spawn_vital(&worker, sweep.run(worker.clone(), tick.clone()));
-    let (told, asked) = (listening.clone(), worker.clone());
-    let take = move |message| match message {
-        Message::Serve(accepted) => serve(accepted),
-        Message::MakeRoom => drop(asked.notes.make_room()),
-        // Who is about to end lets nobody in.
-        Message::Listen(..) if asked.draining.get() => {}
-        Message::Listen(endpoint, dealt) => told.begin(&endpoint, dealt),
-        Message::Leave(endpoint, _done) => told.end(|other| *other == endpoint),
-        Message::Ask(question) => question(&asked.notes),
+    let listeners = Rc::new(WorkerListeners::new(worker.clone(), permits.clone(), serve.clone()));
+    let sweep = Sweep { permits: permits.clone(), connections_max: config.connections_max };
+    let sweeper = spawn_critical(&worker, sweep.run(worker.clone(), tick.clone()));
+    let (command_listeners, command_worker) = (listeners.clone(), worker.clone());
+    let execute = move |command| match command {
+        WorkerCommand::Serve(accepted) => serve(accepted),
+        WorkerCommand::EvictIdlest => drop(command_worker.connections.evict_idlest()),
+        // A draining worker accepts no connections.
+        WorkerCommand::AddListener(..) if command_worker.is_draining.get() => {}
+        WorkerCommand::AddListener(endpoint, sockets) => command_listeners.add(&endpoint, sockets),
+        WorkerCommand::RemoveListener(endpoint, _done) => command_listeners.remove_where(|other| *other == endpoint),
+        WorkerCommand::Inspect(inspect) => inspect(&command_worker.connections),
     };
-    // Where to listen from the beginning; a stop that is there already finds it begun.
-    while let Ok(message) = inbox.try_recv() {
-        take(message);
+    // Adds the initial listeners before a pending stop is handled.
+    while let Ok(command) = inbox.try_recv() {
+        execute(command);
     }
-    let serving = spawn_vital(&worker, async move {
-        while let Some(message) = inbox.recv().await {
-            take(message);
+    let command_task = spawn_critical(&worker, async move {
+        while let Some(command) = inbox.recv().await {
+            execute(command);
         }
     });
 
     let stopped = async {
-        let _ = stop.wait_for(|stop| *stop >= Stop::Drain).await;
+        let _ = stop.wait_for(|stop| *stop >= StopState::Drain).await;
     };
-    first_of(stopped, worker.task_lost.notified()).await;
-    assert!(!worker.lost.get(), "a task that the worker cannot do without has panicked");
-    worker.draining.set(true);
-    listening.end(|_| true);
+    select(stopped, worker.task_failed.notified()).await;
+    assert!(!worker.has_failed.get(), "a critical task of the worker has panicked");
+    worker.is_draining.set(true);
+    listeners.remove_where(|_| true);
     tokio::task::yield_now().await;
-    worker.notes.drain();
-    let gone = async {
-        while worker.notes.count() > 0 {
-            worker.all_gone.notified().await;
+    worker.connections.drain();
+    let all_closed = async {
+        while worker.connections.count() > 0 {
+            worker.is_empty.notified().await;
         }
     };
-    let stopped = stop.clone();
-    let now = async {
-        let _ = stop.wait_for(|stop| *stop == Stop::Now).await;
+    let stop_state = stop.clone();
+    let stopped_immediately = async {
+        let _ = stop.wait_for(|stop| *stop == StopState::Immediate).await;
     };
-    let mut waiting = std::pin::pin!(timeout(worker.drain_time.get(), first_of(gone, now)));
-    let _ = waiting.as_mut().await;
-    worker.stopped_at_once.set(*stopped.borrow() == Stop::Now);
-    worker.notes.cut();
-    // Cut connections end when they are next polled, which needs no waiting for anybody; but
-    // one turn of the runtime polls only some of many.
-    for _ in 0..worker.notes.count() {
+    let mut drained = std::pin::pin!(timeout(worker.shutdown_timeout.get(), select(all_closed, stopped_immediately)));
+    let _ = drained.as_mut().await;
+    worker.stopped_immediately.set(*stop_state.borrow() == StopState::Immediate);
+    worker.connections.abort_all();
+    // Aborted connections end when they are next polled. One turn of the runtime polls only some of them.
+    for _ in 0..worker.connections.count() {
         tokio::task::yield_now().await;
     }
-    serving.abort();
+    command_task.abort();
     sweeper.abort();
-    minding.abort();
-    turning.inspect(JoinHandle::abort);
+    idle_epoll_task.abort();
+    ring_task.inspect(JoinHandle::abort);
     tick();
 }
 
-/// What is parked ends with its worker, also with one that is lost: its clients would wait in vain.
-struct Lot(Rc<Worker>);
+/// Drops the parked connections when the worker ends or panics, so that their clients do not wait forever.
+struct ClearParkedOnDrop(Rc<Worker>);
 
-impl Drop for Lot {
+impl Drop for ClearParkedOnDrop {
     fn drop(&mut self) {
-        self.0.notes.clear_lot();
+        self.0.connections.drop_parked();
     }
 }
 
-/// Ends with whichever ends first.
-async fn first_of(a: impl Future<Output = ()>, b: impl Future<Output = ()>) {
+/// Completes when one of both futures completes.
+async fn select(a: impl Future<Output = ()>, b: impl Future<Output = ()>) {
     let (mut a, mut b) = (std::pin::pin!(a), std::pin::pin!(b));
     std::future::poll_fn(|cx| {
         if a.as_mut().poll(cx).is_ready() || b.as_mut().poll(cx).is_ready() {
@@ -390,7 +393,7 @@ async fn first_of(a: impl Future<Output = ()>, b: impl Future<Output = ()>) {
     .await;
 }
 
-/// The sweeper of one worker.
+/// The periodic task that wakes connections whose deadline has passed.
 struct Sweep {
     permits: Arc<Semaphore>,
     connections_max: usize,
@@ -401,49 +404,49 @@ impl Sweep {
         let mut sweeps = interval(SWEEP_INTERVAL);
         sweeps.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
-            if worker.notes.rush_is_over() {
+            if worker.connections.should_trim_heap() {
                 sys::trim_heap();
             }
-            if worker.notes.count() == 0 {
+            if worker.connections.count() == 0 {
                 tick();
-                worker.work_came.notified().await;
+                worker.has_connections.notified().await;
                 sweeps.reset();
             }
             sweeps.tick().await;
-            worker.clock.read();
-            worker.notes.sweep(worker.clock.tick());
-            let usual = worker.keep_alive.get();
-            if let Some(keep_alive) = self.shortened_keep_alive(usual) {
-                worker.notes.shorten_idle(worker.clock.tick(), ticks(usual), ticks(keep_alive));
+            worker.clock.update();
+            worker.connections.sweep(worker.clock.tick());
+            let configured = worker.keep_alive_timeout.get();
+            if let Some(keep_alive) = self.shortened_keep_alive(configured) {
+                worker.connections.shorten_idle(worker.clock.tick(), ticks(configured), ticks(keep_alive));
             }
             tick();
         }
     }
 
-    /// The keep-alive time when more than three quarters of the connections are in use: it
-    /// falls from the usual one to its floor.
-    fn shortened_keep_alive(&self, usual: Duration) -> Option<Duration> {
+    /// Returns a shorter keep-alive timeout if more than three quarters of the connections are in use. It falls
+    /// linearly from the configured value to [`KEEP_ALIVE_TIMEOUT_MIN`].
+    fn shortened_keep_alive(&self, configured: Duration) -> Option<Duration> {
         let free = self.permits.available_permits();
         let quarter = self.connections_max / 4;
-        if free >= quarter || usual <= KEEP_ALIVE_FLOOR {
+        if free >= quarter || configured <= KEEP_ALIVE_TIMEOUT_MIN {
             return None;
         }
         let share = free as f64 / quarter as f64;
-        Some(KEEP_ALIVE_FLOOR + (usual - KEEP_ALIVE_FLOOR).mul_f64(share))
+        Some(KEEP_ALIVE_TIMEOUT_MIN + (configured - KEEP_ALIVE_TIMEOUT_MIN).mul_f64(share))
     }
 }
 
-/// Keeps the thread on one core, so that its caches stay its own.
+/// Pins the thread to one core, so that its caches stay warm.
 fn pin_to(cpu: Option<usize>) {
     if let Some(cpu) = cpu {
         let mut set = CpuSet::new();
         set.set(cpu);
-        // Without the right to pin, the worker runs where the system puts it.
+        // Optional: without permission to pin, the kernel schedules the worker freely.
         let _ = rustix::thread::sched_setaffinity(None, &set);
     }
 }
 
-/// The cores that this process may run on.
+/// Returns the cores that this process may run on.
 pub(crate) fn cpus() -> Vec<usize> {
     match rustix::thread::sched_getaffinity(None) {
         Ok(set) => (0..CpuSet::MAX_CPU).filter(|&cpu| set.is_set(cpu)).collect(),
@@ -451,19 +454,16 @@ pub(crate) fn cpus() -> Vec<usize> {
     }
 }
 
-/// Runs `work` on a thread where it may wait for a disk, or compute for long, while the worker
-/// serves others.
+/// Runs `work` on a blocking thread, where it may wait for a disk or compute for a long time.
 ///
-/// What is not handed over runs on the worker, and nobody else whom that worker serves is
-/// answered meanwhile: not for a handler that computes, and not for one that waits without
-/// `await`, as for a file, a lock or a database. A rule of thumb: what takes more than a tenth of a
-/// millisecond belongs here. There are few such threads (eight for each
-/// worker); more work than they can do waits its turn, without a bound of its own.
+/// Code in a handler runs on the worker's thread. While it computes or blocks without `await` (a file, a lock, a
+/// database), the worker serves no other connection. Rule of thumb: move work that takes more than 0.1 ms to a
+/// blocking thread. Each worker has at most 8 of them. The queue for them is not bounded.
 ///
-/// A runtime of many threads for work of its kind is the application's to make; its handle may
-/// be used from any handler (`handle.spawn(…).await`).
+/// For a multi-threaded runtime, create one in the application. Handlers may use its handle
+/// (`handle.spawn(…).await`).
 ///
-/// `None` when the work panicked or the server is ending.
-pub async fn offload<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
+/// Returns `None` if the work panicked or the server is stopping.
+pub async fn spawn_blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
     tokio::task::spawn_blocking(work).await.ok()
 }

@@ -1,20 +1,21 @@
-//! Which connections are served at all.
+//! Admission: whether the server serves a newly accepted connection.
 
 use std::any::Any;
 use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-/// What an application says of a connection that was accepted.
+/// The application's decision on a newly accepted connection.
 ///
-/// The box is kept for as long as the connection is served and dropped with it, so that an
-/// application can count.
+/// The engine drops the box when the connection ends, so that an application can count
+/// connections per client.
 pub enum Admission {
-    /// It is served.
+    /// Serve the connection.
     Serve(Box<dyn Any>),
-    /// It is served, and an observer is told that its client has too many.
-    Observe(Box<dyn Any>),
-    /// Its client has too many: it is told 503 and closed.
+    /// Serve the connection, and report [`crate::service::ServerEvent::ClientOverLimit`] to the observer
+    /// (dry run of a limit per client).
+    ServeOverLimit(Box<dyn Any>),
+    /// The client has too many connections: respond with 503 and close the connection.
     Refuse,
 }
 
@@ -22,31 +23,31 @@ impl fmt::Debug for Admission {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Serve(_) => "Serve",
-            Self::Observe(_) => "Observe",
+            Self::ServeOverLimit(_) => "Observe",
             Self::Refuse => "Refuse",
         })
     }
 }
 
-type Ask = dyn Fn(SocketAddr) -> Admission + Send + Sync;
+type AdmissionFn = dyn Fn(SocketAddr) -> Admission + Send + Sync;
 
-/// Where connections are asked whether they are served.
+/// The application's admission hook; the default hook admits every connection.
 #[derive(Clone, Default)]
-pub(crate) struct Door(Option<Arc<Ask>>);
+pub(crate) struct AdmissionHook(Option<Arc<AdmissionFn>>);
 
-impl Door {
-    pub(crate) fn new(ask: impl Fn(SocketAddr) -> Admission + Send + Sync + 'static) -> Self {
-        Self(Some(Arc::new(ask)))
+impl AdmissionHook {
+    pub(crate) fn new(hook: impl Fn(SocketAddr) -> Admission + Send + Sync + 'static) -> Self {
+        Self(Some(Arc::new(hook)))
     }
 
-    /// What is said of a connection; `None` where nobody is asked.
-    pub(crate) fn ask(&self, peer: SocketAddr) -> Option<Admission> {
-        self.0.as_ref().map(|ask| ask(peer))
+    /// Calls the hook. Returns `None` if no hook is set.
+    pub(crate) fn call(&self, peer: SocketAddr) -> Option<Admission> {
+        self.0.as_ref().map(|hook| hook(peer))
     }
 }
 
-impl fmt::Debug for Door {
+impl fmt::Debug for AdmissionHook {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(if self.0.is_some() { "Door(asks)" } else { "Door(open)" })
+        f.write_str(if self.0.is_some() { "AdmissionHook(set)" } else { "AdmissionHook(none)" })
     }
 }

@@ -1,9 +1,9 @@
-//! Content, both ways: what a request carries and what a response is made of.
+//! Request content (`IncomingBody`) and response content (`Body`).
 
 use super::file::FileContent;
 use bytes::Bytes;
 use selvedge_proto::field::Fields;
-use selvedge_proto::{Reject, Status};
+use selvedge_proto::{Reject, StatusCode};
 use std::fmt;
 use std::future::poll_fn;
 use std::io::{self, IoSlice};
@@ -11,71 +11,71 @@ use std::pin::Pin;
 use std::rc::Weak;
 use std::task::{Context, Poll};
 
-/// What a response is made of.
+/// The content of a response.
 #[derive(Default)]
 pub enum Body {
-    /// Nothing.
+    /// No content.
     #[default]
     Empty,
-    /// Bytes that are at hand.
+    /// Bytes in memory.
     Bytes(Bytes),
-    /// Part of an open file, which the engine sends without reading it.
+    /// A range of an open file. The engine sends it without copying it into user space.
     File(FileContent),
-    /// Bytes that come piece by piece.
+    /// A stream of chunks.
     Stream {
-        /// The length of all pieces, where it is known. Pieces that do not come to it end the
-        /// connection, since the client could not tell otherwise.
+        /// The length of all chunks in bytes, if known. If the chunks have another total length,
+        /// the engine closes the connection, since the client could not detect the error otherwise.
         length: Option<u64>,
-        /// The pieces.
+        /// The chunks.
         chunks: Pin<Box<dyn Chunks>>,
     },
-    /// No content: the connection goes on with another protocol. Only with
-    /// [`selvedge_proto::Status::SWITCHING_PROTOCOLS`].
-    Upgrade(Box<Switch>),
+    /// No content: the connection switches to another protocol. Only valid with
+    /// [`selvedge_proto::StatusCode::SWITCHING_PROTOCOLS`].
+    Upgrade(Box<UpgradeResponse>),
 }
 
-/// Another protocol for a connection to go on with.
-pub struct Switch {
-    /// The value of the answer's Upgrade field (RFC 9110 §7.8).
+/// The protocol that a connection switches to, and its handler.
+pub struct UpgradeResponse {
+    /// The value of the response's Upgrade field (RFC 9110 §7.8).
     pub protocol: Bytes,
-    /// Is given the connection once the answer has left.
-    pub then: GoesOn,
+    /// Receives the connection after the response was sent.
+    pub handler: UpgradeHandler,
 }
 
-/// Goes on with a connection that has left HTTP.
-pub type GoesOn = Box<dyn FnOnce(Box<dyn Duplex>)>;
+/// Handles a connection after the switch to another protocol.
+pub type UpgradeHandler = Box<dyn FnOnce(Box<dyn Duplex>)>;
 
-impl fmt::Debug for Switch {
+impl fmt::Debug for UpgradeResponse {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Switch({:?})", self.protocol)
+        write!(f, "UpgradeResponse({:?})", self.protocol)
     }
 }
 
-/// A wait for a server to stop, on any thread.
-pub type Stopping = Pin<Box<dyn Future<Output = ()> + Send>>;
+/// Resolves when the server stops. Can be awaited on any thread.
+pub type StoppingFuture = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// Both directions of a connection that has left HTTP. It may go to any thread; dropping it
-/// ends the connection.
+/// Both directions of a connection that was upgraded to another protocol. It can move to any
+/// thread. Dropping it closes the connection.
 pub trait Duplex: Send {
-    /// Receives what is there; 0 at the end of the stream.
+    /// Reads available bytes into `into`; returns 0 at the end of the stream.
     fn poll_receive(&mut self, cx: &mut Context<'_>, into: &mut [u8]) -> Poll<io::Result<usize>>;
 
-    /// Sends the pieces one after the other, or as much as can be sent now.
-    fn poll_send(&mut self, cx: &mut Context<'_>, pieces: &[IoSlice<'_>]) -> Poll<io::Result<usize>>;
+    /// Writes the slices in order, or as much of them as the socket accepts now.
+    fn poll_send(&mut self, cx: &mut Context<'_>, slices: &[IoSlice<'_>]) -> Poll<io::Result<usize>>;
 
-    /// Says that nothing more will be sent.
+    /// Shuts down the sending direction.
     ///
     /// # Errors
-    /// When the connection is gone.
-    fn finish(&mut self) -> io::Result<()>;
+    /// If the connection is closed.
+    fn shutdown_write(&mut self) -> io::Result<()>;
 
-    /// Waits until the server stops, or has another application by now, and so will end the
-    /// connection soon.
-    fn stopping(&self) -> Stopping;
+    /// Resolves when the server stops or the application is replaced. The engine closes the
+    /// connection soon afterwards.
+    fn stopping(&self) -> StoppingFuture;
 }
 
 impl Body {
-    /// The length, where it is known.
+    /// Returns the length in bytes, if known.
     pub fn length(&self) -> Option<u64> {
         match self {
             Self::Empty | Self::Upgrade(_) => Some(0),
@@ -105,20 +105,20 @@ impl<T: Into<Bytes>> From<T> for Body {
     }
 }
 
-/// The pieces of a streamed response.
+/// A stream of response chunks.
 pub trait Chunks {
-    /// The next piece; `None` at the end. Empty pieces are passed over.
+    /// Polls the next chunk; `None` at the end. The engine skips empty chunks.
     fn poll_chunk(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, StreamError>>>;
 
-    /// The fields behind the last piece, asked for once there is no more. They are sent where
-    /// the content's length was not known before.
+    /// Returns the trailer fields. Called once, after the last chunk. The engine sends them
+    /// only if the length of the content was not known in advance.
     fn trailers(self: Pin<&mut Self>) -> Fields {
         Fields::new()
     }
 }
 
-/// Why a streamed response cannot go on. The connection is closed, so that the client
-/// sees that content is missing; the log has the reason.
+/// Why a streamed response failed. The engine closes the connection, so that the client
+/// detects the incomplete content, and logs the text.
 #[derive(Debug)]
 pub struct StreamError(pub String);
 
@@ -130,63 +130,63 @@ impl fmt::Display for StreamError {
 
 impl std::error::Error for StreamError {}
 
-/// Why request content cannot be read on.
+/// Why request content cannot be read further.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ContentError {
-    /// Its framing is broken, or it breaks a limit of framing.
+    /// The framing is invalid or exceeds a framing limit.
     Rejected(Reject),
-    /// There is more of it than the application takes: 413.
+    /// The content is larger than the application accepts (413).
     TooLarge,
-    /// It came too slowly, or not at all: 408.
+    /// The content arrived too slowly or not at all (408).
     TooSlow,
-    /// The client went away.
+    /// The client disconnected.
     Disconnected,
-    /// The request that it belonged to is over.
+    /// The request has ended.
     Ended,
 }
 
 impl fmt::Display for ContentError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Rejected(reject) => reject.text(),
-            Self::TooLarge => Reject::ContentTooLarge.text(),
-            Self::TooSlow => "the request content came too slowly",
-            Self::Disconnected => "the client went away",
-            Self::Ended => "the request is over",
+            Self::Rejected(reject) => reject.message(),
+            Self::TooLarge => Reject::ContentTooLarge.message(),
+            Self::TooSlow => "the request content arrived too slowly",
+            Self::Disconnected => "the client disconnected",
+            Self::Ended => "the request has ended",
         })
     }
 }
 
 impl std::error::Error for ContentError {}
 
-/// Where request content comes from; a connection implements it.
+/// A source of request content. A connection implements it.
 pub trait ContentSource {
-    /// The next piece of the content of request number `request`; `None` at its end.
+    /// Polls the next chunk of the content of request number `request`; `None` at its end.
     fn poll_content(&self, request: u32, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, ContentError>>>;
 
-    /// The trailer fields, once the content has ended.
+    /// Returns the trailer fields of request number `request`, after the content has ended.
     fn trailers(&self, request: u32) -> Option<Fields>;
 
-    /// Notes that the application takes no more of it.
-    fn refuse(&self, _request: u32) {}
+    /// Records that the application reads no more of this content.
+    fn stop_reading(&self, _request: u32) {}
 
-    /// Why it could not be read to its end, if it could not.
+    /// Returns why the content could not be read to its end, if reading failed.
     fn failure(&self, _request: u32) -> Option<ContentError> {
         None
     }
 
-    /// Sends an interim answer to request number `request`, whose final answer has not begun.
+    /// Sends an interim (1xx) response to request number `request`, before its final response.
     ///
     /// # Errors
-    /// When the client does not take what it was sent before, or has another request by now.
-    fn send_interim(&self, request: u32, status: Status, fields: &Fields) -> Result<(), ContentError>;
+    /// If the client does not read what was already sent, or the request has ended.
+    fn send_interim(&self, request: u32, status: StatusCode, fields: &Fields) -> Result<(), ContentError>;
 }
 
-/// The content of a request. What is left unread is drained within a bound, or the
-/// connection is closed.
+/// The content of a request. The engine discards unread content up to a limit; beyond the
+/// limit it closes the connection.
 #[derive(Default)]
 pub struct IncomingBody {
-    // Whoever keeps content for longer than its connection lives does not keep the connection.
+    // Weak: content that outlives its connection must not keep the connection alive.
     source: Option<Weak<dyn ContentSource>>,
     request: u32,
     length: Option<u64>,
@@ -195,46 +195,46 @@ pub struct IncomingBody {
 }
 
 impl IncomingBody {
-    /// The content of request number `request` on that connection.
+    /// Creates the content of request number `request` on the connection `source`.
     pub(crate) fn new(source: Weak<dyn ContentSource>, request: u32, length: Option<u64>, bytes_max: u64) -> Self {
         Self { source: Some(source), request, length, bytes_max, bytes_read: 0 }
     }
 
-    /// The same content once more, for whoever has to see whether it was read.
-    pub(crate) fn again(&self) -> Self {
+    /// Returns a second handle to this content, to check later whether it was read.
+    pub(crate) fn clone_handle(&self) -> Self {
         Self { source: self.source.clone(), ..*self }
     }
 
-    /// Most that the application gets.
+    /// Returns the maximum content length in bytes that the application accepts.
     pub(crate) fn bytes_max(&self) -> u64 {
         self.bytes_max
     }
 
-    /// Why it could not be read to its end, if it could not.
+    /// Returns why the content could not be read to its end, if reading failed.
     pub(crate) fn failure(&self) -> Option<ContentError> {
         self.source.as_ref()?.upgrade()?.failure(self.request)
     }
 
-    /// Whether there is none.
+    /// Returns whether the request has no content.
     pub fn is_empty(&self) -> bool {
         self.source.is_none()
     }
 
-    /// The length, where the head said it.
+    /// Returns the length in bytes, if the request head states it.
     pub fn length(&self) -> Option<u64> {
         if self.source.is_none() { Some(0) } else { self.length }
     }
 
-    /// Lets this request carry more, or less, than the server's default.
-    pub fn limit(&mut self, bytes_max: u64) {
+    /// Sets the maximum length of this content in bytes, in place of the server's default.
+    pub fn set_bytes_max(&mut self, bytes_max: u64) {
         self.bytes_max = bytes_max;
     }
 
-    /// The next piece; `None` at the end. The first call tells a client that waits for
-    /// `100 Continue` to go on.
+    /// Polls the next chunk; `None` at the end. The first call sends `100 Continue` if the client
+    /// expects it.
     ///
     /// # Errors
-    /// See [`ContentError`]; after one there is nothing more to read.
+    /// See [`ContentError`]. After an error, no more content can be read.
     pub fn poll_chunk(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, ContentError>>> {
         let Some(source) = &self.source else { return Poll::Ready(None) };
         if self.length.is_some_and(|length| length > self.bytes_max) {
@@ -245,26 +245,26 @@ impl IncomingBody {
         if let Poll::Ready(Some(Ok(bytes))) = &polled {
             self.bytes_read += bytes.len() as u64;
             if self.bytes_read > self.bytes_max {
-                source.refuse(self.request);
+                source.stop_reading(self.request);
                 return Poll::Ready(Some(Err(ContentError::TooLarge)));
             }
         }
         polled
     }
 
-    /// The next piece; `None` at the end.
+    /// Reads the next chunk; `None` at the end.
     ///
     /// # Errors
-    /// As [`IncomingBody::poll_chunk`].
+    /// See [`ContentError`]. After an error, no more content can be read.
     pub async fn chunk(&mut self) -> Option<Result<Bytes, ContentError>> {
         poll_fn(|cx| self.poll_chunk(cx)).await
     }
 
-    /// All of it, in memory; the limit bounds how much that is.
+    /// Reads all content into memory. [`Self::set_bytes_max`] bounds its size.
     ///
     /// # Errors
-    /// As [`IncomingBody::poll_chunk`].
-    pub async fn read(&mut self) -> Result<Vec<u8>, ContentError> {
+    /// See [`ContentError`].
+    pub async fn read_all(&mut self) -> Result<Vec<u8>, ContentError> {
         let mut all = Vec::new();
         while let Some(chunk) = self.chunk().await {
             all.extend_from_slice(&chunk?);
@@ -272,11 +272,11 @@ impl IncomingBody {
         Ok(all)
     }
 
-    /// Reads it to its end and keeps nothing, unless it is longer than `bytes_max`. An
-    /// application that has no use for content still learns whether it was framed well.
+    /// Reads and discards the content, unless it is longer than `bytes_max`. An application that
+    /// does not use the content still learns whether its framing is valid.
     ///
     /// # Errors
-    /// As [`IncomingBody::poll_chunk`].
+    /// See [`ContentError`].
     pub async fn discard(&mut self, bytes_max: u64) -> Result<(), ContentError> {
         let mut discarded = 0;
         while discarded <= bytes_max && self.length().is_none_or(|length| length <= bytes_max) {
@@ -288,7 +288,7 @@ impl IncomingBody {
         Ok(())
     }
 
-    /// The trailer fields, once the content has been read to its end.
+    /// Returns the trailer fields, after the content was read to its end.
     pub fn trailers(&self) -> Option<Fields> {
         self.source.as_ref()?.upgrade()?.trailers(self.request)
     }
@@ -300,7 +300,7 @@ impl fmt::Debug for IncomingBody {
     }
 }
 
-/// A request's content is also what a response can be made of, as for an echo.
+/// Lets a response consist of the request's content (echo).
 impl Chunks for IncomingBody {
     fn poll_chunk(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, StreamError>>> {
         Self::poll_chunk(&mut self, cx)

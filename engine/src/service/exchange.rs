@@ -1,122 +1,123 @@
-//! What happened, as one record that the log, the metrics and a status page all read.
+//! Records of finished requests, closed connections and server events, for log, metrics and status.
 
 use crate::service::Request;
 use selvedge_proto::field::Fields;
-use selvedge_proto::{Afterwards, Reject, Status};
+use selvedge_proto::{Persistence, Reject, StatusCode};
 use std::fmt;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-/// One request and its answer, when both are over.
+/// A finished request and its response.
 #[derive(Debug)]
 pub struct Exchange<'a> {
-    /// The other end of the connection.
+    /// The remote end of the connection.
     pub peer: SocketAddr,
-    /// The request; `None` when its head could not be read.
+    /// The request; `None` if its head was invalid or incomplete.
     pub request: Option<&'a Request>,
-    /// The request line as it came, as far as it was read. Any octets.
-    pub line: &'a [u8],
-    /// The status that was sent; or 499, as logs have it, when the client went away before the
-    /// application had an answer.
-    pub status: Status,
-    /// The application's fields of the answer; those that the engine writes are not among them.
+    /// The request line as received, possibly incomplete. Arbitrary bytes.
+    pub request_line: &'a [u8],
+    /// The status code sent; 499 (a logging convention) if the client disconnected before the
+    /// application returned a response.
+    pub status: StatusCode,
+    /// The response's fields from the application, without those that the engine writes.
     pub fields: &'a Fields,
-    /// Bytes of the answer's head.
+    /// Length of the response head in bytes.
     pub head_bytes: usize,
-    /// Bytes of content that were given to the connection.
+    /// Content bytes written to the connection.
     pub content_bytes: u64,
-    /// Whether the answer was complete.
-    pub outcome: Outcome,
-    /// What was meant to become of the connection after the answer.
-    pub afterwards: Afterwards,
-    /// Requests that the connection has carried by now, this one among them.
+    /// Whether the response was sent completely.
+    pub outcome: ResponseOutcome,
+    /// Whether the connection was to stay open after the response.
+    pub persistence: Persistence,
+    /// Number of requests on this connection so far, including this one.
     pub requests: u32,
-    /// Why the request was refused, where the engine refused it.
+    /// Why the engine rejected the request, if it did.
     pub reject: Option<Reject>,
-    /// Why the application answered with an error, where it said so.
+    /// Why the application returned an error, if it gave a reason.
     pub reason: Option<&'static str>,
-    /// When the answer was complete, in seconds since 1970; up to a quarter of a second old.
+    /// When the response was complete, in Unix seconds; up to 0.25 seconds old.
     pub unix_time: i64,
-    /// From the complete head to the complete answer; only for observers that want it.
+    /// Time from the complete request head to the complete response. Only set if
+    /// [`crate::service::Observer::wants_elapsed`] returns true.
     pub elapsed: Option<Duration>,
 }
 
-/// Whether an answer left as it was meant to.
+/// Whether a response was sent completely.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
-    /// All of it was given to the connection.
+pub enum ResponseOutcome {
+    /// All of it was written to the connection.
     Complete,
-    /// The connection ended before.
-    Cut,
+    /// The connection ended before the response was complete.
+    Aborted,
 }
 
-/// A connection that has ended.
+/// A closed connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Closed {
-    /// The other end.
+    /// The remote end of the connection.
     pub peer: SocketAddr,
-    /// Why.
+    /// Why the connection was closed.
     pub reason: CloseReason,
-    /// What it was doing.
+    /// What the connection was doing when it was closed.
     pub phase: Phase,
-    /// How many requests it carried.
+    /// Number of requests that the connection carried.
     pub requests: u32,
 }
 
 /// What a connection is doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
-    /// Between requests.
+    /// Waiting for the next request.
     Idle,
-    /// Receiving a head.
+    /// Receiving a request head.
     ReadingHead,
-    /// The application has the request.
-    Answering,
-    /// Receiving content.
+    /// The application is processing the request.
+    Processing,
+    /// Receiving request content.
     ReadingContent,
-    /// Sending an answer.
+    /// Sending a response.
     Sending,
-    /// Waiting for the client to finish after a final answer.
+    /// Waiting for the client to close the connection after the final response.
     Lingering,
 }
 
 impl Phase {
-    /// Every one there is, in the order in which a connection comes to them.
+    /// All phases, in the order in which a connection passes through them.
     pub const ALL: [Self; 6] =
-        [Self::Idle, Self::ReadingHead, Self::ReadingContent, Self::Answering, Self::Sending, Self::Lingering];
+        [Self::Idle, Self::ReadingHead, Self::ReadingContent, Self::Processing, Self::Sending, Self::Lingering];
 
-    /// One clause that says it.
+    /// Describes the phase in one clause.
     pub const fn explain(self) -> &'static str {
         match self {
             Self::Idle => "idle",
             Self::ReadingHead => "receiving a request head",
-            Self::Answering => "the application was at work",
+            Self::Processing => "the application was processing the request",
             Self::ReadingContent => "receiving request content",
-            Self::Sending => "sending an answer",
-            Self::Lingering => "waiting for the client to finish",
+            Self::Sending => "sending a response",
+            Self::Lingering => "waiting for the client to close",
         }
     }
 }
 
 macro_rules! close_reasons {
     ($($(#[$doc:meta])* $name:ident $text:literal;)+) => {
-        /// Why a connection ended. Every end has one.
+        /// Why a connection was closed.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         pub enum CloseReason {
             $($(#[$doc])* $name,)+
-            /// A head was refused, with an answer.
+            /// A request head was rejected with an error response.
             Rejected(Reject),
-            /// Content was refused: where it ends is in doubt.
+            /// Request content was rejected, since its end is ambiguous.
             ContentRejected(Reject),
         }
 
         impl CloseReason {
-            /// One clause that says it.
+            /// Describes the reason in one clause.
             pub const fn explain(self) -> &'static str {
-                match self { $(Self::$name => $text,)+ Self::Rejected(reject) | Self::ContentRejected(reject) => reject.text() }
+                match self { $(Self::$name => $text,)+ Self::Rejected(reject) | Self::ContentRejected(reject) => reject.message() }
             }
 
-            /// The variant's name, or the refusal's, as the log writes it.
+            /// Returns the name of the variant, or of the rejection, as it appears in the log.
             pub const fn name(self) -> &'static str {
                 match self { $(Self::$name => stringify!($name),)+ Self::Rejected(reject) | Self::ContentRejected(reject) => reject.name() }
             }
@@ -125,71 +126,71 @@ macro_rules! close_reasons {
 }
 
 close_reasons! {
-    /// The client closed between requests.
-    ClientDone "the client closed between requests";
-    /// The request, or its version, asked for it.
-    Asked "the client asked for the connection to close";
-    /// The application's answer, or an unread remainder, made it necessary.
-    AnswerEnded "the answer ended the connection";
-    /// The application did not admit one more connection of this client.
-    TooManyFromClient "the client has too many connections";
-    /// Nothing came for the keep-alive time.
-    Idle "idle for the keep-alive time";
-    /// Idle, and its place was needed.
-    MadeRoom "idle, and its place was needed for a new connection";
-    /// Nothing at all came after the connection was made.
-    Silent "nothing was sent after connecting";
-    /// The head was not complete in time.
+    /// The client closed the connection between requests.
+    ClientClosed "the client closed the connection between requests";
+    /// The request or its HTTP version requested that the connection is closed.
+    CloseRequested "the client requested that the connection is closed";
+    /// The application's response or unread request content made it necessary.
+    ClosedAfterResponse "the connection was closed after the response";
+    /// The application did not admit another connection of this client.
+    ClientOverLimit "the client has too many connections";
+    /// The connection was idle for the keep-alive timeout.
+    KeepAliveTimeout "idle for the keep-alive timeout";
+    /// The connection was idle and was evicted for a new connection.
+    Evicted "idle, and evicted for a new connection";
+    /// The client sent no bytes after connecting.
+    NothingReceived "the client sent nothing after connecting";
+    /// The request head was not complete in time.
     HeadTooSlow "the request head was not complete in time";
-    /// Request content stalled or fell below the floor.
-    ContentTooSlow "the request content came too slowly";
-    /// The client took the answer too slowly.
-    SendTooSlow "the client took the answer too slowly";
-    /// The client closed in the middle of a head.
-    HeadCut "the client closed in the middle of a request head";
-    /// The client closed in the middle of content.
-    ContentCut "the client closed in the middle of request content";
-    /// More content was left unread than is drained.
-    ContentUnread "too much request content was left unread";
-    /// The client said that it sends nothing more, or was gone, while its answer was worked on.
-    ClientGone "the client went away before its answer";
-    /// The connection went on with another protocol, to that one's end.
-    Switched "the connection went on with another protocol";
+    /// Request content stalled or arrived below the minimum rate.
+    ContentTooSlow "the request content arrived too slowly";
+    /// The client received the response below the minimum rate.
+    SendTooSlow "the client received the response too slowly";
+    /// The client closed the connection within a request head.
+    HeadIncomplete "the client closed the connection within a request head";
+    /// The client closed the connection within request content.
+    ContentIncomplete "the client closed the connection within request content";
+    /// More request content was unread than the engine discards.
+    ContentUnread "too much request content was unread";
+    /// The client disconnected or shut down its sending side while the request was processed.
+    ClientDisconnected "the client disconnected before the response";
+    /// The connection was upgraded, and the other protocol has ended.
+    Upgraded "the connection was upgraded to another protocol";
     /// The connection failed.
     Reset "the connection was reset";
     /// A file changed while it was sent.
     FileChanged "a file changed while it was sent";
     /// A file could not be read while it was sent.
-    FileFailed "a file could not be read while it was sent";
-    /// A streamed answer failed, or had another length than it said.
-    StreamFailed "a streamed answer did not keep its length or failed";
+    FileReadFailed "a file could not be read while it was sent";
+    /// A streamed response failed or had another length than announced.
+    StreamFailed "a streamed response failed or had another length than announced";
     /// The application panicked.
     Panicked "the application panicked";
-    /// The server is stopping, and the connection was idle or has just been answered.
-    Draining "the server is stopping";
-    /// Another application has taken the place of the one that the connection began with.
-    Replaced "the configuration that the connection began with was replaced";
-    /// The same, and the connection did not finish in time.
-    ReplacedLimit "still there when the time for the replaced configuration was over";
-    /// The server was stopped without waiting.
-    StoppedAtOnce "the server was stopped at once";
-    /// The server is stopping, and the connection did not finish in time.
-    DrainLimit "still busy when the time to stop was over";
+    /// The server is shutting down, and the connection was idle or has completed its response.
+    Draining "the server is shutting down";
+    /// The application that the connection uses was replaced.
+    AppReplaced "the configuration of the connection was replaced";
+    /// The application was replaced, and the connection did not finish in time.
+    AppReplacedTimeout "still open when the shutdown timeout of the replaced configuration expired";
+    /// The server was stopped without a graceful shutdown.
+    StoppedImmediately "the server was stopped immediately";
+    /// The server is shutting down, and the connection did not finish in time.
+    ShutdownTimeout "still busy when the shutdown timeout expired";
 }
 
 impl CloseReason {
-    /// Whether the connection ended as connections should.
+    /// Returns whether the connection was closed in an orderly way.
     pub const fn is_ordinary(self) -> bool {
         matches!(
             self,
-            Self::ClientDone
-                | Self::Asked
-                | Self::AnswerEnded
-                | Self::Idle
-                | Self::MadeRoom
+            Self::ClientClosed
+                | Self::CloseRequested
+                | Self::ClosedAfterResponse
+                | Self::KeepAliveTimeout
+                | Self::Evicted
                 | Self::Draining
-                | Self::Switched
-                | Self::Replaced
+                | Self::Upgraded
+                | Self::AppReplaced
         )
     }
 }
@@ -200,39 +201,40 @@ impl fmt::Display for CloseReason {
     }
 }
 
-/// Something that happened to the server, not to one request.
+/// An event of the server, not of one request.
 #[derive(Clone, Debug)]
-pub enum Incident {
-    /// The application, or the engine, panicked on a connection.
+pub enum ServerEvent {
+    /// The application or the engine panicked while serving a connection.
     Panic {
-        /// The other end.
+        /// The remote end of the connection.
         peer: SocketAddr,
-        /// What it said, and where.
+        /// The panic message and its location.
         message: String,
     },
-    /// A connection could not be accepted; accepting pauses.
+    /// A connection could not be accepted; accepting is paused.
     AcceptFailed {
-        /// What the system said.
+        /// The error of the operating system.
         error: String,
     },
-    /// Accepting goes on after it had failed.
+    /// Accepting works again after [`ServerEvent::AcceptFailed`].
     AcceptRecovered,
-    /// The connection limit is reached and no connection is idle; new ones wait.
-    ConnectionsFull {
-        /// The limit.
+    /// The connection limit is reached and no connection is idle. New connections wait in the
+    /// accept queue.
+    ConnectionLimitReached {
+        /// The connection limit.
         limit: usize,
     },
-    /// Sockets are driven by epoll, since there is no io_uring to be had.
-    DriverRefused {
-        /// What the system said.
+    /// io_uring is unavailable, so epoll is used instead.
+    UringUnavailable {
+        /// The error of the operating system.
         error: String,
     },
-    /// Places are free again after [`Incident::ConnectionsFull`].
-    ConnectionsFree,
-    /// A connection is served that would be refused if its client's bound were not only
-    /// observed.
-    TooManyFromClient {
-        /// The other end.
+    /// The number of connections is below the limit again after [`ServerEvent::ConnectionLimitReached`].
+    ConnectionLimitCleared,
+    /// A connection is served although its client has too many connections, since the limit per
+    /// client is a dry run.
+    ClientOverLimit {
+        /// The remote end of the connection.
         peer: SocketAddr,
     },
 }

@@ -1,6 +1,6 @@
-//! Files as content: what is sent, and what shows that it is no longer what was announced.
+//! Open files as response content, and the detection of changes to them.
 
-use super::copies::{self, Copied, Source};
+use super::sealed_copy::{self, CopyState, SendSource};
 use crate::net::sys::Mapping;
 use std::any::Any;
 use std::cell::OnceCell;
@@ -12,36 +12,38 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// A file that changed so shortly ago may change again without its times showing it: they move
-/// in steps of a few milliseconds.
-const UNSETTLED: Duration = Duration::from_millis(100);
+/// A file changed less than this ago may change again without a change of its times, which
+/// have a granularity of a few milliseconds.
+const MTIME_GRANULARITY: Duration = Duration::from_millis(100);
 
-/// An open regular file that answers are made of. Kept for many answers, it costs each of
-/// them less: what is asked for again half a second later, or eight times before that, and was not
-/// changed for ten seconds, is sent from a copy in memory from then on, where there is room for one.
+/// An open regular file for responses.
+///
+/// Reuse one value for many responses: a file that is requested repeatedly is copied into memory
+/// and sent from there. The engine copies a file that did not change for 10 seconds and is
+/// requested again after 0.5 seconds, or 8 times sooner, if the copies' byte limit permits.
 pub struct OpenFile {
     shared: Arc<SharedFile>,
     mapping: OnceCell<Option<Mapping>>,
-    /// What is to be dropped with it.
-    _held: Option<Box<dyn Any>>,
+    /// Dropped together with this value.
+    _attached: Option<Box<dyn Any>>,
 }
 
-/// What of an open file may go from thread to thread.
+/// The part of an open file that can be shared between threads.
 #[derive(Debug)]
 pub(crate) struct SharedFile {
     file: File,
-    copied: Copied,
+    copy_state: CopyState,
 }
 
 impl SharedFile {
     pub(crate) fn new(file: File) -> Arc<Self> {
-        Arc::new(Self { file, copied: Copied::default() })
+        Arc::new(Self { file, copy_state: CopyState::default() })
     }
 
-    /// Has it sent from a copy in memory from now on, if one can be had. It takes as long as
-    /// reading the file; without memory for a copy the file is sent as before.
-    pub(crate) fn have_copied(&self) {
-        let _ = self.copied.make(&self.file);
+    /// Copies the file into memory, if possible; later responses are sent from the copy. Takes as
+    /// long as reading the file. Without memory for a copy, the file itself is still sent.
+    pub(crate) fn ensure_copied(&self) {
+        let _ = self.copy_state.ensure_copied(&self.file);
     }
 }
 
@@ -54,46 +56,48 @@ impl Deref for SharedFile {
 }
 
 impl OpenFile {
-    /// Bytes of memory that the copies of all files have together at the most: 256 MiB, or an
-    /// eighth of the memory that this process may have, which is the machine's or what its control groups leave of it
-    /// (as it was when this was first asked). What waits in sockets of a copy that was let go comes on top.
+    /// Returns the maximum total size in bytes of all in-memory file copies.
+    ///
+    /// It is 256 MiB, or one eighth of the memory available to this process if that is less. The
+    /// available memory is the machine's or the limit of the control groups, read at the first call.
+    /// Evicted copies that are still queued in sockets are not included.
     pub fn copies_bytes_max() -> u64 {
-        copies::bytes_max()
+        sealed_copy::bytes_max()
     }
 
-    /// A file to send from.
+    /// Wraps an open file.
     pub fn new(file: File) -> Self {
-        Self::sharing(SharedFile::new(file))
+        Self::from_shared(SharedFile::new(file))
     }
 
-    /// The same file as somebody else has.
-    pub(crate) fn sharing(shared: Arc<SharedFile>) -> Self {
-        Self { shared, mapping: OnceCell::new(), _held: None }
+    /// Creates a value for this thread from a file shared between threads.
+    pub(crate) fn from_shared(shared: Arc<SharedFile>) -> Self {
+        Self { shared, mapping: OnceCell::new(), _attached: None }
     }
 
-    /// The same, with something that is dropped with it.
-    pub(crate) fn holding(self, held: Box<dyn Any>) -> Self {
-        Self { _held: Some(held), ..self }
+    /// Attaches a value that is dropped together with this file.
+    pub(crate) fn with_attached(self, attached: Box<dyn Any>) -> Self {
+        Self { _attached: Some(attached), ..self }
     }
 
-    /// The file, for other threads.
+    /// Returns the part that can be shared with other threads.
     pub(crate) fn shared(&self) -> &Arc<SharedFile> {
         &self.shared
     }
 
-    /// Whether there is a copy of this state of it in memory, so that it can be sent whatever has
-    /// become of the file.
+    /// Returns whether memory has a copy of the file in this state. If so, the engine can send that
+    /// state even after the file has changed.
     pub fn is_copied(&self, state: &FileState) -> bool {
-        self.shared.copied.is_of(state)
+        self.shared.copy_state.has_copy_of(state)
     }
 
-    /// What an answer with so many bytes is to be sent from that speaks of this state of the file.
-    pub(crate) fn source(&self, state: &FileState, bytes: u64, now: Instant) -> Source {
-        self.shared.copied.ask(state, bytes, now)
+    /// Chooses whether to send `bytes` bytes of the file in this state from a copy or from the file.
+    pub(crate) fn choose_source(&self, state: &FileState, bytes: u64, now: Instant) -> SendSource {
+        self.shared.copy_state.choose_source(state, bytes, now)
     }
 
-    /// The file in the address space, made when it is first asked for. `None` where the file
-    /// system has no such thing, or there is no room for it.
+    /// Returns the file mapped into memory, and maps it at the first call. `None` if the file system
+    /// does not support it or address space is exhausted.
     pub(crate) fn mapping(&self) -> Option<&Mapping> {
         self.mapping.get_or_init(|| Mapping::of(&self.shared).ok()).as_ref()
     }
@@ -119,92 +123,92 @@ impl fmt::Debug for OpenFile {
     }
 }
 
-/// Part of an open regular file.
+/// A range of an open regular file.
 ///
-/// A complete answer has the bytes of one state of the file. When the file turns out to have
-/// changed while it is sent, the connection is closed before the content is complete.
+/// A complete response contains bytes of one state of the file. If the file changes while it is
+/// sent, the engine closes the connection before the content is complete.
 #[derive(Clone, Debug)]
 pub struct FileContent {
     /// The file.
     pub file: Rc<OpenFile>,
-    /// Position of the first byte.
+    /// Offset of the first byte.
     pub offset: u64,
     /// Number of bytes.
     pub length: u64,
-    /// The state of the file that the answer's fields speak of.
+    /// The state of the file that the response's fields describe.
     pub state: FileState,
 }
 
 impl FileContent {
-    /// Part of a file in the state that it is in now.
+    /// Creates content from a range of a file in its current state.
     ///
     /// # Errors
-    /// When the system cannot tell the state.
+    /// If `fstat` fails.
     pub fn new(file: Rc<OpenFile>, offset: u64, length: u64) -> std::io::Result<Self> {
         let state = FileState::of(&file)?;
         Ok(Self { file, offset, length, state })
     }
 
-    /// Whether the file is still in the state that was announced.
-    pub(crate) fn is_as_announced(&self) -> bool {
+    /// Returns whether the file is still in the state that the response's fields describe.
+    pub(crate) fn is_unchanged(&self) -> bool {
         FileState::of(&self.file).is_ok_and(|state| state == self.state)
     }
 }
 
-/// What shows that a file has changed.
+/// Length and modification time of a file, which identify one state of its content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FileState {
-    /// Its length.
+    /// Length in bytes.
     pub length: u64,
-    /// When it was last written to: seconds since 1970, and nanoseconds.
+    /// Time of the last modification: Unix seconds and nanoseconds.
     pub modified: (i64, i64),
 }
 
 impl FileState {
-    /// The state that a file is in.
+    /// Reads the current state of a file.
     ///
     /// # Errors
-    /// When the system cannot tell.
+    /// If `fstat` fails.
     pub fn of(file: &File) -> std::io::Result<Self> {
-        file.metadata().map(|facts| Self::from(&facts))
+        file.metadata().map(|metadata| Self::from(&metadata))
     }
 }
 
 impl From<&Metadata> for FileState {
-    fn from(facts: &Metadata) -> Self {
-        Self { length: facts.len(), modified: (facts.mtime(), facts.mtime_nsec()) }
+    fn from(metadata: &Metadata) -> Self {
+        Self { length: metadata.len(), modified: (metadata.mtime(), metadata.mtime_nsec()) }
     }
 }
 
-/// What tells one file from another, and one state of a file from another.
+/// Identity of a file (device, inode) and of its state (length, mtime, ctime).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct FileFacts {
+pub(crate) struct FileStamp {
     device: u64,
     inode: u64,
     pub(crate) state: FileState,
-    changed: (i64, i64),
+    ctime: (i64, i64),
 }
 
-impl From<&Metadata> for FileFacts {
-    fn from(facts: &Metadata) -> Self {
+impl From<&Metadata> for FileStamp {
+    fn from(metadata: &Metadata) -> Self {
         Self {
-            device: facts.dev(),
-            inode: facts.ino(),
-            state: FileState::from(facts),
-            changed: (facts.ctime(), facts.ctime_nsec()),
+            device: metadata.dev(),
+            inode: metadata.ino(),
+            state: FileState::from(metadata),
+            ctime: (metadata.ctime(), metadata.ctime_nsec()),
         }
     }
 }
 
-impl FileFacts {
-    /// Whether its times would show the next change.
-    pub(crate) fn is_settled(&self) -> bool {
-        self.has_rested(UNSETTLED)
+impl FileStamp {
+    /// Returns whether the next change of the file will change its times.
+    pub(crate) fn is_stable(&self) -> bool {
+        self.is_older_than(MTIME_GRANULARITY)
     }
 
-    /// Whether it was not changed for so long.
-    pub(crate) fn has_rested(&self, time: Duration) -> bool {
-        let (seconds, nanoseconds) = self.changed;
+    /// Returns whether the file was last changed at least `time` ago.
+    pub(crate) fn is_older_than(&self, time: Duration) -> bool {
+        let (seconds, nanoseconds) = self.ctime;
         let changed = Duration::new(u64::try_from(seconds).unwrap_or(0), u32::try_from(nanoseconds).unwrap_or(0));
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         now.saturating_sub(changed) >= time
@@ -216,14 +220,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_change_of_this_moment_may_hide_the_next_one() {
+    fn recently_changed_file_is_not_stable() {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
         let changed = |at: Duration| {
             let at = (at.as_secs() as i64, i64::from(at.subsec_nanos()));
-            FileFacts { device: 1, inode: 1, state: FileState { length: 0, modified: at }, changed: at }
+            FileStamp { device: 1, inode: 1, state: FileState { length: 0, modified: at }, ctime: at }
         };
-        assert!(changed(now - UNSETTLED).is_settled());
-        // By a clock that is ahead, too.
-        assert!(!changed(now + Duration::from_secs(60)).is_settled());
+        assert!(changed(now - MTIME_GRANULARITY).is_stable());
+        // A clock that is ahead of ours also counts as recent.
+        assert!(!changed(now + Duration::from_secs(60)).is_stable());
     }
 }

@@ -1,110 +1,109 @@
-//! The contract between a server and an application, and nothing else.
+//! The interface between server and application.
 //!
-//! An application is a function from a request to a response. This floor knows no
-//! socket, no runtime and no mechanics of an HTTP version; connections and sites both
-//! look down at it and never at each other.
+//! An application is a function from a request to a response. This module knows no sockets, no
+//! runtime and no details of an HTTP version. Connections and sites both depend on it and never
+//! on each other.
 
 mod admission;
 mod body;
-mod copies;
 mod exchange;
 mod file;
-mod memory;
+mod memory_limit;
 mod request;
 mod response;
+mod sealed_copy;
 
 pub use admission::Admission;
-pub(crate) use admission::Door;
+pub(crate) use admission::AdmissionHook;
 pub use body::{
-    Body, Chunks, ContentError, ContentSource, Duplex, GoesOn, IncomingBody, Stopping, StreamError, Switch,
+    Body, Chunks, ContentError, ContentSource, Duplex, IncomingBody, StoppingFuture, StreamError, UpgradeHandler,
+    UpgradeResponse,
 };
-pub(crate) use copies::{MemoryCopy, SWEEP_INTERVAL, Source, Sweeper, sweep};
-pub use exchange::{CloseReason, Closed, Exchange, Incident, Outcome, Phase};
+pub use exchange::{CloseReason, Closed, Exchange, Phase, ResponseOutcome, ServerEvent};
 pub use file::{FileContent, FileState, OpenFile};
-pub(crate) use file::{FileFacts, SharedFile};
-pub(crate) use request::{Ahead, Keepsake, Parts, Remarks};
-pub use request::{Moment, Request, UNIX_PEER};
+pub(crate) use file::{FileStamp, SharedFile};
+pub(crate) use request::{ConnectionExtensions, InterimSender, LogInfo, RequestInner};
+pub use request::{Request, Timestamp, UNIX_PEER};
 pub(crate) use response::FieldList;
 pub use response::Response;
+pub(crate) use sealed_copy::{SWEEP_INTERVAL, SealedCopy, SendSource, SweeperGuard, sweep};
 
 use std::future::Future;
 use std::rc::Rc;
 
-/// An application: from a request to a response.
+/// An application: a function from a request to a response.
 ///
-/// Each worker has a clone of its own and calls it on its own thread only, so neither it
-/// nor its futures need locks. It cannot fail: a failure is a response too. Should it
-/// panic, the client gets a 500 where one can still be sent, its connection ends, and
-/// every other one goes on.
+/// Each worker owns a clone and calls it only on its own thread, so neither the service nor its
+/// futures need locks. A call is infallible: a failure is also a response. If it panics, the
+/// client gets a 500 if the response has not started, and its connection is closed. Other
+/// connections are not affected.
 ///
-/// A future that computes for long holds up every other connection of its worker.
+/// A future that computes for a long time delays all other connections of its worker.
 pub trait Service: 'static {
-    /// Answers one request.
+    /// Processes one request.
     fn call(&self, request: &mut Request) -> impl Future<Output = Response>;
 
-    /// What becomes of a request whose client has said that it sends nothing more, while it
-    /// waits for the application.
+    /// Returns whether a request is cancelled when its client shuts down its sending side before
+    /// the response.
     fn half_closed(&self) -> HalfClosed {
-        HalfClosed::Answered
+        HalfClosed::Continue
     }
 
-    /// Whether the service keeps something with each connection.
-    fn keeps(&self) -> bool {
+    /// Returns whether the service stores state for each connection.
+    fn uses_connection_extensions(&self) -> bool {
         false
     }
 
-    /// Whether requests are to know their connection, so that something can be sent before
-    /// the answer.
-    fn sends_ahead(&self) -> bool {
+    /// Returns whether requests get a handle to send interim responses (1xx) before the response.
+    fn sends_interim(&self) -> bool {
         false
     }
 }
 
-/// What becomes of a request whose client has said that it sends nothing more. A client that
-/// went away says so, and one that only has no further request says the same.
+/// Whether a request is cancelled when its client shuts down its sending side. TCP does not show
+/// whether such a client has disconnected or only sends no further request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum HalfClosed {
-    /// The application goes on, and its answer is sent to whoever may still be there.
-    Answered,
-    /// The application's future is dropped, so that nobody works for a client that is gone.
+    /// The application continues, and its response is sent to the client, which may still read.
+    Continue,
+    /// The application's future is dropped, so that no work is done for a disconnected client.
     #[default]
-    GivenUp,
+    Cancel,
 }
 
-/// Whoever wants to know what happened: the log, the metrics, a status page.
+/// Receives finished requests, closed connections and server events, for log, metrics and status.
 ///
-/// Called on the worker, after the answer has left; it must not block. Each worker has a
-/// clone of its own.
+/// The worker calls it after the response was sent; it must not block. Each worker owns a clone.
 pub trait Observer: 'static {
-    /// Whether [`Exchange::elapsed`] is wanted, which costs two looks at the clock.
-    fn times(&self) -> bool {
+    /// Returns whether [`Exchange::elapsed`] is wanted, which costs two clock reads per request.
+    fn wants_elapsed(&self) -> bool {
         false
     }
 
-    /// A request was answered, or refused, or its answer was cut.
+    /// Called after a request was responded to or rejected, or its response was aborted.
     fn finished(&self, _exchange: &Exchange<'_>) {}
 
-    /// A connection ended.
+    /// Called after a connection was closed.
     fn closed(&self, _closed: &Closed) {}
 
-    /// Something happened to the server itself.
-    fn incident(&self, _incident: &Incident) {}
+    /// Called when an event of the server itself occurs.
+    fn event(&self, _event: &ServerEvent) {}
 
-    /// Called a few times a second while there are connections, and once before the worker
-    /// ends: the time to hand on what was gathered.
+    /// Called at most about 4 times per second while the worker has connections, and once before
+    /// it ends. Use it to flush buffered data.
     fn tick(&self) {}
 }
 
-/// Observes nothing.
+/// An observer that ignores everything.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoObserver;
 
 impl Observer for NoObserver {}
 
-/// Shared by whatever of a worker has something to tell.
+/// Shares one observer between the parts of a worker.
 impl<O: Observer> Observer for Rc<O> {
-    fn times(&self) -> bool {
-        (**self).times()
+    fn wants_elapsed(&self) -> bool {
+        (**self).wants_elapsed()
     }
 
     fn finished(&self, exchange: &Exchange<'_>) {
@@ -115,8 +114,8 @@ impl<O: Observer> Observer for Rc<O> {
         (**self).closed(closed);
     }
 
-    fn incident(&self, incident: &Incident) {
-        (**self).incident(incident);
+    fn event(&self, event: &ServerEvent) {
+        (**self).event(event);
     }
 
     fn tick(&self) {

@@ -1,71 +1,71 @@
-//! A request, as an application sees it.
+//! A request as the application receives it.
 
 use crate::buffer::Buffer;
 use crate::service::body::{ContentError, ContentSource, IncomingBody};
-use selvedge_proto::Status;
-use selvedge_proto::field::{Fields, Known};
+use selvedge_proto::StatusCode;
+use selvedge_proto::field::{Fields, KnownField};
 use selvedge_proto::head::{RequestHead, Version};
 use selvedge_proto::method::Method;
-use selvedge_proto::target::{Form, Host};
+use selvedge_proto::target::{Host, TargetForm};
 use std::any::Any;
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::rc::{Rc, Weak};
 use std::time::Duration;
 
-/// Who is at the other end of a Unix socket, where an IP address and a port are to be told:
-/// this machine, with a port that no connection over TCP has.
+/// Placeholder for the peer address of a Unix socket connection: 127.0.0.1 with port 0, which no
+/// TCP connection has.
 pub const UNIX_PEER: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 
-/// A request: a head that was judged as a whole, and content that may still be on its way.
+/// A request: a validated head, and content that may still be arriving.
 #[derive(Debug)]
 pub struct Request {
-    // Boxed and reused, so that a connection that waits has no room set aside for it.
-    pub(crate) parts: Box<Parts>,
+    // Boxed and pooled, so that an idle connection needs no memory for it.
+    pub(crate) inner: Box<RequestInner>,
 }
 
-/// What a request is made of.
-pub(crate) struct Parts {
+/// The fields of a request.
+pub(crate) struct RequestInner {
     pub(crate) head: RequestHead,
-    /// The bytes that the head stands in, from `start` on.
+    /// The buffer that contains the head, from `start` on.
     pub(crate) bytes: Buffer,
     pub(crate) start: usize,
     pub(crate) content: IncomingBody,
     pub(crate) peer: SocketAddr,
-    pub(crate) moment: Moment,
-    pub(crate) remarks: Remarks,
-    /// What the application keeps with the connection, while it has this request.
-    pub(crate) keepsake: Keepsake,
-    /// The connection, where the application sends something ahead of its answer.
-    pub(crate) ahead: Option<Ahead>,
+    pub(crate) received_at: Timestamp,
+    pub(crate) log_info: LogInfo,
+    /// The application's state for the connection, while it processes this request.
+    pub(crate) connection_extensions: ConnectionExtensions,
+    /// A handle to send interim responses, if the application uses them.
+    pub(crate) interim_sender: Option<InterimSender>,
 }
 
-/// The way to send something before the answer.
+/// A handle to send interim responses before the final response.
 #[derive(Clone)]
-pub(crate) struct Ahead {
+pub(crate) struct InterimSender {
     pub(crate) source: Weak<dyn ContentSource>,
     pub(crate) request: u32,
 }
 
-impl Ahead {
-    /// Sends an interim answer.
-    pub(crate) fn send(&self, status: Status, fields: &Fields) -> Result<(), ContentError> {
+impl InterimSender {
+    /// Sends an interim response.
+    pub(crate) fn send(&self, status: StatusCode, fields: &Fields) -> Result<(), ContentError> {
         self.source.upgrade().ok_or(ContentError::Ended)?.send_interim(self.request, status, fields)
     }
 }
 
-/// Whatever an application keeps with a connection.
-pub(crate) type Keepsake = Option<Box<dyn Any>>;
+/// State that an application stores with a connection.
+pub(crate) type ConnectionExtensions = Option<Box<dyn Any>>;
 
-/// What an application found out about a request, for whoever reads its [`crate::service::Exchange`].
+/// What the application records about a request for the [`crate::service::Exchange`].
 #[derive(Debug, Default)]
-pub(crate) struct Remarks {
+pub(crate) struct LogInfo {
     pub(crate) client: Option<IpAddr>,
     pub(crate) user: Option<Rc<str>>,
-    pub(crate) label: u32,
+    pub(crate) site_tag: u32,
 }
 
-impl Default for Parts {
+impl Default for RequestInner {
     fn default() -> Self {
         Self {
             head: RequestHead::default(),
@@ -73,166 +73,165 @@ impl Default for Parts {
             start: 0,
             content: IncomingBody::default(),
             peer: SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0),
-            moment: Moment::default(),
-            remarks: Remarks::default(),
-            keepsake: None,
-            ahead: None,
+            received_at: Timestamp::default(),
+            log_info: LogInfo::default(),
+            connection_extensions: None,
+            interim_sender: None,
         }
     }
 }
 
-impl fmt::Debug for Parts {
+impl fmt::Debug for RequestInner {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let line = self.head.line.of(&self.bytes[self.start..]).escape_ascii();
-        write!(f, "Parts({line} from {}, {:?})", self.peer, self.content)
+        let line = self.head.request_line.of(&self.bytes[self.start..]).escape_ascii();
+        write!(f, "Request({line} from {}, {:?})", self.peer, self.content)
     }
 }
 
-/// When a request came, as the worker last saw the time: up to a quarter of a second early.
-/// Costs no look at the clock.
+/// Arrival time of a request, from the worker's cached clock: up to 0.25 seconds early.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Moment {
-    /// Time since the worker began; never goes back.
-    pub since_start: Duration,
-    /// Seconds since 1970.
+pub struct Timestamp {
+    /// Time since the start of the worker; monotonic.
+    pub since_worker_start: Duration,
+    /// Unix time in seconds.
     pub unix_time: i64,
 }
 
 impl Request {
-    /// The head, as positions in [`Request::head_bytes`].
+    /// Returns the head as spans in [`Request::head_bytes`].
     pub fn head(&self) -> &RequestHead {
-        &self.parts.head
+        &self.inner.head
     }
 
-    /// The bytes that the head's positions count in.
+    /// Returns the bytes that the spans of the head refer to.
     pub fn head_bytes(&self) -> &[u8] {
-        &self.parts.bytes[self.parts.start..]
+        &self.inner.bytes[self.inner.start..]
     }
 
-    /// The method.
+    /// Returns the method.
     pub fn method(&self) -> Method {
-        self.parts.head.method
+        self.inner.head.method
     }
 
-    /// The method as it was written.
+    /// Returns the method as received.
     pub fn method_text(&self) -> &str {
-        self.text(self.parts.head.method_span.of(self.head_bytes()))
+        self.text(self.inner.head.method_span.of(self.head_bytes()))
     }
 
-    /// The protocol version.
+    /// Returns the protocol version.
     pub fn version(&self) -> Version {
-        self.parts.head.version
+        self.inner.head.version
     }
 
-    /// The form of the target.
-    pub fn target_form(&self) -> Form {
-        self.parts.head.target.form
+    /// Returns the form of the target.
+    pub fn target_form(&self) -> TargetForm {
+        self.inner.head.target.form
     }
 
-    /// The target as it was written: visible ASCII.
+    /// Returns the target as received: visible ASCII.
     pub fn target(&self) -> &str {
-        self.text(self.parts.head.target.whole.of(self.head_bytes()))
+        self.text(self.inner.head.target.raw.of(self.head_bytes()))
     }
 
-    /// The path of the target with its percent-encoding; empty for `*` and CONNECT.
-    /// [`selvedge_proto::path::SafePath::decode`] makes it a name that may be opened.
+    /// Returns the percent-encoded path of the target; empty for `*` and CONNECT.
+    /// [`selvedge_proto::path::SafePath::decode`] decodes it into a path that is safe to open.
     pub fn path(&self) -> &str {
-        self.text(self.parts.head.target.path.of(self.head_bytes()))
+        self.text(self.inner.head.target.path.of(self.head_bytes()))
     }
 
-    /// The same as octets.
+    /// Returns the percent-encoded path of the target as bytes.
     pub fn path_bytes(&self) -> &[u8] {
-        self.parts.head.target.path.of(self.head_bytes())
+        self.inner.head.target.path.of(self.head_bytes())
     }
 
-    /// What follows the first `?`.
+    /// Returns the part of the target after the first `?`.
     pub fn query(&self) -> Option<&str> {
-        self.parts.head.target.query.map(|span| self.text(span.of(self.head_bytes())))
+        self.inner.head.target.query.map(|span| self.text(span.of(self.head_bytes())))
     }
 
-    /// The host and port that the request is for, from the target or from Host.
+    /// Returns the host and port of the request, from the target or from Host.
     pub fn host(&self) -> Option<Host<'_>> {
-        self.parts.head.authority.and_then(|span| Host::parse(span.of(self.head_bytes())).ok())
+        self.inner.head.authority.and_then(|span| Host::parse(span.of(self.head_bytes())).ok())
     }
 
-    /// The same as it was written, for whoever remembers what it stands for.
+    /// Returns the host and port of the request as received, for use as a cache key.
     pub fn authority(&self) -> Option<&[u8]> {
-        self.parts.head.authority.map(|span| span.of(self.head_bytes()))
+        self.inner.head.authority.map(|span| span.of(self.head_bytes()))
     }
 
-    /// The value of the first field of that name, in any case.
+    /// Returns the value of the first field with this name (case-insensitive).
     pub fn field(&self, name: &str) -> Option<&[u8]> {
-        self.parts.head.get(self.head_bytes(), name)
+        self.inner.head.get(self.head_bytes(), name)
     }
 
-    /// The value of the first line of a field that the head has the place of.
-    pub fn known(&self, known: Known) -> Option<&[u8]> {
-        self.parts.head.value(self.head_bytes(), known)
+    /// Returns the value of the first field line of an indexed field.
+    pub fn known_field(&self, known: KnownField) -> Option<&[u8]> {
+        self.inner.head.value(self.head_bytes(), known)
     }
 
-    /// All lines of a field that the head has the place of.
-    pub fn known_values(&self, known: Known) -> impl Iterator<Item = &[u8]> + Clone {
-        self.parts.head.values(self.head_bytes(), known)
+    /// Returns the values of all field lines of an indexed field.
+    pub fn known_field_values(&self, known: KnownField) -> impl Iterator<Item = &[u8]> + Clone {
+        self.inner.head.values(self.head_bytes(), known)
     }
 
-    /// All fields, in order.
+    /// Returns all fields in order.
     pub fn fields(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
-        self.parts.head.fields(self.head_bytes())
+        self.inner.head.fields(self.head_bytes())
     }
 
-    /// Who asks: the other end of the connection; [`UNIX_PEER`] for one over a Unix socket.
+    /// Returns the remote end of the connection; [`UNIX_PEER`] for a Unix socket.
     pub fn peer(&self) -> SocketAddr {
-        self.parts.peer
+        self.inner.peer
     }
 
-    /// The address of the client: of the peer, unless the application knows that the peer
-    /// speaks for another ([`Request::set_client`]).
+    /// Returns the address of the client: the peer's, unless the application has set another one
+    /// ([`Request::set_client`]).
     pub fn client(&self) -> IpAddr {
-        self.parts.remarks.client.unwrap_or_else(|| self.parts.peer.ip())
+        self.inner.log_info.client.unwrap_or_else(|| self.inner.peer.ip())
     }
 
-    /// Says who asks, where the peer is a proxy that the application trusts.
+    /// Sets the address of the client, if the peer is a trusted proxy.
     pub fn set_client(&mut self, client: IpAddr) {
-        self.parts.remarks.client = Some(client);
+        self.inner.log_info.client = Some(client);
     }
 
-    /// The user that the application knows the client to be.
+    /// Returns the authenticated user, if the application has set one.
     pub fn user(&self) -> Option<&str> {
-        self.parts.remarks.user.as_deref()
+        self.inner.log_info.user.as_deref()
     }
 
-    /// Says as whom the client has authenticated, as for the log.
+    /// Sets the authenticated user, for example for the log.
     pub fn set_user(&mut self, user: Rc<str>) {
-        self.parts.remarks.user = Some(user);
+        self.inner.log_info.user = Some(user);
     }
 
-    /// The number that the application gave the request; 0 unless it did.
-    pub fn label(&self) -> u32 {
-        self.parts.remarks.label
+    /// Returns the number that the application set with [`Request::set_site_tag`]; 0 by default.
+    pub fn site_tag(&self) -> u32 {
+        self.inner.log_info.site_tag
     }
 
-    /// Gives the request a number, by which an observer tells the parts of an application
-    /// apart: which of its sites answered, say.
-    pub fn set_label(&mut self, label: u32) {
-        self.parts.remarks.label = label;
+    /// Tags the request with a number, by which an observer distinguishes parts of an application,
+    /// such as its sites.
+    pub fn set_site_tag(&mut self, label: u32) {
+        self.inner.log_info.site_tag = label;
     }
 
-    /// When it came.
-    pub fn moment(&self) -> Moment {
-        self.parts.moment
+    /// Returns when the request arrived.
+    pub fn received_at(&self) -> Timestamp {
+        self.inner.received_at
     }
 
-    /// The content, to read it.
+    /// Returns the content, for reading.
     pub fn body(&mut self) -> &mut IncomingBody {
-        &mut self.parts.content
+        &mut self.inner.content
     }
 
-    /// The content, taken out of the request, as for a response that is made of it.
+    /// Takes the content out of the request, for example to respond with it.
     pub fn take_body(&mut self) -> IncomingBody {
-        std::mem::take(&mut self.parts.content)
+        std::mem::take(&mut self.inner.content)
     }
 
-    /// A target or method is ASCII, since the parser let nothing else through.
+    /// Converts a target or method, which the parser restricts to ASCII.
     fn text<'a>(&self, bytes: &'a [u8]) -> &'a str {
         debug_assert!(bytes.is_ascii());
         std::str::from_utf8(bytes).unwrap_or_default()

@@ -1,27 +1,27 @@
-//! A response, and the small pages that stand for errors.
+//! A response, and small error pages.
 
 use crate::service::body::{Body, ContentError};
 use selvedge_proto::field::{Fields, InvalidField};
-use selvedge_proto::{Afterwards, Status};
+use selvedge_proto::{Persistence, StatusCode};
 use std::cell::Cell;
 use std::rc::Rc;
 
-/// Fields with more room than this are not kept for the next answer.
-const FIELDS_BYTES_KEPT_MAX: usize = 4096;
+/// Larger field buffers are not reused for the next response.
+const SPARE_FIELDS_BYTES_MAX: usize = 4096;
 
-/// A response. The engine adds what frames and dates it.
+/// A response. The engine adds the framing fields, `Date` and `Server`.
 #[derive(Debug)]
 pub struct Response {
-    /// The status.
-    pub status: Status,
+    /// The status code.
+    pub status: StatusCode,
     /// The content.
     pub body: Body,
     fields: FieldList,
     reason: Option<&'static str>,
-    afterwards: Afterwards,
+    persistence: Persistence,
 }
 
-/// A response's own fields, or ones that many responses share.
+/// Fields owned by one response, or shared by many responses.
 #[derive(Debug)]
 pub(crate) enum FieldList {
     Own(Fields),
@@ -29,19 +29,19 @@ pub(crate) enum FieldList {
 }
 
 thread_local! {
-    /// Fields of an answer that has left, whose room serves the next one.
-    static SPARE: Cell<Fields> = const { Cell::new(Fields::new()) };
+    /// Field buffer of a completed response, reused for the next one.
+    static SPARE_FIELDS: Cell<Fields> = const { Cell::new(Fields::new()) };
 }
 
 impl Drop for FieldList {
     fn drop(&mut self) {
         if let Self::Own(fields) = self
-            && (1..=FIELDS_BYTES_KEPT_MAX).contains(&fields.capacity())
+            && (1..=SPARE_FIELDS_BYTES_MAX).contains(&fields.capacity())
         {
             let mut fields = std::mem::take(fields);
             fields.clear();
-            // A thread that ends keeps nothing.
-            let _ = SPARE.try_with(|spare| spare.set(fields));
+            // Not reused while the thread ends.
+            let _ = SPARE_FIELDS.try_with(|spare| spare.set(fields));
         }
     }
 }
@@ -56,38 +56,38 @@ impl FieldList {
 }
 
 impl Response {
-    /// A response without fields and content.
-    pub const fn new(status: Status) -> Self {
+    /// Creates a response without fields and content.
+    pub const fn new(status: StatusCode) -> Self {
         Self {
             status,
             body: Body::Empty,
             fields: FieldList::Own(Fields::new()),
             reason: None,
-            afterwards: Afterwards::KeepOpen,
+            persistence: Persistence::KeepAlive,
         }
     }
 
-    /// A response whose fields were made before, as a cache does.
-    pub const fn with_fields(status: Status, fields: Rc<Fields>) -> Self {
+    /// Creates a response with shared, prepared fields, as a cache does.
+    pub const fn with_fields(status: StatusCode, fields: Rc<Fields>) -> Self {
         Self {
             status,
             body: Body::Empty,
             fields: FieldList::Shared(fields),
             reason: None,
-            afterwards: Afterwards::KeepOpen,
+            persistence: Persistence::KeepAlive,
         }
     }
 
-    /// A small page that names the error.
-    pub fn error(status: Status) -> Self {
+    /// Creates a small error page with the status code and its name.
+    pub fn error(status: StatusCode) -> Self {
         Self::error_with_text(status, "")
     }
 
-    /// A small page that names the error and says one sentence more. The sentence is the
-    /// program's own, never the client's words.
-    pub fn error_with_text(status: Status, text: &'static str) -> Self {
+    /// Creates a small error page with the status code, its name and one more sentence. The
+    /// sentence is a constant, so it cannot contain input of the client.
+    pub fn error_with_text(status: StatusCode, text: &'static str) -> Self {
         let mut response = Self::new(status);
-        let (code, name) = (status.code(), status.reason());
+        let (code, name) = (status.code(), status.reason_phrase());
         let sentence = if text.is_empty() { String::new() } else { format!("<p>{}.</p>", capitalized(text)) };
         let page = format!(
             "<!doctype html>\n<html lang=\"en\"><meta charset=\"utf-8\"><meta name=\"viewport\" content=\"width=device-width\">\n\
@@ -98,89 +98,90 @@ impl Response {
         );
         response.body = page.into();
         response.reason = (!text.is_empty()).then_some(text);
-        // These names and values are constants without control octets.
+        // These names and values are valid constants.
         let _ = response.append("content-type", "text/html; charset=utf-8");
         response
     }
 
-    /// Adds a field after the others.
+    /// Appends a field.
     ///
     /// # Errors
-    /// When a name or value could not stand in a head, or is the engine's to write.
+    /// If the name or value is invalid, or only the engine may write this field.
     pub fn append(&mut self, name: &str, value: impl AsRef<[u8]>) -> Result<(), InvalidField> {
-        self.edit_fields().append(name, value)
+        self.fields_mut().append(name, value)
     }
 
-    /// The same, for values that a program makes of constants and numbers.
+    /// Appends a field with a value made of constants and numbers.
     ///
     /// # Panics
-    /// When a name or value could not stand in a head; the client then gets a 500.
+    /// If the name or value is invalid, or only the engine may write this field. The client then
+    /// gets a 500.
     #[must_use]
     pub fn field(mut self, name: &str, value: impl AsRef<[u8]>) -> Self {
-        self.append(name, value).expect("a program's own field is valid");
+        self.append(name, value).expect("the application's constant field is valid");
         self
     }
 
-    /// With content.
+    /// Sets the content.
     #[must_use]
     pub fn body(mut self, body: impl Into<Body>) -> Self {
         self.body = body.into();
         self
     }
 
-    /// The fields.
+    /// Returns the fields.
     pub fn fields(&self) -> &Fields {
         self.fields.get()
     }
 
-    /// The fields, for whoever needs them after the rest.
+    /// Returns the fields and drops the rest.
     pub(crate) fn into_fields(self) -> FieldList {
         self.fields
     }
 
-    /// The fields, to change them; shared ones become this response's own.
-    pub fn edit_fields(&mut self) -> &mut Fields {
+    /// Returns the fields for modification; shared fields are cloned first.
+    pub fn fields_mut(&mut self) -> &mut Fields {
         if let FieldList::Shared(shared) = &self.fields {
             self.fields = FieldList::Own((**shared).clone());
         }
         match &mut self.fields {
             FieldList::Own(fields) => {
                 if fields.capacity() == 0 {
-                    *fields = SPARE.take();
+                    *fields = SPARE_FIELDS.take();
                 }
                 fields
             }
-            FieldList::Shared(_) => unreachable!("shared fields were made this response's own"),
+            FieldList::Shared(_) => unreachable!("shared fields were cloned above"),
         }
     }
 
-    /// Says that the connection ends with this answer.
+    /// Closes the connection after this response.
     #[must_use]
-    pub fn closing(mut self) -> Self {
-        self.afterwards = Afterwards::Close;
+    pub fn close_connection(mut self) -> Self {
+        self.persistence = Persistence::Close;
         self
     }
 
-    /// What the application wants to become of the connection.
-    pub fn afterwards(&self) -> Afterwards {
-        self.afterwards
+    /// Returns whether the application wants the connection to stay open.
+    pub fn persistence(&self) -> Persistence {
+        self.persistence
     }
 
-    /// Why this is an error, for the log.
+    /// Returns why this is an error, for the log.
     pub fn reason(&self) -> Option<&'static str> {
         self.reason
     }
 
-    /// Without a reason for the log, where the log has it from elsewhere.
+    /// Removes the reason, if the log gets it from another source.
     #[must_use]
-    pub fn without_reason(mut self) -> Self {
+    pub fn no_log_reason(mut self) -> Self {
         self.reason = None;
         self
     }
 
-    /// Says why this is an error, for the log alone.
+    /// Sets why this is an error, for the log only.
     #[must_use]
-    pub fn because(mut self, reason: &'static str) -> Self {
+    pub fn log_reason(mut self, reason: &'static str) -> Self {
         self.reason = Some(reason);
         self
     }
@@ -193,21 +194,21 @@ fn capitalized(text: &str) -> String {
 
 impl From<ContentError> for Response {
     fn from(error: ContentError) -> Self {
-        // The connection's end has the reason and its bound.
+        // The close reason of the connection contains the reason and its limit.
         let response = match error {
-            ContentError::Rejected(reject) => Self::error_with_text(reject.status(), reject.text()),
+            ContentError::Rejected(reject) => Self::error_with_text(reject.status(), reject.message()),
             ContentError::TooLarge => {
-                Self::error_with_text(Status::CONTENT_TOO_LARGE, selvedge_proto::Reject::ContentTooLarge.text())
+                Self::error_with_text(StatusCode::CONTENT_TOO_LARGE, selvedge_proto::Reject::ContentTooLarge.message())
             }
             ContentError::TooSlow => {
-                Self::error_with_text(Status::REQUEST_TIMEOUT, "the request content came too slowly")
+                Self::error_with_text(StatusCode::REQUEST_TIMEOUT, "the request content arrived too slowly")
             }
-            ContentError::Disconnected | ContentError::Ended => Self::error(Status::BAD_REQUEST),
+            ContentError::Disconnected | ContentError::Ended => Self::error(StatusCode::BAD_REQUEST),
         };
         match error {
-            // The connection may go on after this one.
+            // The connection can continue after this error.
             ContentError::TooLarge => response,
-            _ => response.without_reason(),
+            _ => response.no_log_reason(),
         }
     }
 }

@@ -1,39 +1,39 @@
-//! What can be served: four kinds of application, told apart by their types.
+//! Application types that can be served, selected by their types.
 
 use crate::service::{HalfClosed, Response, Service};
 use crate::tower::call::{Function, PerConnection, Tower};
 use crate::tower::{Body, BoxError};
 use std::net::SocketAddr;
 
-/// How applications of the ecosystem's types are treated.
+/// Options for applications of the ecosystem's types.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Manners {
-    /// What becomes of a request whose client sends nothing more.
+pub struct ServiceOptions {
+    /// Whether a request is cancelled when its client shuts down its sending side.
     pub half_closed: HalfClosed,
-    /// Whether requests have an [`crate::tower::EarlyHints`].
+    /// Whether requests get an [`crate::tower::EarlyHints`] extension.
     pub early_hints: bool,
 }
 
-/// An application that can be served. There are four kinds, and `Kind` is found by itself:
+/// An application that can be served. The compiler infers `EntryKind`, which is one of four:
 ///
 /// - a tower service from [`http::Request`] of a [`Body`] to [`http::Response`] of any
-///   [`http_body::Body`], as axum's `Router` is;
-/// - a tower service from [`SocketAddr`], the client's, to such a service: it is asked once for
-///   each connection, as what axum's `into_make_service_with_connect_info` makes;
+///   [`http_body::Body`], such as axum's `Router`;
+/// - a tower service from [`SocketAddr`] (the client's) to such a service, called once per
+///   connection, such as the result of axum's `into_make_service_with_connect_info`;
 /// - an asynchronous function from such a request to such a response;
-/// - a [`Service`] of this library's own.
+/// - a [`Service`] of this library.
 ///
-/// An error of a service is answered with 500. `poll_ready` is respected: a service that is not
-/// ready makes its request wait, and no other.
+/// If a service returns an error, the client gets a 500. `poll_ready` is respected: if a service is
+/// not ready, only that request waits.
 pub trait Application<Kind>: Sized + 'static {
-    /// What serves on a worker.
+    /// The service that runs on a worker.
     type Service: Service;
 
-    /// Makes it of the application, on the worker's own thread.
-    fn into_service(self, manners: Manners) -> Self::Service;
+    /// Converts the application to a service. Called on the worker's thread.
+    fn into_service(self, options: ServiceOptions) -> Self::Service;
 }
 
-/// The kinds of application. They are found by themselves and never have to be named.
+/// The kinds of application, inferred by the compiler.
 pub mod kind {
     /// A tower service.
     #[derive(Debug)]
@@ -44,7 +44,7 @@ pub mod kind {
     /// An asynchronous function.
     #[derive(Debug)]
     pub struct Function;
-    /// A service of this library's own.
+    /// A [`Service`](crate::Service) of this library.
     #[derive(Debug)]
     pub struct Native;
 }
@@ -52,7 +52,7 @@ pub mod kind {
 impl<T: Service> Application<kind::Native> for T {
     type Service = T;
 
-    fn into_service(self, _: Manners) -> T {
+    fn into_service(self, _: ServiceOptions) -> T {
         self
     }
 }
@@ -66,8 +66,8 @@ where
 {
     type Service = Tower<S>;
 
-    fn into_service(self, manners: Manners) -> Tower<S> {
-        Tower::new(self, manners)
+    fn into_service(self, options: ServiceOptions) -> Tower<S> {
+        Tower::new(self, options)
     }
 }
 
@@ -82,8 +82,8 @@ where
 {
     type Service = PerConnection<M>;
 
-    fn into_service(self, manners: Manners) -> PerConnection<M> {
-        PerConnection::new(self, manners)
+    fn into_service(self, options: ServiceOptions) -> PerConnection<M> {
+        PerConnection::new(self, options)
     }
 }
 
@@ -95,12 +95,12 @@ where
 {
     type Service = Function<F>;
 
-    fn into_service(self, manners: Manners) -> Function<F> {
-        Function::new(self, manners)
+    fn into_service(self, options: ServiceOptions) -> Function<F> {
+        Function::new(self, options)
     }
 }
 
-/// What an application's failure is answered with.
-pub(super) fn failed() -> Response {
-    super::convert::failed("the application failed")
+/// Returns the response for an application that returned an error.
+pub(super) fn failure_response() -> Response {
+    super::convert::application_error("the application failed")
 }

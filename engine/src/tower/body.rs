@@ -1,45 +1,45 @@
-//! The content of a request as the ecosystem reads it.
+//! Request content as an [`http_body::Body`].
 
 use crate::service::{ContentError, IncomingBody};
-use crate::tower::held::Held;
-use crate::tower::table::Ticket;
-use crate::tower::trailers;
+use crate::tower::header_map;
+use crate::tower::remote_body::RemoteBody;
+use crate::tower::slab::SlabKey;
 use bytes::Bytes;
 use http_body::{Frame, SizeHint};
 use std::fmt;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
-/// The content of a request: an [`http_body::Body`], as what tower services and axum take.
+/// The content of a request: an [`http_body::Body`] for tower services and axum.
 ///
-/// It is read from the connection when it is polled and not before, so a slow reader slows
-/// its client, and a client that waits for `100 Continue` is told to go on by the first poll.
-/// It may be read on any thread; on the worker's own it costs least. Once the answer has left, reading on
-/// fails: what is left by then is drained.
+/// A poll reads from the connection, so a slow reader slows down its client. The first poll sends
+/// `100 Continue` if the client expects it. The body can be read on any thread; the worker's own
+/// thread is the cheapest. After the response was sent, reading fails and the engine discards the
+/// remaining content.
 #[derive(Default)]
 pub struct Body {
-    // Boxed, since most requests have none and it moves through every layer.
-    content: Option<Box<Content>>,
+    // Boxed, since most requests have no content and the body moves through every layer.
+    source: Option<Box<BodySource>>,
 }
 
-struct Content {
-    held: Held,
-    left: Option<u64>,
-    is_over: bool,
+struct BodySource {
+    remote: RemoteBody,
+    remaining: Option<u64>,
+    has_ended: bool,
 }
 
 impl Body {
-    /// No content.
+    /// Creates an empty body.
     pub const fn empty() -> Self {
-        Self { content: None }
+        Self { source: None }
     }
 
-    /// This content, held by this thread.
-    pub(super) fn hold(content: IncomingBody) -> (Self, Ticket) {
-        let left = content.length();
-        let held = Held::hold(content);
-        let ticket = held.ticket();
-        (Self { content: Some(Box::new(Content { held, left, is_over: false })) }, ticket)
+    /// Wraps content that this thread owns. Also returns its key in this thread's table.
+    pub(super) fn from_content(content: IncomingBody) -> (Self, SlabKey) {
+        let remaining = content.length();
+        let remote = RemoteBody::new(content);
+        let key = remote.key();
+        (Self { source: Some(Box::new(BodySource { remote, remaining, has_ended: false })) }, key)
     }
 }
 
@@ -48,46 +48,46 @@ impl http_body::Body for Body {
     type Error = ContentError;
 
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, ContentError>>> {
-        let Some(content) = &mut self.content else { return Poll::Ready(None) };
-        if content.is_over {
+        let Some(content) = &mut self.source else { return Poll::Ready(None) };
+        if content.has_ended {
             return Poll::Ready(None);
         }
-        Poll::Ready(match ready!(content.held.poll_chunk(cx)) {
+        Poll::Ready(match ready!(content.remote.poll_chunk(cx)) {
             Some(Ok(bytes)) => {
-                if let Some(left) = &mut content.left {
+                if let Some(left) = &mut content.remaining {
                     *left = left.saturating_sub(bytes.len() as u64);
                 }
                 Some(Ok(Frame::data(bytes)))
             }
             Some(Err(error)) => {
-                content.is_over = true;
+                content.has_ended = true;
                 Some(Err(error))
             }
             None => {
-                content.is_over = true;
-                let fields = content.held.trailers().map(|fields| trailers::to_map(&fields));
+                content.has_ended = true;
+                let fields = content.remote.trailers().map(|fields| header_map::from_fields(&fields));
                 fields.filter(|fields| !fields.is_empty()).map(|fields| Ok(Frame::trailers(fields)))
             }
         })
     }
 
     fn is_end_stream(&self) -> bool {
-        self.content.as_ref().is_none_or(|content| content.is_over || content.left == Some(0))
+        self.source.as_ref().is_none_or(|content| content.has_ended || content.remaining == Some(0))
     }
 
     fn size_hint(&self) -> SizeHint {
-        match &self.content {
+        match &self.source {
             None => SizeHint::with_exact(0),
-            Some(content) => content.left.map_or_else(SizeHint::default, SizeHint::with_exact),
+            Some(content) => content.remaining.map_or_else(SizeHint::default, SizeHint::with_exact),
         }
     }
 }
 
 impl fmt::Debug for Body {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.content {
+        match &self.source {
             None => f.write_str("Body(empty)"),
-            Some(content) => write!(f, "Body(length {:?})", content.left),
+            Some(content) => write!(f, "Body(length {:?})", content.remaining),
         }
     }
 }

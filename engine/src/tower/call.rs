@@ -1,16 +1,17 @@
-//! Calls an application of one of the ecosystem's kinds, as a service of the engine.
+//! Calls applications of the ecosystem's types as engine services.
 //!
-//! A call has its room in a box and not in its connection's task: the next call mostly gets the same
-//! memory, which is still in the core's cache, where a connection's own is not when there are many.
+//! A call's future is boxed and not part of its connection's task. The next call usually gets the
+//! recently freed memory, which is still in the CPU cache; with many connections, the connection's
+//! own memory is not.
 //!
-//! Each worker has one clone of a tower service and calls that, so a request clones nothing. A
-//! service that says it is not ready may have put that request in a queue: then it goes with the
-//! request, and the worker goes on with another clone.
+//! Each worker owns one clone of a tower service and calls it, so a request clones nothing. A
+//! service that is not ready may have reserved a place in a queue for that request. The request
+//! then takes this instance, and the worker continues with a new clone.
 
 use crate::service::{HalfClosed, Request, Response, Service};
-use crate::tower::application::{Manners, failed};
+use crate::tower::application::{ServiceOptions, failure_response};
 use crate::tower::convert;
-use crate::tower::current::Current;
+use crate::tower::request_context::RequestContext;
 use crate::tower::{Body, BoxError};
 use std::cell::RefCell;
 use std::convert::Infallible;
@@ -21,14 +22,14 @@ use std::rc::Rc;
 use std::task::Poll;
 use tower_service::Service as TowerService;
 
-macro_rules! manners {
+macro_rules! options {
     () => {
         fn half_closed(&self) -> HalfClosed {
-            self.manners.half_closed
+            self.options.half_closed
         }
 
-        fn sends_ahead(&self) -> bool {
-            self.manners.early_hints
+        fn sends_interim(&self) -> bool {
+            self.options.early_hints
         }
     };
 }
@@ -37,12 +38,12 @@ macro_rules! manners {
 #[derive(Debug)]
 pub struct Tower<S> {
     service: RefCell<S>,
-    manners: Manners,
+    options: ServiceOptions,
 }
 
 impl<S> Tower<S> {
-    pub(super) fn new(service: S, manners: Manners) -> Self {
-        Self { service: RefCell::new(service), manners }
+    pub(super) fn new(service: S, options: ServiceOptions) -> Self {
+        Self { service: RefCell::new(service), options }
     }
 }
 
@@ -54,32 +55,32 @@ where
     B::Error: Into<BoxError>,
 {
     async fn call(&self, request: &mut Request) -> Response {
-        Box::pin(answer(&self.service, request)).await
+        Box::pin(call_when_ready(&self.service, request)).await
     }
 
-    manners!();
+    options!();
 }
 
-/// A tower service that makes one for each connection.
+/// A tower service that makes a service for each connection.
 #[derive(Debug)]
 pub struct PerConnection<M> {
     make: RefCell<M>,
-    manners: Manners,
+    options: ServiceOptions,
 }
 
 impl<M> PerConnection<M> {
-    pub(super) fn new(make: M, manners: Manners) -> Self {
-        Self { make: RefCell::new(make), manners }
+    pub(super) fn new(make: M, options: ServiceOptions) -> Self {
+        Self { make: RefCell::new(make), options }
     }
 
-    /// The service for the connection of a request, which keeps it.
-    async fn made_for<S: 'static>(&self, request: &mut Request) -> Result<Rc<RefCell<S>>, M::Error>
+    /// Makes the service for the connection of a request, and stores it in the connection.
+    async fn make_service<S: 'static>(&self, request: &mut Request) -> Result<Rc<RefCell<S>>, M::Error>
     where
         M: TowerService<SocketAddr, Response = S> + Clone,
     {
         let own = ready(&self.make).await?;
         let service = Rc::new(RefCell::new(call(&self.make, own, request.peer()).await?));
-        request.parts.keepsake = Some(Box::new(service.clone()));
+        request.inner.connection_extensions = Some(Box::new(service.clone()));
         Ok(service)
     }
 }
@@ -94,34 +95,39 @@ where
     B::Error: Into<BoxError>,
 {
     async fn call(&self, request: &mut Request) -> Response {
-        let kept = request.parts.keepsake.as_ref().and_then(|kept| kept.downcast_ref::<Rc<RefCell<S>>>()).cloned();
-        let service = match kept {
+        let stored = request
+            .inner
+            .connection_extensions
+            .as_ref()
+            .and_then(|stored| stored.downcast_ref::<Rc<RefCell<S>>>())
+            .cloned();
+        let service = match stored {
             Some(service) => service,
-            None => match Box::pin(self.made_for(request)).await {
+            None => match Box::pin(self.make_service(request)).await {
                 Ok(service) => service,
-                Err(_) => return failed(),
+                Err(_) => return failure_response(),
             },
         };
-        Box::pin(answer(&service, request)).await
+        Box::pin(call_when_ready(&service, request)).await
     }
 
-    fn keeps(&self) -> bool {
+    fn uses_connection_extensions(&self) -> bool {
         true
     }
 
-    manners!();
+    options!();
 }
 
 /// An asynchronous function.
 #[derive(Debug)]
 pub struct Function<F> {
     function: F,
-    manners: Manners,
+    options: ServiceOptions,
 }
 
 impl<F> Function<F> {
-    pub(super) fn new(function: F, manners: Manners) -> Self {
-        Self { function, manners }
+    pub(super) fn new(function: F, options: ServiceOptions) -> Self {
+        Self { function, options }
     }
 }
 
@@ -133,28 +139,28 @@ where
 {
     async fn call(&self, request: &mut Request) -> Response {
         let function = async |(), converted| Ok::<_, Infallible>((self.function)(converted).await);
-        Box::pin(answered(request, future::ready(Ok(())), function)).await
+        Box::pin(convert_and_call(request, future::ready(Ok(())), function)).await
     }
 
-    manners!();
+    options!();
 }
 
-/// Asks a tower service, once it is ready for one more request.
-async fn answer<S, B>(service: &RefCell<S>, request: &mut Request) -> Response
+/// Calls a tower service after it becomes ready.
+async fn call_when_ready<S, B>(service: &RefCell<S>, request: &mut Request) -> Response
 where
     S: TowerService<http::Request<Body>, Response = http::Response<B>> + Clone,
     S::Error: Into<BoxError>,
     B: http_body::Body + 'static,
     B::Error: Into<BoxError>,
 {
-    answered(request, ready(service), |own, converted| call(service, own, converted)).await
+    convert_and_call(request, ready(service), |own, converted| call(service, own, converted)).await
 }
 
-/// The answer to a request as the ecosystem has it, once there is one.
+/// Converts a request, calls the application and converts its response.
 ///
-/// What each step needs is gone when the next one waits, so that all of it fits into the memory that
-/// an allocator has at hand.
-async fn answered<R, F, B, E>(
+/// Each step drops its state before the next one waits, so the future stays small enough for
+/// memory that the allocator has at hand.
+async fn convert_and_call<R, F, B, E>(
     request: &mut Request,
     ready: impl Future<Output = Result<R, E>>,
     call: impl FnOnce(R, http::Request<Body>) -> F,
@@ -164,27 +170,30 @@ where
     B: http_body::Body + 'static,
     B::Error: Into<BoxError>,
 {
-    let (converted, mut asked) = match convert::request(request) {
+    let (converted, mut context) = match convert::to_http_request(request) {
         Ok(converted) => converted,
         Err(response) => return response,
     };
-    let current = Current::of(request);
-    // Not before the request is one of theirs: what readiness has taken is given back by the call alone.
-    let Ok(ready) = current.within(pin!(ready)).await else { return failed() };
-    // It ends here: what it holds, such as a permit or the request's content, is not held for the answer.
-    let Ok(answer) = current.within(pin!(current.during(|| call(ready, converted)))).await else { return failed() };
-    let (mut response, content) = convert::response(answer, &mut asked);
+    let request_context = RequestContext::of(request);
+    // Convert the request first: only a call releases what `poll_ready` has reserved.
+    let Ok(ready) = request_context.scope(pin!(ready)).await else { return failure_response() };
+    // The future is dropped here, so a permit or the request's content is not held while the response is read.
+    let Ok(http_response) = request_context.scope(pin!(request_context.sync_scope(|| call(ready, converted)))).await
+    else {
+        return failure_response();
+    };
+    let (mut response, content) = convert::from_http_response(http_response, &mut context);
     if let Some(content) = content {
-        match content.read().await {
+        match content.into_body().await {
             Ok(content) => response.body = content,
-            Err(text) => response = asked.excuse(text),
+            Err(text) => response = context.error_response(text),
         }
     }
-    asked.settle(request);
+    context.finish(request);
     response
 }
 
-/// Calls a service that is ready: `own`, or else the shared one.
+/// Calls a ready service: `own` if set, or the shared one.
 fn call<S, T>(service: &RefCell<S>, own: Option<S>, request: T) -> S::Future
 where
     S: TowerService<T>,
@@ -195,8 +204,8 @@ where
     }
 }
 
-/// Waits until a service is ready for one more request. It is the shared one, for a call that
-/// follows at once; or one of the request's own, where the shared one made it wait.
+/// Waits until a service is ready. Returns `None` if the shared service is ready, and the caller must
+/// call it at once. Returns the request's own instance if the shared one was not ready.
 async fn ready<S, T>(service: &RefCell<S>) -> Result<Option<S>, S::Error>
 where
     S: TowerService<T> + Clone,
@@ -209,7 +218,7 @@ where
         let mut shared = service.borrow_mut();
         let polled = shared.poll_ready(cx);
         if !matches!(polled, Poll::Ready(Ok(()))) {
-            // One that has failed is done for, and a clone may not be.
+            // A service that has failed stays failed, but a clone may work.
             let fresh = shared.clone();
             own = Some(std::mem::replace(&mut *shared, fresh));
         }

@@ -1,27 +1,27 @@
-//! Compresses answers on their way to clients that take it: a layer of tower's.
+//! A tower layer that compresses responses.
 //!
-//! The order in which an answer meets what is here: [`judge`] says whether it is compressed,
-//! [`tags`] gives it a tag of its own, [`kept`] has the files that were asked for before, and
-//! [`content`] codes the rest while it is sent, with an [`encoder`].
+//! A response passes through the modules in this order: [`policy`] decides whether it is compressed,
+//! and [`etags`] gives it its own ETag. [`cache`] stores compressed files, and [`body`] encodes other
+//! content while it is sent, with an [`encoder`].
 
-mod content;
+mod body;
+mod cache;
 mod encoder;
-mod judge;
-mod kept;
-mod tags;
+mod etags;
+mod policy;
 
 use crate::tower::BoxError;
-use crate::tower::send_file::{self, FileFacts};
-pub use content::CompressedBody;
-use encoder::{Effort, Encoder};
+use crate::tower::send_file::{self, FilePart};
+pub use body::CompressedBody;
+use cache::{CacheBounds, CacheLookup, EncodedFile, EncodedFiles, OnMiss, PendingEncoding};
+use encoder::{CompressionLevel, Encoder};
 use http::header::{self, HeaderMap, HeaderValue};
 use http::{Request, Response, response};
 use http_body::Body;
-use judge::{Asked, Kind, Settings, Verdict};
-use kept::{Bounds, Found, Kept, Made, Making, Otherwise};
 use pin_project_lite::pin_project;
+use policy::{CompressionDecision, CompressionSettings, MethodClass, RequestFacts};
 use selvedge_proto::encoding::Coding;
-use selvedge_proto::field::members;
+use selvedge_proto::field::list_members;
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
@@ -30,20 +30,22 @@ use std::task::{Context, Poll, ready};
 use tower_layer::Layer;
 use tower_service::Service;
 
-/// What becomes of answers that may have secrets in them: to requests with `Authorization` or
-/// `Cookie`, and with `Set-Cookie`.
+/// Whether to compress responses that may contain secrets: those to requests with `Authorization` or
+/// `Cookie`, and those with `Set-Cookie`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Authenticated {
-    /// They are not compressed.
+    /// Do not compress them.
     #[default]
-    LeftAlone,
-    /// They are compressed like any other. Who can make a client ask, have text of his in the
-    /// answer, and see how long it is, can then guess secrets that stand in it, letter by letter
-    /// (BREACH). Right for answers that no request has a say in, or without secrets.
-    Compressed,
+    Skip,
+    /// Compress them like other responses.
+    ///
+    /// An attacker who makes a client send requests, has text reflected in the response and sees
+    /// its length can then guess secrets in it, byte by byte (BREACH). Safe only for responses that
+    /// contain no secrets or no input of the request.
+    Compress,
 }
 
-/// A layer that compresses answers with gzip, Brotli or zstd, as clients ask for it.
+/// A layer that compresses responses with gzip, Brotli or zstd, depending on `Accept-Encoding`.
 ///
 /// ```
 /// # fn example() -> axum::Router {
@@ -54,101 +56,101 @@ pub enum Authenticated {
 /// # }
 /// ```
 ///
-/// Content that streams is compressed as it comes, and whatever has come goes out before the next
-/// is waited for, so server-sent events arrive at once. A [`SendFile`](crate::SendFile) is
-/// compressed once and kept, soon as small as it gets.
+/// Streamed content is compressed as it arrives. All available output is sent before the layer waits
+/// for more content, so server-sent events arrive immediately. A [`SendFile`](crate::SendFile) is
+/// compressed once and cached; a background thread soon recompresses it at the highest level.
 ///
-/// Left alone are answers
-/// - shorter than [`Self::bytes_min`], where the length is known;
-/// - without a Content-Type, or with one whose content is compressed already: images but SVG,
-///   audio, video, archives, `woff` and `woff2` fonts, PDF, office documents; and
-///   `application/octet-stream` and gRPC;
-/// - with `Content-Encoding`, `Cache-Control: no-transform`, `Content-Range` or a digest;
-/// - without content: 1xx, 204, 205, 304; and 206;
-/// - that may have secrets in them: see [`Self::authenticated`].
+/// These responses are not compressed:
+/// - those shorter than [`Self::bytes_min`], if the length is known;
+/// - those without a Content-Type or with compressed content: images except SVG, audio, video,
+///   archives, `woff` and `woff2` fonts, PDF, office documents; also `application/octet-stream` and
+///   gRPC;
+/// - those with `Content-Encoding`, `Cache-Control: no-transform`, `Content-Range` or a digest;
+/// - those without content (1xx, 204, 205, 304), and 206;
+/// - those that may contain secrets: see [`Self::authenticated`].
 ///
-/// A client that takes no coding that is offered gets the content as it is, also when it says
-/// `identity;q=0`: content that it did not ask for serves it better than 406.
+/// If the client accepts no offered coding, it gets the content uncompressed, even if it sent
+/// `identity;q=0`: such content is more useful to it than a 406.
 ///
-/// An answer that another client could have got otherwise has `Vary: accept-encoding`. A
-/// compressed one has no `Accept-Ranges` and, unless it is kept, no `Content-Length`; a strong
-/// ETag `"abc"` becomes `"abc-gzip"`, and when a client names that one in `If-None-Match` or
-/// `If-Match`, the application sees `"abc"` as well. What has the same tag decodes to the same
-/// bytes; how they are coded may differ from one answer to the next. An answer to HEAD has the fields of the one to GET,
-/// without the length of what was not made yet.
+/// A response whose coding depends on the request has `Vary: accept-encoding`. A compressed response
+/// has no `Accept-Ranges` and, unless it is cached, no `Content-Length`. A strong ETag `"abc"` becomes
+/// `"abc-gzip"`. If a client sends that ETag in `If-None-Match` or `If-Match`, the application also
+/// sees `"abc"`. Representations with equal ETags decode to equal bytes, but their encoded bytes may
+/// differ between responses. A response to HEAD has the fields of the response to GET, except the
+/// length of content that is not encoded yet.
 #[derive(Clone, Debug)]
 pub struct Compression {
-    // One, since each request has a clone of it.
+    // One Arc, since each request clones the layer.
     shared: Arc<Shared>,
 }
 
 #[derive(Clone, Debug)]
 struct Shared {
-    settings: Settings,
-    kept: Kept,
+    settings: CompressionSettings,
+    cache: EncodedFiles,
 }
 
 impl Compression {
-    /// With every default.
+    /// Creates a layer with default settings.
     pub fn new() -> Self {
-        let settings = Settings {
+        let settings = CompressionSettings {
             bytes_min: 1024,
             codings: vec![Coding::Zstd, Coding::Brotli, Coding::Gzip],
-            authenticated: Authenticated::LeftAlone,
+            authenticated: Authenticated::Skip,
         };
-        Self { shared: Arc::new(Shared { settings, kept: Kept::new(Bounds::default()) }) }
+        Self { shared: Arc::new(Shared { settings, cache: EncodedFiles::new(CacheBounds::default()) }) }
     }
 
-    /// The length in bytes from which an answer is compressed: 1,024, unless said otherwise. A
-    /// shorter one fits into one packet either way. Content whose length is not known is always
-    /// compressed.
+    /// Sets the minimum length in bytes of compressed responses; default 1,024. A shorter response
+    /// fits into one packet anyway. Content of unknown length is always compressed.
     #[must_use]
     pub fn bytes_min(mut self, bytes: u64) -> Self {
-        self.settings().bytes_min = bytes;
+        self.settings_mut().bytes_min = bytes;
         self
     }
 
-    /// The [codings](Coding) to offer, and which is preferred where a client likes several
-    /// equally: zstd, Brotli, gzip, unless said otherwise. With equal results, zstd costs least on both sides.
+    /// Sets the offered [codings](Coding) in order of preference, which decides between codings that
+    /// the client weighs equally; default zstd, Brotli, gzip. At equal size, zstd costs the least CPU
+    /// time for both server and client.
     #[must_use]
     pub fn codings(mut self, codings: impl IntoIterator<Item = Coding>) -> Self {
-        self.settings().codings = codings.into_iter().collect();
+        self.settings_mut().codings = codings.into_iter().collect();
         self
     }
 
-    /// What becomes of answers that may have secrets in them: they are left alone, unless said
-    /// otherwise.
+    /// Sets whether to compress responses that may contain secrets; default [`Authenticated::Skip`].
     #[must_use]
     pub fn authenticated(mut self, authenticated: Authenticated) -> Self {
-        self.settings().authenticated = authenticated;
+        self.settings_mut().authenticated = authenticated;
         self
     }
 
-    /// How many bytes of compressed files are kept at most, by all clones of this layer
-    /// together: 32 MiB, unless said otherwise. What was not asked for longest goes first. With 0,
-    /// each file is compressed each time.
+    /// Sets the maximum size in bytes of the cache of compressed files, shared by all clones of this
+    /// layer; default 32 MiB. The least recently used file is evicted first. With 0, each file is
+    /// compressed for each response.
     #[must_use]
-    pub fn kept_bytes_max(self, bytes: usize) -> Self {
-        self.keep_within(|bounds| bounds.bytes_max = bytes)
+    pub fn cache_bytes_max(self, bytes: usize) -> Self {
+        self.with_cache_bounds(|bounds| bounds.bytes_max = bytes)
     }
 
-    /// The largest file in bytes that is kept compressed: 4 MiB, unless said otherwise. Until such a
-    /// file was compressed for the first time, who asks for it waits. To make it as small as it
-    /// gets takes up to 70 MiB of memory and some seconds of an otherwise idle core, for one file at a
-    /// time. A larger file is compressed each time as it is sent.
+    /// Sets the maximum size in bytes of a file that is cached in compressed form; default 4 MiB.
+    ///
+    /// The first request for such a file waits until it is compressed. Recompressing it at the highest
+    /// level takes up to 70 MiB of memory and a few seconds of an idle core, for one file at a time. A
+    /// larger file is compressed for each response while it is sent.
     #[must_use]
-    pub fn kept_file_bytes_max(self, bytes: u64) -> Self {
-        self.keep_within(|bounds| bounds.file_bytes_max = bytes)
+    pub fn cache_file_bytes_max(self, bytes: u64) -> Self {
+        self.with_cache_bounds(|bounds| bounds.file_bytes_max = bytes)
     }
 
-    fn keep_within(mut self, set: impl FnOnce(&mut Bounds)) -> Self {
-        let mut bounds = self.shared.kept.bounds();
+    fn with_cache_bounds(mut self, set: impl FnOnce(&mut CacheBounds)) -> Self {
+        let mut bounds = self.shared.cache.bounds();
         set(&mut bounds);
-        Arc::make_mut(&mut self.shared).kept = Kept::new(bounds);
+        Arc::make_mut(&mut self.shared).cache = EncodedFiles::new(bounds);
         self
     }
 
-    fn settings(&mut self) -> &mut Settings {
+    fn settings_mut(&mut self) -> &mut CompressionSettings {
         &mut Arc::make_mut(&mut self.shared).settings
     }
 }
@@ -163,15 +165,15 @@ impl<S> Layer<S> for Compression {
     type Service = Compress<S>;
 
     fn layer(&self, inner: S) -> Compress<S> {
-        Compress { inner, with: self.clone() }
+        Compress { inner, compression: self.clone() }
     }
 }
 
-/// A service whose answers are compressed: what [`Compression`] makes of one.
+/// A service with compressed responses, made by [`Compression`].
 #[derive(Clone, Debug)]
 pub struct Compress<S> {
     inner: S,
-    with: Compression,
+    compression: Compression,
 }
 
 impl<S, R, B> Service<Request<R>> for Compress<S>
@@ -182,53 +184,54 @@ where
 {
     type Response = Response<CompressedBody<B>>;
     type Error = S::Error;
-    type Future = Compressing<S::Future, B>;
+    type Future = CompressFuture<S::Future, B>;
 
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
         self.inner.poll_ready(cx)
     }
 
     fn call(&mut self, mut request: Request<R>) -> Self::Future {
-        let asked = Asked::of(request.method(), request.headers());
-        let named = self.with.translate(&asked, request.headers_mut());
-        let work = Answering { asked, named, with: self.with.clone(), waiting: None };
-        Compressing { calling: self.inner.call(request), work }
+        let facts = RequestFacts::of(request.method(), request.headers());
+        let requested_etags = self.compression.translate_etags(&facts, request.headers_mut());
+        let pending =
+            PendingResponse { facts, requested_etags, compression: self.compression.clone(), awaiting_file: None };
+        CompressFuture { inner: self.inner.call(request), pending }
     }
 }
 
 pin_project! {
-    /// The answer of a service, compressed where it is to be.
-    pub struct Compressing<F, B> {
+    /// A future that resolves to the compressed response of a service.
+    pub struct CompressFuture<F, B> {
         #[pin]
-        calling: F,
-        work: Answering<B>,
+        inner: F,
+        pending: PendingResponse<B>,
     }
 }
 
-impl<F, B> fmt::Debug for Compressing<F, B> {
+impl<F, B> fmt::Debug for CompressFuture<F, B> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Compressing")
+        f.write_str("CompressFuture")
     }
 }
 
-/// What an answer is made with.
-struct Answering<B> {
-    asked: Asked,
-    /// Tags that the client names, some of them of coded content.
-    named: Vec<HeaderValue>,
-    with: Compression,
-    /// An answer whose file is being compressed.
-    waiting: Option<Waiting<B>>,
+/// The state of a response between request and compression.
+struct PendingResponse<B> {
+    facts: RequestFacts,
+    /// The ETags that the client sent, some of which may belong to encoded content.
+    requested_etags: Vec<HeaderValue>,
+    compression: Compression,
+    /// A response that waits until its file is compressed.
+    awaiting_file: Option<AwaitingFile<B>>,
 }
 
-struct Waiting<B> {
+struct AwaitingFile<B> {
     parts: response::Parts,
     body: B,
     coding: Coding,
-    making: Making,
+    encoding: PendingEncoding,
 }
 
-impl<F, B, E> Future for Compressing<F, B>
+impl<F, B, E> Future for CompressFuture<F, B>
 where
     F: Future<Output = Result<Response<B>, E>>,
     B: Body,
@@ -238,32 +241,32 @@ where
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.project();
-        if this.work.waiting.is_none() {
-            let (parts, body) = match ready!(this.calling.poll(cx)) {
-                Ok(answer) => answer.into_parts(),
+        if this.pending.awaiting_file.is_none() {
+            let (parts, body) = match ready!(this.inner.poll(cx)) {
+                Ok(response) => response.into_parts(),
                 Err(error) => return Poll::Ready(Err(error)),
             };
-            if let Some(answer) = this.work.begin(parts, body) {
-                return Poll::Ready(Ok(answer));
+            if let Some(response) = this.pending.start(parts, body) {
+                return Poll::Ready(Ok(response));
             }
         }
-        this.work.poll_made(cx).map(Ok)
+        this.pending.poll_file(cx).map(Ok)
     }
 }
 
 impl Compression {
-    /// Says to the application which content a client has, where it names it by the tag of coded
-    /// content. What the client said of content that may not have changed.
-    fn translate(&self, asked: &Asked, fields: &mut HeaderMap) -> Vec<HeaderValue> {
-        let is_ours = |coding: &Coding| self.shared.settings.codings.contains(coding);
-        let mut named = Vec::new();
+    /// Adds the original ETags to `If-None-Match` and `If-Match`, where the client sent ETags of encoded
+    /// content. Returns the client's `If-None-Match` lines if they contained such ETags.
+    fn translate_etags(&self, facts: &RequestFacts, fields: &mut HeaderMap) -> Vec<HeaderValue> {
+        let is_offered = |coding: &Coding| self.shared.settings.codings.contains(coding);
+        let mut requested = Vec::new();
         for name in [header::IF_NONE_MATCH, header::IF_MATCH] {
-            // Only what the client can decode answers it: a cache may ask for another client than the
-            // one whose content it has. What is to be changed has one state in all codings.
-            let for_content = asked.kind != Kind::Deed && name == header::IF_NONE_MATCH;
-            let takes = |coding| is_ours(&coding) && (!for_content || asked.accepted.takes(coding));
+            // `If-None-Match` may only match what the client can decode: a cache may send it on behalf of
+            // another client. `If-Match` refers to the resource, which has one state in all codings.
+            let for_content = facts.method_class != MethodClass::Unsafe && name == header::IF_NONE_MATCH;
+            let accepts = |coding| is_offered(&coding) && (!for_content || facts.accepted.accepts(coding));
             let lines: Vec<_> = fields.get_all(&name).iter().cloned().collect();
-            let translated: Vec<_> = lines.iter().map(|line| tags::with_plain(line, takes)).collect();
+            let translated: Vec<_> = lines.iter().map(|line| etags::with_original_etags(line, accepts)).collect();
             if translated.iter().all(Option::is_none) {
                 continue;
             }
@@ -272,133 +275,148 @@ impl Compression {
                 fields.append(&name, translated.unwrap_or_else(|| line.clone()));
             }
             if for_content {
-                named = lines;
+                requested = lines;
             }
         }
-        named
+        requested
     }
 }
 
-impl<B> Answering<B>
+impl<B> PendingResponse<B>
 where
     B: Body,
     B::Error: Into<BoxError>,
 {
-    /// Judges an answer and makes it; `None` when there is a file to wait for.
-    fn begin(&mut self, mut parts: response::Parts, body: B) -> Option<Response<CompressedBody<B>>> {
-        let (hint, file) = send_file::find(&body);
-        let said = parts.headers.get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse().ok());
-        let length = match self.asked.kind {
-            // The content may have been left out already.
-            Kind::Head => said.or(hint.exact().filter(|&length| length > 0)),
-            Kind::Content | Kind::Deed | Kind::Connect => hint.exact().or(said),
+    /// Decides on a response and builds it. Returns `None` if its file must be compressed first.
+    fn start(&mut self, mut parts: response::Parts, body: B) -> Option<Response<CompressedBody<B>>> {
+        let (hint, file) = send_file::probe(&body);
+        let announced = parts.headers.get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse().ok());
+        let length = match self.facts.method_class {
+            // The content of a response to HEAD may already be removed.
+            MethodClass::Head => announced.or(hint.exact().filter(|&length| length > 0)),
+            MethodClass::Safe | MethodClass::Unsafe | MethodClass::Connect => hint.exact().or(announced),
         };
-        let settings = &self.with.shared.settings;
-        match judge::judge(&self.asked, settings, parts.status, &parts.headers, length) {
-            Verdict::Alone => {}
-            Verdict::Varies => vary(&mut parts.headers),
-            Verdict::Unchanged => {
-                vary(&mut parts.headers);
-                self.name_unchanged(&mut parts.headers);
+        let settings = &self.compression.shared.settings;
+        match policy::decide(&self.facts, settings, parts.status, &parts.headers, length) {
+            CompressionDecision::Skip => {}
+            CompressionDecision::SkipWithVary => add_vary(&mut parts.headers),
+            CompressionDecision::NotModified => {
+                add_vary(&mut parts.headers);
+                self.set_not_modified_etag(&mut parts.headers);
             }
-            Verdict::Coded(coding) => return self.begin_coded(parts, body, coding, (length, file)),
+            CompressionDecision::Encode(coding) => return self.start_encoded(parts, body, coding, (length, file)),
         }
-        Some(Response::from_parts(parts, CompressedBody::alone(body)))
+        Some(Response::from_parts(parts, CompressedBody::unchanged(body)))
     }
 
-    fn begin_coded(
+    fn start_encoded(
         &mut self,
         parts: response::Parts,
         body: B,
         coding: Coding,
-        (length, file): (Option<u64>, Option<FileFacts>),
+        (length, file): (Option<u64>, Option<FilePart>),
     ) -> Option<Response<CompressedBody<B>>> {
-        let is_head = self.asked.kind == Kind::Head;
-        let otherwise = if is_head { Otherwise::Leave } else { Otherwise::Make };
-        match file.map_or(Found::Nothing, |file| self.with.shared.kept.find(&file, coding, otherwise)) {
-            Found::Made(made) => Some(self.finish(parts, body, coding, made)),
-            Found::Making(making) => {
-                self.waiting = Some(Waiting { parts, body, coding, making });
+        let is_head = self.facts.method_class == MethodClass::Head;
+        let on_miss = if is_head { OnMiss::Skip } else { OnMiss::Encode };
+        match file.map_or(CacheLookup::Bypass, |file| self.compression.shared.cache.find(&file, coding, on_miss)) {
+            CacheLookup::Hit(encoded) => Some(self.respond_with_file(parts, body, coding, encoded)),
+            CacheLookup::Pending(encoding) => {
+                self.awaiting_file = Some(AwaitingFile { parts, body, coding, encoding });
                 None
             }
-            Found::Nothing if is_head => Some(coded(parts, coding, CompressedBody::unsent(None))),
-            Found::Nothing => Some(stream(parts, body, coding, length)),
+            CacheLookup::Bypass if is_head => Some(encoded_response(parts, coding, CompressedBody::head_only(None))),
+            CacheLookup::Bypass => Some(encode_while_sending(parts, body, coding, length)),
         }
     }
 
-    /// Waits for a file that is being compressed.
-    fn poll_made(&mut self, cx: &mut Context<'_>) -> Poll<Response<CompressedBody<B>>> {
-        let Some(waiting) = &mut self.waiting else { return Poll::Pending };
-        let made = ready!(waiting.making.as_mut().poll(cx));
-        let Some(Waiting { parts, body, coding, .. }) = self.waiting.take() else { return Poll::Pending };
-        Poll::Ready(match made {
-            Some(made) => self.finish(parts, body, coding, made),
-            None => stream(parts, body, coding, None),
+    /// Waits until the file is compressed, then builds the response.
+    fn poll_file(&mut self, cx: &mut Context<'_>) -> Poll<Response<CompressedBody<B>>> {
+        let Some(awaiting) = &mut self.awaiting_file else { return Poll::Pending };
+        let encoded = ready!(awaiting.encoding.as_mut().poll(cx));
+        let Some(AwaitingFile { parts, body, coding, .. }) = self.awaiting_file.take() else { return Poll::Pending };
+        Poll::Ready(match encoded {
+            Some(encoded) => self.respond_with_file(parts, body, coding, encoded),
+            None => encode_while_sending(parts, body, coding, None),
         })
     }
 
-    fn finish(&self, mut parts: response::Parts, body: B, coding: Coding, made: Made) -> Response<CompressedBody<B>> {
-        let Made::Smaller(bytes) = made else {
-            vary(&mut parts.headers);
-            return Response::from_parts(parts, CompressedBody::alone(body));
+    fn respond_with_file(
+        &self,
+        mut parts: response::Parts,
+        body: B,
+        coding: Coding,
+        encoded: EncodedFile,
+    ) -> Response<CompressedBody<B>> {
+        let EncodedFile::Smaller(bytes) = encoded else {
+            add_vary(&mut parts.headers);
+            return Response::from_parts(parts, CompressedBody::unchanged(body));
         };
         let length = bytes.len();
-        let content = match self.asked.kind {
-            Kind::Head => CompressedBody::unsent(Some(length as u64)),
-            Kind::Content | Kind::Deed | Kind::Connect => CompressedBody::kept(bytes),
+        let content = match self.facts.method_class {
+            MethodClass::Head => CompressedBody::head_only(Some(length as u64)),
+            MethodClass::Safe | MethodClass::Unsafe | MethodClass::Connect => CompressedBody::cached(bytes),
         };
-        let mut answer = coded(parts, coding, content);
-        answer.headers_mut().insert(header::CONTENT_LENGTH, length.into());
-        answer
+        let mut response = encoded_response(parts, coding, content);
+        response.headers_mut().insert(header::CONTENT_LENGTH, length.into());
+        response
     }
 
-    /// Gives an answer that says that nothing has changed the tag by which the client knows it.
-    fn name_unchanged(&self, fields: &mut HeaderMap) {
-        let Some(plain) = fields.get(header::ETAG) else { return };
-        let codings = &self.with.shared.settings.codings;
-        let coding = self.named.iter().find_map(|list| tags::coding_named(list, plain, codings));
-        if let Some(own) = coding.and_then(|coding| tags::coded(plain, coding)) {
-            fields.insert(header::ETAG, own);
+    /// Sets the ETag of a 304 response to the one that the client has sent.
+    fn set_not_modified_etag(&self, fields: &mut HeaderMap) {
+        let Some(original) = fields.get(header::ETAG) else { return };
+        let codings = &self.compression.shared.settings.codings;
+        let coding = self.requested_etags.iter().find_map(|list| etags::find_coding(list, original, codings));
+        if let Some(encoded) = coding.and_then(|coding| etags::encoded_etag(original, coding)) {
+            fields.insert(header::ETAG, encoded);
         }
     }
 }
 
-/// An answer that is compressed while it is sent.
-fn stream<B>(mut parts: response::Parts, body: B, coding: Coding, length: Option<u64>) -> Response<CompressedBody<B>> {
+/// Builds a response that is compressed while it is sent.
+fn encode_while_sending<B>(
+    mut parts: response::Parts,
+    body: B,
+    coding: Coding,
+    length: Option<u64>,
+) -> Response<CompressedBody<B>> {
     let is_events = parts.headers.get(header::CONTENT_TYPE).is_some_and(|value| {
         let name = value.as_bytes().split(|&b| b == b';').next().unwrap_or_default();
         name.trim_ascii().eq_ignore_ascii_case(b"text/event-stream")
     });
-    let effort = if is_events { Effort::Stream } else { Effort::Content };
-    match Encoder::new(coding, effort, length) {
-        Ok(encoder) => coded(parts, coding, CompressedBody::coded(body, encoder)),
-        // It works without.
+    let level = if is_events { CompressionLevel::EventStream } else { CompressionLevel::WhileSending };
+    match Encoder::new(coding, level, length) {
+        Ok(encoder) => encoded_response(parts, coding, CompressedBody::encoded(body, encoder)),
+        // Fall back to uncompressed content.
         Err(_) => {
-            vary(&mut parts.headers);
-            Response::from_parts(parts, CompressedBody::alone(body))
+            add_vary(&mut parts.headers);
+            Response::from_parts(parts, CompressedBody::unchanged(body))
         }
     }
 }
 
-/// An answer with the fields of coded content.
-fn coded<B>(mut parts: response::Parts, coding: Coding, content: CompressedBody<B>) -> Response<CompressedBody<B>> {
+/// Builds a response with the fields for encoded content.
+fn encoded_response<B>(
+    mut parts: response::Parts,
+    coding: Coding,
+    content: CompressedBody<B>,
+) -> Response<CompressedBody<B>> {
     let fields = &mut parts.headers;
     fields.insert(header::CONTENT_ENCODING, HeaderValue::from_static(coding.name()));
     fields.remove(header::CONTENT_LENGTH);
-    // Ranges are of the content as it was, which this is not (RFC 9110 §14.3).
+    // Ranges would refer to the unencoded content (RFC 9110 §14.3).
     fields.remove(header::ACCEPT_RANGES);
-    if let Some(own) = fields.get(header::ETAG).and_then(|plain| tags::coded(plain, coding)) {
-        fields.insert(header::ETAG, own);
+    if let Some(etag) = fields.get(header::ETAG).and_then(|original| etags::encoded_etag(original, coding)) {
+        fields.insert(header::ETAG, etag);
     }
-    vary(fields);
+    add_vary(fields);
     Response::from_parts(parts, content)
 }
 
-/// Says that the answer depends on what codings the client takes, beside what it says already.
-fn vary(fields: &mut HeaderMap) {
+/// Adds `accept-encoding` to `Vary`, after its current members.
+fn add_vary(fields: &mut HeaderMap) {
     const NAME: &[u8] = b"accept-encoding";
     let mut merged = Vec::new();
-    for value in fields.get_all(header::VARY).iter().flat_map(|value| members(value.as_bytes())) {
+    for value in fields.get_all(header::VARY).iter().flat_map(|value| list_members(value.as_bytes())) {
         if value == b"*" || value.eq_ignore_ascii_case(NAME) {
             return;
         }

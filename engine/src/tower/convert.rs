@@ -1,71 +1,75 @@
-//! From a request of the engine's to one of the ecosystem's, and from an answer of theirs to one
-//! of the engine's.
+//! Converts engine requests to `http::Request`, and `http::Response` to engine responses.
 
 use crate::limits::COPY_BYTES_MAX;
-use crate::service::{self, Ahead, Chunks, IncomingBody, Request, Response, StreamError};
-use crate::tower::held::Held;
-use crate::tower::noted::Noted;
-use crate::tower::table::Ticket;
-use crate::tower::{BoxError, Reason, hints, send_file, trailers, upgrade};
+use crate::service::{self, Chunks, IncomingBody, InterimSender, Request, Response, StreamError};
+use crate::tower::log_info::SharedLogInfo;
+use crate::tower::remote_body::RemoteBody;
+use crate::tower::slab::SlabKey;
+use crate::tower::{BoxError, LogReason, early_hints, header_map, send_file, upgrade};
 use bytes::{Buf, Bytes, BytesMut};
 use http::{HeaderMap, HeaderName, HeaderValue, Uri, header};
 use http_body::Body;
-use selvedge_proto::Status;
-use selvedge_proto::field::{Fields, Known, members};
-use selvedge_proto::head::{Framing, RequestHead, Version};
+use selvedge_proto::StatusCode;
+use selvedge_proto::field::{Fields, KnownField, list_members};
+use selvedge_proto::head::{RequestFraming, RequestHead, Version};
 use selvedge_proto::method::Method;
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll, ready};
 
-/// What of a request decides how its answer is read, and what was lent to the application.
-pub(super) struct Asked {
+/// Facts about a request that are needed to convert its response, and handles given to the application.
+pub(super) struct ConversionContext {
     method: Method,
-    /// The client takes fields behind content (RFC 9110 §10.1.4).
-    takes_trailers: bool,
-    content: Option<(Ticket, IncomingBody)>,
-    upgrade: Option<upgrade::Offer>,
-    noted: Option<Noted>,
-    _hints: Option<hints::Lent>,
+    /// The client accepts trailers (RFC 9110 §10.1.4).
+    accepts_trailers: bool,
+    content: Option<(SlabKey, IncomingBody)>,
+    upgrade: Option<upgrade::UpgradeOffer>,
+    log_info: Option<SharedLogInfo>,
+    _hints_guard: Option<early_hints::HintsGuard>,
 }
 
 thread_local! {
-    /// A map that has served an answer, whose room serves the next request.
-    static SPARE: Cell<Option<HeaderMap>> = const { Cell::new(None) };
-    /// The fields of a section that came more than once.
-    static REPEATED: RefCell<Option<Repeated>> = const { RefCell::new(None) };
-    /// Room for heads. A request has its part of it, and when all of it was given out and nobody
-    /// has any more, it is used again.
-    static HEADS: Cell<BytesMut> = Cell::new(BytesMut::new());
+    /// The header map of the last response, reused for the next request.
+    static SPARE_HEADERS: Cell<Option<HeaderMap>> = const { Cell::new(None) };
+    /// The last field section that was received more than once, converted.
+    static CACHED_SECTION: RefCell<Option<CachedSection>> = const { RefCell::new(None) };
+    /// Buffer for copies of heads. Each request holds a slice of it; the memory is reused after all
+    /// slices are dropped.
+    static HEAD_BUFFER: Cell<BytesMut> = Cell::new(BytesMut::new());
 }
 
-/// What is set aside for heads at a time.
-const HEADS_BYTES: usize = 8 * 1024;
+/// Size of a new buffer for heads.
+const HEAD_BUFFER_BYTES: usize = 8 * 1024;
 
-/// A request as the ecosystem has it.
+/// Converts a request.
 ///
 /// # Errors
-/// With the answer to give, where its target is no URI or its content is more than is taken.
-pub(super) fn request(request: &mut Request) -> Result<(http::Request<super::Body>, Asked), Response> {
-    // Taken in any case: parts are used again.
-    let ahead = hints_of(request);
-    if request.parts.content.length().is_some_and(|length| length > request.parts.content.bytes_max()) {
+/// Returns the error response if the target is not a URI or the content is too large.
+pub(super) fn to_http_request(
+    request: &mut Request,
+) -> Result<(http::Request<super::Body>, ConversionContext), Response> {
+    // Taken in any case, since the request struct is reused.
+    let interim_sender = take_interim_sender(request);
+    if request.inner.content.length().is_some_and(|length| length > request.inner.content.bytes_max()) {
         return Err(Response::from(service::ContentError::TooLarge));
     }
     let bytes = request.head_bytes();
     let head = request.head();
-    let target = head.target.whole.of(bytes);
-    let (target, FieldMap { map, takes_trailers }) = match known_fields(head, bytes) {
-        Some(fields) => (copy(target), fields),
+    let target = head.target.raw.of(bytes);
+    let (target, FieldMap { map, accepts_trailers }) = match cached_fields(head, bytes) {
+        Some(fields) => (copy_head(target), fields),
         None => {
-            // One copy of the head, which the target and all values share.
-            let shared = copy(&bytes[..head.len]);
-            (part(&shared, bytes, target), FieldMap::of(head, bytes, bytes, &shared, SPARE.take().unwrap_or_default()))
+            // One copy of the head, shared by the target and all values.
+            let shared = copy_head(&bytes[..head.len]);
+            (
+                shared_slice(&shared, bytes, target),
+                FieldMap::of(head, bytes, bytes, &shared, SPARE_HEADERS.take().unwrap_or_default()),
+            )
         }
     };
     let Ok(uri) = Uri::from_maybe_shared(target) else {
-        return Err(Response::error_with_text(Status::BAD_REQUEST, "the request target is no URI"));
+        return Err(Response::error_with_text(StatusCode::BAD_REQUEST, "the request target is not a URI"));
     };
     let mut converted = http::Request::new(super::Body::empty());
     *converted.uri_mut() = uri;
@@ -74,103 +78,109 @@ pub(super) fn request(request: &mut Request) -> Result<(http::Request<super::Bod
     if request.version() == Version::Http10 {
         *converted.version_mut() = http::Version::HTTP_10;
     }
-    let mut asked =
-        Asked { method: request.method(), takes_trailers, content: None, upgrade: None, noted: None, _hints: None };
-    if head_has_content(request) {
+    let mut context = ConversionContext {
+        method: request.method(),
+        accepts_trailers,
+        content: None,
+        upgrade: None,
+        log_info: None,
+        _hints_guard: None,
+    };
+    if has_content(request) {
         let content = request.take_body();
-        let again = content.again();
-        let (body, ticket) = super::Body::hold(content);
+        let content_handle = content.clone_handle();
+        let (body, key) = super::Body::from_content(content);
         *converted.body_mut() = body;
-        asked.content = Some((ticket, again));
-    } else if wants_to_upgrade(request) {
-        asked.upgrade = Some(upgrade::offer(converted.extensions_mut()));
+        context.content = Some((key, content_handle));
+    } else if requests_upgrade(request) {
+        context.upgrade = Some(upgrade::offer(converted.extensions_mut()));
     }
-    if let Some(ahead) = ahead {
-        let (handle, lent) = hints::lend(ahead);
+    if let Some(interim_sender) = interim_sender {
+        let (handle, guard) = early_hints::open(interim_sender);
         converted.extensions_mut().insert(handle);
-        asked._hints = Some(lent);
+        context._hints_guard = Some(guard);
     }
-    Ok((converted, asked))
+    Ok((converted, context))
 }
 
-/// Fields as the ecosystem has them.
+/// Fields as a header map.
 #[derive(Clone)]
 struct FieldMap {
     map: HeaderMap,
-    takes_trailers: bool,
+    accepts_trailers: bool,
 }
 
 impl FieldMap {
-    /// Those of a head, which stand in `copied`, of which `shared` is a copy.
-    fn of(head: &RequestHead, bytes: &[u8], copied: &[u8], shared: &Bytes, mut map: HeaderMap) -> Self {
-        let mut takes_trailers = false;
+    /// Converts the fields of a head. The fields are in `original`, and `shared` is a copy of it.
+    fn of(head: &RequestHead, bytes: &[u8], original: &[u8], shared: &Bytes, mut map: HeaderMap) -> Self {
+        let mut accepts_trailers = false;
         for (name, value) in head.fields(bytes) {
-            // Both were judged with the head.
+            // The parser has validated both.
             let Ok(name) = HeaderName::from_bytes(name) else { continue };
-            let Ok(shared) = HeaderValue::from_maybe_shared(part(shared, copied, value)) else { continue };
-            takes_trailers |=
-                name == header::TE && members(value).any(|member| member.eq_ignore_ascii_case(b"trailers"));
+            let Ok(shared) = HeaderValue::from_maybe_shared(shared_slice(shared, original, value)) else { continue };
+            accepts_trailers |=
+                name == header::TE && list_members(value).any(|member| member.eq_ignore_ascii_case(b"trailers"));
             map.append(name, shared);
         }
-        Self { map, takes_trailers }
+        Self { map, accepts_trailers }
     }
 }
 
-/// A field section, and what was made of it.
-struct Repeated {
+/// A field section and its header map.
+struct CachedSection {
     section: Bytes,
     fields: FieldMap,
 }
 
-/// The fields of a head whose section has come before: a copy of them takes less than reading them.
-fn known_fields(head: &RequestHead, bytes: &[u8]) -> Option<FieldMap> {
-    if !head.is_section_again() {
+/// Returns the fields of a head with a repeated section: cloning a map is cheaper than parsing.
+fn cached_fields(head: &RequestHead, bytes: &[u8]) -> Option<FieldMap> {
+    if !head.is_cached_section() {
         return None;
     }
     let section = head.field_section(bytes);
-    REPEATED.with_borrow_mut(|repeated| {
-        if let Some(repeated) = repeated.as_ref().filter(|repeated| repeated.section == section) {
-            return Some(repeated.fields.clone());
+    CACHED_SECTION.with_borrow_mut(|cached| {
+        if let Some(cached) = cached.as_ref().filter(|cached| cached.section == section) {
+            return Some(cached.fields.clone());
         }
-        // No part of the room for heads, all of which would be kept with it.
+        // Not a slice of the head buffer, which would then stay allocated.
         let shared = Bytes::copy_from_slice(section);
         let fields = FieldMap::of(head, bytes, section, &shared, HeaderMap::new());
-        Some(repeated.insert(Repeated { section: shared, fields }).fields.clone())
+        Some(cached.insert(CachedSection { section: shared, fields }).fields.clone())
     })
 }
 
-/// A copy of a head that many may share.
-fn copy(head: &[u8]) -> Bytes {
-    let mut room = HEADS.take();
-    if room.capacity() < head.len() {
-        room.reserve(head.len().max(HEADS_BYTES));
+/// Copies a head into the shared head buffer.
+fn copy_head(head: &[u8]) -> Bytes {
+    let mut buffer = HEAD_BUFFER.take();
+    if buffer.capacity() < head.len() {
+        buffer.reserve(head.len().max(HEAD_BUFFER_BYTES));
     }
-    room.extend_from_slice(head);
-    let copy = room.split().freeze();
-    HEADS.set(room);
+    buffer.extend_from_slice(head);
+    let copy = buffer.split().freeze();
+    HEAD_BUFFER.set(buffer);
     copy
 }
 
-fn head_has_content(request: &Request) -> bool {
-    request.head().framing != Framing::None
+fn has_content(request: &Request) -> bool {
+    request.head().framing != RequestFraming::None
 }
 
-/// Whether the client offers another protocol. One that came with HTTP/1.0, or that the hop
-/// before this one did not mean, is ignored (RFC 9110 §7.8).
-fn wants_to_upgrade(request: &Request) -> bool {
-    let mut options = request.known_values(Known::Connection).flat_map(members);
-    request.known(Known::Upgrade).is_some()
+/// Returns whether the client offers another protocol. An offer in HTTP/1.0, or without
+/// `Connection: upgrade`, is ignored (RFC 9110 §7.8).
+fn requests_upgrade(request: &Request) -> bool {
+    let mut options = request.known_field_values(KnownField::Connection).flat_map(list_members);
+    request.known_field(KnownField::Upgrade).is_some()
         && request.version() == Version::Http11
         && options.any(|option| option.eq_ignore_ascii_case(b"upgrade"))
 }
 
-/// The way to send hints, to a client that knows of interim answers (RFC 9110 §15.2).
-fn hints_of(request: &mut Request) -> Option<Ahead> {
-    request.parts.ahead.take().filter(|_| request.version() == Version::Http11)
+/// Takes the handle for interim responses, if the client supports them (RFC 9110 §15.2).
+fn take_interim_sender(request: &mut Request) -> Option<InterimSender> {
+    request.inner.interim_sender.take().filter(|_| request.version() == Version::Http11)
 }
 
-/// The part of `shared`, a copy of the beginning of `bytes`, that is a copy of `part`.
-pub(super) fn part(shared: &Bytes, bytes: &[u8], part: &[u8]) -> Bytes {
+/// Returns the slice of `shared`, a copy of a prefix of `bytes`, that corresponds to `part`.
+pub(super) fn shared_slice(shared: &Bytes, bytes: &[u8], part: &[u8]) -> Bytes {
     let at = part.as_ptr().addr().saturating_sub(bytes.as_ptr().addr());
     match shared.get(at..at + part.len()) {
         Some(_) if !part.is_empty() => shared.slice(at..at + part.len()),
@@ -189,169 +199,182 @@ fn method(request: &Request) -> http::Method {
         Method::Options => http::Method::OPTIONS,
         Method::Trace => http::Method::TRACE,
         Method::Patch => http::Method::PATCH,
-        // A token, as the head was judged.
+        // The parser has validated that it is a token.
         Method::Other => http::Method::from_bytes(request.method_text().as_bytes()).unwrap_or_default(),
     }
 }
 
-/// An answer as the engine has it, and its content where that has yet to be read.
-pub(super) fn response<B>(answer: http::Response<B>, asked: &mut Asked) -> (Response, Option<Reading<B>>)
+/// Converts a response. Also returns its content, unless it is complete already.
+pub(super) fn from_http_response<B>(
+    http_response: http::Response<B>,
+    context: &mut ConversionContext,
+) -> (Response, Option<ResponseContent<B>>)
 where
     B: Body + 'static,
     B::Error: Into<BoxError>,
 {
-    let (mut parts, body) = answer.into_parts();
-    asked.noted = parts.extensions.remove();
-    let Some(status) = Status::new(parts.status.as_u16()) else {
-        return (failed("the application's status is none"), None);
+    let (mut parts, body) = http_response.into_parts();
+    context.log_info = parts.extensions.remove();
+    let Some(status) = StatusCode::new(parts.status.as_u16()) else {
+        return (application_error("the application's status code is invalid"), None);
     };
-    let status = asked.blamed(status);
+    let status = context.client_fault_status(status);
     let mut response = Response::new(status);
     let mut headers = parts.headers;
-    let mut announced = None;
-    let (mut names_trailers, mut closes, mut is_coded) = (false, false, false);
-    let fields = response.edit_fields();
+    let mut announced_length = None;
+    let (mut announces_trailers, mut closes_connection, mut has_content_coding) = (false, false, false);
+    let fields = response.fields_mut();
     for (name, value) in &headers {
         if name == header::CONTENT_LENGTH {
-            announced = value.to_str().ok().and_then(|digits| digits.parse().ok());
+            announced_length = value.to_str().ok().and_then(|digits| digits.parse().ok());
         } else if name == header::CONNECTION {
-            closes |= members(value.as_bytes()).any(|option| option.eq_ignore_ascii_case(b"close"));
+            closes_connection |= list_members(value.as_bytes()).any(|option| option.eq_ignore_ascii_case(b"close"));
         } else {
-            names_trailers |= name == header::TRAILER;
-            is_coded |= name == header::CONTENT_ENCODING;
-            // Both are valid already. What the engine alone writes, it writes.
+            announces_trailers |= name == header::TRAILER;
+            has_content_coding |= name == header::CONTENT_ENCODING;
+            // Both are valid. `append` refuses the fields that only the engine writes.
             let _ = fields.append(name.as_str(), value.as_bytes());
         }
     }
-    if closes {
-        response = response.closing();
+    if closes_connection {
+        response = response.close_connection();
     }
-    if let Some(Reason(reason)) = parts.extensions.get() {
-        response = response.because(reason);
+    if let Some(LogReason(reason)) = parts.extensions.get() {
+        response = response.log_reason(reason);
     }
-    if status == Status::SWITCHING_PROTOCOLS {
-        let Some(offer) = asked.upgrade.take() else {
-            return (failed("there was no upgrade to accept"), None);
+    if status == StatusCode::SWITCHING_PROTOCOLS {
+        let Some(offer) = context.upgrade.take() else {
+            return (application_error("the application accepted an upgrade that the client did not offer"), None);
         };
         let protocol = headers.get(header::UPGRADE).map(|value| Bytes::copy_from_slice(value.as_bytes()));
-        response.body = offer.accept(protocol.unwrap_or_default());
+        response.body = offer.into_engine_body(protocol.unwrap_or_default());
         return (response, None);
     }
     headers.clear();
-    SPARE.set(Some(headers));
-    let trailers = asked.takes_trailers && names_trailers;
-    match send_file::take(body) {
+    SPARE_HEADERS.set(Some(headers));
+    let sends_trailers = context.accepts_trailers && announces_trailers;
+    match send_file::into_engine_body(body) {
         Ok(file) => (response.body(file), None),
         Err((body, hint)) => {
-            let length = hint.exact();
+            let exact_length = hint.exact();
             let forbids_content = status.forbids_content();
-            let content =
-                Reading { body, length, announced, trailers, is_coded, method: asked.method, forbids_content };
+            let content = ResponseContent {
+                body,
+                exact_length,
+                announced_length,
+                sends_trailers,
+                has_content_coding,
+                method: context.method,
+                forbids_content,
+            };
             (response, Some(content))
         }
     }
 }
 
-/// The application's fault, for the log.
-pub(super) fn failed(reason: &'static str) -> Response {
-    Response::error(Status::INTERNAL_SERVER_ERROR).because(reason)
+/// Returns the response for an error of the application, with a reason for the log.
+pub(super) fn application_error(reason: &'static str) -> Response {
+    Response::error(StatusCode::INTERNAL_SERVER_ERROR).log_reason(reason)
 }
 
-impl Asked {
-    /// What is said of content that could not be read: an application that knows only that it could
-    /// not takes the request for a bad one.
-    fn blamed(&self, status: Status) -> Status {
-        if status != Status::BAD_REQUEST {
+impl ConversionContext {
+    /// Returns the status code for content that could not be read. An application that only sees a read
+    /// failure responds with 400, although the client may deserve 413 or 408.
+    fn client_fault_status(&self, status: StatusCode) -> StatusCode {
+        if status != StatusCode::BAD_REQUEST {
             return status;
         }
         match self.failure() {
-            Some(service::ContentError::TooLarge) => Status::CONTENT_TOO_LARGE,
-            Some(service::ContentError::TooSlow) => Status::REQUEST_TIMEOUT,
+            Some(service::ContentError::TooLarge) => StatusCode::CONTENT_TOO_LARGE,
+            Some(service::ContentError::TooSlow) => StatusCode::REQUEST_TIMEOUT,
             _ => status,
         }
     }
 
-    /// Why the request's content could not be read to its end, if it could not.
+    /// Returns why the request's content could not be read to its end, if reading failed.
     fn failure(&self) -> Option<service::ContentError> {
         self.content.as_ref()?.1.failure()
     }
 
-    /// What is answered where the answer's content could not be read: one that is made of the
-    /// request's content fails with it.
-    pub(super) fn excuse(&self, text: &'static str) -> Response {
-        self.failure().map_or_else(|| failed(text), Response::from)
+    /// Returns the response if reading the response's content failed. If the request's content has
+    /// failed, it is assumed to be the cause, as in an echo.
+    pub(super) fn error_response(&self, text: &'static str) -> Response {
+        self.failure().map_or_else(|| application_error(text), Response::from)
     }
 
-    /// Says what was found out, and gives content back that the application let go of without an
-    /// answer made of it.
-    pub(super) fn settle(self, request: &mut Request) {
-        if let Some(noted) = self.noted {
-            noted.remark(request);
+    /// Applies the log information to the request. If the application has dropped the content, gives it
+    /// back to the request.
+    pub(super) fn finish(self, request: &mut Request) {
+        if let Some(log_info) = self.log_info {
+            log_info.apply_to(request);
         }
-        if let Some((ticket, content)) = self.content
-            && !Held::is_held(ticket)
+        if let Some((key, content)) = self.content
+            && !RemoteBody::is_on_thread(key)
         {
-            request.parts.content = content;
+            request.inner.content = content;
         }
     }
 }
 
-/// Content, and how it is read.
-pub(super) struct Reading<B> {
+/// The content of a response, and how to read it.
+pub(super) struct ResponseContent<B> {
     body: B,
-    /// Its length, as it says it itself.
-    length: Option<u64>,
-    /// Its length, as the head says it.
-    announced: Option<u64>,
-    /// Whether fields may follow it.
-    trailers: bool,
+    /// The length according to the body's size hint.
+    exact_length: Option<u64>,
+    /// The length according to Content-Length.
+    announced_length: Option<u64>,
+    /// Whether trailers may follow.
+    sends_trailers: bool,
     /// Whether it has a content coding.
-    is_coded: bool,
+    has_content_coding: bool,
     method: Method,
-    /// Whether the answer's status allows none.
+    /// Whether the status code forbids content.
     forbids_content: bool,
 }
 
-impl<B> Reading<B>
+impl<B> ResponseContent<B>
 where
     B: Body + 'static,
     B::Error: Into<BoxError>,
 {
-    /// Reads it, or the beginning of it where it comes piece by piece.
-    pub(super) async fn read(self) -> Result<service::Body, &'static str> {
-        let Self { body, length, announced, trailers, is_coded, method, forbids_content } = self;
+    /// Reads all content if it is small or available, and the first chunk if it is streamed.
+    pub(super) async fn into_body(self) -> Result<service::Body, &'static str> {
+        let Self { body, exact_length, announced_length, sends_trailers, has_content_coding, method, forbids_content } =
+            self;
         if method == Method::Head {
-            // What GET would get is announced, and none of it is made. Coded content that was left out
-            // already had a length that nobody knows.
-            let is_unknown = length.is_none() || is_coded;
-            let length = announced.or(length.filter(|_| !body.is_end_stream()));
-            let length = if is_unknown { length } else { Some(length.unwrap_or(0)) };
-            return Ok(service::Body::Stream { length, chunks: Box::pin(Nothing) });
+            // State the length that a GET would have; the body is dropped unread. The length of encoded
+            // content that a layer has already removed is unknown.
+            let is_length_unknown = exact_length.is_none() || has_content_coding;
+            let length = announced_length.or(exact_length.filter(|_| !body.is_end_stream()));
+            let length = if is_length_unknown { length } else { Some(length.unwrap_or(0)) };
+            return Ok(service::Body::Stream { length, chunks: Box::pin(NoChunks) });
         }
-        match length {
+        match exact_length {
             _ if forbids_content => Ok(service::Body::Empty),
-            None if announced == Some(0) && !trailers => Ok(service::Body::Empty),
+            None if announced_length == Some(0) && !sends_trailers => Ok(service::Body::Empty),
             Some(0) => Ok(service::Body::Empty),
-            Some(length) if length <= COPY_BYTES_MAX as u64 && !trailers => gather(pin!(body), length as usize).await,
-            _ if body.is_end_stream() && !trailers => Ok(service::Body::Empty),
+            Some(length) if length <= COPY_BYTES_MAX as u64 && !sends_trailers => {
+                collect_bytes(pin!(body), length as usize).await
+            }
+            _ if body.is_end_stream() && !sends_trailers => Ok(service::Body::Empty),
             _ => {
-                let length = length.or(announced).filter(|_| !trailers);
-                let trailers = trailers.then(Fields::new);
-                let mut frames = Frames { body: Box::pin(body), trailers, is_over: false };
+                let length = exact_length.or(announced_length).filter(|_| !sends_trailers);
+                let trailers = sends_trailers.then(Fields::new);
+                let mut frames = FrameChunks { body: Box::pin(body), trailers, has_ended: false };
                 match poll_fn(|cx| Poll::Ready(Pin::new(&mut frames).poll_chunk(cx))).await {
-                    // All of it is at hand, and need not be read piece by piece.
+                    // All content is available, so it need not be streamed.
                     Poll::Ready(Some(Ok(bytes))) if Some(bytes.len() as u64) == length => {
                         Ok(service::Body::Bytes(bytes))
                     }
                     Poll::Ready(Some(Err(_))) => Err("the application's content failed"),
-                    Poll::Ready(None) if length.is_some() => Err("the application's content is shorter than it said"),
+                    Poll::Ready(None) if length.is_some() => Err("the application's content is shorter than announced"),
                     Poll::Ready(None) if frames.trailers.is_none() => Ok(service::Body::Empty),
                     first => {
                         let first = match first {
                             Poll::Ready(Some(Ok(bytes))) => bytes,
                             _ => Bytes::new(),
                         };
-                        Ok(service::Body::Stream { length, chunks: Box::pin(Resumed { first, frames }) })
+                        Ok(service::Body::Stream { length, chunks: Box::pin(PrefixedChunks { first, frames }) })
                     }
                 }
             }
@@ -359,56 +382,56 @@ where
     }
 }
 
-/// Small content of known length, as one piece.
-async fn gather<B>(mut body: Pin<&mut B>, length: usize) -> Result<service::Body, &'static str>
+/// Collects small content of known length into one buffer.
+async fn collect_bytes<B>(mut body: Pin<&mut B>, length: usize) -> Result<service::Body, &'static str>
 where
     B: Body,
 {
-    let mut gathered = BytesMut::new();
+    let mut collected = BytesMut::new();
     while let Some(frame) = poll_fn(|cx| body.as_mut().poll_frame(cx)).await {
         let frame = frame.map_err(|_| "the application's content failed")?;
         let Ok(mut data) = frame.into_data() else { continue };
         if data.remaining() == length {
             return Ok(service::Body::Bytes(data.copy_to_bytes(length)));
         }
-        gathered.extend_from_slice(&data.copy_to_bytes(data.remaining()));
-        if gathered.len() >= length {
+        collected.extend_from_slice(&data.copy_to_bytes(data.remaining()));
+        if collected.len() >= length {
             break;
         }
     }
-    match gathered.len() == length {
-        true => Ok(service::Body::Bytes(gathered.freeze())),
-        false => Err("the application's content had another length than it said"),
+    match collected.len() == length {
+        true => Ok(service::Body::Bytes(collected.freeze())),
+        false => Err("the application's content has another length than announced"),
     }
 }
 
-/// Content that is never asked for.
-struct Nothing;
+/// An empty stream for responses to HEAD.
+struct NoChunks;
 
-impl Chunks for Nothing {
+impl Chunks for NoChunks {
     fn poll_chunk(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Result<Bytes, StreamError>>> {
         Poll::Ready(None)
     }
 }
 
-/// The pieces of a body of the ecosystem's.
-struct Frames<B> {
+/// The chunks of an `http_body::Body`.
+struct FrameChunks<B> {
     body: Pin<Box<B>>,
-    /// The fields behind it, where the client takes them.
+    /// The trailers, if the client accepts them.
     trailers: Option<Fields>,
-    /// It has ended. A body that is asked again may panic.
-    is_over: bool,
+    /// The body has ended; polling it again could panic.
+    has_ended: bool,
 }
 
-impl<B> Chunks for Frames<B>
+impl<B> Chunks for FrameChunks<B>
 where
     B: Body,
     B::Error: Into<BoxError>,
 {
     fn poll_chunk(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, StreamError>>> {
-        while !self.is_over {
+        while !self.has_ended {
             let Some(frame) = ready!(self.body.as_mut().poll_frame(cx)) else {
-                self.is_over = true;
+                self.has_ended = true;
                 break;
             };
             let frame = match frame {
@@ -419,7 +442,7 @@ where
                 Ok(mut data) => return Poll::Ready(Some(Ok(data.copy_to_bytes(data.remaining())))),
                 Err(frame) => {
                     if let (Some(trailers), Ok(map)) = (&mut self.trailers, frame.into_trailers()) {
-                        *trailers = trailers::from_map(&map);
+                        *trailers = header_map::to_fields(&map);
                     }
                 }
             }
@@ -432,13 +455,13 @@ where
     }
 }
 
-/// The same, whose first piece was taken already.
-struct Resumed<B> {
+/// Chunks whose first chunk was already read.
+struct PrefixedChunks<B> {
     first: Bytes,
-    frames: Frames<B>,
+    frames: FrameChunks<B>,
 }
 
-impl<B> Chunks for Resumed<B>
+impl<B> Chunks for PrefixedChunks<B>
 where
     B: Body,
     B::Error: Into<BoxError>,

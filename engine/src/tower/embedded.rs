@@ -1,21 +1,21 @@
-//! The engine's own applications as tower services, so that they are part of others.
+//! Engine applications as tower services, so that they can be part of other applications.
 //!
-//! An application of the engine's belongs to one thread. So each worker makes one for itself when
-//! the first request comes to it there, and calls it; an answer that is at hand, as a file that is
-//! remembered, is ready at the first poll. On other servers one thread of this library's does
-//! the work for all of theirs (`elsewhere`).
+//! An engine application belongs to one thread. So each worker makes its own instance at the first
+//! request, and calls it. If the response is available, such as a cached file, it is ready at the
+//! first poll. On other servers, one thread of this library runs all engine applications
+//! (`fallback_thread`).
 
-mod answer;
-mod asked;
-mod elsewhere;
+mod fallback_thread;
+mod from_http;
+mod to_http;
 
-pub use answer::EmbeddedBody;
+pub use to_http::EmbeddedBody;
 
 use crate::service::{Response, Service};
 use crate::tower::BoxError;
-use crate::tower::current::Current;
-use crate::tower::noted::Noted;
-use selvedge_proto::Status;
+use crate::tower::log_info::SharedLogInfo;
+use crate::tower::request_context::RequestContext;
+use selvedge_proto::StatusCode;
 use std::any::Any;
 use std::cell::RefCell;
 use std::convert::Infallible;
@@ -30,22 +30,21 @@ use std::task::{Context, Poll, ready};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
-/// A [`Service`] of the engine's as a tower service over [`http`] types: axum's `nest_service`,
-/// `route_service` and `fallback_service` take it, on this server and on others.
+/// A [`Service`] of the engine as a tower service over [`http`] types, for axum's `nest_service`,
+/// `route_service` and `fallback_service`. It works on this server and on others.
 ///
-/// Whoever is served by this library is known to the application by its address
-/// ([`crate::Request::peer`]). On other servers, and in a task of its own, nobody is: then it is
-/// 0.0.0.0, unless [`Embedded::peers`] finds it. Content that a request has is read when the
-/// application reads it.
+/// On this server, the application gets the peer address from the connection
+/// ([`crate::Request::peer`]). On other servers, and in spawned tasks, the address is 0.0.0.0 unless
+/// [`Embedded::find_peer`] finds it. Request content is read when the application reads it.
 pub struct Embedded<S> {
     shared: Arc<Shared<S>>,
 }
 
-type Peers = dyn Fn(&http::Extensions) -> Option<SocketAddr> + Send + Sync;
+type FindPeer = dyn Fn(&http::Extensions) -> Option<SocketAddr> + Send + Sync;
 
 struct Shared<S> {
     make: Arc<dyn Fn() -> S + Send + Sync>,
-    peers: Option<Arc<Peers>>,
+    find_peer: Option<Arc<FindPeer>>,
 }
 
 impl<S> Clone for Embedded<S> {
@@ -61,16 +60,16 @@ impl<S> fmt::Debug for Embedded<S> {
 }
 
 impl<S: Service> Embedded<S> {
-    /// An application that each thread which serves makes for itself.
+    /// Wraps an application. Each serving thread calls `make` once for its own instance.
     pub fn new(make: impl Fn() -> S + Send + Sync + 'static) -> Self {
-        Self { shared: Arc::new(Shared { make: Arc::new(make), peers: None }) }
+        Self { shared: Arc::new(Shared { make: Arc::new(make), find_peer: None }) }
     }
 
-    /// With a way to tell from a request's extensions who asks, as for axum's `ConnectInfo`. Its
-    /// word counts for more than the connection's.
+    /// Sets a function that finds the peer address in a request's extensions, for example in axum's
+    /// `ConnectInfo`. Its result takes precedence over the connection's address.
     #[must_use]
-    pub fn peers(self, find: impl Fn(&http::Extensions) -> Option<SocketAddr> + Send + Sync + 'static) -> Self {
-        Self { shared: Arc::new(Shared { make: self.shared.make.clone(), peers: Some(Arc::new(find)) }) }
+    pub fn find_peer(self, find: impl Fn(&http::Extensions) -> Option<SocketAddr> + Send + Sync + 'static) -> Self {
+        Self { shared: Arc::new(Shared { make: self.shared.make.clone(), find_peer: Some(Arc::new(find)) }) }
     }
 }
 
@@ -82,48 +81,48 @@ where
 {
     type Response = http::Response<EmbeddedBody>;
     type Error = Infallible;
-    type Future = Answering<S, B>;
+    type Future = EmbeddedFuture<S, B>;
 
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
         Poll::Ready(Ok(()))
     }
 
-    fn call(&mut self, request: http::Request<B>) -> Answering<S, B> {
-        Answering { state: State::Asked(self.shared.clone(), Box::new(request)), service: PhantomData }
+    fn call(&mut self, request: http::Request<B>) -> EmbeddedFuture<S, B> {
+        EmbeddedFuture { state: CallState::Requested(self.shared.clone(), Box::new(request)), service: PhantomData }
     }
 }
 
-/// An answer of an [`Embedded`] application that is being made.
-pub struct Answering<S, B> {
-    state: State<S, B>,
+/// A future that resolves to the response of an [`Embedded`] application.
+pub struct EmbeddedFuture<S, B> {
+    state: CallState<S, B>,
     service: PhantomData<fn() -> S>,
 }
 
-enum State<S, B> {
-    Asked(Arc<Shared<S>>, Box<http::Request<B>>),
-    /// A task of this worker's makes it.
-    Here(Task),
-    /// The thread for other servers makes it.
-    Elsewhere(oneshot::Receiver<http::Response<EmbeddedBody>>),
-    Over,
+enum CallState<S, B> {
+    Requested(Arc<Shared<S>>, Box<http::Request<B>>),
+    /// A task on this worker runs the application.
+    OnWorker(AbortOnDrop),
+    /// The fallback thread for other servers runs the application.
+    OnFallbackThread(oneshot::Receiver<http::Response<EmbeddedBody>>),
+    Done,
 }
 
-/// Ends with whoever waits for it.
-struct Task(JoinHandle<http::Response<EmbeddedBody>>);
+/// Aborts the task when the future is dropped.
+struct AbortOnDrop(JoinHandle<http::Response<EmbeddedBody>>);
 
-impl Drop for Task {
+impl Drop for AbortOnDrop {
     fn drop(&mut self) {
         self.0.abort();
     }
 }
 
-impl<S, B> fmt::Debug for Answering<S, B> {
+impl<S, B> fmt::Debug for EmbeddedFuture<S, B> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Answering")
+        f.write_str("EmbeddedFuture")
     }
 }
 
-impl<S, B> Future for Answering<S, B>
+impl<S, B> Future for EmbeddedFuture<S, B>
 where
     S: Service,
     B: http_body::Body + Send + 'static,
@@ -134,27 +133,29 @@ where
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         loop {
             self.state = match &mut self.state {
-                State::Here(task) => {
-                    let made = ready!(Pin::new(&mut task.0).poll(cx));
-                    return Poll::Ready(Ok(made.unwrap_or_else(|_| failed())));
+                CallState::OnWorker(task) => {
+                    let joined = ready!(Pin::new(&mut task.0).poll(cx));
+                    return Poll::Ready(Ok(joined.unwrap_or_else(|_| failure_response())));
                 }
-                State::Elsewhere(answer) => {
-                    let made = ready!(Pin::new(answer).poll(cx));
-                    return Poll::Ready(Ok(made.unwrap_or_else(|_| failed())));
+                CallState::OnFallbackThread(receiver) => {
+                    let received = ready!(Pin::new(receiver).poll(cx));
+                    return Poll::Ready(Ok(received.unwrap_or_else(|_| failure_response())));
                 }
-                State::Over => return Poll::Pending,
-                asked => {
-                    let State::Asked(shared, request) = std::mem::replace(asked, State::Over) else {
+                CallState::Done => return Poll::Pending,
+                requested => {
+                    let CallState::Requested(shared, request) = std::mem::replace(requested, CallState::Done) else {
                         return Poll::Pending;
                     };
-                    match Current::get() {
-                        None => State::Elsewhere(elsewhere::ask(move |current| shared.answer(*request, current))),
-                        Some(current) => {
-                            // Pinned where it stays, should it have to wait.
-                            let mut answer = Box::pin(shared.answer(*request, current));
-                            match answer.as_mut().poll(cx) {
-                                Poll::Ready(made) => return Poll::Ready(Ok(made)),
-                                Poll::Pending => State::Here(Task(tokio::task::spawn_local(answer))),
+                    match RequestContext::current() {
+                        None => CallState::OnFallbackThread(fallback_thread::run(move |context| {
+                            shared.respond(*request, context)
+                        })),
+                        Some(context) => {
+                            // Boxed, so that it can be spawned without moving it if it is pending.
+                            let mut call = Box::pin(shared.respond(*request, context));
+                            match call.as_mut().poll(cx) {
+                                Poll::Ready(response) => return Poll::Ready(Ok(response)),
+                                Poll::Pending => CallState::OnWorker(AbortOnDrop(tokio::task::spawn_local(call))),
                             }
                         }
                     }
@@ -164,64 +165,69 @@ where
     }
 }
 
-/// The answer for an application that panicked, or whose thread cannot be had.
-fn failed() -> http::Response<EmbeddedBody> {
-    let failed = Response::error(Status::INTERNAL_SERVER_ERROR).because("the application failed");
-    answer::of(failed, None)
+/// Returns the response for an application that panicked, or if its thread cannot be started.
+fn failure_response() -> http::Response<EmbeddedBody> {
+    let response = Response::error(StatusCode::INTERNAL_SERVER_ERROR).log_reason("the application failed");
+    to_http::build_response(response, None)
 }
 
 impl<S: Service> Shared<S> {
-    async fn answer<B>(self: Arc<Self>, request: http::Request<B>, current: Current) -> http::Response<EmbeddedBody>
+    async fn respond<B>(
+        self: Arc<Self>,
+        request: http::Request<B>,
+        context: RequestContext,
+    ) -> http::Response<EmbeddedBody>
     where
         B: http_body::Body + 'static,
         B::Error: Into<BoxError>,
     {
-        let peer = self.peers.as_ref().and_then(|find| find(request.extensions()));
-        let current = Current { peer: peer.unwrap_or(current.peer), ..current };
-        let service = here(&self);
-        let (mut request, content) = match asked::request(request, current) {
-            Ok(asked) => asked,
+        let peer = self.find_peer.as_ref().and_then(|find| find(request.extensions()));
+        let context = RequestContext { peer: peer.unwrap_or(context.peer), ..context };
+        let service = thread_service(&self);
+        let (mut request, content) = match from_http::request(request, context) {
+            Ok(converted) => converted,
             Err(reject) => {
-                let refused = Response::error_with_text(reject.status(), reject.text());
-                return answer::of(refused, None);
+                let response = Response::error_with_text(reject.status(), reject.message());
+                return to_http::build_response(response, None);
             }
         };
         let response = service.call(&mut request).await;
-        let noted = Noted::of(&request);
-        asked::settle(request);
-        let mut answer = answer::of(response, content);
-        if let Some(noted) = noted {
-            answer.extensions_mut().insert(noted);
+        let log_info = SharedLogInfo::of(&request);
+        from_http::recycle(request);
+        let mut http_response = to_http::build_response(response, content);
+        if let Some(log_info) = log_info {
+            http_response.extensions_mut().insert(log_info);
         }
-        answer
+        http_response
     }
 }
 
-/// An application that a thread has made for itself, and whose it is.
-struct Own {
+/// The instance of an application that belongs to this thread.
+struct ThreadService {
     shared: Weak<dyn Any + Send + Sync>,
     service: Rc<dyn Any>,
 }
 
 thread_local! {
-    static OWN: RefCell<Vec<Own>> = const { RefCell::new(Vec::new()) };
+    static THREAD_SERVICES: RefCell<Vec<ThreadService>> = const { RefCell::new(Vec::new()) };
 }
 
-/// This thread's own application.
-fn here<S: Service>(shared: &Arc<Shared<S>>) -> Rc<S> {
-    let is_of = |own: &Own| std::ptr::addr_eq(own.shared.as_ptr(), Arc::as_ptr(shared));
-    let found = OWN.with_borrow(|all| all.iter().find(|own| is_of(own)).map(|own| own.service.clone()));
+/// Returns this thread's instance of the application, and makes it if necessary.
+fn thread_service<S: Service>(shared: &Arc<Shared<S>>) -> Rc<S> {
+    let belongs_to_shared = |own: &ThreadService| std::ptr::addr_eq(own.shared.as_ptr(), Arc::as_ptr(shared));
+    let found =
+        THREAD_SERVICES.with_borrow(|all| all.iter().find(|own| belongs_to_shared(own)).map(|own| own.service.clone()));
     if let Some(service) = found.and_then(|service| service.downcast::<S>().ok()) {
         return service;
     }
     let service = Rc::new((shared.make)());
     let weak: Weak<Shared<S>> = Arc::downgrade(shared);
-    let own = Own { shared: weak, service: service.clone() };
-    // What nobody can ask any more goes, once the list is not in use.
-    let over: Vec<Own> = OWN.with_borrow_mut(|all| {
+    let own = ThreadService { shared: weak, service: service.clone() };
+    // Instances of dropped applications are removed here, but dropped after the borrow has ended.
+    let unused: Vec<ThreadService> = THREAD_SERVICES.with_borrow_mut(|all| {
         all.push(own);
         all.extract_if(.., |own| own.shared.strong_count() == 0).collect()
     });
-    drop(over);
+    drop(unused);
     service
 }

@@ -1,24 +1,24 @@
-//! A file as the content of an answer.
+//! A file as the content of a response.
 //!
-//! To the ecosystem it is content like any other, which reads the file piece by piece. The engine
-//! asks an answer's content for its size in a way of its own, and a file that comes to it as
-//! it was made says so in its answer. Whatever changes content on its way, as a compression does,
-//! has another size or none; then the file is read like anywhere else.
+//! For the ecosystem, [`SendFile`] is an ordinary body that reads the file in chunks. The engine
+//! probes a body through `size_hint` while a thread-local flag is set; an unchanged `SendFile` then
+//! returns a marker size and stores its file for the engine. A layer that changes the content, such as
+//! compression, returns another size or none, and then the file is read like any body.
 
 use crate::service::{Body as Content, FileContent, FileState, OpenFile, SharedFile};
-use crate::tower::current::Current;
-use crate::tower::opened;
+use crate::tower::open_file_cache;
+use crate::tower::request_context::RequestContext;
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
 use http_body::{Body, Frame, SizeHint};
-use selvedge_proto::condition::{self, Outcome, Validators};
+use selvedge_proto::condition::{self, PreconditionResult, Validators};
 use selvedge_proto::date::HttpDate;
-use selvedge_proto::field::Known;
+use selvedge_proto::field::KnownField;
 use selvedge_proto::head::RequestHead;
 use selvedge_proto::http1::parse_request;
-use selvedge_proto::limits::Limits;
+use selvedge_proto::limits::MessageLimits;
 use selvedge_proto::method::Method;
-use selvedge_proto::range::{self, Selection};
+use selvedge_proto::range::{self, RangeSelection};
 use std::cell::Cell;
 use std::fs::File;
 use std::future::Future;
@@ -33,73 +33,74 @@ use std::task::{Context, Poll, ready};
 use std::time::{SystemTime, UNIX_EPOCH};
 use tokio::task::{JoinHandle, spawn_blocking};
 
-/// Read at once where a file is content like any other.
-const PIECE_BYTES: u64 = 64 * 1024;
+/// Bytes per read, if the file is read as an ordinary body.
+const READ_BYTES: u64 = 64 * 1024;
 
-/// The size that a file has for the engine, and nothing else.
-const MARK: u64 = (1 << 62) + 0x5e1_f1e;
+/// The size that a [`SendFile`] returns while the engine probes it.
+const PROBE_SIZE: u64 = (1 << 62) + 0x5e1_f1e;
 
-/// An open regular file, or part of it, as the content of an answer. The engine sends it
-/// without reading it; every other server reads and sends it as it does with any content.
+/// An open regular file, or a range of it, as the content of a response. This engine sends it by
+/// `sendfile`; other servers read and send it like any other body.
 ///
 /// ```no_run
 /// use selvedge::SendFile;
 ///
 /// async fn report(headers: http::HeaderMap) -> std::io::Result<http::Response<SendFile>> {
-///     Ok(SendFile::open("report.pdf").await?.answer(&headers))
+///     Ok(SendFile::open("report.pdf").await?.respond_to(&headers))
 /// }
 /// ```
 ///
-/// A layer around it that leaves its size as it is counts as one that leaves its bytes, too: it lives until
-/// the file was sent, and sees none of it. What has to see or change the bytes has another size, or none.
+/// A layer around it that does not change the size is assumed not to change the bytes. The layer's body
+/// lives until the file was sent, but never sees the bytes. A layer that must see or change the
+/// bytes has to return another size or none.
 ///
-/// Should the file change while it is sent, the connection is closed before the answer is
-/// complete: no client takes parts of two states for one file.
+/// If the file changes while it is sent, the engine closes the connection before the response is
+/// complete, so no client accepts a mix of two states.
 #[derive(Debug)]
 pub struct SendFile {
     file: Arc<SharedFile>,
     state: FileState,
-    at: u64,
-    left: u64,
+    offset: u64,
+    remaining: u64,
     reading: Option<JoinHandle<io::Result<Bytes>>>,
 }
 
 impl SendFile {
-    /// Opens a file, on a thread that may wait for the disk. What the path may name is the
-    /// caller's to decide: one that a client has a say in needs more than this.
+    /// Opens a file on a blocking thread. The caller decides which paths are permitted: a path from
+    /// client input needs checks that this function does not make.
     ///
-    /// A worker keeps a few files open that were asked for lately, and looks each time whether
-    /// the path still names the same file in the same state; one that was not changed for ten
-    /// seconds and is asked for again is sent from a copy in memory, where there is room for one.
+    /// A worker caches a few recently used open files, and checks each time whether the path still
+    /// refers to the unchanged file. A file that did not change for 10 seconds and is requested
+    /// repeatedly is sent from a copy in memory, if the copies' byte limit permits.
     ///
     /// # Errors
-    /// When it cannot be opened, or is no regular file.
+    /// If it cannot be opened or is not a regular file.
     pub async fn open(path: impl AsRef<Path>) -> io::Result<Self> {
-        let (file, state) = opened::open(path.as_ref()).await?;
+        let (file, state) = open_file_cache::open(path.as_ref()).await?;
         Ok(Self::whole(file, state))
     }
 
-    /// All of a file.
+    /// Wraps an open file.
     ///
     /// # Errors
-    /// When the system cannot tell its state, or it is no regular file.
-    pub fn of(file: File) -> io::Result<Self> {
-        opened::regular(&file)?;
+    /// If `fstat` fails or it is not a regular file.
+    pub fn from_file(file: File) -> io::Result<Self> {
+        open_file_cache::regular_file_metadata(&file)?;
         let state = FileState::of(&file)?;
         Ok(Self::whole(SharedFile::new(file), state))
     }
 
     fn whole(file: Arc<SharedFile>, state: FileState) -> Self {
-        Self { file, state, at: 0, left: state.length, reading: None }
+        Self { file, state, offset: 0, remaining: state.length, reading: None }
     }
 
-    /// What the engine was to send, for whoever sends it otherwise.
-    pub(super) fn of_content(content: &FileContent) -> Self {
+    /// Wraps content that the engine was to send, for another server.
+    pub(super) fn from_content(content: &FileContent) -> Self {
         let FileContent { file, offset, length, state } = content;
-        Self { file: file.shared().clone(), state: *state, at: *offset, left: *length, reading: None }
+        Self { file: file.shared().clone(), state: *state, offset: *offset, remaining: *length, reading: None }
     }
 
-    /// Only this part of what it was; what lies behind its end is left out.
+    /// Restricts the content to a range of its current range. Bytes after its end are ignored.
     #[must_use]
     pub fn range(mut self, range: impl RangeBounds<u64>) -> Self {
         let first = match range.start_bound() {
@@ -112,41 +113,43 @@ impl SendFile {
             Bound::Included(last) => last.saturating_add(1),
             Bound::Excluded(end) => *end,
         };
-        let first = first.min(self.left);
-        self.left = end.clamp(first, self.left) - first;
-        self.at += first;
+        let first = first.min(self.remaining);
+        self.remaining = end.clamp(first, self.remaining) - first;
+        self.offset += first;
         self
     }
 
-    /// How many bytes it has.
+    /// Returns the number of bytes.
     pub fn length(&self) -> u64 {
-        self.left
+        self.remaining
     }
 
-    /// When the file was last changed.
+    /// Returns when the file was last modified.
     pub fn modified(&self) -> SystemTime {
         let (seconds, _) = self.state.modified;
         UNIX_EPOCH + std::time::Duration::from_secs(u64::try_from(seconds).unwrap_or(0))
     }
 
-    /// The answer to a GET or HEAD with these fields: all of it, the one part that is asked for
-    /// (206), none (416), or that nothing has changed (304). A request for several parts gets
-    /// all of it, and so does a HEAD, for which parts have no meaning (RFC 9110 §14.2); on other
-    /// servers, which do not say, a HEAD is taken for a GET. Its media type is the caller's to add.
-    pub fn answer(self, request: &HeaderMap) -> Response<Self> {
+    /// Builds the response to a GET or HEAD request with these fields: all of it (200), a single
+    /// requested range (206), 304, 412 or 416.
+    ///
+    /// A request for several ranges gets all of it, and so does a HEAD, since Range only applies to
+    /// GET (RFC 9110 §14.2). On other servers the method is unknown here, and HEAD is treated as GET.
+    /// The caller must add the Content-Type.
+    pub fn respond_to(self, request: &HeaderMap) -> Response<Self> {
         let now = HttpDate::from_unix(unix_now());
         let modified = HttpDate::from_unix(self.state.modified.0);
         let etag = format!("\"{:x}-{:x}-{:x}\"", self.state.modified.0, self.state.modified.1, self.state.length);
-        let (status, content, range) = match choose(request, etag.as_bytes(), modified, now, self.left) {
-            Choice::All => (StatusCode::OK, self, None),
-            Choice::Unchanged => (StatusCode::NOT_MODIFIED, self.range(..0), None),
-            Choice::Failed => (StatusCode::PRECONDITION_FAILED, self.range(..0), None),
-            Choice::Nothing => {
-                let range = format!("bytes */{}", self.left);
+        let (status, content, range) = match choose_response(request, etag.as_bytes(), modified, now, self.remaining) {
+            ResponseChoice::Whole => (StatusCode::OK, self, None),
+            ResponseChoice::NotModified => (StatusCode::NOT_MODIFIED, self.range(..0), None),
+            ResponseChoice::PreconditionFailed => (StatusCode::PRECONDITION_FAILED, self.range(..0), None),
+            ResponseChoice::Unsatisfiable => {
+                let range = format!("bytes */{}", self.remaining);
                 (StatusCode::RANGE_NOT_SATISFIABLE, self.range(..0), Some(range))
             }
-            Choice::Part(part) => {
-                let range = format!("bytes {}-{}/{}", part.first, part.last, self.left);
+            ResponseChoice::Part(part) => {
+                let range = format!("bytes {}-{}/{}", part.first, part.last, self.remaining);
                 (StatusCode::PARTIAL_CONTENT, self.range(part.first..=part.last), Some(range))
             }
         };
@@ -168,18 +171,18 @@ impl SendFile {
     }
 }
 
-/// What of a file is sent.
-enum Choice {
-    All,
+/// Which response a file request gets.
+enum ResponseChoice {
+    Whole,
     Part(range::ByteRange),
-    Nothing,
-    Unchanged,
-    Failed,
+    Unsatisfiable,
+    NotModified,
+    PreconditionFailed,
 }
 
-/// Holds a request's conditions and range against a file, as they would be for any other.
-fn choose(request: &HeaderMap, etag: &[u8], modified: HttpDate, now: HttpDate, length: u64) -> Choice {
-    const DECIDE: [header::HeaderName; 6] = [
+/// Evaluates the preconditions and the range of a request for a file.
+fn choose_response(request: &HeaderMap, etag: &[u8], modified: HttpDate, now: HttpDate, length: u64) -> ResponseChoice {
+    const CONDITION_FIELDS: [header::HeaderName; 6] = [
         header::IF_MATCH,
         header::IF_NONE_MATCH,
         header::IF_MODIFIED_SINCE,
@@ -187,10 +190,10 @@ fn choose(request: &HeaderMap, etag: &[u8], modified: HttpDate, now: HttpDate, l
         header::IF_RANGE,
         header::RANGE,
     ];
-    // A head of nothing but what decides.
+    // A request head that contains only the condition fields.
     let mut bytes = b"GET / HTTP/1.1\r\nhost: a\r\n".to_vec();
     let before = bytes.len();
-    for name in &DECIDE {
+    for name in &CONDITION_FIELDS {
         for value in request.get_all(name) {
             for part in [name.as_str().as_bytes(), b": ", value.as_bytes(), b"\r\n"] {
                 bytes.extend_from_slice(part);
@@ -198,23 +201,29 @@ fn choose(request: &HeaderMap, etag: &[u8], modified: HttpDate, now: HttpDate, l
         }
     }
     if bytes.len() == before {
-        return Choice::All;
+        return ResponseChoice::Whole;
     }
     bytes.extend_from_slice(b"\r\n");
     let mut head = RequestHead::default();
-    // Whatever came as a head is one again; what did not is served whole.
-    let Ok(true) = parse_request(&bytes, &Limits::default(), &mut head) else { return Choice::All };
+    // Fields of a parsed request form a valid head again; if not, the whole file is sent.
+    let Ok(true) = parse_request(&bytes, &MessageLimits::default(), &mut head) else { return ResponseChoice::Whole };
     let validators = Validators { etag: Some(etag), last_modified: Some(modified) };
     match condition::evaluate(&head, &bytes, &validators, now) {
-        Outcome::NotModified => Choice::Unchanged,
-        Outcome::Failed => Choice::Failed,
-        Outcome::ProceedWhole => Choice::All,
-        Outcome::Proceed if Current::get().is_some_and(|current| current.method == Method::Head) => Choice::All,
-        Outcome::Proceed => match head.value(&bytes, Known::Range).map(|value| range::select(value, length)) {
-            Some(Selection::One(part)) => Choice::Part(part),
-            Some(Selection::Unsatisfiable) => Choice::Nothing,
-            None | Some(Selection::Whole | Selection::Many(_)) => Choice::All,
-        },
+        PreconditionResult::NotModified => ResponseChoice::NotModified,
+        PreconditionResult::Failed => ResponseChoice::PreconditionFailed,
+        PreconditionResult::ProceedIgnoringRange => ResponseChoice::Whole,
+        PreconditionResult::Proceed
+            if RequestContext::current().is_some_and(|context| context.method == Method::Head) =>
+        {
+            ResponseChoice::Whole
+        }
+        PreconditionResult::Proceed => {
+            match head.value(&bytes, KnownField::Range).map(|value| range::select(value, length)) {
+                Some(RangeSelection::Single(part)) => ResponseChoice::Part(part),
+                Some(RangeSelection::Unsatisfiable) => ResponseChoice::Unsatisfiable,
+                None | Some(RangeSelection::Whole | RangeSelection::Multiple(_)) => ResponseChoice::Whole,
+            }
+        }
     }
 }
 
@@ -223,48 +232,48 @@ fn unix_now() -> i64 {
 }
 
 thread_local! {
-    static LOOK: Cell<Look> = const { Cell::new(Look::Away) };
+    static SIZE_PROBE: Cell<SizeProbe> = const { Cell::new(SizeProbe::Inactive) };
 }
 
-/// What the engine's way to ask for a size has found.
+/// State of the engine's probe for a file.
 #[derive(Default)]
-enum Look {
-    /// Nobody looks.
+enum SizeProbe {
+    /// The engine is not probing.
     #[default]
-    Away,
-    /// The engine looks.
-    Looking,
-    /// This was found.
-    Found(FileFacts),
+    Inactive,
+    /// The engine is probing.
+    Active,
+    /// The engine is probing, and a file was found.
+    Found(FilePart),
 }
 
-/// A file that content is, or the part of it.
-pub(super) struct FileFacts {
+/// The file, or the range of it, that a body consists of.
+pub(super) struct FilePart {
     pub(super) file: Arc<SharedFile>,
-    /// As it was when it was opened.
+    /// State of the file when it was opened.
     pub(super) state: FileState,
-    pub(super) at: u64,
-    pub(super) left: u64,
+    pub(super) offset: u64,
+    pub(super) length: u64,
 }
 
-/// The file that content is, as the engine sends it; or else the content, and its size.
-pub(super) fn take<B: Body + 'static>(body: B) -> Result<Content, (B, SizeHint)> {
-    let (hint, facts) = find(&body);
-    let Some(FileFacts { file, state, at, left }) = facts else { return Err((body, hint)) };
-    // What stands around the file may be there to be dropped when it was sent, as a permit is.
-    let file = Rc::new(OpenFile::sharing(file).holding(Box::new(body)));
-    Ok(Content::File(FileContent { file, offset: at, length: left, state }))
+/// Converts a body that is a file to file content; returns other bodies with their size hint.
+pub(super) fn into_engine_body<B: Body + 'static>(body: B) -> Result<Content, (B, SizeHint)> {
+    let (hint, part) = probe(&body);
+    let Some(FilePart { file, state, offset, length }) = part else { return Err((body, hint)) };
+    // A wrapping body is dropped only after the file was sent, since it may hold a permit.
+    let file = Rc::new(OpenFile::from_shared(file).with_attached(Box::new(body)));
+    Ok(Content::File(FileContent { file, offset, length, state }))
 }
 
-/// The size of content, and the file that it is, where it is one as it was made.
-pub(super) fn find<B: Body>(body: &B) -> (SizeHint, Option<FileFacts>) {
-    LOOK.set(Look::Looking);
+/// Returns the size hint of a body, and its file if the body is an unchanged [`SendFile`].
+pub(super) fn probe<B: Body>(body: &B) -> (SizeHint, Option<FilePart>) {
+    SIZE_PROBE.set(SizeProbe::Active);
     let hint = body.size_hint();
-    match LOOK.take() {
-        Look::Found(facts) if hint.exact() == Some(MARK) => (SizeHint::with_exact(facts.left), Some(facts)),
-        // What was found is somewhere within other content, whose size has to be asked again.
-        Look::Found(_) => (body.size_hint(), None),
-        Look::Away | Look::Looking => (hint, None),
+    match SIZE_PROBE.take() {
+        SizeProbe::Found(part) if hint.exact() == Some(PROBE_SIZE) => (SizeHint::with_exact(part.length), Some(part)),
+        // The file is only a part of other content, whose size must be queried again.
+        SizeProbe::Found(_) => (body.size_hint(), None),
+        SizeProbe::Inactive | SizeProbe::Active => (hint, None),
     }
 }
 
@@ -273,59 +282,64 @@ impl Body for SendFile {
     type Error = io::Error;
 
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<io::Result<Frame<Bytes>>>> {
-        if self.left == 0 {
+        if self.remaining == 0 {
             return Poll::Ready(None);
         }
         if self.reading.is_none() {
-            let (file, state, at) = (self.file.clone(), self.state, self.at);
-            let count = self.left.min(PIECE_BYTES) as usize;
+            let (file, state, at) = (self.file.clone(), self.state, self.offset);
+            let count = self.remaining.min(READ_BYTES) as usize;
             self.reading = Some(spawn_blocking(move || read(&file, state, at, count)));
         }
         let Some(reading) = &mut self.reading else { return Poll::Ready(None) };
-        let piece = ready!(Pin::new(reading).poll(cx)).map_err(io::Error::other).flatten();
+        let chunk = ready!(Pin::new(reading).poll(cx)).map_err(io::Error::other).flatten();
         self.reading = None;
-        match &piece {
+        match &chunk {
             Ok(bytes) => {
-                self.at += bytes.len() as u64;
-                self.left -= bytes.len() as u64;
+                self.offset += bytes.len() as u64;
+                self.remaining -= bytes.len() as u64;
             }
-            Err(_) => self.left = 0,
+            Err(_) => self.remaining = 0,
         }
-        Poll::Ready(Some(piece.map(Frame::data)))
+        Poll::Ready(Some(chunk.map(Frame::data)))
     }
 
     fn is_end_stream(&self) -> bool {
-        self.left == 0
+        self.remaining == 0
     }
 
     fn size_hint(&self) -> SizeHint {
-        if self.reading.is_some() || self.left == 0 {
-            return SizeHint::with_exact(self.left);
+        if self.reading.is_some() || self.remaining == 0 {
+            return SizeHint::with_exact(self.remaining);
         }
-        match LOOK.try_with(Cell::take) {
-            Ok(Look::Looking) => {
-                let facts = FileFacts { file: self.file.clone(), state: self.state, at: self.at, left: self.left };
-                LOOK.set(Look::Found(facts));
-                SizeHint::with_exact(MARK)
+        match SIZE_PROBE.try_with(Cell::take) {
+            Ok(SizeProbe::Active) => {
+                let part = FilePart {
+                    file: self.file.clone(),
+                    state: self.state,
+                    offset: self.offset,
+                    length: self.remaining,
+                };
+                SIZE_PROBE.set(SizeProbe::Found(part));
+                SizeHint::with_exact(PROBE_SIZE)
             }
-            // A second file in the same content: it is neither.
-            Ok(Look::Found(facts)) => {
-                LOOK.set(Look::Found(facts));
-                SizeHint::with_exact(MARK)
+            // The body contains a second file, so it is not just one file.
+            Ok(SizeProbe::Found(part)) => {
+                SIZE_PROBE.set(SizeProbe::Found(part));
+                SizeHint::with_exact(PROBE_SIZE)
             }
-            _ => SizeHint::with_exact(self.left),
+            _ => SizeHint::with_exact(self.remaining),
         }
     }
 }
 
-/// Reads a piece of a file that is still as it was.
+/// Reads a chunk of a file, and fails if the file has changed.
 fn read(file: &File, state: FileState, at: u64, count: usize) -> io::Result<Bytes> {
-    let mut piece = vec![0; count];
-    file.read_exact_at(&mut piece, at)?;
+    let mut chunk = vec![0; count];
+    file.read_exact_at(&mut chunk, at)?;
     if FileState::of(file)? != state {
         return Err(io::Error::other("the file changed while it was sent"));
     }
-    Ok(piece.into())
+    Ok(chunk.into())
 }
 
 #[cfg(test)]
@@ -333,10 +347,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn parts_of_parts() {
+    fn ranges_of_ranges() {
         let path = std::env::temp_dir().join(format!("selvedge-send-file-{}", std::process::id()));
         std::fs::write(&path, "0123456789").unwrap();
-        let whole = || SendFile::of(File::open(&path).unwrap()).unwrap();
+        let whole = || SendFile::from_file(File::open(&path).unwrap()).unwrap();
         for (part, at, length) in [
             (whole().range(..), 0, 10),
             (whole().range(2..), 2, 8),
@@ -345,7 +359,7 @@ mod tests {
             (whole().range(8..20), 8, 2),
             (whole().range(20..30), 10, 0),
         ] {
-            assert_eq!((part.at, part.left), (at, length));
+            assert_eq!((part.offset, part.remaining), (at, length));
         }
         std::fs::remove_file(path).unwrap();
     }

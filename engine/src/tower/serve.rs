@@ -1,8 +1,8 @@
-//! `serve(listener, app)`: the shape that axum's has, so that one line is all that changes.
+//! `serve(listener, app)`, with the signature of `axum::serve`.
 
 use crate::limits::Limits;
 use crate::net::listen::Listener;
-use crate::server::{Ending, Running, Server, limit_methods};
+use crate::server::{ExitCause, RunningServer, Server, limit_methods};
 use crate::service::HalfClosed;
 use crate::tower::Application;
 use std::fmt;
@@ -14,13 +14,13 @@ use std::pin::{Pin, pin};
 use std::task::Poll;
 use std::time::Duration;
 
-/// What can be listened at: a [`Listener`], or a listening socket of the standard library's or of
-/// tokio's, for TCP or of the Unix kind.
+/// A type that converts to a [`Listener`]: a listening TCP or Unix socket of the standard library or
+/// of tokio.
 pub trait IntoListener {
-    /// Makes a listener of it.
+    /// Converts to a listener.
     ///
     /// # Errors
-    /// As [`Listener::from_sockets`].
+    /// If [`Listener::from_sockets`] fails.
     fn into_listener(self) -> io::Result<Listener>;
 }
 
@@ -54,10 +54,10 @@ impl IntoListener for tokio::net::UnixListener {
     }
 }
 
-/// Serves an application at a listener, with one worker for each core and every limit on.
+/// Serves an application on a listener, with one worker per core and default [`Limits`].
 ///
-/// What comes back is to be awaited, on any runtime, as axum's is; [`Serve::start`] is for a
-/// program without one.
+/// Await the result on any runtime, as with `axum::serve`. In a program without a runtime, use
+/// [`Serve::start`].
 ///
 /// ```no_run
 /// use axum::{Router, routing::get};
@@ -73,12 +73,14 @@ pub fn serve<A, K>(listener: impl IntoListener, app: A) -> Serve<A, K>
 where
     A: Application<K> + Clone + Send,
 {
-    let server = listener.into_listener().map(|listener| Server::on(vec![listener], crate::server::cores()));
+    let server = listener
+        .into_listener()
+        .map(|listener| Server::from_listeners(vec![listener], crate::server::available_cores()));
     Serve { server, app, signal: None, kind: PhantomData }
 }
 
-/// A server that is being set up, with its application; see [`serve`].
-#[must_use = "it serves once it is awaited or started"]
+/// A server and its application before the start; see [`serve`].
+#[must_use = "a server does nothing until it is awaited or started"]
 pub struct Serve<A, K> {
     server: io::Result<Server>,
     app: A,
@@ -96,34 +98,35 @@ impl<A, K> Serve<A, K>
 where
     A: Application<K> + Clone + Send,
 {
-    /// Stops gracefully when this future ends; see [`crate::Handle::stop`].
+    /// Shuts down gracefully when this future resolves; see [`crate::Handle::stop`].
     pub fn with_graceful_shutdown(mut self, signal: impl Future<Output = ()> + Send + 'static) -> Self {
         self.signal = Some(Box::pin(signal));
         self
     }
 
-    /// Listens here, too.
-    pub fn also(mut self, listener: impl IntoListener) -> Self {
-        self.server = self.server.and_then(|server| server.also(listener));
+    /// Also serves the application on this listener.
+    pub fn add_listener(mut self, listener: impl IntoListener) -> Self {
+        self.server = self.server.and_then(|server| server.add_listener(listener));
         self
     }
 
-    /// As [`Server::workers`].
+    /// Sets the number of workers; see [`Server::workers`].
     pub fn workers(self, workers: usize) -> Self {
         self.with(|server| server.workers(workers))
     }
 
-    /// As [`Server::limits`].
+    /// Sets all limits; see [`Server::limits`].
     pub fn limits(self, limits: Limits) -> Self {
         self.with(|server| server.limits(limits))
     }
 
-    /// As [`Server::half_closed`].
+    /// Sets whether a request is cancelled when its client shuts down its sending side; see
+    /// [`Server::half_closed`].
     pub fn half_closed(self, half_closed: HalfClosed) -> Self {
         self.with(|server| server.half_closed(half_closed))
     }
 
-    /// As [`Server::early_hints`].
+    /// Enables `103 Early Hints`; see [`Server::early_hints`].
     pub fn early_hints(self) -> Self {
         self.with(Server::early_hints)
     }
@@ -138,12 +141,13 @@ where
         self
     }
 
-    /// Starts to serve, on threads of its own. A signal for a graceful stop is for those who wait
-    /// for the server; here it is not looked at.
+    /// Starts the server on its own threads and returns.
+    ///
+    /// Ignores [`Self::with_graceful_shutdown`], which only applies to an awaited server.
     ///
     /// # Errors
-    /// When the listener is none, or as [`Server::serve`].
-    pub fn start(self) -> io::Result<Running> {
+    /// If the listener is invalid or [`Server::serve`] fails.
+    pub fn start(self) -> io::Result<RunningServer> {
         self.server?.serve(self.app)
     }
 }
@@ -156,14 +160,13 @@ where
     type Output = io::Result<()>;
     type IntoFuture = Pin<Box<dyn Future<Output = io::Result<()>> + Send>>;
 
-    /// Starts to serve, and waits until the server has stopped. Whoever lets go of the future
-    /// stops it.
+    /// Starts the server and waits until it has stopped. Dropping the future stops the server.
     fn into_future(mut self) -> Self::IntoFuture {
         Box::pin(async move {
             let signal = self.signal.take();
             let running = self.start()?;
             let handle = running.handle();
-            let stop = StopWhenDropped(handle);
+            let stop = StopOnDrop(handle);
             let mut ended = pin!(running.ended());
             let mut signal = signal;
             let ending = std::future::poll_fn(|cx| {
@@ -178,16 +181,16 @@ where
             })
             .await;
             match ending {
-                Ending::Stopped => Ok(()),
-                Ending::WorkerLost => Err(io::Error::other("a worker panicked")),
+                ExitCause::Stopped => Ok(()),
+                ExitCause::WorkerPanicked => Err(io::Error::other("a worker panicked")),
             }
         })
     }
 }
 
-struct StopWhenDropped(crate::Handle);
+struct StopOnDrop(crate::Handle);
 
-impl Drop for StopWhenDropped {
+impl Drop for StopOnDrop {
     fn drop(&mut self) {
         self.0.stop();
     }

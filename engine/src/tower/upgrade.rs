@@ -1,9 +1,9 @@
-//! Connections that leave HTTP for another protocol (RFC 9110 §7.8).
+//! Connections that upgrade to another protocol (RFC 9110 §7.8).
 
-use crate::service::{Body as Content, Duplex, GoesOn, Switch};
+use crate::service::{Body as Content, Duplex, UpgradeHandler, UpgradeResponse};
 use crate::tower::Body;
 #[cfg(feature = "hyper-upgrade")]
-use crate::tower::puppet::Puppet;
+use crate::tower::hyper_upgrade::HyperUpgrade;
 use bytes::Bytes;
 use http::{Extensions, HeaderValue, Response, StatusCode, header};
 use std::fmt;
@@ -14,13 +14,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, ready};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-type Then = Box<dyn FnOnce(Upgraded) + Send>;
+type UpgradeTask = Box<dyn FnOnce(Upgraded) + Send>;
 
-/// Lets a connection go on with another protocol. It stands in the extensions of a request
-/// whose client offers one in its Upgrade field.
+/// Upgrades a connection to another protocol. It is an extension of a request whose client offers a
+/// protocol in the Upgrade field.
 ///
-/// The connection counts among the server's for as long as the other protocol has it, and no
-/// deadline but that of a stop applies to it any longer: [`Upgraded::stopping`] tells of it.
+/// An upgraded connection counts toward the connection limit. No timeout applies to it except the
+/// shutdown timeout; [`Upgraded::stopping`] resolves when the shutdown begins.
 ///
 /// ```
 /// use selvedge::tower::{Body, Upgrade, Upgraded};
@@ -28,13 +28,13 @@ type Then = Box<dyn FnOnce(Upgraded) + Send>;
 ///
 /// async fn shout(mut request: http::Request<Body>) -> http::Response<Body> {
 ///     let Some(upgrade) = request.extensions_mut().remove::<Upgrade>() else {
-///         return http::Response::builder().status(426).body(Body::empty()).expect("it is valid");
+///         return http::Response::builder().status(426).body(Body::empty()).expect("the response is valid");
 ///     };
-///     upgrade.to("shout", async |mut connection: Upgraded| {
-///         let mut piece = [0; 1024];
-///         while let Ok(count @ 1..) = connection.read(&mut piece).await {
-///             piece.make_ascii_uppercase();
-///             if connection.write_all(&piece[..count]).await.is_err() {
+///     upgrade.accept("shout", async |mut connection: Upgraded| {
+///         let mut buffer = [0; 1024];
+///         while let Ok(count @ 1..) = connection.read(&mut buffer).await {
+///             buffer.make_ascii_uppercase();
+///             if connection.write_all(&buffer[..count]).await.is_err() {
 ///                 break;
 ///             }
 ///         }
@@ -43,21 +43,21 @@ type Then = Box<dyn FnOnce(Upgraded) + Send>;
 /// ```
 #[derive(Clone)]
 pub struct Upgrade {
-    then: Arc<Mutex<Option<Then>>>,
+    task: Arc<Mutex<Option<UpgradeTask>>>,
 }
 
 impl Upgrade {
-    /// The answer that accepts. Once it has left, `then` has the connection, as a task on the
-    /// worker.
-    pub fn to<F, T>(self, protocol: &'static str, then: F) -> Response<Body>
+    /// Builds the response that accepts the upgrade. After the response was sent, `handler` gets the
+    /// connection and runs as a task on the worker.
+    pub fn accept<F, T>(self, protocol: &'static str, handler: F) -> Response<Body>
     where
         F: FnOnce(Upgraded) -> T + Send + 'static,
         T: Future<Output = ()> + 'static,
     {
-        let then: Then = Box::new(|connection| {
-            tokio::task::spawn_local(async move { then(connection).await });
+        let task: UpgradeTask = Box::new(|connection| {
+            tokio::task::spawn_local(async move { handler(connection).await });
         });
-        *self.then.lock().unwrap_or_else(PoisonError::into_inner) = Some(then);
+        *self.task.lock().unwrap_or_else(PoisonError::into_inner) = Some(task);
         let mut response = Response::new(Body::empty());
         *response.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
         if let Ok(protocol) = HeaderValue::from_str(protocol) {
@@ -73,50 +73,50 @@ impl fmt::Debug for Upgrade {
     }
 }
 
-/// What a request was offered, until its answer accepts it or not.
-pub(super) struct Offer {
-    then: Arc<Mutex<Option<Then>>>,
+/// The upgrade offered to a request, until its response accepts it or not.
+pub(super) struct UpgradeOffer {
+    task: Arc<Mutex<Option<UpgradeTask>>>,
     #[cfg(feature = "hyper-upgrade")]
-    puppet: Option<Puppet>,
+    hyper_upgrade: Option<HyperUpgrade>,
 }
 
-/// Offers a request to upgrade.
-pub(super) fn offer(extensions: &mut Extensions) -> Offer {
-    let then: Arc<Mutex<Option<Then>>> = Arc::default();
-    extensions.insert(Upgrade { then: then.clone() });
-    Offer {
-        then,
+/// Adds the upgrade extensions to a request.
+pub(super) fn offer(extensions: &mut Extensions) -> UpgradeOffer {
+    let task: Arc<Mutex<Option<UpgradeTask>>> = Arc::default();
+    extensions.insert(Upgrade { task: task.clone() });
+    UpgradeOffer {
+        task,
         #[cfg(feature = "hyper-upgrade")]
-        puppet: Puppet::begin(extensions),
+        hyper_upgrade: HyperUpgrade::start(extensions),
     }
 }
 
-impl Offer {
-    /// What the engine is to do when the application has accepted.
-    pub(super) fn accept(self, protocol: Bytes) -> Content {
-        let then = self.then.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let then: GoesOn = match then {
-            Some(then) => Box::new(|connection| then(Upgraded { connection })),
+impl UpgradeOffer {
+    /// Returns the engine's response body for an accepted upgrade.
+    pub(super) fn into_engine_body(self, protocol: Bytes) -> Content {
+        let task = self.task.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let handler: UpgradeHandler = match task {
+            Some(task) => Box::new(|connection| task(Upgraded { connection })),
             #[cfg(feature = "hyper-upgrade")]
-            None => match self.puppet {
-                Some(puppet) => Box::new(|connection| puppet.become_real(connection)),
+            None => match self.hyper_upgrade {
+                Some(hyper_upgrade) => Box::new(|connection| hyper_upgrade.connect(connection)),
                 None => Box::new(drop),
             },
             #[cfg(not(feature = "hyper-upgrade"))]
             None => Box::new(drop),
         };
-        Content::Upgrade(Box::new(Switch { protocol, then }))
+        Content::Upgrade(Box::new(UpgradeResponse { protocol, handler }))
     }
 }
 
-/// A connection that has left HTTP. Dropping it ends the connection.
+/// An upgraded connection. Dropping it closes the connection.
 pub struct Upgraded {
     connection: Box<dyn Duplex>,
 }
 
 impl Upgraded {
-    /// Waits until the server stops, or the application was replaced: what the connection
-    /// is at can then be brought to an end before the drain limit cuts it.
+    /// Resolves when the server shuts down or the application is replaced. The handler can then end the
+    /// protocol before the shutdown timeout aborts the connection.
     ///
     /// ```
     /// use selvedge::tower::Upgraded;
@@ -124,12 +124,12 @@ impl Upgraded {
     ///
     /// async fn talk(mut connection: Upgraded) -> std::io::Result<()> {
     ///     let mut stopping = connection.stopping();
-    ///     let mut piece = [0; 1024];
+    ///     let mut buffer = [0; 1024];
     ///     loop {
     ///         tokio::select! {
-    ///             count = connection.read(&mut piece) => match count? {
+    ///             count = connection.read(&mut buffer) => match count? {
     ///                 0 => return Ok(()),
-    ///                 count => connection.write_all(&piece[..count]).await?,
+    ///                 count => connection.write_all(&buffer[..count]).await?,
     ///             },
     ///             () = &mut stopping => return connection.write_all(b"bye").await,
     ///         }
@@ -163,9 +163,9 @@ impl AsyncWrite for Upgraded {
     fn poll_write_vectored(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
-        pieces: &[IoSlice<'_>],
+        slices: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        self.connection.poll_send(cx, pieces)
+        self.connection.poll_send(cx, slices)
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -177,6 +177,6 @@ impl AsyncWrite for Upgraded {
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Poll::Ready(self.connection.finish())
+        Poll::Ready(self.connection.shutdown_write())
     }
 }

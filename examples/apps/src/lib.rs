@@ -1,16 +1,16 @@
-//! What the examples share: the address that they listen at, a folder, and a client for their tests.
+//! Shared code of the examples: the listen address, a folder, and a client for their tests.
 
 use std::env;
 use std::path::PathBuf;
 
 pub mod client;
 
-/// The address to listen at: the first argument, or port 3000 of this machine.
+/// Returns the listen address: the first argument, or `127.0.0.1:3000`.
 pub fn address() -> String {
     env::args().nth(1).unwrap_or_else(|| "127.0.0.1:3000".to_owned())
 }
 
-/// The folder with files: the second argument, or the current one.
+/// Returns the folder with files: the second argument, or the current directory.
 pub fn folder() -> PathBuf {
     env::args_os().nth(2).map_or_else(|| PathBuf::from("."), PathBuf::from)
 }

@@ -37,7 +37,7 @@ async function check(name, output) {
 
 document.getElementById('origin').textContent = location.origin;
 
-// Browsers compute checksums only on pages that came over TLS or from the same machine.
+// Browsers compute checksums only on pages loaded over TLS or from localhost.
 if (globalThis.isSecureContext) {
   for (const item of document.querySelectorAll('[data-file]')) {
     const name = item.dataset.file;

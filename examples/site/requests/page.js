@@ -1,4 +1,4 @@
-// The requests page: sends the exchanges, prints both heads, and says whether all was as expected.
+// The requests page: sends the exchanges, prints both heads, and shows whether the responses are as expected.
 
 import { EXCHANGES, OFFERED, PACKED } from './exchanges.js';
 
@@ -15,14 +15,14 @@ const WORD_MAX = 120; // characters of a path or field to print
 
 // Sending
 
-/** The protocol the browser used last for this address; only its timing record tells. */
+/** Returns the protocol the browser last used for this address, from its timing record. */
 async function protocolOf(address) {
   await new Promise((done) => { setTimeout(done); });
   const entry = performance.getEntriesByName(address, 'resource').at(-1);
   return PROTOCOLS[entry?.nextHopProtocol] ?? 'HTTP';
 }
 
-/** Sends one request and gives all a script may know about the exchange. */
+/** Sends one request and returns all that a script may know about the exchange. */
 async function exchange(method, path, fields = {}) {
   const address = new URL(path, location.origin).href;
   const began = performance.now();
@@ -84,15 +84,15 @@ function curl(sent) {
   for (const [name, value] of Object.entries(sent.fields)) words.push(`-H ${quote(`${name}: ${value}`)}`);
   words.push(quote(sent.address));
   return [element('details', { className: 'curl' },
-    element('summary', { textContent: 'The same with curl' }),
+    element('summary', { textContent: 'As a curl command' }),
     element('pre', {}, element('code', { textContent: words.join(' ') })))];
 }
 
-/** Prints one exchange; `notable` names the fields of the answer to set off. */
+/** Prints one exchange; `notable` has the names of the response fields to highlight. */
 function printStep(sent, notable = []) {
   const ms = sent.took < 10 ? sent.took.toFixed(1) : Math.round(sent.took);
   const notes = sent.isRedirected
-    ? [element('p', { className: 'hint', textContent: `The browser followed a redirect to ${new URL(sent.url).pathname} and hides the answer in between.` })]
+    ? [element('p', { className: 'hint', textContent: `The browser followed a redirect to ${new URL(sent.url).pathname} and hides the response in between.` })]
     : [];
   return element('div', { className: 'step' },
     element('div', { className: 'heads' },
@@ -104,7 +104,7 @@ function printStep(sent, notable = []) {
 
 // The prepared exchanges
 
-/** Runs one exchange and leaves its heads folded or unfolded; true if the server answered as it should. */
+/** Runs one exchange and shows its heads folded or unfolded. Returns true if the responses are as expected. */
 async function perform(article, heads) {
   const button = article.querySelector('button');
   const verdict = article.querySelector('.verdict');
@@ -123,7 +123,7 @@ async function perform(article, heads) {
   try {
     findings = await run(send);
   } catch (error) {
-    findings = [[false, `The exchange broke off: ${error.message}`]];
+    findings = [[false, `The exchange failed: ${error.message}`]];
   }
   const failed = findings.filter(([isMet]) => !isMet);
   const isGood = failed.length === 0;
@@ -183,10 +183,10 @@ async function sendOwn(event) {
   }
   try {
     const address = new URL($('own-path').value.trim() || '/', location.origin);
-    if (address.origin !== location.origin) throw new Error('only addresses of this site can be asked');
+    if (address.origin !== location.origin) throw new Error('the address is not on this site');
     const sent = await exchange($('own-method').value, address.pathname + address.search, fields);
     $('own-result').replaceChildren(printStep(sent));
-    $('own-state').textContent = `Answered with ${sent.status}.`;
+    $('own-state').textContent = `The status is ${sent.status}.`;
     if ($('own-none-match').value === '' && sent.headers.has('ETag')) {
       $('own-none-match').placeholder = sent.headers.get('ETag');
     }
@@ -199,7 +199,7 @@ async function sendOwn(event) {
   }
 }
 
-performance.setResourceTimingBufferSize(5000); // the browser keeps 250 by itself
+performance.setResourceTimingBufferSize(5000); // the browser's default is 250
 for (const article of document.querySelectorAll('[data-exchange]')) {
   const button = element('button', { type: 'button', textContent: 'Send' });
   button.setAttribute('aria-describedby', article.querySelector('h3').id);

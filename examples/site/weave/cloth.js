@@ -6,7 +6,7 @@ const ENDS_SHOWN = 32;
 const EDGE_ENDS = 4; // a plain-woven selvedge: cotton, cotton, red, cotton, from the outside in
 const EDGE_COLOURS = ['#f2efe4', '#f2efe4', '#c4242f', '#f2efe4'];
 
-/** Whole repeats, as near to the usual number of threads as they come. */
+/** Returns the number of threads in whole repeats, as close as possible to ENDS_SHOWN. */
 const shown = (length) => length * Math.max(1, Math.round(ENDS_SHOWN / length));
 
 /** Every thread and crossing to draw, edges included. */

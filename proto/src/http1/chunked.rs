@@ -1,29 +1,30 @@
-//! Content in chunks (RFC 9112 §7.1), decoded in place.
+//! Decodes chunked content in place (RFC 9112 §7.1).
 //!
 //! ```text
-//!   Size ──size > 0──► Data ──all of it──► DataEnd ──CRLF──► Size
+//!   Size ──size > 0──► Data ──all data──► DataEnd ──CRLF──► Size
 //!     └────size = 0──► Trailers ──empty line──► Done
 //! ```
 //!
 //! ```
-//! use selvedge_proto::{Limits, http1::chunked::{Decoder, Step}};
-//! let mut decoder = Decoder::new();
+//! use selvedge_proto::{MessageLimits, http1::chunked::{ChunkEvent, ChunkedDecoder}};
+//! let mut decoder = ChunkedDecoder::new();
 //! let bytes = b"3\r\nabc\r\n0\r\n\r\n";
-//! let Ok(Step::Data { start, end }) = decoder.step(bytes, &Limits::default()) else { panic!() };
+//! let limits = MessageLimits::default();
+//! let Ok(ChunkEvent::Data { start, end }) = decoder.decode_next(bytes, &limits) else { panic!() };
 //! assert_eq!(&bytes[start..end], b"abc");
-//! assert_eq!(decoder.step(&bytes[end..], &Limits::default()), Ok(Step::Done { consumed: 7 }));
+//! assert_eq!(decoder.decode_next(&bytes[end..], &limits), Ok(ChunkEvent::Done { consumed: 7 }));
 //! ```
 
-use crate::field::{Fields, TOKEN, is_value_octet};
-use crate::http1::parse_fields::{Line, parse_line};
-use crate::limits::{CHUNK_OVERHEAD_RATIO, HEAD_BYTES_CEILING, Limits};
+use crate::field::{Fields, IS_TOKEN_BYTE, is_value_byte};
+use crate::http1::parse_fields::{FieldLine, parse_field_line};
+use crate::limits::{CHUNK_OVERHEAD_RATIO, HEAD_BYTES_CEILING, MessageLimits};
 use crate::reject::Reject;
 
-/// Most hexadecimal digits of a chunk size: 15 keep every sum within 63 bits.
+/// Most hexadecimal digits of a chunk size: a size of 15 digits fits into 60 bits.
 const SIZE_DIGITS_MAX: usize = 15;
 
-/// Fields that a trailer may not name, since they frame, route, authorize or describe the
-/// content that came before (RFC 9110 §6.5.1).
+/// Fields that are refused in a trailer section, since they are for framing, routing, authorization,
+/// or describe the content (RFC 9110 §6.5.1).
 const FORBIDDEN_IN_TRAILERS: [&str; 18] = [
     "authorization",
     "cache-control",
@@ -46,126 +47,134 @@ const FORBIDDEN_IN_TRAILERS: [&str; 18] = [
 ];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+enum DecoderState {
     Size,
-    Data { left: u64 },
+    Data { remaining: u64 },
     DataEnd,
     Trailers,
     Done,
 }
 
-/// What the next bytes are.
+/// The result of decoding the next bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Step {
-    /// Content stands from `start` to `end`; go on from `end`.
+pub enum ChunkEvent {
+    /// The bytes from `start` to `end` are content. The caller continues at `end`.
     Data {
-        /// First byte of content.
+        /// Offset of the first byte of content.
         start: usize,
-        /// The byte after it.
+        /// Offset after the last byte of content.
         end: usize,
     },
-    /// `consumed` bytes are done with; more are needed.
+    /// More bytes are needed. The caller continues at `consumed`.
     NeedMore {
-        /// Bytes that need not be given again.
+        /// Bytes that the decoder has consumed.
         consumed: usize,
     },
-    /// The content is complete; what follows it begins at `consumed`.
+    /// The content is complete. The next message begins at `consumed`.
     Done {
-        /// Bytes that belonged to it.
+        /// Bytes that the decoder has consumed.
         consumed: usize,
     },
 }
 
-/// Decodes one content.
+/// Decodes the chunked content of one message.
 #[derive(Debug)]
-pub struct Decoder {
-    state: State,
+pub struct ChunkedDecoder {
+    state: DecoderState,
     content_bytes: u64,
     framing_bytes: u64,
     trailer_bytes: usize,
     trailers: Fields,
 }
 
-impl Default for Decoder {
+impl Default for ChunkedDecoder {
     fn default() -> Self {
         Self::new()
     }
 }
 
-impl Decoder {
-    /// A decoder at the first chunk size.
+impl ChunkedDecoder {
+    /// Creates a decoder that expects the first chunk size.
     pub const fn new() -> Self {
-        Self { state: State::Size, content_bytes: 0, framing_bytes: 0, trailer_bytes: 0, trailers: Fields::new() }
+        Self {
+            state: DecoderState::Size,
+            content_bytes: 0,
+            framing_bytes: 0,
+            trailer_bytes: 0,
+            trailers: Fields::new(),
+        }
     }
 
-    /// The trailer fields; complete after [`Step::Done`].
+    /// Returns the trailer fields; complete after [`ChunkEvent::Done`].
     pub fn trailers(&self) -> &Fields {
         &self.trailers
     }
 
-    /// Looks at the next bytes.
+    /// Decodes the next bytes, up to the end of the available content of one chunk.
     ///
     /// # Errors
-    /// When they are no chunked content, or break a limit. The decoder is then of no more use.
-    pub fn step(&mut self, bytes: &[u8], limits: &Limits) -> Result<Step, Reject> {
-        let mut at = 0;
+    /// If the bytes are not chunked content or exceed a limit. The decoder must then not be used again.
+    pub fn decode_next(&mut self, bytes: &[u8], limits: &MessageLimits) -> Result<ChunkEvent, Reject> {
+        let mut consumed = 0;
         loop {
             match self.state {
-                State::Size => {
-                    let Some((size, next)) = parse_size_line(&bytes[at..], limits)? else {
-                        return Ok(Step::NeedMore { consumed: at });
+                DecoderState::Size => {
+                    let Some((size, next)) = parse_size_line(&bytes[consumed..], limits)? else {
+                        return Ok(ChunkEvent::NeedMore { consumed });
                     };
-                    at += next;
-                    self.pay(next + 2, size, limits)?;
-                    self.state = if size == 0 { State::Trailers } else { State::Data { left: size } };
+                    consumed += next;
+                    self.charge_overhead(next + 2, size, limits)?;
+                    self.state =
+                        if size == 0 { DecoderState::Trailers } else { DecoderState::Data { remaining: size } };
                 }
-                State::Data { left } => {
-                    let here = usize::try_from(left).unwrap_or(usize::MAX).min(bytes.len() - at);
-                    if here == 0 {
-                        return Ok(Step::NeedMore { consumed: at });
+                DecoderState::Data { remaining } => {
+                    let available = usize::try_from(remaining).unwrap_or(usize::MAX).min(bytes.len() - consumed);
+                    if available == 0 {
+                        return Ok(ChunkEvent::NeedMore { consumed });
                     }
-                    let left = left - here as u64;
-                    self.state = if left == 0 { State::DataEnd } else { State::Data { left } };
-                    return Ok(Step::Data { start: at, end: at + here });
+                    let remaining = remaining - available as u64;
+                    self.state = if remaining == 0 { DecoderState::DataEnd } else { DecoderState::Data { remaining } };
+                    return Ok(ChunkEvent::Data { start: consumed, end: consumed + available });
                 }
-                State::DataEnd => match bytes[at..] {
+                DecoderState::DataEnd => match bytes[consumed..] {
                     [b'\r', b'\n', ..] => {
-                        at += 2;
-                        self.state = State::Size;
+                        consumed += 2;
+                        self.state = DecoderState::Size;
                     }
-                    [] | [b'\r'] => return Ok(Step::NeedMore { consumed: at }),
-                    _ => return Err(Reject::ChunkDataUnterminated),
+                    [] | [b'\r'] => return Ok(ChunkEvent::NeedMore { consumed }),
+                    _ => return Err(Reject::ChunkDataNotTerminated),
                 },
-                State::Trailers => match self.trailer_line(&bytes[at..], limits)? {
-                    Some(next) => at += next,
-                    None => return Ok(Step::NeedMore { consumed: at }),
+                DecoderState::Trailers => match self.parse_trailer_line(&bytes[consumed..], limits)? {
+                    Some(next) => consumed += next,
+                    None => return Ok(ChunkEvent::NeedMore { consumed }),
                 },
-                State::Done => return Ok(Step::Done { consumed: at }),
+                DecoderState::Done => return Ok(ChunkEvent::Done { consumed }),
             }
         }
     }
 
-    /// Counts what a chunk costs against what it carries.
-    fn pay(&mut self, framing: usize, content: u64, limits: &Limits) -> Result<(), Reject> {
+    /// Counts the framing bytes and content bytes of a chunk, and checks that the framing is within
+    /// its allowance.
+    fn charge_overhead(&mut self, framing: usize, content: u64, limits: &MessageLimits) -> Result<(), Reject> {
         self.framing_bytes += framing as u64;
         self.content_bytes = self.content_bytes.saturating_add(content);
-        let paid =
-            self.content_bytes.saturating_mul(CHUNK_OVERHEAD_RATIO).saturating_add(limits.chunk_overhead_bytes_free);
-        if self.framing_bytes > paid { Err(Reject::ChunkOverhead) } else { Ok(()) }
+        let allowed =
+            self.content_bytes.saturating_mul(CHUNK_OVERHEAD_RATIO).saturating_add(limits.chunk_overhead_allowance);
+        if self.framing_bytes > allowed { Err(Reject::ChunkOverheadTooLarge) } else { Ok(()) }
     }
 
-    /// Reads one line of the trailer section; how long it is.
-    fn trailer_line(&mut self, bytes: &[u8], limits: &Limits) -> Result<Option<usize>, Reject> {
+    /// Parses one line of the trailer section. Returns its length, or `None` if it is not complete.
+    fn parse_trailer_line(&mut self, bytes: &[u8], limits: &MessageLimits) -> Result<Option<usize>, Reject> {
         let bytes_max = limits.trailer_bytes_max.min(HEAD_BYTES_CEILING);
         let allowed = bytes_max - self.trailer_bytes.min(bytes_max);
         let readable = &bytes[..bytes.len().min(allowed)];
-        let malformed = |reject| match reject {
+        let trailer_reject = |reject| match reject {
             Reject::BareLineFeed | Reject::BareCarriageReturn => reject,
-            _ => Reject::TrailerMalformed,
+            _ => Reject::TrailerInvalid,
         };
-        match parse_line(readable, 0).map_err(malformed)? {
-            Line::Field { span, next } => {
-                let name = core::str::from_utf8(span.name.of(bytes)).map_err(|_| Reject::TrailerMalformed)?;
+        match parse_field_line(readable, 0).map_err(trailer_reject)? {
+            FieldLine::Field { span, next } => {
+                let name = core::str::from_utf8(span.name.of(bytes)).map_err(|_| Reject::TrailerInvalid)?;
                 if FORBIDDEN_IN_TRAILERS.iter().any(|forbidden| name.eq_ignore_ascii_case(forbidden)) {
                     return Err(Reject::TrailerForbidden);
                 }
@@ -173,18 +182,19 @@ impl Decoder {
                 self.trailer_bytes += next;
                 Ok(Some(next))
             }
-            Line::End { next } => {
-                self.state = State::Done;
+            FieldLine::End { next } => {
+                self.state = DecoderState::Done;
                 Ok(Some(next))
             }
-            Line::Incomplete if bytes.len() >= allowed => Err(Reject::TrailersTooLarge),
-            Line::Incomplete => Ok(None),
+            FieldLine::Incomplete if bytes.len() >= allowed => Err(Reject::TrailersTooLarge),
+            FieldLine::Incomplete => Ok(None),
         }
     }
 }
 
-/// Reads `size [extensions] CRLF`: the size and how long the line is.
-fn parse_size_line(bytes: &[u8], limits: &Limits) -> Result<Option<(u64, usize)>, Reject> {
+/// Parses `size [extensions] CRLF`. Returns the size and the length of the line, or `None` if it is
+/// not complete.
+fn parse_size_line(bytes: &[u8], limits: &MessageLimits) -> Result<Option<(u64, usize)>, Reject> {
     let digits = bytes.iter().take_while(|b| b.is_ascii_hexdigit()).count();
     if digits > SIZE_DIGITS_MAX || (digits == 0 && !bytes.is_empty()) {
         return Err(Reject::ChunkSizeInvalid);
@@ -199,7 +209,7 @@ fn parse_size_line(bytes: &[u8], limits: &Limits) -> Result<Option<(u64, usize)>
         _ => return Err(Reject::ChunkSizeInvalid),
     }
     let rest = &bytes[digits..];
-    let extension = rest.iter().take_while(|&&b| is_value_octet(b)).count();
+    let extension = rest.iter().take_while(|&&b| is_value_byte(b)).count();
     if extension > limits.chunk_extension_bytes_max {
         return Err(Reject::ChunkExtensionTooLong);
     }
@@ -213,7 +223,8 @@ fn parse_size_line(bytes: &[u8], limits: &Limits) -> Result<Option<(u64, usize)>
     }
 }
 
-/// `*( BWS ";" BWS token [ BWS "=" BWS ( token / quoted-string ) ] )` (RFC 9112 §7.1.1).
+/// Whether the bytes are `*( BWS ";" BWS token [ BWS "=" BWS ( token / quoted-string ) ] )`
+/// (RFC 9112 §7.1.1).
 fn is_extension_list(mut rest: &[u8]) -> bool {
     fn skip_space(mut bytes: &[u8]) -> &[u8] {
         while let [b' ' | b'\t', tail @ ..] = bytes {
@@ -222,7 +233,7 @@ fn is_extension_list(mut rest: &[u8]) -> bool {
         bytes
     }
     fn skip_token(bytes: &[u8]) -> Option<&[u8]> {
-        let len = bytes.iter().take_while(|&&b| TOKEN[usize::from(b)]).count();
+        let len = bytes.iter().take_while(|&&b| IS_TOKEN_BYTE[usize::from(b)]).count();
         (len > 0).then(|| &bytes[len..])
     }
     fn skip_quoted(bytes: &[u8]) -> Option<&[u8]> {
@@ -253,22 +264,23 @@ fn is_extension_list(mut rest: &[u8]) -> bool {
 mod tests {
     use super::*;
 
-    /// Decodes the bytes whole and byte by byte, and wants the same of both.
+    /// Decodes the bytes whole and byte by byte, and checks that the results are equal.
     fn decode(bytes: &[u8]) -> Result<Option<(Vec<u8>, usize)>, Reject> {
         let run = |cut: usize| {
-            let (mut decoder, mut content, mut at, mut have) = (Decoder::new(), Vec::new(), 0, cut.min(bytes.len()));
+            let (mut decoder, mut content, mut at, mut have) =
+                (ChunkedDecoder::new(), Vec::new(), 0, cut.min(bytes.len()));
             loop {
-                match decoder.step(&bytes[at..have], &Limits::default())? {
-                    Step::Data { start, end } => {
+                match decoder.decode_next(&bytes[at..have], &MessageLimits::default())? {
+                    ChunkEvent::Data { start, end } => {
                         content.extend_from_slice(&bytes[at + start..at + end]);
                         at += end;
                     }
-                    Step::NeedMore { consumed } if have < bytes.len() => {
+                    ChunkEvent::NeedMore { consumed } if have < bytes.len() => {
                         at += consumed;
                         have = (have + cut).min(bytes.len());
                     }
-                    Step::NeedMore { .. } => return Ok(None),
-                    Step::Done { consumed } => return Ok(Some((content, at + consumed))),
+                    ChunkEvent::NeedMore { .. } => return Ok(None),
+                    ChunkEvent::Done { consumed } => return Ok(Some((content, at + consumed))),
                 }
             }
         };
@@ -278,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn contents() {
+    fn valid_and_invalid_chunks() {
         assert_eq!(decode(b"5\r\nhello\r\n0\r\n\r\nnext"), Ok(Some((b"hello".to_vec(), 15))));
         assert_eq!(
             decode(b"5;a;b=c;d=\"e;\\\"f\"\r\nhello\r\n000\r\nX: y\r\n\r\n").map(|d| d.unwrap().0),
@@ -298,12 +310,12 @@ mod tests {
             (b"\r\n", Reject::ChunkSizeInvalid),
             (b"1_0\r\n", Reject::ChunkSizeInvalid),
             (b"FFFFFFFFFFFFFFFF0\r\n", Reject::ChunkSizeInvalid),
-            (b"5\r\nhello!!\r\n", Reject::ChunkDataUnterminated),
-            (b"5\r\nhello0\r\n", Reject::ChunkDataUnterminated),
-            (b"5\r\nhello\n0\r\n", Reject::ChunkDataUnterminated),
+            (b"5\r\nhello!!\r\n", Reject::ChunkDataNotTerminated),
+            (b"5\r\nhello0\r\n", Reject::ChunkDataNotTerminated),
+            (b"5\r\nhello\n0\r\n", Reject::ChunkDataNotTerminated),
             (b"2\r\r;a\r\n", Reject::BareCarriageReturn),
             (b"0\r\nContent-Length: 5\r\n\r\n", Reject::TrailerForbidden),
-            (b"0\r\nx y: 5\r\n\r\n", Reject::TrailerMalformed),
+            (b"0\r\nx y: 5\r\n\r\n", Reject::TrailerInvalid),
             (b"0\r\nx: 5\n\r\n", Reject::BareLineFeed),
         ] {
             assert_eq!(decode(bytes), Err(reject), "{}", bytes.escape_ascii());
@@ -311,15 +323,15 @@ mod tests {
     }
 
     #[test]
-    fn no_setting_lets_a_trailer_outgrow_its_positions() {
-        let limits = Limits { trailer_bytes_max: usize::MAX, ..Limits::default() };
+    fn trailer_section_is_bounded_by_the_ceiling_for_any_limit() {
+        let limits = MessageLimits { trailer_bytes_max: usize::MAX, ..MessageLimits::default() };
         let bytes = [b"0\r\nx: ", &b"a".repeat(70_000)[..], b"\r\n\r\n"].concat();
-        assert_eq!(Decoder::new().step(&bytes, &limits), Err(Reject::TrailersTooLarge));
+        assert_eq!(ChunkedDecoder::new().decode_next(&bytes, &limits), Err(Reject::TrailersTooLarge));
     }
 
     #[test]
-    fn framing_is_bounded_by_content() {
-        assert_eq!(decode(&b"1\r\na\r\n".repeat(1_000_000)), Err(Reject::ChunkOverhead));
+    fn chunk_overhead_extensions_and_trailers_are_bounded() {
+        assert_eq!(decode(&b"1\r\na\r\n".repeat(1_000_000)), Err(Reject::ChunkOverheadTooLarge));
         let ten = [&b"A\r\n0123456789\r\n".repeat(100_000)[..], b"0\r\n\r\n"].concat();
         assert_eq!(decode(&ten).map(|d| d.unwrap().0.len()), Ok(1_000_000));
         assert_eq!(decode(&[b"5;", &b"a".repeat(300)[..]].concat()), Err(Reject::ChunkExtensionTooLong));

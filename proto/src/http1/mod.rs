@@ -1,14 +1,14 @@
 //! The HTTP/1 message syntax (RFC 9112).
 //!
-//! A request goes through these rooms in order: its line ([`parse_request()`]), its field
-//! lines, how its content ends, whether the connection lives on, the content in chunks
-//! ([`chunked`]); the answer is laid out by [`mod@write`].
+//! [`parse_request()`] parses the request line and the field lines, then decides the framing of the
+//! content and the persistence of the connection. [`chunked`] decodes chunked content. [`mod@write`]
+//! writes the head and the chunks of the response.
 
 pub mod chunked;
 mod framing;
 mod parse_fields;
 mod parse_request;
-mod persist;
+mod persistence;
 pub mod write;
 
 pub use parse_request::parse_request;

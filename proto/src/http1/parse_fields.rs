@@ -1,71 +1,76 @@
-//! Field lines (RFC 9112 §5): one line at a time, strictly.
+//! Parses field lines strictly, one at a time (RFC 9112 §5).
 //!
-//! Refused rather than repaired: white space before the colon, folded lines, bare LF,
-//! bare CR, control octets. Each repair would let two recipients read two messages.
+//! Refuses white space before the colon, folded lines, bare LF, bare CR and control characters. If a
+//! recipient repaired one of them, two recipients could parse two different messages.
 
-use crate::field::TOKEN;
-use crate::head::FieldSpan;
+use crate::field::IS_TOKEN_BYTE;
+use crate::head::FieldLineSpan;
 use crate::reject::Reject;
 use crate::swar;
 use crate::target::Span;
 
-/// What stands at the beginning of a line.
-pub(crate) enum Line {
-    /// A field; the next line begins at `next`.
-    Field { span: FieldSpan, next: usize },
-    /// The empty line that ends the section, and where the rest begins.
+/// The result of parsing one line of a field section.
+pub(crate) enum FieldLine {
+    /// A field line. The next line begins at `next`.
+    Field { span: FieldLineSpan, next: usize },
+    /// The empty line that ends the section. The bytes after the section begin at `next`.
     End { next: usize },
-    /// The line is not complete.
+    /// The line is not complete; more bytes are needed.
     Incomplete,
 }
 
-/// Reads the line that begins at `at`.
-pub(crate) fn parse_line(bytes: &[u8], at: usize) -> Result<Line, Reject> {
-    let rest = bytes.get(at..).unwrap_or(&[]);
-    let mut pos = at + rest.iter().position(|&b| !TOKEN[usize::from(b)]).unwrap_or(rest.len());
-    let Some(&stop) = bytes.get(pos) else { return Ok(Line::Incomplete) };
-    if stop != b':' || pos == at {
-        return parse_other(bytes, at, pos, stop);
+/// Parses the line that begins at `start`.
+pub(crate) fn parse_field_line(bytes: &[u8], start: usize) -> Result<FieldLine, Reject> {
+    let rest = bytes.get(start..).unwrap_or(&[]);
+    let mut pos = start + rest.iter().position(|&b| !IS_TOKEN_BYTE[usize::from(b)]).unwrap_or(rest.len());
+    let Some(&stop) = bytes.get(pos) else { return Ok(FieldLine::Incomplete) };
+    if stop != b':' || pos == start {
+        return parse_line_without_name(bytes, start, pos, stop);
     }
-    let name = Span::between(at, pos);
+    let name = Span::between(start, pos);
     pos += 1;
     while let Some(b' ' | b'\t') = bytes.get(pos) {
         pos += 1;
     }
-    let value_at = pos;
-    let end = skip_value(bytes, pos);
-    let Some(&stop) = bytes.get(end) else { return Ok(Line::Incomplete) };
-    let next = end_of_line(bytes, end, stop, Reject::FieldValueInvalid)?;
+    let value_start = pos;
+    let end = find_value_end(bytes, pos);
+    let Some(&stop) = bytes.get(end) else { return Ok(FieldLine::Incomplete) };
+    let next = parse_line_end(bytes, end, stop, Reject::FieldValueInvalid)?;
     let mut value_end = end;
-    while value_end > value_at && matches!(bytes[value_end - 1], b' ' | b'\t') {
+    while value_end > value_start && matches!(bytes[value_end - 1], b' ' | b'\t') {
         value_end -= 1;
     }
     match next {
-        Some(next) => Ok(Line::Field { span: FieldSpan { name, value: Span::between(value_at, value_end) }, next }),
-        None => Ok(Line::Incomplete),
+        Some(next) => {
+            Ok(FieldLine::Field { span: FieldLineSpan { name, value: Span::between(value_start, value_end) }, next })
+        }
+        None => Ok(FieldLine::Incomplete),
     }
 }
 
-/// A line that does not begin with `name:`.
+/// Parses a line that does not begin with `name:`. `stop` is the first byte that is not part of a
+/// token, at `pos`.
 #[cold]
-fn parse_other(bytes: &[u8], at: usize, pos: usize, stop: u8) -> Result<Line, Reject> {
-    let at_start = pos == at;
+fn parse_line_without_name(bytes: &[u8], start: usize, pos: usize, stop: u8) -> Result<FieldLine, Reject> {
+    let at_start = pos == start;
     match stop {
         b'\r' | b'\n' if at_start => {
-            let next = end_of_line(bytes, pos, stop, Reject::FieldNameInvalid)?;
-            Ok(next.map_or(Line::Incomplete, |next| Line::End { next }))
+            let next = parse_line_end(bytes, pos, stop, Reject::FieldNameInvalid)?;
+            Ok(next.map_or(FieldLine::Incomplete, |next| FieldLine::End { next }))
         }
-        b' ' | b'\t' if at_start => Err(Reject::FoldedLine),
-        b' ' | b'\t' => Err(Reject::SpaceBeforeColon),
-        b'\r' | b'\n' => Err(Reject::FieldWithoutColon),
+        b' ' | b'\t' if at_start => Err(Reject::FieldLineFolded),
+        b' ' | b'\t' => Err(Reject::WhitespaceBeforeColon),
+        b'\r' | b'\n' => Err(Reject::ColonMissing),
         _ => Err(Reject::FieldNameInvalid),
     }
 }
 
-/// Expects CRLF at `end`, where `stop` stands: where the next line begins, or `None` while
-/// the LF has not come.
+/// Parses the CRLF at `end`, where `stop` is the first byte.
+///
+/// Returns the start of the next line, or `None` if the LF is not yet received. Fails with
+/// `otherwise` if `stop` is neither CR nor LF.
 #[inline]
-pub(crate) fn end_of_line(bytes: &[u8], end: usize, stop: u8, otherwise: Reject) -> Result<Option<usize>, Reject> {
+pub(crate) fn parse_line_end(bytes: &[u8], end: usize, stop: u8, otherwise: Reject) -> Result<Option<usize>, Reject> {
     match (stop, bytes.get(end + 1)) {
         (b'\r', Some(b'\n')) => Ok(Some(end + 2)),
         (b'\r', Some(_)) => Err(Reject::BareCarriageReturn),
@@ -75,12 +80,12 @@ pub(crate) fn end_of_line(bytes: &[u8], end: usize, stop: u8, otherwise: Reject)
     }
 }
 
-/// The first position from `at` on whose octet is not part of a value: a control octet
-/// other than a tab.
-fn skip_value(bytes: &[u8], at: usize) -> usize {
-    let mut pos = at;
+/// Returns the first position at or after `start` with a byte that is not part of a value: a control
+/// character other than a tab.
+fn find_value_end(bytes: &[u8], start: usize) -> usize {
+    let mut pos = start;
     loop {
-        pos = swar::find(bytes, pos, |word| swar::below(word, 0x20) | swar::equal(word, 0x7f));
+        pos = swar::find(bytes, pos, |word| swar::below(word, 0x20) | swar::equal_to(word, 0x7f));
         if bytes.get(pos) != Some(&b'\t') {
             return pos;
         }

@@ -1,152 +1,155 @@
-//! The head of a response as bytes (RFC 9112 §4, §6), and how its content will end.
+//! Writes the head of a response (RFC 9112 §4, §6) and decides the framing of its content.
 
 use crate::date::HttpDate;
-use crate::field::{Fields, is_value_octet};
+use crate::field::{Fields, is_value_byte};
 use crate::head::Version;
 use crate::method::Method;
-use crate::reject::Afterwards;
-use crate::status::Status;
+use crate::reject::Persistence;
+use crate::status::StatusCode;
 
 /// How the content of a response ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ContentFraming {
-    /// There is none, and the head says nothing of it.
+pub enum ResponseFraming {
+    /// The status code forbids content, and the head has no framing field.
     Absent,
-    /// So many bytes.
+    /// Content of this many bytes follows.
     Length(u64),
-    /// Chunks.
+    /// Chunked content follows.
     Chunked,
-    /// It ends with the connection: HTTP/1.0 and an unknown length.
+    /// The content ends when the connection is closed: HTTP/1.0 and an unknown length.
     UntilClose,
 }
 
-/// Decides how the content ends; `length` is the content's length where it is known.
+/// Decides how the content ends. `length` is its length in bytes, if known.
 ///
-/// A response to HEAD gets what the one to GET would get, and then no content follows.
-pub fn content_framing(status: Status, version: Version, length: Option<u64>) -> ContentFraming {
+/// A response to HEAD has the framing of the response to GET, but no content follows.
+pub fn response_framing(status: StatusCode, version: Version, length: Option<u64>) -> ResponseFraming {
     match (length, version) {
-        _ if status.forbids_content() => ContentFraming::Absent,
-        (Some(length), _) => ContentFraming::Length(length),
-        (None, Version::Http11) => ContentFraming::Chunked,
+        _ if status.forbids_content() => ResponseFraming::Absent,
+        (Some(length), _) => ResponseFraming::Length(length),
+        (None, Version::Http11) => ResponseFraming::Chunked,
         //= RFC 9112 §6.1: no Transfer-Encoding to HTTP/1.0
-        (None, Version::Http10) => ContentFraming::UntilClose,
+        (None, Version::Http10) => ResponseFraming::UntilClose,
     }
 }
 
 /// Whether content follows the head.
-pub fn has_content(framing: ContentFraming, method: Method) -> bool {
-    method != Method::Head && !matches!(framing, ContentFraming::Absent | ContentFraming::Length(0))
+pub fn has_content(framing: ResponseFraming, method: Method) -> bool {
+    method != Method::Head && !matches!(framing, ResponseFraming::Absent | ResponseFraming::Length(0))
 }
 
-/// What stands in a response head.
+/// The parts of a response head.
 #[derive(Clone, Copy, Debug)]
 pub struct ResponseHead<'a> {
-    /// The status.
-    pub status: Status,
-    /// The version of the request, since HTTP/1.0 has to be told that a connection lives on.
+    /// The status code.
+    pub status: StatusCode,
+    /// The version of the request: an HTTP/1.0 client needs `connection: keep-alive`.
     pub version: Version,
     /// How the content ends.
-    pub framing: ContentFraming,
-    /// What becomes of the connection.
-    pub afterwards: Afterwards,
+    pub framing: ResponseFraming,
+    /// Whether the connection persists after the response.
+    pub persistence: Persistence,
     /// Server and Date.
-    pub dated: &'a DatedLines,
+    pub common_fields: &'a CommonFields,
     /// The application's fields.
     pub fields: &'a Fields,
 }
 
-/// The lines that every head of a second begins with: made once a second, not once an answer.
+/// The lines at the start of all response heads: status line 200, Server and Date.
+///
+/// They change once a second, so the server formats them once a second and not for each response.
 #[derive(Clone, Copy, Debug)]
-pub struct DatedLines([u8; DATED_BYTES]);
+pub struct CommonFields([u8; COMMON_FIELDS_LEN]);
 
-/// The status line that most heads have, before the lines that all have.
-const OK_LINE: &[u8; 17] = b"HTTP/1.1 200 OK\r\n";
-const BEFORE_DATE: &[u8; 24] = b"server: selvedge\r\ndate: ";
-const DATE_AT: usize = OK_LINE.len() + BEFORE_DATE.len();
-const DATED_BYTES: usize = DATE_AT + HttpDate::LEN + 2;
+/// The most frequent status line, which precedes the lines of all heads.
+const OK_STATUS_LINE: &[u8; 17] = b"HTTP/1.1 200 OK\r\n";
+const SERVER_LINE_AND_DATE_NAME: &[u8; 24] = b"server: selvedge\r\ndate: ";
+const DATE_OFFSET: usize = OK_STATUS_LINE.len() + SERVER_LINE_AND_DATE_NAME.len();
+const COMMON_FIELDS_LEN: usize = DATE_OFFSET + HttpDate::LEN + 2;
 
-impl DatedLines {
-    /// With this Date (RFC 9110 §6.6.1).
+impl CommonFields {
+    /// Formats the lines for a date (RFC 9110 §6.6.1).
     pub fn new(date: HttpDate) -> Self {
-        let mut bytes = [b'\n'; DATED_BYTES];
-        bytes[..OK_LINE.len()].copy_from_slice(OK_LINE);
-        bytes[OK_LINE.len()..DATE_AT].copy_from_slice(BEFORE_DATE);
-        bytes[DATE_AT..DATED_BYTES - 2].copy_from_slice(&date.format());
-        bytes[DATED_BYTES - 2] = b'\r';
+        let mut bytes = [b'\n'; COMMON_FIELDS_LEN];
+        bytes[..OK_STATUS_LINE.len()].copy_from_slice(OK_STATUS_LINE);
+        bytes[OK_STATUS_LINE.len()..DATE_OFFSET].copy_from_slice(SERVER_LINE_AND_DATE_NAME);
+        bytes[DATE_OFFSET..COMMON_FIELDS_LEN - 2].copy_from_slice(&date.format());
+        bytes[COMMON_FIELDS_LEN - 2] = b'\r';
         Self(bytes)
     }
 }
 
-/// What a head needs beside its own fields, as a rule.
-const HEAD_BYTES_USUAL: usize = 192;
+/// The usual size of a head without the application's fields, in bytes.
+const HEAD_BYTES_ESTIMATE: usize = 192;
 
 impl ResponseHead<'_> {
-    /// Appends the head, with its empty line.
+    /// Appends the head, including the empty line, to `out`.
     pub fn write(&self, out: &mut Vec<u8>) {
-        out.reserve(HEAD_BYTES_USUAL + self.fields.lines().len());
-        if self.status == Status::OK {
-            out.extend_from_slice(&self.dated.0);
+        out.reserve(HEAD_BYTES_ESTIMATE + self.fields.lines().len());
+        if self.status == StatusCode::OK {
+            out.extend_from_slice(&self.common_fields.0);
         } else {
             write_status_line(self.status, out);
-            out.extend_from_slice(&self.dated.0[OK_LINE.len()..]);
+            out.extend_from_slice(&self.common_fields.0[OK_STATUS_LINE.len()..]);
         }
         out.extend_from_slice(self.fields.lines());
-        let end: &[u8] = match (self.afterwards, self.version) {
-            (Afterwards::KeepOpen, Version::Http11) => b"\r\n",
-            (Afterwards::KeepOpen, Version::Http10) => b"connection: keep-alive\r\n\r\n",
-            (Afterwards::Close, _) => b"connection: close\r\n\r\n",
+        let end: &[u8] = match (self.persistence, self.version) {
+            (Persistence::KeepAlive, Version::Http11) => b"\r\n",
+            (Persistence::KeepAlive, Version::Http10) => b"connection: keep-alive\r\n\r\n",
+            (Persistence::Close, _) => b"connection: close\r\n\r\n",
         };
         match self.framing {
-            ContentFraming::Absent | ContentFraming::UntilClose => {}
-            ContentFraming::Length(length) => {
+            ResponseFraming::Absent | ResponseFraming::UntilClose => {}
+            ResponseFraming::Length(length) => {
                 out.extend_from_slice(b"content-length: ");
                 write_decimal(length, out);
                 out.extend_from_slice(b"\r\n");
             }
-            ContentFraming::Chunked => out.extend_from_slice(b"transfer-encoding: chunked\r\n"),
+            ResponseFraming::Chunked => out.extend_from_slice(b"transfer-encoding: chunked\r\n"),
         }
         out.extend_from_slice(end);
     }
 }
 
-/// Appends an interim response (RFC 9110 §15.2), as for 100 Continue.
-pub fn write_interim(status: Status, fields: &Fields, out: &mut Vec<u8>) {
+/// Appends an interim response (RFC 9110 §15.2), such as 100 Continue.
+pub fn write_interim(status: StatusCode, fields: &Fields, out: &mut Vec<u8>) {
     debug_assert!(status.is_interim());
     write_status_line(status, out);
     out.extend_from_slice(fields.lines());
     out.extend_from_slice(b"\r\n");
 }
 
-/// Appends the head that ends HTTP on a connection (RFC 9110 §7.8). The protocol is one that the
-/// application names; octets that no field value has are left out.
-pub fn write_switch(protocol: &[u8], dated: &DatedLines, fields: &Fields, out: &mut Vec<u8>) {
-    write_status_line(Status::SWITCHING_PROTOCOLS, out);
-    out.extend_from_slice(&dated.0[OK_LINE.len()..]);
+/// Appends the head of 101 Switching Protocols (RFC 9110 §7.8).
+///
+/// The application chooses `protocol`. Bytes that are not allowed in a field value are omitted.
+pub fn write_switching_protocols(protocol: &[u8], common_fields: &CommonFields, fields: &Fields, out: &mut Vec<u8>) {
+    write_status_line(StatusCode::SWITCHING_PROTOCOLS, out);
+    out.extend_from_slice(&common_fields.0[OK_STATUS_LINE.len()..]);
     out.extend_from_slice(fields.lines());
     out.extend_from_slice(b"connection: upgrade\r\nupgrade: ");
-    out.extend(protocol.iter().filter(|&&b| is_value_octet(b)));
+    out.extend(protocol.iter().filter(|&&b| is_value_byte(b)));
     out.extend_from_slice(b"\r\n\r\n");
 }
 
-/// Appends the line that precedes a chunk of `len` bytes; after the chunk comes CRLF.
+/// Appends the size line of a chunk of `len` bytes. The caller appends the chunk and CRLF.
 pub fn write_chunk_size(len: usize, out: &mut Vec<u8>) {
-    debug_assert!(len > 0, "an empty chunk would end the content");
+    debug_assert!(len > 0, "a chunk of size 0 ends the content");
     let digits = (usize::BITS - len.leading_zeros()).div_ceil(4);
-    for place in (0..digits).rev() {
-        out.push(b"0123456789abcdef"[len >> (place * 4) & 15]);
+    for digit in (0..digits).rev() {
+        out.push(b"0123456789abcdef"[len >> (digit * 4) & 15]);
     }
     out.extend_from_slice(b"\r\n");
 }
 
-/// Appends what ends chunked content.
+/// Appends the last chunk and the trailer section.
 pub fn write_last_chunk(trailers: &Fields, out: &mut Vec<u8>) {
     out.extend_from_slice(b"0\r\n");
     out.extend_from_slice(trailers.lines());
     out.extend_from_slice(b"\r\n");
 }
 
-fn write_status_line(status: Status, out: &mut Vec<u8>) {
-    match status.line() {
+fn write_status_line(status: StatusCode, out: &mut Vec<u8>) {
+    match status.status_line() {
         Some(line) => out.extend_from_slice(line),
         None => {
             out.extend_from_slice(b"HTTP/1.1 ");
@@ -175,17 +178,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn heads() {
+    fn head_is_written() {
         let mut fields = Fields::new();
         fields.append("x", "y").unwrap();
-        let dated = DatedLines::new(HttpDate::from_unix(784_111_777));
+        let common_fields = CommonFields::new(HttpDate::from_unix(784_111_777));
         let mut out = Vec::new();
         ResponseHead {
-            status: Status::OK,
+            status: StatusCode::OK,
             version: Version::Http10,
-            framing: ContentFraming::Length(1_234_567_890),
-            afterwards: Afterwards::KeepOpen,
-            dated: &dated,
+            framing: ResponseFraming::Length(1_234_567_890),
+            persistence: Persistence::KeepAlive,
+            common_fields: &common_fields,
             fields: &fields,
         }
         .write(&mut out);
@@ -195,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn chunks() {
+    fn chunk_sizes_and_numbers_are_written() {
         for (len, line) in [(1, "1\r\n"), (15, "f\r\n"), (16, "10\r\n"), (65_536, "10000\r\n")] {
             let mut out = Vec::new();
             write_chunk_size(len, &mut out);
@@ -209,10 +212,10 @@ mod tests {
     }
 
     #[test]
-    fn framing_of_content() {
-        assert_eq!(content_framing(Status::NO_CONTENT, Version::Http11, Some(0)), ContentFraming::Absent);
-        assert_eq!(content_framing(Status::OK, Version::Http10, None), ContentFraming::UntilClose);
-        assert!(!has_content(ContentFraming::Length(5), Method::Head));
-        assert!(!has_content(ContentFraming::Length(0), Method::Get));
+    fn framing_depends_on_status_version_and_length() {
+        assert_eq!(response_framing(StatusCode::NO_CONTENT, Version::Http11, Some(0)), ResponseFraming::Absent);
+        assert_eq!(response_framing(StatusCode::OK, Version::Http10, None), ResponseFraming::UntilClose);
+        assert!(!has_content(ResponseFraming::Length(5), Method::Head));
+        assert!(!has_content(ResponseFraming::Length(0), Method::Get));
     }
 }

@@ -1,48 +1,46 @@
-//! Settings become behaviour: sites, logs, limits and gates, as values of the rooms below.
+//! Compiles settings into values of the lower modules: sites, logs, limits and access rules.
 //!
-//! What only the world or a room below can tell (a root that cannot be opened, a target that
-//! does not go with its pattern) is a problem with the place of the setting, like those that
-//! the text alone has. All of them are found at once.
+//! What only the machine or a lower module can check (a root that cannot be opened, a target that does not fit its
+//! pattern) is reported at the position of the setting. All problems are found at once.
 
+mod access;
 mod action;
-mod gate;
-mod kept;
+mod carried_state;
 mod limits;
 #[cfg(feature = "program")]
 mod log;
 mod site;
 
 use crate::config::model::{ForwardedField, Settings, Switch};
-use crate::config::{Claimed, Configuration, Problem, Sources, Span, value};
+use crate::config::{Configuration, Problem, RequirementKind, Sources, Span, value};
 #[cfg(feature = "program")]
-use crate::log::plan::LogPlan;
-use crate::site::{ForwardingField, Network, Root, SiteTable, TrustedProxies, UnixPeers};
-pub(crate) use gate::RATE_CLIENTS;
-pub(crate) use kept::Kept;
+use crate::log::config::LogConfig;
+use crate::site::{ForwardingField, Network, Root, RouteTable, TrustedProxies, UnixPeerTrust};
+pub(crate) use access::RATE_CLIENTS;
+pub(crate) use carried_state::CarriedState;
 use selvedge::Limits;
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// What the server does under a configuration.
+/// The behaviour of a configuration.
 #[derive(Debug)]
 pub(crate) struct Compiled {
-    pub(crate) table: Arc<SiteTable>,
+    pub(crate) table: Arc<RouteTable>,
     #[cfg(feature = "program")]
-    pub(crate) logs: LogPlan,
+    pub(crate) logs: LogConfig,
     pub(crate) limits: Limits,
-    /// What the next configuration goes on with where it says the same.
-    pub(crate) kept: Kept,
+    /// State that the next configuration continues with.
+    pub(crate) carried: CarriedState,
 }
 
-/// Makes of a configuration what the server does; `earlier` is what was kept of the one before,
-/// and files of users come from `sources`.
+/// Compiles a configuration. `earlier` is the state of the previous one; files of users are read from `sources`.
 ///
 /// # Errors
-/// Every problem there is.
+/// All problems at once.
 pub(crate) fn compile(
     configuration: &Configuration,
-    earlier: &Kept,
+    earlier: &CarriedState,
     sources: &dyn Sources,
 ) -> Result<Compiled, Vec<Problem>> {
     let Configuration { settings, .. } = configuration;
@@ -50,19 +48,19 @@ pub(crate) fn compile(
         configuration,
         earlier,
         sources,
-        kept: Kept::after(earlier),
-        lost_roots: HashSet::new(),
+        carried: CarriedState::continue_from(earlier),
+        unopened_roots: HashSet::new(),
         problems: Vec::new(),
     };
-    compiler.connection_gate();
+    compiler.connection_limit();
     let sites: Vec<_> = settings.sites.iter().enumerate().map(|site| compiler.site(site)).collect();
     #[cfg(feature = "program")]
     let logs = compiler.logs();
-    let Compiler { kept, mut problems, .. } = compiler;
-    match SiteTable::new(sites) {
+    let Compiler { carried, mut problems, .. } = compiler;
+    match RouteTable::new(sites) {
         Ok(table) if problems.is_empty() => {
-            let table = Arc::new(table.knowing(kept.passwords.clone()));
-            let open = kept.roots.len();
+            let table = Arc::new(table.with_password_cache(carried.passwords.clone()));
+            let open = carried.roots.len();
             #[cfg(feature = "program")]
             let open = open + logs.descriptors_max();
             Ok(Compiled {
@@ -70,45 +68,52 @@ pub(crate) fn compile(
                 #[cfg(feature = "program")]
                 logs,
                 limits: limits::compile(&settings.limits, open),
-                kept,
+                carried,
             })
         }
         Ok(_) => Err(problems),
         Err(found) => {
-            let place = |site| place_of_any(configuration, &[Claimed::Site(site)]);
+            let place = |site| position_of_any(configuration, &[RequirementKind::Site(site)]);
             problems.extend(
-                found.iter().map(|problem| Problem::of_world(place(problem.site), problem.to_string(), String::new())),
+                found
+                    .iter()
+                    .map(|problem| Problem::with_suggestion(place(problem.site), problem.to_string(), String::new())),
             );
             Err(problems)
         }
     }
 }
 
-/// Where something is claimed; the last place, since a log that is named twice is judged there.
-pub(crate) fn place_of(configuration: &Configuration, claimed: &Claimed) -> Option<Span> {
-    configuration.claims.iter().rev().find(|claim| claim.claimed == *claimed).map(|claim| claim.at)
+/// Returns the position of a requirement; the last one, because a log that is named twice is reported there.
+pub(crate) fn position_of(configuration: &Configuration, kind: &RequirementKind) -> Option<Span> {
+    configuration
+        .requirements
+        .iter()
+        .rev()
+        .find(|requirement| requirement.kind == *kind)
+        .map(|requirement| requirement.at)
 }
 
-/// The place of the first of these that is written somewhere, or the configuration's beginning.
-fn place_of_any(configuration: &Configuration, claimed: &[Claimed]) -> Span {
-    claimed.iter().find_map(|claimed| place_of(configuration, claimed)).unwrap_or_default()
+/// Returns the position of the first of these requirements that exists, or the start of the configuration.
+fn position_of_any(configuration: &Configuration, kinds: &[RequirementKind]) -> Span {
+    kinds.iter().find_map(|kind| position_of(configuration, kind)).unwrap_or_default()
 }
 
-/// Which route of which site, as claims number them.
+/// A route, by the numbers that requirements use.
 #[derive(Clone, Copy, Debug)]
-struct Route {
+struct RouteIndex {
     site: usize,
     route: usize,
 }
 
-/// Goes through the settings.
+/// Compiles the settings.
 struct Compiler<'a> {
     configuration: &'a Configuration,
-    earlier: &'a Kept,
+    earlier: &'a CarriedState,
     sources: &'a dyn Sources,
-    kept: Kept,
-    /// Those that cannot be opened, which is said once.
-    lost_roots: HashSet<PathBuf>,
+    carried: CarriedState,
+    /// Roots that cannot be opened, which are reported once.
+    unopened_roots: HashSet<PathBuf>,
     problems: Vec<Problem>,
 }
 
@@ -117,58 +122,58 @@ impl<'a> Compiler<'a> {
         &self.configuration.settings
     }
 
-    /// Notes a problem at the first of these places that is written somewhere.
-    fn problem(&mut self, places: &[Claimed], what: impl ToString) {
-        let at = place_of_any(self.configuration, places);
-        self.problems.push(Problem::of_world(at, what.to_string(), String::new()));
+    /// Reports a problem at the first of these positions.
+    fn problem(&mut self, places: &[RequirementKind], what: impl ToString) {
+        let at = position_of_any(self.configuration, places);
+        self.problems.push(Problem::with_suggestion(at, what.to_string(), String::new()));
     }
 
-    /// Notes the problem of a route, if there is one.
-    fn judged<T>(&mut self, at: Route, result: Result<T, impl ToString>) -> Option<T> {
+    /// Reports the problem of a route, if any.
+    fn checked<T>(&mut self, at: RouteIndex, result: Result<T, impl ToString>) -> Option<T> {
         match result {
             Ok(value) => Some(value),
             Err(error) => {
-                self.problem(&[Claimed::Route(at.site, at.route), Claimed::Site(at.site)], error);
+                self.problem(&[RequirementKind::Route(at.site, at.route), RequirementKind::Site(at.site)], error);
                 None
             }
         }
     }
 
-    /// A root, open: the earlier configuration's where its path still leads to it.
+    /// Opens a root, or reuses the previous configuration's if its path still leads to it.
     fn root(&mut self, path: &Path) -> Option<Arc<Root>> {
-        if let Some(known) = self.kept.roots.get(path) {
+        if let Some(known) = self.carried.roots.get(path) {
             return Some(known.clone());
         }
-        if self.lost_roots.contains(path) {
+        if self.unopened_roots.contains(path) {
             return None;
         }
         let opened = match self.earlier.roots.get(path) {
-            Some(earlier) => earlier.of_now(),
+            Some(earlier) => earlier.current(),
             None => Root::open(path).map(Arc::new),
         };
         match opened {
             Ok(root) => {
-                self.kept.roots.insert(path.to_owned(), root.clone());
+                self.carried.roots.insert(path.to_owned(), root.clone());
                 Some(root)
             }
             Err(error) => {
                 let what = format!("cannot open {}: {error}", path.display());
-                self.problem(&[Claimed::Root(path.to_owned())], what);
-                self.lost_roots.insert(path.to_owned());
+                self.problem(&[RequirementKind::Root(path.to_owned())], what);
+                self.unopened_roots.insert(path.to_owned());
                 None
             }
         }
     }
 
-    /// The proxies in front of all sites.
+    /// Compiles the trusted proxies.
     fn proxies(&self) -> Option<TrustedProxies> {
         let proxies = &self.settings().trusted_proxies;
         let is_any = !proxies.networks.is_empty() || proxies.unix == Switch::On;
         is_any.then(|| TrustedProxies {
             networks: networks(&proxies.networks),
             unix: match proxies.unix {
-                Switch::On => UnixPeers::Trusted,
-                Switch::Off => UnixPeers::Strangers,
+                Switch::On => UnixPeerTrust::Trusted,
+                Switch::Off => UnixPeerTrust::Untrusted,
             },
             field: match proxies.field {
                 ForwardedField::XForwardedFor => ForwardingField::XForwardedFor,
@@ -180,5 +185,5 @@ impl<'a> Compiler<'a> {
 
 fn networks(networks: &[value::Network]) -> Vec<Network> {
     let network = |network: &value::Network| Network::new(network.address, network.bits);
-    networks.iter().map(|own| network(own).expect("its other bits are zero, which reading saw to")).collect()
+    networks.iter().map(|own| network(own).expect("the parser checked that the other bits are zero")).collect()
 }

@@ -1,6 +1,6 @@
-//! Reads the files that a configuration is made of.
+//! Reads the files of a configuration.
 
-use super::place::Span;
+use super::position::Span;
 use super::problem::Problem;
 use super::reader::Reader;
 use super::text::{self, Node};
@@ -9,27 +9,27 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// How deep files may include files.
-const DEPTH_MAX: usize = 16;
+/// Deepest nesting of includes.
+const INCLUDE_DEPTH_MAX: usize = 16;
 /// Largest file.
 const FILE_BYTES_MAX: usize = 64 << 20;
-/// Most files, those that are included twice counted twice.
-const INCLUDED_MAX: usize = 200_000;
+/// Most included files; those included twice count twice.
+const INCLUDES_MAX: usize = 200_000;
 
 impl Reader<'_> {
-    /// Adds what the files of an `include` say, as if it stood in its place.
+    /// Adds the content of included files in place of the `include`.
     pub(super) fn include(&mut self, item: &Item, block: &mut Block, once: &mut Vec<(&'static str, Span)>) {
         for given in &item.arguments {
-            if self.included > INCLUDED_MAX {
+            if self.include_count > INCLUDES_MAX {
                 return;
             }
             let pattern = given.text();
             let base = self.base(given.at).to_owned();
             let has_wildcard = pattern.contains(['*', '?', '[']);
-            match self.sources.matches(&base, pattern) {
+            match self.sources.matching_files(&base, pattern) {
                 Ok(files) if files.is_empty() && !has_wildcard => {
                     let shown = base.join(pattern);
-                    self.problems.push(Problem::new(given.at, format!("there is no file {}", shown.display())));
+                    self.problems.push(Problem::new(given.at, format!("no file {}", shown.display())));
                 }
                 Ok(files) => files.iter().for_each(|file| self.include_file(file, given.at, block, once)),
                 Err(error) => self.problems.push(Problem::new(given.at, format!("`{pattern}`: {error}"))),
@@ -38,22 +38,22 @@ impl Reader<'_> {
     }
 
     fn include_file(&mut self, file: &Path, at: Span, block: &mut Block, once: &mut Vec<(&'static str, Span)>) {
-        if self.stack.iter().any(|open| open == file) {
-            let chain: Vec<_> = self.stack.iter().map(|open| open.display().to_string()).collect();
+        if self.include_stack.iter().any(|open| open == file) {
+            let chain: Vec<_> = self.include_stack.iter().map(|open| open.display().to_string()).collect();
             let problem = Problem::new(at, format!("{} includes itself", file.display()));
-            self.problems.push(problem.instead(format!("the way here: {}", chain.join(" > "))));
+            self.problems.push(problem.suggest(format!("chain of includes: {}", chain.join(" > "))));
             return;
         }
-        self.included += 1;
-        if self.included > INCLUDED_MAX {
-            if self.included == INCLUDED_MAX + 1 {
+        self.include_count += 1;
+        if self.include_count > INCLUDES_MAX {
+            if self.include_count == INCLUDES_MAX + 1 {
                 let problem = Problem::new(at, "more than 200,000 files are included");
-                self.problems.push(problem.instead("files may include each other many times over"));
+                self.problems.push(problem.suggest("check for files that include each other repeatedly"));
             }
             return;
         }
-        if self.stack.len() >= DEPTH_MAX {
-            self.problems.push(Problem::new(at, format!("files include files more than {DEPTH_MAX} deep")));
+        if self.include_stack.len() >= INCLUDE_DEPTH_MAX {
+            self.problems.push(Problem::new(at, format!("includes are nested more than {INCLUDE_DEPTH_MAX} deep")));
             return;
         }
         let nodes = match self.files.get(file) {
@@ -61,13 +61,13 @@ impl Reader<'_> {
             None => self.read_file(file, Some(at)),
         };
         if let Some(nodes) = nodes {
-            self.stack.push(file.to_owned());
+            self.include_stack.push(file.to_owned());
             self.add(&nodes, block, once);
-            self.stack.pop();
+            self.include_stack.pop();
         }
     }
 
-    /// Reads a file and remembers what it says. `at` is what asked for it.
+    /// Reads and parses a file. `at` is the position of the `include`.
     pub(super) fn read_file(&mut self, file: &Path, at: Option<Span>) -> Option<Rc<[Node]>> {
         let nodes = match self.text_of(file) {
             Ok(text) => {
@@ -75,7 +75,7 @@ impl Reader<'_> {
                 Some(Rc::from(text::read(&text, number, &mut self.problems)))
             }
             Err(error) => {
-                // Without a place of its own, the problem stands in an empty text of that name.
+                // Without a position of its own, the problem is reported in an empty text of that name.
                 let place = at.unwrap_or_else(|| Span { file: self.texts.add(file, Arc::from("")), ..Span::default() });
                 self.problems.push(Problem::new(place, format!("cannot read {}: {error}", file.display())));
                 None

@@ -1,91 +1,89 @@
 //! The configuration: text in, settings or problems out.
 //!
 //! ```text
-//! text ─► nodes ─► items of the table, defaults filled in ─► the model, with claims on the world
-//!  text/   reader, include, variable: all problems at once         build/ ─► model/
+//! text ─► nodes ─► items of the table with defaults ─► the model, with requirements on the machine
+//!  text/   reader, include, variable: all problems at once      build/ ─► model/
 //! ```
 //!
-//! Never touches disk, network or clock: files and variables come through [`Sources`], and
-//! what only the world can tell (whether a root exists, a name resolves) is handed on as a
-//! [`Claim`] with its place, and what only a room below can (whether a format of the log is
-//! one) as a [`Passage`].
+//! Never touches disk, network or clock. Files and variables are provided by [`Sources`]. What only the machine can
+//! show (a root exists, a name resolves) is a [`Requirement`] with its position. What only a lower module can check
+//! (a log format) is a [`RawValue`].
 
 mod build;
 mod include;
 pub(crate) mod model;
-mod nearest;
-mod place;
+mod position;
 mod problem;
 mod reader;
 pub(crate) mod settings;
+mod suggest;
 mod text;
 mod tree;
 pub(crate) mod value;
 mod variable;
 
-pub(crate) use build::{Claim, Claimed};
-pub(crate) use place::{Span, Texts};
+pub(crate) use build::{Requirement, RequirementKind};
+pub(crate) use position::{Span, Texts};
 pub(crate) use problem::{Problem, Problems};
-pub(crate) use reader::Passage;
+pub(crate) use reader::RawValue;
 
 use reader::Reader;
-use settings::Place;
+use settings::BlockKind;
 use std::path::{Path, PathBuf};
 
-/// Where files and variables come from.
+/// Provides files and variables.
 pub(crate) trait Sources {
-    /// The text of a file.
+    /// Returns the text of a file.
     ///
     /// # Errors
-    /// Why it cannot be had, for the operator.
+    /// Why the file cannot be read, for the operator.
     fn text(&self, file: &Path) -> Result<String, String>;
 
-    /// The files that a pattern names, in the order in which they are to be read. A relative
-    /// pattern begins at the folder.
+    /// Returns the files that a pattern names, in the order of reading. A relative pattern starts at `folder`.
     ///
     /// # Errors
-    /// Why the pattern is none.
-    fn matches(&self, folder: &Path, pattern: &str) -> Result<Vec<PathBuf>, String>;
+    /// Why the pattern is invalid.
+    fn matching_files(&self, folder: &Path, pattern: &str) -> Result<Vec<PathBuf>, String>;
 
-    /// A variable of the environment.
+    /// Returns an environment variable.
     fn variable(&self, name: &str) -> Option<String>;
 }
 
-/// A configuration that can be used, as far as its text can tell.
+/// A configuration without problems in its text.
 #[derive(Debug)]
 pub(crate) struct Configuration {
     pub(crate) settings: model::Settings,
-    /// What the world has to hold for the settings to work.
-    pub(crate) claims: Vec<Claim>,
-    /// What rooms below have yet to judge.
-    pub(crate) passages: Vec<Passage>,
-    /// What it was read from, for naming places.
+    /// What the machine has to provide for the settings.
+    pub(crate) requirements: Vec<Requirement>,
+    /// Values that other modules have to check.
+    pub(crate) raw_values: Vec<RawValue>,
+    /// The texts, for positions.
     pub(crate) texts: Texts,
 }
 
 /// Reads a configuration.
 ///
 /// # Errors
-/// Everything that is wrong with it, at once.
+/// All problems at once.
 pub(crate) fn read(file: &Path, sources: &dyn Sources) -> Result<Configuration, Problems> {
     let mut reader = Reader::new(sources);
-    let (settings, claims) = read_settings(file, &mut reader);
+    let (settings, requirements) = read_settings(file, &mut reader);
     if reader.problems.is_empty() {
-        Ok(Configuration { settings, claims, passages: reader.passages, texts: reader.texts })
+        Ok(Configuration { settings, requirements, raw_values: reader.raw_values, texts: reader.texts })
     } else {
         Err(Problems::new(reader.problems, reader.texts))
     }
 }
 
-fn read_settings(file: &Path, reader: &mut Reader<'_>) -> (model::Settings, Vec<Claim>) {
+fn read_settings(file: &Path, reader: &mut Reader<'_>) -> (model::Settings, Vec<Requirement>) {
     let nodes = reader.read_file(file, None).unwrap_or_default();
-    reader.stack.push(file.to_owned());
-    let top = reader.block(Place::Top, &nodes, Span::default());
+    reader.include_stack.push(file.to_owned());
+    let top = reader.block(BlockKind::Top, &nodes, Span::default());
     build::build(&top, reader)
 }
 
-/// Where the control socket is, as far as it can be told of a configuration that may be wrong.
-pub(crate) fn control(file: &Path, sources: &dyn Sources) -> PathBuf {
+/// Returns the path of the control socket, as far as it can be read from a configuration that may be invalid.
+pub(crate) fn control_path(file: &Path, sources: &dyn Sources) -> PathBuf {
     let mut reader = Reader::new(sources);
     read_settings(file, &mut reader).0.process.control
 }

@@ -1,44 +1,44 @@
-//! What is wrong with a configuration: where, what, and what to write instead.
+//! Problems of a configuration: position, message, and what to write instead.
 
-use super::place::{Position, Span, Texts};
+use super::position::{Position, Span, Texts};
 use std::fmt;
 
-/// One thing that is wrong.
+/// One problem.
 #[derive(Debug)]
 pub(crate) struct Problem {
     pub(super) at: Span,
-    /// What is wrong, without a full stop.
-    pub(super) what: String,
+    /// The message, without a full stop.
+    pub(super) message: String,
     /// What to write instead, or what was probably meant. May be empty.
-    pub(super) instead: String,
-    /// Another place that has to do with it, and what it is.
-    pub(super) other: Option<(Span, &'static str)>,
+    pub(super) suggestion: String,
+    /// A related position and its description.
+    pub(super) related: Option<(Span, &'static str)>,
 }
 
 impl Problem {
     pub(super) fn new(at: Span, what: impl Into<String>) -> Self {
-        Self { at, what: what.into(), instead: String::new(), other: None }
+        Self { at, message: what.into(), suggestion: String::new(), related: None }
     }
 
-    /// A problem that the world has with what is written at a place.
-    pub(crate) fn of_world(at: Span, what: String, instead: String) -> Self {
-        Self { at, what, instead, other: None }
+    /// Creates a problem that the machine has with a setting.
+    pub(crate) fn with_suggestion(at: Span, message: String, suggestion: String) -> Self {
+        Self { at, message, suggestion, related: None }
     }
 
-    /// With what to write instead.
-    pub(super) fn instead(mut self, text: impl Into<String>) -> Self {
-        self.instead = text.into();
+    /// Sets what to write instead.
+    pub(super) fn suggest(mut self, text: impl Into<String>) -> Self {
+        self.suggestion = text.into();
         self
     }
 
-    /// With another place that it clashes with.
-    pub(super) fn beside(mut self, other: Span, what: &'static str) -> Self {
-        self.other = Some((other, what));
+    /// Adds a related position.
+    pub(super) fn see_also(mut self, other: Span, what: &'static str) -> Self {
+        self.related = Some((other, what));
         self
     }
 }
 
-/// Why a configuration cannot be used, in the order of its texts.
+/// All problems of a configuration, in the order of its texts.
 #[derive(Debug)]
 pub(crate) struct Problems {
     list: Vec<Problem>,
@@ -48,24 +48,24 @@ pub(crate) struct Problems {
 impl Problems {
     pub(crate) fn new(mut list: Vec<Problem>, texts: Texts) -> Self {
         list.sort_by_key(|problem| problem.at);
-        // A file that is included in many places says what is wrong with it once.
-        list.dedup_by(|later, first| later.at == first.at && later.what == first.what);
+        // A file that is included several times reports a problem once.
+        list.dedup_by(|later, first| later.at == first.at && later.message == first.message);
         Self { list, texts }
     }
 
-    /// Each in one line, for a log.
+    /// Returns each problem as one line, for a log.
     pub(crate) fn lines(&self) -> impl Iterator<Item = String> {
         self.list.iter().map(|problem| {
             let Position { file, line, column, .. } = self.texts.position(problem.at);
-            let mut text = format!("{}:{line}:{column}: {}", file.display(), problem.what);
-            if !problem.instead.is_empty() {
-                text.push_str(&format!(" ({})", problem.instead));
+            let mut text = format!("{}:{line}:{column}: {}", file.display(), problem.message);
+            if !problem.suggestion.is_empty() {
+                text.push_str(&format!(" ({})", problem.suggestion));
             }
             text
         })
     }
 
-    /// How many there are.
+    /// Returns the number of problems.
     pub(crate) fn count(&self) -> usize {
         self.list.len()
     }
@@ -76,14 +76,14 @@ impl fmt::Display for Problems {
         for problem in self.list.iter().take(PRINTED_MAX) {
             let position = self.texts.position(problem.at);
             let Position { file, line, column, .. } = position;
-            writeln!(f, "{}:{line}:{column}: {}", file.display(), problem.what)?;
+            writeln!(f, "{}:{line}:{column}: {}", file.display(), problem.message)?;
             write_excerpt(f, &position)?;
-            if let Some((place, what)) = problem.other {
+            if let Some((place, what)) = problem.related {
                 let Position { file, line, column, .. } = self.texts.position(place);
                 writeln!(f, "  {what}: {}:{line}:{column}", file.display())?;
             }
-            if !problem.instead.is_empty() {
-                writeln!(f, "  {}", problem.instead)?;
+            if !problem.suggestion.is_empty() {
+                writeln!(f, "  {}", problem.suggestion)?;
             }
         }
         match self.list.len().saturating_sub(PRINTED_MAX) {
@@ -93,13 +93,13 @@ impl fmt::Display for Problems {
     }
 }
 
-/// Most problems that are printed. Nobody reads so many.
+/// Most problems that are printed.
 const PRINTED_MAX: usize = 10_000;
-/// Most characters of a line that are shown before and behind the beginning of the place.
+/// Most characters of a line that are shown on each side of the position.
 const EXCERPT_CHARACTERS: usize = 90;
 
-/// The line and a caret under it. A long line is shown around the place only, and what a
-/// terminal would act on is shown as a full stop, so that the caret stays under its place.
+/// Writes the line and a caret below it. A long line is cut around the position. Control characters are shown as a
+/// full stop, so that the caret stays in place.
 fn write_excerpt(f: &mut fmt::Formatter<'_>, position: &Position<'_>) -> fmt::Result {
     let visible = |c: char| match c {
         '\t' => ' ',

@@ -1,123 +1,123 @@
-//! From nodes to items that the table knows: names, arguments, properties, defaults.
+//! Items: settings that were checked against the table.
 //!
-//! Invariant: what leaves this room has every argument and property that the table asks for,
-//! each of the kind that the table says, and stands where it may stand.
+//! Invariant: an item has every argument and property that the table requires, each of the kind in the table, and
+//! is in a permitted block.
 
-use super::place::Span;
-use super::settings::{Place, Setting};
+use super::position::Span;
+use super::settings::{BlockKind, Setting};
 use super::value::Value;
 use std::time::Duration;
 
-/// The settings of one place, with the defaults of those that were not said.
+/// The settings of one block, with defaults.
 #[derive(Debug)]
 pub(super) struct Block {
     pub(super) items: Vec<Item>,
-    /// What was said and is wrong, which has been noted.
-    pub(super) broken: Vec<&'static str>,
+    /// Settings with a reported problem.
+    pub(super) invalid: Vec<&'static str>,
     pub(super) at: Span,
-    pub(super) place: Place,
+    pub(super) kind: BlockKind,
 }
 
-/// One setting as it is in force.
+/// One setting in force.
 #[derive(Debug)]
 pub(super) struct Item {
     pub(super) setting: &'static Setting,
-    pub(super) arguments: Vec<Given>,
-    pub(super) properties: Vec<(&'static str, Given)>,
-    /// Properties that were said and are wrong, which has been noted.
-    pub(super) broken: Vec<&'static str>,
-    /// There always is one when the setting has braces, also when none were written.
-    pub(super) children: Option<Block>,
+    pub(super) arguments: Vec<SpannedValue>,
+    pub(super) properties: Vec<(&'static str, SpannedValue)>,
+    /// Properties with a reported problem.
+    pub(super) invalid: Vec<&'static str>,
+    /// Present if the setting has a block in the table, even if none was written.
+    pub(super) block: Option<Block>,
     pub(super) at: Span,
 }
 
-/// A value and where it stands.
+/// A value with its position.
 #[derive(Clone, Debug)]
-pub(super) struct Given {
+pub(super) struct SpannedValue {
     pub(super) value: Value,
     pub(super) at: Span,
 }
 
 impl Block {
-    /// The first item of a name.
+    /// Returns the first item of a name.
     pub(super) fn get(&self, name: &str) -> Option<&Item> {
         debug_assert!(
-            super::settings::find(self.place, name).is_some(),
+            super::settings::find(self.kind, name).is_some(),
             "{name} is not in the table for {:?}",
-            self.place
+            self.kind
         );
         self.items.iter().find(|item| item.setting.name == name)
     }
 
-    /// All items of a name.
+    /// Returns all items of a name.
     pub(super) fn all<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a Item> {
         debug_assert!(
-            super::settings::find(self.place, name).is_some(),
+            super::settings::find(self.kind, name).is_some(),
             "{name} is not in the table for {:?}",
-            self.place
+            self.kind
         );
         self.items.iter().filter(move |item| item.setting.name == name)
     }
 
-    /// Whether any of these was said, be it wrong.
-    pub(super) fn says_any(&self, names: &[&str]) -> bool {
-        let said = self.items.iter().map(|item| item.setting.name);
-        said.chain(self.broken.iter().copied()).any(|said| names.contains(&said))
+    /// Whether any of these settings was written, even with a problem.
+    pub(super) fn has_any(&self, names: &[&str]) -> bool {
+        let is_written = self.items.iter().map(|item| item.setting.name);
+        is_written.chain(self.invalid.iter().copied()).any(|is_written| names.contains(&is_written))
     }
 
-    /// The item of a setting that has a default.
-    pub(super) fn one(&self, name: &str) -> &Item {
+    /// Returns the item of a setting that has a default.
+    pub(super) fn item(&self, name: &str) -> &Item {
         self.get(name).expect("the table has a default for it")
     }
 }
 
 impl Item {
-    /// The first argument.
-    pub(super) fn first(&self) -> &Given {
-        self.arguments.first().expect("an item has the arguments that the table asks for")
+    /// Returns the first argument.
+    pub(super) fn first(&self) -> &SpannedValue {
+        self.arguments.first().expect("an item has the arguments of the table")
     }
 
-    /// A property that was said or has a default.
-    pub(super) fn property(&self, name: &str) -> Option<&Given> {
+    /// Returns a property that was written or has a default.
+    pub(super) fn property(&self, name: &str) -> Option<&SpannedValue> {
         debug_assert!(self.setting.property(name).is_some(), "{name} is not in the table");
         self.properties.iter().find(|(known, _)| *known == name).map(|(_, given)| given)
     }
 
-    /// A property that has a default.
-    pub(super) fn the(&self, name: &str) -> &Given {
+    /// Returns a property that has a default.
+    pub(super) fn required(&self, name: &str) -> &SpannedValue {
         self.property(name).expect("the table has a default for it")
     }
 
-    /// Its braces.
-    pub(super) fn inside(&self) -> &Block {
-        self.children.as_ref().expect("the table says that it has braces")
+    /// Returns the block.
+    pub(super) fn block(&self) -> &Block {
+        self.block.as_ref().expect("the table gives it a block")
     }
 }
 
-/// What a value is, where the table leaves no doubt.
-impl Given {
+/// Typed access where the table guarantees the kind.
+impl SpannedValue {
     pub(super) fn flag(&self) -> bool {
-        let Value::Flag(flag) = self.value else { unreachable!("the table says that it is a flag") };
+        let Value::Flag(flag) = self.value else { unreachable!("the table requires a flag") };
         flag
     }
 
     pub(super) fn number(&self) -> u64 {
-        let Value::Number(number) = self.value else { unreachable!("the table says that it is a number") };
+        let Value::Number(number) = self.value else { unreachable!("the table requires a number") };
         number
     }
 
     pub(super) fn time(&self) -> Duration {
-        let Value::Time(time) = self.value else { unreachable!("the table says that it is a time") };
+        let Value::Time(time) = self.value else { unreachable!("the table requires a time") };
         time
     }
 
     pub(super) fn text(&self) -> &str {
-        let Value::Text(text) = &self.value else { unreachable!("the table says that it is a text") };
+        let Value::Text(text) = &self.value else { unreachable!("the table requires a text") };
         text
     }
 
     pub(super) fn path(&self) -> &std::path::Path {
-        let Value::Path(path) = &self.value else { unreachable!("the table says that it is a path") };
+        let Value::Path(path) = &self.value else { unreachable!("the table requires a path") };
         path
     }
 }

@@ -1,20 +1,23 @@
-//! A folder of files.
+//! Serves a directory.
 
-use super::{LocalSites, Source};
+use super::{LocalSites, TableSource};
 use crate::site::{
-    Attempt, CacheRules, ErrorPages, IndexNames, Listing, Pattern, Root, Sidecars, SiteRules, SiteTable, Suffix,
+    CacheControlRules, ErrorPages, IndexNames, Listing, Pattern, Precompressed, Root, RouteTable, SiteRules, Suffix,
+    TryFile,
 };
 use selvedge::proto::path::SafePath;
-use selvedge::{Embedded, Status};
+use selvedge::{Embedded, StatusCode};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
-/// Serves the files beneath a folder, as `selvedge serve` does: conditional and range requests,
-/// compressed files that stand beside others (`app.js.br`, `.zst`, `.gz`), a cache, and nothing
-/// outside of the folder or with a name that begins with a dot, but for `/.well-known/`.
+/// Serves the files beneath a directory, as `selvedge serve` does.
 ///
-/// It is a tower service, so axum takes it; on this library's server files leave by `sendfile`.
+/// It supports conditional and range requests, precompressed files (`app.js.br`, `.zst`, `.gz`), and a file
+/// cache. It serves nothing outside of the directory, and no name that begins with a dot, except for
+/// `/.well-known/`.
+///
+/// It is a tower service, so axum accepts it. On selvedge's own server, large files are sent with `sendfile`.
 ///
 /// ```
 /// use axum::Router;
@@ -25,184 +28,183 @@ use std::sync::{Arc, OnceLock};
 ///     .fallback_service(ServeDir::new("public").not_found("404.html"));
 /// ```
 ///
-/// A change of a file is seen within a second. A folder that cannot be opened is an answer of 500 to
-/// every request, and is tried again with the next one; [`ServeDir::opened`] makes it an error at the
-/// start.
+/// A change of a file is visible within one second. If the directory cannot be opened, every request gets 500
+/// and tries again. Use [`ServeDir::opened`] to get an error at the start.
 #[derive(Clone, Debug)]
 pub struct ServeDir {
-    folder: Arc<Folder>,
+    directory: Arc<ServedDirectory>,
     service: Embedded<LocalSites>,
 }
 
-/// A folder and what is served of it, once it is open.
+/// A directory with its rules, and its route table once it is open.
 #[derive(Debug)]
-struct Folder {
-    rules: Rules,
-    table: OnceLock<Arc<SiteTable>>,
+struct ServedDirectory {
+    rules: DirRules,
+    table: OnceLock<Arc<RouteTable>>,
 }
 
 #[derive(Clone, Debug)]
-struct Rules {
+struct DirRules {
     path: PathBuf,
     index: Option<IndexNames>,
-    attempts: Vec<Attempt>,
+    try_files: Vec<TryFile>,
     fallback: Option<SafePath>,
     not_found: Option<SafePath>,
     listing: Listing,
-    sidecars: Sidecars,
-    cache: CacheRules,
+    precompressed: Precompressed,
+    cache_control: CacheControlRules,
 }
 
 impl ServeDir {
-    /// The files beneath a folder. `index.html` stands for a folder within it.
+    /// Serves the files beneath a directory. `index.html` is the index of each directory.
     pub fn new(path: impl AsRef<Path>) -> Self {
-        Self::of(Rules {
+        Self::from_rules(DirRules {
             path: path.as_ref().to_owned(),
             index: None,
-            attempts: Vec::new(),
+            try_files: Vec::new(),
             fallback: None,
             not_found: None,
             listing: Listing::Off,
-            sidecars: Sidecars::On,
-            cache: CacheRules::default(),
+            precompressed: Precompressed::On,
+            cache_control: CacheControlRules::default(),
         })
     }
 
-    fn of(rules: Rules) -> Self {
-        let folder = Arc::new(Folder { rules, table: OnceLock::new() });
-        let source = folder.clone().source();
-        Self { folder, service: Embedded::new(move || LocalSites::new(source.clone())) }
+    fn from_rules(rules: DirRules) -> Self {
+        let directory = Arc::new(ServedDirectory { rules, table: OnceLock::new() });
+        let source = directory.clone().source();
+        Self { directory, service: Embedded::new(move || LocalSites::new(source.clone())) }
     }
 
-    fn with(self, change: impl FnOnce(&mut Rules)) -> Self {
-        let mut rules = self.folder.rules.clone();
+    fn with_rules(self, change: impl FnOnce(&mut DirRules)) -> Self {
+        let mut rules = self.directory.rules.clone();
         change(&mut rules);
-        Self::of(rules)
+        Self::from_rules(rules)
     }
 
-    /// These names stand for a folder, in order, in place of `index.html`; none when there are none.
+    /// Sets the names of index files, in order of precedence, in place of `index.html`. Empty for none.
     ///
     /// # Panics
-    /// When one is no name of a file.
+    /// If one is not a file name.
     #[must_use]
     pub fn index<'a>(self, names: impl IntoIterator<Item = &'a str>) -> Self {
-        let names = IndexNames::new(names).expect("an index is a name of a file");
-        self.with(|rules| rules.index = Some(names))
+        let names = IndexNames::new(names).expect("an index is a file name");
+        self.with_rules(|rules| rules.index = Some(names))
     }
 
-    /// A path that leads to no file is tried with this at its end, as `.html`, before it is taken for a
-    /// folder; several are tried in the order in which they are said.
+    /// If a path leads to no file, tries it with this suffix, such as `.html`, before a directory of this path.
+    /// Several suffixes are tried in the order of the calls.
     ///
     /// # Panics
-    /// When no name can end so.
+    /// If no file name can end with it.
     #[must_use]
     pub fn suffix(self, suffix: &str) -> Self {
-        let suffix = Suffix::new(suffix).expect("a suffix is the end of a name of a file");
-        self.with(|rules| {
-            if rules.attempts.is_empty() {
-                rules.attempts.extend([Attempt::File, Attempt::Directory]);
+        let suffix = Suffix::new(suffix).expect("a suffix is the end of a file name");
+        self.with_rules(|rules| {
+            if rules.try_files.is_empty() {
+                rules.try_files.extend([TryFile::File, TryFile::Directory]);
             }
-            let folder = rules.attempts.iter().position(|attempt| *attempt == Attempt::Directory);
-            let place = folder.unwrap_or(rules.attempts.len());
-            rules.attempts.insert(place, Attempt::Suffix(suffix));
+            let directory = rules.try_files.iter().position(|entry| *entry == TryFile::Directory);
+            let position = directory.unwrap_or(rules.try_files.len());
+            rules.try_files.insert(position, TryFile::Suffix(suffix));
         })
     }
 
-    /// The page of an application that has paths of its own: what a navigation is answered with
-    /// that leads to no file. Scripts, images and the like that are not there stay 404.
+    /// Sets the page of a single-page application: the response to navigations that lead to no file. Missing
+    /// scripts, images and the like still get 404.
     ///
     /// # Panics
-    /// When this is no path within the folder.
+    /// If this is not a path within the directory.
     #[must_use]
     pub fn fallback(self, page: &str) -> Self {
-        let page = path_of(page);
-        self.with(|rules| rules.fallback = Some(page))
+        let page = page_path(page);
+        self.with_rules(|rules| rules.fallback = Some(page))
     }
 
-    /// What is shown with 404.
+    /// Sets the page for 404 (Not Found).
     ///
     /// # Panics
-    /// When this is no path within the folder.
+    /// If this is not a path within the directory.
     #[must_use]
     pub fn not_found(self, page: &str) -> Self {
-        let page = path_of(page);
-        self.with(|rules| rules.not_found = Some(page))
+        let page = page_path(page);
+        self.with_rules(|rules| rules.not_found = Some(page))
     }
 
-    /// A folder without an index is answered with a list of what is in it.
+    /// Lists directories that have no index.
     #[must_use]
     pub fn listing(self) -> Self {
-        self.with(|rules| rules.listing = Listing::On)
+        self.with_rules(|rules| rules.listing = Listing::On)
     }
 
-    /// Compressed files are files like any other, and not sent for those that they stand beside.
+    /// Treats precompressed files as files of their own, and does not serve them in place of the file beside
+    /// them.
     #[must_use]
     pub fn without_precompressed(self) -> Self {
-        self.with(|rules| rules.sidecars = Sidecars::Off)
+        self.with_rules(|rules| rules.precompressed = Precompressed::Off)
     }
 
-    /// The Cache-Control of files.
+    /// Sets the Cache-Control of files.
     ///
     /// # Panics
-    /// When no field can have this value.
+    /// If this is not a valid field value.
     #[must_use]
     pub fn cache_control(self, value: &str) -> Self {
-        let mut cache = CacheRules::default();
-        cache.add(Pattern::everything(), value).expect("the value can stand in a field");
-        self.with(|rules| rules.cache = cache)
+        let mut cache = CacheControlRules::default();
+        cache.add(Pattern::everything(), value).expect("the value is a valid field value");
+        self.with_rules(|rules| rules.cache_control = cache)
     }
 
-    /// Opens the folder now, so that one that is not there is an error before anybody asks.
+    /// Opens the directory now, so that a missing one is an error at the start.
     ///
     /// # Errors
-    /// When it cannot be opened.
+    /// If it cannot be opened.
     pub fn opened(self) -> io::Result<Self> {
-        self.folder.open()?;
+        self.directory.open()?;
         Ok(self)
     }
 
-    /// What makes the files a [`selvedge::Service`] for each worker, for
-    /// [`selvedge::Server::serve_each`]: nothing is converted on a request's way.
+    /// Returns a function that creates a [`selvedge::Service`] for each worker, for
+    /// [`selvedge::Server::serve_each`]. Requests are not converted to `http` types.
     pub fn each_worker(&self) -> impl Fn() -> LocalSites + Send + Sync + use<> {
-        let source = self.folder.clone().source();
+        let source = self.directory.clone().source();
         move || LocalSites::new(source.clone())
     }
 }
 
 super::tower_service!(ServeDir);
 
-fn path_of(page: &str) -> SafePath {
+fn page_path(page: &str) -> SafePath {
     let absolute = format!("/{}", page.trim_start_matches('/'));
-    SafePath::decode(absolute.as_bytes()).expect("a page is a path within the folder")
+    SafePath::decode(absolute.as_bytes()).expect("a page is a path within the directory")
 }
 
-impl Folder {
-    fn source(self: Arc<Self>) -> Source {
+impl ServedDirectory {
+    fn source(self: Arc<Self>) -> TableSource {
         Arc::new(move || self.open().ok())
     }
 
-    fn open(&self) -> io::Result<Arc<SiteTable>> {
+    fn open(&self) -> io::Result<Arc<RouteTable>> {
         if let Some(table) = self.table.get() {
             return Ok(table.clone());
         }
         let root = Arc::new(Root::open(&self.rules.path)?);
-        let table =
-            SiteTable::new(vec![self.rules.site(root)]).expect("one site that goes by every name clashes with none");
+        let table = RouteTable::new(vec![self.rules.site(root)]).expect("a single site is valid");
         Ok(self.table.get_or_init(|| Arc::new(table)).clone())
     }
 }
 
-impl Rules {
+impl DirRules {
     fn site(&self, root: Arc<Root>) -> SiteRules {
-        let mut site = SiteRules::of_directory(root.clone(), self.listing);
-        let pages = self.not_found.iter().map(|page| (Status::NOT_FOUND, page.clone()));
+        let mut site = SiteRules::for_directory(root.clone(), self.listing);
+        let pages = self.not_found.iter().map(|page| (StatusCode::NOT_FOUND, page.clone()));
         site.error_pages = self.not_found.is_some().then(|| ErrorPages { root, pages: pages.collect() });
-        site.cache = self.cache.clone();
+        site.cache_control = self.cache_control.clone();
         for files in site.files_rules_mut() {
             files.index = self.index.clone().unwrap_or_else(|| files.index.clone());
-            files.attempts.clone_from(&self.attempts);
+            files.try_files.clone_from(&self.try_files);
             files.fallback.clone_from(&self.fallback);
-            files.sidecars = self.sidecars;
+            files.precompressed = self.precompressed;
         }
         site
     }

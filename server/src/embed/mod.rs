@@ -1,7 +1,7 @@
-//! Sites as applications of the library: services of the engine, and tower services over `http`
-//! types, so that axum's router has them among its routes.
+//! Embeds sites in applications: as services of the engine, and as tower services over `http` types, for
+//! example for axum's router.
 //!
-//! The only place that names the ecosystem's types; what is served is what the program serves.
+//! Only this module names types of the tower ecosystem. It serves what the program serves.
 
 mod dir;
 #[cfg(feature = "configuration")]
@@ -11,44 +11,45 @@ pub use dir::ServeDir;
 #[cfg(feature = "configuration")]
 pub use sites::{InvalidConfiguration, Sites};
 
-use crate::site::{SiteTable, Sites as Served, SlashRedirect};
-use selvedge::{Request, Response, Service, Status};
+use crate::site::{RouteTable, SiteService as Served, SlashRedirect};
+use selvedge::{Request, Response, Service, StatusCode};
 use std::cell::OnceCell;
 use std::fmt;
 use std::sync::Arc;
 use std::thread;
 
-/// Where the sites come from. `None` when they cannot be had, which is tried again with the next request.
-type Source = Arc<dyn Fn() -> Option<Arc<SiteTable>> + Send + Sync>;
+/// Returns the route table, or `None` if a directory cannot be opened. A failure is retried at the next
+/// request.
+type TableSource = Arc<dyn Fn() -> Option<Arc<RouteTable>> + Send + Sync>;
 
-/// What one worker serves, with what it remembers of files: a [`Service`] of the engine's, for
-/// [`selvedge::Server::serve_each`] or to be called by another.
+/// The sites of one worker with its file cache: a [`Service`] of the engine for
+/// [`selvedge::Server::serve_each`], or for a caller of your own.
 pub struct LocalSites {
-    source: Source,
-    served: OnceCell<Served>,
+    source: TableSource,
+    service: OnceCell<Served>,
 }
 
 impl LocalSites {
-    fn new(source: Source) -> Self {
-        Self { source, served: OnceCell::new() }
+    fn new(source: TableSource) -> Self {
+        Self { source, service: OnceCell::new() }
     }
 
-    fn served(&self) -> Option<&Served> {
-        if self.served.get().is_none() {
-            // Whose workers these are, and how many, nobody says; each core has one as a rule.
+    fn service(&self) -> Option<&Served> {
+        if self.service.get().is_none() {
+            // The number of workers is unknown here. One per core is usual.
             let workers = thread::available_parallelism().map_or(1, usize::from);
-            let served = Served::new((self.source)()?, workers).redirecting(SlashRedirect::Relative);
-            return Some(self.served.get_or_init(|| served));
+            let served = Served::new((self.source)()?, workers).with_slash_redirect(SlashRedirect::Relative);
+            return Some(self.service.get_or_init(|| served));
         }
-        self.served.get()
+        self.service.get()
     }
 }
 
 impl Service for LocalSites {
     async fn call(&self, request: &mut Request) -> Response {
-        match self.served() {
+        match self.service() {
             Some(served) => served.call(request).await,
-            None => Response::error(Status::INTERNAL_SERVER_ERROR).because("the folder to serve cannot be opened"),
+            None => Response::error(StatusCode::INTERNAL_SERVER_ERROR).log_reason("cannot open the directory to serve"),
         }
     }
 }
@@ -59,7 +60,7 @@ impl fmt::Debug for LocalSites {
     }
 }
 
-/// A tower service whose field `service` is one.
+/// Implements tower's `Service` by the field `service`.
 macro_rules! tower_service {
     ($name:ident) => {
         impl<B> tower_service::Service<http::Request<B>> for $name
@@ -69,7 +70,7 @@ macro_rules! tower_service {
         {
             type Response = http::Response<selvedge::tower::EmbeddedBody>;
             type Error = std::convert::Infallible;
-            type Future = selvedge::tower::Answering<$crate::LocalSites, B>;
+            type Future = selvedge::tower::EmbeddedFuture<$crate::LocalSites, B>;
 
             fn poll_ready(&mut self, _: &mut std::task::Context<'_>) -> std::task::Poll<Result<(), Self::Error>> {
                 std::task::Poll::Ready(Ok(()))

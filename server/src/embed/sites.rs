@@ -1,19 +1,18 @@
-//! The sites of a configuration.
+//! Serves the sites of a configuration.
 
-use super::{LocalSites, Source};
-use crate::compile::{self, Compiled, Kept};
+use super::{LocalSites, TableSource};
+use crate::compile::{self, CarriedState, Compiled};
 use crate::config::{self, Problems, Sources};
-use crate::site::SiteTable;
-use crate::world::{self, Disk, Needs};
+use crate::preflight::{self, CheckScope, Disk};
+use crate::site::RouteTable;
 use selvedge::Embedded;
 use std::fmt;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// The sites of a configuration, as `selvedge run` serves them: hosts, routes, gates, fields,
-/// error pages. What it says of listeners, limits, logs and the process is a matter of the program,
-/// and not looked at.
+/// The sites of a configuration, as `selvedge run` serves them: hosts, routes, access rules, fields, error
+/// pages. Settings of listeners, limits, logs and the process are ignored.
 ///
 /// ```no_run
 /// use axum::{Router, routing::get};
@@ -24,18 +23,18 @@ use std::sync::Arc;
 /// # Ok::<(), selvedge_server::InvalidConfiguration>(())
 /// ```
 ///
-/// A change of a file is seen within a second; the configuration is read once. Targets of
-/// redirects are paths of the server, also beneath a prefix that `nest_service` has taken off.
+/// A change of a file is visible within one second. The configuration is read once. Targets of redirects are
+/// absolute paths, also beneath a prefix that `nest_service` removes.
 #[derive(Clone, Debug)]
 pub struct Sites {
-    table: Arc<SiteTable>,
+    table: Arc<RouteTable>,
     service: Embedded<LocalSites>,
 }
 
-/// Everything that is wrong with a configuration: where, and what to write instead.
+/// All problems of a configuration, with their positions and suggestions.
 pub struct InvalidConfiguration(Problems);
 
-/// What `main` prints of an error that it returns.
+/// Used if `main` returns the error.
 impl fmt::Debug for InvalidConfiguration {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "the configuration cannot be used\n{self}")
@@ -57,30 +56,30 @@ impl From<InvalidConfiguration> for std::io::Error {
 }
 
 impl Sites {
-    /// Those of a file.
+    /// Reads a configuration file.
     ///
     /// # Errors
-    /// Everything that is wrong.
+    /// All problems of the configuration.
     pub fn from_configuration(file: impl AsRef<Path>) -> Result<Self, InvalidConfiguration> {
         Self::read(file.as_ref(), &Disk)
     }
 
-    /// Those of a text, whose relative paths begin at the current folder.
+    /// Reads a configuration from a text. Relative paths start at the current directory.
     ///
     /// # Errors
-    /// Everything that is wrong.
+    /// All problems of the configuration.
     pub fn from_text(text: &str) -> Result<Self, InvalidConfiguration> {
-        Self::read(Path::new(TEXT), &Given { text })
+        Self::read(Path::new(TEXT), &TextSources { text })
     }
 
     fn read(file: &Path, sources: &dyn Sources) -> Result<Self, InvalidConfiguration> {
         let mut configuration = config::read(file, sources).map_err(InvalidConfiguration)?;
-        let made = match world::problems(&configuration.claims, Needs::SitesAlone) {
-            problems if problems.is_empty() => compile::compile(&configuration, &Kept::default(), sources),
+        let made = match preflight::problems(&configuration.requirements, CheckScope::Sites) {
+            problems if problems.is_empty() => compile::compile(&configuration, &CarriedState::default(), sources),
             problems => Err(problems),
         };
         match made {
-            Ok(Compiled { table, .. }) => Ok(Self::of(table)),
+            Ok(Compiled { table, .. }) => Ok(Self::from_table(table)),
             Err(problems) => {
                 let texts = std::mem::take(&mut configuration.texts);
                 Err(InvalidConfiguration(Problems::new(problems, texts)))
@@ -88,29 +87,29 @@ impl Sites {
         }
     }
 
-    fn of(table: Arc<SiteTable>) -> Self {
+    fn from_table(table: Arc<RouteTable>) -> Self {
         let source = source(&table);
         Self { table, service: Embedded::new(move || LocalSites::new(source.clone())) }
     }
 
-    /// With a way to tell from a request's extensions who asks, for gates and conditions that are
-    /// about clients. This library's server tells it by itself; on others nobody does, and a client
-    /// that nobody knows is in no network:
+    /// Sets how the client's address is found in the extensions of a request, for access rules and conditions
+    /// on clients. Selvedge's own server provides it. On other servers the client is unknown and in no network,
+    /// unless you set this:
     ///
     /// ```no_run
     /// # use axum::extract::ConnectInfo;
     /// # use std::net::SocketAddr;
     /// # let sites = selvedge_server::Sites::from_configuration("selvedge.kdl")?;
-    /// let sites = sites.peers(|extensions| extensions.get().map(|ConnectInfo::<SocketAddr>(peer)| *peer));
+    /// let sites = sites.find_peer(|extensions| extensions.get().map(|ConnectInfo::<SocketAddr>(peer)| *peer));
     /// # Ok::<(), selvedge_server::InvalidConfiguration>(())
     /// ```
     #[must_use]
-    pub fn peers(self, find: impl Fn(&http::Extensions) -> Option<SocketAddr> + Send + Sync + 'static) -> Self {
-        Self { service: self.service.peers(find), ..self }
+    pub fn find_peer(self, find: impl Fn(&http::Extensions) -> Option<SocketAddr> + Send + Sync + 'static) -> Self {
+        Self { service: self.service.find_peer(find), ..self }
     }
 
-    /// What makes the sites a [`selvedge::Service`] for each worker, for
-    /// [`selvedge::Server::serve_each`]: nothing is converted on a request's way.
+    /// Returns a function that creates a [`selvedge::Service`] for each worker, for
+    /// [`selvedge::Server::serve_each`]. Requests are not converted to `http` types.
     pub fn each_worker(&self) -> impl Fn() -> LocalSites + Send + Sync + use<> {
         let source = source(&self.table);
         move || LocalSites::new(source.clone())
@@ -119,26 +118,26 @@ impl Sites {
 
 super::tower_service!(Sites);
 
-fn source(table: &Arc<SiteTable>) -> Source {
+fn source(table: &Arc<RouteTable>) -> TableSource {
     let table = table.clone();
     Arc::new(move || Some(table.clone()))
 }
 
-/// What a text that has no file is called where its problems are told.
+/// The file name that problems of a text are reported with.
 const TEXT: &str = "configuration";
 
-/// A text, and for all else the disk.
-struct Given<'t> {
+/// Sources with the text of the configuration; everything else is on the disk.
+struct TextSources<'t> {
     text: &'t str,
 }
 
-impl Sources for Given<'_> {
+impl Sources for TextSources<'_> {
     fn text(&self, file: &Path) -> Result<String, String> {
         if file == Path::new(TEXT) { Ok(self.text.to_owned()) } else { Disk.text(file) }
     }
 
-    fn matches(&self, folder: &Path, pattern: &str) -> Result<Vec<PathBuf>, String> {
-        Disk.matches(folder, pattern)
+    fn matching_files(&self, folder: &Path, pattern: &str) -> Result<Vec<PathBuf>, String> {
+        Disk.matching_files(folder, pattern)
     }
 
     fn variable(&self, name: &str) -> Option<String> {

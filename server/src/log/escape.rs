@@ -1,28 +1,28 @@
-//! Octets as log lines have them: whatever a client sends, a line stays one line of ASCII.
+//! Escaping for log lines: a line stays one line of ASCII, whatever a client sends.
 
-/// Bytes of an octet that is escaped by its number, as in `\x1b`.
+/// Length of a byte that is escaped by number, as in `\x1b`.
 pub(super) const TEXT_NUMBER_BYTES: usize = 4;
-/// The same in JSON, as in `\u001b`.
+/// Length of a byte that is escaped by number in JSON, as in `\u001b`.
 pub(super) const JSON_NUMBER_BYTES: usize = 6;
 
 const HEX: &[u8; 16] = b"0123456789abcdef";
 
-/// Whether an octet stands for itself: visible ASCII or a space, but no quote or backslash.
+/// Whether a byte is written literally: visible ASCII or a space, but no quote or backslash.
 const fn is_plain(byte: u8) -> bool {
     matches!(byte, 0x20..0x7f) & (byte != b'"') & (byte != b'\\')
 }
 
-/// How many octets at the beginning stand for themselves.
+/// Returns the number of leading bytes that are written literally.
 fn plain_length(bytes: &[u8]) -> usize {
-    // Without a way out in the middle of a chunk it is looked at as a whole.
+    // Without a branch within a chunk, the compiler vectorises the test.
     let (chunks, _) = bytes.as_chunks::<16>();
     let plain = chunks.iter().take_while(|chunk| chunk.iter().fold(true, |all, &byte| all & is_plain(byte))).count();
     let at = plain * 16;
     bytes[at..].iter().position(|&byte| !is_plain(byte)).map_or(bytes.len(), |odd| at + odd)
 }
 
-/// What is shown of octets whose escaped form may have so many bytes; each that is escaped by
-/// its number takes `number_bytes`.
+/// Returns the longest prefix whose escaped form has at most `most` bytes. A byte escaped by number takes
+/// `number_bytes`.
 pub(super) fn fitting(bytes: &[u8], most: usize, number_bytes: usize) -> &[u8] {
     if bytes.len() <= most / number_bytes {
         return bytes;
@@ -39,13 +39,13 @@ pub(super) fn fitting(bytes: &[u8], most: usize, number_bytes: usize) -> &[u8] {
     &bytes[..over.unwrap_or(bytes.len())]
 }
 
-/// Appends octets to a line of text: quotes and backslashes get a backslash, and what is
-/// neither visible ASCII nor a space becomes `\xHH`.
+/// Appends bytes to a line of text: quotes and backslashes are escaped by a backslash, other bytes that are not
+/// visible ASCII or a space by `\xHH`.
 pub(super) fn escape(bytes: &[u8], out: &mut Vec<u8>) {
     escape_with(bytes, b"\\x", out);
 }
 
-/// Appends octets that stand in no quotes, where a space would end them.
+/// Appends bytes outside of quotes, where a space would end the value.
 pub(super) fn escape_word(bytes: &[u8], out: &mut Vec<u8>) {
     for (number, word) in bytes.split(|&b| b == b' ').enumerate() {
         if number > 0 {
@@ -55,13 +55,13 @@ pub(super) fn escape_word(bytes: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-/// Appends octets to a JSON string. Each octet is the character of its number, so that
-/// whoever encodes the string as Latin-1 has the octets again, whatever they were.
+/// Appends bytes to a JSON string. Each byte becomes the character with its number, so encoding the string as Latin-1
+/// restores the bytes.
 pub(super) fn escape_json(bytes: &[u8], out: &mut Vec<u8>) {
     escape_with(bytes, b"\\u00", out);
 }
 
-/// Appends to a JSON string what [`escape`] makes of octets.
+/// Appends the output of [`escape`] to a JSON string.
 pub(super) fn escape_for_json(bytes: &[u8], out: &mut Vec<u8>) {
     for &byte in bytes {
         match byte {
@@ -76,7 +76,7 @@ pub(super) fn escape_for_json(bytes: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-/// Appends text of our own to a JSON string.
+/// Appends our own text to a JSON string.
 pub(super) fn escape_json_text(text: &str, out: &mut Vec<u8>) {
     for part in text.split_inclusive(|c: char| !c.is_ascii()) {
         let end = part.char_indices().next_back().filter(|(_, c)| !c.is_ascii());
@@ -126,10 +126,10 @@ mod tests {
     }
 
     #[test]
-    fn json_gives_octets_and_text_back() {
-        let octets: Vec<u8> = (0..=255).collect();
-        let read: String = serde_json::from_str(&format!("\"{}\"", done(escape_json, &octets))).unwrap();
-        assert_eq!(read.chars().map(|c| u8::try_from(u32::from(c)).unwrap()).collect::<Vec<_>>(), octets);
+    fn json_restores_bytes_and_text() {
+        let bytes: Vec<u8> = (0..=255).collect();
+        let read: String = serde_json::from_str(&format!("\"{}\"", done(escape_json, &bytes))).unwrap();
+        assert_eq!(read.chars().map(|c| u8::try_from(u32::from(c)).unwrap()).collect::<Vec<_>>(), bytes);
         for text in ["", "plain", "é", "a\u{85}b\u{2028}", "𝄞 and \"quotes\"\n", "ends in ü"] {
             let mut out = Vec::new();
             escape_json_text(text, &mut out);

@@ -1,23 +1,23 @@
-//! How long answers took, in buckets of a fixed number.
+//! Response times in a fixed number of buckets.
 //!
-//! Buckets are as wide as a sixteenth of the power of two that they begin in, so a figure that is
-//! read from them is at most 1/32 off. Memory does not grow with what is counted.
+//! A bucket is a sixteenth of a power of two wide, so a value read from the histogram is at most 1/32 off. Memory
+//! does not grow.
 
-use super::tallies::Counter;
+use super::metrics::Counter;
 use std::time::Duration;
 
-/// Buckets of each power of two.
+/// Buckets for each power of two.
 const STEPS: usize = 1 << STEP_BITS;
 const STEP_BITS: u32 = 4;
-/// The first power of two with buckets of its own, 256 ns; all that is less shares the first one.
+/// The first power of two with its own buckets, 256 ns. Shorter times share the first bucket.
 const FIRST_BITS: u32 = 8;
-/// The first one without, 73 minutes; all that is more shares the last bucket.
+/// The first power of two without, 73 minutes. Longer times share the last bucket.
 const LAST_BITS: u32 = 42;
 const BUCKETS: usize = 1 + (LAST_BITS - FIRST_BITS) as usize * STEPS;
 
 const _: () = assert!(FIRST_BITS >= STEP_BITS, "a bucket is a nanosecond wide or wider");
 
-/// What one thread counts.
+/// The counts of one thread.
 #[derive(Debug)]
 pub(super) struct Histogram {
     buckets: [Counter; BUCKETS],
@@ -40,7 +40,7 @@ impl Histogram {
     }
 }
 
-/// What several threads have counted.
+/// The sums of several threads.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Latencies {
     buckets: Vec<u64>,
@@ -59,20 +59,20 @@ impl Latencies {
         self.max_ns = self.max_ns.max(histogram.max_ns.get());
     }
 
-    /// How many answers were timed.
+    /// Returns the number of responses.
     pub(crate) fn count(&self) -> u64 {
         self.buckets.iter().sum()
     }
 
-    /// The longest time, in nanoseconds.
+    /// Returns the longest time in nanoseconds.
     pub(crate) fn max_ns(&self) -> u64 {
         self.max_ns
     }
 
-    /// The time in nanoseconds within which so many of a thousand answers were complete; 0 when
-    /// there was none.
+    /// Returns the time in nanoseconds within which `per_mille` of a thousand responses were complete; 0 without
+    /// responses.
     pub(crate) fn within_ns(&self, per_mille: u64) -> u64 {
-        // A number of answers is far from the bits that this takes.
+        // The number of responses is far below the overflow.
         let rank = (self.count() * per_mille).div_ceil(1000).max(1);
         let mut below = 0;
         let bucket = self.buckets.iter().position(|count| {
@@ -91,16 +91,16 @@ fn bucket_of(ns: u64) -> usize {
     if power >= LAST_BITS {
         return BUCKETS - 1;
     }
-    // The bits behind the first one say how far it is to the next power.
+    // The bits after the leading one give the bucket within the power.
     let step = (ns >> (power - STEP_BITS)) as usize - STEPS;
     1 + (power - FIRST_BITS) as usize * STEPS + step
 }
 
-/// What stands for all times of a bucket.
+/// Returns the value that represents a bucket.
 fn middle_ns(bucket: usize) -> u64 {
-    let Some(place) = bucket.checked_sub(1) else { return 1 << (FIRST_BITS - 1) };
-    let width = 1 << (place / STEPS + (FIRST_BITS - STEP_BITS) as usize);
-    width * (STEPS + place % STEPS) as u64 + width / 2
+    let Some(index) = bucket.checked_sub(1) else { return 1 << (FIRST_BITS - 1) };
+    let width = 1 << (index / STEPS + (FIRST_BITS - STEP_BITS) as usize);
+    width * (STEPS + index % STEPS) as u64 + width / 2
 }
 
 #[cfg(test)]

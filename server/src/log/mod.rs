@@ -1,11 +1,10 @@
-//! The access logs and the error log, and what is counted on the way.
+//! Access logs, error logs and counters.
 //!
-//! Workers never wait for a log: each gathers lines and hands them over a few times a
-//! second through a bounded queue, and what does not fit is counted. Threads write, survive
-//! what can happen to what they write to, and say it when it is over.
-//! This floor never names the configuration, a site, or a socket.
+//! Workers never wait for a log. Each buffers lines and sends them four times a second through a bounded queue; what
+//! does not fit is counted. Threads write, survive failures of their destination, and report when a failure is over.
+//! This module never names the configuration, a site, or a socket.
 
-pub(crate) mod plan;
+pub(crate) mod config;
 
 mod access;
 mod error;
@@ -13,15 +12,15 @@ mod escape;
 mod time;
 
 mod histogram;
+mod metrics;
 mod observer;
-mod tallies;
 
 mod logs;
 
-mod health;
-mod outlet;
-mod pen;
+mod line_writer;
+mod loss_counter;
 mod rotate;
+mod sink;
 mod writer;
 
 #[cfg(test)]
@@ -29,14 +28,14 @@ mod tests;
 
 pub(crate) use access::{Format, FormatProblem};
 pub(crate) use logs::{LogProblem, Logs};
+pub(crate) use metrics::{Counters, Totals};
 pub(crate) use observer::LogObserver;
-pub(crate) use outlet::{Connect, Letters};
-pub(crate) use tallies::{Tallies, Totals};
+pub(crate) use sink::{Connect, LogDatagrams};
 
 use std::io::Write;
 
-/// Says a line to whoever started the program, before there is a log or beside it.
-pub(crate) fn say(line: &str) {
-    // There is nobody to tell when standard error is gone.
+/// Prints a line to standard error, before the logs are open or beside them.
+pub(crate) fn print_line(line: &str) {
+    // A closed standard error cannot be reported.
     let _ = writeln!(std::io::stderr(), "{line}");
 }

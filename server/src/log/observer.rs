@@ -1,35 +1,35 @@
-//! What a worker gathers for the logs, and counts.
+//! Collects one worker's log lines and counts.
 
 use super::access::Format;
-use super::error::Event;
-use super::logs::{Logs, Queue};
-use super::plan::Level;
-use super::tallies::{Keeper, Tallies};
-use selvedge::service::{CloseReason, Closed, Exchange, Incident, Phase};
+use super::config::Level;
+use super::error::LogEvent;
+use super::logs::{LogQueues, Logs};
+use super::metrics::{CounterHandle, Counters};
+use selvedge::service::{CloseReason, Closed, Exchange, Phase, ServerEvent};
 use selvedge::{Limits, Observer, Reject, Request};
 use std::cell::RefCell;
 use std::sync::Arc;
 
-/// Lines are handed on when so many bytes have come together, and a few times a second.
+/// A batch is sent when it has this many bytes, and four times a second.
 const BATCH_BYTES: usize = 32 * 1024;
 
-/// One worker's end of the logs.
+/// The observer of one worker.
 #[derive(Debug)]
 pub(crate) struct LogObserver {
-    queue: Arc<Queue>,
-    gathered: RefCell<Vec<Gathered>>,
-    /// Access logs that have lines to be handed on, at least those.
-    waiting: RefCell<Vec<usize>>,
-    /// Whether any of the formats says how long an answer took.
+    queue: Arc<LogQueues>,
+    pending: RefCell<Vec<PendingLines>>,
+    /// Access logs with pending lines, and possibly more.
+    logs_with_lines: RefCell<Vec<usize>>,
+    /// Whether a format contains the elapsed time.
     wants_elapsed: bool,
     limits: Arc<Limits>,
-    /// Where somebody may ask what was counted.
-    keeper: Option<Keeper>,
+    /// Counters that `status` reads.
+    counters: Option<CounterHandle>,
 }
 
-/// The lines of one access log.
+/// Pending lines of one access log.
 #[derive(Debug)]
-struct Gathered {
+struct PendingLines {
     format: Format,
     lines: Vec<u8>,
     count: u64,
@@ -38,7 +38,7 @@ struct Gathered {
 impl Clone for LogObserver {
     fn clone(&self) -> Self {
         let mut clone = Self::with_queue(self.queue.clone(), self.limits.clone());
-        clone.keeper = self.keeper.clone();
+        clone.counters = self.counters.clone();
         clone
     }
 }
@@ -48,54 +48,54 @@ impl LogObserver {
         Self::with_queue(logs.queue(), Arc::new(limits.clone()))
     }
 
-    /// One that counts, too.
+    /// Returns the observer with counters.
     #[must_use]
-    pub(crate) fn counting(mut self, tallies: &Arc<Tallies>) -> Self {
-        self.keeper = Some(Keeper::new(tallies));
+    pub(crate) fn with_counters(mut self, counters: &Arc<Counters>) -> Self {
+        self.counters = Some(CounterHandle::new(counters));
         self
     }
 
-    fn with_queue(queue: Arc<Queue>, limits: Arc<Limits>) -> Self {
-        let gathered =
-            queue.formats().map(|format| Gathered { format, lines: Vec::new(), count: 0 }).collect::<Vec<_>>();
-        let wants_elapsed = gathered.iter().any(|gathered| gathered.format.wants_elapsed());
+    fn with_queue(queue: Arc<LogQueues>, limits: Arc<Limits>) -> Self {
+        let pending =
+            queue.formats().map(|format| PendingLines { format, lines: Vec::new(), count: 0 }).collect::<Vec<_>>();
+        let wants_elapsed = pending.iter().any(|pending| pending.format.wants_elapsed());
         Self {
             queue,
-            gathered: RefCell::new(gathered),
-            waiting: RefCell::default(),
+            pending: RefCell::new(pending),
+            logs_with_lines: RefCell::default(),
             wants_elapsed,
             limits,
-            keeper: None,
+            counters: None,
         }
     }
 
-    fn hand_on(&self, log: usize, gathered: &mut Gathered) {
-        if gathered.count > 0 {
-            // The next ones will need about as much.
-            let room = gathered.lines.len() + gathered.lines.len() / 4;
-            let lines = std::mem::replace(&mut gathered.lines, Vec::with_capacity(room));
-            self.queue.access(log, lines, std::mem::take(&mut gathered.count));
+    fn send_batch(&self, log: usize, pending: &mut PendingLines) {
+        if pending.count > 0 {
+            // The next batch probably has a similar size.
+            let capacity = pending.lines.len() + pending.lines.len() / 4;
+            let lines = std::mem::replace(&mut pending.lines, Vec::with_capacity(capacity));
+            self.queue.send_lines(log, lines, std::mem::take(&mut pending.count));
         }
     }
 
-    fn access(&self, exchange: &Exchange<'_>) {
-        let site = self.queue.site(exchange.request.map_or(0, Request::label));
-        let all = &mut *self.gathered.borrow_mut();
+    fn append_access_lines(&self, exchange: &Exchange<'_>) {
+        let site = self.queue.site(exchange.request.map_or(0, Request::site_tag));
+        let all = &mut *self.pending.borrow_mut();
         for &log in &site.access {
-            let gathered = &mut all[log];
-            if gathered.count == 0 {
-                self.waiting.borrow_mut().push(log);
+            let pending = &mut all[log];
+            if pending.count == 0 {
+                self.logs_with_lines.borrow_mut().push(log);
             }
-            gathered.format.append(exchange, &site.name, &mut gathered.lines);
-            gathered.count += 1;
-            if gathered.lines.len() >= BATCH_BYTES {
-                self.hand_on(log, gathered);
+            pending.format.append(exchange, &site.name, &mut pending.lines);
+            pending.count += 1;
+            if pending.lines.len() >= BATCH_BYTES {
+                self.send_batch(log, pending);
             }
         }
     }
 
-    /// The bound that a refusal was about, for the log.
-    fn bound(&self, reject: Reject) -> Option<String> {
+    /// Returns the exceeded limit of a refusal, for the log.
+    fn limit_of_reject(&self, reject: Reject) -> Option<String> {
         let message = &self.limits.message;
         Some(match reject {
             Reject::RequestLineTooLong => format!("{} bytes", message.request_line_bytes_max),
@@ -103,117 +103,117 @@ impl LogObserver {
             Reject::TooManyFields => format!("{} fields", message.fields_max),
             Reject::MethodTooLong => format!("{} bytes", selvedge::proto::limits::METHOD_BYTES_MAX),
             Reject::ChunkExtensionTooLong => format!("{} bytes", message.chunk_extension_bytes_max),
-            Reject::ChunkOverhead => format!("{} bytes more than content", message.chunk_overhead_bytes_free),
+            Reject::ChunkOverheadTooLarge => format!("{} bytes more than content", message.chunk_overhead_allowance),
             Reject::TrailersTooLarge => format!("{} bytes", message.trailer_bytes_max),
             Reject::ContentTooLarge => format!("{} bytes", self.limits.body_bytes_max),
             _ => return None,
         })
     }
 
-    fn bound_of_close(&self, reason: CloseReason) -> Option<String> {
+    fn limit_of_close(&self, reason: CloseReason) -> Option<String> {
         let limits = &self.limits;
         Some(match reason {
-            CloseReason::Silent | CloseReason::HeadTooSlow => format!("{:?}", limits.head_time),
+            CloseReason::NothingReceived | CloseReason::HeadTooSlow => format!("{:?}", limits.header_timeout),
             CloseReason::ContentTooSlow => {
-                format!("{:?} or {} B/s", limits.body_silence, limits.body_bytes_per_second_min)
+                format!("{:?} or {} B/s", limits.body_timeout, limits.body_min_rate)
             }
             CloseReason::SendTooSlow => {
-                format!("{:?} or {} B/s", limits.send_silence, limits.send_bytes_per_second_min)
+                format!("{:?} or {} B/s", limits.send_timeout, limits.send_min_rate)
             }
-            CloseReason::ContentUnread => format!("{} bytes", limits.drain_bytes_max),
-            CloseReason::DrainLimit => format!("{:?}", limits.drain_time),
-            CloseReason::ContentRejected(reject) => return self.bound(reject),
+            CloseReason::ContentUnread => format!("{} bytes", limits.discard_bytes_max),
+            CloseReason::ShutdownTimeout => format!("{:?}", limits.shutdown_timeout),
+            CloseReason::ContentRejected(reject) => return self.limit_of_reject(reject),
             _ => return None,
         })
     }
 }
 
-/// What was gathered is handed on, whoever ends it.
+/// Sends pending lines when the observer is dropped.
 impl Drop for LogObserver {
     fn drop(&mut self) {
         self.tick();
     }
 }
 
-fn with_bound(text: &str, bound: Option<String>) -> String {
-    bound.map_or_else(|| text.to_owned(), |bound| format!("{text} (bound: {bound})"))
+fn with_limit(text: &str, limit: Option<String>) -> String {
+    limit.map_or_else(|| text.to_owned(), |limit| format!("{text} (bound: {limit})"))
 }
 
 impl Observer for LogObserver {
-    fn times(&self) -> bool {
-        self.wants_elapsed || self.keeper.is_some()
+    fn wants_elapsed(&self) -> bool {
+        self.wants_elapsed || self.counters.is_some()
     }
 
     fn finished(&self, exchange: &Exchange<'_>) {
-        self.keeper.iter().for_each(|keeper| keeper.exchange(exchange));
-        self.access(exchange);
+        self.counters.iter().for_each(|counters| counters.exchange(exchange));
+        self.append_access_lines(exchange);
         let (name, text) = match (exchange.reject, exchange.reason) {
-            (Some(reject), _) => (reject.name(), with_bound(reject.text(), self.bound(reject))),
+            (Some(reject), _) => (reject.name(), with_limit(reject.message(), self.limit_of_reject(reject))),
             (None, Some(reason)) => ("Answered", reason.to_owned()),
             _ => return,
         };
         let text = format!("{} {text}", exchange.status.code());
-        // 501 and 505 are about what the client asked for.
+        // 501 and 505 depend on the request, not on the server.
         let level = if matches!(exchange.status.code(), 500 | 502..=504) { Level::Error } else { Level::Warn };
-        let (peer, line) = (Some(exchange.peer), exchange.line.to_vec());
+        let (peer, line) = (Some(exchange.peer), exchange.request_line.to_vec());
         let key = exchange.reason.unwrap_or(name);
-        let site = self.queue.site(exchange.request.map_or(0, Request::label));
-        self.queue.error_of(site, Event { level, key, name, text, peer, line, count: 1 });
+        let site = self.queue.site(exchange.request.map_or(0, Request::site_tag));
+        self.queue.send_site_event(site, LogEvent { level, key, name, text, peer, line, count: 1 });
     }
 
     fn closed(&self, closed: &Closed) {
-        self.keeper.iter().for_each(|keeper| keeper.close(closed.reason));
-        // A refused head was logged with its answer.
-        let answered = matches!(closed.reason, CloseReason::Rejected(_));
-        let idle_at_stop = closed.reason == CloseReason::StoppedAtOnce && closed.phase == Phase::Idle;
-        let is_ordinary = closed.reason.is_ordinary() || answered || idle_at_stop;
+        self.counters.iter().for_each(|counters| counters.close(closed.reason));
+        // A refused head was logged with its response.
+        let was_logged = matches!(closed.reason, CloseReason::Rejected(_));
+        let idle_at_stop = closed.reason == CloseReason::StoppedImmediately && closed.phase == Phase::Idle;
+        let is_ordinary = closed.reason.is_ordinary() || was_logged || idle_at_stop;
         let level = if is_ordinary { Level::Debug } else { Level::Warn };
         if !self.queue.wants(level) {
             return;
         }
-        let text = with_bound(closed.reason.explain(), self.bound_of_close(closed.reason));
+        let text = with_limit(closed.reason.explain(), self.limit_of_close(closed.reason));
         let text = format!("{text}, while {}, after {} requests", closed.phase.explain(), closed.requests);
-        let event = Event::of_program(level, closed.reason.name(), text);
-        self.queue.error(Event { peer: Some(closed.peer), ..event });
+        let event = LogEvent::from_program(level, closed.reason.name(), text);
+        self.queue.send_event(LogEvent { peer: Some(closed.peer), ..event });
     }
 
-    fn incident(&self, incident: &Incident) {
-        let (level, name, peer, text) = match incident {
-            Incident::Panic { peer, message } => (Level::Error, "Panic", Some(*peer), message.clone()),
-            Incident::AcceptFailed { error } => {
+    fn event(&self, event: &ServerEvent) {
+        let (level, name, peer, text) = match event {
+            ServerEvent::Panic { peer, message } => (Level::Error, "Panic", Some(*peer), message.clone()),
+            ServerEvent::AcceptFailed { error } => {
                 (Level::Error, "AcceptFailed", None, format!("cannot accept connections, pausing: {error}"))
             }
-            Incident::AcceptRecovered => {
+            ServerEvent::AcceptRecovered => {
                 (Level::Info, "AcceptRecovered", None, "accepting connections again".to_owned())
             }
-            Incident::DriverRefused { error } => {
+            ServerEvent::UringUnavailable { error } => {
                 let text = format!("no io_uring here, so sockets are driven by epoll: {error}");
-                (Level::Warn, "DriverRefused", None, text)
+                (Level::Warn, "UringUnavailable", None, text)
             }
-            Incident::ConnectionsFull { limit } => (
+            ServerEvent::ConnectionLimitReached { limit } => (
                 Level::Warn,
-                "ConnectionsFull",
+                "ConnectionLimitReached",
                 None,
                 format!("all connections are in use, new ones wait (bound: {limit})"),
             ),
-            Incident::ConnectionsFree => {
-                (Level::Info, "ConnectionsFree", None, "connections are free again".to_owned())
+            ServerEvent::ConnectionLimitCleared => {
+                (Level::Info, "ConnectionLimitCleared", None, "connections are free again".to_owned())
             }
-            Incident::TooManyFromClient { peer } => {
-                let text = "the client has too many connections (only observed)".to_owned();
-                (Level::Warn, "TooManyFromClient", Some(*peer), text)
+            ServerEvent::ClientOverLimit { peer } => {
+                let text = "the client has too many connections (dry run)".to_owned();
+                (Level::Warn, "ClientOverLimit", Some(*peer), text)
             }
         };
         if level < Level::Info {
-            self.keeper.iter().for_each(|keeper| keeper.incident(name));
+            self.counters.iter().for_each(|counters| counters.count_event(name));
         }
-        self.queue.error(Event { peer, ..Event::of_program(level, name, text) });
+        self.queue.send_event(LogEvent { peer, ..LogEvent::from_program(level, name, text) });
     }
 
     fn tick(&self) {
-        let all = &mut *self.gathered.borrow_mut();
-        for log in self.waiting.borrow_mut().drain(..) {
-            self.hand_on(log, &mut all[log]);
+        let all = &mut *self.pending.borrow_mut();
+        for log in self.logs_with_lines.borrow_mut().drain(..) {
+            self.send_batch(log, &mut all[log]);
         }
     }
 }

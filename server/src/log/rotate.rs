@@ -1,12 +1,10 @@
-//! Puts log files aside under names that tell the time, and deals with them: compresses
-//! them on a thread of its own, and removes the oldest.
+//! Renames log files when they are rotated, compresses them on a separate thread, and removes the oldest.
 //!
-//! `access.log` becomes `access.log.20261122T002405.123Z`, then `….123Z.gz`. What is done
-//! with what was put aside is found by looking at the directory, so whatever an earlier run
-//! was interrupted in is finished by the next.
+//! `access.log` becomes `access.log.20261122T002405.123Z`, then `….123Z.gz`. The thread finds its work by listing the
+//! directory, so the next start finishes what was interrupted.
 
-use super::health::Health;
-use super::plan::{Level, Packing, Rotation};
+use super::config::{Level, RotatedFormat, Rotation};
+use super::loss_counter::LossCounter;
 use super::time::TimePattern;
 use flate2::Compression;
 use flate2::write::GzEncoder;
@@ -21,118 +19,121 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// How long a file that was put aside is left alone: another process that shares the log
-/// looks once a second whether it was, and may write to it until then.
+/// How long a rotated file is left alone. Another process that shares the log checks once a second for the rotation
+/// and may write until then.
 const SETTLE_TIME: Duration = Duration::from_secs(3);
-/// Names that are tried, a millisecond apart, before putting a file aside fails.
+/// Names that are tried, one millisecond apart, before a rotation fails.
 const NAMES_MAX: usize = 1000;
-/// The length of a stamp such as `20261122T002405.123Z`.
+/// Length of a time stamp such as `20261122T002405.123Z`.
 const STAMP_BYTES: usize = 20;
 
-/// Jobs that may wait. Each does all there is to do for its log, so one that finds no room
-/// is done by the next.
+/// Jobs that may wait. A job handles all files of its log, so a dropped job is covered by the next one.
 const JOBS_MAX: usize = 256;
 
-/// The thread that deals with what was put aside. It starts with the first log that needs it
-/// and ends with the last; what it has not finished by the end of the program is finished
-/// by the next one.
+/// The clean-up thread. It starts with the first log that needs it and ends with the last. The next start finishes
+/// what remains.
 #[derive(Default)]
-pub(super) struct Housekeeper {
-    jobs: OnceLock<SyncSender<Job>>,
+pub(super) struct Rotator {
+    jobs: OnceLock<SyncSender<CleanupJob>>,
 }
 
-/// One log's way to have its files dealt with.
-pub(super) struct Rotating {
+/// One log's handle to the clean-up thread.
+pub(super) struct RotationHandle {
     rotation: Rotation,
-    job: Job,
-    jobs: SyncSender<Job>,
+    job: CleanupJob,
+    jobs: SyncSender<CleanupJob>,
 }
 
 #[derive(Clone)]
-struct Job {
+struct CleanupJob {
     path: PathBuf,
     rotation: Rotation,
-    health: Arc<Health>,
-    /// Not to be begun before.
+    loss_counter: Arc<LossCounter>,
+    /// Earliest start.
     due: Instant,
 }
 
-impl Housekeeper {
-    /// Takes a log on.
-    pub(super) fn take_on(&self, path: &Path, rotation: Rotation, health: &Arc<Health>) -> io::Result<Rotating> {
+impl Rotator {
+    /// Registers a log.
+    pub(super) fn register(
+        &self,
+        path: &Path,
+        rotation: Rotation,
+        loss_counter: &Arc<LossCounter>,
+    ) -> io::Result<RotationHandle> {
         let jobs = match self.jobs.get() {
             Some(jobs) => jobs.clone(),
             None => {
                 let (jobs, received) = sync_channel(JOBS_MAX);
-                thread::Builder::new().name("selvedge-rotate".to_owned()).spawn(move || keep_house(&received))?;
+                thread::Builder::new().name("selvedge-rotate".to_owned()).spawn(move || run(&received))?;
                 self.jobs.get_or_init(|| jobs).clone()
             }
         };
-        let job = Job { path: path.to_owned(), rotation, health: health.clone(), due: Instant::now() };
-        Ok(Rotating { rotation, job, jobs })
+        let job =
+            CleanupJob { path: path.to_owned(), rotation, loss_counter: loss_counter.clone(), due: Instant::now() };
+        Ok(RotationHandle { rotation, job, jobs })
     }
 }
 
-impl Rotating {
-    /// Whether a file has to be put aside before `len` bytes are written to it.
+impl RotationHandle {
+    /// Whether a file has to be rotated before `len` bytes are written.
     pub(super) fn is_due(&self, size: u64, written: SystemTime, len: usize, now: SystemTime) -> bool {
         let too_large = self.rotation.bytes.is_some_and(|most| size.saturating_add(len as u64) > most);
-        too_large || self.rotation.every.is_some_and(|span| span_of(now, span) > span_of(written, span))
+        too_large || self.rotation.every.is_some_and(|span| period(now, span) > period(written, span))
     }
 
-    /// Gives a file a name that tells the time.
-    pub(super) fn put_aside(&self, path: &Path, now: SystemTime) -> io::Result<()> {
+    /// Renames a file to a name with the current time.
+    pub(super) fn rotate(&self, path: &Path, now: SystemTime) -> io::Result<()> {
         for millis in (since_epoch(now).as_millis()..).take(NAMES_MAX) {
-            let aside = with_suffix(path, &format!(".{}", stamp(millis)));
-            if !aside.exists() && !with_suffix(&aside, ".gz").exists() {
-                return fs::rename(path, aside);
+            let rotated = with_suffix(path, &format!(".{}", stamp(millis)));
+            if !rotated.exists() && !with_suffix(&rotated, ".gz").exists() {
+                return fs::rename(path, rotated);
             }
         }
-        Err(io::Error::new(io::ErrorKind::AlreadyExists, "there is no free name to put the file aside"))
+        Err(io::Error::new(io::ErrorKind::AlreadyExists, "no free name for the rotated file"))
     }
 
-    /// Has what was put aside dealt with, once nobody writes to it any more.
-    pub(super) fn tidy_soon(&self) {
+    /// Schedules a clean-up for when no process writes to the rotated file any more.
+    pub(super) fn schedule_cleanup(&self) {
         let due = Instant::now() + SETTLE_TIME;
-        let _ = self.jobs.try_send(Job { due, ..self.job.clone() });
+        let _ = self.jobs.try_send(CleanupJob { due, ..self.job.clone() });
     }
 
-    /// The same, for what an earlier run has left.
-    pub(super) fn tidy_now(&self) {
+    /// Schedules an immediate clean-up of what an earlier run left.
+    pub(super) fn schedule_cleanup_now(&self) {
         let _ = self.jobs.try_send(self.job.clone());
     }
 
-    /// Says that a file could not be put aside.
+    /// Reports that a file could not be rotated.
     pub(super) fn failed(&self, error: &io::Error) {
-        let text = format!("cannot put {} aside, it grows on: {error}", self.job.health.name());
-        self.job.health.note(Level::Error, "LogRotationFailed", text);
+        let text = format!("cannot put {} aside, it grows on: {error}", self.job.loss_counter.name());
+        self.job.loss_counter.add_event(Level::Error, "LogRotationFailed", text);
     }
 }
 
-fn keep_house(jobs: &Receiver<Job>) {
+fn run(jobs: &Receiver<CleanupJob>) {
     while let Ok(job) = jobs.recv() {
-        // Jobs come in the order in which they are due, or nearly so.
+        // Jobs arrive nearly in the order of their start times.
         thread::sleep(job.due.saturating_duration_since(Instant::now()));
-        let problem = match catch_unwind(AssertUnwindSafe(|| tidy(&job.path, job.rotation))) {
+        let problem = match catch_unwind(AssertUnwindSafe(|| clean_up(&job.path, job.rotation))) {
             Ok(Ok(())) => continue,
             Ok(Err(error)) => error.to_string(),
-            Err(_) => "a panic, said on standard error".to_owned(),
+            Err(_) => "a panic, printed on standard error".to_owned(),
         };
-        let text = format!("cannot deal with what was put aside of {}: {problem}", job.health.name());
-        job.health.note(Level::Error, "LogRotationFailed", text);
+        let text = format!("cannot deal with what was put aside of {}: {problem}", job.loss_counter.name());
+        job.loss_counter.add_event(Level::Error, "LogRotationFailed", text);
     }
 }
 
-/// Compresses and removes what is to be compressed and removed of the files that were put
-/// aside of `path`.
-fn tidy(path: &Path, rotation: Rotation) -> io::Result<()> {
+/// Compresses and removes rotated files of `path`, as configured.
+fn clean_up(path: &Path, rotation: Rotation) -> io::Result<()> {
     let mut stamps = Vec::new();
     let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let Some(name) = path.file_name() else { return Ok(()) };
     for entry in fs::read_dir(directory)? {
         let entry = entry?.file_name();
         let Some(rest) = entry.as_encoded_bytes().strip_prefix(name.as_encoded_bytes()) else { continue };
-        let Some((stamp, state)) = std::str::from_utf8(rest).ok().and_then(taken_apart) else { continue };
+        let Some((stamp, state)) = std::str::from_utf8(rest).ok().and_then(parse_name) else { continue };
         if state == Some(".gz.part") {
             fs::remove_file(with_suffix(path, &format!(".{stamp}.gz.part")))?;
         } else {
@@ -140,29 +141,29 @@ fn tidy(path: &Path, rotation: Rotation) -> io::Result<()> {
         }
     }
     stamps.sort_unstable();
-    // A file and its compressed self have one stamp.
+    // A file and its compressed form have one time stamp.
     stamps.dedup();
     let keep_from = stamps.len().saturating_sub(rotation.keep);
     for (number, stamp) in stamps.iter().enumerate() {
-        let aside = with_suffix(path, &format!(".{stamp}"));
+        let rotated = with_suffix(path, &format!(".{stamp}"));
         if number < keep_from {
-            remove_if_there(&aside)?;
-            remove_if_there(&with_suffix(&aside, ".gz"))?;
-        } else if rotation.packing == Packing::Gzip {
-            pack(&aside)?;
+            remove_if_there(&rotated)?;
+            remove_if_there(&with_suffix(&rotated, ".gz"))?;
+        } else if rotation.format == RotatedFormat::Gzip {
+            compress(&rotated)?;
         }
     }
     Ok(())
 }
 
-/// Compresses a file, unless that is done; then the file itself goes.
-fn pack(aside: &Path) -> io::Result<()> {
-    let (packed, part) = (with_suffix(aside, ".gz"), with_suffix(aside, ".gz.part"));
-    if packed.exists() {
-        // A file is given this name when it is complete.
-        return remove_if_there(aside);
+/// Compresses a file, unless that was done, and removes the original.
+fn compress(rotated: &Path) -> io::Result<()> {
+    let (compressed, part) = (with_suffix(rotated, ".gz"), with_suffix(rotated, ".gz.part"));
+    if compressed.exists() {
+        // The compressed file gets this name only when it is complete.
+        return remove_if_there(rotated);
     }
-    let mut source = File::open(aside)?;
+    let mut source = File::open(rotated)?;
     let facts = source.metadata()?;
     let target = OpenOptions::new().write(true).create_new(true).mode(facts.mode() & 0o777).open(&part)?;
     let mut encoder = GzEncoder::new(target, Compression::default());
@@ -170,13 +171,13 @@ fn pack(aside: &Path) -> io::Result<()> {
         target.set_modified(facts.modified()?)?;
         target.sync_all()
     });
-    // Somebody wrote to it meanwhile: it is left for the next time.
-    if outcome.is_err() || fs::metadata(aside)?.size() != facts.size() {
+    // Another process wrote to it meanwhile, so the next clean-up handles it.
+    if outcome.is_err() || fs::metadata(rotated)?.size() != facts.size() {
         fs::remove_file(&part)?;
         return outcome;
     }
-    fs::rename(&part, &packed)?;
-    fs::remove_file(aside)
+    fs::rename(&part, &compressed)?;
+    fs::remove_file(rotated)
 }
 
 fn remove_if_there(path: &Path) -> io::Result<()> {
@@ -186,8 +187,8 @@ fn remove_if_there(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Takes `.STAMP` or `.STAMP.gz` apart; other names are not ours.
-fn taken_apart(rest: &str) -> Option<(&str, Option<&str>)> {
+/// Parses `.STAMP` or `.STAMP.gz`. Other names are not ours.
+fn parse_name(rest: &str) -> Option<(&str, Option<&str>)> {
     let (stamp, state) = rest.strip_prefix('.')?.split_at_checked(STAMP_BYTES)?;
     let shape = b"00000000T000000.000Z";
     let is_stamp = stamp.bytes().zip(shape).all(|(byte, &like)| match like {
@@ -202,15 +203,15 @@ fn taken_apart(rest: &str) -> Option<(&str, Option<&str>)> {
     }
 }
 
-/// `20261122T002405.123Z`, which sorts as time does.
+/// Returns a stamp such as `20261122T002405.123Z`, which sorts by time.
 fn stamp(millis: u128) -> String {
     let mut pattern = TimePattern::parse("%Y%m%dT%H%M%S").expect("a test makes stamps");
     let second = pattern.at(i64::try_from(millis / 1000).unwrap_or(i64::MAX));
     format!("{}.{:03}Z", String::from_utf8_lossy(second), millis % 1000)
 }
 
-/// The number of the span that a moment is in.
-fn span_of(time: SystemTime, span: Duration) -> u128 {
+/// Returns the number of the period that contains a time.
+fn period(time: SystemTime, span: Duration) -> u128 {
     since_epoch(time).as_millis() / span.as_millis().max(1)
 }
 

@@ -1,9 +1,9 @@
-//! Times as log lines have them: always UTC, to the second, made once for each second.
+//! Times in log lines: UTC, to the second, formatted once per second.
 
 use selvedge::proto::date::HttpDate;
 use std::io::Write;
 
-/// The days of a year before each month.
+/// Days of the year before each month.
 const DAYS_BEFORE: [u16; 12] = [0, 31, 59, 90, 120, 151, 181, 212, 243, 273, 304, 334];
 const MONTHS: [&str; 12] = [
     "January",
@@ -21,19 +21,19 @@ const MONTHS: [&str; 12] = [
 ];
 const DAYS: [&str; 7] = ["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"];
 
-/// Conversions of `strftime` that [`TimePattern`] knows.
+/// Conversions of `strftime` that [`TimePattern`] supports.
 const KNOWN: &[u8] = b"aAbBCdDeFHIjklmMpRsStTuwyYzZh%";
 
-/// How a time is written: text, and `%` with a letter of `strftime`.
+/// A time format: text, and `%` with a `strftime` letter.
 #[derive(Clone, Debug)]
 pub(super) struct TimePattern {
     pattern: Vec<u8>,
-    /// The second that `text` is of.
+    /// The second for which `text` was formatted.
     unix_time: i64,
     text: Vec<u8>,
 }
 
-/// A pattern that cannot be used: where, and what stands there.
+/// Why a pattern is invalid: the position, and the character there.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct PatternProblem {
     pub(super) at: usize,
@@ -51,7 +51,7 @@ impl TimePattern {
         Self::of(b"%FT%TZ".to_vec())
     }
 
-    /// Reads a pattern.
+    /// Parses a pattern.
     pub(super) fn parse(pattern: &str) -> Result<Self, PatternProblem> {
         let mut chars = pattern.char_indices();
         while let Some((at, c)) = chars.next() {
@@ -60,7 +60,7 @@ impl TimePattern {
                 c if c.is_control() => return Err(PatternProblem { at, found: Some(c) }),
                 _ => continue,
             };
-            // `%n` is not among them: it would make two lines of one.
+            // `%n` is not supported: it would split a line.
             if !found.is_some_and(|c| u8::try_from(c).is_ok_and(|c| KNOWN.contains(&c))) {
                 return Err(PatternProblem { at, found });
             }
@@ -69,12 +69,12 @@ impl TimePattern {
     }
 
     fn of(pattern: Vec<u8>) -> Self {
-        let mut made = Self { pattern, unix_time: 0, text: Vec::new() };
-        made.text = made.render();
-        made
+        let mut pattern = Self { pattern, unix_time: 0, text: Vec::new() };
+        pattern.text = pattern.render();
+        pattern
     }
 
-    /// The time as text.
+    /// Returns the formatted time.
     pub(super) fn at(&mut self, unix_time: i64) -> &[u8] {
         if unix_time != self.unix_time {
             self.unix_time = unix_time;
@@ -84,14 +84,14 @@ impl TimePattern {
     }
 
     fn render(&self) -> Vec<u8> {
-        let moment = Moment::from_unix(self.unix_time);
+        let date_time = DateTime::from_unix(self.unix_time);
         let mut out = Vec::new();
         let mut bytes = self.pattern.iter();
         while let Some(&byte) = bytes.next() {
             match (byte, bytes.as_slice().first()) {
                 (b'%', Some(&letter)) => {
                     bytes.next();
-                    moment.write(letter, &mut out);
+                    date_time.write(letter, &mut out);
                 }
                 _ => out.push(byte),
             }
@@ -100,9 +100,9 @@ impl TimePattern {
     }
 }
 
-/// A second, in the parts that people count it in.
+/// A second as calendar fields.
 #[derive(Clone, Copy, Debug)]
-struct Moment {
+struct DateTime {
     unix_time: i64,
     year: u16,
     /// From 0.
@@ -115,8 +115,8 @@ struct Moment {
     weekday: usize,
 }
 
-impl Moment {
-    /// Taken from an IMF-fixdate, which has the same parts.
+impl DateTime {
+    /// Converts by way of an IMF-fixdate, which has these fields.
     fn from_unix(unix_time: i64) -> Self {
         let date = HttpDate::from_unix(unix_time).format();
         let number = |range: std::ops::Range<usize>| {
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn every_known_letter_is_accepted_and_says_something() {
+    fn every_supported_conversion_is_accepted_and_writes_text() {
         for &letter in KNOWN {
             let mut pattern = TimePattern::parse(&format!("%{}", char::from(letter))).unwrap();
             let text = pattern.at(1_000_000_000).to_vec();

@@ -1,10 +1,9 @@
-//! The threads that write. A thread that panics is caught, says so, and goes on; what it
-//! had in hand is counted as lost.
+//! The log threads. A panic is caught and logged, and the thread continues; the lines it held count as lost.
 
-use super::error::{Crowd, ErrorLog, Event, Lines};
-use super::health::Health;
-use super::pen::Pen;
-use super::plan::Level;
+use super::config::Level;
+use super::error::{ErrorLog, LeveledLines, LogEvent, OverflowEvents};
+use super::line_writer::LineWriter;
+use super::loss_counter::LossCounter;
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -13,67 +12,67 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How long a thread rests after a panic.
+/// Pause of a thread after a panic.
 const RESTART_PAUSE: Duration = Duration::from_millis(100);
-/// How long an error may wait for its second to be over, beyond that second.
+/// How long a counted event may wait beyond the end of its second.
 const FLUSH_INTERVAL: Duration = Duration::from_millis(250);
-/// How often it is looked whether other logs have something to say.
-const LISTEN_INTERVAL: Duration = Duration::from_secs(1);
-/// How often the same log says that it loses lines.
+/// Interval at which the error log checks for losses of the other logs.
+const RECEIVE_TIMEOUT: Duration = Duration::from_secs(1);
+/// Interval at which one log reports losses.
 const LOSS_INTERVAL: Duration = Duration::from_secs(1);
 
-/// What a thread is sent.
+/// A command to a log thread.
 #[derive(Debug)]
-pub(super) enum Message<T> {
-    /// Something to write.
+pub(super) enum WriterCommand<T> {
+    /// Write this.
     Write(T),
-    /// Nothing; there is something to be looked at.
+    /// Check for reopen requests and losses.
     Wake,
 }
 
 /// Whole lines of an access log.
 #[derive(Debug)]
 pub(super) struct Batch {
-    /// Which of the thread's logs.
-    pub(super) place: usize,
+    /// Index among the logs of the thread.
+    pub(super) index: usize,
     pub(super) lines: Vec<u8>,
     pub(super) count: u64,
 }
 
-/// How often it was asked to open the logs anew, and how often a thread has done so.
+/// How often a reopen was requested, and how often this thread has done it.
 #[derive(Debug)]
-pub(super) struct Reopening {
-    asked: Arc<AtomicU64>,
+pub(super) struct ReopenRequests {
+    requested: Arc<AtomicU64>,
     done: u64,
 }
 
-impl Reopening {
-    pub(super) fn new(asked: Arc<AtomicU64>) -> Self {
-        let done = asked.load(Ordering::Relaxed);
-        Self { asked, done }
+impl ReopenRequests {
+    pub(super) fn new(requested: Arc<AtomicU64>) -> Self {
+        let done = requested.load(Ordering::Relaxed);
+        Self { requested, done }
     }
 
-    /// Whether it is to be done now.
+    /// Whether a reopen is pending.
     fn is_due(&mut self) -> bool {
-        let asked = self.asked.load(Ordering::Relaxed);
-        std::mem::replace(&mut self.done, asked) != asked
+        let requested = self.requested.load(Ordering::Relaxed);
+        std::mem::replace(&mut self.done, requested) != requested
     }
 }
 
-/// What a thread does until whoever sends has gone.
+/// The loop of a log thread, until all senders are dropped.
 pub(super) trait Writer {
     fn run(&mut self);
 
-    /// After a panic: brings what it writes to in order, and says so.
+    /// Restores a consistent state after a panic, and logs it.
     fn recover(&mut self, panic: &str);
 }
 
-/// Runs a writer to its end, through any panic.
+/// Runs a writer to its end and restarts it after panics.
 pub(super) fn run_to_end(mut writer: impl Writer) {
     while let Err(payload) = catch_unwind(AssertUnwindSafe(|| writer.run())) {
-        let message = panic_message(&*payload);
-        // Bringing things in order may panic too.
-        let _ = catch_unwind(AssertUnwindSafe(|| writer.recover(message)));
+        let command = panic_message(&*payload);
+        // Recovering may panic as well.
+        let _ = catch_unwind(AssertUnwindSafe(|| writer.recover(command)));
         thread::sleep(RESTART_PAUSE);
     }
 }
@@ -88,82 +87,83 @@ fn panic_message(payload: &(dyn Any + Send)) -> &str {
 
 /// Writes access logs.
 pub(super) struct AccessWriter {
-    pub(super) batches: Receiver<Message<Batch>>,
-    pub(super) pens: Vec<Pen>,
-    pub(super) reopening: Reopening,
-    /// The batch that is being written: its log, and its lines.
-    pub(super) in_hand: Option<(usize, u64)>,
+    pub(super) batches: Receiver<WriterCommand<Batch>>,
+    pub(super) writers: Vec<LineWriter>,
+    pub(super) reopen_requests: ReopenRequests,
+    /// The batch that is being written: log and number of lines.
+    pub(super) in_progress: Option<(usize, u64)>,
     /// Keeps the error log open until this thread has ended.
-    pub(super) errors: SyncSender<Message<Event>>,
+    pub(super) errors: SyncSender<WriterCommand<LogEvent>>,
 }
 
 impl Writer for AccessWriter {
     fn run(&mut self) {
-        while let Ok(message) = self.batches.recv() {
+        while let Ok(command) = self.batches.recv() {
             let now = Instant::now();
-            if self.reopening.is_due() {
-                self.pens.iter_mut().for_each(|pen| pen.reopen(now));
+            if self.reopen_requests.is_due() {
+                self.writers.iter_mut().for_each(|writer| writer.reopen(now));
             }
-            if let Message::Write(Batch { place, lines, count }) = message {
-                self.in_hand = Some((place, count));
-                let pen = &mut self.pens[place];
-                let lost = pen.write(&lines, Level::Info, now);
-                self.in_hand = None;
+            if let WriterCommand::Write(Batch { index, lines, count }) = command {
+                self.in_progress = Some((index, count));
+                let writer = &mut self.writers[index];
+                let lost = writer.write(&lines, Level::Info, now);
+                self.in_progress = None;
                 if lost > 0 {
-                    pen.health().lose(lost);
-                    // So that the loss is said within a second; a full queue is awake.
-                    let _ = self.errors.try_send(Message::Wake);
+                    writer.loss_counter().count_lost(lost);
+                    // Wakes the error log, so that the loss is reported within one second. A thread with a full queue
+                    // is awake.
+                    let _ = self.errors.try_send(WriterCommand::Wake);
                 }
             }
         }
     }
 
     fn recover(&mut self, panic: &str) {
-        let (place, count) = self.in_hand.take().unwrap_or_default();
-        let pen = &mut self.pens[place];
-        pen.health().lose(count);
-        say_restart(pen.health(), panic);
-        pen.reopen(Instant::now());
+        let (index, count) = self.in_progress.take().unwrap_or_default();
+        let writer = &mut self.writers[index];
+        writer.loss_counter().count_lost(count);
+        log_restart(writer.loss_counter(), panic);
+        writer.reopen(Instant::now());
     }
 }
 
-fn say_restart(health: &Health, panic: &str) {
-    let text = format!("what writes {} has panicked and goes on: {panic}", health.name());
-    health.because("a panic".to_owned());
-    health.recovered();
-    health.note(Level::Error, "LogWriterRestarted", text);
+fn log_restart(loss_counter: &LossCounter, panic: &str) {
+    let text = format!("what writes {} has panicked and goes on: {panic}", loss_counter.name());
+    loss_counter.set_cause("a panic".to_owned());
+    loss_counter.recovered();
+    loss_counter.add_event(Level::Error, "LogWriterRestarted", text);
 }
 
-/// Writes the error log, and says there how the others fare.
+/// Writes an error log, and reports the losses of the other logs there.
 pub(super) struct ErrorWriter {
-    pub(super) events: Receiver<Message<Event>>,
-    pub(super) crowd: Arc<Crowd>,
+    pub(super) events: Receiver<WriterCommand<LogEvent>>,
+    pub(super) overflow: Arc<OverflowEvents>,
     pub(super) log: ErrorLog,
-    pub(super) pen: Pen,
-    pub(super) reopening: Reopening,
-    /// Every log's, this one's among them, and when it last said that it loses lines.
-    pub(super) healths: Vec<(Arc<Health>, Option<Instant>)>,
-    pub(super) lines: Lines,
+    pub(super) writer: LineWriter,
+    pub(super) reopen_requests: ReopenRequests,
+    /// The loss counter of each log, including this one, and the time of its last report.
+    pub(super) loss_counters: Vec<(Arc<LossCounter>, Option<Instant>)>,
+    pub(super) lines: LeveledLines,
 }
 
 impl Writer for ErrorWriter {
     fn run(&mut self) {
         loop {
-            let interval = if self.log.is_waiting() { FLUSH_INTERVAL } else { LISTEN_INTERVAL };
-            let message = self.events.recv_timeout(interval);
+            let interval = if self.log.is_waiting() { FLUSH_INTERVAL } else { RECEIVE_TIMEOUT };
+            let command = self.events.recv_timeout(interval);
             let now = Instant::now();
-            if self.reopening.is_due() {
-                self.pen.reopen(now);
+            if self.reopen_requests.is_due() {
+                self.writer.reopen(now);
             }
-            let is_end = matches!(message, Err(RecvTimeoutError::Disconnected));
-            if let Ok(Message::Write(event)) = message {
-                self.log.take(event, now, &mut self.lines);
+            let is_end = matches!(command, Err(RecvTimeoutError::Disconnected));
+            if let Ok(WriterCommand::Write(event)) = command {
+                self.log.add(event, now, &mut self.lines);
             }
-            self.crowd.take().for_each(|event| self.log.take(event, now, &mut self.lines));
-            // At the end every second counts as over.
+            self.overflow.take().for_each(|event| self.log.add(event, now, &mut self.lines));
+            // At the end, every second counts as over.
             self.log.flush(if is_end { now + Duration::from_secs(2) } else { now }, &mut self.lines);
             self.write(now);
-            self.say_losses(now, if is_end { Duration::ZERO } else { LOSS_INTERVAL });
+            self.log_losses(now, if is_end { Duration::ZERO } else { LOSS_INTERVAL });
             if is_end {
                 return;
             }
@@ -171,44 +171,44 @@ impl Writer for ErrorWriter {
     }
 
     fn recover(&mut self, panic: &str) {
-        // What was in hand was one group of lines, at least of one.
-        self.pen.health().lose(1);
-        say_restart(self.pen.health(), panic);
-        self.pen.reopen(Instant::now());
+        // The lost group had at least one line.
+        self.writer.loss_counter().count_lost(1);
+        log_restart(self.writer.loss_counter(), panic);
+        self.writer.reopen(Instant::now());
     }
 }
 
 impl ErrorWriter {
     fn write(&mut self, now: Instant) {
         for (level, lines) in self.lines.take() {
-            let lost = self.pen.write(&lines, level, now);
-            self.pen.health().lose(lost);
+            let lost = self.writer.write(&lines, level, now);
+            self.writer.loss_counter().count_lost(lost);
         }
     }
 
-    /// Says what the logs have lost and left to say, each at most once in `interval`. Waits
-    /// with that while this log cannot be written itself.
-    fn say_losses(&mut self, now: Instant, interval: Duration) {
-        for (health, said) in &mut self.healths {
-            let is_early = said.is_some_and(|said| now.saturating_duration_since(said) < interval);
-            if is_early || !self.pen.may_write(now) {
+    /// Reports losses and pending events of the logs, each at most once per `interval`. Waits while this log cannot
+    /// be written itself.
+    fn log_losses(&mut self, now: Instant, interval: Duration) {
+        for (loss_counter, reported_at) in &mut self.loss_counters {
+            let is_early = reported_at.is_some_and(|reported_at| now.saturating_duration_since(reported_at) < interval);
+            if is_early || !self.writer.is_ready(now) {
                 continue;
             }
-            let mut lines = Lines::default();
-            let loss = health.loss();
-            loss.iter().for_each(|loss| lines.push(loss, self.log.form()));
-            let lost = lines.take().iter().map(|(level, bytes)| self.pen.write(bytes, *level, now)).sum::<u64>();
-            self.pen.forgive(lost);
+            let mut lines = LeveledLines::default();
+            let loss = loss_counter.loss();
+            loss.iter().for_each(|loss| lines.push(loss, self.log.format()));
+            let lost = lines.take().iter().map(|(level, bytes)| self.writer.write(bytes, *level, now)).sum::<u64>();
+            self.writer.uncount(lost);
             if let Some(loss) = loss.filter(|_| lost == 0) {
-                *said = Some(now);
-                health.said(loss.count);
+                *reported_at = Some(now);
+                loss_counter.acknowledge(loss.count);
             }
-            while self.pen.may_write(now) {
-                let Some(note) = health.next_note() else { break };
-                lines.push(&note, self.log.form());
+            while self.writer.is_ready(now) {
+                let Some(note) = loss_counter.next_event() else { break };
+                lines.push(&note, self.log.format());
                 for (level, bytes) in lines.take() {
-                    let lost = self.pen.write(&bytes, level, now);
-                    self.pen.health().lose(lost);
+                    let lost = self.writer.write(&bytes, level, now);
+                    self.writer.loss_counter().count_lost(lost);
                 }
             }
         }

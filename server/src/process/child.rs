@@ -1,9 +1,9 @@
-//! A serving process, as the supervisor sees it: how it is started, what it says, its end.
+//! A child process of the supervisor: its start, its messages and its end.
 
-use super::binary::Binary;
-use super::link::{Asked, Beginning, Link, Told};
+use super::executable::Executable;
+use super::link::{FromChild, Link, StartInfo, ToChild};
+use super::listen_address::ListenAddress;
 use super::notify::OWN_VARIABLES;
-use super::place::Place;
 use super::sockets::Sockets;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 use selvedge::Listener;
@@ -16,145 +16,153 @@ use std::sync::mpsc::Sender;
 use std::thread;
 use std::time::Instant;
 
-/// By this a serving process knows that it was started by a supervisor, which its standard
-/// input leads to.
-pub(super) const VARIABLE: &str = "SELVEDGE_SUPERVISED";
+/// Set for a serving process that a supervisor started; its standard input is the link to the supervisor.
+pub(super) const SUPERVISED_VARIABLE: &str = "SELVEDGE_SUPERVISED";
 
-/// Something that the supervisor waits for.
+/// An event for the supervisor.
 #[derive(Debug)]
-pub(super) enum Event {
+pub(super) enum SupervisorEvent {
     Signal(i32),
-    /// The serving process of that number says something.
-    Said(u64, Asked),
-    /// It has ended, and [`Serving::collect`] does not wait.
+    /// A message of the serving process with this number.
+    Message(u64, FromChild),
+    /// It has ended, so [`ChildProcess::reap`] does not block.
     Ended(u64),
 }
 
-/// What a serving process is to the supervisor.
+/// The role of a serving process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Role {
-    /// It was started and is to serve.
+    /// It was started and is not ready.
     Starting,
     /// It serves.
     Serving,
-    /// It is to take the place of another, if it is ready in time; whoever asked for that
-    /// is to be told.
-    Candidate { until: Instant, asked_by: Option<u64> },
-    /// It lets what runs finish, and is not missed.
+    /// It replaces another process if it is ready in time. `requested_by` waits for the result.
+    Candidate { until: Instant, requested_by: Option<u64> },
+    /// It was replaced and finishes its requests.
     Retired,
 }
 
-/// By when a process has to have ended.
+/// When a process is killed if it has not ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Due {
-    /// It was not told to.
+pub(super) enum KillDeadline {
+    /// No stop was requested.
     Never,
-    /// By then, or whenever it falls silent after that.
-    Drained(Instant),
-    /// By then, whatever it says.
-    AtOnce(Instant),
+    /// At this time, unless heartbeats continue.
+    AfterDrain(Instant),
+    /// At this time, in any case.
+    Immediate(Instant),
     /// It was killed.
     Killed,
 }
 
-/// A place that was bound for a process, and how it was bound before, if it was.
+/// An address that was bound for a process, and the previous binding, if any.
 #[derive(Debug)]
-pub(super) struct Bound {
-    pub(super) place: Place,
-    pub(super) before: Option<Place>,
+pub(super) struct BoundListener {
+    pub(super) address: ListenAddress,
+    pub(super) previous: Option<ListenAddress>,
 }
 
-/// A process that was started and not yet collected.
+/// A child process that was not reaped yet.
 #[derive(Debug)]
-pub(super) struct Serving {
+pub(super) struct ChildProcess {
     pub(super) number: u64,
     pub(super) role: Role,
-    pub(super) due: Due,
-    pub(super) binary: Binary,
-    /// When it last said that it is alive, or anything else.
-    pub(super) heard: Instant,
-    /// What it runs, where it said so.
+    pub(super) kill_deadline: KillDeadline,
+    pub(super) binary: Executable,
+    /// Time of the last message.
+    pub(super) last_heartbeat: Instant,
+    /// Version of its binary, once reported.
     pub(super) version: Option<String>,
-    /// What it is to be told once it can hear it.
-    pub(super) owed: Vec<Signal>,
-    /// Why it is about to end, where it said so.
-    pub(super) last_words: Option<String>,
-    /// What was changed of the sockets for it, as long as it is not ready.
-    pub(super) bound: Vec<Bound>,
+    /// Signals to send when it can receive them.
+    pub(super) pending_signals: Vec<Signal>,
+    /// Why it is about to end, if reported.
+    pub(super) exit_message: Option<String>,
+    /// Changes to the sockets for it, until it is ready.
+    pub(super) bound: Vec<BoundListener>,
     child: Child,
     link: Arc<Link>,
 }
 
-/// What a serving process is started with.
-pub(super) struct Outfit<'a> {
+/// What a serving process needs to start.
+pub(super) struct ChildSetup<'a> {
     pub(super) sockets: &'a Sockets,
     pub(super) control: &'a Listener,
-    pub(super) beginning: Beginning,
+    pub(super) start_info: StartInfo,
 }
 
-impl Serving {
-    /// Starts one, and hands it what it needs.
+impl ChildProcess {
+    /// Starts a process and sends it its setup.
     pub(super) fn start(
         number: u64,
         role: Role,
-        binary: Binary,
-        outfit: Outfit<'_>,
-        events: &Sender<Event>,
+        binary: Executable,
+        setup: ChildSetup<'_>,
+        events: &Sender<SupervisorEvent>,
     ) -> io::Result<Self> {
-        let (link, theirs) = Link::pair()?;
+        let (link, child_end) = Link::pair()?;
         let link = Arc::new(link);
-        let startable = binary.startable()?;
+        let exec_handle = binary.exec_handle()?;
         let mut arguments = env::args_os();
         let name = arguments.next().unwrap_or_else(|| binary.path.clone().into());
-        let mut command = Command::new(&startable.path);
-        // A group of its own, so that a terminal's signals reach the supervisor alone.
-        command.arg0(name).args(arguments).stdin(Stdio::from(theirs)).process_group(0);
+        let mut command = Command::new(&exec_handle.path);
+        // A process group of its own, so that a terminal's signals reach only the supervisor.
+        command.arg0(name).args(arguments).stdin(Stdio::from(child_end)).process_group(0);
         for name in OWN_VARIABLES {
             command.env_remove(name);
         }
-        let child = command.env(VARIABLE, "1").spawn()?;
-        // The supervisor's copy of the other end, which would hide that the process has ended.
+        let child = command.env(SUPERVISED_VARIABLE, "1").spawn()?;
+        // Closes the supervisor's copy of the child's end. It would hide the end of the child.
         drop(command);
-        drop(startable);
-        let (due, heard) = (Due::Never, Instant::now());
-        let (version, owed, last_words, bound) = (None, Vec::new(), None, Vec::new());
-        let serving = Self { number, role, due, binary, heard, version, owed, last_words, bound, child, link };
-        serving.watch(events.clone())?;
-        // To a process that has ended already nothing can be said, which its end says.
-        let _ = serving.hand_over(outfit);
-        Ok(serving)
+        drop(exec_handle);
+        let process = Self {
+            number,
+            role,
+            kill_deadline: KillDeadline::Never,
+            binary,
+            last_heartbeat: Instant::now(),
+            version: None,
+            pending_signals: Vec::new(),
+            exit_message: None,
+            bound: Vec::new(),
+            child,
+            link,
+        };
+        process.watch(events.clone())?;
+        // A failure means that the process has ended, which is reported as its end.
+        let _ = process.send_setup(setup);
+        Ok(process)
     }
 
-    fn hand_over(&self, outfit: Outfit<'_>) -> io::Result<()> {
-        for held in outfit.sockets.held() {
-            for listener in &held.listeners {
-                self.link.send_listener(&held.place, listener)?;
+    fn send_setup(&self, setup: ChildSetup<'_>) -> io::Result<()> {
+        for entry in setup.sockets.bound() {
+            for listener in &entry.listeners {
+                self.link.send_listener(&entry.address, listener)?;
             }
         }
-        for control in outfit.control.sockets() {
+        for control in setup.control.sockets() {
             self.link.send_control(control)?;
         }
-        self.link.send(&Told::Begin(outfit.beginning))
+        self.link.send(&ToChild::Start(setup.start_info))
     }
 
-    /// Tells of what it says and of its end.
-    fn watch(&self, events: Sender<Event>) -> io::Result<()> {
+    /// Watches its messages and its end on two threads.
+    fn watch(&self, events: Sender<SupervisorEvent>) -> io::Result<()> {
         let (number, link, pid) = (self.number, self.link.clone(), self.pid());
         thread::Builder::new().name("selvedge-watch".to_owned()).spawn(move || {
             loop {
-                match link.receive::<Asked>() {
-                    Ok(Some((asked, _))) => drop(events.send(Event::Said(number, asked))),
-                    // One of a later version may say what is not understood here.
+                match link.receive::<FromChild>() {
+                    Ok(Some((message, _))) => drop(events.send(SupervisorEvent::Message(number, message))),
+                    // A later version may send messages that this one does not know.
                     Err(error) if error.kind() == io::ErrorKind::InvalidData => {}
                     Ok(None) | Err(_) => break,
                 }
             }
-            // What it has said comes before its end. It is not collected here, so that its number
-            // stays its own until the supervisor knows.
+            // Its messages precede its end. It is not reaped here, so its process ID stays valid until the supervisor
+            // handles the end.
             while let Err(rustix::io::Errno::INTR) =
                 waitid(WaitId::Pid(pid), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT)
             {}
-            let _ = events.send(Event::Ended(number));
+            let _ = events.send(SupervisorEvent::Ended(number));
         })?;
         Ok(())
     }
@@ -163,46 +171,46 @@ impl Serving {
         Pid::from_child(&self.child)
     }
 
-    /// Whether it takes the place that signals and orders are meant for.
+    /// Whether this process receives signals and commands.
     pub(super) fn is_current(&self) -> bool {
         matches!(self.role, Role::Starting | Role::Serving)
     }
 
     pub(super) fn signal(&self, signal: Signal) {
-        // One that has ended and was not collected hears nothing.
+        // A process that has ended ignores the signal.
         let _ = kill_process(self.pid(), signal);
     }
 
-    /// Ends it, whatever it is doing.
+    /// Kills the process.
     pub(super) fn kill(&mut self) {
-        self.due = Due::Killed;
+        self.kill_deadline = KillDeadline::Killed;
         self.signal(Signal::KILL);
     }
 
-    /// Answers what it asked.
-    pub(super) fn tell(&self, told: &Told) {
-        let _ = self.link.send(told);
+    /// Sends a message.
+    pub(super) fn send(&self, message: &ToChild) {
+        let _ = self.link.send(message);
     }
 
-    /// Hands it a listener.
-    pub(super) fn give(&self, place: &Place, listener: &Listener) {
-        let _ = self.link.send_listener(place, listener);
+    /// Sends a listener.
+    pub(super) fn send_listener(&self, address: &ListenAddress, listener: &Listener) {
+        let _ = self.link.send_listener(address, listener);
     }
 
-    /// How it has ended.
-    pub(super) fn collect(mut self) -> io::Result<ExitStatus> {
+    /// Reaps the process and returns its status.
+    pub(super) fn reap(mut self) -> io::Result<ExitStatus> {
         self.child.wait()
     }
 }
 
-/// How a process has ended, in words.
-pub(super) fn describe(status: &io::Result<ExitStatus>) -> String {
+/// Formats an exit status for a message.
+pub(super) fn describe_exit(status: &io::Result<ExitStatus>) -> String {
     match status {
         Ok(status) => match (status.signal(), status.code()) {
             (Some(signal), _) => format!("was killed by signal {signal}"),
             (None, Some(code)) => format!("ended with code {code}"),
             (None, None) => "ended".to_owned(),
         },
-        Err(error) => format!("is gone: {error}"),
+        Err(error) => format!("ended with an unknown status: {error}"),
     }
 }

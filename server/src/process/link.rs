@@ -1,10 +1,10 @@
-//! The connection between the supervisor and a serving process: messages with sockets, over a
-//! pair of Unix sockets that keeps their borders. Its end tells each that the other is gone.
+//! The link between the supervisor and a serving process: messages with sockets over a pair of Unix sockets that
+//! preserve message boundaries. Each side sees the link close when the other process ends.
 //!
-//! The serving process asks, and the supervisor answers in order; what has no answer is only
-//! said. A message is JSON, so that either may be of a later version than the other.
+//! The serving process sends requests and the supervisor replies in order; other messages have no reply. A message is
+//! JSON, so either side may be of a later version.
 
-use super::place::Place;
+use super::listen_address::ListenAddress;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::retry_on_intr;
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
@@ -19,73 +19,73 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
-/// What a serving process is told.
+/// A message to a serving process.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) enum Told {
-    /// Sockets of a listener come with it; more of the same listener may follow.
-    Listener { place: Place, part: Part },
-    /// The control socket comes with it.
+pub(super) enum ToChild {
+    /// Carries sockets of a listener; more of that listener may follow.
+    Listener { address: ListenAddress, batch: SocketBatch },
+    /// Carries the control socket.
     Control,
-    /// That was all: begin.
-    Begin(Beginning),
-    /// What was asked for is done; its sockets, if it has any, came before.
+    /// The setup is complete: start.
+    Start(StartInfo),
+    /// The request was carried out. Its sockets, if any, were sent before.
     Done { text: String },
-    /// It is not done.
+    /// The request was refused.
     Refused { text: String },
 }
 
-/// Whether sockets belong to the same listener as those before.
+/// Whether sockets are the first of a listener.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) enum Part {
+pub(super) enum SocketBatch {
     First,
     Later,
 }
 
-/// How a serving process begins.
+/// What a serving process needs to know at its start.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub(super) struct Beginning {
-    /// How many were started before it.
+pub(super) struct StartInfo {
+    /// Serving processes that were started before it.
     pub(super) restarts: u64,
-    /// What became of those, for the error log.
+    /// How those ended, for the error log.
     pub(super) notes: Vec<String>,
-    /// How often it has to say that it is alive, if anybody wants to know.
-    pub(super) alive_every: Option<Duration>,
+    /// Interval of heartbeats; `None` without a watchdog.
+    pub(super) heartbeat_interval: Option<Duration>,
 }
 
-/// What a serving process says and asks.
+/// A message of a serving process.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) enum Asked {
-    /// What it runs. No answer.
-    Runs { version: String },
-    /// It serves, under the configuration that is in force. No answer.
+pub(super) enum FromChild {
+    /// Its version. No reply.
+    Version { version: String },
+    /// It serves the configuration in force. No reply.
     Ready,
-    /// It reads its configuration anew; [`Asked::Ready`] follows. No answer.
+    /// It reloads its configuration; [`FromChild::Ready`] follows. No reply.
     Reloading,
-    /// It is alive. No answer.
-    Alive,
-    /// It was told to stop, and so the whole program ends. No answer.
+    /// It is alive. No reply.
+    Heartbeat,
+    /// It received a stop command, so the whole program ends. No reply.
     Stopping,
-    /// It cannot begin, and why. No answer.
+    /// It cannot start, with the reason. No reply.
     Failed { text: String },
-    /// One more place to listen at.
-    Bind { place: Place },
-    /// One place less. No answer.
-    Release { place: Place },
-    /// A new binary in its place, once that is ready.
+    /// Requests another listener.
+    Bind { address: ListenAddress },
+    /// Releases a listener. No reply.
+    Release { address: ListenAddress },
+    /// Requests an upgrade to the current binary.
     Upgrade,
-    /// The same binary anew in its place, once that is ready.
-    Renew,
+    /// Requests a new process of this binary.
+    Replace,
 }
 
-/// Descriptors that one message carries; the system's bound is 253.
+/// Descriptors of one message; the system's limit is 253.
 const DESCRIPTORS_MAX: usize = 128;
-/// Longest message. Notes are few, and a path has 4 KiB at most.
+/// Longest message. Notes are few, and a path has at most 4 KiB.
 const MESSAGE_BYTES_MAX: usize = 128 * 1024;
 
-/// How long the supervisor waits for a serving process to take what it is told.
-const SEND_TIME: Duration = Duration::from_secs(5);
+/// How long the supervisor waits for a serving process to receive a message.
+const SEND_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// One end.
+/// One end of the link.
 #[derive(Debug)]
 pub(super) struct Link(OwnedFd);
 
@@ -96,20 +96,20 @@ impl From<OwnedFd> for Link {
 }
 
 impl Link {
-    /// Two ends.
+    /// Creates a link: the supervisor's end and the child's end.
     pub(super) fn pair() -> io::Result<(Self, OwnedFd)> {
-        let (one, other) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
-        // Whoever does not listen must not keep the other from its work.
-        set_socket_timeout(&one, Timeout::Send, Some(SEND_TIME))?;
-        Ok((Self(one), other))
+        let (own, other) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
+        // A process that does not receive must not block the other.
+        set_socket_timeout(&own, Timeout::Send, Some(SEND_TIMEOUT))?;
+        Ok((Self(own), other))
     }
 
-    /// The end that this process was started with as its standard input.
+    /// Returns the end that this process has as its standard input.
     pub(super) fn of_standard_input() -> io::Result<Self> {
         Ok(Self(io::stdin().as_fd().try_clone_to_owned()?))
     }
 
-    /// The same end once more.
+    /// Duplicates this end.
     pub(super) fn try_clone(&self) -> io::Result<Self> {
         self.0.try_clone().map(Self)
     }
@@ -124,37 +124,36 @@ impl Link {
         let mut control = SendAncillaryBuffer::new(&mut space);
         if !descriptors.is_empty() {
             let fits = control.push(SendAncillaryMessage::ScmRights(descriptors));
-            debug_assert!(fits, "no more are sent at once than there is room for");
+            debug_assert!(fits, "the number of descriptors was limited above");
         }
         retry_on_intr(|| sendmsg(&self.0, &[IoSlice::new(&text)], &mut control, SendFlags::NOSIGNAL))?;
         Ok(())
     }
 
-    /// Hands a listener over.
-    pub(super) fn send_listener(&self, place: &Place, listener: &selvedge::Listener) -> io::Result<()> {
+    /// Sends a listener.
+    pub(super) fn send_listener(&self, address: &ListenAddress, listener: &selvedge::Listener) -> io::Result<()> {
         let sockets: Vec<BorrowedFd<'_>> = listener.sockets().collect();
-        let mut part = Part::First;
+        let mut batch = SocketBatch::First;
         for some in sockets.chunks(DESCRIPTORS_MAX) {
-            self.send_with(&Told::Listener { place: place.clone(), part }, some)?;
-            part = Part::Later;
+            self.send_with(&ToChild::Listener { address: address.clone(), batch }, some)?;
+            batch = SocketBatch::Later;
         }
         Ok(())
     }
 
-    /// Hands the control socket over.
+    /// Sends the control socket.
     pub(super) fn send_control(&self, control: BorrowedFd<'_>) -> io::Result<()> {
-        self.send_with(&Told::Control, &[control])
+        self.send_with(&ToChild::Control, &[control])
     }
 
-    /// The next message and what came with it; `None` when the other end is gone.
+    /// Receives the next message with its sockets; `None` if the other end is closed.
     pub(super) fn receive<M: DeserializeOwned>(&self) -> io::Result<Option<(M, Vec<OwnedFd>)>> {
         let mut text = vec![0; MESSAGE_BYTES_MAX];
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS_MAX))];
         let mut control = RecvAncillaryBuffer::new(&mut space);
         let received = loop {
             match recvmsg(&self.0, &mut [IoSliceMut::new(&mut text)], &mut control, RecvFlags::CMSG_CLOEXEC) {
-                // The other end is gone and had not heard all, which is told once: what it has said
-                // itself comes after that.
+                // The other end was closed with unread messages, which is reported once. Its own messages follow.
                 Err(rustix::io::Errno::INTR | rustix::io::Errno::CONNRESET) => {}
                 received => break received?,
             }
@@ -169,27 +168,27 @@ impl Link {
             return Ok(None);
         }
         if received.flags.intersects(ReturnFlags::TRUNC | ReturnFlags::CTRUNC) {
-            return Err(io::Error::other("a message between the processes was cut short"));
+            return Err(io::Error::other("a message between the processes was truncated"));
         }
         Ok(Some((serde_json::from_slice(&text[..received.bytes])?, descriptors)))
     }
 
-    /// Waits until the other end is gone, at most for a time.
-    pub(super) fn wait_for_end(&self, at_most: Option<Duration>) -> Waited {
-        let time = at_most.and_then(|time| Timespec::try_from(time).ok());
-        // The end is told without being asked for.
+    /// Waits until the other end is closed, at most for `timeout`; without one, forever.
+    pub(super) fn wait_for_end(&self, timeout: Option<Duration>) -> WaitOutcome {
+        let time = timeout.and_then(|time| Timespec::try_from(time).ok());
+        // The end of the peer is reported without being requested.
         let mut watched = [PollFd::new(&self.0, PollFlags::empty())];
         match retry_on_intr(|| poll(&mut watched, time.as_ref())) {
-            Ok(0) => Waited::Passed,
-            _ => Waited::Ended,
+            Ok(0) => WaitOutcome::TimedOut,
+            _ => WaitOutcome::Ended,
         }
     }
 }
 
-/// What came first.
+/// Whether a wait ended by the end of the peer or by its timeout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Waited {
-    Passed,
+pub(super) enum WaitOutcome {
+    TimedOut,
     Ended,
 }
 
@@ -199,41 +198,43 @@ mod tests {
     use selvedge::Listener;
 
     #[test]
-    fn listeners_and_messages_come_in_order_and_the_end_is_seen() {
-        let (ours, theirs) = Link::pair().unwrap();
-        let theirs = Link::from(theirs);
+    fn listeners_and_messages_arrive_in_order_and_the_end_is_reported() {
+        let (ours, child_end) = Link::pair().unwrap();
+        let child_end = Link::from(child_end);
         let listener = Listener::bind("127.0.0.1:0".parse().unwrap(), DESCRIPTORS_MAX + 2).unwrap();
-        let place = Place::Named("web".to_owned());
-        ours.send_listener(&place, &listener).unwrap();
-        ours.send(&Told::Refused { text: "no\n".to_owned() }).unwrap();
+        let address = ListenAddress::Named("web".to_owned());
+        ours.send_listener(&address, &listener).unwrap();
+        ours.send(&ToChild::Refused { text: "no\n".to_owned() }).unwrap();
         let mut sockets = Vec::new();
-        for expected in [Part::First, Part::Later] {
-            let (told, some) = theirs.receive::<Told>().unwrap().unwrap();
-            assert!(matches!(told, Told::Listener { place: came, part } if came == place && part == expected));
+        for expected in [SocketBatch::First, SocketBatch::Later] {
+            let (message, some) = child_end.receive::<ToChild>().unwrap().unwrap();
+            assert!(
+                matches!(message, ToChild::Listener { address: arrived, batch } if arrived == address && batch == expected)
+            );
             sockets.extend(some);
         }
         assert_eq!(sockets.len(), DESCRIPTORS_MAX + 2);
         assert_eq!(Listener::from_sockets(sockets).unwrap().endpoint(), listener.endpoint());
-        let (told, none) = theirs.receive::<Told>().unwrap().unwrap();
-        assert!(matches!(told, Told::Refused { text } if text == "no\n") && none.is_empty());
-        theirs.send(&Asked::Ready).unwrap();
-        assert_eq!(theirs.wait_for_end(Some(Duration::from_millis(1))), Waited::Passed);
+        let (message, none) = child_end.receive::<ToChild>().unwrap().unwrap();
+        assert!(matches!(message, ToChild::Refused { text } if text == "no\n") && none.is_empty());
+        child_end.send(&FromChild::Ready).unwrap();
+        assert_eq!(child_end.wait_for_end(Some(Duration::from_millis(1))), WaitOutcome::TimedOut);
         drop(ours);
-        assert_eq!(theirs.wait_for_end(None), Waited::Ended);
-        assert!(theirs.receive::<Told>().unwrap().is_none());
-        theirs.send(&Asked::Alive).expect_err("nobody hears it");
+        assert_eq!(child_end.wait_for_end(None), WaitOutcome::Ended);
+        assert!(child_end.receive::<ToChild>().unwrap().is_none());
+        child_end.send(&FromChild::Heartbeat).expect_err("no receiver");
     }
 
     #[test]
-    fn the_last_words_of_one_that_has_not_heard_all_are_heard() {
-        let (ours, theirs) = Link::pair().unwrap();
-        let theirs = Link::from(theirs);
-        ours.send(&Told::Begin(Beginning::default())).unwrap();
-        theirs.send(&Asked::Alive).unwrap();
-        theirs.send(&Asked::Failed { text: "why".to_owned() }).unwrap();
-        drop(theirs);
-        assert!(matches!(ours.receive::<Asked>().unwrap(), Some((Asked::Alive, _))));
-        assert!(matches!(ours.receive::<Asked>().unwrap(), Some((Asked::Failed { text }, _)) if text == "why"));
-        assert!(ours.receive::<Asked>().unwrap().is_none());
+    fn messages_of_an_ended_process_are_received() {
+        let (ours, child_end) = Link::pair().unwrap();
+        let child_end = Link::from(child_end);
+        ours.send(&ToChild::Start(StartInfo::default())).unwrap();
+        child_end.send(&FromChild::Heartbeat).unwrap();
+        child_end.send(&FromChild::Failed { text: "why".to_owned() }).unwrap();
+        drop(child_end);
+        assert!(matches!(ours.receive::<FromChild>().unwrap(), Some((FromChild::Heartbeat, _))));
+        assert!(matches!(ours.receive::<FromChild>().unwrap(), Some((FromChild::Failed { text }, _)) if text == "why"));
+        assert!(ours.receive::<FromChild>().unwrap().is_none());
     }
 }

@@ -1,43 +1,44 @@
-//! What a process owes its system: how it begins, whose orders it takes, what it may touch.
+//! Supervisor and serving process: startup, control commands, privileges, sandbox, upgrade.
 //!
 //! ```text
-//! begin ─► supervise: owns the sockets ──link──► child: the same program once more ─► post
-//!   │         restarts, upgrade, notify            sockets, account, sandbox, control, signals
-//!   └─────► post: alone, with sockets of its own
+//! startup ─► supervise: owns the sockets ──link──► child: this program again ─► serving
+//!   │          restarts, upgrade, notify             sockets, privileges, sandbox, control, signals
+//!   └──────► serving: unsupervised, with its own sockets
 //! ```
 
-mod account;
-mod begin;
-mod binary;
+mod active_sandbox;
 mod child;
-mod claimed;
 mod control;
-mod enclosure;
-mod ending;
-mod identity;
-mod letters;
+mod executable;
+mod file_id;
 mod link;
+mod listen_address;
 mod notify;
-mod place;
-mod post;
+mod owned_file;
+mod privileges;
 mod restarts;
 mod sandbox;
+mod serving;
+mod shutdown;
+mod single_flight;
 mod sockets;
+mod startup;
 mod supervise;
-mod together;
+mod syslog_socket;
 mod upgrade;
 
 #[cfg(test)]
 mod tests;
 
-pub(crate) use begin::{Begun, CannotBegin, CannotListen, begin, say_last};
-pub(crate) use control::{Answer, Form, Order, ask};
-pub(crate) use enclosure::Enclosure;
-pub(crate) use identity::Identity;
-pub(crate) use letters::connect;
-pub(crate) use place::Place;
-pub(crate) use post::{Orders, Pace, Post};
+pub(crate) use active_sandbox::ActiveSandbox;
+pub(crate) use control::{ControlCommand, ControlReply, StatusFormat, call};
+pub(crate) use file_id::FileId;
+pub(crate) use listen_address::ListenAddress;
+pub(crate) use privileges::{find_group, find_user};
 pub(crate) use sandbox::{Confinement, Coverage, Sandbox};
+pub(crate) use serving::{ControlHandler, ServingProcess, StopMode};
+pub(crate) use startup::{ListenError, RunMode, StartError, exit_message, start};
+pub(crate) use syslog_socket::connect;
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use selvedge::Handle;
@@ -45,11 +46,11 @@ use signal_hook::consts::{SIGINT, SIGQUIT, SIGTERM, SIGUSR1};
 use signal_hook::iterator::Signals;
 use std::{io, thread};
 
-/// Takes as many descriptors as the system allows without asking.
+/// Raises the soft descriptor limit to the hard limit.
 pub(crate) fn raise_descriptor_limit() {
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
     if current != maximum {
-        // Refused, the limit stays where it was, and the connection limit follows it.
+        // If the system refuses, the soft limit stays, and the connection limit follows it.
         let _ = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
     }
 }

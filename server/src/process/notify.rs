@@ -1,6 +1,5 @@
-//! What systemd and a service tell each other: datagrams to `NOTIFY_SOCKET` (sd_notify(3)) one
-//! way, sockets that were opened in advance (sd_listen_fds(3)) the other. Elsewhere nobody
-//! listens, and nothing is said.
+//! The systemd protocol: datagrams to `NOTIFY_SOCKET` (sd_notify(3)), and sockets that were opened in advance
+//! (sd_listen_fds(3)). Without systemd, it sends nothing.
 
 use rustix::time::{ClockId, clock_gettime};
 use std::env;
@@ -12,16 +11,16 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::time::Duration;
 
-/// The environment that is meant for this process alone and not for those that it starts.
+/// Variables that are meant for this process and not for its children.
 pub(super) const OWN_VARIABLES: [&str; 6] =
     ["NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID", "LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES"];
 
-/// The first descriptor that systemd passes on.
-const FIRST: RawFd = 3;
-/// Most that it is believed to pass on.
+/// The first descriptor that systemd passes.
+const FIRST_DESCRIPTOR: RawFd = 3;
+/// Most descriptors that are accepted from systemd.
 const INHERITED_MAX: usize = 1024;
 
-/// Whoever wants to know how this process is.
+/// Sends notifications to systemd.
 #[derive(Debug, Default)]
 pub(super) struct Notifier {
     socket: Option<UnixDatagram>,
@@ -29,49 +28,49 @@ pub(super) struct Notifier {
 }
 
 impl Notifier {
-    /// As the environment says.
+    /// Reads the environment.
     pub(super) fn of_environment() -> Self {
         let Some(name) = env::var_os("NOTIFY_SOCKET") else { return Self::default() };
         let is_ours = env::var("WATCHDOG_PID").map_or(true, |pid| pid == std::process::id().to_string());
         let microseconds = env::var("WATCHDOG_USEC").ok().and_then(|text| text.parse().ok());
         let watchdog = microseconds.filter(|&number| is_ours && number > 0).map(Duration::from_micros);
-        // Whoever cannot be reached is not told; the service is more than its reports.
+        // If the socket cannot be reached, notifications are dropped; the service matters more.
         Self { socket: connect(&name).ok(), watchdog }
     }
 
-    /// It serves, or serves again under a new configuration.
+    /// Reports that the program serves, or serves again after a reload.
     pub(super) fn ready(&self) {
-        self.tell("READY=1");
+        self.send("READY=1");
     }
 
-    /// It reads its configuration anew.
+    /// Reports a reload.
     pub(super) fn reloading(&self) {
         let now = clock_gettime(ClockId::Monotonic);
         let microseconds = i128::from(now.tv_sec) * 1_000_000 + i128::from(now.tv_nsec) / 1000;
-        self.tell(&format!("RELOADING=1\nMONOTONIC_USEC={microseconds}"));
+        self.send(&format!("RELOADING=1\nMONOTONIC_USEC={microseconds}"));
     }
 
-    /// It is about to end.
+    /// Reports the shutdown.
     pub(super) fn stopping(&self) {
-        self.tell("STOPPING=1");
+        self.send("STOPPING=1");
     }
 
-    /// What it is doing, for people.
+    /// Reports a status text.
     pub(super) fn status(&self, text: &str) {
-        self.tell(&format!("STATUS={}", text.replace('\n', " ")));
+        self.send(&format!("STATUS={}", text.replace('\n', " ")));
     }
 
-    /// It is alive.
-    pub(super) fn alive(&self) {
-        self.tell("WATCHDOG=1");
+    /// Sends a heartbeat.
+    pub(super) fn heartbeat(&self) {
+        self.send("WATCHDOG=1");
     }
 
-    /// How long it may be silent before it is thought dead, if anybody looks.
+    /// Returns the watchdog timeout, if systemd watches.
     pub(super) fn watchdog(&self) -> Option<Duration> {
         self.watchdog
     }
 
-    fn tell(&self, text: &str) {
+    fn send(&self, text: &str) {
         if let Some(socket) = &self.socket {
             let _ = socket.send(text.as_bytes());
         }
@@ -88,12 +87,12 @@ fn connect(name: &OsStr) -> io::Result<UnixDatagram> {
     Ok(socket)
 }
 
-/// The sockets that systemd has opened, with their names.
+/// Sockets that systemd opened, with their names.
 #[derive(Debug, Default)]
 pub(super) struct Inherited(Vec<(RawFd, String)>);
 
 impl Inherited {
-    /// As the environment says.
+    /// Reads the environment.
     pub(super) fn of_environment() -> Self {
         let text = |name| env::var(name).unwrap_or_default();
         Self::read(&text("LISTEN_PID"), &text("LISTEN_FDS"), &text("LISTEN_FDNAMES"))
@@ -105,10 +104,10 @@ impl Inherited {
         }
         let count = count.parse().unwrap_or(0).min(INHERITED_MAX);
         let names = names.split(':').chain(std::iter::repeat("unknown"));
-        Self((FIRST..).zip(names).take(count).map(|(number, name)| (number, name.to_owned())).collect())
+        Self((FIRST_DESCRIPTOR..).zip(names).take(count).map(|(number, name)| (number, name.to_owned())).collect())
     }
 
-    /// The numbers of those with a name.
+    /// Returns the numbers of the sockets with a name.
     pub(super) fn named(&self, name: &str) -> Vec<RawFd> {
         self.0.iter().filter(|(_, own)| own == name).map(|(number, _)| *number).collect()
     }
@@ -119,7 +118,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn inherited_sockets_have_the_names_that_were_given() {
+    fn inherited_sockets_have_their_configured_names() {
         let pid = std::process::id().to_string();
         let inherited = Inherited::read(&pid, "4", "web:admin:web");
         assert_eq!((inherited.named("web"), inherited.named("admin")), (vec![3, 5], vec![4]));
@@ -129,23 +128,23 @@ mod tests {
     }
 
     #[test]
-    fn what_is_told_is_what_systemd_reads() {
+    fn notifications_have_the_format_of_systemd() {
         let path = env::temp_dir().join(format!("selvedge-notify-{}", std::process::id()));
         let systemd = UnixDatagram::bind(&path).unwrap();
         let notifier = Notifier { socket: connect(path.as_os_str()).ok(), watchdog: None };
-        let heard = || {
+        let receive = || {
             let mut text = [0; 256];
             let length = systemd.recv(&mut text).unwrap();
             String::from_utf8(text[..length].to_vec()).unwrap()
         };
         notifier.ready();
-        assert_eq!(heard(), "READY=1");
+        assert_eq!(receive(), "READY=1");
         notifier.reloading();
-        let reloading = heard();
+        let reloading = receive();
         let time = reloading.strip_prefix("RELOADING=1\nMONOTONIC_USEC=").expect("the state, and since when");
         assert!(time.parse::<u64>().unwrap() > 0);
         notifier.status("two\nlines");
-        assert_eq!(heard(), "STATUS=two lines");
+        assert_eq!(receive(), "STATUS=two lines");
         std::fs::remove_file(&path).unwrap();
         notifier.stopping();
     }

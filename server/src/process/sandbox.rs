@@ -1,10 +1,10 @@
-//! What files the serving process can reach once it serves (Landlock): it reads beneath some
-//! folders, writes to some others, and touches nothing else, whatever happens to it.
+//! The Landlock sandbox of the serving process: it reads beneath some folders, writes to others, and reaches no other
+//! file.
 //!
-//! What holds for a process cannot be widened later. A configuration that needs more needs
-//! another process ([`Sandbox::covers`], [`super::Post::renew`]).
+//! A sandbox cannot be widened. A configuration that needs more needs another process ([`Sandbox::covers`],
+//! [`super::ServingProcess::replace_process`]).
 
-use crate::config::{Claimed, Configuration};
+use crate::config::{Configuration, RequirementKind};
 use landlock::{
     ABI, Access, AccessFs, CompatLevel, Compatible, RestrictionStatus, Ruleset, RulesetAttr, RulesetCreatedAttr,
     RulesetError, RulesetStatus, path_beneath_rules,
@@ -14,27 +14,27 @@ use std::fmt;
 use std::ops::Bound;
 use std::path::{Path, PathBuf};
 
-/// What may be read and what may be written, each with all that is beneath it.
+/// Folders that may be read and written, each with all that is beneath it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Sandbox {
     read: Folders,
     write: Folders,
 }
 
-/// Folders, none of which is within another. There may be as many as sites.
+/// Folders, none of which is within another. With many sites, they are as numerous as the sites.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Folders(BTreeSet<PathBuf>);
 
 impl Folders {
-    fn hold(&self, path: &Path) -> bool {
+    fn contain(&self, path: &Path) -> bool {
         path.ancestors().any(|folder| self.0.contains(folder))
     }
 
     fn insert(&mut self, folder: PathBuf) {
-        if self.hold(&folder) {
+        if self.contain(&folder) {
             return;
         }
-        // By the order of paths, what is within a folder follows it.
+        // In path order, the content of a folder follows it.
         let behind = self.0.range::<Path, _>((Bound::Excluded(folder.as_path()), Bound::Unbounded));
         let within: Vec<PathBuf> = behind.take_while(|other| other.starts_with(&folder)).cloned().collect();
         for other in within {
@@ -52,62 +52,62 @@ impl Folders {
     }
 }
 
-/// What the system and the runtime read of their own accord: names of hosts and accounts, the
-/// number of cores, time zones, and the spare descriptor.
-const READ_BY_THE_SYSTEM: [&str; 6] =
+/// Files that the C library and the runtime read: host and account names, the number of cores, time zones, and the
+/// reserve descriptor.
+const SYSTEM_READ_PATHS: [&str; 6] =
     ["/etc", "/run/systemd/resolve", "/proc", "/sys/fs/cgroup", "/sys/devices/system/cpu", "/dev/null"];
-/// The newest rights that are asked for; an older kernel grants fewer.
+/// The newest rights that are requested; an older kernel grants fewer.
 const RIGHTS: ABI = ABI::V5;
 
 /// How much of a sandbox is in force.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Confinement {
     /// All of it.
-    Whole,
-    /// What this kernel knows of it.
+    Full,
+    /// What this kernel supports.
     Partial,
-    /// Nothing: this kernel has no Landlock, or it is turned off.
+    /// Nothing: this kernel has no Landlock, or it is disabled.
     None,
 }
 
 impl Confinement {
-    /// What to say of it, where there is something to say.
-    pub(crate) fn remark(self) -> Option<&'static str> {
+    /// Returns a warning for the log, if the sandbox is not fully in force.
+    pub(crate) fn warning(self) -> Option<&'static str> {
         match self {
-            Self::Whole => None,
-            Self::Partial => Some("this kernel knows only a part of the sandbox (Landlock), which is in force"),
-            Self::None => Some("this kernel has no sandbox (Landlock); files are kept apart by their modes alone"),
+            Self::Full => None,
+            Self::Partial => Some("this kernel supports only a part of the sandbox (Landlock); that part is in force"),
+            Self::None => Some("this kernel has no sandbox (Landlock); only file modes restrict access"),
         }
     }
 }
 
 impl Sandbox {
-    /// What a configuration needs.
+    /// Derives the sandbox of a configuration.
     pub(crate) fn of(configuration: &Configuration) -> Self {
         let mut sandbox = Self::default();
-        configuration.texts.files().for_each(|file| sandbox.read_file(file));
-        for claim in &configuration.claims {
-            match &claim.claimed {
-                Claimed::Root(root) => sandbox.read_root(root),
-                Claimed::UserFile(file) => sandbox.read_file(file),
-                Claimed::Written(file) => sandbox.write_file(file),
-                // Bound and looked up by whoever is not in it.
-                Claimed::SocketFolder(_)
-                | Claimed::PidFile(_)
-                | Claimed::Listens(_)
-                | Claimed::User(_)
-                | Claimed::Group(_)
-                | Claimed::Page(..)
-                | Claimed::Site(_)
-                | Claimed::Route(..) => {}
+        configuration.texts.files().for_each(|file| sandbox.allow_reading_file(file));
+        for requirement in &configuration.requirements {
+            match &requirement.kind {
+                RequirementKind::Root(root) => sandbox.allow_reading_root(root),
+                RequirementKind::UserFile(file) => sandbox.allow_reading_file(file),
+                RequirementKind::WritableFile(file) => sandbox.allow_writing_file(file),
+                // Bound and looked up outside of the sandbox.
+                RequirementKind::SocketDirectory(_)
+                | RequirementKind::PidFile(_)
+                | RequirementKind::ListenAddress(_)
+                | RequirementKind::User(_)
+                | RequirementKind::Group(_)
+                | RequirementKind::ErrorPage(..)
+                | RequirementKind::Site(_)
+                | RequirementKind::Route(..) => {}
             }
         }
         sandbox
     }
 
-    /// A root, which is read. It may be put in place by a swap of its folder or of a link to
-    /// it, so what stands beside it is read, too, unless that is everything.
-    fn read_root(&mut self, root: &Path) {
+    /// Allows reading a root. A root may be replaced by a rename or a link, so its parent folder is allowed instead,
+    /// unless that is `/`.
+    fn allow_reading_root(&mut self, root: &Path) {
         for path in [Some(root.to_owned()), root.canonicalize().ok()].into_iter().flatten() {
             let beside = path.parent().filter(|folder| folder.parent().is_some());
             let folder = beside.map_or_else(|| path.clone(), Path::to_owned);
@@ -115,37 +115,37 @@ impl Sandbox {
         }
     }
 
-    /// A file that is read, and may be replaced: its folder is read.
-    fn read_file(&mut self, file: &Path) {
+    /// Allows reading the folder of a file, because the file may be replaced.
+    fn allow_reading_file(&mut self, file: &Path) {
         self.read.insert(folder_of(file));
-        self.read.extend(folder_led_to(file));
+        self.read.extend(folder_of_target(file));
     }
 
-    /// A file that is written, put aside and made anew: its folder is written to.
-    pub(super) fn write_file(&mut self, file: &Path) {
+    /// Allows writing to the folder of a file, because the file may be rotated.
+    pub(super) fn allow_writing_file(&mut self, file: &Path) {
         self.write.insert(folder_of(file));
-        self.write.extend(folder_led_to(file));
+        self.write.extend(folder_of_target(file));
     }
 
-    /// The folders that it holds for.
+    /// Returns the folders of the sandbox.
     pub(super) fn folders(&self) -> impl Iterator<Item = &Path> {
         self.read.iter().chain(self.write.iter())
     }
 
-    /// Whether everything that another may, this one may as well.
+    /// Whether this sandbox permits everything that `other` permits.
     pub(crate) fn covers(&self, other: &Self) -> Coverage {
-        let is_read = |path: &Path| self.read.hold(path) || self.write.hold(path);
-        match other.read.iter().all(is_read) && other.write.iter().all(|path| self.write.hold(path)) {
+        let is_read = |path: &Path| self.read.contain(path) || self.write.contain(path);
+        match other.read.iter().all(is_read) && other.write.iter().all(|path| self.write.contain(path)) {
             true => Coverage::Enough,
             false => Coverage::TooNarrow,
         }
     }
 
-    /// Puts it in force for the calling thread and all that it starts: so it is to be the
-    /// only one.
+    /// Enters the sandbox with the calling thread and all threads that it starts. Call it while the process has one
+    /// thread.
     pub(super) fn enter(&self) -> Result<Confinement, String> {
         match self.restrict() {
-            Ok(RestrictionStatus { ruleset: RulesetStatus::FullyEnforced, .. }) => Ok(Confinement::Whole),
+            Ok(RestrictionStatus { ruleset: RulesetStatus::FullyEnforced, .. }) => Ok(Confinement::Full),
             Ok(RestrictionStatus { ruleset: RulesetStatus::PartiallyEnforced, .. }) => Ok(Confinement::Partial),
             Ok(RestrictionStatus { ruleset: RulesetStatus::NotEnforced, .. }) => Ok(Confinement::None),
             Err(error) => Err(format!("cannot enter the sandbox: {error}")),
@@ -154,8 +154,8 @@ impl Sandbox {
 
     fn restrict(&self) -> Result<RestrictionStatus, RulesetError> {
         let reading = AccessFs::ReadFile | AccessFs::ReadDir;
-        let system = READ_BY_THE_SYSTEM.iter().map(Path::new);
-        // Folders that are not there yet cannot be named; whoever needs them says so itself.
+        let system = SYSTEM_READ_PATHS.iter().map(Path::new);
+        // Folders that do not exist cannot be added; their users report that themselves.
         let read = self.read.iter().chain(system);
         Ruleset::default()
             .set_compatibility(CompatLevel::BestEffort)
@@ -167,16 +167,16 @@ impl Sandbox {
     }
 }
 
-/// Whether one sandbox is enough for what another is for.
+/// Whether one sandbox covers another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Coverage {
     Enough,
     TooNarrow,
 }
 
-/// Where a file is that symbolic links lead to: what can be reached is judged there. Only of a regular
-/// file, since beside a device there are others.
-fn folder_led_to(file: &Path) -> Option<PathBuf> {
+/// Returns the folder of the target of a symbolic link, because Landlock checks the target. `None` unless the target
+/// is a regular file: the folder of a device has other devices.
+fn folder_of_target(file: &Path) -> Option<PathBuf> {
     let file = file.canonicalize().ok().filter(|file| file.is_file())?;
     Some(folder_of(&file))
 }
@@ -192,7 +192,7 @@ impl fmt::Display for Sandbox {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(
             f,
-            "// The files that the serving process can reach, beside those of the system, where there is Landlock:"
+            "// The files that the serving process can reach, beside those of the system, if the kernel has Landlock:"
         )?;
         for (what, folders) in [("read", &self.read), ("write", &self.write)] {
             for folder in folders.iter() {
@@ -209,17 +209,17 @@ mod tests {
     use std::fs;
 
     #[test]
-    fn folders_within_others_are_named_once() {
+    fn nested_folders_are_listed_once() {
         let mut sandbox = Sandbox::default();
-        sandbox.read_root(Path::new("/nowhere/a/site"));
-        sandbox.read_root(Path::new("/nowhere/a/other"));
-        sandbox.read_root(Path::new("/alone-at-the-top"));
-        sandbox.read_root(Path::new("/nowhere/b/c/site"));
-        sandbox.read_root(Path::new("/nowhere/b.old/site"));
-        sandbox.read_root(Path::new("/nowhere/b/site"));
-        sandbox.read_file(Path::new("/nowhere/a/b/users"));
-        sandbox.write_file(Path::new("/nowhere/logs/a.log"));
-        sandbox.write_file(Path::new("/nowhere/logs/b.log"));
+        sandbox.allow_reading_root(Path::new("/nowhere/a/site"));
+        sandbox.allow_reading_root(Path::new("/nowhere/a/other"));
+        sandbox.allow_reading_root(Path::new("/alone-at-the-top"));
+        sandbox.allow_reading_root(Path::new("/nowhere/b/c/site"));
+        sandbox.allow_reading_root(Path::new("/nowhere/b.old/site"));
+        sandbox.allow_reading_root(Path::new("/nowhere/b/site"));
+        sandbox.allow_reading_file(Path::new("/nowhere/a/b/users"));
+        sandbox.allow_writing_file(Path::new("/nowhere/logs/a.log"));
+        sandbox.allow_writing_file(Path::new("/nowhere/logs/b.log"));
         let text = sandbox.to_string();
         let lines: Vec<&str> = text.lines().skip(1).collect();
         let expected = [
@@ -231,15 +231,15 @@ mod tests {
         ];
         assert_eq!(lines, expected.map(|line| format!("//   {line}")));
         let mut other = Sandbox::default();
-        other.read_file(Path::new("/nowhere/logs/x"));
-        other.read_root(Path::new("/nowhere/a/new"));
-        assert_eq!(sandbox.covers(&other), Coverage::Enough, "what may be written may be read");
-        other.write_file(Path::new("/nowhere/a/x"));
+        other.allow_reading_file(Path::new("/nowhere/logs/x"));
+        other.allow_reading_root(Path::new("/nowhere/a/new"));
+        assert_eq!(sandbox.covers(&other), Coverage::Enough, "write access includes read access");
+        other.allow_writing_file(Path::new("/nowhere/a/x"));
         assert_eq!(sandbox.covers(&other), Coverage::TooNarrow);
     }
 
     #[test]
-    fn links_are_reached_where_they_lead() {
+    fn link_targets_are_reachable() {
         let base = std::env::temp_dir().join(format!("selvedge-sandbox-links-{}", std::process::id()));
         for name in ["config", "secrets", "logs"] {
             fs::create_dir_all(base.join(name)).unwrap();
@@ -249,9 +249,9 @@ mod tests {
             std::os::unix::fs::symlink(base.join(target), base.join(link)).unwrap();
         }
         let mut sandbox = Sandbox::default();
-        sandbox.read_file(&base.join("config/users"));
-        sandbox.write_file(&base.join("config/log"));
-        sandbox.write_file(Path::new("/dev/null"));
+        sandbox.allow_reading_file(&base.join("config/users"));
+        sandbox.allow_writing_file(&base.join("config/log"));
+        sandbox.allow_writing_file(Path::new("/dev/null"));
         let base = base.canonicalize().unwrap();
         let folders = |folders: &Folders| folders.iter().map(Path::to_owned).collect::<Vec<_>>();
         assert_eq!(folders(&sandbox.read), [base.join("config"), base.join("secrets")]);
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_named_can_be_reached() {
+    fn only_listed_folders_are_reachable() {
         let base = std::env::temp_dir().join(format!("selvedge-sandbox-{}", std::process::id()));
         let file = |name: &str| base.join(name).join("file");
         for name in ["read/site", "write", "hidden"] {
@@ -268,9 +268,9 @@ mod tests {
             fs::write(file(name), name).unwrap();
         }
         let mut sandbox = Sandbox::default();
-        sandbox.read_root(&base.join("read/site"));
-        sandbox.write_file(&file("write"));
-        // It holds for the thread that enters it, which is not the one that cleans up.
+        sandbox.allow_reading_root(&base.join("read/site"));
+        sandbox.allow_writing_file(&file("write"));
+        // The sandbox holds for the thread that enters it, which is not the one that cleans up.
         let paths = ["read/site", "write", "hidden"].map(file);
         let seen = std::thread::spawn(move || {
             let confinement = sandbox.enter().unwrap();
@@ -289,7 +289,7 @@ mod tests {
         fs::remove_dir_all(&base).unwrap();
         let expected = match confinement {
             Confinement::None => [true; 5],
-            Confinement::Partial | Confinement::Whole => [true, true, false, false, false],
+            Confinement::Partial | Confinement::Full => [true, true, false, false, false],
         };
         assert_eq!(outcomes, expected, "{confinement:?}");
     }

@@ -1,7 +1,7 @@
-//! The listening sockets that a process holds, by the place that was asked for.
+//! The listening sockets of a process, by configured address.
 
+use super::listen_address::ListenAddress;
 use super::notify::Inherited;
-use super::place::Place;
 use selvedge::{Endpoint, Listener};
 use std::collections::HashSet;
 use std::fs::{self, Permissions};
@@ -9,106 +9,106 @@ use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::os::unix::fs::PermissionsExt;
 
-/// Sockets that listen.
+/// Bound listeners.
 #[derive(Debug)]
 pub(super) struct Sockets {
-    /// How many share a port.
+    /// Workers, which share each port.
     workers: usize,
     inherited: Inherited,
-    held: Vec<Held>,
+    bound: Vec<BoundListeners>,
 }
 
-/// The sockets of one place: more than one listener where a name has more than one address.
+/// The sockets of one address: several listeners if a name has several addresses.
 #[derive(Debug)]
-pub(super) struct Held {
-    pub(super) place: Place,
+pub(super) struct BoundListeners {
+    pub(super) address: ListenAddress,
     pub(super) listeners: Vec<Listener>,
 }
 
 impl Sockets {
     pub(super) fn new(workers: usize, inherited: Inherited) -> Self {
-        Self { workers, inherited, held: Vec::new() }
+        Self { workers, inherited, bound: Vec::new() }
     }
 
-    pub(super) fn held(&self) -> &[Held] {
-        &self.held
+    pub(super) fn bound(&self) -> &[BoundListeners] {
+        &self.bound
     }
 
-    /// How a place is listened at, if it is.
-    pub(super) fn known(&self, place: &Place) -> Option<&Place> {
-        self.held.iter().map(|held| &held.place).find(|held| held.is_where(place))
+    /// Returns the address as it is bound, if it is.
+    pub(super) fn known(&self, place: &ListenAddress) -> Option<&ListenAddress> {
+        self.bound.iter().map(|held| &held.address).find(|held| held.is_same_socket(place))
     }
 
-    /// Listens at a place, or says why not. Who listens there already goes on.
-    pub(super) fn bind(&mut self, place: &Place) -> Result<&[Listener], String> {
-        let known = self.held.iter().position(|held| held.place.is_where(place));
-        let at = match known {
+    /// Binds an address, or returns its existing listeners.
+    pub(super) fn bind(&mut self, place: &ListenAddress) -> Result<&[Listener], String> {
+        let existing = self.bound.iter().position(|held| held.address.is_same_socket(place));
+        let at = match existing {
             Some(at) => {
-                self.held[at].change_mode(place).map_err(|error| format!("cannot change {place}: {error}"))?;
+                self.bound[at].change_mode(place).map_err(|error| format!("cannot change {place}: {error}"))?;
                 at
             }
             None => {
                 let listeners = self.open(place).map_err(|error| format!("cannot listen on {place}: {error}"))?;
-                self.held.push(Held { place: place.clone(), listeners });
-                self.held.len() - 1
+                self.bound.push(BoundListeners { address: place.clone(), listeners });
+                self.bound.len() - 1
             }
         };
-        Ok(&self.held[at].listeners)
+        Ok(&self.bound[at].listeners)
     }
 
-    fn open(&self, place: &Place) -> io::Result<Vec<Listener>> {
+    fn open(&self, place: &ListenAddress) -> io::Result<Vec<Listener>> {
         match place {
-            Place::Inet(address) => Ok(vec![self.open_inet(*address)?]),
-            Place::Name { host, port } => {
-                // A name may have one address twice.
+            ListenAddress::Inet(address) => Ok(vec![self.open_inet(*address)?]),
+            ListenAddress::Name { host, port } => {
+                // A name may resolve to one address twice.
                 let mut seen = HashSet::new();
                 let addresses = (host.as_str(), *port).to_socket_addrs()?.filter(|address| seen.insert(*address));
                 let listeners: Vec<_> = addresses.map(|address| self.open_inet(address)).collect::<io::Result<_>>()?;
                 if listeners.is_empty() { Err(io::Error::other("the name has no address")) } else { Ok(listeners) }
             }
-            Place::Unix { path, mode } => Ok(vec![Listener::bind_unix(path, *mode)?]),
-            Place::Descriptor(number) => Ok(vec![Listener::inherited(i32::from(*number))?]),
-            Place::Named(name) => {
+            ListenAddress::Unix { path, mode } => Ok(vec![Listener::bind_unix(path, *mode)?]),
+            ListenAddress::Descriptor(number) => Ok(vec![Listener::inherited(i32::from(*number))?]),
+            ListenAddress::Named(name) => {
                 let numbers = self.inherited.named(name);
                 if numbers.is_empty() {
-                    return Err(io::Error::new(io::ErrorKind::NotFound, "nobody has passed on a socket of that name"));
+                    return Err(io::Error::new(io::ErrorKind::NotFound, "no socket of that name was passed"));
                 }
                 numbers.into_iter().map(Listener::inherited).collect()
             }
         }
     }
 
-    /// One that is held under another name is the same.
+    /// Binds an IP address. A listener of that address under another name is shared.
     fn open_inet(&self, address: SocketAddr) -> io::Result<Listener> {
         let endpoint = Endpoint::Inet(address);
-        let mut held = self.held.iter().flat_map(|held| &held.listeners);
+        let mut held = self.bound.iter().flat_map(|held| &held.listeners);
         match held.find(|listener| *listener.endpoint() == endpoint) {
             Some(listener) => listener.try_clone(),
             None => Listener::bind(address, self.workers),
         }
     }
 
-    /// Takes a listener that another process has opened.
-    pub(super) fn adopt(&mut self, place: Place, listener: Listener) {
-        match self.held.iter_mut().find(|held| held.place == place) {
+    /// Adds a listener that another process has opened.
+    pub(super) fn add(&mut self, place: ListenAddress, listener: Listener) {
+        match self.bound.iter_mut().find(|held| held.address == place) {
             Some(held) => held.listeners.push(listener),
-            None => self.held.push(Held { place, listeners: vec![listener] }),
+            None => self.bound.push(BoundListeners { address: place, listeners: vec![listener] }),
         }
     }
 
-    /// Lets a place go, as another process has it otherwise.
-    pub(super) fn forget(&mut self, place: &Place) {
-        self.held.retain(|held| !held.place.is_where(place));
+    /// Forgets an address that another process has rebound.
+    pub(super) fn remove(&mut self, place: &ListenAddress) {
+        self.bound.retain(|held| !held.address.is_same_socket(place));
     }
 
-    /// Lets just this place go; where it was. A Unix socket that has another mode by now stays.
-    pub(super) fn release(&mut self, place: &Place) -> Vec<Endpoint> {
-        let gone = self.held.extract_if(.., |held| held.place == *place);
-        gone.flat_map(|held| held.listeners).map(|listener| listener.endpoint().clone()).collect()
+    /// Releases this address and returns its endpoints. A Unix socket whose mode has changed stays.
+    pub(super) fn release(&mut self, place: &ListenAddress) -> Vec<Endpoint> {
+        let removed = self.bound.extract_if(.., |held| held.address == *place);
+        removed.flat_map(|held| held.listeners).map(|listener| listener.endpoint().clone()).collect()
     }
 
-    /// The same, and removes the file of a Unix socket that this process has made.
-    pub(super) fn close(&mut self, place: &Place) -> Vec<Endpoint> {
+    /// Releases this address, and removes the file of a Unix socket that this process created.
+    pub(super) fn close(&mut self, place: &ListenAddress) -> Vec<Endpoint> {
         let endpoints = self.release(place);
         if !endpoints.is_empty() {
             remove_file(place);
@@ -116,33 +116,33 @@ impl Sockets {
         endpoints
     }
 
-    /// Lets all go; somebody else has them, too.
-    pub(super) fn let_go(&mut self) {
-        self.held.clear();
+    /// Releases all sockets but leaves their files, because another process has the sockets as well.
+    pub(super) fn release_all(&mut self) {
+        self.bound.clear();
     }
 
-    /// Lets all go, and removes their files.
-    pub(super) fn end(&mut self) {
-        for held in std::mem::take(&mut self.held) {
-            remove_file(&held.place);
+    /// Releases all sockets and removes their files.
+    pub(super) fn close_all(&mut self) {
+        for held in std::mem::take(&mut self.bound) {
+            remove_file(&held.address);
         }
     }
 }
 
-fn remove_file(place: &Place) {
-    if let Place::Unix { path, .. } = place {
-        // Somebody may have been faster.
+fn remove_file(place: &ListenAddress) {
+    if let ListenAddress::Unix { path, .. } = place {
+        // Another process may have removed it.
         let _ = fs::remove_file(path);
     }
 }
 
-impl Held {
-    fn change_mode(&mut self, place: &Place) -> io::Result<()> {
-        if let Place::Unix { path, mode } = place
-            && self.place != *place
+impl BoundListeners {
+    fn change_mode(&mut self, place: &ListenAddress) -> io::Result<()> {
+        if let ListenAddress::Unix { path, mode } = place
+            && self.address != *place
         {
             fs::set_permissions(path, Permissions::from_mode(*mode))?;
-            self.place = place.clone();
+            self.address = place.clone();
         }
         Ok(())
     }
@@ -155,39 +155,39 @@ mod tests {
     use std::os::unix::net::UnixStream;
 
     #[test]
-    fn a_place_is_held_once_and_let_go() {
+    fn an_address_is_bound_once_and_released() {
         let mut sockets = Sockets::new(2, Inherited::default());
-        let place = Place::Inet("127.0.0.1:0".parse().unwrap());
+        let place = ListenAddress::Inet("127.0.0.1:0".parse().unwrap());
         let endpoint = sockets.bind(&place).unwrap()[0].endpoint().clone();
-        assert_eq!(sockets.bind(&place).unwrap()[0].endpoint(), &endpoint, "asked for twice, it is the same");
-        assert_eq!(sockets.held()[0].listeners[0].sockets().len(), 2);
+        assert_eq!(sockets.bind(&place).unwrap()[0].endpoint(), &endpoint, "bound twice, it is one listener");
+        assert_eq!(sockets.bound()[0].listeners[0].sockets().len(), 2);
         let Endpoint::Inet(address) = endpoint else { panic!("{endpoint}") };
         TcpStream::connect(address).unwrap();
-        let taken = Sockets::new(1, Inherited::default()).bind(&Place::Inet(address)).unwrap_err();
+        let taken = Sockets::new(1, Inherited::default()).bind(&ListenAddress::Inet(address)).unwrap_err();
         assert_eq!(taken, format!("cannot listen on {address}: Address already in use (os error 98)"));
         assert_eq!(sockets.release(&place), [Endpoint::Inet(address)]);
         TcpStream::connect(address).unwrap_err();
     }
 
     #[test]
-    fn a_unix_socket_takes_its_mode_and_the_place_of_one_left_behind() {
+    fn a_unix_socket_has_its_mode_and_replaces_a_stale_file() {
         let path = std::env::temp_dir().join(format!("selvedge-sockets-{}", std::process::id()));
-        let place = |mode| Place::Unix { path: path.clone(), mode };
+        let place = |mode| ListenAddress::Unix { path: path.clone(), mode };
         let mode = || fs::metadata(&path).unwrap().permissions().mode() & 0o777;
         let mut first = Sockets::new(1, Inherited::default());
         first.bind(&place(0o600)).unwrap();
         assert_eq!(mode(), 0o600);
         first.bind(&place(0o666)).unwrap();
-        assert_eq!((mode(), first.held().len()), (0o666, 1));
+        assert_eq!((mode(), first.bound().len()), (0o666, 1));
         UnixStream::connect(&path).unwrap();
         let mut second = Sockets::new(1, Inherited::default());
-        second.bind(&place(0o600)).expect_err("somebody listens there");
-        // Without an end, as when a process is killed, the file stays.
+        second.bind(&place(0o600)).expect_err("an address in use");
+        // If a process is killed, the file stays.
         drop(first);
         assert!(path.exists());
         second.bind(&place(0o600)).unwrap();
         UnixStream::connect(&path).unwrap();
-        second.end();
+        second.close_all();
         assert!(!path.exists());
         fs::write(&path, "precious").unwrap();
         second.bind(&place(0o600)).expect_err("a file is not replaced");

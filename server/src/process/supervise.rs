@@ -1,15 +1,14 @@
-//! The supervisor: a small process that owns the listening sockets and keeps a serving process
-//! alive. It reads nothing that a client sends.
+//! The supervisor: a small process that owns the listening sockets and keeps a serving process alive. It reads
+//! nothing from clients.
 //!
-//! While there is no serving process, clients wait in the queues of the sockets. The first one
-//! has to become ready, or the program ends with its code; a later one that ends unasked is
-//! started again.
+//! While no serving process runs, clients wait in the accept queues. If the first process does not become ready, the
+//! program exits with its code; a later one that ends unexpectedly is restarted.
 
-use super::binary::Binary;
-use super::child::{Bound, Event, Outfit, Role, Serving, describe};
-use super::link::{Asked, Beginning, Told};
+use super::child::{BoundListener, ChildProcess, ChildSetup, Role, SupervisorEvent, describe_exit};
+use super::executable::Executable;
+use super::link::{FromChild, StartInfo, ToChild};
+use super::listen_address::ListenAddress;
 use super::notify::Notifier;
-use super::place::Place;
 use super::restarts::Restarts;
 use super::sockets::Sockets;
 use rustix::process::Signal;
@@ -23,64 +22,64 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// What the configuration says that the supervisor began with.
+/// The supervisor's part of the configuration at its start.
 #[derive(Clone, Debug)]
-pub(super) struct Terms {
+pub(super) struct SupervisorConfig {
     pub(super) restarts: Restarts,
-    /// How long what runs may take when a process is told to end.
-    pub(super) drain_time: Duration,
-    /// Where the program's file was when it began, which is where a new one is looked for.
+    /// The shutdown timeout of serving processes.
+    pub(super) shutdown_timeout: Duration,
+    /// Path of the executable at the start, where an upgrade looks for a new one.
     pub(super) program: PathBuf,
 }
 
 /// Whether the program is about to end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Course {
+enum Phase {
     Running,
     Stopping(u8),
 }
 
 /// The state of the supervisor.
 pub(super) struct Supervisor {
-    pub(super) terms: Terms,
+    pub(super) config: SupervisorConfig,
     sockets: Sockets,
     control: Listener,
     pub(super) notifier: Notifier,
-    pub(super) processes: Vec<Serving>,
-    /// What the next serving process runs.
-    pub(super) binary: Binary,
-    /// When there were restarts, as far as they still count.
+    pub(super) processes: Vec<ChildProcess>,
+    /// The executable of the next serving process.
+    pub(super) binary: Executable,
+    /// Times of recent restarts.
     pub(super) recent: VecDeque<Instant>,
     pub(super) restart_at: Option<Instant>,
     pub(super) started: u64,
     /// For the error log of the next serving process.
     pub(super) notes: Vec<String>,
-    course: Course,
-    first: First,
-    events: Sender<Event>,
+    phase: Phase,
+    readiness: Readiness,
+    events: Sender<SupervisorEvent>,
 }
 
-/// Whether there ever was a serving process that was ready.
+/// Whether any serving process was ready.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum First {
-    Awaited,
+enum Readiness {
+    NotYetReady,
     WasReady,
 }
 
-/// Supervises until the end; what the program ends with.
+/// Runs the supervisor until the end, and returns the exit code.
 pub(super) fn supervise(
     sockets: Sockets,
     control: Listener,
     notifier: Notifier,
-    terms: Terms,
+    config: SupervisorConfig,
 ) -> Result<ExitCode, String> {
-    let (events, happened) = channel();
-    listen_to_signals(events.clone()).map_err(|error| format!("cannot watch signals: {error}"))?;
-    let own = Binary::own(terms.program.clone());
+    let (events, received) = channel();
+    forward_signals(events.clone()).map_err(|error| format!("cannot watch signals: {error}"))?;
+    let own = Executable::running(config.program.clone());
     let own = own.map_err(|error| format!("the program's file cannot be opened: {error}"))?;
     let mut supervisor = Supervisor {
         binary: own.clone(),
-        terms,
+        config,
         sockets,
         control,
         notifier,
@@ -89,21 +88,21 @@ pub(super) fn supervise(
         restart_at: None,
         started: 0,
         notes: Vec::new(),
-        course: Course::Running,
-        first: First::Awaited,
+        phase: Phase::Running,
+        readiness: Readiness::NotYetReady,
         events,
     };
     supervisor.start(Role::Starting, own).map_err(|error| format!("cannot start: {error}"))?;
-    let code = supervisor.run(&happened);
-    supervisor.sockets.end();
+    let code = supervisor.run(&received);
+    supervisor.sockets.close_all();
     Ok(ExitCode::from(code))
 }
 
-fn listen_to_signals(events: Sender<Event>) -> std::io::Result<()> {
+fn forward_signals(events: Sender<SupervisorEvent>) -> std::io::Result<()> {
     let mut signals = Signals::new([SIGTERM, SIGQUIT, SIGINT, SIGHUP, SIGUSR1, SIGUSR2])?;
     thread::Builder::new().name("selvedge-signal".to_owned()).spawn(move || {
         for signal in signals.forever() {
-            if events.send(Event::Signal(signal)).is_err() {
+            if events.send(SupervisorEvent::Signal(signal)).is_err() {
                 return;
             }
         }
@@ -112,19 +111,19 @@ fn listen_to_signals(events: Sender<Event>) -> std::io::Result<()> {
 }
 
 impl Supervisor {
-    fn run(&mut self, happened: &Receiver<Event>) -> u8 {
+    fn run(&mut self, received: &Receiver<SupervisorEvent>) -> u8 {
         loop {
-            if let (Course::Stopping(code), []) = (self.course, self.processes.as_slice()) {
+            if let (Phase::Stopping(code), []) = (self.phase, self.processes.as_slice()) {
                 return code;
             }
-            match happened.recv_timeout(self.time_to_next()) {
-                Ok(Event::Signal(signal)) => self.obey(signal),
-                Ok(Event::Said(number, asked)) => self.hear(number, asked),
-                Ok(Event::Ended(number)) => self.bury(number),
+            match received.recv_timeout(self.time_to_next()) {
+                Ok(SupervisorEvent::Signal(signal)) => self.on_signal(signal),
+                Ok(SupervisorEvent::Message(number, message)) => self.on_message(number, message),
+                Ok(SupervisorEvent::Ended(number)) => self.on_child_end(number),
                 Err(RecvTimeoutError::Timeout) => {}
-                Err(RecvTimeoutError::Disconnected) => unreachable!("the supervisor keeps a sender"),
+                Err(RecvTimeoutError::Disconnected) => unreachable!("the supervisor has a sender"),
             }
-            self.look_at_the_clock();
+            self.on_timer();
         }
     }
 
@@ -139,19 +138,19 @@ impl Supervisor {
         self.notifier.watchdog().map_or(until, |watchdog| until.min(watchdog / 4))
     }
 
-    pub(super) fn drain_time(&self) -> Duration {
-        self.terms.drain_time
+    pub(super) fn shutdown_timeout(&self) -> Duration {
+        self.config.shutdown_timeout
     }
 
     pub(super) fn program(&self) -> &Path {
-        &self.terms.program
+        &self.config.program
     }
 
     pub(super) fn is_stopping(&self) -> bool {
-        self.course != Course::Running
+        self.phase != Phase::Running
     }
 
-    fn look_at_the_clock(&mut self) {
+    fn on_timer(&mut self) {
         let now = Instant::now();
         if self.restart_at.is_some_and(|at| at <= now) {
             self.restart_at = None;
@@ -160,158 +159,160 @@ impl Supervisor {
                 self.restart_later(&format!("cannot be started: {error}"));
             }
         }
-        self.give_up_late_candidates(now);
-        self.kill_the_late(now);
+        self.abandon_late_candidates(now);
+        self.kill_overdue(now);
         if let Some(watchdog) = self.notifier.watchdog() {
-            // The silence of the one that serves becomes the supervisor's own.
-            let is_heard = |process: &Serving| process.role != Role::Serving || now - process.heard < watchdog / 2;
-            if self.processes.iter().all(is_heard) {
-                self.notifier.alive();
+            // If the serving process sends no heartbeat, neither does the supervisor, so that systemd's watchdog
+            // acts.
+            let is_alive =
+                |process: &ChildProcess| process.role != Role::Serving || now - process.last_heartbeat < watchdog / 2;
+            if self.processes.iter().all(is_alive) {
+                self.notifier.heartbeat();
             }
         }
     }
 
     /// Starts a serving process.
-    pub(super) fn start(&mut self, role: Role, binary: Binary) -> std::io::Result<()> {
-        self.keep_what_is_bound();
-        let alive_every = self.notifier.watchdog().map(|watchdog| watchdog / 8);
+    pub(super) fn start(&mut self, role: Role, binary: Executable) -> std::io::Result<()> {
+        self.confirm_bindings();
+        let heartbeat_interval = self.notifier.watchdog().map(|watchdog| watchdog / 8);
         let notes = self.notes.clone();
-        let beginning = Beginning { restarts: self.started, notes, alive_every };
-        let outfit = Outfit { sockets: &self.sockets, control: &self.control, beginning };
-        let process = Serving::start(self.started, role, binary, outfit, &self.events)?;
+        let start_info = StartInfo { restarts: self.started, notes, heartbeat_interval };
+        let setup = ChildSetup { sockets: &self.sockets, control: &self.control, start_info };
+        let process = ChildProcess::start(self.started, role, binary, setup, &self.events)?;
         self.started += 1;
         self.processes.push(process);
         Ok(())
     }
 
-    /// What a serving process says.
-    fn hear(&mut self, number: u64, asked: Asked) {
+    /// Handles a message of a serving process.
+    fn on_message(&mut self, number: u64, message: FromChild) {
         let Some(at) = self.processes.iter().position(|process| process.number == number) else { return };
-        self.processes[at].heard = Instant::now();
+        self.processes[at].last_heartbeat = Instant::now();
         let is_current = self.processes[at].is_current();
-        match asked {
-            Asked::Alive => {}
-            Asked::Runs { version } => self.processes[at].version = Some(version),
-            Asked::Ready => self.is_ready(at),
-            Asked::Failed { text } => self.processes[at].last_words = Some(text),
-            Asked::Reloading if is_current => {
-                // One that is not ready may have read the configuration before.
-                self.owe(Signal::HUP);
+        match message {
+            FromChild::Heartbeat => {}
+            FromChild::Version { version } => self.processes[at].version = Some(version),
+            FromChild::Ready => self.on_ready(at),
+            FromChild::Failed { text } => self.processes[at].exit_message = Some(text),
+            FromChild::Reloading if is_current => {
+                // A process that is not ready may have read the previous configuration.
+                self.queue_signal(Signal::HUP);
                 self.notifier.reloading();
             }
-            Asked::Stopping if is_current => self.begin_to_stop(0),
-            Asked::Release { place } if is_current => drop(self.sockets.close(&place)),
-            Asked::Reloading | Asked::Stopping | Asked::Release { .. } => {}
-            Asked::Bind { place } => self.bind(at, place),
-            Asked::Upgrade => self.upgrade(Some(number)),
-            Asked::Renew => self.renew(number),
+            FromChild::Stopping if is_current => self.begin_shutdown(0),
+            FromChild::Release { address } if is_current => drop(self.sockets.close(&address)),
+            FromChild::Reloading | FromChild::Stopping | FromChild::Release { .. } => {}
+            FromChild::Bind { address } => self.bind(at, address),
+            FromChild::Upgrade => self.upgrade(Some(number)),
+            FromChild::Replace => self.replace(number),
         }
     }
 
-    /// Listens at a place for a process. What one that is never ready has changed is changed back.
-    fn bind(&mut self, at: usize, place: Place) {
-        let before = self.sockets.known(&place).cloned();
+    /// Binds an address for a process. The binding is undone if the process never becomes ready.
+    fn bind(&mut self, at: usize, address: ListenAddress) {
+        let before = self.sockets.known(&address).cloned();
         let process = &self.processes[at];
-        let told = match self.sockets.bind(&place) {
+        let message = match self.sockets.bind(&address) {
             Ok(listeners) => {
-                listeners.iter().for_each(|listener| process.give(&place, listener));
-                Told::Done { text: String::new() }
+                listeners.iter().for_each(|listener| process.send_listener(&address, listener));
+                ToChild::Done { text: String::new() }
             }
-            Err(text) => Told::Refused { text },
+            Err(text) => ToChild::Refused { text },
         };
-        process.tell(&told);
-        if matches!(told, Told::Refused { .. }) {
+        process.send(&message);
+        if matches!(message, ToChild::Refused { .. }) {
             return;
         }
         match process.role {
-            Role::Starting | Role::Candidate { .. } if before.as_ref() != Some(&place) => {
-                self.processes[at].bound.push(Bound { place, before });
+            Role::Starting | Role::Candidate { .. } if before.as_ref() != Some(&address) => {
+                self.processes[at].bound.push(BoundListener { address, previous: before });
             }
             Role::Starting | Role::Candidate { .. } => {}
-            // From now on it is wanted so by one that serves.
+            // A serving process uses it now, so a process that never becomes ready must not undo it.
             Role::Serving | Role::Retired => {
                 let others = self.processes.iter_mut();
-                others.for_each(|other| other.bound.retain(|bound| !bound.place.is_where(&place)));
+                others.for_each(|other| other.bound.retain(|bound| !bound.address.is_same_socket(&address)));
             }
         }
     }
 
-    /// Whatever was bound stays: a process has all of it by now, and asks nobody before it listens there.
-    fn keep_what_is_bound(&mut self) {
+    /// Makes all bindings permanent, because a process with these sockets is ready.
+    fn confirm_bindings(&mut self) {
         self.processes.iter_mut().for_each(|process| process.bound.clear());
     }
 
-    /// Has the sockets be as they were before a process that was never ready.
-    fn unbind(&mut self, bound: Vec<Bound>) {
-        // Then nobody listens any more.
+    /// Restores the sockets to their state before a process that never became ready.
+    fn restore_sockets(&mut self, bound: Vec<BoundListener>) {
+        // During a shutdown, all listeners are closed.
         if self.is_stopping() {
             return;
         }
-        for Bound { place, before } in bound.into_iter().rev() {
+        for BoundListener { address, previous: before } in bound.into_iter().rev() {
             match before {
-                None => drop(self.sockets.close(&place)),
-                // A file that is gone has no mode to give back.
+                None => drop(self.sockets.close(&address)),
+                // A removed file has no mode to restore.
                 Some(before) => drop(self.sockets.bind(&before)),
             }
         }
     }
 
-    fn is_ready(&mut self, at: usize) {
-        self.first = First::WasReady;
+    fn on_ready(&mut self, at: usize) {
+        self.readiness = Readiness::WasReady;
         self.notes.clear();
         match self.processes[at].role {
             Role::Starting => self.processes[at].role = Role::Serving,
-            Role::Candidate { asked_by, .. } => self.promote(at, asked_by),
+            Role::Candidate { requested_by, .. } => self.promote(at, requested_by),
             Role::Serving => {}
             Role::Retired => return,
         }
-        self.keep_what_is_bound();
+        self.confirm_bindings();
         self.restart_at = None;
-        for signal in std::mem::take(&mut self.processes[at].owed) {
+        for signal in std::mem::take(&mut self.processes[at].pending_signals) {
             self.processes[at].signal(signal);
         }
         self.notifier.ready();
         self.notifier.status(&format!("process {} serves", self.processes[at].pid().as_raw_nonzero()));
     }
 
-    /// A serving process has ended.
-    fn bury(&mut self, number: u64) {
+    /// Handles the end of a serving process.
+    fn on_child_end(&mut self, number: u64) {
         let Some(at) = self.processes.iter().position(|process| process.number == number) else { return };
         let mut process = self.processes.remove(at);
-        let last_words = process.last_words.take();
-        self.unbind(std::mem::take(&mut process.bound));
+        let exit_message = process.exit_message.take();
+        self.restore_sockets(std::mem::take(&mut process.bound));
         let (role, pid) = (process.role, process.pid().as_raw_nonzero());
-        let status = process.collect();
-        let how = describe(&status);
+        let status = process.reap();
+        let how = describe_exit(&status);
         match role {
-            // Also when all are to stop: somebody may wait for an answer.
-            Role::Candidate { asked_by, .. } => {
-                let why = last_words.unwrap_or_else(|| format!("the new process {how} before it was ready"));
-                self.refuse(asked_by, &why);
+            // Also during a shutdown, because a caller may wait for the result.
+            Role::Candidate { requested_by, .. } => {
+                let why = exit_message.unwrap_or_else(|| format!("the new process {how} before it was ready"));
+                self.refuse(requested_by, &why);
             }
             _ if self.is_stopping() => {}
             Role::Retired => {}
-            Role::Starting if self.first == First::Awaited => {
-                // It has said why, and would say the same again.
+            Role::Starting if self.readiness == Readiness::NotYetReady => {
+                // It has reported the reason, and a restart would fail for that reason too.
                 let code = status.ok().and_then(|status| status.code());
-                self.begin_to_stop(
+                self.begin_shutdown(
                     code.and_then(|code| u8::try_from(code).ok()).filter(|&code| code != 0).unwrap_or(1),
                 );
             }
             Role::Starting | Role::Serving => {
-                let why = last_words.map_or_else(String::new, |words| format!(": {words}"));
+                let why = exit_message.map_or_else(String::new, |words| format!(": {words}"));
                 self.restart_later(&format!("{pid} {how}{why}"));
             }
         }
     }
 
-    /// Lets the sockets go and ends when the last process has ended.
-    pub(super) fn begin_to_stop(&mut self, code: u8) {
+    /// Releases the sockets, and ends when the last process has ended.
+    pub(super) fn begin_shutdown(&mut self, code: u8) {
         if !self.is_stopping() {
-            self.course = Course::Stopping(code);
+            self.phase = Phase::Stopping(code);
             self.notifier.stopping();
             self.restart_at = None;
-            self.sockets.end();
+            self.sockets.close_all();
             for process in &mut self.processes {
                 match process.role {
                     Role::Candidate { .. } => process.kill(),
@@ -319,51 +320,52 @@ impl Supervisor {
                     _ => {}
                 }
             }
-            self.expect_ends();
+            self.set_kill_deadlines();
         }
     }
 
-    fn obey(&mut self, signal: i32) {
-        let again = self.is_stopping();
-        let is_meant = |process: &&Serving| process.is_current();
+    fn on_signal(&mut self, signal: i32) {
+        let is_stopping = self.is_stopping();
+        let is_current = |process: &&ChildProcess| process.is_current();
         match signal {
             SIGINT => {
-                self.begin_to_stop(0);
-                self.cut_all();
+                self.begin_shutdown(0);
+                self.stop_all_now();
             }
-            SIGTERM | SIGQUIT if again => self.cut_all(),
+            SIGTERM | SIGQUIT if is_stopping => self.stop_all_now(),
             SIGTERM | SIGQUIT => {
-                self.begin_to_stop(0);
-                // Those that are retired were told already, and a second time would cut them.
-                self.processes.iter().filter(is_meant).for_each(|process| process.signal(Signal::TERM));
+                self.begin_shutdown(0);
+                // Replaced processes got a signal before; a second one would abort their requests.
+                self.processes.iter().filter(is_current).for_each(|process| process.signal(Signal::TERM));
             }
-            _ if again => {}
+            _ if is_stopping => {}
             SIGUSR2 => self.upgrade(None),
-            SIGHUP => self.have_reloaded(),
-            _ => self.have_logs_reopened(),
+            SIGHUP => self.reload(),
+            _ => self.reopen_logs(),
         }
     }
 
-    fn have_reloaded(&mut self) {
-        // One that is not ready may have read the configuration before.
-        self.owe(Signal::HUP);
-        let serves = |process: &&Serving| process.role == Role::Serving;
+    fn reload(&mut self) {
+        // A process that is not ready may have read the previous configuration.
+        self.queue_signal(Signal::HUP);
+        let serves = |process: &&ChildProcess| process.role == Role::Serving;
         self.processes.iter().filter(serves).for_each(|process| process.signal(Signal::HUP));
     }
 
-    fn have_logs_reopened(&mut self) {
-        // One that is not ready may have opened them before.
-        self.owe(Signal::USR1);
-        let has_opened = |process: &&Serving| matches!(process.role, Role::Serving | Role::Retired);
+    fn reopen_logs(&mut self) {
+        // A process that is not ready may have opened the logs before.
+        self.queue_signal(Signal::USR1);
+        let has_opened = |process: &&ChildProcess| matches!(process.role, Role::Serving | Role::Retired);
         self.processes.iter().filter(has_opened).for_each(|process| process.signal(Signal::USR1));
     }
 
-    /// Has those that cannot hear a signal yet be told when they are ready.
-    fn owe(&mut self, signal: Signal) {
-        let cannot_hear = |process: &&mut Serving| matches!(process.role, Role::Starting | Role::Candidate { .. });
-        for process in self.processes.iter_mut().filter(cannot_hear) {
-            if !process.owed.contains(&signal) {
-                process.owed.push(signal);
+    /// Stores a signal for processes that are not ready to receive signals.
+    fn queue_signal(&mut self, signal: Signal) {
+        let is_not_ready =
+            |process: &&mut ChildProcess| matches!(process.role, Role::Starting | Role::Candidate { .. });
+        for process in self.processes.iter_mut().filter(is_not_ready) {
+            if !process.pending_signals.contains(&signal) {
+                process.pending_signals.push(signal);
             }
         }
     }

@@ -1,54 +1,53 @@
-//! One serving process in the place of another: a new binary (USR2, `selvedge upgrade`), or the
-//! same one with more rights than the old one could be given.
+//! Replaces the serving process: by a new binary (USR2, `selvedge upgrade`), or by the current one with a wider
+//! sandbox.
 //!
-//! Both have the same sockets, so nobody is refused. The old one serves until the new one says
-//! that it is ready, and then lets what runs finish. A new one that fails, or takes too long,
-//! leaves everything as it was.
+//! Both processes have the listening sockets, so no client is refused. The old one serves until the new one is ready,
+//! and then finishes its requests. If the new one fails or takes too long, nothing changes.
 
-use super::binary::Binary;
-use super::child::{Role, Serving};
-use super::link::Told;
+use super::child::{ChildProcess, Role};
+use super::executable::Executable;
+use super::link::ToChild;
 use super::supervise::Supervisor;
-use crate::log::say;
+use crate::log::print_line;
 use std::time::{Duration, Instant};
 
-/// How long a new serving process may take to become ready.
-const READY_TIME: Duration = Duration::from_secs(60);
+/// Time for a new serving process to become ready.
+const READY_TIMEOUT: Duration = Duration::from_secs(60);
 
 impl Supervisor {
-    /// Puts whatever is now at the path of the program in its place.
-    pub(super) fn upgrade(&mut self, asked_by: Option<u64>) {
-        match Binary::open(self.program()) {
-            Ok(binary) => self.start_candidate(binary, asked_by),
-            Err(error) => self.refuse(asked_by, &format!("the new process cannot be started: {error}")),
+    /// Starts the binary that is at the program's path now.
+    pub(super) fn upgrade(&mut self, requested_by: Option<u64>) {
+        match Executable::open(self.program()) {
+            Ok(binary) => self.start_candidate(binary, requested_by),
+            Err(error) => self.refuse(requested_by, &format!("the new process cannot be started: {error}")),
         }
     }
 
-    /// Puts the same binary in the place of a process that cannot do what is asked of it.
-    pub(super) fn renew(&mut self, asked_by: u64) {
-        self.start_candidate(self.binary.clone(), Some(asked_by));
+    /// Starts the current binary again, to replace a process whose sandbox is too narrow.
+    pub(super) fn replace(&mut self, requested_by: u64) {
+        self.start_candidate(self.binary.clone(), Some(requested_by));
     }
 
-    fn start_candidate(&mut self, binary: Binary, asked_by: Option<u64>) {
+    fn start_candidate(&mut self, binary: Executable, requested_by: Option<u64>) {
         if self.is_stopping() {
-            return self.refuse(asked_by, "the server is stopping");
+            return self.refuse(requested_by, "the server is stopping");
         }
         if self.processes.iter().any(|process| matches!(process.role, Role::Candidate { .. })) {
-            return self.refuse(asked_by, "another upgrade is under way");
+            return self.refuse(requested_by, "another upgrade is in progress");
         }
-        let role = Role::Candidate { until: Instant::now() + READY_TIME, asked_by };
+        let role = Role::Candidate { until: Instant::now() + READY_TIMEOUT, requested_by };
         if let Err(error) = self.start(role, binary) {
-            self.refuse(asked_by, &format!("the new process cannot be started: {error}"));
+            self.refuse(requested_by, &format!("the new process cannot be started: {error}"));
         }
     }
 
-    /// A new process is ready: the others let what runs finish.
-    pub(super) fn promote(&mut self, at: usize, asked_by: Option<u64>) {
+    /// Handles a new process that is ready: the others finish their requests.
+    pub(super) fn promote(&mut self, at: usize, requested_by: Option<u64>) {
         self.binary = self.processes[at].binary.clone();
-        let text = Self::successor(&self.processes[at]);
-        say(&format!("selvedge: {text}"));
-        // Said before the one who asked is told to end.
-        self.answer(asked_by, &Told::Done { text });
+        let text = Self::describe_replacement(&self.processes[at]);
+        print_line(&format!("selvedge: {text}"));
+        // Sent before the requesting process gets the signal to end.
+        self.reply(requested_by, &ToChild::Done { text });
         for other in 0..self.processes.len() {
             if other == at {
                 self.processes[at].role = Role::Serving;
@@ -58,38 +57,38 @@ impl Supervisor {
         }
     }
 
-    /// What is to be said of a process that has become ready.
-    fn successor(process: &Serving) -> String {
+    /// Describes a process that has become ready.
+    fn describe_replacement(process: &ChildProcess) -> String {
         let pid = process.pid().as_raw_nonzero();
         let version = process.version.as_deref().unwrap_or("unknown");
-        format!("process {pid} serves in its place: version {version} of {}", process.binary.path.display())
+        format!("process {pid} has taken over: version {version} of {}", process.binary.path.display())
     }
 
-    /// Ends what was not ready in time.
-    pub(super) fn give_up_late_candidates(&mut self, now: Instant) {
+    /// Kills candidates that were not ready in time.
+    pub(super) fn abandon_late_candidates(&mut self, now: Instant) {
         let mut late = Vec::new();
         for process in &mut self.processes {
-            if let Role::Candidate { until, asked_by } = process.role
+            if let Role::Candidate { until, requested_by } = process.role
                 && until <= now
             {
                 process.role = Role::Retired;
                 process.kill();
-                late.push(asked_by);
+                late.push(requested_by);
             }
         }
-        for asked_by in late {
-            self.refuse(asked_by, &format!("the new process was not ready within {} s", READY_TIME.as_secs()));
+        for requested_by in late {
+            self.refuse(requested_by, &format!("the new process was not ready within {} s", READY_TIMEOUT.as_secs()));
         }
     }
 
-    /// Tells whoever asked, and standard error, that things stay as they are.
-    pub(super) fn refuse(&self, asked_by: Option<u64>, why: &str) {
-        say(&format!("selvedge: no other process serves: {why}"));
-        self.answer(asked_by, &Told::Refused { text: why.to_owned() });
+    /// Reports a failed replacement to the caller and on standard error.
+    pub(super) fn refuse(&self, requested_by: Option<u64>, why: &str) {
+        print_line(&format!("selvedge: the serving process was not replaced: {why}"));
+        self.reply(requested_by, &ToChild::Refused { text: why.to_owned() });
     }
 
-    fn answer(&self, asked_by: Option<u64>, told: &Told) {
-        let asker = self.processes.iter().find(|process| Some(process.number) == asked_by);
-        asker.inspect(|process| process.tell(told));
+    fn reply(&self, requested_by: Option<u64>, message: &ToChild) {
+        let requester = self.processes.iter().find(|process| Some(process.number) == requested_by);
+        requester.inspect(|process| process.send(message));
     }
 }

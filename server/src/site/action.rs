@@ -1,230 +1,229 @@
-//! What a route does with a request, as values that were judged when they were made.
+//! The actions of routes, as validated values.
 
 use super::files::root::Root;
 use super::template::Template;
 use bytes::Bytes;
 use selvedge::proto::field::Fields;
 use selvedge::proto::path::SafePath;
-use selvedge::{Response, Status};
+use selvedge::{Response, StatusCode};
 use std::fmt;
 use std::sync::Arc;
 
-/// What a route does.
+/// What a route does with a request.
 #[derive(Clone, Debug)]
 pub(crate) enum Action {
-    /// Answers with a file.
+    /// Serves a file.
     Files(FilesRules),
-    /// Sends the client elsewhere.
+    /// Redirects the client.
     Redirect(Redirect),
-    /// Takes the request for one of another path, once, and looks for its route anew.
+    /// Changes the path and looks up the route again, at most once per request.
     Rewrite(Template),
-    /// Answers with what is written here.
-    Respond(Reply),
-    /// Refuses.
-    Deny(Denial),
+    /// Sends a fixed response of the configuration.
+    Respond(StaticResponse),
+    /// Denies the request.
+    Deny(DenyResponse),
 }
 
-/// Where files are, and how they are found.
+/// Where files are and how they are found.
 ///
-/// Routes are about the path that is asked for. What stands for it, an index or a file with a
-/// suffix, is not looked up among them again.
+/// Routes match the request path. An index or a file with a suffix that stands for it is not matched against
+/// the routes again.
 #[derive(Clone, Debug)]
 pub(crate) struct FilesRules {
-    /// The directory. The whole path of a request is looked for beneath it.
+    /// The directory. The whole request path is resolved beneath it.
     pub(crate) root: Arc<Root>,
-    /// The names that stand for a directory, in order.
+    /// The names of index files, in order of precedence.
     pub(crate) index: IndexNames,
-    /// What is tried, in order; what comes first that is there is the answer.
-    pub(crate) attempts: Vec<Attempt>,
-    /// The page that an application shows for every path of its own: the answer to
-    /// navigations that lead to no file, and to nothing else.
+    /// The entries to try, in order; the first that exists is served. Empty for a file, then a directory.
+    pub(crate) try_files: Vec<TryFile>,
+    /// The page of a single-page application, served for navigations that lead to no file.
     pub(crate) fallback: Option<SafePath>,
-    /// What a directory without an index is.
+    /// Whether a directory without an index is listed.
     pub(crate) listing: Listing,
-    /// Whether compressed files beside a file are sent for it.
-    pub(crate) sidecars: Sidecars,
+    /// Whether precompressed files are served in place of the file beside them.
+    pub(crate) precompressed: Precompressed,
 }
 
-/// One way to find what a path means.
+/// One entry of `try-files`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Attempt {
-    /// A file of just this path.
+pub(crate) enum TryFile {
+    /// The file at the request path.
     File,
-    /// A file whose name has this behind the path, as in `.html`. Without a slash in it.
+    /// The file at the request path with this suffix, as in `.html`.
     Suffix(Suffix),
-    /// A directory: its index, its list, or the way to its slash.
+    /// The directory at the request path: its index, its listing, or a redirect to its trailing slash.
     Directory,
-    /// A file of this path, in which a star is the path of the request.
+    /// The file at this path, in which a star stands for the request path.
     Path(Template),
 }
 
-/// What a directory without an index is answered with.
+/// The response for a directory without an index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Listing {
-    /// 404.
+    /// 404 (Not Found).
     Off,
-    /// A list of what is in it.
+    /// A list of its entries.
     On,
 }
 
-/// What becomes of `style.css.br` and its like.
+/// How a precompressed file such as `style.css.br` is treated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Sidecars {
-    /// They are files like any other.
+pub(crate) enum Precompressed {
+    /// It is a file of its own.
     Off,
-    /// They are sent for the file that they stand beside, to who accepts them.
+    /// It is served in place of `style.css` if the client accepts its coding.
     On,
 }
 
-/// Names that stand for a directory.
+/// Names of index files.
 #[derive(Clone, Debug)]
 pub(crate) struct IndexNames(pub(super) Arc<[Box<str>]>);
 
-/// What a name may have behind it.
+/// A suffix that is appended to file names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Suffix(pub(super) Box<str>);
 
-/// A text is no name of a file, or no end of one.
+/// The text is not a file name or a suffix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct NoFileName;
+pub(crate) struct InvalidFileName;
 
-impl fmt::Display for NoFileName {
+impl fmt::Display for InvalidFileName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a file name has no slash, backslash or control octet, and does not begin with a dot")
+        f.write_str("a file name has no slash, backslash or control character, and does not begin with a dot")
     }
 }
 
-impl std::error::Error for NoFileName {}
+impl std::error::Error for InvalidFileName {}
 
-fn may_be_in_name(text: &str) -> bool {
+fn is_valid_in_name(text: &str) -> bool {
     !text.is_empty() && !text.bytes().any(|b| b.is_ascii_control() || matches!(b, b'/' | b'\\'))
 }
 
 impl IndexNames {
-    /// These names, in order.
-    pub(crate) fn new<'a>(names: impl IntoIterator<Item = &'a str>) -> Result<Self, NoFileName> {
+    /// Validates the names.
+    pub(crate) fn new<'a>(names: impl IntoIterator<Item = &'a str>) -> Result<Self, InvalidFileName> {
         let names: Arc<[Box<str>]> = names.into_iter().map(Box::from).collect();
-        let are_names = names.iter().all(|name| may_be_in_name(name) && !name.starts_with('.'));
-        if are_names { Ok(Self(names)) } else { Err(NoFileName) }
+        let are_names = names.iter().all(|name| is_valid_in_name(name) && !name.starts_with('.'));
+        if are_names { Ok(Self(names)) } else { Err(InvalidFileName) }
     }
 }
 
 impl Suffix {
-    /// This end of a name.
-    pub(crate) fn new(text: &str) -> Result<Self, NoFileName> {
-        if may_be_in_name(text) { Ok(Self(text.into())) } else { Err(NoFileName) }
+    /// Validates the suffix.
+    pub(crate) fn new(text: &str) -> Result<Self, InvalidFileName> {
+        if is_valid_in_name(text) { Ok(Self(text.into())) } else { Err(InvalidFileName) }
     }
 }
 
-/// Where a client is sent, and how.
+/// The status code and the target of a redirect.
 #[derive(Clone, Debug)]
 pub(crate) struct Redirect {
-    pub(super) status: Status,
+    pub(super) status: StatusCode,
     pub(super) target: Template,
 }
 
-/// The status is none that sends a client elsewhere.
+/// The status code is not one of a redirect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct NoRedirectStatus;
+pub(crate) struct InvalidRedirectStatus;
 
-impl fmt::Display for NoRedirectStatus {
+impl fmt::Display for InvalidRedirectStatus {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a redirect has the status 301, 302, 303, 307 or 308")
     }
 }
 
-impl std::error::Error for NoRedirectStatus {}
+impl std::error::Error for InvalidRedirectStatus {}
 
 impl Redirect {
-    /// Sends clients there. The query of the request goes with them.
-    pub(crate) fn new(status: u16, target: Template) -> Result<Self, NoRedirectStatus> {
-        let status = Status::new(status).filter(|status| matches!(status.code(), 301 | 302 | 303 | 307 | 308));
-        status.map(|status| Self { status, target }).ok_or(NoRedirectStatus)
+    /// A redirect to a target. The query of the request is appended to it.
+    pub(crate) fn new(status: u16, target: Template) -> Result<Self, InvalidRedirectStatus> {
+        let status = StatusCode::new(status).filter(|status| matches!(status.code(), 301 | 302 | 303 | 307 | 308));
+        status.map(|status| Self { status, target }).ok_or(InvalidRedirectStatus)
     }
 }
 
-/// An answer that is written in the configuration.
+/// A fixed response of the configuration.
 #[derive(Clone, Debug)]
-pub(crate) struct Reply {
-    status: Status,
+pub(crate) struct StaticResponse {
+    status: StatusCode,
     fields: Fields,
     content: Bytes,
 }
 
-/// Why a reply cannot be given.
+/// Why a fixed response is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum ReplyError {
-    /// It is no status of a final answer.
+pub(crate) enum StaticResponseError {
+    /// The status code is not one of a final response, or belongs to files.
     Status,
-    /// Answers with this status have no content.
+    /// Responses with this status code have no content.
     ContentForbidden,
-    /// The media type cannot stand in a head.
+    /// The media type is not a valid field value.
     ContentType,
 }
 
-impl fmt::Display for ReplyError {
+impl fmt::Display for StaticResponseError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Status => "a reply has a status from 200 to 599, and not 206 or 304, which are about files",
-            Self::ContentForbidden => "a reply with this status has no content",
-            Self::ContentType => "a media type is like text/plain; charset=utf-8",
+            Self::Status => "a response has a status from 200 to 599, except 206 and 304, which are for files",
+            Self::ContentForbidden => "a response with this status has no content",
+            Self::ContentType => "this is not a media type, such as text/plain; charset=utf-8",
         })
     }
 }
 
-impl std::error::Error for ReplyError {}
+impl std::error::Error for StaticResponseError {}
 
-impl Reply {
-    /// An answer with this content; without any, it has no type either.
-    pub(crate) fn new(status: u16, content_type: &str, content: impl Into<Bytes>) -> Result<Self, ReplyError> {
-        let status = Status::new(status).filter(|status| !status.is_interim()).ok_or(ReplyError::Status)?;
-        if [Status::PARTIAL_CONTENT, Status::NOT_MODIFIED].contains(&status) {
-            return Err(ReplyError::Status);
+impl StaticResponse {
+    /// Creates a response with this content. An empty one has no Content-Type.
+    pub(crate) fn new(status: u16, content_type: &str, content: impl Into<Bytes>) -> Result<Self, StaticResponseError> {
+        let status =
+            StatusCode::new(status).filter(|status| !status.is_interim()).ok_or(StaticResponseError::Status)?;
+        if [StatusCode::PARTIAL_CONTENT, StatusCode::NOT_MODIFIED].contains(&status) {
+            return Err(StaticResponseError::Status);
         }
         let (mut fields, content) = (Fields::new(), content.into());
         if !content.is_empty() {
             if status.forbids_content() {
-                return Err(ReplyError::ContentForbidden);
+                return Err(StaticResponseError::ContentForbidden);
             }
             let is_type = content_type.split_once('/').is_some();
             let added = fields.append("content-type", content_type);
-            added.ok().filter(|()| is_type).ok_or(ReplyError::ContentType)?;
+            added.ok().filter(|()| is_type).ok_or(StaticResponseError::ContentType)?;
         }
         Ok(Self { status, fields, content })
     }
 
     pub(super) fn response(&self) -> Response {
         let mut response = Response::new(self.status);
-        *response.edit_fields() = self.fields.clone();
+        *response.fields_mut() = self.fields.clone();
         response.body(self.content.clone())
     }
 }
 
-/// How a request is refused.
+/// The response of a denied request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Denial(Status);
+pub(crate) struct DenyResponse(StatusCode);
 
-/// The status is none of an error.
+/// The status code is not one of an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct NoErrorStatus;
+pub(crate) struct InvalidErrorStatus;
 
-impl fmt::Display for NoErrorStatus {
+impl fmt::Display for InvalidErrorStatus {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a refusal has a status from 400 to 599")
+        f.write_str("a denial has a status from 400 to 599")
     }
 }
 
-impl std::error::Error for NoErrorStatus {}
+impl std::error::Error for InvalidErrorStatus {}
 
-impl Denial {
-    /// With this status: 403 says that it is there, and not for this client; 404 does not say
-    /// whether it is there.
-    pub(crate) fn new(status: u16) -> Result<Self, NoErrorStatus> {
-        Status::new(status).filter(|status| status.is_error()).map(Self).ok_or(NoErrorStatus)
+impl DenyResponse {
+    /// Denies with this status code. 403 admits that the resource exists; 404 does not.
+    pub(crate) fn new(status: u16) -> Result<Self, InvalidErrorStatus> {
+        StatusCode::new(status).filter(|status| status.is_error()).map(Self).ok_or(InvalidErrorStatus)
     }
 
     pub(super) fn response(self) -> Response {
-        Response::error(self.0).because("a route denies it")
+        Response::error(self.0).log_reason("denied by a route")
     }
 }
 
@@ -233,20 +232,24 @@ mod tests {
     use super::*;
 
     #[test]
-    fn values_that_are_refused() {
+    fn invalid_values_are_rejected() {
         let redirect = |status| Redirect::new(status, Template::parse("/x").unwrap()).is_ok();
         assert!([301, 302, 303, 307, 308].into_iter().all(redirect));
         assert!(![200, 300, 304, 305, 306, 309, 400, 999].into_iter().any(redirect));
-        let reply = |status, kind, content: &'static str| Reply::new(status, kind, content).err();
+        let reply = |status, kind, content: &'static str| StaticResponse::new(status, kind, content).err();
         assert_eq!(reply(200, "text/plain", "x"), None);
         assert_eq!(reply(204, "", ""), None);
-        assert_eq!(reply(204, "text/plain", "x"), Some(ReplyError::ContentForbidden));
+        assert_eq!(reply(204, "text/plain", "x"), Some(StaticResponseError::ContentForbidden));
         for status in [99, 101, 206, 304, 600] {
-            assert_eq!(reply(status, "", ""), Some(ReplyError::Status), "{status}");
+            assert_eq!(reply(status, "", ""), Some(StaticResponseError::Status), "{status}");
         }
-        assert_eq!(reply(200, "text/plain\r\nx: y", "x"), Some(ReplyError::ContentType));
-        assert_eq!(reply(200, "plain", "x"), Some(ReplyError::ContentType));
-        assert!(Denial::new(400).is_ok() && Denial::new(599).is_ok() && Denial::new(302) == Err(NoErrorStatus));
+        assert_eq!(reply(200, "text/plain\r\nx: y", "x"), Some(StaticResponseError::ContentType));
+        assert_eq!(reply(200, "plain", "x"), Some(StaticResponseError::ContentType));
+        assert!(
+            DenyResponse::new(400).is_ok()
+                && DenyResponse::new(599).is_ok()
+                && DenyResponse::new(302) == Err(InvalidErrorStatus)
+        );
         for name in ["", "a/b", ".index", "..", "a\\b", "a\n"] {
             assert!(IndexNames::new([name]).is_err(), "{name}");
         }

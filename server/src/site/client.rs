@@ -1,8 +1,7 @@
-//! Who asks, when a proxy in front speaks for others.
+//! Finds the client of a request behind trusted proxies.
 //!
-//! Every proxy adds the address that it was asked from at the right. So the list is read from
-//! the right, and only as far as trusted proxies have written it: what an untrusted client
-//! wrote into it never counts.
+//! Every proxy appends the address of its peer to the list. So the list is read from its end, and only as far
+//! as trusted proxies wrote it. Members that an untrusted client wrote never count.
 
 use super::network::{Network, any_contains};
 use selvedge::Request;
@@ -10,25 +9,25 @@ use selvedge::proto::field::trim;
 use selvedge::service::UNIX_PEER;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
-/// The proxies that are believed, and where they say for whom they speak.
+/// The trusted proxies, and the field in which they send the client's address.
 #[derive(Clone, Debug)]
 pub(crate) struct TrustedProxies {
-    /// Where they are.
+    /// The networks of the proxies.
     pub(crate) networks: Vec<Network>,
-    /// Whether whoever connects over a Unix socket is one.
-    pub(crate) unix: UnixPeers,
-    /// What they write.
+    /// Whether a peer on a Unix socket is a trusted proxy.
+    pub(crate) unix: UnixPeerTrust,
+    /// The field that is evaluated.
     pub(crate) field: ForwardingField,
 }
 
-/// What becomes of the word of whoever connects over a Unix socket.
+/// Whether the forwarding field of a peer on a Unix socket is evaluated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum UnixPeers {
+pub(crate) enum UnixPeerTrust {
     Trusted,
-    Strangers,
+    Untrusted,
 }
 
-/// Where a proxy says for whom it speaks. One of the two counts: a proxy that writes one
+/// The field in which a proxy sends the client's address. Only one is evaluated, because a proxy that sets one
 /// passes the other on as the client wrote it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ForwardingField {
@@ -38,20 +37,21 @@ pub(crate) enum ForwardingField {
     Forwarded,
 }
 
-/// The client of a request whose proxy has written something that is no address. It is in no
-/// [`Network`]: were the proxy taken for the client, a rule that lets the proxy in would let in
-/// whoever gets it to write such a thing.
-const NOBODY: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
+/// The client of a request whose trusted proxy sent something other than an address. It is in no [`Network`].
+///
+/// The proxy's own address would be unsafe: a rule that allows the proxy would then allow every client that
+/// makes it send such a value.
+const UNKNOWN_CLIENT: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
 
-/// Proxies in a row that are believed. A longer way is a loop.
+/// The maximum number of trusted proxies in a row. A longer chain is a loop.
 const HOPS_MAX: usize = 32;
 
 impl TrustedProxies {
-    /// The client that a request is from.
+    /// Returns the client of a request.
     pub(super) fn client_of(&self, request: &Request) -> IpAddr {
         let peer = request.peer().ip().to_canonical();
         let is_trusted = match request.peer() {
-            UNIX_PEER => self.unix == UnixPeers::Trusted,
+            UNIX_PEER => self.unix == UnixPeerTrust::Trusted,
             _ => any_contains(&self.networks, peer),
         };
         if !is_trusted {
@@ -66,20 +66,20 @@ impl TrustedProxies {
             .filter(|(other, _)| other.eq_ignore_ascii_case(name.as_bytes()))
             .map(|(_, value)| value)
             .collect();
-        self.client_behind(peer, &lines)
+        self.forwarded_client(peer, &lines)
     }
 
-    /// The first address from the right that is no trusted proxy; where a proxy said something
-    /// else than an address, nobody.
-    fn client_behind(&self, peer: IpAddr, lines: &[&[u8]]) -> IpAddr {
+    /// Returns the last address that is not a trusted proxy, or [`UNKNOWN_CLIENT`] if a trusted proxy sent no
+    /// address.
+    fn forwarded_client(&self, peer: IpAddr, lines: &[&[u8]]) -> IpAddr {
         let mut client = peer;
-        let members = lines.iter().rev().flat_map(|line| FromRight { rest: Some(line) });
+        let members = lines.iter().rev().flat_map(|line| MembersFromEnd { rest: Some(line) });
         for member in members.filter(|member| !member.is_empty()).take(HOPS_MAX) {
             let address = match self.field {
-                ForwardingField::XForwardedFor => node(member),
-                ForwardingField::Forwarded => for_of(member).and_then(node),
+                ForwardingField::XForwardedFor => parse_node(member),
+                ForwardingField::Forwarded => for_parameter(member).and_then(parse_node),
             };
-            let Some(address) = address else { return NOBODY };
+            let Some(address) = address else { return UNKNOWN_CLIENT };
             client = address;
             if !any_contains(&self.networks, client) {
                 return client;
@@ -89,15 +89,15 @@ impl TrustedProxies {
     }
 }
 
-/// The members of a list, the last one first.
+/// The members of a list, from the last to the first.
 ///
-/// Quotes are paired from the right, too: an unfinished quotation that a client wrote cannot
-/// swallow what a proxy has added behind it.
-struct FromRight<'a> {
+/// Quotes are paired from the end as well, so that an unterminated quote of a client cannot hide what a proxy
+/// appended.
+struct MembersFromEnd<'a> {
     rest: Option<&'a [u8]>,
 }
 
-impl<'a> Iterator for FromRight<'a> {
+impl<'a> Iterator for MembersFromEnd<'a> {
     type Item = &'a [u8];
 
     fn next(&mut self) -> Option<&'a [u8]> {
@@ -108,7 +108,7 @@ impl<'a> Iterator for FromRight<'a> {
     }
 }
 
-/// What stands behind the last separator that is in no quotation, and what stands before it.
+/// Splits at the last separator outside of quotes; returns the texts before and behind it.
 fn split_last(text: &[u8], separator: u8) -> (Option<&[u8]>, &[u8]) {
     let mut is_quoted = false;
     let at = (0..text.len()).rev().find(|&at| {
@@ -118,14 +118,14 @@ fn split_last(text: &[u8], separator: u8) -> (Option<&[u8]>, &[u8]) {
     at.map_or((None, text), |at| (Some(&text[..at]), &text[at + 1..]))
 }
 
-/// Whether what comes behind this has a backslash of its own. To be asked of quotes alone: a run of
-/// backslashes is counted once, however long it is.
+/// Whether the character behind this text is escaped by a backslash. Call it for quotes only, so that a long
+/// run of backslashes is counted once.
 fn is_escaped(before: &[u8]) -> bool {
     !before.iter().rev().take_while(|&&b| b == b'\\').count().is_multiple_of(2)
 }
 
-/// The value of `for` in one element of Forwarded (RFC 7239 §4). Twice is never.
-fn for_of(element: &[u8]) -> Option<&[u8]> {
+/// Returns the `for` parameter of one element of Forwarded (RFC 7239 §4); `None` if it occurs twice.
+fn for_parameter(element: &[u8]) -> Option<&[u8]> {
     let (mut rest, mut found) = (Some(element), None);
     while let Some(text) = rest {
         let (before, pair) = split_last(text, b';');
@@ -142,8 +142,8 @@ fn for_of(element: &[u8]) -> Option<&[u8]> {
     found
 }
 
-/// An address, with or without a port and brackets. `unknown` and made-up names are none.
-fn node(text: &[u8]) -> Option<IpAddr> {
+/// Parses an address with or without port and brackets. `unknown` and obfuscated names give `None`.
+fn parse_node(text: &[u8]) -> Option<IpAddr> {
     let text = std::str::from_utf8(text).ok()?;
     let bracketed = text.strip_prefix('[').and_then(|text| text.strip_suffix(']'));
     let address = match bracketed {
@@ -159,9 +159,9 @@ mod tests {
 
     fn client(field: ForwardingField, peer: &str, lines: &[&str]) -> String {
         let networks = ["10.0.0.0/8", "2001:db8:f::/48"].map(|text| text.parse().unwrap()).to_vec();
-        let proxies = TrustedProxies { networks, unix: UnixPeers::Strangers, field };
+        let proxies = TrustedProxies { networks, unix: UnixPeerTrust::Untrusted, field };
         let lines: Vec<&[u8]> = lines.iter().map(|line| line.as_bytes()).collect();
-        proxies.client_behind(peer.parse().unwrap(), &lines).to_string()
+        proxies.forwarded_client(peer.parse().unwrap(), &lines).to_string()
     }
 
     #[test]
@@ -178,14 +178,14 @@ mod tests {
             (&["192.0.2.1, 10.0.0.2"], "192.0.2.1"),
             (&["192.0.2.1", "10.0.0.2"], "192.0.2.1"),
             (&["192.0.2.1,, 10.0.0.2 ,"], "192.0.2.1"),
-            // What the client made up stands to the left of what is known of it.
+            // A value that the client invented is before the address that the proxy appended.
             (&["1.1.1.1, 192.0.2.1"], "192.0.2.1"),
             (&["1.1.1.1", "192.0.2.1, 10.0.0.9"], "192.0.2.1"),
             (&["10.0.0.3, 192.0.2.1"], "192.0.2.1"),
             (&["\", 192.0.2.1"], "192.0.2.1"),
-            // All of them are proxies: the first one asked for itself.
+            // All members are proxies: the first one sent the request itself.
             (&["10.0.0.3, 10.0.0.2"], "10.0.0.3"),
-            // Who the client is was not said, and what stands to the left of that counts for nothing.
+            // The proxy sent no address, and members before it do not count.
             (&["192.0.2.1, unknown"], "0.0.0.0"),
             (&["192.0.2.1, unknown, 10.0.0.2"], "0.0.0.0"),
             (&["192.0.2.1, localhost"], "0.0.0.0"),
@@ -204,11 +204,11 @@ mod tests {
             (&["proto=https; for=\"[2001:db8:cafe::17]:4711\""], "2001:db8:cafe::17"),
             (&["for=\"192.0.2.1:80\""], "192.0.2.1"),
             (&["for=1.1.1.1, for=192.0.2.1, for=10.0.0.1"], "192.0.2.1"),
-            // An unfinished quotation swallows nothing.
+            // An unterminated quote hides nothing.
             (&["for=\"1.1.1.1, for=192.0.2.1"], "192.0.2.1"),
             (&["for=\"1.1.1.1", "for=192.0.2.1"], "192.0.2.1"),
             (&["for=1.1.1.1;host=\"a,for=2.2.2.2\""], "1.1.1.1"),
-            // What a proxy has quoted of the request is a quotation, wherever it stands.
+            // A proxy's quoted parameter is skipped at every position.
             (&["host=\"a;for=2.2.2.2\";for=192.0.2.1"], "192.0.2.1"),
             (&["for=1.1.1.1, for=192.0.2.1;host=\"a\\\"b\""], "192.0.2.1"),
             (&["for=1.1.1.1;x=\"\\, for=192.0.2.1"], "192.0.2.1"),
@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn a_loop_has_an_end() {
+    fn proxy_hops_are_bounded() {
         let line = "10.0.0.1,".repeat(1000);
         assert_eq!(client(ForwardingField::XForwardedFor, "10.0.0.2", &["1.1.1.1", &line]), "10.0.0.1");
     }

@@ -1,4 +1,4 @@
-//! What a route asks of a request beyond its path.
+//! The conditions of a route on requests, beyond its path.
 
 use super::network::{Network, any_contains};
 use selvedge::Request;
@@ -7,59 +7,60 @@ use std::borrow::Cow;
 use std::fmt;
 use std::net::IpAddr;
 
-/// One thing that a route asks of a request. All of a route's conditions have to hold.
+/// One condition of a route. All conditions of the route must match.
 #[derive(Clone, Debug)]
 pub(crate) enum Condition {
-    /// The method is one of these. GET stands for HEAD, too, which is answered as GET would be (RFC 9110 §9.3.2).
+    /// The method is one of these. GET includes HEAD, because HEAD gets the response of GET without content
+    /// (RFC 9110 §9.3.2).
     Method(Vec<Box<str>>),
     /// The query has this parameter.
     Query {
-        /// Its name, decoded.
+        /// The decoded name.
         name: Box<str>,
-        /// Its value, decoded; any if there is none.
+        /// The decoded value; `None` for any value.
         value: Option<Box<str>>,
     },
     /// The request has this field.
     Field(FieldCondition),
-    /// The client is from one of these networks.
+    /// The client is in one of these networks.
     Client(Vec<Network>),
 }
 
-/// What is asked of a field. A field of several lines is asked line by line.
+/// A condition on a field. It matches if one line of the field matches.
 #[derive(Clone, Debug)]
 pub(crate) struct FieldCondition {
     name: Box<str>,
     test: FieldTest,
 }
 
-/// What is asked of the value of a field, octet by octet.
+/// The test of a field value. Values are compared byte by byte.
 #[derive(Clone, Debug)]
 pub(crate) enum FieldTest {
-    /// That there is one.
+    /// The field is present.
     Present,
-    /// That it is this.
+    /// The value equals this text.
     Equals(Box<str>),
 }
 
-/// The name of a field is no token.
+/// The name of a field is not a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct NoFieldName;
+pub(crate) struct InvalidFieldName;
 
-impl fmt::Display for NoFieldName {
+impl fmt::Display for InvalidFieldName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a field name has letters, digits and hyphens")
     }
 }
 
-impl std::error::Error for NoFieldName {}
+impl std::error::Error for InvalidFieldName {}
 
 impl FieldCondition {
-    /// Asks this of the field of this name.
-    pub(crate) fn new(name: &str, test: FieldTest) -> Result<Self, NoFieldName> {
-        if is_token(name.as_bytes()) { Ok(Self { name: name.into(), test }) } else { Err(NoFieldName) }
+    /// Creates a condition on the field of this name.
+    pub(crate) fn new(name: &str, test: FieldTest) -> Result<Self, InvalidFieldName> {
+        if is_token(name.as_bytes()) { Ok(Self { name: name.into(), test }) } else { Err(InvalidFieldName) }
     }
 
-    fn holds_for(&self, request: &Request) -> bool {
+    fn matches(&self, request: &Request) -> bool {
         let mut lines = request.fields().filter(|(name, _)| name.eq_ignore_ascii_case(self.name.as_bytes()));
         lines.any(|(_, value)| match &self.test {
             FieldTest::Present => true,
@@ -69,19 +70,19 @@ impl FieldCondition {
 }
 
 impl Condition {
-    /// Whether it holds for a request of this client.
-    pub(super) fn holds_for(&self, request: &Request, client: IpAddr) -> bool {
+    /// Whether the condition matches a request of this client.
+    pub(super) fn matches(&self, request: &Request, client: IpAddr) -> bool {
         match self {
-            Self::Method(methods) => methods.iter().any(|method| is_method(method, request.method_text())),
+            Self::Method(methods) => methods.iter().any(|method| method_matches(method, request.method_text())),
             Self::Query { name, value } => has_parameter(request.query().unwrap_or(""), name, value.as_deref()),
-            Self::Field(field) => field.holds_for(request),
+            Self::Field(field) => field.matches(request),
             Self::Client(networks) => any_contains(networks, client),
         }
     }
 }
 
-fn is_method(asked: &str, method: &str) -> bool {
-    asked == method || (asked == "GET" && method == "HEAD")
+fn method_matches(wanted: &str, method: &str) -> bool {
+    wanted == method || (wanted == "GET" && method == "HEAD")
 }
 
 fn has_parameter(query: &str, name: &str, value: Option<&str>) -> bool {
@@ -93,8 +94,7 @@ fn has_parameter(query: &str, name: &str, value: Option<&str>) -> bool {
     })
 }
 
-/// A part of a query without its encoding, which forms write with `+` for a space. What is no
-/// encoding stands for itself.
+/// Decodes a part of a query, with `+` for a space as in forms. An invalid percent-encoding is kept as it is.
 fn decode(text: &str) -> Cow<'_, [u8]> {
     if !text.bytes().any(|b| b == b'%' || b == b'+') {
         return Cow::Borrowed(text.as_bytes());
@@ -103,12 +103,12 @@ fn decode(text: &str) -> Cow<'_, [u8]> {
     let bytes = text.as_bytes();
     let (mut out, mut at) = (Vec::with_capacity(bytes.len()), 0);
     while let Some(&byte) = bytes.get(at) {
-        let (octet, len) = match (byte, digit(bytes.get(at + 1)), digit(bytes.get(at + 2))) {
+        let (decoded, len) = match (byte, digit(bytes.get(at + 1)), digit(bytes.get(at + 2))) {
             (b'%', Some(high), Some(low)) => (high << 4 | low, 3),
             (b'+', ..) => (b' ', 1),
             _ => (byte, 1),
         };
-        out.push(octet);
+        out.push(decoded);
         at += len;
     }
     Cow::Owned(out)
@@ -141,8 +141,8 @@ mod tests {
 
     #[test]
     fn methods() {
-        assert!(is_method("GET", "GET") && is_method("GET", "HEAD") && is_method("PURGE", "PURGE"));
-        assert!(!is_method("HEAD", "GET") && !is_method("get", "GET"));
-        assert_eq!(FieldCondition::new("a b", FieldTest::Present).err(), Some(NoFieldName));
+        assert!(method_matches("GET", "GET") && method_matches("GET", "HEAD") && method_matches("PURGE", "PURGE"));
+        assert!(!method_matches("HEAD", "GET") && !method_matches("get", "GET"));
+        assert_eq!(FieldCondition::new("a b", FieldTest::Present).err(), Some(InvalidFieldName));
     }
 }

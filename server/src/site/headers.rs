@@ -1,18 +1,18 @@
-//! What a site changes of the fields of its answers, whatever their status.
+//! The changes that a site makes to response fields, for every status code.
 
 use super::pattern::Pattern;
 use selvedge::proto::field::{Fields, InvalidField};
-use selvedge::{Response, Status};
+use selvedge::{Response, StatusCode};
 use std::fmt;
 
-/// Changes of fields, in order.
+/// Changes to fields, applied in order.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct HeaderEdits {
-    edits: Vec<Edit>,
+    edits: Vec<HeaderEdit>,
 }
 
 #[derive(Clone, Debug)]
-enum Edit {
+enum HeaderEdit {
     Set(Box<str>, Box<str>),
     Add(Box<str>, Box<str>),
     Remove(Box<str>),
@@ -21,9 +21,9 @@ enum Edit {
 /// Why a field cannot be changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum HeaderError {
-    /// The name or the value cannot stand in a head, or the field is the engine's to write.
+    /// The name or value is not valid, or the engine sets the field.
     Invalid(InvalidField),
-    /// It says what part of a file an answer has, or what follows its content.
+    /// The field describes a part of a file, or the message framing.
     Framing,
 }
 
@@ -31,49 +31,49 @@ impl fmt::Display for HeaderError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Invalid(error) => error.fmt(f),
-            Self::Framing => f.write_str("this field says what the answer is made of, so it cannot be changed"),
+            Self::Framing => f.write_str("the server sets this field for message framing, so it cannot be changed"),
         }
     }
 }
 
 impl std::error::Error for HeaderError {}
 
-/// Fields beside those of the engine that have to be as they are made.
-const FRAMING: [&str; 4] = ["content-range", "proxy-connection", "te", "trailer"];
+/// Fields, besides those of the engine, that describe the message framing.
+const FRAMING_FIELDS: [&str; 4] = ["content-range", "proxy-connection", "te", "trailer"];
 
-/// Whether a field of this name and value may be written; the judgement is the engine's own.
-fn judge(name: &str, value: &str) -> Result<(), HeaderError> {
+/// Checks that a field may be set. The engine validates the name and the value.
+fn validate(name: &str, value: &str) -> Result<(), HeaderError> {
     Fields::new().append(name, value).map_err(HeaderError::Invalid)?;
-    if FRAMING.iter().any(|framing| name.eq_ignore_ascii_case(framing)) {
+    if FRAMING_FIELDS.iter().any(|framing| name.eq_ignore_ascii_case(framing)) {
         return Err(HeaderError::Framing);
     }
     Ok(())
 }
 
 impl HeaderEdits {
-    /// Has a field stand in place of all of its name.
+    /// Replaces all fields of a name by one.
     pub(crate) fn set(&mut self, name: &str, value: &str) -> Result<(), HeaderError> {
-        judge(name, value)?;
-        self.edits.push(Edit::Set(name.into(), value.into()));
+        validate(name, value)?;
+        self.edits.push(HeaderEdit::Set(name.into(), value.into()));
         Ok(())
     }
 
     /// Adds a field.
     pub(crate) fn add(&mut self, name: &str, value: &str) -> Result<(), HeaderError> {
-        judge(name, value)?;
-        self.edits.push(Edit::Add(name.into(), value.into()));
+        validate(name, value)?;
+        self.edits.push(HeaderEdit::Add(name.into(), value.into()));
         Ok(())
     }
 
-    /// Takes all fields of a name out.
+    /// Removes all fields of a name.
     pub(crate) fn remove(&mut self, name: &str) -> Result<(), HeaderError> {
-        judge(name, "")?;
-        self.edits.push(Edit::Remove(name.into()));
+        validate(name, "")?;
+        self.edits.push(HeaderEdit::Remove(name.into()));
         Ok(())
     }
 
-    /// These, and others behind them.
-    pub(super) fn followed_by(&self, others: &Self) -> Self {
+    /// Returns these changes followed by others.
+    pub(super) fn concat(&self, others: &Self) -> Self {
         Self { edits: self.edits.iter().chain(&others.edits).cloned().collect() }
     }
 
@@ -81,34 +81,33 @@ impl HeaderEdits {
         self.edits.is_empty()
     }
 
-    /// Changes the fields. The type of an answer of several parts says where they are divided,
-    /// so it stays.
+    /// Applies the changes. The media type of a multipart response contains its boundary, so it is not changed.
     pub(super) fn apply(&self, fields: &mut Fields) {
         let in_parts = fields.get("content-type").is_some_and(|kind| kind.starts_with(b"multipart/byteranges"));
         for edit in &self.edits {
-            let (Edit::Set(name, _) | Edit::Add(name, _) | Edit::Remove(name)) = edit;
+            let (HeaderEdit::Set(name, _) | HeaderEdit::Add(name, _) | HeaderEdit::Remove(name)) = edit;
             if in_parts && name.eq_ignore_ascii_case("content-type") {
                 continue;
             }
             match edit {
-                Edit::Set(name, value) => fields.set(name, &**value).expect("it was judged when it was made"),
-                Edit::Add(name, value) => fields.append(name, &**value).expect("it was judged when it was made"),
-                Edit::Remove(name) => fields.remove(name),
+                HeaderEdit::Set(name, value) => fields.set(name, &**value).expect("new fields are validated"),
+                HeaderEdit::Add(name, value) => fields.append(name, &**value).expect("new fields are validated"),
+                HeaderEdit::Remove(name) => fields.remove(name),
             }
         }
     }
 }
 
-/// How long files may be kept, by the paths that they are asked for: the first pattern counts.
+/// The `Cache-Control` of files by request path. The first matching pattern counts.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct CacheRules {
+pub(crate) struct CacheControlRules {
     rules: Vec<(Pattern, Box<str>)>,
 }
 
-impl CacheRules {
-    /// Adds a value of Cache-Control for what this pattern is about.
+impl CacheControlRules {
+    /// Adds a Cache-Control value for the paths of a pattern.
     pub(crate) fn add(&mut self, pattern: Pattern, value: &str) -> Result<(), HeaderError> {
-        judge("cache-control", value)?;
+        validate("cache-control", value)?;
         self.rules.push((pattern, value.into()));
         Ok(())
     }
@@ -117,27 +116,27 @@ impl CacheRules {
         self.rules.is_empty()
     }
 
-    /// These, and others where none of these is about a path.
-    pub(super) fn followed_by(&self, others: &Self) -> Self {
+    /// Returns these rules followed by others, which apply to paths that none of these match.
+    pub(super) fn concat(&self, others: &Self) -> Self {
         Self { rules: self.rules.iter().chain(&others.rules).cloned().collect() }
     }
 
-    /// What is to be said of this path.
+    /// Returns the Cache-Control of a path.
     pub(super) fn value_for(&self, text: &str) -> Option<&str> {
         self.rules.iter().find(|(pattern, _)| pattern.matches(text).is_some()).map(|(_, value)| &**value)
     }
 }
 
-/// Adds Cache-Control where nothing says it yet.
+/// Adds Cache-Control if the fields have none.
 pub(super) fn add_cache_control(fields: &mut Fields, value: Option<&str>) {
     if let Some(value) = value.filter(|_| fields.get("cache-control").is_none()) {
-        fields.append("cache-control", value).expect("it was judged when it was made");
+        fields.append("cache-control", value).expect("new fields are validated");
     }
 }
 
-/// Whether an answer has a file, or says that the client has it: what Cache-Control is for.
-pub(super) fn is_of_file(response: &Response) -> bool {
-    [Status::OK, Status::PARTIAL_CONTENT, Status::NOT_MODIFIED].contains(&response.status)
+/// Whether a response has a file or refers to the client's copy of it, so that Cache-Control applies.
+pub(super) fn is_file_response(response: &Response) -> bool {
+    [StatusCode::OK, StatusCode::PARTIAL_CONTENT, StatusCode::NOT_MODIFIED].contains(&response.status)
 }
 
 #[cfg(test)]
@@ -145,7 +144,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn edits_in_order() {
+    fn edits_apply_in_order() {
         let mut edits = HeaderEdits::default();
         edits.set("X-One", "1").unwrap();
         edits.add("x-one", "2").unwrap();
@@ -153,7 +152,7 @@ mod tests {
         edits.set("Content-Type", "text/plain").unwrap();
         let mut more = HeaderEdits::default();
         more.remove("x-two").unwrap();
-        let all = edits.followed_by(&more);
+        let all = edits.concat(&more);
         let mut fields = Fields::new();
         for (name, value) in [("content-type", "text/html"), ("etag", "\"e\""), ("x-one", "0"), ("x-two", "0")] {
             fields.append(name, value).unwrap();
@@ -167,9 +166,9 @@ mod tests {
     }
 
     #[test]
-    fn fields_that_cannot_be_changed() {
+    fn reserved_fields_are_rejected() {
         for name in ["Content-Length", "Transfer-Encoding", "Connection", "Date", "Keep-Alive", "Upgrade", "Server"] {
-            let expected = Err(HeaderError::Invalid(InvalidField::EngineOnly));
+            let expected = Err(HeaderError::Invalid(InvalidField::Reserved));
             assert_eq!(HeaderEdits::default().set(name, "x"), expected, "{name}");
             assert_eq!(HeaderEdits::default().add(name, "x"), expected, "{name}");
             assert_eq!(HeaderEdits::default().remove(name), expected, "{name}");
@@ -183,8 +182,8 @@ mod tests {
     }
 
     #[test]
-    fn the_first_pattern_counts() {
-        let mut rules = CacheRules::default();
+    fn first_matching_pattern_wins() {
+        let mut rules = CacheControlRules::default();
         rules.add(Pattern::parse("/assets/*").unwrap(), "max-age=31536000, immutable").unwrap();
         rules.add(Pattern::parse("*.html").unwrap(), "no-cache").unwrap();
         assert_eq!(rules.value_for("/assets/a.html"), Some("max-age=31536000, immutable"));

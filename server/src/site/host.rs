@@ -1,7 +1,7 @@
-//! Which site a request is for.
+//! Finds the site of a host name.
 //!
-//! One look-up by the hash of the name, in lower case and without allocation, however many
-//! sites there are; wildcards cost one for each label that they may have.
+//! An exact name costs one hash look-up in lower case, without allocation, for any number of sites. A wildcard
+//! costs one more look-up for each label it can have.
 
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
@@ -11,30 +11,30 @@ use std::io::Write;
 use std::net::Ipv6Addr;
 use std::str::FromStr;
 
-/// Octets of a name (RFC 1035 §2.3.4). A longer one is nobody's.
+/// The maximum length of a name in bytes (RFC 1035 §2.3.4). A longer name belongs to no site.
 const NAME_BYTES_MAX: usize = 255;
 
-/// A name that a site goes by.
+/// A host name of a site.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum HostName {
-    /// A name or an address, in lower case.
+    /// A name or address in lower case.
     Exact(Box<str>),
-    /// `*.example.com`: whatever has one label or more before this.
-    Beneath(Box<str>),
-    /// `*`: every name that is no other site's.
+    /// `*.example.com`: every name with at least one label before this one.
+    Wildcard(Box<str>),
+    /// `*`: every name that no other site has.
     Any,
 }
 
-/// Why a text is no name of a site.
+/// Why a text is not a host name of a site.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum HostNameError {
-    /// It is no host.
+    /// It is not a host name.
     Invalid,
-    /// It has a port, which is a matter of listeners.
+    /// It has a port. Ports are set at listeners.
     Port,
-    /// A star stands elsewhere than as the first label.
+    /// It has a star that is not the first label.
     Star,
-    /// It is too long.
+    /// It is longer than 255 bytes.
     TooLong,
 }
 
@@ -42,11 +42,11 @@ impl fmt::Display for HostNameError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Invalid => {
-                "this is no host name: letters, digits, hyphens and dots, or an address (IPv6 in brackets)"
+                "this is not a host name: use letters, digits, hyphens and dots, or an address (IPv6 in brackets)"
             }
-            Self::Port => "a site has a name without a port; ports belong to listeners",
-            Self::Star => "a star stands for whole labels at the beginning, as in *.example.com, or alone",
-            Self::TooLong => "a host name has at most 255 octets",
+            Self::Port => "a site's name has no port; ports are set at listeners",
+            Self::Star => "a star replaces whole labels at the beginning, as in *.example.com, or stands alone",
+            Self::TooLong => "a host name has at most 255 bytes",
         })
     }
 }
@@ -71,78 +71,78 @@ impl FromStr for HostName {
         if name.len() > NAME_BYTES_MAX {
             return Err(HostNameError::TooLong);
         }
-        let mut lowered = Lowered::default();
-        let name = lowered.set(host.name).and_then(|name| std::str::from_utf8(name).ok());
+        let mut lowered = NormalizedName::default();
+        let name = lowered.normalize(host.name).and_then(|name| std::str::from_utf8(name).ok());
         let name = name.filter(|name| !name.starts_with('.') && !name.contains("..") && !name.is_empty());
         let name: Box<str> = name.ok_or(HostNameError::Invalid)?.into();
         match is_wildcard {
             true if name.starts_with('[') => Err(HostNameError::Invalid),
-            true => Ok(Self::Beneath(name)),
+            true => Ok(Self::Wildcard(name)),
             false => Ok(Self::Exact(name)),
         }
     }
 }
 
-/// The sites by their names.
+/// The index of sites by host name.
 #[derive(Debug, Default)]
-pub(super) struct Hosts {
+pub(super) struct HostIndex {
     exact: HashMap<Box<[u8]>, u32, FixedState>,
-    beneath: HashMap<Box<[u8]>, u32, FixedState>,
-    /// The most labels of a name that has a star before it, which bounds the look-ups.
-    labels_max: usize,
+    wildcards: HashMap<Box<[u8]>, u32, FixedState>,
+    /// The maximum number of labels behind the star of a wildcard, which bounds the look-ups.
+    wildcard_labels_max: usize,
     any: Option<u32>,
 }
 
-impl Hosts {
-    /// Adds a name; `Err` has the site that has it already.
+impl HostIndex {
+    /// Adds a name. If another site has it, returns that site in `Err`.
     pub(super) fn add(&mut self, name: &HostName, site: u32) -> Result<(), u32> {
         let earlier = match name {
             HostName::Exact(name) => self.exact.insert(name.as_bytes().into(), site),
-            HostName::Beneath(name) => {
-                self.labels_max = self.labels_max.max(name.split('.').count());
-                self.beneath.insert(name.as_bytes().into(), site)
+            HostName::Wildcard(name) => {
+                self.wildcard_labels_max = self.wildcard_labels_max.max(name.split('.').count());
+                self.wildcards.insert(name.as_bytes().into(), site)
             }
             HostName::Any => self.any.replace(site),
         };
         earlier.map_or(Ok(()), Err)
     }
 
-    /// The site of a host, whose port does not matter. A name of its own goes before a
-    /// wildcard, a longer wildcard before a shorter one, and `*` comes last.
+    /// Finds the site of a host without its port. An exact name precedes a wildcard, a longer wildcard a
+    /// shorter one, and `*` is last.
     pub(super) fn find(&self, host: Option<&[u8]>) -> Option<u32> {
-        let mut lowered = Lowered::default();
-        host.and_then(|host| lowered.set(host)).and_then(|name| self.find_name(name)).or(self.any)
+        let mut lowered = NormalizedName::default();
+        host.and_then(|host| lowered.normalize(host)).and_then(|name| self.find_name(name)).or(self.any)
     }
 
     fn find_name(&self, name: &[u8]) -> Option<u32> {
         if let Some(site) = self.exact.get(name) {
             return Some(*site);
         }
-        if self.labels_max == 0 || name.first() == Some(&b'[') {
+        if self.wildcard_labels_max == 0 || name.first() == Some(&b'[') {
             return None;
         }
         let labels = name.split(|&b| b == b'.').count();
         let dots = name.iter().enumerate().filter(|(_, b)| **b == b'.').map(|(at, _)| at);
-        // The star stands for one label at least, and what is longer than any wildcard is passed over.
-        let skipped = labels.saturating_sub(self.labels_max + 1);
-        dots.skip(skipped).filter(|&at| at > 0).find_map(|at| self.beneath.get(&name[at + 1..])).copied()
+        // The star replaces at least one label. Suffixes longer than the longest wildcard are skipped.
+        let skipped = labels.saturating_sub(self.wildcard_labels_max + 1);
+        dots.skip(skipped).filter(|&at| at > 0).find_map(|at| self.wildcards.get(&name[at + 1..])).copied()
     }
 }
 
-/// Room for a name in the one form that names are compared in: lower case, without the dot
-/// of the root, and an IPv6 address as RFC 5952 writes it.
-struct Lowered {
+/// A buffer for a name in normal form: lower case, without the trailing dot, and an IPv6 address as in RFC
+/// 5952.
+struct NormalizedName {
     bytes: [u8; NAME_BYTES_MAX],
 }
 
-impl Default for Lowered {
+impl Default for NormalizedName {
     fn default() -> Self {
         Self { bytes: [0; NAME_BYTES_MAX] }
     }
 }
 
-impl Lowered {
-    fn set(&mut self, name: &[u8]) -> Option<&[u8]> {
+impl NormalizedName {
+    fn normalize(&mut self, name: &[u8]) -> Option<&[u8]> {
         if let Some(address) = name.strip_prefix(b"[") {
             let address = std::str::from_utf8(address.strip_suffix(b"]")?).ok()?;
             let address: Ipv6Addr = address.parse().ok()?;
@@ -163,20 +163,20 @@ impl Lowered {
 mod tests {
     use super::*;
 
-    fn hosts(names: &[&str]) -> Hosts {
-        let mut hosts = Hosts::default();
+    fn hosts(names: &[&str]) -> HostIndex {
+        let mut hosts = HostIndex::default();
         for (site, name) in names.iter().enumerate() {
             hosts.add(&name.parse().unwrap(), site as u32).unwrap();
         }
         hosts
     }
 
-    fn find(hosts: &Hosts, host: &str) -> Option<u32> {
+    fn find(hosts: &HostIndex, host: &str) -> Option<u32> {
         hosts.find(Some(Host::parse(host.as_bytes()).unwrap().name))
     }
 
     #[test]
-    fn names_and_their_sites() {
+    fn most_specific_name_wins() {
         let names =
             ["example.com", "*.example.com", "*.a.example.com", "b.a.example.com", "[2001:DB8::1]", "192.0.2.1"];
         let hosts = hosts(&names);
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn a_star_takes_what_is_left() {
+    fn star_matches_all_other_names() {
         let hosts = hosts(&["*", "a"]);
         assert_eq!((find(&hosts, "a"), find(&hosts, "b"), find(&hosts, "[::1]")), (Some(1), Some(0), Some(0)));
         assert_eq!((hosts.find(None), find(&hosts, &"a".repeat(300))), (Some(0), Some(0)));
@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn each_of_ten_thousand_sites_goes_by_its_own_name() {
+    fn ten_thousand_names_are_distinct() {
         let names: Vec<String> = (0..10_000).map(|number| format!("site-{number}.example.com")).collect();
         let many = hosts(&names.iter().map(|name| &**name).collect::<Vec<_>>());
         for (number, name) in (0..).zip(&names) {
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn texts_that_are_no_name() {
+    fn invalid_names() {
         for (text, error) in [
             ("", HostNameError::Invalid),
             ("a b", HostNameError::Invalid),

@@ -1,58 +1,61 @@
-//! A directory as a page, and as JSON.
+//! Directory listings as HTML and JSON.
 
 use super::files::root::Root;
 use bytes::Bytes;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 use rustix::fs::{AtFlags, Dir, FileType, statat};
 use selvedge::proto::date::HttpDate;
-use selvedge::proto::field::Known;
+use selvedge::proto::field::KnownField;
 use selvedge::proto::path::{SafePath, encode_segment};
-use selvedge::{Request, Response, Status, offload};
+use selvedge::{Request, Response, StatusCode, spawn_blocking};
 use serde::Serialize;
 use std::cmp::Ordering;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// Most entries of one page. A larger directory says that it has more.
+/// The maximum number of entries of a listing. A longer one is marked as truncated.
 const ENTRIES_MAX: usize = 2_000;
 
-/// Lists that are on their way at once, on each worker: made, waiting to be made, or not
-/// yet taken by their client. With [`ENTRIES_MAX`] this bounds their memory.
-const LISTS_MAX: usize = 32;
-/// Lists that are made at once, so that disk threads are left for files.
-const MADE_AT_ONCE_MAX: usize = 2;
+/// The maximum number of listings of a worker that wait, are built, or are not sent yet. Together with
+/// [`ENTRIES_MAX`] this bounds their memory.
+const LISTINGS_MAX: usize = 32;
+/// The maximum number of listings built at once, so that blocking threads are left for files.
+const BUILT_AT_ONCE_MAX: usize = 2;
 
-/// What bounds the lists of one worker.
-pub(super) struct Lists {
-    places: Arc<Semaphore>,
-    making: Arc<Semaphore>,
+/// The limits on concurrent listings of a worker.
+pub(super) struct ListingLimits {
+    in_flight: Arc<Semaphore>,
+    being_built: Arc<Semaphore>,
 }
 
-impl Lists {
+impl ListingLimits {
     pub(super) fn new() -> Self {
-        Self { places: Arc::new(Semaphore::new(LISTS_MAX)), making: Arc::new(Semaphore::new(MADE_AT_ONCE_MAX)) }
+        Self {
+            in_flight: Arc::new(Semaphore::new(LISTINGS_MAX)),
+            being_built: Arc::new(Semaphore::new(BUILT_AT_ONCE_MAX)),
+        }
     }
 }
 
-/// A page that keeps its place until it has been sent.
-struct Page {
+/// A listing that occupies its permit until it is sent.
+struct ListingPage {
     bytes: Vec<u8>,
-    _place: OwnedSemaphorePermit,
+    _permit: OwnedSemaphorePermit,
 }
 
-impl AsRef<[u8]> for Page {
+impl AsRef<[u8]> for ListingPage {
     fn as_ref(&self) -> &[u8] {
         &self.bytes
     }
 }
 
 #[derive(Debug, Serialize)]
-struct Entry {
+struct ListingEntry {
     name: String,
     #[serde(rename = "type")]
-    kind: Kind,
-    /// Bytes; absent for a directory.
+    kind: EntryKind,
+    /// Size in bytes; absent for a directory.
     #[serde(skip_serializing_if = "Option::is_none")]
     size: Option<u64>,
     /// RFC 3339, UTC.
@@ -63,33 +66,33 @@ struct Entry {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
-enum Kind {
+enum EntryKind {
     Directory,
     File,
 }
 
 #[derive(Debug, Serialize)]
-struct Listing {
+struct DirectoryList {
     path: String,
-    entries: Vec<Entry>,
-    /// There are more entries than are shown.
+    entries: Vec<ListingEntry>,
+    /// Whether entries are missing.
     truncated: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Column {
+enum SortColumn {
     Name,
     Size,
     Modified,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Order {
+enum SortOrder {
     Ascending,
     Descending,
 }
 
-impl Column {
+impl SortColumn {
     const fn name(self) -> &'static str {
         match self {
             Self::Name => "name",
@@ -99,26 +102,27 @@ impl Column {
     }
 }
 
-/// The list of a directory, as JSON for who prefers it and as a page for everybody else.
+/// Responds with the listing of a directory: JSON if the client prefers it, otherwise HTML.
 pub(super) async fn respond(
-    lists: &Lists,
+    limits: &ListingLimits,
     request: &Request,
     path: &SafePath,
     (directory, root): (OwnedFd, Arc<Root>),
 ) -> Response {
-    let Ok(place) = lists.places.clone().try_acquire_owned() else {
-        let busy = Response::error(Status::SERVICE_UNAVAILABLE).because("too many directory lists are on their way");
+    let Ok(permit) = limits.in_flight.clone().try_acquire_owned() else {
+        let busy =
+            Response::error(StatusCode::SERVICE_UNAVAILABLE).log_reason("too many directory listings are in progress");
         return busy.field("retry-after", "1");
     };
-    let (column, order) = sorting(request.query().unwrap_or(""));
+    let (column, order) = parse_sort(request.query().unwrap_or(""));
     let as_json = prefers_json(request);
     let shown = format!("/{}", path.as_str());
     let shown = if shown.ends_with('/') { shown } else { shown + "/" };
-    let making = lists.making.clone().acquire_owned().await;
+    let build_permit = limits.being_built.clone().acquire_owned().await;
     let path = path.clone();
-    let page = offload(move || {
-        let _making = making;
-        let entries = Entries { directory, root, path };
+    let page = spawn_blocking(move || {
+        let _build_permit = build_permit;
+        let entries = ListedDirectory { directory, root, path };
         let listing = entries.read(shown, column, order)?;
         if as_json {
             serde_json::to_vec(&listing).ok()
@@ -129,36 +133,36 @@ pub(super) async fn respond(
     .await
     .flatten();
     let Some(page) = page else {
-        return Response::error(Status::INTERNAL_SERVER_ERROR).because("a directory could not be read");
+        return Response::error(StatusCode::INTERNAL_SERVER_ERROR).log_reason("cannot read the directory");
     };
-    let kind = if as_json { "application/json" } else { "text/html; charset=utf-8" };
-    Response::new(Status::OK)
-        .field("content-type", kind)
+    let media_type = if as_json { "application/json" } else { "text/html; charset=utf-8" };
+    Response::new(StatusCode::OK)
+        .field("content-type", media_type)
         .field("vary", "accept")
         .field("cache-control", "no-cache")
-        .body(Bytes::from_owner(Page { bytes: page, _place: place }))
+        .body(Bytes::from_owner(ListingPage { bytes: page, _permit: permit }))
 }
 
-/// `sort=name|size|modified` and `order=asc|desc`; anything else counts as absent.
-fn sorting(query: &str) -> (Column, Order) {
-    let (mut column, mut order) = (Column::Name, Order::Ascending);
+/// Parses `sort=name|size|modified` and `order=asc|desc`. Other values are ignored.
+fn parse_sort(query: &str) -> (SortColumn, SortOrder) {
+    let (mut column, mut order) = (SortColumn::Name, SortOrder::Ascending);
     for pair in query.split('&') {
         match pair {
-            "sort=size" => column = Column::Size,
-            "sort=modified" => column = Column::Modified,
-            "order=desc" => order = Order::Descending,
+            "sort=size" => column = SortColumn::Size,
+            "sort=modified" => column = SortColumn::Modified,
+            "order=desc" => order = SortOrder::Descending,
             _ => {}
         }
     }
     (column, order)
 }
 
-/// Whether Accept names JSON and does not like HTML more; a wildcard stands for HTML that is
-/// not named, and loses against a name it equals (RFC 9110 §12.5.1).
+/// Whether Accept names JSON and does not rank HTML above it. If HTML is not named, a wildcard stands for it,
+/// but not above JSON of equal weight (RFC 9110 §12.5.1).
 fn prefers_json(request: &Request) -> bool {
     const MEMBERS_MAX: usize = 64;
     let (mut json, mut html, mut any) = (0.0, None, 0.0);
-    for value in request.known_values(Known::Accept) {
+    for value in request.known_field_values(KnownField::Accept) {
         for member in String::from_utf8_lossy(value).split(',').take(MEMBERS_MAX) {
             let mut parts = member.split(';').map(str::trim);
             let range = parts.next().unwrap_or("").to_ascii_lowercase();
@@ -174,19 +178,19 @@ fn prefers_json(request: &Request) -> bool {
     json > 0.0 && html.map_or(json >= any, |html| json > html)
 }
 
-/// A directory, and where it is, which is what links in it are followed from.
-struct Entries {
+/// A directory with its root and path, from which its links are resolved.
+struct ListedDirectory {
     directory: OwnedFd,
     root: Arc<Root>,
     path: SafePath,
 }
 
-impl Entries {
-    fn read(&self, shown: String, column: Column, order: Order) -> Option<Listing> {
+impl ListedDirectory {
+    fn read(&self, shown: String, column: SortColumn, order: SortOrder) -> Option<DirectoryList> {
         let (mut entries, mut truncated) = (Vec::new(), false);
         for entry in Dir::read_from(&self.directory).ok()? {
             let entry = entry.ok()?;
-            // What is not served is not listed: hidden names, and names that no path can be.
+            // What is not served is not listed: hidden names, and names that are not valid in a path.
             let Ok(name) = entry.file_name().to_str() else { continue };
             if name.starts_with('.') || name.bytes().any(|b| b < 0x20 || b == 0x7f || b == b'\\') {
                 continue;
@@ -200,29 +204,29 @@ impl Entries {
         }
         entries.sort_by(|a, b| {
             let by_column = match column {
-                Column::Name => Ordering::Equal,
-                Column::Size => a.size.cmp(&b.size),
-                Column::Modified => a.modified_unix.cmp(&b.modified_unix),
+                SortColumn::Name => Ordering::Equal,
+                SortColumn::Size => a.size.cmp(&b.size),
+                SortColumn::Modified => a.modified_unix.cmp(&b.modified_unix),
             };
-            let ordering = by_column.then_with(|| natural(&a.name, &b.name));
-            a.kind.cmp(&b.kind).then(if order == Order::Descending { ordering.reverse() } else { ordering })
+            let ordering = by_column.then_with(|| compare_names(&a.name, &b.name));
+            a.kind.cmp(&b.kind).then(if order == SortOrder::Descending { ordering.reverse() } else { ordering })
         });
-        Some(Listing { path: shown, entries, truncated })
+        Some(DirectoryList { path: shown, entries, truncated })
     }
 
-    fn describe(&self, name: &str) -> Option<Entry> {
+    fn describe(&self, name: &str) -> Option<ListingEntry> {
         let mut stat = statat(&self.directory, name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
         if FileType::from_raw_mode(stat.st_mode) == FileType::Symlink {
-            // A link is listed as what it leads to, when it leads to something beneath the root.
-            stat = self.root.facts(&self.path.join(name)).ok()?;
+            // A link is listed as its target, if that is beneath the root.
+            stat = self.root.stat_beneath(&self.path.join(name)).ok()?;
         }
         let kind = match FileType::from_raw_mode(stat.st_mode) {
-            FileType::RegularFile => Kind::File,
-            FileType::Directory => Kind::Directory,
+            FileType::RegularFile => EntryKind::File,
+            FileType::Directory => EntryKind::Directory,
             _ => return None,
         };
-        let size = (kind == Kind::File).then(|| u64::try_from(stat.st_size).unwrap_or(0));
-        Some(Entry {
+        let size = (kind == EntryKind::File).then(|| u64::try_from(stat.st_size).unwrap_or(0));
+        Some(ListingEntry {
             name: name.to_owned(),
             kind,
             size,
@@ -232,13 +236,13 @@ impl Entries {
     }
 }
 
-/// Case and then octets decide, so that a list reads as people expect.
-fn natural(a: &str, b: &str) -> Ordering {
+/// Compares names without case first, then by bytes.
+fn compare_names(a: &str, b: &str) -> Ordering {
     a.to_lowercase().cmp(&b.to_lowercase()).then_with(|| a.cmp(b))
 }
 
-/// A size as people read it.
-fn human(bytes: u64) -> String {
+/// Formats a size with a decimal unit.
+fn format_size(bytes: u64) -> String {
     const UNITS: [&str; 5] = ["kB", "MB", "GB", "TB", "PB"];
     if bytes < 1000 {
         return format!("{bytes} B");
@@ -272,7 +276,7 @@ p{color:var(--soft);font-size:.875rem}
 @media(max-width:32rem){body{padding:1.25rem 1rem}.d{display:none}}
 ";
 
-fn render(listing: &Listing, column: Column, order: Order) -> Markup {
+fn render(listing: &DirectoryList, column: SortColumn, order: SortOrder) -> Markup {
     let count = listing.entries.len();
     html! {
         (DOCTYPE)
@@ -287,9 +291,9 @@ fn render(listing: &Listing, column: Column, order: Order) -> Markup {
                 h1 { (breadcrumbs(&listing.path)) }
                 table {
                     thead { tr {
-                        (heading("Name", Column::Name, column, order, ""))
-                        (heading("Size", Column::Size, column, order, "n"))
-                        (heading("Modified", Column::Modified, column, order, "n d"))
+                        (heading("Name", SortColumn::Name, column, order, ""))
+                        (heading("Size", SortColumn::Size, column, order, "n"))
+                        (heading("Modified", SortColumn::Modified, column, order, "n d"))
                     } }
                     tbody {
                         @if listing.path != "/" {
@@ -299,7 +303,7 @@ fn render(listing: &Listing, column: Column, order: Order) -> Markup {
                     }
                 }
                 p {
-                    @if listing.truncated { "The first " (count) " entries; there are more." }
+                    @if listing.truncated { "The first " (count) " entries; more exist." }
                     @else if count == 1 { "1 entry" }
                     @else { (count) " entries" }
                 }
@@ -313,17 +317,17 @@ fn breadcrumbs(path: &str) -> Markup {
     let depth = segments.len();
     html! {
         a href=(if depth == 0 { "./".to_owned() } else { "../".repeat(depth) }) { "/" }
-        @for (place, segment) in segments.iter().enumerate() {
-            @if place > 0 { span { "/" } }
-            @if place + 1 == depth { (segment) } @else { a href=("../".repeat(depth - place - 1)) { (segment) } }
+        @for (index, segment) in segments.iter().enumerate() {
+            @if index > 0 { span { "/" } }
+            @if index + 1 == depth { (segment) } @else { a href=("../".repeat(depth - index - 1)) { (segment) } }
         }
     }
 }
 
-fn heading(text: &str, own: Column, column: Column, order: Order, class: &str) -> Markup {
+fn heading(text: &str, own: SortColumn, column: SortColumn, order: SortOrder, class: &str) -> Markup {
     let (sorted, next) = match (own == column, order) {
-        (true, Order::Ascending) => (Some("ascending"), "desc"),
-        (true, Order::Descending) => (Some("descending"), "asc"),
+        (true, SortOrder::Ascending) => (Some("ascending"), "desc"),
+        (true, SortOrder::Descending) => (Some("descending"), "asc"),
         (false, _) => (None, "asc"),
     };
     let mark = match sorted {
@@ -336,15 +340,15 @@ fn heading(text: &str, own: Column, column: Column, order: Order, class: &str) -
     }
 }
 
-fn row(entry: &Entry) -> Markup {
+fn row(entry: &ListingEntry) -> Markup {
     let mut href = String::from("./");
     encode_segment(&entry.name, &mut href);
-    let slash = if entry.kind == Kind::Directory { "/" } else { "" };
+    let slash = if entry.kind == EntryKind::Directory { "/" } else { "" };
     href.push_str(slash);
     html! {
         tr {
             td { a href=(href) { (entry.name) (slash) } }
-            td class="n" { @if let Some(size) = entry.size { span title={ (size) " bytes" } { (human(size)) } } }
+            td class="n" { @if let Some(size) = entry.size { span title={ (size) " bytes" } { (format_size(size)) } } }
             td class="n d" { time datetime=(entry.modified) { (entry.modified[..16].replace('T', " ")) } }
         }
     }
@@ -356,9 +360,9 @@ mod tests {
 
     #[test]
     fn names_are_escaped() {
-        let entry = Entry {
+        let entry = ListingEntry {
             name: "<img src=x onerror=alert(1)>&\"'.txt".to_owned(),
-            kind: Kind::File,
+            kind: EntryKind::File,
             size: Some(1_500),
             modified: HttpDate::from_unix(0).format_rfc3339(),
             modified_unix: 0,
@@ -370,12 +374,12 @@ mod tests {
     }
 
     #[test]
-    fn sizes_and_sorting() {
+    fn sizes_and_sort_parameters() {
         assert_eq!(
-            [human(0), human(999), human(1_000), human(999_950), human(5_000_000_000)],
+            [format_size(0), format_size(999), format_size(1_000), format_size(999_950), format_size(5_000_000_000)],
             ["0 B", "999 B", "1.0 kB", "1.0 MB", "5.0 GB"]
         );
-        assert_eq!(sorting("sort=size&order=desc"), (Column::Size, Order::Descending));
-        assert_eq!(sorting("sort=<script>"), (Column::Name, Order::Ascending));
+        assert_eq!(parse_sort("sort=size&order=desc"), (SortColumn::Size, SortOrder::Descending));
+        assert_eq!(parse_sort("sort=<script>"), (SortColumn::Name, SortOrder::Ascending));
     }
 }

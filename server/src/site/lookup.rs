@@ -1,141 +1,145 @@
-//! What a route with files has for a path: one attempt after the other, and for navigations
-//! the page of the application.
+//! Finds the file for a path: tries the route's `try-files` entries in order, then the fallback page for
+//! navigations.
 
-use super::action::{Attempt, FilesRules, Listing};
-use super::files::resolve::Found;
+use super::action::{FilesRules, Listing, TryFile};
+use super::files::resolve::Resolved;
 use super::files::root::Root;
-use super::files::{Failure, Files, Resource};
+use super::files::{FileError, Files, Resource};
 use super::pattern::Captures;
 use selvedge::Request;
-use selvedge::proto::field::{Known, members, trim};
+use selvedge::proto::field::{KnownField, list_members, trim};
 use selvedge::proto::path::SafePath;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What there is.
-pub(super) enum Looked<'r> {
-    /// A file, and when it was looked at if the path leads to it; not if any other path would, too.
+/// What a path leads to.
+pub(super) enum FileLookup<'r> {
+    /// A file, and the time since worker start at which it was checked. `None` if other paths lead to it as
+    /// well, so that its path must not be cached.
     File(Rc<Resource>, Option<Duration>),
-    /// The page of the application, whose path this is: the path leads to nothing, and the
-    /// request is a navigation.
+    /// The fallback page and its path: the request path leads to nothing, and the request is a navigation.
     Fallback(Rc<Resource>, &'r SafePath),
-    /// A directory, asked for without the slash.
+    /// A directory whose request path has no trailing slash.
     DirectoryWithoutSlash,
-    /// A directory to be listed, and the root that it is beneath.
+    /// A directory to be listed, and the root above it.
     Directory(OwnedFd, Arc<Root>),
 }
 
-/// What is tried when nothing else is said.
-const ATTEMPTS: [Attempt; 2] = [Attempt::File, Attempt::Directory];
+/// The entries that are tried if the route sets none.
+const DEFAULT_TRY_FILES: [TryFile; 2] = [TryFile::File, TryFile::Directory];
 
-/// Looks for what a path means.
-pub(super) async fn look_for<'r>(
+/// Finds what a path leads to.
+pub(super) async fn find_file<'r>(
     files: &Files,
     rules: &'r FilesRules,
     path: &SafePath,
     request: &Request,
-) -> Result<Looked<'r>, Failure> {
-    let now = request.moment().since_start;
-    match attempt_all(files, rules, path, now).await {
-        Ok((Found::File(resource), checked)) => Ok(Looked::File(resource, checked)),
-        Ok((Found::DirectoryWithoutSlash, _)) => Ok(Looked::DirectoryWithoutSlash),
-        Ok((Found::Directory(directory, root), _)) => Ok(Looked::Directory(directory, root)),
-        Err(Failure::NotFound) => match &rules.fallback {
-            Some(fallback) if is_navigation(request, path) => match find(files, fallback, now).await? {
-                (Found::File(resource), _) => Ok(Looked::Fallback(resource, fallback)),
-                _ => Err(Failure::NotFound),
+) -> Result<FileLookup<'r>, FileError> {
+    let now = request.received_at().since_worker_start;
+    match try_each(files, rules, path, now).await {
+        Ok((Resolved::File(resource), checked_at)) => Ok(FileLookup::File(resource, checked_at)),
+        Ok((Resolved::DirectoryWithoutSlash, _)) => Ok(FileLookup::DirectoryWithoutSlash),
+        Ok((Resolved::Directory(directory, root), _)) => Ok(FileLookup::Directory(directory, root)),
+        Err(FileError::NotFound) => match &rules.fallback {
+            Some(fallback) if is_navigation(request, path) => match resolve_path(files, fallback, now).await? {
+                (Resolved::File(resource), _) => Ok(FileLookup::Fallback(resource, fallback)),
+                _ => Err(FileError::NotFound),
             },
-            _ => Err(Failure::NotFound),
+            _ => Err(FileError::NotFound),
         },
-        Err(failure) => Err(failure),
+        Err(error) => Err(error),
     }
 }
 
-async fn attempt_all(
+async fn try_each(
     files: &Files,
     rules: &FilesRules,
     path: &SafePath,
     now: Duration,
-) -> Result<(Found, Option<Duration>), Failure> {
-    // A file and a directory of the same path are seen with one look.
-    let (mut seen, mut has_looked) = (None, false);
-    let attempts = if rules.attempts.is_empty() { &ATTEMPTS[..] } else { &rules.attempts };
-    for attempt in attempts {
-        if let Attempt::Suffix(suffix) = attempt {
+) -> Result<(Resolved, Option<Duration>), FileError> {
+    // A file and a directory of one path are resolved together, so one look-up is enough for both entries.
+    let (mut resolved, mut is_resolved) = (None, false);
+    let entries = if rules.try_files.is_empty() { &DEFAULT_TRY_FILES[..] } else { &rules.try_files };
+    for entry in entries {
+        if let TryFile::Suffix(suffix) = entry {
             if path.names_directory() {
                 continue;
             }
-            match find(files, &path.with_suffix(&suffix.0), now).await {
-                Ok((found @ Found::File(_), checked)) => return Ok((found, Some(checked))),
-                Ok(_) | Err(Failure::NotFound) => continue,
-                Err(failure) => return Err(failure),
+            match resolve_path(files, &path.with_suffix(&suffix.0), now).await {
+                Ok((found @ Resolved::File(_), checked_at)) => return Ok((found, Some(checked_at))),
+                Ok(_) | Err(FileError::NotFound) => continue,
+                Err(error) => return Err(error),
             }
         }
-        if let Attempt::Path(template) = attempt {
-            // A name with a slash at its end is that of a directory, and this is a file's.
+        if let TryFile::Path(template) = entry {
+            // A path with a trailing slash names a directory, and this entry is for files.
             if template.stars() > 0 && path.names_directory() {
                 continue;
             }
             let filled = template.path_with(&Captures::whole(path.as_str()));
             let Ok(filled) = SafePath::decode(filled.as_bytes()) else { continue };
-            match find(files, &filled, now).await {
-                Ok((found @ Found::File(_), checked)) => {
-                    return Ok((found, (template.stars() > 0).then_some(checked)));
+            match resolve_path(files, &filled, now).await {
+                Ok((found @ Resolved::File(_), checked_at)) => {
+                    return Ok((found, (template.stars() > 0).then_some(checked_at)));
                 }
-                Ok(_) | Err(Failure::NotFound) => continue,
-                Err(failure) => return Err(failure),
+                Ok(_) | Err(FileError::NotFound) => continue,
+                Err(error) => return Err(error),
             }
         }
-        if !has_looked {
-            has_looked = true;
-            seen = match find(files, path, now).await {
-                Err(Failure::NotFound) => None,
-                done => Some(done?),
+        if !is_resolved {
+            is_resolved = true;
+            resolved = match resolve_path(files, path, now).await {
+                Err(FileError::NotFound) => None,
+                result => Some(result?),
             };
         }
-        let is_meant = match seen.as_ref().map(|(found, _)| found) {
-            Some(Found::File(_)) => path.names_directory() == (*attempt == Attempt::Directory),
-            Some(Found::DirectoryWithoutSlash) => *attempt == Attempt::Directory,
-            Some(Found::Directory(..)) => *attempt == Attempt::Directory && rules.listing == Listing::On,
+        let applies = match resolved.as_ref().map(|(found, _)| found) {
+            Some(Resolved::File(_)) => path.names_directory() == (*entry == TryFile::Directory),
+            Some(Resolved::DirectoryWithoutSlash) => *entry == TryFile::Directory,
+            Some(Resolved::Directory(..)) => *entry == TryFile::Directory && rules.listing == Listing::On,
             None => false,
         };
-        if is_meant && let Some((found, checked)) = seen.take() {
-            return Ok((found, Some(checked)));
+        if applies && let Some((found, checked_at)) = resolved.take() {
+            return Ok((found, Some(checked_at)));
         }
     }
-    Err(Failure::NotFound)
+    Err(FileError::NotFound)
 }
 
-/// What a path leads to, and when it was seen to.
-pub(super) async fn find(files: &Files, path: &SafePath, now: Duration) -> Result<(Found, Duration), Failure> {
-    let plain = path.encode();
-    if let Some((resource, checked)) = files.recall(now, plain.as_bytes()) {
-        return Ok((Found::File(resource), checked));
+/// Resolves a path, from the cache if it is fresh. Also returns the time at which the result was checked.
+pub(super) async fn resolve_path(
+    files: &Files,
+    path: &SafePath,
+    now: Duration,
+) -> Result<(Resolved, Duration), FileError> {
+    let canonical = path.encode();
+    if let Some((resource, checked_at)) = files.get_cached(now, canonical.as_bytes()) {
+        return Ok((Resolved::File(resource), checked_at));
     }
-    Ok((files.find(now, plain.as_bytes(), path).await?, now))
+    Ok((files.resolve(now, canonical.as_bytes(), path).await?, now))
 }
 
-/// Whether a browser is about to show what comes as a page of its own. Where it does not say
-/// so, who takes HTML and asks for no name with an extension is taken for one.
+/// Whether the browser is going to show the response as a page. If Sec-Fetch-Mode is absent, a request that
+/// accepts HTML and whose path has no file extension counts as a navigation.
 fn is_navigation(request: &Request, path: &SafePath) -> bool {
     match request.field("sec-fetch-mode") {
         Some(mode) => mode == b"navigate",
-        None => !path.name().contains('.') && request.known_values(Known::Accept).any(takes_html),
+        None => !path.file_name().contains('.') && request.known_field_values(KnownField::Accept).any(accepts_html),
     }
 }
 
-fn takes_html(accept: &[u8]) -> bool {
-    members(accept).any(|member| {
+fn accepts_html(accept: &[u8]) -> bool {
+    list_members(accept).any(|member| {
         let mut parts = member.split(|&b| b == b';').map(trim);
         let is_html = parts.next().is_some_and(|range| range.eq_ignore_ascii_case(b"text/html"));
-        is_html && !parts.any(is_zero_weight)
+        is_html && !parts.any(is_weight_zero)
     })
 }
 
-/// `q=0`, and the same with zeros behind a dot: not at all (RFC 9110 §12.4.2).
-fn is_zero_weight(parameter: &[u8]) -> bool {
+/// Whether a parameter is `q=0`, with or without decimals, which means "not acceptable" (RFC 9110 §12.4.2).
+fn is_weight_zero(parameter: &[u8]) -> bool {
     let value = parameter.strip_prefix(b"q=").or_else(|| parameter.strip_prefix(b"Q="));
     value.is_some_and(|value| value.starts_with(b"0") && value.iter().all(|b| matches!(b, b'0' | b'.')))
 }
@@ -145,7 +149,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_takes_html() {
+    fn html_acceptance() {
         for (accept, expected) in [
             ("text/html", true),
             ("text/html,application/xhtml+xml,*/*;q=0.8", true),
@@ -158,7 +162,7 @@ mod tests {
             ("text/html;level=1;q=0.1", true),
             ("text/htmlx", false),
         ] {
-            assert_eq!(takes_html(accept.as_bytes()), expected, "{accept}");
+            assert_eq!(accepts_html(accept.as_bytes()), expected, "{accept}");
         }
     }
 }

@@ -1,36 +1,38 @@
-//! Networks that clients come from.
+//! IP networks of clients.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv6Addr};
 use std::str::FromStr;
 
-/// A network: the addresses that share their first bits with one.
+/// A network in CIDR notation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Network {
     address: IpAddr,
     prefix_bits: u8,
 }
 
-/// The bits before an IPv4 address that is written as an IPv6 one (RFC 4291 §2.5.5.2).
+/// The length of the prefix of IPv4-mapped IPv6 addresses (RFC 4291 §2.5.5.2).
 const MAPPED_PREFIX_BITS: u8 = 96;
 
-/// Why there is no such network.
+/// Why a text is not a network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NetworkError {
-    /// The address is none.
+    /// The address is invalid.
     Address,
-    /// The length of the prefix is no number, or more than the address has bits.
+    /// The prefix length is not a number, or exceeds the length of the address.
     Prefix,
-    /// The address has bits beyond the prefix, so one of the two is not what was meant.
+    /// The address has bits set beyond the prefix, so one of the two is a mistake.
     HostBits,
 }
 
 impl fmt::Display for NetworkError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Address => "a network is an address, or an address, a slash and the length of its prefix",
-            Self::Prefix => "a prefix has at most 32 bits of an IPv4 address and 128 of an IPv6 address",
-            Self::HostBits => "the address has bits beyond the prefix: shorten the address or lengthen the prefix",
+            Self::Address => {
+                "a network is an address, or an address, a slash and its prefix length, as in 192.0.2.0/24"
+            }
+            Self::Prefix => "a prefix has at most 32 bits for IPv4 and 128 bits for IPv6",
+            Self::HostBits => "the address has bits beyond the prefix: clear them or lengthen the prefix",
         })
     }
 }
@@ -38,7 +40,7 @@ impl fmt::Display for NetworkError {
 impl std::error::Error for NetworkError {}
 
 impl Network {
-    /// The addresses that share their first `prefix_bits` with `address`.
+    /// Creates the network of the addresses that share their first `prefix_bits` with `address`.
     pub(crate) fn new(address: IpAddr, prefix_bits: u8) -> Result<Self, NetworkError> {
         let width = if address.is_ipv4() { 32 } else { 128 };
         if prefix_bits > width {
@@ -47,7 +49,7 @@ impl Network {
         if bits(address) & host_mask(width, prefix_bits) != 0 {
             return Err(NetworkError::HostBits);
         }
-        // Clients are known by their IPv4 addresses, also where they come by a socket for IPv6.
+        // Clients are identified by their IPv4 address, also on an IPv6 socket.
         match address.to_canonical() {
             canonical @ IpAddr::V4(_) if prefix_bits >= MAPPED_PREFIX_BITS && address.is_ipv6() => {
                 Ok(Self { address: canonical, prefix_bits: prefix_bits - MAPPED_PREFIX_BITS })
@@ -56,8 +58,8 @@ impl Network {
         }
     }
 
-    /// Whether an address is in it. An IPv4 address that is written as an IPv6 one counts as what it
-    /// is. The address that means none is in no network, however large.
+    /// Whether an address is in the network. An IPv4-mapped IPv6 address counts as IPv4. The unspecified
+    /// address is in no network.
     pub(super) fn contains(&self, address: IpAddr) -> bool {
         let address = address.to_canonical();
         if address.is_ipv4() != self.address.is_ipv4() || address.is_unspecified() {
@@ -68,7 +70,7 @@ impl Network {
     }
 }
 
-/// An address alone is the network of itself.
+/// Parses a network. An address without a prefix length is a network of one address.
 impl FromStr for Network {
     type Err = NetworkError;
 
@@ -95,13 +97,13 @@ fn host_mask(width: u8, prefix_bits: u8) -> u128 {
     1u128.checked_shl(u32::from(width - prefix_bits)).map_or(u128::MAX, |bit| bit - 1)
 }
 
-/// Whether an address is in one of them.
+/// Whether an address is in one of the networks.
 pub(super) fn any_contains(networks: &[Network], address: IpAddr) -> bool {
     networks.iter().any(|network| network.contains(address))
 }
 
-/// What counts as one client: an IPv4 address, or the /64 that an IPv6 address is from, since
-/// whoever has one address of it has all.
+/// Returns the key that identifies a client: its IPv4 address, or its IPv6 /64, of which one client usually has
+/// all addresses.
 pub(super) fn client_key(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(address) => IpAddr::V6(Ipv6Addr::from_bits(address.to_bits() >> 64 << 64)),
@@ -131,7 +133,7 @@ mod tests {
             ("2001:db8::/33", "2001:db8:7fff::1", true),
             ("2001:db8::/33", "2001:db8:8000::1", false),
             ("::1", "::1", true),
-            // As a socket for IPv6 writes them.
+            // As an IPv6 socket reports IPv4 addresses.
             ("::ffff:192.0.2.7", "192.0.2.7", true),
             ("::ffff:192.0.2.7", "::ffff:192.0.2.7", true),
             ("::ffff:192.0.2.7", "192.0.2.8", false),
@@ -146,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn texts_that_are_no_network() {
+    fn invalid_networks() {
         for (text, error) in [
             ("", NetworkError::Address),
             ("localhost", NetworkError::Address),
@@ -161,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn clients_of_one_subnet_are_one() {
+    fn ipv6_subnet_counts_as_one_client() {
         let key = |text: &str| client_key(text.parse().unwrap());
         assert_eq!(key("2001:db8::1"), key("2001:db8::ffff:1"));
         assert_ne!(key("2001:db8::1"), key("2001:db8:0:1::1"));

@@ -1,64 +1,64 @@
-//! Which paths a rule is about.
+//! Patterns of paths that rules apply to.
 //!
-//! A pattern is held against the decoded path, as [`selvedge::proto::path::SafePath`] makes
-//! it, so that no way to write a path gets around a rule. Octets are compared as they are: case counts, and
-//! `;` or a dot at the end are part of a name, as they are for files.
+//! A pattern matches the decoded path that [`selvedge::proto::path::SafePath`] produces, so no spelling of a
+//! path bypasses a rule. Bytes are compared as they are: case matters, and `;` or a trailing dot are part of a
+//! name, as they are for files.
 //!
-//! | pattern | what it is about |
+//! | pattern | matching paths |
 //! |---|---|
 //! | `/a/b` | this path alone, not `/a/b/` |
-//! | `/a/*` | everything beneath `/a`, `/a/` and `/a` itself: a rule for a folder has no gap |
-//! | `/a/*/c`, `/a/x*.png` | a star within the path stands for octets of one segment |
-//! | `*.css` | the last segment, in whichever folder |
+//! | `/a/*` | everything beneath `/a`, and `/a/` and `/a`, so that a rule for a directory has no gap |
+//! | `/a/*/c`, `/a/x*.png` | a star within the path matches bytes of one segment |
+//! | `*.css` | the last segment, in any directory |
 //!
-//! Every star captures what it stood for.
+//! Every star captures the text that it matches.
 
 use selvedge::proto::path::SafePath;
 use std::fmt;
 
-/// Stars of one pattern.
+/// The maximum number of stars of a pattern.
 pub(crate) const STARS_MAX: usize = 8;
 
-/// Which paths a rule is about.
+/// A pattern of paths.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Pattern {
-    kind: Kind,
+    kind: PatternKind,
     stars: usize,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Kind {
+enum PatternKind {
     /// One path.
     Exact(Box<str>),
-    /// What is beneath a path, and it itself. Without the slash at its end, so empty for `/*`.
-    Beneath(Box<str>),
-    /// Segments with stars in them, and what may follow.
-    Segments(Box<[Box<str>]>, End),
+    /// A path and everything beneath it. Stored without a trailing slash, so empty for `/*`.
+    Prefix(Box<str>),
+    /// Segments with stars, and the end of the pattern.
+    Segments(Box<[Box<str>]>, PatternEnd),
     /// The last segment of any path.
-    Name(Box<str>),
+    FileName(Box<str>),
 }
 
-/// What follows the last segment of a pattern.
+/// The end of a pattern behind its last segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum End {
+enum PatternEnd {
     Nothing,
     Slash,
     Anything,
 }
 
-/// Why a text is no pattern.
+/// Why a text is not a pattern.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PatternError {
-    /// It begins neither with a slash nor is it the pattern of a name.
-    NoSlash,
-    /// It has an empty segment, or one of dots alone, which no decoded path has.
-    NoSegment,
-    /// It has a percent sign with two digits. Patterns are written as the decoded path is.
+    /// It has no leading slash and is not a file name with a star.
+    MissingSlash,
+    /// It has an empty segment or a dot segment, which no decoded path has.
+    InvalidSegment,
+    /// It is percent-encoded. Patterns are compared with the decoded path.
     Encoded,
-    /// It has `?` or `#`, which are no part of a path, or an octet that no path has.
-    Octet,
+    /// It has `?` or `#`, which end a path, or a character that no path has.
+    ForbiddenCharacter,
     /// It has two stars in a row.
-    Stars,
+    DoubleStar,
     /// It has more than [`STARS_MAX`] stars.
     TooManyStars,
 }
@@ -66,11 +66,11 @@ pub(crate) enum PatternError {
 impl fmt::Display for PatternError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::NoSlash => "a path begins with a slash; a pattern without any slash, as *.css, is about names",
-            Self::NoSegment => "a path has no empty segment and none that is . or ..",
-            Self::Encoded => "paths are compared after decoding: write the character and not its percent-encoding",
-            Self::Octet => "a path has no ?, #, backslash or control octet; a query has a matcher of its own",
-            Self::Stars => "two stars in a row mean no more than one",
+            Self::MissingSlash => "a path begins with a slash; a pattern without a slash, such as *.css, matches file names and needs a star",
+            Self::InvalidSegment => "a path has no empty segment, and no segment . or ..",
+            Self::Encoded => "paths are compared after decoding: write the character, not its percent-encoding",
+            Self::ForbiddenCharacter => "a path has no ?, #, backslash or control character; match a query with `query`",
+            Self::DoubleStar => "two stars in a row are equal to one: write one",
             Self::TooManyStars => "a path has at most eight stars",
         })
     }
@@ -78,7 +78,7 @@ impl fmt::Display for PatternError {
 
 impl std::error::Error for PatternError {}
 
-/// What the stars of a pattern stood for.
+/// The texts that the stars of a pattern matched.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Captures<'p> {
     parts: [&'p str; STARS_MAX],
@@ -86,12 +86,12 @@ pub(super) struct Captures<'p> {
 }
 
 impl<'p> Captures<'p> {
-    /// What the star of this number stood for, the first being 0.
+    /// Returns the text of a star by its index, from 0; empty if it does not exist.
     pub(super) fn get(&self, number: usize) -> &'p str {
         self.parts[..self.count].get(number).copied().unwrap_or_default()
     }
 
-    /// One star, which stood for this.
+    /// The capture of a single star.
     pub(super) fn whole(part: &'p str) -> Self {
         let mut captures = Self::default();
         captures.push(part);
@@ -105,9 +105,9 @@ impl<'p> Captures<'p> {
     }
 }
 
-/// A decoded path as patterns see it: with the slash it begins with, and one behind the name
-/// of a directory.
-pub(super) fn text_of(path: &SafePath) -> String {
+/// Returns a decoded path in the form that patterns match: with its leading slash, and a trailing one for a
+/// directory.
+pub(super) fn absolute_path(path: &SafePath) -> String {
     let mut text = String::with_capacity(path.as_str().len() + 2);
     text.push('/');
     text.push_str(path.as_str());
@@ -118,90 +118,92 @@ pub(super) fn text_of(path: &SafePath) -> String {
 }
 
 impl Pattern {
-    /// `/*`.
+    /// Returns the pattern `/*`.
     pub(crate) fn everything() -> Self {
-        Self { kind: Kind::Beneath(Box::from("")), stars: 1 }
+        Self { kind: PatternKind::Prefix(Box::from("")), stars: 1 }
     }
 
-    /// Reads a pattern.
+    /// Parses a pattern.
     pub(crate) fn parse(text: &str) -> Result<Self, PatternError> {
         let stars = text.bytes().filter(|&b| b == b'*').count();
-        judge_octets(text, stars)?;
+        check_characters(text, stars)?;
         let Some(path) = text.strip_prefix('/') else {
             return match stars {
-                1.. if !text.contains('/') => Ok(Self { kind: Kind::Name(text.into()), stars }),
-                _ => Err(PatternError::NoSlash),
+                1.. if !text.contains('/') => Ok(Self { kind: PatternKind::FileName(text.into()), stars }),
+                _ => Err(PatternError::MissingSlash),
             };
         };
         let mut segments: Vec<&str> = path.split('/').collect();
         let end = match segments.last() {
-            Some(&"*") => End::Anything,
-            Some(&"") => End::Slash,
-            _ => End::Nothing,
+            Some(&"*") => PatternEnd::Anything,
+            Some(&"") => PatternEnd::Slash,
+            _ => PatternEnd::Nothing,
         };
-        if end != End::Nothing {
+        if end != PatternEnd::Nothing {
             segments.pop();
         }
         if segments.iter().any(|segment| matches!(*segment, "" | "." | "..")) {
-            return Err(PatternError::NoSegment);
+            return Err(PatternError::InvalidSegment);
         }
         let kind = match (end, stars) {
-            (_, 0) => Kind::Exact(text.into()),
-            (End::Anything, 1) => Kind::Beneath(text.strip_suffix("/*").unwrap_or_default().into()),
-            _ => Kind::Segments(segments.into_iter().map(Box::from).collect(), end),
+            (_, 0) => PatternKind::Exact(text.into()),
+            (PatternEnd::Anything, 1) => PatternKind::Prefix(text.strip_suffix("/*").unwrap_or_default().into()),
+            _ => PatternKind::Segments(segments.into_iter().map(Box::from).collect(), end),
         };
         Ok(Self { kind, stars })
     }
 
-    /// How many stars it has.
+    /// Returns the number of stars.
     pub(super) fn stars(&self) -> usize {
         self.stars
     }
 
-    /// Whether its stars stand for all that it leaves open of a path.
+    /// Whether the captures together with the pattern determine the path.
     pub(super) fn captures_all(&self) -> bool {
-        !matches!(self.kind, Kind::Name(_))
+        !matches!(self.kind, PatternKind::FileName(_))
     }
 
-    /// Whether a decoded path is one that it is about; what its stars stand for.
+    /// Matches a path in the form of [`absolute_path`] and returns the captures.
     pub(super) fn matches<'p>(&self, text: &'p str) -> Option<Captures<'p>> {
         debug_assert!(text.starts_with('/'), "see text_of");
         let mut captures = Captures::default();
         match &self.kind {
-            Kind::Exact(exact) => (**exact == *text).then_some(captures),
-            Kind::Beneath(top) => {
-                let rest = text.strip_prefix(&**top)?;
-                // The border of a segment: `/app/*` is not about `/apple`.
+            PatternKind::Exact(exact) => (**exact == *text).then_some(captures),
+            PatternKind::Prefix(prefix) => {
+                let rest = text.strip_prefix(&**prefix)?;
+                // Only at a segment boundary: `/app/*` does not match `/apple`.
                 let beneath = if rest.is_empty() { rest } else { rest.strip_prefix('/')? };
                 captures.push(beneath);
                 Some(captures)
             }
-            Kind::Name(name) => {
+            PatternKind::FileName(name) => {
                 let last = text.rsplit('/').next().filter(|last| !last.is_empty())?;
                 match_segment(name, last, &mut captures).then_some(captures)
             }
-            Kind::Segments(segments, end) => match_segments(segments, *end, text, &mut captures).then_some(captures),
+            PatternKind::Segments(segments, end) => {
+                match_segments(segments, *end, text, &mut captures).then_some(captures)
+            }
         }
     }
 }
 
-fn judge_octets(text: &str, stars: usize) -> Result<(), PatternError> {
+fn check_characters(text: &str, stars: usize) -> Result<(), PatternError> {
     let bytes = text.as_bytes();
     let is_encoded = |window: &[u8]| matches!(window, [b'%', a, b] if a.is_ascii_hexdigit() && b.is_ascii_hexdigit());
     if bytes.windows(3).any(is_encoded) {
         return Err(PatternError::Encoded);
     }
     if bytes.iter().any(|b| b.is_ascii_control() || matches!(b, b'?' | b'#' | b'\\')) {
-        return Err(PatternError::Octet);
+        return Err(PatternError::ForbiddenCharacter);
     }
     if text.contains("**") {
-        return Err(PatternError::Stars);
+        return Err(PatternError::DoubleStar);
     }
     if stars > STARS_MAX { Err(PatternError::TooManyStars) } else { Ok(()) }
 }
 
-fn match_segments<'p>(segments: &[Box<str>], end: End, text: &'p str, captures: &mut Captures<'p>) -> bool {
-    // What is left of the path, from the slash before its next segment on.
+fn match_segments<'p>(segments: &[Box<str>], end: PatternEnd, text: &'p str, captures: &mut Captures<'p>) -> bool {
+    // The rest of the path, from the slash before its next segment.
     let mut rest = text;
     for segment in segments {
         let Some(from) = rest.strip_prefix('/') else { return false };
@@ -212,27 +214,27 @@ fn match_segments<'p>(segments: &[Box<str>], end: End, text: &'p str, captures: 
         rest = &from[len..];
     }
     match end {
-        End::Nothing => rest.is_empty(),
-        End::Slash => rest == "/",
-        End::Anything => {
+        PatternEnd::Nothing => rest.is_empty(),
+        PatternEnd::Slash => rest == "/",
+        PatternEnd::Anything => {
             captures.push(rest.strip_prefix('/').unwrap_or(rest));
             true
         }
     }
 }
 
-/// Whether a segment is of this form. Each star but the last stands for as little as it can,
-/// so no path makes this go back. A star that is the whole form stands for a whole segment.
-fn match_segment<'p>(form: &str, segment: &'p str, captures: &mut Captures<'p>) -> bool {
-    let Some((before, mut form)) = form.split_once('*') else { return form == segment };
+/// Matches a segment with a glob. Each star but the last matches as little as possible, so no backtracking is
+/// needed. A glob that is a single star matches a whole segment.
+fn match_segment<'p>(glob: &str, segment: &'p str, captures: &mut Captures<'p>) -> bool {
+    let Some((before, mut glob)) = glob.split_once('*') else { return glob == segment };
     let Some(mut rest) = segment.strip_prefix(before) else { return false };
-    while let Some((literal, behind)) = form.split_once('*') {
+    while let Some((literal, behind)) = glob.split_once('*') {
         let Some(at) = rest.find(literal) else { return false };
         captures.push(&rest[..at]);
         rest = &rest[at + literal.len()..];
-        form = behind;
+        glob = behind;
     }
-    match rest.strip_suffix(form) {
+    match rest.strip_suffix(glob) {
         Some(last) => captures.push(last),
         None => return false,
     }
@@ -245,14 +247,14 @@ mod tests {
 
     fn captured(pattern: &str, raw: &str) -> Option<Vec<String>> {
         let path = SafePath::decode(raw.as_bytes()).unwrap_or_else(|reject| panic!("{raw}: {reject}"));
-        let (pattern, text) = (Pattern::parse(pattern).unwrap(), text_of(&path));
+        let (pattern, text) = (Pattern::parse(pattern).unwrap(), absolute_path(&path));
         let captures = pattern.matches(&text)?;
         assert_eq!(captures.count, pattern.stars(), "every star has captured something");
         Some((0..captures.count).map(|number| captures.get(number).to_owned()).collect())
     }
 
     #[test]
-    fn paths_and_their_patterns() {
+    fn patterns_match_paths() {
         for (pattern, raw, expected) in [
             ("/", "/", Some(&[][..])),
             ("/", "/a", None),
@@ -289,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn no_way_to_write_a_path_gets_around_a_pattern() {
+    fn every_spelling_of_a_path_matches() {
         for raw in [
             "/admin",
             "/admin/",
@@ -304,30 +306,30 @@ mod tests {
         ] {
             assert!(captured("/admin/*", raw).is_some(), "{raw}");
         }
-        // Other names, as they are for files, too.
+        // These are other names, as they are for files.
         for raw in ["/ADMIN/x", "/admin;/x", "/admin./x", "/admin%20/x", "/%2561dmin/x", "/..admin/x"] {
             assert!(captured("/admin/*", raw).is_none(), "{raw}");
         }
-        // What is no path has no pattern.
+        // These are not valid paths.
         for raw in ["//admin/x", "/admin//x", "/x%2F..%2Fadmin", "/admin%00", "/..%5cadmin", "/%c0%ae"] {
             assert!(SafePath::decode(raw.as_bytes()).is_err(), "{raw}");
         }
     }
 
     #[test]
-    fn texts_that_are_no_pattern() {
+    fn invalid_patterns() {
         for (text, error) in [
-            ("", PatternError::NoSlash),
-            ("a", PatternError::NoSlash),
-            ("a/*", PatternError::NoSlash),
-            ("//a", PatternError::NoSegment),
-            ("/a//", PatternError::NoSegment),
-            ("/a/../b", PatternError::NoSegment),
+            ("", PatternError::MissingSlash),
+            ("a", PatternError::MissingSlash),
+            ("a/*", PatternError::MissingSlash),
+            ("//a", PatternError::InvalidSegment),
+            ("/a//", PatternError::InvalidSegment),
+            ("/a/../b", PatternError::InvalidSegment),
             ("/%61", PatternError::Encoded),
-            ("/a?b", PatternError::Octet),
-            ("/a#b", PatternError::Octet),
-            ("/a\\b", PatternError::Octet),
-            ("/a/**", PatternError::Stars),
+            ("/a?b", PatternError::ForbiddenCharacter),
+            ("/a#b", PatternError::ForbiddenCharacter),
+            ("/a\\b", PatternError::ForbiddenCharacter),
+            ("/a/**", PatternError::DoubleStar),
             ("/*/*/*/*/*/*/*/*/*", PatternError::TooManyStars),
         ] {
             assert_eq!(Pattern::parse(text), Err(error), "{text}");

@@ -1,59 +1,59 @@
-//! Where a redirect or a rewrite leads: a text whose stars are what a pattern captured.
+//! Targets of redirects and rewrites: texts in which stars stand for the captures of a pattern.
 //!
-//! Invariant: captures only ever become parts of segments, percent-encoded, or of a query,
-//! percent-encoded; so none can name a host, end a line, or begin another part of a URI.
+//! Invariant: a capture only becomes a percent-encoded part of a segment or of a query. So it can never name a
+//! host, end a line, or start another component of the URI.
 
 use super::pattern::{Captures, STARS_MAX};
 use selvedge::proto::path::{SafePath, encode_segment};
 use std::fmt;
 
-/// A target that has yet to be filled in.
+/// A target with stars that captures fill.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Template {
-    /// `https://host`, or nothing.
+    /// `https://host`, or empty.
     origin: Box<str>,
-    path: Box<[Piece]>,
-    query: Option<Box<[Piece]>>,
+    path: Box<[TemplatePiece]>,
+    query: Option<Box<[TemplatePiece]>>,
     fragment: Option<Box<str>>,
     stars: usize,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Piece {
+enum TemplatePiece {
     Text(Box<str>),
-    /// What the star of this number captured.
+    /// The capture of the star of this index.
     Capture(usize),
 }
 
-/// Why a text is no target.
+/// Why a text is not a target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TemplateError {
-    /// It is neither a path nor a URI of http or https.
-    Form,
+    /// It is neither a path nor an http or https URI.
+    InvalidForm,
     /// It begins with two slashes, which would name a host.
     TwoSlashes,
-    /// A star stands where the host is named.
+    /// It has a star in the host.
     StarInHost,
-    /// A star stands in the fragment.
+    /// It has a star in the fragment.
     StarInFragment,
-    /// It has an octet that no URI has.
-    Octet,
-    /// It has more stars than a pattern has.
+    /// It has a character that no URI has.
+    ForbiddenCharacter,
+    /// It has more stars than a pattern can have.
     TooManyStars,
-    /// It leads to another place than a path of this site, or is no path.
-    NoPath,
+    /// The target of a rewrite is not a path of its site.
+    NotASitePath,
 }
 
 impl fmt::Display for TemplateError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Form => "a target is a path that begins with a slash, or a URI that begins with http:// or https://",
+            Self::InvalidForm => "a target begins with a slash, http:// or https://",
             Self::TwoSlashes => "a target that begins with two slashes names a host: write https:// before it",
-            Self::StarInHost => "a star in the host would let visitors choose where they are sent",
+            Self::StarInHost => "a star in the host would let clients choose the host",
             Self::StarInFragment => "a fragment has no stars",
-            Self::Octet => "a target has no control octet, quote, angle bracket or backslash",
+            Self::ForbiddenCharacter => "a target has no control character, quote, angle bracket or backslash",
             Self::TooManyStars => "a target has at most eight stars",
-            Self::NoPath => "a rewrite leads to a path of the same site, without a query or a fragment",
+            Self::NotASitePath => "a rewrite leads to a path of its site, without a query or fragment",
         })
     }
 }
@@ -61,10 +61,10 @@ impl fmt::Display for TemplateError {
 impl std::error::Error for TemplateError {}
 
 impl Template {
-    /// Reads where a redirect leads.
+    /// Parses the target of a redirect.
     pub(crate) fn parse(text: &str) -> Result<Self, TemplateError> {
         if text.bytes().any(|b| b.is_ascii_control() || matches!(b, b'"' | b'<' | b'>' | b'\\' | b'`')) {
-            return Err(TemplateError::Octet);
+            return Err(TemplateError::ForbiddenCharacter);
         }
         let (text, fragment) = split(text, '#');
         let (text, query) = split(text, '?');
@@ -76,8 +76,8 @@ impl Template {
             return Err(TemplateError::StarInFragment);
         }
         let mut stars = 0;
-        let path = pieces(path, &mut stars);
-        let query = query.map(|query| pieces(query, &mut stars));
+        let path = parse_pieces(path, &mut stars);
+        let query = query.map(|query| parse_pieces(query, &mut stars));
         if stars > STARS_MAX {
             return Err(TemplateError::TooManyStars);
         }
@@ -85,32 +85,32 @@ impl Template {
         Ok(Self { origin: origin.into(), path, query, fragment, stars })
     }
 
-    /// Reads where a rewrite leads: a path of the same site.
+    /// Parses the target of a rewrite: a path of its site.
     pub(crate) fn parse_path(text: &str) -> Result<Self, TemplateError> {
         let template = Self::parse(text)?;
         let is_path = template.origin.is_empty() && template.query.is_none() && template.fragment.is_none();
         let example = template.path_with(&Captures::default());
         let decodes = SafePath::decode(example.as_bytes()).is_ok();
-        if is_path && decodes { Ok(template) } else { Err(TemplateError::NoPath) }
+        if is_path && decodes { Ok(template) } else { Err(TemplateError::NotASitePath) }
     }
 
-    /// How many captures it takes.
+    /// Returns the number of captures that it needs.
     pub(super) fn stars(&self) -> usize {
         self.stars
     }
 
-    /// The target, with the query of the request behind its own.
+    /// Returns the target with the request's query appended to its own.
     pub(super) fn location(&self, captures: &Captures<'_>, query: Option<&str>) -> String {
         let mut location = String::from(&*self.origin);
-        location.push_str(&self.filled(captures, push_as_written));
+        location.push_str(&self.fill(captures, push_as_written));
         let mut mark = '?';
         if let Some(own) = &self.query {
             location.push(mark);
             mark = '&';
             for piece in own {
                 match piece {
-                    Piece::Text(text) => location.push_str(text),
-                    Piece::Capture(number) => encode_in_query(captures.get(*number), &mut location),
+                    TemplatePiece::Text(text) => location.push_str(text),
+                    TemplatePiece::Capture(number) => encode_in_query(captures.get(*number), &mut location),
                 }
             }
         }
@@ -125,20 +125,20 @@ impl Template {
         location
     }
 
-    /// The path, percent-encoded, with no two slashes in a row: to the site they mean one.
+    /// Returns the percent-encoded path without double slashes, which the site would reject.
     pub(super) fn path_with(&self, captures: &Captures<'_>) -> String {
-        self.filled(captures, push_path)
+        self.fill(captures, push_without_double_slash)
     }
 
-    fn filled(&self, captures: &Captures<'_>, push_text: fn(&str, &mut String)) -> String {
+    fn fill(&self, captures: &Captures<'_>, push_text: fn(&str, &mut String)) -> String {
         let mut path = String::new();
         for piece in &self.path {
             match piece {
-                Piece::Text(text) => push_text(text, &mut path),
-                Piece::Capture(number) => {
-                    for (place, segment) in captures.get(*number).split('/').enumerate() {
-                        if place > 0 {
-                            push_path("/", &mut path);
+                TemplatePiece::Text(text) => push_text(text, &mut path),
+                TemplatePiece::Capture(number) => {
+                    for (index, segment) in captures.get(*number).split('/').enumerate() {
+                        if index > 0 {
+                            push_without_double_slash("/", &mut path);
                         }
                         encode_segment(segment, &mut path);
                     }
@@ -149,15 +149,15 @@ impl Template {
     }
 }
 
-/// Adds text of the operator's as it is, for a location elsewhere, but for slashes that come behind a
-/// slash because a star has captured nothing: `//` at the beginning would name a host.
+/// Appends the operator's text unchanged, but skips leading slashes after a slash, which an empty capture can
+/// cause. `//` at the beginning would name a host.
 fn push_as_written(text: &str, path: &mut String) {
     path.push_str(if path.ends_with('/') { text.trim_start_matches('/') } else { text });
 }
 
-/// Adds text without ever making two slashes in a row: `//` at the beginning would name a
-/// host, and elsewhere an empty segment, when a star has captured nothing.
-fn push_path(text: &str, path: &mut String) {
+/// Appends a text without creating a double slash, which an empty capture can cause. `//` at the beginning
+/// would name a host, and elsewhere an empty segment.
+fn push_without_double_slash(text: &str, path: &mut String) {
     for character in text.chars() {
         if character != '/' || !path.ends_with('/') {
             path.push(character);
@@ -176,32 +176,33 @@ fn split_origin(text: &str) -> Result<(&str, &str), TemplateError> {
     if text.starts_with('/') {
         return Ok(("", text));
     }
-    let rest = text.strip_prefix("https://").or_else(|| text.strip_prefix("http://")).ok_or(TemplateError::Form)?;
+    let rest =
+        text.strip_prefix("https://").or_else(|| text.strip_prefix("http://")).ok_or(TemplateError::InvalidForm)?;
     let host_len = rest.find('/').unwrap_or(rest.len());
     let (origin, path) = text.split_at(text.len() - rest.len() + host_len);
-    // A star in the host has an error of its own.
+    // A star in the host has its own error, so it is replaced before the host is validated.
     let host = rest[..host_len].replace('*', "x");
     if selvedge::proto::target::Host::parse(host.as_bytes()).is_err() {
-        return Err(TemplateError::Form);
+        return Err(TemplateError::InvalidForm);
     }
     Ok((origin, if path.is_empty() { "/" } else { path }))
 }
 
-fn pieces(text: &str, stars: &mut usize) -> Box<[Piece]> {
+fn parse_pieces(text: &str, stars: &mut usize) -> Box<[TemplatePiece]> {
     let mut pieces = Vec::new();
-    for (place, part) in text.split('*').enumerate() {
-        if place > 0 {
-            pieces.push(Piece::Capture(*stars));
+    for (index, part) in text.split('*').enumerate() {
+        if index > 0 {
+            pieces.push(TemplatePiece::Capture(*stars));
             *stars += 1;
         }
         if !part.is_empty() {
-            pieces.push(Piece::Text(encode_text(part).into()));
+            pieces.push(TemplatePiece::Text(encode_text(part).into()));
         }
     }
     pieces.into()
 }
 
-/// The operator's own text, which may be encoded in part: only what no URI has is encoded.
+/// Encodes the operator's text, which may be encoded already: only characters that no URI has.
 fn encode_text(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for byte in text.bytes() {
@@ -210,7 +211,7 @@ fn encode_text(text: &str) -> String {
     out
 }
 
-/// In a query, what divides its parts is encoded as well.
+/// Encodes a capture for a query, including the delimiters of a query.
 fn encode_in_query(text: &str, out: &mut String) {
     for byte in text.bytes() {
         if byte.is_ascii_alphanumeric() || b"-._~/".contains(&byte) {
@@ -228,12 +229,12 @@ fn push_encoded(byte: u8, out: &mut String) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::pattern::{Pattern, text_of};
+    use super::super::pattern::{Pattern, absolute_path};
     use super::*;
 
     fn location(pattern: &str, template: &str, target: &str) -> String {
         let (path, query) = split(target, '?');
-        let text = text_of(&SafePath::decode(path.as_bytes()).unwrap());
+        let text = absolute_path(&SafePath::decode(path.as_bytes()).unwrap());
         let pattern = Pattern::parse(pattern).unwrap();
         let captures = pattern.matches(&text).unwrap();
         Template::parse(template).unwrap().location(&captures, query)
@@ -267,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn no_capture_names_a_host_or_ends_a_line() {
+    fn captures_never_name_a_host_or_end_a_line() {
         for (pattern, template, target) in [
             ("/*", "/*", "/evil.example"),
             ("/a*/*", "/*/*", "/a/evil.example"),
@@ -289,25 +290,25 @@ mod tests {
     }
 
     #[test]
-    fn texts_that_are_no_target() {
+    fn invalid_targets() {
         for (text, error) in [
-            ("", TemplateError::Form),
-            ("new", TemplateError::Form),
-            ("javascript:alert(1)", TemplateError::Form),
-            ("https://", TemplateError::Form),
-            ("https://user@host/", TemplateError::Form),
+            ("", TemplateError::InvalidForm),
+            ("new", TemplateError::InvalidForm),
+            ("javascript:alert(1)", TemplateError::InvalidForm),
+            ("https://", TemplateError::InvalidForm),
+            ("https://user@host/", TemplateError::InvalidForm),
             ("//host/x", TemplateError::TwoSlashes),
             ("https://*/x", TemplateError::StarInHost),
             ("https://*.example.com/", TemplateError::StarInHost),
             ("/a#*", TemplateError::StarInFragment),
-            ("/a\r\nX: y", TemplateError::Octet),
-            ("/\\host", TemplateError::Octet),
+            ("/a\r\nX: y", TemplateError::ForbiddenCharacter),
+            ("/\\host", TemplateError::ForbiddenCharacter),
             ("/*/*/*/*/*/*/*/*/*", TemplateError::TooManyStars),
         ] {
             assert_eq!(Template::parse(text), Err(error), "{text}");
         }
         for text in ["https://host/a", "/a?b", "/a#b", "/../a", "/%zz"] {
-            assert_eq!(Template::parse_path(text), Err(TemplateError::NoPath), "{text}");
+            assert_eq!(Template::parse_path(text), Err(TemplateError::NotASitePath), "{text}");
         }
         assert!(Template::parse_path("/index.html").is_ok());
     }

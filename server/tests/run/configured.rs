@@ -1,7 +1,7 @@
-//! A program with a configuration in a folder of its own.
+//! A program with a configuration in its own folder.
 
 use super::client::{Client, Response};
-use super::program::{Exit, Program, command, run};
+use super::program::{Exit, Program, run_to_exit, selvedge_command};
 use super::tree::Tree;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,26 +10,26 @@ use std::path::{Path, PathBuf};
 pub(crate) struct Folder(Tree);
 
 impl Folder {
-    /// One whose configuration is this text behind a free port.
+    /// Creates a folder whose configuration is this text after a free port.
     pub(crate) fn new(text: &str) -> Self {
         let folder = Self(Tree::new());
         folder.configure(text);
         folder
     }
 
-    /// A copy of the example, with a free port.
+    /// Copies the example, with a free port.
     pub(crate) fn of_example() -> Self {
         let example = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/sites");
         let folder = Self(Tree::new());
         copy(&example, folder.0.site());
         let text = folder.read("selvedge.kdl");
         let listen = "listen \"127.0.0.1:8080\"";
-        assert!(text.contains(listen), "the example listens where its text says");
+        assert!(text.contains(listen), "the example listens at the address in its text");
         folder.write("selvedge.kdl", &text.replace(listen, "listen \"127.0.0.1:0\""));
         folder
     }
 
-    /// Writes the configuration anew; it always listens at the same free port.
+    /// Replaces the configuration; the port stays.
     pub(crate) fn configure(&self, text: &str) {
         self.write("selvedge.kdl", &format!("listen \"127.0.0.1:0\"\nworkers 2\n{text}"));
     }
@@ -46,33 +46,33 @@ impl Folder {
         fs::read_to_string(self.path(name)).unwrap_or_default()
     }
 
-    /// The whole lines of a log.
+    /// Returns the complete lines of a log.
     pub(crate) fn lines(&self, name: &str) -> Vec<String> {
         let text = self.read(name);
         text.split_inclusive('\n').filter_map(|line| line.strip_suffix('\n')).map(str::to_owned).collect()
     }
 
     pub(crate) fn serve(&self) -> Program {
-        Program::start(command().arg("run").arg("--config").arg(self.path("selvedge.kdl")))
+        Program::start(selvedge_command().arg("run").arg("--config").arg(self.path("selvedge.kdl")))
     }
 
-    /// Runs a command with the configuration to its end.
+    /// Runs a command with the configuration until its end.
     pub(crate) fn run(&self, name: &str) -> Exit {
-        run(command().arg(name).arg("--config").arg(self.path("selvedge.kdl")))
+        run_to_exit(selvedge_command().arg(name).arg("--config").arg(self.path("selvedge.kdl")))
     }
 }
 
-/// Asks for something of a host, with these lines, on a connection that stays.
-pub(crate) fn ask(client: &mut Client, host: &str, request: &str, lines: &[&str]) -> Response {
+/// Sends a request to a host, with these field lines, on a connection that stays open.
+pub(crate) fn request(client: &mut Client, host: &str, request: &str, lines: &[&str]) -> Response {
     let lines: String = lines.iter().map(|line| format!("{line}\r\n")).collect();
     client.send(format!("{request} HTTP/1.1\r\nHost: {host}\r\n{lines}\r\n"));
     let method = request.split(' ').next().unwrap_or_default();
-    client.receive(method).unwrap_or_else(|_| panic!("{request}: the connection ended before the answer did"))
+    client.receive(method).unwrap_or_else(|_| panic!("{request}: the connection ended before the response did"))
 }
 
-/// The same with GET, on a connection of its own.
+/// Sends a GET on a new connection.
 pub(crate) fn get(program: &Program, host: &str, target: &str) -> Response {
-    ask(&mut program.connect(), host, &format!("GET {target}"), &[])
+    request(&mut program.connect(), host, &format!("GET {target}"), &[])
 }
 
 fn copy(from: &Path, to: &Path) {

@@ -1,8 +1,8 @@
 //! What `examples/sites` promises, line by line of its configuration.
 
-use super::configured::{Folder, ask, get};
+use super::configured::{Folder, get, request};
 use super::program::Program;
-use super::wait::until;
+use super::wait::wait_until;
 use rustix::process::Signal;
 use std::fs;
 
@@ -19,14 +19,14 @@ fn example() -> (Folder, Program) {
 }
 
 #[test]
-fn it_has_no_problems() {
+fn the_example_has_no_problems() {
     let exit = Folder::of_example().run("check");
     assert_eq!((exit.code, exit.err.as_str()), (Some(0), ""), "{exit:?}");
     assert!(exit.out.ends_with("selvedge.kdl: 2 sites, 9 routes, no problems\n"), "{}", exit.out);
 }
 
 #[test]
-fn two_hosts_and_no_third() {
+fn two_hosts_are_served_and_others_get_421() {
     let (_folder, program) = example();
     assert!(get(&program, WEAVING, "/").text().contains("<title>Weaving</title>"));
     assert!(get(&program, "WWW.weaving.example:8080", "/").text().contains("<title>Weaving</title>"));
@@ -35,35 +35,35 @@ fn two_hosts_and_no_third() {
 }
 
 #[test]
-fn an_application_shows_its_own_paths() {
+fn a_single_page_application_gets_its_fallback_page() {
     let (_folder, program) = example();
     let mut client = program.connect();
-    let page = ask(&mut client, DRAFTS, "GET /twill", &[NAVIGATION]);
+    let page = request(&mut client, DRAFTS, "GET /twill", &[NAVIGATION]);
     assert_eq!((page.status, page.text().contains("<title>Drafts</title>")), (200, true));
-    assert_eq!(ask(&mut client, DRAFTS, "GET /twill.json", &["Accept: application/json"]).status, 404);
-    let script = ask(&mut client, DRAFTS, "GET /assets/app.js", &[]);
+    assert_eq!(request(&mut client, DRAFTS, "GET /twill.json", &["Accept: application/json"]).status, 404);
+    let script = request(&mut client, DRAFTS, "GET /assets/app.js", &[]);
     assert_eq!((script.status, script.field("cache-control")), (200, Some("max-age=31536000, immutable")));
-    let missing = ask(&mut client, DRAFTS, "GET /assets/none.js", &[NAVIGATION]);
-    assert_eq!((missing.status, missing.field("cache-control")), (404, None), "no page stands for a script");
+    let missing = request(&mut client, DRAFTS, "GET /assets/none.js", &[NAVIGATION]);
+    assert_eq!((missing.status, missing.field("cache-control")), (404, None), "no fallback page for a script");
     assert_eq!(missing.field("content-security-policy"), Some("default-src 'self'"), "on every status");
-    let answer = ask(&mut client, DRAFTS, "GET /api/drafts", &[]);
-    assert_eq!((answer.status, answer.text()), (200, "{\"drafts\": 3}\n"));
-    assert_eq!(answer.field("content-type"), Some("application/json"));
+    let response = request(&mut client, DRAFTS, "GET /api/drafts", &[]);
+    assert_eq!((response.status, response.text()), (200, "{\"drafts\": 3}\n"));
+    assert_eq!(response.field("content-type"), Some("application/json"));
 }
 
 #[test]
-fn a_trusted_proxy_says_who_asks() {
+fn a_trusted_proxy_names_the_client() {
     let (_folder, program) = example();
     let mut client = program.connect();
-    let mut status = |line: &str| ask(&mut client, DRAFTS, "GET /api/drafts", &[line]).status;
+    let mut status = |line: &str| request(&mut client, DRAFTS, "GET /api/drafts", &[line]).status;
     assert_eq!(status("X-Forwarded-For: 10.1.2.3"), 200);
     assert_eq!(status("X-Forwarded-For: 192.0.2.1"), 403);
-    assert_eq!(status("X-Forwarded-For: 10.1.2.3, 192.0.2.1"), 403, "what the client made up stands to the left");
-    assert_eq!(status("Forwarded: for=192.0.2.1"), 200, "the other field is not asked");
+    assert_eq!(status("X-Forwarded-For: 10.1.2.3, 192.0.2.1"), 403, "addresses on the left are the client's claims");
+    assert_eq!(status("Forwarded: for=192.0.2.1"), 200, "the other field is not read");
 }
 
 #[test]
-fn redirects_and_other_names() {
+fn redirects_and_try_files_work() {
     let (_folder, program) = example();
     for (target, status, location) in [
         ("/looms", 301, Some("/")),
@@ -74,40 +74,44 @@ fn redirects_and_other_names() {
         ("/journal.html", 200, None),
         ("/journal/", 404, None),
     ] {
-        let answer = get(&program, WEAVING, target);
-        assert_eq!((answer.status, answer.field("location")), (status, location), "{target}");
-        assert_eq!(answer.field("x-content-type-options"), Some("nosniff"), "{target}");
+        let response = get(&program, WEAVING, target);
+        assert_eq!((response.status, response.field("location")), (status, location), "{target}");
+        assert_eq!(response.field("x-content-type-options"), Some("nosniff"), "{target}");
     }
     assert_eq!(get(&program, WEAVING, "/style.css").field("cache-control"), Some("max-age=86400"));
 }
 
 #[test]
-fn errors_have_pages_of_the_site() {
+fn error_pages_belong_to_their_site() {
     let (_folder, program) = example();
     let missing = get(&program, WEAVING, "/none");
     assert_eq!((missing.status, missing.text().contains("<title>No such page</title>")), (404, true));
     let hidden = get(&program, WEAVING, "/errors/404.html");
     assert_eq!((hidden.status, hidden.text().contains("<title>No such page</title>")), (404, true));
-    assert!(!get(&program, DRAFTS, "/none.txt").text().contains("No such page"), "of its own site");
+    assert!(!get(&program, DRAFTS, "/none.txt").text().contains("No such page"), "error pages belong to their site");
 }
 
 #[test]
 fn downloads_need_a_password() {
     let (folder, program) = example();
     let mut client = program.connect();
-    let refused = ask(&mut client, WEAVING, "GET /downloads/twill.txt", &[]);
+    let refused = request(&mut client, WEAVING, "GET /downloads/twill.txt", &[]);
     assert_eq!(refused.status, 401);
     assert_eq!(refused.field("www-authenticate"), Some("Basic realm=\"Downloads\", charset=\"UTF-8\""));
     assert!(refused.text().contains("<title>A password is needed</title>"));
     let wrong = "Authorization: Basic YW5uOndyb25n";
-    assert_eq!(ask(&mut client, WEAVING, "GET /downloads/twill.txt", &[wrong]).status, 401);
+    assert_eq!(request(&mut client, WEAVING, "GET /downloads/twill.txt", &[wrong]).status, 401);
     for _ in 0..3 {
-        let file = ask(&mut client, WEAVING, "GET /downloads/twill.txt", &[ANN]);
+        let file = request(&mut client, WEAVING, "GET /downloads/twill.txt", &[ANN]);
         assert_eq!((file.status, file.field("cache-control")), (200, Some("private")));
-        assert_eq!(ask(&mut client, WEAVING, "GET /downloads/twill.txt", &[]).status, 401, "and no one else");
+        assert_eq!(
+            request(&mut client, WEAVING, "GET /downloads/twill.txt", &[]).status,
+            401,
+            "other clients still need a password"
+        );
     }
-    assert!(ask(&mut client, WEAVING, "GET /downloads/", &[ANN]).text().contains("twill.txt"), "a list");
-    let line = until("the user is in the log", || {
+    assert!(request(&mut client, WEAVING, "GET /downloads/", &[ANN]).text().contains("twill.txt"), "a list");
+    let line = wait_until("the user is in the log", || {
         folder.lines("logs/weaving.json").into_iter().find(|line| line.contains("\"status\":200"))
     });
     let line: serde_json::Value = serde_json::from_str(&line).expect("it is JSON");
@@ -115,30 +119,31 @@ fn downloads_need_a_password() {
 }
 
 #[test]
-fn a_client_that_asks_too_often_waits() {
+fn a_client_over_its_rate_limit_gets_429() {
     let (_folder, program) = example();
     let mut client = program.connect();
-    let mut ask_as = |who: &str| ask(&mut client, WEAVING, "GET /search", &[&format!("X-Forwarded-For: {who}")]);
-    let statuses: Vec<u16> = (0..6).map(|_| ask_as("192.0.2.1").status).collect();
+    let mut request_as =
+        |who: &str| request(&mut client, WEAVING, "GET /search", &[&format!("X-Forwarded-For: {who}")]);
+    let statuses: Vec<u16> = (0..6).map(|_| request_as("192.0.2.1").status).collect();
     assert_eq!(statuses, [200, 200, 200, 200, 200, 429]);
-    let refused = ask_as("192.0.2.1");
+    let refused = request_as("192.0.2.1");
     assert!(refused.text().contains("<title>One moment</title>"));
-    let wait: u32 = refused.field("retry-after").expect("it says when").parse().expect("a number of seconds");
+    let wait: u32 = refused.field("retry-after").expect("it has Retry-After").parse().expect("a number of seconds");
     assert!((1..=12).contains(&wait), "{wait}");
-    assert_eq!(ask_as("192.0.2.2").status, 200, "others do not wait");
+    assert_eq!(request_as("192.0.2.2").status, 200, "other clients are not limited");
 }
 
 #[test]
-fn three_logs_in_three_formats_that_are_opened_anew() {
+fn three_logs_with_three_formats_are_reopened() {
     let (folder, program) = example();
     let logs = ["logs/access.log", "logs/weaving.json", "logs/drafts.log"];
-    let ask_all = || {
+    let request_all = || {
         get(&program, "other.example", "/other");
         get(&program, WEAVING, "/style.css");
-        ask(&mut program.connect(), DRAFTS, "GET /assets/app.js", &["Referer: http://drafts.example/"]);
+        request(&mut program.connect(), DRAFTS, "GET /assets/app.js", &["Referer: http://drafts.example/"]);
     };
-    ask_all();
-    let first = logs.map(|log| until(log, || folder.lines(log).first().cloned()));
+    request_all();
+    let first = logs.map(|log| wait_until(log, || folder.lines(log).first().cloned()));
     assert!(
         first[0].starts_with("127.0.0.1 - - [") && first[0].contains("\"GET /other HTTP/1.1\" 421 "),
         "{}",
@@ -151,13 +156,13 @@ fn three_logs_in_three_formats_that_are_opened_anew() {
         fs::rename(folder.path(log), folder.path(&format!("{log}.old"))).expect("a file can be moved");
     }
     program.signal(Signal::USR1);
-    until("all are there again", || logs.iter().all(|log| folder.path(log).exists()).then_some(()));
-    ask_all();
+    wait_until("all log files exist again", || logs.iter().all(|log| folder.path(log).exists()).then_some(()));
+    request_all();
     for log in logs {
-        until(log, || (folder.lines(log).len() == 1).then_some(()));
+        wait_until(log, || (folder.lines(log).len() == 1).then_some(()));
         assert_eq!(folder.lines(&format!("{log}.old")).len(), 1, "{log}");
     }
     let exit = program.stop();
     assert_eq!((exit.out.as_str(), exit.err.lines().count()), ("", 1), "{exit:?}");
-    assert!(folder.lines("logs/error.log").iter().any(|line| line.contains("421 no site has this name")));
+    assert!(folder.lines("logs/error.log").iter().any(|line| line.contains("421 no site has this host name")));
 }

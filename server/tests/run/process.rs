@@ -1,8 +1,8 @@
-//! The processes that serve a configuration: orders to them, their end, and what they reach.
+//! The processes that serve a configuration: control commands, their end, and their sandbox.
 
-use super::configured::{Folder, ask, get};
-use super::program::{Exit, Program, command, run};
-use super::wait::until;
+use super::configured::{Folder, get, request};
+use super::program::{Exit, Program, run_to_exit, selvedge_command};
+use super::wait::wait_until;
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs;
 use std::net::{TcpListener, TcpStream};
@@ -14,7 +14,7 @@ fn site(text: &str) -> String {
     )
 }
 
-/// The one process that this one has started.
+/// Returns the only child of a process.
 fn child_of(pid: Pid) -> Option<Pid> {
     let threads = fs::read_dir(format!("/proc/{}/task", pid.as_raw_nonzero())).ok()?;
     let lists = threads.filter_map(|thread| fs::read_to_string(thread.ok()?.path().join("children")).ok());
@@ -27,80 +27,80 @@ fn child_of(pid: Pid) -> Option<Pid> {
 }
 
 pub(super) fn serving(program: &Program) -> Pid {
-    until("there is one serving process", || child_of(program.pid()))
+    wait_until("a serving process runs", || child_of(program.pid()))
 }
 
-/// Gives an order as an operator would.
-fn order(folder: &Folder, words: &[&str]) -> Exit {
-    run(command().args(words).arg("--config").arg(folder.path("selvedge.kdl")))
+/// Runs a control command as an operator would.
+fn command(folder: &Folder, words: &[&str]) -> Exit {
+    run_to_exit(selvedge_command().args(words).arg("--config").arg(folder.path("selvedge.kdl")))
 }
 
 #[test]
-fn an_order_finds_the_server_by_its_configuration_and_says_what_became_of_it() {
+fn a_command_finds_the_server_by_its_configuration_and_reports_the_result() {
     let folder = Folder::new(&site("one"));
-    let nobody = order(&folder, &["reload"]);
-    assert!(nobody.code == Some(1) && nobody.err.contains("cannot reach a server at "), "{nobody:?}");
+    let unused = command(&folder, &["reload"]);
+    assert!(unused.code == Some(1) && unused.err.contains("cannot reach a server at "), "{unused:?}");
     let program = folder.serve();
     folder.configure(&format!("{}site \"b\" {{ route \"/*\" {{ deny; }}; }}\n", site("two")));
-    let done = order(&folder, &["reload"]);
+    let done = command(&folder, &["reload"]);
     assert_eq!((done.code, done.err.as_str()), (Some(0), ""));
     assert_eq!(done.out.lines().skip(1).collect::<Vec<_>>(), ["new: site b", "changed: site *"], "{}", done.out);
     assert_eq!(get(&program, "a", "/").text(), "two");
     folder.configure("sit \"b\" { }");
-    let refused = order(&folder, &["reload"]);
+    let refused = command(&folder, &["reload"]);
     assert!(refused.code == Some(1) && refused.err.contains("selvedge.kdl:3:1: `sit` is not known"), "{refused:?}");
     assert_eq!(get(&program, "a", "/").text(), "two");
-    let stopping = order(&folder, &["stop"]);
+    let stopping = command(&folder, &["stop"]);
     assert_eq!((stopping.code, stopping.out.as_str()), (Some(0), "stopping\n"));
     assert_eq!(program.exit().code, Some(0));
     assert!(!folder.path("selvedge.sock").exists());
 }
 
 #[test]
-fn another_process_takes_the_place_of_one_that_was_killed() {
+fn a_killed_serving_process_is_replaced() {
     let folder = Folder::new(&site("in"));
     let program = folder.serve();
     for _ in 0..3 {
         let killed = serving(&program);
         kill_process(killed, Signal::KILL).expect("it is ours");
-        // Whoever comes meanwhile waits.
+        // Clients wait meanwhile.
         assert_eq!(get(&program, "a", "/").text(), "in");
         assert_ne!(serving(&program), killed);
-        let says = format!("the serving process {} was killed by signal 9; started again", killed.as_raw_nonzero());
-        until("the end is in the error log", || {
+        let expected = format!("the serving process {} was killed by signal 9; started again", killed.as_raw_nonzero());
+        wait_until("the end is in the error log", || {
             let lines = folder.lines("error.log");
-            lines.iter().any(|line| line.contains("Restarted") && line.contains(&says)).then_some(())
+            lines.iter().any(|line| line.contains("Restarted") && line.contains(&expected)).then_some(())
         });
     }
     program.stop();
 }
 
 #[test]
-fn what_the_sandbox_does_not_reach_is_served_by_another_process() {
+fn files_outside_of_the_sandbox_are_served_by_a_new_process() {
     let (folder, elsewhere) = (Folder::new("site \"*\" { root \"one/site\"; }"), Folder::new(""));
     folder.write("one/site/index.html", "one");
     elsewhere.write("two/site/index.html", "two");
     folder.configure("site \"*\" { root \"one/site\"; }");
     let program = folder.serve();
     let (first, mut kept) = (serving(&program), program.connect());
-    assert_eq!(ask(&mut kept, "a", "GET /", &[]).text(), "one");
+    assert_eq!(request(&mut kept, "a", "GET /", &[]).text(), "one");
     folder.configure(&format!("site \"*\" {{ root \"{}\"; }}", elsewhere.path("two/site").display()));
-    let done = order(&folder, &["reload"]);
+    let done = command(&folder, &["reload"]);
     assert_eq!(done.code, Some(0), "{done:?}");
     assert_eq!(get(&program, "a", "/").text(), "two");
-    if done.out.contains("serves in its place") {
-        assert_ne!(until("the first one is gone", || child_of(program.pid())), first);
+    if done.out.contains("has taken over") {
+        assert_ne!(wait_until("the first one has ended", || child_of(program.pid())), first);
     }
-    // Where there is Landlock, the one that cannot begin is another process, too.
+    // With Landlock, the process that cannot start is a new one.
     folder.configure(&format!("site \"*\" {{ root \"{}\"; }}", folder.path("none/site").display()));
-    let refused = order(&folder, &["reload"]);
+    let refused = command(&folder, &["reload"]);
     assert!(refused.code == Some(1) && refused.err.contains("none/site: it does not exist"), "{refused:?}");
     assert_eq!(get(&program, "a", "/").text(), "two");
     program.stop();
 }
 
 #[test]
-fn an_upgrade_that_fails_leaves_no_socket_behind() {
+fn a_failed_upgrade_leaves_no_socket_open() {
     let folder = Folder::new(&site("in"));
     let program = folder.serve();
     let taken = TcpListener::bind("127.0.0.1:0").expect("a free port");
@@ -109,32 +109,32 @@ fn an_upgrade_that_fails_leaves_no_socket_behind() {
     let (taken_at, free_at) = (address(&taken), address(&free));
     drop(free);
     folder.configure(&format!("listen \"{free_at}\"\nlisten \"{taken_at}\"\n{}", site("out")));
-    let refused = order(&folder, &["upgrade"]);
+    let refused = command(&folder, &["upgrade"]);
     assert!(refused.code == Some(1) && refused.err.contains("cannot listen on"), "{refused:?}");
-    until("nobody listens there", || TcpStream::connect(free_at).is_err().then_some(()));
+    wait_until("no process listens there", || TcpStream::connect(free_at).is_err().then_some(()));
     assert_eq!(get(&program, "a", "/").text(), "in");
     program.stop();
 }
 
 #[test]
-fn a_reload_reads_what_the_process_cannot_reach() {
+fn a_reload_reads_files_outside_of_the_sandbox() {
     let (folder, elsewhere) = (Folder::new(&site("one")), Folder::new(""));
     let program = folder.serve();
     elsewhere.write("more/x.kdl", "site \"b\" { route \"/*\" { respond 200 \"two\"; }; }\n");
     let included = elsewhere.path("more/x.kdl");
     folder.configure(&format!("{}include \"{}\"\n", site("one"), included.display()));
-    let done = order(&folder, &["reload"]);
+    let done = command(&folder, &["reload"]);
     assert_eq!(done.code, Some(0), "{done:?}");
     assert_eq!(get(&program, "b", "/").text(), "two");
     fs::remove_file(&included).expect("it is there");
-    let refused = order(&folder, &["reload"]);
+    let refused = command(&folder, &["reload"]);
     assert!(refused.code == Some(1) && refused.err.contains("x.kdl"), "{refused:?}");
     assert_eq!(get(&program, "b", "/").text(), "two");
     program.stop();
 }
 
 #[test]
-fn an_upgrade_puts_the_new_file_in_the_place_of_the_old_one() {
+fn an_upgrade_starts_the_new_binary() {
     let folder = Folder::new(&site("in"));
     let binary = folder.path("selvedge");
     fs::copy(env!("CARGO_BIN_EXE_selvedge"), &binary).expect("a file can be copied");
@@ -143,22 +143,22 @@ fn an_upgrade_puts_the_new_file_in_the_place_of_the_old_one() {
     let first = serving(&program);
     assert_eq!(name(first), "selvedge");
     replace(&binary, b"#!/bin/sh\nexit 9\n");
-    let refused = order(&folder, &["upgrade"]);
+    let refused = command(&folder, &["upgrade"]);
     assert!(refused.code == Some(1) && refused.err.contains("ended with code 9 before it was ready"), "{refused:?}");
     assert_eq!(get(&program, "a", "/").text(), "in");
     assert_eq!(serving(&program), first);
     let mut kept = program.connect();
-    ask(&mut kept, "a", "GET /", &[]);
+    request(&mut kept, "a", "GET /", &[]);
     replace(&binary, &fs::read(env!("CARGO_BIN_EXE_selvedge")).expect("it is there"));
-    let done = order(&folder, &["upgrade"]);
-    assert!(done.code == Some(0) && done.out.contains("serves in its place"), "{done:?}");
+    let done = command(&folder, &["upgrade"]);
+    assert!(done.code == Some(0) && done.out.contains("has taken over"), "{done:?}");
     assert_eq!(get(&program, "a", "/").text(), "in");
-    let second = until("the first one is gone", || child_of(program.pid()).filter(|pid| *pid != first));
+    let second = wait_until("the first one has ended", || child_of(program.pid()).filter(|pid| *pid != first));
     assert_eq!(name(second), "selvedge");
     program.stop();
 }
 
-/// What lists of processes call one.
+/// Returns the name of a process in process lists.
 fn name(pid: Pid) -> String {
     let name = fs::read_to_string(format!("/proc/{}/comm", pid.as_raw_nonzero()));
     name.expect("it is alive").trim_end().to_owned()
@@ -179,17 +179,17 @@ fn without_a_supervisor_there_is_one_process() {
     assert_eq!(folder.read("pid"), format!("{}\n", program.pid().as_raw_nonzero()));
     assert_eq!(get(&program, "a", "/").text(), "alone");
     folder.configure(&format!("supervision {{ supervised #false; }}\npid-file \"pid\"\n{}", site("still")));
-    assert_eq!(order(&folder, &["reload"]).code, Some(0));
+    assert_eq!(command(&folder, &["reload"]).code, Some(0));
     assert_eq!(get(&program, "a", "/").text(), "still");
-    let refused = order(&folder, &["upgrade"]);
+    let refused = command(&folder, &["upgrade"]);
     assert!(refused.code == Some(1) && refused.err.contains("needs a supervisor"), "{refused:?}");
     program.stop();
     assert!(!folder.path("pid").exists());
 }
 
-/// A folder of the configuration's that somebody replaces is out of the sandbox's reach.
+/// A replaced folder of the configuration is outside of the sandbox.
 #[test]
-fn logs_and_roots_in_folders_that_were_made_anew_are_reached_again() {
+fn logs_and_roots_in_recreated_directories_are_opened_again() {
     let (folder, logs) = (Folder::new(""), Folder::new(""));
     folder.write("data/site/index.html", "old");
     fs::create_dir_all(logs.path("in/logs")).expect("the folder is ours");
@@ -200,41 +200,41 @@ fn logs_and_roots_in_folders_that_were_made_anew_are_reached_again() {
     ));
     let program = folder.serve();
     assert_eq!(get(&program, "a", "/").text(), "old");
-    until("it is logged", || (!folder.lines(access.to_str().expect("a name")).is_empty()).then_some(()));
+    wait_until("it is logged", || (!folder.lines(access.to_str().expect("a name")).is_empty()).then_some(()));
     fs::remove_dir_all(logs.path("in/logs")).expect("the folder is ours");
     fs::create_dir(logs.path("in/logs")).expect("the folder is ours");
-    until("it is logged again", || {
+    wait_until("it is logged again", || {
         get(&program, "a", "/logged");
         fs::read_to_string(&access).ok().filter(|text| text.contains("/logged"))
     });
     fs::rename(folder.path("data"), folder.path("data2")).expect("the folder is ours");
     folder.write("data/site/index.html", "new");
-    until("the new one is served", || (get(&program, "a", "/").text() == "new").then_some(()));
+    wait_until("the new one is served", || (get(&program, "a", "/").text() == "new").then_some(()));
     program.stop();
 }
 
 #[test]
-fn a_reload_asks_nothing_of_a_process_that_its_supervisor_does() {
+fn a_reload_checks_only_requirements_of_the_serving_process() {
     let folder = Folder::new("");
     fs::create_dir(folder.path("own")).expect("the folder is ours");
     let text = |more: &str| format!("control \"own/control\"\npid-file \"own/pid\"\n{}{more}", site("in"));
     folder.configure(&text(""));
     let program = folder.serve();
-    // As for a process that has become another user.
+    // As for a process that has dropped its privileges.
     fs::set_permissions(folder.path("own"), std::os::unix::fs::PermissionsExt::from_mode(0o500)).expect("it is ours");
     folder.configure(&text("site \"b\" { route \"/*\" { deny; }; }\n"));
-    let done = order(&folder, &["reload"]);
+    let done = command(&folder, &["reload"]);
     assert_eq!((done.code, done.err.as_str()), (Some(0), ""), "{done:?}");
-    // An order finds its server also where the configuration is broken.
+    // A command finds its server even if the configuration is invalid.
     folder.configure(&text("site \"b\" { rot \"x\"; }\n"));
-    let refused = order(&folder, &["reload"]);
+    let refused = command(&folder, &["reload"]);
     assert!(refused.code == Some(1) && refused.err.contains("`rot` is not known"), "{refused:?}");
     fs::set_permissions(folder.path("own"), std::os::unix::fs::PermissionsExt::from_mode(0o700)).expect("it is ours");
-    // Waiting for somebody to write to it would be for ever.
+    // Opening a FIFO would block forever.
     let fifo = folder.path("own/x.kdl");
     rustix::fs::mknodat(rustix::fs::CWD, &fifo, rustix::fs::FileType::Fifo, rustix::fs::Mode::RUSR, 0).expect("a FIFO");
     folder.configure(&text("include \"own/*.kdl\"\n"));
-    let refused = order(&folder, &["reload"]);
-    assert!(refused.code == Some(1) && refused.err.contains("it is no regular file"), "{refused:?}");
+    let refused = command(&folder, &["reload"]);
+    assert!(refused.code == Some(1) && refused.err.contains("it is not a regular file"), "{refused:?}");
     program.stop();
 }

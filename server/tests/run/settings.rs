@@ -1,12 +1,12 @@
-//! What single settings mean to a client, and problems that only the world can tell.
+//! The effect of single settings on a client, and problems that only the machine can show.
 
-use super::configured::{Folder, ask, get};
-use super::program::{command, run};
-use super::wait::until;
+use super::configured::{Folder, get, request};
+use super::program::{run_to_exit, selvedge_command};
+use super::wait::wait_until;
 use std::fs;
 
 #[test]
-fn every_problem_is_said_at_once_and_nothing_is_served() {
+fn all_problems_are_reported_and_nothing_is_served() {
     let folder = Folder::new("site \"a\" { root \"none\"; }\nsite \"b\" { rot \"x\"; }");
     for command in ["run", "check"] {
         let exit = folder.run(command);
@@ -27,7 +27,7 @@ fn every_problem_is_said_at_once_and_nothing_is_served() {
 }
 
 #[test]
-fn an_address_that_is_taken_is_said_with_its_place() {
+fn an_address_in_use_is_reported_with_its_position() {
     let folder = Folder::new("site \"a\" { route \"/*\" { deny; }; }");
     let program = folder.serve();
     let other = Folder::new(&format!("listen \"{}\"\nsite \"a\" {{ route \"/*\" {{ deny; }}; }}", program.address()));
@@ -36,31 +36,31 @@ fn an_address_that_is_taken_is_said_with_its_place() {
 }
 
 #[test]
-fn the_first_rule_of_clients_decides_and_a_routes_gate_replaces_the_sites() {
+fn the_first_matching_ip_rule_decides_and_a_routes_rules_replace_the_sites() {
     let folder = Folder::new(
         "site \"a\" {
-    clients { deny \"127.0.0.1\"; allow \"127.0.0.0/8\"; }
-    route \"/open\" { clients { allow \"127.0.0.1\"; }; respond 200 \"open\"; }
+    ip-access { deny \"127.0.0.1\"; allow \"127.0.0.0/8\"; }
+    route \"/open\" { ip-access { allow \"127.0.0.1\"; }; respond 200 \"open\"; }
     route \"/shut\" { respond 200 \"shut\"; }
 }",
     );
     let program = folder.serve();
     assert_eq!(get(&program, "a", "/open").status, 200);
     assert_eq!(get(&program, "a", "/shut").status, 403);
-    assert_eq!(get(&program, "a", "/none").status, 403, "what no route takes is behind the site's gate");
+    assert_eq!(get(&program, "a", "/none").status, 403, "paths without a route have the site's access rules");
 }
 
 #[test]
-fn routes_have_patterns_statuses_pages_and_limits_of_their_own() {
+fn routes_have_their_own_patterns_statuses_pages_and_limits() {
     let folder = Folder::new(
         "site \"a\" {
     root \"site\"
-    sidecars #false
+    precompressed #false
     error-page 404 \"/site.html\"
     route \"/one\" \"/two/*\" { deny status=410; error-page 410 \"/gone.html\"; }
     route \"/none\" { deny status=404; error-page 404 \"/gone.html\"; }
     route \"/small\" { body-bytes-max \"10B\"; respond 200 \"small\"; }
-    route \"/kept/*\" { cache-control \"*.txt\" \"no-cache\"; files { try \"*\" \"/fixed.txt\"; }; }
+    route \"/kept/*\" { cache-control \"*.txt\" \"no-cache\"; files { try-files \"*\" \"/fixed.txt\"; }; }
     cache-control \"*.txt\" \"max-age=1\"
 }",
     );
@@ -73,25 +73,25 @@ fn routes_have_patterns_statuses_pages_and_limits_of_their_own() {
     for (target, status, text) in
         [("/one", 410, "gone"), ("/two/x", 410, "gone"), ("/none", 404, "gone"), ("/other", 404, "site")]
     {
-        let answer = get(&program, "a", target);
-        assert_eq!((answer.status, answer.text()), (status, text), "{target}");
+        let response = get(&program, "a", target);
+        assert_eq!((response.status, response.text()), (status, text), "{target}");
     }
     let mut client = program.connect();
-    let plain = ask(&mut client, "a", "GET /fixed.txt", &["Accept-Encoding: gzip"]);
+    let plain = request(&mut client, "a", "GET /fixed.txt", &["Accept-Encoding: gzip"]);
     assert_eq!(
         (plain.text(), plain.field("content-encoding"), plain.field("cache-control")),
         ("fixed", None, Some("max-age=1"))
     );
-    let kept = ask(&mut client, "a", "GET /kept/a.txt", &[]);
+    let kept = request(&mut client, "a", "GET /kept/a.txt", &[]);
     assert_eq!((kept.text(), kept.field("cache-control")), ("a", Some("no-cache")));
-    assert_eq!(ask(&mut client, "a", "GET /kept/none", &[]).text(), "fixed");
-    assert_eq!(ask(&mut client, "a", "POST /small", &["Content-Length: 0"]).status, 200);
+    assert_eq!(request(&mut client, "a", "GET /kept/none", &[]).text(), "fixed");
+    assert_eq!(request(&mut client, "a", "POST /small", &["Content-Length: 0"]).status, 200);
     client.send("POST /small HTTP/1.1\r\nHost: a\r\nContent-Length: 11\r\n\r\n12345678901");
-    assert_eq!(client.receive("POST").expect("an answer").status, 413);
+    assert_eq!(client.receive("POST").expect("a response").status, 413);
 }
 
 #[test]
-fn a_site_has_an_error_log_of_its_own() {
+fn a_site_can_have_its_own_error_log() {
     let folder = Folder::new(
         "log { access \"off\"; error \"error.log\"; }
 site \"a\" { log { error \"a.log\" format=\"json\"; }; route \"/*\" { deny; }; }
@@ -109,7 +109,7 @@ site \"c\" { route \"/*\" { deny; }; }",
 }
 
 #[test]
-fn logs_are_put_aside_by_size_and_the_oldest_removed() {
+fn logs_are_rotated_by_size_and_the_oldest_is_removed() {
     let folder = Folder::new(
         "log { access \"logs/access.log\" format=\"%r\" { rotate size=\"4KiB\" keep=2 compress=#false; }; }
 site \"a\" { route \"/*\" { respond 200 \"in\" }; }",
@@ -124,37 +124,38 @@ site \"a\" { route \"/*\" { respond 200 \"in\" }; }",
         names.into_iter().map(|name| name.to_string_lossy().into_owned()).collect()
     };
     let long = "x".repeat(1000);
-    let mut asked = 0;
-    // Lines are written in batches, so how many make a file is the server's to say.
-    until("one was put aside and one removed", || {
-        ask(&mut client, "a", &format!("GET /{asked}/{long}"), &[]);
-        asked += 1;
-        let aside: Vec<_> = names().into_iter().filter(|name| name.starts_with("access.log.")).collect();
-        (asked > 20 && aside.len() == 2 && !folder.read(&format!("logs/{}", aside[0])).contains("GET /0/"))
+    let mut response = 0;
+    // Lines are written in batches, so the server decides how many are in a file.
+    wait_until("one file was rotated and one was removed", || {
+        request(&mut client, "a", &format!("GET /{response}/{long}"), &[]);
+        response += 1;
+        let rotated: Vec<_> = names().into_iter().filter(|name| name.starts_with("access.log.")).collect();
+        (response > 20 && rotated.len() == 2 && !folder.read(&format!("logs/{}", rotated[0])).contains("GET /0/"))
             .then_some(())
     });
     program.stop();
-    // Those that were put aside come in the order of time; the newest lines are in the other one.
-    let (aside, newest): (Vec<_>, Vec<_>) = names().into_iter().partition(|name| name != "access.log");
-    let files = aside.iter().chain(&newest);
+    // Rotated files sort by time; the newest lines are in the log itself.
+    let (rotated, newest): (Vec<_>, Vec<_>) = names().into_iter().partition(|name| name != "access.log");
+    let files = rotated.iter().chain(&newest);
     let lines: Vec<String> = files.flat_map(|name| folder.lines(&format!("logs/{name}"))).collect();
     let numbers: Vec<usize> = lines
         .iter()
         .map(|line| line.split('/').nth(1).and_then(|number| number.parse().ok()).expect("a whole line"))
         .collect();
     assert!(numbers.windows(2).all(|pair| pair[1] == pair[0] + 1), "{numbers:?}");
-    assert_eq!(numbers.last(), Some(&(asked - 1)), "none is lost");
+    assert_eq!(numbers.last(), Some(&(response - 1)), "none is lost");
 }
 
 #[test]
-fn what_roots_and_logs_keep_open_is_no_room_for_connections() {
+fn descriptors_of_roots_and_logs_reduce_the_connection_limit() {
     let folder = Folder::new("");
     for name in ["one", "two", "three"] {
         folder.write(&format!("{name}/index.html"), name);
     }
     let connections = |text: &str| -> usize {
         folder.configure(text);
-        let exit = run(command().args(["check", "--effective", "--config"]).arg(folder.path("selvedge.kdl")));
+        let exit =
+            run_to_exit(selvedge_command().args(["check", "--effective", "--config"]).arg(folder.path("selvedge.kdl")));
         let line = exit.out.lines().find(|line| line.contains(" connections of ")).expect("it is a term of the memory");
         let words: Vec<&str> = line.split(' ').collect();
         let at = words.iter().position(|word| *word == "connections").expect("it is in the line");
@@ -164,8 +165,8 @@ fn what_roots_and_logs_keep_open_is_no_room_for_connections() {
     let site = |name: &str, root: &str| format!("site \"{name}\" {{ root \"{root}\"; }}\n");
     let all = connections(&format!("{none}site \"a\" {{ route \"/*\" {{ deny; }}; }}"));
     let roots = format!("{}{}{}{}", site("a", "one"), site("b", "two"), site("c", "three"), site("d", "one"));
-    assert_eq!(connections(&format!("{none}{roots}")), all - 3, "each root takes one, however many sites have it");
-    // While a reload puts others in their place, logs are open twice.
+    assert_eq!(connections(&format!("{none}{roots}")), all - 3, "each root uses one descriptor for all its sites");
+    // A reload that replaces logs has both open.
     assert_eq!(connections(&format!("log {{ access \"a.log\"; error \"e.log\"; }}\n{roots}")), all - 3 - 4);
-    assert_eq!(connections(&format!("{none}limits {{ connections-max 7; }}\n{roots}")), 7, "what is said counts");
+    assert_eq!(connections(&format!("{none}limits {{ connections-max 7; }}\n{roots}")), 7, "the setting applies");
 }

@@ -1,19 +1,19 @@
-//! A client of raw bytes: it sends what it is told to and takes nothing on trust.
+//! A client that sends raw bytes and checks all responses.
 //!
-//! Every answer is held against what all answers owe (RFC 9110 §6.6.1, RFC 9112 §6): one
-//! status line, a Date, one framing, no field twice.
+//! It asserts the rules for every response (RFC 9110 §6.6.1, RFC 9112 §6): one status line, a Date, one framing, and
+//! no field twice.
 
-use super::wait::PATIENCE;
+use super::wait::WAIT_TIMEOUT;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 
-/// One connection.
+/// A connection.
 pub(crate) struct Client {
     stream: TcpStream,
     input: Vec<u8>,
 }
 
-/// An answer.
+/// A response.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Response {
     pub(crate) status: u16,
@@ -21,68 +21,68 @@ pub(crate) struct Response {
     pub(crate) content: Vec<u8>,
 }
 
-/// A connection that ended before the answer did.
+/// A connection that was closed before the end of the response.
 #[derive(Debug)]
-pub(crate) struct Cut {
-    /// Content that had come.
+pub(crate) struct Aborted {
+    /// The received content.
     pub(crate) content: Vec<u8>,
 }
 
 impl Client {
     pub(crate) fn connect(address: SocketAddr) -> Self {
-        let stream = TcpStream::connect(address).expect("the program takes connections");
-        stream.set_read_timeout(Some(PATIENCE)).expect("the time is not zero");
-        stream.set_nodelay(true).expect("it is a socket");
+        let stream = TcpStream::connect(address).expect("the program accepts connections");
+        stream.set_read_timeout(Some(WAIT_TIMEOUT)).expect("the timeout is not zero");
+        stream.set_nodelay(true).expect("the stream is a socket");
         Self { stream, input: Vec::new() }
     }
 
-    /// Sends bytes as they are.
+    /// Sends raw bytes.
     pub(crate) fn send(&mut self, bytes: impl AsRef<[u8]>) {
-        self.stream.write_all(bytes.as_ref()).expect("the program takes what is sent");
+        self.stream.write_all(bytes.as_ref()).expect("the program reads");
     }
 
-    /// Sends a request. `fields` are lines, without the ones that every request has.
+    /// Sends a request. `fields` are field lines in addition to Host.
     pub(crate) fn send_request(&mut self, method: &str, target: &str, fields: &str) {
         let fields: String = fields.lines().map(|line| format!("{line}\r\n")).collect();
         self.send(format!("{method} {target} HTTP/1.1\r\nHost: a.example\r\n{fields}\r\n"));
     }
 
-    /// Sends a request and receives its answer, whole.
-    pub(crate) fn ask(&mut self, method: &str, target: &str, fields: &str) -> Response {
-        self.try_ask(method, target, fields).unwrap_or_else(|cut| {
-            panic!("{method} {target}: the connection ended after {} bytes of content", cut.content.len())
+    /// Sends a request and receives the complete response.
+    pub(crate) fn request(&mut self, method: &str, target: &str, fields: &str) -> Response {
+        self.try_request(method, target, fields).unwrap_or_else(|cut| {
+            panic!("{method} {target}: the connection was closed after {} bytes of content", cut.content.len())
         })
     }
 
-    /// The same, where the connection may end before the answer does.
-    pub(crate) fn try_ask(&mut self, method: &str, target: &str, fields: &str) -> Result<Response, Cut> {
+    /// Sends a request and receives the response, or returns [`Aborted`] if the connection is closed before its end.
+    pub(crate) fn try_request(&mut self, method: &str, target: &str, fields: &str) -> Result<Response, Aborted> {
         self.send_request(method, target, fields);
         self.receive(method)
     }
 
     pub(crate) fn get(&mut self, target: &str) -> Response {
-        self.ask("GET", target, "")
+        self.request("GET", target, "")
     }
 
     pub(crate) fn get_with(&mut self, target: &str, fields: &str) -> Response {
-        self.ask("GET", target, fields)
+        self.request("GET", target, fields)
     }
 
-    /// Receives the answer to a request with that method.
-    pub(crate) fn receive(&mut self, method: &str) -> Result<Response, Cut> {
-        let Some(mut response) = self.receive_head() else { return Err(Cut { content: Vec::new() }) };
+    /// Receives the response to a request with this method.
+    pub(crate) fn receive(&mut self, method: &str) -> Result<Response, Aborted> {
+        let Some(mut response) = self.receive_head() else { return Err(Aborted { content: Vec::new() }) };
         if method != "HEAD" {
             self.receive_content(&mut response)?;
         }
         Ok(response)
     }
 
-    /// Receives the head of an answer, or `None` when the connection ends instead.
+    /// Receives the head of a response. Returns `None` if the connection is closed before its end.
     pub(crate) fn receive_head(&mut self) -> Option<Response> {
         let end = loop {
             match self.input.windows(4).position(|window| window == b"\r\n\r\n") {
                 Some(end) => break end,
-                None if self.receive_more() == 0 => return None,
+                None if self.read_more() == 0 => return None,
                 None => {}
             }
         };
@@ -90,12 +90,12 @@ impl Client {
         Some(parse_head(&head[..end]))
     }
 
-    /// Receives the content that a head has announced.
-    pub(crate) fn receive_content(&mut self, response: &mut Response) -> Result<(), Cut> {
+    /// Receives content of the length in the response's head.
+    pub(crate) fn receive_content(&mut self, response: &mut Response) -> Result<(), Aborted> {
         let length = response.length();
         while self.input.len() < length {
-            if self.receive_more() == 0 {
-                return Err(Cut { content: std::mem::take(&mut self.input) });
+            if self.read_more() == 0 {
+                return Err(Aborted { content: std::mem::take(&mut self.input) });
             }
         }
         let rest = self.input.split_off(length);
@@ -103,24 +103,24 @@ impl Client {
         Ok(())
     }
 
-    /// Asserts that the program ends the connection, and that nothing came before that.
-    pub(crate) fn is_closed(&mut self) {
-        assert_eq!(self.receive_more(), 0, "bytes came where the end was due");
+    /// Asserts that the program closes the connection without sending more bytes.
+    pub(crate) fn assert_closed(&mut self) {
+        assert_eq!(self.read_more(), 0, "received bytes instead of the close");
     }
 
-    /// Whether the program has ended the connection by now. Takes nothing of what has come.
-    pub(crate) fn has_ended(&self) -> bool {
-        self.stream.set_nonblocking(true).expect("it is a socket");
+    /// Whether the program has closed the connection. Consumes no received bytes.
+    pub(crate) fn was_closed(&self) -> bool {
+        self.stream.set_nonblocking(true).expect("the stream is a socket");
         let ended = match self.stream.peek(&mut [0]) {
             Ok(count) => count == 0,
             Err(error) => error.kind() != ErrorKind::WouldBlock,
         };
-        self.stream.set_nonblocking(false).expect("it is a socket");
+        self.stream.set_nonblocking(false).expect("the stream is a socket");
         ended
     }
 
-    /// Receives what is there; 0 at the end, however the connection ends.
-    fn receive_more(&mut self) -> usize {
+    /// Receives available bytes and returns their number; 0 if the connection was closed or reset.
+    fn read_more(&mut self) -> usize {
         let mut piece = [0; 64 * 1024];
         loop {
             match self.stream.read(&mut piece) {
@@ -130,31 +130,31 @@ impl Client {
                 }
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == ErrorKind::ConnectionReset => return 0,
-                Err(error) => panic!("nothing comes: {error}"),
+                Err(error) => panic!("cannot receive: {error}"),
             }
         }
     }
 }
 
 impl Response {
-    /// The value of a field; its name in lower case.
+    /// Returns the value of a field. `name` is in lower case.
     pub(crate) fn field(&self, name: &str) -> Option<&str> {
         self.fields.iter().find(|(own, _)| own == name).map(|(_, value)| value.as_str())
     }
 
-    /// The entity tag, which is strong.
+    /// Returns the entity tag. Asserts that it is strong.
     pub(crate) fn etag(&self) -> &str {
-        let etag = self.field("etag").expect("a file's answer has an ETag");
-        assert!(etag.len() > 2 && etag.starts_with('"') && etag.ends_with('"'), "a strong ETag: {etag}");
+        let etag = self.field("etag").expect("a file's response has an ETag");
+        assert!(etag.len() > 2 && etag.starts_with('"') && etag.ends_with('"'), "not a strong ETag: {etag}");
         etag
     }
 
-    /// The length that was announced; 0 where the status says that there is no content.
+    /// Returns the Content-Length, or 0 if the status implies no content.
     pub(crate) fn length(&self) -> usize {
-        self.field("content-length").map_or(0, |length| length.parse().expect("a length is a number"))
+        self.field("content-length").map_or(0, |length| length.parse().expect("Content-Length is a number"))
     }
 
-    /// The content as text.
+    /// Returns the content as text.
     pub(crate) fn text(&self) -> &str {
         std::str::from_utf8(&self.content).expect("the content is UTF-8")
     }
@@ -165,22 +165,25 @@ fn parse_head(head: &[u8]) -> Response {
     let mut lines = text.split("\r\n");
     let line = lines.next().unwrap_or_default();
     let (status, reason) = line.strip_prefix("HTTP/1.1 ").and_then(|rest| rest.split_at_checked(3)).expect(line);
-    assert!(reason.starts_with(' '), "a status line: {line}");
+    assert!(reason.starts_with(' '), "not a status line: {line}");
     let fields: Vec<(String, String)> = lines
         .map(|line| {
             let (name, value) = line.split_once(": ").expect(line);
-            let tame = |text: &str| text.bytes().all(|b| (0x20..0x7f).contains(&b));
-            assert!(!name.contains(' ') && tame(name) && tame(value) && value.trim() == value, "a field line: {line}");
+            let is_printable = |text: &str| text.bytes().all(|b| (0x20..0x7f).contains(&b));
+            assert!(
+                !name.contains(' ') && is_printable(name) && is_printable(value) && value.trim() == value,
+                "not a field line: {line}"
+            );
             (name.to_ascii_lowercase(), value.to_owned())
         })
         .collect();
-    for (place, (name, _)) in fields.iter().enumerate() {
-        assert!(fields[..place].iter().all(|(other, _)| other != name), "{name} stands twice in {text}");
+    for (index, (name, _)) in fields.iter().enumerate() {
+        assert!(fields[..index].iter().all(|(other, _)| other != name), "{name} is repeated in {text}");
     }
-    let response = Response { status: status.parse().expect("a status is a number"), fields, content: Vec::new() };
+    let response = Response { status: status.parse().expect("the status is a number"), fields, content: Vec::new() };
     assert_eq!(response.field("date").map(str::len), Some("Sun, 06 Nov 1994 08:49:37 GMT".len()), "{text}");
     let has_no_content = matches!(response.status, 204 | 304);
     assert_eq!(response.field("content-length").is_none(), has_no_content, "{text}");
-    assert_eq!(response.field("transfer-encoding"), None, "every answer's length is known: {text}");
+    assert_eq!(response.field("transfer-encoding"), None, "the response has no Content-Length: {text}");
     response
 }

@@ -8,7 +8,7 @@ const BEFORE: &str = "Sun, 06 Nov 1994 08:49:36 GMT";
 const EQUAL: &str = "Sun, 06 Nov 1994 08:49:37 GMT";
 const AFTER: &str = "Sun, 06 Nov 1994 08:49:38 GMT";
 
-/// Fields and status; `TAG` stands for the file's entity tag.
+/// Returns fields and the expected status; `TAG` is a placeholder for the file's entity tag.
 fn rows() -> Vec<(String, u16)> {
     let rows: &[(&str, u16)] = &[
         ("If-None-Match: TAG", 304),
@@ -34,16 +34,16 @@ fn rows() -> Vec<(String, u16)> {
         ("If-Unmodified-Since: AFTER", 200),
         ("If-Unmodified-Since: BEFORE", 412),
         ("If-Unmodified-Since: yesterday", 200),
-        // The tag is asked, and the date is not.
+        // If a tag is present, the date is ignored.
         ("If-None-Match: \"x\"\nIf-Modified-Since: EQUAL", 200),
         ("If-None-Match: TAG\nIf-Modified-Since: BEFORE", 304),
         ("If-Match: TAG\nIf-Unmodified-Since: BEFORE", 200),
-        // What may fail comes before what may be left out.
+        // If-Match and If-Unmodified-Since are evaluated before If-None-Match and If-Modified-Since.
         ("If-Match: \"x\"\nIf-None-Match: TAG", 412),
         ("If-Match: TAG\nIf-None-Match: TAG", 304),
         ("If-Unmodified-Since: BEFORE\nIf-None-Match: TAG", 412),
         ("If-Unmodified-Since: EQUAL\nIf-Modified-Since: EQUAL", 304),
-        // A Range does not count before them.
+        // Preconditions are evaluated before Range.
         ("If-None-Match: TAG\nRange: bytes=0-0", 304),
         ("If-Match: \"x\"\nRange: bytes=0-0", 412),
         ("If-None-Match: TAG\nRange: bytes=999999999-", 304),
@@ -53,13 +53,13 @@ fn rows() -> Vec<(String, u16)> {
 }
 
 #[test]
-fn preconditions_are_judged_in_order() {
+fn preconditions_are_evaluated_in_order() {
     let tree = Tree::new();
-    // In memory, sent from the file, and behind a directory.
+    // Cached in memory, sent from the file, and the index of a directory.
     for (name, content) in [("small", vec![b'A'; 10]), ("large", vec![b'A'; 70_000]), ("dir/index.html", vec![b'A'; 5])]
     {
         tree.write(name, content);
-        tree.modified(name, Duration::from_secs(784_111_777));
+        tree.set_modified(name, Duration::from_secs(784_111_777));
     }
     let program = Program::serve(&tree);
     let mut client = program.connect();
@@ -68,17 +68,17 @@ fn preconditions_are_judged_in_order() {
         for (fields, status) in rows() {
             let fields = fields.replace("TAG", plain.etag());
             for method in ["GET", "HEAD"] {
-                let answer = client.ask(method, target, &fields);
-                assert_eq!(answer.status, status, "{method} {target} {fields}");
+                let response = client.request(method, target, &fields);
+                assert_eq!(response.status, status, "{method} {target} {fields}");
                 match status {
-                    200 => assert!(method == "HEAD" || answer.content == plain.content),
-                    //= RFC 9110 §15.4.5: what a 200 would say of the state, and no content
+                    200 => assert!(method == "HEAD" || response.content == plain.content),
+                    //= RFC 9110 §15.4.5: the validators of a 200 response, and no content
                     304 => {
-                        assert_eq!(answer.field("etag"), plain.field("etag"));
-                        assert_eq!(answer.field("last-modified"), plain.field("last-modified"));
-                        assert_eq!(answer.field("content-type"), None);
+                        assert_eq!(response.field("etag"), plain.field("etag"));
+                        assert_eq!(response.field("last-modified"), plain.field("last-modified"));
+                        assert_eq!(response.field("content-type"), None);
                     }
-                    _ => assert_eq!(answer.field("etag"), None),
+                    _ => assert_eq!(response.field("etag"), None),
                 }
             }
         }
@@ -86,9 +86,9 @@ fn preconditions_are_judged_in_order() {
 }
 
 #[test]
-fn what_is_not_there_has_no_preconditions() {
+fn missing_files_and_redirects_ignore_preconditions() {
     let tree = Tree::new();
-    tree.dir("dir");
+    tree.create_dir("dir");
     let program = Program::serve(&tree);
     let mut client = program.connect();
     for fields in ["If-None-Match: *", "If-Match: *", "If-Match: \"x\"", "Range: bytes=0-0"] {

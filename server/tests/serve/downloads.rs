@@ -1,135 +1,137 @@
-//! Large files that change on their way: the answer keeps its length and its state, or it
-//! is cut so that the client knows.
+//! Large files that change during a download. The response keeps its length and its state, or the connection is
+//! aborted, so that the client detects it.
 //!
-//! The client stops reading after the first bytes. The file is larger than what the system
-//! holds for a connection, so the change comes while most of it has yet to leave.
+//! The client stops reading after the first bytes. The file is larger than the kernel's buffers for a connection,
+//! so it changes while most of it is unsent.
 
-use super::client::{Client, Cut, Response};
+use super::client::{Aborted, Client, Response};
 use super::program::Program;
 use super::tree::Tree;
-use super::wait::until;
+use super::wait::wait_until;
 use std::fs::{self, File};
 use std::io::Write;
 use std::os::unix::fs::FileExt;
 
 const SIZE: usize = 32 << 20;
 
-/// Begins a download, lets the file change, and goes on: what came.
-fn download_while(fields: &str, change: impl FnOnce(&Tree)) -> (Result<Response, Cut>, Program) {
+/// Starts a download, changes the file, and continues. Returns the result of the download.
+fn download_while(fields: &str, change: impl FnOnce(&Tree)) -> (Result<Response, Aborted>, Program) {
     let tree = Tree::new();
     tree.write("large", vec![b'A'; SIZE]);
-    tree.settled("large");
+    tree.wait_until_stable("large");
     let program = Program::serve_with(&tree, &["--workers", "1"]);
     let mut client = program.connect();
     client.send_request("GET", "/large", fields);
-    let mut answer = client.receive_head().expect("the answer begins");
-    assert!(answer.length() >= SIZE);
+    let mut response = client.receive_head().expect("the response starts");
+    assert!(response.length() >= SIZE);
     change(&tree);
-    let received = client.receive_content(&mut answer).map(|()| answer);
-    is_unharmed(&program, &mut client, &received);
+    let received = client.receive_content(&mut response).map(|()| response);
+    assert_server_still_serves(&program, &mut client, &received);
     (received, program)
 }
 
-/// Others are served; and a connection that was cut carries nothing more.
-fn is_unharmed(program: &Program, client: &mut Client, received: &Result<Response, Cut>) {
+/// Asserts that other clients are served, and that an aborted connection is closed without further bytes.
+fn assert_server_still_serves(program: &Program, client: &mut Client, received: &Result<Response, Aborted>) {
     assert_eq!(program.connect().get("/missing").status, 404);
     match received {
         Ok(_) => assert_eq!(client.get("/missing").status, 404),
-        Err(_) => client.is_closed(),
+        Err(_) => client.assert_closed(),
     }
 }
 
-fn is_old(received: &Result<Response, Cut>) {
-    let answer = received.as_ref().expect("the download is complete");
-    assert_eq!(answer.content.len(), SIZE);
-    assert!(answer.content.iter().all(|&byte| byte == b'A'), "a mix");
+fn assert_old_content(received: &Result<Response, Aborted>) {
+    let response = received.as_ref().expect("the download is complete");
+    assert_eq!(response.content.len(), SIZE);
+    assert!(response.content.iter().all(|&byte| byte == b'A'), "a mix");
 }
 
-fn is_cut(received: &Result<Response, Cut>, program: &Program, reason: &str) {
-    let cut = received.as_ref().expect_err("the download is cut");
-    assert!(cut.content.len() < SIZE);
-    until("the reason is in the log", || program.error_lines().iter().any(|line| line.contains(reason)).then_some(()));
-    let line = until("the request is in the log", || {
+fn assert_aborted(received: &Result<Response, Aborted>, program: &Program, reason: &str) {
+    let aborted = received.as_ref().expect_err("the download is aborted");
+    assert!(aborted.content.len() < SIZE);
+    wait_until("the reason is in the log", || {
+        program.error_lines().iter().any(|line| line.contains(reason)).then_some(())
+    });
+    let line = wait_until("the request is in the log", || {
         program.access_lines().into_iter().find(|line| line.contains("\"GET /large "))
     });
     let bytes = line.split(' ').nth(9).and_then(|bytes| bytes.parse::<usize>().ok()).expect("a count of bytes");
-    assert!(bytes >= cut.content.len() && bytes < SIZE + 1_024, "{line}");
+    assert!(bytes >= aborted.content.len() && bytes < SIZE + 1_024, "{line}");
 }
 
 #[test]
-fn a_replaced_file_is_sent_to_its_end() {
+fn a_replaced_file_is_sent_completely() {
     let (received, _program) = download_while("", |tree| tree.replace("large", vec![b'B'; SIZE]));
-    is_old(&received);
+    assert_old_content(&received);
 }
 
 #[test]
-fn a_deleted_file_is_sent_to_its_end() {
+fn a_deleted_file_is_sent_completely() {
     let (received, _program) = download_while("", |tree| fs::remove_file(tree.path("large")).unwrap());
-    is_old(&received);
+    assert_old_content(&received);
 }
 
 #[test]
-fn a_truncated_file_is_cut() {
+fn a_download_of_a_truncated_file_is_aborted() {
     for length in [0, 1, 4_096, SIZE as u64 - 1] {
         let (received, program) = download_while("", |tree| {
             File::options().write(true).open(tree.path("large")).unwrap().set_len(length).unwrap();
         });
-        is_cut(&received, &program, "FileChanged");
+        assert_aborted(&received, &program, "FileChanged");
     }
 }
 
 #[test]
-fn a_file_that_is_rewritten_in_place_is_cut() {
+fn a_download_of_a_file_rewritten_in_place_is_aborted() {
     let (received, program) = download_while("", |tree| {
         File::options().write(true).open(tree.path("large")).unwrap().write_all_at(&vec![b'B'; SIZE], 0).unwrap();
     });
-    is_cut(&received, &program, "FileChanged");
+    assert_aborted(&received, &program, "FileChanged");
 }
 
 #[test]
-fn a_file_that_grows_is_cut() {
+fn a_download_of_a_growing_file_is_aborted() {
     let (received, program) = download_while("", |tree| {
         File::options().append(true).open(tree.path("large")).unwrap().write_all(b"B").unwrap();
     });
-    is_cut(&received, &program, "FileChanged");
+    assert_aborted(&received, &program, "FileChanged");
 }
 
-/// All of the file in two parts.
+/// Returns a Range field for the whole file in two parts.
 fn two_parts() -> String {
     format!("Range: bytes=0-{},{}-", SIZE / 2 - 1, SIZE / 2)
 }
 
 #[test]
-fn parts_of_a_file_that_changes_are_cut() {
+fn a_multipart_download_of_a_changed_file_is_aborted() {
     let (received, program) = download_while(&two_parts(), |tree| {
         File::options().write(true).open(tree.path("large")).unwrap().set_len(4_096).unwrap();
     });
-    is_cut(&received, &program, "StreamFailed");
+    assert_aborted(&received, &program, "StreamFailed");
     let (received, program) = download_while(&two_parts(), |tree| {
         File::options().write(true).open(tree.path("large")).unwrap().write_all_at(&vec![b'B'; SIZE], 0).unwrap();
     });
-    is_cut(&received, &program, "StreamFailed");
+    assert_aborted(&received, &program, "StreamFailed");
 }
 
 #[test]
-fn parts_of_a_file_that_is_replaced_are_of_one_state() {
+fn all_parts_of_a_replaced_file_are_of_one_state() {
     let (received, _program) = download_while(&two_parts(), |tree| tree.replace("large", vec![b'B'; SIZE]));
-    let answer = received.expect("the download is complete");
-    assert_eq!(answer.content.iter().filter(|&&byte| byte == b'A').count(), SIZE);
-    assert_eq!(answer.content.iter().filter(|&&byte| byte == b'B').count(), 0);
+    let response = received.expect("the download is complete");
+    assert_eq!(response.content.iter().filter(|&&byte| byte == b'A').count(), SIZE);
+    assert_eq!(response.content.iter().filter(|&&byte| byte == b'B').count(), 0);
 }
 
 #[test]
-fn a_client_that_goes_away_leaves_nothing_behind() {
+fn a_client_that_disconnects_does_not_delay_the_shutdown() {
     let tree = Tree::new();
     tree.write("large", vec![b'A'; SIZE]);
     let program = Program::serve_with(&tree, &["--workers", "1"]);
     for _ in 0..20 {
         let mut client = program.connect();
         client.send_request("GET", "/large", "");
-        client.receive_head().expect("the answer begins");
+        client.receive_head().expect("the response starts");
     }
-    until("each has its line", || (program.access_lines().len() == 20).then_some(()));
-    // A stop finds nobody whom it would have to wait for.
+    wait_until("each request is in the log", || (program.access_lines().len() == 20).then_some(()));
+    // The shutdown has no connection to wait for.
     program.stop();
 }

@@ -1,15 +1,15 @@
-//! A directory as a page and as JSON.
+//! Directory listings as HTML and as JSON.
 
 use super::client::Client;
 use super::program::Program;
 use super::tree::Tree;
-use super::wait::until;
+use super::wait::wait_until;
 use serde_json::Value;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::time::Duration;
 
-/// Names that would do harm in a page or in a link.
+/// Names that would break an unescaped page or link.
 const NAMES: [&str; 12] = [
     "<img src=x onerror=alert(1)>",
     "a&b \"c\".txt",
@@ -31,39 +31,39 @@ fn tree() -> Tree {
         tree.write(format!("d/{name}"), name);
     }
     tree.write("d/sub & sub/index.html", "sub");
-    // What is not served is not listed.
+    // Files that are not served are not listed.
     tree.write("d/.hidden", "");
     tree.write("d/.git/config", "");
     tree.write(std::path::Path::new("d").join(OsStr::from_bytes(b"\xff\xfe.txt")), "");
     tree.write("d/line\nbreak", "");
     tree.write("d/back\\slash", "");
     tree.fifo("d/fifo");
-    tree.link("missing", "d/dangling");
-    tree.link("/etc/passwd", "d/outside");
+    tree.symlink("missing", "d/dangling");
+    tree.symlink("/etc/passwd", "d/outside");
     tree
 }
 
-/// The links of a page, as the browser reads them.
+/// Returns the links of a page, unescaped as by a browser.
 fn links(page: &str) -> Vec<String> {
     let pieces = page.split(" href=\"").skip(1);
-    let raw = pieces.map(|piece| piece.split_once('"').expect("an attribute has an end").0);
+    let raw = pieces.map(|piece| piece.split_once('"').expect("the attribute ends with a quote").0);
     raw.map(|link| link.replace("&quot;", "\"").replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&"))
         .collect()
 }
 
 fn json(client: &mut Client, target: &str) -> Value {
-    let answer = client.get_with(target, "Accept: application/json");
-    assert_eq!((answer.status, answer.field("content-type")), (200, Some("application/json")), "{target}");
-    serde_json::from_slice(&answer.content).expect("it is JSON")
+    let response = client.get_with(target, "Accept: application/json");
+    assert_eq!((response.status, response.field("content-type")), (200, Some("application/json")), "{target}");
+    serde_json::from_slice(&response.content).expect("the listing is JSON")
 }
 
 fn names(listing: &Value) -> Vec<&str> {
-    let entries = listing["entries"].as_array().expect("there are entries");
+    let entries = listing["entries"].as_array().expect("the listing has entries");
     entries.iter().map(|entry| entry["name"].as_str().expect("an entry has a name")).collect()
 }
 
 #[test]
-fn there_is_none_unless_it_is_asked_for() {
+fn listings_are_off_by_default() {
     let tree = tree();
     let program = Program::serve(&tree);
     let mut client = program.connect();
@@ -74,7 +74,7 @@ fn there_is_none_unless_it_is_asked_for() {
 }
 
 #[test]
-fn an_index_comes_before_a_list() {
+fn an_index_takes_precedence_over_a_listing() {
     let tree = tree();
     let program = Program::serve_with(&tree, &["--listing"]);
     let mut client = program.connect();
@@ -83,18 +83,18 @@ fn an_index_comes_before_a_list() {
     let redirect = client.get("/d?sort=size");
     assert_eq!((redirect.status, redirect.field("location")), (301, Some("/d/?sort=size")));
     assert_eq!(client.get("/missing/").status, 404);
-    assert_eq!(client.ask("POST", "/d/", "").status, 405);
+    assert_eq!(client.request("POST", "/d/", "").status, 405);
 }
 
 #[test]
-fn a_page_shows_names_and_runs_nothing() {
+fn a_page_escapes_names() {
     let tree = tree();
     let program = Program::serve_with(&tree, &["--listing"]);
     let mut client = program.connect();
-    let answer = client.get("/d/");
-    assert_eq!((answer.status, answer.field("content-type")), (200, Some("text/html; charset=utf-8")));
-    assert_eq!((answer.field("vary"), answer.field("etag")), (Some("accept"), None));
-    let page = answer.text().to_owned();
+    let response = client.get("/d/");
+    assert_eq!((response.status, response.field("content-type")), (200, Some("text/html; charset=utf-8")));
+    assert_eq!((response.field("vary"), response.field("etag")), (Some("accept"), None));
+    let page = response.text().to_owned();
     for harm in ["<img", "<script", "<style><", "-->", "<b>", "onerror=alert(1)>\"", "href=\"javascript:", "href=\"//"]
     {
         assert!(!page.contains(harm), "{harm}");
@@ -102,13 +102,13 @@ fn a_page_shows_names_and_runs_nothing() {
     for hidden in [".hidden", ".git", "fifo", "dangling", "outside", "break", "slash", "\u{fffd}"] {
         assert!(!page.contains(hidden), "{hidden}");
     }
-    // Each link leads to the file whose name it shows.
+    // Each link leads to the named file.
     let mut seen = 0;
     for link in links(&page).iter().filter(|link| link.starts_with("./")) {
-        let answer = client.get(&format!("/d/{}", &link[2..]));
-        assert_eq!(answer.status, 200, "{link}");
+        let response = client.get(&format!("/d/{}", &link[2..]));
+        assert_eq!(response.status, 200, "{link}");
         seen += 1;
-        assert!(link.ends_with('/') || NAMES.contains(&answer.text()), "{link}");
+        assert!(link.ends_with('/') || NAMES.contains(&response.text()), "{link}");
     }
     assert_eq!(seen, NAMES.len() + 1);
     let others: Vec<_> = links(&page).into_iter().filter(|link| !link.starts_with("./")).collect();
@@ -117,7 +117,7 @@ fn a_page_shows_names_and_runs_nothing() {
 }
 
 #[test]
-fn headings_sort() {
+fn headings_are_links_that_sort() {
     let tree = tree();
     let program = Program::serve_with(&tree, &["--listing"]);
     let mut client = program.connect();
@@ -128,21 +128,21 @@ fn headings_sort() {
         ("?sort=modified&order=desc", ["?sort=name&order=asc", "?sort=size&order=asc", "?sort=modified&order=asc"]),
         ("?sort=%3Cscript%3E", ["?sort=name&order=desc", "?sort=size&order=asc", "?sort=modified&order=asc"]),
     ] {
-        let answer = client.get(&format!("/d/{query}"));
-        let headings: Vec<_> = links(answer.text()).into_iter().filter(|link| link.starts_with('?')).collect();
+        let response = client.get(&format!("/d/{query}"));
+        let headings: Vec<_> = links(response.text()).into_iter().filter(|link| link.starts_with('?')).collect();
         assert_eq!(headings, expected, "{query}");
-        assert!(!answer.text().contains("<script"));
+        assert!(!response.text().contains("<script"));
     }
 }
 
 #[test]
-fn sorting_is_by_what_the_query_says_and_directories_stand_first() {
+fn the_query_sorts_and_directories_are_first() {
     let tree = Tree::new();
     for (name, size, seconds) in [("b", 3, 10), ("C", 1, 30), ("a", 2, 20), ("d", 2, 20)] {
         tree.write(name, "x".repeat(size));
-        tree.modified(name, Duration::from_secs(seconds));
+        tree.set_modified(name, Duration::from_secs(seconds));
     }
-    tree.dir("z");
+    tree.create_dir("z");
     let program = Program::serve_with(&tree, &["--listing"]);
     let mut client = program.connect();
     for (query, expected) in [
@@ -165,9 +165,9 @@ fn sorting_is_by_what_the_query_says_and_directories_stand_first() {
 }
 
 #[test]
-fn json_has_this_shape() {
+fn json_has_a_fixed_structure() {
     let tree = tree();
-    tree.modified("d/100%.txt", Duration::from_secs(784_111_777));
+    tree.set_modified("d/100%.txt", Duration::from_secs(784_111_777));
     let program = Program::serve_with(&tree, &["--listing"]);
     let mut client = program.connect();
     let listing = json(&mut client, "/d/");
@@ -194,7 +194,7 @@ fn json_has_this_shape() {
 }
 
 #[test]
-fn accept_decides_between_page_and_json() {
+fn accept_selects_page_or_json() {
     let tree = tree();
     let program = Program::serve_with(&tree, &["--listing"]);
     let mut client = program.connect();
@@ -213,20 +213,20 @@ fn accept_decides_between_page_and_json() {
         ("Accept: text/html;q=0.1\nAccept: application/json", true),
         ("Accept: image/png", false),
     ] {
-        let answer = client.get_with("/d/", accept);
+        let response = client.get_with("/d/", accept);
         let kind = if is_json { "application/json" } else { "text/html; charset=utf-8" };
-        assert_eq!((answer.status, answer.field("content-type")), (200, Some(kind)), "{accept}");
-        assert_eq!(answer.field("vary"), Some("accept"), "{accept}");
+        assert_eq!((response.status, response.field("content-type")), (200, Some(kind)), "{accept}");
+        assert_eq!(response.field("vary"), Some("accept"), "{accept}");
     }
 }
 
 #[test]
-fn links_are_listed_as_what_they_lead_to() {
+fn links_are_listed_as_their_targets() {
     let tree = Tree::new();
     tree.write("d/file.txt", "12345");
-    tree.dir("d/dir");
-    tree.link("file.txt", "d/to-file");
-    tree.link("dir", "d/to-dir");
+    tree.create_dir("d/dir");
+    tree.symlink("file.txt", "d/to-file");
+    tree.symlink("dir", "d/to-dir");
     let program = Program::serve_with(&tree, &["--listing"]);
     let mut client = program.connect();
     let listing = json(&mut client, "/d/");
@@ -237,9 +237,9 @@ fn links_are_listed_as_what_they_lead_to() {
 }
 
 #[test]
-fn a_large_directory_says_that_it_has_more() {
+fn a_large_directory_is_truncated() {
     let tree = Tree::new();
-    let large = tree.dir("large");
+    let large = tree.create_dir("large");
     for number in 0..2_001 {
         std::fs::File::create(large.join(number.to_string())).unwrap();
     }
@@ -247,23 +247,22 @@ fn a_large_directory_says_that_it_has_more() {
     let mut client = program.connect();
     let listing = json(&mut client, "/large/");
     assert_eq!((names(&listing).len(), &listing["truncated"]), (2_000, &Value::from(true)));
-    assert!(client.get("/large/").text().contains("there are more"));
+    assert!(client.get("/large/").text().contains("more exist"));
 }
 
 #[test]
-fn lists_that_nobody_takes_are_bounded_and_let_go() {
+fn unread_listings_are_bounded_and_released() {
     const CLIENTS: usize = 80;
     let tree = Tree::new();
-    let large = tree.dir("large");
+    let large = tree.create_dir("large");
     for number in 0..2_001 {
-        // Long in a link and long in a page, so that the system does not hold a whole page for
-        // a client that reads nothing of it.
+        // Long in a link and in a page, so that the kernel cannot buffer a whole page for a client that does not read.
         std::fs::File::create(large.join(format!("{number:04}{}", "\"".repeat(240)))).unwrap();
     }
     let program = Program::serve_with(&tree, &["--listing", "--workers", "1"]);
     let mut clients: Vec<_> = (0..CLIENTS).map(|_| program.connect()).collect();
     clients.iter_mut().for_each(|client| client.send_request("GET", "/large/", ""));
-    let heads: Vec<_> = clients.iter_mut().map(|client| client.receive_head().expect("it is answered")).collect();
+    let heads: Vec<_> = clients.iter_mut().map(|client| client.receive_head().expect("a response")).collect();
     for head in &heads {
         match head.status {
             200 => assert!(head.length() > 4 << 20, "{head:?}"),
@@ -271,18 +270,18 @@ fn lists_that_nobody_takes_are_bounded_and_let_go() {
         }
     }
     let served = heads.iter().filter(|head| head.status == 200).count();
-    assert!((1..CLIENTS).contains(&served), "{served} lists are held for who takes none");
-    // Files are served all the while.
+    assert!((1..CLIENTS).contains(&served), "{served} listings are buffered for clients that do not read");
+    // Files are still served.
     let mut client = program.connect();
     assert_eq!(client.get(&format!("/large/0000{}", "%22".repeat(240))).status, 200);
-    // With those who asked their lists go, too.
+    // The listings are released with their connections.
     drop(clients);
-    until("lists are made again", || {
-        let answer = client.get_with("/large/", "Accept: application/json");
-        assert!(matches!(answer.status, 200 | 503), "{answer:?}");
-        (answer.status == 200).then_some(())
+    wait_until("listings are served again", || {
+        let response = client.get_with("/large/", "Accept: application/json");
+        assert!(matches!(response.status, 200 | 503), "{response:?}");
+        (response.status == 200).then_some(())
     });
     assert_eq!(names(&json(&mut client, "/large/")).len(), 2_000);
     let exit = program.stop();
-    assert!(exit.err.contains("503 too many directory lists are on their way"), "{}", exit.err);
+    assert!(exit.err.contains("503 too many directory listings are in progress"), "{}", exit.err);
 }

@@ -1,20 +1,20 @@
-//! Logs in files and in other formats: moved away, opened anew, full and free again.
+//! Log files and formats: moved files are reopened, and a full disk recovers.
 
-use super::program::{Program, command, command_in_shell, run};
+use super::program::{Program, run_to_exit, selvedge_command, selvedge_serve_in_shell};
 use super::tree::Tree;
-use super::wait::until;
+use super::wait::wait_until;
 use rustix::process::{Resource, Rlimit, Signal, prlimit};
 use std::fs;
 use std::path::Path;
 
-/// The whole lines of a file; none when it is not there.
+/// Returns the complete lines of a file, or none if it does not exist.
 fn lines(path: &Path) -> Vec<String> {
     let text = fs::read_to_string(path).unwrap_or_default();
     text.split_inclusive('\n').filter_map(|line| line.strip_suffix('\n')).map(str::to_owned).collect()
 }
 
 fn path_text(path: &Path) -> &str {
-    path.to_str().expect("our own path is UTF-8")
+    path.to_str().expect("the path is UTF-8")
 }
 
 #[test]
@@ -33,7 +33,7 @@ fn each_format_has_one_line_for_each_request() {
         let lines: Vec<&str> = exit.out.lines().collect();
         assert!(lines.len() == 1 && lines[0].starts_with(begins) && lines[0].ends_with(ends), "{format}: {lines:?}");
         if format == "json" {
-            let line: serde_json::Value = serde_json::from_str(lines[0]).expect("it is JSON");
+            let line: serde_json::Value = serde_json::from_str(lines[0]).expect("the line is JSON");
             assert_eq!(line["request"]["headers"]["User-Agent"][0], "agent \"");
             assert!(line["duration"].as_f64().is_some_and(|duration| duration > 0.0), "{line}");
         }
@@ -41,48 +41,52 @@ fn each_format_has_one_line_for_each_request() {
 }
 
 #[test]
-fn a_format_or_file_that_cannot_be_is_refused_with_the_reason() {
+fn an_invalid_format_or_file_is_refused_with_the_reason() {
     let tree = Tree::new();
-    for (arguments, says) in [
+    for (arguments, expected) in [
         (&["--log", "nonsense"][..], "is no format of an access log (at byte 1); write common, combined, json, or"),
         (&["--log", "%h %Q"], "the directive %Q is not known (at byte 4)"),
         (&["--access-log", "/nonsense/file"], "cannot open the access log /nonsense/file: No such file"),
         (&["--error-log", "/"], "cannot open the error log /: Is a directory"),
         (&["--error-log", "/dev/null", "--access-log", "/dev/null"], "another log is written there"),
     ] {
-        let exit = run(command().arg("serve").arg(tree.site()).args(["--listen", "127.0.0.1:0"]).args(arguments));
-        assert!(exit.code != Some(0) && exit.err.contains(says), "{arguments:?}: {exit:?}");
+        let exit = run_to_exit(
+            selvedge_command().arg("serve").arg(tree.site()).args(["--listen", "127.0.0.1:0"]).args(arguments),
+        );
+        assert!(exit.code != Some(0) && exit.err.contains(expected), "{arguments:?}: {exit:?}");
     }
 }
 
 #[test]
-fn files_that_are_moved_away_are_opened_anew() {
+fn moved_files_are_reopened() {
     let tree = Tree::new();
     tree.write("a.txt", "content");
     let (access, error) = (tree.outside("access"), tree.outside("error"));
     let program = Program::serve_with(&tree, &["--access-log", path_text(&access), "--error-log", path_text(&error)]);
     let mut client = program.connect();
-    let mut ask = |number: usize| {
+    let mut send_requests = |number: usize| {
         client.get(&format!("/a.txt?{number}"));
-        client.ask("POST", "/a.txt", "");
+        client.request("POST", "/a.txt", "");
     };
-    ask(1);
-    until("the first lines are written", || (lines(&access).len() == 2 && !lines(&error).is_empty()).then_some(()));
+    send_requests(1);
+    wait_until("the first lines are written", || {
+        (lines(&access).len() == 2 && !lines(&error).is_empty()).then_some(())
+    });
     let moved = [(&access, tree.outside("access.1")), (&error, tree.outside("error.1"))];
     for (path, to) in &moved {
-        fs::rename(path, to).expect("a file can be moved");
+        fs::rename(path, to).expect("the file can be moved");
     }
-    // At once when it is told, whether there is something to write or not.
+    // Immediately after the signal, even without a line to write.
     program.signal(Signal::USR1);
-    until("both are there again", || (access.exists() && error.exists()).then_some(()));
-    ask(2);
-    until("the next lines are written", || (lines(&access).len() == 2).then_some(()));
-    // And within a second by itself.
-    fs::remove_file(&access).expect("a file can be removed");
+    wait_until("both files exist again", || (access.exists() && error.exists()).then_some(()));
+    send_requests(2);
+    wait_until("the next lines are written", || (lines(&access).len() == 2).then_some(()));
+    // Within one second without a signal.
+    fs::remove_file(&access).expect("the file can be removed");
     let mut number = 2;
-    until("it is there again", || {
+    wait_until("the file exists again", || {
         number += 1;
-        ask(number);
+        send_requests(number);
         access.exists().then_some(())
     });
     let exit = program.stop();
@@ -94,30 +98,30 @@ fn files_that_are_moved_away_are_opened_anew() {
 }
 
 #[test]
-fn a_disk_that_is_full_for_a_while_costs_lines_that_are_counted() {
+fn lines_lost_on_a_full_disk_are_counted() {
     let tree = Tree::new();
     tree.write("a.txt", "content");
     let access = tree.outside("access");
-    // A file that may not grow fails like one on a full disk, in the middle of a line.
+    // A write beyond the file size limit fails as on a full disk, in the middle of a line.
     let script = format!("trap '' XFSZ; ulimit -S -f 16; exec \"$@\" --access-log {}", access.display());
-    let program = Program::start(&mut command_in_shell(&tree, &script));
+    let program = Program::start(&mut selvedge_serve_in_shell(&tree, &script));
     let mut client = program.connect();
     let mut number = 0;
-    let mut ask_until = |what: &str, is_so: &mut dyn FnMut() -> bool| {
-        until(what, || {
+    let mut request_until = |what: &str, condition: &mut dyn FnMut() -> bool| {
+        wait_until(what, || {
             for _ in 0..50 {
                 number += 1;
                 assert_eq!(client.get(&format!("/a.txt?{number}")).status, 200);
             }
-            is_so().then_some(())
+            condition().then_some(())
         });
         number
     };
-    let says = |name: &str| program.error_lines().iter().any(|line| line.contains(name));
-    ask_until("lines are lost", &mut || says(" LogLinesLost: "));
+    let has_event = |name: &str| program.error_lines().iter().any(|line| line.contains(name));
+    request_until("lines are lost", &mut || has_event(" LogLinesLost: "));
     let unlimited = Rlimit { current: None, maximum: None };
-    prlimit(Some(program.pid()), Resource::Fsize, unlimited).expect("the process is ours");
-    let asked = ask_until("the log is written again", &mut || says(" LogRecovered: "));
+    prlimit(Some(program.pid()), Resource::Fsize, unlimited).expect("the process is a child of the test");
+    let requests_sent = request_until("the log is written again", &mut || has_event(" LogRecovered: "));
     let exit = program.stop();
     let numbers: Vec<usize> = lines(&access)
         .iter()
@@ -128,11 +132,11 @@ fn a_disk_that_is_full_for_a_while_costs_lines_that_are_counted() {
             number.parse().expect(line)
         })
         .collect();
-    assert!(numbers.is_sorted_by(|a, b| a < b), "each line is there once, and whole");
-    assert_eq!(numbers.last(), Some(&asked));
+    assert!(numbers.is_sorted_by(|a, b| a < b), "each line is complete and unique");
+    assert_eq!(numbers.last(), Some(&requests_sent));
     let lost = exit.err.lines().filter(|line| line.contains(" LogLinesLost: "));
     let lost: usize =
         lost.map(|line| line.rsplit_once(" count=").map_or(1, |(_, count)| count.parse().expect(line))).sum();
-    assert_eq!(numbers.len() + lost, asked, "{}", exit.err);
+    assert_eq!(numbers.len() + lost, requests_sent, "{}", exit.err);
     assert!(exit.err.contains(&format!("lost: {lost} lines\n")), "{}", exit.err);
 }

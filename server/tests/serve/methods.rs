@@ -1,4 +1,4 @@
-//! Methods: what each is answered with, wherever it is asked.
+//! Methods: the response to each, for several targets.
 
 use super::program::Program;
 use super::tree::Tree;
@@ -6,7 +6,7 @@ use super::tree::Tree;
 const ALLOW: Option<&str> = Some("GET, HEAD, OPTIONS");
 
 #[test]
-fn each_method_has_one_fate() {
+fn each_method_has_its_status() {
     let tree = Tree::new();
     tree.write("a.txt", "content");
     let program = Program::serve(&tree);
@@ -16,7 +16,7 @@ fn each_method_has_one_fate() {
         ("OPTIONS", "/a.txt", 204, ALLOW),
         ("OPTIONS", "/", 204, ALLOW),
         ("OPTIONS", "*", 204, ALLOW),
-        //= RFC 9112 §3.2.4: the same question, in absolute-form
+        //= RFC 9112 §3.2.4: `OPTIONS *` in absolute-form
         ("OPTIONS", "http://a.example", 204, ALLOW),
         ("POST", "/a.txt", 405, ALLOW),
         ("PUT", "/a.txt", 405, ALLOW),
@@ -33,34 +33,35 @@ fn each_method_has_one_fate() {
         ("Get", "/a.txt", 501, None),
         ("GETS", "/a.txt", 501, None),
     ];
-    // One connection: none of these endings leaves it in doubt.
+    // One connection: none of these responses closes it.
     let mut client = program.connect();
     for &(method, target, status, allow) in rows {
-        let answer = client.ask(method, target, "");
-        assert_eq!((answer.status, answer.field("allow")), (status, allow), "{method} {target}");
-        assert_eq!(answer.content == b"content", method == "GET", "{method} {target}");
-        assert_eq!(answer.field("connection"), None, "{method} {target}");
+        let response = client.request(method, target, "");
+        assert_eq!((response.status, response.field("allow")), (status, allow), "{method} {target}");
+        assert_eq!(response.content == b"content", method == "GET", "{method} {target}");
+        assert_eq!(response.field("connection"), None, "{method} {target}");
     }
     for (method, target) in
         [("CONNECT", "/a.txt"), ("CONNECT", "a.example"), ("CONNECT", "a.example:0"), ("GET", "*"), ("TRACE", "*")]
     {
         let mut client = program.connect();
-        assert_eq!(client.ask(method, target, "").status, 400, "{method} {target}");
-        client.is_closed();
+        assert_eq!(client.request(method, target, "").status, 400, "{method} {target}");
+        client.assert_closed();
     }
 }
 
 #[test]
-fn trace_repeats_nothing() {
+fn trace_does_not_echo_the_request() {
     let tree = Tree::new();
     let program = Program::serve(&tree);
-    let answer = program.connect().ask("TRACE", "/secret-path", "Authorization: Basic c2VjcmV0\nCookie: secret-cookie");
-    assert_eq!(answer.status, 405);
-    assert!(!answer.text().contains("secret") && !answer.text().contains("c2VjcmV0"));
+    let response =
+        program.connect().request("TRACE", "/secret-path", "Authorization: Basic c2VjcmV0\nCookie: secret-cookie");
+    assert_eq!(response.status, 405);
+    assert!(!response.text().contains("secret") && !response.text().contains("c2VjcmV0"));
 }
 
 #[test]
-fn head_says_what_get_says() {
+fn head_has_the_fields_of_get() {
     let tree = Tree::new();
     tree.write("a.txt", "content");
     tree.write("a.txt.gz", "not really gzip");
@@ -71,19 +72,19 @@ fn head_says_what_get_says() {
     let mut client = program.connect();
     for target in ["/a.txt", "/empty", "/large", "/dir", "/dir/", "/missing", "/%zz"] {
         for fields in ["", "Accept-Encoding: gzip", "Accept: application/json", "If-Match: \"x\"", "If-None-Match: *"] {
-            let (get, head) = (client.ask("GET", target, fields), client.ask("HEAD", target, fields));
-            let but_for_date = |fields: &[(String, String)]| -> Vec<(String, String)> {
+            let (get, head) = (client.request("GET", target, fields), client.request("HEAD", target, fields));
+            let without_date = |fields: &[(String, String)]| -> Vec<(String, String)> {
                 fields.iter().filter(|(name, _)| name != "date").cloned().collect()
             };
             assert_eq!(head.status, get.status, "{target} {fields}");
-            assert_eq!(but_for_date(&head.fields), but_for_date(&get.fields), "{target} {fields}");
+            assert_eq!(without_date(&head.fields), without_date(&get.fields), "{target} {fields}");
             assert_eq!(get.length(), get.content.len(), "{target} {fields}");
         }
     }
 }
 
 #[test]
-fn content_that_nobody_wants_does_not_become_a_request() {
+fn unread_content_is_not_parsed_as_a_request() {
     let tree = Tree::new();
     tree.write("a.txt", "content");
     let program = Program::serve(&tree);
@@ -103,11 +104,11 @@ fn content_that_nobody_wants_does_not_become_a_request() {
 }
 
 #[test]
-fn connections_live_on_as_the_version_and_the_client_want() {
+fn connections_persist_depending_on_version_and_connection_field() {
     let tree = Tree::new();
     tree.write("a.txt", "content");
     let program = Program::serve(&tree);
-    for (version, fields, says) in [
+    for (version, fields, connection) in [
         ("HTTP/1.1", "", None),
         ("HTTP/1.1", "Connection: close\r\n", Some("close")),
         ("HTTP/1.0", "", Some("close")),
@@ -116,10 +117,10 @@ fn connections_live_on_as_the_version_and_the_client_want() {
         for target in ["/a.txt", "/missing"] {
             let mut client = program.connect();
             client.send(format!("GET {target} {version}\r\nHost: a\r\n{fields}\r\n"));
-            let answer = client.receive("GET").unwrap();
-            assert_eq!(answer.field("connection"), says, "{version} {fields:?}");
-            if says == Some("close") {
-                client.is_closed();
+            let response = client.receive("GET").unwrap();
+            assert_eq!(response.field("connection"), connection, "{version} {fields:?}");
+            if connection == Some("close") {
+                client.assert_closed();
             } else {
                 assert_eq!(client.get("/a.txt").status, 200);
             }

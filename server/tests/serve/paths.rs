@@ -1,4 +1,4 @@
-//! Paths: each has one fate, and none leads out of the root.
+//! Request paths: each has its response, and none leads out of the root.
 
 use super::client::Response;
 use super::program::Program;
@@ -17,12 +17,12 @@ fn tree() -> Tree {
     tree.write("q?.txt", "question");
     tree.write("c:d;e,f+g~.txt", "marks");
     tree.write("-", "dash");
-    std::fs::write(tree.outside("outside.txt"), "outside").expect("the file can be written");
+    std::fs::write(tree.outside("outside.txt"), "outside").expect("the file is writable");
     tree
 }
 
 /// Target, status, and the content of a 200 or the Location of a 301.
-const FATES: &[(&str, u16, &str)] = &[
+const RESPONSES: &[(&str, u16, &str)] = &[
     ("/", 200, "home"),
     ("/?", 200, "home"),
     ("/?a=b", 200, "home"),
@@ -95,7 +95,7 @@ const FATES: &[(&str, u16, &str)] = &[
     ("/hello.txt/x", 404, ""),
     ("/index.html/", 404, ""),
     ("/index.html/x.php", 404, ""),
-    // Octets.
+    // Bytes that are no text.
     ("/hello.txt%00", 400, ""),
     ("/hello.txt%00.html", 400, ""),
     ("/%0d%0aSet-Cookie:%20a=b", 400, ""),
@@ -108,7 +108,7 @@ const FATES: &[(&str, u16, &str)] = &[
     ("/%2", 400, ""),
     ("/%zz", 400, ""),
     ("/%u0041", 400, ""),
-    // Names are octets: no case, no Unicode form is folded.
+    // Names are bytes: neither case nor Unicode normalization is folded.
     ("/HELLO.TXT", 404, ""),
     ("/a%20b/u%CC%88.txt", 404, ""),
     ("/hello.txt%20", 404, ""),
@@ -118,46 +118,46 @@ const FATES: &[(&str, u16, &str)] = &[
     ("/missing?dir/", 404, ""),
 ];
 
-/// Targets that are no path at all, and end the connection.
+/// Malformed targets, after which the server closes the connection.
 const REFUSED: &[&str] =
     &["hello.txt", "?x", "/..\\outside.txt", "/a#b", "/a\tb", "/hello.txt \0.php", "/\u{e9}", "file:///etc/passwd"];
 
-fn check(answer: &Response, target: &str, status: u16, detail: &str) {
-    assert_eq!(answer.status, status, "{target}: {}", String::from_utf8_lossy(&answer.content));
+fn check(response: &Response, target: &str, status: u16, detail: &str) {
+    assert_eq!(response.status, status, "{target}: {}", String::from_utf8_lossy(&response.content));
     match status {
-        200 => assert_eq!(answer.text(), detail, "{target}"),
-        301 => assert_eq!(answer.field("location"), Some(detail), "{target}"),
+        200 => assert_eq!(response.text(), detail, "{target}"),
+        301 => assert_eq!(response.field("location"), Some(detail), "{target}"),
         _ => {}
     }
-    assert_eq!(answer.field("location").is_some(), status == 301, "{target}");
-    // Path-absolute with one slash, so that it cannot name another host.
+    assert_eq!(response.field("location").is_some(), status == 301, "{target}");
+    // An absolute path with one leading slash, so that it cannot name another host.
     let leads_away = |location: &str| !location.starts_with('/') || location.starts_with("//");
-    assert!(!answer.field("location").is_some_and(leads_away), "{target}");
-    assert!(!answer.text().contains("outside"), "{target}");
+    assert!(!response.field("location").is_some_and(leads_away), "{target}");
+    assert!(!response.text().contains("outside"), "{target}");
 }
 
 #[test]
-fn each_path_has_one_fate() {
+fn each_path_has_its_response() {
     let tree = tree();
     let program = Program::serve(&tree);
-    // Twice on one connection: the second time from what the worker remembers, if it does.
+    // Twice on one connection: the second time from the worker's cache.
     let mut client = program.connect();
     for _ in 0..2 {
-        for &(target, status, detail) in FATES {
+        for &(target, status, detail) in RESPONSES {
             check(&client.get(target), target, status, detail);
         }
-        tree.settled("-");
+        tree.wait_until_stable("-");
     }
     for target in REFUSED {
         let mut client = program.connect();
         client.send(format!("GET {target} HTTP/1.1\r\nHost: a\r\n\r\n"));
         assert_eq!(client.receive("GET").unwrap().status, 400, "{target:?}");
-        client.is_closed();
+        client.assert_closed();
     }
 }
 
 #[test]
-fn a_redirect_leads_to_the_file() {
+fn a_redirect_target_serves_the_file() {
     let tree = tree();
     let program = Program::serve(&tree);
     let mut client = program.connect();
@@ -168,21 +168,21 @@ fn a_redirect_leads_to_the_file() {
 }
 
 #[test]
-fn long_paths_have_an_end() {
+fn too_long_paths_are_not_found_or_refused() {
     let tree = Tree::new();
     let name = "n".repeat(255);
     tree.write(&name, "long");
     let program = Program::serve(&tree);
     let mut client = program.connect();
     assert_eq!(client.get(&format!("/{name}")).text(), "long");
-    // Longer than a name and longer than a path may be on this system.
+    // Longer than the system's limits for a file name and a path.
     assert_eq!(client.get(&format!("/{name}n")).status, 404);
     assert_eq!(client.get(&format!("/{}", "d/".repeat(3_900))).status, 404);
     assert_eq!(client.get(&format!("/{}", "%41".repeat(2_500))).status, 404);
     assert_eq!(client.get(&format!("/?{}", "q".repeat(8_000))).status, 404, "no index, and a query that fits");
     let too_long = client.get(&format!("/{}", "x".repeat(9_000)));
     assert_eq!(too_long.status, 414);
-    client.is_closed();
+    client.assert_closed();
 }
 
 #[test]
@@ -221,7 +221,7 @@ fn hidden_names_are_not_served() {
 }
 
 #[test]
-fn error_pages_are_small_whole_and_repeat_nothing() {
+fn error_pages_are_small_and_do_not_echo_the_request() {
     let tree = Tree::new();
     tree.write("a.txt", "a");
     let program = Program::serve(&tree);
@@ -235,14 +235,14 @@ fn error_pages_are_small_whole_and_repeat_nothing() {
         ("GET", "/a.txt", "Host: again", 400, "Bad Request"),
         ("GET", "/a.txt", "Expect: <script>", 417, "Expectation Failed"),
     ] {
-        let answer = program.connect().ask(method, target, fields);
-        let page = answer.text();
-        assert_eq!(answer.status, status, "{target}");
-        assert_eq!(answer.field("content-type"), Some("text/html; charset=utf-8"));
+        let response = program.connect().request(method, target, fields);
+        let page = response.text();
+        assert_eq!(response.status, status, "{target}");
+        assert_eq!(response.field("content-type"), Some("text/html; charset=utf-8"));
         assert!(page.starts_with("<!doctype html>") && page.trim_end().ends_with("</html>"), "{page}");
         assert!(page.contains(&format!("<title>{status} {name}</title>")) && page.len() < 2048, "{page}");
         assert!(!page.contains("<script") && !page.contains("%3C") && !page.contains("a.txt"), "{page}");
-        // A page about an error is not the file, so nothing of the file stands beside it.
-        assert_eq!((answer.field("etag"), answer.field("last-modified")), (None, None));
+        // An error page is not a representation of the file, so it has none of the file's validators.
+        assert_eq!((response.field("etag"), response.field("last-modified")), (None, None));
     }
 }

@@ -1,32 +1,32 @@
-//! What is said of a file: type, tag, date, length; and that all of it comes.
+//! Representations of files: type, entity tag, date, length, and the complete content.
 
 use super::program::Program;
 use super::tree::{Tree, pattern};
 use std::collections::HashSet;
 use std::time::Duration;
 
-/// Around what is kept in memory (32 KiB) and what is sent in one slice (1 MiB).
+/// Sizes around the limits for the memory cache (32 KiB) and for one send (1 MiB).
 pub(crate) const SIZES: [usize; 9] = [0, 1, 32_767, 32_768, 32_769, (1 << 20) - 1, 1 << 20, (1 << 20) + 1, 5 << 20];
 
 #[test]
-fn files_of_every_size_come_whole() {
+fn files_of_every_size_are_sent_completely() {
     let tree = Tree::new();
     for size in SIZES {
         tree.write(size.to_string(), pattern(size));
     }
     let program = Program::serve(&tree);
     let mut client = program.connect();
-    // Before and after a worker remembers them.
+    // Before and after a worker caches them.
     for _ in 0..3 {
         for size in SIZES {
-            let answer = client.get(&format!("/{size}"));
-            assert_eq!((answer.status, answer.length()), (200, size));
-            assert!(answer.content == pattern(size), "{size} bytes");
-            assert_eq!(client.ask("HEAD", &format!("/{size}"), "").length(), size);
+            let response = client.get(&format!("/{size}"));
+            assert_eq!((response.status, response.length()), (200, size));
+            assert!(response.content == pattern(size), "{size} bytes");
+            assert_eq!(client.request("HEAD", &format!("/{size}"), "").length(), size);
         }
-        tree.settled("0");
+        tree.wait_until_stable("0");
     }
-    // Pipelined, so that answers of all sizes stand behind each other.
+    // Pipelined, so that responses of all sizes follow each other.
     for size in SIZES {
         client.send_request("GET", &format!("/{size}"), "");
         client.send_request("HEAD", &format!("/{size}"), "");
@@ -38,7 +38,7 @@ fn files_of_every_size_come_whole() {
 }
 
 #[test]
-fn a_large_file_goes_to_many_at_once() {
+fn a_large_file_is_sent_to_many_clients_at_once() {
     let tree = Tree::new();
     let content = pattern(5 << 20);
     tree.write("large", &content);
@@ -88,9 +88,9 @@ fn types_follow_names() {
     let program = Program::serve(&tree);
     let mut client = program.connect();
     for (name, expected) in rows.into_iter().chain([("", "text/html; charset=utf-8")]) {
-        let answer = client.get(&format!("/{name}"));
-        assert_eq!((answer.status, answer.field("content-type")), (200, Some(expected)), "{name}");
-        assert_eq!(answer.field("content-encoding"), None, "{name}");
+        let response = client.get(&format!("/{name}"));
+        assert_eq!((response.status, response.field("content-type")), (200, Some(expected)), "{name}");
+        assert_eq!(response.field("content-encoding"), None, "{name}");
     }
 }
 
@@ -101,38 +101,38 @@ fn tags_and_dates_follow_size_and_time() {
     let program = Program::serve(&tree);
     let mut client = program.connect();
     let second = Duration::from_secs(784_111_777);
-    // Each differs from the one before in one thing alone.
+    // Each state differs from the previous one in exactly one property.
     let states: [(Duration, &str); 6] = [
         (second, "12345"),
         (second + Duration::from_nanos(1), "12345"),
         (second + Duration::from_nanos(1), "123456"),
         (second + Duration::from_nanos(16), "123456"),
         (second + Duration::from_secs(1), "123456"),
-        // Digits that run together would make this the first one again.
+        // Without a separator between time and size, this tag would equal the first one.
         (Duration::from_secs(78_411_177), "712345"),
     ];
     let mut tags = HashSet::new();
     for (number, (modified, content)) in states.into_iter().enumerate() {
         let name = format!("a{number}");
         tree.write(&name, content);
-        tree.modified(&name, modified);
-        let answer = client.get(&format!("/{name}"));
-        assert_eq!(answer.text(), content);
-        assert!(tags.insert(answer.etag().to_owned()), "{} was another state's", answer.etag());
-        assert_eq!(client.get(&format!("/{name}")).etag(), answer.etag());
-        assert_eq!(answer.field("accept-ranges"), Some("bytes"));
-        assert_eq!(answer.field("vary"), None);
+        tree.set_modified(&name, modified);
+        let response = client.get(&format!("/{name}"));
+        assert_eq!(response.text(), content);
+        assert!(tags.insert(response.etag().to_owned()), "{} identifies another state", response.etag());
+        assert_eq!(client.get(&format!("/{name}")).etag(), response.etag());
+        assert_eq!(response.field("accept-ranges"), Some("bytes"));
+        assert_eq!(response.field("vary"), None);
         let date = if number == 4 { "Sun, 06 Nov 1994 08:49:38 GMT" } else { "Sun, 06 Nov 1994 08:49:37 GMT" };
-        assert!(number == 5 || answer.field("last-modified") == Some(date), "{answer:?}");
+        assert!(number == 5 || response.field("last-modified") == Some(date), "{response:?}");
     }
-    // The same size and time are the same state, under whatever name.
+    // The tag depends on size and time, not on the name.
     tree.write("copy", "12345");
-    tree.modified("copy", second);
+    tree.set_modified("copy", second);
     assert!(tags.contains(client.get("/copy").etag()));
 }
 
 #[test]
-fn an_index_is_the_file_itself() {
+fn an_index_has_the_representation_of_its_file() {
     let tree = Tree::new();
     tree.write("dir/index.html", "index");
     let program = Program::serve(&tree);

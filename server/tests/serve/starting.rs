@@ -1,6 +1,6 @@
-//! How it starts: the ready line, and why it does not start.
+//! Starting: the ready line, and errors that prevent the start.
 
-use super::program::{Process, Program, command, run};
+use super::program::{Process, Program, run_to_exit, selvedge_command};
 use super::tree::Tree;
 use std::net::TcpListener;
 
@@ -17,11 +17,16 @@ fn the_ready_line_names_the_directory_and_the_address() {
 }
 
 #[test]
-fn without_a_directory_it_serves_the_one_it_stands_in() {
+fn without_a_directory_the_current_one_is_served() {
     let tree = Tree::new();
     tree.write("index.html", "home");
-    let program =
-        Program::start(command().current_dir(tree.site()).args(["serve", "--listen", "127.0.0.1:0", "--workers", "3"]));
+    let program = Program::start(selvedge_command().current_dir(tree.site()).args([
+        "serve",
+        "--listen",
+        "127.0.0.1:0",
+        "--workers",
+        "3",
+    ]));
     assert_eq!(program.connect().get("/").content, b"home");
     assert!(program.stop().err.starts_with("serving . on http://127.0.0.1:"));
 }
@@ -32,7 +37,7 @@ fn a_directory_that_cannot_be_served_is_named_with_the_reason() {
     tree.write("file", "");
     for (name, reason) in [("missing", "No such file or directory"), ("file", "Not a directory")] {
         let path = tree.path(name);
-        let exit = run(command().arg("serve").arg(&path).args(["--listen", "127.0.0.1:0"]));
+        let exit = run_to_exit(selvedge_command().arg("serve").arg(&path).args(["--listen", "127.0.0.1:0"]));
         assert_eq!(exit.code, Some(1), "{exit:?}");
         let expected = format!("selvedge: cannot serve {}: {reason}", path.display());
         assert!(exit.err.starts_with(&expected) && exit.err.lines().count() == 1, "{exit:?}");
@@ -41,13 +46,13 @@ fn a_directory_that_cannot_be_served_is_named_with_the_reason() {
 }
 
 #[test]
-fn an_address_may_be_of_the_sixth_version() {
+fn an_ipv6_address_is_served() {
     if TcpListener::bind("[::1]:0").is_err() {
-        return; // This machine has none.
+        return; // This machine has no IPv6.
     }
     let tree = Tree::new();
     tree.write("index.html", "home");
-    let program = Program::start(command().arg("serve").arg(tree.site()).args(["--listen", "[::1]:0"]));
+    let program = Program::start(selvedge_command().arg("serve").arg(tree.site()).args(["--listen", "[::1]:0"]));
     assert!(program.address().is_ipv6());
     assert_eq!(program.connect().get("/").content, b"home");
     let exit = program.stop();
@@ -55,13 +60,14 @@ fn an_address_may_be_of_the_sixth_version() {
 }
 
 #[test]
-fn a_port_that_somebody_has_is_not_shared() {
+fn a_port_in_use_is_not_shared() {
     let tree = Tree::new();
     let other = TcpListener::bind("127.0.0.1:0").unwrap();
-    // Its own sockets share a port among its workers, but never with another process.
+    // The workers of a server share its port, but never with another process.
     let program = Program::serve(&tree);
     for address in [other.local_addr().unwrap(), program.address()] {
-        let exit = run(command().arg("serve").arg(tree.site()).arg("--listen").arg(address.to_string()));
+        let exit =
+            run_to_exit(selvedge_command().arg("serve").arg(tree.site()).arg("--listen").arg(address.to_string()));
         assert_eq!(exit.code, Some(1), "{exit:?}");
         let expected = format!("selvedge: cannot listen on {address}: Address already in use");
         assert!(exit.err.starts_with(&expected) && exit.err.lines().count() == 1, "{exit:?}");
@@ -69,26 +75,31 @@ fn a_port_that_somebody_has_is_not_shared() {
 }
 
 #[test]
-fn of_two_that_start_together_one_has_the_port() {
+fn of_two_concurrent_starts_one_gets_the_port() {
     let tree = Tree::new();
     tree.write("index.html", "home");
     for round in 0..15 {
-        // A port of an address that no other test uses, so that nobody takes it in between.
+        // A port of an address that no other test uses, so that no other process binds it meanwhile.
         let free = TcpListener::bind("127.0.0.2:0").unwrap();
         let address = free.local_addr().unwrap();
         drop(free);
         let start = || {
             let listen = address.to_string();
-            Process::start(command().arg("serve").arg(tree.site()).args(["--listen", &listen, "--workers", "4"]))
+            Process::start(selvedge_command().arg("serve").arg(tree.site()).args([
+                "--listen",
+                &listen,
+                "--workers",
+                "4",
+            ]))
         };
         let (one, other) = (start(), start());
-        match (one.serves_or_ends(), other.serves_or_ends()) {
+        match (one.wait_until_ready_or_exit(), other.wait_until_ready_or_exit()) {
             (Ok(program), Err(exit)) | (Err(exit), Ok(program)) => {
                 assert_eq!(exit.code, Some(1), "round {round}: {exit:?}");
                 let expected = format!("selvedge: cannot listen on {address}: Address already in use");
                 assert!(exit.err.starts_with(&expected) && exit.err.lines().count() == 1, "round {round}: {exit:?}");
                 assert_eq!(program.address(), address);
-                // Every connection is the one's: none waits at a listener that nobody looks at.
+                // All connections reach the running server; none waits at an unused listener.
                 for _ in 0..8 {
                     assert_eq!(program.connect().get("/").content, b"home", "round {round}");
                 }
@@ -101,15 +112,15 @@ fn of_two_that_start_together_one_has_the_port() {
 }
 
 #[test]
-fn what_the_command_line_cannot_mean_is_refused() {
+fn invalid_arguments_are_refused() {
     let tree = Tree::new();
     for arguments in [["--listen", "nonsense"], ["--listen", "127.0.0.1:99999"]] {
-        let exit = run(command().arg("serve").arg(tree.site()).args(arguments));
+        let exit = run_to_exit(selvedge_command().arg("serve").arg(tree.site()).args(arguments));
         assert_eq!(exit.code, Some(1), "{exit:?}");
         assert!(exit.err.starts_with(&format!("selvedge: cannot listen on {}: ", arguments[1])), "{exit:?}");
     }
     for arguments in [["--workers", "0"], ["--workers", "many"], ["--log", "verbose"], ["--lisssting", ""]] {
-        let exit = run(command().arg("serve").arg(tree.site()).args(arguments));
+        let exit = run_to_exit(selvedge_command().arg("serve").arg(tree.site()).args(arguments));
         assert_eq!(exit.code, Some(2), "{exit:?}");
         assert!(exit.err.starts_with("error: ") && exit.err.contains(arguments[0]), "{exit:?}");
     }

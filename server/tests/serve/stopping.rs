@@ -1,4 +1,4 @@
-//! How it stops: TERM lets what runs finish, a second TERM and INT do not.
+//! Stopping: TERM shuts down gracefully, a second TERM and INT stop immediately.
 
 use super::client::Client;
 use super::program::Program;
@@ -6,10 +6,10 @@ use super::tree::{Tree, pattern};
 use rustix::process::Signal;
 use std::time::{Duration, Instant};
 
-/// More than the system holds for a connection, so that it cannot be sent unread.
+/// More than the kernel buffers for a connection, so that an unread response is not sent completely.
 const LARGE: usize = 32 << 20;
-/// A stop that waits for somebody would take the 30 s that are allowed for it.
-const AT_ONCE: Duration = Duration::from_secs(15);
+/// The maximum time of an immediate stop. A graceful one that waits for a client takes its limit of 30 s.
+const IMMEDIATE_STOP_MAX: Duration = Duration::from_secs(15);
 
 fn tree() -> Tree {
     let tree = Tree::new();
@@ -18,7 +18,7 @@ fn tree() -> Tree {
     tree
 }
 
-/// A download that has begun and goes no further until somebody reads.
+/// Starts a download that stalls until the client reads.
 fn stalled(program: &Program) -> Client {
     let mut client = program.connect();
     client.send_request("GET", "/large", "");
@@ -33,41 +33,40 @@ fn term_lets_a_download_finish() {
         let mut idle = program.connect();
         assert_eq!(idle.get("/a.txt").status, 200);
         let mut download = stalled(&program);
-        let mut answer = download.receive_head().expect("the answer begins");
+        let mut response = download.receive_head().expect("the response starts");
         program.signal(signal);
-        program.refuses_connections();
-        // Nobody waits for a connection that is between requests.
-        idle.is_closed();
-        download.receive_content(&mut answer).expect("the download is complete");
-        assert!(answer.content == pattern(LARGE));
-        download.is_closed();
+        program.wait_until_connections_are_refused();
+        // An idle connection is closed at once.
+        idle.assert_closed();
+        download.receive_content(&mut response).expect("the download is complete");
+        assert!(response.content == pattern(LARGE));
+        download.assert_closed();
         let exit = program.exit();
         assert_eq!(exit.code, Some(0), "{exit:?}");
-        // What was said last is in the log.
+        // The last log lines are written.
         assert!(exit.out.contains(&format!("\"GET /large HTTP/1.1\" 200 {LARGE} ")), "{exit:?}");
         assert_eq!(exit.err.lines().count(), 1, "{exit:?}");
     }
 }
 
 #[test]
-fn a_request_that_has_begun_is_answered_and_is_the_last() {
+fn a_started_request_gets_a_response_and_is_the_last_one() {
     let tree = tree();
     let program = Program::serve(&tree);
     let mut begun = program.connect();
     begun.send("GET /a.txt HTTP/1.1\r\n");
-    // Its first bytes have been seen once a later connection to each worker was answered, but
-    // nothing shows that; a stop has to leave it its time in either case.
+    // A shutdown must wait for this request, whether or not the server has received its first bytes.
     let mut behind = stalled(&program);
-    let mut answer = behind.receive_head().expect("the answer begins");
+    let mut response = behind.receive_head().expect("the response starts");
     behind.send_request("GET", "/a.txt", "");
     program.signal(Signal::TERM);
-    program.refuses_connections();
+    program.wait_until_connections_are_refused();
     begun.send("Host: a\r\n\r\n");
-    let last = begun.receive("GET").expect("it is answered");
+    let last = begun.receive("GET").expect("the started request gets a response");
     assert_eq!((last.text(), last.field("connection")), ("content", Some("close")));
-    begun.is_closed();
-    behind.receive_content(&mut answer).expect("the download is complete");
-    // A request behind the one that ran is answered, or it is not; never by half.
+    begun.assert_closed();
+    behind.receive_content(&mut response).expect("the download is complete");
+    // A pipelined request behind the download gets a complete response or none.
     if let Ok(next) = behind.receive("GET") {
         assert_eq!((next.text(), next.field("connection")), ("content", Some("close")));
     }
@@ -75,49 +74,49 @@ fn a_request_that_has_begun_is_answered_and_is_the_last() {
 }
 
 #[test]
-fn term_ends_an_idle_program() {
+fn term_stops_an_idle_program() {
     let tree = tree();
     let program = Program::serve(&tree);
     let mut clients: Vec<_> = (0..10).map(|_| program.connect()).collect();
     clients.iter_mut().for_each(|client| assert_eq!(client.get("/a.txt").status, 200));
     let began = Instant::now();
     let exit = program.stop();
-    assert!(began.elapsed() < AT_ONCE);
+    assert!(began.elapsed() < IMMEDIATE_STOP_MAX);
     assert_eq!(exit.out.lines().count(), 10);
-    clients.iter_mut().for_each(Client::is_closed);
+    clients.iter_mut().for_each(Client::assert_closed);
 }
 
 #[test]
-fn a_second_term_ends_at_once() {
+fn a_second_term_stops_immediately() {
     let tree = tree();
     let program = Program::serve(&tree);
     let mut download = stalled(&program);
-    let mut answer = download.receive_head().expect("the answer begins");
+    let mut response = download.receive_head().expect("the response starts");
     program.signal(Signal::TERM);
-    program.refuses_connections();
+    program.wait_until_connections_are_refused();
     let began = Instant::now();
     program.signal(Signal::TERM);
-    ends_at_once(program, began);
-    download.receive_content(&mut answer).expect_err("the download is cut");
+    assert_stops_immediately(program, began);
+    download.receive_content(&mut response).expect_err("the download is aborted");
 }
 
 #[test]
-fn int_ends_at_once() {
+fn int_stops_immediately() {
     let tree = tree();
     let program = Program::serve(&tree);
     let mut download = stalled(&program);
-    let mut answer = download.receive_head().expect("the answer begins");
+    let mut response = download.receive_head().expect("the response starts");
     let began = Instant::now();
     program.signal(Signal::INT);
-    ends_at_once(program, began);
-    download.receive_content(&mut answer).expect_err("the download is cut");
+    assert_stops_immediately(program, began);
+    download.receive_content(&mut response).expect_err("the download is aborted");
 }
 
-fn ends_at_once(program: Program, began: Instant) {
+fn assert_stops_immediately(program: Program, began: Instant) {
     let exit = program.exit();
-    assert!(began.elapsed() < AT_ONCE, "{:?}", began.elapsed());
+    assert!(began.elapsed() < IMMEDIATE_STOP_MAX, "{:?}", began.elapsed());
     assert_eq!(exit.code, Some(0), "{exit:?}");
-    // Whoever was cut is in the log.
-    assert!(exit.err.contains("the server was stopped at once"), "{exit:?}");
+    // The aborted request is in the log.
+    assert!(exit.err.contains("the server was stopped immediately"), "{exit:?}");
     assert!(exit.out.contains("\"GET /large HTTP/1.1\" 200 "), "{exit:?}");
 }

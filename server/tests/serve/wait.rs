@@ -1,22 +1,22 @@
-//! Waiting for what will come, without guessing when.
+//! Polling for a condition, in place of fixed waits.
 
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How long anything may take on the slowest machine. Only a failure lasts as long.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+/// The maximum time that a step of a test may take on a slow machine.
+pub(crate) const WAIT_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Looks until there is something to see.
+/// Polls until `poll` returns a value, and returns it.
 ///
 /// # Panics
-/// When there is nothing after [`PATIENCE`].
-pub(crate) fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
-    let deadline = Instant::now() + PATIENCE;
+/// If `poll` returns no value within [`WAIT_TIMEOUT`].
+pub(crate) fn wait_until<T>(condition: &str, mut poll: impl FnMut() -> Option<T>) -> T {
+    let deadline = Instant::now() + WAIT_TIMEOUT;
     loop {
-        if let Some(seen) = look() {
-            return seen;
+        if let Some(value) = poll() {
+            return value;
         }
-        assert!(Instant::now() < deadline, "waited in vain: {what}");
+        assert!(Instant::now() < deadline, "timed out waiting until {condition}");
         thread::sleep(Duration::from_millis(2));
     }
 }

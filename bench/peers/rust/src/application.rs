@@ -1,4 +1,4 @@
-//! The axum application: the same on hyper and on Selvedge, but for how each sends files.
+//! The axum application. On hyper and on Selvedge it differs only in the file service.
 
 use crate::download::Download;
 use axum::Router;
@@ -11,7 +11,7 @@ use futures_util::{StreamExt, stream};
 use http_body_util::BodyExt;
 use std::convert::Infallible;
 
-/// The application; `file` answers with [`crate::FILE`]. Files by their paths are added to it.
+/// Returns the application; `file` serves [`crate::FILE`]. The caller adds a service for files by path.
 pub fn application(file: MethodRouter) -> Router {
     Router::new()
         .route("/hello", get(async || "HELLO, WORLD"))
@@ -21,7 +21,7 @@ pub fn application(file: MethodRouter) -> Router {
         .route("/file", file)
 }
 
-/// Says how much it was sent, and keeps none of it.
+/// Responds with the length of the received content, which it discards.
 async fn upload(request: Request) -> Result<String, StatusCode> {
     let (mut content, mut bytes) = (request.into_body(), 0);
     while let Some(frame) = content.frame().await {
@@ -31,7 +31,7 @@ async fn upload(request: Request) -> Result<String, StatusCode> {
     Ok(bytes.to_string())
 }
 
-/// One event at once, and no other.
+/// Sends one event at once, and no other.
 async fn events() -> Sse<impl stream::Stream<Item = Result<Event, Infallible>>> {
     let first = stream::once(async { Ok(Event::default().data(crate::EVENT)) });
     Sse::new(first.chain(stream::pending()))

@@ -1,5 +1,5 @@
-//! Content that a program makes while it is sent. Each piece is memory of its own, so that a server
-//! that takes more of them than it can send is seen.
+//! Content that a program generates while it is sent. Each chunk is a separate allocation, so that a server that
+//! buffers more chunks than it can send shows a higher memory use.
 
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
@@ -7,30 +7,30 @@ use std::convert::Infallible;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-const PIECE_BYTES: usize = 64 * 1024;
-const PIECES: usize = 160;
+const CHUNK_BYTES: usize = 64 * 1024;
+const CHUNKS: usize = 160;
 
-/// 10 MiB, in pieces.
+/// Content of 10 MiB in chunks.
 pub struct Download {
-    left: usize,
+    remaining: usize,
 }
 
 impl Default for Download {
     fn default() -> Self {
-        Self { left: PIECES }
+        Self { remaining: CHUNKS }
     }
 }
 
 impl Download {
-    /// How much is still to come.
-    pub fn bytes_left(&self) -> u64 {
-        (self.left * PIECE_BYTES) as u64
+    /// Returns the number of remaining bytes.
+    pub fn bytes_remaining(&self) -> u64 {
+        (self.remaining * CHUNK_BYTES) as u64
     }
 
-    /// The next piece.
-    pub fn piece(&mut self) -> Option<Bytes> {
-        self.left = self.left.checked_sub(1)?;
-        Some(vec![b'.'; PIECE_BYTES].into())
+    /// Returns the next chunk.
+    pub fn next_chunk(&mut self) -> Option<Bytes> {
+        self.remaining = self.remaining.checked_sub(1)?;
+        Some(vec![b'.'; CHUNK_BYTES].into())
     }
 }
 
@@ -39,14 +39,14 @@ impl Body for Download {
     type Error = Infallible;
 
     fn poll_frame(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        Poll::Ready(self.piece().map(|piece| Ok(Frame::data(piece))))
+        Poll::Ready(self.next_chunk().map(|chunk| Ok(Frame::data(chunk))))
     }
 
     fn is_end_stream(&self) -> bool {
-        self.left == 0
+        self.remaining == 0
     }
 
     fn size_hint(&self) -> SizeHint {
-        SizeHint::with_exact(self.bytes_left())
+        SizeHint::with_exact(self.bytes_remaining())
     }
 }

@@ -1,5 +1,5 @@
-//! What the programs share: their arguments, one listening socket for each worker, one
-//! current-thread runtime for each worker, and the application that is served.
+//! Shared code of the programs: their arguments, one listening socket and one current-thread runtime for each
+//! worker, and the application.
 
 pub mod application;
 pub mod download;
@@ -8,15 +8,15 @@ use std::io;
 use std::path::PathBuf;
 use tokio::net::{TcpListener, TcpSocket};
 
-/// As deep as the other peers' queues.
+/// The length of the accept queue, as in the other servers.
 const BACKLOG: u32 = 4096;
 
-/// The file of the applications, under the root.
+/// The file of the applications, below the root.
 pub const FILE: &str = "1m.html";
-/// What the one event of `/events` says.
+/// The data of the one event of `/events`.
 pub const EVENT: &str = "first";
 
-/// `PORT WORKERS ROOT`
+/// The command line: `PORT WORKERS ROOT`.
 pub struct Arguments {
     pub port: u16,
     pub workers: usize,
@@ -24,19 +24,19 @@ pub struct Arguments {
 }
 
 impl Arguments {
-    /// Reads the command line.
+    /// Parses the command line.
     pub fn read() -> Self {
-        let mut words = std::env::args().skip(1);
-        let mut word = || words.next().expect("PORT WORKERS ROOT");
+        let mut arguments = std::env::args().skip(1);
+        let mut next = || arguments.next().expect("the arguments are PORT WORKERS ROOT");
         Self {
-            port: word().parse().expect("a port"),
-            workers: word().parse().expect("a number of workers"),
-            root: word().into(),
+            port: next().parse().expect("PORT is a port number"),
+            workers: next().parse().expect("WORKERS is a number"),
+            root: next().into(),
         }
     }
 }
 
-/// A listening socket of its own for each worker; the connections inherit TCP_NODELAY.
+/// Creates a listening socket for one worker. Its connections inherit TCP_NODELAY.
 pub fn listen(port: u16) -> io::Result<TcpListener> {
     let socket = TcpSocket::new_v4()?;
     socket.set_reuseaddr(true)?;
@@ -46,13 +46,14 @@ pub fn listen(port: u16) -> io::Result<TcpListener> {
     socket.listen(BACKLOG)
 }
 
-/// Runs `serve` on so many threads, each with a current-thread runtime, until the process ends.
+/// Runs `serve` on `workers` threads, each with a current-thread runtime, until the process is terminated.
 pub fn on_each_worker<F: Future<Output = ()>>(workers: usize, serve: impl Fn() -> F + Clone + Send + 'static) {
     let run = move || {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+        let runtime =
+            tokio::runtime::Builder::new_current_thread().enable_all().build().expect("cannot create a runtime");
         tokio::task::LocalSet::new().block_on(&runtime, serve());
     };
-    let others: Vec<_> = (1..workers).map(|_| std::thread::spawn(run.clone())).collect();
+    let threads: Vec<_> = (1..workers).map(|_| std::thread::spawn(run.clone())).collect();
     run();
-    others.into_iter().for_each(|thread| thread.join().expect("a worker"));
+    threads.into_iter().for_each(|thread| thread.join().expect("a worker panicked"));
 }

@@ -1,7 +1,7 @@
-//! `Expect: 100-continue` (RFC 9110 §10.1.1): a client is told to go on when, and only
-//! when, somebody waits for its content.
+//! `Expect: 100-continue` (RFC 9110 §10.1.1): the interim response is sent only when the application reads the
+//! content.
 
-use super::scenario::{Scenario, World, pass, virtually};
+use super::scenario::{Scenario, TestServer, advance, with_virtual_time};
 use crate::service::{CloseReason, Phase};
 
 fn waiting(target: &str) -> Scenario {
@@ -9,13 +9,13 @@ fn waiting(target: &str) -> Scenario {
 }
 
 #[test]
-fn a_client_is_told_to_go_on_when_its_content_is_wanted() {
-    virtually(async {
-        let world = World::new();
-        let client = waiting("/late/5").at_head(&world).await;
-        pass(4).await;
-        assert_eq!(client.pipe.outgoing(), b"", "nobody wants it yet");
-        pass(2).await;
+fn continue_is_sent_when_content_is_read() {
+    with_virtual_time(async {
+        let server = TestServer::new();
+        let client = waiting("/late/5").at_head(&server).await;
+        advance(4).await;
+        assert_eq!(client.pipe.outgoing(), b"", "the application does not read yet");
+        advance(2).await;
         assert_eq!(client.pipe.outgoing(), b"HTTP/1.1 100 Continue\r\n\r\n");
         client.send("hello").await;
         assert_eq!(client.statuses(), [100, 200]);
@@ -24,62 +24,62 @@ fn a_client_is_told_to_go_on_when_its_content_is_wanted() {
 }
 
 #[test]
-fn a_client_that_did_not_wait_is_not_told() {
-    virtually(async {
-        let world = World::new();
-        let client = waiting("/read").sent(&world).await;
+fn no_100_continue_for_a_client_that_sends_at_once() {
+    with_virtual_time(async {
+        let server = TestServer::new();
+        let client = waiting("/read").sent(&server).await;
         assert_eq!(client.statuses(), [200]);
-        let late = waiting("/late/5").at_head(&world).await;
+        let late = waiting("/late/5").at_head(&server).await;
         late.send("hello").await;
-        pass(6).await;
+        advance(6).await;
         assert!(late.statuses().ends_with(&[200]));
         assert_eq!(late.phase(), Phase::Idle);
     });
 }
 
 #[test]
-fn a_final_answer_without_reading_closes() {
-    virtually(async {
-        let world = World::new();
-        let client = waiting("/ok").at_head(&world).await;
-        assert_eq!((client.reply().status, client.reply().closes()), (200, true));
-        // The content that comes nevertheless is no request.
+fn a_final_response_without_reading_closes() {
+    with_virtual_time(async {
+        let server = TestServer::new();
+        let client = waiting("/ok").at_head(&server).await;
+        assert_eq!((client.response().status, client.response().closes()), (200, true));
+        // Content that is sent nevertheless is no request.
         client.send(Scenario::get("/ok").bytes()).await;
         assert_eq!(client.statuses(), [200]);
-        assert_eq!(client.ends().await.0, CloseReason::AnswerEnded);
+        assert_eq!(client.wait_closed().await.0, CloseReason::ClosedAfterResponse);
     });
 }
 
 #[test]
-fn content_that_is_too_large_is_refused_without_asking_for_it() {
-    virtually(async {
-        let world = World::new();
-        let client = waiting("/limit/4").at_head(&world).await;
-        assert_eq!((client.reply().status, client.reply().closes()), (413, true));
-        assert_eq!(client.ends().await.0, CloseReason::AnswerEnded);
+fn content_above_the_limit_is_refused_without_100_continue() {
+    with_virtual_time(async {
+        let server = TestServer::new();
+        let client = waiting("/limit/4").at_head(&server).await;
+        assert_eq!((client.response().status, client.response().closes()), (413, true));
+        assert_eq!(client.wait_closed().await.0, CloseReason::ClosedAfterResponse);
     });
 }
 
 #[test]
-fn nothing_is_asked_for_in_the_middle_of_an_answer() {
-    virtually(async {
-        // The echo reads while it answers.
-        let world = World::new();
-        let client = waiting("/echo").at_head(&world).await;
+fn no_100_continue_within_a_response() {
+    with_virtual_time(async {
+        // The echo reads while it responds.
+        let server = TestServer::new();
+        let client = waiting("/echo").at_head(&server).await;
         assert!(client.pipe.outgoing().starts_with(b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\n"));
         client.send("hello").await;
         assert_eq!(client.statuses(), [100, 200]);
-        assert_eq!(client.replies()[1].text(), "hello");
+        assert_eq!(client.responses()[1].text(), "hello");
         assert_eq!(client.phase(), Phase::Idle);
     });
 }
 
 #[test]
-fn http_1_0_is_never_told() {
-    virtually(async {
-        let world = World::new();
+fn http_1_0_never_gets_100_continue() {
+    with_virtual_time(async {
+        let server = TestServer::new();
         let scenario = Scenario::request("POST", "/read", "HTTP/1.0").field("Expect", "100-continue").content("hello");
-        let client = scenario.at(Phase::ReadingContent, &world).await;
+        let client = scenario.at(Phase::ReadingContent, &server).await;
         client.send("hello").await;
         assert_eq!(client.statuses(), [200]);
     });

@@ -1,8 +1,7 @@
-//! The end of a connection whose client is still sending: it is to see the answer, and it
-//! is not waited for without bounds.
+//! Lingering: the client is still sending. It can read the response, and the wait is bounded.
 
-use super::pipe::Ending;
-use super::scenario::{Scenario, World, is_about, pass, settle, virtually};
+use super::pipe::ClientEnd;
+use super::scenario::{Scenario, TestServer, advance, is_about, settle, with_virtual_time};
 use crate::limits::{BUFFER_BYTES, LINGER_BYTES_MAX};
 use crate::service::{CloseReason, Phase};
 use selvedge_proto::Reject;
@@ -11,62 +10,62 @@ const BROKEN: &str = "GET / HTTP/1.1\nHost: a\n\n";
 
 #[test]
 fn a_refused_client_has_five_seconds_to_finish() {
-    virtually(async {
-        let world = World::new();
-        let client = world.connect();
+    with_virtual_time(async {
+        let server = TestServer::new();
+        let client = server.connect();
         client.send(BROKEN).await;
-        assert_eq!((client.phase(), client.pipe.is_finished()), (Phase::Lingering, true));
+        assert_eq!((client.phase(), client.pipe.is_write_shutdown()), (Phase::Lingering, true));
         for _ in 0..4 {
-            pass(1).await;
+            advance(1).await;
             client.send(BROKEN).await;
         }
         assert_eq!(client.statuses(), [400]);
-        let (reason, seconds) = client.ends().await;
+        let (reason, seconds) = client.wait_closed().await;
         assert_eq!(reason, CloseReason::Rejected(Reject::BareLineFeed));
         assert!(is_about(seconds, 1), "{seconds}");
-        assert_eq!(client.closed_while(), Phase::Lingering);
+        assert_eq!(client.phase_at_close(), Phase::Lingering);
     });
 }
 
 #[test]
-fn a_last_answer_leaves_with_the_end() {
+fn the_last_response_leaves_with_the_fin() {
     const LAST: &str = "GET /ok HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
-    virtually(async {
-        let world = World::new();
+    with_virtual_time(async {
+        let server = TestServer::new();
         for (sent, status) in [(LAST.to_owned(), 200), (format!("{LAST}{LAST}"), 200), (BROKEN.to_owned(), 400)] {
-            let client = world.connect();
+            let client = server.connect();
             client.send(&sent).await;
-            assert_eq!((client.statuses(), client.pipe.ended_together()), (vec![status], true), "{sent}");
+            assert_eq!((client.statuses(), client.pipe.fin_left_with_data()), (vec![status], true), "{sent}");
         }
-        let slow = world.connect();
-        slow.pipe.set_room(10);
+        let slow = server.connect();
+        slow.pipe.set_window(10);
         slow.send(LAST).await;
         assert_eq!((slow.pipe.outgoing().len(), slow.closed()), (10, None));
-        slow.take(usize::MAX - 10).await;
-        assert_eq!((slow.statuses(), slow.closed()), (vec![200], Some(CloseReason::Asked)));
+        slow.read(usize::MAX - 10).await;
+        assert_eq!((slow.statuses(), slow.closed()), (vec![200], Some(CloseReason::CloseRequested)));
     });
 }
 
 #[test]
-fn a_refused_client_that_finishes_is_let_go() {
-    virtually(async {
-        let world = World::new();
-        let client = world.connect();
+fn a_refused_client_that_finishes_is_closed() {
+    with_virtual_time(async {
+        let server = TestServer::new();
+        let client = server.connect();
         client.send(BROKEN).await;
-        client.end(Ending::Ended).await;
+        client.end(ClientEnd::Ended).await;
         assert_eq!(client.closed(), Some(CloseReason::Rejected(Reject::BareLineFeed)));
     });
 }
 
 #[test]
-fn what_is_discarded_has_a_bound() {
-    virtually(async {
-        let world = World::new();
-        let client = world.connect();
+fn discarded_bytes_are_bounded() {
+    with_virtual_time(async {
+        let server = TestServer::new();
+        let client = server.connect();
         let much = vec![b'x'; 2 * LINGER_BYTES_MAX as usize];
         client.send([BROKEN.as_bytes(), &much].concat()).await;
-        assert_eq!(client.closed(), None, "who still sends has time to look at the answer");
-        let (reason, seconds) = client.ends().await;
+        assert_eq!(client.closed(), None, "a client that still sends has time to read the response");
+        let (reason, seconds) = client.wait_closed().await;
         assert_eq!(reason, CloseReason::Rejected(Reject::BareLineFeed));
         assert!(is_about(seconds, 5), "{seconds}");
         let received = much.len() - client.pipe.unreceived();
@@ -77,16 +76,16 @@ fn what_is_discarded_has_a_bound() {
 }
 
 #[test]
-fn what_came_while_the_last_answer_left_does_not_take_it_with_it() {
-    virtually(async {
-        let world = World::new();
+fn bytes_received_during_the_last_response_do_not_reset_it() {
+    with_virtual_time(async {
+        let server = TestServer::new();
         let last = Scenario::get("/bytes/100000").field("Connection", "close");
-        let client = last.at(Phase::Sending, &world).await;
+        let client = last.at(Phase::Sending, &server).await;
         client.send("\r\n").await;
-        client.take(usize::MAX - 10).await;
-        assert!(client.reply().is_complete);
-        assert_eq!((client.phase(), client.pipe.is_finished()), (Phase::Lingering, true));
-        client.end(Ending::Ended).await;
-        assert_eq!(client.closed(), Some(CloseReason::Asked));
+        client.read(usize::MAX - 10).await;
+        assert!(client.response().is_complete);
+        assert_eq!((client.phase(), client.pipe.is_write_shutdown()), (Phase::Lingering, true));
+        client.end(ClientEnd::Ended).await;
+        assert_eq!(client.closed(), Some(CloseReason::CloseRequested));
     });
 }

@@ -1,26 +1,25 @@
-//! Connections in a world where the wire is memory and time is virtual.
+//! Connections with an in-memory stream and virtual time.
 //!
-//! A fault is a setting of the [`pipe`], a minute passes in a moment, and every test asks
-//! for the reason why a connection ended and not only for bytes. One file for each thing
-//! that a connection does, in the order in which it does them.
+//! A fault is a setting of the [`pipe`], a minute passes in a moment, and every test checks the close reason and not
+//! only bytes. One file for each thing that a connection does, in that order.
 
 mod pipe;
 mod recorder;
-mod replies;
+mod responses;
 mod scenario;
-mod site;
+mod test_app;
 
+mod body_kinds;
 mod content;
+mod eviction;
 mod expect;
 mod files;
 mod head;
-mod kinds;
 mod linger;
-mod long;
-mod order;
+mod long_buffers;
 mod panics;
-mod parked;
-mod room;
-mod sending;
+mod parking;
+mod pipelining;
+mod slow_reading;
 mod stop;
 mod streams;

@@ -1,10 +1,10 @@
-//! A stream of bytes in memory. Every fault of a client or a network is a setting of it.
+//! An in-memory stream. Every fault of a client or network is a setting of it.
 
 use super::scenario::parks_at_once;
 use crate::buffer::Buffer;
-use crate::net::duplex::Rope;
-use crate::net::notes::Place;
-use crate::net::stream::{Stream, Then};
+use crate::net::connection_table::ConnectionId;
+use crate::net::stream::{SendMode, Stream};
+use crate::net::upgrade::UpgradeControl;
 use crate::net::worker::Worker;
 use crate::service::{Duplex, OpenFile};
 use bytes::Bytes;
@@ -15,60 +15,60 @@ use std::os::unix::fs::FileExt;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
-/// What comes after the bytes that the client has sent.
+/// What follows the bytes that the client has sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Ending {
-    /// More, perhaps.
+pub(super) enum ClientEnd {
+    /// Possibly more.
     Open,
     /// The end of the stream.
     Ended,
-    /// A failure, in both directions and at once.
+    /// A failure of both directions.
     Reset,
 }
 
-/// Both directions of a connection, as the network has them.
+/// Both directions of a connection, as the network sees them.
 pub(super) struct Pipe {
-    /// Sent by the client and not yet received.
+    /// Sent by the client and not received yet.
     incoming: RefCell<Vec<u8>>,
-    ending: Cell<Ending>,
+    client_end: Cell<ClientEnd>,
     /// Most bytes that one receive returns.
     pub(super) receive_bytes_max: Cell<usize>,
-    /// Most bytes that one send takes.
+    /// Most bytes that one send accepts.
     pub(super) send_bytes_max: Cell<usize>,
-    /// Bytes that are taken before a send would block.
-    room: Cell<usize>,
-    /// Bytes that were taken and that the client has no room for.
-    pub(super) unsent: Cell<usize>,
-    /// How many there may be, where that was said.
-    pub(super) unsent_max: Cell<Option<i32>>,
-    /// What was sent to the client.
+    /// Bytes that are accepted before a send would block.
+    window: Cell<usize>,
+    /// Accepted bytes that the client has not read.
+    pub(super) notsent_bytes: Cell<usize>,
+    /// The limit of unsent bytes, if set.
+    pub(super) notsent_lowat: Cell<Option<i32>>,
+    /// Bytes sent to the client.
     outgoing: RefCell<Vec<u8>>,
-    /// The length of each send that took something.
+    /// The length of each send.
     sends: RefCell<Vec<usize>>,
-    /// The last of them waits for what was said to follow.
-    held_back: Cell<bool>,
+    /// The last send waits for more.
+    is_held_back: Cell<bool>,
     finished: Cell<bool>,
     closed: Cell<bool>,
     reader: RefCell<Option<Waker>>,
     writer: RefCell<Option<Waker>>,
-    /// The connection is parked, here.
-    parked: RefCell<Option<(Rc<Worker>, Place)>>,
+    /// Set while the connection is parked.
+    parked: RefCell<Option<(Rc<Worker>, ConnectionId)>>,
 }
 
 impl Pipe {
-    /// A pipe without faults.
+    /// Creates a pipe without faults.
     pub(super) fn new() -> Rc<Self> {
         Rc::new(Self {
             incoming: RefCell::default(),
-            ending: Cell::new(Ending::Open),
+            client_end: Cell::new(ClientEnd::Open),
             receive_bytes_max: Cell::new(usize::MAX),
             send_bytes_max: Cell::new(usize::MAX),
-            room: Cell::new(usize::MAX),
-            unsent: Cell::new(0),
-            unsent_max: Cell::new(None),
+            window: Cell::new(usize::MAX),
+            notsent_bytes: Cell::new(0),
+            notsent_lowat: Cell::new(None),
             outgoing: RefCell::default(),
             sends: RefCell::default(),
-            held_back: Cell::new(false),
+            is_held_back: Cell::new(false),
             finished: Cell::new(false),
             closed: Cell::new(false),
             reader: RefCell::default(),
@@ -77,16 +77,16 @@ impl Pipe {
         })
     }
 
-    /// The client sends bytes.
+    /// Sends bytes as the client.
     pub(super) fn push(&self, bytes: &[u8]) {
         self.incoming.borrow_mut().extend_from_slice(bytes);
-        self.something_came();
+        self.bytes_arrived();
     }
 
-    fn something_came(&self) {
+    fn bytes_arrived(&self) {
         wake(&self.reader);
         let parked = self.parked.borrow().clone();
-        parked.inspect(|(worker, place)| worker.notes.resume(*place));
+        parked.inspect(|(worker, id)| worker.connections.resume(*id));
     }
 
     /// Whether the connection is parked.
@@ -94,64 +94,64 @@ impl Pipe {
         self.parked.borrow().is_some()
     }
 
-    /// The client ends its direction, or the network ends both.
-    pub(super) fn end(&self, ending: Ending) {
-        self.ending.set(ending);
-        self.something_came();
+    /// Ends the client's direction, or resets both.
+    pub(super) fn end(&self, client_end: ClientEnd) {
+        self.client_end.set(client_end);
+        self.bytes_arrived();
         wake(&self.writer);
     }
 
-    /// The client will take so many bytes from now on, and then no more.
-    pub(super) fn set_room(&self, bytes: usize) {
-        self.room.set(bytes);
+    /// Sets how many more bytes the client reads.
+    pub(super) fn set_window(&self, bytes: usize) {
+        self.window.set(bytes);
         wake(&self.writer);
     }
 
-    /// The client takes so many bytes more.
-    pub(super) fn add_room(&self, bytes: usize) {
-        self.set_room(self.room.get().saturating_add(bytes));
+    /// Lets the client read `bytes` more.
+    pub(super) fn extend_window(&self, bytes: usize) {
+        self.set_window(self.window.get().saturating_add(bytes));
     }
 
-    /// Everything that was sent to the client.
+    /// Returns everything that was sent to the client.
     pub(super) fn outgoing(&self) -> Vec<u8> {
         self.outgoing.borrow().clone()
     }
 
-    /// The lengths of the sends.
+    /// Returns the lengths of the sends.
     pub(super) fn sends(&self) -> Vec<usize> {
         self.sends.borrow().clone()
     }
 
-    /// How much of what the client sent was not received.
+    /// Returns how many bytes of the client were not received.
     pub(super) fn unreceived(&self) -> usize {
         self.incoming.borrow().len()
     }
 
-    /// Whether the server said that it sends no more.
-    pub(super) fn is_finished(&self) -> bool {
+    /// Whether the server shut down its sending side.
+    pub(super) fn is_write_shutdown(&self) -> bool {
         self.finished.get()
     }
 
-    /// Whether what was sent last left together with the end.
-    pub(super) fn ended_together(&self) -> bool {
-        self.held_back.get() && self.is_finished()
+    /// Whether the last bytes left together with the FIN.
+    pub(super) fn fin_left_with_data(&self) -> bool {
+        self.is_held_back.get() && self.is_write_shutdown()
     }
 
-    /// Whether the server let go of the connection.
+    /// Whether the server closed the connection.
     pub(super) fn is_closed(&self) -> bool {
         self.closed.get()
     }
 
-    /// How many bytes a send of `len` takes.
+    /// Returns how many bytes a send of `len` accepts.
     fn taken(&self, len: usize) -> io::Result<usize> {
-        if self.ending.get() == Ending::Reset {
+        if self.client_end.get() == ClientEnd::Reset {
             return Err(ErrorKind::ConnectionReset.into());
         }
-        let taken = len.min(self.send_bytes_max.get()).min(self.room.get());
+        let taken = len.min(self.send_bytes_max.get()).min(self.window.get());
         if taken == 0 && len > 0 {
             return Err(ErrorKind::WouldBlock.into());
         }
-        self.room.set(self.room.get() - taken);
+        self.window.set(self.window.get() - taken);
         Ok(taken)
     }
 
@@ -167,96 +167,96 @@ fn wake(waker: &RefCell<Option<Waker>>) {
 }
 
 /// The server's end of a pipe.
-pub(super) struct Memory(pub(super) Rc<Pipe>);
+pub(super) struct PipeStream(pub(super) Rc<Pipe>);
 
-impl Drop for Memory {
+impl Drop for PipeStream {
     fn drop(&mut self) {
         self.0.closed.set(true);
     }
 }
 
-impl Stream for Memory {
+impl Stream for PipeStream {
     fn poll_receive(&self, cx: &mut Context<'_>, into: &mut Option<Buffer>) -> Poll<io::Result<usize>> {
         let mut incoming = self.0.incoming.borrow_mut();
-        if self.0.ending.get() == Ending::Reset {
+        if self.0.client_end.get() == ClientEnd::Reset {
             return Poll::Ready(Err(ErrorKind::ConnectionReset.into()));
         }
         if incoming.is_empty() {
-            if self.0.ending.get() == Ending::Ended {
+            if self.0.client_end.get() == ClientEnd::Ended {
                 return Poll::Ready(Ok(0));
             }
-            assert!(!self.0.held_back.get() || self.0.is_finished(), "nobody waits while the client could have more");
+            assert!(!self.0.is_held_back.get() || self.0.is_write_shutdown(), "no wait while the client can read more");
             *self.0.reader.borrow_mut() = Some(cx.waker().clone());
             return Poll::Pending;
         }
         let buffer = into.get_or_insert_with(Buffer::take);
-        buffer.make_room();
-        let room = buffer.capacity() - buffer.len();
-        let count = incoming.len().min(room).min(self.0.receive_bytes_max.get());
+        buffer.reserve();
+        let window = buffer.capacity() - buffer.len();
+        let count = incoming.len().min(window).min(self.0.receive_bytes_max.get());
         buffer.extend(incoming.drain(..count));
         Poll::Ready(Ok(count))
     }
 
-    fn send(&self, parts: [&[u8]; 2], then: Then) -> io::Result<usize> {
-        assert!(!self.0.is_finished(), "nothing is sent after the end was said");
+    fn send(&self, parts: [&[u8]; 2], mode: SendMode) -> io::Result<usize> {
+        assert!(!self.0.is_write_shutdown(), "nothing is sent after the shutdown");
         let bytes = parts.concat();
         let taken = self.0.taken(bytes.len())?;
         self.0.sent(&bytes[..taken]);
-        self.0.held_back.set(then == Then::More && taken == bytes.len());
+        self.0.is_held_back.set(mode == SendMode::MoreFollows && taken == bytes.len());
         Ok(taken)
     }
 
     fn send_file(&self, file: &File, offset: u64, len: usize) -> io::Result<usize> {
         let mut bytes = vec![0; len];
         let read = file.read_at(&mut bytes, offset)?;
-        self.send([&bytes[..read], &[]], Then::More)
+        self.send([&bytes[..read], &[]], SendMode::MoreFollows)
     }
 
     fn send_copy(&self, first: &[u8], file: &OpenFile, offset: u64, len: usize) -> io::Result<usize> {
         let mut bytes = vec![0; len];
         let read = file.read_at(&mut bytes, offset)?;
-        if read == 0 { Ok(0) } else { self.send([first, &bytes[..read]], Then::More) }
+        if read == 0 { Ok(0) } else { self.send([first, &bytes[..read]], SendMode::MoreFollows) }
     }
 
     fn poll_writable(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        if self.0.room.get() > 0 || self.0.ending.get() == Ending::Reset {
+        if self.0.window.get() > 0 || self.0.client_end.get() == ClientEnd::Reset {
             return Poll::Ready(Ok(()));
         }
         *self.0.writer.borrow_mut() = Some(cx.waker().clone());
         Poll::Pending
     }
 
-    fn bound_unsent(&self, bytes_max: i32) {
-        self.0.unsent_max.set(Some(bytes_max));
+    fn set_notsent_lowat(&self, bytes_max: i32) {
+        self.0.notsent_lowat.set(Some(bytes_max));
     }
 
-    fn unsent(&self) -> usize {
-        self.0.unsent.get()
+    fn notsent_bytes(&self) -> usize {
+        self.0.notsent_bytes.get()
     }
 
-    fn finish(&self) {
+    fn shutdown_write(&self) {
         self.0.finished.set(true);
     }
 
-    fn poll_ended(&self, cx: &mut Context<'_>) -> Poll<()> {
-        if self.0.ending.get() != Ending::Open {
+    fn poll_read_closed(&self, cx: &mut Context<'_>) -> Poll<()> {
+        if self.0.client_end.get() != ClientEnd::Open {
             return Poll::Ready(());
         }
         *self.0.reader.borrow_mut() = Some(cx.waker().clone());
         Poll::Pending
     }
 
-    fn is_unread(&self) -> bool {
+    fn has_pending_edge(&self) -> bool {
         !self.0.incoming.borrow().is_empty()
     }
 
-    fn has_waited(&self) -> bool {
+    fn is_registered(&self) -> bool {
         true
     }
 
-    fn park(&mut self, worker: &Rc<Worker>, place: Place) -> bool {
-        assert!(self.0.incoming.borrow().is_empty(), "whoever has yet to read does not park");
-        *self.0.parked.borrow_mut() = Some((worker.clone(), place));
+    fn park(&mut self, worker: &Rc<Worker>, id: ConnectionId) -> bool {
+        assert!(self.0.incoming.borrow().is_empty(), "a connection with unread bytes does not park");
+        *self.0.parked.borrow_mut() = Some((worker.clone(), id));
         true
     }
 
@@ -264,11 +264,11 @@ impl Stream for Memory {
         *self.0.parked.borrow_mut() = None;
     }
 
-    fn would_move(&self, _: &Worker) -> bool {
+    fn should_migrate(&self, _: &Worker) -> bool {
         parks_at_once()
     }
 
-    fn into_duplex(self, _: Bytes) -> io::Result<(Box<dyn Duplex>, Rope)> {
+    fn into_duplex(self, _: Bytes) -> io::Result<(Box<dyn Duplex>, UpgradeControl)> {
         Err(ErrorKind::Unsupported.into())
     }
 }

@@ -1,44 +1,44 @@
-//! An observer that keeps what it is told, as data of its own.
+//! An observer that stores what is reported.
 
-use crate::service::{Closed, Exchange, Incident, Observer, Outcome};
+use crate::service::{Closed, Exchange, Observer, ResponseOutcome, ServerEvent};
 use selvedge_proto::Reject;
 use std::cell::RefCell;
 use std::net::SocketAddr;
 use std::rc::Rc;
 
-/// A request and its answer, as they were reported.
+/// A reported request with its response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Finished {
     pub(super) peer: SocketAddr,
     pub(super) line: String,
     pub(super) status: u16,
     pub(super) content_bytes: u64,
-    pub(super) outcome: Outcome,
+    pub(super) outcome: ResponseOutcome,
     pub(super) reject: Option<Reject>,
     pub(super) reason: Option<&'static str>,
     pub(super) is_request: bool,
 }
 
-/// What happened, in order.
+/// All reports, in order.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Recorder {
     finished: Rc<RefCell<Vec<Finished>>>,
     closed: Rc<RefCell<Vec<Closed>>>,
-    incidents: Rc<RefCell<Vec<Incident>>>,
+    events: Rc<RefCell<Vec<ServerEvent>>>,
 }
 
 impl Recorder {
-    /// The requests that came from there.
+    /// Returns the requests of a peer.
     pub(super) fn finished(&self, peer: SocketAddr) -> Vec<Finished> {
         self.finished.borrow().iter().filter(|finished| finished.peer == peer).cloned().collect()
     }
 
-    /// How many requests were reported before the first one that came from there.
+    /// Returns how many requests were reported before the first one of a peer.
     pub(super) fn before(&self, peer: SocketAddr) -> usize {
         self.finished.borrow().iter().take_while(|finished| finished.peer != peer).count()
     }
 
-    /// How the connection from there ended, which it does once.
+    /// Returns how the connection of a peer ended; it ends once.
     pub(super) fn closed(&self, peer: SocketAddr) -> Option<Closed> {
         let closed = self.closed.borrow();
         let mut own = closed.iter().filter(|closed| closed.peer == peer);
@@ -47,13 +47,13 @@ impl Recorder {
         first
     }
 
-    /// The panics, as they were reported.
+    /// Returns the reported panics.
     pub(super) fn panics(&self) -> Vec<String> {
-        let incidents = self.incidents.borrow();
-        incidents
+        let events = self.events.borrow();
+        events
             .iter()
-            .filter_map(|incident| match incident {
-                Incident::Panic { message, .. } => Some(message.clone()),
+            .filter_map(|event| match event {
+                ServerEvent::Panic { message, .. } => Some(message.clone()),
                 _ => None,
             })
             .collect()
@@ -64,7 +64,7 @@ impl Observer for Recorder {
     fn finished(&self, exchange: &Exchange<'_>) {
         self.finished.borrow_mut().push(Finished {
             peer: exchange.peer,
-            line: String::from_utf8_lossy(exchange.line).into_owned(),
+            line: String::from_utf8_lossy(exchange.request_line).into_owned(),
             status: exchange.status.code(),
             content_bytes: exchange.content_bytes,
             outcome: exchange.outcome,
@@ -78,7 +78,7 @@ impl Observer for Recorder {
         self.closed.borrow_mut().push(closed.clone());
     }
 
-    fn incident(&self, incident: &Incident) {
-        self.incidents.borrow_mut().push(incident.clone());
+    fn event(&self, event: &ServerEvent) {
+        self.events.borrow_mut().push(event.clone());
     }
 }

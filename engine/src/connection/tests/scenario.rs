@@ -1,12 +1,12 @@
 //! A world with one worker, and a builder that brings a connection to any state.
 
-use super::pipe::{Ending, Memory, Pipe};
+use super::pipe::{ClientEnd, Pipe, PipeStream};
 use super::recorder::{Finished, Recorder};
-use super::replies::{self, Reply};
-use super::site::Site;
-use crate::connection::{self, App, phase_of};
+use super::responses::{self, ParsedResponse};
+use super::test_app::TestApp;
+use crate::connection::{self, AppContext, phase_of};
 use crate::limits::{Limits, SWEEP_INTERVAL};
-use crate::net::notes::Place;
+use crate::net::connection_table::ConnectionId;
 use crate::net::panic;
 use crate::net::worker::Worker;
 use crate::service::{CloseReason, Phase, Service};
@@ -17,12 +17,11 @@ use std::rc::Rc;
 use std::time::Duration;
 use tokio::time::{interval, sleep, timeout};
 
-/// No test takes longer, in time that is not real.
+/// Longest virtual time of a test.
 const TEST_TIME_MAX: Duration = Duration::from_secs(3600);
 
-/// Runs a test on a worker's kind of runtime, whose clock jumps to the next thing that
-/// happens whenever everybody waits.
-pub(super) fn virtually(test: impl Future<Output = ()>) {
+/// Runs a test on a worker's kind of runtime, whose clock jumps to the next event when all tasks wait.
+pub(super) fn with_virtual_time(test: impl Future<Output = ()>) {
     panic::install_hook();
     tokio::runtime::Builder::new_current_thread()
         .enable_time()
@@ -33,155 +32,155 @@ pub(super) fn virtually(test: impl Future<Output = ()>) {
 }
 
 /// One worker without sockets.
-pub(super) struct World {
+pub(super) struct TestServer {
     pub(super) worker: Rc<Worker>,
     pub(super) recorder: Recorder,
-    connect: Box<dyn Fn(Memory, SocketAddr, Place)>,
+    connect: Box<dyn Fn(PipeStream, SocketAddr, ConnectionId)>,
     connected: Cell<u16>,
 }
 
-impl World {
-    /// The usual application and limits.
+impl TestServer {
+    /// Creates a world with the usual application and limits.
     pub(super) fn new() -> Self {
         Self::with(Limits::default())
     }
 
-    /// The usual application.
+    /// Creates a world with the usual application.
     pub(super) fn with(limits: Limits) -> Self {
-        Self::serving(Site, limits)
+        Self::serving(TestApp, limits)
     }
 
     pub(super) fn serving(service: impl Service, limits: Limits) -> Self {
-        let worker = Rc::new(Worker::alone(&limits));
+        let worker = Rc::new(Worker::standalone(&limits));
         let recorder = Recorder::default();
-        let app = App::new(service, recorder.clone(), limits, worker.clone());
-        let connect = Box::new(move |stream, peer, place| {
-            drop(tokio::task::spawn_local(connection::run(stream, peer, place, app.clone(), ())));
+        let app = AppContext::new(service, recorder.clone(), limits, worker.clone());
+        let connect = Box::new(move |stream, peer, id| {
+            drop(tokio::task::spawn_local(connection::run(stream, peer, id, app.clone(), ())));
         });
         tokio::task::spawn_local(sweep(worker.clone()));
         Self { worker, recorder, connect, connected: Cell::new(0) }
     }
 
-    /// A new connection.
+    /// Opens a connection.
     pub(super) fn connect(&self) -> Client<'_> {
         self.connected.set(self.connected.get() + 1);
         let peer = SocketAddr::from(([192, 0, 2, 1], self.connected.get()));
-        let (pipe, place) = (Pipe::new(), self.worker.connection_began());
-        (self.connect)(Memory(pipe.clone()), peer, place);
-        Client { world: self, pipe, peer, place }
+        let (pipe, id) = (Pipe::new(), self.worker.insert_connection());
+        (self.connect)(PipeStream(pipe.clone()), peer, id);
+        Client { server: self, pipe, peer, id }
     }
 
-    /// Whoever is idle is parked.
+    /// Parks idle connections.
     pub(super) async fn park(&self) {
-        self.worker.notes.park_idle();
+        self.worker.connections.park_idle();
         settle().await;
     }
 
-    /// A graceful stop begins.
+    /// Begins a graceful shutdown.
     pub(super) fn drain(&self) {
-        self.worker.draining.set(true);
-        self.worker.notes.drain();
+        self.worker.is_draining.set(true);
+        self.worker.connections.drain();
     }
 }
 
-/// Whether connections move and park as soon as they are idle, so that all tests are tests of that, too.
+/// Whether connections migrate and park as soon as they are idle, so that all tests cover that.
 pub(super) fn parks_at_once() -> bool {
     std::env::var_os("SELVEDGE_TEST_PARKED").is_some()
 }
 
-/// The sweeper of a worker.
+/// Runs a worker's sweep.
 async fn sweep(worker: Rc<Worker>) {
     let mut sweeps = interval(SWEEP_INTERVAL);
     loop {
         sweeps.tick().await;
-        worker.clock.read();
-        worker.notes.sweep(worker.clock.tick());
+        worker.clock.update();
+        worker.connections.sweep(worker.clock.tick());
     }
 }
 
-/// Lets time pass, and with it all that happens meanwhile.
-pub(super) async fn pass(seconds: u64) {
+/// Lets virtual time pass.
+pub(super) async fn advance(seconds: u64) {
     sleep(Duration::from_secs(seconds)).await;
 }
 
-/// Lets happen what needs no time: the clock moves only when everybody waits.
+/// Runs everything that needs no time: the clock moves only when all tasks wait.
 pub(super) async fn settle() {
     sleep(Duration::from_millis(1)).await;
 }
 
-/// Whether a wait took as long as it should: a deadline is noticed a sweep or two later.
+/// Whether a wait took as long as expected: a deadline is noticed one or two sweeps later.
 pub(super) fn is_about(seconds: u64, expected: u64) -> bool {
     (expected..=expected + 1).contains(&seconds)
 }
 
 /// The client's end of a connection.
 pub(super) struct Client<'a> {
-    pub(super) world: &'a World,
+    pub(super) server: &'a TestServer,
     pub(super) pipe: Rc<Pipe>,
     pub(super) peer: SocketAddr,
-    place: Place,
+    id: ConnectionId,
 }
 
 impl Client<'_> {
-    /// Sends bytes, and lets happen what follows at once.
+    /// Sends bytes, and runs what follows at once.
     pub(super) async fn send(&self, bytes: impl AsRef<[u8]>) {
         if parks_at_once() {
-            self.world.park().await;
+            self.server.park().await;
         }
         self.pipe.push(bytes.as_ref());
         settle().await;
     }
 
-    /// Ends or resets the connection, and lets happen what follows at once.
-    pub(super) async fn end(&self, ending: Ending) {
+    /// Ends or resets the connection, and runs what follows at once.
+    pub(super) async fn end(&self, client_end: ClientEnd) {
         if parks_at_once() {
-            self.world.park().await;
+            self.server.park().await;
         }
-        self.pipe.end(ending);
+        self.pipe.end(client_end);
         settle().await;
     }
 
-    /// Takes so many bytes more, and lets happen what follows at once.
-    pub(super) async fn take(&self, bytes: usize) {
-        self.pipe.add_room(bytes);
+    /// Reads `bytes` more, and runs what follows at once.
+    pub(super) async fn read(&self, bytes: usize) {
+        self.pipe.extend_window(bytes);
         settle().await;
     }
 
-    /// The answers so far.
-    pub(super) fn replies(&self) -> Vec<Reply> {
-        replies::read(&self.pipe.outgoing())
+    /// Returns the responses so far.
+    pub(super) fn responses(&self) -> Vec<ParsedResponse> {
+        responses::read(&self.pipe.outgoing())
     }
 
-    /// The one answer that there is.
-    pub(super) fn reply(&self) -> Reply {
-        let [reply] = &self.replies()[..] else { panic!("{} answers", self.replies().len()) };
-        reply.clone()
+    /// Returns the only response.
+    pub(super) fn response(&self) -> ParsedResponse {
+        let [response] = &self.responses()[..] else { panic!("{} responses", self.responses().len()) };
+        response.clone()
     }
 
-    /// The statuses of the answers so far.
+    /// Returns the statuses of the responses so far.
     pub(super) fn statuses(&self) -> Vec<u16> {
-        self.replies().iter().map(|reply| reply.status).collect()
+        self.responses().iter().map(|response| response.status).collect()
     }
 
-    /// The requests that were reported.
+    /// Returns the reported requests.
     pub(super) fn finished(&self) -> Vec<Finished> {
-        self.world.recorder.finished(self.peer)
+        self.server.recorder.finished(self.peer)
     }
 
-    /// Why the connection ended; `None` while it has not.
+    /// Returns the close reason; `None` while the connection is open.
     pub(super) fn closed(&self) -> Option<CloseReason> {
-        let closed = self.world.recorder.closed(self.peer);
-        assert_eq!(self.pipe.is_closed(), closed.is_some(), "whoever is reported as closed is closed");
+        let closed = self.server.recorder.closed(self.peer);
+        assert_eq!(self.pipe.is_closed(), closed.is_some(), "a connection that is reported as closed is closed");
         closed.map(|closed| closed.reason)
     }
 
-    /// What the connection was doing when it ended.
-    pub(super) fn closed_while(&self) -> Phase {
-        self.world.recorder.closed(self.peer).expect("it has ended").phase
+    /// Returns the phase in which the connection ended.
+    pub(super) fn phase_at_close(&self) -> Phase {
+        self.server.recorder.closed(self.peer).expect("it has ended").phase
     }
 
-    /// Waits until the connection ends: why, and after how many whole seconds.
-    pub(super) async fn ends(&self) -> (CloseReason, u64) {
+    /// Waits until the connection ends. Returns the reason and the time in whole seconds.
+    pub(super) async fn wait_closed(&self) -> (CloseReason, u64) {
         let began = tokio::time::Instant::now();
         while self.closed().is_none() {
             sleep(Duration::from_millis(50)).await;
@@ -189,14 +188,14 @@ impl Client<'_> {
         (self.closed().expect("it has just ended"), began.elapsed().as_secs())
     }
 
-    /// What the connection is doing, while it lives.
+    /// Returns the phase of an open connection.
     pub(super) fn phase(&self) -> Phase {
         assert_eq!(self.closed(), None, "it lives");
-        phase_of(self.world.worker.notes.deadline(self.place))
+        phase_of(self.server.worker.connections.deadline(self.id))
     }
 }
 
-/// A request, and how far it comes.
+/// A request to send, as far as wanted.
 #[derive(Clone)]
 pub(super) struct Scenario {
     head: String,
@@ -221,13 +220,13 @@ impl Scenario {
         self
     }
 
-    /// With so much content.
+    /// Adds content with Content-Length.
     pub(super) fn content(self, content: impl AsRef<[u8]>) -> Self {
         let content = content.as_ref().to_vec();
         Self { content, ..self }.length()
     }
 
-    /// With content in chunks as they are given, framing and all.
+    /// Adds content in the given chunks, with their framing.
     pub(super) fn chunks(self, chunks: impl AsRef<[u8]>) -> Self {
         Self { content: chunks.as_ref().to_vec(), ..self.field("Transfer-Encoding", "chunked") }
     }
@@ -237,41 +236,40 @@ impl Scenario {
         self.field("Content-Length", &length)
     }
 
-    /// The head, to its empty line.
+    /// Returns the head with its empty line.
     pub(super) fn head(&self) -> Vec<u8> {
         format!("{}\r\n", self.head).into_bytes()
     }
 
-    /// All of it.
+    /// Returns all bytes.
     pub(super) fn bytes(&self) -> Vec<u8> {
         [self.head(), self.content.clone()].concat()
     }
 
-    /// A connection that has sent all of it.
-    pub(super) async fn sent(self, world: &World) -> Client<'_> {
-        let client = world.connect();
+    /// Opens a connection and sends the whole request.
+    pub(super) async fn sent(self, server: &TestServer) -> Client<'_> {
+        let client = server.connect();
         client.send(self.bytes()).await;
         client
     }
 
-    /// A connection that has sent the head of it.
-    pub(super) async fn at_head(self, world: &World) -> Client<'_> {
-        let client = world.connect();
+    /// Opens a connection and sends the head.
+    pub(super) async fn at_head(self, server: &TestServer) -> Client<'_> {
+        let client = server.connect();
         client.send(self.head()).await;
         client
     }
 
-    /// A connection that has come with it to a phase and stays there until something
-    /// happens to it.
-    pub(super) async fn at(self, phase: Phase, world: &World) -> Client<'_> {
-        let client = world.connect();
+    /// Opens a connection and brings it to a phase, where it stays.
+    pub(super) async fn at(self, phase: Phase, server: &TestServer) -> Client<'_> {
+        let client = server.connect();
         match phase {
             Phase::Idle => client.send(self.bytes()).await,
             Phase::ReadingHead => client.send(&self.head()[..self.head().len() - 1]).await,
-            Phase::Answering | Phase::Lingering => client.send(self.bytes()).await,
+            Phase::Processing | Phase::Lingering => client.send(self.bytes()).await,
             Phase::ReadingContent => client.send(self.head()).await,
             Phase::Sending => {
-                client.pipe.set_room(10);
+                client.pipe.set_window(10);
                 client.send(self.bytes()).await;
             }
         }

@@ -1,47 +1,47 @@
-//! What can go wrong between a ring and whoever uses it, at will: for tests.
+//! Fault injection between the kernel's ring and its user, for tests.
 
-use super::ring::Kind;
+use super::ring::Op;
 use io_uring::cqueue::{CompletionQueue, Entry};
 use std::collections::VecDeque;
 
-/// A script that repeats itself, so that each kind of fault meets each step of a connection.
+/// A script of faults. It repeats, so that each kind of fault occurs at each step of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Script {
-    /// So many bytes are taken by the first send, the second, and so on.
+    /// Maximum bytes of the first send, the second, and so on.
     pub(crate) sends: &'static [usize],
-    /// So many turns late are the first completion, the second, and so on.
+    /// Delay of the first completion, the second, and so on, in turns.
     pub(crate) delays: &'static [u32],
-    /// Every so many receives are cancelled when they begin; 0: none.
+    /// Every n-th receive is cancelled when it starts; 0: none.
     pub(crate) cancelled_every: u32,
-    /// The kernel says for ever that it has put something off.
-    pub(crate) says_work: bool,
+    /// The kernel permanently reports deferred work.
+    pub(crate) reports_work: bool,
 }
 
-/// What goes wrong in one ring.
+/// The state of fault injection in one ring.
 #[derive(Default)]
 pub(crate) struct Faults {
     script: Option<Script>,
     turns: u32,
     sent: usize,
-    begun: u32,
+    started: u32,
     seen: usize,
-    /// Completions that are late, and the turns in which they are due.
-    late: VecDeque<(u32, Entry)>,
+    /// Delayed completions and the turns in which they are due.
+    delayed: VecDeque<(u32, Entry)>,
 }
 
-/// Whether completions are held back.
+/// Whether completions are delayed.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Held {
-    Nothing,
-    Something,
+pub(crate) enum CompletionHold {
+    None,
+    Delayed,
 }
 
 impl Faults {
-    pub(crate) fn follow(&mut self, script: Script) {
+    pub(crate) fn set_script(&mut self, script: Script) {
         self.script = Some(script);
     }
 
-    pub(crate) fn are_there(&self) -> bool {
+    pub(crate) fn is_active(&self) -> bool {
         self.script.is_some()
     }
 
@@ -50,36 +50,36 @@ impl Faults {
         self.script.map_or(usize::MAX, |script| script.sends[self.sent % script.sends.len()])
     }
 
-    pub(crate) fn cancels(&mut self, kind: Kind) -> bool {
-        self.begun += 1;
+    pub(crate) fn cancels(&mut self, op: Op) -> bool {
+        self.started += 1;
         let every = self.script.map_or(0, |script| script.cancelled_every);
-        kind == Kind::Receive && self.begun.is_multiple_of(every)
+        op == Op::Receive && self.started.is_multiple_of(every)
     }
 
-    pub(crate) fn says_work(&self) -> bool {
-        self.script.is_some_and(|script| script.says_work)
+    pub(crate) fn reports_work(&self) -> bool {
+        self.script.is_some_and(|script| script.reports_work)
     }
 
-    pub(crate) fn held(&self) -> Held {
-        if self.late.is_empty() { Held::Nothing } else { Held::Something }
+    pub(crate) fn hold(&self) -> CompletionHold {
+        if self.delayed.is_empty() { CompletionHold::None } else { CompletionHold::Delayed }
     }
 
-    /// Another turn; whether completions are held back that it may be waited for.
-    pub(crate) fn turn(&mut self) -> Held {
+    /// Starts the next turn. Returns whether completions are delayed.
+    pub(crate) fn turn(&mut self) -> CompletionHold {
         self.turns += 1;
-        self.held()
+        self.hold()
     }
 
-    /// The next completion that is not to be late any more. Their order stays.
+    /// Returns the next completion that is due. The order is kept.
     pub(crate) fn next(&mut self, queue: &mut CompletionQueue<'_>) -> Option<Entry> {
         for entry in queue {
             self.seen += 1;
             let delay = self.script.map_or(0, |script| script.delays[self.seen % script.delays.len()]);
-            self.late.push_back((self.turns + delay, entry));
+            self.delayed.push_back((self.turns + delay, entry));
         }
-        if self.late.front().is_some_and(|(due, _)| *due > self.turns) {
+        if self.delayed.front().is_some_and(|(due, _)| *due > self.turns) {
             return None;
         }
-        self.late.pop_front().map(|(_, entry)| entry)
+        self.delayed.pop_front().map(|(_, entry)| entry)
     }
 }

@@ -1,25 +1,25 @@
-//! The second driver of sockets: operations are handed to the kernel in a ring, many at once, and
-//! each is said to be done when it is.
+//! The io_uring back end: operations are submitted to the kernel in batches, and completions are reported by the
+//! ring.
 //!
-//! One task of the worker, [`Uring::drive`], is where the ring turns. It is woken when something
-//! was begun, and by a descriptor in the runtime's epoll set that the ring signals; it wakes
-//! whoever waited for what is done. So timers and sockets of anybody else go on beside it.
+//! The task [`Uring::run`] submits operations and processes completions. It is woken when an operation is started,
+//! or by an eventfd that the ring signals. Completions wake the tasks that wait for them. Tokio's timers and
+//! sockets work beside it.
 
-mod reading;
-mod receiving;
+mod file_read;
+mod receive;
 mod socket;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use socket::RingSocket;
+pub(crate) use socket::UringSocket;
 
 use crate::limits::{BLOCKING_THREADS_MAX, RING_BUFFER_BYTES, RING_BUFFERS, RING_COMPLETIONS, RING_SUBMISSIONS};
-use crate::net::notes::Place;
+use crate::net::connection_table::ConnectionId;
 use crate::net::sys;
-use crate::net::sys::ring::{Completion, Done, Kind, Number, Ring, Signals, Sizes, Then};
-use reading::Reading;
+use crate::net::sys::ring::{Completion, EventfdState, Multishot, Op, Outcome, Ring, Sizes, Slot};
+use file_read::ReadState;
 use rustix::net::{AddressFamily, SendFlags, SocketFlags, SocketType};
-use socket::Talking;
+use socket::SocketState;
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
 use std::io;
@@ -32,7 +32,7 @@ use std::time::Duration;
 use tokio::io::unix::AsyncFd;
 use tokio::sync::Semaphore;
 
-/// What the ring holds for one worker.
+/// Sizes of a worker's ring.
 const SIZES: Sizes = Sizes {
     submissions: RING_SUBMISSIONS,
     completions: RING_COMPLETIONS,
@@ -40,221 +40,221 @@ const SIZES: Sizes = Sizes {
     buffer_bytes: RING_BUFFER_BYTES,
 };
 
-/// How long a turn waits that nobody else can take, for a cancelled operation to be over.
-const TURN_TIME: Duration = Duration::from_millis(100);
+/// Longest wait for a cancelled operation when no other task can process completions.
+const CANCEL_WAIT_MAX: Duration = Duration::from_millis(100);
 
-/// The ring of one worker, and what is known of each socket in it.
+/// The ring of one worker and the state of each descriptor in it.
 pub(crate) struct Uring {
     core: RefCell<Core>,
-    /// Signalled when the kernel has something to complete.
-    event: AsyncFd<OwnedFd>,
-    /// Whether it is.
-    signals: Cell<Signals>,
-    driver: Cell<Option<Waker>>,
-    /// Parked connections that something came for, and that nobody was told of yet.
-    roused: RefCell<Vec<Place>>,
-    /// From how many clients bytes came with the last turn.
-    came: Cell<usize>,
-    /// Turns to read from disks, which take memory.
+    /// Signalled when the kernel has completions.
+    eventfd: AsyncFd<OwnedFd>,
+    /// Whether the kernel signals it.
+    eventfd_state: Cell<EventfdState>,
+    run_waker: Cell<Option<Waker>>,
+    /// Parked connections that received data and are not yet resumed.
+    resumable: RefCell<Vec<ConnectionId>>,
+    /// Number of receive completions in the last run.
+    receive_count: Cell<usize>,
+    /// Permits for file reads, each of which uses memory.
     reads: Arc<Semaphore>,
 }
 
-/// See [`Uring`].
+/// The state behind [`Uring`]'s cell.
 struct Core {
     ring: Ring,
-    /// By the number that the ring has given.
-    states: Vec<State>,
+    /// Indexed by slot.
+    states: Vec<SlotState>,
 }
 
-/// What is known of a socket in the ring.
-enum State {
+/// The state of a slot.
+enum SlotState {
     Unused,
-    Talking(Talking),
-    Reading(Reading),
+    Socket(SocketState),
+    FileRead(ReadState),
 }
 
-/// Who waits, if somebody does.
+/// A waiting task or parked connection, if any.
 #[derive(Default)]
-struct Waiting(Option<Waiter>);
+struct WaiterSlot(Option<Waiter>);
 
-/// See [`Waiting`].
+/// What a completion wakes; see [`WaiterSlot`].
 enum Waiter {
     Task(Waker),
     /// A parked connection.
-    Parked(Place),
+    Parked(ConnectionId),
 }
 
-impl Waiting {
-    fn begin(&mut self, cx: &Context<'_>) {
+impl WaiterSlot {
+    fn set(&mut self, cx: &Context<'_>) {
         match &self.0 {
-            Some(Waiter::Task(known)) if known.will_wake(cx.waker()) => {}
+            Some(Waiter::Task(waker)) if waker.will_wake(cx.waker()) => {}
             _ => self.0 = Some(Waiter::Task(cx.waker().clone())),
         }
     }
 
-    fn of_parked(place: Place) -> Self {
-        Self(Some(Waiter::Parked(place)))
+    fn parked(id: ConnectionId) -> Self {
+        Self(Some(Waiter::Parked(id)))
     }
 
-    fn is_there(&self) -> bool {
+    fn is_set(&self) -> bool {
         self.0.is_some()
     }
 
-    /// Whom to wake, when nothing is borrowed any more: waking may run anybody's code.
-    fn end(&mut self) -> Option<Waiter> {
+    /// Returns the waiter. Wake it when nothing is borrowed: waking may run other code.
+    fn take(&mut self) -> Option<Waiter> {
         self.0.take()
     }
 }
 
-/// Those to wake after a completion.
-type Woken = [Option<Waiter>; 2];
+/// The waiters to wake after a completion.
+type Wakeups = [Option<Waiter>; 2];
 
 impl Uring {
-    /// A ring for this thread, in whose runtime it is.
+    /// Creates a ring for the calling thread, within its runtime.
     ///
     /// # Errors
-    /// When the system has none, forbids it, or memory runs out.
+    /// When the kernel does not support or permit it, or memory runs out.
     pub(crate) fn new() -> io::Result<Rc<Self>> {
         Self::with_sizes(SIZES)
     }
 
-    /// A ring that runs out of everything, and in which things go wrong.
+    /// Creates a small ring with injected faults.
     #[cfg(test)]
     pub(crate) fn faulty(script: sys::faults::Script) -> io::Result<Rc<Self>> {
         let ring = Self::with_sizes(Sizes { submissions: 4, completions: 8, buffers: 2, buffer_bytes: 64 })?;
-        ring.core.borrow_mut().ring.faults.follow(script);
+        ring.core.borrow_mut().ring.faults.set_script(script);
         Ok(ring)
     }
 
-    /// A ring that no system has.
+    /// Fails to create a ring that is larger than the kernel allows.
     #[cfg(test)]
-    pub(crate) fn too_large() -> io::Result<Rc<Self>> {
+    pub(crate) fn oversized() -> io::Result<Rc<Self>> {
         Self::with_sizes(Sizes { submissions: 1 << 30, ..SIZES })
     }
 
-    /// How many files more could be read at once.
+    /// Returns the number of free read permits.
     #[cfg(test)]
-    fn reads_left(&self) -> usize {
+    fn reads_free(&self) -> usize {
         self.reads.available_permits()
     }
 
     fn with_sizes(sizes: Sizes) -> io::Result<Rc<Self>> {
         let (mut ring, event) = Ring::new(sizes)?;
-        try_out(&mut ring)?;
+        probe(&mut ring)?;
         let reads = Arc::new(Semaphore::new(BLOCKING_THREADS_MAX));
         let core = RefCell::new(Core { ring, states: Vec::new() });
         Ok(Rc::new(Self {
             core,
-            event: sys::watch_readable(event)?,
-            signals: Cell::new(Signals::Wanted),
-            driver: Cell::default(),
-            roused: RefCell::default(),
-            came: Cell::default(),
+            eventfd: sys::register_readable(event)?,
+            eventfd_state: Cell::new(EventfdState::Enabled),
+            run_waker: Cell::default(),
+            resumable: RefCell::default(),
+            receive_count: Cell::default(),
             reads,
         }))
     }
 
-    /// Turns the ring for as long as the worker serves, and resumes parked connections that something came for.
-    pub(crate) async fn drive(self: Rc<Self>, resume: impl Fn(Place)) {
+    /// Runs the ring until the task is aborted. Calls `resume` for parked connections that received data.
+    pub(crate) async fn run(self: Rc<Self>, resume: impl Fn(ConnectionId)) {
         loop {
             poll_fn(|cx| {
                 self.resume_parked(&resume);
-                self.poll_due(cx)
+                self.poll_has_work(cx)
             })
             .await;
-            self.turn(None);
+            self.run_once(None);
             self.resume_parked(&resume);
-            give_way().await;
+            yield_once().await;
         }
     }
 
-    /// Has parked connections go on that something came for.
-    fn resume_parked(&self, resume: impl Fn(Place)) {
-        if !self.roused.borrow().is_empty() {
-            let roused = self.roused.take();
-            roused.into_iter().for_each(resume);
+    /// Resumes parked connections that received data.
+    fn resume_parked(&self, resume: impl Fn(ConnectionId)) {
+        if !self.resumable.borrow().is_empty() {
+            let ids = self.resumable.take();
+            ids.into_iter().for_each(resume);
         }
     }
 
-    /// Waits until something was begun, or can be completed.
-    fn poll_due(&self, cx: &mut Context<'_>) -> Poll<()> {
+    /// Waits until operations are to be submitted or completions are available.
+    fn poll_has_work(&self, cx: &mut Context<'_>) -> Poll<()> {
         let ring = &mut self.core.borrow_mut().ring;
-        let mut is_due = ring.is_due();
-        while !is_due && let Poll::Ready(ready) = self.event.poll_read_ready(cx) {
-            // Each signal raises an edge, so the count that it adds to is never read.
-            ready.expect("the worker's runtime lives as long as its tasks").clear_ready();
-            is_due = true;
+        let mut has_work = ring.has_work();
+        while !has_work && let Poll::Ready(ready) = self.eventfd.poll_read_ready(cx) {
+            // Each signal raises an edge, so the eventfd's counter is never read.
+            ready.expect("the runtime outlives its tasks").clear_ready();
+            has_work = true;
         }
-        if !is_due {
-            // What comes from now on is signalled; what came before shows in a look.
-            if self.signals.replace(Signals::Wanted) == Signals::Unwanted {
-                ring.signal(Signals::Wanted);
+        if !has_work {
+            // Later completions signal the eventfd. Earlier ones are found by the check below.
+            if self.eventfd_state.replace(EventfdState::Enabled) == EventfdState::Disabled {
+                ring.set_eventfd(EventfdState::Enabled);
             }
-            is_due = ring.has_work();
+            has_work = ring.has_deferred_work();
         }
-        if is_due {
+        if has_work {
             return Poll::Ready(());
         }
-        self.driver.set(Some(cx.waker().clone()));
+        self.run_waker.set(Some(cx.waker().clone()));
         Poll::Pending
     }
 
-    /// Whether bytes have come from one client alone. Then a turn would save it nothing.
-    fn came_alone(&self) -> bool {
-        // What goes wrong with sends has to meet sends in the ring.
+    /// Returns whether at most one client sent data in the last run. Then batching saves nothing.
+    fn has_single_client(&self) -> bool {
+        // Fault injection requires sends through the ring.
         #[cfg(test)]
-        if self.core.borrow().ring.faults.are_there() {
+        if self.core.borrow().ring.faults.is_active() {
             return false;
         }
-        self.came.get() <= 1
+        self.receive_count.get() <= 1
     }
 
-    fn wake_driver(&self) {
-        if let Some(driver) = self.driver.take() {
-            driver.wake();
+    fn wake_run_task(&self) {
+        if let Some(run_waker) = self.run_waker.take() {
+            run_waker.wake();
         }
     }
 
-    /// Looks at sockets' states, and has the ring turn soon if that began something.
-    fn with<T>(&self, look: impl FnOnce(&mut Core) -> T) -> T {
-        let (looked, has_begun) = {
+    /// Calls `f` with the slots. Wakes the run task if that started an operation.
+    fn with_core<T>(&self, f: impl FnOnce(&mut Core) -> T) -> T {
+        let (result, has_pending) = {
             let core = &mut *self.core.borrow_mut();
-            (look(core), core.ring.has_begun())
+            (f(core), core.ring.has_pending())
         };
-        if has_begun {
-            self.wake_driver();
+        if has_pending {
+            self.wake_run_task();
         }
-        looked
+        result
     }
 
-    /// Hands over what was begun and tells everybody what is done. Waits for something to be done,
-    /// up to a time, where that is wanted.
-    fn turn(&self, wait: Option<Duration>) {
-        self.core.borrow_mut().ring.turn(wait).expect("the ring is used as the kernel wants it used");
+    /// Submits operations and wakes the waiters of completions. With `wait`, waits up to that time for a
+    /// completion.
+    fn run_once(&self, wait: Option<Duration>) {
+        self.core.borrow_mut().ring.submit_and_wait(wait).expect("a correctly used ring accepts submissions");
         let mut is_busy = false;
-        self.came.set(0);
-        while let Some(woken) = self.complete_next() {
+        self.receive_count.set(0);
+        while let Some(wakeups) = self.complete_next() {
             is_busy = true;
-            for waiter in woken.into_iter().flatten() {
+            for waiter in wakeups.into_iter().flatten() {
                 match waiter {
                     Waiter::Task(waker) => waker.wake(),
-                    Waiter::Parked(place) => self.roused.borrow_mut().push(place),
+                    Waiter::Parked(id) => self.resumable.borrow_mut().push(id),
                 }
             }
         }
-        // Whoever is busy looks by itself.
-        if is_busy && self.signals.replace(Signals::Unwanted) == Signals::Wanted {
-            self.core.borrow_mut().ring.signal(Signals::Unwanted);
+        // While completions arrive, the run task polls without signals.
+        if is_busy && self.eventfd_state.replace(EventfdState::Disabled) == EventfdState::Enabled {
+            self.core.borrow_mut().ring.set_eventfd(EventfdState::Disabled);
         }
     }
 }
 
-/// Lets whoever was woken have their turn: they give their buffers back, and begin what the next turn
-/// hands over. Also the kernel could say for ever that there is something.
-async fn give_way() {
-    let mut given = false;
+/// Yields once to woken tasks: they return buffers and start operations for the next run. They also get their turn
+/// if the kernel reports work permanently.
+async fn yield_once() {
+    let mut has_yielded = false;
     poll_fn(|cx| {
-        if mem::replace(&mut given, true) {
+        if mem::replace(&mut has_yielded, true) {
             return Poll::Ready(());
         }
         cx.waker().wake_by_ref();
@@ -263,72 +263,73 @@ async fn give_way() {
     .await;
 }
 
-/// Receives a byte as all bytes are received. What the calls that make a ring do not tell about the
-/// system, this does.
-fn try_out(ring: &mut Ring) -> io::Result<()> {
+/// Tests a multishot receive with provided buffers, which the feature probe of [`Ring::new`] does not cover.
+fn probe(ring: &mut Ring) -> io::Result<()> {
     let (near, far) = rustix::net::socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
-    let number = ring.hold(near);
-    ring.begin(number, Kind::Receive);
+    let slot = ring.register(near);
+    ring.start(slot, Op::Receive);
     rustix::net::send(&far, b"?", SendFlags::NOSIGNAL)?;
-    ring.turn(Some(TURN_TIME))?;
-    let tried = match ring.next() {
-        Some(Completion { done: Done::Received(Ok(Some(lease))), then: Then::More, .. }) if lease.bytes() == b"?" => {
+    ring.submit_and_wait(Some(CANCEL_WAIT_MAX))?;
+    let result = match ring.next_completion() {
+        Some(Completion { outcome: Outcome::Received(Ok(Some(buffer))), multishot: Multishot::More, .. })
+            if buffer.bytes() == b"?" =>
+        {
             Ok(())
         }
-        Some(Completion { done: Done::Received(Err(error)), .. }) => Err(error.into()),
+        Some(Completion { outcome: Outcome::Received(Err(error)), .. }) => Err(error.into()),
         _ => Err(io::ErrorKind::Unsupported.into()),
     };
-    ring.let_go(number);
-    tried
+    ring.release(slot);
+    result
 }
 
 impl Uring {
-    fn complete_next(&self) -> Option<Woken> {
+    fn complete_next(&self) -> Option<Wakeups> {
         let core = &mut *self.core.borrow_mut();
-        let completion = core.ring.next()?;
-        if matches!(completion.done, Done::Received(_)) {
-            self.came.set(self.came.get() + 1);
+        let completion = core.ring.next_completion()?;
+        if matches!(completion.outcome, Outcome::Received(_)) {
+            self.receive_count.set(self.receive_count.get() + 1);
         }
         Some(core.complete(completion))
     }
 }
 
 impl Core {
-    fn enter(&mut self, fd: OwnedFd, state: State) -> Number {
-        let number = self.ring.hold(fd);
-        let place = number as usize;
-        if place >= self.states.len() {
-            self.states.resize_with(place + 1, || State::Unused);
+    fn insert(&mut self, fd: OwnedFd, state: SlotState) -> Slot {
+        let slot = self.ring.register(fd);
+        let index = slot as usize;
+        if index >= self.states.len() {
+            self.states.resize_with(index + 1, || SlotState::Unused);
         }
-        self.states[place] = state;
-        number
+        self.states[index] = state;
+        slot
     }
 
-    fn leave(&mut self, number: Number) -> State {
-        mem::replace(&mut self.states[number as usize], State::Unused)
+    fn remove(&mut self, slot: Slot) -> SlotState {
+        mem::replace(&mut self.states[slot as usize], SlotState::Unused)
     }
 
-    /// Lets go of a descriptor, and of what was known of it.
-    fn end(&mut self, number: Number) {
-        self.leave(number);
-        self.ring.let_go(number);
+    /// Frees a slot and closes its descriptor.
+    fn close(&mut self, slot: Slot) {
+        self.remove(slot);
+        self.ring.release(slot);
     }
 
-    /// Notes what is done, and says whom that concerns.
-    fn complete(&mut self, completion: Completion) -> Woken {
-        let Completion { number, done, then } = completion;
-        match (&mut self.states[number as usize], done) {
-            (State::Talking(talking), Done::Received(received)) => {
-                talking.received(received, then, (&mut self.ring, number))
+    /// Records a completion. Returns the waiters to wake.
+    fn complete(&mut self, completion: Completion) -> Wakeups {
+        let Completion { slot, outcome, multishot } = completion;
+        match (&mut self.states[slot as usize], outcome) {
+            (SlotState::Socket(state), Outcome::Received(received)) => {
+                state.on_received(received, multishot, (&mut self.ring, slot))
             }
-            (State::Talking(talking), Done::Sent(rest, sent)) => talking.sent(rest, sent),
-            (State::Talking(talking), Done::Ready(kind)) => talking.ready(kind),
-            (State::Reading(reading), Done::Read(..)) if reading.is_abandoned() => {
-                self.end(number);
-                Woken::default()
+            (SlotState::Socket(state), Outcome::Sent(rest, sent)) => state.on_sent(rest, sent),
+            (SlotState::Socket(state), Outcome::Ready(op)) => state.on_ready(op),
+            (SlotState::FileRead(reading), Outcome::Read(..)) if reading.is_abandoned() => {
+                self.close(slot);
+                Wakeups::default()
             }
-            (State::Reading(reading), Done::Read(memory, read)) => reading.read(memory, read),
-            _ => Woken::default(),
+            (SlotState::FileRead(reading), Outcome::Read(memory, read)) => reading.on_read(memory, read),
+            _ => Wakeups::default(),
         }
     }
 }

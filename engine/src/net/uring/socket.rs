@@ -1,14 +1,14 @@
-//! A connected socket in the ring.
+//! A connected socket with io_uring.
 
-use super::receiving::Receiving;
-use super::{State, TURN_TIME, Uring, Waiting, Woken};
+use super::receive::ReceiveState;
+use super::{CANCEL_WAIT_MAX, SlotState, Uring, WaiterSlot, Wakeups};
 use crate::buffer::Buffer;
-use crate::net::duplex::{self, Rope};
-use crate::net::notes::Place;
-use crate::net::stream::{self, Leaving, Output, Stream, Then};
+use crate::net::connection_table::ConnectionId;
+use crate::net::stream::{self, SendBuffer, SendMode, SendState, Stream};
 use crate::net::sys;
-use crate::net::sys::leases::Lease;
-use crate::net::sys::ring::{Kind, Number, Ring, Then as Follows};
+use crate::net::sys::buffer_ring::ProvidedBuffer;
+use crate::net::sys::ring::{Multishot, Op, Ring, Slot};
+use crate::net::upgrade::{self, UpgradeControl};
 use crate::net::worker::Worker;
 use crate::service::{Duplex, OpenFile};
 use bytes::Bytes;
@@ -21,293 +21,293 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
-/// What is known of a connected socket.
+/// The state of a connected socket.
 #[derive(Default)]
-pub(super) struct Talking {
-    receiving: Receiving,
-    sending: Sending,
-    writer: Waiting,
-    /// Something has changed for who waits to send, since it last looked.
-    has_room: bool,
-    /// The client has ended its side.
-    has_ended: bool,
-    /// Who waits for that.
-    watcher: Waiting,
+pub(super) struct SocketState {
+    receiving: ReceiveState,
+    sending: PendingSend,
+    writer: WaiterSlot,
+    /// The socket may have become writable since the writer last checked.
+    is_writable: bool,
+    /// The client has shut down its sending side.
+    is_read_closed: bool,
+    /// The waiter for that.
+    close_waiter: WaiterSlot,
 }
 
-/// What became of the output that the ring was given.
+/// Progress of deferred output.
 #[derive(Default)]
-enum Sending {
-    /// It has left, or there was none.
+enum PendingSend {
+    /// No output is pending.
     #[default]
     Nothing,
-    /// The ring has it.
+    /// The ring sends it.
     InFlight,
-    /// This is left of it, since the socket did not take all at once.
-    CameBack(Box<Output>),
+    /// The socket did not accept this part.
+    Unsent(Box<SendBuffer>),
     Failed(Errno),
 }
 
-impl Talking {
-    /// Notes what came.
-    pub(super) fn received(
+impl SocketState {
+    /// Records a receive completion.
+    pub(super) fn on_received(
         &mut self,
-        received: Result<Option<Lease>, Errno>,
-        then: Follows,
-        (ring, number): (&mut Ring, Number),
-    ) -> Woken {
-        let reader = self.receiving.received(received, then, (ring, number));
-        if self.watcher.is_there() && then == Follows::Over && self.receiving.end().is_none() {
-            ring.begin(number, Kind::Ended);
+        result: Result<Option<ProvidedBuffer>, Errno>,
+        multishot: Multishot,
+        (ring, slot): (&mut Ring, Slot),
+    ) -> Wakeups {
+        let reader = self.receiving.on_received(result, multishot, (ring, slot));
+        if self.close_waiter.is_set() && multishot == Multishot::Ended && self.receiving.end().is_none() {
+            ring.start(slot, Op::PeerShutdown);
         }
-        [reader, self.receiving.end().and_then(|_| self.watcher.end())]
+        [reader, self.receiving.end().and_then(|_| self.close_waiter.take())]
     }
 
-    /// Notes what was sent, and what is left.
-    pub(super) fn sent(&mut self, rest: Option<(Buffer, usize)>, sent: Result<(), Errno>) -> Woken {
-        self.sending = match (sent, rest) {
+    /// Records a send completion and the unsent rest.
+    pub(super) fn on_sent(&mut self, rest: Option<(Buffer, usize)>, result: Result<(), Errno>) -> Wakeups {
+        self.sending = match (result, rest) {
             (Ok(()) | Err(Errno::AGAIN | Errno::INTR), Some((buffer, at))) => {
-                Sending::CameBack(Box::new(Output { buffer: Some(buffer), at }))
+                PendingSend::Unsent(Box::new(SendBuffer { buffer: Some(buffer), at }))
             }
-            (Ok(()), None) => Sending::Nothing,
-            (Err(error), _) => Sending::Failed(error),
+            (Ok(()), None) => PendingSend::Nothing,
+            (Err(error), _) => PendingSend::Failed(error),
         };
-        self.has_room = self.writer.is_there();
-        // Whoever waits for the client's next request has to know that this one's answer waits.
-        let reader = if self.is_held_up() { self.receiving.reader.end() } else { None };
-        [self.writer.end(), reader]
+        self.is_writable = self.writer.is_set();
+        // The task that waits for the next request must learn that its response is not sent completely.
+        let reader = if self.has_unsent() { self.receiving.reader.take() } else { None };
+        [self.writer.take(), reader]
     }
 
-    /// Notes that what was waited for is there.
-    pub(super) fn ready(&mut self, kind: Kind) -> Woken {
-        match kind {
-            Kind::Writable => {
-                self.has_room = self.writer.is_there();
-                [self.writer.end(), None]
+    /// Records a readiness completion.
+    pub(super) fn on_ready(&mut self, op: Op) -> Wakeups {
+        match op {
+            Op::Writable => {
+                self.is_writable = self.writer.is_set();
+                [self.writer.take(), None]
             }
-            Kind::Ended => {
-                self.has_ended = true;
-                [self.watcher.end(), None]
+            Op::PeerShutdown => {
+                self.is_read_closed = true;
+                [self.close_waiter.take(), None]
             }
-            _ => [self.receiving.readable(), None],
+            _ => [self.receiving.on_readable(), None],
         }
     }
 
-    fn is_held_up(&self) -> bool {
-        matches!(self.sending, Sending::CameBack(_) | Sending::Failed(_))
+    fn has_unsent(&self) -> bool {
+        matches!(self.sending, PendingSend::Unsent(_) | PendingSend::Failed(_))
     }
 }
 
-/// A connected socket, not blocking, in the worker's ring.
-pub(crate) struct RingSocket {
+/// A non-blocking connected socket in the worker's ring.
+pub(crate) struct UringSocket {
     uring: Rc<Uring>,
-    number: Number,
+    slot: Slot,
 }
 
-impl RingSocket {
+impl UringSocket {
     pub(crate) fn new(uring: Rc<Uring>, fd: OwnedFd) -> Self {
-        let number = uring.with(|core| core.enter(fd, State::Talking(Talking::default())));
-        Self { uring, number }
+        let slot = uring.with_core(|core| core.insert(fd, SlotState::Socket(SocketState::default())));
+        Self { uring, slot }
     }
 
-    /// Looks at the socket's state, and has the ring turn if that began something.
-    fn with<T>(&self, look: impl FnOnce(&mut Talking, &mut Ring) -> T) -> T {
-        self.uring.with(|core| {
-            let State::Talking(talking) = &mut core.states[self.number as usize] else {
-                unreachable!("the number is this socket's until it is dropped")
+    /// Calls `f` with the socket's state. Wakes the ring's task if that started an operation.
+    fn with_state<T>(&self, f: impl FnOnce(&mut SocketState, &mut Ring) -> T) -> T {
+        self.uring.with_core(|core| {
+            let SlotState::Socket(state) = &mut core.states[self.slot as usize] else {
+                unreachable!("a socket owns its slot until it is dropped")
             };
-            look(talking, &mut core.ring)
+            f(state, &mut core.ring)
         })
     }
 
-    /// Sends directly, unless the ring has something that was there before.
-    fn attempt(&self, send: impl FnOnce(BorrowedFd<'_>) -> io::Result<usize>) -> io::Result<usize> {
-        self.with(|talking, ring| match talking.sending {
-            Sending::Nothing => send(ring.fd(self.number)),
-            Sending::InFlight | Sending::CameBack(_) => Err(io::ErrorKind::WouldBlock.into()),
-            Sending::Failed(error) => Err(error.into()),
+    /// Sends directly, unless earlier output is pending in the ring.
+    fn send_now(&self, send: impl FnOnce(BorrowedFd<'_>) -> io::Result<usize>) -> io::Result<usize> {
+        self.with_state(|state, ring| match state.sending {
+            PendingSend::Nothing => send(ring.fd(self.slot)),
+            PendingSend::InFlight | PendingSend::Unsent(_) => Err(io::ErrorKind::WouldBlock.into()),
+            PendingSend::Failed(error) => Err(error.into()),
         })
     }
 
-    /// Takes the socket out of the ring, with all that has come by now.
-    fn take_out(&self) -> (OwnedFd, Vec<u8>) {
-        let kinds = [Kind::Receive, Kind::Readable, Kind::Writable, Kind::Ended];
-        self.with(|_, ring| kinds.into_iter().for_each(|kind| ring.cancel(self.number, kind)));
+    /// Removes the socket from the ring. Returns it with all unread bytes.
+    fn detach(&self) -> (OwnedFd, Vec<u8>) {
+        let ops = [Op::Receive, Op::Readable, Op::Writable, Op::PeerShutdown];
+        self.with_state(|_, ring| ops.into_iter().for_each(|op| ring.cancel(self.slot, op)));
         let (fd, state) = loop {
-            let taken = self.uring.with(|core| {
-                let fd = core.ring.take_back(self.number)?;
-                Some((fd, core.leave(self.number)))
+            let taken = self.uring.with_core(|core| {
+                let fd = core.ring.deregister(self.slot)?;
+                Some((fd, core.remove(self.slot)))
             });
             match taken {
                 Some(taken) => break taken,
-                None => self.uring.turn(Some(TURN_TIME)),
+                None => self.uring.run_once(Some(CANCEL_WAIT_MAX)),
             }
         };
-        // The turns that were taken here were not its own, and it is the one to see to signals.
-        self.uring.wake_driver();
+        // These runs replaced runs of the ring's task, which must now restore the eventfd signals.
+        self.uring.wake_run_task();
         match state {
-            State::Talking(mut talking) => (fd, talking.receiving.take_all()),
+            SlotState::Socket(mut state) => (fd, state.receiving.take_all()),
             _ => (fd, Vec::new()),
         }
     }
 }
 
-impl Stream for RingSocket {
+impl Stream for UringSocket {
     fn poll_receive(&self, cx: &mut Context<'_>, into: &mut Option<Buffer>) -> Poll<io::Result<usize>> {
-        self.with(|talking, ring| match talking.sending {
-            Sending::Failed(error) => Poll::Ready(Err(error.into())),
-            _ => talking.receiving.poll(cx, into, (ring, self.number)),
+        self.with_state(|state, ring| match state.sending {
+            PendingSend::Failed(error) => Poll::Ready(Err(error.into())),
+            _ => state.receiving.poll(cx, into, (ring, self.slot)),
         })
     }
 
-    fn send(&self, parts: [&[u8]; 2], then: Then) -> io::Result<usize> {
-        self.attempt(|fd| stream::send(fd, parts, then))
+    fn send(&self, parts: [&[u8]; 2], mode: SendMode) -> io::Result<usize> {
+        self.send_now(|fd| stream::send(fd, parts, mode))
     }
 
     fn send_file(&self, file: &File, offset: u64, len: usize) -> io::Result<usize> {
-        self.attempt(|fd| stream::send_file(fd, file, offset, len))
+        self.send_now(|fd| stream::send_file(fd, file, offset, len))
     }
 
     fn send_copy(&self, first: &[u8], file: &OpenFile, offset: u64, len: usize) -> io::Result<usize> {
-        self.attempt(|fd| stream::send_copy(fd, first, file, offset, len))
+        self.send_now(|fd| stream::send_copy(fd, first, file, offset, len))
     }
 
-    fn hand_over(&self, output: &mut Output) -> io::Result<Leaving> {
-        if self.uring.came_alone() && self.with(|talking, _| matches!(talking.sending, Sending::Nothing)) {
+    fn send_deferred(&self, output: &mut SendBuffer) -> io::Result<SendState> {
+        if self.uring.has_single_client() && self.with_state(|state, _| matches!(state.sending, PendingSend::Nothing)) {
             return stream::send_all(self, output);
         }
-        self.with(|talking, ring| {
+        self.with_state(|state, ring| {
             let at = output.at;
-            match (&talking.sending, output.buffer.take_if(|buffer| at < buffer.len())) {
+            match (&state.sending, output.buffer.take_if(|buffer| at < buffer.len())) {
                 (_, None) => {}
-                (Sending::Nothing, Some(buffer)) => {
-                    *output = Output::default();
-                    talking.sending = Sending::InFlight;
-                    ring.send(self.number, buffer, at);
+                (PendingSend::Nothing, Some(buffer)) => {
+                    *output = SendBuffer::default();
+                    state.sending = PendingSend::InFlight;
+                    ring.submit_send(self.slot, buffer, at);
                 }
                 (_, Some(buffer)) => {
                     output.buffer = Some(buffer);
-                    return Ok(Leaving::Busy);
+                    return Ok(SendState::InFlight);
                 }
             }
-            Ok(Leaving::Clear)
+            Ok(SendState::Idle)
         })
     }
 
-    fn reclaim(&self, output: &mut Output) -> Leaving {
-        self.with(|talking, _| match mem::take(&mut talking.sending) {
-            Sending::Nothing => Leaving::Clear,
-            Sending::CameBack(rest) => {
+    fn take_unsent(&self, output: &mut SendBuffer) -> SendState {
+        self.with_state(|state, _| match mem::take(&mut state.sending) {
+            PendingSend::Nothing => SendState::Idle,
+            PendingSend::Unsent(rest) => {
                 let later = mem::replace(output, *rest);
                 output.bytes().extend_from_slice(later.rest());
-                Leaving::Clear
+                SendState::Idle
             }
             other => {
-                talking.sending = other;
-                Leaving::Busy
+                state.sending = other;
+                SendState::InFlight
             }
         })
     }
 
-    fn is_held_up(&self) -> bool {
-        self.with(|talking, _| talking.is_held_up())
+    fn has_unsent(&self) -> bool {
+        self.with_state(|state, _| state.has_unsent())
     }
 
     fn poll_writable(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.with(|talking, ring| {
-            match talking.sending {
-                Sending::Failed(error) => return Poll::Ready(Err(error.into())),
-                Sending::CameBack(_) => return Poll::Ready(Ok(())),
-                Sending::Nothing if mem::take(&mut talking.has_room) => return Poll::Ready(Ok(())),
-                Sending::Nothing => ring.begin(self.number, Kind::Writable),
-                Sending::InFlight => {}
+        self.with_state(|state, ring| {
+            match state.sending {
+                PendingSend::Failed(error) => return Poll::Ready(Err(error.into())),
+                PendingSend::Unsent(_) => return Poll::Ready(Ok(())),
+                PendingSend::Nothing if mem::take(&mut state.is_writable) => return Poll::Ready(Ok(())),
+                PendingSend::Nothing => ring.start(self.slot, Op::Writable),
+                PendingSend::InFlight => {}
             }
-            talking.writer.begin(cx);
+            state.writer.set(cx);
             Poll::Pending
         })
     }
 
-    async fn bring_into_memory(&self, file: &File, at: u64, len: u64) -> Option<()> {
-        self.uring.bring_into_memory(file, at, len).await
+    async fn prefetch(&self, file: &File, at: u64, len: u64) -> Option<()> {
+        self.uring.prefetch(file, at, len).await
     }
 
-    fn bound_unsent(&self, bytes_max: i32) {
-        self.with(|_, ring| stream::bound_unsent(ring.fd(self.number), bytes_max));
+    fn set_notsent_lowat(&self, bytes_max: i32) {
+        self.with_state(|_, ring| stream::set_notsent_lowat(ring.fd(self.slot), bytes_max));
     }
 
-    fn unsent(&self) -> usize {
-        self.with(|_, ring| sys::unsent(ring.fd(self.number)))
+    fn notsent_bytes(&self) -> usize {
+        self.with_state(|_, ring| sys::notsent_bytes(ring.fd(self.slot)))
     }
 
-    fn finish(&self) {
-        // A connection that is already gone has nothing to finish.
-        let _ = self.with(|_, ring| rustix::net::shutdown(ring.fd(self.number), Shutdown::Write));
+    fn shutdown_write(&self) {
+        // Fails only if the connection is already closed.
+        let _ = self.with_state(|_, ring| rustix::net::shutdown(ring.fd(self.slot), Shutdown::Write));
     }
 
-    fn poll_ended(&self, cx: &mut Context<'_>) -> Poll<()> {
-        self.with(|talking, ring| {
-            if talking.has_ended || talking.receiving.end().is_some() {
+    fn poll_read_closed(&self, cx: &mut Context<'_>) -> Poll<()> {
+        self.with_state(|state, ring| {
+            if state.is_read_closed || state.receiving.end().is_some() {
                 return Poll::Ready(());
             }
-            // What fills the ring's buffers sees the end, too.
-            if !ring.is_in_flight(self.number, Kind::Receive) {
-                ring.begin(self.number, Kind::Ended);
+            // The multishot receive reports the end, too.
+            if !ring.is_in_flight(self.slot, Op::Receive) {
+                ring.start(self.slot, Op::PeerShutdown);
             }
-            talking.watcher.begin(cx);
+            state.close_waiter.set(cx);
             Poll::Pending
         })
     }
 
-    fn park(&mut self, _worker: &Rc<Worker>, place: Place) -> bool {
-        let (waits, _ended) = self.with(|talking, ring| {
-            let waits = matches!(talking.sending, Sending::Nothing)
-                && !talking.receiving.has_bytes()
-                && talking.receiving.end().is_none()
-                && [Kind::Receive, Kind::Readable].into_iter().any(|kind| ring.is_in_flight(self.number, kind));
-            if !waits {
+    fn park(&mut self, _worker: &Rc<Worker>, id: ConnectionId) -> bool {
+        let (is_idle, _wakers) = self.with_state(|state, ring| {
+            let is_idle = matches!(state.sending, PendingSend::Nothing)
+                && !state.receiving.has_bytes()
+                && state.receiving.end().is_none()
+                && [Op::Receive, Op::Readable].into_iter().any(|op| ring.is_in_flight(self.slot, op));
+            if !is_idle {
                 return (false, None);
             }
-            // The task that waited is about to end. It is let go of when nothing is borrowed any more.
-            let reader = mem::replace(&mut talking.receiving.reader, Waiting::of_parked(place));
-            (true, Some((reader, mem::take(&mut talking.watcher), mem::take(&mut talking.writer))))
+            // The waiting task is about to end. Its wakers are dropped when nothing is borrowed.
+            let reader = mem::replace(&mut state.receiving.reader, WaiterSlot::parked(id));
+            (true, Some((reader, mem::take(&mut state.close_waiter), mem::take(&mut state.writer))))
         });
-        waits
+        is_idle
     }
 
-    fn is_unread(&self) -> bool {
+    fn has_pending_edge(&self) -> bool {
         false
     }
 
-    fn has_waited(&self) -> bool {
-        self.with(|talking, ring| talking.receiving.has_bytes() || ring.is_in_flight(self.number, Kind::Receive))
+    fn is_registered(&self) -> bool {
+        self.with_state(|state, ring| state.receiving.has_bytes() || ring.is_in_flight(self.slot, Op::Receive))
     }
 
     fn unpark(&mut self, _worker: &Worker) {
-        self.with(|talking, _| talking.receiving.reader = Waiting::default());
+        self.with_state(|state, _| state.receiving.reader = WaiterSlot::default());
     }
 
-    fn into_duplex(self, first: Bytes) -> io::Result<(Box<dyn Duplex>, Rope)> {
-        let (fd, rest) = self.take_out();
+    fn into_duplex(self, first: Bytes) -> io::Result<(Box<dyn Duplex>, UpgradeControl)> {
+        let (fd, rest) = self.detach();
         let first = if rest.is_empty() { first } else { [&first[..], &rest].concat().into() };
-        duplex::begin(sys::watch(fd)?, first)
+        upgrade::split(sys::register(fd)?, first)
     }
 }
 
-impl Drop for RingSocket {
+impl Drop for UringSocket {
     fn drop(&mut self) {
-        // What it knew is dropped when nothing is borrowed any more: whoever waited may be part of it.
-        let _known = self.uring.with(|core| {
-            let known = core.leave(self.number);
-            // One that was taken out is not known here any more.
-            if let State::Talking(_) = known {
-                let is_in_flight = |kind| core.ring.is_in_flight(self.number, kind);
-                if is_in_flight(Kind::Receive) && !is_in_flight(Kind::Send) {
-                    // The client hears of it now, and not a turn later.
-                    let _ = rustix::net::shutdown(core.ring.fd(self.number), Shutdown::Both);
+        // The state is dropped when nothing is borrowed: its wakers may own this connection.
+        let _state = self.uring.with_core(|core| {
+            let state = core.remove(self.slot);
+            // A detached socket has no state here.
+            if let SlotState::Socket(_) = state {
+                let is_in_flight = |op| core.ring.is_in_flight(self.slot, op);
+                if is_in_flight(Op::Receive) && !is_in_flight(Op::Send) {
+                    // The client sees the close now, not one run later.
+                    let _ = rustix::net::shutdown(core.ring.fd(self.slot), Shutdown::Both);
                 }
-                core.ring.let_go(self.number);
+                core.ring.release(self.slot);
             }
-            known
+            state
         });
     }
 }

@@ -1,10 +1,10 @@
-//! A chat over WebSocket, with a page: whatever one visitor writes, all see.
+//! A chat over WebSocket, with a page: all visitors see what each of them writes.
 //!
 //! ```text
 //! cargo run -p selvedge-examples --bin chat
 //! ```
 //!
-//! `axum::extract::ws` works as everywhere; it needs this library's feature `hyper-upgrade`.
+//! `axum::extract::ws` works as on other servers; it needs this library's feature `hyper-upgrade`.
 
 use axum::Router;
 use axum::extract::State;
@@ -14,15 +14,15 @@ use axum::routing::{any, get};
 use tokio::sync::broadcast::{self, Sender};
 
 const PAGE: &str = r#"<!doctype html><meta charset="utf-8"><title>Chat</title>
-<ul id="said"></ul><form id="say"><input autofocus><button>Say</button></form>
+<ul id="messages"></ul><form id="form"><input autofocus><button>Send</button></form>
 <script>
 const socket = new WebSocket(`ws://${location.host}/chat`);
 socket.onmessage = event => {
     const line = document.createElement("li");
     line.textContent = event.data;
-    document.getElementById("said").append(line);
+    document.getElementById("messages").append(line);
 };
-document.getElementById("say").onsubmit = event => {
+document.getElementById("form").onsubmit = event => {
     event.preventDefault();
     const input = event.target.firstElementChild;
     socket.send(input.value);
@@ -31,27 +31,27 @@ document.getElementById("say").onsubmit = event => {
 </script>
 "#;
 
-/// What a slow visitor may have waiting before it misses some.
-const LINES_WAITING_MAX: usize = 100;
-/// Nobody says more at once.
+/// The maximum number of pending lines of a slow visitor, which misses lines beyond it.
+const PENDING_LINES_MAX: usize = 100;
+/// The maximum length of a line.
 const LINE_BYTES_MAX: usize = 4 * 1024;
 
-async fn enter(upgrade: WebSocketUpgrade, State(room): State<Sender<String>>) -> Response {
-    upgrade.max_message_size(LINE_BYTES_MAX).on_upgrade(|socket| stay(socket, room))
+async fn connect(upgrade: WebSocketUpgrade, State(room): State<Sender<String>>) -> Response {
+    upgrade.max_message_size(LINE_BYTES_MAX).on_upgrade(|socket| run_session(socket, room))
 }
 
-async fn stay(mut socket: WebSocket, room: Sender<String>) {
+async fn run_session(mut socket: WebSocket, room: Sender<String>) {
     let mut lines = room.subscribe();
     loop {
         tokio::select! {
-            said = socket.recv() => match said {
+            received = socket.recv() => match received {
                 Some(Ok(Message::Text(line))) => drop(room.send(line.to_string())),
                 Some(Ok(_)) => {}
-                Some(Err(_)) => return refuse(socket).await,
+                Some(Err(_)) => return close_with_error(socket).await,
                 None => return,
             },
             line = lines.recv() => {
-                // Who was too slow goes on with what is said now.
+                // A visitor that missed lines continues with the current ones.
                 let Ok(line) = line else { continue };
                 if socket.send(Message::text(line)).await.is_err() {
                     return;
@@ -61,16 +61,16 @@ async fn stay(mut socket: WebSocket, room: Sender<String>) {
     }
 }
 
-/// Says why to whoever sends what cannot be read, or too much of it.
-async fn refuse(mut socket: WebSocket) {
-    let close = CloseFrame { code: close_code::POLICY, reason: "a line that is too long, or no line".into() };
-    // Who is gone hears nothing.
+/// Closes the socket of a visitor that sent an invalid or too long message, with a reason.
+async fn close_with_error(mut socket: WebSocket) {
+    let close = CloseFrame { code: close_code::POLICY, reason: "the message is too long or not text".into() };
+    // The visitor may have disconnected.
     let _ = socket.send(Message::Close(Some(close))).await;
 }
 
 fn app() -> Router {
-    let (room, _) = broadcast::channel(LINES_WAITING_MAX);
-    Router::new().route("/", get(async || Html(PAGE))).route("/chat", any(enter)).with_state(room)
+    let (room, _) = broadcast::channel(PENDING_LINES_MAX);
+    Router::new().route("/", get(async || Html(PAGE))).route("/chat", any(connect)).with_state(room)
 }
 
 #[tokio::main(flavor = "current_thread")]
@@ -80,28 +80,31 @@ async fn main() -> std::io::Result<()> {
 }
 
 #[tokio::test]
-async fn all_see_what_one_says() {
+async fn all_visitors_see_a_message() {
     use futures_util::{SinkExt, StreamExt};
     use tokio_tungstenite::{connect_async, tungstenite};
     let running = selvedge_examples::client::serve(app());
     let url = format!("ws://{}/chat", running.addresses()[0]);
-    let (mut one, _) = connect_async(&url).await.expect("the chat is open");
-    let (mut other, _) = connect_async(&url).await.expect("the chat is open");
-    // Who hears itself has entered.
+    let (mut one, _) = connect_async(&url).await.expect("cannot open the WebSocket");
+    let (mut other, _) = connect_async(&url).await.expect("cannot open the WebSocket");
+    // A visitor that receives its own message has joined.
     for visitor in [&mut one, &mut other] {
-        visitor.send(tungstenite::Message::text("I am here")).await.expect("it is sent");
-        while visitor.next().await.expect("an answer").expect("a message").into_text().expect("text") != "I am here" {}
+        visitor.send(tungstenite::Message::text("I am here")).await.expect("cannot send the message");
+        while visitor.next().await.expect("the socket is open").expect("a message").into_text().expect("text")
+            != "I am here"
+        {}
     }
-    one.send(tungstenite::Message::text("hello")).await.expect("it is sent");
-    while other.next().await.expect("an answer").expect("a message").into_text().expect("text") != "hello" {}
-    other.send(tungstenite::Message::text("x".repeat(LINE_BYTES_MAX + 1))).await.expect("it is sent");
+    one.send(tungstenite::Message::text("hello")).await.expect("cannot send the message");
+    while other.next().await.expect("the socket is open").expect("a message").into_text().expect("text") != "hello" {}
+    other.send(tungstenite::Message::text("x".repeat(LINE_BYTES_MAX + 1))).await.expect("cannot send the message");
     let refused = loop {
-        if let tungstenite::Message::Close(close) = other.next().await.expect("an answer").expect("a message") {
-            break close.expect("a reason");
+        if let tungstenite::Message::Close(close) = other.next().await.expect("the socket is open").expect("a message")
+        {
+            break close.expect("the close frame has a reason");
         }
     };
     assert_eq!(u16::from(refused.code), close_code::POLICY);
-    one.close(None).await.expect("it is closed");
+    one.close(None).await.expect("cannot close the socket");
     drop(other);
     running.handle().stop();
     running.ended().await;

@@ -1,5 +1,5 @@
-//! Answers a POST to `/echo` with the content that it came with, piece by piece as it comes, and
-//! everything else with the files of a folder:
+//! Responds to a POST to `/echo` with its content, chunk by chunk while it is received. All other
+//! requests get files of a folder:
 //!
 //! ```text
 //! cargo run -p selvedge-examples --bin echo -- 127.0.0.1:3000 examples/site
@@ -25,14 +25,14 @@ async fn main() -> std::io::Result<()> {
 }
 
 #[test]
-fn what_comes_goes_back() {
-    let app = app(Path::new("src")).expect("it is there");
+fn content_is_echoed() {
+    let app = app(Path::new("src")).expect("the folder exists");
     let running = selvedge_examples::client::serve(app);
     let mut client = selvedge_examples::client::Client::connect(running.addresses()[0]);
     let large = vec![b'x'; 300_000];
     for content in [&b"hello"[..], &large] {
-        let answer = client.ask("POST /echo", "", content);
-        assert_eq!((answer.status, answer.content == content), (200, true));
+        let response = client.request("POST /echo", "", content);
+        assert_eq!((response.status, response.content == content), (200, true));
     }
-    assert!(client.get("/bin/echo.rs").text().contains("piece by piece"));
+    assert!(client.get("/bin/echo.rs").text().contains("chunk by chunk"));
 }

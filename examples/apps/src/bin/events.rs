@@ -1,11 +1,11 @@
-//! Server-sent events: a page that shows a count, which every second makes larger.
+//! Server-sent events: a page that shows a count, which grows every second.
 //!
 //! ```text
 //! cargo run -p selvedge-examples --bin events
 //! curl -N http://127.0.0.1:3000/events
 //! ```
 //!
-//! When a visitor leaves, the stream of its events is dropped at once.
+//! When a visitor leaves, the event stream is dropped at once.
 
 use axum::Router;
 use axum::response::sse::{Event, KeepAlive, Sse};
@@ -42,12 +42,12 @@ async fn main() -> std::io::Result<()> {
 }
 
 #[test]
-fn events_come_as_they_happen() {
+fn events_are_sent_as_they_happen() {
     let running = selvedge_examples::client::serve(app(Duration::from_millis(5)));
     let mut client = selvedge_examples::client::Client::connect(running.addresses()[0]);
     client.send("GET /events HTTP/1.1\r\nhost: test\r\n\r\n");
-    assert!(client.head().fields.contains(&"content-type: text/event-stream".to_owned()));
+    assert!(client.read_head().fields.contains(&"content-type: text/event-stream".to_owned()));
     let data: Vec<_> =
-        std::iter::repeat_with(|| client.line()).filter(|line| line.starts_with("data:")).take(3).collect();
+        std::iter::repeat_with(|| client.read_line()).filter(|line| line.starts_with("data:")).take(3).collect();
     assert_eq!(data, ["data: 1", "data: 2", "data: 3"]);
 }

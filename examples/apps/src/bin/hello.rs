@@ -1,4 +1,4 @@
-//! Says hello. Run it, and look at <http://127.0.0.1:3000/>:
+//! Serves a greeting at <http://127.0.0.1:3000/>:
 //!
 //! ```text
 //! cargo run -p selvedge-examples --bin hello
@@ -17,8 +17,8 @@ async fn main() -> std::io::Result<()> {
 }
 
 #[test]
-fn it_says_hello() {
+fn it_serves_a_greeting() {
     let running = selvedge_examples::client::serve(app());
-    let answer = selvedge_examples::client::Client::connect(running.addresses()[0]).get("/");
-    assert_eq!((answer.status, answer.text()), (200, "HELLO, WORLD"));
+    let response = selvedge_examples::client::Client::connect(running.addresses()[0]).get("/");
+    assert_eq!((response.status, response.text()), (200, "HELLO, WORLD"));
 }

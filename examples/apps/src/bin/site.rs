@@ -1,4 +1,4 @@
-//! A site with everything: the files of a folder, an API, a WebSocket, and compression.
+//! A complete site: the files of a folder, an API, a WebSocket, and compression.
 //!
 //! ```text
 //! cargo run -p selvedge-examples --bin site -- 127.0.0.1:3000 examples/site
@@ -6,8 +6,8 @@
 //! curl -X POST http://127.0.0.1:3000/api/visits
 //! ```
 //!
-//! Whoever has a WebSocket at `/api/live` is told of every visit. Files that the folder has in
-//! compressed form are sent in it; the others, and the API's answers, are compressed on their way.
+//! Clients with a WebSocket at `/api/live` get the count after every visit. Precompressed files of the folder
+//! are sent as they are; other files and the API's responses are compressed when they are sent.
 
 use axum::extract::State;
 use axum::extract::ws::{Message, WebSocket, WebSocketUpgrade};
@@ -35,10 +35,10 @@ async fn visit(State(count): State<Sender<u64>>) -> Json<Visits> {
 }
 
 async fn live(upgrade: WebSocketUpgrade, State(count): State<Sender<u64>>) -> Response {
-    upgrade.on_upgrade(|socket| tell(socket, count))
+    upgrade.on_upgrade(|socket| send_visits(socket, count))
 }
 
-async fn tell(mut socket: WebSocket, count: Sender<u64>) {
+async fn send_visits(mut socket: WebSocket, count: Sender<u64>) {
     let mut visits = count.subscribe();
     loop {
         let text = visits.borrow_and_update().to_string();
@@ -66,24 +66,31 @@ async fn main() -> std::io::Result<()> {
 async fn files_api_and_socket() {
     use futures_util::StreamExt;
     use tokio_tungstenite::connect_async;
-    let app = app(Path::new("../site")).expect("the folder is there");
+    let app = app(Path::new("../site")).expect("the folder exists");
     let running = selvedge_examples::client::serve(app);
     let mut client = selvedge_examples::client::Client::connect(running.addresses()[0]);
-    let (mut live, _) = connect_async(format!("ws://{}/api/live", running.addresses()[0])).await.expect("it is open");
+    let (mut live, _) =
+        connect_async(format!("ws://{}/api/live", running.addresses()[0])).await.expect("cannot open the WebSocket");
     let mut next = async || live.next().await.expect("the socket is open").expect("a message").to_string();
     assert_eq!(next().await, "0");
-    assert_eq!(client.ask("POST /api/visits", "", "").text(), "{\"visits\":1}");
+    assert_eq!(client.request("POST /api/visits", "", "").text(), "{\"visits\":1}");
     assert_eq!(next().await, "1");
 
     let plain = client.get("/weave/");
     assert!(plain.status == 200 && plain.fields.contains(&"cache-control: max-age=60".to_owned()));
-    let coded = client.ask("GET /weave/", "accept-encoding: gzip\r\n", "");
-    assert!(coded.fields.contains(&"content-encoding: gzip".to_owned()) && coded.content.len() < plain.content.len());
+    let compressed = client.request("GET /weave/", "accept-encoding: gzip\r\n", "");
+    assert!(
+        compressed.fields.contains(&"content-encoding: gzip".to_owned())
+            && compressed.content.len() < plain.content.len()
+    );
     client.send("HEAD /weave/ HTTP/1.1\r\nhost: test\r\naccept-encoding: gzip\r\n\r\n");
-    assert!(client.head().fields.contains(&"content-encoding: gzip".to_owned()));
-    let beside = client.ask("GET /style.css", "accept-encoding: br\r\n", "");
-    assert_eq!(beside.content, std::fs::read("../site/style.css.br").expect("it is there"));
-    let lost = client.get("/none");
-    assert!(lost.status == 404 && lost.text().contains("<title>"));
+    assert!(client.read_head().fields.contains(&"content-encoding: gzip".to_owned()));
+    let precompressed = client.request("GET /style.css", "accept-encoding: br\r\n", "");
+    assert_eq!(
+        precompressed.content,
+        std::fs::read("../site/style.css.br").expect("the precompressed file is readable")
+    );
+    let missing = client.get("/none");
+    assert!(missing.status == 404 && missing.text().contains("<title>"));
     assert_eq!(client.get("/weave").status, 301);
 }

@@ -1,4 +1,4 @@
-//! A list of things to do: a JSON API that keeps them with SQLite, in `todo.db`.
+//! A to-do list: a JSON API that stores its items with SQLite in `todo.db`.
 //!
 //! ```text
 //! cargo run -p selvedge-examples --bin todo
@@ -6,15 +6,15 @@
 //! curl http://127.0.0.1:3000/todos
 //! ```
 //!
-//! SQLite waits for the disk, so each handler hands its work to a thread that may wait
-//! ([`offload`]); done on the worker, it would hold up every other connection of that worker.
+//! SQLite blocks on the disk, so each handler runs its query on a blocking thread ([`spawn_blocking`]). On the worker, it
+//! would block all other connections of that worker.
 
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use axum::routing::{get, put};
 use axum::{Json, Router};
 use rusqlite::Connection;
-use selvedge::offload;
+use selvedge::spawn_blocking;
 use serde::{Deserialize, Serialize};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -35,12 +35,12 @@ struct Change {
     done: bool,
 }
 
-/// The database, which takes one at a time.
+/// The database, which runs one operation at a time.
 #[derive(Clone)]
 struct Store(Arc<Mutex<Connection>>);
 
 impl Store {
-    fn on(connection: Connection) -> rusqlite::Result<Self> {
+    fn new(connection: Connection) -> rusqlite::Result<Self> {
         connection.execute(
             "CREATE TABLE IF NOT EXISTS todos (id INTEGER PRIMARY KEY, text TEXT NOT NULL, done INTEGER NOT NULL DEFAULT 0)",
             (),
@@ -48,12 +48,12 @@ impl Store {
         Ok(Self(Arc::new(Mutex::new(connection))))
     }
 
-    /// Does something with the database, off the worker.
-    async fn ask<T: Send + 'static>(
+    /// Runs an operation with the database on a blocking thread.
+    async fn with_database<T: Send + 'static>(
         self,
         work: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
     ) -> Result<T, StatusCode> {
-        let done = offload(move || work(&self.0.lock().unwrap_or_else(PoisonError::into_inner))).await;
+        let done = spawn_blocking(move || work(&self.0.lock().unwrap_or_else(PoisonError::into_inner))).await;
         match done {
             Some(Ok(found)) => Ok(found),
             Some(Err(rusqlite::Error::QueryReturnedNoRows)) => Err(StatusCode::NOT_FOUND),
@@ -67,14 +67,14 @@ fn todo(row: &rusqlite::Row<'_>) -> rusqlite::Result<Todo> {
 }
 
 async fn list(State(store): State<Store>) -> Result<Json<Vec<Todo>>, StatusCode> {
-    let all = store.ask(|database| {
+    let all = store.with_database(|database| {
         database.prepare("SELECT id, text, done FROM todos ORDER BY id")?.query_map((), todo)?.collect()
     });
     Ok(Json(all.await?))
 }
 
 async fn add(State(store): State<Store>, Json(new): Json<New>) -> Result<(StatusCode, Json<Todo>), StatusCode> {
-    let added = store.ask(move |database| {
+    let added = store.with_database(move |database| {
         database.query_row("INSERT INTO todos (text) VALUES (?1) RETURNING id, text, done", [new.text], todo)
     });
     Ok((StatusCode::CREATED, Json(added.await?)))
@@ -85,14 +85,14 @@ async fn change(
     Path(id): Path<i64>,
     Json(change): Json<Change>,
 ) -> Result<Json<Todo>, StatusCode> {
-    let changed = store.ask(move |database| {
+    let changed = store.with_database(move |database| {
         database.query_row("UPDATE todos SET done = ?2 WHERE id = ?1 RETURNING id, text, done", (id, change.done), todo)
     });
     Ok(Json(changed.await?))
 }
 
 async fn remove(State(store): State<Store>, Path(id): Path<i64>) -> Result<StatusCode, StatusCode> {
-    match store.ask(move |database| database.execute("DELETE FROM todos WHERE id = ?1", [id])).await? {
+    match store.with_database(move |database| database.execute("DELETE FROM todos WHERE id = ?1", [id])).await? {
         0 => Err(StatusCode::NOT_FOUND),
         _ => Ok(StatusCode::NO_CONTENT),
     }
@@ -107,22 +107,22 @@ fn app(store: Store) -> Router {
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let store = Store::on(Connection::open("todo.db")?)?;
+    let store = Store::new(Connection::open("todo.db")?)?;
     let listener = tokio::net::TcpListener::bind(selvedge_examples::address()).await?;
     Ok(selvedge::serve(listener, app(store)).await?)
 }
 
 #[test]
-fn things_are_added_done_and_removed() {
-    let store = Connection::open_in_memory().and_then(Store::on).expect("a database in memory");
+fn items_are_added_changed_and_removed() {
+    let store = Connection::open_in_memory().and_then(Store::new).expect("cannot open a database in memory");
     let running = selvedge_examples::client::serve(app(store));
     let mut client = selvedge_examples::client::Client::connect(running.addresses()[0]);
     let json = "content-type: application/json\r\n";
-    let added = client.ask("POST /todos", json, r#"{"text": "mow"}"#);
+    let added = client.request("POST /todos", json, r#"{"text": "mow"}"#);
     assert_eq!((added.status, added.text()), (201, r#"{"id":1,"text":"mow","done":false}"#));
-    assert_eq!(client.ask("PUT /todos/1", json, r#"{"done": true}"#).status, 200);
+    assert_eq!(client.request("PUT /todos/1", json, r#"{"done": true}"#).status, 200);
     assert_eq!(client.get("/todos").text(), r#"[{"id":1,"text":"mow","done":true}]"#);
-    assert_eq!(client.ask("PUT /todos/2", json, r#"{"done": true}"#).status, 404);
-    assert_eq!(client.ask("DELETE /todos/1", "", "").status, 204);
+    assert_eq!(client.request("PUT /todos/2", json, r#"{"done": true}"#).status, 404);
+    assert_eq!(client.request("DELETE /todos/1", "", "").status, 204);
     assert_eq!(client.get("/todos").text(), "[]");
 }

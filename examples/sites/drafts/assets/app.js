@@ -1,4 +1,4 @@
-// Shows the draft that the path names, without asking the server for another page.
+// Shows the draft that the path names, without loading another page.
 const drafts = {
   twill: "2/2 twill: each pick moves one thread on, and a diagonal appears.",
   plain: "Plain weave: over one, under one.",
@@ -7,7 +7,7 @@ const main = document.querySelector("main");
 
 function show(path) {
   const name = path.slice(1);
-  const text = name === "" ? Object.keys(drafts).join(", ") : (drafts[name] ?? "There is no such draft.");
+  const text = name === "" ? Object.keys(drafts).join(", ") : (drafts[name] ?? "No such draft.");
   main.textContent = text;
 }
 

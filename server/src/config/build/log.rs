@@ -1,30 +1,30 @@
 //! The logs of the server and of sites.
 
-use super::{Build, Claimed};
-use crate::config::model::{AccessLog, ErrorFormat, ErrorLog, Level, Logs, Rotation, Switch};
+use super::{Builder, RequirementKind};
+use crate::config::model::{AccessLog, ErrorFormat, ErrorLog, Level, LogSettings, Rotation, Switch};
 use crate::config::problem::Problem;
 use crate::config::tree::{Block, Item};
 use crate::config::value::{LogTarget, Value};
 
-impl Build<'_, '_> {
-    pub(super) fn logs(&mut self, block: &Block) -> Logs {
-        Logs { access: self.access_log(block.one("access")), error: self.error_log(block.one("error")) }
+impl Builder<'_, '_> {
+    pub(super) fn logs(&mut self, block: &Block) -> LogSettings {
+        LogSettings { access: self.access_log(block.item("access")), error: self.error_log(block.item("error")) }
     }
 
     pub(super) fn access_log(&mut self, item: &Item) -> AccessLog {
         let (target, rotation) = self.log_target(item);
-        AccessLog { target, format: item.the("format").text().to_owned(), rotation }
+        AccessLog { target, format: item.required("format").text().to_owned(), rotation }
     }
 
     pub(super) fn error_log(&mut self, item: &Item) -> ErrorLog {
         let (target, rotation) = self.log_target(item);
-        let level = match item.the("level").text() {
+        let level = match item.required("level").text() {
             "error" => Level::Error,
             "info" => Level::Info,
             "debug" => Level::Debug,
             _ => Level::Warn,
         };
-        let format = match item.the("format").text() {
+        let format = match item.required("format").text() {
             "json" => ErrorFormat::Json,
             _ => ErrorFormat::Text,
         };
@@ -33,11 +33,11 @@ impl Build<'_, '_> {
 
     fn log_target(&mut self, item: &Item) -> (LogTarget, Option<Rotation>) {
         let given = item.first();
-        let Value::LogTarget(target) = &given.value else { unreachable!("the table says that it is a target") };
+        let Value::LogTarget(target) = &given.value else { unreachable!("the table requires a log target") };
         if let LogTarget::File(path) = target {
-            self.claim(given.at, Claimed::Written(path.clone()));
+            self.require(given.at, RequirementKind::WritableFile(path.clone()));
         }
-        let rotation = item.inside().get("rotate").map(|rotate| self.rotation(rotate, target));
+        let rotation = item.block().get("rotate").map(|rotate| self.rotation(rotate, target));
         (target.clone(), rotation)
     }
 
@@ -45,15 +45,18 @@ impl Build<'_, '_> {
         let rotation = Rotation {
             size_max: item.property("size").map(|given| given.number()),
             age_max: item.property("age").map(|given| given.time()),
-            files_kept_max: usize::try_from(item.the("keep").number()).unwrap_or(usize::MAX),
-            compress: Switch::from(item.the("compress").flag()),
+            files_max: usize::try_from(item.required("keep").number()).unwrap_or(usize::MAX),
+            compress: Switch::from(item.required("compress").flag()),
         };
         if rotation.size_max.is_none() && rotation.age_max.is_none() {
-            let problem = Problem::new(item.at, "rotation without a size and without an age");
-            self.problem(problem.instead("as in `rotate size=\"100MiB\" age=\"1d\" keep=14`"));
+            let problem = Problem::new(item.at, "`rotate` without `size` and `age`");
+            self.problem(problem.suggest("write, for example, `rotate size=\"100MiB\" age=\"1d\" keep=14`"));
         }
         if !matches!(target, LogTarget::File(_)) {
-            self.problem(Problem::new(item.at, "rotation of what is no file").instead("only files are rotated"));
+            self.problem(
+                Problem::new(item.at, "`rotate` for a target that is not a file")
+                    .suggest("remove it, or log to a file"),
+            );
         }
         rotation
     }

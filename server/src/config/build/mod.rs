@@ -1,75 +1,74 @@
-//! From items to the model: what no single value can tell, and what follows from what.
+//! Builds the model from items: checks that concern several settings, and values that depend on others.
 
-mod gate;
+mod access;
 mod log;
-mod reach;
 mod route;
 mod server;
 mod site;
+mod unreachable_routes;
 
 use super::model::{Enforcement, Settings, Switch};
-use super::place::Span;
+use super::position::Span;
 use super::problem::Problem;
 use super::reader::Reader;
-use super::tree::{Block, Given, Item};
+use super::tree::{Block, Item, SpannedValue};
 use super::value::{Address, Network, Value};
 use std::path::PathBuf;
 
-/// What the world has to hold for the settings to work, and where that is written.
+/// A requirement on the machine, and the position of its setting.
 #[derive(Debug)]
-pub(crate) struct Claim {
-    pub(crate) claimed: Claimed,
+pub(crate) struct Requirement {
+    pub(crate) kind: RequirementKind,
     pub(crate) at: Span,
 }
 
-/// See [`Claim`].
+/// The kind of a requirement.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Claimed {
+pub(crate) enum RequirementKind {
     /// A directory that can be read.
     Root(PathBuf),
-    /// A file that can be written, or made.
-    Written(PathBuf),
-    /// A folder in which a socket can be made.
-    SocketFolder(PathBuf),
-    /// The file with the number of the process.
+    /// A file that can be written or created.
+    WritableFile(PathBuf),
+    /// A folder in which a socket can be created.
+    SocketDirectory(PathBuf),
+    /// The pid file.
     PidFile(PathBuf),
     /// An htpasswd file.
     UserFile(PathBuf),
     /// An address of this machine, or a name of one.
-    Listens(Address),
+    ListenAddress(Address),
     User(String),
     Group(String),
-    /// A page for errors: a root, and the path of a file beneath it. It may come later.
-    Page(PathBuf, String),
-    /// That what a site says goes together: its number, from 0.
+    /// An error page: a root and a path below it. It may be added later.
+    ErrorPage(PathBuf, String),
+    /// The settings of a site fit together; its number from 0.
     Site(usize),
-    /// The same of a route, by the numbers of its site and its own.
+    /// The settings of a route fit together; the numbers of its site and of the route.
     Route(usize, usize),
 }
 
-/// Makes the model of what the top level says. Where that is wrong, the reader has problems
-/// afterwards, and the model is of no use.
-pub(super) fn build(top: &Block, reader: &mut Reader<'_>) -> (Settings, Vec<Claim>) {
-    let mut build = Build { reader, claims: Vec::new() };
+/// Builds the model of the top level. If the reader has problems afterwards, the model must not be used.
+pub(super) fn build(top: &Block, reader: &mut Reader<'_>) -> (Settings, Vec<Requirement>) {
+    let mut build = Builder { reader, requirements: Vec::new() };
     let settings = build.settings(top);
-    (settings, build.claims)
+    (settings, build.requirements)
 }
 
-struct Build<'r, 'a> {
+struct Builder<'r, 'a> {
     reader: &'r mut Reader<'a>,
-    claims: Vec<Claim>,
+    requirements: Vec<Requirement>,
 }
 
-impl Build<'_, '_> {
+impl Builder<'_, '_> {
     fn problem(&mut self, problem: Problem) {
         self.reader.problems.push(problem);
     }
 
-    fn claim(&mut self, at: Span, claimed: Claimed) {
-        self.claims.push(Claim { claimed, at });
+    fn require(&mut self, at: Span, kind: RequirementKind) {
+        self.requirements.push(Requirement { kind, at });
     }
 
-    /// The path of a setting, if it is said.
+    /// Returns the path of a setting, if it is set.
     fn path(&self, block: &Block, name: &str) -> Option<(PathBuf, Span)> {
         block.get(name).map(|item| (item.first().path().to_owned(), item.first().at))
     }
@@ -81,19 +80,19 @@ impl From<bool> for Switch {
     }
 }
 
-/// Whether an item is enforced or only observed.
+/// Whether an item is enforced or in dry-run mode.
 fn enforcement(item: &Item) -> Enforcement {
-    if item.the("observe").flag() { Enforcement::Observe } else { Enforcement::Enforce }
+    if item.required("dry-run").flag() { Enforcement::DryRun } else { Enforcement::Enforce }
 }
 
-fn networks(arguments: &[Given]) -> Vec<Network> {
-    let network = |given: &Given| match given.value {
+fn networks(arguments: &[SpannedValue]) -> Vec<Network> {
+    let network = |given: &SpannedValue| match given.value {
         Value::Network(network) => Some(network),
         _ => None,
     };
     arguments.iter().filter_map(network).collect()
 }
 
-fn texts(arguments: &[Given]) -> Vec<String> {
+fn texts(arguments: &[SpannedValue]) -> Vec<String> {
     arguments.iter().map(|given| given.text().to_owned()).collect()
 }

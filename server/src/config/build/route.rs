@@ -1,107 +1,109 @@
-//! Routes: when they apply, and what they do.
+//! Routes: conditions and actions.
 
-use super::reach::Reach;
 use super::site::{pattern, status};
-use super::{Build, Claimed, networks, texts};
-use crate::config::model::{Action, Condition, Files, Gate, Route, Switch, When};
+use super::unreachable_routes::EarlierRoutes;
+use super::{Builder, RequirementKind, networks, texts};
+use crate::config::model::{AccessSettings, Action, Condition, Files, Route, Switch, When};
 use crate::config::problem::Problem;
 use crate::config::settings::ACTIONS;
-use crate::config::tree::{Block, Given, Item};
+use crate::config::tree::{Block, Item, SpannedValue};
 use crate::config::value::{PathPattern, Template, Value};
 use std::path::PathBuf;
 
-/// What a route takes from its site.
+/// What a route inherits from its site.
 pub(super) struct Inherited {
     pub(super) root: Option<PathBuf>,
     pub(super) index: Vec<String>,
     pub(super) listing: Switch,
-    pub(super) sidecars: Switch,
+    pub(super) precompressed: Switch,
     pub(super) body_bytes_max: u64,
-    pub(super) gate: Gate,
+    pub(super) access: AccessSettings,
 }
 
-impl Build<'_, '_> {
-    pub(super) fn route(&mut self, item: &Item, site: &Inherited, reach: &mut Reach) -> Route {
-        let block = item.inside();
+impl Builder<'_, '_> {
+    pub(super) fn route(&mut self, item: &Item, site: &Inherited, earlier_routes: &mut EarlierRoutes) -> Route {
+        let block = item.block();
         let patterns: Vec<_> = item.arguments.iter().map(pattern).collect();
-        let when = block.get("when").map_or_else(When::default, |item| when(item.inside()));
+        let when = block.get("when").map_or_else(When::default, |item| when(item.block()));
         for (pattern, given) in patterns.iter().zip(&item.arguments) {
-            if let Some(problem) = reach.add(pattern, &when, given.at) {
+            if let Some(problem) = earlier_routes.add(pattern, &when, given.at) {
                 self.problem(problem);
             }
         }
         Route {
-            gate: self.gate(block, &site.gate),
+            access: self.access(block, &site.access),
             body_bytes_max: block.get("body-bytes-max").map_or(site.body_bytes_max, |item| item.first().number()),
             action: self.action(item, &patterns, site),
-            replies: self.replies(block, site.root.as_ref()),
+            response_settings: self.response_settings(block, site.root.as_ref()),
             patterns,
             when,
         }
     }
 
     fn action(&mut self, route: &Item, patterns: &[PathPattern], site: &Inherited) -> Action {
-        let mut actions = route.inside().items.iter().filter(|item| ACTIONS.contains(&item.setting.name));
+        let mut actions = route.block().items.iter().filter(|item| ACTIONS.contains(&item.setting.name));
         let Some(item) = actions.next() else {
-            if !route.inside().says_any(&ACTIONS) {
+            if !route.block().has_any(&ACTIONS) {
                 let problem = Problem::new(route.at, "a route without an action");
-                self.problem(problem.instead(format!("say one of {}", ACTIONS.join(", "))));
+                self.problem(problem.suggest(format!("write one of {}", ACTIONS.join(", "))));
             }
-            // The model is of no use any more; this only fills the place.
+            // A placeholder; the model is not used after a problem.
             return Action::Deny { status: 404 };
         };
         for other in actions {
-            let problem = Problem::new(other.at, "a second action of a route").beside(item.at, "the first");
-            self.problem(problem.instead("a route does one thing; make another route"));
+            let problem = Problem::new(other.at, "a second action in a route").see_also(item.at, "the first one");
+            self.problem(problem.suggest("a route has one action; move this one to another route"));
         }
         match item.setting.name {
             "files" => Action::Files(self.files(item, site)),
             "redirect" => {
                 let target = self.target(item.first(), patterns);
                 if patterns.iter().any(|pattern| pattern.to_string() == target.to_string()) {
-                    let problem = Problem::new(item.first().at, "a redirect that leads to itself");
-                    self.problem(problem.instead("the client would come back for ever"));
+                    let problem = Problem::new(item.first().at, "a redirect to its own pattern");
+                    self.problem(problem.suggest("the client would be redirected forever"));
                 }
-                Action::Redirect { target, status: status(item.the("status")) }
+                Action::Redirect { target, status: status(item.required("status")) }
             }
             "rewrite" => Action::Rewrite { target: self.target(item.first(), patterns) },
             "respond" => self.respond(item),
-            _ => Action::Deny { status: status(item.the("status")) },
+            _ => Action::Deny { status: status(item.required("status")) },
         }
     }
 
     fn files(&mut self, item: &Item, site: &Inherited) -> Files {
         let root = match item.property("root") {
             Some(given) => {
-                self.claim(given.at, Claimed::Root(given.path().to_owned()));
+                self.require(given.at, RequirementKind::Root(given.path().to_owned()));
                 given.path().to_owned()
             }
             None => site.root.clone().unwrap_or_else(|| {
-                if !item.broken.contains(&"root") {
-                    let problem = Problem::new(item.at, "files without a root");
-                    self.problem(problem.instead("say `root PATH` in the site, or root=PATH here"));
+                if !item.invalid.contains(&"root") {
+                    let problem = Problem::new(item.at, "`files` needs a root");
+                    self.problem(problem.suggest("write `root PATH` in the site, or root=PATH here"));
                 }
                 PathBuf::new()
             }),
         };
-        let block = item.inside();
+        let block = item.block();
         Files {
             root,
             index: block.get("index").map_or_else(|| site.index.clone(), |item| texts(&item.arguments)),
             fallback: item.property("fallback").map(|given| given.text().to_owned()),
             listing: item.property("listing").map_or(site.listing, |given| Switch::from(given.flag())),
-            sidecars: item.property("sidecars").map_or(site.sidecars, |given| Switch::from(given.flag())),
-            attempts: block.one("try").arguments.iter().map(template).collect(),
+            precompressed: item
+                .property("precompressed")
+                .map_or(site.precompressed, |given| Switch::from(given.flag())),
+            try_files: block.item("try-files").arguments.iter().map(template).collect(),
         }
     }
 
-    /// A target, of which no star may be without its counterpart in a pattern.
-    fn target(&mut self, given: &Given, patterns: &[PathPattern]) -> Template {
+    /// Builds a target. Each of its wildcards needs one in every pattern.
+    fn target(&mut self, given: &SpannedValue, patterns: &[PathPattern]) -> Template {
         let target = template(given);
         let fewest = patterns.iter().map(PathPattern::captures).min().unwrap_or(0);
-        if target.captures() > fewest {
-            let what = format!("{} in the target, {fewest} in the pattern", stars(target.captures()));
-            self.problem(Problem::new(given.at, what).instead("each `*` here is what one in the pattern stands for"));
+        if target.capture_count() > fewest {
+            let what = format!("{} in the target, {fewest} in the pattern", stars(target.capture_count()));
+            self.problem(Problem::new(given.at, what).suggest("each `*` of the target needs one in the pattern"));
         }
         target
     }
@@ -112,10 +114,11 @@ impl Build<'_, '_> {
         // RFC 9110 §15.3.5, §15.4.5: these never have content.
         if matches!(status, 204 | 304) && !body.is_empty() {
             self.problem(
-                Problem::new(item.at, format!("{status} with a body")).instead("take the body out, or say 200"),
+                Problem::new(item.at, format!("a response with status {status} has no body"))
+                    .suggest("remove the body, or use status 200"),
             );
         }
-        Action::Respond { status, body: body.to_owned(), content_type: item.the("content-type").text().to_owned() }
+        Action::Respond { status, body: body.to_owned(), content_type: item.required("content-type").text().to_owned() }
     }
 }
 
@@ -123,8 +126,8 @@ fn stars(count: usize) -> String {
     if count == 1 { "one `*`".to_owned() } else { format!("{count} `*`") }
 }
 
-fn template(given: &Given) -> Template {
-    let Value::Template(template) = &given.value else { unreachable!("the table says that it is a template") };
+fn template(given: &SpannedValue) -> Template {
+    let Value::Template(template) = &given.value else { unreachable!("the table requires a template") };
     template.clone()
 }
 

@@ -1,34 +1,34 @@
-//! Listeners, the process, limits, proxies.
+//! Listeners, process, limits, proxies.
 
-use super::{Build, Claimed, enforcement, networks};
+use super::{Builder, RequirementKind, enforcement, networks};
 use crate::config::model::{
-    ClientConnections, Driver, ExistingConnections, ForwardedField, Limits, Listener, Process, Settings, Supervision,
-    Switch, TrustedProxies,
+    ClientConnectionLimit, ConfiguredLimits, Driver, ForwardedField, Listener, Process, ReloadConnections, Settings,
+    Supervision, Switch, TrustedProxies,
 };
-use crate::config::place::Span;
+use crate::config::position::Span;
 use crate::config::problem::Problem;
-use crate::config::settings::Place;
+use crate::config::settings::BlockKind;
 use crate::config::tree::Block;
 use crate::config::value::{Address, Value};
 use std::collections::HashMap;
 use std::time::Duration;
 
-/// Who may connect to a Unix socket when nothing is said: everybody, as with a port.
+/// Default mode of a Unix socket: everyone may connect, as with a port.
 const SOCKET_MODE: u32 = 0o666;
 
-impl Build<'_, '_> {
+impl Builder<'_, '_> {
     pub(super) fn settings(&mut self, top: &Block) -> Settings {
         let limits = match top.get("limits") {
-            Some(item) => self.limits(item.inside()),
+            Some(item) => self.limits(item.block()),
             None => {
-                let defaults = self.reader.block(Place::Limits, &[], top.at);
+                let defaults = self.reader.block(BlockKind::Limits, &[], top.at);
                 self.limits(&defaults)
             }
         };
         let logs = match top.get("log") {
-            Some(item) => self.logs(item.inside()),
+            Some(item) => self.logs(item.block()),
             None => {
-                let defaults = self.reader.block(Place::Log, &[], top.at);
+                let defaults = self.reader.block(BlockKind::Log, &[], top.at);
                 self.logs(&defaults)
             }
         };
@@ -47,12 +47,13 @@ impl Build<'_, '_> {
         let mut listeners = Vec::new();
         for item in top.all("listen") {
             let given = item.first();
-            let Value::Listen(address) = &given.value else { unreachable!("the table says that it is an address") };
+            let Value::Listen(address) = &given.value else { unreachable!("the table requires an address") };
             let is_unix = matches!(address, Address::Unix(_));
             let mode = match item.property("mode") {
                 Some(mode) if !is_unix => {
                     self.problem(
-                        Problem::new(mode.at, "a mode without a Unix socket").instead("only `unix:/path` has one"),
+                        Problem::new(mode.at, "`mode` applies to Unix sockets only")
+                            .suggest("remove it, or listen on \"unix:/path\""),
                     );
                     0
                 }
@@ -60,14 +61,14 @@ impl Build<'_, '_> {
                 None if is_unix => SOCKET_MODE,
                 None => 0,
             };
-            // Port 0 is another port each time.
+            // Port 0 is a different port each time.
             let is_free_port = matches!(address, Address::Inet(address) if address.port() == 0);
             match seen.insert(address.clone(), given.at) {
                 Some(first) if !is_free_port => {
-                    let problem = Problem::new(given.at, "an address a second time").beside(first, "the first");
-                    self.problem(problem.instead("one of them has to go"));
+                    let problem = Problem::new(given.at, "this address is repeated").see_also(first, "the first one");
+                    self.problem(problem.suggest("remove one of them"));
                 }
-                _ => self.claim(given.at, Claimed::Listens(address.clone())),
+                _ => self.require(given.at, RequirementKind::ListenAddress(address.clone())),
             }
             listeners.push(Listener { address: address.clone(), mode });
         }
@@ -78,30 +79,30 @@ impl Build<'_, '_> {
         let account = |name| top.get(name).map(|item| (item.first().text().to_owned(), item.first().at));
         let (user, group) = (account("user"), account("group"));
         if let Some((user, at)) = user.clone() {
-            self.claim(at, Claimed::User(user));
+            self.require(at, RequirementKind::User(user));
         }
         if let Some((group, at)) = group.clone() {
-            self.claim(at, Claimed::Group(group));
+            self.require(at, RequirementKind::Group(group));
         }
         let pid_file = self.path(top, "pid-file");
         if let Some((path, at)) = pid_file.clone() {
-            self.claim(at, Claimed::PidFile(path));
+            self.require(at, RequirementKind::PidFile(path));
         }
-        let control = top.one("control").first();
-        self.claim(control.at, Claimed::SocketFolder(control.path().to_owned()));
-        let existing_connections = match top.one("existing-connections").first().text() {
-            "follow" => ExistingConnections::Follow,
-            _ => ExistingConnections::Finish,
+        let control = top.item("control").first();
+        self.require(control.at, RequirementKind::SocketDirectory(control.path().to_owned()));
+        let reload_connections = match top.item("reload-connections").first().text() {
+            "switch" => ReloadConnections::Switch,
+            _ => ReloadConnections::Finish,
         };
-        let driver = match top.one("driver").first().text() {
+        let driver = match top.item("driver").first().text() {
             "epoll" => Driver::Epoll,
             "io_uring" => Driver::IoUring,
             _ => Driver::Auto,
         };
         let supervision = match top.get("supervision") {
-            Some(item) => self.supervision(item.inside()),
+            Some(item) => self.supervision(item.block()),
             None => {
-                let defaults = self.reader.block(Place::Supervision, &[], top.at);
+                let defaults = self.reader.block(BlockKind::Supervision, &[], top.at);
                 self.supervision(&defaults)
             }
         };
@@ -112,59 +113,59 @@ impl Build<'_, '_> {
             group: group.map(|(group, _)| group),
             pid_file: pid_file.map(|(path, _)| path),
             control: control.path().to_owned(),
-            existing_connections,
+            reload_connections,
             supervision,
         }
     }
 
     fn supervision(&mut self, block: &Block) -> Supervision {
-        let time = |name| block.one(name).first().time();
+        let time = |name| block.item(name).first().time();
         let supervision = Supervision {
-            supervised: Switch::from(block.one("supervised").first().flag()),
-            restarts_max: block.one("restarts-max").first().number(),
+            supervised: Switch::from(block.item("supervised").first().flag()),
+            restarts_max: block.item("restarts-max").first().number(),
             restarts_within: time("restarts-within"),
             back_off_min: time("back-off-min"),
             back_off_max: time("back-off-max"),
         };
         if supervision.back_off_min > supervision.back_off_max {
-            let problem = Problem::new(block.one("back-off-min").at, "the shortest wait is longer than the longest");
-            let problem = problem.instead("say both `back-off-min` and `back-off-max`");
-            self.problem(problem.beside(block.one("back-off-max").at, "the longest"));
+            let problem = Problem::new(block.item("back-off-min").at, "`back-off-min` is longer than `back-off-max`");
+            let problem = problem.suggest("write both `back-off-min` and `back-off-max`");
+            self.problem(problem.see_also(block.item("back-off-max").at, "`back-off-max`"));
         }
         supervision
     }
 
-    fn limits(&mut self, block: &Block) -> Limits {
-        let number = |name: &str| block.one(name).first().number();
-        let time = |name: &str| -> Duration { block.one(name).first().time() };
+    fn limits(&mut self, block: &Block) -> ConfiguredLimits {
+        let number = |name: &str| block.item(name).first().number();
+        let time = |name: &str| -> Duration { block.item(name).first().time() };
         let rate = |name: &str| u32::try_from(number(name)).expect("its range is that of u32");
-        let limits = Limits {
+        let limits = ConfiguredLimits {
             request_line_bytes_max: size(number("request-line-bytes-max")),
             head_bytes_max: size(number("head-bytes-max")),
             fields_max: size(number("fields-max")),
             chunk_extension_bytes_max: size(number("chunk-extension-bytes-max")),
-            chunk_overhead_bytes_free: number("chunk-overhead-bytes-free"),
+            chunk_overhead_allowance: number("chunk-overhead-allowance"),
             trailer_bytes_max: size(number("trailer-bytes-max")),
-            head_time: time("head-time"),
-            body_silence: time("body-silence"),
-            body_bytes_per_second_min: rate("body-bytes-per-second-min"),
-            send_silence: time("send-silence"),
-            send_bytes_per_second_min: rate("send-bytes-per-second-min"),
-            keep_alive: time("keep-alive"),
+            header_timeout: time("header-timeout"),
+            body_timeout: time("body-timeout"),
+            body_min_rate: rate("body-min-rate"),
+            send_timeout: time("send-timeout"),
+            send_min_rate: rate("send-min-rate"),
+            keep_alive_timeout: time("keep-alive-timeout"),
             body_bytes_max: number("body-bytes-max"),
-            drain_bytes_max: number("drain-bytes-max"),
+            discard_bytes_max: number("discard-bytes-max"),
             connections_max: block.get("connections-max").map(|item| size(item.first().number())),
-            connections_per_client: block.get("connections-per-client-max").map(|item| ClientConnections {
+            connections_per_client: block.get("connections-per-client-max").map(|item| ClientConnectionLimit {
                 connections_max: size(item.first().number()),
                 enforcement: enforcement(item),
             }),
-            drain_time: time("drain-time"),
+            shutdown_timeout: time("shutdown-timeout"),
         };
         if limits.request_line_bytes_max > limits.head_bytes_max {
-            let line = block.one("request-line-bytes-max").at;
-            let problem = Problem::new(line, "a request line may be longer than the head that it is part of");
-            let problem = problem.instead("say both `request-line-bytes-max` and `head-bytes-max`");
-            self.problem(problem.beside(block.one("head-bytes-max").at, "the head"));
+            let line = block.item("request-line-bytes-max").at;
+            let problem = Problem::new(line, "`request-line-bytes-max` is larger than `head-bytes-max`");
+            let problem = problem.suggest("write both `request-line-bytes-max` and `head-bytes-max`");
+            self.problem(problem.see_also(block.item("head-bytes-max").at, "`head-bytes-max`"));
         }
         limits
     }
@@ -177,14 +178,14 @@ fn trusted_proxies(top: &Block) -> TrustedProxies {
     TrustedProxies {
         networks: networks(&item.arguments),
         unix: Switch::from(item.arguments.iter().any(|given| given.value == Value::Unix)),
-        field: match item.the("header").text() {
+        field: match item.required("header").text() {
             "forwarded" => ForwardedField::Forwarded,
             _ => ForwardedField::XForwardedFor,
         },
     }
 }
 
-/// The ranges in the table keep what is counted in memory far below this.
+/// Converts a number. The ranges of the table keep it below `usize`.
 fn size(number: u64) -> usize {
     usize::try_from(number).unwrap_or(usize::MAX)
 }

@@ -1,19 +1,19 @@
-//! Sites: their names, what they say for all of their routes.
+//! Sites: names, and settings for all routes.
 
-use super::reach::Reach;
 use super::route::Inherited;
-use super::{Build, Claimed, texts};
+use super::unreachable_routes::EarlierRoutes;
+use super::{Builder, RequirementKind, texts};
 use crate::config::model::{
-    Action, CacheControl, ErrorPage, Files, Gate, HeaderChange, Replies, Route, Site, Switch, When,
+    AccessSettings, Action, CacheControl, ErrorPage, Files, HeaderChange, ResponseSettings, Route, Site, Switch, When,
 };
-use crate::config::place::Span;
+use crate::config::position::Span;
 use crate::config::problem::Problem;
-use crate::config::tree::{Block, Given, Item};
+use crate::config::tree::{Block, Item, SpannedValue};
 use crate::config::value::{HostPattern, PathPattern, Value};
 use std::collections::HashMap;
 use std::path::PathBuf;
 
-impl Build<'_, '_> {
+impl Builder<'_, '_> {
     pub(super) fn sites(&mut self, top: &Block, body_bytes_max: u64) -> Vec<Site> {
         let mut names = HashMap::new();
         let sites = top.all("site").enumerate();
@@ -24,100 +24,103 @@ impl Build<'_, '_> {
         &mut self,
         (number, item): (usize, &Item),
         body_bytes_max: u64,
-        known: &mut HashMap<HostPattern, Span>,
+        seen: &mut HashMap<HostPattern, Span>,
     ) -> Site {
-        let block = item.inside();
-        self.claim(item.at, Claimed::Site(number));
-        let names = self.names(item, known);
+        let block = item.block();
+        self.require(item.at, RequirementKind::Site(number));
+        let names = self.names(item, seen);
         let root = self.path(block, "root");
         if let Some((path, at)) = root.clone() {
-            self.claim(at, Claimed::Root(path));
+            self.require(at, RequirementKind::Root(path));
         }
-        // A root that is wrong still is one, so that nobody is told that it is missing.
-        let broken_root = block.says_any(&["root"]).then(PathBuf::new);
+        // An invalid root counts as present, so that it is not reported as missing.
+        let broken_root = block.has_any(&["root"]).then(PathBuf::new);
         let inherited = Inherited {
             root: root.map(|(path, _)| path).or(broken_root),
-            index: texts(&block.one("index").arguments),
-            listing: Switch::from(block.one("listing").first().flag()),
-            sidecars: Switch::from(block.one("sidecars").first().flag()),
+            index: texts(&block.item("index").arguments),
+            listing: Switch::from(block.item("listing").first().flag()),
+            precompressed: Switch::from(block.item("precompressed").first().flag()),
             body_bytes_max: block.get("body-bytes-max").map_or(body_bytes_max, |item| item.first().number()),
-            gate: self.gate(block, &Gate::default()),
+            access: self.access(block, &AccessSettings::default()),
         };
         let files = inherited.root.clone().map(|root| inherited.files(root));
-        let replies = self.replies(block, inherited.root.as_ref());
-        let mut reach = Reach::default();
+        let response_settings = self.response_settings(block, inherited.root.as_ref());
+        let mut earlier_routes = EarlierRoutes::default();
         let mut routes: Vec<Route> = Vec::new();
         for item in block.all("route") {
-            self.claim(item.at, Claimed::Route(number, routes.len()));
-            routes.push(self.route(item, &inherited, &mut reach));
+            self.require(item.at, RequirementKind::Route(number, routes.len()));
+            routes.push(self.route(item, &inherited, &mut earlier_routes));
         }
         if let Some(files) = &files
-            && !reach.takes_everything()
+            && !earlier_routes.matches_every_path()
         {
             routes.push(last_route(files.clone(), &inherited));
         }
-        let log = block.get("log").map(Item::inside);
-        // What a site's `log` does not say is the server's, so its defaults do not count.
-        let said = |name| log.and_then(|log| log.get(name).filter(|item| item.first().at != log.at));
+        let log = block.get("log").map(Item::block);
+        // A site's `log` inherits from the server's, so its defaults do not apply.
+        let written = |name| log.and_then(|log| log.get(name).filter(|item| item.first().at != log.at));
         Site {
             names,
-            access_log: said("access").map(|item| self.access_log(item)),
-            error_log: said("error").map(|item| self.error_log(item)),
+            access_log: written("access").map(|item| self.access_log(item)),
+            error_log: written("error").map(|item| self.error_log(item)),
             files,
-            gate: inherited.gate.clone(),
-            replies,
+            access: inherited.access.clone(),
+            response_settings,
             routes,
         }
     }
 
-    fn names(&mut self, item: &Item, known: &mut HashMap<HostPattern, Span>) -> Vec<HostPattern> {
+    fn names(&mut self, item: &Item, seen: &mut HashMap<HostPattern, Span>) -> Vec<HostPattern> {
         let mut names = Vec::with_capacity(item.arguments.len());
         for given in &item.arguments {
-            let Value::Host(name) = &given.value else { unreachable!("the table says that it is a host") };
-            match known.get(name) {
+            let Value::Host(name) = &given.value else { unreachable!("the table requires a host") };
+            match seen.get(name) {
                 Some(&first) => {
-                    let problem = Problem::new(given.at, format!("a second site `{name}`")).beside(first, "the first");
-                    self.problem(problem.instead("a name belongs to one site; put both into one"));
+                    let problem = Problem::new(given.at, format!("site name `{name}` is repeated"))
+                        .see_also(first, "the first one");
+                    self.problem(problem.suggest("merge both sites, or remove the name from one"));
                 }
-                None => drop(known.insert(name.clone(), given.at)),
+                None => drop(seen.insert(name.clone(), given.at)),
             }
             names.push(name.clone());
         }
         names
     }
 
-    /// What a site or a route says of its responses.
-    pub(super) fn replies(&mut self, block: &Block, root: Option<&PathBuf>) -> Replies {
-        let mut replies = Replies::default();
+    /// Builds the response settings of a site or route.
+    pub(super) fn response_settings(&mut self, block: &Block, root: Option<&PathBuf>) -> ResponseSettings {
+        let mut response_settings = ResponseSettings::default();
         let mut statuses = HashMap::new();
         for item in &block.items {
             let text = |number: usize| item.arguments[number].text().to_owned();
             match item.setting.name {
-                "header" => replies.headers.push(HeaderChange::Set { name: text(0), value: text(1) }),
-                "header-add" => replies.headers.push(HeaderChange::Add { name: text(0), value: text(1) }),
-                "header-remove" => replies.headers.push(HeaderChange::Remove { name: text(0) }),
-                "cache-control" => {
-                    replies.cache_control.push(CacheControl { pattern: pattern(&item.arguments[0]), value: text(1) })
-                }
+                "header" => response_settings.headers.push(HeaderChange::Set { name: text(0), value: text(1) }),
+                "header-add" => response_settings.headers.push(HeaderChange::Add { name: text(0), value: text(1) }),
+                "header-remove" => response_settings.headers.push(HeaderChange::Remove { name: text(0) }),
+                "cache-control" => response_settings
+                    .cache_control
+                    .push(CacheControl { pattern: pattern(&item.arguments[0]), value: text(1) }),
                 "error-page" => {
                     let status = status(&item.arguments[0]);
                     if let Some(first) = statuses.insert(status, item.at) {
-                        let problem = Problem::new(item.at, format!("a second page for {status}"));
-                        self.problem(problem.beside(first, "the first"));
+                        let problem = Problem::new(item.at, format!("a second error page for status {status}"));
+                        self.problem(problem.see_also(first, "the first one"));
                     }
                     match root {
-                        Some(root) => self.claim(item.arguments[1].at, Claimed::Page(root.clone(), text(1))),
+                        Some(root) => {
+                            self.require(item.arguments[1].at, RequirementKind::ErrorPage(root.clone(), text(1)))
+                        }
                         None => {
-                            let problem = Problem::new(item.at, "an error page of a site without a root");
-                            self.problem(problem.instead("say `root` in the site: the page is looked for beneath it"));
+                            let problem = Problem::new(item.at, "an error page needs a root");
+                            self.problem(problem.suggest("set `root` in the site; the page is a file below it"));
                         }
                     }
-                    replies.error_pages.push(ErrorPage { status, path: text(1) });
+                    response_settings.error_pages.push(ErrorPage { status, path: text(1) });
                 }
                 _ => {}
             }
         }
-        replies
+        response_settings
     }
 }
 
@@ -128,29 +131,29 @@ impl Inherited {
             index: self.index.clone(),
             fallback: None,
             listing: self.listing,
-            sidecars: self.sidecars,
-            attempts: vec![crate::config::value::Template::whole()],
+            precompressed: self.precompressed,
+            try_files: vec![crate::config::value::Template::request_path()],
         }
     }
 }
 
-/// What a site with a root does with what no route takes.
+/// The route of a site with a root, for paths that no other route matches.
 fn last_route(files: Files, inherited: &Inherited) -> Route {
     Route {
         patterns: vec![PathPattern::Prefix(String::new())],
         when: When::default(),
-        gate: inherited.gate.clone(),
+        access: inherited.access.clone(),
         body_bytes_max: inherited.body_bytes_max,
         action: Action::Files(files),
-        replies: Replies::default(),
+        response_settings: ResponseSettings::default(),
     }
 }
 
-pub(super) fn pattern(given: &Given) -> PathPattern {
-    let Value::Pattern(pattern) = &given.value else { unreachable!("the table says that it is a pattern") };
+pub(super) fn pattern(given: &SpannedValue) -> PathPattern {
+    let Value::Pattern(pattern) = &given.value else { unreachable!("the table requires a pattern") };
     pattern.clone()
 }
 
-pub(super) fn status(given: &Given) -> u16 {
+pub(super) fn status(given: &SpannedValue) -> u16 {
     u16::try_from(given.number()).expect("a status has three digits")
 }

@@ -1,5 +1,4 @@
-//! The settings in force, as plain values. Everything is resolved to its default; nothing
-//! refers to the text it came from.
+//! The settings in force as plain values. Defaults are resolved, and nothing refers to the text.
 
 mod print;
 mod print_site;
@@ -8,37 +7,37 @@ use super::value::{Address, HostPattern, LogTarget, Network, PathPattern, Templa
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// A whole configuration. Prints itself as a configuration that says all of it.
+/// A whole configuration. It prints itself as a configuration that states every setting.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Settings {
     pub(crate) listeners: Vec<Listener>,
     pub(crate) process: Process,
     pub(crate) trusted_proxies: TrustedProxies,
-    pub(crate) limits: Limits,
-    pub(crate) logs: Logs,
+    pub(crate) limits: ConfiguredLimits,
+    pub(crate) logs: LogSettings,
     pub(crate) sites: Vec<Site>,
 }
 
-/// Something that is or is not done.
+/// Whether something is on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Switch {
     On,
     Off,
 }
 
-/// Whether what is over a bound is refused.
+/// Whether a limit is enforced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Enforcement {
     Enforce,
-    /// It is counted and logged only.
-    Observe,
+    /// Violations are counted and logged only.
+    DryRun,
 }
 
-/// Where to listen.
+/// An address to listen on.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Listener {
     pub(crate) address: Address,
-    /// The file mode of a Unix socket; 0 for others.
+    /// File mode of a Unix socket; 0 for others.
     pub(crate) mode: u32,
 }
 
@@ -48,17 +47,17 @@ pub(crate) struct Process {
     /// `None`: one for each core that the process may use.
     pub(crate) workers: Option<usize>,
     pub(crate) driver: Driver,
-    /// `None`: stays who started it.
+    /// `None`: the user that started the process.
     pub(crate) user: Option<String>,
-    /// `None`: the first group of `user`.
+    /// `None`: the primary group of `user`.
     pub(crate) group: Option<String>,
     pub(crate) pid_file: Option<PathBuf>,
     pub(crate) control: PathBuf,
-    pub(crate) existing_connections: ExistingConnections,
+    pub(crate) reload_connections: ReloadConnections,
     pub(crate) supervision: Supervision,
 }
 
-/// How sockets are driven.
+/// The I/O back end of sockets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Driver {
     Auto,
@@ -66,16 +65,16 @@ pub(crate) enum Driver {
     IoUring,
 }
 
-/// What a reload means to connections that exist already.
+/// What a reload does with open connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum ExistingConnections {
-    /// They end under the configuration they began with.
+pub(crate) enum ReloadConnections {
+    /// They finish under their own configuration.
     Finish,
-    /// They take the new one at their next request.
-    Follow,
+    /// They switch to the new one at their next request.
+    Switch,
 }
 
-/// How the serving process is kept alive.
+/// How the serving process is supervised.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Supervision {
     pub(crate) supervised: Switch,
@@ -85,11 +84,11 @@ pub(crate) struct Supervision {
     pub(crate) back_off_max: Duration,
 }
 
-/// Whose word is taken for who the client is.
+/// Proxies whose forwarding field is trusted.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct TrustedProxies {
     pub(crate) networks: Vec<Network>,
-    /// Whether whoever connects to a Unix socket is one.
+    /// Whether every client of a Unix socket is a trusted proxy.
     pub(crate) unix: Switch,
     pub(crate) field: ForwardedField,
 }
@@ -102,39 +101,39 @@ pub(crate) enum ForwardedField {
     Forwarded,
 }
 
-/// Bounds on clients: the fields of [`selvedge::Limits`] and what this program adds.
+/// Limits on clients: the fields of [`selvedge::Limits`] and those of this program.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Limits {
+pub(crate) struct ConfiguredLimits {
     pub(crate) request_line_bytes_max: usize,
     pub(crate) head_bytes_max: usize,
     pub(crate) fields_max: usize,
     pub(crate) chunk_extension_bytes_max: usize,
-    pub(crate) chunk_overhead_bytes_free: u64,
+    pub(crate) chunk_overhead_allowance: u64,
     pub(crate) trailer_bytes_max: usize,
-    pub(crate) head_time: Duration,
-    pub(crate) body_silence: Duration,
-    pub(crate) body_bytes_per_second_min: u32,
-    pub(crate) send_silence: Duration,
-    pub(crate) send_bytes_per_second_min: u32,
-    pub(crate) keep_alive: Duration,
+    pub(crate) header_timeout: Duration,
+    pub(crate) body_timeout: Duration,
+    pub(crate) body_min_rate: u32,
+    pub(crate) send_timeout: Duration,
+    pub(crate) send_min_rate: u32,
+    pub(crate) keep_alive_timeout: Duration,
     pub(crate) body_bytes_max: u64,
-    pub(crate) drain_bytes_max: u64,
-    /// `None`: what the limit of descriptors allows.
+    pub(crate) discard_bytes_max: u64,
+    /// `None`: derived from the descriptor limit.
     pub(crate) connections_max: Option<usize>,
-    pub(crate) connections_per_client: Option<ClientConnections>,
-    pub(crate) drain_time: Duration,
+    pub(crate) connections_per_client: Option<ClientConnectionLimit>,
+    pub(crate) shutdown_timeout: Duration,
 }
 
-/// A bound on the connections of one address.
+/// A limit on the connections of one address.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct ClientConnections {
+pub(crate) struct ClientConnectionLimit {
     pub(crate) connections_max: usize,
     pub(crate) enforcement: Enforcement,
 }
 
 /// The logs of the server.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Logs {
+pub(crate) struct LogSettings {
     pub(crate) access: AccessLog,
     pub(crate) error: ErrorLog,
 }
@@ -143,9 +142,9 @@ pub(crate) struct Logs {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct AccessLog {
     pub(crate) target: LogTarget,
-    /// The name of a format, or its directives, which the room of the log judges.
+    /// Name or directives of a format, which the log module parses.
     pub(crate) format: String,
-    /// Of a file.
+    /// For a file.
     pub(crate) rotation: Option<Rotation>,
 }
 
@@ -155,11 +154,11 @@ pub(crate) struct ErrorLog {
     pub(crate) target: LogTarget,
     pub(crate) level: Level,
     pub(crate) format: ErrorFormat,
-    /// Of a file.
+    /// For a file.
     pub(crate) rotation: Option<Rotation>,
 }
 
-/// How grave something is, the gravest first.
+/// Severity, most severe first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Level {
     Error,
@@ -168,51 +167,50 @@ pub(crate) enum Level {
     Debug,
 }
 
-/// How an error line is written.
+/// Format of an error line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum ErrorFormat {
     Text,
     Json,
 }
 
-/// When a log file is put aside; at least one of size and age is set.
+/// When a log file is rotated; at least one of size and age is set.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Rotation {
     pub(crate) size_max: Option<u64>,
     pub(crate) age_max: Option<Duration>,
-    pub(crate) files_kept_max: usize,
+    pub(crate) files_max: usize,
     pub(crate) compress: Switch,
 }
 
-/// A site. Names of all sites differ.
+/// A site. No two sites share a name.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Site {
     /// At least one.
     pub(crate) names: Vec<HostPattern>,
-    /// Where error pages are looked for; set when there are any.
+    /// Where error pages are found; set if the site has any.
     pub(crate) files: Option<Files>,
     /// `None`: the server's.
     pub(crate) access_log: Option<AccessLog>,
     /// `None`: the server's.
     pub(crate) error_log: Option<ErrorLog>,
-    /// What stands before paths that no route takes, and before routes that say nothing.
-    pub(crate) gate: Gate,
-    pub(crate) replies: Replies,
-    /// In order; the first that matches decides. When the site has a root, the last one
-    /// sends its files.
+    /// Access rules for paths without a route, and for routes without their own.
+    pub(crate) access: AccessSettings,
+    pub(crate) response_settings: ResponseSettings,
+    /// In order; the first match decides. If the site has a root, the last route serves its files.
     pub(crate) routes: Vec<Route>,
 }
 
-/// What is done to every response. A route's come behind the site's headers and before the
-/// site's rules of caching and error pages, of which the first that fits counts.
+/// Settings of every response. A route's header changes apply after its site's; its cache rules and error pages are
+/// tried before its site's.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct Replies {
+pub(crate) struct ResponseSettings {
     pub(crate) headers: Vec<HeaderChange>,
     pub(crate) cache_control: Vec<CacheControl>,
     pub(crate) error_pages: Vec<ErrorPage>,
 }
 
-/// A change to the fields of a response. Names and values are valid, and none is the engine's.
+/// A change to the fields of a response. Names and values are valid, and none is set by the engine.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum HeaderChange {
     Set { name: String, value: String },
@@ -220,35 +218,35 @@ pub(crate) enum HeaderChange {
     Remove { name: String },
 }
 
-/// Cache-Control for paths.
+/// A Cache-Control rule.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct CacheControl {
     pub(crate) pattern: PathPattern,
     pub(crate) value: String,
 }
 
-/// What an error is shown as.
+/// The page of an error.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct ErrorPage {
     /// 400 to 599.
     pub(crate) status: u16,
-    /// Of the site, with a leading slash.
+    /// Path within the site, with a leading slash.
     pub(crate) path: String,
 }
 
-/// What is done with some requests of a site.
+/// A route of a site.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Route {
-    /// At least one; any of them.
+    /// At least one; any of them matches.
     pub(crate) patterns: Vec<PathPattern>,
     pub(crate) when: When,
-    pub(crate) gate: Gate,
+    pub(crate) access: AccessSettings,
     pub(crate) body_bytes_max: u64,
     pub(crate) action: Action,
-    pub(crate) replies: Replies,
+    pub(crate) response_settings: ResponseSettings,
 }
 
-/// What else has to hold for a route to match: each of these that is not empty.
+/// Further conditions of a route: all that are not empty have to hold.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct When {
     /// Any of them.
@@ -261,45 +259,45 @@ pub(crate) struct When {
     pub(crate) clients: Vec<Network>,
 }
 
-/// A name that has to be there, with this value if there is one.
+/// A name that has to be present, with this value if given.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Condition {
     pub(crate) name: String,
     pub(crate) value: Option<String>,
 }
 
-/// Who may come in; the site's, where a route says nothing.
+/// Access rules; a route inherits its site's.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct Gate {
-    pub(crate) clients: Option<ClientRules>,
+pub(crate) struct AccessSettings {
+    pub(crate) ip_access: Option<IpAccess>,
     pub(crate) rate_limit: Option<RateLimit>,
     pub(crate) basic_auth: Option<BasicAuth>,
 }
 
-/// Which networks may come in. The first rule that names the client decides.
+/// IP access rules. The first rule that contains the client decides.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct ClientRules {
-    pub(crate) rules: Vec<ClientRule>,
-    /// What holds for a client that no rule names.
-    pub(crate) otherwise: Verdict,
+pub(crate) struct IpAccess {
+    pub(crate) rules: Vec<IpRule>,
+    /// Applies if no rule contains the client.
+    pub(crate) default_access: ConfiguredAccess,
     pub(crate) enforcement: Enforcement,
 }
 
-/// What holds for some networks.
+/// A rule for some networks.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct ClientRule {
-    pub(crate) verdict: Verdict,
+pub(crate) struct IpRule {
+    pub(crate) access: ConfiguredAccess,
     pub(crate) networks: Vec<Network>,
 }
 
-/// Whether somebody may come in.
+/// Whether a client has access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Verdict {
+pub(crate) enum ConfiguredAccess {
     Allow,
     Deny,
 }
 
-/// A bound on the requests of one address.
+/// A rate limit for each client address.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct RateLimit {
     pub(crate) requests: u64,
@@ -308,7 +306,7 @@ pub(crate) struct RateLimit {
     pub(crate) enforcement: Enforcement,
 }
 
-/// Who has to say a password.
+/// Basic authentication.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct BasicAuth {
     pub(crate) realm: String,
@@ -333,16 +331,16 @@ pub(crate) enum Action {
     Deny { status: u16 },
 }
 
-/// How files are sent.
+/// How files are served.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Files {
     pub(crate) root: PathBuf,
     /// At least one.
     pub(crate) index: Vec<String>,
-    /// A path of the site that a navigation gets in place of a 404.
+    /// A path of the site that page navigations get in place of a 404.
     pub(crate) fallback: Option<String>,
     pub(crate) listing: Switch,
-    pub(crate) sidecars: Switch,
-    /// At least one. The one capture of each is the path of the request.
-    pub(crate) attempts: Vec<Template>,
+    pub(crate) precompressed: Switch,
+    /// At least one. The capture of each is the path of the request.
+    pub(crate) try_files: Vec<Template>,
 }

@@ -1,21 +1,20 @@
-//! The settings in force, as a configuration that says all of them. Read again, it gives the
-//! same settings.
+//! Prints the settings in force as a configuration. Parsing it again gives equal settings.
 
 use super::{
-    AccessLog, Driver, Enforcement, ErrorFormat, ErrorLog, ExistingConnections, ForwardedField, Level, Limits,
-    Listener, Process, Rotation, Settings, Switch, TrustedProxies,
+    AccessLog, ConfiguredLimits, Driver, Enforcement, ErrorFormat, ErrorLog, ForwardedField, Level, Listener, Process,
+    ReloadConnections, Rotation, Settings, Switch, TrustedProxies,
 };
 use crate::config::value::{Address, Descriptor, LogTarget, write_size, write_time};
 use std::fmt::{self, Display, Formatter, Write};
 use std::path::Path;
 
-/// Writes lines at a depth of braces.
-pub(super) struct Lines<'a, 'f> {
+/// Writes indented lines.
+pub(super) struct Printer<'a, 'f> {
     out: &'a mut Formatter<'f>,
     depth: usize,
 }
 
-impl Lines<'_, '_> {
+impl Printer<'_, '_> {
     pub(super) fn line(&mut self, text: impl Display) -> fmt::Result {
         writeln!(self.out, "{:indent$}{text}", "", indent = self.depth * 4)
     }
@@ -31,7 +30,7 @@ impl Lines<'_, '_> {
 
 impl Display for Settings {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        let mut lines = Lines { out: f, depth: 0 };
+        let mut lines = Printer { out: f, depth: 0 };
         for listener in &self.listeners {
             lines.line(listener)?;
         }
@@ -69,7 +68,7 @@ impl Display for Address {
 }
 
 impl Process {
-    fn write(&self, lines: &mut Lines<'_, '_>) -> fmt::Result {
+    fn write(&self, lines: &mut Printer<'_, '_>) -> fmt::Result {
         if let Some(workers) = self.workers {
             lines.line(format_args!("workers {workers}"))?;
         }
@@ -88,11 +87,11 @@ impl Process {
             lines.line(format_args!("pid-file {}", quote_path(path)))?;
         }
         lines.line(format_args!("control {}", quote_path(&self.control)))?;
-        let fate = match self.existing_connections {
-            ExistingConnections::Finish => "finish",
-            ExistingConnections::Follow => "follow",
+        let policy = match self.reload_connections {
+            ReloadConnections::Finish => "finish",
+            ReloadConnections::Switch => "switch",
         };
-        lines.line(format_args!("existing-connections \"{fate}\""))?;
+        lines.line(format_args!("reload-connections \"{policy}\""))?;
         let supervision = &self.supervision;
         lines.braces("supervision", |lines| {
             lines.line(format_args!("supervised {}", flag(supervision.supervised)))?;
@@ -105,7 +104,7 @@ impl Process {
 }
 
 impl TrustedProxies {
-    fn write(&self, lines: &mut Lines<'_, '_>) -> fmt::Result {
+    fn write(&self, lines: &mut Printer<'_, '_>) -> fmt::Result {
         let mut words: Vec<_> = self.networks.iter().map(|network| format!("\"{network}\"")).collect();
         if self.unix == Switch::On {
             words.push("\"unix\"".to_owned());
@@ -121,36 +120,36 @@ impl TrustedProxies {
     }
 }
 
-impl Limits {
-    fn write(&self, lines: &mut Lines<'_, '_>) -> fmt::Result {
+impl ConfiguredLimits {
+    fn write(&self, lines: &mut Printer<'_, '_>) -> fmt::Result {
         let size = |bytes: usize| write_size(bytes as u64);
         lines.line(format_args!("request-line-bytes-max \"{}\"", size(self.request_line_bytes_max)))?;
         lines.line(format_args!("head-bytes-max \"{}\"", size(self.head_bytes_max)))?;
         lines.line(format_args!("fields-max {}", self.fields_max))?;
         lines.line(format_args!("chunk-extension-bytes-max \"{}\"", size(self.chunk_extension_bytes_max)))?;
-        lines.line(format_args!("chunk-overhead-bytes-free \"{}\"", write_size(self.chunk_overhead_bytes_free)))?;
+        lines.line(format_args!("chunk-overhead-allowance \"{}\"", write_size(self.chunk_overhead_allowance)))?;
         lines.line(format_args!("trailer-bytes-max \"{}\"", size(self.trailer_bytes_max)))?;
-        lines.line(format_args!("head-time \"{}\"", write_time(self.head_time)))?;
-        lines.line(format_args!("body-silence \"{}\"", write_time(self.body_silence)))?;
-        lines.line(format_args!("body-bytes-per-second-min {}", self.body_bytes_per_second_min))?;
-        lines.line(format_args!("send-silence \"{}\"", write_time(self.send_silence)))?;
-        lines.line(format_args!("send-bytes-per-second-min {}", self.send_bytes_per_second_min))?;
-        lines.line(format_args!("keep-alive \"{}\"", write_time(self.keep_alive)))?;
+        lines.line(format_args!("header-timeout \"{}\"", write_time(self.header_timeout)))?;
+        lines.line(format_args!("body-timeout \"{}\"", write_time(self.body_timeout)))?;
+        lines.line(format_args!("body-min-rate {}", self.body_min_rate))?;
+        lines.line(format_args!("send-timeout \"{}\"", write_time(self.send_timeout)))?;
+        lines.line(format_args!("send-min-rate {}", self.send_min_rate))?;
+        lines.line(format_args!("keep-alive-timeout \"{}\"", write_time(self.keep_alive_timeout)))?;
         lines.line(format_args!("body-bytes-max \"{}\"", write_size(self.body_bytes_max)))?;
-        lines.line(format_args!("drain-bytes-max \"{}\"", write_size(self.drain_bytes_max)))?;
+        lines.line(format_args!("discard-bytes-max \"{}\"", write_size(self.discard_bytes_max)))?;
         if let Some(connections) = self.connections_max {
             lines.line(format_args!("connections-max {connections}"))?;
         }
         if let Some(bound) = &self.connections_per_client {
-            let observe = observe(bound.enforcement);
-            lines.line(format_args!("connections-per-client-max {}{observe}", bound.connections_max))?;
+            let dry_run_text = dry_run(bound.enforcement);
+            lines.line(format_args!("connections-per-client-max {}{dry_run_text}", bound.connections_max))?;
         }
-        lines.line(format_args!("drain-time \"{}\"", write_time(self.drain_time)))
+        lines.line(format_args!("shutdown-timeout \"{}\"", write_time(self.shutdown_timeout)))
     }
 }
 
 impl AccessLog {
-    pub(super) fn write(&self, lines: &mut Lines<'_, '_>) -> fmt::Result {
+    pub(super) fn write(&self, lines: &mut Printer<'_, '_>) -> fmt::Result {
         write_log(
             lines,
             format!("access {} format={}", target(&self.target), quote(&self.format)),
@@ -160,7 +159,7 @@ impl AccessLog {
 }
 
 impl ErrorLog {
-    pub(super) fn write(&self, lines: &mut Lines<'_, '_>) -> fmt::Result {
+    pub(super) fn write(&self, lines: &mut Printer<'_, '_>) -> fmt::Result {
         let level = match self.level {
             Level::Error => "error",
             Level::Warn => "warn",
@@ -176,7 +175,7 @@ impl ErrorLog {
     }
 }
 
-fn write_log(lines: &mut Lines<'_, '_>, head: String, rotation: Option<&Rotation>) -> fmt::Result {
+fn write_log(lines: &mut Printer<'_, '_>, head: String, rotation: Option<&Rotation>) -> fmt::Result {
     let Some(rotation) = rotation else { return lines.line(head) };
     let mut line = "rotate".to_owned();
     if let Some(size) = rotation.size_max {
@@ -185,7 +184,7 @@ fn write_log(lines: &mut Lines<'_, '_>, head: String, rotation: Option<&Rotation
     if let Some(age) = rotation.age_max {
         write!(line, " age=\"{}\"", write_time(age))?;
     }
-    write!(line, " keep={} compress={}", rotation.files_kept_max, flag(rotation.compress))?;
+    write!(line, " keep={} compress={}", rotation.files_max, flag(rotation.compress))?;
     lines.braces(head, |lines| lines.line(line))
 }
 
@@ -196,7 +195,7 @@ fn target(target: &LogTarget) -> String {
         LogTarget::Stderr => "\"stderr\"".to_owned(),
         LogTarget::Syslog => "\"syslog\"".to_owned(),
         LogTarget::Journald => "\"journald\"".to_owned(),
-        // With its `./`, so that no file has the name of another target.
+        // With `./`, so that no file name equals another target.
         LogTarget::File(path) if path.parent() == Some(Path::new("")) => quote(&format!("./{}", path.display())),
         LogTarget::File(path) => quote_path(path),
     }
@@ -209,10 +208,10 @@ pub(super) fn flag(switch: Switch) -> &'static str {
     }
 }
 
-pub(super) fn observe(enforcement: Enforcement) -> &'static str {
+pub(super) fn dry_run(enforcement: Enforcement) -> &'static str {
     match enforcement {
         Enforcement::Enforce => "",
-        Enforcement::Observe => " observe=#true",
+        Enforcement::DryRun => " dry-run=#true",
     }
 }
 
@@ -220,7 +219,7 @@ pub(super) fn quote_path(path: &Path) -> String {
     quote(&path.display().to_string())
 }
 
-/// A text as KDL has it, with a `${` written as one that is no variable.
+/// Quotes a text for KDL. A `${` is escaped so that it is no variable.
 pub(super) fn quote(text: &str) -> String {
     let mut out = "\"".to_owned();
     for c in text.replace("${", "$${").chars() {
@@ -229,7 +228,7 @@ pub(super) fn quote(text: &str) -> String {
             '\n' => out.push_str("\\n"),
             '\r' => out.push_str("\\r"),
             '\t' => out.push_str("\\t"),
-            // Beyond ASCII there are characters that KDL wants escaped.
+            // Some characters beyond ASCII need escapes in KDL.
             ' '..='~' => out.push(c),
             c => out.extend(c.escape_unicode()),
         }

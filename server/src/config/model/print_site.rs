@@ -1,20 +1,21 @@
-//! Sites and routes, as a configuration that says all of them.
+//! Prints sites and routes as a configuration.
 
-use super::print::{Lines, flag, observe, quote, quote_path};
+use super::print::{Printer, dry_run, flag, quote, quote_path};
 use super::{
-    Action, BasicAuth, ClientRules, Condition, Files, Gate, HeaderChange, Replies, Route, Site, Verdict, When,
+    AccessSettings, Action, BasicAuth, Condition, ConfiguredAccess, Files, HeaderChange, IpAccess, ResponseSettings,
+    Route, Site, When,
 };
 use crate::config::value::{write_size, write_time};
 use std::fmt::{self, Display};
 
 impl Site {
-    pub(super) fn write(&self, lines: &mut Lines<'_, '_>) -> fmt::Result {
+    pub(super) fn write(&self, lines: &mut Printer<'_, '_>) -> fmt::Result {
         lines.braces(format_args!("site {}", quoted(&self.names)), |lines| {
             if let Some(files) = &self.files {
                 lines.line(format_args!("root {}", quote_path(&files.root)))?;
                 lines.line(format_args!("index {}", quoted(&files.index)))?;
                 lines.line(format_args!("listing {}", flag(files.listing)))?;
-                lines.line(format_args!("sidecars {}", flag(files.sidecars)))?;
+                lines.line(format_args!("precompressed {}", flag(files.precompressed)))?;
             }
             if self.access_log.is_some() || self.error_log.is_some() {
                 lines.braces("log", |lines| {
@@ -22,15 +23,15 @@ impl Site {
                     self.error_log.iter().try_for_each(|log| log.write(lines))
                 })?;
             }
-            self.gate.write(lines)?;
-            self.replies.write(lines)?;
+            self.access.write(lines)?;
+            self.response_settings.write(lines)?;
             self.routes.iter().try_for_each(|route| route.write(lines))
         })
     }
 }
 
-impl Replies {
-    fn write(&self, lines: &mut Lines<'_, '_>) -> fmt::Result {
+impl ResponseSettings {
+    fn write(&self, lines: &mut Printer<'_, '_>) -> fmt::Result {
         for change in &self.headers {
             match change {
                 HeaderChange::Set { name, value } => {
@@ -53,21 +54,21 @@ impl Replies {
 }
 
 impl Route {
-    fn write(&self, lines: &mut Lines<'_, '_>) -> fmt::Result {
+    fn write(&self, lines: &mut Printer<'_, '_>) -> fmt::Result {
         lines.braces(format_args!("route {}", quoted(&self.patterns)), |lines| {
             if self.when != When::default() {
                 lines.braces("when", |lines| self.when.write(lines))?;
             }
-            self.gate.write(lines)?;
+            self.access.write(lines)?;
             lines.line(format_args!("body-bytes-max \"{}\"", write_size(self.body_bytes_max)))?;
             self.action.write(lines)?;
-            self.replies.write(lines)
+            self.response_settings.write(lines)
         })
     }
 }
 
 impl When {
-    fn write(&self, lines: &mut Lines<'_, '_>) -> fmt::Result {
+    fn write(&self, lines: &mut Printer<'_, '_>) -> fmt::Result {
         if !self.methods.is_empty() {
             lines.line(format_args!("method {}", quoted(&self.methods)))?;
         }
@@ -81,28 +82,31 @@ impl When {
     }
 }
 
-impl Gate {
-    fn write(&self, lines: &mut Lines<'_, '_>) -> fmt::Result {
-        if let Some(clients) = &self.clients {
+impl AccessSettings {
+    fn write(&self, lines: &mut Printer<'_, '_>) -> fmt::Result {
+        if let Some(clients) = &self.ip_access {
             clients.write(lines)?;
         }
         if let Some(limit) = &self.rate_limit {
-            let (per, observe) = (write_time(limit.per), observe(limit.enforcement));
-            lines.line(format_args!("rate-limit {} per=\"{per}\" burst={}{observe}", limit.requests, limit.burst))?;
+            let (per, dry_run_text) = (write_time(limit.per), dry_run(limit.enforcement));
+            lines.line(format_args!(
+                "rate-limit {} per=\"{per}\" burst={}{dry_run_text}",
+                limit.requests, limit.burst
+            ))?;
         }
         self.basic_auth.iter().try_for_each(|auth| auth.write(lines))
     }
 }
 
-impl ClientRules {
-    fn write(&self, lines: &mut Lines<'_, '_>) -> fmt::Result {
-        lines.braces(format_args!("clients{}", observe(self.enforcement)), |lines| {
+impl IpAccess {
+    fn write(&self, lines: &mut Printer<'_, '_>) -> fmt::Result {
+        lines.braces(format_args!("ip-access{}", dry_run(self.enforcement)), |lines| {
             for rule in &self.rules {
-                let verdict = match rule.verdict {
-                    Verdict::Allow => "allow",
-                    Verdict::Deny => "deny",
+                let access = match rule.access {
+                    ConfiguredAccess::Allow => "allow",
+                    ConfiguredAccess::Deny => "deny",
                 };
-                lines.line(format_args!("{verdict} {}", quoted(&rule.networks)))?;
+                lines.line(format_args!("{access} {}", quoted(&rule.networks)))?;
             }
             Ok(())
         })
@@ -110,7 +114,7 @@ impl ClientRules {
 }
 
 impl BasicAuth {
-    fn write(&self, lines: &mut Lines<'_, '_>) -> fmt::Result {
+    fn write(&self, lines: &mut Printer<'_, '_>) -> fmt::Result {
         let mut head = format!("basic-auth realm={}", quote(&self.realm));
         if let Some(file) = &self.file {
             head += &format!(" file={}", quote_path(file));
@@ -127,7 +131,7 @@ impl BasicAuth {
 }
 
 impl Action {
-    fn write(&self, lines: &mut Lines<'_, '_>) -> fmt::Result {
+    fn write(&self, lines: &mut Printer<'_, '_>) -> fmt::Result {
         match self {
             Self::Files(files) => files.write(lines),
             Self::Redirect { target, status } => {
@@ -144,20 +148,20 @@ impl Action {
 }
 
 impl Files {
-    fn write(&self, lines: &mut Lines<'_, '_>) -> fmt::Result {
+    fn write(&self, lines: &mut Printer<'_, '_>) -> fmt::Result {
         let mut head = format!("files root={}", quote_path(&self.root));
         if let Some(fallback) = &self.fallback {
             head += &format!(" fallback={}", quote(fallback));
         }
-        head += &format!(" listing={} sidecars={}", flag(self.listing), flag(self.sidecars));
+        head += &format!(" listing={} precompressed={}", flag(self.listing), flag(self.precompressed));
         lines.braces(head, |lines| {
             lines.line(format_args!("index {}", quoted(&self.index)))?;
-            lines.line(format_args!("try {}", quoted(&self.attempts)))
+            lines.line(format_args!("try-files {}", quoted(&self.try_files)))
         })
     }
 }
 
-/// Each in quotes, with spaces between.
+/// Quotes each value, separated by spaces.
 fn quoted<T: Display>(values: &[T]) -> String {
     values.iter().map(|value| quote(&value.to_string())).collect::<Vec<_>>().join(" ")
 }

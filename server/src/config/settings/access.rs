@@ -1,66 +1,74 @@
-//! Who may come in, and how often. In a site and in a route; a route's replaces the site's.
+//! Access settings of a site or route. A route's replace its site's.
 
-use super::{Default, OBSERVE, Place, Setting, list, one, property, setting};
-use crate::config::value::Kind;
+use super::{BlockKind, DRY_RUN, DefaultValue, Setting, list, one, property, setting};
+use crate::config::value::ValueKind;
 use std::time::Duration;
 
-const BOTH: &[Place] = &[Place::Site, Place::Route];
-const CLIENTS: &[Place] = &[Place::Clients];
-const BASIC_AUTH: &[Place] = &[Place::BasicAuth];
+const BOTH: &[BlockKind] = &[BlockKind::Site, BlockKind::Route];
+const IP_ACCESS: &[BlockKind] = &[BlockKind::IpAccess];
+const BASIC_AUTH: &[BlockKind] = &[BlockKind::BasicAuth];
 
 pub(super) const SETTINGS: &[Setting] = &[
-    setting(BOTH, "basic-auth", "Asks for a name and a password. Without them: 401.")
+    setting(BOTH, "basic-auth", "Requires a user name and password. Otherwise: 401.")
         .properties(&[
-            property("realm", Kind::Text, Default::Text("restricted"), "What the browser names when it asks."),
-            property("file", Kind::Path, Default::Nothing("no file"), "An htpasswd file with argon2 or bcrypt hashes."),
+            property("realm", ValueKind::Text, DefaultValue::Text("restricted"), "The name that the browser shows."),
+            property(
+                "file",
+                ValueKind::Path,
+                DefaultValue::Effect("no file"),
+                "An htpasswd file with argon2 or bcrypt hashes.",
+            ),
         ])
-        .holds(Place::BasicAuth)
-        .otherwise("nobody is asked; in a route, as the site says")
-        .more(
-            "Needs a `file`, or a `user` in its braces, or both. A route's replaces the site's. Passwords are checked two at a time, and a client \
-             address (for IPv6, its /64) that has four waiting already gets a 429 for more. One that was right need not \
-             be checked again for a minute after its last use.",
+        .opens(BlockKind::BasicAuth)
+        .if_absent("no password; in a route, the site's")
+        .details(
+            "Needs a `file`, or a `user` in its block, or both. A route's replaces the site's. Two passwords \
+             are checked at a time. A client address (for IPv6, its /64) with four waiting checks gets 429. A \
+             correct password is cached for one minute after its last use.",
         )
         .example("basic-auth realm=\"Drafts\" file=\"users.htpasswd\""),
     setting(BASIC_AUTH, "user", "A user and the argon2 or bcrypt hash of the password.")
-        .with(&[one("name", Kind::UserName), one("hash", Kind::PasswordHash)])
-        .many()
-        .otherwise("only those of the file"),
-    setting(BOTH, "clients", "Which client networks may come in. Whoever may not: 403.")
-        .properties(&[OBSERVE])
-        .holds(Place::Clients)
-        .otherwise("all; in a route, as the site says")
-        .more(
-            "Lines are tried in order, and the first that names the client decides. Where none does, the client may \
-             come in if there is no `allow` line. A route's replaces the site's.",
+        .arguments(&[one("name", ValueKind::UserName), one("hash", ValueKind::PasswordHash)])
+        .repeatable()
+        .if_absent("only those of the file"),
+    setting(BOTH, "ip-access", "Client networks that have access. Other clients: 403.")
+        .properties(&[DRY_RUN])
+        .opens(BlockKind::IpAccess)
+        .if_absent("all; in a route, the site's")
+        .details(
+            "Lines are tried in order, and the first that contains the client decides. If none does, the client \
+              has access unless an `allow` line exists. A route's replaces the site's.",
         )
-        .example("clients {\n    deny \"10.0.0.13\"\n    allow \"10.0.0.0/8\" \"fd00::/8\"\n}"),
-    setting(CLIENTS, "allow", "Networks that may come in.")
-        .with(&[list("network", Kind::Network)])
-        .many()
-        .otherwise("all, but for those denied"),
-    setting(CLIENTS, "deny", "Networks that may not.")
-        .with(&[list("network", Kind::Network)])
-        .many()
-        .otherwise("none, if nothing is allowed"),
-    setting(BOTH, "rate-limit", "Most requests of one client address in a time. Beyond it: 429 with Retry-After.")
-        .with(&[one("requests", Kind::Count { min: 1, max: 1_000_000_000 })])
+        .example("ip-access {\n    deny \"10.0.0.13\"\n    allow \"10.0.0.0/8\" \"fd00::/8\"\n}"),
+    setting(IP_ACCESS, "allow", "Networks that have access.")
+        .arguments(&[list("network", ValueKind::Network)])
+        .repeatable()
+        .if_absent("all except those denied"),
+    setting(IP_ACCESS, "deny", "Networks that have no access.")
+        .arguments(&[list("network", ValueKind::Network)])
+        .repeatable()
+        .if_absent("none, unless `allow` is set"),
+    setting(BOTH, "rate-limit", "Most requests of one client address per time. Beyond it: 429 with Retry-After.")
+        .arguments(&[one("requests", ValueKind::Count { min: 1, max: 1_000_000_000 })])
         .properties(&[
             property(
                 "per",
-                Kind::Time { min: Duration::from_millis(1), max: Duration::from_secs(24 * 3600) },
-                Default::Text("1s"),
+                ValueKind::Time { min: Duration::from_millis(1), max: Duration::from_secs(24 * 3600) },
+                DefaultValue::Text("1s"),
                 "The time.",
             ),
             property(
                 "burst",
-                Kind::Count { min: 1, max: 1_000_000_000 },
-                Default::Nothing("as many as `requests`"),
-                "How many may come at once after a pause.",
+                ValueKind::Count { min: 1, max: 1_000_000_000 },
+                DefaultValue::Effect("`requests`"),
+                "Requests that may arrive at once after a pause.",
             ),
-            OBSERVE,
+            DRY_RUN,
         ])
-        .otherwise("no bound; in a route, as the site says")
-        .more("A route's counts for itself and replaces the site's; one that says just what the site's says is the site's.")
+        .if_absent("no limit; in a route, the site's")
+        .details(
+            "A route's limit counts separately and replaces the site's. If its text equals the site's, both \
+               share one count.",
+        )
         .example("rate-limit 100 per=\"1m\" burst=20"),
 ];

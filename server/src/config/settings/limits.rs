@@ -1,80 +1,102 @@
-//! Bounds on clients. Names, units and defaults are those of the engine's limits.
+//! Limits on clients. Names, units and defaults are those of the engine.
 
-use super::{OBSERVE, Place, Setting, one, setting};
-use crate::config::value::Kind;
+use super::{BlockKind, DRY_RUN, Setting, one, setting};
+use crate::config::value::ValueKind;
 use std::time::Duration;
 
-const LIMITS: &[Place] = &[Place::Limits];
+const LIMITS: &[BlockKind] = &[BlockKind::Limits];
 
-/// From a tenth of a second, below which the sweeper cannot see, to a day.
-const WAIT: Kind = Kind::Time { min: Duration::from_millis(100), max: Duration::from_secs(24 * 3600) };
-const RATE: Kind = Kind::Count { min: 0, max: 1 << 30 };
+/// From 0.1 s, below which the sweep cannot measure, to one day.
+const WAIT: ValueKind = ValueKind::Time { min: Duration::from_millis(100), max: Duration::from_secs(24 * 3600) };
+const RATE: ValueKind = ValueKind::Count { min: 0, max: 1 << 30 };
 const GIB: u64 = 1 << 30;
 
 pub(super) const SETTINGS: &[Setting] = &[
     setting(LIMITS, "request-line-bytes-max", "Longest request line. Beyond it: 414.")
-        .with(&[one("size", Kind::Size { min: 64, max: 65_535 })])
+        .arguments(&[one("size", ValueKind::Size { min: 64, max: 65_535 })])
         .default("8KiB"),
     setting(LIMITS, "head-bytes-max", "Longest request head. Beyond it: 431.")
-        .with(&[one("size", Kind::Size { min: 64, max: 65_535 })])
+        .arguments(&[one("size", ValueKind::Size { min: 64, max: 65_535 })])
         .default("16KiB"),
-    setting(LIMITS, "fields-max", "Most field lines of a head. Beyond it: 431.")
-        .with(&[one("number", Kind::Count { min: 1, max: 100 })])
+    setting(LIMITS, "fields-max", "Most field lines of a request head. Beyond it: 431.")
+        .arguments(&[one("number", ValueKind::Count { min: 1, max: 100 })])
         .default("100"),
-    setting(LIMITS, "chunk-extension-bytes-max", "Longest extension of one chunk. Beyond it: 400.")
-        .with(&[one("size", Kind::Size { min: 0, max: 65_535 })])
+    setting(LIMITS, "chunk-extension-bytes-max", "Longest extension of a chunk. Beyond it: 400.")
+        .arguments(&[one("size", ValueKind::Size { min: 0, max: 65_535 })])
         .default("256B"),
     setting(
         LIMITS,
-        "chunk-overhead-bytes-free",
-        "Framing that a chunked body may spend before its content has to pay for it. Beyond it: 400.",
+        "chunk-overhead-allowance",
+        "Chunk framing that is allowed beyond the number of content bytes. Beyond it: 400.",
     )
-    .with(&[one("size", Kind::Size { min: 0, max: GIB })])
+    .arguments(&[one("size", ValueKind::Size { min: 0, max: GIB })])
     .default("16KiB"),
     setting(LIMITS, "trailer-bytes-max", "Longest trailer section. Beyond it: 431.")
-        .with(&[one("size", Kind::Size { min: 0, max: 65_535 })])
+        .arguments(&[one("size", ValueKind::Size { min: 0, max: 65_535 })])
         .default("8KiB"),
-    setting(LIMITS, "head-time", "Time to a complete request head. Beyond it: 408, close.")
-        .with(&[one("time", WAIT)])
+    setting(LIMITS, "header-timeout", "Time to a complete request head. Beyond it: 408, close.")
+        .arguments(&[one("time", WAIT)])
         .default("10s"),
-    setting(LIMITS, "body-silence", "Longest silence while request content is awaited. Beyond it: 408, close.")
-        .with(&[one("time", WAIT)])
+    setting(LIMITS, "body-timeout", "Longest silence while request content is expected. Beyond it: 408, close.")
+        .arguments(&[one("time", WAIT)])
         .default("30s"),
     setting(
         LIMITS,
-        "body-bytes-per-second-min",
-        "Slowest request content, on the average after a first `body-silence`. Below it: 408, close.",
+        "body-min-rate",
+        "Minimum rate of request content in bytes per second, averaged after a first `body-timeout`. Below it: \
+         408, close.",
     )
-    .with(&[one("number", RATE)])
+    .arguments(&[one("number", RATE)])
     .default("500"),
-    setting(LIMITS, "send-silence", "Longest time in which a client takes nothing of a response. Beyond it: close.")
-        .with(&[one("time", WAIT)])
-        .default("30s"),
     setting(
         LIMITS,
-        "send-bytes-per-second-min",
-        "Slowest taking of a response, on the average after a first `send-silence`. Below it: close.",
+        "send-timeout",
+        "Longest time in which a client reads nothing of a response. Beyond it: \
+                                     close.",
     )
-    .with(&[one("number", RATE)])
+    .arguments(&[one("time", WAIT)])
+    .default("30s"),
+    setting(
+        LIMITS,
+        "send-min-rate",
+        "Minimum rate of a response in bytes per second, averaged after a first `send-timeout`. Below it: \
+         close.",
+    )
+    .arguments(&[one("number", RATE)])
     .default("500"),
-    setting(LIMITS, "keep-alive", "Longest idle time between requests. Beyond it: close.")
-        .with(&[one("time", WAIT)])
+    setting(LIMITS, "keep-alive-timeout", "Longest idle time between requests. Beyond it: close.")
+        .arguments(&[one("time", WAIT)])
         .default("60s")
-        .more("It shrinks towards 5 seconds as `connections-max` nears."),
-    setting(LIMITS, "body-bytes-max", "Most request content, unless a route says otherwise. Beyond it: 413.")
-        .with(&[one("size", Kind::Size { min: 0, max: 1 << 50 })])
-        .default("10MiB"),
-    setting(LIMITS, "drain-bytes-max", "Most unread request content that is read so that the connection can live on.")
-        .with(&[one("size", Kind::Size { min: 0, max: GIB })])
-        .default("256KiB"),
-    setting(LIMITS, "connections-max", "Most connections at once. At the limit the idlest one makes room.")
-        .with(&[one("number", Kind::Count { min: 1, max: 1 << 28 })])
-        .otherwise("what the limit of descriptors allows, less roots, logs and a reserve"),
+        .details("It shrinks towards 5 s as the number of connections nears `connections-max`."),
+    setting(
+        LIMITS,
+        "body-bytes-max",
+        "Most request content, unless a site or route sets another limit. Beyond \
+                                       it: 413.",
+    )
+    .arguments(&[one("size", ValueKind::Size { min: 0, max: 1 << 50 })])
+    .default("10MiB"),
+    setting(
+        LIMITS,
+        "discard-bytes-max",
+        "Most unread request content that is discarded to keep the connection \
+                                          open. Beyond it: close.",
+    )
+    .arguments(&[one("size", ValueKind::Size { min: 0, max: GIB })])
+    .default("256KiB"),
+    setting(LIMITS, "connections-max", "Most connections at once. At the limit the idlest one is closed.")
+        .arguments(&[one("number", ValueKind::Count { min: 1, max: 1 << 28 })])
+        .if_absent("the descriptor limit, less roots, logs and a reserve"),
     setting(LIMITS, "connections-per-client-max", "Most connections of one client address. Beyond it: 503.")
-        .with(&[one("number", Kind::Count { min: 1, max: 1 << 28 })])
-        .properties(&[OBSERVE])
-        .otherwise("no bound"),
-    setting(LIMITS, "drain-time", "How long a graceful stop waits for what is running. Beyond it: close.")
-        .with(&[one("time", Kind::Time { min: Duration::from_millis(100), max: Duration::from_secs(24 * 3600) })])
-        .default("30s"),
+        .arguments(&[one("number", ValueKind::Count { min: 1, max: 1 << 28 })])
+        .properties(&[DRY_RUN])
+        .if_absent("no limit"),
+    setting(
+        LIMITS,
+        "shutdown-timeout",
+        "How long a graceful shutdown waits for requests in progress. Beyond \
+                                         it: close.",
+    )
+    .arguments(&[one("time", ValueKind::Time { min: Duration::from_millis(100), max: Duration::from_secs(24 * 3600) })])
+    .default("30s"),
 ];

@@ -1,65 +1,68 @@
-//! The logs: of the whole server, or of one site.
+//! Log settings, of the server or of a site.
 
-use super::{Default, Place, Setting, one, property, setting};
-use crate::config::value::Kind;
+use super::{BlockKind, DefaultValue, Setting, one, property, setting};
+use crate::config::value::ValueKind;
 use std::time::Duration;
 
-const WITH_LOGS: &[Place] = &[Place::Top, Place::Site];
-const LOG: &[Place] = &[Place::Log];
-const FILE: &[Place] = &[Place::LogFile];
+const WITH_LOGS: &[BlockKind] = &[BlockKind::Top, BlockKind::Site];
+const LOG: &[BlockKind] = &[BlockKind::Log];
+const FILE: &[BlockKind] = &[BlockKind::LogFile];
 
 pub(super) const SETTINGS: &[Setting] = &[
-    setting(WITH_LOGS, "log", "Where the logs go.")
-        .holds(Place::Log)
-        .otherwise("its defaults; in a site, the logs of the server")
+    setting(WITH_LOGS, "log", "The logs.")
+        .opens(BlockKind::Log)
+        .if_absent("its defaults; in a site, the server's logs")
         .example("log {\n    access \"logs/access.log\" format=\"combined\" {\n        rotate size=\"100MiB\" keep=14\n    }\n    error \"logs/error.log\" level=\"warn\"\n}"),
-    setting(LOG, "access", "The access log: one line for each exchange.")
-        .with(&[one("target", Kind::LogTarget)])
+    setting(LOG, "access", "The access log: one line for each request.")
+        .arguments(&[one("target", ValueKind::LogTarget)])
         .properties(&[property(
             "format",
-            Kind::LogFormat,
-            Default::Text("combined"),
-            "`common`, `combined`, `json`, or a format string.",
+            ValueKind::LogFormat,
+            DefaultValue::Text("combined"),
+            "`common`, `combined`, `json`, or directives.",
         )])
-        .holds(Place::LogFile)
+        .opens(BlockKind::LogFile)
         .default("stdout")
-        .more(
-            "The target is a file, `stdout`, `stderr`, `syslog`, `journald`, or `off`. A format string has the \
-             directives of Apache's LogFormat that [logs.md](logs.md#formats-of-the-access-log) lists: \
-             `%h %l %u %t \\\"%r\\\" %>s %b %D`.",
+        .details(
+            "The target is a file, `stdout`, `stderr`, `syslog`, `journald`, or `off`. \
+             [logs.md](logs.md#formats-of-the-access-log) lists the directives of Apache's LogFormat: `%h %l %u \
+              %t \\\"%r\\\" %>s %b %D`.",
         )
         .example("access \"logs/access.log\" format=\"%h %t \\\"%r\\\" %>s %b %D\""),
-    setting(LOG, "error", "The error log: each refusal and each failure, with its reason.")
-        .with(&[one("target", Kind::LogTarget)])
+    setting(LOG, "error", "The error log: refusals and failures with their reasons.")
+        .arguments(&[one("target", ValueKind::LogTarget)])
         .properties(&[
             property(
                 "level",
-                Kind::Choice(&["error", "warn", "info", "debug"]),
-                Default::Text("warn"),
-                "The least grave that is written.",
+                ValueKind::Choice(&["error", "warn", "info", "debug"]),
+                DefaultValue::Text("warn"),
+                "Least severe level that is written.",
             ),
-            property("format", Kind::Choice(&["text", "json"]), Default::Text("text"), "Lines to read, or JSON lines."),
+            property("format", ValueKind::Choice(&["text", "json"]), DefaultValue::Text("text"), "Text or JSON \
+                                                                                             lines."),
         ])
-        .holds(Place::LogFile)
+        .opens(BlockKind::LogFile)
         .default("stderr")
-        .more("The target is a file, `stdout`, `stderr`, `syslog`, `journald`, or `off`."),
-    setting(FILE, "rotate", "When a log file is put aside and a new one begun.")
+        .details("The target is a file, `stdout`, `stderr`, `syslog`, `journald`, or `off`."),
+    setting(FILE, "rotate", "When a log file is rotated.")
         .properties(&[
             property(
                 "size",
-                Kind::Size { min: 4096, max: 1 << 50 },
-                Default::Nothing("no bound"),
-                "When it has this size.",
+                ValueKind::Size { min: 4096, max: 1 << 50 },
+                DefaultValue::Effect("no limit"),
+                "Before it exceeds this size.",
             ),
             property(
                 "age",
-                Kind::Time { min: Duration::from_secs(1), max: Duration::from_secs(3660 * 24 * 3600) },
-                Default::Nothing("no bound"),
-                "When it is this old.",
+                ValueKind::Time { min: Duration::from_secs(1), max: Duration::from_secs(3660 * 24 * 3600) },
+                DefaultValue::Effect("no limit"),
+                "At the start of each period of this length (UTC).",
             ),
-            property("keep", Kind::Count { min: 1, max: 100_000 }, Default::Text("10"), "How many old files are kept."),
-            property("compress", Kind::Flag, Default::Text("#true"), "Whether old files are compressed (gzip)."),
+            property("keep", ValueKind::Count { min: 1, max: 100_000 }, DefaultValue::Text("10"), "Rotated files to \
+                                                                                              keep."),
+            property("compress", ValueKind::Flag, DefaultValue::Text("#true"), "Whether rotated files are compressed \
+                                                                            (gzip)."),
         ])
-        .otherwise("never; logrotate may do it, and USR1 opens the files anew")
-        .more("At least one of `size` and `age` is needed; both may be set."),
+        .if_absent("never; logrotate can do it, and USR1 reopens the files")
+        .details("At least one of `size` and `age` is required."),
 ];

@@ -1,5 +1,5 @@
-//! The table of every setting. The reader, the defaults, `selvedge settings` and
-//! `docs/configuration.md` are all made from it.
+//! The table of all settings. The reader, the defaults, `selvedge settings` and `docs/configuration.md` are generated
+//! from it.
 
 mod access;
 mod limits;
@@ -11,14 +11,14 @@ mod site;
 
 pub(crate) use route::ACTIONS;
 
-use super::value::Kind;
+use super::value::ValueKind;
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
-/// Where a setting may stand.
+/// The block in which a setting is valid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Place {
-    /// Outside of all braces.
+pub(crate) enum BlockKind {
+    /// Outside of all blocks.
     Top,
     Limits,
     Supervision,
@@ -28,12 +28,12 @@ pub(crate) enum Place {
     Route,
     When,
     Files,
-    Clients,
+    IpAccess,
     BasicAuth,
 }
 
-impl Place {
-    /// All of them, in the order of the reference.
+impl BlockKind {
+    /// All blocks, in the order of the reference.
     pub(crate) const ALL: [Self; 11] = [
         Self::Top,
         Self::Limits,
@@ -44,11 +44,11 @@ impl Place {
         Self::Route,
         Self::When,
         Self::Files,
-        Self::Clients,
+        Self::IpAccess,
         Self::BasicAuth,
     ];
 
-    /// Whose braces it is in, for sentences.
+    /// Returns the name of the block for sentences.
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Top => "the top level",
@@ -60,7 +60,7 @@ impl Place {
             Self::Route => "`route`",
             Self::When => "`when`",
             Self::Files => "`files`",
-            Self::Clients => "`clients`",
+            Self::IpAccess => "`ip-access`",
             Self::BasicAuth => "`basic-auth`",
         }
     }
@@ -70,31 +70,31 @@ impl Place {
 #[derive(Debug)]
 pub(crate) struct Setting {
     pub(crate) name: &'static str,
-    pub(crate) places: &'static [Place],
+    pub(crate) blocks: &'static [BlockKind],
     pub(crate) arguments: &'static [Argument],
     pub(crate) properties: &'static [Property],
-    /// What its braces may hold.
-    pub(crate) inside: Option<Place>,
-    pub(crate) times: Times,
-    pub(crate) default: Default,
+    /// The block that it opens.
+    pub(crate) block: Option<BlockKind>,
+    pub(crate) repeat: Repeat,
+    pub(crate) default: DefaultValue,
     /// One line.
     pub(crate) doc: &'static str,
-    /// More, where one line does not do.
-    pub(crate) more: &'static str,
+    /// Further text.
+    pub(crate) details: &'static str,
     pub(crate) example: &'static str,
 }
 
-/// An argument of a setting; the last may stand more than once.
+/// An argument of a setting; the last may be repeated.
 #[derive(Debug)]
 pub(crate) struct Argument {
     pub(crate) name: &'static str,
-    pub(crate) kind: Kind,
-    pub(crate) count: Count,
+    pub(crate) kind: ValueKind,
+    pub(crate) arity: Arity,
 }
 
-/// How often an argument stands in one line.
+/// How often an argument may occur.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Count {
+pub(crate) enum Arity {
     One,
     Optional,
     OneOrMore,
@@ -104,91 +104,91 @@ pub(crate) enum Count {
 #[derive(Debug)]
 pub(crate) struct Property {
     pub(crate) name: &'static str,
-    pub(crate) kind: Kind,
-    pub(crate) default: Default,
+    pub(crate) kind: ValueKind,
+    pub(crate) default: DefaultValue,
     pub(crate) doc: &'static str,
 }
 
-/// How often a setting may stand in one place.
+/// How often a setting may occur in a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Times {
+pub(crate) enum Repeat {
     Once,
     Many,
 }
 
-/// What holds when nothing is said.
+/// What applies if the setting is absent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Default {
-    /// As if this had been written; several values are divided by a space.
+pub(crate) enum DefaultValue {
+    /// As if this had been written; several values are separated by a space.
     Text(&'static str),
-    /// Nothing is set, and this is what follows from it.
-    Nothing(&'static str),
+    /// No value; the text states the effect.
+    Effect(&'static str),
 }
 
-/// Every setting, in the order of the reference.
+/// Returns all settings in the order of the reference.
 pub(crate) fn all() -> impl Iterator<Item = &'static Setting> + Clone {
     [server::SETTINGS, limits::SETTINGS, log::SETTINGS, site::SETTINGS, route::SETTINGS, access::SETTINGS]
         .into_iter()
         .flatten()
 }
 
-/// The settings that may stand in a place.
-pub(crate) fn of(place: Place) -> impl Iterator<Item = &'static Setting> + Clone {
-    all().filter(move |setting| setting.places.contains(&place))
+/// Returns the settings of a block.
+pub(crate) fn in_block(place: BlockKind) -> impl Iterator<Item = &'static Setting> + Clone {
+    all().filter(move |setting| setting.blocks.contains(&place))
 }
 
-static INDEX: LazyLock<HashMap<(Place, &'static str), &'static Setting>> = LazyLock::new(|| {
-    all().flat_map(|setting| setting.places.iter().map(move |&place| ((place, setting.name), setting))).collect()
+static INDEX: LazyLock<HashMap<(BlockKind, &'static str), &'static Setting>> = LazyLock::new(|| {
+    all().flat_map(|setting| setting.blocks.iter().map(move |&place| ((place, setting.name), setting))).collect()
 });
 
-/// The setting of a name in a place.
-pub(crate) fn find(place: Place, name: &str) -> Option<&'static Setting> {
+/// Finds a setting by name in a block.
+pub(crate) fn find(place: BlockKind, name: &str) -> Option<&'static Setting> {
     INDEX.get(&(place, name)).copied()
 }
 
-// How the entries are written: what is usual is left out.
+// Constructors for entries, with defaults for the common values.
 
-const fn setting(places: &'static [Place], name: &'static str, doc: &'static str) -> Setting {
+const fn setting(places: &'static [BlockKind], name: &'static str, doc: &'static str) -> Setting {
     Setting {
         name,
-        places,
+        blocks: places,
         arguments: &[],
         properties: &[],
-        inside: None,
-        times: Times::Once,
-        default: Default::Nothing(""),
+        block: None,
+        repeat: Repeat::Once,
+        default: DefaultValue::Effect(""),
         doc,
-        more: "",
+        details: "",
         example: "",
     }
 }
 
-const fn one(name: &'static str, kind: Kind) -> Argument {
-    Argument { name, kind, count: Count::One }
+const fn one(name: &'static str, kind: ValueKind) -> Argument {
+    Argument { name, kind, arity: Arity::One }
 }
 
-const fn optional(name: &'static str, kind: Kind) -> Argument {
-    Argument { name, kind, count: Count::Optional }
+const fn optional(name: &'static str, kind: ValueKind) -> Argument {
+    Argument { name, kind, arity: Arity::Optional }
 }
 
-const fn list(name: &'static str, kind: Kind) -> Argument {
-    Argument { name, kind, count: Count::OneOrMore }
+const fn list(name: &'static str, kind: ValueKind) -> Argument {
+    Argument { name, kind, arity: Arity::OneOrMore }
 }
 
-const fn property(name: &'static str, kind: Kind, default: Default, doc: &'static str) -> Property {
+const fn property(name: &'static str, kind: ValueKind, default: DefaultValue, doc: &'static str) -> Property {
     Property { name, kind, default, doc }
 }
 
-/// The property of everything that can be tried out before it is enforced.
-const OBSERVE: Property = property(
-    "observe",
-    Kind::Flag,
-    Default::Text("#false"),
+/// The property of limits that can be tried before they are enforced.
+const DRY_RUN: Property = property(
+    "dry-run",
+    ValueKind::Flag,
+    DefaultValue::Text("#false"),
     "Counts and logs what would be refused, and refuses nothing.",
 );
 
 impl Setting {
-    const fn with(self, arguments: &'static [Argument]) -> Self {
+    const fn arguments(self, arguments: &'static [Argument]) -> Self {
         Self { arguments, ..self }
     }
 
@@ -196,31 +196,31 @@ impl Setting {
         Self { properties, ..self }
     }
 
-    const fn holds(self, inside: Place) -> Self {
-        Self { inside: Some(inside), ..self }
+    const fn opens(self, inside: BlockKind) -> Self {
+        Self { block: Some(inside), ..self }
     }
 
-    const fn many(self) -> Self {
-        Self { times: Times::Many, ..self }
+    const fn repeatable(self) -> Self {
+        Self { repeat: Repeat::Many, ..self }
     }
 
     const fn default(self, text: &'static str) -> Self {
-        Self { default: Default::Text(text), ..self }
+        Self { default: DefaultValue::Text(text), ..self }
     }
 
-    const fn otherwise(self, what_follows: &'static str) -> Self {
-        Self { default: Default::Nothing(what_follows), ..self }
+    const fn if_absent(self, what_follows: &'static str) -> Self {
+        Self { default: DefaultValue::Effect(what_follows), ..self }
     }
 
-    const fn more(self, more: &'static str) -> Self {
-        Self { more, ..self }
+    const fn details(self, more: &'static str) -> Self {
+        Self { details: more, ..self }
     }
 
     const fn example(self, example: &'static str) -> Self {
         Self { example, ..self }
     }
 
-    /// The property of a name.
+    /// Finds a property by name.
     pub(crate) fn property(&self, name: &str) -> Option<&'static Property> {
         self.properties.iter().find(|property| property.name == name)
     }

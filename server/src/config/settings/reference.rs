@@ -1,18 +1,17 @@
-//! The table for people and for programs: as text, as JSON, as the page
-//! `docs/configuration.md`.
+//! Prints the table of settings as text, as JSON, and as `docs/configuration.md`.
 
-use super::{Argument, Count, Default, Place, Property, Setting, Times, all, of};
-use crate::config::reader::shape;
+use super::{Argument, Arity, BlockKind, DefaultValue, Property, Repeat, Setting, all, in_block};
+use crate::config::reader::syntax;
 use serde_json::{Value, json};
 use std::fmt::Write;
 
-/// One line for each setting, by place.
+/// Returns one line for each setting, by block.
 pub(crate) fn text() -> String {
     let mut out = String::new();
-    for place in Place::ALL {
+    for place in BlockKind::ALL {
         line(&mut out, &format!("in {}:", place.name().replace('`', "")));
-        for setting in of(place) {
-            line(&mut out, &format!("    {}", shape(setting)));
+        for setting in in_block(place) {
+            line(&mut out, &format!("    {}", syntax(setting)));
             line(&mut out, &format!("        {}", setting.doc));
             line(&mut out, &format!("        default: {}", default_text(setting.default)));
             for property in setting.properties {
@@ -25,20 +24,20 @@ pub(crate) fn text() -> String {
     out
 }
 
-/// A list of all settings.
+/// Returns a list of all settings.
 pub(crate) fn json() -> String {
     let settings: Vec<_> = all().map(setting_json).collect();
-    let mut out = serde_json::to_string_pretty(&settings).expect("names and texts make JSON");
+    let mut out = serde_json::to_string_pretty(&settings).expect("names and texts are valid JSON");
     out.push('\n');
     out
 }
 
 fn setting_json(setting: &Setting) -> Value {
     let argument = |argument: &Argument| {
-        let count = match argument.count {
-            Count::One => "one",
-            Count::Optional => "optional",
-            Count::OneOrMore => "one or more",
+        let count = match argument.arity {
+            Arity::One => "one",
+            Arity::Optional => "optional",
+            Arity::OneOrMore => "one or more",
         };
         let kind = argument.kind;
         json!({ "name": argument.name, "type": kind.name(), "unit": kind.unit(), "range": kind.range(), "count": count })
@@ -51,74 +50,74 @@ fn setting_json(setting: &Setting) -> Value {
     };
     json!({
         "name": setting.name,
-        "places": setting.places.iter().map(|place| place.name().replace('`', "")).collect::<Vec<_>>(),
+        "blocks": setting.blocks.iter().map(|block| block.name().replace('`', "")).collect::<Vec<_>>(),
         "arguments": setting.arguments.iter().map(argument).collect::<Vec<_>>(),
         "properties": setting.properties.iter().map(property).collect::<Vec<_>>(),
-        "holds": setting.inside.map(|place| place.name().replace('`', "")),
-        "repeats": setting.times == Times::Many,
+        "block": setting.block.map(|block| block.name().replace('`', "")),
+        "repeats": setting.repeat == Repeat::Many,
         "default": default_json(setting.default),
         "doc": setting.doc,
-        "more": setting.more,
+        "more": setting.details,
         "example": setting.example,
     })
 }
 
-fn default_json(default: Default) -> Value {
+fn default_json(default: DefaultValue) -> Value {
     match default {
-        Default::Text(text) => json!(text),
-        Default::Nothing(_) => Value::Null,
+        DefaultValue::Text(text) => json!(text),
+        DefaultValue::Effect(_) => Value::Null,
     }
 }
 
-fn default_text(default: Default) -> &'static str {
+fn default_text(default: DefaultValue) -> &'static str {
     match default {
-        Default::Text(text) | Default::Nothing(text) => text,
+        DefaultValue::Text(text) | DefaultValue::Effect(text) => text,
     }
 }
 
-/// What stands at the head of the page.
+/// The start of the page.
 const PREFACE: &str = "\
 # Configuration
 
 <!-- Made by `selvedge settings --markdown` from the table in server/src/config/settings/. -->
 
-A configuration is a text in [KDL](https://kdl.dev): a setting is a name, its values, its properties (`name=value`),
-and, where it holds others, braces. Values with anything but letters, digits, `-`, `_` and `.` stand in quotes; flags are
-`#true` and `#false`; `//` begins a comment and `/-` takes the next setting out.
+A configuration is a text in [KDL](https://kdl.dev). A setting is a name with values, properties (`name=value`) and, if it
+contains other settings, a block in braces. Values with characters other than letters, digits, `-`, `_` and `.` need quotes.
+Flags are `#true` and `#false`. `//` starts a comment, and `/-` comments out the next setting.
 
-`selvedge check` says everything that is wrong with a configuration, where, and what to write instead.
+`selvedge check` reports every problem of a configuration, with its place and what to write instead.
 
-- **Sizes** have a unit: `B`, `KiB`, `MiB`, `GiB`, `TiB` (`k`, `M`, `G` are short for the first three with a power of 1,024),
-  or `kB`, `MB`, `GB`, `TB` for thousands.
+- **Sizes** have a unit: `B`, `KiB`, `MiB`, `GiB`, `TiB` (short: `k`, `M`, `G`, powers of 1,024), or `kB`, `MB`, `GB`, `TB` (powers
+  of 1,000).
 - **Times** have a unit: `ms`, `s`, `m`, `h`, `d`.
-- **Relative paths** begin at the folder of the file that they are written in.
-- **Variables** of the environment stand in any value: `\"${SITE_ROOT}\"`, or `\"${SITE_ROOT:-/srv/site}\"` with a default. One
-  that is not set and has no default is a problem. `$${` is a `${` that is none.
-- **Order**: routes are tried in the order they stand; everything else may stand in any order.
+- **Relative paths** start at the folder of the file that contains them.
+- **Environment variables** are allowed in every value: `\"${SITE_ROOT}\"`, or with a default `\"${SITE_ROOT:-/srv/site}\"`. A
+  variable that is not set and has no default is a problem. `$${` is a literal `${`.
+- **Order**: routes are tried in the written order. The order of other settings has no effect.
 ";
 
-/// The reference page.
+/// Returns the reference page.
 pub(crate) fn markdown() -> String {
     let mut out = PREFACE.to_owned();
-    for place in Place::ALL {
+    for place in BlockKind::ALL {
         let title = place.name().replace("the top level", "The top level");
-        line(&mut out, &format!("\n## {}{title}", if place == Place::Top { "" } else { "In " }));
-        for setting in of(place) {
+        line(&mut out, &format!("\n## {}{title}", if place == BlockKind::Top { "" } else { "In " }));
+        for setting in in_block(place) {
             setting_markdown(&mut out, setting, place);
         }
     }
     out
 }
 
-fn setting_markdown(out: &mut String, setting: &Setting, place: Place) {
+fn setting_markdown(out: &mut String, setting: &Setting, place: BlockKind) {
     line(out, &format!("\n### `{}`\n", setting.name));
-    // What stands in several places is described at the first of them.
-    if let Some(first) = setting.places.first().filter(|first| **first != place) {
-        line(out, &format!("{} As in {}.", setting.doc, first.name()));
+    // A setting of several blocks is described in the first one.
+    if let Some(first) = setting.blocks.first().filter(|first| **first != place) {
+        line(out, &format!("{} See {}.", setting.doc, first.name()));
         return;
     }
     line(out, &format!("{}\n", setting.doc));
-    line(out, &format!("    {}\n", shape(setting)));
+    line(out, &format!("    {}\n", syntax(setting)));
     line(out, "| | type | range | default |\n|---|---|---|---|");
     for (number, argument) in setting.arguments.iter().enumerate() {
         let default = if number == 0 { default_cell(setting.default) } else { String::new() };
@@ -135,25 +134,25 @@ fn setting_markdown(out: &mut String, setting: &Setting, place: Place) {
             &format!("| `{}`: {} | {} | {} | {default} |", property.name, property.doc, kind.name(), kind.range()),
         );
     }
-    let repeats = match setting.times {
-        Times::Many => "May stand more than once. ",
-        Times::Once => "",
+    let repeats = match setting.repeat {
+        Repeat::Many => "May be repeated. ",
+        Repeat::Once => "",
     };
-    if !repeats.is_empty() || !setting.more.is_empty() {
-        line(out, &format!("\n{repeats}{}", setting.more));
+    if !repeats.is_empty() || !setting.details.is_empty() {
+        line(out, &format!("\n{repeats}{}", setting.details));
     }
     if !setting.example.is_empty() {
         line(out, &format!("\n```kdl\n{}\n```", setting.example));
     }
 }
 
-fn default_cell(default: Default) -> String {
+fn default_cell(default: DefaultValue) -> String {
     match default {
-        Default::Text(text) => format!("`{text}`"),
-        Default::Nothing(text) => text.to_owned(),
+        DefaultValue::Text(text) => format!("`{text}`"),
+        DefaultValue::Effect(text) => text.to_owned(),
     }
 }
 
 fn line(out: &mut String, text: &str) {
-    writeln!(out, "{text}").expect("a string takes whatever is written to it");
+    writeln!(out, "{text}").expect("writing to a String never fails");
 }

@@ -1,103 +1,107 @@
-//! What a route is made of: when it applies, and its one action.
+//! Settings of a route: its conditions and its one action.
 
-use super::{Default, Place, Setting, list, one, optional, property, setting};
-use crate::config::value::Kind;
+use super::{BlockKind, DefaultValue, Setting, list, one, optional, property, setting};
+use crate::config::value::ValueKind;
 
-const ROUTE: &[Place] = &[Place::Route];
-const WHEN: &[Place] = &[Place::When];
-const FILES: &[Place] = &[Place::Files];
+const ROUTE: &[BlockKind] = &[BlockKind::Route];
+const WHEN: &[BlockKind] = &[BlockKind::When];
+const FILES: &[BlockKind] = &[BlockKind::Files];
 
-/// The settings that are actions, of which a route has exactly one.
+/// The actions. A route has exactly one.
 pub(crate) const ACTIONS: [&str; 5] = ["files", "redirect", "rewrite", "respond", "deny"];
 
 pub(super) const SETTINGS: &[Setting] = &[
-    setting(ROUTE, "when", "What else has to hold for the route to match. Each line has to hold.")
-        .holds(Place::When)
-        .otherwise("the path alone decides")
+    setting(ROUTE, "when", "Further conditions for the route to match. All of them have to hold.")
+        .opens(BlockKind::When)
+        .if_absent("only the path decides")
         .example("when {\n    method \"GET\" \"HEAD\"\n    query \"draft\"\n}"),
     setting(WHEN, "method", "The method is one of these.")
-        .with(&[list("method", Kind::Method)])
-        .otherwise("any"),
-    setting(WHEN, "query", "The query has a parameter of this name, and of this value if one is given.")
-        .with(&[one("name", Kind::Text), optional("value", Kind::Text)])
-        .many()
-        .otherwise("any"),
-    setting(WHEN, "header", "The request has a field of this name, and of this value if one is given.")
-        .with(&[one("name", Kind::RequestFieldName), optional("value", Kind::FieldValue)])
-        .many()
-        .otherwise("any"),
+        .arguments(&[list("method", ValueKind::Method)])
+        .if_absent("any"),
+    setting(WHEN, "query", "The query has a parameter with this name, and this value if given.")
+        .arguments(&[one("name", ValueKind::Text), optional("value", ValueKind::Text)])
+        .repeatable()
+        .if_absent("any"),
+    setting(WHEN, "header", "The request has a field with this name, and this value if given.")
+        .arguments(&[one("name", ValueKind::RequestFieldName), optional("value", ValueKind::FieldValue)])
+        .repeatable()
+        .if_absent("any"),
     setting(WHEN, "client", "The client is in one of these networks.")
-        .with(&[list("network", Kind::Network)])
-        .otherwise("any"),
-    setting(ROUTE, "files", "Action: sends files.")
+        .arguments(&[list("network", ValueKind::Network)])
+        .if_absent("any"),
+    setting(ROUTE, "files", "Action: serves files.")
         .properties(&[
-            property("root", Kind::Path, Default::Nothing("that of the site"), "The directory."),
+            property("root", ValueKind::Path, DefaultValue::Effect("the site's"), "The directory."),
             property(
                 "fallback",
-                Kind::UrlPath,
-                Default::Nothing("404"),
-                "What a navigation gets when there is no such file: the page of a single-page application.",
+                ValueKind::UrlPath,
+                DefaultValue::Effect("404"),
+                "Path that page navigations get if no file exists: the page of a single-page application.",
             ),
             property(
                 "listing",
-                Kind::Flag,
-                Default::Nothing("that of the site"),
-                "Whether a directory without an index is answered with a list.",
+                ValueKind::Flag,
+                DefaultValue::Effect("the site's"),
+                "Whether a directory without an index file is listed.",
             ),
             property(
-                "sidecars",
-                Kind::Flag,
-                Default::Nothing("that of the site"),
-                "Whether compressed files beside a file are sent for it.",
+                "precompressed",
+                ValueKind::Flag,
+                DefaultValue::Effect("the site's"),
+                "Whether precompressed files (`.br`, `.zst`, `.gz`) are sent.",
             ),
         ])
-        .holds(Place::Files)
-        .otherwise("no action")
+        .opens(BlockKind::Files)
+        .if_absent("no action")
         .example("route \"/app/*\" { files fallback=\"/app/index.html\" }"),
-    setting(FILES, "index", "Names that are tried for a directory, in order.")
-        .with(&[list("name", Kind::FileName)])
-        .otherwise("those of the site"),
-    setting(FILES, "try", "What is looked for, in order; `*` is the path of the request.")
-        .with(&[list("path", Kind::TryPath)])
+    setting(FILES, "index", "Index file names of directories, tried in order.")
+        .arguments(&[list("name", ValueKind::FileName)])
+        .if_absent("the site's"),
+    setting(FILES, "try-files", "Files to try, in order; `*` is the path of the request.")
+        .arguments(&[list("path", ValueKind::TryPath)])
         .default("*")
-        .example("try \"*\" \"*.html\""),
-    setting(ROUTE, "redirect", "Action: sends the client elsewhere, with the query of the request.")
-        .with(&[one("target", Kind::RedirectTarget)])
+        .example("try-files \"*\" \"*.html\""),
+    setting(ROUTE, "redirect", "Action: redirects the client, and keeps the query.")
+        .arguments(&[one("target", ValueKind::RedirectTarget)])
         .properties(&[property(
             "status",
-            Kind::OneOfStatuses(&[301, 302, 303, 307, 308]),
-            Default::Text("302"),
-            "301 and 308 are remembered by browsers, 307 and 308 keep the method.",
+            ValueKind::OneOfStatuses(&[301, 302, 303, 307, 308]),
+            DefaultValue::Text("302"),
+            "Browsers cache 301 and 308; 307 and 308 keep the method.",
         )])
-        .otherwise("no action")
-        .more("Each `*` is what the `*` of the same number in the pattern stands for. A target with a query of its own keeps it.")
+        .if_absent("no action")
+        .details(
+            "Each `*` is replaced by what the pattern's `*` of that position matched. A query in the target \
+               replaces the request's.",
+        )
         .example("route \"/old/*\" { redirect \"/new/*\" status=301 }"),
-    setting(ROUTE, "rewrite", "Action: goes through the routes again with another path, at most once.")
-        .with(&[one("target", Kind::RewriteTarget)])
-        .otherwise("no action")
-        .more(
-            "Each `*` is what the `*` of the same number in the pattern stands for. The first route that matches the \
-             other path counts, with its gates; where that route rewrites, too, the answer is 404 and the error log says \
-             why. So what a rewrite leads to stands before a route that would rewrite it again.",
+    setting(ROUTE, "rewrite", "Action: matches the routes again with another path, once at most.")
+        .arguments(&[one("target", ValueKind::RewriteTarget)])
+        .if_absent("no action")
+        .details(
+            "Each `*` is replaced by what the pattern's `*` of that position matched. The first route that \
+             matches the new path applies, with its access rules. If that route rewrites too, the response is \
+             404 and the error log states the reason. So place the target's route before a route that would \
+             rewrite it again.",
         )
         .example("route \"/en/*\" { rewrite \"/*\" }\nroute \"/*\" { files }"),
-    setting(ROUTE, "respond", "Action: answers with this.")
-        .with(&[one("status", Kind::Status { min: 200, max: 599 }), optional("body", Kind::Text)])
+    setting(ROUTE, "respond", "Action: responds with a fixed text.")
+        .arguments(&[one("status", ValueKind::Status { min: 200, max: 599 }), optional("body", ValueKind::Text)])
         .properties(&[property(
             "content-type",
-            Kind::FieldValue,
-            Default::Text("text/plain; charset=utf-8"),
-            "The type of the body.",
+            ValueKind::FieldValue,
+            DefaultValue::Text("text/plain; charset=utf-8"),
+            "Media type of the body.",
         )])
-        .otherwise("no action")
+        .if_absent("no action")
         .example("route \"/health\" { respond 200 \"ok\" }"),
-    setting(ROUTE, "deny", "Action: refuses.")
+    setting(ROUTE, "deny", "Action: refuses the request.")
         .properties(&[property(
             "status",
-            Kind::Status { min: 400, max: 599 },
-            Default::Text("403"),
-            "The status of the refusal.",
+            ValueKind::Status { min: 400, max: 599 },
+            DefaultValue::Text("403"),
+            "Status code of the refusal.",
         )])
-        .otherwise("no action")
+        .if_absent("no action")
         .example("route \"/private/*\" { deny status=404 }"),
 ];

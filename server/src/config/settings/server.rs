@@ -1,122 +1,137 @@
-//! What the whole server is told: where it listens, as whom it runs, how it is kept alive.
+//! Settings of the whole server: listeners, user, supervision.
 
-use super::{Default, Place, Setting, list, one, property, setting};
-use crate::config::value::Kind;
+use super::{BlockKind, DefaultValue, Setting, list, one, property, setting};
+use crate::config::value::ValueKind;
 use std::time::Duration;
 
-const TOP: &[Place] = &[Place::Top];
-const SUPERVISION: &[Place] = &[Place::Supervision];
-const INCLUDING: &[Place] = &[Place::Top, Place::Site, Place::Route];
+const TOP: &[BlockKind] = &[BlockKind::Top];
+const SUPERVISION: &[BlockKind] = &[BlockKind::Supervision];
+const INCLUDING: &[BlockKind] = &[BlockKind::Top, BlockKind::Site, BlockKind::Route];
 
 const MILLISECOND: Duration = Duration::from_millis(1);
 const HOUR: Duration = Duration::from_secs(3600);
 
 pub(super) const SETTINGS: &[Setting] = &[
-    setting(TOP, "listen", "Where to listen.")
-        .with(&[one("address", Kind::Listen)])
+    setting(TOP, "listen", "An address to listen on.")
+        .arguments(&[one("address", ValueKind::Listen)])
         .properties(&[property(
             "mode",
-            Kind::FileMode,
-            Default::Nothing("0666 for a Unix socket"),
-            "Who may connect to a Unix socket, as an octal file mode.",
+            ValueKind::FileMode,
+            DefaultValue::Effect("0666 for a Unix socket"),
+            "Octal file mode of a Unix socket: who may connect.",
         )])
-        .many()
+        .repeatable()
         .default("127.0.0.1:8080")
-        .more(
-            "An address and a port (`0.0.0.0:8080`, `[::]:8080`, `localhost:8080`), a Unix socket (`unix:/run/site.sock`), \
-             or a descriptor that the starting process has opened, by its number (`fd:3`) or by the name that systemd \
-             gave it (`fd:web`). Port 0 takes a free one.",
+        .details(
+            "An address and a port (`0.0.0.0:8080`, `[::]:8080`, `localhost:8080`), a Unix socket \
+             (`unix:/run/site.sock`), or a descriptor that the parent process opened, by number (`fd:3`) or by \
+             systemd's name (`fd:web`). Port 0 takes a free port.",
         )
         .example("listen \"[::]:8080\"\nlisten \"unix:/run/selvedge/site.sock\" mode=\"0660\""),
     setting(TOP, "workers", "Number of worker threads.")
-        .with(&[one("number", Kind::Count { min: 1, max: 1024 })])
-        .otherwise("one for each core that the process may use"),
-    setting(TOP, "driver", "How sockets are driven.")
-        .with(&[one("name", Kind::Choice(&["auto", "epoll", "io_uring"]))])
+        .arguments(&[one("number", ValueKind::Count { min: 1, max: 1024 })])
+        .if_absent("one for each core that the process may use"),
+    setting(TOP, "driver", "Socket I/O back end.")
+        .arguments(&[one("name", ValueKind::Choice(&["auto", "epoll", "io_uring"]))])
         .default("auto")
-        .more(
-            "`io_uring` hands many operations to the system at once, which takes Linux 6.1 and a system that allows \
-             it, as container platforms often do not; where it is not to be had, the error log says why, and `epoll` \
-             serves. `io_uring` takes less of the processor for many busy connections, and more for a few. So `auto` is \
-             both: a connection begins with `epoll`, and goes over to `io_uring`, where it is to be had, when it has been \
-             answered and waits for its next request beside 16 others that are at work or were within the last second; the \
-             environment variable `SELVEDGE_DRIVER` can name one of them instead. What is served, and how, is the same.",
+        .details(
+            "`io_uring` needs Linux 6.1 and a system that permits it; many container platforms do not. If it is \
+              unavailable, the error log states the reason and `epoll` serves. `io_uring` uses less CPU for \
+             many busy connections and more for a few. With `auto` a connection starts with `epoll`. It \
+             migrates to `io_uring` when it waits for its next request and at least 16 other connections were \
+             active within the last second. The environment variable `SELVEDGE_DRIVER` overrides `auto`. The \
+             driver never changes a response.",
         ),
-    setting(TOP, "user", "The user to become after the listeners are bound.")
-        .with(&[one("name", Kind::Account)])
-        .otherwise("stays who started it"),
-    setting(TOP, "group", "The group to become after the listeners are bound.")
-        .with(&[one("name", Kind::Account)])
-        .otherwise("the first group of `user`"),
-    setting(TOP, "pid-file", "A file that holds the number of the process while it runs.")
-        .with(&[one("path", Kind::Path)])
-        .otherwise("none is written"),
-    setting(TOP, "control", "The Unix socket that `selvedge reload`, `stop`, `upgrade` and `status` talk to.")
-        .with(&[one("path", Kind::Path)])
+    setting(TOP, "user", "User to switch to after the listeners are bound.")
+        .arguments(&[one("name", ValueKind::Account)])
+        .if_absent("the user that started the process"),
+    setting(TOP, "group", "Group to switch to after the listeners are bound.")
+        .arguments(&[one("name", ValueKind::Account)])
+        .if_absent("the primary group of `user`"),
+    setting(TOP, "pid-file", "File with the process ID while the server runs.")
+        .arguments(&[one("path", ValueKind::Path)])
+        .if_absent("no file"),
+    setting(TOP, "control", "Unix socket for `selvedge reload`, `stop`, `upgrade`, `reopen-logs` and `status`.")
+        .arguments(&[one("path", ValueKind::Path)])
         .default("selvedge.sock")
-        .more("Only the owner can open it."),
-    setting(TOP, "existing-connections", "What a reload means to connections that exist already.")
-        .with(&[one("fate", Kind::Choice(&["finish", "follow"]))])
+        .details("Only the owner can open it."),
+    setting(TOP, "reload-connections", "What a reload does with open connections.")
+        .arguments(&[one("policy", ValueKind::Choice(&["finish", "switch"]))])
         .default("finish")
-        .more(
-            "`finish`: they keep the configuration they began with and are asked to connect anew with their next \
-             response. `follow`: they take the new one at their next request, but for limits. What has done neither at \
-             the `drain-time` is closed.",
+        .details(
+            "`finish`: they keep their configuration and close after their next response. `switch`: they use \
+             the new configuration from their next request on, except for limits. Connections that remain at \
+             the `shutdown-timeout` are closed.",
         ),
-    setting(TOP, "trusted-proxies", "Networks whose word is taken for who the client is.")
-        .with(&[list("network", Kind::Proxy)])
+    setting(TOP, "trusted-proxies", "Networks of proxies whose forwarding field is trusted.")
+        .arguments(&[list("network", ValueKind::Proxy)])
         .properties(&[property(
             "header",
-            Kind::Choice(&["x-forwarded-for", "forwarded"]),
-            Default::Text("x-forwarded-for"),
-            "The field in which they say it.",
+            ValueKind::Choice(&["x-forwarded-for", "forwarded"]),
+            DefaultValue::Text("x-forwarded-for"),
+            "The field in which the proxies name the client.",
         )])
-        .otherwise("nobody's; the client is who connected")
-        .more(
-            "The field is read from the right, and the first address that is not in these networks is the client. \
-             Where what stands there is no address, as in `unknown`, the client is 0.0.0.0, which is in no network: no \
-             `allow` lets it in, nor does a `client` condition hold. Without the field the proxy is the client. \
-             `unix` stands for whoever connects to a Unix socket. Name only proxies that are yours: whoever is in these \
-             networks can call itself what it likes.",
+        .if_absent("none; the client is the peer of the connection")
+        .details(
+            "The field is read from the right, and the first address outside of these networks is the client. \
+             If the value is no address, such as `unknown`, the client is 0.0.0.0, which is in no network: no \
+             `allow` and no `client` condition matches it. Without the field the proxy is the client. `unix` \
+             means all clients of Unix sockets. Name only your own proxies: a host in these networks can \
+             pretend to be any client.",
         )
         .example("trusted-proxies \"10.0.0.0/8\" \"unix\" header=\"forwarded\""),
-    setting(TOP, "supervision", "How the serving process is kept alive.")
-        .holds(Place::Supervision)
-        .otherwise("its defaults"),
-    setting(SUPERVISION, "supervised", "Whether a parent process holds the listeners and starts the serving process anew.")
-        .with(&[one("flag", Kind::Flag)])
-        .default("#true"),
-    setting(SUPERVISION, "restarts-max", "Most restarts within `restarts-within`; one more ends the program with an error.")
-        .with(&[one("number", Kind::Count { min: 0, max: 1_000_000 })])
-        .default("10"),
+    setting(TOP, "supervision", "Supervision of the serving process.")
+        .opens(BlockKind::Supervision)
+        .if_absent("its defaults"),
+    setting(
+        SUPERVISION,
+        "supervised",
+        "Whether a supervisor owns the listeners and restarts the serving \
+                                        process.",
+    )
+    .arguments(&[one("flag", ValueKind::Flag)])
+    .default("#true"),
+    setting(
+        SUPERVISION,
+        "restarts-max",
+        "Most restarts within `restarts-within`; one more ends the program \
+                                          with exit code 3.",
+    )
+    .arguments(&[one("number", ValueKind::Count { min: 0, max: 1_000_000 })])
+    .default("10"),
     setting(SUPERVISION, "restarts-within", "The time in which restarts are counted.")
-        .with(&[one("time", Kind::Time { min: MILLISECOND, max: Duration::from_secs(7 * 24 * 3600) })])
+        .arguments(&[one("time", ValueKind::Time { min: MILLISECOND, max: Duration::from_secs(7 * 24 * 3600) })])
         .default("60s"),
-    setting(SUPERVISION, "back-off-min", "The wait before the first restart. It doubles with each one.")
-        .with(&[one("time", Kind::Time { min: MILLISECOND, max: HOUR })])
-        .default("10ms"),
-    setting(SUPERVISION, "back-off-max", "The longest wait before a restart.")
-        .with(&[one("time", Kind::Time { min: MILLISECOND, max: HOUR })])
+    setting(
+        SUPERVISION,
+        "back-off-min",
+        "Delay before the second restart within the time; it doubles with each \
+                                           restart.",
+    )
+    .arguments(&[one("time", ValueKind::Time { min: MILLISECOND, max: HOUR })])
+    .default("10ms"),
+    setting(SUPERVISION, "back-off-max", "Longest delay before a restart.")
+        .arguments(&[one("time", ValueKind::Time { min: MILLISECOND, max: HOUR })])
         .default("10s"),
-    setting(INCLUDING, "include", "Reads other files as if what is in them stood here.")
-        .with(&[list("pattern", Kind::Include)])
-        .many()
-        .otherwise("nothing is included")
-        .more(
-            "`*` and `?` stand for what is within a file name or folder name, `**` for folders at any depth; files are \
-             read in the order of their names. A pattern may match nothing, a plain name may not.",
+    setting(INCLUDING, "include", "Includes other files at this place.")
+        .arguments(&[list("pattern", ValueKind::Include)])
+        .repeatable()
+        .if_absent("nothing is included")
+        .details(
+            "`*` and `?` match within a file or folder name, `**` matches folders at any depth. Files are read \
+             in the order of their names. A pattern may match nothing; a plain name must exist.",
         )
         .example("include \"sites/*.kdl\""),
-    setting(TOP, "limits", "Bounds on what clients may do.").holds(Place::Limits).otherwise("its defaults"),
-    setting(TOP, "site", "A site and the names it answers to.")
-        .with(&[list("name", Kind::Host)])
-        .holds(Place::Site)
-        .many()
-        .otherwise("none; every request is a 421")
-        .more(
-            "A name, a wildcard for one or more labels in front (`*.example.com`), or `*` for every name that no other \
-             site has. The most exact name wins, in whatever order sites stand. Without `*`, a request for another \
-             name is a 421.",
+    setting(TOP, "limits", "Limits on clients.").opens(BlockKind::Limits).if_absent("its defaults"),
+    setting(TOP, "site", "A site and its host names.")
+        .arguments(&[list("name", ValueKind::Host)])
+        .opens(BlockKind::Site)
+        .repeatable()
+        .if_absent("none; every request gets 421")
+        .details(
+            "A name, a wildcard for one or more leading labels (`*.example.com`), or `*` for every name that no \
+              other site has. The most specific name wins, in any order of sites. Without `*`, a request for \
+             another name gets 421.",
         )
         .example("site \"example.com\" \"*.example.com\" {\n    root \"/srv/example\"\n}"),
 ];

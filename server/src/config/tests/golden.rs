@@ -1,21 +1,21 @@
-//! Golden files: `server/tests/config/*.txt`, each some files and what comes of them.
+//! Golden files: `server/tests/config/*.txt`, each a set of files and the expected settings or problems.
 //!
-//! `SELVEDGE_UPDATE=1 cargo test -p selvedge-server golden` writes what comes of them now.
+//! `SELVEDGE_UPDATE=1 cargo test -p selvedge-server golden` writes the current results.
 
 use super::Memory;
 use std::collections::HashSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// What a site has when nothing is said, which is left out.
+/// Defaults of a site, which are left out.
 const SITE_DEFAULTS: [&str; 5] =
-    ["index \"index.html\"", "listing #false", "sidecars #true", "body-bytes-max \"10MiB\"", "try \"*\""];
+    ["index \"index.html\"", "listing #false", "precompressed #true", "body-bytes-max \"10MiB\"", "try-files \"*\""];
 
 fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/config")
 }
 
-/// A golden file: what stands before the expectation, and the expectation.
+/// Splits a golden file into its files and its expectation.
 fn divide(text: &str) -> (&str, &str) {
     let at = ["-- settings --\n", "-- problems --\n"].iter().find_map(|mark| text.find(mark));
     text.split_at(at.unwrap_or(text.len()))
@@ -36,7 +36,7 @@ fn sources(given: &str) -> Memory {
     memory
 }
 
-/// What comes of a golden file's configuration.
+/// Returns the settings or problems of a golden file's configuration.
 fn outcome(memory: &Memory) -> String {
     match memory.read() {
         Ok(configuration) => format!("-- settings --\n{}", without_defaults(&configuration.settings.to_string())),
@@ -44,8 +44,8 @@ fn outcome(memory: &Memory) -> String {
     }
 }
 
-/// Printed settings without the lines that an empty configuration prints, too, and without
-/// braces that hold nothing else.
+/// Returns printed settings without the lines of an empty configuration, and without blocks that contain nothing
+/// else.
 fn without_defaults(printed: &str) -> String {
     let empty = Memory::of("").read().expect("an empty configuration is one").settings.to_string();
     let usual: HashSet<String> = with_paths(&empty).into_iter().map(|(path, line)| format!("{path}{line}")).collect();
@@ -54,7 +54,7 @@ fn without_defaults(printed: &str) -> String {
         let is_default = path.starts_with("site ") && SITE_DEFAULTS.contains(&line.trim());
         let closes = line.trim() == "}";
         if closes && kept.last().is_some_and(|last| last.ends_with('{')) {
-            // What is left of `files` is its head; what is left of others is nothing.
+            // An empty `files` block becomes its head; other empty blocks vanish.
             let head = kept.pop().expect("it was there a moment ago");
             let head = head.trim_end_matches(" {");
             if head.trim_start().starts_with("files ") || head.starts_with("site ") {
@@ -67,7 +67,7 @@ fn without_defaults(printed: &str) -> String {
     kept.iter().map(|line| format!("{line}\n")).collect()
 }
 
-/// Each line, with the heads of the braces that it stands in.
+/// Returns each line with the heads of its blocks.
 fn with_paths(printed: &str) -> Vec<(String, &str)> {
     let mut open: Vec<&str> = Vec::new();
     let mut lines = Vec::new();
@@ -84,7 +84,7 @@ fn with_paths(printed: &str) -> Vec<(String, &str)> {
 }
 
 #[test]
-fn golden_files_hold() {
+fn golden_files_match() {
     let mut count = 0;
     let mut wrong = Vec::new();
     for entry in fs::read_dir(folder()).unwrap() {
@@ -92,11 +92,11 @@ fn golden_files_hold() {
         let text = fs::read_to_string(&path).unwrap();
         let (given, expected) = divide(&text);
         let memory = sources(given);
-        let came = outcome(&memory);
+        let actual = outcome(&memory);
         if std::env::var_os("SELVEDGE_UPDATE").is_some() {
-            fs::write(&path, format!("{}\n\n{came}", given.trim_end())).unwrap();
-        } else if came != expected {
-            wrong.push(format!("{}: came\n{came}\nwas expected\n{expected}", path.display()));
+            fs::write(&path, format!("{}\n\n{actual}", given.trim_end())).unwrap();
+        } else if actual != expected {
+            wrong.push(format!("{}: got\n{actual}\nexpected\n{expected}", path.display()));
         }
         count += 1;
     }
@@ -105,7 +105,7 @@ fn golden_files_hold() {
 }
 
 #[test]
-fn printed_settings_read_again_are_the_same() {
+fn printed_settings_parse_to_equal_settings() {
     if std::env::var_os("SELVEDGE_UPDATE").is_some() {
         // The files are being written.
         return;

@@ -1,8 +1,7 @@
-//! The configuration as an operator meets it: golden files, odd texts, and what holds for
-//! every text.
+//! Configurations as an operator writes them: golden files, odd texts, and properties of every text.
 
 mod golden;
-mod nasty;
+mod malformed;
 mod speed;
 mod table;
 mod texts;
@@ -11,7 +10,7 @@ use super::{Configuration, Problems, Sources, read};
 use std::collections::BTreeMap;
 use std::path::{Component, Path, PathBuf};
 
-/// Files and variables that are nowhere but here.
+/// Files and variables in memory.
 #[derive(Debug, Default)]
 pub(super) struct Memory {
     pub(super) files: BTreeMap<PathBuf, String>,
@@ -33,11 +32,11 @@ impl Sources for Memory {
         self.files.get(file).cloned().ok_or_else(|| "it does not exist".to_owned())
     }
 
-    fn matches(&self, folder: &Path, pattern: &str) -> Result<Vec<PathBuf>, String> {
+    fn matching_files(&self, folder: &Path, pattern: &str) -> Result<Vec<PathBuf>, String> {
         let mut whole = PathBuf::new();
         for component in folder.join(pattern).components() {
             match component {
-                // Above everything there is nothing, which is an answer: configurations may say anything.
+                // Above the root is nothing, which is a valid result for a pattern.
                 Component::ParentDir if !whole.pop() => return Ok(Vec::new()),
                 Component::ParentDir => {}
                 component => whole.push(component),
@@ -52,7 +51,7 @@ impl Sources for Memory {
     }
 }
 
-/// The problems of a text, as they are printed.
+/// Returns the problems of a text as printed.
 pub(super) fn problems(text: &str) -> String {
     match Memory::of(text).read() {
         Ok(_) => String::new(),

@@ -1,14 +1,15 @@
-//! What holds for the table of settings, and for what is made from it.
+//! Properties of the table of settings, and of what is generated from it.
 
-use super::Memory;
-use crate::config::settings::{self, Count, Default, Place, reference};
+use super::{Memory, problems};
+use crate::config::settings::{self, Arity, BlockKind, DefaultValue, reference};
+use crate::config::suggest::RENAMED;
 use crate::config::text::Scalar;
 use crate::config::value;
 use std::collections::HashSet;
 use std::path::Path;
 
 #[test]
-fn the_page_is_that_of_the_table() {
+fn the_page_matches_the_table() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/configuration.md");
     if std::env::var_os("SELVEDGE_UPDATE").is_some() {
         std::fs::write(&path, reference::markdown()).unwrap();
@@ -18,19 +19,19 @@ fn the_page_is_that_of_the_table() {
 }
 
 #[test]
-fn every_default_is_of_its_kind() {
+fn every_default_has_its_kind() {
     let scalar = |text: &str| match text {
         "#true" => Scalar::Flag(true),
         "#false" => Scalar::Flag(false),
         text => Scalar::Text(text.to_owned()),
     };
     for setting in settings::all() {
-        if let Default::Text(text) = setting.default {
+        if let DefaultValue::Text(text) = setting.default {
             let kind = setting.arguments[0].kind;
             assert!(value::read(kind, &scalar(text), Path::new("")).is_ok(), "{} {text}", setting.name);
         }
         for property in setting.properties {
-            if let Default::Text(text) = property.default {
+            if let DefaultValue::Text(text) = property.default {
                 assert!(value::read(property.kind, &scalar(text), Path::new("")).is_ok(), "{} {text}", property.name);
             }
         }
@@ -38,38 +39,38 @@ fn every_default_is_of_its_kind() {
 }
 
 #[test]
-fn every_entry_is_complete_and_stands_once_in_a_place() {
+fn every_entry_is_complete_and_unique_in_its_block() {
     let mut known = HashSet::new();
     for setting in settings::all() {
-        assert!(!setting.places.is_empty() && setting.doc.ends_with('.'), "{}", setting.name);
-        for place in setting.places {
+        assert!(!setting.blocks.is_empty() && setting.doc.ends_with('.'), "{}", setting.name);
+        for place in setting.blocks {
             assert!(known.insert((*place, setting.name)), "{} in {place:?}", setting.name);
         }
         let (_, before) = setting.arguments.split_last().unzip();
         for argument in before.unwrap_or_default() {
-            assert_eq!(argument.count, Count::One, "{}: only the last may be left out or repeated", setting.name);
+            assert_eq!(argument.arity, Arity::One, "{}: only the last may be left out or repeated", setting.name);
         }
-        if let Default::Nothing(what_follows) = setting.default {
-            assert!(!what_follows.is_empty(), "{} does not say what holds without it", setting.name);
+        if let DefaultValue::Effect(what_follows) = setting.default {
+            assert!(!what_follows.is_empty(), "{} has no default and no text for its absence", setting.name);
         }
     }
-    for place in Place::ALL {
-        let owned = settings::all().any(|setting| setting.inside == Some(place));
-        assert!(settings::of(place).count() > 0 && (owned || place == Place::Top), "{place:?}");
+    for place in BlockKind::ALL {
+        let owned = settings::all().any(|setting| setting.block == Some(place));
+        assert!(settings::in_block(place).count() > 0 && (owned || place == BlockKind::Top), "{place:?}");
     }
 }
 
 #[test]
-fn every_example_can_be_read() {
+fn every_example_is_valid() {
     for setting in settings::all().filter(|setting| !setting.example.is_empty()) {
         let example = setting.example;
-        let inside = match setting.places[0] {
-            Place::Top => example.to_owned(),
-            Place::Log => format!("log {{\n{example}\n}}"),
-            Place::Site => format!("site \"a\" {{\nroot \"a\"\n{example}\n}}"),
-            Place::Route if example.starts_with("route") => format!("site \"a\" {{\nroot \"a\"\n{example}\n}}"),
-            Place::Route => format!("site \"a\" {{\nroute \"/*\" {{\ndeny\n{example}\n}}\n}}"),
-            Place::Files => format!("site \"a\" {{\nroot \"a\"\nroute \"/*\" {{\nfiles {{\n{example}\n}}\n}}\n}}"),
+        let inside = match setting.blocks[0] {
+            BlockKind::Top => example.to_owned(),
+            BlockKind::Log => format!("log {{\n{example}\n}}"),
+            BlockKind::Site => format!("site \"a\" {{\nroot \"a\"\n{example}\n}}"),
+            BlockKind::Route if example.starts_with("route") => format!("site \"a\" {{\nroot \"a\"\n{example}\n}}"),
+            BlockKind::Route => format!("site \"a\" {{\nroute \"/*\" {{\ndeny\n{example}\n}}\n}}"),
+            BlockKind::Files => format!("site \"a\" {{\nroot \"a\"\nroute \"/*\" {{\nfiles {{\n{example}\n}}\n}}\n}}"),
             place => panic!("an example in {place:?}"),
         };
         let mut memory = Memory::of(&inside);
@@ -80,35 +81,57 @@ fn every_example_can_be_read() {
     }
 }
 
-/// The page that is made and the engine that is run by default must not drift apart.
+/// The generated page and the engine's defaults must agree.
 #[test]
-fn the_defaults_of_limits_are_those_of_the_engine() {
+fn default_limits_equal_the_engines() {
     let ours = Memory::of("").read().unwrap().settings.limits;
     let engine = selvedge::Limits::default();
     assert_eq!(ours.request_line_bytes_max, engine.message.request_line_bytes_max);
     assert_eq!(ours.head_bytes_max, engine.message.head_bytes_max);
     assert_eq!(ours.fields_max, engine.message.fields_max);
     assert_eq!(ours.chunk_extension_bytes_max, engine.message.chunk_extension_bytes_max);
-    assert_eq!(ours.chunk_overhead_bytes_free, engine.message.chunk_overhead_bytes_free);
+    assert_eq!(ours.chunk_overhead_allowance, engine.message.chunk_overhead_allowance);
     assert_eq!(ours.trailer_bytes_max, engine.message.trailer_bytes_max);
-    assert_eq!(ours.head_time, engine.head_time);
-    assert_eq!(ours.body_silence, engine.body_silence);
-    assert_eq!(ours.body_bytes_per_second_min, engine.body_bytes_per_second_min);
-    assert_eq!(ours.send_silence, engine.send_silence);
-    assert_eq!(ours.send_bytes_per_second_min, engine.send_bytes_per_second_min);
-    assert_eq!(ours.keep_alive, engine.keep_alive);
+    assert_eq!(ours.header_timeout, engine.header_timeout);
+    assert_eq!(ours.body_timeout, engine.body_timeout);
+    assert_eq!(ours.body_min_rate, engine.body_min_rate);
+    assert_eq!(ours.send_timeout, engine.send_timeout);
+    assert_eq!(ours.send_min_rate, engine.send_min_rate);
+    assert_eq!(ours.keep_alive_timeout, engine.keep_alive_timeout);
     assert_eq!(ours.body_bytes_max, engine.body_bytes_max);
-    assert_eq!(ours.drain_bytes_max, engine.drain_bytes_max);
-    assert_eq!(ours.drain_time, engine.drain_time);
+    assert_eq!(ours.discard_bytes_max, engine.discard_bytes_max);
+    assert_eq!(ours.shutdown_timeout, engine.shutdown_timeout);
     assert_eq!(ours.connections_max, None);
 }
 
 #[test]
-fn the_list_for_programs_has_every_setting() {
+fn the_json_list_has_every_setting() {
     let list: serde_json::Value = serde_json::from_str(&reference::json()).unwrap();
     assert_eq!(list.as_array().unwrap().len(), settings::all().count());
-    let head_time = list.as_array().unwrap().iter().find(|entry| entry["name"] == "head-time").unwrap();
+    let head_time = list.as_array().unwrap().iter().find(|entry| entry["name"] == "header-timeout").unwrap();
     assert_eq!(head_time["default"], "10s");
     assert_eq!(head_time["arguments"][0]["unit"], "seconds");
-    assert!(reference::text().contains("head-time TIME"));
+    assert!(reference::text().contains("header-timeout TIME"));
+}
+
+#[test]
+fn each_renamed_word_is_suggested() {
+    let in_limits = |old: &str| format!("limits {{ {old} 1; }}");
+    let mut cases = vec![
+        ("clients", "site \"a\" { clients { deny \"10.0.0.1\"; }; }".to_owned()),
+        ("existing-connections", "existing-connections \"finish\"".to_owned()),
+        ("follow", "reload-connections \"follow\"".to_owned()),
+        ("observe", "site \"a\" { rate-limit 1 observe=#true; }".to_owned()),
+        ("sidecars", "site \"a\" { sidecars #false; }".to_owned()),
+        ("sidecars", "site \"a\" { route \"/*\" { files sidecars=#false; }; }".to_owned()),
+        ("try", "site \"a\" { route \"/*\" { files { try \"*\"; }; }; }".to_owned()),
+    ];
+    let others = RENAMED.iter().filter(|(old, _)| !cases.iter().any(|(name, _)| name == old));
+    let of_limits: Vec<_> = others.map(|(old, _)| (*old, in_limits(old))).collect();
+    assert_eq!(of_limits.len(), 9, "the names in `limits`");
+    cases.extend(of_limits);
+    for (old, text) in cases {
+        let (_, new) = RENAMED.iter().find(|(name, _)| *name == old).unwrap();
+        assert!(problems(&text).contains(&format!("it was renamed to `{new}`")), "{text}: {}", problems(&text));
+    }
 }

@@ -1,13 +1,13 @@
-//! The reading of KDL text: the same as that of the `kdl` crate, whichever of the two does it.
+//! Our parser and the `kdl` crate parse every text to equal nodes.
 
-use crate::config::place::{Span, Texts};
+use crate::config::position::{Span, Texts};
 use crate::config::text::{Entry, Node, Scalar, read};
 use kdl::{KdlDocument, KdlNode, KdlValue};
 use proptest::prelude::*;
 use std::path::Path;
 use std::sync::Arc;
 
-/// A node without its places.
+/// Prints a node without positions.
 fn plain(node: &Node) -> String {
     let entry = |entry: &Entry| format!("{:?}={:?}", entry.name, entry.scalar);
     let entries: Vec<_> = node.entries.iter().flatten().map(entry).collect();
@@ -15,7 +15,7 @@ fn plain(node: &Node) -> String {
     format!("{:?} {entries:?} {children:?}", node.name)
 }
 
-/// The same of a node of the crate.
+/// Prints a node of the crate in that form.
 fn plain_of_crate(node: &KdlNode) -> String {
     let scalar = |value: &KdlValue| match value {
         KdlValue::String(text) => Scalar::Text(text.clone()),
@@ -33,7 +33,7 @@ fn plain_of_crate(node: &KdlNode) -> String {
     format!("{:?} {entries:?} {children:?}", node.name().value())
 }
 
-/// Both readings of a text that the crate takes for KDL without type annotations.
+/// Compares both parsers for a text that is valid KDL without type annotations.
 fn check(text: &str) {
     let document = KdlDocument::parse_v2(text).unwrap_or_else(|error| panic!("{text:?}: {:?}", error.diagnostics));
     let mut problems = Vec::new();
@@ -44,7 +44,7 @@ fn check(text: &str) {
 }
 
 #[test]
-fn both_readings_agree() {
+fn our_parser_agrees_with_the_crate() {
     for text in [
         "",
         "a",
@@ -74,7 +74,7 @@ fn both_readings_agree() {
 }
 
 #[test]
-fn places_are_those_of_the_text() {
+fn positions_match_the_text() {
     for text in ["ab c=1 \"déf\" g=\"\\n\"", "ab c=1 \"def\" g=\"h\""] {
         let mut texts = Texts::default();
         texts.add(Path::new("f"), Arc::from(text));
@@ -92,7 +92,7 @@ fn places_are_those_of_the_text() {
     }
 }
 
-/// Values, most of them plain.
+/// Generates values, most of them plain.
 fn value() -> impl Strategy<Value = String> {
     prop_oneof![
         "[a-z][a-z0-9.-]{0,8}"
@@ -108,7 +108,7 @@ fn value() -> impl Strategy<Value = String> {
 fn node(depth: u32) -> BoxedStrategy<String> {
     let entry = prop_oneof![value(), ("[a-z]{1,5}", value()).prop_map(|(name, value)| format!("x{name}={value}"))];
     let space = prop_oneof![Just(" "), Just("  "), Just("\t"), Just(" /* c */ "), Just(" \\\n ")];
-    // No keyword begins with an m, as `nan` and `null` do with an n.
+    // No keyword starts with an m, as `nan` and `null` do with an n.
     let head = ("m[a-z-]{0,6}", prop::collection::vec((space, entry), 0..4))
         .prop_map(|(name, entries)| entries.iter().fold(name, |head, (space, entry)| format!("{head}{space}{entry}")));
     let end = prop_oneof![Just("\n"), Just(";"), Just(" // c\n"), Just("\n\n"), Just("\r\n")];
@@ -128,7 +128,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn both_readings_agree_on_what_is_made_up(nodes in prop::collection::vec(node(2), 0..4)) {
+    fn our_parser_agrees_with_the_crate_on_generated_texts(nodes in prop::collection::vec(node(2), 0..4)) {
         check(&nodes.concat());
     }
 }

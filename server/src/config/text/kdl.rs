@@ -1,11 +1,11 @@
-//! Reads one value by the `kdl` crate.
+//! Parses one value with the `kdl` crate.
 
 use super::Scalar;
-use crate::config::place::Span;
+use crate::config::position::Span;
 use crate::config::problem::Problem;
 use ::kdl::{KdlDocument, KdlValue};
 
-/// Reads a value, which is bounded in length and whose strings were looked through.
+/// Parses a value of bounded length, whose strings were checked.
 pub(super) fn read(part: &str, at: Span) -> Result<Scalar, Problem> {
     let document = match KdlDocument::parse_v2(&format!("node {part}")) {
         Ok(document) => document,
@@ -24,22 +24,22 @@ pub(super) fn read(part: &str, at: Span) -> Result<Scalar, Problem> {
     }
 }
 
-/// What is wrong with a value, in the words of an operator where the mistake is a usual one.
+/// Explains an invalid value, with special texts for common mistakes.
 fn explain(part: &str, at: Span, message: Option<&str>) -> Problem {
     let shown = part.escape_debug();
     if matches!(part, "true" | "false" | "null") {
-        return Problem::new(at, format!("`{part}` without a `#`")).instead(format!("write #{part}, or \"{part}\""));
+        return Problem::new(at, format!("`{part}` without a `#`")).suggest(format!("write #{part}, or \"{part}\""));
     }
     if part.starts_with(|c: char| c.is_ascii_digit() || matches!(c, '-' | '+' | '.')) {
-        let problem = Problem::new(at, format!("`{shown}` begins as a number and is none"));
-        return problem.instead(format!("put it in quotes: \"{shown}\""));
+        let problem = Problem::new(at, format!("`{shown}` starts like a number but is not one"));
+        return problem.suggest(format!("put it in quotes: \"{shown}\""));
     }
     if part.starts_with('#') && !part.trim_start_matches('#').starts_with('"') {
-        return Problem::new(at, format!("`{shown}` is no keyword")).instead("known are #true, #false and #null");
+        return Problem::new(at, format!("`{shown}` is not a keyword")).suggest("keywords are #true, #false and #null");
     }
     let what = match message {
-        Some(message) => format!("`{shown}` is no KDL value: {message}"),
-        None => format!("`{shown}` is no KDL value"),
+        Some(message) => format!("`{shown}` is not a KDL value: {message}"),
+        None => format!("`{shown}` is not a KDL value"),
     };
-    Problem::new(at, what).instead("put it in \"quotes\"")
+    Problem::new(at, what).suggest("put it in \"quotes\"")
 }

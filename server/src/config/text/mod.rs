@@ -1,45 +1,43 @@
-//! From KDL text to nodes with their places.
+//! Parses KDL text into nodes with positions.
 //!
-//! `scan` finds nodes and bounds how deep they nest, `head` finds the values of each, `part`
-//! reads one value. What is not plain in a value (escapes, many lines, numbers that are not
-//! whole) is read by the `kdl` crate, one value at a time: the crate takes 100 us for a site
-//! of three lines, which is a second for 10,000 of them, and its recursion over nested braces
-//! and over mistakes has no bound.
+//! Our parser finds nodes and limits their nesting. Values that are not plain (escapes, multi-line strings,
+//! fractions) are parsed by the `kdl` crate, one at a time, because the crate is slow for large files and its
+//! recursion has no limit.
 
-mod head;
+mod entry;
 mod kdl;
-mod part;
-mod scan;
-mod skip;
+mod lexer;
+mod node_head;
+mod parser;
 
-pub(super) use scan::read;
+pub(super) use parser::read;
 
-use super::place::Span;
+use super::position::Span;
 
-/// A node as it is written.
+/// A node as written.
 #[derive(Debug)]
 pub(super) struct Node {
     pub(super) name: String,
     pub(super) name_at: Span,
-    /// `None` when one of them cannot be read, which has been noted.
+    /// `None` if an entry is invalid, which has been reported.
     pub(super) entries: Option<Vec<Entry>>,
     pub(super) children: Option<Vec<Self>>,
-    /// Its head: the name, the arguments and the properties.
+    /// Its head: name, arguments and properties.
     pub(super) at: Span,
 }
 
-/// An argument, or a property when it has a name.
+/// An argument, or a property if it has a name.
 #[derive(Debug)]
 pub(super) struct Entry {
     pub(super) name: Option<String>,
     pub(super) scalar: Scalar,
-    /// All of it.
+    /// Position of the entry.
     pub(super) at: Span,
-    /// The value of it.
+    /// Position of its value.
     pub(super) value_at: Span,
 }
 
-/// A value as it is written.
+/// A value as written.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Scalar {
     Text(String),

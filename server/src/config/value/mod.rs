@@ -1,4 +1,4 @@
-//! The kinds of values: what each is called, what it may be, and how it is read.
+//! The kinds of values: name, range, and parser of each.
 
 mod address;
 mod host;
@@ -13,15 +13,15 @@ pub(crate) use host::HostPattern;
 pub(crate) use name::is_password_hash;
 pub(crate) use network::Network;
 pub(crate) use number::{write_size, write_time};
-pub(crate) use pattern::{PathPattern, Piece, Template};
+pub(crate) use pattern::{PathPattern, Template, TemplatePart};
 
 use super::text::Scalar;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// What a value is. The table of settings is made of these.
+/// The kind of a value, as the table of settings uses it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum ValueKind {
     Flag,
     Count {
         min: u64,
@@ -37,7 +37,7 @@ pub(crate) enum Kind {
     },
     Text,
     Choice(&'static [&'static str]),
-    /// Of a file or a folder; a relative one begins at the file it is written in.
+    /// Of a file or folder; a relative one starts at the folder of its configuration file.
     Path,
     FileName,
     Include,
@@ -68,7 +68,7 @@ pub(crate) enum Kind {
     LogFormat,
 }
 
-/// A value that was read. Which variant a kind gives is said at [`read`].
+/// A parsed value. [`read`] documents the variant of each kind.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Value {
     Flag(bool),
@@ -85,7 +85,7 @@ pub(crate) enum Value {
     LogTarget(LogTarget),
 }
 
-/// Where log lines go.
+/// Where log lines are written.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum LogTarget {
     Off,
@@ -96,21 +96,21 @@ pub(crate) enum LogTarget {
     File(PathBuf),
 }
 
-/// Why a value cannot be read: what is wrong, and what to write instead.
+/// Why a value is invalid, and what to write instead.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Wrong {
-    pub(crate) what: String,
-    pub(crate) instead: String,
+pub(crate) struct ValueError {
+    pub(crate) message: String,
+    pub(crate) suggestion: String,
 }
 
-impl Wrong {
+impl ValueError {
     pub(super) fn new(what: impl Into<String>, instead: impl Into<String>) -> Self {
-        Self { what: what.into(), instead: instead.into() }
+        Self { message: what.into(), suggestion: instead.into() }
     }
 }
 
-impl Kind {
-    /// What it is called in a sentence and in the reference.
+impl ValueKind {
+    /// Returns the name in sentences and in the reference.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Flag => "#true or #false",
@@ -143,7 +143,7 @@ impl Kind {
         }
     }
 
-    /// The unit of its numbers.
+    /// Returns the unit of its numbers.
     pub(crate) fn unit(self) -> &'static str {
         match self {
             Self::Size { .. } => "bytes",
@@ -152,7 +152,7 @@ impl Kind {
         }
     }
 
-    /// What it may be, in words, where that is bounded.
+    /// Returns the range in words, if it has one.
     pub(crate) fn range(self) -> String {
         match self {
             Self::Count { min, max } => format!("{min} to {max}"),
@@ -166,57 +166,61 @@ impl Kind {
     }
 }
 
-/// Reads a value of a kind that was written as a scalar. Relative paths begin at `base`.
+/// Parses a scalar as a value of a kind. Relative paths start at `base`.
 ///
 /// # Errors
-/// When it is none.
-pub(in crate::config) fn read(kind: Kind, scalar: &Scalar, base: &Path) -> Result<Value, Wrong> {
+/// If the scalar is no valid value.
+pub(in crate::config) fn read(kind: ValueKind, scalar: &Scalar, base: &Path) -> Result<Value, ValueError> {
     match (kind, scalar) {
-        (Kind::Flag, Scalar::Flag(flag)) => Ok(Value::Flag(*flag)),
-        (Kind::Flag, _) => Err(Wrong::new("this is no flag", "write #true or #false")),
-        (Kind::Count { min, max }, _) => number::read_count(scalar, min, max),
-        (Kind::Size { min, max }, _) => number::read_size(scalar, min, max),
-        (Kind::Time { min, max }, _) => number::read_time(scalar, min, max),
-        (Kind::Status { min, max }, _) => number::read_status(scalar, &|status| (min..=max).contains(&status), kind),
-        (Kind::OneOfStatuses(statuses), _) => number::read_status(scalar, &|status| statuses.contains(&status), kind),
-        // A port alone, which is most of what is written without quotes.
-        (Kind::Listen, Scalar::Integer(port)) => address::read(&port.to_string(), base).map(Value::Listen),
+        (ValueKind::Flag, Scalar::Flag(flag)) => Ok(Value::Flag(*flag)),
+        (ValueKind::Flag, _) => Err(ValueError::new("this is not a flag", "write #true or #false")),
+        (ValueKind::Count { min, max }, _) => number::read_count(scalar, min, max),
+        (ValueKind::Size { min, max }, _) => number::read_size(scalar, min, max),
+        (ValueKind::Time { min, max }, _) => number::read_time(scalar, min, max),
+        (ValueKind::Status { min, max }, _) => {
+            number::read_status(scalar, &|status| (min..=max).contains(&status), kind)
+        }
+        (ValueKind::OneOfStatuses(statuses), _) => {
+            number::read_status(scalar, &|status| statuses.contains(&status), kind)
+        }
+        // A port alone is the only unquoted address that is common.
+        (ValueKind::Listen, Scalar::Integer(port)) => address::read(&port.to_string(), base).map(Value::Listen),
         (_, Scalar::Text(text)) => read_text(kind, text, base),
-        _ => Err(Wrong::new(format!("this is not {}", kind.name()), "put it in \"quotes\"")),
+        _ => Err(ValueError::new(format!("this is not {}", kind.name()), "put it in \"quotes\"")),
     }
 }
 
-fn read_text(kind: Kind, text: &str, base: &Path) -> Result<Value, Wrong> {
+fn read_text(kind: ValueKind, text: &str, base: &Path) -> Result<Value, ValueError> {
     let owned = || Value::Text(text.to_owned());
     match kind {
-        Kind::Text | Kind::LogFormat => Ok(owned()),
-        Kind::Choice(words) => name::read_choice(text, words),
-        Kind::Path => path::read_path(text, base).map(Value::Path),
-        Kind::FileName => path::read_file_name(text),
-        Kind::Include => path::check_no_nul(text).map(|()| owned()),
-        Kind::Account => name::read_account(text),
-        Kind::FileMode => number::read_file_mode(text),
-        Kind::Listen => address::read(text, base).map(Value::Listen),
-        Kind::Proxy if text == "unix" => Ok(Value::Unix),
-        Kind::Network | Kind::Proxy => network::read(text).map(Value::Network),
-        Kind::Host => host::read(text).map(Value::Host),
-        Kind::Pattern => pattern::read_pattern(text).map(Value::Pattern),
-        Kind::RedirectTarget => pattern::read_redirect_target(text).map(Value::Template),
-        Kind::RewriteTarget => pattern::read_rewrite_target(text).map(Value::Template),
-        Kind::TryPath => pattern::read_try_path(text).map(Value::Template),
-        Kind::UrlPath => pattern::read_url_path(text).map(Value::Text),
-        Kind::Method => name::read_method(text),
-        Kind::FieldName => name::read_field_name(text),
-        Kind::RequestFieldName => name::read_request_field_name(text),
-        Kind::FieldValue => name::read_field_value(text),
-        Kind::UserName => name::read_user_name(text),
-        Kind::PasswordHash => name::read_password_hash(text),
-        Kind::LogTarget => path::read_log_target(text, base).map(Value::LogTarget),
-        Kind::Flag
-        | Kind::Count { .. }
-        | Kind::Size { .. }
-        | Kind::Time { .. }
-        | Kind::Status { .. }
-        | Kind::OneOfStatuses(_) => Err(Wrong::new(format!("this is not {}", kind.name()), "")),
+        ValueKind::Text | ValueKind::LogFormat => Ok(owned()),
+        ValueKind::Choice(words) => name::read_choice(text, words),
+        ValueKind::Path => path::read_path(text, base).map(Value::Path),
+        ValueKind::FileName => path::read_file_name(text),
+        ValueKind::Include => path::check_no_nul(text).map(|()| owned()),
+        ValueKind::Account => name::read_account(text),
+        ValueKind::FileMode => number::read_file_mode(text),
+        ValueKind::Listen => address::read(text, base).map(Value::Listen),
+        ValueKind::Proxy if text == "unix" => Ok(Value::Unix),
+        ValueKind::Network | ValueKind::Proxy => network::read(text).map(Value::Network),
+        ValueKind::Host => host::read(text).map(Value::Host),
+        ValueKind::Pattern => pattern::read_pattern(text).map(Value::Pattern),
+        ValueKind::RedirectTarget => pattern::read_redirect_target(text).map(Value::Template),
+        ValueKind::RewriteTarget => pattern::read_rewrite_target(text).map(Value::Template),
+        ValueKind::TryPath => pattern::read_try_path(text).map(Value::Template),
+        ValueKind::UrlPath => pattern::read_url_path(text).map(Value::Text),
+        ValueKind::Method => name::read_method(text),
+        ValueKind::FieldName => name::read_field_name(text),
+        ValueKind::RequestFieldName => name::read_request_field_name(text),
+        ValueKind::FieldValue => name::read_field_value(text),
+        ValueKind::UserName => name::read_user_name(text),
+        ValueKind::PasswordHash => name::read_password_hash(text),
+        ValueKind::LogTarget => path::read_log_target(text, base).map(Value::LogTarget),
+        ValueKind::Flag
+        | ValueKind::Count { .. }
+        | ValueKind::Size { .. }
+        | ValueKind::Time { .. }
+        | ValueKind::Status { .. }
+        | ValueKind::OneOfStatuses(_) => Err(ValueError::new(format!("this is not {}", kind.name()), "")),
     }
 }

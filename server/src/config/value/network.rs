@@ -1,10 +1,10 @@
 //! Networks of clients.
 
-use super::Wrong;
+use super::ValueError;
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// An address and how many of its leading bits count.
+/// An address and the number of its leading bits that count.
 ///
 /// Invariant: the other bits are zero.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -19,32 +19,35 @@ impl fmt::Display for Network {
     }
 }
 
-pub(super) fn read(text: &str) -> Result<Network, Wrong> {
-    let example = "as in \"10.0.0.0/8\", \"192.0.2.7\" or \"2001:db8::/32\"";
+pub(super) fn read(text: &str) -> Result<Network, ValueError> {
+    let example = "write, for example, \"10.0.0.0/8\", \"192.0.2.7\" or \"2001:db8::/32\"";
     if text == "all" {
-        return Err(Wrong::new("`all` is no network", "write \"0.0.0.0/0\" \"::/0\""));
+        return Err(ValueError::new("`all` is not a network", "write \"0.0.0.0/0\" \"::/0\""));
     }
     let (address, bits) = match text.split_once('/') {
         Some((address, bits)) => (address, Some(bits)),
         None => (text, None),
     };
     let Ok(address) = address.parse::<IpAddr>() else {
-        return Err(Wrong::new(format!("`{text}` is no network and no address"), example));
+        return Err(ValueError::new(format!("`{text}` is neither a network nor an address"), example));
     };
     let bits_max = if address.is_ipv4() { 32 } else { 128 };
     let bits = match bits.map(str::parse::<u8>) {
         None => bits_max,
         Some(Ok(bits)) if bits <= bits_max => bits,
         Some(_) => {
-            return Err(Wrong::new("this is no number of bits", format!("behind the slash it may be 0 to {bits_max}")));
+            return Err(ValueError::new(
+                "this is not a prefix length",
+                format!("the number after the slash is 0 to {bits_max}"),
+            ));
         }
     };
     let network = Network { address: without_host_bits(address, bits), bits };
     if network.address == address {
         Ok(network)
     } else {
-        let instead = format!("write \"{network}\", or \"{address}\" for the one address");
-        Err(Wrong::new(format!("`{text}` has bits beyond the first {bits}"), instead))
+        let instead = format!("write \"{network}\", or \"{address}\" for this single address");
+        Err(ValueError::new(format!("`{text}` has bits set after the first {bits}"), instead))
     }
 }
 

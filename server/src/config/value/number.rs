@@ -1,11 +1,10 @@
-//! Numbers: counts, sizes, times, statuses. Sizes and times have units, always.
+//! Numbers: counts, sizes, times, status codes. Sizes and times always have a unit.
 
-use super::{Kind, Value, Wrong};
+use super::{Value, ValueError, ValueKind};
 use crate::config::text::Scalar;
 use std::time::Duration;
 
-/// Units of sizes, and how many bytes each is. The larger ones come first, and those
-/// that sizes are written in before the others of the same size.
+/// Units of sizes in bytes, largest first; the preferred spelling precedes its equals.
 const SIZES: [(&str, u64); 14] = [
     ("TiB", 1 << 40),
     ("TB", 1_000_000_000_000),
@@ -23,41 +22,41 @@ const SIZES: [(&str, u64); 14] = [
     ("kB", 1_000),
 ];
 
-/// Units of times, and how many milliseconds each is.
+/// Units of times in milliseconds.
 const TIMES: [(&str, u64); 5] = [("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000), ("ms", 1)];
 
-pub(super) fn read_count(scalar: &Scalar, min: u64, max: u64) -> Result<Value, Wrong> {
-    let range = format!("it may be {}", Kind::Count { min, max }.range());
+pub(super) fn read_count(scalar: &Scalar, min: u64, max: u64) -> Result<Value, ValueError> {
+    let range = format!("allowed: {}", ValueKind::Count { min, max }.range());
     let number = match scalar {
         Scalar::Integer(number) => *number,
         Scalar::Text(text) => match text.parse() {
             Ok(number) => number,
-            Err(_) => return Err(Wrong::new(format!("`{text}` is no whole number"), range)),
+            Err(_) => return Err(ValueError::new(format!("`{text}` is not a whole number"), range)),
         },
-        _ => return Err(Wrong::new("this is no whole number", range)),
+        _ => return Err(ValueError::new("this is not a whole number", range)),
     };
     in_range(number, min, max)
         .map(Value::Number)
-        .ok_or_else(|| out_of_range(&number.to_string(), Kind::Count { min, max }))
+        .ok_or_else(|| out_of_range(&number.to_string(), ValueKind::Count { min, max }))
 }
 
-pub(super) fn read_size(scalar: &Scalar, min: u64, max: u64) -> Result<Value, Wrong> {
-    let kind = Kind::Size { min, max };
+pub(super) fn read_size(scalar: &Scalar, min: u64, max: u64) -> Result<Value, ValueError> {
+    let kind = ValueKind::Size { min, max };
     let text = match scalar {
         Scalar::Text(text) => text,
         Scalar::Integer(0) if min == 0 => return Ok(Value::Number(0)),
-        Scalar::Integer(number) => return Err(unit_forgotten(*number, "a size", &["KiB", "B"])),
-        _ => return Err(Wrong::new("this is no size", "write a number and a unit, as in \"10MiB\"")),
+        Scalar::Integer(number) => return Err(missing_unit(*number, "a size", &["KiB", "B"])),
+        _ => return Err(ValueError::new("this is not a size", "write a number and a unit, as in \"10MiB\"")),
     };
-    let (number, unit) = divide(text)?;
+    let (number, unit) = split_number(text)?;
     let factor = match SIZES.iter().find(|(name, _)| *name == unit) {
         Some(&(_, factor)) => factor,
         None if unit == "B" => 1,
-        None if unit.is_empty() => return Err(unit_forgotten(number, "a size", &["KiB", "B"])),
+        None if unit.is_empty() => return Err(missing_unit(number, "a size", &["KiB", "B"])),
         None => {
-            return Err(Wrong::new(
-                format!("`{unit}` is no unit of sizes"),
-                "units are B, KiB, MiB, GiB, TiB (k, M, G), and kB, MB, GB, TB for thousands",
+            return Err(ValueError::new(
+                format!("`{unit}` is not a unit of size"),
+                "use B, KiB, MiB, GiB, TiB (k, M, G), or kB, MB, GB, TB for powers of 1,000",
             ));
         }
     };
@@ -65,20 +64,20 @@ pub(super) fn read_size(scalar: &Scalar, min: u64, max: u64) -> Result<Value, Wr
     in_range(size, min, max).map(Value::Number).ok_or_else(|| out_of_range(text, kind))
 }
 
-pub(super) fn read_time(scalar: &Scalar, min: Duration, max: Duration) -> Result<Value, Wrong> {
-    let kind = Kind::Time { min, max };
+pub(super) fn read_time(scalar: &Scalar, min: Duration, max: Duration) -> Result<Value, ValueError> {
+    let kind = ValueKind::Time { min, max };
     let text = match scalar {
         Scalar::Text(text) => text,
         Scalar::Integer(0) if min.is_zero() => return Ok(Value::Time(Duration::ZERO)),
-        Scalar::Integer(number) => return Err(unit_forgotten(*number, "a time", &["s", "ms"])),
-        _ => return Err(Wrong::new("this is no time", "write a number and a unit, as in \"30s\"")),
+        Scalar::Integer(number) => return Err(missing_unit(*number, "a time", &["s", "ms"])),
+        _ => return Err(ValueError::new("this is not a time", "write a number and a unit, as in \"30s\"")),
     };
-    let (number, unit) = divide(text)?;
+    let (number, unit) = split_number(text)?;
     let factor = match TIMES.iter().find(|(name, _)| *name == unit) {
         Some(&(_, factor)) => factor,
         None if unit == "min" => 60_000,
-        None if unit.is_empty() => return Err(unit_forgotten(number, "a time", &["s", "ms"])),
-        None => return Err(Wrong::new(format!("`{unit}` is no unit of times"), "units are ms, s, m, h and d")),
+        None if unit.is_empty() => return Err(missing_unit(number, "a time", &["s", "ms"])),
+        None => return Err(ValueError::new(format!("`{unit}` is not a unit of time"), "use ms, s, m, h or d")),
     };
     let milliseconds = u64::try_from(number.saturating_mul(i128::from(factor))).map(Duration::from_millis);
     match milliseconds {
@@ -87,7 +86,11 @@ pub(super) fn read_time(scalar: &Scalar, min: Duration, max: Duration) -> Result
     }
 }
 
-pub(super) fn read_status(scalar: &Scalar, is_allowed: &dyn Fn(u16) -> bool, kind: Kind) -> Result<Value, Wrong> {
+pub(super) fn read_status(
+    scalar: &Scalar,
+    is_allowed: &dyn Fn(u16) -> bool,
+    kind: ValueKind,
+) -> Result<Value, ValueError> {
     let status = match scalar {
         Scalar::Integer(number) => u16::try_from(*number).ok(),
         Scalar::Text(text) => text.parse().ok(),
@@ -95,26 +98,26 @@ pub(super) fn read_status(scalar: &Scalar, is_allowed: &dyn Fn(u16) -> bool, kin
     };
     match status {
         Some(status) if is_allowed(status) => Ok(Value::Number(u64::from(status))),
-        _ => Err(Wrong::new("this is no status that may stand here", format!("it may be {}", kind.range()))),
+        _ => Err(ValueError::new("this status is not allowed here", format!("allowed: {}", kind.range()))),
     }
 }
 
-pub(super) fn read_file_mode(text: &str) -> Result<Value, Wrong> {
+pub(super) fn read_file_mode(text: &str) -> Result<Value, ValueError> {
     let is_octal = (3..=4).contains(&text.len()) && text.bytes().all(|b| matches!(b, b'0'..=b'7'));
     match u64::from_str_radix(text, 8) {
         Ok(mode) if is_octal && mode <= 0o777 => Ok(Value::Number(mode)),
-        _ => Err(Wrong::new(format!("`{text}` is no file mode"), "write it in octal, as in \"0660\"")),
+        _ => Err(ValueError::new(format!("`{text}` is not a file mode"), "write it in octal, as in \"0660\"")),
     }
 }
 
-/// The number that a text begins with, and what stands behind it.
-fn divide(text: &str) -> Result<(i128, &str), Wrong> {
+/// Splits a text into its leading number and the rest.
+fn split_number(text: &str) -> Result<(i128, &str), ValueError> {
     let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     let (number, unit) = (&text[..digits], text[digits..].trim_start());
     match number.parse() {
         Ok(number) => Ok((number, unit)),
-        Err(_) => Err(Wrong::new(
-            format!("`{text}` does not begin with a whole number"),
+        Err(_) => Err(ValueError::new(
+            format!("`{text}` does not start with a whole number"),
             "write a number and a unit, as in \"10MiB\" or \"30s\"",
         )),
     }
@@ -124,16 +127,16 @@ fn in_range(number: i128, min: u64, max: u64) -> Option<u64> {
     u64::try_from(number).ok().filter(|number| (min..=max).contains(number))
 }
 
-fn out_of_range(written: &str, kind: Kind) -> Wrong {
-    Wrong::new(format!("{written} is out of range"), format!("it may be {}", kind.range()))
+fn out_of_range(written: &str, kind: ValueKind) -> ValueError {
+    ValueError::new(format!("{written} is out of range"), format!("allowed: {}", kind.range()))
 }
 
-fn unit_forgotten(number: i128, what: &str, units: &[&str]) -> Wrong {
+fn missing_unit(number: i128, what: &str, units: &[&str]) -> ValueError {
     let examples: Vec<_> = units.iter().map(|unit| format!("\"{number}{unit}\"")).collect();
-    Wrong::new(format!("{what} without a unit"), format!("write {}", examples.join(" or ")))
+    ValueError::new(format!("{what} without a unit"), format!("write {}", examples.join(" or ")))
 }
 
-/// A size with the largest unit that leaves no remainder.
+/// Formats a size with the largest unit that divides it.
 pub(crate) fn write_size(bytes: u64) -> String {
     let binary = SIZES.iter().filter(|(name, _)| name.ends_with("iB"));
     match binary.into_iter().find(|&&(_, factor)| bytes >= factor && bytes.is_multiple_of(factor)) {
@@ -142,7 +145,7 @@ pub(crate) fn write_size(bytes: u64) -> String {
     }
 }
 
-/// A time with the largest unit that leaves no remainder.
+/// Formats a time with the largest unit that divides it.
 pub(crate) fn write_time(time: Duration) -> String {
     let milliseconds = time.as_millis();
     match TIMES

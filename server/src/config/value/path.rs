@@ -1,21 +1,21 @@
-//! Paths of the file system. Nothing here looks at it.
+//! File system paths. Nothing here accesses the file system.
 
-use super::{LogTarget, Value, Wrong};
-use crate::config::nearest::nearest;
+use super::{LogTarget, Value, ValueError};
+use crate::config::suggest::nearest;
 use std::path::{Component, Path, PathBuf};
 
-/// Longest path that Linux takes.
+/// Longest path in Linux.
 const PATH_BYTES_MAX: usize = 4096;
 
-/// A path; a relative one begins at the folder of the file that it is written in.
-pub(super) fn read_path(text: &str, base: &Path) -> Result<PathBuf, Wrong> {
+/// Reads a path. A relative one starts at the folder of its configuration file.
+pub(super) fn read_path(text: &str, base: &Path) -> Result<PathBuf, ValueError> {
     check_no_nul(text)?;
     if text.starts_with("~/") {
-        return Err(Wrong::new("`~` is not replaced here", "write the whole path, or \"${HOME}/...\""));
+        return Err(ValueError::new("`~` is not expanded", "write the full path, or \"${HOME}/...\""));
     }
     let mut path = PathBuf::new();
     for component in base.join(text).components() {
-        // What is left out changes nothing; `..` may lead through a link, so it stays.
+        // `.` changes nothing. `..` may pass through a link, so it stays.
         if component != Component::CurDir {
             path.push(component);
         }
@@ -23,26 +23,29 @@ pub(super) fn read_path(text: &str, base: &Path) -> Result<PathBuf, Wrong> {
     Ok(if path.as_os_str().is_empty() { PathBuf::from(".") } else { path })
 }
 
-pub(super) fn check_no_nul(text: &str) -> Result<(), Wrong> {
+pub(super) fn check_no_nul(text: &str) -> Result<(), ValueError> {
     if text.is_empty() {
-        return Err(Wrong::new("an empty path", "write \".\" for the folder of this file"));
+        return Err(ValueError::new("an empty path", "write \".\" for the folder of this file"));
     }
     if text.contains('\0') || text.len() > PATH_BYTES_MAX {
-        return Err(Wrong::new("this is no path", "a path has no NUL and at most 4096 bytes"));
+        return Err(ValueError::new("this is not a path", "a path has no NUL and at most 4096 bytes"));
     }
     Ok(())
 }
 
-/// A name without a folder.
-pub(super) fn read_file_name(text: &str) -> Result<Value, Wrong> {
+/// Reads a file name without a folder.
+pub(super) fn read_file_name(text: &str) -> Result<Value, ValueError> {
     check_no_nul(text)?;
     if text.contains('/') || matches!(text, "." | "..") {
-        return Err(Wrong::new(format!("`{text}` is no file name"), "a name without a folder, as in \"index.html\""));
+        return Err(ValueError::new(
+            format!("`{text}` is not a file name"),
+            "write a name without a folder, as in \"index.html\"",
+        ));
     }
     Ok(Value::Text(text.to_owned()))
 }
 
-/// The targets that are no files.
+/// Log targets that are no files.
 const TARGETS: [(&str, LogTarget); 5] = [
     ("off", LogTarget::Off),
     ("stdout", LogTarget::Stdout),
@@ -51,16 +54,16 @@ const TARGETS: [(&str, LogTarget); 5] = [
     ("journald", LogTarget::Journald),
 ];
 
-pub(super) fn read_log_target(text: &str, base: &Path) -> Result<LogTarget, Wrong> {
+pub(super) fn read_log_target(text: &str, base: &Path) -> Result<LogTarget, ValueError> {
     if let Some((_, target)) = TARGETS.iter().find(|(name, _)| *name == text) {
         return Ok(target.clone());
     }
-    // A file may have any name, but one that is nearly a target is a slip.
+    // A file may have any name, but a near miss of a target is probably a mistake.
     if !text.contains(['/', '.'])
         && let Some(name) = nearest(text, TARGETS.iter().map(|(name, _)| *name))
     {
-        let instead = format!("did you mean \"{name}\"? A file of that name is \"./{text}\"");
-        return Err(Wrong::new(format!("`{text}` is no log target"), instead));
+        let instead = format!("did you mean \"{name}\"? For a file of that name, write \"./{text}\"");
+        return Err(ValueError::new(format!("`{text}` is not a log target"), instead));
     }
     read_path(text, base).map(LogTarget::File)
 }

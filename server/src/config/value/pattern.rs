@@ -1,24 +1,22 @@
-//! Path patterns, and the targets that take up what they matched.
+//! Path patterns, and templates with their captures.
 
-use super::Wrong;
+use super::ValueError;
 use std::fmt;
 
-/// Which paths a pattern matches.
+/// The paths that a pattern matches.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum PathPattern {
     /// This path.
     Exact(String),
-    /// `/app/*`: the path `/app` and what is beneath it. Kept without the slash at the end,
-    /// so that of `/*`, which is every path, is empty.
+    /// `/app/*`: the path `/app` and all paths below it. Stored without the final slash, so `/*` (every path) is empty.
     Prefix(String),
-    /// The texts between the stars, each of which stands for any text of a segment; one that
-    /// is all of the last segment, for what is beneath. Without a slash it is about the last
-    /// segment of a path alone.
+    /// The texts between wildcards. A wildcard matches any text within a segment; as the whole last segment it
+    /// matches all paths below. Without a slash the pattern applies to the last segment of any path.
     Glob(Vec<String>),
 }
 
 impl PathPattern {
-    /// How many stars it has.
+    /// Returns the number of wildcards.
     pub(crate) fn captures(&self) -> usize {
         match self {
             Self::Exact(_) => 0,
@@ -31,7 +29,7 @@ impl PathPattern {
     pub(crate) fn matches(&self, path: &str) -> bool {
         match self {
             Self::Exact(exact) => exact == path,
-            Self::Prefix(prefix) => is_beneath(prefix, path),
+            Self::Prefix(prefix) => is_below(prefix, path),
             Self::Glob(texts) => matches_segments(&texts.join("*"), path),
         }
     }
@@ -63,11 +61,11 @@ fn matches_segment(form: &str, segment: &str) -> bool {
     true
 }
 
-/// Most stars of a pattern.
-const STARS_MAX: usize = 8;
+/// Most wildcards of a pattern.
+const WILDCARDS_MAX: usize = 8;
 
-/// Whether a path is this one or beneath it.
-pub(crate) fn is_beneath(prefix: &str, path: &str) -> bool {
+/// Whether a path is `prefix` or below it.
+pub(crate) fn is_below(prefix: &str, path: &str) -> bool {
     path.strip_prefix(prefix).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
@@ -81,203 +79,209 @@ impl fmt::Display for PathPattern {
     }
 }
 
-/// A text with places for what the stars of a pattern matched.
+/// A text with references to captures.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Template {
-    pub(crate) pieces: Vec<Piece>,
+    pub(crate) parts: Vec<TemplatePart>,
 }
 
-/// A piece of a template.
+/// A part of a template.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Piece {
+pub(crate) enum TemplatePart {
     Text(String),
-    /// What the star of this number matched, from 0.
+    /// The capture with this number, from 0.
     Capture(usize),
 }
 
 impl Template {
-    /// Text and captures, in the order in which they stand.
-    fn of(text: &str) -> Self {
-        let mut pieces = Vec::new();
+    /// Splits a text into literal parts and captures.
+    fn split(text: &str) -> Self {
+        let mut parts = Vec::new();
         for (number, text) in text.split('*').enumerate() {
             if number > 0 {
-                pieces.push(Piece::Capture(number - 1));
+                parts.push(TemplatePart::Capture(number - 1));
             }
             if !text.is_empty() {
-                pieces.push(Piece::Text(text.to_owned()));
+                parts.push(TemplatePart::Text(text.to_owned()));
             }
         }
-        Self { pieces }
+        Self { parts }
     }
 
-    /// What is captured, and nothing else.
-    pub(crate) fn whole() -> Self {
-        Self { pieces: vec![Piece::Capture(0)] }
+    /// Returns the template that is one capture.
+    pub(crate) fn request_path() -> Self {
+        Self { parts: vec![TemplatePart::Capture(0)] }
     }
 
-    /// How many captures it takes up.
-    pub(crate) fn captures(&self) -> usize {
-        self.pieces.iter().filter(|piece| matches!(piece, Piece::Capture(_))).count()
+    /// Returns the number of captures.
+    pub(crate) fn capture_count(&self) -> usize {
+        self.parts.iter().filter(|piece| matches!(piece, TemplatePart::Capture(_))).count()
     }
 }
 
 impl fmt::Display for Template {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.pieces.iter().try_for_each(|piece| match piece {
-            Piece::Text(text) => f.write_str(text),
-            Piece::Capture(_) => f.write_str("*"),
+        self.parts.iter().try_for_each(|piece| match piece {
+            TemplatePart::Text(text) => f.write_str(text),
+            TemplatePart::Capture(_) => f.write_str("*"),
         })
     }
 }
 
-pub(super) fn read_pattern(text: &str) -> Result<PathPattern, Wrong> {
-    check_path_octets(text)?;
+pub(super) fn read_pattern(text: &str) -> Result<PathPattern, ValueError> {
+    check_path_bytes(text)?;
     if text.contains('?') {
-        return Err(Wrong::new(
+        return Err(ValueError::new(
             "a pattern with a query",
-            "the pattern is of the path; write `when { query \"name\" \"value\" }` in the braces",
+            "a pattern matches the path; for the query, write `when { query \"name\" \"value\" }` in the block",
         ));
     }
     if !text.starts_with(['/', '*']) {
-        return Err(Wrong::new("a pattern that no path matches", format!("paths begin with a slash: \"/{text}\"")));
+        return Err(ValueError::new(
+            "a pattern that matches no path",
+            format!("paths start with a slash: \"/{text}\""),
+        ));
     }
     if text.contains("**") {
-        return Err(Wrong::new("two stars side by side", "one star stands for any text of a segment"));
+        return Err(ValueError::new("two adjacent `*`", "one `*` matches any text of a segment"));
     }
     check_segments(text)?;
     match text.split_once('*') {
         None => Ok(PathPattern::Exact(text.to_owned())),
-        // A star alone is every path, as `/*` is.
+        // A single wildcard matches every path, as `/*` does.
         Some(("", "")) => Ok(PathPattern::Prefix(String::new())),
         Some((before, "")) if before.ends_with('/') => Ok(PathPattern::Prefix(before[..before.len() - 1].to_owned())),
         Some(_) => Ok(PathPattern::Glob(text.split('*').map(str::to_owned).collect())),
     }
 }
 
-/// What no decoded path has, so that no pattern with it would ever match.
-fn check_segments(text: &str) -> Result<(), Wrong> {
+/// Refuses segments that no decoded path contains, because the pattern would never match.
+fn check_segments(text: &str) -> Result<(), ValueError> {
     if text.len() > 1 && text.starts_with('*') && text.contains('/') {
-        let instead = format!("a pattern of names has no slash, and one of paths begins with one: \"/{text}\"");
-        return Err(Wrong::new("a pattern that begins with a star and has a slash", instead));
+        let instead = format!("a file name pattern has no slash, and a path pattern starts with one: \"/{text}\"");
+        return Err(ValueError::new("a pattern that starts with `*` and has a slash", instead));
     }
-    if text.matches('*').count() > STARS_MAX {
-        return Err(Wrong::new("too many stars", format!("a pattern has at most {STARS_MAX}")));
+    if text.matches('*').count() > WILDCARDS_MAX {
+        return Err(ValueError::new("too many `*`", format!("a pattern has at most {WILDCARDS_MAX}")));
     }
-    let is_encoded = |octets: &[u8]| octets[0] == b'%' && octets[1..].iter().all(u8::is_ascii_hexdigit);
+    let is_encoded = |bytes: &[u8]| bytes[0] == b'%' && bytes[1..].iter().all(u8::is_ascii_hexdigit);
     if text.as_bytes().windows(3).any(is_encoded) {
-        let instead = "write the character itself: paths are compared as they are after decoding";
-        return Err(Wrong::new("a pattern with percent-encoding", instead));
+        let instead = "write the character itself; patterns are compared with decoded paths";
+        return Err(ValueError::new("a pattern with percent-encoding", instead));
     }
     if text.contains('\\') {
-        return Err(Wrong::new("a pattern with a backslash", "segments are divided by `/`"));
+        return Err(ValueError::new("a pattern with a backslash", "separate segments with `/`"));
     }
     let inner = text.strip_prefix('/').unwrap_or(text);
     let inner = inner.strip_suffix('/').unwrap_or(inner);
     if !inner.is_empty() && inner.split('/').any(|segment| matches!(segment, "" | "." | "..")) {
-        return Err(Wrong::new("a pattern with an empty segment, or one of dots", "no path has one"));
+        return Err(ValueError::new(
+            "a pattern with an empty, `.` or `..` segment",
+            "no request path has such a segment",
+        ));
     }
     Ok(())
 }
 
-pub(super) fn read_redirect_target(text: &str) -> Result<Template, Wrong> {
+pub(super) fn read_redirect_target(text: &str) -> Result<Template, ValueError> {
     let without_stars = text.replace('*', "");
     let authority = ["https://", "http://"].iter().find_map(|scheme| text.strip_prefix(scheme));
     match authority {
-        // A captured text there would let a client choose where it is sent.
+        // A capture in the host would let a client choose the redirect's destination.
         Some(rest) if rest.split(['/', '?']).next().is_some_and(|host| host.contains('*') || host.is_empty()) => {
-            return Err(Wrong::new(
+            return Err(ValueError::new(
                 "a URL without a fixed host",
-                "write the host; a `*` may stand behind its slash only",
+                "write the host; a `*` is allowed only in the path after it",
             ));
         }
         Some(rest) if !rest.contains('/') && rest.contains('*') => {
-            return Err(Wrong::new("a `*` right behind the host", "put a slash between"));
+            return Err(ValueError::new("a `*` directly after the host", "put a slash between them"));
         }
         Some(_) => {}
         None if text.starts_with("//") || text.starts_with("/*") && text.len() > 2 && text.as_bytes()[2] == b'/' => {
-            return Err(Wrong::new(
+            return Err(ValueError::new(
                 "a target that may lead to another host",
-                "a path begins with one slash; a URL with http:// or https://",
+                "a path starts with one slash, a URL with http:// or https://",
             ));
         }
         None if !text.starts_with('/') => {
-            let instead = format!("a path begins with a slash, a URL with http:// or https://: \"/{without_stars}\"");
-            return Err(Wrong::new(format!("`{text}` is no target"), instead));
+            let instead = format!("a path starts with a slash, a URL with http:// or https://: \"/{without_stars}\"");
+            return Err(ValueError::new(format!("`{text}` is not a redirect target"), instead));
         }
         None => {}
     }
-    check_url_octets(&without_stars)?;
-    Ok(Template::of(text))
+    check_url_bytes(&without_stars)?;
+    Ok(Template::split(text))
 }
 
-pub(super) fn read_rewrite_target(text: &str) -> Result<Template, Wrong> {
+pub(super) fn read_rewrite_target(text: &str) -> Result<Template, ValueError> {
     if text.contains("://") {
-        return Err(Wrong::new("a rewrite to another site", "a rewrite stays in its site; say `redirect`"));
+        return Err(ValueError::new("a rewrite to another site", "a rewrite stays in its site; use `redirect`"));
     }
     if !text.starts_with('/') {
-        return Err(Wrong::new("a path that does not begin with a slash", format!("write \"/{text}\"")));
+        return Err(ValueError::new("a path without a leading slash", format!("write \"/{text}\"")));
     }
     if text.contains('?') {
-        return Err(Wrong::new("a rewrite with a query", "a rewrite changes the path; the query stays as it is"));
+        return Err(ValueError::new("a rewrite with a query", "a rewrite changes the path and keeps the query"));
     }
-    check_path_octets(text)?;
-    Ok(Template::of(text))
+    check_path_bytes(text)?;
+    Ok(Template::split(text))
 }
 
-/// A path of the site in which one star is the path of the request, or a fixed one.
-pub(super) fn read_try_path(text: &str) -> Result<Template, Wrong> {
-    check_path_octets(text)?;
+/// Reads a path with one wildcard for the request's path, or a fixed path.
+pub(super) fn read_try_path(text: &str) -> Result<Template, ValueError> {
+    check_path_bytes(text)?;
     if text.matches('*').count() > 1 {
-        return Err(Wrong::new("more than one `*`", "there is one path that it can stand for"));
+        return Err(ValueError::new("more than one `*`", "`*` is the path of the request, and is allowed once"));
     }
     if !text.starts_with(['/', '*']) {
-        return Err(Wrong::new(
-            "a path that does not begin with a slash",
-            format!("write \"/{text}\", or a \"*\" first for the path of the request"),
+        return Err(ValueError::new(
+            "a path without a leading slash",
+            format!("write \"/{text}\", or start with \"*\" for the path of the request"),
         ));
     }
-    Ok(Template::of(text))
+    Ok(Template::split(text))
 }
 
-/// A path of the site, as a client would ask for it.
-pub(super) fn read_url_path(text: &str) -> Result<String, Wrong> {
-    check_path_octets(text)?;
+/// Reads a path as a client would request it.
+pub(super) fn read_url_path(text: &str) -> Result<String, ValueError> {
+    check_path_bytes(text)?;
     if !text.starts_with('/') {
-        return Err(Wrong::new(
-            "a path that does not begin with a slash",
-            format!("write \"/{text}\"; it is looked for beneath the root"),
+        return Err(ValueError::new(
+            "a path without a leading slash",
+            format!("write \"/{text}\"; the path is relative to the root"),
         ));
     }
     if text.contains(['*', '?']) {
-        return Err(Wrong::new("a path with a wildcard or a query", "write the path of one file"));
+        return Err(ValueError::new("a path with a wildcard or a query", "write the path of one file"));
     }
     if text.split('/').any(|segment| segment == "..") {
-        return Err(Wrong::new("a path with `..`", "write where it leads"));
+        return Err(ValueError::new("a path with `..`", "write the path that it leads to"));
     }
     Ok(text.to_owned())
 }
 
-/// Paths are compared with decoded ones, so they are written decoded.
-fn check_path_octets(text: &str) -> Result<(), Wrong> {
+/// Patterns are compared with decoded paths, so they are written decoded.
+fn check_path_bytes(text: &str) -> Result<(), ValueError> {
     if text.is_empty() || text.contains(|c: char| c.is_control()) {
-        return Err(Wrong::new("this is no path", "it begins with a slash and has no control characters"));
+        return Err(ValueError::new("this is not a path", "a path starts with a slash and has no control characters"));
     }
     if text.contains('#') {
-        return Err(Wrong::new("a path with a fragment", "clients do not send what stands behind `#`"));
+        return Err(ValueError::new("a path with a fragment", "clients do not send the part after `#`"));
     }
     Ok(())
 }
 
-fn check_url_octets(text: &str) -> Result<(), Wrong> {
+fn check_url_bytes(text: &str) -> Result<(), ValueError> {
     match text
         .chars()
         .find(|c| !matches!(c, '!'..='~') || matches!(c, '"' | '<' | '>' | '\\' | '^' | '`' | '{' | '|' | '}'))
     {
         None => Ok(()),
         Some(c) => {
-            let mut octets = [0; 4];
-            let encoded: String = c.encode_utf8(&mut octets).bytes().map(|b| format!("%{b:02X}")).collect();
-            Err(Wrong::new(format!("`{}` may not stand in a URL", c.escape_debug()), format!("write {encoded}")))
+            let mut bytes = [0; 4];
+            let encoded: String = c.encode_utf8(&mut bytes).bytes().map(|b| format!("%{b:02X}")).collect();
+            Err(ValueError::new(format!("`{}` is not allowed in a URL", c.escape_debug()), format!("write {encoded}")))
         }
     }
 }

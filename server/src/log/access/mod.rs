@@ -1,9 +1,8 @@
-//! One line for each request, in a format that was compiled once.
+//! Access log lines, in a format that is compiled once.
 //!
-//! A format is a list of steps, each of which appends one thing; the well-known formats
-//! are format strings like any other. JSON lines are written by a function of their own.
-//! Invariant: whatever a request holds, a line is one line of ASCII (but for what a format
-//! string itself says) that its format's readers can take apart, of 4,096 bytes at most.
+//! A format is a list of steps, each of which appends one value. The predefined formats are format strings as well;
+//! JSON lines have a function of their own. Invariant: a line is one line of ASCII (except for text of the format
+//! itself) that readers of its format can parse, of at most 4,096 bytes.
 
 mod json;
 mod parse;
@@ -17,48 +16,47 @@ use selvedge::Request;
 use selvedge::proto::target::Host;
 use selvedge::service::Exchange;
 use std::net::IpAddr;
-use step::Step;
+use step::FormatStep;
 
-/// The bytes of a line with its end: log readers take as many, and a client that sends long
-/// heads of odd octets cannot make the log grow by a multiple of them.
+/// Bytes of a line with its line end. Log readers accept as much, and a client cannot multiply its bytes in the log.
 const LINE_BYTES_MAX: usize = 4096;
-/// To how much each value is cut for a line that would be longer, in turn.
+/// Lengths to which values are cut if a line would be too long, tried in order.
 const VALUE_BYTES_MAX: [usize; 6] = [2048, 1024, 512, 256, 128, 64];
-/// What stands where a value was cut.
-const CUT: &[u8] = b"...";
+/// Marks a value that was cut.
+const TRUNCATION_MARK: &[u8] = b"...";
 
 /// The Common Log Format.
 const COMMON: &str = r#"%h %l %u %t "%r" %>s %b"#;
 /// The Combined Log Format.
 const COMBINED: &str = r#"%h %l %u %t "%r" %>s %b "%{Referer}i" "%{User-agent}i""#;
 
-/// What a line looks like.
+/// The format of a log line.
 #[derive(Clone, Debug)]
 pub(crate) struct Format {
-    shape: Shape,
+    kind: FormatKind,
 }
 
 #[derive(Clone, Debug)]
-enum Shape {
-    Steps(Vec<Step>),
+enum FormatKind {
+    Steps(Vec<FormatStep>),
     Json(json::Json),
 }
 
 impl Format {
-    /// A format by its name: `common`, `combined` or `json`.
+    /// Returns a predefined format: `common`, `combined` or `json`.
     pub(crate) fn named(name: &str) -> Option<Self> {
         match name {
-            "common" => Some(Self::well_known(COMMON)),
-            "combined" => Some(Self::well_known(COMBINED)),
-            "json" => Some(Self { shape: Shape::Json(json::Json::new(TimePattern::rfc3339())) }),
+            "common" => Some(Self::predefined(COMMON)),
+            "combined" => Some(Self::predefined(COMBINED)),
+            "json" => Some(Self { kind: FormatKind::Json(json::Json::new(TimePattern::rfc3339())) }),
             _ => None,
         }
     }
 
-    /// A format by its name, or of directives.
+    /// Parses a name or a text of directives.
     ///
     /// # Errors
-    /// Why it is neither.
+    /// If it is neither.
     pub(crate) fn read(text: &str) -> Result<Self, FormatProblem> {
         match Self::named(text) {
             Some(format) => Ok(format),
@@ -69,65 +67,65 @@ impl Format {
 
     /// A format of directives, as Apache's LogFormat has them.
     pub(crate) fn parse(text: &str) -> Result<Self, FormatProblem> {
-        parse::steps(text).map(|steps| Self { shape: Shape::Steps(steps) })
+        parse::steps(text).map(|steps| Self { kind: FormatKind::Steps(steps) })
     }
 
-    fn well_known(text: &str) -> Self {
+    fn predefined(text: &str) -> Self {
         Self::parse(text).expect("a test parses each of them")
     }
 
-    /// Whether it says how long an answer took, which somebody has to measure then.
+    /// Whether the format contains the elapsed time.
     pub(super) fn wants_elapsed(&self) -> bool {
-        match &self.shape {
-            Shape::Steps(steps) => steps.iter().any(Step::wants_elapsed),
-            Shape::Json(_) => true,
+        match &self.kind {
+            FormatKind::Steps(steps) => steps.iter().any(FormatStep::wants_elapsed),
+            FormatKind::Json(_) => true,
         }
     }
 
     /// Appends the line of a request that belongs to a site of that name.
     pub(super) fn append(&mut self, exchange: &Exchange<'_>, site: &str, out: &mut Vec<u8>) {
         let begin = out.len();
-        let mut subject = Subject { exchange, site, value_bytes_max: usize::MAX };
-        self.append_whole(&subject, out);
+        let mut record = LogRecord { exchange, site, value_bytes_max: usize::MAX };
+        self.append_whole(&record, out);
         // Once in a blue moon, so the line is simply made again.
         for most in VALUE_BYTES_MAX {
             if out.len() - begin < LINE_BYTES_MAX {
                 break;
             }
             out.truncate(begin);
-            subject.value_bytes_max = most;
-            self.append_whole(&subject, out);
+            record.value_bytes_max = most;
+            self.append_whole(&record, out);
         }
         out.push(b'\n');
     }
 
-    fn append_whole(&mut self, subject: &Subject<'_>, out: &mut Vec<u8>) {
-        match &mut self.shape {
-            Shape::Steps(steps) => steps.iter_mut().for_each(|step| step.append(subject, out)),
-            Shape::Json(json) => json.append(subject, out),
+    fn append_whole(&mut self, record: &LogRecord<'_>, out: &mut Vec<u8>) {
+        match &mut self.kind {
+            FormatKind::Steps(steps) => steps.iter_mut().for_each(|step| step.append(record, out)),
+            FormatKind::Json(json) => json.append(record, out),
         }
     }
 }
 
 /// What a line is about.
-struct Subject<'a> {
+struct LogRecord<'a> {
     exchange: &'a Exchange<'a>,
     site: &'a str,
-    /// How many bytes each value may take; what is longer ends in [`CUT`].
+    /// Most bytes of each value; longer ones end in [`CUT`].
     value_bytes_max: usize,
 }
 
-impl<'a> Subject<'a> {
+impl<'a> LogRecord<'a> {
     fn request(&self) -> Option<&'a Request> {
         self.exchange.request
     }
 
-    /// Who asks.
+    /// Returns the client's address.
     fn client(&self) -> IpAddr {
         self.request().map_or_else(|| self.exchange.peer.ip(), Request::client)
     }
 
-    /// The host that the request is for, if it says one.
+    /// Returns the host of the request, if it has one.
     fn host(&self) -> Option<Host<'a>> {
         self.request().and_then(Request::host)
     }
@@ -137,7 +135,7 @@ impl<'a> Subject<'a> {
         self.escaped(value, TEXT_NUMBER_BYTES, escape, out);
     }
 
-    /// The same, where no space may be within it.
+    /// Appends a value that must not contain a space.
     fn word(&self, value: &[u8], out: &mut Vec<u8>) {
         self.escaped(value, TEXT_NUMBER_BYTES, escape_word, out);
     }
@@ -147,7 +145,7 @@ impl<'a> Subject<'a> {
         self.escaped(value, JSON_NUMBER_BYTES, escape_json, out);
     }
 
-    /// Appends to a JSON string what [`Subject::text`] makes of a value.
+    /// Appends the output of [`Subject::text`] to a JSON string.
     fn text_for_json(&self, value: &[u8], out: &mut Vec<u8>) {
         self.escaped(value, TEXT_NUMBER_BYTES + 1, escape_for_json, out);
     }
@@ -156,7 +154,7 @@ impl<'a> Subject<'a> {
         let shown = fitting(value, self.value_bytes_max, number_bytes);
         escape(shown, out);
         if shown.len() < value.len() {
-            out.extend_from_slice(CUT);
+            out.extend_from_slice(TRUNCATION_MARK);
         }
     }
 }

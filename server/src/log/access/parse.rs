@@ -1,21 +1,20 @@
-//! Reads a format string of Apache's LogFormat directives into steps.
+//! Parses a format string of Apache's LogFormat directives.
 //!
-//! What is unknown, or known and not to be had here, is a problem with its place and a
-//! hint, never a line with something else in its place.
+//! An unknown or unsupported directive is a problem with its position and a hint, never a line with another value.
 
-use super::step::{Statuses, Step, Unit, Value, Whence};
+use super::step::{FormatStep, LogValue, StatusFilter, TimeOf, TimeUnit};
 use crate::log::time::TimePattern;
-use selvedge::proto::field::{Known, is_token};
+use selvedge::proto::field::{KnownField, is_token};
 use std::fmt;
 
-/// Why a format string cannot be used.
+/// Why a format string is invalid.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct FormatProblem {
-    /// Where, in bytes from the beginning.
+    /// Position in bytes.
     pub(crate) at: usize,
-    /// What is wrong.
+    /// The problem.
     pub(crate) text: String,
-    /// What to write instead; empty where that cannot be said.
+    /// What to write instead; may be empty.
     pub(crate) hint: &'static str,
 }
 
@@ -29,34 +28,34 @@ impl fmt::Display for FormatProblem {
 impl std::error::Error for FormatProblem {}
 
 impl FormatProblem {
-    /// A text that is no format's name and has no directive.
+    /// A text that is no format name and has no directive.
     pub(super) fn no_name(text: &str) -> Self {
         problem(0, format!("{text:?} is no format of an access log"), NAMES)
     }
 }
 
-/// What stands between `%` and the letter.
+/// The part between `%` and the letter.
 #[derive(Debug, Default)]
 struct Modifiers<'a> {
-    statuses: Option<Statuses>,
+    statuses: Option<StatusFilter>,
     argument: Option<(usize, &'a str)>,
 }
 
-/// The steps of a format.
-pub(super) fn steps(format: &str) -> Result<Vec<Step>, FormatProblem> {
+/// Returns the steps of a format.
+pub(super) fn steps(format: &str) -> Result<Vec<FormatStep>, FormatProblem> {
     Parser { format, at: 0, steps: Vec::new(), text: Vec::new() }.all()
 }
 
 struct Parser<'a> {
     format: &'a str,
     at: usize,
-    steps: Vec<Step>,
-    /// Text that has yet to become a step.
+    steps: Vec<FormatStep>,
+    /// Literal text before the next step.
     text: Vec<u8>,
 }
 
 impl<'a> Parser<'a> {
-    fn all(mut self) -> Result<Vec<Step>, FormatProblem> {
+    fn all(mut self) -> Result<Vec<FormatStep>, FormatProblem> {
         while let Some(c) = self.next() {
             let at = self.at - c.len_utf8();
             match c {
@@ -88,15 +87,15 @@ impl<'a> Parser<'a> {
 
     fn end_text(&mut self) {
         if !self.text.is_empty() {
-            self.steps.push(Step::Text(std::mem::take(&mut self.text)));
+            self.steps.push(FormatStep::Text(std::mem::take(&mut self.text)));
         }
     }
 
-    /// What follows a backslash.
+    /// Parses the character after a backslash.
     fn escaped(&mut self, at: usize) -> Result<(), FormatProblem> {
         match self.next() {
             Some('t') => self.text.push(b'\t'),
-            // Every line ends so.
+            // Every line ends with a line end anyway.
             Some('n') if self.rest().is_empty() => {}
             Some('n') => return Err(problem(at, "a line end within the format".to_owned(), ONE_LINE)),
             Some(c @ ('"' | '\'' | '\\')) => self.text.push(c as u8),
@@ -108,7 +107,7 @@ impl<'a> Parser<'a> {
         Ok(())
     }
 
-    /// What follows a percent sign.
+    /// Parses a directive after its percent sign.
     fn directive(&mut self, at: usize) -> Result<(), FormatProblem> {
         let modifiers = self.modifiers(at)?;
         let Some(letter) = self.next() else {
@@ -125,13 +124,13 @@ impl<'a> Parser<'a> {
         };
         self.end_text();
         self.steps.push(match modifiers.statuses {
-            None => Step::Value(value),
-            Some(statuses) => Step::ValueIf(statuses, value),
+            None => FormatStep::Value(value),
+            Some(statuses) => FormatStep::ValueIf(statuses, value),
         });
         Ok(())
     }
 
-    /// `<` and `>`, which mean the same here, statuses, and an argument in braces, in any order.
+    /// Parses `<` and `>` (which have no effect here), a status filter, and an argument in braces, in any order.
     fn modifiers(&mut self, at: usize) -> Result<Modifiers<'a>, FormatProblem> {
         let mut modifiers = Modifiers::default();
         loop {
@@ -151,8 +150,8 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// `400,501` or `!200,304`.
-    fn statuses(&mut self) -> Result<Statuses, FormatProblem> {
+    /// Parses `400,501` or `!200,304`.
+    fn statuses(&mut self) -> Result<StatusFilter, FormatProblem> {
         let at = self.at;
         let negated = self.rest().starts_with('!');
         self.at += usize::from(negated);
@@ -162,8 +161,8 @@ impl<'a> Parser<'a> {
         let codes: Option<Vec<u16>> =
             list.split(',').map(|code| code.parse().ok().filter(|code| (100..=599).contains(code))).collect();
         match codes {
-            Some(codes) if negated => Ok(Statuses::Except(codes)),
-            Some(codes) => Ok(Statuses::Among(codes)),
+            Some(codes) if negated => Ok(StatusFilter::Except(codes)),
+            Some(codes) => Ok(StatusFilter::Only(codes)),
             None => {
                 let text = format!("{:?} is no list of statuses", &self.format[at..self.at]);
                 Err(problem(at, text, "write as in %400,501{User-agent}i or %!200,304{Referer}i"))
@@ -175,7 +174,7 @@ impl<'a> Parser<'a> {
 const NAMES: &str = "write common, combined, json, or directives such as %h";
 const ONE_LINE: &str = "a line is always one line";
 
-/// A directive that was read.
+/// A parsed directive.
 struct Directive<'a> {
     at: usize,
     whole: &'a str,
@@ -183,29 +182,29 @@ struct Directive<'a> {
 }
 
 impl Directive<'_> {
-    fn plain(&self) -> Result<Value, FormatProblem> {
+    fn plain(&self) -> Result<LogValue, FormatProblem> {
         Ok(match self.letter {
-            'h' | 'a' => Value::Client,
-            'l' => Value::Identity,
-            'u' => Value::User,
-            't' => Value::Time(Whence::Begin, TimePattern::access()),
-            'r' => Value::Line,
-            'm' => Value::Method,
-            'U' => Value::Path,
-            'q' => Value::Query,
-            'H' => Value::Protocol,
-            's' => Value::Status,
-            'b' => Value::ContentBytesOrHyphen,
-            'B' => Value::ContentBytes,
-            'O' => Value::BytesWithHead,
-            'D' => Value::Elapsed(Unit::Microseconds),
-            'T' => Value::Elapsed(Unit::Seconds),
-            'v' => Value::Site,
-            'V' => Value::Host,
-            'p' => Value::Port,
-            'P' => Value::Fixed(std::process::id().to_string().into_bytes()),
-            'X' => Value::Connection,
-            'k' => Value::EarlierRequests,
+            'h' | 'a' => LogValue::Client,
+            'l' => LogValue::Identity,
+            'u' => LogValue::User,
+            't' => LogValue::Time(TimeOf::Received, TimePattern::access()),
+            'r' => LogValue::RequestLine,
+            'm' => LogValue::Method,
+            'U' => LogValue::Path,
+            'q' => LogValue::Query,
+            'H' => LogValue::Protocol,
+            's' => LogValue::Status,
+            'b' => LogValue::ContentBytesOrHyphen,
+            'B' => LogValue::ContentBytes,
+            'O' => LogValue::BytesWithHead,
+            'D' => LogValue::Elapsed(TimeUnit::Microseconds),
+            'T' => LogValue::Elapsed(TimeUnit::Seconds),
+            'v' => LogValue::Site,
+            'V' => LogValue::Host,
+            'p' => LogValue::Port,
+            'P' => LogValue::Fixed(std::process::id().to_string().into_bytes()),
+            'X' => LogValue::Connection,
+            'k' => LogValue::EarlierRequests,
             'i' | 'o' | 'C' => {
                 let text = format!("{} needs a name", self.whole);
                 return Err(problem(self.at, text, "write it in braces, as in %{Referer}i"));
@@ -214,23 +213,23 @@ impl Directive<'_> {
         })
     }
 
-    fn with_argument(&self, at: usize, argument: &str) -> Result<Value, FormatProblem> {
+    fn with_argument(&self, at: usize, argument: &str) -> Result<LogValue, FormatProblem> {
         let choices = match (self.letter, argument) {
             ('i' | 'o' | 'C', _) => return self.named(at, argument),
             ('t', _) => return self.time(at, argument),
-            ('h' | 'a', "c") => return Ok(Value::Peer),
-            ('T', "s") => return Ok(Value::Elapsed(Unit::Seconds)),
-            ('T', "ms") => return Ok(Value::Elapsed(Unit::Milliseconds)),
-            ('T', "us") => return Ok(Value::Elapsed(Unit::Microseconds)),
-            ('p', "canonical") => return Ok(Value::Port),
-            ('p', "remote") => return Ok(Value::PeerPort),
+            ('h' | 'a', "c") => return Ok(LogValue::Peer),
+            ('T', "s") => return Ok(LogValue::Elapsed(TimeUnit::Seconds)),
+            ('T', "ms") => return Ok(LogValue::Elapsed(TimeUnit::Milliseconds)),
+            ('T', "us") => return Ok(LogValue::Elapsed(TimeUnit::Microseconds)),
+            ('p', "canonical") => return Ok(LogValue::Port),
+            ('p', "remote") => return Ok(LogValue::PeerPort),
             ('P', "pid") => return self.plain(),
             ('h' | 'a', _) => "%{c}a is the other end of the connection",
             ('T', _) => "the units are %{s}T, %{ms}T and %{us}T",
-            ('p', _) => "there are %{canonical}p and %{remote}p",
-            ('P', _) => "there is %{pid}P",
+            ('p', _) => "use %{canonical}p or %{remote}p",
+            ('P', _) => "use %{pid}P",
             _ => {
-                // It may be unknown altogether, which is the better thing to say.
+                // If the letter is unknown, that is the better error.
                 self.plain()?;
                 "write it without braces"
             }
@@ -238,47 +237,49 @@ impl Directive<'_> {
         Err(problem(at, format!("{} does not take {argument:?}", self.whole), choices))
     }
 
-    /// `%{Name}i` and the like.
-    fn named(&self, at: usize, name: &str) -> Result<Value, FormatProblem> {
+    /// Parses `%{Name}i` and its kin.
+    fn named(&self, at: usize, name: &str) -> Result<LogValue, FormatProblem> {
         if !is_token(name.as_bytes()) {
             return Err(problem(at, format!("{name:?} is no name of a field or cookie"), ""));
         }
         let lower = name.to_ascii_lowercase();
         match self.letter {
-            'C' => Ok(Value::Cookie(name.to_owned())),
-            'i' => Ok(match Known::from_name(name.as_bytes()) {
-                // Of these a client sends one line.
-                Some(known @ (Known::Host | Known::Referer | Known::UserAgent)) => Value::Known(known),
-                _ => Value::RequestField(lower),
+            'C' => Ok(LogValue::Cookie(name.to_owned())),
+            'i' => Ok(match KnownField::from_name(name.as_bytes()) {
+                // A request has at most one line of these.
+                Some(known @ (KnownField::Host | KnownField::Referer | KnownField::UserAgent)) => {
+                    LogValue::Known(known)
+                }
+                _ => LogValue::RequestField(lower),
             }),
             _ => match lower.as_str() {
                 "content-length" => Err(problem(at, engine_only(name), "%B counts the content that was sent")),
-                "date" => Err(problem(at, engine_only(name), "%{end:%a, %d %b %Y %T GMT}t is the same time")),
+                "date" => Err(problem(at, engine_only(name), "%{end:%a, %d %b %Y %T GMT}t has that time")),
                 "connection" => Err(problem(at, engine_only(name), "%X tells whether the connection stays")),
                 "transfer-encoding" | "server" | "keep-alive" | "upgrade" => Err(problem(at, engine_only(name), "")),
-                _ => Ok(Value::ResponseField(lower)),
+                _ => Ok(LogValue::ResponseField(lower)),
             },
         }
     }
 
-    /// `%{format}t`
-    fn time(&self, at: usize, argument: &str) -> Result<Value, FormatProblem> {
-        let (whence, pattern) = match argument.split_once(':') {
-            Some(("begin", pattern)) => (Whence::Begin, pattern),
-            Some(("end", pattern)) => (Whence::End, pattern),
-            _ => (Whence::Begin, argument),
+    /// Parses `%{format}t`.
+    fn time(&self, at: usize, argument: &str) -> Result<LogValue, FormatProblem> {
+        let (time_of, pattern) = match argument.split_once(':') {
+            Some(("begin", pattern)) => (TimeOf::Received, pattern),
+            Some(("end", pattern)) => (TimeOf::Completed, pattern),
+            _ => (TimeOf::Received, argument),
         };
         match pattern {
-            "" => return Ok(Value::Time(whence, TimePattern::access())),
-            "sec" => return Ok(Value::UnixTime(whence)),
+            "" => return Ok(LogValue::Time(time_of, TimePattern::access())),
+            "sec" => return Ok(LogValue::UnixTime(time_of)),
             "msec" | "usec" | "msec_frac" | "usec_frac" => {
                 let text = format!("{pattern} is not to be had: times are known to the second");
-                return Err(problem(at, text, "%{sec}t counts seconds, and %D is how long an answer took"));
+                return Err(problem(at, text, "%{sec}t counts seconds, and %D is the duration of a response"));
             }
             _ => {}
         }
         let skipped = argument.len() - pattern.len();
-        TimePattern::parse(pattern).map(|pattern| Value::Time(whence, pattern)).map_err(|wrong| {
+        TimePattern::parse(pattern).map(|pattern| LogValue::Time(time_of, pattern)).map_err(|wrong| {
             let found =
                 wrong.found.map(|c| format!("%{}", c.escape_debug())).unwrap_or_else(|| "% at the end".to_owned());
             let text = format!("the time has {found}, which is not known here");
@@ -286,12 +287,12 @@ impl Directive<'_> {
         })
     }
 
-    /// A letter that is not known, or has a meaning that is not to be had here.
+    /// Returns the problem of an unknown or unsupported letter.
     fn unknown(&self) -> FormatProblem {
         let hint = match self.letter {
             'A' => "the address of this end is not known here; %v is the site",
             'I' | 'S' => "received bytes are not counted; %O and %B count what was sent",
-            'f' | 'R' => "which file or handler answered is not known here; %U is the path",
+            'f' | 'R' => "the file or handler is not known here; %U is the path",
             'L' => "requests have no numbers; %P %{remote}p %k together name one",
             'e' | 'n' => "write the value itself into the format",
             '^' => "trailers are not kept",

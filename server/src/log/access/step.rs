@@ -1,143 +1,143 @@
-//! The steps of a format: each appends one thing.
+//! The steps of a format: each appends one value.
 
-use super::{CUT, Subject};
+use super::{LogRecord, TRUNCATION_MARK};
 use crate::log::time::TimePattern;
-use selvedge::proto::Afterwards;
-use selvedge::proto::field::Known;
+use selvedge::proto::Persistence;
+use selvedge::proto::field::KnownField;
 use selvedge::proto::http1::write::write_decimal;
-use selvedge::service::{Exchange, Outcome};
-use selvedge::{Request, Status};
+use selvedge::service::{Exchange, ResponseOutcome};
+use selvedge::{Request, StatusCode};
 use std::io::Write;
 use std::net::IpAddr;
 
-/// The port of `http`.
+/// The default port of `http`.
 const DEFAULT_PORT: u16 = 80;
 
 /// One step.
 #[derive(Clone, Debug)]
-pub(super) enum Step {
-    /// What the format says itself.
+pub(super) enum FormatStep {
+    /// Literal text.
     Text(Vec<u8>),
-    /// What the request or its answer says.
-    Value(Value),
-    /// The same, for some statuses; for others a hyphen.
-    ValueIf(Statuses, Value),
+    /// A value of the request or response.
+    Value(LogValue),
+    /// A value for some status codes, a hyphen for others.
+    ValueIf(StatusFilter, LogValue),
 }
 
-/// Some statuses.
+/// A filter of status codes.
 #[derive(Clone, Debug)]
-pub(super) enum Statuses {
-    /// These.
-    Among(Vec<u16>),
+pub(super) enum StatusFilter {
+    /// Only these.
+    Only(Vec<u16>),
     /// All but these.
     Except(Vec<u16>),
 }
 
-/// What can be asked of a request and its answer. Where there is none, a hyphen stands.
+/// A value of a request or response; a hyphen if it does not exist.
 #[derive(Clone, Debug)]
-pub(super) enum Value {
-    /// Who asks, be it through a trusted proxy.
+pub(super) enum LogValue {
+    /// Client address, also behind a trusted proxy.
     Client,
-    /// The other end of the connection.
+    /// Peer address.
     Peer,
     PeerPort,
-    /// The name that identd would give, which nobody asks.
+    /// The identd name, which is never queried.
     Identity,
     User,
-    Time(Whence, TimePattern),
-    UnixTime(Whence),
-    Line,
+    Time(TimeOf, TimePattern),
+    UnixTime(TimeOf),
+    RequestLine,
     Method,
     Path,
-    /// With its question mark; nothing when there is none.
+    /// With its question mark; empty if it has none.
     Query,
     Protocol,
     Status,
     ContentBytes,
-    /// The same, with a hyphen for none.
+    /// A hyphen for none.
     ContentBytesOrHyphen,
     BytesWithHead,
-    Elapsed(Unit),
-    Known(Known),
+    Elapsed(TimeUnit),
+    Known(KnownField),
     RequestField(String),
     ResponseField(String),
     Cookie(String),
     Site,
     Host,
     Port,
-    /// `X` for an answer that was cut, `+` or `-` for a connection that stays or closes.
+    /// `X` for an aborted response, `+` or `-` for a connection that stays open or closes.
     Connection,
-    /// How many requests the connection carried before.
+    /// Earlier requests on the connection.
     EarlierRequests,
-    /// How it was compiled.
+    /// Fixed when the format was compiled.
     Fixed(Vec<u8>),
 }
 
-/// Which of a request's two moments.
+/// One of the two times of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Whence {
+pub(super) enum TimeOf {
     /// When its head was complete.
-    Begin,
-    /// When its answer was.
-    End,
+    Received,
+    /// When its response was complete.
+    Completed,
 }
 
-/// What a duration is counted in.
+/// The unit of a duration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Unit {
+pub(super) enum TimeUnit {
     Seconds,
     Milliseconds,
     Microseconds,
 }
 
-impl Statuses {
-    fn include(&self, status: Status) -> bool {
+impl StatusFilter {
+    fn include(&self, status: StatusCode) -> bool {
         match self {
-            Self::Among(codes) => codes.contains(&status.code()),
+            Self::Only(codes) => codes.contains(&status.code()),
             Self::Except(codes) => !codes.contains(&status.code()),
         }
     }
 }
 
-impl Step {
+impl FormatStep {
     pub(super) fn wants_elapsed(&self) -> bool {
-        matches!(self, Self::Value(Value::Elapsed(_)) | Self::ValueIf(_, Value::Elapsed(_)))
+        matches!(self, Self::Value(LogValue::Elapsed(_)) | Self::ValueIf(_, LogValue::Elapsed(_)))
     }
 
-    pub(super) fn append(&mut self, subject: &Subject<'_>, out: &mut Vec<u8>) {
+    pub(super) fn append(&mut self, record: &LogRecord<'_>, out: &mut Vec<u8>) {
         match self {
             Self::Text(text) => out.extend_from_slice(text),
-            Self::Value(value) => value.append(subject, out),
-            Self::ValueIf(statuses, value) if statuses.include(subject.exchange.status) => value.append(subject, out),
+            Self::Value(value) => value.append(record, out),
+            Self::ValueIf(statuses, value) if statuses.include(record.exchange.status) => value.append(record, out),
             Self::ValueIf(..) => out.push(b'-'),
         }
     }
 }
 
-impl Value {
-    fn append(&mut self, subject: &Subject<'_>, out: &mut Vec<u8>) {
-        let (exchange, request) = (subject.exchange, subject.request());
+impl LogValue {
+    fn append(&mut self, record: &LogRecord<'_>, out: &mut Vec<u8>) {
+        let (exchange, request) = (record.exchange, record.request());
         match self {
-            Self::Client => append_address(subject.client(), out),
+            Self::Client => append_address(record.client(), out),
             Self::Peer => append_address(exchange.peer.ip(), out),
             Self::PeerPort => write_decimal(exchange.peer.port().into(), out),
             Self::Identity => out.push(b'-'),
             Self::User => match request.and_then(Request::user).unwrap_or_default() {
                 "" => out.push(b'-'),
-                user => subject.word(user.as_bytes(), out),
+                user => record.word(user.as_bytes(), out),
             },
-            Self::Time(whence, pattern) => out.extend_from_slice(pattern.at(whence.of(exchange))),
-            Self::UnixTime(whence) => write_decimal(whence.of(exchange).unsigned_abs(), out),
-            Self::Line => append_line(subject, out),
-            Self::Method => append_or_hyphen(subject, request.map(|request| request.method_text().as_bytes()), out),
-            Self::Path => append_or_hyphen(subject, request.map(Request::path_bytes), out),
+            Self::Time(time_of, pattern) => out.extend_from_slice(pattern.at(time_of.of(exchange))),
+            Self::UnixTime(time_of) => write_decimal(time_of.of(exchange).unsigned_abs(), out),
+            Self::RequestLine => append_line(record, out),
+            Self::Method => append_or_hyphen(record, request.map(|request| request.method_text().as_bytes()), out),
+            Self::Path => append_or_hyphen(record, request.map(Request::path_bytes), out),
             Self::Query => {
                 if let Some(query) = request.and_then(Request::query) {
                     out.push(b'?');
-                    subject.text(query.as_bytes(), out);
+                    record.text(query.as_bytes(), out);
                 }
             }
-            Self::Protocol => append_or_hyphen(subject, request.map(|request| protocol(request).as_bytes()), out),
+            Self::Protocol => append_or_hyphen(record, request.map(|request| protocol(request).as_bytes()), out),
             Self::Status => write_decimal(exchange.status.code().into(), out),
             Self::ContentBytesOrHyphen if exchange.content_bytes == 0 => out.push(b'-'),
             Self::ContentBytes | Self::ContentBytesOrHyphen => write_decimal(exchange.content_bytes, out),
@@ -146,24 +146,26 @@ impl Value {
                 Some(elapsed) => write_decimal(unit.count(elapsed), out),
                 None => out.push(b'-'),
             },
-            Self::Known(known) => append_or_hyphen(subject, request.and_then(|request| request.known(*known)), out),
+            Self::Known(known) => {
+                append_or_hyphen(record, request.and_then(|request| request.known_field(*known)), out)
+            }
             Self::RequestField(name) => {
                 let fields = request.into_iter().flat_map(Request::fields);
                 let named = fields.filter(|(other, _)| other.eq_ignore_ascii_case(name.as_bytes()));
-                append_list(subject, named.map(|(_, value)| value), out);
+                append_list(record, named.map(|(_, value)| value), out);
             }
             Self::ResponseField(name) => {
                 let named = exchange.fields.iter().filter(|(other, _)| other == name);
-                append_list(subject, named.map(|(_, value)| value), out);
+                append_list(record, named.map(|(_, value)| value), out);
             }
-            Self::Cookie(name) => append_or_hyphen(subject, request.and_then(|request| cookie(request, name)), out),
-            Self::Site => append_or_hyphen(subject, Some(subject.site.as_bytes()), out),
-            Self::Host => append_or_hyphen(subject, subject.host().map(|host| host.name), out),
-            Self::Port => write_decimal(subject.host().and_then(|host| host.port).unwrap_or(DEFAULT_PORT).into(), out),
-            Self::Connection => out.push(match (exchange.outcome, exchange.afterwards) {
-                (Outcome::Cut, _) => b'X',
-                (Outcome::Complete, Afterwards::KeepOpen) => b'+',
-                (Outcome::Complete, Afterwards::Close) => b'-',
+            Self::Cookie(name) => append_or_hyphen(record, request.and_then(|request| cookie(request, name)), out),
+            Self::Site => append_or_hyphen(record, Some(record.site.as_bytes()), out),
+            Self::Host => append_or_hyphen(record, record.host().map(|host| host.name), out),
+            Self::Port => write_decimal(record.host().and_then(|host| host.port).unwrap_or(DEFAULT_PORT).into(), out),
+            Self::Connection => out.push(match (exchange.outcome, exchange.persistence) {
+                (ResponseOutcome::Aborted, _) => b'X',
+                (ResponseOutcome::Complete, Persistence::KeepAlive) => b'+',
+                (ResponseOutcome::Complete, Persistence::Close) => b'-',
             }),
             Self::EarlierRequests => write_decimal(exchange.requests.saturating_sub(1).into(), out),
             Self::Fixed(text) => out.extend_from_slice(text),
@@ -171,17 +173,17 @@ impl Value {
     }
 }
 
-impl Whence {
-    /// The moment in seconds since 1970. Of bytes that were no request only the end is known.
+impl TimeOf {
+    /// Returns the time in seconds since 1970. A malformed request has its end time only.
     pub(super) fn of(self, exchange: &Exchange<'_>) -> i64 {
         match (self, exchange.request) {
-            (Self::Begin, Some(request)) => request.moment().unix_time,
+            (Self::Received, Some(request)) => request.received_at().unix_time,
             _ => exchange.unix_time,
         }
     }
 }
 
-impl Unit {
+impl TimeUnit {
     fn count(self, elapsed: std::time::Duration) -> u64 {
         let count = match self {
             Self::Seconds => elapsed.as_secs().into(),
@@ -192,7 +194,7 @@ impl Unit {
     }
 }
 
-/// The protocol, as a request line has it.
+/// Returns the protocol, as in a request line.
 pub(super) fn protocol(request: &Request) -> &'static str {
     match request.version() {
         selvedge::proto::head::Version::Http10 => "HTTP/1.0",
@@ -200,15 +202,15 @@ pub(super) fn protocol(request: &Request) -> &'static str {
     }
 }
 
-/// Appends an address. Most have four numbers, which need no formatter.
+/// Appends an address. IPv4, the common case, needs no formatter.
 pub(super) fn append_address(address: IpAddr, out: &mut Vec<u8>) {
     match address.to_canonical() {
         IpAddr::V4(address) => {
-            for (number, octet) in address.octets().into_iter().enumerate() {
+            for (number, byte) in address.octets().into_iter().enumerate() {
                 if number > 0 {
                     out.push(b'.');
                 }
-                write_decimal(octet.into(), out);
+                write_decimal(byte.into(), out);
             }
         }
         // Writing to memory cannot fail.
@@ -216,47 +218,47 @@ pub(super) fn append_address(address: IpAddr, out: &mut Vec<u8>) {
     }
 }
 
-fn append_or_hyphen(subject: &Subject<'_>, value: Option<&[u8]>, out: &mut Vec<u8>) {
+fn append_or_hyphen(record: &LogRecord<'_>, value: Option<&[u8]>, out: &mut Vec<u8>) {
     match value {
-        Some(value) if !value.is_empty() => subject.text(value, out),
+        Some(value) if !value.is_empty() => record.text(value, out),
         _ => out.push(b'-'),
     }
 }
 
-/// Appends the request line. Where it has to be cut, it keeps its protocol.
-fn append_line(subject: &Subject<'_>, out: &mut Vec<u8>) {
-    let line = subject.exchange.line;
-    match subject.request() {
-        Some(request) if line.len() > subject.value_bytes_max => {
-            subject.text(request.method_text().as_bytes(), out);
+/// Appends the request line. If it is cut, the protocol stays.
+fn append_line(record: &LogRecord<'_>, out: &mut Vec<u8>) {
+    let line = record.exchange.request_line;
+    match record.request() {
+        Some(request) if line.len() > record.value_bytes_max => {
+            record.text(request.method_text().as_bytes(), out);
             out.push(b' ');
-            subject.text(request.target().as_bytes(), out);
+            record.text(request.target().as_bytes(), out);
             out.push(b' ');
             out.extend_from_slice(protocol(request).as_bytes());
         }
-        _ => append_or_hyphen(subject, Some(line), out),
+        _ => append_or_hyphen(record, Some(line), out),
     }
 }
 
-/// Appends the values of a field's lines, as one line of it would have them.
-fn append_list<'a>(subject: &Subject<'_>, values: impl Iterator<Item = &'a [u8]>, out: &mut Vec<u8>) {
+/// Appends the values of all lines of a field, joined.
+fn append_list<'a>(record: &LogRecord<'_>, values: impl Iterator<Item = &'a [u8]>, out: &mut Vec<u8>) {
     let begin = out.len();
     for value in values.filter(|value| !value.is_empty()) {
         if out.len() > begin {
             out.extend_from_slice(b", ");
         }
-        if out.len() - begin > subject.value_bytes_max {
-            out.extend_from_slice(CUT);
+        if out.len() - begin > record.value_bytes_max {
+            out.extend_from_slice(TRUNCATION_MARK);
             break;
         }
-        subject.text(value, out);
+        record.text(value, out);
     }
     if out.len() == begin {
         out.push(b'-');
     }
 }
 
-/// The value of the first cookie of that name (RFC 6265 §4.2.1).
+/// Returns the value of the first cookie with a name (RFC 6265 §4.2.1).
 fn cookie<'a>(request: &'a Request, name: &str) -> Option<&'a [u8]> {
     let lines = request.fields().filter(|(other, _)| other.eq_ignore_ascii_case(b"cookie"));
     let mut pairs = lines.flat_map(|(_, value)| value.split(|&b| b == b';')).map(<[u8]>::trim_ascii);

@@ -1,29 +1,29 @@
-//! An outlet that fails as it is told, and what is left of the lines that were given to it.
+//! A sink that fails on request, and which lines survive.
 
-use crate::log::health::Health;
-use crate::log::outlet::{Opened, Outlet};
-use crate::log::pen::Pen;
-use crate::log::plan::Level;
+use crate::log::config::Level;
+use crate::log::line_writer::LineWriter;
+use crate::log::loss_counter::LossCounter;
+use crate::log::sink::{LogSink, ReopenOutcome};
 use std::collections::VecDeque;
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// What an outlet does with a write.
+/// The result of a write.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Act {
-    /// Takes so many bytes of it.
+    /// Accepts this many bytes.
     Take(usize),
     Fail(io::ErrorKind),
     Panic,
 }
 
-/// What it was given, and what it does next; when nothing is left to do, it takes all.
+/// The bytes it received, and its next results; without any, it accepts all.
 #[derive(Debug, Default)]
 pub(super) struct State {
     pub(super) text: Vec<u8>,
     pub(super) acts: VecDeque<Act>,
-    /// What the next look finds.
+    /// The result of the next check of the path.
     pub(super) is_moved: bool,
     pub(super) reopened: usize,
 }
@@ -36,8 +36,8 @@ impl Faulty {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn pen(&self) -> Pen {
-        Pen::new(Box::new(self.clone()), Arc::new(Health::new("the log".to_owned())))
+    pub(super) fn writer(&self) -> LineWriter {
+        LineWriter::new(Box::new(self.clone()), Arc::new(LossCounter::new("the log".to_owned())))
     }
 
     pub(super) fn text(&self) -> String {
@@ -45,7 +45,7 @@ impl Faulty {
     }
 }
 
-impl Outlet for Faulty {
+impl LogSink for Faulty {
     fn write(&mut self, lines: &[u8], _level: Level) -> io::Result<usize> {
         let mut state = self.state();
         let count = match state.acts.pop_front() {
@@ -58,9 +58,9 @@ impl Outlet for Faulty {
         Ok(count)
     }
 
-    fn look(&mut self) -> io::Result<Opened> {
+    fn reopen_if_moved(&mut self) -> io::Result<ReopenOutcome> {
         let is_moved = std::mem::take(&mut self.state().is_moved);
-        Ok(if is_moved { Opened::Anew } else { Opened::AsBefore })
+        Ok(if is_moved { ReopenOutcome::Reopened } else { ReopenOutcome::Unchanged })
     }
 
     fn reopen(&mut self) -> io::Result<()> {
@@ -74,18 +74,18 @@ const FULL: Act = Act::Fail(io::ErrorKind::StorageFull);
 #[test]
 fn a_line_that_was_begun_is_finished_before_the_next() {
     let (faulty, now) = (Faulty::default(), Instant::now());
-    let mut pen = faulty.pen();
+    let mut writer = faulty.writer();
     faulty.state().acts.extend([Act::Take(6), Act::Take(2), FULL]);
-    assert_eq!(pen.write(b"first\nsecond\nthird\n", Level::Info, now), 1, "of the second a part is there");
+    assert_eq!(writer.write(b"first\nsecond\nthird\n", Level::Info, now), 1, "of the second a part is there");
     assert_eq!(faulty.text(), "first\nse");
-    // It waits before it tries again, and what comes meanwhile is lost.
-    assert_eq!(pen.write(b"fourth\nfifth\n", Level::Info, now), 2);
-    assert!(!pen.may_write(now));
+    // The writer waits before it retries, and lines meanwhile are lost.
+    assert_eq!(writer.write(b"fourth\nfifth\n", Level::Info, now), 2);
+    assert!(!writer.is_ready(now));
     let later = now + Duration::from_secs(10);
     faulty.state().acts.extend([Act::Take(1), Act::Fail(io::ErrorKind::Interrupted)]);
-    assert_eq!(pen.write(b"sixth\n", Level::Info, later), 0);
+    assert_eq!(writer.write(b"sixth\n", Level::Info, later), 0);
     assert_eq!(faulty.text(), "first\nsecond\nsixth\n");
-    let note = pen.health().next_note().unwrap();
+    let note = writer.loss_counter().next_event().unwrap();
     assert_eq!((note.level, note.name), (Level::Warn, "LogRecovered"));
     assert_eq!(note.text, "the log is written again after 10.0s; lost: 3 lines");
 }
@@ -93,24 +93,24 @@ fn a_line_that_was_begun_is_finished_before_the_next() {
 #[test]
 fn a_line_that_was_begun_in_a_file_that_was_moved_away_is_lost() {
     let (faulty, now) = (Faulty::default(), Instant::now());
-    let mut pen = faulty.pen();
+    let mut writer = faulty.writer();
     faulty.state().acts.extend([Act::Take(2), FULL]);
-    assert_eq!(pen.write(b"first\nsecond\n", Level::Info, now), 1);
+    assert_eq!(writer.write(b"first\nsecond\n", Level::Info, now), 1);
     faulty.state().is_moved = true;
-    assert_eq!(pen.write(b"third\n", Level::Info, now + Duration::from_secs(1)), 1, "the first stays in two");
+    assert_eq!(writer.write(b"third\n", Level::Info, now + Duration::from_secs(1)), 1, "the first stays in two");
     assert_eq!(faulty.text(), "fithird\n");
 }
 
 #[test]
 fn pauses_grow_and_end() {
     let (faulty, mut now) = (Faulty::default(), Instant::now());
-    let mut pen = faulty.pen();
+    let mut writer = faulty.writer();
     let mut pauses = Vec::new();
     for _ in 0..8 {
         faulty.state().acts.push_back(FULL);
-        assert_eq!(pen.write(b"line\n", Level::Info, now), 1);
+        assert_eq!(writer.write(b"line\n", Level::Info, now), 1);
         let failed = now;
-        while !pen.may_write(now) {
+        while !writer.is_ready(now) {
             now += Duration::from_millis(10);
         }
         pauses.push((now - failed).as_millis());
@@ -118,7 +118,7 @@ fn pauses_grow_and_end() {
     assert_eq!(pauses, [100, 200, 400, 800, 1600, 2000, 2000, 2000]);
 }
 
-/// Numbers that are the same in every run (xorshift).
+/// A reproducible random number generator (xorshift).
 fn numbers() -> impl FnMut(u64) -> usize {
     let mut state = 0x1234_5678_9abc_def1_u64;
     move |most| {
@@ -134,7 +134,7 @@ fn whatever_fails_each_line_is_there_whole_or_is_counted() {
     let mut number = numbers();
     for _ in 0..300 {
         let (faulty, mut now) = (Faulty::default(), Instant::now());
-        let mut pen = faulty.pen();
+        let mut writer = faulty.writer();
         let (mut given, mut lost) = (0, 0);
         for _ in 0..30 {
             let acts = (0..number(4)).map(|_| match number(3) {
@@ -148,11 +148,11 @@ fn whatever_fails_each_line_is_there_whole_or_is_counted() {
                 batch.push_str(&format!("{given}-{}\n", "x".repeat(number(10))));
                 given += 1;
             }
-            lost += pen.write(batch.as_bytes(), Level::Info, now);
+            lost += writer.write(batch.as_bytes(), Level::Info, now);
             now += Duration::from_millis(number(1000) as u64);
         }
         faulty.state().acts.clear();
-        lost += pen.write(b"last\n", Level::Info, now + Duration::from_secs(10));
+        lost += writer.write(b"last\n", Level::Info, now + Duration::from_secs(10));
         let text = faulty.text();
         let lines: Vec<&str> = text.strip_suffix('\n').unwrap().split('\n').collect();
         assert_eq!(lines.last(), Some(&"last"));

@@ -1,7 +1,6 @@
-//! What each directive writes, for a request that says all there is to say, for one that
-//! says nothing, and for bytes that are no request.
+//! What each directive writes for a request with all values, for a minimal one, and for malformed bytes.
 
-use super::{Directory, Format, Serving, lines, plan, site};
+use super::{Directory, Format, Serving, config, lines, site};
 use std::collections::HashSet;
 
 const FULL: &str = "POST /404/a%20b?c=%22d&e HTTP/1.1\r\nHost: a.example:8080\r\nReferer: http://b/\r\n\
@@ -10,8 +9,8 @@ const FULL: &str = "POST /404/a%20b?c=%22d&e HTTP/1.1\r\nHost: a.example:8080\r\
 const BARE: &str = "GET / HTTP/1.0\r\n\r\n";
 const BROKEN: &str = "GET /\u{1b}\"\\ HTTP/1.1\r\n\r\n";
 
-/// A format, and its line for each of the three; `PEER`, `PID` and a `#` for each digit stand
-/// for what is not known before.
+/// A format, and its line for each of the three requests. `PEER`, `PID` and a `#` for each digit stand for unknown
+/// values.
 const TABLE: &[(&str, [&str; 3])] = &[
     ("%h %a", ["192.0.2.7 192.0.2.7", "127.0.0.1 127.0.0.1", "127.0.0.1 127.0.0.1"]),
     ("%{c}a %{c}h", ["127.0.0.1 127.0.0.1"; 3]),
@@ -53,26 +52,26 @@ fn fits(line: &str, expected: &str, peer: u16, body: usize) -> bool {
 }
 
 #[test]
-fn each_directive_writes_what_it_says() {
+fn each_directive_writes_its_value() {
     let directory = Directory::new();
     let formats =
         TABLE.iter().map(|(text, _)| Format::parse(text).unwrap_or_else(|problem| panic!("{text}: {problem}")));
     let all = || 0..TABLE.len();
-    let serving = Serving::start(&plan(&directory, formats, vec![site("first", all()), site("b.example", all())]));
-    // The path of the first is no status.
-    let asked = [FULL, BARE, BROKEN].map(|request| serving.ask(request));
+    let serving = Serving::start(&config(&directory, formats, vec![site("first", all()), site("b.example", all())]));
+    // The path of the first request is no status.
+    let requests = [FULL, BARE, BROKEN].map(|request| serving.request(request));
     serving.end();
     for (number, (format, expected)) in TABLE.iter().enumerate() {
         let lines = lines(&directory.path(&number.to_string()));
         assert_eq!(lines.len(), 3, "{format}: {lines:?}");
-        for ((line, expected), (answer, peer)) in lines.iter().zip(expected).zip(&asked) {
-            let head = answer.windows(4).position(|window| window == b"\r\n\r\n").unwrap() + 4;
-            assert!(fits(line, expected, *peer, answer.len() - head), "{format}: {line} is not {expected}");
+        for ((line, expected), (response, peer)) in lines.iter().zip(expected).zip(&requests) {
+            let head = response.windows(4).position(|window| window == b"\r\n\r\n").unwrap() + 4;
+            assert!(fits(line, expected, *peer, response.len() - head), "{format}: {line} is not {expected}");
         }
     }
 }
 
-/// `docs/logs.md` is the list of directives, and what it does not have is not to be had.
+/// `docs/logs.md` lists all directives; a directive that is not listed is refused.
 #[test]
 fn the_page_has_every_directive_and_no_other() {
     let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/logs.md")).unwrap();
@@ -85,7 +84,7 @@ fn the_page_has_every_directive_and_no_other() {
     }
     let letters = ('!'..='~').flat_map(|letter| [format!("%{letter}"), format!("%{{A}}{letter}")]);
     for format in letters.filter(|format| Format::read(format).is_ok()) {
-        // A time may hold any text.
+        // A time format may contain any text.
         assert!(listed.contains(&format) || format == "%{A}t", "{format} is not listed");
     }
 }
@@ -95,15 +94,15 @@ fn bytes_durations_and_the_fate_of_connections() {
     let directory = Directory::new();
     let formats =
         ["%O", "%D %{us}T", "%T %{s}T %{ms}T", "%X%k", "%s %{X-Site}i %v"].map(|text| Format::parse(text).unwrap());
-    let serving = Serving::start(&plan(&directory, formats, vec![site("first", 0..5), site("second", [4])]));
+    let serving = Serving::start(&config(&directory, formats, vec![site("first", 0..5), site("second", [4])]));
     let host = "HTTP/1.1\r\nHost: a\r\n";
-    let (answers, _) =
-        serving.ask(format!("GET / {host}\r\nGET /204 {host}\r\nHEAD / {host}Connection: close\r\n\r\n"));
-    serving.ask(format!("GET /panic {host}X-Site: 1\r\n\r\n"));
+    let (responses, _) =
+        serving.request(format!("GET / {host}\r\nGET /204 {host}\r\nHEAD / {host}Connection: close\r\n\r\n"));
+    serving.request(format!("GET /panic {host}X-Site: 1\r\n\r\n"));
     serving.end();
     let lines = |number: usize| lines(&directory.path(&number.to_string()));
     let sent: usize = lines(0).iter().map(|line| line.parse::<usize>().unwrap()).sum();
-    assert_eq!(sent, answers.len());
+    assert_eq!(sent, responses.len());
     for line in lines(1) {
         let (micros, same) = line.split_once(' ').unwrap();
         assert_eq!(micros, same);
@@ -114,7 +113,7 @@ fn bytes_durations_and_the_fate_of_connections() {
         assert!(numbers[0] == numbers[1] && numbers[2] / 1000 == numbers[0], "{line}");
     }
     assert_eq!(lines(3), ["+0", "+1", "-2"]);
-    // The answer that stands in for a panic's is its site's, too.
+    // The response after a panic belongs to its site as well.
     assert_eq!(lines(4), ["200 - first", "204 - first", "200 - first", "500 1 second"]);
 }
 
@@ -122,18 +121,18 @@ fn bytes_durations_and_the_fate_of_connections() {
 fn well_known_formats() {
     let directory = Directory::new();
     let formats = ["common", "combined", "json"].map(|name| Format::named(name).unwrap());
-    let serving = Serving::start(&plan(&directory, formats, vec![site("", 0..3), site("b.example", 0..3)]));
-    let asked = [FULL, BARE, BROKEN].map(|request| serving.ask(request));
+    let serving = Serving::start(&config(&directory, formats, vec![site("", 0..3), site("b.example", 0..3)]));
+    let requests = [FULL, BARE, BROKEN].map(|request| serving.request(request));
     serving.end();
     let time = "[##/@@@/####:##:##:## +0000]";
     let full = format!(r#"192.0.2.7 - A\x20User {time} "POST /404/a%20b?c=%22d&e HTTP/1.1" 200 7"#);
     let bare = format!(r#"127.0.0.1 - - {time} "GET / HTTP/1.0" 200 7"#);
     let broken = format!(r#"127.0.0.1 - - {time} "GET /\x1b\"\\ HTTP/1.1" 400 BODY"#);
-    for (line, (expected, (answer, _))) in
-        lines(&directory.path("0")).iter().zip([&full, &bare, &broken].iter().zip(&asked))
+    for (line, (expected, (response, _))) in
+        lines(&directory.path("0")).iter().zip([&full, &bare, &broken].iter().zip(&requests))
     {
-        let head = answer.windows(4).position(|window| window == b"\r\n\r\n").unwrap() + 4;
-        assert!(fits(line, expected, 0, answer.len() - head), "{line} is not {expected}");
+        let head = response.windows(4).position(|window| window == b"\r\n\r\n").unwrap() + 4;
+        assert!(fits(line, expected, 0, response.len() - head), "{line} is not {expected}");
     }
     let combined = lines(&directory.path("1"));
     assert!(fits(&combined[0], &format!(r#"{full} "http://b/" "\"agent\" \\""#), 0, 0), "{combined:?}");
@@ -158,8 +157,8 @@ fn well_known_formats() {
 }
 
 #[test]
-fn a_problem_has_a_place_and_says_what_to_write() {
-    for (format, at, says, hint) in [
+fn a_problem_has_a_position_and_a_hint() {
+    for (format, at, expected, hint) in [
         ("%h %Q", 3, "%Q is not known", "%%"),
         ("%h %", 3, "ends within a directive", "%%"),
         ("%{Referer", 0, "not closed", "%{Referer}i"),
@@ -191,7 +190,7 @@ fn a_problem_has_a_place_and_says_what_to_write() {
     ] {
         let problem = Format::parse(format).expect_err(format);
         let text = problem.to_string();
-        assert!(problem.at == at && text.contains(says) && problem.hint.contains(hint), "{format}: {problem:?}");
+        assert!(problem.at == at && text.contains(expected) && problem.hint.contains(hint), "{format}: {problem:?}");
         assert!(text.contains(&format!("(at byte {})", at + 1)) && text.contains(problem.hint), "{text}");
     }
     assert!(Format::named("nonsense").is_none());

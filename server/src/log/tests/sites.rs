@@ -1,8 +1,8 @@
-//! Several logs: which request is in which.
+//! Several logs, and which request is in which.
 
-use super::{Directory, Format, LogPlan, Serving, lines, plan, site};
+use super::{Directory, Format, LogConfig, Serving, config, lines, site};
 use crate::log::Logs;
-use crate::log::plan::{Destination, ErrorForm};
+use crate::log::config::{Destination, ErrorFormat};
 use crate::process::connect;
 use std::fs;
 
@@ -12,12 +12,12 @@ fn a_request_is_in_the_logs_of_its_site() {
     // More logs than threads.
     let formats = (0..10).map(|number| Format::parse(&format!("{number} %v %U")).unwrap());
     let sites = vec![site("none", [0]), site("one", [1, 9]), site("quiet", []), site("shares", [9, 5])];
-    let serving = Serving::start(&plan(&directory, formats, sites));
+    let serving = Serving::start(&config(&directory, formats, sites));
     for (path, number) in [("/a", "1"), ("/b", "2"), ("/c", "3"), ("/d", "0"), ("/e", "77"), ("/f", "1")] {
-        serving.ask(format!("GET {path} HTTP/1.1\r\nHost: a\r\nX-Site: {number}\r\nConnection: close\r\n\r\n"));
+        serving.request(format!("GET {path} HTTP/1.1\r\nHost: a\r\nX-Site: {number}\r\nConnection: close\r\n\r\n"));
     }
-    // Refused before it could belong to any.
-    serving.ask("GET / HTTP/1.1\r\n\r\n");
+    // Refused before it belongs to a site.
+    serving.request("GET / HTTP/1.1\r\n\r\n");
     serving.end();
     let lines = |number: usize| lines(&directory.path(&number.to_string()));
     assert_eq!(lines(0), ["0 none /d", "0 none /e", "0 none -"]);
@@ -31,27 +31,27 @@ fn a_request_is_in_the_logs_of_its_site() {
 
 #[test]
 fn the_error_log_has_levels_and_forms() {
-    use crate::log::plan::Level;
-    for (level, form, expected) in [
-        (Level::Error, ErrorForm::Text, &["error"][..]),
-        (Level::Warn, ErrorForm::Json, &["error", "warn"]),
-        (Level::Info, ErrorForm::Text, &["error", "warn"]),
-        (Level::Debug, ErrorForm::Json, &["error", "warn", "debug"]),
+    use crate::log::config::Level;
+    for (level, format, expected) in [
+        (Level::Error, ErrorFormat::Text, &["error"][..]),
+        (Level::Warn, ErrorFormat::Json, &["error", "warn"]),
+        (Level::Info, ErrorFormat::Text, &["error", "warn"]),
+        (Level::Debug, ErrorFormat::Json, &["error", "warn", "debug"]),
     ] {
         let directory = Directory::new();
-        let mut plan = plan(&directory, [], vec![]);
-        (plan.error.level, plan.error.form) = (level, form);
-        let serving = Serving::start(&plan);
-        serving.ask("GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
-        serving.ask("GET / HTTP/1.1\r\n\r\n");
-        serving.ask("GET /panic HTTP/1.1\r\nHost: a\r\n\r\n");
+        let mut config = config(&directory, [], vec![]);
+        (config.error.level, config.error.format) = (level, format);
+        let serving = Serving::start(&config);
+        serving.request("GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
+        serving.request("GET / HTTP/1.1\r\n\r\n");
+        serving.request("GET /panic HTTP/1.1\r\nHost: a\r\n\r\n");
         serving.end();
         let lines = lines(&directory.path("error"));
         let mut levels: Vec<String> = lines
             .iter()
-            .map(|line| match form {
-                ErrorForm::Text => line.split(' ').nth(1).unwrap().to_owned(),
-                ErrorForm::Json => {
+            .map(|line| match format {
+                ErrorFormat::Text => line.split(' ').nth(1).unwrap().to_owned(),
+                ErrorFormat::Json => {
                     let line: serde_json::Value = serde_json::from_str(line).unwrap();
                     assert!(line["count"].as_u64() >= Some(1) && line["time"].as_str().unwrap().ends_with('Z'));
                     line["level"].as_str().unwrap().to_owned()
@@ -69,8 +69,8 @@ fn the_error_log_has_levels_and_forms() {
 #[test]
 fn what_cannot_be_opened_is_named_and_nothing_starts() {
     let directory = Directory::new();
-    let problem = |plan: &LogPlan| Logs::start(plan, connect).unwrap_err().to_string();
-    let mut missing = plan(&directory, [Format::named("common").unwrap()], vec![]);
+    let problem = |config: &LogConfig| Logs::start(config, connect).unwrap_err().to_string();
+    let mut missing = config(&directory, [Format::named("common").unwrap()], vec![]);
     missing.access[0].destination = Destination::file(directory.path("no/access"));
     let text = problem(&missing);
     assert!(text.contains("cannot open the access log ") && text.contains("no/access: No such file"), "{text}");
@@ -81,9 +81,9 @@ fn what_cannot_be_opened_is_named_and_nothing_starts() {
     missing.error.destination = Destination::file(directory.path("directory"));
     let text = problem(&missing);
     assert!(text.contains("cannot open the error log ") && text.contains("Is a directory"), "{text}");
-    let mut twice = plan(&directory, [Format::named("common").unwrap()], vec![]);
+    let mut twice = config(&directory, [Format::named("common").unwrap()], vec![]);
     twice.error.destination = twice.access[0].destination.clone();
     assert!(problem(&twice).contains("another log is written there"));
-    let wrong = plan(&directory, [], vec![site("a.example", [0])]);
-    assert!(problem(&wrong).contains("a.example: there is no such log"));
+    let wrong = config(&directory, [], vec![site("a.example", [0])]);
+    assert!(problem(&wrong).contains("a.example: no such log"));
 }

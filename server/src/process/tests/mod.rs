@@ -1,12 +1,12 @@
 //! Supervision with real processes: the test binary is the program, and starts itself.
 //!
-//! `program` is what a serving process is: it answers every request with its number. The
-//! others start it, kill it, and give it orders.
+//! `program` is the serving process: it responds to every request with its process ID. The other tests start it, kill
+//! it, and send commands.
 
 mod program;
 
-mod endings;
-mod orders;
+mod commands;
+mod kill_deadlines;
 mod restarts;
 mod systemd;
 mod upgrades;

@@ -1,6 +1,6 @@
-//! Serving processes that end without being asked.
+//! Serving processes that end unexpectedly.
 
-use super::program::{PATIENCE, Started, get, signal, until};
+use super::program::{TIMEOUT, TestProgram, get, signal, until};
 use rustix::process::Signal;
 use std::fs;
 use std::net::TcpStream;
@@ -11,20 +11,20 @@ use std::time::Instant;
 
 #[test]
 fn clients_of_a_killed_serving_process_wait_and_are_served() {
-    let program = Started::new("listen \"127.0.0.1:0\"");
+    let program = TestProgram::new("listen \"127.0.0.1:0\"");
     let first = program.ready();
     let address = first.address.unwrap();
-    let over = Arc::new(AtomicBool::new(false));
+    let done = Arc::new(AtomicBool::new(false));
     let clients: Vec<_> = (0..4)
         .map(|_| {
-            let over = over.clone();
+            let done = done.clone();
             thread::spawn(move || {
-                let mut answered = 0;
-                while !over.load(Ordering::Relaxed) {
-                    // `get` panics where a connection is refused; one that was cut counts for nothing.
-                    answered += u64::from(!get(address, "/").is_empty());
+                let mut responses = 0;
+                while !done.load(Ordering::Relaxed) {
+                    // `get` panics if a connection is refused; an aborted one does not count.
+                    responses += u64::from(!get(address, "/").is_empty());
                 }
-                answered
+                responses
             })
         })
         .collect();
@@ -33,9 +33,9 @@ fn clients_of_a_killed_serving_process_wait_and_are_served() {
         assert_eq!(get(address, "/"), current.to_string());
         let killed = Instant::now();
         signal(current, Signal::KILL);
-        let next = until("another one answers", || get(address, "/").parse().ok().filter(|pid| *pid != current));
-        println!("the first answer came {:?} after the kill", killed.elapsed());
-        assert!(killed.elapsed() < PATIENCE);
+        let next = until("another process responds", || get(address, "/").parse().ok().filter(|pid| *pid != current));
+        println!("the first response took {:?} after the kill", killed.elapsed());
+        assert!(killed.elapsed() < TIMEOUT);
         let ready = program.ready();
         assert_eq!((ready.pid, ready.restarts), (next, restart));
         let note = format!("the serving process {current} was killed by signal 9; started again after ");
@@ -43,16 +43,16 @@ fn clients_of_a_killed_serving_process_wait_and_are_served() {
         assert!(program.errors().contains(&format!("selvedge: {note}")), "{}", program.errors());
         current = next;
     }
-    over.store(true, Ordering::Relaxed);
-    let answered: u64 = clients.into_iter().map(|client| client.join().expect("no client was refused")).sum();
-    assert!(answered > 0);
+    done.store(true, Ordering::Relaxed);
+    let responses: u64 = clients.into_iter().map(|client| client.join().expect("no client was refused")).sum();
+    assert!(responses > 0);
 }
 
 #[test]
-fn a_loop_of_ends_ends_with_its_own_code() {
+fn too_many_restarts_end_the_program_with_code_3() {
     let supervision =
         "supervision { restarts-max 2; restarts-within \"1h\"; back-off-min \"1ms\"; back-off-max \"2ms\"; }";
-    let mut program = Started::new(&format!("listen \"127.0.0.1:0\"\n{supervision}"));
+    let mut program = TestProgram::new(&format!("listen \"127.0.0.1:0\"\n{supervision}"));
     let address = program.ready().address.unwrap();
     // From now on it ends before it is ready.
     fs::write(program.folder.join("selvedge.broken"), "").unwrap();
@@ -66,25 +66,25 @@ fn a_loop_of_ends_ends_with_its_own_code() {
 }
 
 #[test]
-fn one_that_never_was_ready_is_not_started_again() {
+fn a_process_that_was_never_ready_is_not_restarted() {
     let folder = super::program::folder();
     fs::write(folder.join("selvedge.broken"), "").unwrap();
-    let mut program = Started::with(&folder, "listen \"127.0.0.1:0\"", &std::env::current_exe().unwrap());
+    let mut program = TestProgram::with(&folder, "listen \"127.0.0.1:0\"", &std::env::current_exe().unwrap());
     assert_eq!(program.code(), Some(7));
     assert!(!program.errors().contains("restart"), "{}", program.errors());
 }
 
 #[test]
 fn a_serving_process_ends_with_its_supervisor() {
-    let program = Started::new("listen \"127.0.0.1:0\"");
+    let program = TestProgram::new("listen \"127.0.0.1:0\"");
     let ready = program.ready();
     let address = ready.address.unwrap();
     signal(program.pid(), Signal::KILL);
-    until("nobody listens any more", || TcpStream::connect(address).is_err().then_some(()));
+    until("no process listens", || TcpStream::connect(address).is_err().then_some(()));
     let process = format!("/proc/{}/stat", ready.pid);
-    until("the serving process is gone", || {
+    until("the serving process has ended", || {
         let stat = fs::read_to_string(&process).unwrap_or_default();
-        // Whoever collects it in place of its parent may take its time.
+        // A zombie counts as ended: its new parent may reap it late.
         (stat.is_empty() || stat.contains(") Z ")).then_some(())
     });
 }

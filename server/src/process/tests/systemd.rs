@@ -1,7 +1,7 @@
-//! As a service of systemd: what it is told, and sockets that it has opened.
+//! systemd: notifications, and inherited sockets.
 
-use super::program::{Started, folder, get, signal};
-use crate::process::{Answer, Order};
+use super::program::{TestProgram, folder, get, signal};
+use crate::process::{ControlCommand, ControlReply};
 use rustix::process::Signal;
 use std::net::TcpListener;
 use std::os::fd::OwnedFd;
@@ -9,11 +9,11 @@ use std::os::unix::net::UnixDatagram;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// What is told, but for what is meant for people.
-fn heard(systemd: &UnixDatagram) -> String {
+/// Receives a notification, without texts for people.
+fn receive(systemd: &UnixDatagram) -> String {
     let mut text = [0; 256];
     loop {
-        let length = systemd.recv(&mut text).expect("something is told");
+        let length = systemd.recv(&mut text).expect("a notification arrives");
         let line = String::from_utf8(text[..length].to_vec()).unwrap();
         if !line.starts_with("STATUS=") {
             return line.lines().next().unwrap_or_default().to_owned();
@@ -21,59 +21,59 @@ fn heard(systemd: &UnixDatagram) -> String {
     }
 }
 
-/// Who is told of a program with this folder, and what begins it.
-fn told_of_by(folder: &Path) -> (UnixDatagram, Command) {
+/// Returns the socket for notifications of a program in this folder, and the command that starts it.
+fn notify_command(folder: &Path) -> (UnixDatagram, Command) {
     let path = folder.join("notify");
     let systemd = UnixDatagram::bind(&path).unwrap();
-    systemd.set_read_timeout(Some(super::program::PATIENCE)).unwrap();
+    systemd.set_read_timeout(Some(super::program::TIMEOUT)).unwrap();
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.env("NOTIFY_SOCKET", &path).stdin(Stdio::null());
     (systemd, command)
 }
 
 #[test]
-fn readiness_reloads_life_and_the_end_are_told() {
+fn readiness_reloads_heartbeats_and_the_end_are_notified() {
     for rest in ["", "\nsupervision { supervised #false; }"] {
         let folder = folder();
-        let (systemd, mut command) = told_of_by(&folder);
-        let mut program = Started::start(&folder, &format!("listen \"127.0.0.1:0\"{rest}"), &mut command);
+        let (systemd, mut command) = notify_command(&folder);
+        let mut program = TestProgram::start(&folder, &format!("listen \"127.0.0.1:0\"{rest}"), &mut command);
         program.ready();
-        assert_eq!(heard(&systemd), "READY=1");
-        assert!(matches!(program.order(Order::Reload), Ok(Answer::Done(_))));
-        assert_eq!((heard(&systemd), heard(&systemd)), ("RELOADING=1".to_owned(), "READY=1".to_owned()));
-        program.order(Order::Stop).unwrap();
-        assert_eq!(heard(&systemd), "STOPPING=1");
+        assert_eq!(receive(&systemd), "READY=1");
+        assert!(matches!(program.send_command(ControlCommand::Reload), Ok(ControlReply::Done(_))));
+        assert_eq!((receive(&systemd), receive(&systemd)), ("RELOADING=1".to_owned(), "READY=1".to_owned()));
+        program.send_command(ControlCommand::Stop).unwrap();
+        assert_eq!(receive(&systemd), "STOPPING=1");
         assert_eq!(program.code(), Some(0));
     }
 }
 
 #[test]
-fn the_watchdog_is_served_while_the_serving_process_lives() {
+fn watchdog_heartbeats_need_a_live_serving_process() {
     for rest in ["", "\nsupervision { supervised #false; }"] {
         let folder = folder();
-        let (systemd, mut command) = told_of_by(&folder);
+        let (systemd, mut command) = notify_command(&folder);
         command.env("WATCHDOG_USEC", "200000");
-        let program = Started::start(&folder, &format!("listen \"127.0.0.1:0\"{rest}"), &mut command);
+        let program = TestProgram::start(&folder, &format!("listen \"127.0.0.1:0\"{rest}"), &mut command);
         let ready = program.ready();
-        let mut told = Vec::new();
-        while told.iter().filter(|line| *line == "WATCHDOG=1").count() < 3 {
-            told.push(heard(&systemd));
+        let mut notified = Vec::new();
+        while notified.iter().filter(|line| *line == "WATCHDOG=1").count() < 3 {
+            notified.push(receive(&systemd));
         }
-        assert!(told.iter().any(|line| line == "READY=1"), "{told:?}");
+        assert!(notified.iter().any(|line| line == "READY=1"), "{notified:?}");
         if rest.is_empty() {
-            // A supervisor does not vouch for a serving process that has stopped.
+            // The supervisor sends no heartbeat for a stopped serving process.
             signal(ready.pid, Signal::STOP);
             systemd.set_read_timeout(Some(std::time::Duration::from_millis(400))).unwrap();
             let mut text = [0; 256];
             let is_silent = (0..100).any(|_| systemd.recv(&mut text).is_err());
-            assert!(is_silent, "nobody is vouched for who does not move");
+            assert!(is_silent, "no heartbeat for a stopped process");
             signal(ready.pid, Signal::CONT);
         }
     }
 }
 
 #[test]
-fn sockets_that_were_opened_in_advance_are_served_at() {
+fn inherited_sockets_are_served() {
     for (rest, listen) in [("", "fd:web"), ("", "fd:3"), ("supervision { supervised #false; }", "fd:web")] {
         let opened = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = opened.local_addr().unwrap();
@@ -81,7 +81,7 @@ fn sockets_that_were_opened_in_advance_are_served_at() {
         let mut command = Command::new("sh");
         command.args(["-c", script, "sh"]).arg(std::env::current_exe().unwrap());
         command.stdin(Stdio::from(OwnedFd::from(opened)));
-        let mut program = Started::start(&folder(), &format!("listen \"{listen}\"\n{rest}"), &mut command);
+        let mut program = TestProgram::start(&folder(), &format!("listen \"{listen}\"\n{rest}"), &mut command);
         let first = program.ready();
         assert_eq!(first.address, Some(address));
         for _ in 0..8 {
@@ -92,7 +92,7 @@ fn sockets_that_were_opened_in_advance_are_served_at() {
             let second = program.ready();
             assert_eq!(get(address, "/"), second.pid.to_string());
         }
-        program.order(Order::Stop).unwrap();
+        program.send_command(ControlCommand::Stop).unwrap();
         assert_eq!(program.code(), Some(0));
     }
 }

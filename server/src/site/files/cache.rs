@@ -1,13 +1,13 @@
-//! What a worker remembers of files, of all its sites together, bounded in entries, bytes
-//! and descriptors.
+//! The file cache of a worker for all its sites, bounded in entries, bytes and open files.
 //!
-//! Two generations: what is asked for moves to the young one, and when that is full, or old
-//! enough, it becomes the old one and what was old is forgotten. So what is used stays, a file
-//! that is gone is let go of, and nothing has to be ordered on the way of a request. What is
-//! forgotten is let go of little by little, since thousands at once hold everybody up, and all that is
-//! held stays within what two generations may have.
+//! It is a two-generation LRU cache. A file that is used moves to the current generation. When that is full or
+//! old enough, it becomes the previous one, and the entries of the previous one are evicted. So files in use
+//! stay, deleted files are closed in time, and a request never sorts anything.
+//!
+//! Evicted entries are dropped gradually, because dropping thousands at once would delay all connections of the
+//! worker. All entries together, including evicted ones, stay within the limits of two generations.
 
-use super::directories::Directories;
+use super::directories::DirectoryCache;
 use super::resource::Resource;
 use foldhash::fast::RandomState;
 use hashbrown::{Equivalent, HashMap, hash_map};
@@ -15,294 +15,299 @@ use std::hash::{Hash, Hasher};
 use std::rc::Rc;
 use std::time::Duration;
 
-/// Entries of one generation.
+/// The maximum number of entries of a generation.
 const ENTRIES_MAX: usize = 8 * 1024;
-/// Bytes that one generation keeps.
+/// The maximum memory of a generation in bytes.
 pub(crate) const BYTES_MAX: usize = 32 << 20;
-/// How long a generation is the young one at the most. What nobody asks for is held for no more than
-/// twice that and [`LET_GO_TIME`] while anything is asked for: its descriptor, and its space on the disk once
-/// it is deleted.
-const YOUNG_TIME: Duration = Duration::from_secs(60);
-/// Within so long what is forgotten is let go of, also where little comes: a part of it for each moment that passed.
-const LET_GO_TIME: Duration = Duration::from_secs(30);
-/// Open files that one generation of all workers keeps.
+/// The maximum time that a generation is the current one.
+///
+/// While the worker gets requests, an unused file stays open for at most twice this time plus
+/// [`EVICTION_TIME`]. Until then a deleted file takes space on the disk.
+const GENERATION_TIME: Duration = Duration::from_secs(60);
+/// The time within which evicted entries are dropped, evenly spread, also at low load.
+const EVICTION_TIME: Duration = Duration::from_secs(30);
+/// The maximum number of open files of one generation, on all workers together.
 const OPEN_FILES_MAX: usize = 2048;
 
-/// A file and when it was last seen to be as it is.
-pub(super) struct Cached {
+/// A cached file and the time at which it was last checked for changes.
+pub(super) struct CacheEntry {
     pub(super) resource: Rc<Resource>,
-    pub(super) checked: Duration,
-    /// What it counts for.
+    pub(super) checked_at: Duration,
+    /// Memory in bytes that counts towards the limit.
     bytes: usize,
-    open: usize,
+    open_files: usize,
 }
 
-/// Whose path it is, and the path.
+/// A namespace and a path in it.
 #[derive(PartialEq, Eq)]
-pub(super) struct Key {
-    pub(super) owner: Owner,
+pub(super) struct CacheKey {
+    pub(super) namespace: CacheNamespace,
     pub(super) path: Box<[u8]>,
 }
 
-/// A key that need not be made to be looked for.
+/// A borrowed key for look-ups.
 #[derive(Clone, Copy)]
-pub(super) struct KeyRef<'a> {
-    pub(super) owner: Owner,
+pub(super) struct CacheKeyRef<'a> {
+    pub(super) namespace: CacheNamespace,
     pub(super) path: &'a [u8],
 }
 
-impl Hash for Key {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        KeyRef { owner: self.owner, path: &self.path }.hash(state);
+impl Hash for CacheKey {
+    fn hash<H: Hasher>(&self, stamp: &mut H) {
+        CacheKeyRef { namespace: self.namespace, path: &self.path }.hash(stamp);
     }
 }
 
-impl Hash for KeyRef<'_> {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        state.write_u32(self.owner.0);
-        state.write(self.path);
+impl Hash for CacheKeyRef<'_> {
+    fn hash<H: Hasher>(&self, stamp: &mut H) {
+        stamp.write_u32(self.namespace.0);
+        stamp.write(self.path);
     }
 }
 
-impl Equivalent<Key> for KeyRef<'_> {
-    fn equivalent(&self, key: &Key) -> bool {
-        self.owner == key.owner && *self.path == *key.path
+impl Equivalent<CacheKey> for CacheKeyRef<'_> {
+    fn equivalent(&self, key: &CacheKey) -> bool {
+        self.namespace == key.namespace && *self.path == *key.path
     }
 }
 
-/// Files, and what they count for together. Where a path of a request leads to a file by a star, clients choose
-/// what it is, so the hash has a secret.
+/// A generation and the sums of its entries. The hash is keyed with a secret, because clients choose the paths
+/// if a route has stars.
 #[derive(Default)]
-struct Generation {
-    files: HashMap<Key, Cached, RandomState>,
+struct CacheGeneration {
+    files: HashMap<CacheKey, CacheEntry, RandomState>,
     bytes: usize,
-    open: usize,
+    open_files: usize,
 }
 
-impl Generation {
-    fn insert(&mut self, key: Key, cached: Cached) {
-        self.bytes += cached.bytes;
-        self.open += cached.open;
-        self.files.insert(key, cached);
+impl CacheGeneration {
+    fn insert(&mut self, key: CacheKey, entry: CacheEntry) {
+        self.bytes += entry.bytes;
+        self.open_files += entry.open_files;
+        self.files.insert(key, entry);
     }
 
-    fn remove(&mut self, key: &KeyRef<'_>) -> Option<Cached> {
-        let cached = self.files.remove(key)?;
-        self.bytes -= cached.bytes;
-        self.open -= cached.open;
-        Some(cached)
+    fn remove(&mut self, key: &CacheKeyRef<'_>) -> Option<CacheEntry> {
+        let entry = self.files.remove(key)?;
+        self.bytes -= entry.bytes;
+        self.open_files -= entry.open_files;
+        Some(entry)
     }
 
-    fn forget(&mut self, owner: Owner) {
-        let (bytes, open) = (&mut self.bytes, &mut self.open);
-        self.files.retain(|key, cached| {
-            if key.owner == owner {
-                *bytes -= cached.bytes;
-                *open -= cached.open;
+    fn remove_namespace(&mut self, namespace: CacheNamespace) {
+        let (bytes, open) = (&mut self.bytes, &mut self.open_files);
+        self.files.retain(|key, entry| {
+            if key.namespace == namespace {
+                *bytes -= entry.bytes;
+                *open -= entry.open_files;
             }
-            key.owner != owner
+            key.namespace != namespace
         });
     }
 }
 
-/// What is left of a generation that was forgotten.
-struct Forgotten {
-    files: hash_map::IntoIter<Key, Cached>,
+/// Entries that are evicted but not dropped yet.
+struct Evicted {
+    files: hash_map::IntoIter<CacheKey, CacheEntry>,
     bytes: usize,
-    open: usize,
-    /// How many they were at first.
-    count: usize,
-    since: Duration,
+    open_files: usize,
+    /// The number of entries at the start.
+    initial_count: usize,
+    started_at: Duration,
 }
 
-impl Forgotten {
-    fn new(Generation { files, bytes, open }: Generation, since: Duration) -> Self {
-        Self { count: files.len(), files: files.into_iter(), bytes, open, since }
+impl Evicted {
+    fn new(CacheGeneration { files, bytes, open_files }: CacheGeneration, started_at: Duration) -> Self {
+        Self { initial_count: files.len(), files: files.into_iter(), bytes, open_files, started_at }
     }
 
-    /// Lets go of one; false when there is none.
-    fn let_go(&mut self) -> bool {
+    /// Drops an entry. Returns false if none is left.
+    fn evict_one(&mut self) -> bool {
         let next = self.files.next();
-        if let Some((_, cached)) = &next {
-            self.bytes -= cached.bytes;
-            self.open -= cached.open;
+        if let Some((_, entry)) = &next {
+            self.bytes -= entry.bytes;
+            self.open_files -= entry.open_files;
         }
         next.is_some()
     }
 
-    /// Whether more are left than [`LET_GO_TIME`] allows by now.
-    fn is_late(&self, now: Duration) -> bool {
-        let left = LET_GO_TIME.saturating_sub(now.saturating_sub(self.since));
-        self.files.len() as f64 > self.count as f64 * left.as_secs_f64() / LET_GO_TIME.as_secs_f64()
+    /// Whether more entries are left than [`EVICTION_TIME`] allows now.
+    fn is_behind_schedule(&self, now: Duration) -> bool {
+        let time_left = EVICTION_TIME.saturating_sub(now.saturating_sub(self.started_at));
+        self.files.len() as f64 > self.initial_count as f64 * time_left.as_secs_f64() / EVICTION_TIME.as_secs_f64()
     }
 }
 
-/// Whose paths they are: the same path may be another file elsewhere.
+/// Separates the paths of document roots and sites, because one path can be another file in each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::site) struct Owner(u32);
+pub(in crate::site) struct CacheNamespace(u32);
 
-pub(in crate::site) struct Cache {
-    young: Generation,
-    old: Generation,
-    /// What was old, as far as it was not let go of.
-    forgotten: Forgotten,
-    young_since: Duration,
-    open_max: usize,
-    owners: u32,
-    /// What is known of directories, by the same owners.
-    pub(super) directories: Rc<Directories>,
+pub(in crate::site) struct FileCache {
+    current: CacheGeneration,
+    previous: CacheGeneration,
+    /// Evicted entries that are not dropped yet.
+    evicted: Evicted,
+    current_since: Duration,
+    open_files_max: usize,
+    namespaces: u32,
+    /// The cached directories, which have the namespaces of the files.
+    pub(super) directories: Rc<DirectoryCache>,
 }
 
-impl Cache {
+impl FileCache {
     pub(in crate::site) fn new(workers: usize) -> Self {
         let descriptors = rustix::process::getrlimit(rustix::process::Resource::Nofile).current.unwrap_or(1024);
-        // A sixteenth of the descriptors, for two generations on each worker.
+        // A sixteenth of the file descriptors, shared by two generations on each worker.
         let share = usize::try_from(descriptors / 16).unwrap_or(OPEN_FILES_MAX).min(OPEN_FILES_MAX);
         Self {
-            young: Generation::default(),
-            old: Generation::default(),
-            forgotten: Forgotten::new(Generation::default(), Duration::ZERO),
-            young_since: Duration::ZERO,
-            open_max: (share / workers.max(1) / 2).max(4),
-            owners: 0,
+            current: CacheGeneration::default(),
+            previous: CacheGeneration::default(),
+            evicted: Evicted::new(CacheGeneration::default(), Duration::ZERO),
+            current_since: Duration::ZERO,
+            open_files_max: (share / workers.max(1) / 2).max(4),
+            namespaces: 0,
             directories: Rc::default(),
         }
     }
 
-    /// Somebody who has remembered nothing yet.
-    pub(in crate::site) fn new_owner(&mut self) -> Owner {
-        self.owners += 1;
-        Owner(self.owners)
+    /// Creates an empty namespace.
+    pub(in crate::site) fn new_namespace(&mut self) -> CacheNamespace {
+        self.namespaces += 1;
+        CacheNamespace(self.namespaces)
     }
 
-    pub(super) fn get(&self, owner: Owner, path: &[u8]) -> Option<&Cached> {
-        let key = KeyRef { owner, path };
-        self.young.files.get(&key).or_else(|| self.old.files.get(&key))
+    pub(super) fn get(&self, namespace: CacheNamespace, path: &[u8]) -> Option<&CacheEntry> {
+        let key = CacheKeyRef { namespace, path };
+        self.current.files.get(&key).or_else(|| self.previous.files.get(&key))
     }
 
-    /// Notes that a file is as it was. This is also what moves it to the young generation:
-    /// whatever is in use is checked often.
-    pub(super) fn renew(&mut self, owner: Owner, path: &[u8], now: Duration) {
-        if self.is_past(now) {
-            self.begin_generation(now);
+    /// Records that a file was checked and did not change. Moves it to the current generation, since files in
+    /// use are checked often.
+    pub(super) fn mark_checked(&mut self, namespace: CacheNamespace, path: &[u8], now: Duration) {
+        if self.is_generation_over(now) {
+            self.start_generation(now);
         }
-        let key = KeyRef { owner, path };
-        if let Some(cached) = self.young.files.get_mut(&key) {
-            cached.checked = now;
-            self.let_go(now);
-        } else if let Some(cached) = self.old.remove(&key) {
-            self.insert(owner, path, cached.resource, now);
+        let key = CacheKeyRef { namespace, path };
+        if let Some(entry) = self.current.files.get_mut(&key) {
+            entry.checked_at = now;
+            self.evict_some(now);
+        } else if let Some(entry) = self.previous.remove(&key) {
+            self.insert(namespace, path, entry.resource, now);
         }
     }
 
-    pub(super) fn insert(&mut self, owner: Owner, path: &[u8], resource: Rc<Resource>, now: Duration) {
-        self.remove(owner, path);
+    pub(super) fn insert(&mut self, namespace: CacheNamespace, path: &[u8], resource: Rc<Resource>, now: Duration) {
+        self.remove(namespace, path);
         let (bytes, open) = (resource.memory_bytes() + path.len(), resource.open_files());
-        let full = self.young.files.len() >= ENTRIES_MAX
-            || self.young.bytes + bytes > BYTES_MAX
-            || self.young.open + open > self.open_max;
-        if full || self.is_past(now) {
-            self.begin_generation(now);
+        let is_full = self.current.files.len() >= ENTRIES_MAX
+            || self.current.bytes + bytes > BYTES_MAX
+            || self.current.open_files + open > self.open_files_max;
+        if is_full || self.is_generation_over(now) {
+            self.start_generation(now);
         }
-        self.young.insert(Key { owner, path: path.into() }, Cached { resource, checked: now, bytes, open });
-        self.let_go(now);
+        self.current.insert(
+            CacheKey { namespace, path: path.into() },
+            CacheEntry { resource, checked_at: now, bytes, open_files: open },
+        );
+        self.evict_some(now);
     }
 
-    fn is_past(&self, now: Duration) -> bool {
-        now.saturating_sub(self.young_since) >= YOUNG_TIME
+    fn is_generation_over(&self, now: Duration) -> bool {
+        now.saturating_sub(self.current_since) >= GENERATION_TIME
     }
 
-    fn begin_generation(&mut self, now: Duration) {
-        let young = std::mem::take(&mut self.young);
-        // Some of those forgotten before are left only where nothing was asked for in half a minute.
-        self.forgotten = Forgotten::new(std::mem::replace(&mut self.old, young), now);
-        self.young_since = now;
+    fn start_generation(&mut self, now: Duration) {
+        let young = std::mem::take(&mut self.current);
+        // Entries of an earlier eviction are left only if the worker got no request for half a minute.
+        self.evicted = Evicted::new(std::mem::replace(&mut self.previous, young), now);
+        self.current_since = now;
     }
 
-    /// Lets go of one that is forgotten, and of more where too much is held or they are held for too long.
-    fn let_go(&mut self, now: Duration) {
+    /// Drops one evicted entry, and more if the cache is over its limits or eviction is behind schedule.
+    fn evict_some(&mut self, now: Duration) {
         let mut is_first = true;
-        while is_first || self.holds_too_much() || self.forgotten.is_late(now) {
-            if !self.forgotten.let_go() {
+        while is_first || self.is_over_limit() || self.evicted.is_behind_schedule(now) {
+            if !self.evicted.evict_one() {
                 return;
             }
             is_first = false;
         }
     }
 
-    /// Whether more is held than two generations may have.
-    fn holds_too_much(&self) -> bool {
-        let (young, old, forgotten) = (&self.young, &self.old, &self.forgotten);
-        young.files.len() + old.files.len() + forgotten.files.len() > 2 * ENTRIES_MAX
-            || young.bytes + old.bytes + forgotten.bytes > 2 * BYTES_MAX
-            || young.open + old.open + forgotten.open > 2 * self.open_max
+    /// Whether the cache exceeds the limits of two generations.
+    fn is_over_limit(&self) -> bool {
+        let (young, old, evicted) = (&self.current, &self.previous, &self.evicted);
+        young.files.len() + old.files.len() + evicted.files.len() > 2 * ENTRIES_MAX
+            || young.bytes + old.bytes + evicted.bytes > 2 * BYTES_MAX
+            || young.open_files + old.open_files + evicted.open_files > 2 * self.open_files_max
     }
 
-    /// Forgets all that somebody has remembered, as when a root is another directory by now.
-    pub(super) fn forget(&mut self, owner: Owner) {
-        self.young.forget(owner);
-        self.old.forget(owner);
-        // There may be files of theirs among these.
-        self.forgotten = Forgotten::new(Generation::default(), self.forgotten.since);
+    /// Removes all entries of a namespace, because its root was replaced.
+    pub(super) fn remove_namespace(&mut self, namespace: CacheNamespace) {
+        self.current.remove_namespace(namespace);
+        self.previous.remove_namespace(namespace);
+        // Evicted entries may belong to the namespace.
+        self.evicted = Evicted::new(CacheGeneration::default(), self.evicted.started_at);
     }
 
-    pub(super) fn remove(&mut self, owner: Owner, path: &[u8]) {
-        let key = KeyRef { owner, path };
-        self.young.remove(&key);
-        self.old.remove(&key);
+    pub(super) fn remove(&mut self, namespace: CacheNamespace, path: &[u8]) {
+        let key = CacheKeyRef { namespace, path };
+        self.current.remove(&key);
+        self.previous.remove(&key);
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::resolve::{Content, Opened, Parts, State};
+    use super::super::resolve::{FileStamp, LoadedContent, LoadedFile, LoadedVariant};
     use super::*;
 
-    fn resource_of(content: Content) -> Rc<Resource> {
-        let state = State { device: 0, inode: 0, length: 1, modified: (0, 0), changed: (0, 0) };
-        let identity = Opened { state, content };
-        Rc::new(Resource::new(Parts { name: "x".to_owned(), identity, sidecars: Vec::new() }))
+    fn resource_of(content: LoadedContent) -> Rc<Resource> {
+        let stamp = FileStamp { device: 0, inode: 0, length: 1, modified: (0, 0), changed: (0, 0) };
+        let identity = LoadedVariant { stamp, content };
+        Rc::new(Resource::new(LoadedFile { name: "x".to_owned(), identity, precompressed: Vec::new() }))
     }
 
     fn resource() -> Rc<Resource> {
-        resource_of(Content::Memory(b"x".to_vec()))
+        resource_of(LoadedContent::Memory(b"x".to_vec()))
     }
 
-    impl Cache {
+    impl FileCache {
         fn count(&self) -> usize {
-            self.young.files.len() + self.old.files.len() + self.forgotten.files.len()
+            self.current.files.len() + self.previous.files.len() + self.evicted.files.len()
         }
     }
 
     #[test]
-    fn a_generation_is_let_go_of_little_by_little() {
-        let mut cache = Cache::new(1);
-        let (owner, shared) = (cache.new_owner(), resource());
+    fn generation_is_evicted_gradually() {
+        let mut cache = FileCache::new(1);
+        let (namespace, shared) = (cache.new_namespace(), resource());
         let mut most = 0;
         for number in 0..5 * ENTRIES_MAX {
             let before = cache.count();
-            cache.insert(owner, number.to_string().as_bytes(), shared.clone(), Duration::ZERO);
-            assert!(cache.count() >= before, "never more than come");
-            assert_eq!(Rc::strong_count(&shared), cache.count() + 1, "what is let go of is dropped");
+            cache.insert(namespace, number.to_string().as_bytes(), shared.clone(), Duration::ZERO);
+            assert!(cache.count() >= before, "an insertion drops at most one entry");
+            assert_eq!(Rc::strong_count(&shared), cache.count() + 1, "evicted entries are dropped");
             most = most.max(cache.count());
         }
         assert_eq!(most, 2 * ENTRIES_MAX);
     }
 
     #[test]
-    fn no_more_is_held_than_two_generations_may_have() {
-        let mut cache = Cache::new(1);
-        cache.open_max = 50;
-        let owner = cache.new_owner();
-        let file = || Content::Open(std::fs::File::open("/dev/null").unwrap());
-        let kinds = [resource(), resource_of(Content::Memory(vec![0; 32 << 10])), resource_of(file())];
+    fn total_never_exceeds_two_generations() {
+        let mut cache = FileCache::new(1);
+        cache.open_files_max = 50;
+        let namespace = cache.new_namespace();
+        let file = || LoadedContent::Open(std::fs::File::open("/dev/null").unwrap());
+        let kinds = [resource(), resource_of(LoadedContent::Memory(vec![0; 32 << 10])), resource_of(file())];
         let (mut bytes, mut open) = (0, 0);
         for number in 0..50_000_usize {
-            // Runs of each kind, and a few open files among many others.
+            // Runs of each kind, with a few open files in between.
             let kind = if number % 100 == 0 { 2 } else { number / 5_000 % 3 };
-            cache.insert(owner, number.to_string().as_bytes(), kinds[kind].clone(), Duration::ZERO);
-            let held = [&cache.young, &cache.old].map(|all| (all.bytes, all.open));
-            let all = held.iter().fold((cache.forgotten.bytes, cache.forgotten.open), |a, b| (a.0 + b.0, a.1 + b.1));
+            cache.insert(namespace, number.to_string().as_bytes(), kinds[kind].clone(), Duration::ZERO);
+            let generations = [&cache.current, &cache.previous].map(|all| (all.bytes, all.open_files));
+            let all =
+                generations.iter().fold((cache.evicted.bytes, cache.evicted.open_files), |a, b| (a.0 + b.0, a.1 + b.1));
             (bytes, open) = (bytes.max(all.0), open.max(all.1));
             assert!(all.0 <= 2 * BYTES_MAX && all.1 <= 100 && cache.count() <= 2 * ENTRIES_MAX);
         }
@@ -310,33 +315,33 @@ mod tests {
     }
 
     #[test]
-    fn where_few_are_asked_for_what_is_forgotten_goes_in_time() {
-        let mut cache = Cache::new(1);
-        let (owner, used, unused) = (cache.new_owner(), resource(), resource());
+    fn eviction_completes_in_time_at_low_load() {
+        let mut cache = FileCache::new(1);
+        let (namespace, used, unused) = (cache.new_namespace(), resource(), resource());
         for number in 0..ENTRIES_MAX - 1 {
-            cache.insert(owner, number.to_string().as_bytes(), unused.clone(), Duration::ZERO);
+            cache.insert(namespace, number.to_string().as_bytes(), unused.clone(), Duration::ZERO);
         }
-        cache.insert(owner, b"/used", used, Duration::ZERO);
+        cache.insert(namespace, b"/used", used, Duration::ZERO);
         let mut most = 0;
-        for seconds in 0..=(2 * YOUNG_TIME + LET_GO_TIME).as_secs() {
+        for seconds in 0..=(2 * GENERATION_TIME + EVICTION_TIME).as_secs() {
             let before = Rc::strong_count(&unused);
-            cache.renew(owner, b"/used", Duration::from_secs(seconds));
+            cache.mark_checked(namespace, b"/used", Duration::from_secs(seconds));
             most = most.max(before - Rc::strong_count(&unused));
         }
         assert_eq!(Rc::strong_count(&unused), 1);
-        assert!(most <= ENTRIES_MAX / 30 + 1, "no more at once than a second's part: {most}");
+        assert!(most <= ENTRIES_MAX / 30 + 1, "at most the share of one second at once: {most}");
     }
 
     #[test]
-    fn what_nobody_asks_for_is_let_go_of() {
-        let mut cache = Cache::new(1);
-        let (owner, used, unused) = (cache.new_owner(), resource(), resource());
-        cache.insert(owner, b"/used", used.clone(), Duration::ZERO);
-        cache.insert(owner, b"/unused", unused.clone(), Duration::ZERO);
-        for seconds in 0..=2 * YOUNG_TIME.as_secs() {
-            cache.renew(owner, b"/used", Duration::from_secs(seconds));
+    fn unused_file_is_evicted() {
+        let mut cache = FileCache::new(1);
+        let (namespace, used, unused) = (cache.new_namespace(), resource(), resource());
+        cache.insert(namespace, b"/used", used.clone(), Duration::ZERO);
+        cache.insert(namespace, b"/unused", unused.clone(), Duration::ZERO);
+        for seconds in 0..=2 * GENERATION_TIME.as_secs() {
+            cache.mark_checked(namespace, b"/used", Duration::from_secs(seconds));
         }
-        assert!(cache.get(owner, b"/used").is_some() && cache.get(owner, b"/unused").is_none());
+        assert!(cache.get(namespace, b"/used").is_some() && cache.get(namespace, b"/unused").is_none());
         assert_eq!((Rc::strong_count(&used), Rc::strong_count(&unused)), (2, 1));
     }
 }

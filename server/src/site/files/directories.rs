@@ -1,196 +1,205 @@
-//! In which directories no compressed file stands beside another, so that none is looked for by
-//! its name, three times for each file.
+//! Caches which directories have no precompressed files, which saves up to three failed look-ups for each file.
 //!
-//! A directory is read once for all files in it, and again when it has changed: its times show that
-//! a name was added. That holds where times are what they seem: for one whose last change lies so far back
-//! that no system writes the next one down as the same moment, and on file systems that are known to write
-//! it down. Everywhere else compressed files are looked for by name, as they are in a directory that has one.
+//! A directory is read once for all its files, and again after its change time shows that a name was added. The
+//! change time is trusted only on file systems that are known to update it. It also must be older than the
+//! coarsest timestamp step, since a later change could otherwise get an equal time. In all other cases, and in
+//! directories with a precompressed file, precompressed files are looked up by name.
 
-use super::cache::{Key, KeyRef, Owner};
-use super::resolve::{Patience, State};
+use super::cache::{CacheKey, CacheKeyRef, CacheNamespace};
+use super::resolve::{DiskAccess, FileStamp};
 use super::resource::CHECK_INTERVAL;
 use super::root::Root;
 use foldhash::fast::RandomState;
 use hashbrown::HashMap;
 use rustix::fs::{Dir, fstat, fstatfs};
-use selvedge::offload;
 use selvedge::proto::encoding::Coding;
 use selvedge::proto::path::SafePath;
+use selvedge::spawn_blocking;
 use std::cell::{Cell, RefCell};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// Directories that a worker remembers. In others compressed files are looked for by name.
+/// The maximum number of cached directories. In others, precompressed files are looked up by name.
 const DIRECTORIES_MAX: usize = 4096;
-/// The same for those whose path is longer.
+/// The maximum length of a cached directory's path in bytes. In others, precompressed files are looked up by
+/// name.
 const PATH_BYTES_MAX: usize = 256;
-/// What that takes at the most.
-pub(crate) const BYTES_MAX: usize = DIRECTORIES_MAX * (PATH_BYTES_MAX + 2 * size_of::<(Key, Known)>());
-/// Names that are read of one at the most. In one with more, compressed files are looked for by name.
+/// The maximum memory of the cache in bytes.
+pub(crate) const BYTES_MAX: usize = DIRECTORIES_MAX * (PATH_BYTES_MAX + 2 * size_of::<(CacheKey, CachedDirectory)>());
+/// The maximum number of names read from a directory. In a larger one, precompressed files are looked up by
+/// name.
 const NAMES_MAX: usize = 4096;
-/// The kinds of file systems (`linux/magic.h`) that write down when a name is added to a directory: ext2 to 4,
-/// XFS, Btrfs, F2FS, ZFS, tmpfs, what containers are made of (overlayfs), and two that never change.
-const KINDS: [u32; 9] =
+/// The magic numbers (`linux/magic.h`) of file systems that update a directory's change time when a name is
+/// added: ext2 to ext4, XFS, Btrfs, F2FS, ZFS, tmpfs, overlayfs (containers), and the read-only SquashFS and
+/// EROFS.
+const TRUSTED_FILE_SYSTEMS: [u32; 9] =
     [0xef53, 0x5846_5342, 0x9123_683e, 0xf2f5_2010, 0x2fc1_2fc1, 0x0102_1994, 0x794c_7630, 0x7371_7368, 0xe0f5_e1e2];
-/// So far back a directory's last change has to lie: the times of some file systems have steps of two seconds.
-const SETTLED_AFTER: Duration = Duration::from_secs(3);
-/// When one is looked at again in which compressed files are looked for by name in any case.
-const SILENT_TIME: Duration = Duration::from_secs(3);
-/// The same where that will not change, and when one is read again whatever its state: another file system may
-/// have taken its place that was made at the same moment.
-const TRUSTED_TIME: Duration = Duration::from_secs(60);
+/// The minimum age of a directory's change time to be trusted. Timestamps of some file systems have steps of
+/// two seconds.
+const CHANGE_TIME_GRANULARITY: Duration = Duration::from_secs(3);
+/// The time until a directory is checked again in which precompressed files are looked up by name.
+const RETRY_INTERVAL: Duration = Duration::from_secs(3);
+/// The time until a directory on another file system is checked again, and until any directory is read again.
+/// Another file system with an equal stamp may have been mounted over it.
+const REREAD_INTERVAL: Duration = Duration::from_secs(60);
 
-/// What a worker knows of directories.
-pub(in crate::site) struct Directories {
-    known: RefCell<HashMap<Key, Known, RandomState>>,
-    /// Until when there is no room for another.
+/// The cached directories of a worker.
+pub(in crate::site) struct DirectoryCache {
+    entries: RefCell<HashMap<CacheKey, CachedDirectory, RandomState>>,
+    /// No entry is added until this time, because the cache is full.
     full_until: Cell<Duration>,
     clock: fn() -> SystemTime,
 }
 
-/// What a directory has told.
+/// The result of reading a directory.
 #[derive(Clone, Copy)]
-struct Told {
-    /// The state that it was read in; none where that would not show its next change.
-    state: Option<State>,
-    may_have_compressed: bool,
-    /// How long that is good for.
-    lasts: Duration,
+struct DirectoryInfo {
+    /// The stamp at the time of reading; `None` if it would not show the next change.
+    stamp: Option<FileStamp>,
+    may_have_precompressed: bool,
+    /// How long the result is valid.
+    valid_for: Duration,
 }
 
-/// The same, with when it was read, and until when nobody looks at it again.
+/// A result, the time at which it was read, and the time until which it is used without a check.
 #[derive(Clone, Copy)]
-struct Known {
-    told: Told,
+struct CachedDirectory {
+    info: DirectoryInfo,
     read_at: Duration,
-    until: Duration,
+    check_at: Duration,
 }
 
-impl Told {
-    /// Nothing, so compressed files are looked for by name.
-    const fn nothing(lasts: Duration) -> Self {
-        Self { state: None, may_have_compressed: true, lasts }
+impl DirectoryInfo {
+    /// No information, so precompressed files are looked up by name.
+    const fn unknown(valid_for: Duration) -> Self {
+        Self { stamp: None, may_have_precompressed: true, valid_for }
     }
 }
 
-impl Default for Directories {
+impl Default for DirectoryCache {
     fn default() -> Self {
-        Self { known: RefCell::default(), full_until: Cell::default(), clock: SystemTime::now }
+        Self { entries: RefCell::default(), full_until: Cell::default(), clock: SystemTime::now }
     }
 }
 
-impl Directories {
-    /// Whether there is surely no compressed file in the directory of what a path names, looked at
-    /// within [`CHECK_INTERVAL`]. None where that is not known; then [`Directories::learn`] finds out.
-    pub(super) fn have_no_compressed(&self, owner: Owner, root: &Root, path: &SafePath, now: Duration) -> Option<bool> {
+impl DirectoryCache {
+    /// Whether the directory of a path surely has no precompressed file, as checked within [`CHECK_INTERVAL`].
+    /// Returns `None` if this is unknown; [`DirectoryCache::load`] then finds out.
+    pub(super) fn has_no_precompressed(
+        &self,
+        namespace: CacheNamespace,
+        root: &Root,
+        path: &SafePath,
+        now: Duration,
+    ) -> Option<bool> {
         let name = directory_of(path);
-        let directory = KeyRef { owner, path: name.as_bytes() };
-        let known = self.known.borrow().get(&directory).copied()?;
-        if now < known.until {
-            return Some(!known.told.may_have_compressed);
+        let directory = CacheKeyRef { namespace, path: name.as_bytes() };
+        let entry = self.entries.borrow().get(&directory).copied()?;
+        if now < entry.check_at {
+            return Some(!entry.info.may_have_precompressed);
         }
-        let state = root.open_directory(name, Patience::None).and_then(state_of).ok()?;
-        if known.told.state == Some(state) && now < known.read_at + TRUSTED_TIME {
-            self.note(directory, Known { until: now + known.told.lasts, ..known });
-            return Some(!known.told.may_have_compressed);
+        let stamp = root.open_directory(name, DiskAccess::CachedOnly).and_then(stamp_of).ok()?;
+        if entry.info.stamp == Some(stamp) && now < entry.read_at + REREAD_INTERVAL {
+            self.insert(directory, CachedDirectory { check_at: now + entry.info.valid_for, ..entry });
+            return Some(!entry.info.may_have_precompressed);
         }
-        if !is_settled(&state, (self.clock)()) {
-            self.learned(directory, Told::nothing(SILENT_TIME), now);
+        if !is_stable(&stamp, (self.clock)()) {
+            self.store(directory, DirectoryInfo::unknown(RETRY_INTERVAL), now);
             return Some(false);
         }
         None
     }
 
-    /// Has the directory of what a path names read, in which a file was found.
-    pub(super) async fn learn(&self, owner: Owner, root: &Arc<Root>, path: &SafePath, now: Duration) {
+    /// Reads the directory of a path that led to a file, and caches the result.
+    pub(super) async fn load(&self, namespace: CacheNamespace, root: &Arc<Root>, path: &SafePath, now: Duration) {
         let name = directory_of(path);
-        let directory = KeyRef { owner, path: name.as_bytes() };
-        // Whoever asks meanwhile looks by name.
-        if name.len() > PATH_BYTES_MAX || !self.learned(directory, Told::nothing(SILENT_TIME), now) {
+        let directory = CacheKeyRef { namespace, path: name.as_bytes() };
+        // Until it is read, requests look up precompressed files by name.
+        if name.len() > PATH_BYTES_MAX || !self.store(directory, DirectoryInfo::unknown(RETRY_INTERVAL), now) {
             return;
         }
         let (root, name, clock) = (root.clone(), name.to_owned(), self.clock);
-        match offload(move || read(root.open_directory(&name, Patience::Waits)?, clock())).await {
-            Some(Ok(told)) => {
-                self.learned(directory, told, now);
+        match spawn_blocking(move || read(root.open_directory(&name, DiskAccess::MayBlock)?, clock())).await {
+            Some(Ok(info)) => {
+                self.store(directory, info, now);
             }
-            // What cannot be read may be gone.
+            // An unreadable directory may have been deleted.
             _ => {
-                self.known.borrow_mut().remove(&directory);
+                self.entries.borrow_mut().remove(&directory);
             }
         }
     }
 
-    /// Forgets all that somebody has, as when a root is another directory by now.
-    pub(super) fn forget(&self, owner: Owner) {
-        self.known.borrow_mut().retain(|key, _| key.owner != owner);
+    /// Removes all entries of a namespace, because its root was replaced.
+    pub(super) fn remove_namespace(&self, namespace: CacheNamespace) {
+        self.entries.borrow_mut().retain(|key, _| key.namespace != namespace);
     }
 
-    fn learned(&self, directory: KeyRef<'_>, told: Told, now: Duration) -> bool {
-        self.note(directory, Known { told, read_at: now, until: now + told.lasts })
+    fn store(&self, directory: CacheKeyRef<'_>, info: DirectoryInfo, now: Duration) -> bool {
+        self.insert(directory, CachedDirectory { info, read_at: now, check_at: now + info.valid_for })
     }
 
-    /// Remembers it; false where there is no room.
-    fn note(&self, directory: KeyRef<'_>, known: Known) -> bool {
-        let mut all = self.known.borrow_mut();
-        if let Some(place) = all.get_mut(&directory) {
-            *place = known;
+    /// Inserts an entry. Returns false if the cache is full.
+    fn insert(&self, directory: CacheKeyRef<'_>, entry: CachedDirectory) -> bool {
+        let mut all = self.entries.borrow_mut();
+        if let Some(existing) = all.get_mut(&directory) {
+            *existing = entry;
             return true;
         }
-        let now = known.read_at;
+        let now = entry.read_at;
         if all.len() >= DIRECTORIES_MAX && now >= self.full_until.get() {
-            // Those that nobody has asked for in the meantime make room.
-            all.retain(|_, known| now < known.until);
-            self.full_until.set(now + SILENT_TIME);
+            // Removes entries that were not used lately.
+            all.retain(|_, entry| now < entry.check_at);
+            self.full_until.set(now + RETRY_INTERVAL);
         }
-        let has_room = all.len() < DIRECTORIES_MAX;
-        if has_room {
-            all.insert(Key { owner: directory.owner, path: directory.path.into() }, known);
+        let is_inserted = all.len() < DIRECTORIES_MAX;
+        if is_inserted {
+            all.insert(CacheKey { namespace: directory.namespace, path: directory.path.into() }, entry);
         }
-        has_room
+        is_inserted
     }
 }
 
-/// The directory that a path names, or that what it names is in.
+/// Returns the path itself if it names a directory, otherwise its parent.
 fn directory_of(path: &SafePath) -> &str {
-    let whole = path.as_str();
-    if path.names_directory() { whole } else { whole.rsplit_once('/').map_or("", |(directory, _)| directory) }
+    let full_path = path.as_str();
+    if path.names_directory() { full_path } else { full_path.rsplit_once('/').map_or("", |(directory, _)| directory) }
 }
 
-fn state_of(fd: impl AsFd) -> rustix::io::Result<State> {
-    Ok(State::of(&fstat(fd)?))
+fn stamp_of(fd: impl AsFd) -> rustix::io::Result<FileStamp> {
+    Ok(FileStamp::of(&fstat(fd)?))
 }
 
-/// What a directory tells at this time.
-fn read(fd: OwnedFd, time: SystemTime) -> rustix::io::Result<Told> {
-    if !KINDS.contains(&(fstatfs(&fd)?.f_type as u32)) {
-        return Ok(Told::nothing(TRUSTED_TIME));
+/// Reads a directory.
+fn read(fd: OwnedFd, time: SystemTime) -> rustix::io::Result<DirectoryInfo> {
+    if !TRUSTED_FILE_SYSTEMS.contains(&(fstatfs(&fd)?.f_type as u32)) {
+        return Ok(DirectoryInfo::unknown(REREAD_INTERVAL));
     }
     let mut names = Dir::new(fd)?;
-    let before = state_of(names.fd()?)?;
-    let mut may_have_compressed = false;
+    let before = stamp_of(names.fd()?)?;
+    let mut may_have_precompressed = false;
     let mut count = 0;
-    while let Some(entry) = names.next().filter(|_| !may_have_compressed) {
+    while let Some(entry) = names.next().filter(|_| !may_have_precompressed) {
         count += 1;
-        may_have_compressed = count > NAMES_MAX || is_compressed(entry?.file_name().to_bytes());
+        may_have_precompressed = count > NAMES_MAX || has_precompressed_suffix(entry?.file_name().to_bytes());
     }
-    if state_of(names.fd()?)? != before || !is_settled(&before, time) {
-        return Ok(Told::nothing(SILENT_TIME));
+    if stamp_of(names.fd()?)? != before || !is_stable(&before, time) {
+        return Ok(DirectoryInfo::unknown(RETRY_INTERVAL));
     }
-    let lasts = if may_have_compressed { SILENT_TIME } else { CHECK_INTERVAL };
-    Ok(Told { state: Some(before), may_have_compressed, lasts })
+    let valid_for = if may_have_precompressed { RETRY_INTERVAL } else { CHECK_INTERVAL };
+    Ok(DirectoryInfo { stamp: Some(before), may_have_precompressed, valid_for })
 }
 
-/// Whether a directory's next change will have another time than its last one.
-fn is_settled(state: &State, time: SystemTime) -> bool {
-    let (seconds, nanoseconds) = state.changed;
+/// Whether the next change of a directory will change its stamp.
+fn is_stable(stamp: &FileStamp, time: SystemTime) -> bool {
+    let (seconds, nanoseconds) = stamp.changed;
     let changed = u64::try_from(seconds).map_or(Duration::ZERO, |seconds| Duration::new(seconds, nanoseconds));
-    time.duration_since(UNIX_EPOCH).is_ok_and(|time| changed + SETTLED_AFTER <= time)
+    time.duration_since(UNIX_EPOCH).is_ok_and(|time| changed + CHANGE_TIME_GRANULARITY <= time)
 }
 
-/// Whether a name ends as those of compressed files do, in any case: a file system may not mind it.
-fn is_compressed(name: &[u8]) -> bool {
+/// Whether a name has the suffix of a precompressed file. Ignores case, because the file system may do so.
+fn has_precompressed_suffix(name: &[u8]) -> bool {
     Coding::ALL.iter().any(|coding| {
         let suffix = coding.suffix().as_bytes();
         name.len() >= suffix.len() && name[name.len() - suffix.len()..].eq_ignore_ascii_case(suffix)
@@ -199,79 +208,83 @@ fn is_compressed(name: &[u8]) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::super::cache::Cache;
+    use super::super::cache::FileCache;
     use super::*;
     use std::fs;
 
     const HOUR: Duration = Duration::from_secs(3600);
 
     #[test]
-    fn a_directory_is_read_again_when_a_name_was_added_and_no_sooner() {
-        let folder = std::env::temp_dir().join(format!("selvedge-directories-{}", std::process::id()));
-        let inner = folder.join("inner");
+    fn directory_is_reread_only_after_a_change() {
+        let directory = std::env::temp_dir().join(format!("selvedge-directories-{}", std::process::id()));
+        let inner = directory.join("inner");
         fs::create_dir_all(&inner).unwrap();
         fs::write(inner.join("page.html"), "x").unwrap();
-        let root = Arc::new(Root::open(&folder).unwrap());
-        let owner = Cache::new(1).new_owner();
+        let root = Arc::new(Root::open(&directory).unwrap());
+        let namespace = FileCache::new(1).new_namespace();
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-        let ask = |directories: &Directories, path: &str, milliseconds| {
+        let look_up = |directories: &DirectoryCache, path: &str, milliseconds| {
             let path = SafePath::decode(path.as_bytes()).unwrap();
             let now = Duration::from_millis(milliseconds);
-            let known = directories.have_no_compressed(owner, &root, &path, now);
-            known.unwrap_or_else(|| {
-                runtime.block_on(directories.learn(owner, &root, &path, now));
-                directories.have_no_compressed(owner, &root, &path, now).unwrap_or(false)
+            let entry = directories.has_no_precompressed(namespace, &root, &path, now);
+            entry.unwrap_or_else(|| {
+                runtime.block_on(directories.load(namespace, &root, &path, now));
+                directories.has_no_precompressed(namespace, &root, &path, now).unwrap_or(false)
             })
         };
-        let later = Directories { clock: || SystemTime::now() + HOUR, ..Directories::default() };
-        assert!(ask(&later, "/inner/page.html", 0), "it is read");
-        assert!(ask(&later, "/inner/", 10) && ask(&later, "/inner/none.css", 20), "and known for all in it");
-        assert!(!ask(&later, "/none/page.html", 30) && !ask(&later, "/inner/page.html/x", 40));
+        let later = DirectoryCache { clock: || SystemTime::now() + HOUR, ..DirectoryCache::default() };
+        assert!(look_up(&later, "/inner/page.html", 0), "it is read");
+        assert!(
+            look_up(&later, "/inner/", 10) && look_up(&later, "/inner/none.css", 20),
+            "and cached for all its files"
+        );
+        assert!(!look_up(&later, "/none/page.html", 30) && !look_up(&later, "/inner/page.html/x", 40));
 
-        let before = State::of(&rustix::fs::stat(&inner).unwrap());
-        while State::of(&rustix::fs::stat(&inner).unwrap()) == before {
-            // The system's clock has moved by then, which a change in the same tick would not show.
+        let before = FileStamp::of(&rustix::fs::stat(&inner).unwrap());
+        while FileStamp::of(&rustix::fs::stat(&inner).unwrap()) == before {
+            // Loop until the system's clock has advanced, because a change in one tick would not change the
+            // stamp.
             fs::write(inner.join("page.html.BR"), "x").unwrap();
             fs::remove_file(inner.join("page.html.BR")).unwrap();
         }
         fs::write(inner.join("page.html.BR"), "x").unwrap();
-        assert!(ask(&later, "/inner/page.html", 499), "within the interval nobody looks");
-        assert!(!ask(&later, "/inner/page.html", 500) && !ask(&later, "/inner/page.html", 3499));
+        assert!(look_up(&later, "/inner/page.html", 499), "it is not checked within the interval");
+        assert!(!look_up(&later, "/inner/page.html", 500) && !look_up(&later, "/inner/page.html", 3499));
         fs::remove_file(inner.join("page.html.BR")).unwrap();
-        later.forget(owner);
-        assert!(ask(&later, "/inner/page.html", 3500));
-        assert!(later.known.borrow().keys().all(|key| *key.path == *b"inner"), "what is not there is not kept");
+        later.remove_namespace(namespace);
+        assert!(look_up(&later, "/inner/page.html", 3500));
+        assert!(later.entries.borrow().keys().all(|key| *key.path == *b"inner"), "a missing directory is not cached");
 
-        // One that has just changed tells nothing, and neither does one that will have changed.
-        let now = Directories::default();
-        assert!(!ask(&now, "/inner/page.html", 0) && !ask(&now, "/inner/page.html", 2999));
-        let earlier = Directories { clock: || SystemTime::now() - HOUR, ..Directories::default() };
-        assert!(!ask(&earlier, "/inner/page.html", 0));
-        fs::remove_dir_all(folder).unwrap();
+        // A directory that changed just now, or has a time in the future, is not trusted.
+        let now = DirectoryCache::default();
+        assert!(!look_up(&now, "/inner/page.html", 0) && !look_up(&now, "/inner/page.html", 2999));
+        let earlier = DirectoryCache { clock: || SystemTime::now() - HOUR, ..DirectoryCache::default() };
+        assert!(!look_up(&earlier, "/inner/page.html", 0));
+        fs::remove_dir_all(directory).unwrap();
     }
 
     #[test]
-    fn changes_are_told_apart_after_the_longest_step_of_times() {
-        let changed = |seconds, nanoseconds| State {
+    fn directory_is_stable_after_the_coarsest_timestamp_step() {
+        let changed = |seconds, nanoseconds| FileStamp {
             device: 0,
             inode: 0,
             length: 0,
             modified: (0, 0),
             changed: (seconds, nanoseconds),
         };
-        for (state, time, expected) in [
+        for (stamp, time, expected) in [
             (changed(100, 0), 103, true),
             (changed(100, 1), 103, false),
             (changed(100, 0), 102, false),
             (changed(104, 0), 103, false),
             (changed(-1, 0), 103, true),
         ] {
-            assert_eq!(is_settled(&state, UNIX_EPOCH + Duration::from_secs(time)), expected, "{state:?} {time}");
+            assert_eq!(is_stable(&stamp, UNIX_EPOCH + Duration::from_secs(time)), expected, "{stamp:?} {time}");
         }
     }
 
     #[test]
-    fn names_of_compressed_files() {
+    fn precompressed_suffixes() {
         for (name, expected) in [
             ("a.html.gz", true),
             ("a.html.br", true),
@@ -283,7 +296,7 @@ mod tests {
             ("a.gzip", false),
             ("", false),
         ] {
-            assert_eq!(is_compressed(name.as_bytes()), expected, "{name}");
+            assert_eq!(has_precompressed_suffix(name.as_bytes()), expected, "{name}");
         }
     }
 }

@@ -1,9 +1,9 @@
-//! The media type of a name.
+//! Finds the media type of a file by its name.
 
-/// The Content-Type of a file with this name, with a charset for what is text.
+/// Returns the Content-Type for a file name, with a charset for text.
 pub(super) fn content_type(name: &str) -> String {
     let mut essence = mime_guess::from_path(name).first_raw().unwrap_or("application/octet-stream");
-    // The registry's newer names (RFC 9239, RFC 9512).
+    // Registered later than the names of mime_guess (RFC 9239, RFC 9512).
     essence = match essence {
         "application/javascript" | "application/x-javascript" => "text/javascript",
         "text/x-yaml" => "application/yaml",
@@ -18,7 +18,7 @@ mod tests {
     use super::content_type;
 
     #[test]
-    fn types() {
+    fn content_types() {
         for (name, expected) in [
             ("index.html", "text/html; charset=utf-8"),
             ("a.css", "text/css; charset=utf-8"),

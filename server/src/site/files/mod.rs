@@ -1,171 +1,181 @@
 //! Files of a site, from a path to a response.
 //!
-//! `root` opens beneath the root and nowhere else, `resolve` finds what a path names,
-//! `directories` knows where nothing stands beside a file, `resource` keeps what is known of
-//! a file, `cache` keeps resources, `answer` decides what is sent of one.
+//! `root` opens files beneath the root and nowhere else. `resolve` finds what a path names. `directories`
+//! caches which directories have no precompressed files. `resource` has a file's representations. `cache`
+//! caches resources. `response` decides what to send.
 
-mod answer;
 pub(super) mod cache;
 pub(super) mod directories;
-mod failure;
+mod error;
 mod mime;
 mod multipart;
 pub(super) mod resolve;
 mod resource;
+mod response;
 pub(super) mod root;
 
-use super::action::Sidecars;
-use cache::{Cache, Owner};
-use directories::Directories;
-pub(super) use failure::Failure;
-pub(super) use resolve::Place;
-use resolve::{Found, Patience, resolve};
+use super::action::Precompressed;
+use cache::{CacheNamespace, FileCache};
+use directories::DirectoryCache;
+pub(super) use error::FileError;
+pub(super) use resolve::DocumentRoot;
+use resolve::{DiskAccess, Resolved, resolve};
 pub(super) use resource::Resource;
-use resource::{CHECK_INTERVAL, Freshness};
+use resource::{CHECK_INTERVAL, Stability};
 use selvedge::proto::field::Fields;
 use selvedge::proto::path::SafePath;
-use selvedge::{Method, Request, Response, Status, offload};
+use selvedge::{Method, Request, Response, StatusCode, spawn_blocking};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What all files of a worker are remembered in.
-pub(super) type SharedCache = Rc<RefCell<Cache>>;
+/// The file cache of a worker.
+pub(super) type SharedFileCache = Rc<RefCell<FileCache>>;
 
-/// One worker's files of one root.
+/// The files of one document root on one worker.
 pub(super) struct Files {
-    place: RefCell<Place>,
-    /// When the root was last seen to be what its path leads to.
-    root_checked: Cell<Duration>,
-    cache: SharedCache,
-    owner: Owner,
-    directories: Rc<Directories>,
+    document_root: RefCell<DocumentRoot>,
+    /// The time at which the root's path was last checked for a replaced directory.
+    root_checked_at: Cell<Duration>,
+    cache: SharedFileCache,
+    namespace: CacheNamespace,
+    directories: Rc<DirectoryCache>,
 }
 
 impl Files {
-    pub(super) fn new(place: Place, cache: SharedCache) -> Self {
-        let owner = cache.borrow_mut().new_owner();
+    pub(super) fn new(document_root: DocumentRoot, cache: SharedFileCache) -> Self {
+        let namespace = cache.borrow_mut().new_namespace();
         let directories = cache.borrow().directories.clone();
-        Self { place: RefCell::new(place), root_checked: Cell::default(), cache, owner, directories }
+        Self {
+            document_root: RefCell::new(document_root),
+            root_checked_at: Cell::default(),
+            cache,
+            namespace,
+            directories,
+        }
     }
 
-    /// The root, which is looked for by its path as often as files are.
-    fn current_place(&self, now: Duration) -> Place {
-        if now.saturating_sub(self.root_checked.get()) >= CHECK_INTERVAL {
-            self.root_checked.set(now);
-            let root = self.place.borrow().root.of_now();
+    /// Returns the document root. Once per [`CHECK_INTERVAL`], reopens its path if another directory is there.
+    fn current_root(&self, now: Duration) -> DocumentRoot {
+        if now.saturating_sub(self.root_checked_at.get()) >= CHECK_INTERVAL {
+            self.root_checked_at.set(now);
+            let root = self.document_root.borrow().root.current();
             if let Ok(root) = root
-                && !Arc::ptr_eq(&root, &self.place.borrow().root)
+                && !Arc::ptr_eq(&root, &self.document_root.borrow().root)
             {
-                self.place.borrow_mut().root = root;
-                self.cache.borrow_mut().forget(self.owner);
-                self.directories.forget(self.owner);
+                self.document_root.borrow_mut().root = root;
+                self.cache.borrow_mut().remove_namespace(self.namespace);
+                self.directories.remove_namespace(self.namespace);
             }
         }
-        self.place.borrow().clone()
+        self.document_root.borrow().clone()
     }
 
-    /// A file that was found by this path a moment ago, and when.
-    pub(super) fn recall(&self, now: Duration, path: &[u8]) -> Option<(Rc<Resource>, Duration)> {
+    /// Returns a fresh and unchanged file of the cache, and the time at which it was checked.
+    pub(super) fn get_cached(&self, now: Duration, path: &[u8]) -> Option<(Rc<Resource>, Duration)> {
         let cache = self.cache.borrow();
-        let cached = cache.get(self.owner, path)?;
-        let is_current = cached.resource.is_fresh(cached.checked, now) && cached.resource.is_as_known();
-        is_current.then(|| (cached.resource.clone(), cached.checked))
+        let entry = cache.get(self.namespace, path)?;
+        let is_current = entry.resource.is_fresh(entry.checked_at, now) && entry.resource.is_unchanged();
+        is_current.then(|| (entry.resource.clone(), entry.checked_at))
     }
 
-    /// Finds what a path names: from the cache when it is still so, else from the disk. `raw`
-    /// is how the path was written.
-    pub(super) async fn find(&self, now: Duration, raw: &[u8], path: &SafePath) -> Result<Found, Failure> {
-        let mut place = self.current_place(now);
-        let (owner, root) = (self.owner, place.root.clone());
-        let has_none = match place.sidecars {
-            Sidecars::On => self.directories.have_no_compressed(owner, &root, path, now),
-            Sidecars::Off => Some(true),
+    /// Resolves a path from the cache, or from the disk if the cached file has changed. `raw` is the path as
+    /// the client wrote it.
+    pub(super) async fn resolve(&self, now: Duration, raw: &[u8], path: &SafePath) -> Result<Resolved, FileError> {
+        let mut document_root = self.current_root(now);
+        let (namespace, root) = (self.namespace, document_root.root.clone());
+        let has_no_precompressed = match document_root.precompressed {
+            Precompressed::On => self.directories.has_no_precompressed(namespace, &root, path, now),
+            Precompressed::Off => Some(true),
         };
-        if has_none == Some(true) {
-            place.sidecars = Sidecars::Off;
+        if has_no_precompressed == Some(true) {
+            document_root.precompressed = Precompressed::Off;
         }
-        let known = self.cache.borrow().get(owner, raw).map(|cached| cached.resource.clone());
-        let known_states = known.as_ref().map(|resource| resource.states());
-        // What is in memory already is looked at here; only what needs the disk goes to a
-        // thread that may wait for it.
-        let loaded = match resolve(&place, path, Patience::None, known_states.as_ref()) {
-            Err(Failure::WouldWait) => {
+        let known_resource = self.cache.borrow().get(namespace, raw).map(|entry| entry.resource.clone());
+        let known_stamps = known_resource.as_ref().map(|resource| resource.stamps());
+        // Whatever is in memory is read on this thread. Only disk accesses go to a blocking thread.
+        let loaded = match resolve(&document_root, path, DiskAccess::CachedOnly, known_stamps.as_ref()) {
+            Err(FileError::WouldBlock) => {
                 let path = path.clone();
-                offload(move || resolve(&place, &path, Patience::Waits, known_states.as_ref()))
+                spawn_blocking(move || resolve(&document_root, &path, DiskAccess::MayBlock, known_stamps.as_ref()))
                     .await
-                    .unwrap_or(Err(Failure::Ended))
+                    .unwrap_or(Err(FileError::ShuttingDown))
             }
-            done => done,
+            result => result,
         };
-        let found = match loaded {
-            Ok(found) => found,
-            Err(failure) => {
-                self.cache.borrow_mut().remove(owner, raw);
-                return Err(failure);
+        let outcome = match loaded {
+            Ok(outcome) => outcome,
+            Err(error) => {
+                self.cache.borrow_mut().remove(namespace, raw);
+                return Err(error);
             }
         };
-        if has_none.is_none() && matches!(found, resolve::Loaded::Unchanged | resolve::Loaded::File(_)) {
-            self.directories.learn(owner, &root, path, now).await;
+        if has_no_precompressed.is_none()
+            && matches!(outcome, resolve::LoadOutcome::Unchanged | resolve::LoadOutcome::File(_))
+        {
+            self.directories.load(namespace, &root, path, now).await;
         }
-        Ok(match found {
-            resolve::Loaded::Unchanged => {
-                let resource = known.ok_or(Failure::Ended)?;
-                self.cache.borrow_mut().renew(owner, raw, now);
-                Found::File(resource)
+        Ok(match outcome {
+            resolve::LoadOutcome::Unchanged => {
+                let resource = known_resource.ok_or(FileError::ShuttingDown)?;
+                self.cache.borrow_mut().mark_checked(namespace, raw, now);
+                Resolved::File(resource)
             }
-            resolve::Loaded::File(parts) => {
-                let resource = Rc::new(Resource::new(parts));
-                // Only the plain way to write a path is remembered, so that nobody can fill the
-                // cache with many ways to write one.
-                if resource.freshness == Freshness::Settled && path.encode().as_bytes() == raw {
-                    self.cache.borrow_mut().insert(owner, raw, resource.clone(), now);
+            resolve::LoadOutcome::File(file) => {
+                let resource = Rc::new(Resource::new(file));
+                // Only the canonical spelling of a path is cached. Otherwise clients could fill the cache with
+                // spellings of one path.
+                if resource.stability == Stability::Stable && path.encode().as_bytes() == raw {
+                    self.cache.borrow_mut().insert(namespace, raw, resource.clone(), now);
                 } else {
-                    self.cache.borrow_mut().remove(owner, raw);
+                    self.cache.borrow_mut().remove(namespace, raw);
                 }
-                Found::File(resource)
+                Resolved::File(resource)
             }
-            resolve::Loaded::DirectoryWithoutSlash => Found::DirectoryWithoutSlash,
-            resolve::Loaded::Directory(directory) => Found::Directory(directory, root),
+            resolve::LoadOutcome::DirectoryWithoutSlash => Resolved::DirectoryWithoutSlash,
+            resolve::LoadOutcome::Directory(directory) => Resolved::Directory(directory, root),
         })
     }
 
-    /// The answer for a file that was just found.
+    /// Responds with a file that was resolved for this request.
     pub(super) async fn respond(&self, request: &Request, resource: &Resource) -> Response {
-        answer::respond(request, resource).await
+        response::respond(request, resource).await
     }
 }
 
-/// The answer when somebody remembers a file for the path of a request, and it was looked at
-/// a moment ago.
-pub(super) fn respond_from_cache(cache: &SharedCache, owner: Owner, request: &Request) -> Option<Response> {
+/// Responds from the cache, if it has a fresh file for the request path.
+pub(super) fn respond_from_cache(
+    cache: &SharedFileCache,
+    namespace: CacheNamespace,
+    request: &Request,
+) -> Option<Response> {
     if !matches!(request.method(), Method::Get | Method::Head) {
         return None;
     }
-    let now = request.moment().since_start;
+    let now = request.received_at().since_worker_start;
     let cache = cache.borrow();
-    let cached = cache.get(owner, request.path_bytes())?;
-    if !cached.resource.is_fresh(cached.checked, now) {
+    let entry = cache.get(namespace, request.path_bytes())?;
+    if !entry.resource.is_fresh(entry.checked_at, now) {
         return None;
     }
-    answer::respond_at_once(request, &cached.resource)
+    response::respond_if_unchanged(request, &entry.resource)
 }
 
-/// Has somebody remember a file that was looked at by then for a path, with changed fields.
-pub(super) fn remember_dressed(
-    cache: &SharedCache,
-    (owner, raw): (Owner, &[u8]),
-    (resource, checked): (&Resource, Duration),
-    dress: impl Fn(&mut Fields),
+/// Caches a stable file with changed fields. `checked_at` is the time at which it was checked.
+pub(super) fn insert_with_headers(
+    cache: &SharedFileCache,
+    (namespace, raw): (CacheNamespace, &[u8]),
+    (resource, checked_at): (&Resource, Duration),
+    apply: impl Fn(&mut Fields),
 ) {
-    if resource.freshness == Freshness::Settled {
-        cache.borrow_mut().insert(owner, raw, Rc::new(resource.dressed(dress)), checked);
+    if resource.stability == Stability::Stable {
+        cache.borrow_mut().insert(namespace, raw, Rc::new(resource.with_headers(apply)), checked_at);
     }
 }
 
-/// All of a file as the content of an answer with this status, whatever the request asked of
-/// the file; without what tells one state of it from another.
-pub(super) fn respond_as_page(request: &Request, resource: &Resource, status: Status) -> Response {
-    answer::page(request, resource, status)
+/// Responds with a whole file under an error status, regardless of preconditions and ranges, and without
+/// validators.
+pub(super) fn respond_as_error_page(request: &Request, resource: &Resource, status: StatusCode) -> Response {
+    response::error_page(request, resource, status)
 }

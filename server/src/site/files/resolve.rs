@@ -1,9 +1,9 @@
-//! From a path to what it names: an open file with its facts, its sidecars, a directory.
+//! Resolves a path to a file with its precompressed variants, or to a directory.
 
-use super::failure::Failure;
-pub(super) use super::root::Patience;
+use super::error::FileError;
+pub(super) use super::root::DiskAccess;
 use super::root::Root;
-use crate::site::action::Sidecars;
+use crate::site::action::Precompressed;
 use rustix::fs::{FileType, Stat, fstat};
 use rustix::io::{Errno, ReadWriteFlags, preadv2};
 use selvedge::proto::encoding::Coding;
@@ -15,53 +15,53 @@ use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use super::resource::{Resource, changed_just_now};
+use super::resource::{Resource, changed_recently};
 
-/// A file up to this size is kept in memory; a larger one is sent by the kernel, which costs less
-/// from here on: it copies nothing.
+/// The maximum size of a file that is cached in memory. Larger ones stay open and are sent by the kernel, which
+/// is then cheaper because it copies nothing.
 pub(super) const MEMORY_FILE_BYTES_MAX: u64 = 32 * 1024;
 
 /// What a path names.
-pub(in crate::site) enum Found {
+pub(in crate::site) enum Resolved {
     /// A file.
     File(Rc<Resource>),
-    /// A directory, asked for without the slash.
+    /// A directory whose request path has no trailing slash.
     DirectoryWithoutSlash,
-    /// A directory that has no index, and the root that it is beneath.
+    /// A directory without an index, and the root above it.
     Directory(OwnedFd, Arc<Root>),
 }
 
-/// The same, as it can be handed from thread to thread.
-pub(super) enum Loaded {
-    /// What is known of the file is still so.
+/// What a path names, in a form that is `Send`.
+pub(super) enum LoadOutcome {
+    /// The file has the known stamps.
     Unchanged,
-    File(Parts),
+    File(LoadedFile),
     DirectoryWithoutSlash,
     Directory(OwnedFd),
 }
 
-/// A file and what stands beside it in other codings.
-pub(super) struct Parts {
-    /// The last segment of its path, which its type is told from.
+/// A file and its precompressed variants.
+pub(super) struct LoadedFile {
+    /// The last segment of the path, which determines the media type.
     pub(super) name: String,
-    pub(super) identity: Opened,
-    pub(super) sidecars: Vec<(Coding, Opened)>,
+    pub(super) identity: LoadedVariant,
+    pub(super) precompressed: Vec<(Coding, LoadedVariant)>,
 }
 
-/// One file: its facts, and its bytes or itself.
-pub(super) struct Opened {
-    pub(super) state: State,
-    pub(super) content: Content,
+/// A variant of a file: its stamp, and its bytes or descriptor.
+pub(super) struct LoadedVariant {
+    pub(super) stamp: FileStamp,
+    pub(super) content: LoadedContent,
 }
 
-pub(super) enum Content {
+pub(super) enum LoadedContent {
     Memory(Vec<u8>),
     Open(File),
 }
 
-/// What tells one state of a file from another.
+/// Identifies a file and a state of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct State {
+pub(super) struct FileStamp {
     pub(super) device: u64,
     pub(super) inode: u64,
     pub(super) length: u64,
@@ -69,7 +69,7 @@ pub(super) struct State {
     pub(super) changed: (i64, u32),
 }
 
-impl State {
+impl FileStamp {
     pub(super) fn of(stat: &Stat) -> Self {
         Self {
             device: stat.st_dev,
@@ -80,13 +80,13 @@ impl State {
         }
     }
 
-    /// The part of it that tells one content from another.
-    pub(super) fn content(&self) -> FileState {
+    /// Returns the part of the stamp that changes with the content.
+    pub(super) fn file_state(&self) -> FileState {
         FileState { length: self.length, modified: (self.modified.0, i64::from(self.modified.1)) }
     }
 
-    /// Whether the content is the same in both. A file that was deleted or replaced since is
-    /// another state, but what is open of it has not changed.
+    /// Whether the content is equal in both states. Deleting or replacing a file changes its stamp, but not the
+    /// content of its open descriptor.
     pub(super) fn has_content_of(&self, other: &Self) -> bool {
         (self.length, self.modified) == (other.length, other.modified)
     }
@@ -96,174 +96,176 @@ fn nanoseconds(value: u64) -> u32 {
     u32::try_from(value).unwrap_or(0)
 }
 
-/// The states of a resource that is known already: of the file and of each sidecar.
-pub(super) type KnownStates = Vec<(Option<Coding>, State)>;
+/// The known stamps of a resource: of the file and of each precompressed variant.
+pub(super) type KnownStamps = Vec<(Option<Coding>, FileStamp)>;
 
-/// A directory that is served, the names that stand for directories in it, and whether
-/// compressed files are sent for those that they stand beside.
+/// A root directory with its index names, and whether precompressed files are served.
 #[derive(Clone, Debug)]
-pub(in crate::site) struct Place {
+pub(in crate::site) struct DocumentRoot {
     pub(in crate::site) root: Arc<Root>,
     pub(in crate::site) index: Arc<[Box<str>]>,
-    pub(in crate::site) sidecars: Sidecars,
+    pub(in crate::site) precompressed: Precompressed,
 }
 
-/// Finds what a path names and, unless it is known in just this state, reads or opens it.
+/// Finds what a path names. Opens or reads a file unless it has the known stamps.
 pub(super) fn resolve(
-    place: &Place,
+    document_root: &DocumentRoot,
     path: &SafePath,
-    patience: Patience,
-    known: Option<&KnownStates>,
-) -> Result<Loaded, Failure> {
+    disk_access: DiskAccess,
+    known: Option<&KnownStamps>,
+) -> Result<LoadOutcome, FileError> {
     if is_hidden(path) {
-        return Err(Failure::NotFound);
+        return Err(FileError::NotFound);
     }
-    let root = &*place.root;
-    let fd = match root.open_beneath(path, patience) {
+    let root = &*document_root.root;
+    let fd = match root.open_beneath(path, disk_access) {
         // A directory that may be entered but not read can still have an index.
         Err(Errno::ACCESS) if path.names_directory() && !path.as_str().is_empty() => {
-            return resolve_index(place, path, patience, known);
+            return resolve_index(document_root, path, disk_access, known);
         }
         opened => opened?,
     };
     let stat = fstat(&fd)?;
     match FileType::from_raw_mode(stat.st_mode) {
-        FileType::RegularFile if path.names_directory() => Err(Failure::NotFound),
-        FileType::RegularFile => load(place, path, (fd, stat), patience, known),
-        FileType::Directory if !path.names_directory() => Ok(Loaded::DirectoryWithoutSlash),
+        FileType::RegularFile if path.names_directory() => Err(FileError::NotFound),
+        FileType::RegularFile => load(document_root, path, (fd, stat), disk_access, known),
+        FileType::Directory if !path.names_directory() => Ok(LoadOutcome::DirectoryWithoutSlash),
         FileType::Directory => {
-            for name in &*place.index {
+            for name in &*document_root.index {
                 let index = path.join(name);
-                let file = match root.open_beneath(&index, patience) {
+                let file = match root.open_beneath(&index, disk_access) {
                     Ok(file) => file,
                     Err(Errno::NOENT) => continue,
                     Err(error) => return Err(error.into()),
                 };
                 let stat = fstat(&file)?;
                 if FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile {
-                    return load(place, &index, (file, stat), patience, known);
+                    return load(document_root, &index, (file, stat), disk_access, known);
                 }
             }
-            Ok(Loaded::Directory(fd))
+            Ok(LoadOutcome::Directory(fd))
         }
-        _ => Err(Failure::NotFound),
+        _ => Err(FileError::NotFound),
     }
 }
 
-/// The index of a directory that cannot be looked into.
+/// Finds the index of a directory that cannot be read.
 fn resolve_index(
-    place: &Place,
+    document_root: &DocumentRoot,
     path: &SafePath,
-    patience: Patience,
-    known: Option<&KnownStates>,
-) -> Result<Loaded, Failure> {
-    for name in &*place.index {
-        match resolve(place, &path.join(name), patience, known) {
-            Err(Failure::WouldWait) => return Err(Failure::WouldWait),
+    disk_access: DiskAccess,
+    known: Option<&KnownStamps>,
+) -> Result<LoadOutcome, FileError> {
+    for name in &*document_root.index {
+        match resolve(document_root, &path.join(name), disk_access, known) {
+            Err(FileError::WouldBlock) => return Err(FileError::WouldBlock),
             Err(_) => {}
-            found => return found,
+            outcome => return outcome,
         }
     }
-    Err(Failure::Forbidden)
+    Err(FileError::Forbidden)
 }
 
-/// Names that begin with a dot are not served, but for `/.well-known/` (RFC 8615).
+/// Whether a path is hidden: a segment begins with a dot, except for `/.well-known/` (RFC 8615).
 fn is_hidden(path: &SafePath) -> bool {
     path.segments()
         .enumerate()
-        .any(|(place, segment)| segment.starts_with('.') && !(place == 0 && segment == ".well-known"))
+        .any(|(index, segment)| segment.starts_with('.') && !(index == 0 && segment == ".well-known"))
 }
 
 fn load(
-    Place { root, sidecars: wanted, .. }: &Place,
+    DocumentRoot { root, precompressed: mode, .. }: &DocumentRoot,
     path: &SafePath,
     (fd, stat): (OwnedFd, Stat),
-    patience: Patience,
-    known: Option<&KnownStates>,
-) -> Result<Loaded, Failure> {
-    let mut sidecars = Vec::new();
-    let codings = if *wanted == Sidecars::On { &Coding::ALL[..] } else { &[] };
+    disk_access: DiskAccess,
+    known: Option<&KnownStamps>,
+) -> Result<LoadOutcome, FileError> {
+    let mut variants = Vec::new();
+    let codings = if *mode == Precompressed::On { &Coding::ALL[..] } else { &[] };
     for &coding in codings {
-        match root.open_beneath(&path.with_suffix(coding.suffix()), patience) {
-            Ok(sidecar) => {
-                let facts = fstat(&sidecar)?;
-                // One that is older than the file belongs to an earlier state of it.
-                let regular = FileType::from_raw_mode(facts.st_mode) == FileType::RegularFile;
-                if regular && (facts.st_mtime, facts.st_mtime_nsec) >= (stat.st_mtime, stat.st_mtime_nsec) {
-                    sidecars.push((coding, sidecar, facts));
+        match root.open_beneath(&path.with_suffix(coding.suffix()), disk_access) {
+            Ok(variant) => {
+                let variant_stat = fstat(&variant)?;
+                // A variant that is older than the file belongs to an earlier state of it.
+                let regular = FileType::from_raw_mode(variant_stat.st_mode) == FileType::RegularFile;
+                if regular && (variant_stat.st_mtime, variant_stat.st_mtime_nsec) >= (stat.st_mtime, stat.st_mtime_nsec)
+                {
+                    variants.push((coding, variant, variant_stat));
                 }
             }
-            Err(Errno::AGAIN) => return Err(Failure::WouldWait),
-            // A lack of descriptors or memory says nothing of sidecars, and an answer without
-            // Vary would be wrong for as long as it is kept.
+            Err(Errno::AGAIN) => return Err(FileError::WouldBlock),
+            // The error does not show whether a precompressed variant exists. A response without Vary would be
+            // wrong for as long as it is cached.
             Err(error @ (Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::IO)) => return Err(error.into()),
-            // One that may not be had is none.
+            // A variant that cannot be opened is not served.
             Err(_) => {}
         }
     }
-    let is_known = known.is_some_and(|known| {
-        let now = sidecars.iter().map(|(coding, _, facts)| (Some(*coding), State::of(facts)));
-        std::iter::once((None, State::of(&stat))).chain(now).eq(known.iter().copied())
+    let is_unchanged = known.is_some_and(|known| {
+        let now = variants.iter().map(|(coding, _, variant_stat)| (Some(*coding), FileStamp::of(variant_stat)));
+        std::iter::once((None, FileStamp::of(&stat))).chain(now).eq(known.iter().copied())
     });
-    if is_known {
-        return Ok(Loaded::Unchanged);
+    if is_unchanged {
+        return Ok(LoadOutcome::Unchanged);
     }
-    let identity = read(fd, &stat, patience)?;
-    let sidecars = sidecars
+    let identity = read(fd, &stat, disk_access)?;
+    let variants = variants
         .into_iter()
-        .map(|(coding, fd, facts)| Ok((coding, read(fd, &facts, patience)?)))
-        .collect::<Result<Vec<_>, Failure>>()?;
-    Ok(Loaded::File(Parts { name: path.name().to_owned(), identity, sidecars }))
+        .map(|(coding, fd, variant_stat)| Ok((coding, read(fd, &variant_stat, disk_access)?)))
+        .collect::<Result<Vec<_>, FileError>>()?;
+    Ok(LoadOutcome::File(LoadedFile { name: path.file_name().to_owned(), identity, precompressed: variants }))
 }
 
-/// How often a file that changes while it is read is read again.
+/// How often a file that changes during a read is read again.
 const READ_TRIES_MAX: usize = 3;
 
-/// Reads a small file whole, in one state of it, or keeps a large one open.
-fn read(fd: OwnedFd, stat: &Stat, patience: Patience) -> Result<Opened, Failure> {
+/// Reads a small file in a consistent state, or keeps a large one open.
+fn read(fd: OwnedFd, stat: &Stat, disk_access: DiskAccess) -> Result<LoadedVariant, FileError> {
     let file = File::from(fd);
-    let mut before = State::of(stat);
+    let mut before = FileStamp::of(stat);
     for _ in 0..READ_TRIES_MAX {
         if before.length > MEMORY_FILE_BYTES_MAX {
             break;
         }
-        let bytes = read_whole(&file, before.length, patience)?;
-        let after = State::of(&fstat(&file)?);
+        let bytes = read_whole(&file, before.length, disk_access)?;
+        let after = FileStamp::of(&fstat(&file)?);
         let is_whole = before == after && bytes.len() as u64 == after.length;
-        // The system sets a file's times when a write begins, so they say nothing of one that goes on; two
-        // readings of it differ.
-        if is_whole && (!changed_just_now(after) || read_whole(&file, after.length, patience)? == bytes) {
-            return Ok(Opened { state: after, content: Content::Memory(bytes) });
+        // The system sets the modification time when a write begins, so it does not reveal a write in progress.
+        // Two reads of the content then differ.
+        if is_whole && (!changed_recently(after) || read_whole(&file, after.length, disk_access)? == bytes) {
+            return Ok(LoadedVariant { stamp: after, content: LoadedContent::Memory(bytes) });
         }
         before = after;
     }
-    // It is large, or somebody writes to it all the time: the engine sends it from the file
-    // and cuts the answer when its length changes on the way.
-    Ok(Opened { state: before, content: Content::Open(file) })
+    // The file is large or is written constantly. The engine sends it from the descriptor and aborts the
+    // response if the length changes.
+    Ok(LoadedVariant { stamp: before, content: LoadedContent::Open(file) })
 }
 
-fn read_whole(file: &File, length: u64, patience: Patience) -> Result<Vec<u8>, Failure> {
-    // One byte more than there should be, to see whether the file has grown.
+fn read_whole(file: &File, length: u64, disk_access: DiskAccess) -> Result<Vec<u8>, FileError> {
+    // One byte more than expected, to detect that the file grew.
     let mut bytes = vec![0; usize::try_from(length).unwrap_or(0) + 1];
-    let flags = match patience {
-        Patience::None => ReadWriteFlags::NOWAIT,
-        Patience::Waits => ReadWriteFlags::empty(),
+    let flags = match disk_access {
+        DiskAccess::CachedOnly => ReadWriteFlags::NOWAIT,
+        DiskAccess::MayBlock => ReadWriteFlags::empty(),
     };
-    let mut have = 0;
+    let mut filled = 0;
     loop {
-        let mut into = [IoSliceMut::new(&mut bytes[have..])];
-        match preadv2(file, &mut into, have as u64, flags) {
+        let mut into = [IoSliceMut::new(&mut bytes[filled..])];
+        match preadv2(file, &mut into, filled as u64, flags) {
             Ok(0) => break,
-            Ok(count) => have += count,
+            Ok(count) => filled += count,
             Err(Errno::INTR) => {}
-            // A file system that cannot tell whether it would wait is given time.
-            Err(Errno::AGAIN | Errno::OPNOTSUPP) if patience == Patience::None => return Err(Failure::WouldWait),
+            // A file system that does not support NOWAIT is read on a blocking thread.
+            Err(Errno::AGAIN | Errno::OPNOTSUPP) if disk_access == DiskAccess::CachedOnly => {
+                return Err(FileError::WouldBlock);
+            }
             Err(error) => return Err(error.into()),
         }
-        if have == bytes.len() {
+        if filled == bytes.len() {
             break;
         }
     }
-    bytes.truncate(have);
+    bytes.truncate(filled);
     Ok(bytes)
 }

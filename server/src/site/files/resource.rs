@@ -1,148 +1,152 @@
-//! What is known of a file: its representations, ready to be sent.
+//! The representations of a file, ready to be sent.
 
 use super::mime::content_type;
-use super::resolve::{Content, KnownStates, MEMORY_FILE_BYTES_MAX, Opened, Parts, State};
+use super::resolve::{FileStamp, KnownStamps, LoadedContent, LoadedFile, LoadedVariant, MEMORY_FILE_BYTES_MAX};
 use bytes::Bytes;
 use rustix::fs::fstat;
 use selvedge::Request;
 use selvedge::proto::date::HttpDate;
-use selvedge::proto::encoding::{Accepted, Coding};
-use selvedge::proto::field::{Fields, Known};
+use selvedge::proto::encoding::{AcceptedCodings, Coding};
+use selvedge::proto::field::{Fields, KnownField};
 use selvedge::service::OpenFile;
 use std::rc::Rc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// How long a file is taken to be as it was. With the clock's own lag a change is seen
-/// within a second.
+/// How long a file is served without a check for changes. With the clock's lag, a change is visible within one
+/// second.
 pub(super) const CHECK_INTERVAL: Duration = Duration::from_millis(500);
 
-/// A file that changed so shortly ago may change again without its times showing it: they
-/// move in steps of a few milliseconds.
-const UNSETTLED: Duration = Duration::from_millis(100);
+/// The steps of file timestamps, rounded up. A file that changed more recently can change again without a new
+/// time.
+const MTIME_GRANULARITY: Duration = Duration::from_millis(100);
 
-/// Whether a file's times would show its next change.
+/// Whether the next change of a file will change its timestamps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Freshness {
-    Settled,
-    Unsettled,
+pub(super) enum Stability {
+    Stable,
+    Unstable,
 }
 
-/// A file, in all its codings.
+/// A file with all its content codings.
 pub(in crate::site) struct Resource {
-    pub(super) freshness: Freshness,
+    pub(super) stability: Stability,
     identity: Representation,
-    sidecars: Vec<(Coding, Representation)>,
+    precompressed: Vec<(Coding, Representation)>,
 }
 
 /// One representation of a file (RFC 9110 §3.2).
 #[derive(Clone)]
 pub(super) struct Representation {
-    /// Type, tag and date, as 200 and 206 have them.
+    /// The fields of 200 and 206: media type, entity tag, date.
     pub(super) fields: Rc<Fields>,
-    /// Tag and date alone, as 304 has them.
+    /// The fields of 304: entity tag and date.
     pub(super) fields_not_modified: Rc<Fields>,
     pub(super) etag: String,
     pub(super) modified: HttpDate,
     pub(super) content_type: String,
     pub(super) length: u64,
-    pub(super) content: Kept,
-    pub(super) state: State,
+    pub(super) storage: BodyStorage,
+    pub(super) stamp: FileStamp,
 }
 
 /// Where the bytes of a representation are.
 #[derive(Clone)]
-pub(super) enum Kept {
+pub(super) enum BodyStorage {
     Memory(Bytes),
     Open(Rc<OpenFile>),
 }
 
 impl Resource {
-    pub(super) fn new(parts: Parts) -> Self {
-        let kind = content_type(&parts.name);
-        let vary = (!parts.sidecars.is_empty()).then_some("accept-encoding");
-        let all = std::iter::once(&parts.identity).chain(parts.sidecars.iter().map(|(_, opened)| opened));
-        let freshness = if all.map(|opened| opened.state).any(changed_just_now) {
-            Freshness::Unsettled
+    pub(super) fn new(file: LoadedFile) -> Self {
+        let media_type = content_type(&file.name);
+        let vary = (!file.precompressed.is_empty()).then_some("accept-encoding");
+        let all = std::iter::once(&file.identity).chain(file.precompressed.iter().map(|(_, variant)| variant));
+        let stability = if all.map(|variant| variant.stamp).any(changed_recently) {
+            Stability::Unstable
         } else {
-            Freshness::Settled
+            Stability::Stable
         };
-        let make = |coding, opened| Representation::new(&kind, coding, vary, opened);
+        let make = |coding, variant| Representation::new(&media_type, coding, vary, variant);
         Self {
-            freshness,
-            identity: make(None, parts.identity),
-            sidecars: parts.sidecars.into_iter().map(|(coding, opened)| (coding, make(Some(coding), opened))).collect(),
+            stability,
+            identity: make(None, file.identity),
+            precompressed: file
+                .precompressed
+                .into_iter()
+                .map(|(coding, variant)| (coding, make(Some(coding), variant)))
+                .collect(),
         }
     }
 
-    /// The same file with other fields. Bytes and open files are shared.
-    pub(super) fn dressed(&self, dress: impl Fn(&mut Fields)) -> Self {
+    /// Returns the file with other fields. Shares its bytes and open files.
+    pub(super) fn with_headers(&self, apply: impl Fn(&mut Fields)) -> Self {
         let change = |representation: &Representation| {
-            let mut dressed = representation.clone();
-            dress(Rc::make_mut(&mut dressed.fields));
-            dress(Rc::make_mut(&mut dressed.fields_not_modified));
-            dressed
+            let mut changed = representation.clone();
+            apply(Rc::make_mut(&mut changed.fields));
+            apply(Rc::make_mut(&mut changed.fields_not_modified));
+            changed
         };
         Self {
-            freshness: self.freshness,
+            stability: self.stability,
             identity: change(&self.identity),
-            sidecars: self.sidecars.iter().map(|(coding, sidecar)| (*coding, change(sidecar))).collect(),
+            precompressed: self.precompressed.iter().map(|(coding, variant)| (*coding, change(variant))).collect(),
         }
     }
 
-    /// Whether it was checked so shortly ago that it need not be checked again.
-    pub(super) fn is_fresh(&self, checked: Duration, now: Duration) -> bool {
-        now.saturating_sub(checked) < CHECK_INTERVAL
+    /// Whether it was checked less than [`CHECK_INTERVAL`] ago.
+    pub(super) fn is_fresh(&self, checked_at: Duration, now: Duration) -> bool {
+        now.saturating_sub(checked_at) < CHECK_INTERVAL
     }
 
-    pub(super) fn states(&self) -> KnownStates {
-        let sidecars = self.sidecars.iter().map(|(coding, sidecar)| (Some(*coding), sidecar.state));
-        std::iter::once((None, self.identity.state)).chain(sidecars).collect()
+    pub(super) fn stamps(&self) -> KnownStamps {
+        let variants = self.precompressed.iter().map(|(coding, variant)| (Some(*coding), variant.stamp));
+        std::iter::once((None, self.identity.stamp)).chain(variants).collect()
     }
 
-    /// The representation that the client likes best (RFC 9110 §12.5.3).
-    pub(super) fn choose(&self, request: &Request) -> &Representation {
-        if self.sidecars.is_empty() {
+    /// Selects the representation that the client prefers (RFC 9110 §12.5.3).
+    pub(super) fn select(&self, request: &Request) -> &Representation {
+        if self.precompressed.is_empty() {
             return &self.identity;
         }
-        let accepted = Accepted::parse(request.known_values(Known::AcceptEncoding));
-        let chosen = accepted.choose(|coding| self.sidecars.iter().any(|(own, _)| *own == coding));
-        let sidecar = self.sidecars.iter().find(|(coding, _)| Some(*coding) == chosen);
-        sidecar.map_or(&self.identity, |(_, representation)| representation)
+        let accepted = AcceptedCodings::parse(request.known_field_values(KnownField::AcceptEncoding));
+        let chosen = accepted.choose(|coding| self.precompressed.iter().any(|(available, _)| *available == coding));
+        let variant = self.precompressed.iter().find(|(coding, _)| Some(*coding) == chosen);
+        variant.map_or(&self.identity, |(_, representation)| representation)
     }
 
-    /// Bytes that it keeps in memory, for the cache's bound.
+    /// Returns the memory in bytes that counts towards the cache's limit.
     pub(super) fn memory_bytes(&self) -> usize {
         self.representations().map(|representation| representation.memory_bytes() + 1024).sum()
     }
 
-    /// Whether every file that is kept open is still in the state that is known of it.
-    pub(super) fn is_as_known(&self) -> bool {
-        self.representations().all(Representation::is_as_known)
+    /// Whether all open files still have their known stamps.
+    pub(super) fn is_unchanged(&self) -> bool {
+        self.representations().all(Representation::is_unchanged)
     }
 
-    /// Files that it keeps open, for the cache's bound.
+    /// Returns the number of open files that count towards the cache's limit.
     pub(super) fn open_files(&self) -> usize {
-        self.representations().filter(|r| matches!(r.content, Kept::Open(_))).count()
+        self.representations().filter(|r| matches!(r.storage, BodyStorage::Open(_))).count()
     }
 
     fn representations(&self) -> impl Iterator<Item = &Representation> {
-        std::iter::once(&self.identity).chain(self.sidecars.iter().map(|(_, representation)| representation))
+        std::iter::once(&self.identity).chain(self.precompressed.iter().map(|(_, representation)| representation))
     }
 }
 
 impl Representation {
-    fn new(kind: &str, coding: Option<Coding>, vary: Option<&str>, opened: Opened) -> Self {
-        let state = opened.state;
-        let modified = HttpDate::from_unix(state.modified.0);
+    fn new(media_type: &str, coding: Option<Coding>, vary: Option<&str>, variant: LoadedVariant) -> Self {
+        let stamp = variant.stamp;
+        let modified = HttpDate::from_unix(stamp.modified.0);
         let suffix = coding.map_or_else(String::new, |coding| format!("-{}", coding.name()));
-        // The parts are kept apart, so that no two states share their digits.
-        let etag = format!("\"{:x}.{:x}-{:x}{suffix}\"", state.modified.0, state.modified.1, state.length);
+        // The numbers are separated, so that two states never produce one tag.
+        let etag = format!("\"{:x}.{:x}-{:x}{suffix}\"", stamp.modified.0, stamp.modified.1, stamp.length);
         let mut not_modified = Fields::new();
         let mut fields = Fields::new();
         let add = |fields: &mut Fields, name, value: &[u8]| {
-            fields.append(name, value).expect("media types, tags and dates have no control octets");
+            fields.append(name, value).expect("media types, tags and dates have no control characters");
         };
-        add(&mut fields, "content-type", kind.as_bytes());
+        add(&mut fields, "content-type", media_type.as_bytes());
         if let Some(coding) = coding {
             add(&mut fields, "content-encoding", coding.name().as_bytes());
         }
@@ -159,40 +163,41 @@ impl Representation {
             fields_not_modified: Rc::new(not_modified),
             etag,
             modified,
-            content_type: kind.to_owned(),
-            length: state.length,
-            content: match opened.content {
-                Content::Memory(bytes) => Kept::Memory(bytes.into()),
-                Content::Open(file) => Kept::Open(Rc::new(OpenFile::new(file))),
+            content_type: media_type.to_owned(),
+            length: stamp.length,
+            storage: match variant.content {
+                LoadedContent::Memory(bytes) => BodyStorage::Memory(bytes.into()),
+                LoadedContent::Open(file) => BodyStorage::Open(Rc::new(OpenFile::new(file))),
             },
-            state,
+            stamp,
         }
     }
 
     fn memory_bytes(&self) -> usize {
-        match &self.content {
-            Kept::Memory(bytes) => bytes.len(),
-            Kept::Open(_) => 0,
+        match &self.storage {
+            BodyStorage::Memory(bytes) => bytes.len(),
+            BodyStorage::Open(_) => 0,
         }
     }
 
-    /// Whether an open file is still in the state that is known of it.
-    pub(super) fn is_as_known(&self) -> bool {
-        match &self.content {
-            Kept::Memory(_) => true,
-            Kept::Open(file) if file.is_copied(&self.state.content()) => true,
-            Kept::Open(file) => fstat(&***file).is_ok_and(|stat| State::of(&stat) == self.state),
+    /// Whether an open file still has its known stamp.
+    pub(super) fn is_unchanged(&self) -> bool {
+        match &self.storage {
+            BodyStorage::Memory(_) => true,
+            BodyStorage::Open(file) if file.is_copied(&self.stamp.file_state()) => true,
+            BodyStorage::Open(file) => fstat(&***file).is_ok_and(|stat| FileStamp::of(&stat) == self.stamp),
         }
     }
 }
 
-/// Whether a file changed so shortly ago that its times may not show its next change.
-pub(super) fn changed_just_now(state: State) -> bool {
+/// Whether a file changed so recently that its timestamps may not show its next change.
+pub(super) fn changed_recently(stamp: FileStamp) -> bool {
     let since_epoch = |(seconds, nanoseconds): (i64, u32)| {
         u64::try_from(seconds).map_or(Duration::ZERO, |s| Duration::new(s, nanoseconds))
     };
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    now.saturating_sub(since_epoch(state.changed)) < UNSETTLED && since_epoch(state.changed) <= now + UNSETTLED
+    now.saturating_sub(since_epoch(stamp.changed)) < MTIME_GRANULARITY
+        && since_epoch(stamp.changed) <= now + MTIME_GRANULARITY
 }
 
 const _: () = assert!(MEMORY_FILE_BYTES_MAX < u32::MAX as u64, "a file in memory has a small length");

@@ -1,4 +1,4 @@
-//! The root of a site, and the only way to open something: beneath it.
+//! The root directory of a site. The only way to open a file is beneath it.
 
 use rustix::fs::{FileType, Mode, OFlags, ResolveFlags, Stat, fstat, open, openat, openat2, stat};
 use rustix::io::Errno;
@@ -9,23 +9,23 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::thread;
 use std::time::Duration;
 
-/// Whether the caller may wait for a disk.
+/// Whether the caller may wait for the disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::site) enum Patience {
-    /// It does not: what is not in memory is reported as such.
-    None,
-    /// It does.
-    Waits,
+pub(in crate::site) enum DiskAccess {
+    /// It must not. If a path or file is not in memory, the result is `EAGAIN`.
+    CachedOnly,
+    /// It may wait.
+    MayBlock,
 }
 
-/// How paths are held beneath the root.
+/// How paths are opened so that they stay beneath the root.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Opening {
-    /// By `openat2`: the kernel walks the path and follows links that stay beneath.
-    Kernel,
-    /// Segment by segment, following no link, where there is no `openat2`: kernels before
-    /// Linux 5.6, and sandboxes that do not know it.
-    Stepwise,
+enum OpenMethod {
+    /// With `openat2`: the kernel resolves the path and follows links that stay beneath the root.
+    Openat2,
+    /// Segment by segment, without following links. Used if `openat2` is missing: before Linux 5.6, and in
+    /// sandboxes that do not allow it.
+    BySegment,
 }
 
 /// A directory that a site is served from.
@@ -33,57 +33,62 @@ enum Opening {
 pub(crate) struct Root {
     path: PathBuf,
     directory: OwnedFd,
-    /// Device and number of the directory, which tell it from any other while it is open.
-    identity: (u64, u64),
-    opening: Opening,
-    /// What was last opened in its place.
-    successor: Mutex<Weak<Self>>,
+    /// The device and inode numbers, which identify the directory while it is open.
+    file_id: (u64, u64),
+    method: OpenMethod,
+    /// The directory that was last opened at this path in place of this one.
+    replacement: Mutex<Weak<Self>>,
 }
 
-// NONBLOCK: opening a FIFO returns at once, and is then seen to be one.
+// NONBLOCK: opening a FIFO does not wait. It is rejected by its type afterwards.
 const READ: OFlags = OFlags::RDONLY.union(OFlags::CLOEXEC).union(OFlags::NONBLOCK).union(OFlags::NOCTTY);
 const DIRECTORY: OFlags = READ.union(OFlags::DIRECTORY);
 
-/// How often opening is tried while the system says that another try may help, and the time between two:
-/// a fifth of a second in all.
-const TRIES_MAX: u32 = 100;
-/// See [`TRIES_MAX`].
-const PAUSE: Duration = Duration::from_millis(2);
+/// The maximum number of attempts to open a file while the system returns a temporary error; 0.2 seconds
+/// together with [`OPEN_RETRY_PAUSE`].
+const OPEN_TRIES_MAX: u32 = 100;
+/// The pause between two attempts to open a file.
+const OPEN_RETRY_PAUSE: Duration = Duration::from_millis(2);
 
 impl Root {
-    /// Opens the directory.
+    /// Opens a directory.
     ///
     /// # Errors
-    /// When it is no directory or cannot be read.
+    /// If the path is not a directory or cannot be read.
     pub(crate) fn open(path: &Path) -> std::io::Result<Self> {
         let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC;
         let directory = open(path, flags, Mode::empty())?;
-        let identity = identity(&fstat(&directory)?);
-        let mut root =
-            Self { path: path.to_owned(), directory, identity, opening: Opening::Kernel, successor: Mutex::default() };
-        match root.open_relative(".", READ, Patience::Waits) {
-            Err(Errno::NOSYS | Errno::PERM) => root.opening = Opening::Stepwise,
-            done => drop(done?),
+        let file_id = file_id(&fstat(&directory)?);
+        let mut root = Self {
+            path: path.to_owned(),
+            directory,
+            file_id,
+            method: OpenMethod::Openat2,
+            replacement: Mutex::default(),
+        };
+        match root.open_relative(".", READ, DiskAccess::MayBlock) {
+            Err(Errno::NOSYS | Errno::PERM) => root.method = OpenMethod::BySegment,
+            result => drop(result?),
         }
         Ok(root)
     }
 
-    /// The root that its path leads to by now, which may be another directory: a site is often
-    /// put in place by swapping a link or a directory. That is opened once for all who ask.
+    /// Returns the root that the path names now. This may be another directory, since sites are often deployed
+    /// by swapping a link or a directory. All callers share one new root.
     ///
     /// # Errors
-    /// When the path leads nowhere; whoever serves goes on with the directory it has.
-    pub(crate) fn of_now(self: &Arc<Self>) -> std::io::Result<Arc<Self>> {
-        let now = identity(&stat(&self.path)?);
-        if now == self.identity {
+    /// If the path leads nowhere. The caller should keep the directory it has.
+    pub(crate) fn current(self: &Arc<Self>) -> std::io::Result<Arc<Self>> {
+        let now = file_id(&stat(&self.path)?);
+        if now == self.file_id {
             return Ok(self.clone());
         }
-        let mut successor = self.successor.lock().unwrap_or_else(PoisonError::into_inner);
-        match successor.upgrade() {
-            Some(known) if known.identity == now => Ok(known),
+        let mut replacement = self.replacement.lock().unwrap_or_else(PoisonError::into_inner);
+        match replacement.upgrade() {
+            Some(root) if root.file_id == now => Ok(root),
             _ => {
                 let opened = Arc::new(Self::open(&self.path)?);
-                *successor = Arc::downgrade(&opened);
+                *replacement = Arc::downgrade(&opened);
                 Ok(opened)
             }
         }
@@ -91,76 +96,80 @@ impl Root {
 
     /// Whether symbolic links that stay beneath the root are followed.
     pub(crate) fn follows_links(&self) -> bool {
-        self.opening == Opening::Kernel
+        self.method == OpenMethod::Openat2
     }
 
-    /// Opens what a path names, for reading, never outside the root: not by `..`, not by a
-    /// symbolic link, not by a link that is swapped in between.
-    pub(in crate::site) fn open_beneath(&self, path: &SafePath, patience: Patience) -> rustix::io::Result<OwnedFd> {
-        match self.opening {
-            Opening::Kernel if path.as_str().is_empty() => self.open_relative(".", READ, patience),
-            Opening::Kernel => self.open_relative(path.as_str(), READ, patience),
-            // Whether it would wait cannot be told beforehand.
-            Opening::Stepwise if patience == Patience::None => Err(Errno::AGAIN),
-            Opening::Stepwise => self.open_stepwise(path),
+    /// Opens a path for reading, never outside the root: neither by `..`, nor by a symbolic link, nor by a link
+    /// that is swapped in meanwhile.
+    pub(in crate::site) fn open_beneath(
+        &self,
+        path: &SafePath,
+        disk_access: DiskAccess,
+    ) -> rustix::io::Result<OwnedFd> {
+        match self.method {
+            OpenMethod::Openat2 if path.as_str().is_empty() => self.open_relative(".", READ, disk_access),
+            OpenMethod::Openat2 => self.open_relative(path.as_str(), READ, disk_access),
+            // The system cannot report beforehand whether this would wait.
+            OpenMethod::BySegment if disk_access == DiskAccess::CachedOnly => Err(Errno::AGAIN),
+            OpenMethod::BySegment => self.open_by_segment(path),
         }
     }
 
-    /// Opens a directory beneath the root by its path there, and nothing else.
-    pub(in crate::site) fn open_directory(&self, path: &str, patience: Patience) -> rustix::io::Result<OwnedFd> {
-        match self.opening {
-            Opening::Kernel if path.is_empty() => self.open_relative(".", DIRECTORY, patience),
-            Opening::Kernel => self.open_relative(path, DIRECTORY, patience),
-            Opening::Stepwise => Err(Errno::NOTDIR),
+    /// Opens a path beneath the root if it is a directory.
+    pub(in crate::site) fn open_directory(&self, path: &str, disk_access: DiskAccess) -> rustix::io::Result<OwnedFd> {
+        match self.method {
+            OpenMethod::Openat2 if path.is_empty() => self.open_relative(".", DIRECTORY, disk_access),
+            OpenMethod::Openat2 => self.open_relative(path, DIRECTORY, disk_access),
+            OpenMethod::BySegment => Err(Errno::NOTDIR),
         }
     }
 
-    /// Looks whether a path leads to a file that can be read, or to a directory that may have one.
+    /// Checks that a path leads to a readable file or, with a trailing slash, to a directory.
     ///
     /// # Errors
-    /// When it does not.
-    pub(crate) fn look(&self, path: &SafePath) -> std::io::Result<()> {
-        let opened = self.open_beneath(path, Patience::Waits)?;
+    /// If it does not.
+    pub(crate) fn check_readable(&self, path: &SafePath) -> std::io::Result<()> {
+        let opened = self.open_beneath(path, DiskAccess::MayBlock)?;
         match FileType::from_raw_mode(fstat(&opened)?.st_mode) {
             FileType::RegularFile => Ok(()),
             FileType::Directory if path.names_directory() => Ok(()),
-            _ => Err(std::io::Error::other("it is no regular file")),
+            _ => Err(std::io::Error::other("not a regular file")),
         }
     }
 
-    /// What is known of what a path leads to beneath the root, links followed.
+    /// Returns the metadata of a path beneath the root. Follows links.
     ///
     /// # Errors
-    /// When it leads nowhere, or elsewhere, or links are not followed.
-    pub(in crate::site) fn facts(&self, path: &SafePath) -> rustix::io::Result<Stat> {
-        if self.opening == Opening::Stepwise {
+    /// If the path leads nowhere or outside the root, or if links are not followed.
+    pub(in crate::site) fn stat_beneath(&self, path: &SafePath) -> rustix::io::Result<Stat> {
+        if self.method == OpenMethod::BySegment {
             return Err(Errno::LOOP);
         }
         let beneath = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
         fstat(&openat2(&self.directory, path.as_str(), OFlags::PATH | OFlags::CLOEXEC, Mode::empty(), beneath)?)
     }
 
-    fn open_relative(&self, path: &str, flags: OFlags, patience: Patience) -> rustix::io::Result<OwnedFd> {
+    fn open_relative(&self, path: &str, flags: OFlags, disk_access: DiskAccess) -> rustix::io::Result<OwnedFd> {
         let mut beneath = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
-        if patience == Patience::None {
+        if disk_access == DiskAccess::CachedOnly {
             beneath |= ResolveFlags::CACHED;
         }
         let mut tries = 0;
         loop {
             match openat2(&self.directory, path, flags, Mode::empty(), beneath) {
                 Err(Errno::INTR) => {}
-                // A rename somewhere made the walk uncertain, and another try decides; or somebody has a
-                // lease on the file and was told to let it go.
-                Err(Errno::AGAIN) if patience == Patience::Waits && tries < TRIES_MAX => {
+                // A concurrent rename made the path resolution uncertain, or another process has a lease on the
+                // file and was notified. In both cases, another attempt may succeed.
+                Err(Errno::AGAIN) if disk_access == DiskAccess::MayBlock && tries < OPEN_TRIES_MAX => {
                     tries += 1;
-                    thread::sleep(PAUSE);
+                    thread::sleep(OPEN_RETRY_PAUSE);
                 }
-                done => return done,
+                result => return result,
             }
         }
     }
 
-    fn open_stepwise(&self, path: &SafePath) -> rustix::io::Result<OwnedFd> {
+    fn open_by_segment(&self, path: &SafePath) -> rustix::io::Result<OwnedFd> {
         let step = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let mut at = openat(&self.directory, ".", step, Mode::empty())?;
         let mut segments = path.segments().peekable();
@@ -174,7 +183,7 @@ impl Root {
     }
 }
 
-fn identity(stat: &Stat) -> (u64, u64) {
+fn file_id(stat: &Stat) -> (u64, u64) {
     (stat.st_dev, stat.st_ino)
 }
 
@@ -183,14 +192,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn stepwise_opens_what_is_beneath_and_follows_no_link() {
+    fn opening_by_segment_follows_no_link() {
         let dir = std::env::temp_dir().join(format!("selvedge-root-{}", std::process::id()));
         std::fs::create_dir_all(dir.join("a/b")).unwrap();
         std::fs::write(dir.join("a/b/file"), "x").unwrap();
         let _ = std::os::unix::fs::symlink("b", dir.join("a/link"));
-        let root = Root { opening: Opening::Stepwise, ..Root::open(&dir).unwrap() };
+        let root = Root { method: OpenMethod::BySegment, ..Root::open(&dir).unwrap() };
         let open =
-            |path: &str| root.open_beneath(&SafePath::decode(path.as_bytes()).unwrap(), Patience::Waits).map(drop);
+            |path: &str| root.open_beneath(&SafePath::decode(path.as_bytes()).unwrap(), DiskAccess::MayBlock).map(drop);
         assert_eq!(open("/"), Ok(()));
         assert_eq!(open("/a/b/file"), Ok(()));
         assert_eq!(open("/a/b/"), Ok(()));

@@ -1,7 +1,7 @@
-//! Fields of answers, and pages for errors.
+//! Response fields and error pages.
 
 use super::*;
-use selvedge::Status;
+use selvedge::StatusCode;
 
 fn with_headers(edit: impl Fn(&mut HeaderEdits)) -> HeaderEdits {
     let mut headers = HeaderEdits::default();
@@ -10,13 +10,13 @@ fn with_headers(edit: impl Fn(&mut HeaderEdits)) -> HeaderEdits {
 }
 
 #[test]
-fn fields_on_every_status() {
-    let folder = Folder::new(&[("a.txt", "0123456789"), ("big.bin", &"x".repeat(100_000))]);
+fn header_edits_apply_to_every_status() {
+    let folder = SiteDirectory::new(&[("a.txt", "0123456789"), ("big.bin", &"x".repeat(100_000))]);
     let mut rules = site(
         "*",
         vec![
-            route("/deny", Action::Deny(Denial::new(403).unwrap())),
-            route("/say", say("hello")),
+            route("/deny", Action::Deny(DenyResponse::new(403).unwrap())),
+            route("/say", respond_with("hello")),
             Route {
                 headers: with_headers(|headers| {
                     headers.set("X-Site", "route").unwrap();
@@ -32,9 +32,9 @@ fn fields_on_every_status() {
         headers.add("X-More", "1").unwrap();
         headers.remove("Accept-Ranges").unwrap();
     });
-    rules.cache.add(Pattern::parse("*.txt").unwrap(), "max-age=60").unwrap();
-    let served = Served::new(vec![rules]);
-    settle();
+    rules.cache_control.add(Pattern::parse("*.txt").unwrap(), "max-age=60").unwrap();
+    let served = TestServer::new(vec![rules]);
+    wait_until_stable();
     let etag = format!("If-None-Match: {}", served.get("/a.txt").field("etag").unwrap());
     for round in 0..3 {
         for (target, lines, status, of_file) in [
@@ -50,18 +50,18 @@ fn fields_on_every_status() {
             ("/say", &[], 200, false),
             ("/%zz", &[], 400, false),
         ] {
-            let answer = served.get_with(target, lines);
-            assert_eq!(answer.status, status, "{target} {lines:?} {round}");
-            assert_eq!(answer.values("x-content-type-options"), ["nosniff"], "{target} {round}");
+            let response = served.get_with(target, lines);
+            assert_eq!(response.status, status, "{target} {lines:?} {round}");
+            assert_eq!(response.values("x-content-type-options"), ["nosniff"], "{target} {round}");
             let by_route = !matches!(target, "/deny" | "/say" | "/%zz");
             assert_eq!(
-                answer.values("x-site"),
+                response.values("x-site"),
                 [if by_route { "route" } else { "site" }],
                 "{target} {lines:?} {round}"
             );
-            assert_eq!(answer.values("x-more"), if by_route { &["1", "2"][..] } else { &["1"] }, "{target} {round}");
-            assert_eq!(answer.field("accept-ranges"), None, "{target}");
-            assert_eq!(answer.field("cache-control"), of_file.then_some("max-age=60"), "{target} {lines:?} {round}");
+            assert_eq!(response.values("x-more"), if by_route { &["1", "2"][..] } else { &["1"] }, "{target} {round}");
+            assert_eq!(response.field("accept-ranges"), None, "{target}");
+            assert_eq!(response.field("cache-control"), of_file.then_some("max-age=60"), "{target} {lines:?} {round}");
         }
         let parts = served.get_with("/a.txt", &["Range: bytes=2-3,5-6"]);
         assert!(parts.field("content-type").unwrap().starts_with("multipart/byteranges; boundary="));
@@ -71,40 +71,44 @@ fn fields_on_every_status() {
 }
 
 #[test]
-fn pages_for_errors() {
-    let folder = Folder::new(&[("errors/404.html", "lost"), ("errors/403.html", "no"), ("page.html", "page")]);
-    let sure = Reply::new(404, "text/plain", "as written").unwrap();
+fn error_pages_replace_errors() {
+    let folder = SiteDirectory::new(&[("errors/404.html", "lost"), ("errors/403.html", "no"), ("page.html", "page")]);
+    let fixed = StaticResponse::new(404, "text/plain", "as written").unwrap();
     let mut rules = site(
         "*",
         vec![
-            route("/deny", Action::Deny(Denial::new(403).unwrap())),
-            route("/written", Action::Respond(sure)),
+            route("/deny", Action::Deny(DenyResponse::new(403).unwrap())),
+            route("/written", Action::Respond(fixed)),
             route("/*", Action::Files(folder.files())),
         ],
     );
     let pages = [(404, "/errors/404.html"), (403, "/errors/403.html"), (405, "/errors/none.html")];
-    let pages = pages.map(|(status, page)| (Status::new(status).unwrap(), path(page))).to_vec();
+    let pages = pages.map(|(status, page)| (StatusCode::new(status).unwrap(), path(page))).to_vec();
     rules.error_pages = Some(ErrorPages { root: folder.root(), pages });
     rules.headers = with_headers(|headers| headers.set("X-Site", "1").unwrap());
-    let served = Served::new(vec![rules]);
-    settle();
+    let served = TestServer::new(vec![rules]);
+    wait_until_stable();
     let page = served.get("/none");
-    assert_eq!(page.said(), (404, "lost"));
+    assert_eq!(page.status_and_text(), (404, "lost"));
     assert_eq!(page.field("content-type"), Some("text/html; charset=utf-8"));
     assert_eq!((page.field("x-site"), page.field("etag"), page.field("last-modified")), (Some("1"), None, None));
-    // Neither a precondition nor a range of what was asked for is about the page.
+    // Preconditions and ranges are about the requested resource, not about the error page.
     let lines = ["If-None-Match: *", "Range: bytes=0-1", "If-Modified-Since: Fri, 01 Jan 2100 00:00:00 GMT"];
-    assert_eq!(served.get_with("/none", &lines).said(), (404, "lost"));
-    let head = served.ask("HEAD", "/none", "test", &[]);
-    assert_eq!((head.said(), head.field("content-length")), ((404, ""), Some("4")));
+    assert_eq!(served.get_with("/none", &lines).status_and_text(), (404, "lost"));
+    let head = served.request("HEAD", "/none", "test", &[]);
+    assert_eq!((head.status_and_text(), head.field("content-length")), ((404, ""), Some("4")));
     served.clear_log();
-    assert_eq!(served.get("/deny").said(), (403, "no"));
-    assert_eq!(served.logged().reason, Some("a route denies it"), "the page takes nothing from the log");
-    assert_eq!(served.get("/written").said(), (404, "as written"));
-    assert_eq!(served.get("/errors/404.html").said(), (200, "lost"), "it is a file like others, too");
+    assert_eq!(served.get("/deny").status_and_text(), (403, "no"));
+    assert_eq!(served.logged().reason, Some("denied by a route"), "the error page does not change the log reason");
+    assert_eq!(served.get("/written").status_and_text(), (404, "as written"));
+    assert_eq!(
+        served.get("/errors/404.html").status_and_text(),
+        (200, "lost"),
+        "an error page is also served as a file"
+    );
     served.clear_log();
-    let without = served.ask("DELETE", "/page.html", "test", &[]);
-    assert!(without.status == 405 && without.content.contains("405"), "{without:?}");
-    assert_eq!(without.field("allow"), Some("GET, HEAD, OPTIONS"));
-    assert_eq!(served.logged().reason, Some("the page of the site for this error cannot be read"));
+    let unreadable_page = served.request("DELETE", "/page.html", "test", &[]);
+    assert!(unreadable_page.status == 405 && unreadable_page.content.contains("405"), "{unreadable_page:?}");
+    assert_eq!(unreadable_page.field("allow"), Some("GET, HEAD, OPTIONS"));
+    assert_eq!(served.logged().reason, Some("cannot read the error page of the site"));
 }

@@ -1,16 +1,16 @@
-//! Whole sites, asked over a socket.
+//! Tests of whole sites over a socket.
 
+mod access;
 mod fields;
+mod file_cache;
 mod files;
-mod gates;
 mod hosts;
 mod routes;
-mod short_way;
 
 use super::*;
 use selvedge::proto::path::SafePath;
 use selvedge::service::Exchange;
-use selvedge::{Observer, Running, Server};
+use selvedge::{Observer, RunningServer, Server};
 use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -19,10 +19,10 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// A directory with files that goes away with the test.
-struct Folder(PathBuf);
+/// A directory with files that is deleted with the test.
+struct SiteDirectory(PathBuf);
 
-impl Folder {
+impl SiteDirectory {
     fn new(files: &[(&str, &str)]) -> Self {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
@@ -34,7 +34,7 @@ impl Folder {
         folder
     }
 
-    /// A file that was last changed long enough ago to be kept.
+    /// Writes a file. It is cacheable after [`wait_until_stable`].
     fn write(&self, name: &str, content: &str) {
         let path = self.0.join(name);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -46,24 +46,24 @@ impl Folder {
     }
 
     fn files(&self) -> FilesRules {
-        files_of(self.root())
+        files_rules(self.root())
     }
 }
 
-impl Drop for Folder {
+impl Drop for SiteDirectory {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.0);
     }
 }
 
-fn files_of(root: Arc<Root>) -> FilesRules {
+fn files_rules(root: Arc<Root>) -> FilesRules {
     FilesRules {
         root,
         index: IndexNames::new(["index.html"]).unwrap(),
-        attempts: Vec::new(),
+        try_files: Vec::new(),
         fallback: None,
         listing: Listing::Off,
-        sidecars: Sidecars::On,
+        precompressed: Precompressed::On,
     }
 }
 
@@ -71,17 +71,17 @@ fn route(pattern: &str, action: Action) -> Route {
     Route {
         pattern: Pattern::parse(pattern).unwrap(),
         conditions: Vec::new(),
-        gates: None,
+        access: None,
         body_bytes_max: 10 << 20,
-        cache: CacheRules::default(),
-        pages: Vec::new(),
+        cache_control: CacheControlRules::default(),
+        error_pages: Vec::new(),
         headers: HeaderEdits::default(),
         action,
     }
 }
 
-fn say(text: &'static str) -> Action {
-    Action::Respond(Reply::new(200, "text/plain", text).unwrap())
+fn respond_with(text: &'static str) -> Action {
+    Action::Respond(StaticResponse::new(200, "text/plain", text).unwrap())
 }
 
 fn path(text: &str) -> SafePath {
@@ -92,44 +92,44 @@ fn site(name: &str, routes: Vec<Route>) -> SiteRules {
     SiteRules { names: vec![name.parse().unwrap()], routes, ..SiteRules::default() }
 }
 
-/// What the log would know of an exchange.
+/// The data of an exchange that the log gets.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Logged {
+struct LoggedExchange {
     status: u16,
     reason: Option<&'static str>,
     user: Option<String>,
     client: String,
-    label: u32,
+    site_tag: u32,
 }
 
 #[derive(Clone, Debug, Default)]
-struct Log(Arc<Mutex<Vec<Logged>>>);
+struct RecordingObserver(Arc<Mutex<Vec<LoggedExchange>>>);
 
-impl Observer for Log {
+impl Observer for RecordingObserver {
     fn finished(&self, exchange: &Exchange<'_>) {
         let Some(request) = exchange.request else { return };
-        self.0.lock().unwrap().push(Logged {
+        self.0.lock().unwrap().push(LoggedExchange {
             status: exchange.status.code(),
             reason: exchange.reason,
             user: request.user().map(str::to_owned),
             client: request.client().to_string(),
-            label: request.label(),
+            site_tag: request.site_tag(),
         });
     }
 }
 
-/// Sites that are served until the test ends.
-struct Served {
-    running: Option<Running>,
-    log: Log,
+/// A server of sites that stops with the test.
+struct TestServer {
+    running: Option<RunningServer>,
+    log: RecordingObserver,
 }
 
-impl Served {
+impl TestServer {
     fn new(sites: Vec<SiteRules>) -> Self {
-        let table = Arc::new(SiteTable::new(sites).unwrap());
-        let log = Log::default();
+        let table = Arc::new(RouteTable::new(sites).unwrap());
+        let log = RecordingObserver::default();
         let server = Server::bind_with_workers("127.0.0.1:0", 1).unwrap().observe(log.clone());
-        let running = server.serve_each(move || Sites::new(table.clone(), 1)).unwrap();
+        let running = server.serve_each(move || SiteService::new(table.clone(), 1)).unwrap();
         Self { running: Some(running), log }
     }
 
@@ -137,34 +137,34 @@ impl Served {
         Self::new(vec![site("*", routes)])
     }
 
-    /// Sends these octets and reads one connection to its end.
-    fn exchange(&self, octets: &str) -> Answer {
+    /// Sends these bytes and reads the connection to its end.
+    fn exchange(&self, bytes_sent: &str) -> TestResponse {
         let address = self.running.as_ref().unwrap().addresses()[0];
         let mut stream = TcpStream::connect(address).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
-        stream.write_all(octets.as_bytes()).unwrap();
+        stream.write_all(bytes_sent.as_bytes()).unwrap();
         let mut bytes = Vec::new();
         stream.read_to_end(&mut bytes).unwrap();
-        Answer::read(&bytes)
+        TestResponse::read(&bytes)
     }
 
-    /// One request with these lines behind its Host.
-    fn ask(&self, method: &str, target: &str, host: &str, lines: &[&str]) -> Answer {
+    /// Sends a request with these lines after its Host.
+    fn request(&self, method: &str, target: &str, host: &str, lines: &[&str]) -> TestResponse {
         let lines: String = lines.iter().map(|line| format!("{line}\r\n")).collect();
         self.exchange(&format!("{method} {target} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n{lines}\r\n"))
     }
 
-    fn get(&self, target: &str) -> Answer {
-        self.ask("GET", target, "test", &[])
+    fn get(&self, target: &str) -> TestResponse {
+        self.request("GET", target, "test", &[])
     }
 
-    fn get_with(&self, target: &str, lines: &[&str]) -> Answer {
-        self.ask("GET", target, "test", lines)
+    fn get_with(&self, target: &str, lines: &[&str]) -> TestResponse {
+        self.request("GET", target, "test", lines)
     }
 
-    /// What was logged of the last exchange.
-    fn logged(&self) -> Logged {
-        // The answer leaves before it is reported.
+    /// Removes and returns the last logged exchange.
+    fn logged(&self) -> LoggedExchange {
+        // The response is sent before the exchange is logged.
         for _ in 0..100 {
             if let Some(last) = self.log.0.lock().unwrap().pop() {
                 return last;
@@ -180,7 +180,7 @@ impl Served {
     }
 }
 
-impl Drop for Served {
+impl Drop for TestServer {
     fn drop(&mut self) {
         let running = self.running.take().unwrap();
         running.handle().stop_now();
@@ -188,18 +188,18 @@ impl Drop for Served {
     }
 }
 
-/// An answer, taken apart.
+/// A parsed response.
 #[derive(Clone, Debug)]
-struct Answer {
+struct TestResponse {
     status: u16,
     fields: Vec<(String, String)>,
     content: String,
 }
 
-impl Answer {
+impl TestResponse {
     fn read(bytes: &[u8]) -> Self {
         let text = String::from_utf8_lossy(bytes);
-        let (head, content) = text.split_once("\r\n\r\n").unwrap_or_else(|| panic!("no answer: {text}"));
+        let (head, content) = text.split_once("\r\n\r\n").unwrap_or_else(|| panic!("no response: {text}"));
         let mut lines = head.split("\r\n");
         let status = lines.next().unwrap().split(' ').nth(1).unwrap().parse().unwrap();
         let fields = lines.map(|line| line.split_once(": ").unwrap());
@@ -215,16 +215,16 @@ impl Answer {
         self.fields.iter().filter(|(own, _)| own == name).map(|(_, value)| &**value).collect()
     }
 
-    fn said(&self) -> (u16, &str) {
+    fn status_and_text(&self) -> (u16, &str) {
         (self.status, &self.content)
     }
 }
 
-/// Files are kept once their times would show the next change.
-fn settle() {
+/// Waits until files are old enough to be cached.
+fn wait_until_stable() {
     std::thread::sleep(Duration::from_millis(150));
 }
 
-fn swap(from: &Path, to: &Path) {
+fn rename_over(from: &Path, to: &Path) {
     fs::rename(from, to).unwrap();
 }

@@ -1,4 +1,4 @@
-//! Which route answers, and what it does.
+//! Selection of routes and their actions.
 
 use super::*;
 
@@ -15,17 +15,17 @@ fn rewrite(target: &str) -> Action {
 }
 
 #[test]
-fn the_first_route_that_matches_counts() {
-    let served = Served::one(vec![
-        route("/a", say("exact")),
-        route("/a/*", say("beneath")),
-        route("/a/b", say("never")),
-        route("*.txt", say("name")),
+fn first_matching_route_is_used() {
+    let served = TestServer::one(vec![
+        route("/a", respond_with("exact")),
+        route("/a/*", respond_with("beneath")),
+        route("/a/b", respond_with("never")),
+        route("*.txt", respond_with("name")),
     ]);
     for (target, expected) in
         [("/a", "exact"), ("/a/", "beneath"), ("/a/b", "beneath"), ("/x/y.txt", "name"), ("/%61/%62", "beneath")]
     {
-        assert_eq!(served.get(target).said(), (200, expected), "{target}");
+        assert_eq!(served.get(target).status_and_text(), (200, expected), "{target}");
     }
     assert_eq!(served.get("/b").status, 404);
     served.clear_log();
@@ -34,10 +34,10 @@ fn the_first_route_that_matches_counts() {
 }
 
 #[test]
-fn no_way_to_write_a_path_gets_around_a_denial() {
-    let folder = Folder::new(&[("secret/key.txt", "key"), ("public/a.txt", "a"), ("SECRET/b.txt", "b")]);
-    let served = Served::one(vec![
-        route("/secret/*", Action::Deny(Denial::new(403).unwrap())),
+fn no_spelling_of_a_path_bypasses_a_denial() {
+    let folder = SiteDirectory::new(&[("secret/key.txt", "key"), ("public/a.txt", "a"), ("SECRET/b.txt", "b")]);
+    let served = TestServer::one(vec![
+        route("/secret/*", Action::Deny(DenyResponse::new(403).unwrap())),
         route("/*", Action::Files(folder.files())),
     ]);
     for target in [
@@ -56,7 +56,7 @@ fn no_way_to_write_a_path_gets_around_a_denial() {
     ] {
         assert_eq!(served.get(target).status, 403, "{target}");
         let logged = served.logged();
-        assert_eq!(logged.reason, Some("a route denies it"), "{target}");
+        assert_eq!(logged.reason, Some("denied by a route"), "{target}");
     }
     for target in [
         "//secret/key.txt",
@@ -66,25 +66,28 @@ fn no_way_to_write_a_path_gets_around_a_denial() {
         "/secret;/key.txt",
         "/secret./key.txt",
     ] {
-        let answer = served.get(target);
-        assert!(matches!(answer.status, 400 | 403 | 404) && !answer.content.contains("key"), "{target} {answer:?}");
+        let response = served.get(target);
+        assert!(
+            matches!(response.status, 400 | 403 | 404) && !response.content.contains("key"),
+            "{target} {response:?}"
+        );
     }
-    assert_eq!(served.get("/SECRET/b.txt").said(), (200, "b"), "case tells files apart, and so it does routes");
+    assert_eq!(served.get("/SECRET/b.txt").status_and_text(), (200, "b"), "routes are case-sensitive like files");
 }
 
 #[test]
-fn conditions_decide_too() {
+fn conditions_select_routes() {
     let networks = |text: &str| Condition::Client(vec![text.parse().unwrap()]);
     let field = |name: &str, test| Condition::Field(FieldCondition::new(name, test).unwrap());
-    let served = Served::one(vec![
-        only_if(Condition::Method(vec!["POST".into(), "PURGE".into()]), route("/*", say("method"))),
-        only_if(Condition::Query { name: "v".into(), value: Some("2".into()) }, route("/*", say("value"))),
-        only_if(Condition::Query { name: "q".into(), value: None }, route("/*", say("name"))),
-        only_if(field("X-Is", FieldTest::Equals("yes".into())), route("/*", say("equals"))),
-        only_if(field("X-Any", FieldTest::Present), route("/*", say("present"))),
-        only_if(networks("10.0.0.0/8"), route("/*", say("far"))),
-        only_if(networks("127.0.0.0/8"), route("/near", say("near"))),
-        route("/*", say("else")),
+    let served = TestServer::one(vec![
+        only_if(Condition::Method(vec!["POST".into(), "PURGE".into()]), route("/*", respond_with("method"))),
+        only_if(Condition::Query { name: "v".into(), value: Some("2".into()) }, route("/*", respond_with("value"))),
+        only_if(Condition::Query { name: "q".into(), value: None }, route("/*", respond_with("name"))),
+        only_if(field("X-Is", FieldTest::Equals("yes".into())), route("/*", respond_with("equals"))),
+        only_if(field("X-Any", FieldTest::Present), route("/*", respond_with("present"))),
+        only_if(networks("10.0.0.0/8"), route("/*", respond_with("far"))),
+        only_if(networks("127.0.0.0/8"), route("/near", respond_with("near"))),
+        route("/*", respond_with("else")),
     ]);
     for (target, lines, expected) in [
         ("/", &[][..], "else"),
@@ -99,13 +102,13 @@ fn conditions_decide_too() {
     ] {
         assert_eq!(served.get_with(target, lines).content, expected, "{target} {lines:?}");
     }
-    assert_eq!(served.ask("PURGE", "/", "test", &[]).content, "method");
-    assert_eq!(served.ask("POST", "/", "test", &["Content-Length: 0"]).content, "method");
+    assert_eq!(served.request("PURGE", "/", "test", &[]).content, "method");
+    assert_eq!(served.request("POST", "/", "test", &["Content-Length: 0"]).content, "method");
 }
 
 #[test]
-fn redirects() {
-    let served = Served::one(vec![
+fn redirects_fill_their_targets() {
+    let served = TestServer::one(vec![
         route("/old/*", redirect(301, "/new/*")),
         route("/ext/*", redirect(308, "https://example.com/*?from=*".trim_end_matches("?from=*"))),
         route("/a*/*", redirect(302, "/*/*")),
@@ -118,60 +121,60 @@ fn redirects() {
         ("/a/evil.example", 302, "/evil.example"),
         ("/form", 303, "/done"),
     ] {
-        let answer = served.get(target);
-        assert_eq!((answer.status, answer.field("location")), (status, Some(location)), "{target}");
+        let response = served.get(target);
+        assert_eq!((response.status, response.field("location")), (status, Some(location)), "{target}");
     }
     assert_eq!(served.get("/old/%0d%0aX:%20y").status, 400);
     assert_eq!(served.get("/old//evil.example").status, 404);
 }
 
 #[test]
-fn a_rewrite_happens_once() {
-    let served = Served::one(vec![
+fn request_is_rewritten_once() {
+    let served = TestServer::one(vec![
         route("/a/*", rewrite("/b/*")),
         route("/b/*", rewrite("/a/*")),
-        route("/b/x", say("b")),
+        route("/b/x", respond_with("b")),
         route("/up/*", rewrite("/x/.*")),
-        route("/x/*", say("x")),
+        route("/x/*", respond_with("x")),
     ]);
-    assert_eq!(served.get("/up/x").said(), (200, "x"));
+    assert_eq!(served.get("/up/x").status_and_text(), (200, "x"));
     served.clear_log();
     for target in ["/a/x", "/b/x"] {
-        assert_eq!(served.get(target).status, 404, "{target}: no route is passed over");
-        assert_eq!(served.logged().reason, Some("a route would rewrite what was rewritten already"));
+        assert_eq!(served.get(target).status, 404, "{target}: the second rewrite is not skipped");
+        assert_eq!(served.logged().reason, Some("a request can be rewritten only once"));
     }
-    assert_eq!(served.get("/up/./").status, 200, "a capture is never a segment of dots that leads out");
+    assert_eq!(served.get("/up/./").status, 200, "a capture never becomes a dot segment");
 }
 
 #[test]
-fn a_rewrite_leads_to_the_first_route_that_matches() {
-    let folder = Folder::new(&[("index.html", "home"), ("a.txt", "a"), ("en/a.txt", "never")]);
-    let served = Served::one(vec![
+fn rewrite_leads_to_the_first_matching_route() {
+    let folder = SiteDirectory::new(&[("index.html", "home"), ("a.txt", "a"), ("en/a.txt", "never")]);
+    let served = TestServer::one(vec![
         route("*.php", rewrite("/index.html")),
         route("/en/*", rewrite("/*")),
         route("/*", Action::Files(folder.files())),
     ]);
     for (target, expected) in [("/en/a.txt", "a"), ("/en/", "home"), ("/en/y.php", "home"), ("/en", "home")] {
-        assert_eq!(served.get(target).said(), (200, expected), "{target}");
+        assert_eq!(served.get(target).status_and_text(), (200, expected), "{target}");
     }
     assert_eq!(served.get("/en/en/a.txt").status, 404);
 }
 
 #[test]
-fn replies_and_denials() {
-    let teapot = Reply::new(418, "text/plain", "short and stout").unwrap();
-    let served = Served::one(vec![
+fn static_responses_and_denials() {
+    let teapot = StaticResponse::new(418, "text/plain", "short and stout").unwrap();
+    let served = TestServer::one(vec![
         route("/tea", Action::Respond(teapot)),
-        route("/none", Action::Respond(Reply::new(204, "", "").unwrap())),
-        route("/deny", Action::Deny(Denial::new(403).unwrap())),
-        route("/hide", Action::Deny(Denial::new(404).unwrap())),
+        route("/none", Action::Respond(StaticResponse::new(204, "", "").unwrap())),
+        route("/deny", Action::Deny(DenyResponse::new(403).unwrap())),
+        route("/hide", Action::Deny(DenyResponse::new(404).unwrap())),
     ]);
     let tea = served.get("/tea");
-    assert_eq!((tea.said(), tea.field("content-type")), ((418, "short and stout"), Some("text/plain")));
-    assert_eq!(served.ask("HEAD", "/tea", "test", &[]).said(), (418, ""));
-    assert_eq!(served.get("/none").said(), (204, ""));
+    assert_eq!((tea.status_and_text(), tea.field("content-type")), ((418, "short and stout"), Some("text/plain")));
+    assert_eq!(served.request("HEAD", "/tea", "test", &[]).status_and_text(), (418, ""));
+    assert_eq!(served.get("/none").status_and_text(), (204, ""));
     assert_eq!((served.get("/deny").status, served.get("/hide").status), (403, 404));
-    assert_eq!(served.ask("OPTIONS", "*", "test", &[]).status, 204);
+    assert_eq!(served.request("OPTIONS", "*", "test", &[]).status, 204);
     let chunked = "POST /tea HTTP/1.1\r\nHost: test\r\nTransfer-Encoding: chunked\r\n\r\nbroken\r\n";
-    assert_eq!(served.exchange(chunked).status, 400, "content is judged before the answer");
+    assert_eq!(served.exchange(chunked).status, 400, "content is checked before the response is sent");
 }

@@ -1,4 +1,4 @@
-//! actix-web with actix-files: a current-thread runtime for each worker is how it works by itself.
+//! actix-web with actix-files. Its default is a current-thread runtime for each worker.
 
 use actix_files::{Files, NamedFile};
 use actix_web::body::{BodySize, MessageBody};
@@ -21,14 +21,14 @@ fn main() -> std::io::Result<()> {
             App::new()
                 .route("/hello", web::get().to(async || "HELLO, WORLD"))
                 .route("/upload", web::post().to(upload))
-                .route("/download", web::get().to(async || HttpResponse::Ok().body(Sized(Download::default()))))
+                .route("/download", web::get().to(async || HttpResponse::Ok().body(SizedDownload(Download::default()))))
                 .route("/events", web::get().to(events))
                 .route("/file", web::get().to(move || NamedFile::open_async(file.clone())))
                 .service(Files::new("/", &root))
         })
         .workers(workers)
         .backlog(4096)
-        .tcp_nodelay(true) // else a second write of an answer waits for the client
+        .tcp_nodelay(true) // otherwise the second write of a response waits for an ACK of the client
         .max_connections(20_000)
         .keep_alive(KeepAlive::Timeout(Duration::from_secs(3_600)))
         .bind(("127.0.0.1", port))?
@@ -38,8 +38,8 @@ fn main() -> std::io::Result<()> {
 
 async fn upload(mut content: Payload) -> Result<String, Error> {
     let mut bytes = 0;
-    while let Some(piece) = content.next().await {
-        bytes += piece?.len();
+    while let Some(chunk) = content.next().await {
+        bytes += chunk?.len();
     }
     Ok(bytes.to_string())
 }
@@ -49,17 +49,17 @@ async fn events() -> HttpResponse {
     HttpResponse::Ok().content_type("text/event-stream").streaming(first.chain(stream::pending()))
 }
 
-/// [`Download`] as content of actix's kind.
-struct Sized(Download);
+/// A [`Download`] as an actix body.
+struct SizedDownload(Download);
 
-impl MessageBody for Sized {
+impl MessageBody for SizedDownload {
     type Error = Infallible;
 
     fn size(&self) -> BodySize {
-        BodySize::Sized(self.0.bytes_left())
+        BodySize::Sized(self.0.bytes_remaining())
     }
 
     fn poll_next(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Result<Bytes, Infallible>>> {
-        Poll::Ready(self.0.piece().map(Ok))
+        Poll::Ready(self.0.next_chunk().map(Ok))
     }
 }

@@ -1,5 +1,5 @@
-//! The same axum application as `peer-axum`, on Selvedge, with its `SendFile` and `ServeDir`, as the
-//! library's first page has it.
+//! The axum application of `peer-axum` on Selvedge, with its `SendFile` and `ServeDir`, as in the first example of
+//! the library's documentation.
 
 use axum::http::header::CONTENT_TYPE;
 use axum::http::{HeaderMap, StatusCode};
@@ -24,5 +24,5 @@ fn main() -> std::io::Result<()> {
 
 async fn send(path: Arc<PathBuf>, headers: HeaderMap) -> Result<impl IntoResponse, StatusCode> {
     let file = SendFile::open(&*path).await.map_err(|_| StatusCode::NOT_FOUND)?;
-    Ok(([(CONTENT_TYPE, "text/html")], file.answer(&headers)))
+    Ok(([(CONTENT_TYPE, "text/html")], file.respond_to(&headers)))
 }

@@ -1,5 +1,5 @@
-//! axum on hyper, on a current-thread runtime for each core, with tower-http's `ServeFile` and
-//! `ServeDir` for files: how an axum application serves them.
+//! axum on hyper, on a current-thread runtime for each core. Files are served by tower-http's `ServeFile` and
+//! `ServeDir`, as in a usual axum application.
 
 use axum::routing::get_service;
 use selvedge_bench_peers::application::application;
@@ -12,8 +12,8 @@ fn main() {
         let application = application(get_service(ServeFile::new(root.join(FILE))));
         let application = application.fallback_service(ServeDir::new(&root));
         async move {
-            let listener = listen(port).expect("a listening socket");
-            axum::serve(listener, application).await.expect("it serves until it is stopped");
+            let listener = listen(port).expect("cannot listen");
+            axum::serve(listener, application).await.expect("the server failed");
         }
     });
 }

@@ -1,5 +1,5 @@
-//! hyper 1 on a current-thread runtime for each core. It has no file server of its own, so the
-//! files at the top of the root are in memory, up to 1 MiB each: the least that hyper can cost.
+//! hyper 1 on a current-thread runtime for each core. It has no file server, so the files at the top of the root
+//! are in memory, up to 1 MiB each: the minimum cost of hyper.
 
 use bytes::Bytes;
 use http_body_util::Full;
@@ -27,9 +27,9 @@ fn main() {
 
 fn read_files(root: &Path) -> Files {
     let mut files = Files::new();
-    for entry in std::fs::read_dir(root).expect("the root").flatten() {
-        let small = entry.metadata().is_ok_and(|facts| facts.is_file() && facts.len() <= IN_MEMORY_MAX);
-        if small && let (Ok(bytes), Some(name)) = (std::fs::read(entry.path()), entry.file_name().to_str()) {
+    for entry in std::fs::read_dir(root).expect("the root is readable").flatten() {
+        let is_small = entry.metadata().is_ok_and(|facts| facts.is_file() && facts.len() <= IN_MEMORY_MAX);
+        if is_small && let (Ok(bytes), Some(name)) = (std::fs::read(entry.path()), entry.file_name().to_str()) {
             files.insert(format!("/{name}"), bytes.into());
         }
     }
@@ -37,21 +37,21 @@ fn read_files(root: &Path) -> Files {
 }
 
 async fn serve(port: u16, files: Files) {
-    let listener = listen(port).expect("a listening socket");
+    let listener = listen(port).expect("cannot listen");
     let files = Rc::new(files);
     loop {
         let Ok((stream, _)) = listener.accept().await else { continue };
         let files = files.clone();
         tokio::task::spawn_local(async move {
-            let service = service_fn(move |request| std::future::ready(Ok::<_, Infallible>(answer(&files, &request))));
+            let service = service_fn(move |request| std::future::ready(Ok::<_, Infallible>(respond(&files, &request))));
             let mut http = hyper::server::conn::http1::Builder::new();
-            http.pipeline_flush(true); // one write for a batch of pipelined answers
+            http.pipeline_flush(true); // one write for a batch of pipelined responses
             let _ = http.serve_connection(TokioIo::new(stream), service).await;
         });
     }
 }
 
-fn answer(files: &Files, request: &Request<Incoming>) -> Response<Full<Bytes>> {
+fn respond(files: &Files, request: &Request<Incoming>) -> Response<Full<Bytes>> {
     let path = request.uri().path();
     let body = if path == "/hello" { Some(Bytes::from_static(b"HELLO, WORLD")) } else { files.get(path).cloned() };
     let Some(body) = body else {

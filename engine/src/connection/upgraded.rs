@@ -1,0 +1,45 @@
+//! An upgraded connection: another protocol uses it. The worker still counts it, requests its stop, and aborts it at
+//! the end of a shutdown.
+
+use crate::connection::AppState;
+use crate::connection::transport::{Connection, abort_reason};
+use crate::net::clock::Tick;
+use crate::net::connection_table::{Deadline, Interrupt};
+use crate::net::stream::Stream;
+use crate::service::CloseReason;
+use bytes::Bytes;
+use std::future::poll_fn;
+use std::rc::Rc;
+use std::task::Poll;
+
+/// Passes the connection to the upgrade handler, and waits for its end. Returns the close reason.
+pub(super) async fn run_upgraded<S: Stream>(connection: Rc<Connection<S>>, app_state: AppState) -> CloseReason {
+    // An earlier stop is checked here. A later one arrives as an interrupt.
+    connection.wait_until(Deadline::Upgraded, Tick::MAX);
+    let stops = connection.worker.is_draining.get() || app_state != AppState::Current;
+    let (worker, id) = (connection.worker.clone(), connection.id());
+    let Some(connection) = Rc::into_inner(connection) else { return CloseReason::ClosedAfterResponse };
+    let Some(handler) = connection.upgrade_handler.take() else { return CloseReason::ClosedAfterResponse };
+    connection.drop_large_send_buffer();
+    let first = Bytes::copy_from_slice(connection.input.borrow().bytes());
+    let Ok((duplex, mut control)) = connection.stream.into_duplex(first) else { return CloseReason::Reset };
+    if stops {
+        control.announce_stop();
+    }
+    handler(duplex);
+    poll_fn(|cx| {
+        match worker.connections.register_waker(id, cx.waker()) {
+            Interrupt::Abort => {
+                control.abort();
+                return Poll::Ready(abort_reason(&worker));
+            }
+            Interrupt::Drain => {
+                control.announce_stop();
+                worker.connections.clear_interrupt(id);
+            }
+            Interrupt::None | Interrupt::TimedOut | Interrupt::Evict | Interrupt::Park => {}
+        }
+        control.poll_closed(cx).map(|()| CloseReason::Upgraded)
+    })
+    .await
+}

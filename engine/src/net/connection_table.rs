@@ -1,0 +1,537 @@
+//! The connection table of a worker: what each connection waits for, and until when.
+//!
+//! Requests do not use runtime timers. A connection writes its deadline into this table. One sweeper per worker
+//! reads the table about 4 times per second and wakes connections whose deadline has passed.
+
+use crate::limits::{SWEEPS_UNTIL_PARKED, TRIM_AFTER_CONNECTIONS};
+use crate::net::clock::Tick;
+use std::any::Any;
+use std::cell::{Cell, OnceCell, RefCell};
+use std::rc::Rc;
+use std::task::Waker;
+
+/// What a connection waits for. This list is the whole policy for slow clients.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Deadline {
+    /// No deadline: the application works.
+    None,
+    /// The rest of a request head.
+    RequestHead,
+    /// More request content.
+    RequestBody,
+    /// The client has to receive more of a response.
+    ResponseProgress,
+    /// The next request.
+    KeepAlive,
+    /// The client has to close after the final response.
+    Linger,
+    /// No deadline: another protocol uses the connection.
+    Upgraded,
+}
+
+/// A signal from the worker to a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Interrupt {
+    /// No interrupt.
+    None,
+    /// The deadline has passed.
+    TimedOut,
+    /// The connection is idle and is evicted.
+    Evict,
+    /// The server drains, and the connection is idle.
+    Drain,
+    /// The connection has been idle for about one second and its task should end.
+    Park,
+    /// The connection is aborted.
+    Abort,
+}
+
+struct Entry {
+    due: Tick,
+    deadline: Deadline,
+    interrupt: Interrupt,
+    /// Consecutive sweeps that found the connection idle.
+    idle_sweeps: u8,
+    is_used: bool,
+    generation: u32,
+    wake_target: WakeTarget,
+}
+
+/// What an interrupt wakes.
+enum WakeTarget {
+    None,
+    Task(Waker),
+    /// A connection without a task, in the parked connections.
+    Parked,
+}
+
+/// A wake-up to run after the table is no longer borrowed: waking may run code that uses the table.
+enum PendingWake {
+    Task(Waker),
+    Parked(ConnectionId),
+}
+
+/// The parked connections of a worker, by connection ID.
+pub(crate) trait Resume: Any {
+    /// Resumes a connection in a new task.
+    fn resume(self: Rc<Self>, id: ConnectionId);
+
+    /// Drops all parked connections, which closes them.
+    fn clear(&self);
+}
+
+impl Entry {
+    const UNUSED: Self = Self {
+        due: Tick::MAX,
+        deadline: Deadline::None,
+        interrupt: Interrupt::None,
+        idle_sweeps: 0,
+        is_used: false,
+        generation: 0,
+        wake_target: WakeTarget::None,
+    };
+
+    /// Returns what an interrupt wakes. A task's waker stays registered; a parked connection is no longer parked.
+    fn take_wake(&mut self, id: usize) -> Option<PendingWake> {
+        match &self.wake_target {
+            WakeTarget::None => None,
+            WakeTarget::Task(waker) => Some(PendingWake::Task(waker.clone())),
+            WakeTarget::Parked => {
+                self.wake_target = WakeTarget::None;
+                Some(PendingWake::Parked(id as ConnectionId))
+            }
+        }
+    }
+
+    /// Returns whether a new interrupt may replace the pending one. `Park` has the lowest priority.
+    fn is_interruptible(&self) -> bool {
+        matches!(self.interrupt, Interrupt::None | Interrupt::Park)
+    }
+
+    fn can_park(&self) -> bool {
+        self.deadline == Deadline::KeepAlive
+            && self.interrupt == Interrupt::None
+            && matches!(self.wake_target, WakeTarget::Task(_))
+    }
+}
+
+/// The connection table of one worker.
+#[derive(Default)]
+pub(crate) struct ConnectionTable {
+    entries: RefCell<Vec<Entry>>,
+    free: RefCell<Vec<u32>>,
+    resumer: OnceCell<Rc<dyn Resume>>,
+    count: Cell<usize>,
+    /// Connections with a task, and their maximum since the heap was last trimmed.
+    active: Cell<usize>,
+    active_max: Cell<usize>,
+    /// The current generation of connections.
+    generation: Cell<u32>,
+}
+
+/// Index of a connection in the table. It is reused after the connection closes.
+pub(crate) type ConnectionId = u32;
+
+impl ConnectionTable {
+    /// Returns the number of connections.
+    pub(crate) fn count(&self) -> usize {
+        self.count.get()
+    }
+
+    /// Returns the number of connections with a task.
+    pub(crate) fn active_count(&self) -> usize {
+        self.active.get()
+    }
+
+    pub(crate) fn insert(&self) -> ConnectionId {
+        self.count.set(self.count.get() + 1);
+        self.count_active();
+        let entry = Entry { is_used: true, generation: self.generation.get(), ..Entry::UNUSED };
+        let mut table = self.entries.borrow_mut();
+        if let Some(id) = self.free.borrow_mut().pop() {
+            table[id as usize] = entry;
+            return id;
+        }
+        table.push(entry);
+        ConnectionId::try_from(table.len() - 1).expect("file descriptor numbers fit in 31 bits")
+    }
+
+    pub(crate) fn remove(&self, id: ConnectionId) {
+        self.count.set(self.count.get() - 1);
+        self.active.set(self.active.get() - 1);
+        let mut table = self.entries.borrow_mut();
+        table[id as usize] = Entry::UNUSED;
+        self.free.borrow_mut().push(id);
+        if self.count.get() == 0 {
+            // Frees the table's memory after a load peak.
+            table.clear();
+            self.free.borrow_mut().clear();
+            table.shrink_to(1024);
+            self.free.borrow_mut().shrink_to(1024);
+        }
+    }
+
+    /// Sets the deadline of a connection and clears a pending interrupt, which concerned the old deadline. `Abort`
+    /// stays.
+    pub(crate) fn wait_for(&self, id: ConnectionId, deadline: Deadline, due: Tick) {
+        let entry = &mut self.entries.borrow_mut()[id as usize];
+        entry.deadline = deadline;
+        entry.due = due;
+        entry.idle_sweeps = 0;
+        if entry.interrupt != Interrupt::Abort {
+            entry.interrupt = Interrupt::None;
+        }
+    }
+
+    pub(crate) fn deadline(&self, id: ConnectionId) -> Deadline {
+        self.entries.borrow()[id as usize].deadline
+    }
+
+    pub(crate) fn interrupt(&self, id: ConnectionId) -> Interrupt {
+        self.entries.borrow()[id as usize].interrupt
+    }
+
+    /// Sets the waker for interrupts. Returns the pending interrupt.
+    pub(crate) fn register_waker(&self, id: ConnectionId, waker: &Waker) -> Interrupt {
+        let entry = &mut self.entries.borrow_mut()[id as usize];
+        match &entry.wake_target {
+            WakeTarget::Task(registered) if registered.will_wake(waker) => {}
+            _ => entry.wake_target = WakeTarget::Task(waker.clone()),
+        }
+        entry.interrupt
+    }
+
+    /// Returns the parked connections. The first call creates them.
+    pub(crate) fn resumer_or_init(&self, make: impl FnOnce() -> Rc<dyn Resume>) -> Rc<dyn Resume> {
+        self.resumer.get_or_init(make).clone()
+    }
+
+    /// Marks a connection as parked. A pending `Park` is cleared; another pending interrupt resumes the connection
+    /// at once.
+    pub(crate) fn park(&self, id: ConnectionId) {
+        self.active.set(self.active.get() - 1);
+        let wake = {
+            let entry = &mut self.entries.borrow_mut()[id as usize];
+            entry.wake_target = WakeTarget::Parked;
+            if entry.interrupt == Interrupt::Park {
+                entry.interrupt = Interrupt::None;
+            }
+            if entry.interrupt == Interrupt::None { None } else { entry.take_wake(id as usize) }
+        };
+        self.wake_all(wake);
+    }
+
+    /// Resumes a parked connection. Does nothing if it is not parked.
+    pub(crate) fn resume(&self, id: ConnectionId) {
+        let wake = match self.entries.borrow_mut().get_mut(id as usize) {
+            Some(entry) if matches!(entry.wake_target, WakeTarget::Parked) => entry.take_wake(id as usize),
+            _ => return,
+        };
+        self.wake_all(wake);
+    }
+
+    fn count_active(&self) {
+        let active = self.active.get() + 1;
+        self.active.set(active);
+        self.active_max.set(self.active_max.get().max(active));
+    }
+
+    /// Returns whether [`TRIM_AFTER_CONNECTIONS`] connections have parked or closed since the peak. Returns true
+    /// once per peak.
+    pub(crate) fn should_trim_heap(&self) -> bool {
+        let should_trim = self.active_max.get() - self.active.get() >= TRIM_AFTER_CONNECTIONS;
+        if should_trim {
+            self.active_max.set(self.active.get());
+        }
+        should_trim
+    }
+
+    /// Drops all parked connections. Call it when the worker ends.
+    pub(crate) fn drop_parked(&self) {
+        self.resumer.get().inspect(|parked| parked.clear());
+    }
+
+    /// Returns the number of parked connections.
+    #[cfg(test)]
+    pub(crate) fn parked_count(&self) -> usize {
+        self.entries.borrow().iter().filter(|entry| matches!(entry.wake_target, WakeTarget::Parked)).count()
+    }
+
+    /// Interrupts all idle connections with `Park`.
+    #[cfg(test)]
+    pub(crate) fn park_idle(&self) {
+        self.interrupt_where(Interrupt::Park, Entry::can_park);
+    }
+
+    /// Interrupts connections whose deadline has passed. Connections that have been idle for
+    /// [`SWEEPS_UNTIL_PARKED`] sweeps receive `Park`.
+    pub(crate) fn sweep(&self, now: Tick) {
+        let mut wakes = Vec::new();
+        let mut table = self.entries.borrow_mut();
+        let all = table.iter_mut().enumerate();
+        for (id, entry) in all.filter(|(_, entry)| entry.is_used && entry.is_interruptible()) {
+            if entry.due <= now {
+                entry.interrupt = Interrupt::TimedOut;
+                wakes.extend(entry.take_wake(id));
+            } else if entry.can_park() {
+                entry.idle_sweeps += 1;
+                if entry.idle_sweeps >= SWEEPS_UNTIL_PARKED {
+                    entry.idle_sweeps = 0;
+                    entry.interrupt = Interrupt::Park;
+                    wakes.extend(entry.take_wake(id));
+                }
+            }
+        }
+        drop(table);
+        self.wake_all(wakes);
+    }
+
+    /// Interrupts idle connections that have waited for `keep_alive`. Their deadlines were set with the timeout
+    /// `configured`.
+    pub(crate) fn shorten_idle(&self, now: Tick, configured: Tick, keep_alive: Tick) {
+        let reduction = configured.saturating_sub(keep_alive);
+        self.interrupt_where(Interrupt::TimedOut, |entry| {
+            entry.deadline == Deadline::KeepAlive
+                && entry.is_interruptible()
+                && entry.due.saturating_sub(reduction) <= now
+        });
+    }
+
+    /// Evicts the connection that has been idle longest. Returns false if none is idle.
+    pub(crate) fn evict_idlest(&self) -> bool {
+        let mut table = self.entries.borrow_mut();
+        let all = table.iter_mut().enumerate();
+        let idle =
+            all.filter(|(_, entry)| entry.is_used && entry.deadline == Deadline::KeepAlive && entry.is_interruptible());
+        let Some((id, entry)) = idle.min_by_key(|(_, entry)| entry.due) else { return false };
+        entry.interrupt = Interrupt::Evict;
+        let wake = entry.take_wake(id);
+        drop(table);
+        self.wake_all(wake);
+        true
+    }
+
+    /// Wakes a connection's task, unless `waker` belongs to that task.
+    pub(crate) fn wake(&self, id: ConnectionId, waker: Option<&Waker>) {
+        let registered = match &self.entries.borrow()[id as usize].wake_target {
+            WakeTarget::Task(registered) if waker.is_none_or(|waker| !waker.will_wake(registered)) => {
+                registered.clone()
+            }
+            _ => return,
+        };
+        registered.wake();
+    }
+
+    /// Clears an interrupt that does not concern what the connection does. `Abort` stays.
+    pub(crate) fn clear_interrupt(&self, id: ConnectionId) {
+        let entry = &mut self.entries.borrow_mut()[id as usize];
+        if entry.interrupt != Interrupt::Abort {
+            entry.interrupt = Interrupt::None;
+        }
+    }
+
+    /// Interrupts connections that are idle, wait for a request head, or are upgraded, with `Drain`.
+    pub(crate) fn drain(&self) {
+        self.interrupt_where(Interrupt::Drain, |entry| {
+            matches!(entry.deadline, Deadline::KeepAlive | Deadline::RequestHead | Deadline::Upgraded)
+                && entry.is_interruptible()
+        });
+    }
+
+    /// Starts a new generation of connections. Returns its number.
+    pub(crate) fn begin_generation(&self) -> u32 {
+        self.generation.set(self.generation.get().wrapping_add(1));
+        self.generation.get()
+    }
+
+    /// Moves a connection to the current generation.
+    pub(crate) fn set_generation(&self, id: ConnectionId) {
+        self.entries.borrow_mut()[id as usize].generation = self.generation.get();
+    }
+
+    /// Drains upgraded connections of earlier generations.
+    pub(crate) fn drain_upgraded_before(&self, generation: u32) {
+        self.interrupt_where(Interrupt::Drain, |entry| {
+            entry.generation < generation && entry.deadline == Deadline::Upgraded && entry.is_interruptible()
+        });
+    }
+
+    /// Drains idle connections of earlier generations.
+    pub(crate) fn drain_before(&self, generation: u32) {
+        self.interrupt_where(Interrupt::Drain, |entry| {
+            entry.generation < generation && entry.deadline == Deadline::KeepAlive && entry.is_interruptible()
+        });
+    }
+
+    /// Aborts all connections of earlier generations.
+    pub(crate) fn abort_before(&self, generation: u32) {
+        self.interrupt_where(Interrupt::Abort, |entry| entry.generation < generation);
+    }
+
+    /// Calls `visit` with the generation and the deadline of each connection.
+    pub(crate) fn for_each(&self, mut visit: impl FnMut(u32, Deadline)) {
+        self.entries
+            .borrow()
+            .iter()
+            .filter(|entry| entry.is_used)
+            .for_each(|entry| visit(entry.generation, entry.deadline));
+    }
+
+    /// Aborts all connections.
+    pub(crate) fn abort_all(&self) {
+        self.interrupt_where(Interrupt::Abort, |_| true);
+    }
+
+    fn interrupt_where(&self, interrupt: Interrupt, matches: impl Fn(&Entry) -> bool) {
+        let mut wakes = Vec::new();
+        for (id, entry) in self.entries.borrow_mut().iter_mut().enumerate() {
+            if entry.is_used && matches(entry) {
+                entry.interrupt = interrupt;
+                wakes.extend(entry.take_wake(id));
+            }
+        }
+        self.wake_all(wakes);
+    }
+
+    fn wake_all(&self, wakes: impl IntoIterator<Item = PendingWake>) {
+        for wake in wakes {
+            match (wake, self.resumer.get()) {
+                (PendingWake::Task(waker), _) => waker.wake(),
+                (PendingWake::Parked(id), Some(resumer)) => {
+                    self.count_active();
+                    resumer.clone().resume(id);
+                }
+                (PendingWake::Parked(_), None) => {}
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sweep_interrupts_only_expired_deadlines() {
+        let connections = ConnectionTable::default();
+        let (late, early, idle) = (connections.insert(), connections.insert(), connections.insert());
+        connections.wait_for(late, Deadline::RequestHead, 5);
+        connections.wait_for(early, Deadline::RequestBody, 6);
+        connections.wait_for(idle, Deadline::KeepAlive, 100);
+        connections.sweep(5);
+        assert_eq!(connections.interrupt(late), Interrupt::TimedOut);
+        assert_eq!(connections.interrupt(early), Interrupt::None);
+        connections.wait_for(late, Deadline::None, Tick::MAX);
+        assert_eq!(connections.interrupt(late), Interrupt::None);
+        connections.drain();
+        assert_eq!((connections.interrupt(early), connections.interrupt(idle)), (Interrupt::None, Interrupt::Drain));
+        connections.abort_all();
+        connections.wait_for(early, Deadline::RequestBody, 9);
+        assert_eq!(connections.interrupt(early), Interrupt::Abort, "an abort is never cleared");
+    }
+
+    #[test]
+    fn idlest_connection_is_evicted_and_its_id_reused() {
+        let connections = ConnectionTable::default();
+        let ids: Vec<ConnectionId> = (0..3).map(|_| connections.insert()).collect();
+        assert!(!connections.evict_idlest(), "none is idle");
+        for (id, due) in ids.iter().zip([30, 10, 20]) {
+            connections.wait_for(*id, Deadline::KeepAlive, due);
+        }
+        assert!(connections.evict_idlest());
+        assert_eq!(connections.interrupt(ids[1]), Interrupt::Evict);
+        connections.remove(ids[1]);
+        assert_eq!(connections.insert(), ids[1]);
+        assert_eq!(connections.count(), 3);
+    }
+
+    #[test]
+    fn generations_are_drained_separately() {
+        let connections = ConnectionTable::default();
+        let (busy, idle, reassigned) = (connections.insert(), connections.insert(), connections.insert());
+        connections.wait_for(idle, Deadline::KeepAlive, 100);
+        let second = connections.begin_generation();
+        let new = connections.insert();
+        connections.wait_for(new, Deadline::KeepAlive, 100);
+        connections.set_generation(reassigned);
+        connections.drain_before(second);
+        let interrupts = [busy, idle, reassigned, new].map(|id| connections.interrupt(id));
+        assert_eq!(interrupts, [Interrupt::None, Interrupt::Drain, Interrupt::None, Interrupt::None]);
+        connections.abort_before(second);
+        let interrupts = [busy, idle, reassigned, new].map(|id| connections.interrupt(id));
+        assert_eq!(interrupts, [Interrupt::Abort, Interrupt::Abort, Interrupt::None, Interrupt::None]);
+    }
+
+    #[test]
+    fn idle_connection_is_parked_and_resumed_by_any_interrupt() {
+        #[derive(Default)]
+        struct Resumed(RefCell<Vec<ConnectionId>>);
+        impl Resume for Resumed {
+            fn resume(self: Rc<Self>, id: ConnectionId) {
+                self.0.borrow_mut().push(id);
+            }
+
+            fn clear(&self) {}
+        }
+        let (connections, resumed) = (ConnectionTable::default(), Rc::new(Resumed::default()));
+        connections.resumer_or_init(|| resumed.clone());
+        let (idle, busy, late) = (connections.insert(), connections.insert(), connections.insert());
+        for (id, deadline, due) in
+            [(idle, Deadline::KeepAlive, 100), (busy, Deadline::RequestHead, 100), (late, Deadline::KeepAlive, 3)]
+        {
+            connections.register_waker(id, Waker::noop());
+            connections.wait_for(id, deadline, due);
+        }
+        for sweep in 1..SWEEPS_UNTIL_PARKED {
+            connections.sweep(sweep.into());
+            assert_eq!(connections.interrupt(idle), Interrupt::None);
+        }
+        connections.sweep(SWEEPS_UNTIL_PARKED.into());
+        let interrupts = [idle, busy, late].map(|id| connections.interrupt(id));
+        assert_eq!(interrupts, [Interrupt::Park, Interrupt::None, Interrupt::TimedOut]);
+        connections.park(idle);
+        assert_eq!((connections.interrupt(idle), connections.parked_count()), (Interrupt::None, 1));
+        connections.sweep(99);
+        assert!(resumed.0.borrow().is_empty());
+        connections.sweep(100);
+        assert_eq!((connections.interrupt(idle), connections.parked_count()), (Interrupt::TimedOut, 0));
+        connections.resume(idle);
+        connections.resume(busy);
+        connections.resume(1000);
+        assert_eq!(*resumed.0.borrow(), [idle], "only the parked connection is resumed, and only once");
+    }
+
+    #[test]
+    fn any_interrupt_replaces_park() {
+        type Send = fn(&ConnectionTable);
+        let interrupts: [(Interrupt, Send); 4] = [
+            (Interrupt::Drain, ConnectionTable::drain),
+            (Interrupt::Drain, |connections| connections.drain_before(1)),
+            (Interrupt::Evict, |connections| assert!(connections.evict_idlest())),
+            (Interrupt::TimedOut, |connections| connections.shorten_idle(60, 100, 50)),
+        ];
+        for (expected, send) in interrupts {
+            let connections = ConnectionTable::default();
+            let idle = connections.insert();
+            connections.register_waker(idle, Waker::noop());
+            connections.wait_for(idle, Deadline::KeepAlive, 100);
+            connections.park_idle();
+            assert_eq!(connections.interrupt(idle), Interrupt::Park);
+            send(&connections);
+            assert_eq!(connections.interrupt(idle), expected);
+            connections.park(idle);
+            assert_eq!(connections.interrupt(idle), expected, "parking keeps the interrupt");
+        }
+    }
+
+    #[test]
+    fn heap_is_trimmed_once_per_peak() {
+        let connections = ConnectionTable::default();
+        let ids: Vec<ConnectionId> = (0..TRIM_AFTER_CONNECTIONS + 10).map(|_| connections.insert()).collect();
+        ids[..TRIM_AFTER_CONNECTIONS / 2].iter().for_each(|&id| connections.remove(id));
+        ids[TRIM_AFTER_CONNECTIONS / 2..TRIM_AFTER_CONNECTIONS - 1].iter().for_each(|&id| connections.park(id));
+        assert!(!connections.should_trim_heap());
+        connections.park(ids[TRIM_AFTER_CONNECTIONS]);
+        assert!(connections.should_trim_heap() && !connections.should_trim_heap());
+    }
+}

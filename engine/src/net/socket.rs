@@ -1,0 +1,171 @@
+//! A connected socket with either I/O back end.
+//!
+//! One enum instead of a type parameter: otherwise the connection code is compiled twice and is no longer inlined
+//! into one function. That costs more than a match per call.
+
+use crate::buffer::Buffer;
+use crate::net::connection_table::ConnectionId;
+use crate::net::stream::{EpollSocket, SendBuffer, SendMode, SendState, Stream};
+use crate::net::upgrade::UpgradeControl;
+use crate::net::uring::UringSocket;
+use crate::net::worker::Worker;
+use crate::service::{Duplex, OpenFile};
+use bytes::Bytes;
+use std::fs::File;
+use std::io;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+
+/// A connected socket and its I/O back end.
+pub(crate) enum Socket {
+    Epoll(EpollSocket),
+    Uring(UringSocket),
+}
+
+/// Calls the method of the variant.
+macro_rules! dispatch {
+    ($this:ident, $socket:ident => $call:expr) => {
+        match $this {
+            Socket::Epoll($socket) => $call,
+            Socket::Uring($socket) => $call,
+        }
+    };
+}
+
+impl Stream for Socket {
+    fn poll_receive(&self, cx: &mut Context<'_>, into: &mut Option<Buffer>) -> Poll<io::Result<usize>> {
+        dispatch!(self, socket => socket.poll_receive(cx, into))
+    }
+
+    fn send_deferred(&self, output: &mut SendBuffer) -> io::Result<SendState> {
+        dispatch!(self, socket => socket.send_deferred(output))
+    }
+
+    fn take_unsent(&self, output: &mut SendBuffer) -> SendState {
+        dispatch!(self, socket => socket.take_unsent(output))
+    }
+
+    fn has_unsent(&self) -> bool {
+        dispatch!(self, socket => socket.has_unsent())
+    }
+
+    fn send(&self, parts: [&[u8]; 2], mode: SendMode) -> io::Result<usize> {
+        dispatch!(self, socket => socket.send(parts, mode))
+    }
+
+    fn send_file(&self, file: &File, offset: u64, len: usize) -> io::Result<usize> {
+        dispatch!(self, socket => socket.send_file(file, offset, len))
+    }
+
+    fn send_copy(&self, first: &[u8], file: &OpenFile, offset: u64, len: usize) -> io::Result<usize> {
+        dispatch!(self, socket => socket.send_copy(first, file, offset, len))
+    }
+
+    fn poll_writable(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        dispatch!(self, socket => socket.poll_writable(cx))
+    }
+
+    async fn prefetch(&self, file: &File, at: u64, len: u64) -> Option<()> {
+        dispatch!(self, socket => socket.prefetch(file, at, len).await)
+    }
+
+    fn set_notsent_lowat(&self, bytes_max: i32) {
+        dispatch!(self, socket => socket.set_notsent_lowat(bytes_max));
+    }
+
+    fn notsent_bytes(&self) -> usize {
+        dispatch!(self, socket => socket.notsent_bytes())
+    }
+
+    fn shutdown_write(&self) {
+        dispatch!(self, socket => socket.shutdown_write());
+    }
+
+    fn poll_read_closed(&self, cx: &mut Context<'_>) -> Poll<()> {
+        dispatch!(self, socket => socket.poll_read_closed(cx))
+    }
+
+    fn has_pending_edge(&self) -> bool {
+        dispatch!(self, socket => socket.has_pending_edge())
+    }
+
+    fn is_registered(&self) -> bool {
+        dispatch!(self, socket => socket.is_registered())
+    }
+
+    fn park(&mut self, worker: &Rc<Worker>, id: ConnectionId) -> bool {
+        dispatch!(self, socket => socket.park(worker, id))
+    }
+
+    fn unpark(&mut self, worker: &Worker) {
+        dispatch!(self, socket => socket.unpark(worker));
+    }
+
+    fn should_migrate(&self, worker: &Worker) -> bool {
+        matches!(self, Self::Epoll(_)) && worker.ring_for_migration().is_some()
+    }
+
+    fn migrate(self, worker: &Worker) -> Self {
+        match (self, worker.ring_for_migration()) {
+            (Self::Epoll(socket), Some(ring)) => Self::Uring(UringSocket::new(ring.clone(), socket.into_inner())),
+            (unchanged, _) => unchanged,
+        }
+    }
+
+    fn into_duplex(self, first: Bytes) -> io::Result<(Box<dyn Duplex>, UpgradeControl)> {
+        dispatch!(self, socket => socket.into_duplex(first))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Limits;
+    use crate::net::driver::Driver;
+    use crate::net::worker;
+    use std::os::unix::net::UnixStream;
+
+    fn connect(worker: &Worker) -> Socket {
+        let (near, _) = UnixStream::pair().unwrap();
+        near.set_nonblocking(true).unwrap();
+        worker.insert_connection();
+        worker.new_socket(near.into())
+    }
+
+    /// Skips the test on systems without io_uring.
+    fn with_worker(driver: Driver, test: impl FnOnce(&Worker)) {
+        let Ok(runtime) = worker::runtime() else { panic!("cannot create a runtime") };
+        runtime.block_on(async {
+            match driver.backend() {
+                Ok(backend) => test(&Worker::standalone(&Limits::default()).with_backend(backend)),
+                Err(error) => println!("skipped: io_uring is not available: {error}"),
+            }
+        });
+    }
+
+    #[test]
+    fn connections_migrate_to_the_ring_above_the_epoll_limit() {
+        with_worker(Driver::HybridAbove(2), |worker| {
+            let (first, second) = (connect(worker), connect(worker));
+            assert!(matches!((&first, &second), (Socket::Epoll(_), Socket::Epoll(_))));
+            assert!(!first.should_migrate(worker) && !second.should_migrate(worker), "one other connection is active");
+            assert!(matches!(first.migrate(worker), Socket::Epoll(_)));
+
+            let third = connect(worker);
+            assert!(second.should_migrate(worker) && third.should_migrate(worker), "two other connections are active");
+            let migrated = third.migrate(worker);
+            assert!(matches!(migrated, Socket::Uring(_)) && !migrated.should_migrate(worker));
+        });
+    }
+
+    #[test]
+    fn fixed_driver_is_used_for_all_connections() {
+        with_worker(Driver::Epoll, |worker| {
+            let all = [(); 40].map(|()| connect(worker));
+            assert!(all.iter().all(|socket| matches!(socket, Socket::Epoll(_)) && !socket.should_migrate(worker)));
+        });
+        with_worker(Driver::IoUring, |worker| {
+            assert!(matches!(connect(worker), Socket::Uring(_)));
+        });
+    }
+}

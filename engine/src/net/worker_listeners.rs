@@ -1,0 +1,69 @@
+//! The listeners of one worker. Listeners are added and removed while the worker serves.
+
+use crate::limits::BACKLOG;
+use crate::net::accept::{self, Accepted};
+use crate::net::backlog::AdaptiveBacklog;
+use crate::net::listen::{Endpoint, WorkerSockets};
+use crate::net::sys;
+use crate::net::worker::{Worker, WorkerEvent, spawn_critical};
+use std::cell::RefCell;
+use std::os::fd::OwnedFd;
+use std::rc::Rc;
+use std::sync::Arc;
+use tokio::io::unix::AsyncFd;
+use tokio::sync::Semaphore;
+use tokio::task::JoinHandle;
+
+/// The listeners of a worker.
+pub(crate) struct WorkerListeners {
+    worker: Rc<Worker>,
+    permits: Arc<Semaphore>,
+    serve: Rc<dyn Fn(Accepted)>,
+    tasks: RefCell<Vec<AcceptTask>>,
+}
+
+/// A listening socket and the task that accepts at it.
+struct AcceptTask {
+    endpoint: Endpoint,
+    socket: Rc<AsyncFd<OwnedFd>>,
+    adapts_backlog: bool,
+    task: JoinHandle<()>,
+}
+
+impl WorkerListeners {
+    pub(crate) fn new(worker: Rc<Worker>, permits: Arc<Semaphore>, serve: Rc<dyn Fn(Accepted)>) -> Self {
+        Self { worker, permits, serve, tasks: RefCell::default() }
+    }
+
+    /// Starts to accept at the sockets of an endpoint.
+    pub(crate) fn add(&self, endpoint: &Endpoint, WorkerSockets { sockets, adapts_backlog }: WorkerSockets) {
+        for socket in sockets {
+            let socket = match sys::register(socket) {
+                Ok(socket) => Rc::new(socket),
+                Err(error) => {
+                    self.worker.event(WorkerEvent::AcceptFailed(error));
+                    continue;
+                }
+            };
+            let (worker, permits, serve) = (self.worker.clone(), self.permits.clone(), self.serve.clone());
+            let backlog = adapts_backlog.then(|| AdaptiveBacklog::new(worker.clock.tick()));
+            let task = accept::accept(socket.clone(), backlog, worker, permits, serve);
+            let task = spawn_critical(&self.worker, task);
+            self.tasks.borrow_mut().push(AcceptTask { endpoint: endpoint.clone(), socket, adapts_backlog, task });
+        }
+    }
+
+    /// Stops accepting at the endpoints that match. Connections that already wait in their accept queues are still
+    /// served.
+    pub(crate) fn remove_where(&self, matches: impl Fn(&Endpoint) -> bool) {
+        let removed: Vec<AcceptTask> = self.tasks.borrow_mut().extract_if(.., |task| matches(&task.endpoint)).collect();
+        for AcceptTask { socket, adapts_backlog, task, .. } in removed {
+            task.abort();
+            if adapts_backlog {
+                // The next process that listens at this socket starts with the full backlog.
+                accept::set_backlog(&socket, BACKLOG);
+            }
+            accept::accept_pending(&socket, &self.worker, &self.permits, &*self.serve);
+        }
+    }
+}

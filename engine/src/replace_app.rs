@@ -1,0 +1,197 @@
+//! Replacing the application of a running server.
+//!
+//! Each worker has a current version for new connections. A connection has a reference to its own version, so
+//! requests share nothing with other workers and take no lock.
+
+use crate::connection::{self, AppContext, OnReload};
+use crate::limits::Limits;
+use crate::net::accept::Accepted;
+use crate::net::worker::{Worker, WorkerEvent};
+use crate::service::{Admission, AdmissionHook, CloseReason, Closed, Observer, Phase, ServerEvent, Service};
+use std::cell::{Ref, RefCell};
+use std::fmt;
+use std::net::SocketAddr;
+use std::rc::{Rc, Weak};
+use std::sync::{Arc, mpsc as threads};
+use tokio::sync::mpsc;
+
+/// The limits and admission hook of an app version.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct AppConfig {
+    pub(crate) limits: Limits,
+    pub(crate) admission_hook: AdmissionHook,
+}
+
+/// An application with its observer, limits and admission hook.
+pub struct AppVersion<T, O> {
+    make: Arc<dyn Fn() -> T + Send + Sync>,
+    observer: O,
+    config: AppConfig,
+}
+
+impl<T, O: Clone> Clone for AppVersion<T, O> {
+    fn clone(&self) -> Self {
+        Self { make: self.make.clone(), observer: self.observer.clone(), config: self.config.clone() }
+    }
+}
+
+impl<T, O> fmt::Debug for AppVersion<T, O> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AppVersion").field("config", &self.config).finish_non_exhaustive()
+    }
+}
+
+impl<T: Service, O: Observer + Clone + Send> AppVersion<T, O> {
+    /// Creates a version from a function that makes a service on each worker, and an observer that is cloned for each
+    /// worker.
+    pub fn new(make: impl Fn() -> T + Send + Sync + 'static, observer: O) -> Self {
+        Self { make: Arc::new(make), observer, config: AppConfig::default() }
+    }
+
+    pub(crate) fn with_config(self, config: AppConfig) -> Self {
+        Self { config, ..self }
+    }
+
+    /// Sets the [`Limits`]. `connections_max` has no effect: the server's value stays.
+    #[must_use]
+    pub fn limits(mut self, limits: Limits) -> Self {
+        self.config.limits = limits;
+        self
+    }
+
+    /// Sets the admission hook, see [`crate::Server::admit`].
+    #[must_use]
+    pub fn admit(mut self, admit: impl Fn(SocketAddr) -> Admission + Send + Sync + 'static) -> Self {
+        self.config.admission_hook = AdmissionHook::new(admit);
+        self
+    }
+}
+
+/// Command to a worker to replace its current version.
+pub(crate) struct ReplaceApp<T, O> {
+    next: AppVersion<T, O>,
+    on_reload: OnReload,
+    done: threads::Sender<()>,
+}
+
+/// Replaces the application of a running server.
+pub struct AppHandle<T, O> {
+    pub(crate) workers: Vec<mpsc::UnboundedSender<ReplaceApp<T, O>>>,
+}
+
+impl<T, O> fmt::Debug for AppHandle<T, O> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "AppHandle({} workers)", self.workers.len())
+    }
+}
+
+impl<T: Service, O: Observer + Clone + Send> AppHandle<T, O> {
+    /// Makes `next` the version for new connections. Open connections finish or switch, as `on_reload` states. Those
+    /// that are open after their own [`Limits::shutdown_timeout`] are closed.
+    ///
+    /// Returns when all workers have replaced theirs. Does nothing while the server stops.
+    pub fn replace(&self, next: &AppVersion<T, O>, on_reload: OnReload) {
+        let (done, all_done) = threads::channel();
+        for worker in &self.workers {
+            let _ = worker.send(ReplaceApp { next: next.clone(), on_reload, done: done.clone() });
+        }
+        drop(done);
+        // A worker that has ended drops its sender.
+        while all_done.recv().is_ok() {}
+    }
+}
+
+/// The current and replaced versions of one worker.
+pub(crate) struct WorkerApps<T, O> {
+    current: RefCell<Rc<AppContext<T, O>>>,
+    admission_hook: RefCell<AdmissionHook>,
+    /// Replaced versions that still have connections.
+    replaced: RefCell<Vec<Weak<AppContext<T, O>>>>,
+}
+
+impl<T: Service, O: Observer + Clone + Send> WorkerApps<T, O> {
+    /// Creates the worker with the first version.
+    pub(crate) fn start(first: AppVersion<T, O>, worker: impl FnOnce(&Limits, Weak<Self>) -> Worker) -> Rc<Self> {
+        let AppVersion { make, observer, config } = first;
+        Rc::new_cyclic(|apps: &Weak<Self>| {
+            let worker = Rc::new(worker(&config.limits, apps.clone()));
+            Self {
+                current: RefCell::new(AppContext::new(make(), observer, config.limits, worker)),
+                admission_hook: RefCell::new(config.admission_hook),
+                replaced: RefCell::default(),
+            }
+        })
+    }
+
+    pub(crate) fn app(&self) -> Ref<'_, Rc<AppContext<T, O>>> {
+        self.current.borrow()
+    }
+
+    /// Replaces the current version.
+    fn replace(&self, next: AppVersion<T, O>, on_reload: OnReload) {
+        let AppVersion { make, observer, config } = next;
+        let replaced = self.app().clone();
+        let worker = &replaced.worker;
+        worker.begin_generation(worker.shutdown_timeout.get());
+        worker.keep_alive_timeout.set(config.limits.keep_alive_timeout);
+        worker.shutdown_timeout.set(config.limits.shutdown_timeout);
+        let app = AppContext::new(make(), observer, config.limits, worker.clone());
+        replaced.mark_replaced(&app, on_reload);
+        let current = app.clone();
+        drop(self.current.replace(app));
+        drop(self.admission_hook.replace(config.admission_hook));
+        let list = &mut *self.replaced.borrow_mut();
+        list.retain(|earlier| earlier.strong_count() > 0);
+        if on_reload == OnReload::Switch {
+            list.iter().filter_map(Weak::upgrade).for_each(|older| older.skip_replaced(&replaced, &current));
+        }
+        list.push(Rc::downgrade(&replaced));
+    }
+
+    /// Runs replacement commands in the order of their arrival.
+    pub(crate) async fn run_replacements(self: Rc<Self>, mut receiver: mpsc::UnboundedReceiver<ReplaceApp<T, O>>) {
+        while let Some(ReplaceApp { next, on_reload, done }) = receiver.recv().await {
+            self.replace(next, on_reload);
+            let _ = done.send(());
+        }
+    }
+
+    /// Starts to serve a connection, unless the admission hook refuses it.
+    pub(crate) fn serve(&self, accepted: Accepted) {
+        let (app, peer) = (self.app(), accepted.peer);
+        app.worker.count_accepted();
+        let counted = match self.admission_hook.borrow().call(peer) {
+            None => None,
+            Some(Admission::Serve(counted)) => Some(counted),
+            Some(Admission::ServeOverLimit(counted)) => {
+                app.observer.event(&ServerEvent::ClientOverLimit { peer });
+                Some(counted)
+            }
+            Some(Admission::Refuse) => {
+                let reason = CloseReason::ClientOverLimit;
+                app.observer.closed(&Closed { peer, reason, phase: Phase::Idle, requests: 0 });
+                return accepted.refuse();
+            }
+        };
+        let (id, permits) = (app.worker.insert_connection(), (accepted.permit, counted));
+        let socket = app.worker.new_socket(accepted.fd);
+        tokio::task::spawn_local(connection::run(socket, peer, id, app.clone(), permits));
+    }
+
+    /// Reports an event of the worker to the observer.
+    pub(crate) fn report(&self, event: WorkerEvent, connections_max: usize) {
+        self.app().observer.event(&match event {
+            WorkerEvent::AcceptFailed(error) => ServerEvent::AcceptFailed { error: error.to_string() },
+            WorkerEvent::UringUnavailable(error) => ServerEvent::UringUnavailable { error: error.to_string() },
+            WorkerEvent::AcceptRecovered => ServerEvent::AcceptRecovered,
+            WorkerEvent::ConnectionsFull => ServerEvent::ConnectionLimitReached { limit: connections_max },
+            WorkerEvent::ConnectionsFree => ServerEvent::ConnectionLimitCleared,
+        });
+    }
+
+    /// Lets all observers flush what they have buffered.
+    pub(crate) fn tick(&self) {
+        self.app().observer.tick();
+        self.replaced.borrow().iter().filter_map(Weak::upgrade).for_each(|earlier| earlier.observer.tick());
+    }
+}

@@ -1,0 +1,373 @@
+//! A cache of encoded files: each file is encoded once per coding and state, and sent often.
+//!
+//! On a miss, a blocking thread encodes the file at a low level; concurrent requests wait for that
+//! result. Then a low-priority thread recompresses the file at the highest level. The cache key
+//! includes the state of the file, so a changed file is a miss. Never reads or encodes on the
+//! caller's thread.
+
+use crate::service::SharedFile;
+use crate::tower::compression::encoder::{CompressionLevel, Encoder};
+use crate::tower::send_file::FilePart;
+use bytes::Bytes;
+use selvedge_proto::encoding::Coding;
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::fs::File;
+use std::future::Future;
+use std::io;
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use tokio::sync::watch;
+
+/// Default maximum size of the cache.
+pub(super) const CACHE_BYTES_MAX: usize = 32 * 1024 * 1024;
+/// Default maximum size of a cached file before encoding. Larger files are encoded while they are sent.
+pub(super) const FILE_BYTES_MAX: u64 = 4 * 1024 * 1024;
+/// Maximum number of files that are encoded at once while requests wait; more are encoded while sent.
+const ENCODINGS_IN_FLIGHT_MAX: usize = 4;
+/// Maximum number of files waiting for recompression. Each stays open. More are not recompressed.
+const RECOMPRESS_QUEUE_MAX: usize = 64;
+/// Overhead of a cache entry, in addition to its bytes.
+const ENTRY_BYTES: usize = 256;
+/// Bytes that are read and encoded at once.
+const READ_BYTES: usize = 64 * 1024;
+/// A file changed less than this ago may change again without a change of its times.
+const MTIME_GRANULARITY: Duration = Duration::from_millis(100);
+
+/// Identity and state of a file, and the coding.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct CacheKey {
+    device: u64,
+    inode: u64,
+    length: u64,
+    modified: (i64, i64),
+    /// Also changes if the file is renamed or its times are set, which `modified` does not show.
+    changed: (i64, i64),
+    coding: Coding,
+}
+
+impl CacheKey {
+    fn of(file: &File, coding: Coding) -> io::Result<Self> {
+        let facts = file.metadata()?;
+        Ok(Self {
+            device: facts.dev(),
+            inode: facts.ino(),
+            length: facts.len(),
+            modified: (facts.mtime(), facts.mtime_nsec()),
+            changed: (facts.ctime(), facts.ctime_nsec()),
+            coding,
+        })
+    }
+
+    /// Returns whether the next change of the file will change its times.
+    fn is_stable(&self) -> bool {
+        let since = |(seconds, nanos): (i64, i64)| {
+            let at = Duration::new(u64::try_from(seconds).unwrap_or(0), u32::try_from(nanos).unwrap_or(0));
+            SystemTime::now().duration_since(UNIX_EPOCH + at)
+        };
+        [self.modified, self.changed].into_iter().all(|time| since(time).is_ok_and(|since| since >= MTIME_GRANULARITY))
+    }
+}
+
+/// The result of encoding a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum EncodedFile {
+    /// The encoded content, which is smaller than the file.
+    Smaller(Bytes),
+    /// Encoding did not make it smaller, so the file is sent unencoded.
+    NotSmaller,
+}
+
+impl EncodedFile {
+    fn stored_bytes(&self) -> usize {
+        match self {
+            Self::Smaller(bytes) => bytes.len(),
+            Self::NotSmaller => 0,
+        }
+    }
+}
+
+/// A file that is being encoded. Resolves to `None` if that failed.
+pub(super) type PendingEncoding = Pin<Box<dyn Future<Output = Option<EncodedFile>> + Send>>;
+
+/// The result of a cache lookup.
+pub(super) enum CacheLookup {
+    /// The file is cached.
+    Hit(EncodedFile),
+    /// The file is being encoded.
+    Pending(PendingEncoding),
+    /// The cache does not serve this file.
+    Bypass,
+}
+
+/// What to do on a cache miss.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum OnMiss {
+    Encode,
+    Skip,
+}
+
+/// The limits of the cache.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct CacheBounds {
+    pub(super) bytes_max: usize,
+    pub(super) file_bytes_max: u64,
+}
+
+impl Default for CacheBounds {
+    fn default() -> Self {
+        Self { bytes_max: CACHE_BYTES_MAX, file_bytes_max: FILE_BYTES_MAX }
+    }
+}
+
+/// The cache of encoded files, shared by all clones of a layer.
+#[derive(Clone, Debug)]
+pub(super) struct EncodedFiles {
+    inner: Arc<CacheInner>,
+}
+
+#[derive(Debug)]
+struct CacheInner {
+    bounds: CacheBounds,
+    // Locked only to access the maps, never while a file is read or encoded.
+    state: Mutex<CacheState>,
+    /// Notified when the recompression thread has ended.
+    recompress_ended: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct CacheState {
+    entries: HashMap<CacheKey, CacheEntry>,
+    /// Keys in order of their last use.
+    by_use: BTreeMap<u64, CacheKey>,
+    uses: u64,
+    bytes: usize,
+    in_flight: HashMap<CacheKey, watch::Receiver<Option<EncodedFile>>>,
+    recompress_queue: VecDeque<(Arc<SharedFile>, CacheKey)>,
+    recompress_thread: RecompressThread,
+}
+
+#[derive(Debug, Default, PartialEq, Eq)]
+enum RecompressThread {
+    #[default]
+    Stopped,
+    Running,
+}
+
+#[derive(Debug)]
+struct CacheEntry {
+    encoded: EncodedFile,
+    last_use: u64,
+}
+
+impl CacheState {
+    fn get(&mut self, key: &CacheKey) -> Option<EncodedFile> {
+        let entry = self.entries.get_mut(key)?;
+        self.by_use.remove(&entry.last_use);
+        self.uses += 1;
+        entry.last_use = self.uses;
+        self.by_use.insert(entry.last_use, *key);
+        Some(entry.encoded.clone())
+    }
+
+    fn insert(&mut self, key: CacheKey, encoded: EncodedFile, bytes_max: usize) {
+        self.remove(&key);
+        let bytes = ENTRY_BYTES + encoded.stored_bytes();
+        if bytes > bytes_max {
+            return;
+        }
+        while self.bytes + bytes > bytes_max
+            && let Some((_, oldest)) = self.by_use.first_key_value()
+        {
+            let oldest = *oldest;
+            self.remove(&oldest);
+        }
+        self.uses += 1;
+        self.by_use.insert(self.uses, key);
+        self.entries.insert(key, CacheEntry { encoded, last_use: self.uses });
+        self.bytes += bytes;
+    }
+
+    fn remove(&mut self, key: &CacheKey) {
+        if let Some(entry) = self.entries.remove(key) {
+            self.by_use.remove(&entry.last_use);
+            self.bytes -= ENTRY_BYTES + entry.encoded.stored_bytes();
+        }
+    }
+}
+
+impl EncodedFiles {
+    pub(super) fn new(bounds: CacheBounds) -> Self {
+        Self { inner: Arc::new(CacheInner { bounds, state: Mutex::default(), recompress_ended: Condvar::new() }) }
+    }
+
+    pub(super) fn bounds(&self) -> CacheBounds {
+        self.inner.bounds
+    }
+
+    /// Looks up a file in this coding. On a miss, starts to encode it if `on_miss` requires it.
+    pub(super) fn find(&self, file: &FilePart, coding: Coding, on_miss: OnMiss) -> CacheLookup {
+        let is_whole = file.offset == 0 && file.length == file.state.length;
+        if !is_whole || file.length > self.inner.bounds.file_bytes_max || self.inner.bounds.bytes_max == 0 {
+            return CacheLookup::Bypass;
+        }
+        let Ok(key) = CacheKey::of(&file.file, coding) else { return CacheLookup::Bypass };
+        // The response's fields describe the state in which the file was opened.
+        if (key.length, key.modified) != (file.state.length, file.state.modified) {
+            return CacheLookup::Bypass;
+        }
+        let mut state = self.inner.lock_state();
+        if let Some(encoded) = state.get(&key) {
+            return CacheLookup::Hit(encoded);
+        }
+        if on_miss == OnMiss::Skip {
+            return CacheLookup::Bypass;
+        }
+        if let Some(pending) = state.in_flight.get(&key) {
+            return CacheLookup::Pending(wait(pending.clone()));
+        }
+        let Ok(runtime) = tokio::runtime::Handle::try_current() else { return CacheLookup::Bypass };
+        if state.in_flight.len() >= ENCODINGS_IN_FLIGHT_MAX {
+            return CacheLookup::Bypass;
+        }
+        let (sender, receiver) = watch::channel(None);
+        state.in_flight.insert(key, receiver.clone());
+        drop(state);
+        let (inner, file) = (self.inner.clone(), file.file.clone());
+        runtime.spawn_blocking(move || inner.encode_for_waiters(file, key, sender));
+        CacheLookup::Pending(wait(receiver))
+    }
+
+    /// Waits until no recompression is pending.
+    #[cfg(test)]
+    fn wait_for_recompression(&self) {
+        let state = self.inner.lock_state();
+        let ended =
+            self.inner.recompress_ended.wait_while(state, |state| state.recompress_thread == RecompressThread::Running);
+        drop(ended.unwrap_or_else(PoisonError::into_inner));
+    }
+}
+
+fn wait(mut receiver: watch::Receiver<Option<EncodedFile>>) -> PendingEncoding {
+    // `wait_for` fails if the encoding thread has panicked.
+    Box::pin(async move { receiver.wait_for(Option::is_some).await.ok().and_then(|encoded| encoded.clone()) })
+}
+
+/// Removes a file from `in_flight` on drop, also if encoding fails or panics.
+struct RemoveInFlight<'a>(&'a CacheInner, CacheKey);
+
+impl Drop for RemoveInFlight<'_> {
+    fn drop(&mut self) {
+        self.0.lock_state().in_flight.remove(&self.1);
+    }
+}
+
+impl CacheInner {
+    fn lock_state(&self) -> MutexGuard<'_, CacheState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Encodes a file and sends the result to the waiting requests.
+    fn encode_for_waiters(
+        self: Arc<Self>,
+        file: Arc<SharedFile>,
+        key: CacheKey,
+        sender: watch::Sender<Option<EncodedFile>>,
+    ) {
+        let in_flight = RemoveInFlight(&self, key);
+        let is_stable = key.is_stable();
+        let Ok(encoded) = encode_file(&file, &key, CompressionLevel::WhileSending) else { return };
+        if is_stable {
+            self.lock_state().insert(key, encoded.clone(), self.bounds.bytes_max);
+        }
+        // Insert first, so that no concurrent request misses and encodes the file again.
+        drop(in_flight);
+        if is_stable && encoded != EncodedFile::NotSmaller {
+            self.queue_recompression(file, key);
+        }
+        sender.send_replace(Some(encoded));
+    }
+
+    /// Queues a file for recompression by the low-priority thread, and starts the thread if necessary.
+    fn queue_recompression(self: &Arc<Self>, file: Arc<SharedFile>, key: CacheKey) {
+        let mut state = self.lock_state();
+        if state.recompress_queue.len() >= RECOMPRESS_QUEUE_MAX {
+            return;
+        }
+        state.recompress_queue.push_back((file, key));
+        if state.recompress_thread == RecompressThread::Running {
+            return;
+        }
+        let inner = Arc::downgrade(self);
+        let thread = std::thread::Builder::new().name("compression".into());
+        match thread.spawn(move || run_recompress_thread(&inner)) {
+            Ok(_) => state.recompress_thread = RecompressThread::Running,
+            // The next file tries again to start the thread.
+            Err(_) => state.recompress_queue.clear(),
+        }
+    }
+
+    /// Returns the next queued file that is still cached, or `None`, which ends the thread.
+    fn next_recompress_job(&self) -> Option<(Arc<SharedFile>, CacheKey)> {
+        let mut state = self.lock_state();
+        while let Some((file, key)) = state.recompress_queue.pop_front() {
+            if state.entries.contains_key(&key) {
+                return Some((file, key));
+            }
+        }
+        state.recompress_thread = RecompressThread::Stopped;
+        self.recompress_ended.notify_all();
+        None
+    }
+
+    /// Replaces the cached result if the recompressed one is smaller.
+    fn store_recompressed(&self, key: CacheKey, encoded: EncodedFile) {
+        let mut state = self.lock_state();
+        let before = state.entries.get(&key).map_or(0, |entry| entry.encoded.stored_bytes());
+        if (1..before).contains(&encoded.stored_bytes()) {
+            state.insert(key, encoded, self.bounds.bytes_max);
+        }
+    }
+}
+
+/// Recompresses queued files until the queue is empty or the cache is dropped.
+fn run_recompress_thread(inner: &Weak<CacheInner>) {
+    // On Linux this applies to the calling thread only.
+    let _ = rustix::process::nice(19);
+    while let Some((file, key)) = inner.upgrade().and_then(|inner| inner.next_recompress_job()) {
+        // A panic of an encoder on one file must not prevent recompression of others.
+        let encoded = catch_unwind(AssertUnwindSafe(|| encode_file(&file, &key, CompressionLevel::Best)));
+        if let (Ok(Ok(encoded)), Some(inner)) = (encoded, inner.upgrade()) {
+            inner.store_recompressed(key, encoded);
+        }
+    }
+}
+
+/// Encodes a file. Fails if the file is not in the state of the key after it was read.
+fn encode_file(file: &File, key: &CacheKey, level: CompressionLevel) -> io::Result<EncodedFile> {
+    let mut encoder = Encoder::new(key.coding, level, Some(key.length))?;
+    let mut encoded = Vec::new();
+    let mut chunk = vec![0; READ_BYTES];
+    let mut at = 0;
+    while at < key.length {
+        let chunk = &mut chunk[..(key.length - at).min(READ_BYTES as u64) as usize];
+        file.read_exact_at(chunk, at)?;
+        encoder.write(chunk)?;
+        encoded.append(&mut encoder.take_output());
+        at += chunk.len() as u64;
+    }
+    encoded.append(&mut encoder.finish()?);
+    if CacheKey::of(file, key.coding)? != *key {
+        return Err(io::Error::other("the file changed while it was read"));
+    }
+    if encoded.len() as u64 >= key.length {
+        return Ok(EncodedFile::NotSmaller);
+    }
+    encoded.shrink_to_fit();
+    Ok(EncodedFile::Smaller(encoded.into()))
+}
+
+#[cfg(test)]
+mod tests;

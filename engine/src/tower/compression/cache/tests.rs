@@ -1,0 +1,169 @@
+//! Tests that files are encoded once, that the cache is limited, and that changed files are misses.
+
+use super::*;
+use crate::tower::compression::encoder::tests::decode;
+use crate::tower::send_file::{self, SendFile};
+use std::path::{Path, PathBuf};
+
+/// A temporary file, removed on drop.
+struct TempFile(PathBuf);
+
+impl TempFile {
+    /// Creates a file that counts as unchanged.
+    fn new(name: &str, content: &[u8]) -> Self {
+        let path = std::env::temp_dir().join(format!("selvedge-cache-{}-{name}", std::process::id()));
+        std::fs::write(&path, content).unwrap();
+        let file = Self(path);
+        file.wait_until_stable();
+        file
+    }
+
+    /// Waits until the next change of the file will change its times.
+    fn wait_until_stable(&self) {
+        let file = File::open(&self.0).unwrap();
+        while !CacheKey::of(&file, Coding::Gzip).unwrap().is_stable() {
+            std::thread::yield_now();
+        }
+    }
+}
+
+impl Drop for TempFile {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+fn file_part(path: &Path) -> FilePart {
+    let body = SendFile::from_file(File::open(path).unwrap()).unwrap();
+    send_file::probe(&body).1.expect("the body is a file")
+}
+
+fn text(length: usize) -> Vec<u8> {
+    (0_u32..).flat_map(|number| format!("line {}\n", number * number % 977).into_bytes()).take(length).collect()
+}
+
+/// Encodes a file that is not cached.
+async fn encode(cache: &EncodedFiles, path: &Path, coding: Coding) -> Option<EncodedFile> {
+    match cache.find(&file_part(path), coding, OnMiss::Encode) {
+        CacheLookup::Pending(pending) => pending.await,
+        CacheLookup::Hit(_) => panic!("the file is already cached"),
+        CacheLookup::Bypass => panic!("the cache bypasses the file"),
+    }
+}
+
+fn lookup(cache: &EncodedFiles, path: &Path, coding: Coding) -> Option<EncodedFile> {
+    match cache.find(&file_part(path), coding, OnMiss::Skip) {
+        CacheLookup::Hit(encoded) => Some(encoded),
+        CacheLookup::Pending(_) | CacheLookup::Bypass => None,
+    }
+}
+
+#[test]
+fn file_is_encoded_once_for_all_waiters_and_recompressed_later() {
+    let content = text(200_000);
+    let file = TempFile::new("once", &content);
+    // One blocking thread, occupied until all requests are waiting.
+    let runtime = tokio::runtime::Builder::new_current_thread().max_blocking_threads(1).build().unwrap();
+    let _inside = runtime.enter();
+    for coding in Coding::ALL {
+        let cache = EncodedFiles::new(CacheBounds::default());
+        assert_eq!(lookup(&cache, &file.0, coding), None);
+        let (release, blocked) = std::sync::mpsc::channel::<()>();
+        runtime.spawn_blocking(move || blocked.recv());
+        let waiting = [(); 3].map(|()| match cache.find(&file_part(&file.0), coding, OnMiss::Encode) {
+            CacheLookup::Pending(pending) => pending,
+            CacheLookup::Hit(_) | CacheLookup::Bypass => panic!("the file is not being encoded"),
+        });
+        drop(release);
+        let mut results = Vec::new();
+        for pending in waiting {
+            let Some(EncodedFile::Smaller(bytes)) = runtime.block_on(pending) else {
+                panic!("the encoded file is not smaller")
+            };
+            results.push(bytes);
+        }
+        // All results share one buffer, so the file was encoded once.
+        assert!(results.iter().all(|bytes| bytes.as_ptr() == results[0].as_ptr()));
+        assert_eq!(decode(coding, &results[0]), content);
+        cache.wait_for_recompression();
+        let Some(EncodedFile::Smaller(best)) = lookup(&cache, &file.0, coding) else {
+            panic!("the file is not cached")
+        };
+        assert!(best.len() < results[0].len(), "{coding:?}: {} bytes, then {}", results[0].len(), best.len());
+        assert_eq!(decode(coding, &best), content);
+        assert_eq!(cache.inner.lock_state().bytes, ENTRY_BYTES + best.len());
+    }
+}
+
+#[tokio::test]
+async fn changed_file_is_encoded_again() {
+    let file = TempFile::new("changed", &text(10_000));
+    let cache = EncodedFiles::new(CacheBounds::default());
+    let opened = file_part(&file.0);
+    assert!(matches!(encode(&cache, &file.0, Coding::Gzip).await, Some(EncodedFile::Smaller(_))));
+    let mut other = text(10_000);
+    other.reverse();
+    std::fs::write(&file.0, &other).unwrap();
+    assert_eq!(lookup(&cache, &file.0, Coding::Gzip), None);
+    assert!(matches!(cache.find(&opened, Coding::Gzip, OnMiss::Encode), CacheLookup::Bypass));
+    let Some(EncodedFile::Smaller(bytes)) = encode(&cache, &file.0, Coding::Gzip).await else {
+        panic!("the encoded file is not smaller")
+    };
+    assert_eq!(decode(Coding::Gzip, &bytes), other);
+}
+
+#[tokio::test]
+async fn incompressible_file_is_cached_as_not_smaller() {
+    let mut seed = 1_u64;
+    let noise: Vec<u8> = (0..5000)
+        .map(|_| {
+            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            (seed >> 56) as u8
+        })
+        .collect();
+    let file = TempFile::new("noise", &noise);
+    let cache = EncodedFiles::new(CacheBounds::default());
+    assert_eq!(encode(&cache, &file.0, Coding::Zstd).await, Some(EncodedFile::NotSmaller));
+    assert_eq!(lookup(&cache, &file.0, Coding::Zstd), Some(EncodedFile::NotSmaller));
+}
+
+#[tokio::test]
+async fn ranges_and_large_files_bypass_the_cache() {
+    let file = TempFile::new("parts", &text(5000));
+    let find = |bounds, range: std::ops::Range<u64>| {
+        let body = SendFile::from_file(File::open(&file.0).unwrap()).unwrap().range(range);
+        let part = send_file::probe(&body).1.expect("the body is a file");
+        matches!(EncodedFiles::new(bounds).find(&part, Coding::Gzip, OnMiss::Encode), CacheLookup::Pending(_))
+    };
+    assert!(find(CacheBounds::default(), 0..5000));
+    assert!(!find(CacheBounds::default(), 0..4999));
+    assert!(!find(CacheBounds::default(), 1..5000));
+    assert!(!find(CacheBounds { file_bytes_max: 4999, ..CacheBounds::default() }, 0..5000));
+    assert!(!find(CacheBounds { bytes_max: 0, ..CacheBounds::default() }, 0..5000));
+}
+
+#[test]
+fn least_recently_used_entry_is_evicted_first() {
+    let key =
+        |inode| CacheKey { device: 1, inode, length: 1000, modified: (0, 0), changed: (0, 0), coding: Coding::Gzip };
+    let encoded_file = |length: usize| EncodedFile::Smaller(vec![0; length].into());
+    let bytes_max = 3 * (ENTRY_BYTES + 100);
+    let mut state = CacheState::default();
+    for inode in 1..=3 {
+        state.insert(key(inode), encoded_file(100), bytes_max);
+    }
+    assert!(state.get(&key(1)).is_some());
+    state.insert(key(4), encoded_file(100), bytes_max);
+    let cached =
+        |state: &CacheState| (1..=5).filter(|&inode| state.entries.contains_key(&key(inode))).collect::<Vec<_>>();
+    assert_eq!(cached(&state), [1, 3, 4]);
+    // Inserting a key again replaces its entry.
+    state.insert(key(3), encoded_file(50), bytes_max);
+    assert_eq!((cached(&state), state.bytes), (vec![1, 3, 4], bytes_max - 50));
+    // An entry that exceeds the limit evicts nothing.
+    state.insert(key(5), encoded_file(bytes_max), bytes_max);
+    assert_eq!(cached(&state), [1, 3, 4]);
+    state.insert(key(5), encoded_file(2 * ENTRY_BYTES + 200), bytes_max);
+    assert_eq!(cached(&state), [5]);
+    assert_eq!((state.by_use.len(), state.bytes), (1, 3 * ENTRY_BYTES + 200));
+}

@@ -1,0 +1,33 @@
+//! Converts between engine fields and [`HeaderMap`], for embedded responses and trailers.
+
+use crate::tower::convert;
+use bytes::Bytes;
+use http::{HeaderMap, HeaderName, HeaderValue};
+use selvedge_proto::field::Fields;
+
+/// Usual number of fields of a file response. More fields need another allocation.
+const FIELDS_EXPECTED: usize = 8;
+
+/// Converts fields to a map. All values share one copy of the field lines.
+pub(super) fn from_fields(fields: &Fields) -> HeaderMap {
+    let shared = Bytes::copy_from_slice(fields.lines());
+    let valid = fields.iter().filter_map(|(name, value)| {
+        let value = convert::shared_slice(&shared, fields.lines(), value);
+        Some((HeaderName::from_bytes(name.as_bytes()).ok()?, HeaderValue::from_maybe_shared(value).ok()?))
+    });
+    let mut map = HeaderMap::with_capacity(FIELDS_EXPECTED);
+    for (name, value) in valid {
+        map.append(name, value);
+    }
+    map
+}
+
+/// Converts a map to fields. Skips fields that only the engine may write.
+pub(super) fn to_fields(map: &HeaderMap) -> Fields {
+    let mut fields = Fields::new();
+    for (name, value) in map {
+        // Both are valid. `append` refuses the fields that only the engine writes.
+        let _ = fields.append(name.as_str(), value.as_bytes());
+    }
+    fields
+}

@@ -1,0 +1,175 @@
+//! Request content that can be read from any thread.
+//!
+//! The content of a request stays on its worker's thread, in a table. The application gets the key of
+//! its entry. Reading on that thread is a table lookup. On another thread, a command makes the worker
+//! read the content and send it through a channel.
+
+use crate::service::{ContentError, IncomingBody};
+use crate::tower::slab::{Slab, SlabKey};
+use bytes::Bytes;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll};
+use std::thread::{self, ThreadId};
+use tokio::sync::{Notify, mpsc};
+
+thread_local! {
+    static THREAD_BODIES: ThreadBodies = ThreadBodies::new();
+}
+
+/// The request contents that one thread owns.
+struct ThreadBodies {
+    mailbox: Arc<Mailbox>,
+    bodies: Slab<IncomingBody>,
+}
+
+/// Receives commands from other threads.
+struct Mailbox {
+    thread: ThreadId,
+    /// `None` after the thread has ended.
+    commands: Mutex<Option<Vec<(SlabKey, BodyCommand)>>>,
+    notify: Notify,
+}
+
+/// A chunk sent to another thread; `None` at the end of the content. The end is explicit, since a
+/// closed channel only means that the sender has ended.
+type SentChunk = Option<Result<Bytes, ContentError>>;
+
+/// A command from another thread about one content.
+enum BodyCommand {
+    /// Read all content and send it in chunks.
+    Read(mpsc::Sender<SentChunk>),
+    /// Drop the content.
+    Discard,
+}
+
+impl ThreadBodies {
+    fn new() -> Self {
+        let commands = Mutex::new(Some(Vec::new()));
+        let mailbox = Mailbox { thread: thread::current().id(), commands, notify: Notify::new() };
+        let mailbox = Arc::new(mailbox);
+        // Without a runtime on this thread, no task could run the commands.
+        if tokio::runtime::Handle::try_current().is_ok() {
+            tokio::task::spawn_local(run_commands(mailbox.clone()));
+        }
+        Self { mailbox, bodies: Slab::default() }
+    }
+}
+
+impl Drop for ThreadBodies {
+    fn drop(&mut self) {
+        // Drops the senders in pending commands, so that waiting readers see the end.
+        drop(self.mailbox.commands.lock().unwrap_or_else(PoisonError::into_inner).take());
+    }
+}
+
+/// Runs the commands of other threads.
+async fn run_commands(mailbox: Arc<Mailbox>) {
+    loop {
+        mailbox.notify.notified().await;
+        let commands = mailbox.commands.lock().unwrap_or_else(PoisonError::into_inner).as_mut().map(std::mem::take);
+        for (key, command) in commands.unwrap_or_default() {
+            let content = THREAD_BODIES.with(|thread_bodies| thread_bodies.bodies.remove(key));
+            if let (Some(content), BodyCommand::Read(sender)) = (content, command) {
+                tokio::task::spawn_local(forward_chunks(content, sender));
+            }
+        }
+    }
+}
+
+/// Reads content and sends it to another thread; the channel bounds how far it reads ahead.
+async fn forward_chunks(mut content: IncomingBody, sender: mpsc::Sender<SentChunk>) {
+    loop {
+        let chunk = content.chunk().await;
+        let has_more = matches!(chunk, Some(Ok(_)));
+        if sender.send(chunk).await.is_err() || !has_more {
+            return;
+        }
+    }
+}
+
+/// Polls the channel. A closed channel without an explicit end means that the worker has ended, and is
+/// reported as an error.
+fn poll_receiver(receiver: &mut mpsc::Receiver<SentChunk>, cx: &mut Context<'_>) -> Poll<SentChunk> {
+    receiver.poll_recv(cx).map(|sent| sent.unwrap_or(Some(Err(ContentError::Ended))))
+}
+
+/// Handle to content that a worker's thread owns.
+pub(super) struct RemoteBody {
+    mailbox: Arc<Mailbox>,
+    key: SlabKey,
+    /// The channel from the worker, after reading has started on another thread.
+    receiver: Option<mpsc::Receiver<SentChunk>>,
+}
+
+impl RemoteBody {
+    /// Stores content in this thread's table.
+    pub(super) fn new(content: IncomingBody) -> Self {
+        THREAD_BODIES.with(|thread_bodies| Self {
+            mailbox: thread_bodies.mailbox.clone(),
+            key: thread_bodies.bodies.insert(content),
+            receiver: None,
+        })
+    }
+
+    /// Returns the key of the content in the thread's table.
+    pub(super) fn key(&self) -> SlabKey {
+        self.key
+    }
+
+    /// Returns whether this thread's table still has the content: neither dropped nor moved to a channel.
+    pub(super) fn is_on_thread(key: SlabKey) -> bool {
+        THREAD_BODIES.with(|thread_bodies| thread_bodies.bodies.contains(key))
+    }
+
+    /// Polls the next chunk; `None` at the end.
+    pub(super) fn poll_chunk(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, ContentError>>> {
+        if let Some(receiver) = &mut self.receiver {
+            return poll_receiver(receiver, cx);
+        }
+        if thread::current().id() == self.mailbox.thread {
+            return self.with_content(|content| content.poll_chunk(cx)).unwrap_or(Poll::Ready(None));
+        }
+        let (sender, mut receiver) = mpsc::channel(1);
+        self.mailbox.send(self.key, BodyCommand::Read(sender));
+        let polled = poll_receiver(&mut receiver, cx);
+        self.receiver = Some(receiver);
+        polled
+    }
+
+    /// Returns the trailer fields, if the content has any and was read on its own thread.
+    pub(super) fn trailers(&self) -> Option<selvedge_proto::field::Fields> {
+        if self.receiver.is_some() || thread::current().id() != self.mailbox.thread {
+            return None;
+        }
+        self.with_content(|content| content.trailers()).flatten()
+    }
+
+    fn with_content<T>(&self, read: impl FnOnce(&mut IncomingBody) -> T) -> Option<T> {
+        THREAD_BODIES.with(|thread_bodies| thread_bodies.bodies.with(self.key, read))
+    }
+}
+
+impl Mailbox {
+    fn send(&self, key: SlabKey, command: BodyCommand) {
+        let mut commands = self.commands.lock().unwrap_or_else(PoisonError::into_inner);
+        // If the thread has ended, the command is dropped; the caller sees its channel close.
+        if let Some(commands) = &mut *commands {
+            commands.push((key, command));
+        }
+        drop(commands);
+        self.notify.notify_one();
+    }
+}
+
+impl Drop for RemoteBody {
+    fn drop(&mut self) {
+        if self.receiver.is_some() {
+            // Dropping the receiver stops the worker's read task.
+        } else if thread::current().id() == self.mailbox.thread {
+            // The table may already be dropped if the thread is ending.
+            let _ = THREAD_BODIES.try_with(|thread_bodies| drop(thread_bodies.bodies.remove(self.key)));
+        } else {
+            self.mailbox.send(self.key, BodyCommand::Discard);
+        }
+    }
+}

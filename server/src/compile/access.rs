@@ -1,0 +1,176 @@
+//! Compiles the access rules of sites and routes, and the limit on connections.
+//!
+//! A rate limit with its counts is taken over from the previous configuration if its text is unchanged.
+
+use super::{Compiler, networks};
+use crate::config::model::{self, AccessSettings, ConfiguredAccess, Enforcement};
+use crate::config::value::ValueKind;
+use crate::config::{Problem, RawValue, RequirementKind};
+use crate::site::{
+    AccessRules, BasicAuthenticator, ConnectionLimiter, DenialCounter, IpFilter, Permission, Rate, RateLimiter,
+    RuleMode, UserProblem, Users,
+};
+use std::sync::Arc;
+
+/// Clients for which a rate is stored: 128 KiB for each rate limit.
+pub(crate) const RATE_CLIENTS: usize = 16 << 10;
+
+impl Compiler<'_> {
+    pub(super) fn connection_limit(&mut self) {
+        let settings = self.settings();
+        let Some(limit) = &settings.limits.connections_per_client else { return };
+        let exempt = &settings.trusted_proxies.networks;
+        let text = format!("{limit:?} {exempt:?}");
+        let limiter = match &self.earlier.connections {
+            Some((same, limiter)) if *same == text => limiter.clone(),
+            _ => {
+                let most = u32::try_from(limit.connections_max).unwrap_or(u32::MAX);
+                ConnectionLimiter::new(most, networks(exempt), mode(limit.enforcement))
+            }
+        };
+        self.carried.connections = Some((text, limiter));
+    }
+
+    /// Compiles the access rules of a site or route. `of` identifies it, and `places` are positions for problems.
+    pub(super) fn access_rules(
+        &mut self,
+        settings: &AccessSettings,
+        of: &str,
+        places: &[RequirementKind],
+    ) -> AccessRules {
+        AccessRules {
+            ip_access: settings.ip_access.as_ref().map(ip_filter),
+            rate_limit: settings.rate_limit.as_ref().and_then(|limit| self.rate_limiter(limit, of, places)),
+            basic_auth: settings.basic_auth.as_ref().and_then(|auth| self.basic_authenticator(auth, places)),
+        }
+    }
+
+    /// Compiles a route's rules, and shares those that equal its site's.
+    pub(super) fn route_access_rules(
+        &mut self,
+        settings: &AccessSettings,
+        site: (&AccessSettings, &AccessRules),
+        of: &str,
+        places: &[RequirementKind],
+    ) -> AccessRules {
+        let (site_settings, site_rules) = site;
+        let own = AccessSettings {
+            ip_access: settings.ip_access.clone().filter(|own| site_settings.ip_access.as_ref() != Some(own)),
+            rate_limit: settings.rate_limit.clone().filter(|own| site_settings.rate_limit.as_ref() != Some(own)),
+            basic_auth: settings.basic_auth.clone().filter(|own| site_settings.basic_auth.as_ref() != Some(own)),
+        };
+        let own = self.access_rules(&own, of, places);
+        AccessRules {
+            ip_access: own.ip_access.or_else(|| site_rules.ip_access.clone()),
+            rate_limit: own.rate_limit.or_else(|| site_rules.rate_limit.clone()),
+            basic_auth: own.basic_auth.or_else(|| site_rules.basic_auth.clone()),
+        }
+    }
+
+    fn rate_limiter(
+        &mut self,
+        limit: &model::RateLimit,
+        of: &str,
+        places: &[RequirementKind],
+    ) -> Option<Arc<RateLimiter>> {
+        let text = format!("{of} {limit:?}");
+        if let Some(limiter) = self.carried.rates.get(&text).or_else(|| self.earlier.rates.get(&text)).cloned() {
+            self.carried.rates.insert(text, limiter.clone());
+            return Some(limiter);
+        }
+        let number = |number: u64| u32::try_from(number).unwrap_or(u32::MAX);
+        let rate = Rate { requests: number(limit.requests), period: limit.per, burst: number(limit.burst) };
+        match RateLimiter::new(rate, RATE_CLIENTS, mode(limit.enforcement)) {
+            Ok(limiter) => {
+                let limiter = Arc::new(limiter);
+                self.carried.rates.insert(text, limiter.clone());
+                Some(limiter)
+            }
+            Err(error) => {
+                self.problem(places, error);
+                None
+            }
+        }
+    }
+
+    fn basic_authenticator(
+        &mut self,
+        auth: &model::BasicAuth,
+        places: &[RequirementKind],
+    ) -> Option<Arc<BasicAuthenticator>> {
+        let users = self.users(auth, places)?;
+        match BasicAuthenticator::new(&auth.realm, Arc::new(users), RuleMode::Enforce) {
+            Ok(authenticator) => Some(Arc::new(authenticator)),
+            Err(error) => {
+                self.problem(places, error);
+                None
+            }
+        }
+    }
+
+    /// Reads the users of the file and of the configuration.
+    fn users(&mut self, auth: &model::BasicAuth, places: &[RequirementKind]) -> Option<Users> {
+        let (mut text, mut lines_of_file) = (String::new(), 0);
+        if let Some(path) = &auth.file {
+            match self.sources.text(path) {
+                Ok(read) => (lines_of_file, text) = (read.lines().count(), read),
+                Err(error) => {
+                    let what = format!("cannot read {}: {error}", path.display());
+                    self.problem(&[RequirementKind::UserFile(path.clone())], what);
+                    return None;
+                }
+            }
+        }
+        if !text.is_empty() && !text.ends_with('\n') {
+            text.push('\n');
+        }
+        text.extend(auth.users.iter().map(|user| format!("{}:{}\n", user.name, user.hash)));
+        let problems = match Users::parse(&text) {
+            Ok(users) => return Some(users),
+            Err(problems) => problems,
+        };
+        for problem in problems {
+            // Users of the configuration are appended to those of the file, one for each line.
+            let own = problem.line.checked_sub(lines_of_file + 1).and_then(|place| auth.users.get(place));
+            match (own, &auth.file) {
+                (Some(user), _) if problem.is_hash_problem() => self.report_hash_problem(&user.hash, places, problem),
+                (Some(_), _) | (None, None) => self.problem(places, problem),
+                (None, Some(path)) => {
+                    let what = format!("line {} of {}: {problem}", problem.line, path.display());
+                    self.problem(&[RequirementKind::UserFile(path.clone())], what);
+                }
+            }
+        }
+        None
+    }
+
+    /// Reports a problem with a user at its hash.
+    fn report_hash_problem(&mut self, hash: &str, places: &[RequirementKind], problem: UserProblem) {
+        let is_it = |passage: &&RawValue| passage.kind == ValueKind::PasswordHash && passage.text == hash;
+        let mut written = self.configuration.raw_values.iter().filter(is_it).map(|passage| passage.at).peekable();
+        if written.peek().is_none() {
+            return self.problem(places, problem);
+        }
+        self.problems.extend(written.map(|at| Problem::with_suggestion(at, problem.to_string(), String::new())));
+    }
+}
+
+fn ip_filter(rules: &model::IpAccess) -> Arc<IpFilter> {
+    let permission = |access| match access {
+        ConfiguredAccess::Allow => Permission::Allow,
+        ConfiguredAccess::Deny => Permission::Deny,
+    };
+    Arc::new(IpFilter {
+        rules: rules.rules.iter().map(|rule| (permission(rule.access), networks(&rule.networks))).collect(),
+        default_permission: permission(rules.default_access),
+        mode: mode(rules.enforcement),
+        denials: DenialCounter::default(),
+    })
+}
+
+fn mode(enforcement: Enforcement) -> RuleMode {
+    match enforcement {
+        Enforcement::Enforce => RuleMode::Enforce,
+        Enforcement::DryRun => RuleMode::DryRun,
+    }
+}

@@ -1,0 +1,88 @@
+//! Access settings.
+
+use super::{Builder, RequirementKind, enforcement, networks};
+use crate::config::model::{AccessSettings, BasicAuth, ConfiguredAccess, IpAccess, IpRule, RateLimit, User};
+use crate::config::problem::Problem;
+use crate::config::tree::{Block, Item};
+use std::collections::HashMap;
+use std::time::Duration;
+
+/// Longest time to refill a burst, because clients are remembered no longer.
+const BURST_TIME_MAX: Duration = Duration::from_secs(24 * 3600);
+
+impl Builder<'_, '_> {
+    /// Builds the access settings of a site or route. What is absent is inherited.
+    pub(super) fn access(&mut self, block: &Block, inherited: &AccessSettings) -> AccessSettings {
+        AccessSettings {
+            ip_access: match block.get("ip-access") {
+                Some(item) => Some(self.ip_access(item)),
+                None => inherited.ip_access.clone(),
+            },
+            rate_limit: match block.get("rate-limit") {
+                Some(item) => Some(self.rate_limit(item)),
+                None => inherited.rate_limit.clone(),
+            },
+            basic_auth: match block.get("basic-auth") {
+                Some(item) => Some(self.basic_auth(item)),
+                None => inherited.basic_auth.clone(),
+            },
+        }
+    }
+
+    fn ip_access(&mut self, item: &Item) -> IpAccess {
+        let mut rules = Vec::new();
+        for line in &item.block().items {
+            let access = if line.setting.name == "allow" { ConfiguredAccess::Allow } else { ConfiguredAccess::Deny };
+            rules.push(IpRule { access, networks: networks(&line.arguments) });
+        }
+        if !item.block().has_any(&["allow", "deny"]) {
+            let problem = Problem::new(item.at, "`ip-access` without a rule");
+            self.problem(problem.suggest("write `allow NETWORK...` or `deny NETWORK...` in its block"));
+        }
+        let allows = rules.iter().any(|rule| rule.access == ConfiguredAccess::Allow);
+        let otherwise = if allows { ConfiguredAccess::Deny } else { ConfiguredAccess::Allow };
+        IpAccess { rules, default_access: otherwise, enforcement: enforcement(item) }
+    }
+
+    fn rate_limit(&mut self, item: &Item) -> RateLimit {
+        let requests = item.first().number();
+        let burst = item.property("burst").map_or(requests, |given| given.number());
+        let rate = RateLimit { requests, per: item.required("per").time(), burst, enforcement: enforcement(item) };
+        let token = rate.per.as_micros() / u128::from(requests.max(1));
+        if token == 0 {
+            let problem = Problem::new(item.at, "a limit of more than 1,000,000 requests per second");
+            self.problem(problem.suggest("lower the limit, or remove it"));
+        } else if token * u128::from(burst) > BURST_TIME_MAX.as_micros() {
+            let problem = Problem::new(item.at, "a burst that takes more than one day to refill");
+            self.problem(problem.suggest("reduce `burst`, or shorten `per`"));
+        }
+        rate
+    }
+
+    fn basic_auth(&mut self, item: &Item) -> BasicAuth {
+        let realm = item.required("realm");
+        if realm.text().contains(|c: char| c.is_control()) {
+            self.problem(
+                Problem::new(realm.at, "`realm` contains a control character").suggest("write one line of text"),
+            );
+        }
+        let mut seen = HashMap::new();
+        let mut users = Vec::new();
+        for line in item.block().all("user") {
+            let name = line.first();
+            if let Some(first) = seen.insert(name.text().to_owned(), name.at) {
+                let problem = Problem::new(name.at, format!("user {} is repeated", name.text()));
+                self.problem(problem.see_also(first, "the first one"));
+            }
+            users.push(User { name: name.text().to_owned(), hash: line.arguments[1].text().to_owned() });
+        }
+        let file = item.property("file").map(|given| (given.path().to_owned(), given.at));
+        if let Some((path, at)) = file.clone() {
+            self.require(at, RequirementKind::UserFile(path));
+        } else if !item.block().has_any(&["user"]) && !item.invalid.contains(&"file") {
+            let problem = Problem::new(item.at, "no user");
+            self.problem(problem.suggest("write file=\"users.htpasswd\", or `user NAME HASH` in the block"));
+        }
+        BasicAuth { realm: realm.text().to_owned(), file: file.map(|(path, _)| path), users }
+    }
+}

@@ -1,0 +1,80 @@
+//! Finds routes that can never match because an earlier route matches all their requests.
+
+use crate::config::model::When;
+use crate::config::position::Span;
+use crate::config::problem::Problem;
+use crate::config::value::PathPattern;
+use std::collections::HashMap;
+
+/// The patterns of a site so far. A look-up is linear in the segments of the pattern; patterns with inner wildcards
+/// are few and are compared one by one.
+#[derive(Debug, Default)]
+pub(super) struct EarlierRoutes {
+    /// Every pattern with its conditions.
+    all: HashMap<PathPattern, Vec<(When, Span)>>,
+    /// Prefixes without conditions.
+    prefixes: HashMap<String, Span>,
+    /// Patterns with inner wildcards and without conditions.
+    globs: Vec<(PathPattern, Span)>,
+}
+
+/// Most patterns with inner wildcards that are compared.
+const GLOBS_MAX: usize = 256;
+/// Most routes of one pattern that are compared.
+const ROUTES_PER_PATTERN_MAX: usize = 64;
+
+impl EarlierRoutes {
+    /// Adds a pattern. Returns why it can never match, if so.
+    pub(super) fn add(&mut self, pattern: &PathPattern, when: &When, at: Span) -> Option<Problem> {
+        if let Some((earlier, place)) = self.find_earlier(pattern, when) {
+            let problem = Problem::new(at, format!("`{pattern}` can never match"));
+            return Some(
+                problem
+                    .see_also(place, "an earlier route matches all of its requests")
+                    .suggest(format!("move it before `{earlier}`, or remove it")),
+            );
+        }
+        let is_free = *when == When::default();
+        let routes = self.all.entry(pattern.clone()).or_default();
+        if routes.len() < ROUTES_PER_PATTERN_MAX {
+            routes.push((when.clone(), at));
+        }
+        match pattern {
+            PathPattern::Prefix(path) if is_free => drop(self.prefixes.insert(path.clone(), at)),
+            PathPattern::Glob(_) if is_free && self.globs.len() < GLOBS_MAX => self.globs.push((pattern.clone(), at)),
+            _ => {}
+        }
+        None
+    }
+
+    /// Whether a route matches every path.
+    pub(super) fn matches_every_path(&self) -> bool {
+        self.prefixes.contains_key("")
+    }
+
+    fn find_earlier(&self, pattern: &PathPattern, when: &When) -> Option<(String, Span)> {
+        let has_no_further_conditions = |(earlier, _): &&(When, Span)| earlier == when || *earlier == When::default();
+        if let Some((_, place)) = self.all.get(pattern).and_then(|routes| routes.iter().find(has_no_further_conditions))
+        {
+            return Some((pattern.to_string(), *place));
+        }
+        // The longest path above everything that the pattern matches.
+        let common = match pattern {
+            PathPattern::Exact(path) | PathPattern::Prefix(path) => path.as_str(),
+            PathPattern::Glob(texts) => texts[0].rsplit_once('/').map_or("", |(before, _)| before),
+        };
+        let mut above = common;
+        loop {
+            if let Some(&place) = self.prefixes.get(above) {
+                return Some((format!("{above}/*"), place));
+            }
+            match above.rfind('/') {
+                Some(slash) => above = &above[..slash],
+                None => break,
+            }
+        }
+        let PathPattern::Exact(path) = pattern else { return None };
+        let glob = self.globs.iter().find(|(glob, _)| glob.matches(path));
+        glob.map(|(glob, place)| (glob.to_string(), *place))
+    }
+}

@@ -1,0 +1,217 @@
+//! Skips what separates nodes and entries: space, comments, strings.
+
+use super::parser::Parser;
+
+/// Whether a character is a line end of KDL.
+pub(super) fn is_newline(c: char) -> bool {
+    matches!(c, '\n' | '\r' | '\u{85}' | '\u{b}' | '\u{c}' | '\u{2028}' | '\u{2029}')
+}
+
+/// Whether a character is other white space of KDL.
+fn is_space(c: char) -> bool {
+    !is_newline(c) && (c.is_whitespace() || c == '\u{feff}')
+}
+
+impl Parser<'_> {
+    /// Skips white space and comments within a line.
+    pub(super) fn skip_space(&mut self) {
+        loop {
+            let rest = self.rest();
+            match rest.chars().next() {
+                Some(c) if is_space(c) => self.at += c.len_utf8(),
+                Some('/') if rest.starts_with("/*") => self.skip_block_comment(),
+                _ => return,
+            }
+        }
+    }
+
+    /// Skips everything between two nodes.
+    pub(super) fn skip_between(&mut self) {
+        loop {
+            self.skip_space();
+            let rest = self.rest();
+            match rest.chars().next() {
+                Some(c) if is_newline(c) || c == ';' => self.at += c.len_utf8(),
+                Some('/') if rest.starts_with("//") => self.skip_line(),
+                _ => return,
+            }
+        }
+    }
+
+    /// Skips to the end of the line.
+    pub(super) fn skip_line(&mut self) {
+        self.at += self.rest().find(is_newline).unwrap_or(self.rest().len());
+    }
+
+    /// Skips a comment `/* */`, which may nest.
+    pub(super) fn skip_block_comment(&mut self) {
+        let start = self.at;
+        let mut open = 0_usize;
+        while self.at < self.text.len() {
+            let rest = self.rest();
+            if rest.starts_with("/*") {
+                open += 1;
+                self.at += 2;
+            } else if rest.starts_with("*/") {
+                open -= 1;
+                self.at += 2;
+            } else {
+                self.at += rest.chars().next().map_or(0, char::len_utf8);
+            }
+            if open == 0 {
+                return;
+            }
+        }
+        self.problem(start, start + 2, "this comment does not end", "add */ where it ends");
+    }
+
+    /// Skips a backslash that continues the head on the next line.
+    pub(super) fn skip_line_continuation(&mut self) -> Skipped {
+        let start = self.at;
+        self.at += 1;
+        self.skip_space();
+        if self.rest().starts_with("//") {
+            self.skip_line();
+        }
+        let rest = self.rest();
+        match rest.chars().next() {
+            None => Skipped::Valid,
+            Some('\r') if rest.starts_with("\r\n") => {
+                self.at += 2;
+                Skipped::Valid
+            }
+            Some(c) if is_newline(c) => {
+                self.at += c.len_utf8();
+                Skipped::Valid
+            }
+            Some(_) => {
+                self.problem(start, start + 1, "a backslash outside of quotes", "put the value in \"quotes\"");
+                self.skip_line();
+                Skipped::Invalid
+            }
+        }
+    }
+
+    /// Skips an unquoted word. A character that is invalid in words is a problem.
+    pub(super) fn skip_word(&mut self) -> Skipped {
+        let start = self.at;
+        let rest = self.rest();
+        let ends = |c: char| {
+            is_space(c)
+                || is_newline(c)
+                || matches!(c, '{' | '}' | ';' | '"' | '#' | '=' | '/' | '\\' | '(' | ')' | '[' | ']')
+        };
+        let length = rest.find(ends).unwrap_or(rest.len());
+        self.at += length;
+        match self.rest().chars().next() {
+            Some(c @ ('/' | '(' | ')' | '[' | ']' | '\\')) if !self.starts_comment() => {
+                // Characters without a space between them belong to one mistake.
+                let mistake_length =
+                    self.rest().find(|c| is_space(c) || is_newline(c) || matches!(c, '{' | '}' | ';' | '"'));
+                self.at += mistake_length.unwrap_or(self.rest().len());
+                self.problem(start, self.at, &format!("a `{c}` outside of quotes"), "put the value in \"quotes\"");
+                Skipped::Invalid
+            }
+            Some(c) if length == 0 => {
+                self.at += c.len_utf8();
+                self.problem(
+                    start,
+                    self.at,
+                    &format!("a `{c}` where a value is expected"),
+                    "put the value in \"quotes\"",
+                );
+                Skipped::Invalid
+            }
+            _ => Skipped::Valid,
+        }
+    }
+
+    /// Whether a comment, a `/-` or a line continuation starts here.
+    fn starts_comment(&self) -> bool {
+        ["//", "/*", "/-"].iter().any(|comment| self.rest().starts_with(comment))
+    }
+
+    /// Skips a string, or a keyword such as `#true`, that starts here.
+    pub(super) fn skip_string_or_keyword(&mut self) -> Skipped {
+        let start = self.at;
+        let hashes = self.rest().len() - self.rest().trim_start_matches('#').len();
+        let quotes = &self.rest()[hashes..];
+        let closing = if is_multi_line(quotes) { "\"\"\"" } else { "\"" };
+        if !quotes.starts_with('"') {
+            self.at += hashes;
+            return if self.rest().starts_with(|c: char| c.is_ascii_alphabetic() || c == '-') {
+                self.skip_word()
+            } else {
+                Skipped::Valid
+            };
+        }
+        self.at += hashes + closing.len();
+        let end = if hashes > 0 {
+            self.rest().find(&format!("{closing}{}", "#".repeat(hashes)))
+        } else {
+            find_unescaped(self.rest(), closing)
+        };
+        let one_line = closing.len() == 1;
+        match end {
+            Some(length) if !(one_line && has_bare_newline(&self.rest()[..length])) => {
+                self.at += length + closing.len() + hashes;
+                Skipped::Valid
+            }
+            _ => {
+                let what = if one_line { "this string does not end on its line" } else { "this string does not end" };
+                self.problem(start, start + 1, what, "add the closing quotes");
+                if one_line {
+                    self.skip_line()
+                } else {
+                    self.at = self.text.len()
+                }
+                Skipped::Invalid
+            }
+        }
+    }
+}
+
+/// Whether three quotes start a multi-line string, and not an empty string before another.
+fn is_multi_line(quotes: &str) -> bool {
+    quotes.starts_with("\"\"\"")
+}
+
+/// The result of skipping.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Skipped {
+    Valid,
+    /// The problem has been reported.
+    Invalid,
+}
+
+/// Finds the quotes that end a string with escapes.
+fn find_unescaped(text: &str, closing: &str) -> Option<usize> {
+    let mut at = 0;
+    while at < text.len() {
+        if text[at..].starts_with(closing) {
+            return Some(at);
+        }
+        let mut characters = text[at..].chars();
+        let first = characters.next()?;
+        at += first.len_utf8();
+        if first == '\\' {
+            at += characters.next().map_or(0, char::len_utf8);
+        }
+    }
+    None
+}
+
+/// Whether a line of a string ends without a backslash.
+fn has_bare_newline(text: &str) -> bool {
+    let mut characters = text.chars().peekable();
+    while let Some(c) = characters.next() {
+        if c == '\\' {
+            if characters.next().is_some_and(char::is_whitespace) {
+                while characters.next_if(|c| c.is_whitespace()).is_some() {}
+            }
+        } else if is_newline(c) {
+            return true;
+        }
+    }
+    false
+}

@@ -1,0 +1,125 @@
+//! The most memory that a configuration lets the server use, term by term.
+
+use crate::compile::{Compiled, RATE_CLIENTS};
+use crate::config::model::{Action, Driver, Settings, Site, Switch};
+use crate::config::value::LogTarget;
+use crate::site::{CACHE_BYTES_MAX, DIRECTORIES_BYTES_MAX, PASSWORD_CHECKS_AT_ONCE_MAX};
+use selvedge::Limits;
+use selvedge::service::OpenFile;
+use std::collections::HashSet;
+use std::fmt;
+use std::thread;
+
+/// Content of a small file that a connection sends after the cache evicted it. Sealed copies of larger files have a
+/// limit of their own.
+const CONTENT_BYTES_MAX: u64 = 32 << 10;
+/// Directory listings of one worker: 32 at a time, of 2,000 entries with 1 KiB each.
+const LISTS_BYTES_MAX: u64 = 32 * 2_000 * 1024;
+/// The queue of one access log: 1,024 batches of 32 KiB.
+const ACCESS_QUEUE_BYTES_MAX: u64 = 1024 * (32 << 10);
+/// The queue of one error log: 1,024 events, each with a request line.
+const ERROR_QUEUE_BYTES_MAX: u64 = 1024 * (10 << 10);
+
+/// The terms of the memory budget.
+#[derive(Debug)]
+pub(crate) struct MemoryBudget {
+    terms: Vec<MemoryTerm>,
+}
+
+#[derive(Debug)]
+struct MemoryTerm {
+    count: u64,
+    name: &'static str,
+    bytes_each: u64,
+}
+
+impl MemoryBudget {
+    /// Derives the budget of settings on this machine.
+    pub(crate) fn of(settings: &Settings, compiled: &Compiled) -> Self {
+        let (limits, sites) = (&compiled.limits, &compiled.table);
+        let workers =
+            settings.process.workers.unwrap_or_else(|| thread::available_parallelism().map_or(1, usize::from));
+        let workers = workers as u64;
+        let mut terms = vec![
+            MemoryTerm {
+                count: limits.connections_max as u64,
+                name: "connections",
+                bytes_each: limits.connection_bytes_max() + CONTENT_BYTES_MAX,
+            },
+            MemoryTerm { count: workers, name: "file caches", bytes_each: 2 * CACHE_BYTES_MAX as u64 },
+            MemoryTerm { count: workers, name: "directory caches", bytes_each: DIRECTORIES_BYTES_MAX as u64 },
+            MemoryTerm { count: 1, name: "copies of larger files", bytes_each: OpenFile::copies_bytes_max() },
+            MemoryTerm { count: workers, name: "pools and disk threads", bytes_each: Limits::worker_bytes_max() },
+        ];
+        if settings.process.driver != Driver::Epoll {
+            let (connections, bytes_each) = (limits.connections_max as u64, Limits::ring_connection_bytes_max());
+            terms.push(MemoryTerm { count: workers, name: "io_uring rings", bytes_each: Limits::ring_bytes_max() });
+            terms.push(MemoryTerm { count: connections, name: "connections' buffers in io_uring", bytes_each });
+        }
+        if has_listings(settings) {
+            terms.push(MemoryTerm { count: workers, name: "directory listings", bytes_each: LISTS_BYTES_MAX });
+        }
+        if let Some(bytes_each) = sites.password_check_bytes_max() {
+            terms.push(MemoryTerm { count: PASSWORD_CHECKS_AT_ONCE_MAX as u64, name: "password checks", bytes_each });
+        }
+        let access = settings.sites.iter().filter_map(|site| site.access_log.as_ref());
+        let access = access.chain([&settings.logs.access]).map(|log| &log.target);
+        let error = settings.sites.iter().filter_map(|site| site.error_log.as_ref());
+        let error = error.chain([&settings.logs.error]).map(|log| &log.target);
+        terms.push(MemoryTerm {
+            count: rate_limit_count(settings),
+            name: "rate limit tables",
+            bytes_each: 8 * RATE_CLIENTS as u64,
+        });
+        terms.push(MemoryTerm {
+            count: distinct_targets(access),
+            name: "access log queues",
+            bytes_each: ACCESS_QUEUE_BYTES_MAX,
+        });
+        terms.push(MemoryTerm {
+            count: distinct_targets(error),
+            name: "error log queues",
+            bytes_each: ERROR_QUEUE_BYTES_MAX,
+        });
+        Self { terms }
+    }
+
+    fn total(&self) -> u64 {
+        self.terms.iter().map(|term| term.count.saturating_mul(term.bytes_each)).fold(0, u64::saturating_add)
+    }
+}
+
+impl fmt::Display for MemoryBudget {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "// Most memory that the server can use with these settings, without the settings themselves:")?;
+        for MemoryTerm { count, name: of, bytes_each } in &self.terms {
+            let bytes = mebibytes(count.saturating_mul(*bytes_each));
+            writeln!(f, "//   {bytes:>12} = {count} {of} of {} KiB", bytes_each.div_ceil(1024))?;
+        }
+        writeln!(f, "//   {:>12} total", mebibytes(self.total()))
+    }
+}
+
+fn mebibytes(bytes: u64) -> String {
+    format!("{} MiB", bytes.div_ceil(1 << 20))
+}
+
+/// Whether any directory may be listed.
+fn has_listings(settings: &Settings) -> bool {
+    let mut routes = settings.sites.iter().flat_map(|site| &site.routes);
+    routes.any(|route| matches!(&route.action, Action::Files(files) if files.listing == Switch::On))
+}
+
+/// Returns the number of rate limits: one for each site and route with its own.
+fn rate_limit_count(settings: &Settings) -> u64 {
+    let of_site = |site: &Site| {
+        let own = site.routes.iter().filter(|route| route.access.rate_limit != site.access.rate_limit);
+        usize::from(site.access.rate_limit.is_some()) + own.count()
+    };
+    settings.sites.iter().map(of_site).sum::<usize>() as u64
+}
+
+fn distinct_targets<'a>(targets: impl Iterator<Item = &'a LogTarget>) -> u64 {
+    let known: HashSet<_> = targets.filter(|target| **target != LogTarget::Off).collect();
+    known.len() as u64
+}

@@ -1,0 +1,250 @@
+//! Preflight checks: reads the files of a configuration, and checks what it requires of the machine (roots, folders,
+//! names, accounts). Changes nothing.
+
+use crate::compile::CarriedState;
+use crate::config::value::Address;
+use crate::config::{Problem, Requirement, RequirementKind, Sources};
+use crate::site::Root;
+use rustix::fs::{Access, OFlags, access};
+use selvedge::proto::path::SafePath;
+use std::collections::HashMap;
+use std::fs::OpenOptions;
+use std::io::{self, Read};
+use std::net::ToSocketAddrs;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+/// The files and the environment of this process.
+pub(crate) struct Disk;
+
+/// Most files that one pattern may name.
+const MATCHES_MAX: usize = 100_000;
+
+impl Sources for Disk {
+    fn text(&self, file: &Path) -> Result<String, String> {
+        let bytes = read_regular(file).map_err(|error| reason(&error))?;
+        String::from_utf8(bytes).map_err(|error| {
+            let before = &error.as_bytes()[..error.utf8_error().valid_up_to()];
+            let line = before.iter().filter(|&&b| b == b'\n').count() + 1;
+            format!("line {line} is not UTF-8")
+        })
+    }
+
+    fn matching_files(&self, folder: &Path, pattern: &str) -> Result<Vec<PathBuf>, String> {
+        let folder = folder.to_str().ok_or("the name of the folder is not UTF-8")?;
+        let whole = Path::new(&glob::Pattern::escape(folder)).join(pattern);
+        let whole = whole.to_str().expect("both parts are UTF-8");
+        let options = glob::MatchOptions { require_literal_leading_dot: true, ..glob::MatchOptions::new() };
+        let paths = glob::glob_with(whole, options).map_err(|error| format!("not a pattern: {}", error.msg))?;
+        let mut files = Vec::new();
+        for path in paths {
+            files.push(path.map_err(|error| format!("{}: {}", error.path().display(), reason(error.error())))?);
+            if files.len() > MATCHES_MAX {
+                return Err(format!("it matches more than {MATCHES_MAX} files"));
+            }
+        }
+        Ok(files)
+    }
+
+    fn variable(&self, name: &str) -> Option<String> {
+        std::env::var(name).ok()
+    }
+}
+
+/// Reads a regular file. Opening a FIFO would block.
+pub(crate) fn read_regular(file: &Path) -> io::Result<Vec<u8>> {
+    let mut file = OpenOptions::new().read(true).custom_flags(OFlags::NONBLOCK.bits() as i32).open(file)?;
+    if !file.metadata()?.is_file() {
+        return Err(io::Error::other("it is not a regular file"));
+    }
+    let mut bytes = Vec::new();
+    file.read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// Which requirements are checked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum CheckScope {
+    /// All, for a program that starts.
+    All,
+    /// Those of sites, for an application that embeds them.
+    Sites,
+    /// Those of a process that serves already. Its supervisor checks what needs privileges.
+    ServingProcess,
+}
+
+/// Returns a problem for each requirement that does not hold.
+pub(crate) fn problems(requirements: &[Requirement], scope: CheckScope) -> Vec<Problem> {
+    let in_scope = requirements.iter().filter(|requirement| match requirement.kind {
+        RequirementKind::SocketDirectory(_)
+        | RequirementKind::PidFile(_)
+        | RequirementKind::ListenAddress(_)
+        | RequirementKind::User(_)
+        | RequirementKind::Group(_) => scope == CheckScope::All,
+        RequirementKind::WritableFile(_) => scope != CheckScope::Sites,
+        _ => true,
+    });
+    failing(in_scope, check_requirement)
+}
+
+/// Returns warnings for what may be added while the server runs.
+pub(crate) fn warnings(requirements: &[Requirement], opened: &CarriedState) -> Vec<Problem> {
+    let pages = requirements.iter().filter(|requirement| matches!(requirement.kind, RequirementKind::ErrorPage(..)));
+    failing(pages, |kind| match kind {
+        RequirementKind::ErrorPage(root, path) => {
+            opened.root(root).map_or(Ok(()), |open| check_error_page(open, root, path))
+        }
+        _ => Ok(()),
+    })
+}
+
+fn failing<'a>(
+    requirements: impl Iterator<Item = &'a Requirement>,
+    check: impl Fn(&RequirementKind) -> Result<(), (String, String)>,
+) -> Vec<Problem> {
+    // Several sites may share a log or root; each is checked once.
+    let mut known: HashMap<&RequirementKind, Option<(String, String)>> = HashMap::new();
+    let problems = requirements.filter_map(|requirement| {
+        let error = known.entry(&requirement.kind).or_insert_with(|| check(&requirement.kind).err());
+        error.clone().map(|(what, instead)| Problem::with_suggestion(requirement.at, what, instead))
+    });
+    problems.collect()
+}
+
+/// Checks a requirement. Returns what is wrong and what to do.
+fn check_requirement(kind: &RequirementKind) -> Result<(), (String, String)> {
+    match kind {
+        RequirementKind::Root(path) => check_root(path),
+        RequirementKind::WritableFile(path) | RequirementKind::PidFile(path) => check_writable_file(path),
+        RequirementKind::SocketDirectory(path) => check_writable_folder(folder_of(path)),
+        RequirementKind::UserFile(path) => check_user_file(path),
+        RequirementKind::ListenAddress(address) => check_address(address),
+        #[cfg(feature = "program")]
+        RequirementKind::User(name) => check_account(crate::process::find_user(name)),
+        #[cfg(feature = "program")]
+        RequirementKind::Group(name) => check_account(crate::process::find_group(name)),
+        // An application that embeds sites keeps its own user.
+        #[cfg(not(feature = "program"))]
+        RequirementKind::User(_) | RequirementKind::Group(_) => Ok(()),
+        // The compiler and `warnings` check these.
+        RequirementKind::ErrorPage(..) | RequirementKind::Site(_) | RequirementKind::Route(..) => Ok(()),
+    }
+}
+
+fn unmet<T>(what: String, instead: &str) -> Result<T, (String, String)> {
+    Err((what, instead.to_owned()))
+}
+
+fn check_root(path: &Path) -> Result<(), (String, String)> {
+    match std::fs::read_dir(path) {
+        Ok(_) => Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::NotADirectory => {
+            unmet(format!("{} is not a directory", path.display()), "a root must be a directory")
+        }
+        Err(error) => unmet(format!("cannot read {}: {}", path.display(), reason(&error)), ""),
+    }
+}
+
+fn check_error_page(open: &Root, root: &Path, path: &str) -> Result<(), (String, String)> {
+    // An invalid path is reported by the compiler.
+    let Ok(decoded) = SafePath::decode(path.as_bytes()) else { return Ok(()) };
+    match open.check_readable(&decoded) {
+        Ok(()) => Ok(()),
+        Err(error) => {
+            let what = format!("warning: cannot read {path} below {}: {}", root.display(), reason(&error));
+            unmet(what, "until it can be read, clients get a short text instead")
+        }
+    }
+}
+
+fn check_writable_file(path: &Path) -> Result<(), (String, String)> {
+    match std::fs::metadata(path) {
+        Ok(metadata) if metadata.is_dir() => unmet(format!("{} is a directory", path.display()), "name a file in it"),
+        Ok(_) => match access(path, Access::WRITE_OK) {
+            Ok(()) => Ok(()),
+            Err(error) => unmet(format!("cannot write {}: {}", path.display(), reason(&error.into())), ""),
+        },
+        Err(error) if error.kind() == io::ErrorKind::NotFound => check_writable_folder(folder_of(path)),
+        Err(error) => unmet(format!("cannot access {}: {}", path.display(), reason(&error)), ""),
+    }
+}
+
+fn check_writable_folder(folder: &Path) -> Result<(), (String, String)> {
+    match std::fs::metadata(folder) {
+        Ok(metadata) if !metadata.is_dir() => unmet(format!("{} is not a directory", folder.display()), ""),
+        Ok(_) => match access(folder, Access::WRITE_OK | Access::EXEC_OK) {
+            Ok(()) => Ok(()),
+            Err(error) => unmet(format!("cannot create files in {}: {}", folder.display(), reason(&error.into())), ""),
+        },
+        Err(error) => {
+            let what = format!("cannot access the folder {}: {}", folder.display(), reason(&error));
+            Err((what, format!("create it: mkdir -p {}", folder.display())))
+        }
+    }
+}
+
+fn folder_of(path: &Path) -> &Path {
+    match path.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder,
+        _ => Path::new("."),
+    }
+}
+
+/// Each line of an htpasswd file is empty, a comment, or a name, a colon and a hash.
+fn check_user_file(path: &Path) -> Result<(), (String, String)> {
+    let text = match Disk.text(path) {
+        Ok(text) => text,
+        Err(error) => {
+            return unmet(format!("cannot read {}: {error}", path.display()), "`htpasswd -cB FILE NAME` creates one");
+        }
+    };
+    for (number, line) in text.lines().enumerate() {
+        let line = line.trim_end();
+        if line.is_empty() || line.starts_with('#') {
+            continue;
+        }
+        let is_user = match line.split_once(':') {
+            Some((name, hash)) => !name.is_empty() && crate::config::value::is_password_hash(hash),
+            None => false,
+        };
+        if !is_user {
+            // The line may hold a password, so it is not repeated.
+            let what = format!("line {} of {} is not a user with an argon2 or bcrypt hash", number + 1, path.display());
+            return unmet(what, "`htpasswd -B FILE NAME` writes such a line");
+        }
+    }
+    Ok(())
+}
+
+fn check_address(address: &Address) -> Result<(), (String, String)> {
+    match address {
+        Address::Inet(_) | Address::Inherited(_) => Ok(()),
+        Address::Unix(path) => check_writable_folder(folder_of(path)),
+        Address::Name { host, port } => match (host.as_str(), *port).to_socket_addrs().map(|mut found| found.next()) {
+            Ok(Some(_)) => Ok(()),
+            Ok(None) => unmet(format!("{host} has no address"), ""),
+            Err(error) => {
+                unmet(format!("cannot resolve {host}: {error}"), "write an address, for example \"0.0.0.0:8080\"")
+            }
+        },
+    }
+}
+
+/// Checks that the name service knows a user or group.
+#[cfg(feature = "program")]
+fn check_account<T>(found: Result<T, String>) -> Result<(), (String, String)> {
+    match found {
+        Ok(_) => Ok(()),
+        Err(error) => unmet(error, "`getent passwd` and `getent group` list the names that this machine knows"),
+    }
+}
+
+/// Returns the reason of an error without its number.
+fn reason(error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::NotFound => "it does not exist".to_owned(),
+        io::ErrorKind::PermissionDenied => "permission denied".to_owned(),
+        io::ErrorKind::IsADirectory => "it is a directory".to_owned(),
+        _ => error.to_string(),
+    }
+}

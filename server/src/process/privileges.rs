@@ -1,0 +1,134 @@
+//! The user and group of the serving process.
+//!
+//! Names are looked up by the C library's name service switch, so users of LDAP, sssd and systemd are found.
+
+use nix::unistd::{Group, User, getgrouplist};
+use rustix::process::{Gid, Uid, getegid, geteuid};
+use rustix::thread::{set_thread_gid, set_thread_groups, set_thread_uid};
+use std::ffi::CString;
+use std::fs;
+
+/// A user with its groups.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct ServiceAccount {
+    name: String,
+    user: Uid,
+    group: Gid,
+    groups: Vec<Gid>,
+}
+
+impl ServiceAccount {
+    /// Looks up a user, and a group that replaces the user's primary group. `None` if neither is given.
+    ///
+    /// # Errors
+    /// If the name service fails or does not know a name.
+    pub(super) fn find(user: Option<&str>, group: Option<&str>) -> Result<Option<Self>, String> {
+        if user.is_none() && group.is_none() {
+            return Ok(None);
+        }
+        let group = group.map(find_group).transpose()?;
+        let Some(name) = user else {
+            let group = group.unwrap_or_else(getegid);
+            return Ok(Some(Self { name: String::new(), user: geteuid(), group, groups: vec![group] }));
+        };
+        let user = find_user(name)?;
+        let group = group.unwrap_or(Gid::from_raw(user.gid.as_raw()));
+        let groups = groups_of(&user, group)?;
+        Ok(Some(Self { name: name.to_owned(), user: Uid::from_raw(user.uid.as_raw()), group, groups }))
+    }
+
+    /// Drops the privileges of the calling thread for good. Call it while the process has one thread.
+    pub(super) fn drop_privileges(&self) -> Result<(), String> {
+        if geteuid() == self.user && getegid() == self.group {
+            return Ok(());
+        }
+        debug_assert_eq!(fs::read_dir("/proc/self/task").map_or(1, Iterator::count), 1, "no thread keeps its rights");
+        // The user is last: without its privileges, the groups could not be changed.
+        set_thread_groups(&self.groups)
+            .and_then(|()| set_thread_gid(self.group))
+            .and_then(|()| set_thread_uid(self.user))
+            .map_err(|error| format!("cannot become the user {}: {error}", self.name))
+    }
+}
+
+/// Looks up a user by name or number.
+///
+/// # Errors
+/// If the name service fails or does not know the user.
+pub(crate) fn find_user(name: &str) -> Result<User, String> {
+    let found = match name.parse() {
+        Ok(number) => User::from_uid(nix::unistd::Uid::from_raw(number)),
+        Err(_) => User::from_name(name),
+    };
+    match found {
+        Ok(Some(user)) => Ok(user),
+        Ok(None) => Err(format!("no user named {name}")),
+        Err(error) => Err(format!("cannot look up the user {name}: {error}")),
+    }
+}
+
+/// Looks up a group by name. A number needs no entry.
+///
+/// # Errors
+/// If the name service fails or does not know the group.
+pub(crate) fn find_group(name: &str) -> Result<Gid, String> {
+    if let Ok(number) = name.parse() {
+        return Ok(Gid::from_raw(number));
+    }
+    match Group::from_name(name) {
+        Ok(Some(group)) => Ok(Gid::from_raw(group.gid.as_raw())),
+        Ok(None) => Err(format!("no group named {name}")),
+        Err(error) => Err(format!("cannot look up the group {name}: {error}")),
+    }
+}
+
+/// Returns all groups of a user, `group` first.
+fn groups_of(user: &User, group: Gid) -> Result<Vec<Gid>, String> {
+    let failed = |error: String| format!("cannot look up the groups of {}: {error}", user.name);
+    let name = CString::new(user.name.as_bytes()).map_err(|error| failed(error.to_string()))?;
+    let known =
+        getgrouplist(&name, nix::unistd::Gid::from_raw(group.as_raw())).map_err(|error| failed(error.to_string()))?;
+    let further = known.into_iter().map(|other| Gid::from_raw(other.as_raw())).filter(|other| *other != group);
+    Ok(std::iter::once(group).chain(further).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn find(user: Option<&str>, group: Option<&str>) -> Result<ServiceAccount, String> {
+        ServiceAccount::find(user, group).map(|account| account.expect("a name was given"))
+    }
+
+    #[test]
+    fn a_user_brings_its_groups() {
+        let root = find(Some("root"), None).unwrap();
+        assert_eq!((root.user.as_raw(), root.group.as_raw(), root.groups[0].as_raw()), (0, 0, 0));
+        let daemon = find(Some("daemon"), Some("sys")).unwrap();
+        assert_ne!(daemon.user.as_raw(), 0);
+        assert_eq!(daemon.group, find_group("sys").unwrap());
+        assert_eq!(daemon.groups[0], daemon.group);
+        assert_eq!(daemon.groups.iter().filter(|group| **group == daemon.group).count(), 1);
+    }
+
+    #[test]
+    fn a_group_alone_keeps_the_user() {
+        let account = find(None, Some("daemon")).unwrap();
+        assert_eq!(account.user, geteuid());
+        assert_eq!(account.groups, [find_group("daemon").unwrap()]);
+    }
+
+    #[test]
+    fn numbers_name_users_and_groups() {
+        assert_eq!(find(Some("0"), None).unwrap().groups, find(Some("root"), None).unwrap().groups);
+        assert_eq!(find(Some("root"), Some("12345")).unwrap().group.as_raw(), 12345);
+        assert_eq!(find(Some("4123456789"), None).unwrap_err(), "no user named 4123456789");
+    }
+
+    #[test]
+    fn unknown_names_are_errors() {
+        assert_eq!(find(Some("no-such-user"), None).unwrap_err(), "no user named no-such-user");
+        assert_eq!(find(Some("root"), Some("no-such-group")).unwrap_err(), "no group named no-such-group");
+        assert_eq!(ServiceAccount::find(None, None), Ok(None));
+    }
+}

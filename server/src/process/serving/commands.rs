@@ -1,0 +1,179 @@
+//! Control commands: from signals, the control socket, and the end of the supervisor.
+
+use super::{Parent, STOPPING, ServingProcess, lock, shutting_down};
+use crate::process::control::{self, ControlCommand, ControlReply, StatusFormat};
+use crate::process::link::{FromChild, WaitOutcome};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
+use signal_hook::iterator::Signals;
+use std::io;
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::sync::mpsc::{SyncSender, sync_channel};
+use std::thread;
+
+/// Implements the control commands. Each method runs on a thread that may block.
+pub(crate) trait ControlHandler: Send + Sync + 'static {
+    /// Reloads the configuration, and returns the changes or the reason of a refusal.
+    fn reload(&self) -> ControlReply;
+    /// Returns the status.
+    fn status(&self, form: StatusFormat) -> String;
+    /// Stops accepting because another process serves. A stop follows.
+    fn stop_listening(&self);
+    /// Reopens the log files.
+    fn reopen_logs(&self);
+    /// Stops.
+    fn stop(&self, mode: StopMode);
+}
+
+/// How the server stops.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum StopMode {
+    /// Requests in progress finish.
+    Graceful,
+    /// Requests in progress are aborted.
+    Immediate,
+}
+
+impl ServingProcess {
+    /// Starts to accept commands: signals, the control socket, and the end of the supervisor, which is a graceful
+    /// stop.
+    pub(crate) fn start_commands(self: &Arc<Self>, handler: Arc<dyn ControlHandler>) -> Result<(), String> {
+        let failed = |error: io::Error| format!("cannot accept control commands: {error}");
+        let reloads = self.reload_on_a_thread(handler.clone()).map_err(failed)?;
+        self.start_signals(handler.clone(), reloads).map_err(failed)?;
+        let (until, end) = UnixStream::pair().map_err(failed)?;
+        *lock(&self.commands_end) = Some(end);
+        if let Some(control) = lock(&self.control).take() {
+            let (serving, handler) = (self.clone(), handler.clone());
+            let execute = move |command| serving.execute(&*handler, command);
+            control::serve(control, until, self.calls.clone(), execute).map_err(failed)?;
+        }
+        self.watch_supervisor(handler).map_err(failed)
+    }
+
+    fn execute(&self, handler: &dyn ControlHandler, command: ControlCommand) -> ControlReply {
+        if self.is_shutting_down() {
+            return match command {
+                ControlCommand::Status(form) => ControlReply::Done(handler.status(form)),
+                ControlCommand::Stop => ControlReply::Done(STOPPING.to_owned()),
+                ControlCommand::Reload | ControlCommand::Upgrade | ControlCommand::ReopenLogs => shutting_down(),
+            };
+        }
+        match command {
+            ControlCommand::Reload => self.reload(handler),
+            ControlCommand::Status(form) => ControlReply::Done(handler.status(form)),
+            ControlCommand::Upgrade => {
+                let reply =
+                    self.replace(&FromChild::Upgrade, "an upgrade needs a supervisor, and this process has none");
+                if let ControlReply::Done(_) = reply {
+                    // Later callers reach the new process only.
+                    handler.stop_listening();
+                }
+                reply
+            }
+            ControlCommand::ReopenLogs => {
+                handler.reopen_logs();
+                ControlReply::Done("the log files are reopened".to_owned())
+            }
+            ControlCommand::Stop => {
+                if let Parent::Supervisor { link, .. } = &self.parent {
+                    let _ = link.send(&FromChild::Stopping);
+                }
+                self.stop_listening();
+                handler.stop(StopMode::Graceful);
+                ControlReply::Done(STOPPING.to_owned())
+            }
+        }
+    }
+
+    /// Reloads the configuration. Concurrent calls share executions; each caller gets the result of one that started
+    /// after its call.
+    fn reload(&self, handler: &dyn ControlHandler) -> ControlReply {
+        self.reloads.run(|| {
+            match &self.parent {
+                Parent::Supervisor { link, .. } => drop(link.send(&FromChild::Reloading)),
+                Parent::None { notifier, .. } => notifier.reloading(),
+            }
+            let reply = handler.reload();
+            // After a refused reload, the process serves the previous configuration.
+            self.ready();
+            reply
+        })
+    }
+
+    /// Starts a thread that reloads. Several requests during a reload cause one more.
+    fn reload_on_a_thread(self: &Arc<Self>, handler: Arc<dyn ControlHandler>) -> io::Result<SyncSender<()>> {
+        let (sender, receiver) = sync_channel(1);
+        let serving = self.clone();
+        thread::Builder::new().name("selvedge-reload".to_owned()).spawn(move || {
+            while let Ok(()) = receiver.recv() {
+                // The handler logs the result.
+                serving.reload(&*handler);
+            }
+        })?;
+        Ok(sender)
+    }
+
+    fn start_signals(self: &Arc<Self>, handler: Arc<dyn ControlHandler>, reloads: SyncSender<()>) -> io::Result<()> {
+        let mut signals = Signals::new([SIGTERM, SIGQUIT, SIGINT, SIGHUP, SIGUSR1, SIGUSR2])?;
+        let serving = self.clone();
+        thread::Builder::new().name("selvedge-signal".to_owned()).spawn(move || {
+            let mut mode = StopMode::Graceful;
+            for signal in signals.forever() {
+                match signal {
+                    SIGHUP => drop(reloads.try_send(())),
+                    SIGUSR1 => handler.reopen_logs(),
+                    // Meant for the supervisor. An unsupervised process cannot upgrade.
+                    SIGUSR2 => {}
+                    _ => {
+                        if signal == SIGQUIT && matches!(serving.parent, Parent::Supervisor { .. }) {
+                            // The new process handles commands now.
+                            serving.end_commands();
+                        }
+                        serving.stop_listening();
+                        handler.stop(if signal == SIGINT { StopMode::Immediate } else { mode });
+                        mode = StopMode::Immediate;
+                    }
+                }
+            }
+        })?;
+        Ok(())
+    }
+
+    /// Stops when the supervisor ends, and sends heartbeats.
+    fn watch_supervisor(self: &Arc<Self>, handler: Arc<dyn ControlHandler>) -> io::Result<()> {
+        let interval = match &self.parent {
+            Parent::Supervisor { .. } => self.start_info.heartbeat_interval,
+            Parent::None { notifier, .. } => match notifier.watchdog() {
+                Some(watchdog) => Some(watchdog / 4),
+                None => return Ok(()),
+            },
+        };
+        let serving = self.clone();
+        thread::Builder::new().name("selvedge-watch".to_owned()).spawn(move || {
+            loop {
+                match &serving.parent {
+                    Parent::Supervisor { link, .. } => match link.wait_for_end(interval) {
+                        WaitOutcome::TimedOut => drop(link.send(&FromChild::Heartbeat)),
+                        WaitOutcome::Ended => {
+                            // Frees the control socket for the next start.
+                            serving.end_commands();
+                            serving.stop_listening();
+                            return handler.stop(StopMode::Graceful);
+                        }
+                    },
+                    Parent::None { notifier, .. } => {
+                        notifier.heartbeat();
+                        thread::sleep(interval.expect("an unsupervised process has this thread only with a watchdog"));
+                    }
+                }
+            }
+        })?;
+        Ok(())
+    }
+
+    /// Stops accepting commands.
+    pub(super) fn end_commands(&self) {
+        drop(lock(&self.commands_end).take());
+    }
+}

@@ -1,0 +1,77 @@
+//! Kill deadlines: a serving process that does not end in time after a stop is killed.
+//!
+//! The supervisor knows the shutdown timeout with which it started. A reload may have raised it, so a process that
+//! sends heartbeats is not killed for being late, unless it has to stop immediately.
+
+use super::child::{ChildProcess, KillDeadline, Role};
+use super::supervise::Supervisor;
+use crate::log::print_line;
+use rustix::process::Signal;
+use std::time::{Duration, Instant};
+
+/// Time beyond the shutdown timeout for logs and last replies.
+const DRAIN_GRACE: Duration = Duration::from_secs(5);
+/// A draining process is killed after this time without a heartbeat.
+const HEARTBEAT_TIMEOUT: Duration = Duration::from_secs(5);
+/// Time within which a process has to stop immediately.
+const ABORT_GRACE: Duration = Duration::from_secs(3);
+
+/// The signal for a replaced process, which finishes its requests. A stopped process gets TERM, and serves `status`
+/// until its end.
+const RETIRE: Signal = Signal::QUIT;
+
+impl ChildProcess {
+    /// Returns the time at which the process is killed.
+    fn kill_time(&self) -> Option<Instant> {
+        match self.kill_deadline {
+            KillDeadline::Never | KillDeadline::Killed => None,
+            KillDeadline::AfterDrain(at) => Some(at.max(self.last_heartbeat + HEARTBEAT_TIMEOUT)),
+            KillDeadline::Immediate(at) => Some(at),
+        }
+    }
+}
+
+impl Supervisor {
+    /// Sets the kill deadlines of processes that have none yet.
+    pub(super) fn set_kill_deadlines(&mut self) {
+        let at = Instant::now() + self.shutdown_timeout() + DRAIN_GRACE;
+        for process in self.processes.iter_mut().filter(|process| process.kill_deadline == KillDeadline::Never) {
+            process.kill_deadline = KillDeadline::AfterDrain(at);
+        }
+    }
+
+    /// Stops a replaced process gracefully.
+    pub(super) fn retire(&mut self, index: usize) {
+        let deadline = Instant::now() + self.shutdown_timeout() + DRAIN_GRACE;
+        let process = &mut self.processes[index];
+        (process.role, process.kill_deadline) = (Role::Retired, KillDeadline::AfterDrain(deadline));
+        process.signal(RETIRE);
+    }
+
+    /// Stops all processes immediately.
+    pub(super) fn stop_all_now(&mut self) {
+        let at = Instant::now() + ABORT_GRACE;
+        for process in &mut self.processes {
+            process.signal(Signal::INT);
+            if matches!(process.kill_deadline, KillDeadline::Never | KillDeadline::AfterDrain(_)) {
+                process.kill_deadline = KillDeadline::Immediate(at);
+            }
+        }
+    }
+
+    /// Returns the next kill deadline.
+    pub(super) fn next_kill(&self) -> Option<Instant> {
+        self.processes.iter().filter_map(ChildProcess::kill_time).min()
+    }
+
+    /// Kills the processes whose deadline has passed.
+    pub(super) fn kill_overdue(&mut self, now: Instant) {
+        for process in &mut self.processes {
+            if process.kill_time().is_some_and(|at| at <= now) {
+                let pid = process.pid().as_raw_nonzero();
+                print_line(&format!("selvedge: process {pid} did not end in time and is killed"));
+                process.kill();
+            }
+        }
+    }
+}

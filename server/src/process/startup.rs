@@ -1,0 +1,154 @@
+//! Startup of `selvedge run`: as the supervisor, as a serving process of a supervisor, or unsupervised.
+
+use super::ListenAddress;
+use super::child::SUPERVISED_VARIABLE;
+use super::executable;
+use super::link::{FromChild, Link};
+use super::notify::{Inherited, Notifier};
+use super::owned_file::OwnedFile;
+use super::privileges::ServiceAccount;
+use super::restarts::Restarts;
+use super::serving::ServingProcess;
+use super::sockets::Sockets;
+use super::supervise::{SupervisorConfig, supervise};
+use crate::config::model::{self, Settings, Supervision, Switch};
+use crate::config::value::Address;
+use selvedge::Listener;
+use std::env;
+use std::os::unix::net::UnixListener;
+use std::process::ExitCode;
+
+/// Only the owner may send control commands.
+const CONTROL_MODE: u32 = 0o600;
+
+/// Length to which the exit message is truncated, so that it fits into a message with escapes.
+const EXIT_MESSAGE_BYTES_MAX: usize = 16 * 1024;
+
+/// What this process does.
+pub(crate) enum RunMode {
+    /// It serves.
+    Serve(Box<ServingProcess>),
+    /// It was the supervisor and has ended.
+    Ended(ExitCode),
+}
+
+/// Why this process cannot start.
+#[derive(Debug)]
+pub(crate) enum StartError {
+    /// These addresses cannot be bound.
+    Listen(Vec<ListenError>),
+    /// Another reason.
+    Other(String),
+}
+
+/// Why an address cannot be bound.
+#[derive(Debug)]
+pub(crate) struct ListenError {
+    pub(crate) address: Address,
+    pub(crate) why: String,
+}
+
+impl From<String> for StartError {
+    fn from(text: String) -> Self {
+        Self::Other(text)
+    }
+}
+
+/// Starts this process in its role. Call it before any thread starts, because dropping privileges affects one thread.
+pub(crate) fn start(settings: &Settings, workers: usize) -> Result<RunMode, StartError> {
+    let process = &settings.process;
+    let account = ServiceAccount::find(process.user.as_deref(), process.group.as_deref())?;
+    let drop_privileges = || account.as_ref().map_or(Ok(()), ServiceAccount::drop_privileges);
+    if env::var_os(SUPERVISED_VARIABLE).is_some() {
+        // The process was started by a path in /proc, whose last part would be its name.
+        let _ = rustix::thread::set_name(c"selvedge");
+        let link = Link::of_standard_input().map_err(|error| format!("the supervisor cannot be reached: {error}"))?;
+        let serving = ServingProcess::supervised(link, Sockets::new(workers, Inherited::default()))?;
+        serving.set_shutdown_timeout(settings.limits.shutdown_timeout);
+        drop_privileges()?;
+        return Ok(RunMode::Serve(Box::new(serving)));
+    }
+    // First, because the file could be moved during the steps below.
+    let program = executable::started_from().map_err(|error| format!("the program's file cannot be found: {error}"))?;
+    let mut sockets = Sockets::new(workers, Inherited::of_environment());
+    let acquired = match acquire(settings, &mut sockets) {
+        Ok(acquired) => acquired,
+        Err(problem) => {
+            sockets.close_all();
+            return Err(problem);
+        }
+    };
+    let AcquiredFiles { control, files } = acquired;
+    let notifier = Notifier::of_environment();
+    if process.supervision.supervised == Switch::Off {
+        let control = control.sockets().next().expect("a listener has a socket").try_clone_to_owned();
+        let control = control.map_err(|error| format!("cannot accept control commands: {error}"))?;
+        drop_privileges()?;
+        let serving = ServingProcess::unsupervised(sockets, UnixListener::from(control), notifier, files);
+        serving.set_shutdown_timeout(settings.limits.shutdown_timeout);
+        return Ok(RunMode::Serve(Box::new(serving)));
+    }
+    let (restarts, shutdown_timeout) = (Restarts::from(&process.supervision), settings.limits.shutdown_timeout);
+    let config = SupervisorConfig { restarts, shutdown_timeout, program };
+    let ended = supervise(sockets, control, notifier, config);
+    files.iter().for_each(OwnedFile::remove);
+    Ok(RunMode::Ended(ended?))
+}
+
+/// Sends the supervisor, if any, the reason why this process ends before it serves.
+pub(crate) fn exit_message(text: &str) {
+    if env::var_os(SUPERVISED_VARIABLE).is_some() {
+        // If the message cannot be sent, the supervisor sees the process end.
+        let link = Link::of_standard_input();
+        // Standard error has the full text.
+        let text = text[..text.floor_char_boundary(EXIT_MESSAGE_BYTES_MAX)].to_owned();
+        let _ = link.and_then(|link| link.send(&FromChild::Failed { text }));
+    }
+}
+
+/// The control socket, and the files that this program owns.
+struct AcquiredFiles {
+    control: Listener,
+    /// Files to remove at the end.
+    files: Vec<OwnedFile>,
+}
+
+/// Binds all listeners and the control socket, and locks the pid file.
+fn acquire(settings: &Settings, sockets: &mut Sockets) -> Result<AcquiredFiles, StartError> {
+    let bind = |listener: &model::Listener| {
+        let why = sockets.bind(&ListenAddress::from(listener)).err()?;
+        Some(ListenError { address: listener.address.clone(), why })
+    };
+    let problems: Vec<_> = settings.listeners.iter().filter_map(bind).collect();
+    if !problems.is_empty() {
+        return Err(StartError::Listen(problems));
+    }
+    let process = &settings.process;
+    let path = &process.control;
+    let control = Listener::bind_unix(path, CONTROL_MODE)
+        .map_err(|error| format!("cannot accept control commands at {}: {error}", path.display()))?;
+    let socket = OwnedFile::socket(path)
+        .map_err(|error| format!("cannot accept control commands at {}: {error}", path.display()))?;
+    let mut files = vec![socket];
+    if let Some(file) = &process.pid_file {
+        match OwnedFile::pid_file(file) {
+            Ok(file) => files.push(file),
+            Err(problem) => {
+                files.iter().for_each(OwnedFile::remove);
+                return Err(StartError::Other(problem));
+            }
+        }
+    }
+    Ok(AcquiredFiles { control, files })
+}
+
+impl From<&Supervision> for Restarts {
+    fn from(supervision: &Supervision) -> Self {
+        Self {
+            max: supervision.restarts_max,
+            within: supervision.restarts_within,
+            back_off_min: supervision.back_off_min,
+            back_off_max: supervision.back_off_max,
+        }
+    }
+}

@@ -1,0 +1,89 @@
+//! Allows and denies clients by their network.
+
+use super::{AccessDecision, DenialCounter, RuleMode};
+use crate::site::network::{Network, any_contains};
+use selvedge::{Response, StatusCode};
+use std::net::IpAddr;
+
+/// What a rule does with the clients of its networks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Permission {
+    Allow,
+    Deny,
+}
+
+/// Allows and denies clients by their network.
+#[derive(Debug)]
+pub(crate) struct IpFilter {
+    /// The rules. The first with a network of the client decides.
+    pub(crate) rules: Vec<(Permission, Vec<Network>)>,
+    /// The decision on clients that no rule matches.
+    pub(crate) default_permission: Permission,
+    /// What happens to clients that are denied.
+    pub(crate) mode: RuleMode,
+    /// The number of denied requests.
+    pub(crate) denials: DenialCounter,
+}
+
+impl IpFilter {
+    /// How many requests it was against, where it only observes.
+    pub(super) fn dry_run_count(&self) -> Option<u64> {
+        self.denials.dry_run_count(self.mode)
+    }
+
+    pub(super) fn check(&self, client: IpAddr) -> AccessDecision {
+        let matching_rule = self.rules.iter().find(|(_, networks)| any_contains(networks, client));
+        if matching_rule.map_or(self.default_permission, |(permission, _)| *permission) == Permission::Allow {
+            return AccessDecision::Allow;
+        }
+        let (reason, dry_run_reason) = match client.is_unspecified() {
+            false => ("the client's network is not allowed", "the client's network is not allowed (dry run)"),
+            true => ("a trusted proxy sent no client address", "a trusted proxy sent no client address (dry run)"),
+        };
+        AccessDecision::denied(self.mode, &self.denials, dry_run_reason, || {
+            Response::error(StatusCode::FORBIDDEN).log_reason(reason)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn filter(rules: &[(Permission, &str)], default_permission: Permission, mode: RuleMode) -> IpFilter {
+        let rules = rules.iter().map(|(permission, network)| (*permission, vec![network.parse().unwrap()])).collect();
+        IpFilter { rules, default_permission, mode, denials: DenialCounter::default() }
+    }
+
+    #[test]
+    fn first_matching_rule_decides() {
+        use Permission::{Allow, Deny};
+        let inner = &[(Deny, "192.0.2.1"), (Allow, "192.0.2.0/24")][..];
+        let outer = &[(Allow, "192.0.2.0/24"), (Deny, "192.0.2.1")][..];
+        for (rules, default_permission, client, is_allowed) in [
+            (&[][..], Allow, "192.0.2.1", true),
+            (&[], Deny, "192.0.2.1", false),
+            (inner, Deny, "192.0.2.1", false),
+            (inner, Deny, "192.0.2.2", true),
+            (inner, Deny, "198.51.100.1", false),
+            (inner, Deny, "2001:db8::1", false),
+            (inner, Allow, "2001:db8::1", true),
+            (outer, Deny, "192.0.2.1", true),
+            (&[(Allow, "0.0.0.0/0")], Deny, "0.0.0.0", false),
+            (&[(Deny, "2001:db8::/32")], Allow, "2001:db8::1", false),
+            (&[(Deny, "2001:db8::/32")], Allow, "192.0.2.1", true),
+        ] {
+            let client = client.parse().unwrap();
+            let enforced = filter(rules, default_permission, RuleMode::Enforce);
+            assert_eq!(
+                matches!(enforced.check(client), AccessDecision::Allow),
+                is_allowed,
+                "{rules:?} {default_permission:?} {client}"
+            );
+            assert_eq!(enforced.denials.get(), u64::from(!is_allowed));
+            let dry_run = filter(rules, default_permission, RuleMode::DryRun);
+            assert_eq!(matches!(dry_run.check(client), AccessDecision::DryRunDenied(_)), !is_allowed);
+            assert_eq!(dry_run.denials.get(), u64::from(!is_allowed));
+        }
+    }
+}

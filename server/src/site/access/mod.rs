@@ -1,0 +1,184 @@
+//! Controls access to sites and routes: by network, rate and user.
+//!
+//! The rules run in this order: the IP filter, which is cheapest; the rate limit, so that it also limits
+//! password guesses; basic authentication.
+
+#[cfg(feature = "configuration")]
+mod basic_auth;
+mod connection_limiter;
+mod ip_filter;
+#[cfg(not(feature = "configuration"))]
+mod no_auth;
+#[cfg(feature = "configuration")]
+mod password_cache;
+#[cfg(feature = "configuration")]
+mod password_hash;
+mod rate_limiter;
+#[cfg(feature = "configuration")]
+mod users;
+
+#[cfg(feature = "configuration")]
+pub(crate) use basic_auth::BasicAuthenticator;
+pub(crate) use connection_limiter::ConnectionLimiter;
+pub(crate) use ip_filter::{IpFilter, Permission};
+#[cfg(not(feature = "configuration"))]
+pub(super) use no_auth::Verifier;
+#[cfg(not(feature = "configuration"))]
+pub(crate) use no_auth::{BasicAuthenticator, PasswordCache};
+#[cfg(feature = "configuration")]
+pub(super) use password_cache::Verifier;
+#[cfg(feature = "configuration")]
+pub(crate) use password_cache::{CHECKS_AT_ONCE_MAX as PASSWORD_CHECKS_AT_ONCE_MAX, PasswordCache};
+pub(crate) use rate_limiter::{Rate, RateLimiter};
+#[cfg(feature = "configuration")]
+pub(crate) use users::{UserProblem, Users};
+
+use selvedge::{Request, Response};
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// What a rule does with a request that it denies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum RuleMode {
+    /// It denies the request.
+    Enforce,
+    /// It counts and logs the request and allows it, so that an operator can try out the rule.
+    DryRun,
+}
+
+/// Counts the requests that a rule denied, or would have denied in dry-run mode, on all workers.
+#[derive(Debug, Default)]
+pub(crate) struct DenialCounter(AtomicU64);
+
+impl DenialCounter {
+    fn increment(&self) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Returns the count if the rule is in dry-run mode.
+    fn dry_run_count(&self, mode: RuleMode) -> Option<u64> {
+        (mode == RuleMode::DryRun).then(|| self.get())
+    }
+
+    /// Returns the count.
+    pub(crate) fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// The denials of one kind of rule in dry-run mode, for one site.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct DryRunCount {
+    /// The index of the site, from 0.
+    pub(crate) site: usize,
+    /// The name of the setting.
+    pub(crate) rule: &'static str,
+    /// The number of requests that would have been denied.
+    pub(crate) count: u64,
+}
+
+/// The access rules of a site or a route. A rule whose settings do not change is shared with the next
+/// configuration, so it keeps its state.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct AccessRules {
+    /// Allows clients by their network.
+    pub(crate) ip_access: Option<Arc<IpFilter>>,
+    /// Limits the request rate of each client.
+    pub(crate) rate_limit: Option<Arc<RateLimiter>>,
+    /// Authenticates users.
+    pub(crate) basic_auth: Option<Arc<BasicAuthenticator>>,
+}
+
+/// The decision of a rule on a request.
+#[derive(Debug)]
+pub(super) enum AccessDecision {
+    /// The request is allowed.
+    Allow,
+    /// The request is allowed because the rule is in dry-run mode. Has the log reason of the denial.
+    DryRunDenied(&'static str),
+    /// The request is denied with this response.
+    Deny(Response),
+}
+
+impl AccessDecision {
+    /// Counts a denial and returns the decision that `mode` makes of it.
+    fn denied(
+        mode: RuleMode,
+        denials: &DenialCounter,
+        reason: &'static str,
+        response: impl FnOnce() -> Response,
+    ) -> Self {
+        denials.increment();
+        match mode {
+            RuleMode::Enforce => Self::Deny(response()),
+            RuleMode::DryRun => Self::DryRunDenied(reason),
+        }
+    }
+
+    /// Returns this decision if it denies, otherwise that of the next rule. The reason of a dry-run denial is
+    /// kept.
+    fn and_then(self, next: impl FnOnce() -> Self) -> Self {
+        match self {
+            Self::Allow => next(),
+            Self::DryRunDenied(reason) => match next() {
+                Self::Allow => Self::DryRunDenied(reason),
+                other => other,
+            },
+            denied @ Self::Deny(_) => denied,
+        }
+    }
+}
+
+impl AccessRules {
+    /// Returns the rules that are not among `passed`, which a request has passed already.
+    pub(super) fn minus(&self, passed: &Self) -> Self {
+        fn unpassed<T>(own: &Option<Arc<T>>, passed: &Option<Arc<T>>) -> Option<Arc<T>> {
+            own.clone().filter(|own| !passed.as_ref().is_some_and(|passed| Arc::ptr_eq(own, passed)))
+        }
+        Self {
+            ip_access: unpassed(&self.ip_access, &passed.ip_access),
+            rate_limit: unpassed(&self.rate_limit, &passed.rate_limit),
+            basic_auth: unpassed(&self.basic_auth, &passed.basic_auth),
+        }
+    }
+
+    /// Sums the denials of the rules in dry-run mode, by setting. A rule that occurs twice is counted once.
+    pub(super) fn dry_run_counts<'g>(
+        all: impl Iterator<Item = &'g Self> + Clone,
+    ) -> impl Iterator<Item = (&'static str, u64)> {
+        fn sum<'g, T: 'g>(rules: impl Iterator<Item = &'g Arc<T>>, count: fn(&T) -> Option<u64>) -> Option<u64> {
+            let mut rules: Vec<_> = rules.collect();
+            rules.sort_unstable_by_key(|rule| Arc::as_ptr(rule));
+            rules.dedup_by(|rule, other| Arc::ptr_eq(rule, other));
+            rules.into_iter().filter_map(|rule| count(rule)).reduce(|sum, count| sum + count)
+        }
+        let filters = sum(all.clone().filter_map(|rules| rules.ip_access.as_ref()), IpFilter::dry_run_count);
+        let rate = sum(all.clone().filter_map(|rules| rules.rate_limit.as_ref()), RateLimiter::dry_run_count);
+        let basic = sum(all.filter_map(|rules| rules.basic_auth.as_ref()), BasicAuthenticator::dry_run_count);
+        let kinds = [("ip-access", filters), ("rate-limit", rate), ("basic-auth", basic)];
+        kinds.into_iter().filter_map(|(kind, count)| Some((kind, count?)))
+    }
+
+    /// Returns the maximum memory of one password check in bytes, if users are authenticated.
+    pub(super) fn password_check_bytes_max(&self) -> Option<u64> {
+        self.basic_auth.as_ref().map(|rule| rule.check_bytes_max())
+    }
+
+    /// Checks the rules that never wait: the IP filter and the rate limit.
+    pub(super) fn check_client(&self, client: IpAddr) -> AccessDecision {
+        if self.ip_access.is_none() && self.rate_limit.is_none() {
+            return AccessDecision::Allow;
+        }
+        let filters = self.ip_access.as_ref().map_or(AccessDecision::Allow, |rule| rule.check(client));
+        filters.and_then(|| self.rate_limit.as_ref().map_or(AccessDecision::Allow, |rule| rule.check(client)))
+    }
+
+    /// Authenticates the user. Runs last.
+    pub(super) async fn check_user(&self, request: &mut Request, verifier: &Verifier) -> AccessDecision {
+        match &self.basic_auth {
+            Some(rule) => rule.check(request, verifier).await,
+            None => AccessDecision::Allow,
+        }
+    }
+}

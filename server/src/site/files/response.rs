@@ -1,0 +1,95 @@
+//! Decides what to send of a file: preconditions, ranges, lengths. Sends nothing.
+
+use super::multipart;
+use super::resource::{BodyStorage, Representation, Resource};
+use selvedge::proto::condition::{PreconditionResult, Validators, evaluate, has_no_condition_or_range};
+use selvedge::proto::date::HttpDate;
+use selvedge::proto::field::KnownField;
+use selvedge::proto::range::{ByteRange, RangeSelection, select};
+use selvedge::service::{Body, FileContent};
+use selvedge::{Method, Request, Response, StatusCode};
+
+/// Returns the response from the cache, or `None` if an open file has changed.
+pub(super) fn respond_if_unchanged(request: &Request, resource: &Resource) -> Option<Response> {
+    let representation = resource.select(request);
+    representation.is_unchanged().then(|| build_response(request, representation))
+}
+
+/// Returns the response for a resource that was just resolved.
+pub(super) async fn respond(request: &Request, resource: &Resource) -> Response {
+    build_response(request, resource.select(request))
+}
+
+/// Returns the whole file under an error status. Preconditions and ranges of the request do not apply, because
+/// they are about the requested resource.
+pub(super) fn error_page(request: &Request, resource: &Resource, status: StatusCode) -> Response {
+    let representation = resource.select(request);
+    let mut response = Response::with_fields(status, representation.fields.clone());
+    for name in ["etag", "last-modified", "accept-ranges"] {
+        response.fields_mut().remove(name);
+    }
+    response.body = body(representation, 0, representation.length);
+    response
+}
+
+fn build_response(request: &Request, representation: &Representation) -> Response {
+    if has_no_condition_or_range(request.head()) {
+        return full_response(representation);
+    }
+    let now = HttpDate::from_unix(request.received_at().unix_time);
+    let validators =
+        Validators { etag: Some(representation.etag.as_bytes()), last_modified: Some(representation.modified) };
+    match evaluate(request.head(), request.head_bytes(), &validators, now) {
+        PreconditionResult::NotModified => {
+            Response::with_fields(StatusCode::NOT_MODIFIED, representation.fields_not_modified.clone())
+        }
+        PreconditionResult::Failed => Response::error(StatusCode::PRECONDITION_FAILED),
+        PreconditionResult::ProceedIgnoringRange => full_response(representation),
+        PreconditionResult::Proceed => match select_ranges(request, representation.length) {
+            RangeSelection::Whole => full_response(representation),
+            RangeSelection::Single(range) => partial_response(representation, range),
+            RangeSelection::Multiple(ranges) => multipart::respond(representation, &ranges),
+            RangeSelection::Unsatisfiable => range_not_satisfiable(representation.length),
+        },
+    }
+}
+
+//= RFC 9110 §14.2: a Range counts for GET alone
+fn select_ranges(request: &Request, length: u64) -> RangeSelection {
+    match request.known_field(KnownField::Range) {
+        Some(_) if request.head().is_repeated(KnownField::Range) => RangeSelection::Whole,
+        Some(value) if request.method() == Method::Get => select(value, length),
+        _ => RangeSelection::Whole,
+    }
+}
+
+fn full_response(representation: &Representation) -> Response {
+    let mut response = Response::with_fields(StatusCode::OK, representation.fields.clone());
+    response.body = body(representation, 0, representation.length);
+    response
+}
+
+fn partial_response(representation: &Representation, range: ByteRange) -> Response {
+    let mut response = Response::with_fields(StatusCode::PARTIAL_CONTENT, representation.fields.clone());
+    let value = format!("bytes {}-{}/{}", range.first, range.last, representation.length);
+    response.append("content-range", value).expect("numbers have no control characters");
+    response.body = body(representation, range.first, range.len());
+    response
+}
+
+fn range_not_satisfiable(length: u64) -> Response {
+    Response::error(StatusCode::RANGE_NOT_SATISFIABLE).field("content-range", format!("bytes */{length}"))
+}
+
+fn body(representation: &Representation, offset: u64, length: u64) -> Body {
+    match &representation.storage {
+        BodyStorage::Memory(bytes) => {
+            // A file in memory is small, so the casts are lossless.
+            let (start, length) = (offset as usize, length as usize);
+            Body::Bytes(bytes.slice(start..start + length))
+        }
+        BodyStorage::Open(file) => {
+            Body::File(FileContent { file: file.clone(), offset, length, state: representation.stamp.file_state() })
+        }
+    }
+}

@@ -1,0 +1,361 @@
+//! The request pipeline of a site: access rules, route, action, error page, header edits.
+//!
+//! [`super::service`] serves cached files without it.
+
+use super::access::{AccessDecision, AccessRules};
+use super::action::{Action, FilesRules};
+use super::files::cache::CacheNamespace;
+use super::files::resolve::Resolved;
+use super::files::{self, Resource};
+use super::headers::{self, HeaderEdits};
+use super::listing;
+use super::lookup::{self, FileLookup};
+use super::methods::{discard_content, redirect_to_slash, respond_to_method};
+use super::pattern::{Captures, absolute_path};
+use super::route_table::{AccessScope, CacheScope, Route, RouteMatch, Site};
+use super::service::SiteService;
+use super::template::Template;
+use selvedge::proto::field::Fields;
+use selvedge::proto::head::RequestFraming;
+use selvedge::proto::path::SafePath;
+use selvedge::proto::target::TargetForm;
+use selvedge::{Request, Response, StatusCode};
+use std::net::IpAddr;
+use std::time::Duration;
+
+/// The client of a request, and the decision of the site's access rules if they were checked.
+pub(super) struct ClientAccess {
+    client: IpAddr,
+    decision: Option<AccessDecision>,
+}
+
+impl ClientAccess {
+    /// A client whose access rules depend on the route and are checked there.
+    pub(super) fn unchecked(client: IpAddr) -> Self {
+        Self { client, decision: None }
+    }
+
+    /// A client that the network and rate rules of the site have been checked for.
+    pub(super) fn checked(client: IpAddr, decision: AccessDecision) -> Self {
+        Self { client, decision: Some(decision) }
+    }
+}
+
+/// One request in the pipeline.
+pub(super) struct Pipeline<'t> {
+    service: &'t SiteService,
+    site: &'t Site,
+    /// The cache namespace of this site's request paths.
+    namespace: CacheNamespace,
+    client: IpAddr,
+    decision: Option<AccessDecision>,
+    /// The access rules that were checked for this request, so that a rewrite does not check them twice.
+    passed_rules: AccessRules,
+    /// The log reason of a rule that would have denied the request, but is in dry-run mode.
+    dry_run_reason: Option<&'static str>,
+    /// Whether the response may be cached by its path.
+    cache_scope: CacheScope,
+}
+
+/// A response before error pages and header edits are applied.
+struct RoutedResponse<'t> {
+    response: Response,
+    /// The route that produced the response; `None` if none was found or its choice was not reached.
+    route: Option<&'t Route>,
+    source: ResponseSource,
+}
+
+/// Where a response is from. Decides whether an error page replaces it and whether it gets `Cache-Control`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ResponseSource {
+    /// A file, a directory, or the error for a missing one.
+    File,
+    /// A `respond` action of the configuration. No error page replaces it.
+    Configured,
+    /// The server: an access rule, a redirect, a malformed request, a method without a file.
+    Generated,
+}
+
+/// The result of a route.
+enum RouteResult<'t> {
+    Responded(RoutedResponse<'t>),
+    /// A rewrite to this path by this route.
+    Rewritten(SafePath, &'t Route),
+}
+
+impl<'t> Pipeline<'t> {
+    pub(super) fn new(
+        service: &'t SiteService,
+        site: &'t Site,
+        namespace: CacheNamespace,
+        access: ClientAccess,
+    ) -> Self {
+        let ClientAccess { client, decision } = access;
+        Self {
+            service,
+            site,
+            namespace,
+            client,
+            decision,
+            passed_rules: AccessRules::default(),
+            dry_run_reason: None,
+            cache_scope: CacheScope::Path,
+        }
+    }
+
+    /// Runs all steps and returns the final response.
+    pub(super) async fn run(mut self, request: &mut Request) -> Response {
+        let routed = match self.check_access(request).await {
+            Ok(()) => self.respond(request).await,
+            Err(refused) => self.without_route(refused),
+        };
+        self.decorate(request, routed).await
+    }
+
+    fn without_route(&self, response: Response) -> RoutedResponse<'t> {
+        RoutedResponse { response, route: None, source: ResponseSource::Generated }
+    }
+
+    /// Checks the access rules of the site before a route is looked up, if no route has rules of its own.
+    async fn check_access(&mut self, request: &mut Request) -> Result<(), Response> {
+        let Some(decision) = self.decision.take() else { return Ok(()) };
+        let rules = &self.site.rules.access;
+        self.passed_rules = rules.clone();
+        self.apply_decision(decision)?;
+        self.check_user(request, rules).await
+    }
+
+    async fn check_user(&mut self, request: &mut Request, rules: &AccessRules) -> Result<(), Response> {
+        let decision = rules.check_user(request, &self.service.verifier).await;
+        if rules.basic_auth.is_some() {
+            self.cache_scope = CacheScope::None;
+        }
+        self.apply_decision(decision)
+    }
+
+    fn apply_decision(&mut self, decision: AccessDecision) -> Result<(), Response> {
+        match decision {
+            AccessDecision::Allow => Ok(()),
+            AccessDecision::DryRunDenied(reason) => {
+                self.dry_run_reason = Some(reason);
+                Ok(())
+            }
+            AccessDecision::Deny(refused) => Err(refused),
+        }
+    }
+
+    async fn respond(&mut self, request: &mut Request) -> RoutedResponse<'t> {
+        if !matches!(request.target_form(), TargetForm::Origin | TargetForm::Absolute) {
+            // `OPTIONS *` is about the server. The authority form belongs to CONNECT, which respond_to_method
+            // refuses.
+            return self
+                .without_route(respond_to_method(request).unwrap_or_else(|| Response::error(StatusCode::BAD_REQUEST)));
+        }
+        let path_requested = match SafePath::decode(request.path_bytes()) {
+            Ok(path) => path,
+            Err(reject) => return self.without_route(Response::error_with_text(reject.status(), reject.message())),
+        };
+        let path = match self.run_route(request, &path_requested).await {
+            RouteResult::Responded(routed) => return routed,
+            RouteResult::Rewritten(path, _) => path,
+        };
+        match self.run_route(request, &path).await {
+            RouteResult::Responded(routed) => routed,
+            // A client can cause it with `/en/en/x`, so it is not a server error.
+            RouteResult::Rewritten(_, route) => {
+                let response =
+                    Response::error(StatusCode::NOT_FOUND).log_reason("a request can be rewritten only once");
+                RoutedResponse { response, route: Some(route), source: ResponseSource::Generated }
+            }
+        }
+    }
+
+    /// Finds the route of a path, checks its access rules, and runs its action.
+    async fn run_route(&mut self, request: &mut Request, path: &SafePath) -> RouteResult<'t> {
+        let text = absolute_path(path);
+        let (matched, scope) = self.site.find_route(&text, (request, self.client));
+        if scope == CacheScope::None {
+            self.cache_scope = scope;
+        }
+        let route = matched.as_ref().map(|matched| matched.route);
+        if let Err(response) = self.check_route(request, route).await {
+            return RouteResult::Responded(RoutedResponse { response, route, source: ResponseSource::Generated });
+        }
+        let Some(RouteMatch { route, captures, document_root: files }) = matched else {
+            let unmatched = Response::error(StatusCode::NOT_FOUND).log_reason("no route of the site matches");
+            return RouteResult::Responded(self.without_route(unmatched));
+        };
+        let routed = |response, source| RouteResult::Responded(RoutedResponse { response, route: Some(route), source });
+        match &route.action {
+            Action::Rewrite(target) => {
+                if target.stars() < route.pattern.stars() || !route.pattern.captures_all() {
+                    // Clients choose how many different paths lead to this target, so caching them could fill
+                    // the cache.
+                    self.cache_scope = CacheScope::None;
+                }
+                match rewritten_path(target, &captures) {
+                    Ok(path) => RouteResult::Rewritten(path, route),
+                    Err(refused) => routed(refused, ResponseSource::Generated),
+                }
+            }
+            Action::Redirect(redirect) => {
+                let location = redirect.target.location(&captures, request.query());
+                routed(redirect_response(redirect.status, location), ResponseSource::Generated)
+            }
+            Action::Respond(fixed) => routed(fixed.response(), ResponseSource::Configured),
+            Action::Deny(deny) => routed(deny.response(), ResponseSource::Generated),
+            Action::Files(rules) => {
+                let (response, source) = self.serve_files(request, path, (route, rules, files)).await;
+                routed(response, source)
+            }
+        }
+    }
+
+    /// Checks the access rules of the route that were not checked yet, and discards the request content.
+    /// Without a route, the rules of the site apply.
+    ///
+    /// Access is checked before the content is read, so a denied client need not send any.
+    async fn check_route(&mut self, request: &mut Request, route: Option<&Route>) -> Result<(), Response> {
+        if self.site.access_scope == AccessScope::Route {
+            let own = route.and_then(|route| route.access.as_ref());
+            if own.is_some() {
+                self.cache_scope = CacheScope::None;
+            }
+            let rules = own.unwrap_or(&self.site.rules.access);
+            let remaining = rules.minus(&self.passed_rules);
+            self.passed_rules = rules.clone();
+            self.apply_decision(remaining.check_client(self.client))?;
+            self.check_user(request, &remaining).await?;
+        }
+        if request.head().framing != RequestFraming::None {
+            let bytes_max = route.map_or(u64::MAX, |route| route.body_bytes_max);
+            discard_content(request, bytes_max).await?;
+        }
+        Ok(())
+    }
+
+    /// Responds with a file, a directory listing, or a redirect to the path with a slash.
+    async fn serve_files(
+        &self,
+        request: &Request,
+        path: &SafePath,
+        (route, rules, number): (&Route, &FilesRules, u32),
+    ) -> (Response, ResponseSource) {
+        if let Some(response) = respond_to_method(request) {
+            return (response, ResponseSource::Generated);
+        }
+        let files = self.service.files(number);
+        let response = match lookup::find_file(files, rules, path, request).await {
+            Ok(FileLookup::File(resource, checked_at)) => {
+                if let Some(checked_at) = checked_at {
+                    self.cache_file(request, route, (&resource, checked_at));
+                }
+                files.respond(request, &resource).await
+            }
+            Ok(FileLookup::Fallback(resource, fallback)) => {
+                let mut response = files.respond(request, &resource).await;
+                add_vary_for_navigation(&mut response);
+                // The Cache-Control is that of the fallback's own path, not of the request path.
+                let cache_control = route.cache_control.value_for(&absolute_path(fallback));
+                headers::add_cache_control(response.fields_mut(), cache_control);
+                return (response, ResponseSource::Generated);
+            }
+            Ok(FileLookup::DirectoryWithoutSlash) => redirect_to_slash(path, request, self.service.slash_redirect),
+            Ok(FileLookup::Directory(directory, root)) => {
+                listing::respond(&self.service.listing_limits, request, path, (directory, root)).await
+            }
+            Err(error) => {
+                let mut response = Response::from(error);
+                if rules.fallback.is_some() {
+                    add_vary_for_navigation(&mut response);
+                }
+                response
+            }
+        };
+        (response, ResponseSource::File)
+    }
+
+    /// Adds a file to the cache of the fast path, if the request path alone determines the response.
+    fn cache_file(&self, request: &Request, route: &Route, file: (&Resource, Duration)) {
+        let raw = request.path_bytes();
+        // Only the canonical spelling of a path is cached. Otherwise clients could fill the cache with
+        // spellings of one path.
+        let path_requested =
+            SafePath::decode(raw).ok().filter(|path_requested| path_requested.encode().as_bytes() == raw);
+        if let (CacheScope::Path, Some(path_requested)) = (self.cache_scope, path_requested) {
+            let cache_control = route.cache_control.value_for(&absolute_path(&path_requested));
+            files::insert_with_headers(&self.service.cache, (self.namespace, raw), file, |fields| {
+                apply_headers(fields, cache_control, &route.headers);
+            });
+        }
+    }
+
+    /// Applies the site's error pages and header edits, and adds the log reason of a dry-run rule.
+    async fn decorate(&self, request: &Request, routed: RoutedResponse<'t>) -> Response {
+        let RoutedResponse { mut response, route, source } = routed;
+        let rules = &self.site.rules;
+        let (headers, cache) =
+            route.map_or((&rules.headers, &rules.cache_control), |route| (&route.headers, &route.cache_control));
+        if source != ResponseSource::Configured && response.status.is_error() {
+            response = self.with_error_page(request, route, response).await;
+        }
+        let cache_control = match source {
+            ResponseSource::File if headers::is_file_response(&response) && !cache.is_empty() => {
+                SafePath::decode(request.path_bytes())
+                    .ok()
+                    .and_then(|path_requested| cache.value_for(&absolute_path(&path_requested)))
+            }
+            _ => None,
+        };
+        if cache_control.is_some() || !headers.is_empty() {
+            apply_headers(response.fields_mut(), cache_control, headers);
+        }
+        match self.dry_run_reason {
+            Some(reason) if response.reason().is_none() => response.log_reason(reason),
+            _ => response,
+        }
+    }
+
+    /// Replaces an error by the error page of the site for its status, and keeps its fields except
+    /// Content-Type.
+    async fn with_error_page(&self, request: &Request, route: Option<&Route>, error: Response) -> Response {
+        let Some((number, path)) = self.site.error_page(route, error.status) else { return error };
+        let found =
+            lookup::resolve_path(self.service.files(number), path, request.received_at().since_worker_start).await;
+        let Ok((Resolved::File(resource), _)) = found else {
+            return error.log_reason("cannot read the error page of the site");
+        };
+        let mut page = files::respond_as_error_page(request, &resource, error.status);
+        for (name, value) in error.fields().iter().filter(|(name, _)| *name != "content-type") {
+            page.append(name, value).expect("a field of a response is valid");
+        }
+        match error.reason() {
+            Some(reason) => page.log_reason(reason),
+            None => page,
+        }
+    }
+}
+
+/// Adds `Cache-Control` and applies the header edits.
+fn apply_headers(fields: &mut Fields, cache_control: Option<&str>, headers: &HeaderEdits) {
+    headers::add_cache_control(fields, cache_control);
+    headers.apply(fields);
+}
+
+fn rewritten_path(target: &Template, captures: &Captures<'_>) -> Result<SafePath, Response> {
+    SafePath::decode(target.path_with(captures).as_bytes())
+        .map_err(|_| Response::error(StatusCode::NOT_FOUND).log_reason("the rewrite target is not a valid path"))
+}
+
+fn redirect_response(status: StatusCode, location: String) -> Response {
+    let mut response = Response::error(status);
+    match response.append("location", location) {
+        Ok(()) => response,
+        Err(_) => Response::error(StatusCode::BAD_REQUEST).log_reason("the redirect target is not a valid Location"),
+    }
+}
+
+/// Adds `Vary` for the request fields that tell a navigation, because the response depends on them.
+fn add_vary_for_navigation(response: &mut Response) {
+    response.append("vary", "accept, sec-fetch-mode").expect("field names are a valid value");
+}

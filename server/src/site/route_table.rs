@@ -1,0 +1,343 @@
+//! The sites and their routes, as one immutable value that all workers share.
+
+use super::access::{AccessRules, DryRunCount, PasswordCache};
+use super::action::{Action, FilesRules, IndexNames, Listing, Precompressed};
+use super::client::TrustedProxies;
+use super::condition::Condition;
+use super::files::DocumentRoot;
+use super::files::root::Root;
+use super::headers::{CacheControlRules, HeaderEdits};
+use super::host::{HostIndex, HostName};
+use super::pattern::{Captures, Pattern};
+use selvedge::proto::path::SafePath;
+use selvedge::proto::target::Host;
+use selvedge::{Request, StatusCode};
+use std::fmt;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+/// The rules of one site.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct SiteRules {
+    /// The host names of the site.
+    pub(crate) names: Vec<HostName>,
+    /// The number that identifies the site in the log: [`Request::site_tag`].
+    pub(crate) site_tag: u32,
+    /// The proxies whose forwarding field is trusted.
+    pub(crate) proxies: Option<TrustedProxies>,
+    /// The access rules of the whole site, also for paths without a route.
+    pub(crate) access: AccessRules,
+    /// The routes, in order of precedence. A path that matches none gets 404.
+    pub(crate) routes: Vec<Route>,
+    /// The changes to the fields of every response.
+    pub(crate) headers: HeaderEdits,
+    /// The `Cache-Control` of files, by request path.
+    pub(crate) cache_control: CacheControlRules,
+    /// The files that replace error responses.
+    pub(crate) error_pages: Option<ErrorPages>,
+}
+
+impl SiteRules {
+    /// The rules of a site that has all host names and serves the files beneath one directory.
+    pub(crate) fn for_directory(root: Arc<Root>, listing: Listing) -> Self {
+        let files = FilesRules {
+            root,
+            index: IndexNames(Arc::from([Box::from("index.html")])),
+            try_files: Vec::new(),
+            fallback: None,
+            listing,
+            precompressed: Precompressed::On,
+        };
+        let route = Route {
+            pattern: Pattern::everything(),
+            conditions: Vec::new(),
+            access: None,
+            body_bytes_max: u64::MAX,
+            headers: HeaderEdits::default(),
+            cache_control: CacheControlRules::default(),
+            error_pages: Vec::new(),
+            action: Action::Files(files),
+        };
+        Self { names: vec![HostName::Any], routes: vec![route], ..Self::default() }
+    }
+
+    /// Returns the rules of all routes that serve files.
+    pub(crate) fn files_rules_mut(&mut self) -> impl Iterator<Item = &mut FilesRules> {
+        self.routes.iter_mut().filter_map(|route| match &mut route.action {
+            Action::Files(files) => Some(files),
+            _ => None,
+        })
+    }
+
+    fn all_access_rules(&self) -> impl Iterator<Item = &AccessRules> + Clone {
+        self.routes.iter().filter_map(|route| route.access.as_ref()).chain([&self.access])
+    }
+}
+
+/// What a site does with requests for some paths.
+#[derive(Clone, Debug)]
+pub(crate) struct Route {
+    /// The paths of the route.
+    pub(crate) pattern: Pattern,
+    /// The conditions on requests. All must match.
+    pub(crate) conditions: Vec<Condition>,
+    /// The access rules that replace those of the site; `None` for those of the site.
+    pub(crate) access: Option<AccessRules>,
+    /// The maximum length of request content in bytes. Longer content gets 413.
+    pub(crate) body_bytes_max: u64,
+    /// The changes to the fields of responses, applied after those of the site.
+    pub(crate) headers: HeaderEdits,
+    /// The `Cache-Control` of files. Paths that match no rule get that of the site.
+    pub(crate) cache_control: CacheControlRules,
+    /// The error pages of the route, beneath the root of the site's error pages. Statuses without a page get
+    /// that of the site.
+    pub(crate) error_pages: Vec<(StatusCode, SafePath)>,
+    /// The action of the route.
+    pub(crate) action: Action,
+}
+
+/// Files that replace error responses and are sent with the status code of the error.
+#[derive(Clone, Debug)]
+pub(crate) struct ErrorPages {
+    /// The directory of the files.
+    pub(crate) root: Arc<Root>,
+    /// The file for each status code.
+    pub(crate) pages: Vec<(StatusCode, SafePath)>,
+}
+
+/// A contradiction in or between sites.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct SiteProblem {
+    /// The index of the site, from 0.
+    pub(crate) site: usize,
+    /// The kind of problem.
+    pub(crate) kind: SiteProblemKind,
+}
+
+/// The kind of a [`SiteProblem`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum SiteProblemKind {
+    /// Another site has this host name.
+    DuplicateName {
+        /// The index of the name in its site, from 0.
+        name: usize,
+        /// The index of the other site.
+        taken_by: usize,
+    },
+    /// The target of a route has more stars than its pattern.
+    TooFewStars {
+        /// The index of the route, from 0.
+        route: usize,
+    },
+    /// An error page is set for a status code that is not an error.
+    PageForNonError(StatusCode),
+}
+
+impl fmt::Display for SiteProblem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.kind {
+            SiteProblemKind::DuplicateName { .. } => f.write_str("another site has this name already"),
+            SiteProblemKind::TooFewStars { .. } => {
+                f.write_str("the target has more stars than the path of its route has to fill them")
+            }
+            SiteProblemKind::PageForNonError(status) => {
+                write!(f, "{} is not an error status (400 to 599)", status.code())
+            }
+        }
+    }
+}
+
+impl std::error::Error for SiteProblem {}
+
+/// All sites, their routes, and their document roots.
+#[derive(Debug)]
+pub(crate) struct RouteTable {
+    hosts: HostIndex,
+    sites: Vec<Site>,
+    /// Every document root of a site once, by the id that routes store.
+    pub(super) document_roots: Vec<DocumentRoot>,
+    pub(super) password_cache: Arc<PasswordCache>,
+}
+
+/// A site with the ids of its document roots.
+#[derive(Debug)]
+pub(super) struct Site {
+    pub(super) rules: SiteRules,
+    /// The document root id of each route; meaningless for a route that serves no files.
+    document_roots: Vec<u32>,
+    error_page_root: u32,
+    /// Whether all routes share the access rules of the site.
+    pub(super) access_scope: AccessScope,
+}
+
+/// Which access rules apply to a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum AccessScope {
+    /// Those of the site, for every path.
+    Site,
+    /// Those of the route.
+    Route,
+}
+
+/// A route that matches a request.
+pub(super) struct RouteMatch<'t, 'p> {
+    pub(super) route: &'t Route,
+    pub(super) captures: Captures<'p>,
+    pub(super) document_root: u32,
+}
+
+/// Whether a response may be cached by its path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum CacheScope {
+    /// The path alone determines the response, so it may be cached by its path.
+    Path,
+    /// Other parts of the request matter.
+    None,
+}
+
+impl RouteTable {
+    /// Builds the table.
+    ///
+    /// # Errors
+    /// Returns all problems of all sites.
+    pub(crate) fn new(sites: Vec<SiteRules>) -> Result<Self, Vec<SiteProblem>> {
+        let (mut hosts, mut problems) = (HostIndex::default(), Vec::new());
+        let (mut document_roots, mut table) = (Vec::new(), Vec::with_capacity(sites.len()));
+        for (number, mut rules) in sites.into_iter().enumerate() {
+            let site_number = u32::try_from(number).expect("a configuration has fewer sites");
+            for (name, host) in rules.names.iter().enumerate() {
+                if let Err(taken_by) = hosts.add(host, site_number) {
+                    let kind = SiteProblemKind::DuplicateName { name, taken_by: taken_by as usize };
+                    problems.push(SiteProblem { site: number, kind });
+                }
+            }
+            problems.extend(find_problems(&rules).map(|kind| SiteProblem { site: number, kind }));
+            for route in &mut rules.routes {
+                route.headers = rules.headers.concat(&route.headers);
+                route.cache_control = route.cache_control.concat(&rules.cache_control);
+            }
+            let first = document_roots.len();
+            let mut id_of = |document_root| document_root_id(&mut document_roots, first, document_root);
+            let files = rules.routes.iter().map(|route| match &route.action {
+                Action::Files(FilesRules { root, index, precompressed, .. }) => {
+                    id_of(DocumentRoot { root: root.clone(), index: index.0.clone(), precompressed: *precompressed })
+                }
+                _ => 0,
+            });
+            let files = files.collect();
+            let pages = rules.error_pages.as_ref().map_or(0, |pages| {
+                id_of(DocumentRoot { root: pages.root.clone(), index: Arc::from([]), precompressed: Precompressed::On })
+            });
+            let by_route = rules.routes.iter().any(|route| route.access.is_some());
+            let access_scope = if by_route { AccessScope::Route } else { AccessScope::Site };
+            table.push(Site { rules, document_roots: files, error_page_root: pages, access_scope });
+        }
+        if !problems.is_empty() {
+            return Err(problems);
+        }
+        Ok(Self { hosts, sites: table, document_roots, password_cache: Arc::default() })
+    }
+
+    /// Sets the password cache, which outlives a configuration.
+    pub(crate) fn with_password_cache(self, cache: Arc<PasswordCache>) -> Self {
+        Self { password_cache: cache, ..self }
+    }
+
+    /// Returns the number of sites.
+    pub(super) fn len(&self) -> usize {
+        self.sites.len()
+    }
+
+    /// Returns the counts of all access rules in dry-run mode, by site.
+    pub(crate) fn dry_run_counts(&self) -> impl Iterator<Item = DryRunCount> {
+        self.sites.iter().enumerate().flat_map(|(site, Site { rules, .. })| {
+            AccessRules::dry_run_counts(rules.all_access_rules()).map(move |(rule, count)| DryRunCount {
+                site,
+                rule,
+                count,
+            })
+        })
+    }
+
+    /// Returns the maximum memory of one password check in bytes, or `None` if no site has users.
+    pub(crate) fn password_check_bytes_max(&self) -> Option<u64> {
+        let all = self.sites.iter().flat_map(|site| site.rules.all_access_rules());
+        all.filter_map(AccessRules::password_check_bytes_max).max()
+    }
+
+    /// Finds the site of a host, and its index.
+    pub(super) fn site_of(&self, host: Option<Host<'_>>) -> Option<(u32, &Site)> {
+        let number = self.hosts.find(host.map(|host| host.name))?;
+        Some((number, self.site(number)))
+    }
+
+    /// Returns the site of an index.
+    pub(super) fn site(&self, number: u32) -> &Site {
+        &self.sites[number as usize]
+    }
+}
+
+fn find_problems(rules: &SiteRules) -> impl Iterator<Item = SiteProblemKind> {
+    let stars = rules.routes.iter().enumerate().filter_map(|(number, route)| {
+        let stars_used = match &route.action {
+            Action::Redirect(redirect) => redirect.target.stars(),
+            Action::Rewrite(target) => target.stars(),
+            _ => 0,
+        };
+        (stars_used > route.pattern.stars()).then_some(SiteProblemKind::TooFewStars { route: number })
+    });
+    let of_routes = rules.routes.iter().flat_map(|route| &route.error_pages);
+    let pages = rules.error_pages.iter().flat_map(|pages| &pages.pages).chain(of_routes);
+    let pages =
+        pages.filter(|(status, _)| !status.is_error()).map(|(status, _)| SiteProblemKind::PageForNonError(*status));
+    stars.chain(pages)
+}
+
+/// Returns the id of a document root. Routes of one site with equal document roots share one id and its cache.
+fn document_root_id(document_roots: &mut Vec<DocumentRoot>, first: usize, document_root: DocumentRoot) -> u32 {
+    let is_equal = |other: &DocumentRoot| {
+        Arc::ptr_eq(&other.root, &document_root.root)
+            && other.index == document_root.index
+            && other.precompressed == document_root.precompressed
+    };
+    let number = document_roots[first..].iter().position(is_equal).map_or(document_roots.len(), |at| first + at);
+    if number == document_roots.len() {
+        document_roots.push(document_root);
+    }
+    u32::try_from(number).expect("a configuration has fewer routes")
+}
+
+impl Site {
+    /// Finds the first route that matches, and whether the path alone determined it.
+    ///
+    /// This holds after a rewrite, too. Passing over a route would also pass over its access rules.
+    pub(super) fn find_route<'t, 'p>(
+        &'t self,
+        text: &'p str,
+        (request, client): (&Request, IpAddr),
+    ) -> (Option<RouteMatch<'t, 'p>>, CacheScope) {
+        let mut scope = CacheScope::Path;
+        for (route, files) in self.rules.routes.iter().zip(&self.document_roots) {
+            let Some(captures) = route.pattern.matches(text) else { continue };
+            if !route.conditions.is_empty() {
+                scope = CacheScope::None;
+            }
+            if route.conditions.iter().all(|condition| condition.matches(request, client)) {
+                return (Some(RouteMatch { route, captures, document_root: *files }), scope);
+            }
+        }
+        (None, scope)
+    }
+
+    /// Finds the error page for a status code: the route's, then the site's. Returns its document root id and
+    /// path.
+    pub(super) fn error_page<'t>(
+        &'t self,
+        route: Option<&'t Route>,
+        status: StatusCode,
+    ) -> Option<(u32, &'t SafePath)> {
+        let pages = self.rules.error_pages.as_ref()?;
+        let mut all = route.into_iter().flat_map(|route| &route.error_pages).chain(&pages.pages);
+        all.find(|(own, _)| *own == status).map(|(_, path)| (self.error_page_root, path))
+    }
+}

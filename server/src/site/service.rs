@@ -1,0 +1,148 @@
+//! The service of all sites, with a fast path for cached files.
+//!
+//! A file that the request path alone determines is cached under its site and path, with its final fields. The
+//! next request for it takes the fast path: find the site by host, check the client's access, look up the path.
+//! Every other request runs the [`Pipeline`].
+
+use super::access::{AccessDecision, Verifier};
+use super::files::cache::{CacheNamespace, FileCache};
+use super::files::{self, Files, SharedFileCache};
+use super::headers;
+use super::listing;
+use super::methods::SlashRedirect;
+use super::pipeline::{ClientAccess, Pipeline};
+use super::route_table::{AccessScope, RouteTable, Site};
+use selvedge::proto::head::RequestFraming;
+use selvedge::{Request, Response, Service, StatusCode};
+use std::cell::{OnceCell, RefCell};
+use std::rc::Rc;
+use std::sync::Arc;
+
+/// All sites, as one worker serves them.
+pub(crate) struct SiteService {
+    routes: Arc<RouteTable>,
+    pub(super) cache: SharedFileCache,
+    /// The cache namespace of each site, for request paths of the fast path.
+    namespaces: Box<[CacheNamespace]>,
+    /// The files of each document root, created at its first use.
+    files_by_root: Box<[OnceCell<Files>]>,
+    pub(super) listing_limits: listing::ListingLimits,
+    pub(super) verifier: Verifier,
+    pub(super) slash_redirect: SlashRedirect,
+    /// The authority of the last request, as the client wrote it, and its site's index.
+    last_host: RefCell<(Vec<u8>, u32)>,
+}
+
+/// The result of the fast path.
+enum FastPath<'t> {
+    /// A complete response.
+    Responded(Response),
+    /// The fast path does not apply: the pipeline must run.
+    Continue(Pipeline<'t>),
+}
+
+impl SiteService {
+    /// Creates the service of one worker. `workers` share the process's limit on open files.
+    pub(crate) fn new(routes: Arc<RouteTable>, workers: usize) -> Self {
+        let mut cache = FileCache::new(workers);
+        Self {
+            namespaces: (0..routes.len()).map(|_| cache.new_namespace()).collect(),
+            files_by_root: routes.document_roots.iter().map(|_| OnceCell::new()).collect(),
+            cache: Rc::new(RefCell::new(cache)),
+            listing_limits: listing::ListingLimits::new(),
+            verifier: Verifier::new(routes.password_cache.clone()),
+            slash_redirect: SlashRedirect::Absolute,
+            last_host: RefCell::default(),
+            routes,
+        }
+    }
+
+    /// Sets how a request for a directory without its trailing slash is redirected.
+    pub(crate) fn with_slash_redirect(self, slash: SlashRedirect) -> Self {
+        Self { slash_redirect: slash, ..self }
+    }
+
+    /// Finds the site of a request and its index. The last authority is cached, since most requests repeat it.
+    fn site_of(&self, request: &Request) -> Option<(u32, &Site)> {
+        let Some(authority) = request.authority() else { return self.routes.site_of(None) };
+        let mut last_host = self.last_host.borrow_mut();
+        if last_host.0 == authority && !authority.is_empty() {
+            return Some((last_host.1, self.routes.site(last_host.1)));
+        }
+        let found = self.routes.site_of(request.host())?;
+        last_host.0.clear();
+        last_host.0.extend_from_slice(authority);
+        last_host.1 = found.0;
+        Some(found)
+    }
+
+    /// Returns the files of a document root.
+    pub(super) fn files(&self, number: u32) -> &Files {
+        let number = number as usize;
+        self.files_by_root[number].get_or_init(|| {
+            let root = &self.routes.document_roots[number];
+            Files::new(root.clone(), self.cache.clone())
+        })
+    }
+
+    /// Returns a cached file if one is fresh and the client's access is allowed; otherwise the pipeline that
+    /// has to run.
+    fn fast_path(&self, request: &mut Request) -> FastPath<'_> {
+        let Some((number, site)) = self.site_of(request) else {
+            let misdirected = Response::error(StatusCode::MISDIRECTED_REQUEST).log_reason("no site has this host name");
+            return FastPath::Responded(misdirected);
+        };
+        request.set_site_tag(site.rules.site_tag);
+        let client = match &site.rules.proxies {
+            None => request.peer().ip(),
+            Some(proxies) => {
+                let client = proxies.client_of(request);
+                request.set_client(client);
+                client
+            }
+        };
+        let namespace = self.namespaces[number as usize];
+        let is_cacheable = site.rules.access.basic_auth.is_none() && request.head().framing == RequestFraming::None;
+        // An error needs its error page, and has fields of its own. A route with access rules is never cached.
+        let cached = is_cacheable.then(|| files::respond_from_cache(&self.cache, namespace, request)).flatten();
+        let cached = cached.filter(headers::is_file_response);
+        let decision = match (site.access_scope, &cached) {
+            (AccessScope::Route, None) => {
+                return FastPath::Continue(Pipeline::new(self, site, namespace, ClientAccess::unchecked(client)));
+            }
+            _ => site.rules.access.check_client(client),
+        };
+        match (cached, decision) {
+            (Some(response), AccessDecision::Allow) => FastPath::Responded(response),
+            (_, decision) => {
+                FastPath::Continue(Pipeline::new(self, site, namespace, ClientAccess::checked(client, decision)))
+            }
+        }
+    }
+}
+
+impl Service for SiteService {
+    async fn call(&self, request: &mut Request) -> Response {
+        // Boxed before the await, so that the future of the connection contains only the box.
+        let pipeline = match self.fast_path(request) {
+            FastPath::Responded(response) => return response,
+            FastPath::Continue(pipeline) => Box::pin(pipeline.run(request)),
+        };
+        pipeline.await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn future_size<F>(_: impl Fn(&'static SiteService, &'static mut Request) -> F) -> usize {
+        size_of::<F>()
+    }
+
+    #[test]
+    fn pipeline_future_is_boxed() {
+        let size = future_size(|sites, request| sites.call(request));
+        assert!(size <= 64, "every connection would store {size} bytes");
+    }
+}
