@@ -40,9 +40,9 @@ pub(crate) struct AccessLogConfig {
 pub(crate) struct SiteLogConfig {
     /// The value of `%v`; empty for none.
     pub(crate) name: String,
-    /// Its access logs, as indexes of [`LogPlan::access`].
+    /// Its access logs, as indexes of [`LogConfig::access`].
     pub(crate) access: Vec<usize>,
-    /// Its error log, as an index of [`LogPlan::site_errors`]; `None` for the server's.
+    /// Its error log, as an index of [`LogConfig::site_errors`]; `None` for the server's.
     pub(crate) error: Option<usize>,
 }
 

@@ -111,7 +111,7 @@ impl Format {
 struct LogRecord<'a> {
     exchange: &'a Exchange<'a>,
     site: &'a str,
-    /// Most bytes of each value; longer ones end in [`CUT`].
+    /// Most bytes of each value; longer ones end in [`TRUNCATION_MARK`].
     value_bytes_max: usize,
 }
 
@@ -145,7 +145,7 @@ impl<'a> LogRecord<'a> {
         self.escaped(value, JSON_NUMBER_BYTES, escape_json, out);
     }
 
-    /// Appends the output of [`Subject::text`] to a JSON string.
+    /// Appends the output of [`LogRecord::text`] to a JSON string.
     fn text_for_json(&self, value: &[u8], out: &mut Vec<u8>) {
         self.escaped(value, TEXT_NUMBER_BYTES + 1, escape_for_json, out);
     }
