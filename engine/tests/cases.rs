@@ -42,7 +42,9 @@ struct RecordingObserver {
 
 impl Observer for RecordingObserver {
     fn finished(&self, exchange: &Exchange<'_>) {
-        let method = exchange.request.map_or(Method::Other, Request::method);
+        // A refused request is reported by its line only.
+        let by_line = if exchange.request_line.starts_with(b"HEAD ") { Method::Head } else { Method::Other };
+        let method = exchange.request.map_or(by_line, Request::method);
         let reported = ReportedResponse { method, reject: exchange.reject };
         self.open.lock().expect("no thread panicked with the lock").entry(exchange.peer).or_default().push(reported);
     }

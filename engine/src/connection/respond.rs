@@ -90,10 +90,12 @@ impl<S: Stream> Connection<S> {
         self.begin(facts, response)
     }
 
-    /// Writes the head of an error response to malformed bytes.
+    /// Writes the error response to a head that was refused, and whose method may be all that is known of it.
     pub(super) fn begin_refusal(&self, response: Response) -> (ResponseRecord, Option<PendingBody>) {
+        //= RFC 9110 §9.3.2: a client that sent HEAD takes content for the next response
+        let is_head = without_empty_line(self.input.borrow().bytes()).starts_with(b"HEAD ");
         let facts = RequestFacts {
-            method: Method::Other,
+            method: if is_head { Method::Head } else { Method::Other },
             version: Version::Http11,
             persistence: Persistence::Close,
             close_reason: CloseReason::ClosedAfterResponse,
@@ -289,6 +291,11 @@ impl<S: Stream> Connection<S> {
     }
 }
 
+/// Skips the empty line that a client may send before its request (RFC 9112 §2.2).
+fn without_empty_line(input: &[u8]) -> &[u8] {
+    input.strip_prefix(b"\r\n").unwrap_or(input)
+}
+
 /// Bytes and chunks sent since this task last yielded.
 #[derive(Default)]
 struct YieldBudget {
@@ -348,7 +355,7 @@ impl ResponseRecord {
     ) {
         const LINE_BYTES_MAX: usize = 1024;
         let input = connection.input.borrow();
-        let line = input.bytes().strip_prefix(b"\r\n").unwrap_or(input.bytes());
+        let line = without_empty_line(input.bytes());
         let line = &line[..line.len().min(LINE_BYTES_MAX)];
         let end = line.iter().position(|&b| b == b'\r' || b == b'\n').unwrap_or(line.len());
         app.observer.finished(&Exchange { request_line: &line[..end], reject, ..self.exchange(connection) });
