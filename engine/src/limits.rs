@@ -2,8 +2,8 @@
 
 use selvedge_proto::limits::MessageLimits;
 use std::num::NonZeroUsize;
-use std::thread;
 use std::time::Duration;
+use std::{io, thread};
 
 /// Limits of one server on its clients. All are on by default.
 #[derive(Clone, Debug)]
@@ -199,11 +199,33 @@ impl Default for Limits {
     }
 }
 
+/// Fewest connections for which a server starts.
+const CONNECTIONS_MIN: u64 = 16;
+
+/// Returns the soft limit of open files.
+fn descriptors_max() -> u64 {
+    rustix::process::getrlimit(rustix::process::Resource::Nofile).current.unwrap_or(1 << 20)
+}
+
+fn descriptors_reserved(cores: usize) -> u64 {
+    DESCRIPTORS_RESERVED + cores as u64 * DESCRIPTORS_RESERVED_PER_CORE
+}
+
 /// Returns the number of connections that the descriptor limit allows.
 fn connections_allowed_by_descriptors() -> usize {
-    let descriptors = rustix::process::getrlimit(rustix::process::Resource::Nofile).current.unwrap_or(1 << 20);
-    let cores = thread::available_parallelism().map_or(1, NonZeroUsize::get) as u64;
-    let reserved = DESCRIPTORS_RESERVED + cores * DESCRIPTORS_RESERVED_PER_CORE;
-    let usable = descriptors.saturating_sub(reserved).max(16);
-    usize::try_from(usable - usable / 8).unwrap_or(usize::MAX)
+    let cores = thread::available_parallelism().map_or(1, NonZeroUsize::get);
+    let usable = descriptors_max().saturating_sub(descriptors_reserved(cores));
+    usize::try_from((usable - usable / 8).max(CONNECTIONS_MIN)).unwrap_or(usize::MAX)
+}
+
+/// Returns an error if the descriptor limit is too low for a server that serves all its clients.
+pub(crate) fn check_descriptor_limit(workers: usize, connections_max: usize) -> io::Result<()> {
+    let (have, needed) =
+        (descriptors_max(), descriptors_reserved(workers) + CONNECTIONS_MIN.min(connections_max as u64));
+    if have >= needed {
+        return Ok(());
+    }
+    let text =
+        format!("the limit of {have} open files is too low: {workers} workers need {needed} (ulimit -n, LimitNOFILE=)");
+    Err(io::Error::other(text))
 }

@@ -1,7 +1,7 @@
 //! The server: creates listeners and workers, and stops them. Only this module uses all layers of the engine.
 
 use crate::connection_stats::ConnectionStats;
-use crate::limits::Limits;
+use crate::limits::{self, Limits};
 use crate::net::accept::Accepted;
 use crate::net::driver::{Backend, Driver};
 use crate::net::listen::{Endpoint, Listener};
@@ -193,7 +193,8 @@ impl<O: Observer + Clone + Send> Server<O> {
     /// Starts the server. Each worker has a clone of the application.
     ///
     /// # Errors
-    /// If a thread or its runtime cannot be created, or file descriptors run out. No thread runs after an error.
+    /// If a thread or its runtime cannot be created, or the limit of open files is too low. No thread runs after an
+    /// error.
     pub fn serve<A, K>(self, application: A) -> io::Result<RunningServer>
     where
         A: Application<K> + Clone + Send,
@@ -205,7 +206,7 @@ impl<O: Observer + Clone + Send> Server<O> {
     /// Starts the server with an application that each worker creates on its own thread, so it need not be `Send`.
     ///
     /// # Errors
-    /// If a thread or its runtime cannot be created, or file descriptors run out.
+    /// If a thread or its runtime cannot be created, or the limit of open files is too low.
     pub fn serve_each<A, K, F>(self, make: F) -> io::Result<RunningServer>
     where
         A: Application<K>,
@@ -218,13 +219,14 @@ impl<O: Observer + Clone + Send> Server<O> {
     /// Starts the server and returns a handle that can replace its application.
     ///
     /// # Errors
-    /// If a thread or its runtime cannot be created, or file descriptors run out.
+    /// If a thread or its runtime cannot be created, or the limit of open files is too low.
     pub fn serve_replaceable<T, F>(self, make: F) -> io::Result<(RunningServer, AppHandle<T, O>)>
     where
         T: Service,
         F: Fn() -> T + Send + Sync + 'static,
     {
         let (workers, connections_max) = (self.workers, self.config.limits.connections_max);
+        limits::check_descriptor_limit(workers, connections_max)?;
         let first = AppVersion::new(make, self.observer).with_config(self.config);
         panic::install_hook();
         let (stop, watched) = watch::channel(StopState::Running);

@@ -3,6 +3,7 @@
 use super::program::{Process, Program, run_to_exit, selvedge_command};
 use super::tree::Tree;
 use std::net::TcpListener;
+use std::process::Command;
 
 #[test]
 fn the_ready_line_names_the_directory_and_the_address() {
@@ -42,6 +43,31 @@ fn a_directory_that_cannot_be_served_is_named_with_the_reason() {
         let expected = format!("selvedge: cannot serve {}: {reason}", path.display());
         assert!(exit.err.starts_with(&expected) && exit.err.lines().count() == 1, "{exit:?}");
         assert_eq!(exit.out, "");
+    }
+}
+
+#[test]
+fn a_limit_of_open_files_that_is_too_low_is_an_error() {
+    let tree = Tree::new();
+    let script = "ulimit -n \"$0\"; exec \"$@\"";
+    let start = |limit: &str| {
+        let mut command = Command::new("sh");
+        command.args(["-c", script, limit]).arg(env!("CARGO_BIN_EXE_selvedge")).arg("serve").arg(tree.site());
+        command.args(["--listen", "127.0.0.1:0", "--workers", "2"]);
+        command
+    };
+    for limit in ["25", "95"] {
+        let exit = run_to_exit(&mut start(limit));
+        let expected = format!("the limit of {limit} open files is too low: 2 workers need 96");
+        assert!(exit.code == Some(1) && exit.err.contains(&expected), "{exit:?}");
+        assert_eq!((exit.err.lines().count(), exit.out.as_str()), (1, ""), "{exit:?}");
+    }
+    // With the lowest accepted limit, sixteen clients are served at once.
+    tree.write("index.html", "home");
+    let program = Program::start(&mut start("96"));
+    let mut clients: Vec<_> = (0..16).map(|_| program.connect()).collect();
+    for _ in 0..2 {
+        clients.iter_mut().for_each(|client| assert_eq!(client.get("/").content, b"home"));
     }
 }
 
