@@ -8,7 +8,9 @@ use axum::Router;
 use axum::routing::{get, post};
 use client::Client;
 use selvedge::service::{Exchange, ResponseOutcome};
-use selvedge::{Body, Embedded, Observer, Request, Response, RunningServer, Server, StatusCode, Upgrade, Upgraded};
+use selvedge::{
+    Body, Driver, Embedded, Observer, Request, Response, RunningServer, Server, StatusCode, Upgrade, Upgraded,
+};
 use std::future::{Future, pending};
 use std::pin::pin;
 use std::sync::Arc;
@@ -286,4 +288,27 @@ fn response_from_invalid_request_content_gets_400() {
     }
     running.handle().stop_now();
     running.join();
+}
+
+#[test]
+fn a_client_that_does_not_read_is_reset() {
+    const CONTENT: &[u8] = &[b'x'; 16 << 20];
+    for driver in [Driver::Epoll, Driver::IoUring] {
+        for is_stopped in [false, true] {
+            let (sender, observed) = channel();
+            let send_timeout = Duration::from_secs(if is_stopped { 60 } else { 1 });
+            let server = bind().driver(driver).send_timeout(send_timeout).observe(SendingObserver(sender));
+            let running = server.serve(async |_: &mut Request| Response::new(StatusCode::OK).body(CONTENT)).expect("threads start");
+            let mut client = connect(&running);
+            client.send("GET / HTTP/1.1\r\nHost: test\r\n\r\n");
+            client.read_head();
+            if is_stopped {
+                running.handle().stop_now();
+            }
+            assert_eq!(observed.recv().expect("the exchange is reported").outcome, ResponseOutcome::Aborted);
+            running.handle().stop_now();
+            running.join();
+            assert!(client.read_until_reset(), "{driver:?}, stopped: {is_stopped}");
+        }
+    }
 }

@@ -169,8 +169,13 @@ fn run_connection<S: Stream, T: Service, O: Observer>(
         if reason == CloseReason::Upgraded {
             closed.reason = Box::pin(upgraded::run_upgraded(connection, app.shared.app_state.get())).await;
         } else {
+            let mut is_stalled = has_stalled(reason, closed.phase);
             if may_read_more(reason) && !connection.release_large_send_buffer() {
                 Box::pin(connection.drain_send_queue()).await;
+                is_stalled = !connection.release_large_send_buffer();
+            }
+            if is_stalled {
+                connection.stream.reset_on_close();
             }
             drop(connection);
         }
@@ -184,6 +189,16 @@ fn run_connection<S: Stream, T: Service, O: Observer>(
 fn may_read_more(reason: CloseReason) -> bool {
     use CloseReason::{ClientClosed, CloseRequested, ClosedAfterResponse, ContentIncomplete, HeadIncomplete};
     matches!(reason, ClientClosed | HeadIncomplete | ContentIncomplete | CloseRequested | ClosedAfterResponse)
+}
+
+/// Whether the client did not read its response in time. Bytes in the send queue are then discarded.
+fn has_stalled(reason: CloseReason, phase: Phase) -> bool {
+    use CloseReason::{AppReplacedTimeout, SendTooSlow, ShutdownTimeout, StoppedImmediately};
+    match reason {
+        SendTooSlow => true,
+        AppReplacedTimeout | ShutdownTimeout | StoppedImmediately => phase == Phase::Sending,
+        _ => false,
+    }
 }
 
 /// Migrates the connection's stream, unless another handle to the connection exists.

@@ -81,6 +81,10 @@ impl Stream for Socket {
         dispatch!(self, socket => socket.shutdown_write());
     }
 
+    fn reset_on_close(&self) {
+        dispatch!(self, socket => socket.reset_on_close());
+    }
+
     fn poll_read_closed(&self, cx: &mut Context<'_>) -> Poll<()> {
         dispatch!(self, socket => socket.poll_read_closed(cx))
     }

@@ -20,6 +20,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 /// Whether the kernel may delay a send because more follows (`MSG_MORE`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -127,6 +128,10 @@ pub(crate) trait Stream: 'static {
 
     /// Shuts down the sending side.
     fn shutdown_write(&self);
+
+    /// Makes the close a reset, which discards unsent bytes. Otherwise the kernel keeps the bytes that a client does
+    /// not read for minutes after the close.
+    fn reset_on_close(&self);
 
     /// Waits until the client shuts down its sending side or the connection fails. Receives nothing. Replaces the
     /// waker of [`Stream::poll_receive`].
@@ -255,6 +260,10 @@ impl Stream for EpollSocket {
         let _ = rustix::net::shutdown(&self.fd, Shutdown::Write);
     }
 
+    fn reset_on_close(&self) {
+        reset_on_close(self.fd.as_fd());
+    }
+
     fn poll_read_closed(&self, cx: &mut Context<'_>) -> Poll<()> {
         // If registration fails, the close is noticed at the next use.
         let Ok(readiness) = self.fd.readiness() else { return Poll::Pending };
@@ -359,6 +368,12 @@ pub(super) fn send_copy(
 pub(super) fn set_notsent_lowat(fd: BorrowedFd<'_>, bytes_max: i32) {
     // Unix sockets do not have this option.
     let _ = sys::set_tcp_option(fd, libc::TCP_NOTSENT_LOWAT, bytes_max);
+}
+
+/// Makes the close of a descriptor a reset; see [`Stream::reset_on_close`].
+pub(super) fn reset_on_close(fd: BorrowedFd<'_>) {
+    // Fails only if the connection is already closed.
+    let _ = rustix::net::sockopt::set_socket_linger(fd, Some(Duration::ZERO));
 }
 
 /// Whether a receive filled the buffer.

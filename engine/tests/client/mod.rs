@@ -68,6 +68,12 @@ impl Client {
         self.received
     }
 
+    /// Reads all bytes until the end of the connection. Returns whether a reset ended it.
+    pub(crate) fn read_until_reset(mut self) -> bool {
+        let end = self.stream.read_to_end(&mut self.received);
+        end.is_err_and(|error| error.kind() == std::io::ErrorKind::ConnectionReset)
+    }
+
     /// Shuts down the sending side of the connection.
     pub(crate) fn shutdown_write(&self) {
         // The server may have closed the connection already.

@@ -48,6 +48,7 @@ pub(super) struct Pipe {
     /// The last send waits for more.
     is_held_back: Cell<bool>,
     finished: Cell<bool>,
+    resets_on_close: Cell<bool>,
     closed: Cell<bool>,
     reader: RefCell<Option<Waker>>,
     writer: RefCell<Option<Waker>>,
@@ -70,6 +71,7 @@ impl Pipe {
             sends: RefCell::default(),
             is_held_back: Cell::new(false),
             finished: Cell::new(false),
+            resets_on_close: Cell::new(false),
             closed: Cell::new(false),
             reader: RefCell::default(),
             writer: RefCell::default(),
@@ -135,6 +137,11 @@ impl Pipe {
     /// Whether the last bytes left together with the FIN.
     pub(super) fn fin_left_with_data(&self) -> bool {
         self.is_held_back.get() && self.is_write_shutdown()
+    }
+
+    /// Whether the server closed the connection with a reset.
+    pub(super) fn is_reset(&self) -> bool {
+        self.closed.get() && self.resets_on_close.get()
     }
 
     /// Whether the server closed the connection.
@@ -236,6 +243,10 @@ impl Stream for PipeStream {
 
     fn shutdown_write(&self) {
         self.0.finished.set(true);
+    }
+
+    fn reset_on_close(&self) {
+        self.0.resets_on_close.set(true);
     }
 
     fn poll_read_closed(&self, cx: &mut Context<'_>) -> Poll<()> {

@@ -14,6 +14,7 @@ fn a_client_that_reads_nothing_closes_after_the_send_timeout() {
             assert_eq!(reason, CloseReason::SendTooSlow, "{target}");
             assert!(is_about(seconds, 30), "{seconds}");
             assert_eq!(client.pipe.outgoing().len(), 10);
+            assert!(client.pipe.is_reset(), "the kernel keeps no unsent bytes");
         }
     });
 }
@@ -54,6 +55,8 @@ fn a_slow_client_gets_the_complete_response() {
         }
         assert_eq!(client.response().content, super::test_app::content(50_000));
         assert_eq!(client.phase(), Phase::Idle);
+        assert_eq!(client.wait_closed().await.0, CloseReason::KeepAliveTimeout);
+        assert!(!client.pipe.is_reset(), "a reset could destroy bytes that the client has not read");
     });
 }
 

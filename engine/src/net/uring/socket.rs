@@ -244,6 +244,10 @@ impl Stream for UringSocket {
         let _ = self.with_state(|_, ring| rustix::net::shutdown(ring.fd(self.slot), Shutdown::Write));
     }
 
+    fn reset_on_close(&self) {
+        self.with_state(|_, ring| stream::reset_on_close(ring.fd(self.slot)));
+    }
+
     fn poll_read_closed(&self, cx: &mut Context<'_>) -> Poll<()> {
         self.with_state(|state, ring| {
             if state.is_read_closed || state.receiving.end().is_some() {
