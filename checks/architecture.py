@@ -4,7 +4,8 @@
     python3 checks/architecture.py
 
 In ARCHITECTURE.md, CONTRIBUTING.md, SECURITY.md, README.md and docs/, every path in backquotes or in a link has to
-exist, and in ARCHITECTURE.md and docs/internals/ every type in backquotes has to be defined. ARCHITECTURE.md has at
+exist, and in ARCHITECTURE.md and docs/internals/ every type in backquotes has to be defined. A short path, as
+`net/accept.rs` or as in the diagram of ARCHITECTURE.md, has to be the end of a source file's path. ARCHITECTURE.md has at
 most 250 lines and no measured figure, README.md at most 120 lines, and each page of docs/internals/ at most 120.
 """
 
@@ -23,11 +24,29 @@ FOLDERS = tuple(sorted(path.name for path in ROOT.iterdir() if path.is_dir() and
 MEASURED = re.compile(r"\b\d[\d.,]*\s?(?:µs|us|ns|ms)\b|\b\d+\s?%")
 
 
+def sources():
+    """Returns the paths of the Rust files that git tracks or would track."""
+    command = ["git", "ls-files", "-co", "--exclude-standard", "*.rs"]
+    listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    return [name for name in listed.stdout.splitlines() if (ROOT / name).is_file()]
+
+
+def short_paths():
+    """Returns the ends of the paths of all source files, with and without `.rs`, and of all source folders."""
+    short = set()
+    for name in sources():
+        parts = name.split("/")
+        for end in range(1, len(parts) + 1):
+            for start in range(end):
+                path = "/".join(parts[start:end])
+                short |= {path, path.removesuffix(".rs")} if end == len(parts) else {path}
+    return short
+
+
 def definitions():
-    """Returns the names of all types, variants and functions in the Rust files that git tracks."""
+    """Returns the names of all types, variants and functions in the Rust files."""
     names = set()
-    listed = subprocess.run(["git", "ls-files", "-co", "--exclude-standard", "*.rs"], cwd=ROOT, capture_output=True, text=True, check=True)
-    for name in listed.stdout.splitlines():
+    for name in sources():
         path = ROOT / name
         if path.is_file():
             text = path.read_text()
@@ -43,7 +62,7 @@ def expand(path):
 
 
 def main():
-    names, findings = definitions(), []
+    names, short, findings = definitions(), short_paths(), []
     documents = [ROOT / name for name in TOP] + sorted((ROOT / "docs").rglob("*.md"))
     for document in documents:
         name = str(document.relative_to(ROOT))
@@ -57,6 +76,9 @@ def main():
                 fenced = not fenced
             if name == "ARCHITECTURE.md" and MEASURED.search(line):
                 findings.append(f"{name}:{number}: a measured figure; it belongs in bench/NOTES.md")
+            if fenced and name == "ARCHITECTURE.md":
+                for path in re.findall(r"(?<![\w/])(?:[a-z_]+/)+(?:\{[^}]*\}|[a-z_0-9]+)", line):
+                    findings += [f"{name}:{number}: no source {each}" for each in expand(path) if each not in short]
             if fenced:
                 continue
             for target in re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", line):
@@ -67,6 +89,8 @@ def main():
                     for path in expand(code):
                         if not (ROOT / path).exists() and "NAME" not in path:
                             findings.append(f"{name}:{number}: no file {path}")
+                elif re.fullmatch(r"[\w/{},]+\.rs", code):
+                    findings += [f"{name}:{number}: no source {each}" for each in expand(code) if each not in short]
                 is_internal = name == "ARCHITECTURE.md" or name.startswith("docs/internals/")
                 if is_internal and re.fullmatch(r"[A-Z][a-z]\w*(?:::\w+)?", code):
                     for part in code.split("::"):
