@@ -298,7 +298,9 @@ fn a_client_that_does_not_read_is_reset() {
             let (sender, observed) = channel();
             let send_timeout = Duration::from_secs(if is_stopped { 60 } else { 1 });
             let server = bind().driver(driver).send_timeout(send_timeout).observe(SendingObserver(sender));
-            let running = server.serve(async |_: &mut Request| Response::new(StatusCode::OK).body(CONTENT)).expect("threads start");
+            let running = server
+                .serve(async |_: &mut Request| Response::new(StatusCode::OK).body(CONTENT))
+                .expect("threads start");
             let mut client = connect(&running);
             client.send("GET / HTTP/1.1\r\nHost: test\r\n\r\n");
             client.read_head();
