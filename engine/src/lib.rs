@@ -4,6 +4,7 @@ mod buffer;
 mod connection;
 mod connection_stats;
 pub mod limits;
+mod mailbox;
 mod net;
 mod replace_app;
 mod server;

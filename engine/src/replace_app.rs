@@ -5,6 +5,7 @@
 
 use crate::connection::{self, AppContext, OnReload};
 use crate::limits::Limits;
+use crate::mailbox::{MailboxReceiver, MailboxSender};
 use crate::net::accept::Accepted;
 use crate::net::worker::{Worker, WorkerEvent};
 use crate::service::{Admission, AdmissionHook, CloseReason, Closed, Observer, Phase, ServerEvent, Service};
@@ -13,7 +14,6 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::rc::{Rc, Weak};
 use std::sync::{Arc, mpsc as threads};
-use tokio::sync::mpsc;
 
 /// The limits and admission hook of an app version.
 #[derive(Clone, Debug, Default)]
@@ -76,7 +76,7 @@ pub(crate) struct ReplaceApp<T, O> {
 
 /// Replaces the application of a running server.
 pub struct AppHandle<T, O> {
-    pub(crate) workers: Vec<mpsc::UnboundedSender<ReplaceApp<T, O>>>,
+    pub(crate) workers: Vec<MailboxSender<ReplaceApp<T, O>>>,
 }
 
 impl<T, O> fmt::Debug for AppHandle<T, O> {
@@ -149,8 +149,9 @@ impl<T: Service, O: Observer + Clone + Send> WorkerApps<T, O> {
     }
 
     /// Runs replacement commands in the order of their arrival.
-    pub(crate) async fn run_replacements(self: Rc<Self>, mut receiver: mpsc::UnboundedReceiver<ReplaceApp<T, O>>) {
-        while let Some(ReplaceApp { next, on_reload, done }) = receiver.recv().await {
+    pub(crate) async fn run_replacements(self: Rc<Self>, mut receiver: MailboxReceiver<ReplaceApp<T, O>>) {
+        loop {
+            let ReplaceApp { next, on_reload, done } = receiver.receive().await;
             self.replace(next, on_reload);
             let _ = done.send(());
         }

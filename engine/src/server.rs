@@ -2,6 +2,7 @@
 
 use crate::connection_stats::ConnectionStats;
 use crate::limits::{self, Limits};
+use crate::mailbox::{MailboxReceiver, mailbox};
 use crate::net::accept::Accepted;
 use crate::net::driver::{Backend, Driver};
 use crate::net::listen::{Endpoint, Listener};
@@ -232,7 +233,7 @@ impl<O: Observer + Clone + Send> Server<O> {
         let (stop, watched) = watch::channel(StopState::Running);
         let stop = Arc::new(stop);
         let permits = Arc::new(Semaphore::new(connections_max.clamp(1, Semaphore::MAX_PERMITS)));
-        let (inboxes, receivers): (Vec<_>, Vec<_>) = (0..workers).map(|_| mpsc::unbounded_channel()).unzip();
+        let (inboxes, receivers): (Vec<_>, Vec<_>) = (0..workers).map(|_| mailbox()).unzip();
         let loads = (0..workers).map(|_| AtomicUsize::new(0)).collect();
         let accepted = (0..workers).map(|_| AtomicU64::new(0)).collect();
         let handle = Handle {
@@ -260,7 +261,7 @@ impl<O: Observer + Clone + Send> Server<O> {
                 driver: self.driver,
                 stop: watched.clone(),
             };
-            let (sender, receiver) = mpsc::unbounded_channel();
+            let (sender, receiver) = mailbox();
             match start_worker(config, handle.clone(), first.clone(), receiver, running.clone()) {
                 Ok(thread) => {
                     threads.push(thread);
@@ -295,7 +296,7 @@ fn start_worker<T: Service, O: Observer + Clone + Send>(
     config: WorkerConfig,
     handle: Handle,
     first: AppVersion<T, O>,
-    receiver: mpsc::UnboundedReceiver<ReplaceApp<T, O>>,
+    receiver: MailboxReceiver<ReplaceApp<T, O>>,
     running: mpsc::UnboundedSender<Infallible>,
 ) -> io::Result<JoinHandle<()>> {
     let (ready, is_ready) = std::sync::mpsc::channel();
@@ -324,7 +325,7 @@ async fn run_worker<T: Service, O: Observer + Clone + Send>(
     config: WorkerConfig,
     pool: Arc<WorkerPool>,
     first: AppVersion<T, O>,
-    receiver: mpsc::UnboundedReceiver<ReplaceApp<T, O>>,
+    receiver: MailboxReceiver<ReplaceApp<T, O>>,
 ) {
     let (number, connections_max, driver) = (config.number, config.connections_max, config.driver);
     let (backend, uring_error) = match driver.backend() {
@@ -426,7 +427,7 @@ impl Handle {
     ///
     /// Blocks until no worker accepts there any more, so it must not be called on a worker.
     pub fn remove_listener(&self, endpoint: &Endpoint) {
-        let (done, all_done) = threads::channel();
+        let (done, all_done) = threads::channel::<Infallible>();
         for inbox in &self.pool.inboxes {
             // A worker that has ended accepts nothing.
             let _ = inbox.send(WorkerCommand::RemoveListener(endpoint.clone(), done.clone()));

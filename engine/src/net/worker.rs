@@ -1,6 +1,7 @@
 //! A worker: one thread with its own runtime, listeners, clock and connection table.
 
 use crate::limits::{BLOCKING_THREADS_MAX, KEEP_ALIVE_TIMEOUT_MIN, Limits, SWEEP_INTERVAL};
+use crate::mailbox::{MailboxReceiver, MailboxSender};
 use crate::net::accept::Accepted;
 use crate::net::clock::{Clock, ticks};
 use crate::net::connection_table::{ConnectionId, ConnectionTable};
@@ -13,15 +14,16 @@ use crate::net::uring::Uring;
 use crate::net::worker_listeners::WorkerListeners;
 use rustix::thread::CpuSet;
 use std::cell::Cell;
+use std::convert::Infallible;
 use std::future::Future;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, mpsc as std_mpsc};
+use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::Duration;
-use tokio::sync::{Notify, Semaphore, mpsc, watch};
+use tokio::sync::{Notify, Semaphore, watch};
 use tokio::task::JoinHandle;
 use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 
@@ -53,18 +55,18 @@ pub(crate) enum WorkerCommand {
     /// Starts to accept at an endpoint.
     AddListener(Endpoint, WorkerSockets),
     /// Stops accepting at an endpoint. The sender is dropped when that is done.
-    RemoveListener(Endpoint, std_mpsc::Sender<()>),
+    RemoveListener(Endpoint, mpsc::Sender<Infallible>),
     /// Calls a function with the connection table.
     Inspect(Box<dyn FnOnce(&ConnectionTable) + Send>),
 }
 
-/// Connection counts of all workers, and the channels to them.
+/// Connection counts of all workers, and the mailboxes of their commands.
 #[derive(Debug)]
 pub(crate) struct WorkerPool {
     pub(crate) loads: Vec<AtomicUsize>,
     /// Connections accepted since the start. Each worker writes only its own entry.
     pub(crate) accepted: Vec<AtomicU64>,
-    pub(crate) inboxes: Vec<mpsc::UnboundedSender<WorkerCommand>>,
+    pub(crate) inboxes: Vec<MailboxSender<WorkerCommand>>,
     /// A worker has reported that io_uring is not available.
     pub(crate) has_reported_uring_unavailable: AtomicBool,
 }
@@ -272,7 +274,7 @@ pub(crate) fn spawn_critical(worker: &Rc<Worker>, task: impl Future<Output = ()>
 pub(crate) struct WorkerConfig {
     pub(crate) number: usize,
     pub(crate) cpu: Option<usize>,
-    pub(crate) inbox: mpsc::UnboundedReceiver<WorkerCommand>,
+    pub(crate) inbox: MailboxReceiver<WorkerCommand>,
     pub(crate) permits: Arc<Semaphore>,
     pub(crate) connections_max: usize,
     pub(crate) driver: Driver,
@@ -329,12 +331,12 @@ pub(crate) async fn run(config: WorkerConfig, worker: Rc<Worker>, serve: Rc<dyn 
         WorkerCommand::Inspect(inspect) => inspect(&command_worker.connections),
     };
     // Adds the initial listeners before a pending stop is handled.
-    while let Ok(command) = inbox.try_recv() {
+    while let Some(command) = inbox.try_receive() {
         execute(command);
     }
     let command_task = spawn_critical(&worker, async move {
-        while let Some(command) = inbox.recv().await {
-            execute(command);
+        loop {
+            execute(inbox.receive().await);
         }
     });
 

@@ -4,13 +4,13 @@
 //! its entry. Reading on that thread is a table lookup. On another thread, a command makes the worker
 //! read the content and send it through a channel.
 
+use crate::mailbox::{MailboxReceiver, MailboxSender, mailbox};
 use crate::service::{ContentError, IncomingBody};
 use crate::tower::slab::{Slab, SlabKey};
 use bytes::Bytes;
-use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 use std::thread::{self, ThreadId};
-use tokio::sync::{Notify, mpsc};
+use tokio::sync::mpsc;
 
 thread_local! {
     static THREAD_BODIES: ThreadBodies = ThreadBodies::new();
@@ -18,16 +18,15 @@ thread_local! {
 
 /// The request contents that one thread owns.
 struct ThreadBodies {
-    mailbox: Arc<Mailbox>,
+    owner: Owner,
     bodies: Slab<IncomingBody>,
 }
 
-/// Receives commands from other threads.
-struct Mailbox {
+/// The thread that owns a content.
+#[derive(Clone)]
+struct Owner {
     thread: ThreadId,
-    /// `None` after the thread has ended.
-    commands: Mutex<Option<Vec<(SlabKey, BodyCommand)>>>,
-    notify: Notify,
+    commands: MailboxSender<(SlabKey, BodyCommand)>,
 }
 
 /// A chunk sent to another thread; `None` at the end of the content. The end is explicit, since a
@@ -44,34 +43,22 @@ enum BodyCommand {
 
 impl ThreadBodies {
     fn new() -> Self {
-        let commands = Mutex::new(Some(Vec::new()));
-        let mailbox = Mailbox { thread: thread::current().id(), commands, notify: Notify::new() };
-        let mailbox = Arc::new(mailbox);
-        // Without a runtime on this thread, no task could run the commands.
+        let (commands, receiver) = mailbox();
+        // Without a runtime on this thread, no task could run the commands, and they are refused.
         if tokio::runtime::Handle::try_current().is_ok() {
-            tokio::task::spawn_local(run_commands(mailbox.clone()));
+            tokio::task::spawn_local(run_commands(receiver));
         }
-        Self { mailbox, bodies: Slab::default() }
-    }
-}
-
-impl Drop for ThreadBodies {
-    fn drop(&mut self) {
-        // Drops the senders in pending commands, so that waiting readers see the end.
-        drop(self.mailbox.commands.lock().unwrap_or_else(PoisonError::into_inner).take());
+        Self { owner: Owner { thread: thread::current().id(), commands }, bodies: Slab::default() }
     }
 }
 
 /// Runs the commands of other threads.
-async fn run_commands(mailbox: Arc<Mailbox>) {
+async fn run_commands(mut receiver: MailboxReceiver<(SlabKey, BodyCommand)>) {
     loop {
-        mailbox.notify.notified().await;
-        let commands = mailbox.commands.lock().unwrap_or_else(PoisonError::into_inner).as_mut().map(std::mem::take);
-        for (key, command) in commands.unwrap_or_default() {
-            let content = THREAD_BODIES.with(|thread_bodies| thread_bodies.bodies.remove(key));
-            if let (Some(content), BodyCommand::Read(sender)) = (content, command) {
-                tokio::task::spawn_local(forward_chunks(content, sender));
-            }
+        let (key, command) = receiver.receive().await;
+        let content = THREAD_BODIES.with(|thread_bodies| thread_bodies.bodies.remove(key));
+        if let (Some(content), BodyCommand::Read(sender)) = (content, command) {
+            tokio::task::spawn_local(forward_chunks(content, sender));
         }
     }
 }
@@ -95,7 +82,7 @@ fn poll_receiver(receiver: &mut mpsc::Receiver<SentChunk>, cx: &mut Context<'_>)
 
 /// Handle to content that a worker's thread owns.
 pub(super) struct RemoteBody {
-    mailbox: Arc<Mailbox>,
+    owner: Owner,
     key: SlabKey,
     /// The channel from the worker, after reading has started on another thread.
     receiver: Option<mpsc::Receiver<SentChunk>>,
@@ -105,7 +92,7 @@ impl RemoteBody {
     /// Stores content in this thread's table.
     pub(super) fn new(content: IncomingBody) -> Self {
         THREAD_BODIES.with(|thread_bodies| Self {
-            mailbox: thread_bodies.mailbox.clone(),
+            owner: thread_bodies.owner.clone(),
             key: thread_bodies.bodies.insert(content),
             receiver: None,
         })
@@ -126,11 +113,11 @@ impl RemoteBody {
         if let Some(receiver) = &mut self.receiver {
             return poll_receiver(receiver, cx);
         }
-        if thread::current().id() == self.mailbox.thread {
+        if thread::current().id() == self.owner.thread {
             return self.with_content(|content| content.poll_chunk(cx)).unwrap_or(Poll::Ready(None));
         }
         let (sender, mut receiver) = mpsc::channel(1);
-        self.mailbox.send(self.key, BodyCommand::Read(sender));
+        self.owner.send(self.key, BodyCommand::Read(sender));
         let polled = poll_receiver(&mut receiver, cx);
         self.receiver = Some(receiver);
         polled
@@ -138,7 +125,7 @@ impl RemoteBody {
 
     /// Returns the trailer fields, if the content has any and was read on its own thread.
     pub(super) fn trailers(&self) -> Option<selvedge_proto::field::Fields> {
-        if self.receiver.is_some() || thread::current().id() != self.mailbox.thread {
+        if self.receiver.is_some() || thread::current().id() != self.owner.thread {
             return None;
         }
         self.with_content(|content| content.trailers()).flatten()
@@ -149,15 +136,10 @@ impl RemoteBody {
     }
 }
 
-impl Mailbox {
+impl Owner {
     fn send(&self, key: SlabKey, command: BodyCommand) {
-        let mut commands = self.commands.lock().unwrap_or_else(PoisonError::into_inner);
         // If the thread has ended, the command is dropped; the caller sees its channel close.
-        if let Some(commands) = &mut *commands {
-            commands.push((key, command));
-        }
-        drop(commands);
-        self.notify.notify_one();
+        let _ = self.commands.send((key, command));
     }
 }
 
@@ -165,11 +147,11 @@ impl Drop for RemoteBody {
     fn drop(&mut self) {
         if self.receiver.is_some() {
             // Dropping the receiver stops the worker's read task.
-        } else if thread::current().id() == self.mailbox.thread {
+        } else if thread::current().id() == self.owner.thread {
             // The table may already be dropped if the thread is ending.
             let _ = THREAD_BODIES.try_with(|thread_bodies| drop(thread_bodies.bodies.remove(self.key)));
         } else {
-            self.mailbox.send(self.key, BodyCommand::Discard);
+            self.owner.send(self.key, BodyCommand::Discard);
         }
     }
 }
