@@ -27,7 +27,7 @@ impl<T> MailboxState<T> {
     }
 }
 
-/// The sending end of a mailbox. Clones send to the same receiver.
+/// The sending end of a mailbox. All clones send to one receiver.
 pub(crate) struct MailboxSender<T>(Arc<MailboxState<T>>);
 
 impl<T> MailboxSender<T> {
