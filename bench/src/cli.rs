@@ -2,7 +2,8 @@
 
 use crate::bench::{Effort, RunKind};
 use crate::instructions::StoredLimits;
-use crate::servers::{self, bench_folder};
+use crate::names::bench_folder;
+use crate::servers;
 use crate::workloads::{WORKLOADS, Workload};
 use clap::Parser;
 use clap::builder::PossibleValuesParser;
@@ -135,16 +136,4 @@ pub(crate) fn work_directory() -> PathBuf {
 pub(crate) fn command_line() -> String {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     format!("cargo run --release -p selvedge-bench -- {}", arguments.join(" "))
-}
-
-/// Prints a text to standard output.
-#[allow(clippy::print_stdout, reason = "the command line prints its results here")]
-pub(crate) fn print(text: &str) {
-    println!("{text}");
-}
-
-/// Prints an error to standard error.
-#[allow(clippy::print_stderr, reason = "the command line prints its errors here")]
-pub(crate) fn report_error(text: &str) {
-    eprintln!("{text}");
 }

@@ -5,11 +5,12 @@
 //! The counts do not depend on how fast or busy the machine is.
 
 use crate::bench::{Bench, Plan, Probe};
-use crate::cli::print;
 use crate::load::closed::{ClosedLoop, Until};
 use crate::load::mix::{Mix, Persistence, request};
+use crate::names::bench_folder;
+use crate::output::print;
 use crate::process::probe;
-use crate::servers::{ContentKind, bench_folder};
+use crate::servers::ContentKind;
 use crate::site::SMALL;
 use anyhow::{Context, Result, bail, ensure};
 use std::fmt::Write as _;

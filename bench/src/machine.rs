@@ -64,6 +64,6 @@ fn date() -> String {
 }
 
 fn command_output(program: &str, arguments: &[&str]) -> String {
-    let out = Command::new(program).args(arguments).current_dir(crate::servers::bench_folder()).output();
+    let out = Command::new(program).args(arguments).current_dir(crate::names::bench_folder()).output();
     out.map_or_else(|_| "unknown".to_owned(), |out| String::from_utf8_lossy(&out.stdout).trim().to_owned())
 }

@@ -12,6 +12,8 @@ mod instructions;
 mod interrupt;
 mod load;
 mod machine;
+mod names;
+mod output;
 mod process;
 mod report;
 mod server_binary;
@@ -43,7 +45,7 @@ fn main() -> ExitCode {
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            cli::report_error(&format!("selvedge-bench: {error:#}"));
+            output::report_error(&format!("selvedge-bench: {error:#}"));
             ExitCode::FAILURE
         }
     }
@@ -75,7 +77,7 @@ fn run(cli: &Cli, wanted: &[&'static Workload]) -> Result<()> {
     for workload in wanted {
         match (workload.plans)(&bench) {
             Ok(plans) => planned.push((workload.name, plans)),
-            Err(error) => cli::report_error(&format!("{}: skipped, {error:#}", workload.name)),
+            Err(error) => output::report_error(&format!("{}: skipped, {error:#}", workload.name)),
         }
     }
     select_tables(&mut planned, cli.tables())?;
@@ -99,12 +101,12 @@ fn run(cli: &Cli, wanted: &[&'static Workload]) -> Result<()> {
                 cases: report::merge_cases(cases),
             };
             report::write(&section, &folder)?;
-            bench.progress.suspend(|| cli::print(&report::markdown::tables(&section)));
+            bench.progress.suspend(|| output::print(&report::markdown::tables(&section)));
             Ok::<_, anyhow::Error>(())
         })
     })??;
     bench.progress.finish_and_clear();
-    cli::print(&format!("written to {}", folder.display()));
+    output::print(&format!("written to {}", folder.display()));
     Ok(())
 }
 

@@ -1,7 +1,7 @@
 //! Finds or builds the binaries of the servers, and reads their versions.
 
+use crate::names::{AXUM, SELVEDGE, bench_folder};
 use crate::process::probe::is_installed;
-use crate::servers::{AXUM, SELVEDGE, bench_folder};
 use anyhow::{Context, Result, bail};
 use std::fs;
 use std::path::{Path, PathBuf};

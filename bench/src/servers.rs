@@ -3,6 +3,7 @@
 use crate::figures::{Figure, Ratio};
 use crate::hello;
 use crate::load::mix::{Persistence, request};
+use crate::names::{AXUM, SELVEDGE, bench_folder};
 use crate::server_binary::ServerBinary;
 use anyhow::Result;
 use serde::{Deserialize, Serialize};
@@ -82,16 +83,6 @@ const RING: &str = "io_uring";
 pub(crate) const BASELINE: &str = "baseline-epoll";
 /// The prefix of the names of all baseline servers.
 pub(crate) const BASELINE_PREFIX: &str = "baseline";
-/// The name of Selvedge in the table.
-pub(crate) const SELVEDGE: &str = "selvedge";
-/// The server that applications are compared with: axum on hyper.
-pub(crate) const AXUM: &str = "axum";
-
-/// Whether a server name is that of Selvedge.
-pub(crate) fn is_selvedge(name: &str) -> bool {
-    name.contains(SELVEDGE)
-}
-
 const SERVERS: &[ServerEntry] = &[
     ServerEntry {
         name: BASELINE,
@@ -318,11 +309,6 @@ pub(crate) struct Launch<'a> {
     pub(crate) persistence: Persistence,
     /// A directory for its state.
     pub(crate) state: &'a Path,
-}
-
-/// Returns the folder of this crate.
-pub(crate) fn bench_folder() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
 /// Finds or builds all servers, or those with the names in `only`. Returns the found and the missing servers.

@@ -44,12 +44,14 @@
 
 #![forbid(unsafe_code)]
 
+mod check;
 pub mod escape;
 pub mod model;
 pub mod reader;
 mod rows;
 pub mod verdict;
 
+pub use check::check;
 pub use reader::{MessageReader, read};
 pub use rows::{Case, CaseError, load_cases, parse_cases};
-pub use verdict::{Verdict, check};
+pub use verdict::Verdict;

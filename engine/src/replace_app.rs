@@ -3,10 +3,12 @@
 //! Each worker has a current version for new connections. A connection has a reference to its own version, so
 //! requests share nothing with other workers and take no lock.
 
-use crate::connection::{self, AppContext, OnReload};
+use crate::connection::{self, AppContext, OnReload, UNAVAILABLE_RESPONSE};
 use crate::limits::Limits;
 use crate::mailbox::{MailboxReceiver, MailboxSender};
-use crate::net::accept::Accepted;
+use crate::net::accepted::Accepted;
+use crate::net::runtime::spawn_local;
+use crate::net::socket::Socket;
 use crate::net::worker::{Worker, WorkerEvent};
 use crate::service::{Admission, AdmissionHook, CloseReason, Closed, Observer, Phase, ServerEvent, Service};
 use std::cell::{Ref, RefCell};
@@ -171,12 +173,12 @@ impl<T: Service, O: Observer + Clone + Send> WorkerApps<T, O> {
             Some(Admission::Refuse) => {
                 let reason = CloseReason::ClientOverLimit;
                 app.observer.closed(&Closed { peer, reason, phase: Phase::Idle, requests: 0 });
-                return accepted.refuse();
+                return accepted.refuse(UNAVAILABLE_RESPONSE);
             }
         };
         let (id, permits) = (app.worker.insert_connection(), (accepted.permit, counted));
-        let socket = app.worker.new_socket(accepted.fd);
-        tokio::task::spawn_local(connection::run(socket, peer, id, app.clone(), permits));
+        let socket = Socket::new(accepted.fd, &app.worker);
+        spawn_local(connection::run(socket, peer, id, app.clone(), permits));
     }
 
     /// Reports an event of the worker to the observer.

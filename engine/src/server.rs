@@ -1,13 +1,15 @@
 //! The server: creates listeners and workers, and stops them. Only this module uses all layers of the engine.
 
+use crate::connection::UNAVAILABLE_RESPONSE;
 use crate::connection_stats::ConnectionStats;
 use crate::limits::{self, Limits};
 use crate::mailbox::{MailboxReceiver, mailbox};
-use crate::net::accept::Accepted;
+use crate::net::accepted::Accepted;
 use crate::net::driver::{Backend, Driver};
+use crate::net::executor::{self, StopState, WorkerConfig};
 use crate::net::listen::{Endpoint, Listener};
-use crate::net::panic;
-use crate::net::worker::{self, StopState, Worker, WorkerCommand, WorkerConfig, WorkerPool};
+use crate::net::worker::{Worker, WorkerCommand, WorkerPool};
+use crate::net::{panic, runtime};
 use crate::replace_app::{AppConfig, AppHandle, AppVersion, ReplaceApp, WorkerApps};
 use crate::service::{Admission, AdmissionHook, HalfClosed, NoObserver, Observer, Service};
 use crate::tower::{Application, IntoListener, ServiceOptions};
@@ -247,7 +249,7 @@ impl<O: Observer + Clone + Send> Server<O> {
         };
         // The workers do not run yet and find these commands at their start.
         self.listeners.into_iter().try_for_each(|listener| handle.add_listener(listener))?;
-        let cpus = worker::cpus();
+        let cpus = executor::cpus();
         let (mut threads, mut app_handle) = (Vec::new(), AppHandle { workers: Vec::new() });
         let (running, all_ended) = mpsc::unbounded_channel();
         for (number, inbox) in receivers.into_iter().enumerate() {
@@ -260,6 +262,7 @@ impl<O: Observer + Clone + Send> Server<O> {
                 connections_max,
                 driver: self.driver,
                 stop: watched.clone(),
+                refusal: UNAVAILABLE_RESPONSE,
             };
             let (sender, receiver) = mailbox();
             match start_worker(config, handle.clone(), first.clone(), receiver, running.clone()) {
@@ -304,7 +307,7 @@ fn start_worker<T: Service, O: Observer + Clone + Send>(
     let thread = thread::Builder::new().name(name).spawn(move || {
         // Declared first, so it is dropped last, also when the worker panics.
         let _running = running;
-        let runtime = match worker::runtime() {
+        let runtime = match runtime::runtime() {
             Ok(runtime) => runtime,
             Err(error) => return drop(ready.send(Err(error))),
         };
@@ -347,7 +350,7 @@ async fn run_worker<T: Service, O: Observer + Clone + Send>(
     }
     let apps_to_tick = apps.clone();
     let serve = Rc::new(move |accepted: Accepted| apps.serve(accepted));
-    worker::run(config, worker, serve, Rc::new(move || apps_to_tick.tick())).await;
+    executor::run(config, worker, serve, Rc::new(move || apps_to_tick.tick())).await;
 }
 
 /// A running server.

@@ -15,6 +15,7 @@ mod embedded;
 mod header_map;
 #[cfg(feature = "hyper-upgrade")]
 mod hyper_upgrade;
+mod into_listener;
 mod log_info;
 mod log_reason;
 mod open_file_cache;
@@ -25,15 +26,17 @@ mod serve;
 mod slab;
 mod upgrade;
 
-pub use application::{Application, ServiceOptions, kind};
+pub use application::{Application, kind};
 pub use body::Body;
+pub use call::ServiceOptions;
 #[cfg(feature = "compression")]
 pub use compression::{Authenticated, Compress, CompressFuture, CompressedBody, Compression};
 pub use early_hints::EarlyHints;
 pub use embedded::{Embedded, EmbeddedBody, EmbeddedFuture};
+pub use into_listener::IntoListener;
 pub use log_reason::LogReason;
 pub use send_file::SendFile;
-pub use serve::{IntoListener, Serve, serve};
+pub use serve::{Serve, serve};
 pub use upgrade::{Upgrade, Upgraded};
 
 /// Any error, as in tower middleware.

@@ -1,6 +1,7 @@
 //! Bar charts and line charts as SVG.
 
-use crate::servers::{BASELINE_PREFIX, SELVEDGE, is_selvedge};
+use crate::names::{SELVEDGE, is_selvedge};
+use crate::servers::BASELINE_PREFIX;
 use std::fmt::Write as _;
 
 const WIDTH: f64 = 860.0;

@@ -2,7 +2,7 @@
 
 use super::{Section, plots};
 use crate::figures::{Case, Figure, Row};
-use crate::servers::{bench_folder, is_selvedge};
+use crate::names::{bench_folder, is_selvedge};
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::fs;

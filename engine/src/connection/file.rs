@@ -1,25 +1,26 @@
 //! Sends files in slices, by `sendfile` or by copy, and aborts the response if the file changes.
 
 use crate::buffer::Buffer;
-use crate::connection::transport::{Connection, Progress, Received};
+use crate::connection::large_send_buffer::LargeSendBuffer;
+use crate::connection::progress::Progress;
+use crate::connection::transport::{Connection, Received};
+use crate::file::{self, FileContent, SealedCopy, SendSource, SharedFile, SweeperGuard};
 use crate::limits::{
     COPIED_SLICE_BYTES, FILE_COPIED_BYTES, FILE_END_BYTES, FILE_SLICE_BYTES, LARGE_SEND_BUFFER_BYTES,
     LARGE_SEND_BUFFERS_MAX, SEND_BUFFER_BYTES, SWEEP_INTERVAL,
 };
 use crate::net::connection_table::{Deadline, Interrupt};
-use crate::net::stream::{SendMode, Stream};
-use crate::net::worker::Worker;
-use crate::service::{self, CloseReason, FileContent, SealedCopy, SendSource, SharedFile, SweeperGuard};
+use crate::net::raw::SendMode;
+use crate::net::runtime::{sleep, spawn_blocking, spawn_local, yield_now};
+use crate::net::stream::Stream;
+use crate::service::CloseReason;
 use selvedge_proto::Persistence;
 use std::future::poll_fn;
 use std::io::ErrorKind;
 use std::os::unix::fs::FileExt;
-use std::rc::Rc;
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::Instant;
-use tokio::task::{spawn_blocking, spawn_local, yield_now};
-use tokio::time::sleep;
 
 impl<S: Stream> Connection<S> {
     /// Sends part of a file in slices and yields between slices.
@@ -140,18 +141,6 @@ impl<S: Stream> Connection<S> {
     }
 }
 
-/// A permit for a large send buffer.
-///
-/// The connection holds it until the data has left the send queue. If it were released when the kernel accepts the
-/// data, clients that do not read could acquire one permit after the other.
-pub(super) struct LargeSendBuffer(Rc<Worker>);
-
-impl Drop for LargeSendBuffer {
-    fn drop(&mut self) {
-        self.0.large_send_buffers.set(self.0.large_send_buffers.get() - 1);
-    }
-}
-
 impl<S: Stream> Connection<S> {
     /// Sets a large send buffer for a long file, if a permit is free.
     fn acquire_large_send_buffer(&self, length: u64) {
@@ -219,8 +208,8 @@ async fn make_sealed_copy(file: Arc<SharedFile>) {
     let _ = spawn_blocking(move || file.ensure_copied()).await;
     let Some(_sweeper) = SweeperGuard::acquire() else { return };
     loop {
-        sleep(service::SWEEP_INTERVAL).await;
-        if !spawn_blocking(service::sweep).await.unwrap_or(false) {
+        sleep(file::SWEEP_INTERVAL).await;
+        if spawn_blocking(file::sweep).await != Some(true) {
             return;
         }
     }

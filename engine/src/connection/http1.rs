@@ -2,12 +2,15 @@
 //! connection.
 
 use crate::buffer::Buffer;
-use crate::connection::respond::{CloseDecision, PendingBody, ResponseRecord};
+use crate::connection::app_context::{AppContext, AppState, CurrentApp, OnReload};
+use crate::connection::close::{CloseDecision, PANICKED};
+use crate::connection::respond::{PendingBody, ResponseRecord};
 use crate::connection::transport::{Connection, ReceiveBuffer, Received};
-use crate::connection::{AppContext, AppState, CurrentApp, OnReload, request_body, request_pool};
+use crate::connection::{request_body, request_pool};
 use crate::limits::REQUESTS_PER_YIELD;
 use crate::net::connection_table::{Deadline, Interrupt};
 use crate::net::panic;
+use crate::net::runtime::yield_now;
 use crate::net::stream::Stream;
 use crate::service::{
     CloseReason, InterimSender, Observer, Request, RequestInner, Response, ServerEvent, Service, Timestamp,
@@ -111,7 +114,7 @@ pub(super) fn serve<S: Stream, T: Service, O: Observer>(
                 if let Err(reason) = connection.flush().await {
                     return LoopExit::Ended(reason);
                 }
-                tokio::task::yield_now().await;
+                yield_now().await;
             }
         }
     }
@@ -421,9 +424,6 @@ impl<S: Stream> Connection<S> {
         refusal.reason
     }
 }
-
-/// Log reason of the 500 response after a panic of the application.
-pub(super) const PANICKED: &str = "the application panicked";
 
 impl From<Reject> for Refusal {
     fn from(reject: Reject) -> Self {

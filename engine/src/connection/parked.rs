@@ -1,8 +1,8 @@
 //! Parked connections: the task of an idle connection ends, and a small record stays in its worker. Its deadline
 //! stays in the connection table, and any interrupt or received byte resumes it.
 
+use crate::connection::app_context::{AppContext, SharedContext};
 use crate::connection::transport::Connection;
-use crate::connection::{AppContext, SharedContext, run_connection};
 use crate::net::connection_table::{self, ConnectionId};
 use crate::net::stream::Stream;
 use crate::net::worker::Worker;
@@ -36,24 +36,32 @@ const CAPACITY_MIN: usize = 1024;
 
 /// All parked connections of a worker. One table instead of one allocation each: single allocations would fragment
 /// the heap and keep pages from the system.
-struct ParkedConnections<S, T, O, P>(RefCell<ParkedSlots<S, T, O, P>>);
+struct ParkedConnections<S, T, O, P> {
+    slots: RefCell<ParkedSlots<S, T, O, P>>,
+    start: StartTask<S, T, O, P>,
+}
+
+/// Starts the task of a resumed connection.
+type StartTask<S, T, O, P> = fn(Rc<Connection<S>>, Rc<AppContext<T, O>>, P);
 
 /// Parks a connection whose buffers are empty, if its stream supports that. Otherwise the connection continues.
+/// `start` starts its task.
 pub(super) fn park<S: Stream, T: Service, O: Observer, P: 'static>(
     connection: Rc<Connection<S>>,
     app: Rc<AppContext<T, O>>,
     permit: P,
+    start: StartTask<S, T, O, P>,
 ) {
     let (worker, id) = (connection.worker.clone(), connection.id());
     match compact(connection, &worker) {
         Ok(transport) => {
-            parked_connections(&worker).insert(id, ParkedConnection { transport, app, permit });
+            parked_connections(&worker, start).insert(id, ParkedConnection { transport, app, permit });
             worker.connections.park(id);
         }
         Err(connection) => {
             worker.connections.clear_interrupt(id);
             connection.is_resumed.set(true);
-            tokio::task::spawn_local(run_connection(connection, app, permit));
+            start(connection, app, permit);
         }
     }
 }
@@ -75,15 +83,16 @@ fn compact<S: Stream>(
 /// Returns the worker's parked connections, which all have one type.
 fn parked_connections<S: Stream, T: Service, O: Observer, P: 'static>(
     worker: &Worker,
+    start: StartTask<S, T, O, P>,
 ) -> Rc<ParkedConnections<S, T, O, P>> {
     let table: Rc<dyn Any> =
-        worker.connections.resumer_or_init(|| Rc::new(ParkedConnections::<S, T, O, P>(RefCell::default())));
+        worker.connections.resumer_or_init(|| Rc::new(ParkedConnections { slots: RefCell::default(), start }));
     table.downcast().expect("the applications of a worker have one type")
 }
 
 impl<S, T, O, P> ParkedConnections<S, T, O, P> {
     fn insert(&self, id: ConnectionId, parked: ParkedConnection<S, T, O, P>) {
-        let mut all = self.0.borrow_mut();
+        let mut all = self.slots.borrow_mut();
         if all.len() <= id as usize {
             all.resize_with(id as usize + 1, || None);
         }
@@ -92,7 +101,7 @@ impl<S, T, O, P> ParkedConnections<S, T, O, P> {
 
     /// Removes one. Releases capacity when the table is empty.
     fn remove(&self, id: ConnectionId) -> Option<ParkedConnection<S, T, O, P>> {
-        let mut all = self.0.borrow_mut();
+        let mut all = self.slots.borrow_mut();
         let parked = all.get_mut(id as usize)?.take();
         let used = all.iter().rposition(Option::is_some).map_or(0, |last| last + 1);
         all.truncate(used);
@@ -110,10 +119,10 @@ impl<S: Stream, T: Service, O: Observer, P: 'static> connection_table::Resume fo
         transport.stream.unpark(&worker);
         let connection = Connection::new(transport.stream, transport.peer, id, worker, transport.shared);
         let connection = Rc::new(connection.resumed(transport.requests, transport.extensions));
-        tokio::task::spawn_local(run_connection(connection, app, permit));
+        (self.start)(connection, app, permit);
     }
 
     fn clear(&self) {
-        drop(self.0.take());
+        drop(self.slots.take());
     }
 }

@@ -1,10 +1,11 @@
 //! Request content: framing, deadlines, and discarding what the application does not read.
 
 use crate::buffer::Size;
-use crate::connection::respond::CloseDecision;
-use crate::connection::transport::{Connection, Progress, ReceiveBuffer, Received};
+use crate::connection::body_state::{BodyState, Remaining};
+use crate::connection::close::CloseDecision;
+use crate::connection::progress::Progress;
+use crate::connection::transport::{Connection, ReceiveBuffer, Received};
 use crate::limits::{BATCH_BYTES, BUFFER_BYTES, BYTES_PER_YIELD, COPY_BYTES_MAX};
-use crate::net::clock::Tick;
 use crate::net::connection_table::{Deadline, Interrupt};
 use crate::net::stream::Stream;
 use crate::service::{CloseReason, ContentError, ContentSource, IncomingBody};
@@ -17,40 +18,6 @@ use selvedge_proto::{Persistence, StatusCode};
 use std::future::poll_fn;
 use std::rc::{Rc, Weak};
 use std::task::{Context, Poll, Waker, ready};
-
-/// The content of the current request.
-pub(super) struct BodyState {
-    request: u32,
-    framing: Remaining,
-    /// The client expects `100 Continue` and has sent no content.
-    expects_continue: bool,
-    /// The application reads while it responds.
-    reads_while_responding: bool,
-    error: Option<ContentError>,
-    /// The application reads no more.
-    is_reading_stopped: bool,
-    /// The response was sent and the rest of the content is being discarded. A reader gets an error, because it would
-    /// get fragments.
-    is_discarding: bool,
-    /// A reader waits for the client.
-    is_reading: bool,
-    /// Time of the last received byte, or of the start of the wait.
-    last_activity: Tick,
-    progress: Progress,
-    /// Size of the next receive buffer: long while each receive fills a usual one.
-    next_buffer_size: Size,
-    /// Bytes received since the last yield.
-    bytes_since_yield: usize,
-    /// Time spent waiting for the client, without the application's own time.
-    time_waited: Tick,
-    reader: Option<Waker>,
-}
-
-enum Remaining {
-    Length(u64),
-    Chunks(ChunkedDecoder),
-    Nothing(Option<Fields>),
-}
 
 /// Starts the content of a request and attaches the source to the request.
 pub(super) fn begin<S: Stream>(
@@ -87,12 +54,6 @@ pub(super) fn begin<S: Stream>(
     }));
     let source: Weak<Connection<S>> = Rc::downgrade(connection);
     IncomingBody::new(source, request, length, connection.shared.limits.body_bytes_max)
-}
-
-impl BodyState {
-    fn is_done(&self) -> bool {
-        matches!(self.framing, Remaining::Nothing(_))
-    }
 }
 
 impl<S: Stream> Connection<S> {

@@ -1,10 +1,13 @@
 //! Writes a response: its head, its content, and its effect on the connection.
 
-use crate::connection::http1::PANICKED;
-use crate::connection::transport::{Connection, Progress};
-use crate::connection::{AppContext, AppState, OnReload};
+use crate::connection::app_context::{AppContext, AppState, OnReload};
+use crate::connection::close::{CloseDecision, PANICKED};
+use crate::connection::progress::Progress;
+use crate::connection::transport::Connection;
 use crate::limits::{BATCH_BYTES, BYTES_PER_YIELD, CHUNKS_PER_YIELD, COPY_BYTES_MAX};
-use crate::net::stream::{SendMode, Stream};
+use crate::net::raw::SendMode;
+use crate::net::runtime::yield_now;
+use crate::net::stream::Stream;
 use crate::service::{
     Body, Chunks, CloseReason, Exchange, FieldList, Observer, Request, Response, ResponseOutcome, UpgradeResponse,
 };
@@ -22,6 +25,11 @@ use std::time::Instant;
 /// sent.
 const CLIENT_DISCONNECTED: StatusCode = StatusCode::new(499).expect("it has three digits");
 
+/// The response to a client that is accepted only to be refused.
+pub(crate) const UNAVAILABLE_RESPONSE: &[u8] =
+    b"HTTP/1.1 503 Service Unavailable\r\nserver: selvedge\r\nretry-after: 1\r\ncontent-length: 0\r\n\
+      connection: close\r\n\r\n";
+
 /// The facts of a response, for the log.
 pub(super) struct ResponseRecord {
     pub(super) status: StatusCode,
@@ -32,14 +40,6 @@ pub(super) struct ResponseRecord {
     /// `Ok` if all of it was handed to the connection.
     pub(super) outcome: Result<(), CloseReason>,
     pub(super) close_decision: CloseDecision,
-}
-
-/// Whether the connection stays open after a response.
-#[derive(Clone, Copy)]
-pub(super) struct CloseDecision {
-    pub(super) persistence: Persistence,
-    /// The reason if it closes.
-    pub(super) close_reason: CloseReason,
 }
 
 /// The facts of a request that decide how its response is written.
@@ -262,7 +262,7 @@ impl<S: Stream> Connection<S> {
             }
             self.write_chunk(&piece, framing).await?;
             if budget.is_spent_by(piece.len()) {
-                tokio::task::yield_now().await;
+                yield_now().await;
             }
         }
         match framing {

@@ -4,15 +4,17 @@
 //! Received bytes take precedence over an interrupt that arrived with them.
 
 use crate::buffer::{Buffer, Size};
-use crate::connection::SharedContext;
-use crate::connection::file::LargeSendBuffer;
-use crate::connection::request_body::BodyState;
+use crate::connection::app_context::SharedContext;
+use crate::connection::body_state::BodyState;
+use crate::connection::large_send_buffer::LargeSendBuffer;
+use crate::connection::progress::Progress;
 use crate::limits::{LINGER_BYTES_MAX, LINGER_TIMEOUT};
 use crate::net::clock::Tick;
 use crate::net::connection_table::{ConnectionId, Deadline, Interrupt};
-use crate::net::stream::{SendBuffer, SendMode, SendState, Stream};
+use crate::net::raw::{SendBuffer, SendMode};
+use crate::net::stream::{SendState, Stream};
 use crate::net::worker::Worker;
-use crate::service::{CloseReason, ConnectionExtensions, HalfClosed, UpgradeHandler};
+use crate::service::{CloseReason, ConnectionExtensions, HalfClosed, Phase, UpgradeHandler};
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
 use std::io::{self, ErrorKind};
@@ -197,14 +199,6 @@ pub(super) fn abort_reason(worker: &Worker) -> CloseReason {
         (false, true) => CloseReason::ShutdownTimeout,
         (false, false) => CloseReason::AppReplacedTimeout,
     }
-}
-
-/// The progress of one direction, for its timeout and its minimum rate in bytes per second.
-pub(super) struct Progress {
-    pub(super) began: Tick,
-    pub(super) bytes: u64,
-    pub(super) timeout: Duration,
-    pub(super) min_rate: u32,
 }
 
 impl<S: Stream> Connection<S> {
@@ -420,5 +414,24 @@ impl<S: Stream> Connection<S> {
                 Err(_) => return Err(CloseReason::Reset),
             }
         }
+    }
+}
+
+impl<S> Connection<S> {
+    /// Returns the phase of the connection, for statistics.
+    pub(super) fn phase(&self) -> Phase {
+        phase_of(self.deadline())
+    }
+}
+
+/// Returns the phase that belongs to a deadline.
+pub(crate) fn phase_of(deadline: Deadline) -> Phase {
+    match deadline {
+        Deadline::None | Deadline::Upgraded => Phase::Processing,
+        Deadline::RequestHead => Phase::ReadingHead,
+        Deadline::RequestBody => Phase::ReadingContent,
+        Deadline::ResponseProgress => Phase::Sending,
+        Deadline::KeepAlive => Phase::Idle,
+        Deadline::Linger => Phase::Lingering,
     }
 }

@@ -1,7 +1,7 @@
 //! An upgraded connection: another protocol uses it. The worker still counts it, requests its stop, and aborts it at
 //! the end of a shutdown.
 
-use crate::connection::AppState;
+use crate::connection::app_context::AppState;
 use crate::connection::transport::{Connection, abort_reason};
 use crate::net::clock::Tick;
 use crate::net::connection_table::{Deadline, Interrupt};

@@ -2,10 +2,11 @@
 //! descriptors run out, accepting pauses.
 
 use crate::limits::{ACCEPT_PAUSE, ACCEPTS_PER_YIELD, SWEEP_INTERVAL};
+use crate::net::accepted::{Accepted, send_refusal};
 use crate::net::backlog::AdaptiveBacklog;
 use crate::net::clock::Tick;
 use crate::net::worker::{Worker, WorkerEvent};
-use crate::service::UNIX_PEER;
+use crate::peer::UNIX_PEER;
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::{Errno, retry_on_intr};
 use rustix::net::{AddressFamily, SocketFlags};
@@ -19,84 +20,81 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::yield_now;
 use tokio::time::timeout;
 
-/// An accepted connection that is not yet served.
-pub(crate) struct Accepted {
-    pub(crate) fd: OwnedFd,
-    pub(crate) peer: SocketAddr,
-    pub(crate) permit: OwnedSemaphorePermit,
+/// Accepts connections for one worker.
+pub(crate) struct Acceptor {
+    pub(crate) worker: Rc<Worker>,
+    pub(crate) permits: Arc<Semaphore>,
+    /// Starts to serve a connection.
+    pub(crate) serve: Rc<dyn Fn(Accepted)>,
+    /// Sent to a client that is accepted only to be refused.
+    pub(crate) refusal: &'static [u8],
 }
 
-impl Accepted {
-    /// Sends the client a 503 response.
-    pub(crate) fn refuse(self) {
-        send_unavailable(&self.fd);
-    }
-}
-
-/// Response to a client that is accepted only to be refused.
-const UNAVAILABLE_RESPONSE: &[u8] =
-    b"HTTP/1.1 503 Service Unavailable\r\nserver: selvedge\r\nretry-after: 1\r\ncontent-length: 0\r\n\
-                         connection: close\r\n\r\n";
-
-/// Accepts connections until the task is aborted. If file descriptors run out, it uses a reserve descriptor to
-/// refuse one more client with a response.
-pub(crate) async fn accept(
-    listener: Rc<AsyncFd<OwnedFd>>,
-    mut backlog: Option<AdaptiveBacklog>,
-    worker: Rc<Worker>,
-    permits: Arc<Semaphore>,
-    serve: Rc<dyn Fn(Accepted)>,
-) {
-    let mut reserve = ReserveFd::new();
-    let mut accepted_in_row = 0;
-    loop {
-        let Ok(mut ready) = listener.readable().await else { return };
-        let permit = match permits.clone().try_acquire_owned() {
-            Ok(permit) => permit,
-            // The readiness event may be stale. Without a waiting client, do not evict an idle connection.
-            Err(_) if !has_pending_connection(&listener) => {
-                ready.clear_ready();
-                update_backlog(&mut backlog, AdaptiveBacklog::found_empty, &listener, &worker);
-                continue;
-            }
-            Err(_) => match wait_for_permit(&worker, &permits).await {
-                Some(permit) => permit,
-                None => return,
-            },
-        };
-        match accept_one(&listener) {
-            Ok((fd, peer)) => {
-                if reserve.refused_count() > 0 {
-                    reserve.reset();
-                    worker.event(WorkerEvent::AcceptRecovered);
+impl Acceptor {
+    /// Accepts connections until the task is aborted. If file descriptors run out, it uses a reserve descriptor to
+    /// refuse one more client.
+    pub(crate) async fn accept(self: Rc<Self>, listener: Rc<AsyncFd<OwnedFd>>, mut backlog: Option<AdaptiveBacklog>) {
+        let Self { worker, permits, serve, refusal } = &*self;
+        let mut reserve = ReserveFd::new();
+        let mut accepted_in_row = 0;
+        loop {
+            let Ok(mut ready) = listener.readable().await else { return };
+            let permit = match permits.clone().try_acquire_owned() {
+                Ok(permit) => permit,
+                // The readiness event may be stale. Without a waiting client, do not evict an idle connection.
+                Err(_) if !has_pending_connection(&listener) => {
+                    ready.clear_ready();
+                    update_backlog(&mut backlog, AdaptiveBacklog::found_empty, &listener, worker);
+                    continue;
                 }
-                update_backlog(&mut backlog, AdaptiveBacklog::accepted, &listener, &worker);
-                worker.dispatch(Accepted { fd, peer, permit }, &*serve);
-            }
-            Err(Errno::AGAIN) => {
-                ready.clear_ready();
-                update_backlog(&mut backlog, AdaptiveBacklog::found_empty, &listener, &worker);
-                accepted_in_row = 0;
-                continue;
-            }
-            // The client or the network aborted the connection before it was accepted.
-            Err(Errno::CONNABORTED | Errno::INTR | Errno::PROTO | Errno::PERM) => {}
-            Err(error @ (Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM)) => {
-                if reserve.refused_count() == 0 {
+                Err(_) => match wait_for_permit(worker, permits).await {
+                    Some(permit) => permit,
+                    None => return,
+                },
+            };
+            match accept_one(&listener) {
+                Ok((fd, peer)) => {
+                    if reserve.refused_count() > 0 {
+                        reserve.reset();
+                        worker.event(WorkerEvent::AcceptRecovered);
+                    }
+                    update_backlog(&mut backlog, AdaptiveBacklog::accepted, &listener, worker);
+                    worker.dispatch(Accepted { fd, peer, permit }, &**serve);
+                }
+                Err(Errno::AGAIN) => {
+                    ready.clear_ready();
+                    update_backlog(&mut backlog, AdaptiveBacklog::found_empty, &listener, worker);
+                    accepted_in_row = 0;
+                    continue;
+                }
+                // The client or the network aborted the connection before it was accepted.
+                Err(Errno::CONNABORTED | Errno::INTR | Errno::PROTO | Errno::PERM) => {}
+                Err(error @ (Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM)) => {
+                    if reserve.refused_count() == 0 {
+                        worker.event(WorkerEvent::AcceptFailed(error.into()));
+                    }
+                    reserve.refuse_one(&listener, refusal);
+                    tokio::time::sleep(ACCEPT_PAUSE).await;
+                }
+                Err(error) => {
                     worker.event(WorkerEvent::AcceptFailed(error.into()));
+                    tokio::time::sleep(ACCEPT_PAUSE).await;
                 }
-                reserve.refuse_one(&listener);
-                tokio::time::sleep(ACCEPT_PAUSE).await;
             }
-            Err(error) => {
-                worker.event(WorkerEvent::AcceptFailed(error.into()));
-                tokio::time::sleep(ACCEPT_PAUSE).await;
+            accepted_in_row += 1;
+            if accepted_in_row >= ACCEPTS_PER_YIELD {
+                accepted_in_row = 0;
+                yield_now().await;
             }
         }
-        accepted_in_row += 1;
-        if accepted_in_row >= ACCEPTS_PER_YIELD {
-            accepted_in_row = 0;
-            yield_now().await;
+    }
+
+    /// Accepts all connections in the accept queue, so that closing the listener does not reset them.
+    pub(crate) fn accept_pending(&self, listener: &AsyncFd<OwnedFd>) {
+        while let Ok(permit) = self.permits.clone().try_acquire_owned()
+            && let Ok((fd, peer)) = accept_one(listener)
+        {
+            self.worker.dispatch(Accepted { fd, peer, permit }, &*self.serve);
         }
     }
 }
@@ -117,20 +115,6 @@ fn update_backlog(
 pub(super) fn set_backlog(listener: &AsyncFd<OwnedFd>, length: i32) {
     // The socket already listens, so this cannot fail.
     let _ = rustix::net::listen(listener.get_ref(), length);
-}
-
-/// Accepts all connections in the accept queue, so that closing the listener does not reset them.
-pub(crate) fn accept_pending(
-    listener: &AsyncFd<OwnedFd>,
-    worker: &Worker,
-    permits: &Arc<Semaphore>,
-    serve: &dyn Fn(Accepted),
-) {
-    while let Ok(permit) = permits.clone().try_acquire_owned()
-        && let Ok((fd, peer)) = accept_one(listener)
-    {
-        worker.dispatch(Accepted { fd, peer, permit }, serve);
-    }
 }
 
 fn accept_one(listener: &AsyncFd<OwnedFd>) -> rustix::io::Result<(OwnedFd, SocketAddr)> {
@@ -173,13 +157,6 @@ async fn wait_for_permit(worker: &Worker, permits: &Arc<Semaphore>) -> Option<Ow
     None
 }
 
-/// Sends a 503 response and shuts down the sending side. Errors are ignored: the client may have closed the
-/// connection.
-fn send_unavailable(fd: &OwnedFd) {
-    let _ = rustix::net::send(fd, UNAVAILABLE_RESPONSE, rustix::net::SendFlags::NOSIGNAL);
-    let _ = rustix::net::shutdown(fd, rustix::net::Shutdown::Write);
-}
-
 /// A reserve file descriptor. It is closed when descriptors run out, so that one more connection can be accepted.
 struct ReserveFd {
     fd: Option<File>,
@@ -200,13 +177,12 @@ impl ReserveFd {
         *self = Self::new();
     }
 
-    /// Closes the reserve descriptor, accepts one client, sends it a 503 response, and reserves a descriptor
-    /// again.
-    fn refuse_one(&mut self, listener: &AsyncFd<OwnedFd>) {
+    /// Closes the reserve descriptor, accepts one client, sends it `refusal`, and reserves a descriptor again.
+    fn refuse_one(&mut self, listener: &AsyncFd<OwnedFd>, refusal: &[u8]) {
         self.refused = self.refused.saturating_add(1);
         drop(self.fd.take());
         if let Ok((fd, _)) = accept_one(listener) {
-            send_unavailable(&fd);
+            send_refusal(&fd, refusal);
         }
         self.fd = File::open("/dev/null").ok();
     }
@@ -227,7 +203,7 @@ mod tests {
 
     #[test]
     fn backlog_shrinks_while_the_queue_is_never_empty() {
-        let Ok(runtime) = crate::net::worker::runtime() else { panic!("cannot create a runtime") };
+        let Ok(runtime) = crate::net::runtime::runtime() else { panic!("cannot create a runtime") };
         runtime.block_on(async {
             tokio::time::pause();
             let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -244,7 +220,8 @@ mod tests {
             let count = served.clone();
             let serve = Rc::new(move |_| count.set(count.get() + 1));
             let backlog = AdaptiveBacklog::new(worker.clock.tick());
-            let mut accepting = pin!(accept(listener.clone(), Some(backlog), worker.clone(), permits, serve));
+            let acceptor = Acceptor { worker: worker.clone(), permits, serve, refusal: b"" };
+            let mut accepting = pin!(Rc::new(acceptor).accept(listener.clone(), Some(backlog)));
             let clients: Vec<TcpStream> =
                 (0..3 * ACCEPTS_PER_YIELD + 1).map(|_| TcpStream::connect(address).unwrap()).collect();
             for turn in 1..=3 {

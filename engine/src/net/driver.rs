@@ -1,13 +1,10 @@
 //! Selects the I/O back end of the workers: epoll, io_uring, or both.
 
 use crate::limits::EPOLL_CONNECTIONS_MAX;
-use crate::net::socket::Socket;
-use crate::net::stream::EpollSocket;
-use crate::net::uring::{Uring, UringSocket};
+use crate::net::uring::Uring;
 use std::env;
 use std::ffi::OsStr;
 use std::io;
-use std::os::fd::OwnedFd;
 use std::rc::Rc;
 
 /// The I/O back end of the workers.
@@ -113,11 +110,11 @@ impl Backend {
         !matches!(self, Self::Uring(_))
     }
 
-    /// Wraps the socket of a new connection.
-    pub(crate) fn new_socket(&self, fd: OwnedFd) -> Socket {
+    /// Returns the ring that new connections use, if any.
+    pub(crate) fn ring_for_new(&self) -> Option<&Rc<Uring>> {
         match self {
-            Self::Uring(ring) => Socket::Uring(UringSocket::new(ring.clone(), fd)),
-            Self::Epoll | Self::Hybrid { .. } => Socket::Epoll(EpollSocket::new(fd)),
+            Self::Uring(ring) => Some(ring),
+            Self::Epoll | Self::Hybrid { .. } => None,
         }
     }
 

@@ -1,18 +1,24 @@
-//! Sockets, workers and time. Only this module depends on the runtime. It never names an HTTP type.
+//! Sockets, workers and time. Connections use the runtime only through this module. It never names an HTTP type.
 //!
-//! Path of a connection: `listen` binds, `accept` accepts, `stream` carries bytes, and `connection_table` records
-//! deadlines.
+//! From bottom to top: `sys` and `raw` call the system. `worker` is the context that connections share. `stream` is
+//! the interface of a socket, with `epoll` and `uring` below it. `accept` and `worker_listeners` accept
+//! connections. `executor` runs a worker on its thread.
 
-pub(crate) mod accept;
+mod accept;
+pub(crate) mod accepted;
 mod backlog;
 pub(crate) mod clock;
 pub(crate) mod connection_table;
 pub(crate) mod driver;
+mod epoll;
+pub(crate) mod executor;
 mod idle_epoll;
 pub(crate) mod listen;
 pub(crate) mod panic;
 mod prefetch;
-mod socket;
+pub(crate) mod raw;
+pub(crate) mod runtime;
+pub(crate) mod socket;
 pub(crate) mod stream;
 pub(crate) mod sys;
 pub(crate) mod upgrade;

@@ -1,7 +1,7 @@
 //! Reads files into the page cache on a blocking thread.
 
 use crate::limits::PREFETCH_BYTES;
-use crate::net::worker::spawn_blocking;
+use crate::net::runtime::spawn_blocking;
 use rustix::io::{Errno, pread};
 use std::fs::File;
 

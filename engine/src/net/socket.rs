@@ -4,15 +4,19 @@
 //! into one function. That costs more than a match per call.
 
 use crate::buffer::Buffer;
+use crate::file::OpenFile;
 use crate::net::connection_table::ConnectionId;
-use crate::net::stream::{EpollSocket, SendBuffer, SendMode, SendState, Stream};
+use crate::net::epoll::EpollSocket;
+use crate::net::raw::{SendBuffer, SendMode};
+use crate::net::stream::{SendState, Stream};
 use crate::net::upgrade::UpgradeControl;
 use crate::net::uring::UringSocket;
 use crate::net::worker::Worker;
-use crate::service::{Duplex, OpenFile};
+use crate::peer::Duplex;
 use bytes::Bytes;
 use std::fs::File;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
@@ -20,6 +24,16 @@ use std::task::{Context, Poll};
 pub(crate) enum Socket {
     Epoll(EpollSocket),
     Uring(UringSocket),
+}
+
+impl Socket {
+    /// Wraps the socket of a new connection for the worker's I/O back end.
+    pub(crate) fn new(fd: OwnedFd, worker: &Worker) -> Self {
+        match worker.ring_for_new() {
+            Some(ring) => Self::Uring(UringSocket::new(ring.clone(), fd)),
+            None => Self::Epoll(EpollSocket::new(fd)),
+        }
+    }
 }
 
 /// Calls the method of the variant.
@@ -126,19 +140,19 @@ mod tests {
     use super::*;
     use crate::Limits;
     use crate::net::driver::Driver;
-    use crate::net::worker;
+    use crate::net::runtime;
     use std::os::unix::net::UnixStream;
 
     fn connect(worker: &Worker) -> Socket {
         let (near, _) = UnixStream::pair().unwrap();
         near.set_nonblocking(true).unwrap();
         worker.insert_connection();
-        worker.new_socket(near.into())
+        Socket::new(near.into(), worker)
     }
 
     /// Skips the test on systems without io_uring.
     fn with_worker(driver: Driver, test: impl FnOnce(&Worker)) {
-        let Ok(runtime) = worker::runtime() else { panic!("cannot create a runtime") };
+        let Ok(runtime) = runtime::runtime() else { panic!("cannot create a runtime") };
         runtime.block_on(async {
             match driver.backend() {
                 Ok(backend) => test(&Worker::standalone(&Limits::default()).with_backend(backend)),

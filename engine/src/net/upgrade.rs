@@ -2,7 +2,7 @@
 //! protocol owns an [`UpgradedSocket`] and may use it on any thread. The worker keeps an [`UpgradeControl`] to
 //! stop or abort it.
 
-use crate::service::{Duplex, StoppingFuture};
+use crate::peer::{Duplex, StoppingFuture};
 use bytes::{Buf, Bytes};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, Shutdown};

@@ -1,24 +1,20 @@
 //! The listeners of one worker. Listeners are added and removed while the worker serves.
 
 use crate::limits::BACKLOG;
-use crate::net::accept::{self, Accepted};
+use crate::net::accept::{self, Acceptor};
 use crate::net::backlog::AdaptiveBacklog;
 use crate::net::listen::{Endpoint, WorkerSockets};
 use crate::net::sys;
-use crate::net::worker::{Worker, WorkerEvent, spawn_critical};
+use crate::net::worker::{WorkerEvent, spawn_critical};
 use std::cell::RefCell;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
-use std::sync::Arc;
 use tokio::io::unix::AsyncFd;
-use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 
 /// The listeners of a worker.
 pub(crate) struct WorkerListeners {
-    worker: Rc<Worker>,
-    permits: Arc<Semaphore>,
-    serve: Rc<dyn Fn(Accepted)>,
+    acceptor: Rc<Acceptor>,
     tasks: RefCell<Vec<AcceptTask>>,
 }
 
@@ -31,24 +27,23 @@ struct AcceptTask {
 }
 
 impl WorkerListeners {
-    pub(crate) fn new(worker: Rc<Worker>, permits: Arc<Semaphore>, serve: Rc<dyn Fn(Accepted)>) -> Self {
-        Self { worker, permits, serve, tasks: RefCell::default() }
+    pub(crate) fn new(acceptor: Acceptor) -> Self {
+        Self { acceptor: Rc::new(acceptor), tasks: RefCell::default() }
     }
 
     /// Starts to accept at the sockets of an endpoint.
     pub(crate) fn add(&self, endpoint: &Endpoint, WorkerSockets { sockets, adapts_backlog }: WorkerSockets) {
+        let worker = &self.acceptor.worker;
         for socket in sockets {
             let socket = match sys::register(socket) {
                 Ok(socket) => Rc::new(socket),
                 Err(error) => {
-                    self.worker.event(WorkerEvent::AcceptFailed(error));
+                    worker.event(WorkerEvent::AcceptFailed(error));
                     continue;
                 }
             };
-            let (worker, permits, serve) = (self.worker.clone(), self.permits.clone(), self.serve.clone());
             let backlog = adapts_backlog.then(|| AdaptiveBacklog::new(worker.clock.tick()));
-            let task = accept::accept(socket.clone(), backlog, worker, permits, serve);
-            let task = spawn_critical(&self.worker, task);
+            let task = spawn_critical(worker, self.acceptor.clone().accept(socket.clone(), backlog));
             self.tasks.borrow_mut().push(AcceptTask { endpoint: endpoint.clone(), socket, adapts_backlog, task });
         }
     }
@@ -63,7 +58,7 @@ impl WorkerListeners {
                 // The next process that listens at this socket starts with the full backlog.
                 accept::set_backlog(&socket, BACKLOG);
             }
-            accept::accept_pending(&socket, &self.worker, &self.permits, &*self.serve);
+            self.acceptor.accept_pending(&socket);
         }
     }
 }

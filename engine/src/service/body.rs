@@ -1,12 +1,12 @@
 //! Request content (`IncomingBody`) and response content (`Body`).
 
-use super::file::FileContent;
+use crate::file::FileContent;
+use crate::peer::Duplex;
 use bytes::Bytes;
 use selvedge_proto::field::Fields;
 use selvedge_proto::{Reject, StatusCode};
 use std::fmt;
 use std::future::poll_fn;
-use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::rc::Weak;
 use std::task::{Context, Poll};
@@ -49,29 +49,6 @@ impl fmt::Debug for UpgradeResponse {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "UpgradeResponse({:?})", self.protocol)
     }
-}
-
-/// Resolves when the server stops. Can be awaited on any thread.
-pub type StoppingFuture = Pin<Box<dyn Future<Output = ()> + Send>>;
-
-/// Both directions of a connection that was upgraded to another protocol. It can move to any
-/// thread. Dropping it closes the connection.
-pub trait Duplex: Send {
-    /// Reads available bytes into `into`; returns 0 at the end of the stream.
-    fn poll_receive(&mut self, cx: &mut Context<'_>, into: &mut [u8]) -> Poll<io::Result<usize>>;
-
-    /// Writes the slices in order, or as much of them as the socket accepts now.
-    fn poll_send(&mut self, cx: &mut Context<'_>, slices: &[IoSlice<'_>]) -> Poll<io::Result<usize>>;
-
-    /// Shuts down the sending direction.
-    ///
-    /// # Errors
-    /// If the connection is closed.
-    fn shutdown_write(&mut self) -> io::Result<()>;
-
-    /// Resolves when the server stops or the application is replaced. The engine closes the
-    /// connection soon afterwards.
-    fn stopping(&self) -> StoppingFuture;
 }
 
 impl Body {

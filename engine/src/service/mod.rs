@@ -7,26 +7,19 @@
 mod admission;
 mod body;
 mod exchange;
-mod file;
-mod memory_limit;
 mod request;
 mod response;
-mod sealed_copy;
 
+pub use crate::file::{FileContent, FileState, OpenFile};
+pub use crate::peer::{Duplex, StoppingFuture, UNIX_PEER};
 pub use admission::Admission;
 pub(crate) use admission::AdmissionHook;
-pub use body::{
-    Body, Chunks, ContentError, ContentSource, Duplex, IncomingBody, StoppingFuture, StreamError, UpgradeHandler,
-    UpgradeResponse,
-};
+pub use body::{Body, Chunks, ContentError, ContentSource, IncomingBody, StreamError, UpgradeHandler, UpgradeResponse};
 pub use exchange::{CloseReason, Closed, Exchange, Phase, ResponseOutcome, ServerEvent};
-pub use file::{FileContent, FileState, OpenFile};
-pub(crate) use file::{FileStamp, SharedFile};
 pub(crate) use request::{ConnectionExtensions, InterimSender, LogInfo, RequestInner};
-pub use request::{Request, Timestamp, UNIX_PEER};
+pub use request::{Request, Timestamp};
 pub(crate) use response::FieldList;
 pub use response::Response;
-pub(crate) use sealed_copy::{SWEEP_INTERVAL, SealedCopy, SendSource, SweeperGuard, sweep};
 
 use std::future::Future;
 use std::rc::Rc;

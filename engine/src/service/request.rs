@@ -13,10 +13,6 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::rc::{Rc, Weak};
 use std::time::Duration;
 
-/// Placeholder for the peer address of a Unix socket connection: 127.0.0.1 with port 0, which no
-/// TCP connection has.
-pub const UNIX_PEER: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
-
 /// A request: a validated head, and content that may still be arriving.
 #[derive(Debug)]
 pub struct Request {
@@ -179,7 +175,7 @@ impl Request {
         self.inner.head.fields(self.head_bytes())
     }
 
-    /// Returns the remote end of the connection; [`UNIX_PEER`] for a Unix socket.
+    /// Returns the remote end of the connection; [`UNIX_PEER`](super::UNIX_PEER) for a Unix socket.
     pub fn peer(&self) -> SocketAddr {
         self.inner.peer
     }

@@ -1,18 +1,9 @@
 //! Application types that can be served, selected by their types.
 
-use crate::service::{HalfClosed, Response, Service};
-use crate::tower::call::{Function, PerConnection, Tower};
+use crate::service::Service;
+use crate::tower::call::{Function, PerConnection, ServiceOptions, Tower};
 use crate::tower::{Body, BoxError};
 use std::net::SocketAddr;
-
-/// Options for applications of the ecosystem's types.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct ServiceOptions {
-    /// Whether a request is cancelled when its client shuts down its sending side.
-    pub half_closed: HalfClosed,
-    /// Whether requests get an [`crate::tower::EarlyHints`] extension.
-    pub early_hints: bool,
-}
 
 /// An application that can be served. The compiler infers `EntryKind`, which is one of four:
 ///
@@ -98,9 +89,4 @@ where
     fn into_service(self, options: ServiceOptions) -> Function<F> {
         Function::new(self, options)
     }
-}
-
-/// Returns the response for an application that returned an error.
-pub(super) fn failure_response() -> Response {
-    super::convert::application_error("the application failed")
 }

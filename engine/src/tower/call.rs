@@ -9,7 +9,6 @@
 //! then takes this instance, and the worker continues with a new clone.
 
 use crate::service::{HalfClosed, Request, Response, Service};
-use crate::tower::application::{ServiceOptions, failure_response};
 use crate::tower::convert;
 use crate::tower::request_context::RequestContext;
 use crate::tower::{Body, BoxError};
@@ -21,6 +20,15 @@ use std::pin::pin;
 use std::rc::Rc;
 use std::task::Poll;
 use tower_service::Service as TowerService;
+
+/// Options for applications of the ecosystem's types.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ServiceOptions {
+    /// Whether a request is cancelled when its client shuts down its sending side.
+    pub half_closed: HalfClosed,
+    /// Whether requests get an [`crate::tower::EarlyHints`] extension.
+    pub early_hints: bool,
+}
 
 macro_rules! options {
     () => {
@@ -226,4 +234,9 @@ where
     })
     .await
     .map(|()| own)
+}
+
+/// Returns the response for an application that returned an error.
+fn failure_response() -> Response {
+    convert::application_error("the application failed")
 }

@@ -19,6 +19,7 @@ use http::header::{self, HeaderMap, HeaderValue};
 use http::{Request, Response, response};
 use http_body::Body;
 use pin_project_lite::pin_project;
+pub use policy::Authenticated;
 use policy::{CompressionDecision, CompressionSettings, MethodClass, RequestFacts};
 use selvedge_proto::encoding::Coding;
 use selvedge_proto::field::list_members;
@@ -29,21 +30,6 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use tower_layer::Layer;
 use tower_service::Service;
-
-/// Whether to compress responses that may contain secrets: those to requests with `Authorization` or
-/// `Cookie`, and those with `Set-Cookie`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Authenticated {
-    /// Do not compress them.
-    #[default]
-    Skip,
-    /// Compress them like other responses.
-    ///
-    /// An attacker who makes a client send requests, has text reflected in the response and sees
-    /// its length can then guess secrets in it, byte by byte (BREACH). Safe only for responses that
-    /// contain no secrets or no input of the request.
-    Compress,
-}
 
 /// A layer that compresses responses with gzip, Brotli or zstd, depending on `Accept-Encoding`.
 ///

@@ -63,7 +63,7 @@ pub(super) fn to_http_request(
             // One copy of the head, shared by the target and all values.
             let shared = copy_head(&bytes[..head.len]);
             (
-                shared_slice(&shared, bytes, target),
+                header_map::shared_slice(&shared, bytes, target),
                 FieldMap::of(head, bytes, bytes, &shared, SPARE_HEADERS.take().unwrap_or_default()),
             )
         }
@@ -117,7 +117,9 @@ impl FieldMap {
         for (name, value) in head.fields(bytes) {
             // The parser has validated both.
             let Ok(name) = HeaderName::from_bytes(name) else { continue };
-            let Ok(shared) = HeaderValue::from_maybe_shared(shared_slice(shared, original, value)) else { continue };
+            let Ok(shared) = HeaderValue::from_maybe_shared(header_map::shared_slice(shared, original, value)) else {
+                continue;
+            };
             accepts_trailers |=
                 name == header::TE && list_members(value).any(|member| member.eq_ignore_ascii_case(b"trailers"));
             map.append(name, shared);
@@ -177,15 +179,6 @@ fn requests_upgrade(request: &Request) -> bool {
 /// Takes the handle for interim responses, if the client supports them (RFC 9110 §15.2).
 fn take_interim_sender(request: &mut Request) -> Option<InterimSender> {
     request.inner.interim_sender.take().filter(|_| request.version() == Version::Http11)
-}
-
-/// Returns the slice of `shared`, a copy of a prefix of `bytes`, that corresponds to `part`.
-pub(super) fn shared_slice(shared: &Bytes, bytes: &[u8], part: &[u8]) -> Bytes {
-    let at = part.as_ptr().addr().saturating_sub(bytes.as_ptr().addr());
-    match shared.get(at..at + part.len()) {
-        Some(_) if !part.is_empty() => shared.slice(at..at + part.len()),
-        _ => Bytes::copy_from_slice(part),
-    }
 }
 
 fn method(request: &Request) -> http::Method {

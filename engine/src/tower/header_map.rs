@@ -1,6 +1,5 @@
 //! Converts between engine fields and [`HeaderMap`], for embedded responses and trailers.
 
-use crate::tower::convert;
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use selvedge_proto::field::Fields;
@@ -12,7 +11,7 @@ const FIELDS_EXPECTED: usize = 8;
 pub(super) fn from_fields(fields: &Fields) -> HeaderMap {
     let shared = Bytes::copy_from_slice(fields.lines());
     let valid = fields.iter().filter_map(|(name, value)| {
-        let value = convert::shared_slice(&shared, fields.lines(), value);
+        let value = shared_slice(&shared, fields.lines(), value);
         Some((HeaderName::from_bytes(name.as_bytes()).ok()?, HeaderValue::from_maybe_shared(value).ok()?))
     });
     let mut map = HeaderMap::with_capacity(FIELDS_EXPECTED);
@@ -30,4 +29,13 @@ pub(super) fn to_fields(map: &HeaderMap) -> Fields {
         let _ = fields.append(name.as_str(), value.as_bytes());
     }
     fields
+}
+
+/// Returns the slice of `shared`, a copy of a prefix of `bytes`, that corresponds to `part`.
+pub(super) fn shared_slice(shared: &Bytes, bytes: &[u8], part: &[u8]) -> Bytes {
+    let at = part.as_ptr().addr().saturating_sub(bytes.as_ptr().addr());
+    match shared.get(at..at + part.len()) {
+        Some(_) if !part.is_empty() => shared.slice(at..at + part.len()),
+        _ => Bytes::copy_from_slice(part),
+    }
 }

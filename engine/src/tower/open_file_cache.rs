@@ -3,7 +3,7 @@
 //! A cached file is used only if its path still refers to that file in an unchanged state; each lookup
 //! checks this with a system call. Unused files are closed after 5 to 10 seconds.
 
-use crate::service::{FileStamp, FileState, SharedFile};
+use crate::file::{FileStamp, FileState, SharedFile};
 use crate::tower::request_context::RequestContext;
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat2};
 use rustix::io::Errno;

@@ -5,7 +5,8 @@
 //! returns a marker size and stores its file for the engine. A layer that changes the content, such as
 //! compression, returns another size or none, and then the file is read like any body.
 
-use crate::service::{Body as Content, FileContent, FileState, OpenFile, SharedFile};
+use crate::file::{FileContent, FileState, OpenFile, SharedFile};
+use crate::service::Body as Content;
 use crate::tower::open_file_cache;
 use crate::tower::request_context::RequestContext;
 use bytes::Bytes;

@@ -1,58 +1,16 @@
 //! `serve(listener, app)`, with the signature of `axum::serve`.
 
 use crate::limits::Limits;
-use crate::net::listen::Listener;
 use crate::server::{ExitCause, RunningServer, Server, limit_methods};
 use crate::service::HalfClosed;
-use crate::tower::Application;
+use crate::tower::{Application, IntoListener};
 use std::fmt;
 use std::future::{Future, IntoFuture};
 use std::io;
 use std::marker::PhantomData;
-use std::os::fd::OwnedFd;
 use std::pin::{Pin, pin};
 use std::task::Poll;
 use std::time::Duration;
-
-/// A type that converts to a [`Listener`]: a listening TCP or Unix socket of the standard library or
-/// of tokio.
-pub trait IntoListener {
-    /// Converts to a listener.
-    ///
-    /// # Errors
-    /// If [`Listener::from_sockets`] fails.
-    fn into_listener(self) -> io::Result<Listener>;
-}
-
-impl IntoListener for Listener {
-    fn into_listener(self) -> io::Result<Listener> {
-        Ok(self)
-    }
-}
-
-impl IntoListener for std::net::TcpListener {
-    fn into_listener(self) -> io::Result<Listener> {
-        Listener::from_sockets(vec![OwnedFd::from(self)])
-    }
-}
-
-impl IntoListener for std::os::unix::net::UnixListener {
-    fn into_listener(self) -> io::Result<Listener> {
-        Listener::from_sockets(vec![OwnedFd::from(self)])
-    }
-}
-
-impl IntoListener for tokio::net::TcpListener {
-    fn into_listener(self) -> io::Result<Listener> {
-        self.into_std()?.into_listener()
-    }
-}
-
-impl IntoListener for tokio::net::UnixListener {
-    fn into_listener(self) -> io::Result<Listener> {
-        self.into_std()?.into_listener()
-    }
-}
 
 /// Serves an application on a listener, with one worker per core and default [`Limits`].
 ///

@@ -16,6 +16,7 @@ mod position;
 mod problem;
 mod reader;
 pub(crate) mod settings;
+mod sources;
 mod suggest;
 mod text;
 mod tree;
@@ -26,28 +27,11 @@ pub(crate) use build::{Requirement, RequirementKind};
 pub(crate) use position::{Span, Texts};
 pub(crate) use problem::{Problem, Problems};
 pub(crate) use reader::RawValue;
+pub(crate) use sources::Sources;
 
 use reader::Reader;
 use settings::BlockKind;
 use std::path::{Path, PathBuf};
-
-/// Provides files and variables.
-pub(crate) trait Sources {
-    /// Returns the text of a file.
-    ///
-    /// # Errors
-    /// Why the file cannot be read, for the operator.
-    fn text(&self, file: &Path) -> Result<String, String>;
-
-    /// Returns the files that a pattern names, in the order of reading. A relative pattern starts at `folder`.
-    ///
-    /// # Errors
-    /// Why the pattern is invalid.
-    fn matching_files(&self, folder: &Path, pattern: &str) -> Result<Vec<PathBuf>, String>;
-
-    /// Returns an environment variable.
-    fn variable(&self, name: &str) -> Option<String>;
-}
 
 /// A configuration without problems in its text.
 #[derive(Debug)]

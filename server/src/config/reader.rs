@@ -3,11 +3,12 @@
 use super::position::{Span, Texts};
 use super::problem::Problem;
 use super::settings::{self, Arity, BlockKind, DefaultValue, Repeat, Setting};
+use super::sources::Sources;
 use super::suggest::{new_name, suggestion};
 use super::text::{Entry, Node, Scalar};
 use super::tree::{Block, Item, SpannedValue};
 use super::value::{self, Value, ValueKind};
-use super::{Sources, variable};
+use super::variable;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;

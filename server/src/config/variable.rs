@@ -1,6 +1,6 @@
 //! `${NAME}` and `${NAME:-default}` in values.
 
-use super::Sources;
+use super::sources::Sources;
 use super::value::ValueError;
 
 /// Replaces variables by their values. `$` without a brace is literal, and `$${` is a literal `${`.

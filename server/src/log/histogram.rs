@@ -3,7 +3,7 @@
 //! A bucket is a sixteenth of a power of two wide, so a value read from the histogram is at most 1/32 off. Memory
 //! does not grow.
 
-use super::metrics::Counter;
+use super::counter::Counter;
 use std::time::Duration;
 
 /// Buckets for each power of two.

@@ -4,39 +4,17 @@
 //! and without a cache line that another core writes. Invariant: counts are never lost. When a handle is dropped, for
 //! example with its configuration, the next handle takes over its counters, so their number is bounded.
 
+use super::counter::Counter;
 use super::histogram::{Histogram, Latencies};
 use selvedge::Reject;
 use selvedge::service::{CloseReason, Exchange, ResponseOutcome};
 use std::ops::Deref;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// Names that are counted separately. The program has fewer; further ones are counted as [`OTHERS`].
 const NAMES_MAX: usize = 64;
 /// The name of all further names.
 const OTHERS: &str = "others";
-
-/// A number that one thread writes and others read.
-#[derive(Debug)]
-pub(super) struct Counter(AtomicU64);
-
-impl Counter {
-    #[allow(clippy::declare_interior_mutable_const, reason = "each use of it is to be another counter")]
-    pub(super) const ZERO: Self = Self(AtomicU64::new(0));
-
-    pub(super) fn get(&self) -> u64 {
-        self.0.load(Ordering::Relaxed)
-    }
-
-    pub(super) fn set(&self, number: u64) {
-        self.0.store(number, Ordering::Relaxed);
-    }
-
-    /// Adds to the counter. For its writing thread only: additions of two threads could be lost.
-    pub(super) fn add(&self, more: u64) {
-        self.set(self.get().wrapping_add(more));
-    }
-}
 
 /// Counts by name, for rare events: each look-up is linear.
 #[derive(Debug)]

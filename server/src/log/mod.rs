@@ -11,6 +11,7 @@ mod error;
 mod escape;
 mod time;
 
+mod counter;
 mod histogram;
 mod metrics;
 mod observer;

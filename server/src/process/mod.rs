@@ -13,6 +13,7 @@ mod executable;
 mod file_id;
 mod link;
 mod listen_address;
+mod lock;
 mod notify;
 mod owned_file;
 mod privileges;

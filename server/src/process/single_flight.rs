@@ -1,6 +1,6 @@
 //! Single flight: concurrent callers share one execution. Callers that arrive during an execution share the next one.
 
-use super::serving::lock;
+use super::lock::lock;
 use std::sync::{Condvar, Mutex, PoisonError};
 
 /// Shares executions between concurrent callers.

@@ -11,6 +11,7 @@ use super::listen_address::ListenAddress;
 use super::notify::Notifier;
 use super::restarts::Restarts;
 use super::sockets::Sockets;
+use crate::log::print_line;
 use rustix::process::Signal;
 use selvedge::Listener;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
@@ -21,6 +22,11 @@ use std::process::ExitCode;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
+
+/// Exit code when the serving process ended too often.
+const GAVE_UP: u8 = 3;
+/// Most ended processes that the next one reports.
+const NOTES_MAX: usize = 20;
 
 /// The supervisor's part of the configuration at its start.
 #[derive(Clone, Debug)]
@@ -367,6 +373,40 @@ impl Supervisor {
             if !process.pending_signals.contains(&signal) {
                 process.pending_signals.push(signal);
             }
+        }
+    }
+}
+
+impl Supervisor {
+    /// Schedules a restart, or gives up.
+    fn restart_later(&mut self, why: &str) {
+        let now = Instant::now();
+        while self.recent.front().is_some_and(|at| now - *at >= self.config.restarts.within) {
+            self.recent.pop_front();
+        }
+        let earlier = self.recent.len();
+        if earlier as u64 >= self.config.restarts.max {
+            let within = self.config.restarts.within.as_secs_f64();
+            print_line(&format!(
+                "selvedge: the serving process {why}, after {earlier} restarts within {within} s: giving up"
+            ));
+            self.begin_shutdown(GAVE_UP);
+            return;
+        }
+        let back_off = self.config.restarts.back_off(earlier);
+        self.recent.push_back(now);
+        self.restart_at = Some(now + back_off);
+        let note = format!(
+            "the serving process {why}; started again after {} ms (restart {} of {} within {} s)",
+            back_off.as_millis(),
+            earlier + 1,
+            self.config.restarts.max,
+            self.config.restarts.within.as_secs_f64()
+        );
+        print_line(&format!("selvedge: {note}"));
+        self.notifier.status(&note);
+        if self.notes.len() < NOTES_MAX {
+            self.notes.push(note);
         }
     }
 }

@@ -4,7 +4,7 @@
 
 use super::access::{AccessDecision, AccessRules};
 use super::action::{Action, FilesRules};
-use super::files::cache::CacheNamespace;
+use super::files::cache_key::CacheNamespace;
 use super::files::resolve::Resolved;
 use super::files::{self, Resource};
 use super::headers::{self, HeaderEdits};
@@ -13,7 +13,7 @@ use super::lookup::{self, FileLookup};
 use super::methods::{discard_content, redirect_to_slash, respond_to_method};
 use super::pattern::{Captures, absolute_path};
 use super::route_table::{AccessScope, CacheScope, Route, RouteMatch, Site};
-use super::service::SiteService;
+use super::site_state::SiteState;
 use super::template::Template;
 use selvedge::proto::field::Fields;
 use selvedge::proto::head::RequestFraming;
@@ -43,7 +43,7 @@ impl ClientAccess {
 
 /// One request in the pipeline.
 pub(super) struct Pipeline<'t> {
-    service: &'t SiteService,
+    state: &'t SiteState,
     site: &'t Site,
     /// The cache namespace of this site's request paths.
     namespace: CacheNamespace,
@@ -84,15 +84,10 @@ enum RouteResult<'t> {
 }
 
 impl<'t> Pipeline<'t> {
-    pub(super) fn new(
-        service: &'t SiteService,
-        site: &'t Site,
-        namespace: CacheNamespace,
-        access: ClientAccess,
-    ) -> Self {
+    pub(super) fn new(state: &'t SiteState, site: &'t Site, namespace: CacheNamespace, access: ClientAccess) -> Self {
         let ClientAccess { client, decision } = access;
         Self {
-            service,
+            state,
             site,
             namespace,
             client,
@@ -126,7 +121,7 @@ impl<'t> Pipeline<'t> {
     }
 
     async fn check_user(&mut self, request: &mut Request, rules: &AccessRules) -> Result<(), Response> {
-        let decision = rules.check_user(request, &self.service.verifier).await;
+        let decision = rules.check_user(request, &self.state.verifier).await;
         if rules.basic_auth.is_some() {
             self.cache_scope = CacheScope::None;
         }
@@ -244,7 +239,7 @@ impl<'t> Pipeline<'t> {
         if let Some(response) = respond_to_method(request) {
             return (response, ResponseSource::Generated);
         }
-        let files = self.service.files(number);
+        let files = self.state.files(number);
         let response = match lookup::find_file(files, rules, path, request).await {
             Ok(FileLookup::File(resource, checked_at)) => {
                 if let Some(checked_at) = checked_at {
@@ -260,9 +255,9 @@ impl<'t> Pipeline<'t> {
                 headers::add_cache_control(response.fields_mut(), cache_control);
                 return (response, ResponseSource::Generated);
             }
-            Ok(FileLookup::DirectoryWithoutSlash) => redirect_to_slash(path, request, self.service.slash_redirect),
+            Ok(FileLookup::DirectoryWithoutSlash) => redirect_to_slash(path, request, self.state.slash_redirect),
             Ok(FileLookup::Directory(directory, root)) => {
-                listing::respond(&self.service.listing_limits, request, path, (directory, root)).await
+                listing::respond(&self.state.listing_limits, request, path, (directory, root)).await
             }
             Err(error) => {
                 let mut response = Response::from(error);
@@ -284,7 +279,7 @@ impl<'t> Pipeline<'t> {
             SafePath::decode(raw).ok().filter(|path_requested| path_requested.encode().as_bytes() == raw);
         if let (CacheScope::Path, Some(path_requested)) = (self.cache_scope, path_requested) {
             let cache_control = route.cache_control.value_for(&absolute_path(&path_requested));
-            files::insert_with_headers(&self.service.cache, (self.namespace, raw), file, |fields| {
+            files::insert_with_headers(&self.state.cache, (self.namespace, raw), file, |fields| {
                 apply_headers(fields, cache_control, &route.headers);
             });
         }
@@ -321,7 +316,7 @@ impl<'t> Pipeline<'t> {
     async fn with_error_page(&self, request: &Request, route: Option<&Route>, error: Response) -> Response {
         let Some((number, path)) = self.site.error_page(route, error.status) else { return error };
         let found =
-            lookup::resolve_path(self.service.files(number), path, request.received_at().since_worker_start).await;
+            lookup::resolve_path(self.state.files(number), path, request.received_at().since_worker_start).await;
         let Ok((Resolved::File(resource), _)) = found else {
             return error.log_reason("cannot read the error page of the site");
         };

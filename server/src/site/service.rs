@@ -4,31 +4,25 @@
 //! next request for it takes the fast path: find the site by host, check the client's access, look up the path.
 //! Every other request runs the [`Pipeline`].
 
-use super::access::{AccessDecision, Verifier};
-use super::files::cache::{CacheNamespace, FileCache};
-use super::files::{self, Files, SharedFileCache};
+use super::access::AccessDecision;
+use super::files;
+use super::files::cache::FileCache;
+use super::files::cache_key::CacheNamespace;
 use super::headers;
-use super::listing;
 use super::methods::SlashRedirect;
 use super::pipeline::{ClientAccess, Pipeline};
 use super::route_table::{AccessScope, RouteTable, Site};
+use super::site_state::SiteState;
 use selvedge::proto::head::RequestFraming;
 use selvedge::{Request, Response, Service, StatusCode};
-use std::cell::{OnceCell, RefCell};
-use std::rc::Rc;
+use std::cell::RefCell;
 use std::sync::Arc;
 
 /// All sites, as one worker serves them.
 pub(crate) struct SiteService {
-    routes: Arc<RouteTable>,
-    pub(super) cache: SharedFileCache,
+    state: SiteState,
     /// The cache namespace of each site, for request paths of the fast path.
     namespaces: Box<[CacheNamespace]>,
-    /// The files of each document root, created at its first use.
-    files_by_root: Box<[OnceCell<Files>]>,
-    pub(super) listing_limits: listing::ListingLimits,
-    pub(super) verifier: Verifier,
-    pub(super) slash_redirect: SlashRedirect,
     /// The authority of the last request, as the client wrote it, and its site's index.
     last_host: RefCell<(Vec<u8>, u32)>,
 }
@@ -47,42 +41,30 @@ impl SiteService {
         let mut cache = FileCache::new(workers);
         Self {
             namespaces: (0..routes.len()).map(|_| cache.new_namespace()).collect(),
-            files_by_root: routes.document_roots.iter().map(|_| OnceCell::new()).collect(),
-            cache: Rc::new(RefCell::new(cache)),
-            listing_limits: listing::ListingLimits::new(),
-            verifier: Verifier::new(routes.password_cache.clone()),
-            slash_redirect: SlashRedirect::Absolute,
             last_host: RefCell::default(),
-            routes,
+            state: SiteState::new(routes, cache),
         }
     }
 
     /// Sets how a request for a directory without its trailing slash is redirected.
     pub(crate) fn with_slash_redirect(self, slash: SlashRedirect) -> Self {
-        Self { slash_redirect: slash, ..self }
+        let mut this = self;
+        this.state.slash_redirect = slash;
+        this
     }
 
     /// Finds the site of a request and its index. The last authority is cached, since most requests repeat it.
     fn site_of(&self, request: &Request) -> Option<(u32, &Site)> {
-        let Some(authority) = request.authority() else { return self.routes.site_of(None) };
+        let Some(authority) = request.authority() else { return self.state.routes.site_of(None) };
         let mut last_host = self.last_host.borrow_mut();
         if last_host.0 == authority && !authority.is_empty() {
-            return Some((last_host.1, self.routes.site(last_host.1)));
+            return Some((last_host.1, self.state.routes.site(last_host.1)));
         }
-        let found = self.routes.site_of(request.host())?;
+        let found = self.state.routes.site_of(request.host())?;
         last_host.0.clear();
         last_host.0.extend_from_slice(authority);
         last_host.1 = found.0;
         Some(found)
-    }
-
-    /// Returns the files of a document root.
-    pub(super) fn files(&self, number: u32) -> &Files {
-        let number = number as usize;
-        self.files_by_root[number].get_or_init(|| {
-            let root = &self.routes.document_roots[number];
-            Files::new(root.clone(), self.cache.clone())
-        })
     }
 
     /// Returns a cached file if one is fresh and the client's access is allowed; otherwise the pipeline that
@@ -104,18 +86,23 @@ impl SiteService {
         let namespace = self.namespaces[number as usize];
         let is_cacheable = site.rules.access.basic_auth.is_none() && request.head().framing == RequestFraming::None;
         // An error needs its error page, and has fields of its own. A route with access rules is never cached.
-        let cached = is_cacheable.then(|| files::respond_from_cache(&self.cache, namespace, request)).flatten();
+        let cached = is_cacheable.then(|| files::respond_from_cache(&self.state.cache, namespace, request)).flatten();
         let cached = cached.filter(headers::is_file_response);
         let decision = match (site.access_scope, &cached) {
             (AccessScope::Route, None) => {
-                return FastPath::Continue(Pipeline::new(self, site, namespace, ClientAccess::unchecked(client)));
+                return FastPath::Continue(Pipeline::new(
+                    &self.state,
+                    site,
+                    namespace,
+                    ClientAccess::unchecked(client),
+                ));
             }
             _ => site.rules.access.check_client(client),
         };
         match (cached, decision) {
             (Some(response), AccessDecision::Allow) => FastPath::Responded(response),
             (_, decision) => {
-                FastPath::Continue(Pipeline::new(self, site, namespace, ClientAccess::checked(client, decision)))
+                FastPath::Continue(Pipeline::new(&self.state, site, namespace, ClientAccess::checked(client, decision)))
             }
         }
     }

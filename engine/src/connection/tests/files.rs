@@ -3,13 +3,12 @@
 use super::pipe::ClientEnd;
 use super::scenario::{Client, Scenario, TestServer, advance, settle, with_virtual_time};
 use super::test_app::content;
+use crate::file::FileStamp;
 use crate::limits::{
     COPIED_SLICE_BYTES, FILE_COPIED_BYTES, FILE_SLICE_BYTES, LARGE_SEND_BUFFER_BYTES, LARGE_SEND_BUFFERS_MAX, Limits,
     SEND_BUFFER_BYTES,
 };
-use crate::service::{
-    Body, CloseReason, FileContent, FileStamp, FileState, OpenFile, Phase, Request, Response, ResponseOutcome,
-};
+use crate::service::{Body, CloseReason, FileContent, FileState, OpenFile, Phase, Request, Response, ResponseOutcome};
 use selvedge_proto::StatusCode;
 use std::fs::File;
 use std::io::Write;

@@ -2,11 +2,13 @@
 
 use super::scenario::parks_at_once;
 use crate::buffer::Buffer;
+use crate::file::OpenFile;
 use crate::net::connection_table::ConnectionId;
-use crate::net::stream::{SendMode, Stream};
+use crate::net::raw::SendMode;
+use crate::net::stream::Stream;
 use crate::net::upgrade::UpgradeControl;
 use crate::net::worker::Worker;
-use crate::service::{Duplex, OpenFile};
+use crate::service::Duplex;
 use bytes::Bytes;
 use std::cell::{Cell, RefCell};
 use std::fs::File;

@@ -1,6 +1,5 @@
 //! Fault injection between the kernel's ring and its user, for tests.
 
-use super::ring::Op;
 use io_uring::cqueue::{CompletionQueue, Entry};
 use std::collections::VecDeque;
 
@@ -50,10 +49,11 @@ impl Faults {
         self.script.map_or(usize::MAX, |script| script.sends[self.sent % script.sends.len()])
     }
 
-    pub(crate) fn cancels(&mut self, op: Op) -> bool {
+    /// Counts a started operation. Returns whether it is cancelled if it is a receive.
+    pub(crate) fn cancels_receive(&mut self) -> bool {
         self.started += 1;
         let every = self.script.map_or(0, |script| script.cancelled_every);
-        op == Op::Receive && self.started.is_multiple_of(every)
+        self.started.is_multiple_of(every)
     }
 
     pub(crate) fn reports_work(&self) -> bool {

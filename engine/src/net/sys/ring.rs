@@ -243,7 +243,7 @@ impl Ring {
         };
         self.track_and_push(slot, op, entry);
         #[cfg(test)]
-        if self.faults.cancels(op) {
+        if self.faults.cancels_receive() && op == Op::Receive {
             self.cancel(slot, op);
         }
     }

@@ -1,8 +1,9 @@
 //! Reads files through the ring, so that no worker waits for a disk.
 
-use super::{SlotState, Uring, WaiterSlot, Wakeups};
 use crate::limits::PREFETCH_BYTES;
 use crate::net::sys::ring::{Op, Slot};
+use crate::net::uring::read_state::ReadState;
+use crate::net::uring::worker_ring::{SlotState, Uring};
 use rustix::io::Errno;
 use std::fs::File;
 use std::future::poll_fn;
@@ -10,28 +11,6 @@ use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::task::Poll;
 use tokio::sync::OwnedSemaphorePermit;
-
-/// The state of a file read.
-#[derive(Default)]
-pub(super) struct ReadState {
-    /// The memory and the number of bytes read into it.
-    result: Option<(Vec<u8>, Result<usize, Errno>)>,
-    waiter: WaiterSlot,
-    /// Set when no task waits any longer. The permit stays in use until the kernel releases the memory.
-    abandoned_permit: Option<OwnedSemaphorePermit>,
-}
-
-impl ReadState {
-    /// Records the result.
-    pub(super) fn on_read(&mut self, memory: Vec<u8>, result: Result<usize, Errno>) -> Wakeups {
-        self.result = Some((memory, result));
-        [self.waiter.take(), None]
-    }
-
-    pub(super) fn is_abandoned(&self) -> bool {
-        self.abandoned_permit.is_some()
-    }
-}
 
 /// A file in the ring. It is removed when this value is dropped and the kernel no longer reads it.
 struct RingFile {

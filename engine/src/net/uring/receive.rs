@@ -5,12 +5,12 @@
 //! then receives directly into its own buffer. So each client holds at most one provided buffer, and unread bytes
 //! occupy at most half of all provided buffers.
 
-use super::{Waiter, WaiterSlot};
 use crate::buffer::Buffer;
 use crate::limits::RING_BULK_BYTES;
-use crate::net::stream::{RecvFill, receive};
+use crate::net::raw::{RecvFill, receive};
 use crate::net::sys::buffer_ring::ProvidedBuffer;
 use crate::net::sys::ring::{Multishot, Op, Ring, Slot};
+use crate::net::uring::waiters::{Waiter, WaiterSlot};
 use rustix::io::Errno;
 use std::io;
 use std::task::{Context, Poll};

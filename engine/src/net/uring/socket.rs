@@ -1,18 +1,19 @@
 //! A connected socket with io_uring.
 
-use super::receive::ReceiveState;
-use super::{CANCEL_WAIT_MAX, SlotState, Uring, WaiterSlot, Wakeups};
 use crate::buffer::Buffer;
+use crate::file::OpenFile;
 use crate::net::connection_table::ConnectionId;
-use crate::net::stream::{self, SendBuffer, SendMode, SendState, Stream};
+use crate::net::raw::{self, SendBuffer, SendMode};
+use crate::net::stream::{self, SendState, Stream};
 use crate::net::sys;
-use crate::net::sys::buffer_ring::ProvidedBuffer;
-use crate::net::sys::ring::{Multishot, Op, Ring, Slot};
+use crate::net::sys::ring::{Op, Ring, Slot};
 use crate::net::upgrade::{self, UpgradeControl};
+use crate::net::uring::socket_state::{PendingSend, SocketState};
+use crate::net::uring::waiters::WaiterSlot;
+use crate::net::uring::worker_ring::{CANCEL_WAIT_MAX, SlotState, Uring};
 use crate::net::worker::Worker;
-use crate::service::{Duplex, OpenFile};
+use crate::peer::Duplex;
 use bytes::Bytes;
-use rustix::io::Errno;
 use rustix::net::Shutdown;
 use std::fs::File;
 use std::io;
@@ -20,83 +21,6 @@ use std::mem;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::rc::Rc;
 use std::task::{Context, Poll};
-
-/// The state of a connected socket.
-#[derive(Default)]
-pub(super) struct SocketState {
-    receiving: ReceiveState,
-    sending: PendingSend,
-    writer: WaiterSlot,
-    /// The socket may have become writable since the writer last checked.
-    is_writable: bool,
-    /// The client has shut down its sending side.
-    is_read_closed: bool,
-    /// The waiter for that.
-    close_waiter: WaiterSlot,
-}
-
-/// Progress of deferred output.
-#[derive(Default)]
-enum PendingSend {
-    /// No output is pending.
-    #[default]
-    Nothing,
-    /// The ring sends it.
-    InFlight,
-    /// The socket did not accept this part.
-    Unsent(Box<SendBuffer>),
-    Failed(Errno),
-}
-
-impl SocketState {
-    /// Records a receive completion.
-    pub(super) fn on_received(
-        &mut self,
-        result: Result<Option<ProvidedBuffer>, Errno>,
-        multishot: Multishot,
-        (ring, slot): (&mut Ring, Slot),
-    ) -> Wakeups {
-        let reader = self.receiving.on_received(result, multishot, (ring, slot));
-        if self.close_waiter.is_set() && multishot == Multishot::Ended && self.receiving.end().is_none() {
-            ring.start(slot, Op::PeerShutdown);
-        }
-        [reader, self.receiving.end().and_then(|_| self.close_waiter.take())]
-    }
-
-    /// Records a send completion and the unsent rest.
-    pub(super) fn on_sent(&mut self, rest: Option<(Buffer, usize)>, result: Result<(), Errno>) -> Wakeups {
-        self.sending = match (result, rest) {
-            (Ok(()) | Err(Errno::AGAIN | Errno::INTR), Some((buffer, at))) => {
-                PendingSend::Unsent(Box::new(SendBuffer { buffer: Some(buffer), at }))
-            }
-            (Ok(()), None) => PendingSend::Nothing,
-            (Err(error), _) => PendingSend::Failed(error),
-        };
-        self.is_writable = self.writer.is_set();
-        // The task that waits for the next request must learn that its response is not sent completely.
-        let reader = if self.has_unsent() { self.receiving.reader.take() } else { None };
-        [self.writer.take(), reader]
-    }
-
-    /// Records a readiness completion.
-    pub(super) fn on_ready(&mut self, op: Op) -> Wakeups {
-        match op {
-            Op::Writable => {
-                self.is_writable = self.writer.is_set();
-                [self.writer.take(), None]
-            }
-            Op::PeerShutdown => {
-                self.is_read_closed = true;
-                [self.close_waiter.take(), None]
-            }
-            _ => [self.receiving.on_readable(), None],
-        }
-    }
-
-    fn has_unsent(&self) -> bool {
-        matches!(self.sending, PendingSend::Unsent(_) | PendingSend::Failed(_))
-    }
-}
 
 /// A non-blocking connected socket in the worker's ring.
 pub(crate) struct UringSocket {
@@ -161,15 +85,15 @@ impl Stream for UringSocket {
     }
 
     fn send(&self, parts: [&[u8]; 2], mode: SendMode) -> io::Result<usize> {
-        self.send_now(|fd| stream::send(fd, parts, mode))
+        self.send_now(|fd| raw::send(fd, parts, mode))
     }
 
     fn send_file(&self, file: &File, offset: u64, len: usize) -> io::Result<usize> {
-        self.send_now(|fd| stream::send_file(fd, file, offset, len))
+        self.send_now(|fd| raw::send_file(fd, file, offset, len))
     }
 
     fn send_copy(&self, first: &[u8], file: &OpenFile, offset: u64, len: usize) -> io::Result<usize> {
-        self.send_now(|fd| stream::send_copy(fd, first, file, offset, len))
+        self.send_now(|fd| raw::send_copy(fd, first, file, offset, len))
     }
 
     fn send_deferred(&self, output: &mut SendBuffer) -> io::Result<SendState> {
@@ -232,7 +156,7 @@ impl Stream for UringSocket {
     }
 
     fn set_notsent_lowat(&self, bytes_max: i32) {
-        self.with_state(|_, ring| stream::set_notsent_lowat(ring.fd(self.slot), bytes_max));
+        self.with_state(|_, ring| raw::set_notsent_lowat(ring.fd(self.slot), bytes_max));
     }
 
     fn notsent_bytes(&self) -> usize {
@@ -245,7 +169,7 @@ impl Stream for UringSocket {
     }
 
     fn reset_on_close(&self) {
-        self.with_state(|_, ring| stream::reset_on_close(ring.fd(self.slot)));
+        self.with_state(|_, ring| raw::reset_on_close(ring.fd(self.slot)));
     }
 
     fn poll_read_closed(&self, cx: &mut Context<'_>) -> Poll<()> {

@@ -3,12 +3,12 @@
 use crate::buffer::Buffer;
 use crate::limits::BLOCKING_THREADS_MAX;
 use crate::net::driver::Driver;
+use crate::net::runtime;
 use crate::net::stream::Stream;
 use crate::net::sys::buffer_ring::ProvidedBuffer;
 use crate::net::sys::faults::Script;
 use crate::net::sys::ring::{Completion, Multishot, Op, Outcome, Ring, Sizes};
 use crate::net::uring::{Uring, UringSocket};
-use crate::net::worker;
 use crate::service::ServerEvent;
 use crate::{Observer, Request, Response, RunningServer, Server, StatusCode};
 use rustix::io::Errno;
@@ -142,7 +142,7 @@ fn unavailable_ring_is_reported_once_and_epoll_serves() {
 
 #[test]
 fn ring_reads_files_to_their_end() {
-    let Ok(runtime) = worker::runtime() else { panic!("cannot create a runtime") };
+    let Ok(runtime) = runtime::runtime() else { panic!("cannot create a runtime") };
     runtime.block_on(async {
         let Some(uring) = if_available(Uring::new()) else { return };
         tokio::task::spawn_local(uring.clone().run(|_| {}));
@@ -273,7 +273,7 @@ fn buffer_in_use_is_not_overwritten() {
 
 #[test]
 fn all_waiting_sockets_are_woken() {
-    let Ok(runtime) = worker::runtime() else { panic!("cannot create a runtime") };
+    let Ok(runtime) = runtime::runtime() else { panic!("cannot create a runtime") };
     runtime.block_on(async {
         let Some(uring) = if_available(Uring::new()) else { return };
         tokio::task::spawn_local(uring.clone().run(|_| {}));

@@ -5,7 +5,7 @@
 //! includes the state of the file, so a changed file is a miss. Never reads or encodes on the
 //! caller's thread.
 
-use crate::service::SharedFile;
+use crate::file::SharedFile;
 use crate::tower::compression::encoder::{CompressionLevel, Encoder};
 use crate::tower::send_file::FilePart;
 use bytes::Bytes;

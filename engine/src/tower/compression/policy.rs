@@ -1,9 +1,23 @@
 //! Decides from the request head and response head whether a response is compressed. Never reads content.
 
-use crate::tower::compression::Authenticated;
 use http::{HeaderMap, Method, StatusCode, header};
 use selvedge_proto::encoding::{AcceptedCodings, Coding};
 use selvedge_proto::field::{list_members, trim};
+
+/// Whether to compress responses that may contain secrets: those to requests with `Authorization` or
+/// `Cookie`, and those with `Set-Cookie`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Authenticated {
+    /// Do not compress them.
+    #[default]
+    Skip,
+    /// Compress them like other responses.
+    ///
+    /// An attacker who makes a client send requests, has text reflected in the response and sees
+    /// its length can then guess secrets in it, byte by byte (BREACH). Safe only for responses that
+    /// contain no secrets or no input of the request.
+    Compress,
+}
 
 /// The settings that the decision depends on.
 #[derive(Clone, Debug)]

@@ -1,7 +1,7 @@
 //! The thread that runs engine applications for other servers. It starts at the first request.
 
 use super::EmbeddedBody;
-use crate::net::worker;
+use crate::net::runtime;
 use crate::service::Timestamp;
 use crate::tower::request_context::RequestContext;
 use selvedge_proto::method::Method;
@@ -56,7 +56,7 @@ where
 fn start_thread() -> Option<mpsc::UnboundedSender<Job>> {
     let (sender, mut jobs) = mpsc::unbounded_channel::<Job>();
     let run = move || {
-        let Ok(runtime) = worker::runtime() else { return };
+        let Ok(runtime) = runtime::runtime() else { return };
         let started_at = Instant::now();
         runtime.block_on(async move {
             while let Some(job) = jobs.recv().await {

@@ -143,7 +143,7 @@ impl Body for EmbeddedBody {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::service::{FileContent, OpenFile};
+    use crate::file::{FileContent, OpenFile};
     use crate::tower::send_file;
     use selvedge_proto::StatusCode;
     use std::rc::Rc;

@@ -6,6 +6,7 @@ mod route;
 mod server;
 mod site;
 mod unreachable_routes;
+mod values;
 
 use super::model::{Enforcement, Settings, Switch};
 use super::position::Span;

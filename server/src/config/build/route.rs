@@ -1,7 +1,7 @@
 //! Routes: conditions and actions.
 
-use super::site::{pattern, status};
 use super::unreachable_routes::EarlierRoutes;
+use super::values::{pattern, status};
 use super::{Builder, RequirementKind, networks, texts};
 use crate::config::model::{AccessSettings, Action, Condition, Files, Route, Switch, When};
 use crate::config::problem::Problem;

@@ -2,13 +2,14 @@
 
 use super::route::Inherited;
 use super::unreachable_routes::EarlierRoutes;
+use super::values::{pattern, status};
 use super::{Builder, RequirementKind, texts};
 use crate::config::model::{
     AccessSettings, Action, CacheControl, ErrorPage, Files, HeaderChange, ResponseSettings, Route, Site, Switch, When,
 };
 use crate::config::position::Span;
 use crate::config::problem::Problem;
-use crate::config::tree::{Block, Item, SpannedValue};
+use crate::config::tree::{Block, Item};
 use crate::config::value::{HostPattern, PathPattern, Value};
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -147,13 +148,4 @@ fn last_route(files: Files, inherited: &Inherited) -> Route {
         action: Action::Files(files),
         response_settings: ResponseSettings::default(),
     }
-}
-
-pub(super) fn pattern(given: &SpannedValue) -> PathPattern {
-    let Value::Pattern(pattern) = &given.value else { unreachable!("the table requires a pattern") };
-    pattern.clone()
-}
-
-pub(super) fn status(given: &SpannedValue) -> u16 {
-    u16::try_from(given.number()).expect("a status has three digits")
 }

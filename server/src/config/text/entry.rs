@@ -106,7 +106,7 @@ fn check_lines(part: &str, at: Span) -> Result<(), Problem> {
     let hashes = part.len() - part.trim_start_matches('#').len();
     let Some(inner) = part[hashes..part.len() - hashes].strip_prefix("\"\"\"") else { return Ok(()) };
     let inner = inner.strip_suffix("\"\"\"").unwrap_or(inner);
-    let lines: Vec<&str> = inner.split(super::lexer::is_newline).collect();
+    let lines: Vec<&str> = inner.split(super::newline::is_newline).collect();
     let [first, middle @ .., last] = lines.as_slice() else { return Ok(()) };
     if lines.len() < 2 || !first.is_empty() {
         let problem = Problem::new(at, "a multi-line string starts on the line of its quotes");

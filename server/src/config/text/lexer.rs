@@ -1,11 +1,7 @@
 //! Skips what separates nodes and entries: space, comments, strings.
 
+use super::newline::is_newline;
 use super::parser::Parser;
-
-/// Whether a character is a line end of KDL.
-pub(super) fn is_newline(c: char) -> bool {
-    matches!(c, '\n' | '\r' | '\u{85}' | '\u{b}' | '\u{c}' | '\u{2028}' | '\u{2029}')
-}
 
 /// Whether a character is other white space of KDL.
 fn is_space(c: char) -> bool {

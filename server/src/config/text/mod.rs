@@ -7,6 +7,7 @@
 mod entry;
 mod kdl;
 mod lexer;
+mod newline;
 mod node_head;
 mod parser;
 

@@ -1,6 +1,7 @@
 //! Parses the head of a node: name, arguments, properties.
 
-use super::lexer::{Skipped, is_newline};
+use super::lexer::Skipped;
+use super::newline::is_newline;
 use super::parser::{NodeState, Parser};
 use super::{Entry, Node, Scalar, entry};
 use crate::config::position::Span;

@@ -1,7 +1,7 @@
 //! Parses nodes and their blocks.
 
 use super::Node;
-use super::lexer::is_newline;
+use super::newline::is_newline;
 use crate::config::position::Span;
 use crate::config::problem::Problem;
 

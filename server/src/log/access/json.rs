@@ -4,7 +4,7 @@
 //! For malformed requests and unknown methods, `uri` holds the request line as the other formats write it, and
 //! method, host and protocol are empty, because log readers reject such methods.
 
-use super::LogRecord;
+use super::record::LogRecord;
 use super::step::{TimeOf, append_address, protocol};
 use crate::log::escape::escape_json_text;
 use crate::log::time::TimePattern;

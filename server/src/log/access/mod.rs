@@ -6,24 +6,20 @@
 
 mod json;
 mod parse;
+mod record;
 mod step;
 
 pub(crate) use parse::FormatProblem;
 
-use super::escape::{JSON_NUMBER_BYTES, TEXT_NUMBER_BYTES, escape, escape_for_json, escape_json, escape_word, fitting};
 use super::time::TimePattern;
-use selvedge::Request;
-use selvedge::proto::target::Host;
+use record::LogRecord;
 use selvedge::service::Exchange;
-use std::net::IpAddr;
 use step::FormatStep;
 
 /// Bytes of a line with its line end. Log readers accept as much, and a client cannot multiply its bytes in the log.
 const LINE_BYTES_MAX: usize = 4096;
 /// Lengths to which values are cut if a line would be too long, tried in order.
 const VALUE_BYTES_MAX: [usize; 6] = [2048, 1024, 512, 256, 128, 64];
-/// Marks a value that was cut.
-const TRUNCATION_MARK: &[u8] = b"...";
 
 /// The Common Log Format.
 const COMMON: &str = r#"%h %l %u %t "%r" %>s %b"#;
@@ -103,58 +99,6 @@ impl Format {
         match &mut self.kind {
             FormatKind::Steps(steps) => steps.iter_mut().for_each(|step| step.append(record, out)),
             FormatKind::Json(json) => json.append(record, out),
-        }
-    }
-}
-
-/// What a line is about.
-struct LogRecord<'a> {
-    exchange: &'a Exchange<'a>,
-    site: &'a str,
-    /// Most bytes of each value; longer ones end in [`TRUNCATION_MARK`].
-    value_bytes_max: usize,
-}
-
-impl<'a> LogRecord<'a> {
-    fn request(&self) -> Option<&'a Request> {
-        self.exchange.request
-    }
-
-    /// Returns the client's address.
-    fn client(&self) -> IpAddr {
-        self.request().map_or_else(|| self.exchange.peer.ip(), Request::client)
-    }
-
-    /// Returns the host of the request, if it has one.
-    fn host(&self) -> Option<Host<'a>> {
-        self.request().and_then(Request::host)
-    }
-
-    /// Appends a value to a line of text.
-    fn text(&self, value: &[u8], out: &mut Vec<u8>) {
-        self.escaped(value, TEXT_NUMBER_BYTES, escape, out);
-    }
-
-    /// Appends a value that must not contain a space.
-    fn word(&self, value: &[u8], out: &mut Vec<u8>) {
-        self.escaped(value, TEXT_NUMBER_BYTES, escape_word, out);
-    }
-
-    /// Appends a value to a JSON string.
-    fn json(&self, value: &[u8], out: &mut Vec<u8>) {
-        self.escaped(value, JSON_NUMBER_BYTES, escape_json, out);
-    }
-
-    /// Appends the output of [`LogRecord::text`] to a JSON string.
-    fn text_for_json(&self, value: &[u8], out: &mut Vec<u8>) {
-        self.escaped(value, TEXT_NUMBER_BYTES + 1, escape_for_json, out);
-    }
-
-    fn escaped(&self, value: &[u8], number_bytes: usize, escape: fn(&[u8], &mut Vec<u8>), out: &mut Vec<u8>) {
-        let shown = fitting(value, self.value_bytes_max, number_bytes);
-        escape(shown, out);
-        if shown.len() < value.len() {
-            out.extend_from_slice(TRUNCATION_MARK);
         }
     }
 }

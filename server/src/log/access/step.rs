@@ -1,6 +1,6 @@
 //! The steps of a format: each appends one value.
 
-use super::{LogRecord, TRUNCATION_MARK};
+use super::record::{LogRecord, TRUNCATION_MARK};
 use crate::log::time::TimePattern;
 use selvedge::proto::Persistence;
 use selvedge::proto::field::KnownField;

@@ -1,8 +1,9 @@
 //! Control commands: from signals, the control socket, and the end of the supervisor.
 
-use super::{Parent, STOPPING, ServingProcess, lock, shutting_down};
+use super::{Parent, STOPPING, ServingProcess, shutting_down};
 use crate::process::control::{self, ControlCommand, ControlReply, StatusFormat};
 use crate::process::link::{FromChild, WaitOutcome};
+use crate::process::lock::lock;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
 use signal_hook::iterator::Signals;
 use std::io;

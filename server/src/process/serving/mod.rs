@@ -2,6 +2,7 @@
 //! unsupervised.
 
 mod commands;
+mod request;
 mod shutdown;
 mod sockets;
 
@@ -10,16 +11,17 @@ pub(crate) use commands::{ControlHandler, StopMode};
 use super::ListenAddress;
 use super::control::ControlReply;
 use super::link::{FromChild, Link, StartInfo, ToChild};
+use super::lock::{lock, try_lock};
 use super::notify::Notifier;
 use super::owned_file::OwnedFile;
 use super::sandbox::{Confinement, Sandbox};
 use super::single_flight::SingleFlight;
 use super::sockets::Sockets;
-use sockets::{PendingListeners, call, receive};
+use request::{PendingListeners, call, receive};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Sender;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 /// Reply to a stop command and to later ones.
@@ -174,20 +176,6 @@ impl ServingProcess {
 /// Returns the reply to a command that arrives during a shutdown.
 fn shutting_down() -> ControlReply {
     ControlReply::Refused(format!("the server is {STOPPING}"))
-}
-
-/// Locks a mutex. A panic while it was locked leaves the value consistent.
-pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Tries to lock a mutex; `None` if it is locked.
-fn try_lock<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
-    match mutex.try_lock() {
-        Ok(lock) => Some(lock),
-        Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
-        Err(TryLockError::WouldBlock) => None,
-    }
 }
 
 #[cfg(test)]

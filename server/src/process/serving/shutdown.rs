@@ -1,8 +1,9 @@
 //! Shutdown of a serving process, within its timeout.
 
-use super::{Parent, ServingProcess, lock};
+use super::{Parent, ServingProcess};
 use crate::log::print_line;
 use crate::process::link::FromChild;
+use crate::process::lock::lock;
 use crate::process::owned_file::OwnedFile;
 use rustix::process::{Signal, getpid, kill_process};
 use std::sync::Arc;

@@ -7,11 +7,11 @@
 //! Evicted entries are dropped gradually, because dropping thousands at once would delay all connections of the
 //! worker. All entries together, including evicted ones, stay within the limits of two generations.
 
+use super::cache_key::{CacheKey, CacheKeyRef, CacheNamespace};
 use super::directories::DirectoryCache;
 use super::resource::Resource;
 use foldhash::fast::RandomState;
-use hashbrown::{Equivalent, HashMap, hash_map};
-use std::hash::{Hash, Hasher};
+use hashbrown::{HashMap, hash_map};
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -36,39 +36,6 @@ pub(super) struct CacheEntry {
     /// Memory in bytes that counts towards the limit.
     bytes: usize,
     open_files: usize,
-}
-
-/// A namespace and a path in it.
-#[derive(PartialEq, Eq)]
-pub(super) struct CacheKey {
-    pub(super) namespace: CacheNamespace,
-    pub(super) path: Box<[u8]>,
-}
-
-/// A borrowed key for look-ups.
-#[derive(Clone, Copy)]
-pub(super) struct CacheKeyRef<'a> {
-    pub(super) namespace: CacheNamespace,
-    pub(super) path: &'a [u8],
-}
-
-impl Hash for CacheKey {
-    fn hash<H: Hasher>(&self, stamp: &mut H) {
-        CacheKeyRef { namespace: self.namespace, path: &self.path }.hash(stamp);
-    }
-}
-
-impl Hash for CacheKeyRef<'_> {
-    fn hash<H: Hasher>(&self, stamp: &mut H) {
-        stamp.write_u32(self.namespace.0);
-        stamp.write(self.path);
-    }
-}
-
-impl Equivalent<CacheKey> for CacheKeyRef<'_> {
-    fn equivalent(&self, key: &CacheKey) -> bool {
-        self.namespace == key.namespace && *self.path == *key.path
-    }
 }
 
 /// A generation and the sums of its entries. The hash is keyed with a secret, because clients choose the paths
@@ -137,10 +104,6 @@ impl Evicted {
         self.files.len() as f64 > self.initial_count as f64 * time_left.as_secs_f64() / EVICTION_TIME.as_secs_f64()
     }
 }
-
-/// Separates the paths of document roots and sites, because one path can be another file in each.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::site) struct CacheNamespace(u32);
 
 pub(in crate::site) struct FileCache {
     current: CacheGeneration,
@@ -259,7 +222,7 @@ impl FileCache {
 
 #[cfg(test)]
 mod tests {
-    use super::super::resolve::{FileStamp, LoadedContent, LoadedFile, LoadedVariant};
+    use super::super::loaded::{FileStamp, LoadedContent, LoadedFile, LoadedVariant};
     use super::*;
 
     fn resource_of(content: LoadedContent) -> Rc<Resource> {

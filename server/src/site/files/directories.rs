@@ -5,10 +5,10 @@
 //! coarsest timestamp step, since a later change could otherwise get an equal time. In all other cases, and in
 //! directories with a precompressed file, precompressed files are looked up by name.
 
-use super::cache::{CacheKey, CacheKeyRef, CacheNamespace};
-use super::resolve::{DiskAccess, FileStamp};
+use super::cache_key::{CacheKey, CacheKeyRef, CacheNamespace};
+use super::loaded::FileStamp;
 use super::resource::CHECK_INTERVAL;
-use super::root::Root;
+use super::root::{DiskAccess, Root};
 use foldhash::fast::RandomState;
 use hashbrown::HashMap;
 use rustix::fs::{Dir, fstat, fstatfs};

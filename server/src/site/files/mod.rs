@@ -5,8 +5,10 @@
 //! caches resources. `response` decides what to send.
 
 pub(super) mod cache;
+pub(super) mod cache_key;
 pub(super) mod directories;
 mod error;
+mod loaded;
 mod mime;
 mod multipart;
 pub(super) mod resolve;
@@ -15,7 +17,8 @@ mod response;
 pub(super) mod root;
 
 use super::action::Precompressed;
-use cache::{CacheNamespace, FileCache};
+use cache::FileCache;
+use cache_key::CacheNamespace;
 use directories::DirectoryCache;
 pub(super) use error::FileError;
 pub(super) use resolve::DocumentRoot;

@@ -1,6 +1,6 @@
 //! Sends several ranges of a file in one response (RFC 9110 §14.6).
 
-use super::resolve::FileStamp;
+use super::loaded::FileStamp;
 use super::resource::{BodyStorage, Representation};
 use bytes::Bytes;
 use rustix::fs::fstat;

@@ -1,7 +1,7 @@
 //! The representations of a file, ready to be sent.
 
+use super::loaded::{FileStamp, KnownStamps, LoadedContent, LoadedFile, LoadedVariant, MEMORY_FILE_BYTES_MAX};
 use super::mime::content_type;
-use super::resolve::{FileStamp, KnownStamps, LoadedContent, LoadedFile, LoadedVariant, MEMORY_FILE_BYTES_MAX};
 use bytes::Bytes;
 use rustix::fs::fstat;
 use selvedge::Request;

@@ -5,8 +5,8 @@
 //! size and number of copies is limited: a copy that is unused for [`IDLE_AFTER`] can be evicted for
 //! another copy, and one that is unused for [`EXPIRE_AFTER`] is dropped.
 
+use crate::file::{FileStamp, FileState, memory_limit};
 use crate::net::sys::{HUGE_PAGE_BYTES, move_to_huge_pages};
-use crate::service::{FileStamp, FileState, memory_limit};
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create, sendfile};
 use std::fs::File;
 use std::io;

@@ -1,0 +1,114 @@
+//! The task of a connection, from its start to its close reason.
+
+use crate::connection::app_context::{AppContext, CurrentApp};
+use crate::connection::close::{has_stalled, may_read_more};
+use crate::connection::http1::{self, LoopExit};
+use crate::connection::transport::Connection;
+use crate::connection::{parked, upgraded};
+use crate::net::connection_table::{ConnectionId, Interrupt};
+use crate::net::panic;
+use crate::net::runtime::spawn_local;
+use crate::net::stream::Stream;
+use crate::service::{CloseReason, Closed, Observer, ServerEvent, Service};
+use std::cell::RefCell;
+use std::future::Future;
+use std::net::SocketAddr;
+use std::pin::pin;
+use std::rc::Rc;
+use std::task::Poll;
+
+/// Serves one connection until its end and reports it. `id` is its entry in the connection table. `permit` is dropped
+/// at the end.
+pub(crate) fn run<S: Stream, T: Service, O: Observer>(
+    stream: S,
+    peer: SocketAddr,
+    id: ConnectionId,
+    app: Rc<AppContext<T, O>>,
+    permit: impl Sized + 'static,
+) -> impl Future<Output = ()> {
+    // Constructed outside the future, which would otherwise reserve space for the arguments as well.
+    let connection = Connection::new(stream, peer, id, app.worker.clone(), app.shared.clone());
+    run_connection(Rc::new(connection), app, permit)
+}
+
+/// Starts the task of a resumed connection.
+fn start_task<S: Stream, T: Service, O: Observer, P: 'static>(
+    connection: Rc<Connection<S>>,
+    app: Rc<AppContext<T, O>>,
+    permit: P,
+) {
+    spawn_local(run_connection(connection, app, permit));
+}
+
+/// Runs a new or resumed connection until its end.
+fn run_connection<S: Stream, T: Service, O: Observer>(
+    connection: Rc<Connection<S>>,
+    app: Rc<AppContext<T, O>>,
+    permit: impl Sized + 'static,
+) -> impl Future<Output = ()> {
+    let current_app = CurrentApp(RefCell::new(app));
+    // An `async fn` would store its arguments twice.
+    async move {
+        let mut connection = connection;
+        let reason = loop {
+            match poll_with_interrupts(&connection, &current_app).await {
+                LoopExit::Ended(reason) => break reason,
+                LoopExit::Parked => return parked::park(connection, current_app.0.into_inner(), permit, start_task),
+                LoopExit::Migrate => connection = migrate(connection),
+            }
+        };
+        // Wakes a body reader in a task of the application, which gets the end of the content now.
+        connection.wake_reader();
+        let mut closed =
+            Closed { peer: connection.peer(), reason, phase: connection.phase(), requests: connection.requests() };
+        let (app, id) = (current_app.0.into_inner(), connection.id());
+        if reason == CloseReason::Upgraded {
+            closed.reason = Box::pin(upgraded::run_upgraded(connection, app.shared.app_state.get())).await;
+        } else {
+            let mut is_stalled = has_stalled(reason, closed.phase);
+            if may_read_more(reason) && !connection.release_large_send_buffer() {
+                Box::pin(connection.drain_send_queue()).await;
+                is_stalled = !connection.release_large_send_buffer();
+            }
+            if is_stalled {
+                connection.stream.reset_on_close();
+            }
+            drop(connection);
+        }
+        app.observer.closed(&closed);
+        app.worker.remove_connection(id);
+        drop(permit);
+    }
+}
+
+/// Migrates the connection's stream, unless another handle to the connection exists.
+fn migrate<S: Stream>(connection: Rc<Connection<S>>) -> Rc<Connection<S>> {
+    let connection = Rc::try_unwrap(connection).map(|connection| Rc::new(connection.migrated()));
+    let connection = connection.unwrap_or_else(|still_shared| still_shared);
+    connection.is_resumed.set(true);
+    connection
+}
+
+/// Polls the request loop, and ends it on an abort interrupt or a panic.
+async fn poll_with_interrupts<S: Stream, T: Service, O: Observer>(
+    connection: &Rc<Connection<S>>,
+    current_app: &CurrentApp<T, O>,
+) -> LoopExit {
+    let mut serving = pin!(http1::serve(connection, current_app));
+    let table = &connection.worker.connections;
+    std::future::poll_fn(|cx| {
+        match table.register_waker(connection.id(), cx.waker()) {
+            Interrupt::Abort => return Poll::Ready(LoopExit::Ended(connection.abort_reason())),
+            // A task of the application may be waiting for content.
+            Interrupt::TimedOut => {
+                connection.wake_reader();
+            }
+            Interrupt::None | Interrupt::Evict | Interrupt::Drain | Interrupt::Park => {}
+        }
+        panic::catch(|| serving.as_mut().poll(cx)).unwrap_or_else(|message| {
+            current_app.app().observer.event(&ServerEvent::Panic { peer: connection.peer(), message });
+            Poll::Ready(LoopExit::Ended(CloseReason::Panicked))
+        })
+    })
+    .await
+}

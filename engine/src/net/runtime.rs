@@ -1,0 +1,46 @@
+//! The runtime of a worker, and its threads for work that blocks.
+
+use crate::limits::BLOCKING_THREADS_MAX;
+use std::io;
+use std::time::Duration;
+pub(crate) use tokio::task::{spawn_local, yield_now};
+
+/// Creates the runtime of one worker.
+pub(crate) fn runtime() -> io::Result<tokio::runtime::LocalRuntime> {
+    tokio::runtime::Builder::new_current_thread()
+        .enable_io()
+        .enable_time()
+        .max_blocking_threads(BLOCKING_THREADS_MAX)
+        .thread_name("selvedge-disk")
+        .on_thread_start(lower_thread_priority)
+        .build_local(tokio::runtime::LocalOptions::default())
+}
+
+/// Niceness of blocking threads: next to a worker on one core, they get about a tenth of its CPU time.
+const BLOCKING_THREAD_NICENESS: i32 = 10;
+
+/// Lowers the CPU priority of this thread below the workers, so that work for one client does not delay the
+/// others.
+fn lower_thread_priority() {
+    // Optional: the server also works without it.
+    let _ = rustix::process::setpriority_process(None, BLOCKING_THREAD_NICENESS);
+}
+
+/// Waits for a duration.
+pub(crate) async fn sleep(time: Duration) {
+    tokio::time::sleep(time).await;
+}
+
+/// Runs `work` on a blocking thread, where it may wait for a disk or compute for a long time.
+///
+/// Code in a handler runs on the worker's thread. While it computes or blocks without `await` (a file, a lock, a
+/// database), the worker serves no other connection. Rule of thumb: move work that takes more than 0.1 ms to a
+/// blocking thread. Each worker has at most 8 of them. The queue for them is not bounded.
+///
+/// For a multi-threaded runtime, create one in the application. Handlers may use its handle
+/// (`handle.spawn(…).await`).
+///
+/// Returns `None` if the work panicked or the server is stopping.
+pub async fn spawn_blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
+    tokio::task::spawn_blocking(work).await.ok()
+}

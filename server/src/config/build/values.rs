@@ -1,0 +1,13 @@
+//! Values whose kind the table requires.
+
+use crate::config::tree::SpannedValue;
+use crate::config::value::{PathPattern, Value};
+
+pub(super) fn pattern(given: &SpannedValue) -> PathPattern {
+    let Value::Pattern(pattern) = &given.value else { unreachable!("the table requires a pattern") };
+    pattern.clone()
+}
+
+pub(super) fn status(given: &SpannedValue) -> u16 {
+    u16::try_from(given.number()).expect("a status has three digits")
+}

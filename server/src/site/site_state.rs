@@ -1,0 +1,44 @@
+//! What the sites share on one worker.
+
+use super::access::Verifier;
+use super::files::cache::FileCache;
+use super::files::{Files, SharedFileCache};
+use super::listing;
+use super::methods::SlashRedirect;
+use super::route_table::RouteTable;
+use std::cell::{OnceCell, RefCell};
+use std::rc::Rc;
+use std::sync::Arc;
+
+/// The caches and limits of one worker, for all sites.
+pub(super) struct SiteState {
+    pub(super) routes: Arc<RouteTable>,
+    pub(super) cache: SharedFileCache,
+    /// The files of each document root, created at its first use.
+    files_by_root: Box<[OnceCell<Files>]>,
+    pub(super) listing_limits: listing::ListingLimits,
+    pub(super) verifier: Verifier,
+    pub(super) slash_redirect: SlashRedirect,
+}
+
+impl SiteState {
+    pub(super) fn new(routes: Arc<RouteTable>, cache: FileCache) -> Self {
+        Self {
+            files_by_root: routes.document_roots.iter().map(|_| OnceCell::new()).collect(),
+            cache: Rc::new(RefCell::new(cache)),
+            listing_limits: listing::ListingLimits::new(),
+            verifier: Verifier::new(routes.password_cache.clone()),
+            slash_redirect: SlashRedirect::Absolute,
+            routes,
+        }
+    }
+
+    /// Returns the files of a document root.
+    pub(super) fn files(&self, number: u32) -> &Files {
+        let number = number as usize;
+        self.files_by_root[number].get_or_init(|| {
+            let root = &self.routes.document_roots[number];
+            Files::new(root.clone(), self.cache.clone())
+        })
+    }
+}
