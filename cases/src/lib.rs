@@ -46,12 +46,12 @@
 
 mod check;
 pub mod escape;
+pub mod message_reader;
 pub mod model;
-pub mod reader;
 mod rows;
 pub mod verdict;
 
 pub use check::check;
-pub use reader::{MessageReader, read};
+pub use message_reader::{MessageReader, read};
 pub use rows::{Case, CaseError, load_cases, parse_cases};
 pub use verdict::Verdict;

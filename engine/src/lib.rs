@@ -19,7 +19,7 @@ pub mod from_axum_serve {}
 pub use connection::OnReload;
 pub use connection_stats::{ConnectionCount, ConnectionStats};
 pub use limits::Limits;
-pub use net::driver::Driver;
+pub use net::backend::Driver;
 pub use net::listen::{Endpoint, Listener};
 pub use net::runtime::spawn_blocking;
 pub use replace_app::{AppHandle, AppVersion};

@@ -5,7 +5,7 @@ use crate::connection_stats::ConnectionStats;
 use crate::limits::{self, Limits};
 use crate::mailbox::{MailboxReceiver, mailbox};
 use crate::net::accepted::Accepted;
-use crate::net::driver::{Backend, Driver};
+use crate::net::backend::{Backend, Driver};
 use crate::net::executor::{self, StopState, WorkerConfig};
 use crate::net::listen::{Endpoint, Listener};
 use crate::net::worker::{Worker, WorkerCommand, WorkerPool};

@@ -3,7 +3,7 @@
 
 use crate::compile::CarriedState;
 use crate::config::value::Address;
-use crate::config::{Problem, Requirement, RequirementKind, Sources};
+use crate::config::{MachineRequirement, MachineRequirementKind, Problem, Sources};
 use crate::site::Root;
 use rustix::fs::{Access, OFlags, access};
 use selvedge::proto::path::SafePath;
@@ -74,24 +74,25 @@ pub(crate) enum CheckScope {
 }
 
 /// Returns a problem for each requirement that does not hold.
-pub(crate) fn problems(requirements: &[Requirement], scope: CheckScope) -> Vec<Problem> {
+pub(crate) fn problems(requirements: &[MachineRequirement], scope: CheckScope) -> Vec<Problem> {
     let in_scope = requirements.iter().filter(|requirement| match requirement.kind {
-        RequirementKind::SocketDirectory(_)
-        | RequirementKind::PidFile(_)
-        | RequirementKind::ListenAddress(_)
-        | RequirementKind::User(_)
-        | RequirementKind::Group(_) => scope == CheckScope::All,
-        RequirementKind::WritableFile(_) => scope != CheckScope::Sites,
+        MachineRequirementKind::SocketDirectory(_)
+        | MachineRequirementKind::PidFile(_)
+        | MachineRequirementKind::ListenAddress(_)
+        | MachineRequirementKind::User(_)
+        | MachineRequirementKind::Group(_) => scope == CheckScope::All,
+        MachineRequirementKind::WritableFile(_) => scope != CheckScope::Sites,
         _ => true,
     });
     failing(in_scope, check_requirement)
 }
 
 /// Returns warnings for what may be added while the server runs.
-pub(crate) fn warnings(requirements: &[Requirement], opened: &CarriedState) -> Vec<Problem> {
-    let pages = requirements.iter().filter(|requirement| matches!(requirement.kind, RequirementKind::ErrorPage(..)));
+pub(crate) fn warnings(requirements: &[MachineRequirement], opened: &CarriedState) -> Vec<Problem> {
+    let pages =
+        requirements.iter().filter(|requirement| matches!(requirement.kind, MachineRequirementKind::ErrorPage(..)));
     failing(pages, |kind| match kind {
-        RequirementKind::ErrorPage(root, path) => {
+        MachineRequirementKind::ErrorPage(root, path) => {
             opened.root(root).map_or(Ok(()), |open| check_error_page(open, root, path))
         }
         _ => Ok(()),
@@ -99,11 +100,11 @@ pub(crate) fn warnings(requirements: &[Requirement], opened: &CarriedState) -> V
 }
 
 fn failing<'a>(
-    requirements: impl Iterator<Item = &'a Requirement>,
-    check: impl Fn(&RequirementKind) -> Result<(), (String, String)>,
+    requirements: impl Iterator<Item = &'a MachineRequirement>,
+    check: impl Fn(&MachineRequirementKind) -> Result<(), (String, String)>,
 ) -> Vec<Problem> {
     // Several sites may share a log or root; each is checked once.
-    let mut known: HashMap<&RequirementKind, Option<(String, String)>> = HashMap::new();
+    let mut known: HashMap<&MachineRequirementKind, Option<(String, String)>> = HashMap::new();
     let problems = requirements.filter_map(|requirement| {
         let error = known.entry(&requirement.kind).or_insert_with(|| check(&requirement.kind).err());
         error.clone().map(|(what, instead)| Problem::with_suggestion(requirement.at, what, instead))
@@ -112,22 +113,24 @@ fn failing<'a>(
 }
 
 /// Checks a requirement. Returns what is wrong and what to do.
-fn check_requirement(kind: &RequirementKind) -> Result<(), (String, String)> {
+fn check_requirement(kind: &MachineRequirementKind) -> Result<(), (String, String)> {
     match kind {
-        RequirementKind::Root(path) => check_root(path),
-        RequirementKind::WritableFile(path) | RequirementKind::PidFile(path) => check_writable_file(path),
-        RequirementKind::SocketDirectory(path) => check_writable_folder(folder_of(path)),
-        RequirementKind::UserFile(path) => check_user_file(path),
-        RequirementKind::ListenAddress(address) => check_address(address),
+        MachineRequirementKind::Root(path) => check_root(path),
+        MachineRequirementKind::WritableFile(path) | MachineRequirementKind::PidFile(path) => check_writable_file(path),
+        MachineRequirementKind::SocketDirectory(path) => check_writable_folder(folder_of(path)),
+        MachineRequirementKind::UserFile(path) => check_user_file(path),
+        MachineRequirementKind::ListenAddress(address) => check_address(address),
         #[cfg(feature = "program")]
-        RequirementKind::User(name) => check_account(crate::process::find_user(name)),
+        MachineRequirementKind::User(name) => check_account(crate::process::find_user(name)),
         #[cfg(feature = "program")]
-        RequirementKind::Group(name) => check_account(crate::process::find_group(name)),
+        MachineRequirementKind::Group(name) => check_account(crate::process::find_group(name)),
         // An application that embeds sites keeps its own user.
         #[cfg(not(feature = "program"))]
-        RequirementKind::User(_) | RequirementKind::Group(_) => Ok(()),
+        MachineRequirementKind::User(_) | MachineRequirementKind::Group(_) => Ok(()),
         // The compiler and `warnings` check these.
-        RequirementKind::ErrorPage(..) | RequirementKind::Site(_) | RequirementKind::Route(..) => Ok(()),
+        MachineRequirementKind::ErrorPage(..) | MachineRequirementKind::Site(_) | MachineRequirementKind::Route(..) => {
+            Ok(())
+        }
     }
 }
 

@@ -2,7 +2,7 @@
 //! step fails, nothing has changed.
 
 use crate::config::model::{self, Settings};
-use crate::config::{self, Configuration, Problem, RequirementKind, Sources};
+use crate::config::{self, Configuration, MachineRequirementKind, Problem, Sources};
 use crate::listeners::ListenerSet;
 use crate::log::config::Level;
 use crate::log::{self, Connect, LogObserver, Logs};
@@ -375,7 +375,8 @@ impl LiveServer {
 /// Reports addresses that cannot be bound at their settings.
 pub(crate) fn cannot_listen(problems: Vec<ListenError>, configuration: &mut Configuration) -> Refusal {
     let problem = |ListenError { address, why }| {
-        let at = compile::position_of(configuration, &RequirementKind::ListenAddress(address)).unwrap_or_default();
+        let at =
+            compile::position_of(configuration, &MachineRequirementKind::ListenAddress(address)).unwrap_or_default();
         Problem::with_suggestion(at, why, String::new())
     };
     let problems = problems.into_iter().map(problem).collect();

@@ -3,7 +3,7 @@
 use crate::compile::{self, CarriedState, Compiled};
 use crate::config::model::{AccessLog, ErrorLog, LogSettings, ReloadConnections, Settings};
 use crate::config::value::HostPattern;
-use crate::config::{Configuration, Problem, Problems, RequirementKind, Sources};
+use crate::config::{Configuration, MachineRequirementKind, Problem, Problems, Sources};
 use crate::log::{Connect, Counters, LogObserver, LogProblem, Logs};
 use crate::site::{DryRunCount, RouteTable, SiteService};
 use selvedge::service::{Admission, UNIX_PEER};
@@ -189,7 +189,7 @@ fn refuse_log(problem: &LogProblem, configuration: &mut Configuration) -> Refusa
     let place = problem
         .path
         .as_ref()
-        .and_then(|path| compile::position_of(configuration, &RequirementKind::WritableFile(path.clone())));
+        .and_then(|path| compile::position_of(configuration, &MachineRequirementKind::WritableFile(path.clone())));
     match place {
         Some(at) => {
             let problem = Problem::with_suggestion(at, problem.to_string(), String::new());

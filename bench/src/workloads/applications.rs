@@ -1,6 +1,6 @@
 //! The cost of an application: of axum on Selvedge and on hyper, and of an equivalent one of actix-web.
 
-use super::throughput::{LatencySource, Throughput};
+use super::throughput::{LatencySource, ThroughputTable};
 use crate::bench::{Bench, Measure, Plan, Probe};
 use crate::figures::{Figure, Figures, Sample};
 use crate::load::mix::{Mix, Persistence};
@@ -76,7 +76,7 @@ fn long_content_plans(name: &str, title: &str, mix: &Mix) -> [Plan; 2] {
 }
 
 fn throughput(name: &str, title: &str, mix: Mix, connections: usize, latency_source: LatencySource) -> Plan {
-    Throughput {
+    ThroughputTable {
         workload: WORKLOAD,
         name: format!("{WORKLOAD}-{name}"),
         title: title.to_owned(),

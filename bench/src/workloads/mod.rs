@@ -11,7 +11,7 @@ use crate::load::mix::{Mix, Persistence};
 use crate::servers::ContentKind;
 use crate::site::{SIZES, SMALL};
 use anyhow::Result;
-use throughput::{LatencySource, Throughput};
+use throughput::{LatencySource, ThroughputTable};
 
 /// A named workload.
 pub(crate) struct Workload {
@@ -57,7 +57,7 @@ pub(crate) const WORKLOADS: [Workload; 10] = [
 
 fn small_file() -> Vec<Plan> {
     let path = format!("/{}", SMALL.name);
-    let small = |name: &str, title: &str, mix: Mix, connections| Throughput {
+    let small = |name: &str, title: &str, mix: Mix, connections| ThroughputTable {
         workload: "small-file",
         name: name.to_owned(),
         title: title.to_owned(),
@@ -92,7 +92,7 @@ fn small_file() -> Vec<Plan> {
 }
 
 fn hello() -> Vec<Plan> {
-    let hello = |name: &str, title: &str, persistence| Throughput {
+    let hello = |name: &str, title: &str, persistence| ThroughputTable {
         workload: "hello",
         name: name.to_owned(),
         title: title.to_owned(),
@@ -126,7 +126,7 @@ fn sizes(_: &Bench) -> Vec<Plan> {
         let connections = if long { 4 } else { 16 };
         let (name, kib) = (size.name.trim_end_matches(".html"), size.bytes / 1024);
         let plan = |name, title, latency_source, probe| {
-            Throughput {
+            ThroughputTable {
                 workload: "sizes",
                 name,
                 title,
@@ -168,7 +168,7 @@ fn cores(bench: &Bench) -> Vec<Plan> {
         "with two workers, the load generator shares a core with the server: compare the processor time";
     let path = format!("/{}", SMALL.name);
     let plan = |name: &str, title, workers, latency_source| {
-        Throughput {
+        ThroughputTable {
             workload: "cores",
             name: name.to_owned(),
             title,
@@ -196,7 +196,7 @@ fn cores(bench: &Bench) -> Vec<Plan> {
 fn many_files(bench: &Bench) -> Result<Vec<Plan>> {
     let (paths, order) = bench.site.documents()?;
     let count = paths.len();
-    let plan = Throughput {
+    let plan = ThroughputTable {
         workload: "many-files",
         name: "many-files".to_owned(),
         title: format!("The Rust documentation: {count} files in Zipf order, 64 keep-alive connections"),

@@ -32,7 +32,7 @@ pub(crate) enum LatencySource {
 }
 
 /// The parameters of a throughput table.
-pub(crate) struct Throughput {
+pub(crate) struct ThroughputTable {
     pub(crate) workload: &'static str,
     pub(crate) name: String,
     pub(crate) title: String,
@@ -47,7 +47,7 @@ pub(crate) struct Throughput {
     pub(crate) probe: Probe,
 }
 
-impl Throughput {
+impl ThroughputTable {
     pub(crate) fn plan(self) -> Plan {
         let Self { workload, name, title, content, path, mix, connections, workers, condition, latency_source, probe } =
             self;

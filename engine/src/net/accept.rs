@@ -3,7 +3,7 @@
 
 use crate::limits::{ACCEPT_PAUSE, ACCEPTS_PER_YIELD, SWEEP_INTERVAL};
 use crate::net::accepted::{Accepted, send_refusal};
-use crate::net::backlog::AdaptiveBacklog;
+use crate::net::adaptive_backlog::AdaptiveBacklog;
 use crate::net::clock::Tick;
 use crate::net::worker::{Worker, WorkerEvent};
 use crate::peer::UNIX_PEER;

@@ -157,7 +157,7 @@ impl Listener {
 pub(crate) struct WorkerSockets {
     pub(crate) sockets: Vec<OwnedFd>,
     /// Whether the worker adapts the length of the accept queue
-    /// ([`AdaptiveBacklog`](crate::net::backlog::AdaptiveBacklog)). Not for shared sockets: a worker does not see
+    /// ([`AdaptiveBacklog`](crate::net::adaptive_backlog::AdaptiveBacklog)). Not for shared sockets: a worker does not see
     /// how many connections the other workers accept. Not for Unix sockets: `connect` fails at once when the queue
     /// is full.
     pub(crate) adapts_backlog: bool,

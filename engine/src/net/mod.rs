@@ -6,10 +6,10 @@
 
 mod accept;
 pub(crate) mod accepted;
-mod backlog;
+mod adaptive_backlog;
+pub(crate) mod backend;
 pub(crate) mod clock;
 pub(crate) mod connection_table;
-pub(crate) mod driver;
 mod epoll;
 pub(crate) mod executor;
 mod idle_epoll;

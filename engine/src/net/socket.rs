@@ -139,7 +139,7 @@ impl Stream for Socket {
 mod tests {
     use super::*;
     use crate::Limits;
-    use crate::net::driver::Driver;
+    use crate::net::backend::Driver;
     use crate::net::runtime;
     use std::os::unix::net::UnixStream;
 

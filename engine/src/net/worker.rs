@@ -3,9 +3,9 @@
 use crate::limits::{Limits, SWEEP_INTERVAL};
 use crate::mailbox::MailboxSender;
 use crate::net::accepted::Accepted;
+use crate::net::backend::Backend;
 use crate::net::clock::Clock;
 use crate::net::connection_table::{ConnectionId, ConnectionTable};
-use crate::net::driver::Backend;
 use crate::net::idle_epoll::IdleEpoll;
 use crate::net::listen::{Endpoint, WorkerSockets};
 use crate::net::uring::Uring;

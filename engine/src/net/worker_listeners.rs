@@ -2,7 +2,7 @@
 
 use crate::limits::BACKLOG;
 use crate::net::accept::{self, Acceptor};
-use crate::net::backlog::AdaptiveBacklog;
+use crate::net::adaptive_backlog::AdaptiveBacklog;
 use crate::net::listen::{Endpoint, WorkerSockets};
 use crate::net::sys;
 use crate::net::worker::{WorkerEvent, spawn_critical};

@@ -20,7 +20,7 @@ use http::{Request, Response, response};
 use http_body::Body;
 use pin_project_lite::pin_project;
 pub use policy::Authenticated;
-use policy::{CompressionDecision, CompressionSettings, MethodClass, RequestFacts};
+use policy::{CompressionDecision, MethodClass, PolicySettings, RequestFacts};
 use selvedge_proto::encoding::Coding;
 use selvedge_proto::field::list_members;
 use std::fmt;
@@ -72,14 +72,14 @@ pub struct Compression {
 
 #[derive(Clone, Debug)]
 struct Shared {
-    settings: CompressionSettings,
+    settings: PolicySettings,
     cache: EncodedFiles,
 }
 
 impl Compression {
     /// Creates a layer with default settings.
     pub fn new() -> Self {
-        let settings = CompressionSettings {
+        let settings = PolicySettings {
             bytes_min: 1024,
             codings: vec![Coding::Zstd, Coding::Brotli, Coding::Gzip],
             authenticated: Authenticated::Skip,
@@ -136,7 +136,7 @@ impl Compression {
         self
     }
 
-    fn settings_mut(&mut self) -> &mut CompressionSettings {
+    fn settings_mut(&mut self) -> &mut PolicySettings {
         &mut Arc::make_mut(&mut self.shared).settings
     }
 }

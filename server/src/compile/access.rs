@@ -5,7 +5,7 @@
 use super::{Compiler, networks};
 use crate::config::model::{self, AccessSettings, ConfiguredAccess, Enforcement};
 use crate::config::value::ValueKind;
-use crate::config::{Problem, RawValue, RequirementKind};
+use crate::config::{MachineRequirementKind, Problem, RawValue};
 use crate::site::{
     AccessRules, BasicAuthenticator, ConnectionLimiter, DenialCounter, IpFilter, Permission, Rate, RateLimiter,
     RuleMode, UserProblem, Users,
@@ -36,7 +36,7 @@ impl Compiler<'_> {
         &mut self,
         settings: &AccessSettings,
         of: &str,
-        places: &[RequirementKind],
+        places: &[MachineRequirementKind],
     ) -> AccessRules {
         AccessRules {
             ip_access: settings.ip_access.as_ref().map(ip_filter),
@@ -51,7 +51,7 @@ impl Compiler<'_> {
         settings: &AccessSettings,
         site: (&AccessSettings, &AccessRules),
         of: &str,
-        places: &[RequirementKind],
+        places: &[MachineRequirementKind],
     ) -> AccessRules {
         let (site_settings, site_rules) = site;
         let own = AccessSettings {
@@ -71,7 +71,7 @@ impl Compiler<'_> {
         &mut self,
         limit: &model::RateLimit,
         of: &str,
-        places: &[RequirementKind],
+        places: &[MachineRequirementKind],
     ) -> Option<Arc<RateLimiter>> {
         let text = format!("{of} {limit:?}");
         if let Some(limiter) = self.carried.rates.get(&text).or_else(|| self.earlier.rates.get(&text)).cloned() {
@@ -96,7 +96,7 @@ impl Compiler<'_> {
     fn basic_authenticator(
         &mut self,
         auth: &model::BasicAuth,
-        places: &[RequirementKind],
+        places: &[MachineRequirementKind],
     ) -> Option<Arc<BasicAuthenticator>> {
         let users = self.users(auth, places)?;
         match BasicAuthenticator::new(&auth.realm, Arc::new(users), RuleMode::Enforce) {
@@ -109,14 +109,14 @@ impl Compiler<'_> {
     }
 
     /// Reads the users of the file and of the configuration.
-    fn users(&mut self, auth: &model::BasicAuth, places: &[RequirementKind]) -> Option<Users> {
+    fn users(&mut self, auth: &model::BasicAuth, places: &[MachineRequirementKind]) -> Option<Users> {
         let (mut text, mut lines_of_file) = (String::new(), 0);
         if let Some(path) = &auth.file {
             match self.sources.text(path) {
                 Ok(read) => (lines_of_file, text) = (read.lines().count(), read),
                 Err(error) => {
                     let what = format!("cannot read {}: {error}", path.display());
-                    self.problem(&[RequirementKind::UserFile(path.clone())], what);
+                    self.problem(&[MachineRequirementKind::UserFile(path.clone())], what);
                     return None;
                 }
             }
@@ -137,7 +137,7 @@ impl Compiler<'_> {
                 (Some(_), _) | (None, None) => self.problem(places, problem),
                 (None, Some(path)) => {
                     let what = format!("line {} of {}: {problem}", problem.line, path.display());
-                    self.problem(&[RequirementKind::UserFile(path.clone())], what);
+                    self.problem(&[MachineRequirementKind::UserFile(path.clone())], what);
                 }
             }
         }
@@ -145,7 +145,7 @@ impl Compiler<'_> {
     }
 
     /// Reports a problem with a user at its hash.
-    fn report_hash_problem(&mut self, hash: &str, places: &[RequirementKind], problem: UserProblem) {
+    fn report_hash_problem(&mut self, hash: &str, places: &[MachineRequirementKind], problem: UserProblem) {
         let is_it = |passage: &&RawValue| passage.kind == ValueKind::PasswordHash && passage.text == hash;
         let mut written = self.configuration.raw_values.iter().filter(is_it).map(|passage| passage.at).peekable();
         if written.peek().is_none() {

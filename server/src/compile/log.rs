@@ -3,7 +3,7 @@
 use super::Compiler;
 use crate::config::model::{AccessLog, ErrorFormat, ErrorLog, Level, Rotation, Switch};
 use crate::config::value::{LogTarget, ValueKind};
-use crate::config::{Problem, RawValue, RequirementKind};
+use crate::config::{MachineRequirementKind, Problem, RawValue};
 use crate::log::config::{self, AccessLogConfig, Destination, ErrorLogConfig, LogConfig, RotatedFormat, SiteLogConfig};
 use crate::log::{Format, FormatProblem};
 use std::collections::HashMap;
@@ -92,7 +92,7 @@ impl Compiler<'_> {
             _ => None,
         });
         for path in paths.collect::<Vec<_>>() {
-            let at = super::position_of_any(self.configuration, &[RequirementKind::WritableFile(path.clone())]);
+            let at = super::position_of_any(self.configuration, &[MachineRequirementKind::WritableFile(path.clone())]);
             let what = format!("two logs with different settings are written to {}", path.display());
             let instead = "use equal settings for both, or give each its own file";
             self.problems.push(Problem::with_suggestion(at, what, instead.to_owned()));

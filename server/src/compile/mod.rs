@@ -12,7 +12,7 @@ mod log;
 mod site;
 
 use crate::config::model::{ForwardedField, Settings, Switch};
-use crate::config::{Configuration, Problem, RequirementKind, Sources, Span, value};
+use crate::config::{Configuration, MachineRequirementKind, Problem, Sources, Span, value};
 #[cfg(feature = "program")]
 use crate::log::config::LogConfig;
 use crate::site::{ForwardingField, Network, Root, RouteTable, TrustedProxies, UnixPeerTrust};
@@ -73,7 +73,7 @@ pub(crate) fn compile(
         }
         Ok(_) => Err(problems),
         Err(found) => {
-            let place = |site| position_of_any(configuration, &[RequirementKind::Site(site)]);
+            let place = |site| position_of_any(configuration, &[MachineRequirementKind::Site(site)]);
             problems.extend(
                 found
                     .iter()
@@ -85,7 +85,7 @@ pub(crate) fn compile(
 }
 
 /// Returns the position of a requirement; the last one, because a log that is named twice is reported there.
-pub(crate) fn position_of(configuration: &Configuration, kind: &RequirementKind) -> Option<Span> {
+pub(crate) fn position_of(configuration: &Configuration, kind: &MachineRequirementKind) -> Option<Span> {
     configuration
         .requirements
         .iter()
@@ -95,7 +95,7 @@ pub(crate) fn position_of(configuration: &Configuration, kind: &RequirementKind)
 }
 
 /// Returns the position of the first of these requirements that exists, or the start of the configuration.
-fn position_of_any(configuration: &Configuration, kinds: &[RequirementKind]) -> Span {
+fn position_of_any(configuration: &Configuration, kinds: &[MachineRequirementKind]) -> Span {
     kinds.iter().find_map(|kind| position_of(configuration, kind)).unwrap_or_default()
 }
 
@@ -123,7 +123,7 @@ impl<'a> Compiler<'a> {
     }
 
     /// Reports a problem at the first of these positions.
-    fn problem(&mut self, places: &[RequirementKind], what: impl ToString) {
+    fn problem(&mut self, places: &[MachineRequirementKind], what: impl ToString) {
         let at = position_of_any(self.configuration, places);
         self.problems.push(Problem::with_suggestion(at, what.to_string(), String::new()));
     }
@@ -133,7 +133,10 @@ impl<'a> Compiler<'a> {
         match result {
             Ok(value) => Some(value),
             Err(error) => {
-                self.problem(&[RequirementKind::Route(at.site, at.route), RequirementKind::Site(at.site)], error);
+                self.problem(
+                    &[MachineRequirementKind::Route(at.site, at.route), MachineRequirementKind::Site(at.site)],
+                    error,
+                );
                 None
             }
         }
@@ -158,7 +161,7 @@ impl<'a> Compiler<'a> {
             }
             Err(error) => {
                 let what = format!("cannot open {}: {error}", path.display());
-                self.problem(&[RequirementKind::Root(path.to_owned())], what);
+                self.problem(&[MachineRequirementKind::Root(path.to_owned())], what);
                 self.unopened_roots.insert(path.to_owned());
                 None
             }

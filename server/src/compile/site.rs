@@ -1,7 +1,7 @@
 //! Compiles sites and their routes.
 
 use super::{Compiler, RouteIndex};
-use crate::config::RequirementKind;
+use crate::config::MachineRequirementKind;
 use crate::config::model::{self, HeaderChange, ResponseSettings, When};
 use crate::site::{
     AccessRules, CacheControlRules, Condition, ErrorPages, FieldCondition, FieldTest, HeaderEdits, HostName, Pattern,
@@ -23,7 +23,11 @@ impl Compiler<'_> {
             // Tag 0 means no site.
             site_tag: u32::try_from(number + 1).expect("a configuration has fewer sites"),
             proxies: self.proxies(),
-            access: self.access_rules(&site.access, &format!("{:?}", site.names), &[RequirementKind::Site(number)]),
+            access: self.access_rules(
+                &site.access,
+                &format!("{:?}", site.names),
+                &[MachineRequirementKind::Site(number)],
+            ),
             headers: self.headers(at, &site.response_settings),
             cache_control: self.cache_rules(at, &site.response_settings),
             ..SiteRules::default()
@@ -45,7 +49,7 @@ impl Compiler<'_> {
         let (site_settings, site_rules) = site;
         let own_rules = (route.access != site_settings.access).then(|| {
             let of = format!("{:?} {:?} {:?}", site_settings.names, route.patterns, route.when);
-            let places = [RequirementKind::Route(at.site, at.route), RequirementKind::Site(at.site)];
+            let places = [MachineRequirementKind::Route(at.site, at.route), MachineRequirementKind::Site(at.site)];
             self.route_access_rules(&route.access, (&site_settings.access, site_rules), &of, &places)
         });
         let conditions = self.conditions(at, &route.when);

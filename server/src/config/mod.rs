@@ -6,10 +6,11 @@
 //! ```
 //!
 //! Never touches disk, network or clock. Files and variables are provided by [`Sources`]. What only the machine can
-//! show (a root exists, a name resolves) is a [`Requirement`] with its position. What only a lower module can check
+//! show (a root exists, a name resolves) is a [`MachineRequirement`] with its position. What only a lower module can check
 //! (a log format) is a [`RawValue`].
 
 mod build;
+mod environment_variable;
 mod include;
 pub(crate) mod model;
 mod position;
@@ -21,9 +22,8 @@ mod suggest;
 mod text;
 mod tree;
 pub(crate) mod value;
-mod variable;
 
-pub(crate) use build::{Requirement, RequirementKind};
+pub(crate) use build::{MachineRequirement, MachineRequirementKind};
 pub(crate) use position::{Span, Texts};
 pub(crate) use problem::{Problem, Problems};
 pub(crate) use reader::RawValue;
@@ -38,7 +38,7 @@ use std::path::{Path, PathBuf};
 pub(crate) struct Configuration {
     pub(crate) settings: model::Settings,
     /// What the machine has to provide for the settings.
-    pub(crate) requirements: Vec<Requirement>,
+    pub(crate) requirements: Vec<MachineRequirement>,
     /// Values that other modules have to check.
     pub(crate) raw_values: Vec<RawValue>,
     /// The texts, for positions.
@@ -59,7 +59,7 @@ pub(crate) fn read(file: &Path, sources: &dyn Sources) -> Result<Configuration, 
     }
 }
 
-fn read_settings(file: &Path, reader: &mut Reader<'_>) -> (model::Settings, Vec<Requirement>) {
+fn read_settings(file: &Path, reader: &mut Reader<'_>) -> (model::Settings, Vec<MachineRequirement>) {
     let nodes = reader.read_file(file, None).unwrap_or_default();
     reader.include_stack.push(file.to_owned());
     let top = reader.block(BlockKind::Top, &nodes, Span::default());

@@ -1,5 +1,6 @@
 //! Checks nodes against the table of settings, and makes items or problems of them.
 
+use super::environment_variable;
 use super::position::{Span, Texts};
 use super::problem::Problem;
 use super::settings::{self, Arity, BlockKind, DefaultValue, Repeat, Setting};
@@ -8,7 +9,6 @@ use super::suggest::{new_name, suggestion};
 use super::text::{Entry, Node, Scalar};
 use super::tree::{Block, Item, SpannedValue};
 use super::value::{self, Value, ValueKind};
-use super::variable;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -174,7 +174,7 @@ impl<'a> Reader<'a> {
     fn read_entry(&mut self, kind: ValueKind, entry: &Entry) -> Option<SpannedValue> {
         let at = entry.value_at;
         let read = match &entry.scalar {
-            Scalar::Text(text) if text.contains("${") => match variable::expand(text, self.sources) {
+            Scalar::Text(text) if text.contains("${") => match environment_variable::expand(text, self.sources) {
                 Ok(text) => value::read(kind, &Scalar::Text(text), self.base(at)),
                 Err(error) => Err(error),
             },

@@ -4,7 +4,7 @@
 //! A sandbox cannot be widened. A configuration that needs more needs another process ([`Sandbox::covers`],
 //! [`super::ServingProcess::replace_process`]).
 
-use crate::config::{Configuration, RequirementKind};
+use crate::config::{Configuration, MachineRequirementKind};
 use landlock::{
     ABI, Access, AccessFs, CompatLevel, Compatible, RestrictionStatus, Ruleset, RulesetAttr, RulesetCreatedAttr,
     RulesetError, RulesetStatus, path_beneath_rules,
@@ -88,18 +88,18 @@ impl Sandbox {
         configuration.texts.files().for_each(|file| sandbox.allow_reading_file(file));
         for requirement in &configuration.requirements {
             match &requirement.kind {
-                RequirementKind::Root(root) => sandbox.allow_reading_root(root),
-                RequirementKind::UserFile(file) => sandbox.allow_reading_file(file),
-                RequirementKind::WritableFile(file) => sandbox.allow_writing_file(file),
+                MachineRequirementKind::Root(root) => sandbox.allow_reading_root(root),
+                MachineRequirementKind::UserFile(file) => sandbox.allow_reading_file(file),
+                MachineRequirementKind::WritableFile(file) => sandbox.allow_writing_file(file),
                 // Bound and looked up outside of the sandbox.
-                RequirementKind::SocketDirectory(_)
-                | RequirementKind::PidFile(_)
-                | RequirementKind::ListenAddress(_)
-                | RequirementKind::User(_)
-                | RequirementKind::Group(_)
-                | RequirementKind::ErrorPage(..)
-                | RequirementKind::Site(_)
-                | RequirementKind::Route(..) => {}
+                MachineRequirementKind::SocketDirectory(_)
+                | MachineRequirementKind::PidFile(_)
+                | MachineRequirementKind::ListenAddress(_)
+                | MachineRequirementKind::User(_)
+                | MachineRequirementKind::Group(_)
+                | MachineRequirementKind::ErrorPage(..)
+                | MachineRequirementKind::Site(_)
+                | MachineRequirementKind::Route(..) => {}
             }
         }
         sandbox

@@ -1,7 +1,7 @@
 //! Socket tests with each back end: parked connections behave like active ones.
 
+use crate::net::backend::Driver;
 use crate::net::connection_table::ConnectionTable;
-use crate::net::driver::Driver;
 use crate::service::{CloseReason, Closed, Phase};
 use crate::{ExitCause, Observer, Request, Response, RunningServer, Server, StatusCode};
 use std::io::{Read, Write};

@@ -30,9 +30,9 @@ pub(crate) struct Faults {
 
 /// Whether completions are delayed.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum CompletionHold {
+pub(crate) enum DelayedCompletions {
     None,
-    Delayed,
+    Waiting,
 }
 
 impl Faults {
@@ -60,12 +60,12 @@ impl Faults {
         self.script.is_some_and(|script| script.reports_work)
     }
 
-    pub(crate) fn hold(&self) -> CompletionHold {
-        if self.delayed.is_empty() { CompletionHold::None } else { CompletionHold::Delayed }
+    pub(crate) fn hold(&self) -> DelayedCompletions {
+        if self.delayed.is_empty() { DelayedCompletions::None } else { DelayedCompletions::Waiting }
     }
 
     /// Starts the next turn. Returns whether completions are delayed.
-    pub(crate) fn turn(&mut self) -> CompletionHold {
+    pub(crate) fn turn(&mut self) -> DelayedCompletions {
         self.turns += 1;
         self.hold()
     }

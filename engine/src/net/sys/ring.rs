@@ -358,7 +358,7 @@ impl Ring {
     /// Returns whether operations are queued and not submitted.
     pub(crate) fn has_pending(&self) -> bool {
         #[cfg(test)]
-        if self.faults.hold() == super::faults::CompletionHold::Delayed {
+        if self.faults.hold() == super::faults::DelayedCompletions::Waiting {
             return true;
         }
         self.has_unsubmitted
@@ -409,7 +409,7 @@ impl Ring {
         #[cfg(test)]
         let wait = {
             let hold = self.faults.turn();
-            wait.filter(|_| hold == super::faults::CompletionHold::None)
+            wait.filter(|_| hold == super::faults::DelayedCompletions::None)
         };
         let completions_min = u32::from(wait.is_some());
         match self.enter(completions_min, wait) {

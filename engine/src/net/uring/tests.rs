@@ -2,7 +2,7 @@
 
 use crate::buffer::Buffer;
 use crate::limits::BLOCKING_THREADS_MAX;
-use crate::net::driver::Driver;
+use crate::net::backend::Driver;
 use crate::net::runtime;
 use crate::net::stream::Stream;
 use crate::net::sys::buffer_ring::ProvidedBuffer;

@@ -35,14 +35,14 @@ pin_project! {
     #[project = FormProjection]
     enum BodyForm<B> {
         Unchanged { #[pin] body: B },
-        Encoded { #[pin] body: B, job: Box<EncodingJob> },
+        Encoded { #[pin] body: B, job: Box<OngoingEncoding> },
         Cached { bytes: Bytes },
         HeadOnly { length: Option<u64> },
     }
 }
 
 /// Content that is being encoded.
-struct EncodingJob {
+struct OngoingEncoding {
     stage: EncodingStage,
     /// Content that the encoder has not read yet.
     unread_input: Bytes,
@@ -65,7 +65,7 @@ impl<B> CompressedBody<B> {
     }
 
     pub(super) fn encoded(body: B, encoder: Encoder) -> Self {
-        let job = EncodingJob {
+        let job = OngoingEncoding {
             stage: EncodingStage::Encoding(encoder),
             unread_input: Bytes::new(),
             has_unflushed: false,
@@ -85,7 +85,7 @@ impl<B> CompressedBody<B> {
     }
 }
 
-impl EncodingJob {
+impl OngoingEncoding {
     /// Yields to other tasks after [`BYTES_PER_YIELD`] bytes.
     fn poll_yield(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         if self.yielding.is_none() && self.bytes_since_yield >= BYTES_PER_YIELD {
@@ -140,7 +140,7 @@ impl EncodingJob {
 type PolledFrame = Poll<Option<Result<Frame<Bytes>, BoxError>>>;
 
 /// Polls the next chunk of encoded content.
-fn poll_encoded<B>(mut body: Pin<&mut B>, job: &mut EncodingJob, cx: &mut Context<'_>) -> PolledFrame
+fn poll_encoded<B>(mut body: Pin<&mut B>, job: &mut OngoingEncoding, cx: &mut Context<'_>) -> PolledFrame
 where
     B: Body,
     B::Error: Into<BoxError>,

@@ -21,7 +21,7 @@ pub enum Authenticated {
 
 /// The settings that the decision depends on.
 #[derive(Clone, Debug)]
-pub(super) struct CompressionSettings {
+pub(super) struct PolicySettings {
     pub(super) bytes_min: u64,
     /// In order of preference.
     pub(super) codings: Vec<Coding>,
@@ -92,7 +92,7 @@ pub(super) enum CompressionDecision {
 /// Decides on a response with this content length, if known.
 pub(super) fn decide(
     request: &RequestFacts,
-    settings: &CompressionSettings,
+    settings: &PolicySettings,
     status: StatusCode,
     fields: &HeaderMap,
     length: Option<u64>,

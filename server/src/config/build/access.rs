@@ -1,6 +1,6 @@
 //! Access settings.
 
-use super::{Builder, RequirementKind, enforcement, networks};
+use super::{Builder, MachineRequirementKind, enforcement, networks};
 use crate::config::model::{AccessSettings, BasicAuth, ConfiguredAccess, IpAccess, IpRule, RateLimit, User};
 use crate::config::problem::Problem;
 use crate::config::tree::{Block, Item};
@@ -78,7 +78,7 @@ impl Builder<'_, '_> {
         }
         let file = item.property("file").map(|given| (given.path().to_owned(), given.at));
         if let Some((path, at)) = file.clone() {
-            self.require(at, RequirementKind::UserFile(path));
+            self.require(at, MachineRequirementKind::UserFile(path));
         } else if !item.block().has_any(&["user"]) && !item.invalid.contains(&"file") {
             let problem = Problem::new(item.at, "no user");
             self.problem(problem.suggest("write file=\"users.htpasswd\", or `user NAME HASH` in the block"));

@@ -1,6 +1,6 @@
 //! The logs of the server and of sites.
 
-use super::{Builder, RequirementKind};
+use super::{Builder, MachineRequirementKind};
 use crate::config::model::{AccessLog, ErrorFormat, ErrorLog, Level, LogSettings, Rotation, Switch};
 use crate::config::problem::Problem;
 use crate::config::tree::{Block, Item};
@@ -35,7 +35,7 @@ impl Builder<'_, '_> {
         let given = item.first();
         let Value::LogTarget(target) = &given.value else { unreachable!("the table requires a log target") };
         if let LogTarget::File(path) = target {
-            self.require(given.at, RequirementKind::WritableFile(path.clone()));
+            self.require(given.at, MachineRequirementKind::WritableFile(path.clone()));
         }
         let rotation = item.block().get("rotate").map(|rotate| self.rotation(rotate, target));
         (target.clone(), rotation)

@@ -18,14 +18,14 @@ use std::path::PathBuf;
 
 /// A requirement on the machine, and the position of its setting.
 #[derive(Debug)]
-pub(crate) struct Requirement {
-    pub(crate) kind: RequirementKind,
+pub(crate) struct MachineRequirement {
+    pub(crate) kind: MachineRequirementKind,
     pub(crate) at: Span,
 }
 
 /// The kind of a requirement.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum RequirementKind {
+pub(crate) enum MachineRequirementKind {
     /// A directory that can be read.
     Root(PathBuf),
     /// A file that can be written or created.
@@ -49,7 +49,7 @@ pub(crate) enum RequirementKind {
 }
 
 /// Builds the model of the top level. If the reader has problems afterwards, the model must not be used.
-pub(super) fn build(top: &Block, reader: &mut Reader<'_>) -> (Settings, Vec<Requirement>) {
+pub(super) fn build(top: &Block, reader: &mut Reader<'_>) -> (Settings, Vec<MachineRequirement>) {
     let mut build = Builder { reader, requirements: Vec::new() };
     let settings = build.settings(top);
     (settings, build.requirements)
@@ -57,7 +57,7 @@ pub(super) fn build(top: &Block, reader: &mut Reader<'_>) -> (Settings, Vec<Requ
 
 struct Builder<'r, 'a> {
     reader: &'r mut Reader<'a>,
-    requirements: Vec<Requirement>,
+    requirements: Vec<MachineRequirement>,
 }
 
 impl Builder<'_, '_> {
@@ -65,8 +65,8 @@ impl Builder<'_, '_> {
         self.reader.problems.push(problem);
     }
 
-    fn require(&mut self, at: Span, kind: RequirementKind) {
-        self.requirements.push(Requirement { kind, at });
+    fn require(&mut self, at: Span, kind: MachineRequirementKind) {
+        self.requirements.push(MachineRequirement { kind, at });
     }
 
     /// Returns the path of a setting, if it is set.

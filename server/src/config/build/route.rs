@@ -2,7 +2,7 @@
 
 use super::unreachable_routes::EarlierRoutes;
 use super::values::{pattern, status};
-use super::{Builder, RequirementKind, networks, texts};
+use super::{Builder, MachineRequirementKind, networks, texts};
 use crate::config::model::{AccessSettings, Action, Condition, Files, Route, Switch, When};
 use crate::config::problem::Problem;
 use crate::config::settings::ACTIONS;
@@ -73,7 +73,7 @@ impl Builder<'_, '_> {
     fn files(&mut self, item: &Item, site: &Inherited) -> Files {
         let root = match item.property("root") {
             Some(given) => {
-                self.require(given.at, RequirementKind::Root(given.path().to_owned()));
+                self.require(given.at, MachineRequirementKind::Root(given.path().to_owned()));
                 given.path().to_owned()
             }
             None => site.root.clone().unwrap_or_else(|| {

@@ -1,6 +1,6 @@
 //! Listeners, process, limits, proxies.
 
-use super::{Builder, RequirementKind, enforcement, networks};
+use super::{Builder, MachineRequirementKind, enforcement, networks};
 use crate::config::model::{
     ClientConnectionLimit, ConfiguredLimits, Driver, ForwardedField, Listener, Process, ReloadConnections, Settings,
     Supervision, Switch, TrustedProxies,
@@ -68,7 +68,7 @@ impl Builder<'_, '_> {
                     let problem = Problem::new(given.at, "this address is repeated").see_also(first, "the first one");
                     self.problem(problem.suggest("remove one of them"));
                 }
-                _ => self.require(given.at, RequirementKind::ListenAddress(address.clone())),
+                _ => self.require(given.at, MachineRequirementKind::ListenAddress(address.clone())),
             }
             listeners.push(Listener { address: address.clone(), mode });
         }
@@ -79,17 +79,17 @@ impl Builder<'_, '_> {
         let account = |name| top.get(name).map(|item| (item.first().text().to_owned(), item.first().at));
         let (user, group) = (account("user"), account("group"));
         if let Some((user, at)) = user.clone() {
-            self.require(at, RequirementKind::User(user));
+            self.require(at, MachineRequirementKind::User(user));
         }
         if let Some((group, at)) = group.clone() {
-            self.require(at, RequirementKind::Group(group));
+            self.require(at, MachineRequirementKind::Group(group));
         }
         let pid_file = self.path(top, "pid-file");
         if let Some((path, at)) = pid_file.clone() {
-            self.require(at, RequirementKind::PidFile(path));
+            self.require(at, MachineRequirementKind::PidFile(path));
         }
         let control = top.item("control").first();
-        self.require(control.at, RequirementKind::SocketDirectory(control.path().to_owned()));
+        self.require(control.at, MachineRequirementKind::SocketDirectory(control.path().to_owned()));
         let reload_connections = match top.item("reload-connections").first().text() {
             "switch" => ReloadConnections::Switch,
             _ => ReloadConnections::Finish,

@@ -3,7 +3,7 @@
 use super::route::Inherited;
 use super::unreachable_routes::EarlierRoutes;
 use super::values::{pattern, status};
-use super::{Builder, RequirementKind, texts};
+use super::{Builder, MachineRequirementKind, texts};
 use crate::config::model::{
     AccessSettings, Action, CacheControl, ErrorPage, Files, HeaderChange, ResponseSettings, Route, Site, Switch, When,
 };
@@ -28,11 +28,11 @@ impl Builder<'_, '_> {
         seen: &mut HashMap<HostPattern, Span>,
     ) -> Site {
         let block = item.block();
-        self.require(item.at, RequirementKind::Site(number));
+        self.require(item.at, MachineRequirementKind::Site(number));
         let names = self.names(item, seen);
         let root = self.path(block, "root");
         if let Some((path, at)) = root.clone() {
-            self.require(at, RequirementKind::Root(path));
+            self.require(at, MachineRequirementKind::Root(path));
         }
         // An invalid root counts as present, so that it is not reported as missing.
         let broken_root = block.has_any(&["root"]).then(PathBuf::new);
@@ -49,7 +49,7 @@ impl Builder<'_, '_> {
         let mut earlier_routes = EarlierRoutes::default();
         let mut routes: Vec<Route> = Vec::new();
         for item in block.all("route") {
-            self.require(item.at, RequirementKind::Route(number, routes.len()));
+            self.require(item.at, MachineRequirementKind::Route(number, routes.len()));
             routes.push(self.route(item, &inherited, &mut earlier_routes));
         }
         if let Some(files) = &files
@@ -109,7 +109,7 @@ impl Builder<'_, '_> {
                     }
                     match root {
                         Some(root) => {
-                            self.require(item.arguments[1].at, RequirementKind::ErrorPage(root.clone(), text(1)))
+                            self.require(item.arguments[1].at, MachineRequirementKind::ErrorPage(root.clone(), text(1)))
                         }
                         None => {
                             let problem = Problem::new(item.at, "an error page needs a root");

@@ -14,7 +14,7 @@ use selvedge_proto::{MessageLimits, Persistence, Reject};
 
 /// The part of a message that the reader expects next.
 #[derive(Debug)]
-enum ReaderState {
+enum NextPart {
     Head,
     Length(u64),
     Chunked(Box<ChunkedDecoder>),
@@ -32,7 +32,7 @@ enum ReadProgress {
 #[derive(Debug)]
 pub struct MessageReader {
     limits: MessageLimits,
-    state: ReaderState,
+    state: NextPart,
     head: RequestHead,
     /// The bytes of the last complete head.
     head_bytes: Vec<u8>,
@@ -57,7 +57,7 @@ impl MessageReader {
     pub fn new(limits: MessageLimits) -> Self {
         Self {
             limits,
-            state: ReaderState::Head,
+            state: NextPart::Head,
             head: RequestHead::default(),
             head_bytes: Vec::new(),
             content: Vec::new(),
@@ -75,7 +75,7 @@ impl MessageReader {
                 Ok(ReadProgress::NeedsMore) => return,
                 Err(reason) => {
                     self.verdicts.push(reject_line(reason));
-                    self.state = ReaderState::Closed;
+                    self.state = NextPart::Closed;
                 }
             }
         }
@@ -83,8 +83,8 @@ impl MessageReader {
 
     /// Returns the verdict lines, including one for an incomplete message.
     pub fn finish(mut self) -> Vec<String> {
-        let is_between_messages = matches!(self.state, ReaderState::Head) && self.pending.is_empty();
-        if !is_between_messages && !matches!(self.state, ReaderState::Closed) {
+        let is_between_messages = matches!(self.state, NextPart::Head) && self.pending.is_empty();
+        if !is_between_messages && !matches!(self.state, NextPart::Closed) {
             self.verdicts.push(WAIT.to_owned());
         }
         self.verdicts
@@ -92,8 +92,8 @@ impl MessageReader {
 
     fn step(&mut self) -> Result<ReadProgress, Reject> {
         match &mut self.state {
-            ReaderState::Head => self.step_head(),
-            ReaderState::Length(remaining) => {
+            NextPart::Head => self.step_head(),
+            NextPart::Length(remaining) => {
                 let available = usize::try_from(*remaining).unwrap_or(usize::MAX).min(self.pending.len());
                 *remaining -= available as u64;
                 let is_complete = *remaining == 0;
@@ -104,8 +104,8 @@ impl MessageReader {
                 self.complete_request(&Fields::new());
                 Ok(ReadProgress::Advanced)
             }
-            ReaderState::Chunked(_) => self.step_chunked(),
-            ReaderState::Closed => {
+            NextPart::Chunked(_) => self.step_chunked(),
+            NextPart::Closed => {
                 self.pending.clear();
                 Ok(ReadProgress::NeedsMore)
             }
@@ -119,15 +119,15 @@ impl MessageReader {
         self.head_bytes = self.pending.drain(..self.head.len).collect();
         match self.head.framing {
             RequestFraming::None => self.complete_request(&Fields::new()),
-            RequestFraming::Length(length) => self.state = ReaderState::Length(length),
-            RequestFraming::Chunked => self.state = ReaderState::Chunked(Box::new(ChunkedDecoder::new())),
+            RequestFraming::Length(length) => self.state = NextPart::Length(length),
+            RequestFraming::Chunked => self.state = NextPart::Chunked(Box::new(ChunkedDecoder::new())),
         }
         Ok(ReadProgress::Advanced)
     }
 
     /// Decodes all available content, then drops its bytes in one operation.
     fn step_chunked(&mut self) -> Result<ReadProgress, Reject> {
-        let ReaderState::Chunked(decoder) = &mut self.state else { return Ok(ReadProgress::NeedsMore) };
+        let NextPart::Chunked(decoder) = &mut self.state else { return Ok(ReadProgress::NeedsMore) };
         let mut at = 0;
         let progress = loop {
             match decoder.decode_next(&self.pending[at..], &self.limits)? {
@@ -157,8 +157,8 @@ impl MessageReader {
     fn complete_request(&mut self, trailers: &Fields) {
         self.verdicts.push(model::expected_line(&self.head, &self.head_bytes, &self.content, trailers));
         self.state = match self.head.persistence {
-            Persistence::KeepAlive => ReaderState::Head,
-            Persistence::Close => ReaderState::Closed,
+            Persistence::KeepAlive => NextPart::Head,
+            Persistence::Close => NextPart::Closed,
         };
         self.head.clear();
         self.content.clear();
