@@ -109,7 +109,7 @@ impl Service for Application {
                 let length = file.metadata().expect("the file has metadata").len();
                 let content = FileContent::new(Rc::new(OpenFile::new(file)), 0, length).expect("the file has metadata");
                 let mut response = response;
-                response.body = service::Body::File(content);
+                response.body = service::Body::File(Box::new(content));
                 response
             }
             "/panic" => panic!("the application broke"),

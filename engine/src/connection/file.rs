@@ -193,7 +193,7 @@ impl<S: Stream> Connection<S> {
 
 /// Returns the sealed copy of the file, if one exists. Starts to create one if the file is used often enough.
 fn sealed_copy(content: &FileContent) -> Option<Arc<SealedCopy>> {
-    match content.file.choose_source(&content.state, content.length, Instant::now()) {
+    match content.file.choose_source(&content.stamp, content.length, Instant::now()) {
         SendSource::Copy(copy) => Some(copy),
         SendSource::File => None,
         SendSource::FileWorthCopying => {

@@ -207,7 +207,7 @@ impl<S: Stream> Connection<S> {
                 *sent = progress.bytes.saturating_sub(head_bytes);
                 outcome
             }
-            Body::File(file) => self.send_file(file, persistence, &mut progress, sent).await,
+            Body::File(file) => self.send_file(*file, persistence, &mut progress, sent).await,
             Body::Stream { length, chunks } => self.send_stream(chunks, length, rest.framing, sent).await,
         };
     }

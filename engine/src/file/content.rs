@@ -1,6 +1,6 @@
 //! A range of an open file as the content of a response.
 
-use crate::file::{FileState, OpenFile};
+use crate::file::{FileStamp, OpenFile};
 use std::rc::Rc;
 
 /// A range of an open regular file.
@@ -16,7 +16,7 @@ pub struct FileContent {
     /// Number of bytes.
     pub length: u64,
     /// The state of the file that the response's fields describe.
-    pub state: FileState,
+    pub stamp: FileStamp,
 }
 
 impl FileContent {
@@ -25,12 +25,12 @@ impl FileContent {
     /// # Errors
     /// If `fstat` fails.
     pub fn new(file: Rc<OpenFile>, offset: u64, length: u64) -> std::io::Result<Self> {
-        let state = FileState::of(&file)?;
-        Ok(Self { file, offset, length, state })
+        let stamp = FileStamp::of(&**file)?;
+        Ok(Self { file, offset, length, stamp })
     }
 
     /// Returns whether the file is still in the state that the response's fields describe.
     pub(crate) fn is_unchanged(&self) -> bool {
-        FileState::of(&self.file).is_ok_and(|state| state == self.state)
+        FileStamp::of(&**self.file).is_ok_and(|stamp| stamp.has_content_of(&self.stamp))
     }
 }

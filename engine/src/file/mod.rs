@@ -1,4 +1,4 @@
-//! Open files: their state, their copies in memory, and ranges of them.
+//! Open files: their stamps, their copies in memory, and ranges of them.
 //!
 //! This module never names a socket, a runtime or HTTP.
 
@@ -12,5 +12,4 @@ pub use content::FileContent;
 pub use open_file::OpenFile;
 pub(crate) use open_file::SharedFile;
 pub(crate) use sealed_copy::{SWEEP_INTERVAL, SealedCopy, SendSource, SweeperGuard, sweep};
-pub(crate) use stamp::FileStamp;
-pub use stamp::FileState;
+pub use stamp::FileStamp;

@@ -1,6 +1,6 @@
 //! Open files, which are sent from a copy in memory if they are requested often.
 
-use crate::file::FileState;
+use crate::file::FileStamp;
 use crate::file::sealed_copy::{self, CopyState, SendSource};
 use crate::net::sys::Mapping;
 use std::any::Any;
@@ -82,13 +82,13 @@ impl OpenFile {
 
     /// Returns whether memory has a copy of the file in this state. If so, the engine can send that
     /// state even after the file has changed.
-    pub fn is_copied(&self, state: &FileState) -> bool {
-        self.shared.copy_state.has_copy_of(state)
+    pub fn is_copied(&self, stamp: &FileStamp) -> bool {
+        self.shared.copy_state.has_copy_of(stamp)
     }
 
     /// Chooses whether to send `bytes` bytes of the file in this state from a copy or from the file.
-    pub(crate) fn choose_source(&self, state: &FileState, bytes: u64, now: Instant) -> SendSource {
-        self.shared.copy_state.choose_source(state, bytes, now)
+    pub(crate) fn choose_source(&self, stamp: &FileStamp, bytes: u64, now: Instant) -> SendSource {
+        self.shared.copy_state.choose_source(stamp, bytes, now)
     }
 
     /// Returns the file mapped into memory, and maps it at the first call. `None` if the file system

@@ -5,7 +5,7 @@
 //! size and number of copies is limited: a copy that is unused for [`IDLE_AFTER`] can be evicted for
 //! another copy, and one that is unused for [`EXPIRE_AFTER`] is dropped.
 
-use crate::file::{FileStamp, FileState, memory_limit};
+use crate::file::{FileStamp, memory_limit};
 use crate::net::sys::{HUGE_PAGE_BYTES, move_to_huge_pages};
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create, sendfile};
 use std::fs::File;
@@ -14,7 +14,7 @@ use std::ops::RangeInclusive;
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError, Weak};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 /// Maximum total size of all copies, if the process may use at least eight times as much memory.
 const POOL_BYTES_MAX: u64 = 256 << 20;
@@ -77,7 +77,7 @@ impl SealedCopy {
     fn record_use(&self, bytes: u64, now: Instant) {
         let mut used = lock(&self.last_use);
         used.bytes_since = used.bytes_since.saturating_add(bytes);
-        if used.bytes_since >= self.origin.state.length / 8 {
+        if used.bytes_since >= self.origin.length / 8 {
             *used = LastUse { at: now, bytes_since: 0 };
         }
     }
@@ -137,18 +137,18 @@ impl SealedCopies {
 
     /// Returns an existing copy of the file or makes a new one, which takes as long as reading it.
     fn find_or_copy(&'static self, file: &File, now: Instant) -> io::Result<CopyOutcome> {
-        let origin = FileStamp::from(&file.metadata()?);
-        if !origin.is_older_than(UNCHANGED_TIME_MIN) {
+        let origin = FileStamp::of(file)?;
+        if !origin.is_unchanged_for(UNCHANGED_TIME_MIN, SystemTime::now()) {
             return Ok(CopyOutcome::NotNow);
         }
         let Ok(_copying) = self.copying.try_lock() else { return Ok(CopyOutcome::NotNow) };
         if let Some(found) = lock(&self.all).iter().find(|copy| copy.origin == origin) {
             return Ok(CopyOutcome::Copy(found.clone()));
         }
-        let huge = huge_bytes(origin.state.length);
-        let Some(share) = self.reserve(origin.state.length.max(huge), now) else { return Ok(CopyOutcome::NoBudget) };
+        let huge = huge_bytes(origin.length);
+        let Some(share) = self.reserve(origin.length.max(huge), now) else { return Ok(CopyOutcome::NoBudget) };
         let copy = File::from(memfd_create("selvedge-file", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?);
-        if !fill(&copy, file, origin.state.length, share.bytes, huge)? || FileStamp::from(&file.metadata()?) != origin {
+        if !fill(&copy, file, origin.length, share.bytes, huge)? || FileStamp::of(file)? != origin {
             return Ok(CopyOutcome::NotNow);
         }
         let used = Mutex::new(LastUse { at: now, bytes_since: 0 });
@@ -274,13 +274,13 @@ pub(crate) enum SendSource {
 
 impl CopyState {
     /// Records a request for `bytes` bytes of this file state, and chooses what to send from.
-    pub(crate) fn choose_source(&self, state: &FileState, bytes: u64, now: Instant) -> SendSource {
+    pub(crate) fn choose_source(&self, stamp: &FileStamp, bytes: u64, now: Instant) -> SendSource {
         let mut record = lock(&self.0);
-        if let Some(copy) = record.copy.upgrade().filter(|copy| copy.origin.state == *state) {
+        if let Some(copy) = record.copy.upgrade().filter(|copy| copy.origin.has_content_of(stamp)) {
             copy.record_use(bytes, now);
             return SendSource::Copy(copy);
         }
-        if !FILE_BYTES_RANGE.contains(&state.length) {
+        if !FILE_BYTES_RANGE.contains(&stamp.length) {
             return SendSource::File;
         }
         let within = |time: Option<Instant>, limit: Duration| {
@@ -292,9 +292,9 @@ impl CopyState {
         let before = record.bytes_requested;
         record.bytes_requested = before.saturating_add(bytes);
         let enough = if within(record.first_request, REUSE_INTERVAL_MIN) {
-            state.length.saturating_mul(USES_FOR_IMMEDIATE_COPY)
+            stamp.length.saturating_mul(USES_FOR_IMMEDIATE_COPY)
         } else {
-            state.length
+            stamp.length
         };
         if before < enough || record.retry_after.is_some_and(|at| now < at) {
             return SendSource::File;
@@ -321,8 +321,8 @@ impl CopyState {
     }
 
     /// Returns whether a copy of this file state exists.
-    pub(crate) fn has_copy_of(&self, state: &FileState) -> bool {
-        lock(&self.0).copy.upgrade().is_some_and(|copy| copy.origin.state == *state)
+    pub(crate) fn has_copy_of(&self, stamp: &FileStamp) -> bool {
+        lock(&self.0).copy.upgrade().is_some_and(|copy| copy.origin.has_content_of(stamp))
     }
 }
 
@@ -352,7 +352,7 @@ mod tests {
 
     /// Waits until the file counts as unchanged; depends on the system clock.
     fn wait_until_stable(file: &File) {
-        while !FileStamp::from(&file.metadata().unwrap()).is_older_than(UNCHANGED_TIME_MIN) {
+        while !FileStamp::of(file).unwrap().is_unchanged_for(UNCHANGED_TIME_MIN, SystemTime::now()) {
             std::thread::yield_now();
         }
     }
@@ -376,7 +376,7 @@ mod tests {
     #[test]
     fn repeatedly_requested_file_is_worth_copying() {
         const MIB: u64 = 1 << 20;
-        let state = |length| FileState { length, modified: (0, 0) };
+        let stamp = |length| FileStamp { device: 0, inode: 0, length, modified: (0, 0), changed: (0, 0) };
         let began = Instant::now();
         for (length, bytes, requested_at_ms, expected) in [
             (MIB, MIB, &[0, 1, 499][..], &[][..]),
@@ -396,7 +396,7 @@ mod tests {
             let copy_state = CopyState::default();
             let is_worth = |&&ms: &&u64| {
                 matches!(
-                    copy_state.choose_source(&state(length), bytes, began + Duration::from_millis(ms)),
+                    copy_state.choose_source(&stamp(length), bytes, began + Duration::from_millis(ms)),
                     SendSource::FileWorthCopying
                 )
             };
@@ -412,14 +412,14 @@ mod tests {
         one.ensure_copied_in(copies, &file, now).unwrap();
         other.ensure_copied_in(copies, &file.try_clone().unwrap(), now).unwrap();
         assert_eq!(*lock(&copies.budget_used), BudgetUsed { bytes: 4 << 20, copies: 1 }, "two huge pages, in one copy");
-        let state = FileState::of(&file).unwrap();
+        let state = FileStamp::of(&file).unwrap();
         let (SendSource::Copy(a), SendSource::Copy(b)) =
             (one.choose_source(&state, 1, now), other.choose_source(&state, 1, now))
         else {
             panic!("the file has no copy")
         };
         assert!(Arc::ptr_eq(&a, &b) && a.file.write_at(b"x", 0).is_err());
-        let changed = FileState { length: state.length, modified: (state.modified.0 + 1, 0) };
+        let changed = FileStamp { modified: (state.modified.0 + 1, 0), ..state };
         assert!(matches!(one.choose_source(&changed, 1, now), SendSource::File));
         // Responses already started still send the old state; the next copy is a new one.
         file.write_at(b"x", 0).unwrap();
@@ -430,7 +430,7 @@ mod tests {
         );
         wait_until_stable(&file);
         one.ensure_copied_in(copies, &file, now).unwrap();
-        let state = FileState::of(&file).unwrap();
+        let state = FileStamp::of(&file).unwrap();
         assert!(matches!(one.choose_source(&state, 1, now), SendSource::Copy(copy) if !Arc::ptr_eq(&copy, &a)));
     }
 
@@ -448,7 +448,7 @@ mod tests {
         }
 
         fn is_copied(&self, at: usize) -> bool {
-            self.all[at].1.has_copy_of(&FileState::of(&self.all[at].0).unwrap())
+            self.all[at].1.has_copy_of(&FileStamp::of(&self.all[at].0).unwrap())
         }
 
         /// Tries to copy a file `seconds` after the start. Returns whether a copy exists.
@@ -461,7 +461,7 @@ mod tests {
         /// Requests `bytes` bytes of a file `seconds` after the start.
         fn request(&self, at: usize, bytes: u64, seconds: u64) -> SendSource {
             let (file, copied) = &self.all[at];
-            copied.choose_source(&FileState::of(file).unwrap(), bytes, self.began + Duration::from_secs(seconds))
+            copied.choose_source(&FileStamp::of(file).unwrap(), bytes, self.began + Duration::from_secs(seconds))
         }
     }
 
@@ -491,7 +491,7 @@ mod tests {
         assert!(files.try_copy(0, 0) && files.try_copy(1, 5));
         let copied = CopyState::default();
         copied.ensure_copied_in(files.copies, &large, files.began + Duration::from_secs(12)).unwrap();
-        assert!(files.is_copied(0) && files.is_copied(1) && !copied.has_copy_of(&FileState::of(&large).unwrap()));
+        assert!(files.is_copied(0) && files.is_copied(1) && !copied.has_copy_of(&FileStamp::of(&large).unwrap()));
     }
 
     #[test]

@@ -20,7 +20,7 @@ pub enum Body {
     /// Bytes in memory.
     Bytes(Bytes),
     /// A range of an open file. The engine sends it without copying it into user space.
-    File(FileContent),
+    File(Box<FileContent>),
     /// A stream of chunks.
     Stream {
         /// The length of all chunks in bytes, if known. If the chunks have another total length,

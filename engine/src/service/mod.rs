@@ -10,7 +10,7 @@ mod exchange;
 mod request;
 mod response;
 
-pub use crate::file::{FileContent, FileState, OpenFile};
+pub use crate::file::{FileContent, FileStamp, OpenFile};
 pub use crate::peer::{Duplex, StoppingFuture, UNIX_PEER};
 pub use admission::Admission;
 pub(crate) use admission::AdmissionHook;

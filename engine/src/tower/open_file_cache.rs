@@ -3,18 +3,18 @@
 //! A cached file is used only if its path still refers to that file in an unchanged state; each lookup
 //! checks this with a system call. Unused files are closed after 5 to 10 seconds.
 
-use crate::file::{FileStamp, FileState, SharedFile};
+use crate::file::{FileStamp, SharedFile};
 use crate::tower::request_context::RequestContext;
-use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat2};
+use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat2, stat};
 use rustix::io::Errno;
 use std::cell::RefCell;
 use std::collections::HashMap;
-use std::fs::{File, Metadata, OpenOptions};
+use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 use tokio::task::{spawn_blocking, spawn_local};
 
 /// Maximum number of files that a worker keeps open, if the file descriptor limit permits.
@@ -59,7 +59,7 @@ struct CachedFile {
 ///
 /// # Errors
 /// If it cannot be opened or is not a regular file.
-pub(super) async fn open(path: &Path) -> io::Result<(Arc<SharedFile>, FileState)> {
+pub(super) async fn open(path: &Path) -> io::Result<(Arc<SharedFile>, FileStamp)> {
     if RequestContext::current().is_some()
         && let Some(found) = lookup(path)
     {
@@ -69,31 +69,31 @@ pub(super) async fn open(path: &Path) -> io::Result<(Arc<SharedFile>, FileState)
     let opened = spawn_blocking(move || {
         // Non-blocking, so that opening a pipe without a writer does not block before it is refused.
         let file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(&path)?;
-        let stamp = FileStamp::from(&regular_file_metadata(&file)?);
+        check_is_regular(&file)?;
+        let stamp = FileStamp::of(&file)?;
         io::Result::Ok((path, SharedFile::new(file), stamp))
     });
     let (path, file, stamp) = opened.await.map_err(io::Error::other)??;
     // Checked again, since the task may have moved to another thread while waiting.
-    if RequestContext::current().is_some() && stamp.is_stable() {
+    if RequestContext::current().is_some() && !stamp.changed_recently(SystemTime::now()) {
         insert(path, CachedFile { file: file.clone(), stamp, uses_since_sweep: 1 });
     }
-    Ok((file, stamp.state))
+    Ok((file, stamp))
 }
 
-/// Returns the metadata of an open regular file.
+/// Checks that an open file is a regular file.
 ///
 /// # Errors
-/// If it is not a regular file or `fstat` fails.
-pub(super) fn regular_file_metadata(file: &File) -> io::Result<Metadata> {
-    let metadata = file.metadata()?;
-    match metadata.is_file() {
-        true => Ok(metadata),
+/// If it is not one or `fstat` fails.
+pub(super) fn check_is_regular(file: &File) -> io::Result<()> {
+    match file.metadata()?.is_file() {
+        true => Ok(()),
         false => Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file")),
     }
 }
 
 /// Returns the cached file for a path, if the path still refers to that file in an unchanged state.
-fn lookup(path: &Path) -> Option<(Arc<SharedFile>, FileState)> {
+fn lookup(path: &Path) -> Option<(Arc<SharedFile>, FileStamp)> {
     OPEN_FILES.with_borrow_mut(|cache| {
         let cached = cache.files.get_mut(path)?;
         // If the check would have to wait for the disk, the file is opened again on a blocking thread.
@@ -102,7 +102,7 @@ fn lookup(path: &Path) -> Option<(Arc<SharedFile>, FileState)> {
             return None;
         }
         cached.uses_since_sweep = cached.uses_since_sweep.saturating_add(1);
-        Some((cached.file.clone(), cached.stamp.state))
+        Some((cached.file.clone(), cached.stamp))
     })
 }
 
@@ -111,12 +111,10 @@ fn lookup(path: &Path) -> Option<(Arc<SharedFile>, FileState)> {
 fn stamp_of_path(path: &Path) -> Option<Option<FileStamp>> {
     let flags = OFlags::PATH | OFlags::CLOEXEC;
     match openat2(CWD, path, flags, Mode::empty(), ResolveFlags::CACHED) {
-        Ok(found) => Some(File::from(found).metadata().ok().map(|metadata| FileStamp::from(&metadata))),
+        Ok(found) => Some(FileStamp::of(found).ok()),
         Err(Errno::AGAIN) => None,
         // If the system lacks or forbids openat2, use `stat`, which may block.
-        Err(Errno::NOSYS | Errno::PERM | Errno::INVAL) => {
-            Some(path.metadata().ok().map(|metadata| FileStamp::from(&metadata)))
-        }
+        Err(Errno::NOSYS | Errno::PERM | Errno::INVAL) => Some(stat(path).ok().map(|stat| FileStamp::from_stat(&stat))),
         Err(_) => Some(None),
     }
 }
@@ -193,7 +191,7 @@ mod tests {
 
     /// Waits until the next change of the file will change its times; depends on the system clock.
     fn wait_until_stable(path: &Path) {
-        while !FileStamp::from(&std::fs::metadata(path).unwrap()).is_stable() {
+        while FileStamp::of(File::open(path).unwrap()).unwrap().changed_recently(SystemTime::now()) {
             std::thread::yield_now();
         }
     }

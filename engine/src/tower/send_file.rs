@@ -5,7 +5,7 @@
 //! returns a marker size and stores its file for the engine. A layer that changes the content, such as
 //! compression, returns another size or none, and then the file is read like any body.
 
-use crate::file::{FileContent, FileState, OpenFile, SharedFile};
+use crate::file::{FileContent, FileStamp, OpenFile, SharedFile};
 use crate::service::Body as Content;
 use crate::tower::open_file_cache;
 use crate::tower::request_context::RequestContext;
@@ -60,7 +60,7 @@ const PROBE_SIZE: u64 = (1 << 62) + 0x5e1_f1e;
 #[derive(Debug)]
 pub struct SendFile {
     file: Arc<SharedFile>,
-    state: FileState,
+    stamp: FileStamp,
     offset: u64,
     remaining: u64,
     reading: Option<JoinHandle<io::Result<Bytes>>>,
@@ -77,8 +77,8 @@ impl SendFile {
     /// # Errors
     /// If it cannot be opened or is not a regular file.
     pub async fn open(path: impl AsRef<Path>) -> io::Result<Self> {
-        let (file, state) = open_file_cache::open(path.as_ref()).await?;
-        Ok(Self::whole(file, state))
+        let (file, stamp) = open_file_cache::open(path.as_ref()).await?;
+        Ok(Self::whole(file, stamp))
     }
 
     /// Wraps an open file.
@@ -86,19 +86,19 @@ impl SendFile {
     /// # Errors
     /// If `fstat` fails or it is not a regular file.
     pub fn from_file(file: File) -> io::Result<Self> {
-        open_file_cache::regular_file_metadata(&file)?;
-        let state = FileState::of(&file)?;
-        Ok(Self::whole(SharedFile::new(file), state))
+        open_file_cache::check_is_regular(&file)?;
+        let stamp = FileStamp::of(&file)?;
+        Ok(Self::whole(SharedFile::new(file), stamp))
     }
 
-    fn whole(file: Arc<SharedFile>, state: FileState) -> Self {
-        Self { file, state, offset: 0, remaining: state.length, reading: None }
+    fn whole(file: Arc<SharedFile>, stamp: FileStamp) -> Self {
+        Self { file, stamp, offset: 0, remaining: stamp.length, reading: None }
     }
 
     /// Wraps content that the engine was to send, for another server.
     pub(super) fn from_content(content: &FileContent) -> Self {
-        let FileContent { file, offset, length, state } = content;
-        Self { file: file.shared().clone(), state: *state, offset: *offset, remaining: *length, reading: None }
+        let FileContent { file, offset, length, stamp } = content;
+        Self { file: file.shared().clone(), stamp: *stamp, offset: *offset, remaining: *length, reading: None }
     }
 
     /// Restricts the content to a range of its current range. Bytes after its end are ignored.
@@ -127,7 +127,7 @@ impl SendFile {
 
     /// Returns when the file was last modified.
     pub fn modified(&self) -> SystemTime {
-        let (seconds, _) = self.state.modified;
+        let (seconds, _) = self.stamp.modified;
         UNIX_EPOCH + std::time::Duration::from_secs(u64::try_from(seconds).unwrap_or(0))
     }
 
@@ -139,8 +139,8 @@ impl SendFile {
     /// The caller must add the Content-Type.
     pub fn respond_to(self, request: &HeaderMap) -> Response<Self> {
         let now = HttpDate::from_unix(unix_now());
-        let modified = HttpDate::from_unix(self.state.modified.0);
-        let etag = format!("\"{:x}-{:x}-{:x}\"", self.state.modified.0, self.state.modified.1, self.state.length);
+        let modified = HttpDate::from_unix(self.stamp.modified.0);
+        let etag = format!("\"{:x}-{:x}-{:x}\"", self.stamp.modified.0, self.stamp.modified.1, self.stamp.length);
         let (status, content, range) = match choose_response(request, etag.as_bytes(), modified, now, self.remaining) {
             ResponseChoice::Whole => (StatusCode::OK, self, None),
             ResponseChoice::NotModified => (StatusCode::NOT_MODIFIED, self.range(..0), None),
@@ -252,7 +252,7 @@ enum SizeProbe {
 pub(super) struct FilePart {
     pub(super) file: Arc<SharedFile>,
     /// State of the file when it was opened.
-    pub(super) state: FileState,
+    pub(super) stamp: FileStamp,
     pub(super) offset: u64,
     pub(super) length: u64,
 }
@@ -260,10 +260,10 @@ pub(super) struct FilePart {
 /// Converts a body that is a file to file content; returns other bodies with their size hint.
 pub(super) fn into_engine_body<B: Body + 'static>(body: B) -> Result<Content, (B, SizeHint)> {
     let (hint, part) = probe(&body);
-    let Some(FilePart { file, state, offset, length }) = part else { return Err((body, hint)) };
+    let Some(FilePart { file, stamp, offset, length }) = part else { return Err((body, hint)) };
     // A wrapping body is dropped only after the file was sent, since it may hold a permit.
     let file = Rc::new(OpenFile::from_shared(file).with_attached(Box::new(body)));
-    Ok(Content::File(FileContent { file, offset, length, state }))
+    Ok(Content::File(Box::new(FileContent { file, offset, length, stamp })))
 }
 
 /// Returns the size hint of a body, and its file if the body is an unchanged [`SendFile`].
@@ -287,9 +287,9 @@ impl Body for SendFile {
             return Poll::Ready(None);
         }
         if self.reading.is_none() {
-            let (file, state, at) = (self.file.clone(), self.state, self.offset);
+            let (file, stamp, at) = (self.file.clone(), self.stamp, self.offset);
             let count = self.remaining.min(READ_BYTES) as usize;
-            self.reading = Some(spawn_blocking(move || read(&file, state, at, count)));
+            self.reading = Some(spawn_blocking(move || read(&file, stamp, at, count)));
         }
         let Some(reading) = &mut self.reading else { return Poll::Ready(None) };
         let chunk = ready!(Pin::new(reading).poll(cx)).map_err(io::Error::other).flatten();
@@ -316,7 +316,7 @@ impl Body for SendFile {
             Ok(SizeProbe::Active) => {
                 let part = FilePart {
                     file: self.file.clone(),
-                    state: self.state,
+                    stamp: self.stamp,
                     offset: self.offset,
                     length: self.remaining,
                 };
@@ -334,10 +334,10 @@ impl Body for SendFile {
 }
 
 /// Reads a chunk of a file, and fails if the file has changed.
-fn read(file: &File, state: FileState, at: u64, count: usize) -> io::Result<Bytes> {
+fn read(file: &File, stamp: FileStamp, at: u64, count: usize) -> io::Result<Bytes> {
     let mut chunk = vec![0; count];
     file.read_exact_at(&mut chunk, at)?;
-    if FileState::of(file)? != state {
+    if !FileStamp::of(file)?.has_content_of(&stamp) {
         return Err(io::Error::other("the file changed while it was sent"));
     }
     Ok(chunk.into())

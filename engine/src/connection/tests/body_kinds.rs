@@ -31,7 +31,7 @@ fn body(kind: &str) -> Body {
         "/file" => {
             let mut file = super::files::temporary();
             file.write_all(b"hello").expect("a temporary file takes five bytes");
-            Body::File(FileContent::new(Rc::new(file.into()), 0, 5).expect("it has facts"))
+            Body::File(Box::new(FileContent::new(Rc::new(file.into()), 0, 5).expect("it has facts")))
         }
         _ => Body::Empty,
     }

@@ -3,12 +3,11 @@
 use super::pipe::ClientEnd;
 use super::scenario::{Client, Scenario, TestServer, advance, settle, with_virtual_time};
 use super::test_app::content;
-use crate::file::FileStamp;
 use crate::limits::{
     COPIED_SLICE_BYTES, FILE_COPIED_BYTES, FILE_SLICE_BYTES, LARGE_SEND_BUFFER_BYTES, LARGE_SEND_BUFFERS_MAX, Limits,
     SEND_BUFFER_BYTES,
 };
-use crate::service::{Body, CloseReason, FileContent, FileState, OpenFile, Phase, Request, Response, ResponseOutcome};
+use crate::service::{Body, CloseReason, FileContent, FileStamp, OpenFile, Phase, Request, Response, ResponseOutcome};
 use selvedge_proto::StatusCode;
 use std::fs::File;
 use std::io::Write;
@@ -35,7 +34,7 @@ fn server(len: usize, offset: u64, length: u64) -> (Rc<OpenFile>, TestServer) {
     let sent = file.clone();
     let service = async move |_: &mut Request| {
         Response::new(StatusCode::OK)
-            .body(Body::File(FileContent::new(sent.clone(), offset, length).expect("it has facts")))
+            .body(Body::File(Box::new(FileContent::new(sent.clone(), offset, length).expect("it has facts"))))
     };
     (file, TestServer::serving(service, Limits::default()))
 }
@@ -51,7 +50,7 @@ async fn client_after_reading(server: &TestServer, bytes: usize) -> Client<'_> {
 
 /// Waits until a change of the file would show in its times, which follow the system's clock.
 fn settle_times(file: &File) {
-    while !FileStamp::from(&file.metadata().expect("it has facts")).is_stable() {
+    while FileStamp::of(file).expect("it has a stamp").changed_recently(SystemTime::now()) {
         std::thread::yield_now();
     }
 }
@@ -275,7 +274,7 @@ fn a_file_requested_again_is_copied_while_it_is_sent() {
     with_virtual_time(async {
         let (file, server) = server(SLICE, 0, SLICE as u64);
         settle_times(&file);
-        let state = FileState::of(&file).expect("it has a state");
+        let state = FileStamp::of(&**file).expect("it has a stamp");
         file.choose_source(&state, SLICE as u64, Instant::now() - Duration::from_secs(1));
         assert!(!file.is_copied(&state));
         for _ in 0..2 {

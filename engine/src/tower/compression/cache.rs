@@ -5,7 +5,7 @@
 //! includes the state of the file, so a changed file is a miss. Never reads or encodes on the
 //! caller's thread.
 
-use crate::file::SharedFile;
+use crate::file::{FileStamp, SharedFile};
 use crate::tower::compression::encoder::{CompressionLevel, Encoder};
 use crate::tower::send_file::FilePart;
 use bytes::Bytes;
@@ -14,11 +14,11 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::fs::File;
 use std::future::Future;
 use std::io;
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::FileExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::SystemTime;
 use tokio::sync::watch;
 
 /// Default maximum size of the cache.
@@ -33,42 +33,13 @@ const RECOMPRESS_QUEUE_MAX: usize = 64;
 const ENTRY_BYTES: usize = 256;
 /// Bytes that are read and encoded at once.
 const READ_BYTES: usize = 64 * 1024;
-/// A file changed less than this ago may change again without a change of its times.
-const MTIME_GRANULARITY: Duration = Duration::from_millis(100);
 
-/// Identity and state of a file, and the coding.
+/// A state of a file, and the coding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct CacheKey {
-    device: u64,
-    inode: u64,
-    length: u64,
-    modified: (i64, i64),
-    /// Also changes if the file is renamed or its times are set, which `modified` does not show.
-    changed: (i64, i64),
+    /// With all times: renaming a file or setting its times also changes it.
+    stamp: FileStamp,
     coding: Coding,
-}
-
-impl CacheKey {
-    fn of(file: &File, coding: Coding) -> io::Result<Self> {
-        let facts = file.metadata()?;
-        Ok(Self {
-            device: facts.dev(),
-            inode: facts.ino(),
-            length: facts.len(),
-            modified: (facts.mtime(), facts.mtime_nsec()),
-            changed: (facts.ctime(), facts.ctime_nsec()),
-            coding,
-        })
-    }
-
-    /// Returns whether the next change of the file will change its times.
-    fn is_stable(&self) -> bool {
-        let since = |(seconds, nanos): (i64, i64)| {
-            let at = Duration::new(u64::try_from(seconds).unwrap_or(0), u32::try_from(nanos).unwrap_or(0));
-            SystemTime::now().duration_since(UNIX_EPOCH + at)
-        };
-        [self.modified, self.changed].into_iter().all(|time| since(time).is_ok_and(|since| since >= MTIME_GRANULARITY))
-    }
 }
 
 /// The result of encoding a file.
@@ -209,13 +180,14 @@ impl EncodedFiles {
 
     /// Looks up a file in this coding. On a miss, starts to encode it if `on_miss` requires it.
     pub(super) fn find(&self, file: &FilePart, coding: Coding, on_miss: OnMiss) -> CacheLookup {
-        let is_whole = file.offset == 0 && file.length == file.state.length;
+        let is_whole = file.offset == 0 && file.length == file.stamp.length;
         if !is_whole || file.length > self.inner.bounds.file_bytes_max || self.inner.bounds.bytes_max == 0 {
             return CacheLookup::Bypass;
         }
-        let Ok(key) = CacheKey::of(&file.file, coding) else { return CacheLookup::Bypass };
+        let Ok(stamp) = FileStamp::of(&**file.file) else { return CacheLookup::Bypass };
+        let key = CacheKey { stamp, coding };
         // The response's fields describe the state in which the file was opened.
-        if (key.length, key.modified) != (file.state.length, file.state.modified) {
+        if !key.stamp.has_content_of(&file.stamp) {
             return CacheLookup::Bypass;
         }
         let mut state = self.inner.lock_state();
@@ -277,7 +249,7 @@ impl CacheInner {
         sender: watch::Sender<Option<EncodedFile>>,
     ) {
         let in_flight = RemoveInFlight(&self, key);
-        let is_stable = key.is_stable();
+        let is_stable = !key.stamp.changed_recently(SystemTime::now());
         let Ok(encoded) = encode_file(&file, &key, CompressionLevel::WhileSending) else { return };
         if is_stable {
             self.lock_state().insert(key, encoded.clone(), self.bounds.bytes_max);
@@ -347,22 +319,22 @@ fn run_recompress_thread(inner: &Weak<CacheInner>) {
 
 /// Encodes a file. Fails if the file is not in the state of the key after it was read.
 fn encode_file(file: &File, key: &CacheKey, level: CompressionLevel) -> io::Result<EncodedFile> {
-    let mut encoder = Encoder::new(key.coding, level, Some(key.length))?;
+    let mut encoder = Encoder::new(key.coding, level, Some(key.stamp.length))?;
     let mut encoded = Vec::new();
     let mut chunk = vec![0; READ_BYTES];
     let mut at = 0;
-    while at < key.length {
-        let chunk = &mut chunk[..(key.length - at).min(READ_BYTES as u64) as usize];
+    while at < key.stamp.length {
+        let chunk = &mut chunk[..(key.stamp.length - at).min(READ_BYTES as u64) as usize];
         file.read_exact_at(chunk, at)?;
         encoder.write(chunk)?;
         encoded.append(&mut encoder.take_output());
         at += chunk.len() as u64;
     }
     encoded.append(&mut encoder.finish()?);
-    if CacheKey::of(file, key.coding)? != *key {
+    if FileStamp::of(file)? != key.stamp {
         return Err(io::Error::other("the file changed while it was read"));
     }
-    if encoded.len() as u64 >= key.length {
+    if encoded.len() as u64 >= key.stamp.length {
         return Ok(EncodedFile::NotSmaller);
     }
     encoded.shrink_to_fit();

@@ -155,7 +155,7 @@ mod tests {
         let file = Rc::new(OpenFile::new(std::fs::File::open(&path).unwrap()));
         let content = FileContent::new(file.clone(), 2, 5).unwrap();
         let mut response = Response::new(StatusCode::OK);
-        response.body = service::Body::File(content);
+        response.body = service::Body::File(Box::new(content));
         let http_response = build_response(response, None);
         // Wraps the body like a layer that does not change content.
         let body = axum::body::Body::new(http_response.into_body());

@@ -222,8 +222,9 @@ impl FileCache {
 
 #[cfg(test)]
 mod tests {
-    use super::super::loaded::{FileStamp, LoadedContent, LoadedFile, LoadedVariant};
+    use super::super::loaded::{LoadedContent, LoadedFile, LoadedVariant};
     use super::*;
+    use selvedge::service::FileStamp;
 
     fn resource_of(content: LoadedContent) -> Rc<Resource> {
         let stamp = FileStamp { device: 0, inode: 0, length: 1, modified: (0, 0), changed: (0, 0) };

@@ -6,7 +6,6 @@
 //! directories with a precompressed file, precompressed files are looked up by name.
 
 use super::cache_key::{CacheKey, CacheKeyRef, CacheNamespace};
-use super::loaded::FileStamp;
 use super::resource::CHECK_INTERVAL;
 use super::root::{DiskAccess, Root};
 use foldhash::fast::RandomState;
@@ -14,11 +13,12 @@ use hashbrown::HashMap;
 use rustix::fs::{Dir, fstat, fstatfs};
 use selvedge::proto::encoding::Coding;
 use selvedge::proto::path::SafePath;
+use selvedge::service::FileStamp;
 use selvedge::spawn_blocking;
 use std::cell::{Cell, RefCell};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime};
 
 /// The maximum number of cached directories. In others, precompressed files are looked up by name.
 const DIRECTORIES_MAX: usize = 4096;
@@ -35,9 +35,6 @@ const NAMES_MAX: usize = 4096;
 /// EROFS.
 const TRUSTED_FILE_SYSTEMS: [u32; 9] =
     [0xef53, 0x5846_5342, 0x9123_683e, 0xf2f5_2010, 0x2fc1_2fc1, 0x0102_1994, 0x794c_7630, 0x7371_7368, 0xe0f5_e1e2];
-/// The minimum age of a directory's change time to be trusted. Timestamps of some file systems have steps of
-/// two seconds.
-const CHANGE_TIME_GRANULARITY: Duration = Duration::from_secs(3);
 /// The time until a directory is checked again in which precompressed files are looked up by name.
 const RETRY_INTERVAL: Duration = Duration::from_secs(3);
 /// The time until a directory on another file system is checked again, and until any directory is read again.
@@ -104,7 +101,7 @@ impl DirectoryCache {
             self.insert(directory, CachedDirectory { check_at: now + entry.info.valid_for, ..entry });
             return Some(!entry.info.may_have_precompressed);
         }
-        if !is_stable(&stamp, (self.clock)()) {
+        if stamp.changed_recently((self.clock)()) {
             self.store(directory, DirectoryInfo::unknown(RETRY_INTERVAL), now);
             return Some(false);
         }
@@ -168,7 +165,7 @@ fn directory_of(path: &SafePath) -> &str {
 }
 
 fn stamp_of(fd: impl AsFd) -> rustix::io::Result<FileStamp> {
-    Ok(FileStamp::of(&fstat(fd)?))
+    Ok(FileStamp::from_stat(&fstat(fd)?))
 }
 
 /// Reads a directory.
@@ -184,18 +181,11 @@ fn read(fd: OwnedFd, time: SystemTime) -> rustix::io::Result<DirectoryInfo> {
         count += 1;
         may_have_precompressed = count > NAMES_MAX || has_precompressed_suffix(entry?.file_name().to_bytes());
     }
-    if stamp_of(names.fd()?)? != before || !is_stable(&before, time) {
+    if stamp_of(names.fd()?)? != before || before.changed_recently(time) {
         return Ok(DirectoryInfo::unknown(RETRY_INTERVAL));
     }
     let valid_for = if may_have_precompressed { RETRY_INTERVAL } else { CHECK_INTERVAL };
     Ok(DirectoryInfo { stamp: Some(before), may_have_precompressed, valid_for })
-}
-
-/// Whether the next change of a directory will change its stamp.
-fn is_stable(stamp: &FileStamp, time: SystemTime) -> bool {
-    let (seconds, nanoseconds) = stamp.changed;
-    let changed = u64::try_from(seconds).map_or(Duration::ZERO, |seconds| Duration::new(seconds, nanoseconds));
-    time.duration_since(UNIX_EPOCH).is_ok_and(|time| changed + CHANGE_TIME_GRANULARITY <= time)
 }
 
 /// Whether a name has the suffix of a precompressed file. Ignores case, because the file system may do so.
@@ -240,8 +230,8 @@ mod tests {
         );
         assert!(!look_up(&later, "/none/page.html", 30) && !look_up(&later, "/inner/page.html/x", 40));
 
-        let before = FileStamp::of(&rustix::fs::stat(&inner).unwrap());
-        while FileStamp::of(&rustix::fs::stat(&inner).unwrap()) == before {
+        let before = FileStamp::from_stat(&rustix::fs::stat(&inner).unwrap());
+        while FileStamp::from_stat(&rustix::fs::stat(&inner).unwrap()) == before {
             // Loop until the system's clock has advanced, because a change in one tick would not change the
             // stamp.
             fs::write(inner.join("page.html.BR"), "x").unwrap();
@@ -261,26 +251,6 @@ mod tests {
         let earlier = DirectoryCache { clock: || SystemTime::now() - HOUR, ..DirectoryCache::default() };
         assert!(!look_up(&earlier, "/inner/page.html", 0));
         fs::remove_dir_all(directory).unwrap();
-    }
-
-    #[test]
-    fn directory_is_stable_after_the_coarsest_timestamp_step() {
-        let changed = |seconds, nanoseconds| FileStamp {
-            device: 0,
-            inode: 0,
-            length: 0,
-            modified: (0, 0),
-            changed: (seconds, nanoseconds),
-        };
-        for (stamp, time, expected) in [
-            (changed(100, 0), 103, true),
-            (changed(100, 1), 103, false),
-            (changed(100, 0), 102, false),
-            (changed(104, 0), 103, false),
-            (changed(-1, 0), 103, true),
-        ] {
-            assert_eq!(is_stable(&stamp, UNIX_EPOCH + Duration::from_secs(time)), expected, "{stamp:?} {time}");
-        }
     }
 
     #[test]

@@ -1,11 +1,9 @@
 //! Sends several ranges of a file in one response (RFC 9110 §14.6).
 
-use super::loaded::FileStamp;
 use super::resource::{BodyStorage, Representation};
 use bytes::Bytes;
-use rustix::fs::fstat;
 use selvedge::proto::range::ByteRange;
-use selvedge::service::{Body, Chunks, OpenFile, StreamError};
+use selvedge::service::{Body, Chunks, FileStamp, OpenFile, StreamError};
 use selvedge::{Response, StatusCode, spawn_blocking};
 use std::collections::VecDeque;
 use std::fs::File;
@@ -119,7 +117,7 @@ fn read_piece(file: &File, at: u64, end: u64, stamp: FileStamp) -> std::io::Resu
         let mut bytes = vec![0; length];
         file.read_exact_at(&mut bytes, at)?;
         // Checked after the read: bytes read before a change belong to the earlier state.
-        match FileStamp::of(&fstat(&file)?).has_content_of(&stamp) {
+        match FileStamp::of(&file)?.has_content_of(&stamp) {
             true => Ok(bytes),
             false => Err(std::io::Error::other("the file changed while it was sent")),
         }

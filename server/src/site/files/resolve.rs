@@ -1,7 +1,7 @@
 //! Resolves a path to a file with its precompressed variants, or to a directory.
 
 use super::error::FileError;
-use super::loaded::{FileStamp, KnownStamps, LoadedContent, LoadedFile, LoadedVariant, MEMORY_FILE_BYTES_MAX};
+use super::loaded::{KnownStamps, LoadedContent, LoadedFile, LoadedVariant, MEMORY_FILE_BYTES_MAX};
 pub(super) use super::root::DiskAccess;
 use super::root::Root;
 use crate::site::action::Precompressed;
@@ -9,13 +9,15 @@ use rustix::fs::{FileType, Stat, fstat};
 use rustix::io::{Errno, ReadWriteFlags, preadv2};
 use selvedge::proto::encoding::Coding;
 use selvedge::proto::path::SafePath;
+use selvedge::service::FileStamp;
 use std::fs::File;
 use std::io::IoSliceMut;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::SystemTime;
 
-use super::resource::{Resource, changed_recently};
+use super::resource::Resource;
 
 /// What a path names.
 pub(in crate::site) enum Resolved {
@@ -139,8 +141,8 @@ fn load(
         }
     }
     let is_unchanged = known.is_some_and(|known| {
-        let now = variants.iter().map(|(coding, _, variant_stat)| (Some(*coding), FileStamp::of(variant_stat)));
-        std::iter::once((None, FileStamp::of(&stat))).chain(now).eq(known.iter().copied())
+        let now = variants.iter().map(|(coding, _, variant_stat)| (Some(*coding), FileStamp::from_stat(variant_stat)));
+        std::iter::once((None, FileStamp::from_stat(&stat))).chain(now).eq(known.iter().copied())
     });
     if is_unchanged {
         return Ok(LoadOutcome::Unchanged);
@@ -159,17 +161,19 @@ const READ_TRIES_MAX: usize = 3;
 /// Reads a small file in a consistent state, or keeps a large one open.
 fn read(fd: OwnedFd, stat: &Stat, disk_access: DiskAccess) -> Result<LoadedVariant, FileError> {
     let file = File::from(fd);
-    let mut before = FileStamp::of(stat);
+    let mut before = FileStamp::from_stat(stat);
     for _ in 0..READ_TRIES_MAX {
         if before.length > MEMORY_FILE_BYTES_MAX {
             break;
         }
         let bytes = read_whole(&file, before.length, disk_access)?;
-        let after = FileStamp::of(&fstat(&file)?);
+        let after = FileStamp::from_stat(&fstat(&file)?);
         let is_whole = before == after && bytes.len() as u64 == after.length;
         // The system sets the modification time when a write begins, so it does not reveal a write in progress.
         // Two reads of the content then differ.
-        if is_whole && (!changed_recently(after) || read_whole(&file, after.length, disk_access)? == bytes) {
+        if is_whole
+            && (!after.changed_recently(SystemTime::now()) || read_whole(&file, after.length, disk_access)? == bytes)
+        {
             return Ok(LoadedVariant { stamp: after, content: LoadedContent::Memory(bytes) });
         }
         before = after;

@@ -1,24 +1,19 @@
 //! The representations of a file, ready to be sent.
 
-use super::loaded::{FileStamp, KnownStamps, LoadedContent, LoadedFile, LoadedVariant, MEMORY_FILE_BYTES_MAX};
+use super::loaded::{KnownStamps, LoadedContent, LoadedFile, LoadedVariant, MEMORY_FILE_BYTES_MAX};
 use super::mime::content_type;
 use bytes::Bytes;
-use rustix::fs::fstat;
 use selvedge::Request;
 use selvedge::proto::date::HttpDate;
 use selvedge::proto::encoding::{AcceptedCodings, Coding};
 use selvedge::proto::field::{Fields, KnownField};
-use selvedge::service::OpenFile;
+use selvedge::service::{FileStamp, OpenFile};
 use std::rc::Rc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime};
 
 /// How long a file is served without a check for changes. With the clock's lag, a change is visible within one
 /// second.
 pub(super) const CHECK_INTERVAL: Duration = Duration::from_millis(500);
-
-/// The steps of file timestamps, rounded up. A file that changed more recently can change again without a new
-/// time.
-const MTIME_GRANULARITY: Duration = Duration::from_millis(100);
 
 /// Whether the next change of a file will change its timestamps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,8 +55,9 @@ impl Resource {
     pub(super) fn new(file: LoadedFile) -> Self {
         let media_type = content_type(&file.name);
         let vary = (!file.precompressed.is_empty()).then_some("accept-encoding");
-        let all = std::iter::once(&file.identity).chain(file.precompressed.iter().map(|(_, variant)| variant));
-        let stability = if all.map(|variant| variant.stamp).any(changed_recently) {
+        let now = SystemTime::now();
+        let mut all = std::iter::once(&file.identity).chain(file.precompressed.iter().map(|(_, variant)| variant));
+        let stability = if all.any(|variant| variant.stamp.changed_recently(now)) {
             Stability::Unstable
         } else {
             Stability::Stable
@@ -184,20 +180,10 @@ impl Representation {
     pub(super) fn is_unchanged(&self) -> bool {
         match &self.storage {
             BodyStorage::Memory(_) => true,
-            BodyStorage::Open(file) if file.is_copied(&self.stamp.file_state()) => true,
-            BodyStorage::Open(file) => fstat(&***file).is_ok_and(|stat| FileStamp::of(&stat) == self.stamp),
+            BodyStorage::Open(file) if file.is_copied(&self.stamp) => true,
+            BodyStorage::Open(file) => FileStamp::of(&***file).is_ok_and(|stamp| stamp == self.stamp),
         }
     }
-}
-
-/// Whether a file changed so recently that its timestamps may not show its next change.
-pub(super) fn changed_recently(stamp: FileStamp) -> bool {
-    let since_epoch = |(seconds, nanoseconds): (i64, u32)| {
-        u64::try_from(seconds).map_or(Duration::ZERO, |s| Duration::new(s, nanoseconds))
-    };
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    now.saturating_sub(since_epoch(stamp.changed)) < MTIME_GRANULARITY
-        && since_epoch(stamp.changed) <= now + MTIME_GRANULARITY
 }
 
 const _: () = assert!(MEMORY_FILE_BYTES_MAX < u32::MAX as u64, "a file in memory has a small length");

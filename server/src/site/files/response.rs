@@ -89,7 +89,7 @@ fn body(representation: &Representation, offset: u64, length: u64) -> Body {
             Body::Bytes(bytes.slice(start..start + length))
         }
         BodyStorage::Open(file) => {
-            Body::File(FileContent { file: file.clone(), offset, length, state: representation.stamp.file_state() })
+            Body::File(Box::new(FileContent { file: file.clone(), offset, length, stamp: representation.stamp }))
         }
     }
 }
