@@ -153,9 +153,6 @@ pub(crate) const DEFER_ACCEPT_SECONDS: i32 = 1;
 pub(crate) const PREFETCH_BYTES: usize = 64 * 1024;
 /// A busy connection's task with its field positions. An idle one has about 1 KiB, a parked one 200 bytes.
 const TASK_BYTES_MAX: usize = 8 * 1024;
-/// With the hybrid back end, up to this many active connections stay with epoll: for a few, a turn of the ring is one
-/// system call more than it saves.
-pub(crate) const EPOLL_CONNECTIONS_MAX: usize = 16;
 /// Operations that a worker's ring submits at once.
 pub(crate) const RING_SUBMISSIONS: u32 = 256;
 /// Completions that a worker's ring holds before the kernel queues them separately.

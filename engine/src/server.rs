@@ -5,7 +5,7 @@ use crate::connection_stats::ConnectionStats;
 use crate::limits::{self, Limits};
 use crate::mailbox::{MailboxReceiver, mailbox};
 use crate::net::accepted::Accepted;
-use crate::net::backend::{Backend, Driver};
+use crate::net::backend::{Backend, BackendChoice, Driver};
 use crate::net::executor::{self, StopState, WorkerConfig};
 use crate::net::listen::{Endpoint, Listener};
 use crate::net::worker::{Worker, WorkerCommand, WorkerPool};
@@ -32,7 +32,7 @@ pub struct Server<O = NoObserver> {
     workers: usize,
     config: AppConfig,
     options: ServiceOptions,
-    driver: Driver,
+    backend: BackendChoice,
     observer: O,
 }
 
@@ -110,7 +110,15 @@ impl Server {
         let addresses = inet.collect();
         let (workers, config) = (workers.max(1), AppConfig::default());
         let options = ServiceOptions::default();
-        Self { addresses, listeners, workers, config, options, driver: Driver::default(), observer: NoObserver }
+        Self {
+            addresses,
+            listeners,
+            workers,
+            config,
+            options,
+            backend: BackendChoice::Driver(Driver::default()),
+            observer: NoObserver,
+        }
     }
 }
 
@@ -135,7 +143,14 @@ impl<O: Observer + Clone + Send> Server<O> {
     /// Sets the I/O back end of the sockets. Default [`Driver::Auto`].
     #[must_use]
     pub fn driver(mut self, driver: Driver) -> Self {
-        self.driver = driver;
+        self.backend = BackendChoice::Driver(driver);
+        self
+    }
+
+    /// Selects a back end with faults.
+    #[cfg(test)]
+    pub(crate) fn backend(mut self, backend: BackendChoice) -> Self {
+        self.backend = backend;
         self
     }
 
@@ -184,8 +199,8 @@ impl<O: Observer + Clone + Send> Server<O> {
     /// Sets the observer of requests and events. Each worker has a clone.
     #[must_use]
     pub fn observe<P: Observer + Clone + Send>(self, observer: P) -> Server<P> {
-        let Self { addresses, listeners, workers, config, options, driver, .. } = self;
-        Server { addresses, listeners, workers, config, options, driver, observer }
+        let Self { addresses, listeners, workers, config, options, backend, .. } = self;
+        Server { addresses, listeners, workers, config, options, backend, observer }
     }
 
     /// Returns the TCP addresses of the listeners.
@@ -260,7 +275,7 @@ impl<O: Observer + Clone + Send> Server<O> {
                 inbox,
                 permits: permits.clone(),
                 connections_max,
-                driver: self.driver,
+                backend: self.backend,
                 stop: watched.clone(),
                 refusal: UNAVAILABLE_RESPONSE,
             };
@@ -330,8 +345,8 @@ async fn run_worker<T: Service, O: Observer + Clone + Send>(
     first: AppVersion<T, O>,
     receiver: MailboxReceiver<ReplaceApp<T, O>>,
 ) {
-    let (number, connections_max, driver) = (config.number, config.connections_max, config.driver);
-    let (backend, uring_error) = match driver.backend() {
+    let (number, connections_max, backend) = (config.number, config.connections_max, config.backend);
+    let (backend, uring_error) = match backend.backend() {
         Ok(backend) => (backend, None),
         Err(error) => (Backend::default(), Some(error)),
     };

@@ -32,8 +32,6 @@ enum ReadOutcome {
     Refused(Refusal),
     /// The connection is idle and parks.
     Parked,
-    /// The connection migrates to the other I/O back end, and then waits for the next request.
-    Migrate,
 }
 
 /// Why the request loop ended.
@@ -42,8 +40,6 @@ pub(super) enum LoopExit {
     Ended(CloseReason),
     /// The connection is idle and continues without a task.
     Parked,
-    /// The connection continues after its stream has [migrated](Stream::migrate).
-    Migrate,
 }
 
 /// What follows a finished response.
@@ -82,7 +78,6 @@ pub(super) fn serve<S: Stream, T: Service, O: Observer>(
                     return LoopExit::Ended(Box::pin(connection.refuse(&refusal, &app)).await);
                 }
                 Err(ReadOutcome::Parked) => return LoopExit::Parked,
-                Err(ReadOutcome::Migrate) => return LoopExit::Migrate,
             };
             if app.shared.app_state.get() == AppState::Replaced(OnReload::Switch) {
                 app = current_app.switch_to_newest(connection.id());
@@ -183,9 +178,6 @@ impl<S: Stream> Connection<S> {
                 return Err(ReadOutcome::Ended(reason));
             }
             self.wait_for(Deadline::KeepAlive, self.shared.limits.keep_alive_timeout);
-            if self.stream.should_migrate(&self.worker) && self.is_parkable() {
-                return Err(ReadOutcome::Migrate);
-            }
         }
         loop {
             if !self.input.borrow().bytes().is_empty() {

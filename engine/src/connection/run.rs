@@ -49,13 +49,9 @@ fn run_connection<S: Stream, T: Service, O: Observer>(
     let current_app = CurrentApp(RefCell::new(app));
     // An `async fn` would store its arguments twice.
     async move {
-        let mut connection = connection;
-        let reason = loop {
-            match poll_with_interrupts(&connection, &current_app).await {
-                LoopExit::Ended(reason) => break reason,
-                LoopExit::Parked => return parked::park(connection, current_app.0.into_inner(), permit, start_task),
-                LoopExit::Migrate => connection = migrate(connection),
-            }
+        let reason = match poll_with_interrupts(&connection, &current_app).await {
+            LoopExit::Ended(reason) => reason,
+            LoopExit::Parked => return parked::park(connection, current_app.0.into_inner(), permit, start_task),
         };
         // Wakes a body reader in a task of the application, which gets the end of the content now.
         connection.wake_reader();
@@ -79,14 +75,6 @@ fn run_connection<S: Stream, T: Service, O: Observer>(
         app.worker.remove_connection(id);
         drop(permit);
     }
-}
-
-/// Migrates the connection's stream, unless another handle to the connection exists.
-fn migrate<S: Stream>(connection: Rc<Connection<S>>) -> Rc<Connection<S>> {
-    let connection = Rc::try_unwrap(connection).map(|connection| Rc::new(connection.migrated()));
-    let connection = connection.unwrap_or_else(|still_shared| still_shared);
-    connection.is_resumed.set(true);
-    connection
 }
 
 /// Polls the request loop, and ends it on an abort interrupt or a panic.

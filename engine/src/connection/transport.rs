@@ -42,7 +42,7 @@ pub(super) struct Connection<S> {
     peer: SocketAddr,
     id: ConnectionId,
     requests: Cell<u32>,
-    /// Set after parking or migration, until the next read of a request.
+    /// Set after parking, until the next read of a request.
     pub(super) is_resumed: Cell<bool>,
 }
 
@@ -202,11 +202,6 @@ pub(super) fn abort_reason(worker: &Worker) -> CloseReason {
 }
 
 impl<S: Stream> Connection<S> {
-    /// Replaces the stream by its [migrated](Stream::migrate) form.
-    pub(super) fn migrated(self) -> Self {
-        Self { stream: self.stream.migrate(&self.worker), ..self }
-    }
-
     /// Receives bytes and appends them to the unconsumed ones.
     pub(super) fn poll_receive(&self, cx: &mut Context<'_>) -> Poll<Received> {
         let mut input = self.input.borrow_mut();
@@ -249,7 +244,7 @@ impl<S: Stream> Connection<S> {
         }
     }
 
-    /// Whether all buffers are empty, so that the connection can park or migrate. Releases an unused send buffer
+    /// Whether all buffers are empty, so that the connection can park. Releases an unused send buffer
     /// permit.
     pub(super) fn is_parkable(&self) -> bool {
         let output = &mut *self.output.borrow_mut();

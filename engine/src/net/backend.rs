@@ -1,6 +1,5 @@
-//! Selects the I/O back end of the workers: epoll, io_uring, or both.
+//! Selects the I/O back end of the workers: epoll or io_uring.
 
-use crate::limits::EPOLL_CONNECTIONS_MAX;
 use crate::net::uring::Uring;
 use std::env;
 use std::ffi::OsStr;
@@ -14,11 +13,7 @@ use std::rc::Rc;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Driver {
     /// Uses the back end that the environment variable `SELVEDGE_DRIVER` names (`epoll` or `io_uring`). If it is
-    /// not set, uses both.
-    ///
-    /// A connection starts with epoll, which costs less for few connections and for those that close after the
-    /// first response. It migrates to io_uring when it waits for its next request and at least 16 other
-    /// connections are active. A connection is active until it has been idle for about one second.
+    /// not set, uses io_uring.
     ///
     /// If io_uring is not available, all connections use epoll, and the observer receives
     /// [`ServerEvent::UringUnavailable`](crate::service::ServerEvent::UringUnavailable).
@@ -30,16 +25,6 @@ pub enum Driver {
     /// connections use epoll, and the observer receives
     /// [`ServerEvent::UringUnavailable`](crate::service::ServerEvent::UringUnavailable).
     IoUring,
-    /// Both, with this limit of active connections for epoll.
-    #[cfg(test)]
-    HybridAbove(usize),
-    /// A small ring with injected faults.
-    #[cfg(test)]
-    #[expect(private_interfaces, reason = "only this crate's tests have it")]
-    Faulty(crate::net::sys::faults::Script),
-    /// A ring larger than the kernel allows.
-    #[cfg(test)]
-    OversizedRing,
 }
 
 impl Driver {
@@ -49,9 +34,6 @@ impl Driver {
             Some("auto" | "") => Ok(Self::Auto),
             Some("epoll") => Ok(Self::Epoll),
             Some("io_uring") => Ok(Self::IoUring),
-            // Runs all socket tests with migration to the ring.
-            #[cfg(test)]
-            Some("migrate") => Ok(Self::HybridAbove(0)),
             _ => {
                 let text = format!("SELVEDGE_DRIVER must be auto, epoll or io_uring, not {}", name.display());
                 Err(io::Error::new(io::ErrorKind::InvalidInput, text))
@@ -63,22 +45,43 @@ impl Driver {
     ///
     /// # Errors
     /// When the ring cannot be created, or `SELVEDGE_DRIVER` has an unknown value.
-    pub(crate) fn backend(self) -> io::Result<Backend> {
+    fn backend(self) -> io::Result<Backend> {
         let driver = match (self, env::var_os("SELVEDGE_DRIVER")) {
             (Self::Auto, Some(name)) => Self::from_name(&name)?,
             _ => self,
         };
-        Ok(match driver {
-            Self::Epoll => Backend::Epoll,
-            Self::Auto => Backend::Hybrid { ring: Uring::new()?, epoll_max: EPOLL_CONNECTIONS_MAX },
-            Self::IoUring => Backend::Uring(Uring::new()?),
+        match driver {
+            Self::Epoll => Ok(Backend::Epoll),
+            Self::Auto | Self::IoUring => Uring::new().map(Backend::Uring),
+        }
+    }
+}
+
+/// The back end that each worker of a server creates.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum BackendChoice {
+    Driver(Driver),
+    /// A small ring with injected faults.
+    #[cfg(test)]
+    Faulty(crate::net::sys::faults::Script),
+    /// A ring larger than the kernel allows.
+    #[cfg(test)]
+    OversizedRing,
+}
+
+impl BackendChoice {
+    /// Creates the back end of a worker on the calling thread.
+    ///
+    /// # Errors
+    /// When the ring cannot be created, or `SELVEDGE_DRIVER` has an unknown value.
+    pub(crate) fn backend(self) -> io::Result<Backend> {
+        match self {
+            Self::Driver(driver) => driver.backend(),
             #[cfg(test)]
-            Self::HybridAbove(epoll_max) => Backend::Hybrid { ring: Uring::new()?, epoll_max },
+            Self::Faulty(script) => Uring::faulty(script).map(Backend::Uring),
             #[cfg(test)]
-            Self::OversizedRing => Backend::Uring(Uring::oversized()?),
-            #[cfg(test)]
-            Self::Faulty(script) => Backend::Uring(Uring::faulty(script)?),
-        })
+            Self::OversizedRing => Uring::oversized().map(Backend::Uring),
+        }
     }
 }
 
@@ -88,12 +91,6 @@ pub(crate) enum Backend {
     #[default]
     Epoll,
     Uring(Rc<Uring>),
-    /// Epoll for new connections. The ring for connections that wait while at least `epoll_max` other connections
-    /// are active.
-    Hybrid {
-        ring: Rc<Uring>,
-        epoll_max: usize,
-    },
 }
 
 impl Backend {
@@ -101,29 +98,7 @@ impl Backend {
     pub(crate) fn ring(&self) -> Option<&Rc<Uring>> {
         match self {
             Self::Epoll => None,
-            Self::Uring(ring) | Self::Hybrid { ring, .. } => Some(ring),
-        }
-    }
-
-    /// Returns whether any connection uses epoll.
-    pub(crate) fn is_epoll_used(&self) -> bool {
-        !matches!(self, Self::Uring(_))
-    }
-
-    /// Returns the ring that new connections use, if any.
-    pub(crate) fn ring_for_new(&self) -> Option<&Rc<Uring>> {
-        match self {
             Self::Uring(ring) => Some(ring),
-            Self::Epoll | Self::Hybrid { .. } => None,
-        }
-    }
-
-    /// Returns the ring if a waiting epoll connection should migrate to it while `others` other connections are
-    /// active.
-    pub(crate) fn ring_if_above(&self, others: usize) -> Option<&Rc<Uring>> {
-        match self {
-            Self::Hybrid { ring, epoll_max } if others >= *epoll_max => Some(ring),
-            _ => None,
         }
     }
 }

@@ -138,11 +138,6 @@ impl ConnectionTable {
         self.count.get()
     }
 
-    /// Returns the number of connections with a task.
-    pub(crate) fn active_count(&self) -> usize {
-        self.active.get()
-    }
-
     pub(crate) fn insert(&self) -> ConnectionId {
         self.count.set(self.count.get() + 1);
         self.count_active();

@@ -4,7 +4,7 @@ use crate::limits::{KEEP_ALIVE_TIMEOUT_MIN, SWEEP_INTERVAL};
 use crate::mailbox::MailboxReceiver;
 use crate::net::accept::Acceptor;
 use crate::net::accepted::Accepted;
-use crate::net::backend::Driver;
+use crate::net::backend::BackendChoice;
 use crate::net::clock::ticks;
 use crate::net::sys;
 use crate::net::worker::{Worker, WorkerCommand, spawn_critical};
@@ -35,7 +35,7 @@ pub(crate) struct WorkerConfig {
     pub(crate) inbox: MailboxReceiver<WorkerCommand>,
     pub(crate) permits: Arc<Semaphore>,
     pub(crate) connections_max: usize,
-    pub(crate) driver: Driver,
+    pub(crate) backend: BackendChoice,
     pub(crate) stop: watch::Receiver<StopState>,
     /// Sent to a client that is accepted only to be refused.
     pub(crate) refusal: &'static [u8],

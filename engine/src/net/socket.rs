@@ -29,7 +29,7 @@ pub(crate) enum Socket {
 impl Socket {
     /// Wraps the socket of a new connection for the worker's I/O back end.
     pub(crate) fn new(fd: OwnedFd, worker: &Worker) -> Self {
-        match worker.ring_for_new() {
+        match worker.ring() {
             Some(ring) => Self::Uring(UringSocket::new(ring.clone(), fd)),
             None => Self::Epoll(EpollSocket::new(fd)),
         }
@@ -119,71 +119,7 @@ impl Stream for Socket {
         dispatch!(self, socket => socket.unpark(worker));
     }
 
-    fn should_migrate(&self, worker: &Worker) -> bool {
-        matches!(self, Self::Epoll(_)) && worker.ring_for_migration().is_some()
-    }
-
-    fn migrate(self, worker: &Worker) -> Self {
-        match (self, worker.ring_for_migration()) {
-            (Self::Epoll(socket), Some(ring)) => Self::Uring(UringSocket::new(ring.clone(), socket.into_inner())),
-            (unchanged, _) => unchanged,
-        }
-    }
-
     fn into_duplex(self, first: Bytes) -> io::Result<(Box<dyn Duplex>, UpgradeControl)> {
         dispatch!(self, socket => socket.into_duplex(first))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::Limits;
-    use crate::net::backend::Driver;
-    use crate::net::runtime;
-    use std::os::unix::net::UnixStream;
-
-    fn connect(worker: &Worker) -> Socket {
-        let (near, _) = UnixStream::pair().unwrap();
-        near.set_nonblocking(true).unwrap();
-        worker.insert_connection();
-        Socket::new(near.into(), worker)
-    }
-
-    /// Skips the test on systems without io_uring.
-    fn with_worker(driver: Driver, test: impl FnOnce(&Worker)) {
-        let Ok(runtime) = runtime::runtime() else { panic!("cannot create a runtime") };
-        runtime.block_on(async {
-            match driver.backend() {
-                Ok(backend) => test(&Worker::standalone(&Limits::default()).with_backend(backend)),
-                Err(error) => println!("skipped: io_uring is not available: {error}"),
-            }
-        });
-    }
-
-    #[test]
-    fn connections_migrate_to_the_ring_above_the_epoll_limit() {
-        with_worker(Driver::HybridAbove(2), |worker| {
-            let (first, second) = (connect(worker), connect(worker));
-            assert!(matches!((&first, &second), (Socket::Epoll(_), Socket::Epoll(_))));
-            assert!(!first.should_migrate(worker) && !second.should_migrate(worker), "one other connection is active");
-            assert!(matches!(first.migrate(worker), Socket::Epoll(_)));
-
-            let third = connect(worker);
-            assert!(second.should_migrate(worker) && third.should_migrate(worker), "two other connections are active");
-            let migrated = third.migrate(worker);
-            assert!(matches!(migrated, Socket::Uring(_)) && !migrated.should_migrate(worker));
-        });
-    }
-
-    #[test]
-    fn fixed_driver_is_used_for_all_connections() {
-        with_worker(Driver::Epoll, |worker| {
-            let all = [(); 40].map(|()| connect(worker));
-            assert!(all.iter().all(|socket| matches!(socket, Socket::Epoll(_)) && !socket.should_migrate(worker)));
-        });
-        with_worker(Driver::IoUring, |worker| {
-            assert!(matches!(connect(worker), Socket::Uring(_)));
-        });
     }
 }

@@ -117,19 +117,6 @@ pub(crate) trait Stream: 'static {
     /// Ends parking.
     fn unpark(&mut self, _worker: &Worker) {}
 
-    /// Returns whether waiting costs less with the worker's other back end ([`Stream::migrate`]).
-    fn should_migrate(&self, _worker: &Worker) -> bool {
-        false
-    }
-
-    /// Moves the stream to the worker's other back end. No task may wait for the stream.
-    fn migrate(self, _worker: &Worker) -> Self
-    where
-        Self: Sized,
-    {
-        self
-    }
-
     /// Splits the connection for another protocol. `first` was already received.
     ///
     /// # Errors

@@ -126,7 +126,7 @@ impl Worker {
     /// Sets the I/O back end.
     pub(crate) fn with_backend(self, backend: Backend) -> Self {
         // Without it, idle connections keep their tasks.
-        let idle_epoll = if backend.is_epoll_used() { IdleEpoll::new().ok() } else { None };
+        let idle_epoll = if backend.ring().is_none() { IdleEpoll::new().ok() } else { None };
         Self { backend, idle_epoll, ..self }
     }
 
@@ -142,20 +142,9 @@ impl Worker {
         }
     }
 
-    /// Returns the ring that new connections use, if any.
-    pub(crate) fn ring_for_new(&self) -> Option<&Rc<Uring>> {
-        self.backend.ring_for_new()
-    }
-
     /// Returns the worker's ring, if any.
     pub(super) fn ring(&self) -> Option<&Rc<Uring>> {
         self.backend.ring()
-    }
-
-    /// Returns the ring if a waiting epoll connection should migrate to it. The caller's connection is active and
-    /// not counted.
-    pub(crate) fn ring_for_migration(&self) -> Option<&Rc<Uring>> {
-        self.backend.ring_if_above(self.connections.active_count() - 1)
     }
 
     pub(crate) fn event(&self, event: WorkerEvent) {

@@ -1,6 +1,5 @@
 //! An in-memory stream. Every fault of a client or network is a setting of it.
 
-use super::scenario::parks_at_once;
 use crate::buffer::Buffer;
 use crate::file::OpenFile;
 use crate::net::connection_table::ConnectionId;
@@ -275,10 +274,6 @@ impl Stream for PipeStream {
 
     fn unpark(&mut self, _: &Worker) {
         *self.0.parked.borrow_mut() = None;
-    }
-
-    fn should_migrate(&self, _: &Worker) -> bool {
-        parks_at_once()
     }
 
     fn into_duplex(self, _: Bytes) -> io::Result<(Box<dyn Duplex>, UpgradeControl)> {

@@ -83,8 +83,8 @@ impl TestServer {
     }
 }
 
-/// Whether connections migrate and park as soon as they are idle, so that all tests cover that.
-pub(super) fn parks_at_once() -> bool {
+/// Whether connections park as soon as they are idle, so that all tests cover that.
+fn parks_at_once() -> bool {
     std::env::var_os("SELVEDGE_TEST_PARKED").is_some()
 }
 

@@ -33,7 +33,7 @@ async fn echo(request: &mut Request) -> Response {
 
 /// Runs a test against a server with one worker, for each back end.
 fn with_each_driver(set_up: fn(Server) -> Server, test: impl Fn(&RunningServer, &Receiver<Closed>)) {
-    for driver in [Driver::Epoll, Driver::IoUring, Driver::HybridAbove(0), Driver::HybridAbove(1)] {
+    for driver in [Driver::Epoll, Driver::IoUring] {
         let (sender, closed_receiver) = channel();
         let server = set_up(Server::bind_with_workers("127.0.0.1:0", 1).unwrap()).driver(driver);
         let server = server.observe(ClosedSender(sender)).serve(echo).unwrap();
@@ -217,7 +217,7 @@ fn parked_connections_close_when_the_server_stops() {
 
 #[test]
 fn parked_connections_close_when_the_worker_panics() {
-    for driver in [Driver::Epoll, Driver::IoUring, Driver::HybridAbove(0), Driver::HybridAbove(1)] {
+    for driver in [Driver::Epoll, Driver::IoUring] {
         let server = Server::bind_with_workers("127.0.0.1:0", 1).unwrap().driver(driver).serve(echo).unwrap();
         let client = idle(&server);
         park(&server, 1);

@@ -2,7 +2,7 @@
 
 use crate::buffer::Buffer;
 use crate::limits::BLOCKING_THREADS_MAX;
-use crate::net::backend::Driver;
+use crate::net::backend::BackendChoice;
 use crate::net::runtime;
 use crate::net::stream::Stream;
 use crate::net::sys::buffer_ring::ProvidedBuffer;
@@ -61,7 +61,7 @@ fn if_available<T>(made: io::Result<T>) -> Option<T> {
 /// Starts a server with a faulty ring; `None` where io_uring is not available.
 fn serve(script: Script) -> Option<RunningServer> {
     if_available(Ring::new(SMALL))?;
-    let server = Server::bind_with_workers("127.0.0.1:0", 1).unwrap().driver(Driver::Faulty(script));
+    let server = Server::bind_with_workers("127.0.0.1:0", 1).unwrap().backend(BackendChoice::Faulty(script));
     Some(server.serve(echo).unwrap())
 }
 
@@ -130,8 +130,10 @@ impl Observer for EventLog {
 #[test]
 fn unavailable_ring_is_reported_once_and_epoll_serves() {
     let events = EventLog::default();
-    let server =
-        Server::bind_with_workers("127.0.0.1:0", 3).unwrap().driver(Driver::OversizedRing).observe(events.clone());
+    let server = Server::bind_with_workers("127.0.0.1:0", 3)
+        .unwrap()
+        .backend(BackendChoice::OversizedRing)
+        .observe(events.clone());
     let server = server.serve(echo).unwrap();
     converse(&server, &[(0, 5), (7, 0)]);
     server.handle().stop();

@@ -37,9 +37,7 @@ pub(super) const SETTINGS: &[Setting] = &[
         .details(
             "`io_uring` needs Linux 6.1 and a system that permits it; many container platforms do not. If it is \
               unavailable, the error log states the reason and `epoll` serves. `io_uring` uses less CPU for \
-             many busy connections and more for a few. With `auto` a connection starts with `epoll`. It \
-             migrates to `io_uring` when it waits for its next request and at least 16 other connections were \
-             active within the last second. The environment variable `SELVEDGE_DRIVER` overrides `auto`. The \
+             many busy connections and more for a few. `auto` is `io_uring` where it is available. The environment variable `SELVEDGE_DRIVER` overrides `auto`. The \
              driver never changes a response.",
         ),
     setting(TOP, "user", "User to switch to after the listeners are bound.")
