@@ -16,7 +16,6 @@ pub mod tower;
 #[doc = include_str!("../docs/from-axum-serve.md")]
 pub mod from_axum_serve {}
 
-pub use connection::OnReload;
 pub use connection_stats::{ConnectionCount, ConnectionStats};
 pub use limits::Limits;
 pub use net::backend::Driver;

@@ -3,7 +3,7 @@
 //! Each worker has a current version for new connections. A connection has a reference to its own version, so
 //! requests share nothing with other workers and take no lock.
 
-use crate::connection::{self, AppContext, OnReload, UNAVAILABLE_RESPONSE};
+use crate::connection::{self, AppContext, UNAVAILABLE_RESPONSE};
 use crate::limits::Limits;
 use crate::mailbox::{MailboxReceiver, MailboxSender};
 use crate::net::accepted::Accepted;
@@ -72,7 +72,6 @@ impl<T: Service, O: Observer + Clone + Send> AppVersion<T, O> {
 /// Command to a worker to replace its current version.
 pub(crate) struct ReplaceApp<T, O> {
     next: AppVersion<T, O>,
-    on_reload: OnReload,
     done: threads::Sender<()>,
 }
 
@@ -88,14 +87,14 @@ impl<T, O> fmt::Debug for AppHandle<T, O> {
 }
 
 impl<T: Service, O: Observer + Clone + Send> AppHandle<T, O> {
-    /// Makes `next` the version for new connections. Open connections finish or switch, as `on_reload` states. Those
-    /// that are open after their own [`Limits::shutdown_timeout`] are closed.
+    /// Makes `next` the version for new connections. Open connections keep theirs and close after
+    /// their next response. Those that are open after their own [`Limits::shutdown_timeout`] are closed.
     ///
     /// Returns when all workers have replaced theirs. Does nothing while the server stops.
-    pub fn replace(&self, next: &AppVersion<T, O>, on_reload: OnReload) {
+    pub fn replace(&self, next: &AppVersion<T, O>) {
         let (done, all_done) = threads::channel();
         for worker in &self.workers {
-            let _ = worker.send(ReplaceApp { next: next.clone(), on_reload, done: done.clone() });
+            let _ = worker.send(ReplaceApp { next: next.clone(), done: done.clone() });
         }
         drop(done);
         // A worker that has ended drops its sender.
@@ -130,7 +129,7 @@ impl<T: Service, O: Observer + Clone + Send> WorkerApps<T, O> {
     }
 
     /// Replaces the current version.
-    fn replace(&self, next: AppVersion<T, O>, on_reload: OnReload) {
+    fn replace(&self, next: AppVersion<T, O>) {
         let AppVersion { make, observer, config } = next;
         let replaced = self.app().clone();
         let worker = &replaced.worker;
@@ -138,23 +137,19 @@ impl<T: Service, O: Observer + Clone + Send> WorkerApps<T, O> {
         worker.keep_alive_timeout.set(config.limits.keep_alive_timeout);
         worker.shutdown_timeout.set(config.limits.shutdown_timeout);
         let app = AppContext::new(make(), observer, config.limits, worker.clone());
-        replaced.mark_replaced(&app, on_reload);
-        let current = app.clone();
+        replaced.mark_replaced();
         drop(self.current.replace(app));
         drop(self.admission_hook.replace(config.admission_hook));
         let list = &mut *self.replaced.borrow_mut();
         list.retain(|earlier| earlier.strong_count() > 0);
-        if on_reload == OnReload::Switch {
-            list.iter().filter_map(Weak::upgrade).for_each(|older| older.skip_replaced(&replaced, &current));
-        }
         list.push(Rc::downgrade(&replaced));
     }
 
     /// Runs replacement commands in the order of their arrival.
     pub(crate) async fn run_replacements(self: Rc<Self>, mut receiver: MailboxReceiver<ReplaceApp<T, O>>) {
         loop {
-            let ReplaceApp { next, on_reload, done } = receiver.receive().await;
-            self.replace(next, on_reload);
+            let ReplaceApp { next, done } = receiver.receive().await;
+            self.replace(next);
             let _ = done.send(());
         }
     }

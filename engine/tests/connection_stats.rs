@@ -5,8 +5,8 @@ mod client;
 use client::Client;
 use selvedge::service::Phase;
 use selvedge::{
-    AppVersion, ConnectionCount, ConnectionStats, Handle, NoObserver, OnReload, Request, Response, RunningServer,
-    Server, StatusCode,
+    AppVersion, ConnectionCount, ConnectionStats, Handle, NoObserver, Request, Response, RunningServer, Server,
+    StatusCode,
 };
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Barrier, Mutex};
@@ -51,7 +51,7 @@ fn connections_are_counted_by_phase_and_app_version() {
     clients[1].send("GET / HTTP/1.1\r\nHost:");
     clients[2].send("GET /wait HTTP/1.1\r\nHost: a\r\n\r\n");
     clients[3].send("POST /read HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\nbegin");
-    app_handle.replace(&AppVersion::new(|| content, NoObserver), OnReload::Finish);
+    app_handle.replace(&AppVersion::new(|| content, NoObserver));
     let mut new_client = connect(&running);
     assert_eq!(new_client.get("/"), "content");
     let stats = wait_until(&handle, |stats| stats.in_phase(Phase::Idle) == 3 && stats.counts.len() == 5);

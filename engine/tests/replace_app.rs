@@ -4,7 +4,7 @@ mod client;
 
 use client::Client;
 use selvedge::{
-    AppHandle, AppVersion, Limits, NoObserver, OnReload, Request, Response, RunningServer, Server, Service, StatusCode,
+    AppHandle, AppVersion, Limits, NoObserver, Request, Response, RunningServer, Server, Service, StatusCode,
 };
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -53,12 +53,12 @@ fn wait_until_dropped(alive: &Weak<str>) {
 }
 
 #[test]
-fn with_finish_connections_close_after_the_next_response() {
+fn connections_of_a_replaced_application_close_after_their_next_response() {
     let (running, app_handle, first) = start("first");
     let (mut early, mut idle) = (connect(&running), connect(&running));
     assert_eq!((&*early.get("/"), &*idle.get("/")), ("first", "first"));
     let (make, second) = respond_with("second");
-    app_handle.replace(&AppVersion::new(make, NoObserver), OnReload::Finish);
+    app_handle.replace(&AppVersion::new(make, NoObserver));
     assert_eq!(connect(&running).get("/"), "second");
     assert_eq!(early.get("/"), "first");
     assert!(early.read_until_close().is_empty());
@@ -70,30 +70,11 @@ fn with_finish_connections_close_after_the_next_response() {
 }
 
 #[test]
-fn with_switch_connections_use_the_newest_application() {
-    let (running, app_handle, first) = start("first");
-    let mut client = connect(&running);
-    assert_eq!(client.get("/"), "first");
-    for word in ["second", "third"] {
-        let (make, _) = respond_with(word);
-        app_handle.replace(&AppVersion::new(make, NoObserver), OnReload::Switch);
-    }
-    assert_eq!(client.get("/"), "third");
-    wait_until_dropped(&first);
-    let (make, _) = respond_with("fourth");
-    app_handle.replace(&AppVersion::new(make, NoObserver), OnReload::Finish);
-    assert_eq!(client.get("/"), "third");
-    assert!(client.read_until_close().is_empty());
-    running.handle().stop();
-    running.join();
-}
-
-#[test]
 fn connections_of_a_replaced_application_close_at_its_shutdown_timeout() {
     let (running, app_handle, _) = start("first");
     let next = |word, time| {
         let (make, alive) = respond_with(word);
-        app_handle.replace(&AppVersion::new(make, NoObserver).limits(limits(time)), OnReload::Finish);
+        app_handle.replace(&AppVersion::new(make, NoObserver).limits(limits(time)));
         alive
     };
     let second = next("second", Duration::from_millis(200));

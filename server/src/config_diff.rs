@@ -14,7 +14,6 @@ pub(crate) fn between(before: &Settings, now: &Settings) -> Vec<String> {
         ("log", before.logs != now.logs),
         ("limits", before.limits != now.limits),
         ("trusted-proxies", before.trusted_proxies != now.trusted_proxies),
-        ("reload-connections", before.process.reload_connections != now.process.reload_connections),
     ];
     lines.extend(blocks.into_iter().filter(|(_, changed)| *changed).map(|(name, _)| format!("changed: {name}")));
     lines.extend(sites(&before.sites, &now.sites));

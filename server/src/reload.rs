@@ -256,7 +256,7 @@ impl LiveServer {
         let changes = config_diff::between(&self.snapshot.settings, &next.settings);
         let at_next_start = config_diff::at_next_start(&self.settings_at_start, &next.settings);
         // The new listeners are bound, and clients that connect there wait a moment.
-        self.app_handle.replace(&next.app_version(self.workers), next.on_reload());
+        self.app_handle.replace(&next.app_version(self.workers));
         self.serving_process.set_shutdown_timeout(next.shutdown_timeout());
         self.earlier.push(self.snapshot.retire());
         self.snapshot = next;

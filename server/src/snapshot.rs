@@ -1,13 +1,13 @@
 //! A configuration with everything that it needs open. It never changes.
 
 use crate::compile::{self, CarriedState, Compiled};
-use crate::config::model::{AccessLog, ErrorLog, LogSettings, ReloadConnections, Settings};
+use crate::config::model::{AccessLog, ErrorLog, LogSettings, Settings};
 use crate::config::value::HostPattern;
 use crate::config::{Configuration, MachineRequirementKind, Problem, Problems, Sources};
 use crate::log::{Connect, Counters, LogObserver, LogProblem, Logs};
 use crate::site::{DryRunCount, RouteTable, SiteService};
 use selvedge::service::{Admission, UNIX_PEER};
-use selvedge::{AppVersion, Limits, OnReload, Server};
+use selvedge::{AppVersion, Limits, Server};
 use std::fmt;
 use std::net::SocketAddr;
 use std::sync::{Arc, Weak};
@@ -133,14 +133,6 @@ impl Snapshot {
     /// Returns the shutdown timeout.
     pub(crate) fn shutdown_timeout(&self) -> Duration {
         self.limits.shutdown_timeout
-    }
-
-    /// Returns what happens to open connections when this snapshot replaces another.
-    pub(crate) fn on_reload(&self) -> OnReload {
-        match self.settings.process.reload_connections {
-            ReloadConnections::Finish => OnReload::Finish,
-            ReloadConnections::Switch => OnReload::Switch,
-        }
     }
 
     /// Returns the counts of access rules in dry-run mode: site (`None` for the server), rule, and number of requests

@@ -2,7 +2,7 @@
 //! connection.
 
 use crate::buffer::Buffer;
-use crate::connection::app_context::{AppContext, AppState, CurrentApp, OnReload};
+use crate::connection::app_context::AppContext;
 use crate::connection::close::{CloseDecision, PANICKED};
 use crate::connection::respond::{PendingBody, ResponseRecord};
 use crate::connection::transport::{Connection, ReceiveBuffer, Received};
@@ -64,10 +64,9 @@ struct Refusal {
 #[expect(clippy::manual_async_fn, reason = "an async fn stores its arguments twice, as long as the connection lasts")]
 pub(super) fn serve<S: Stream, T: Service, O: Observer>(
     connection: &Rc<Connection<S>>,
-    current_app: &CurrentApp<T, O>,
+    app: &AppContext<T, O>,
 ) -> impl Future<Output = LoopExit> {
     async move {
-        let mut app = current_app.app();
         let mut served_since_yield = 0;
         connection.half_closed.set(app.service.half_closed());
         loop {
@@ -75,22 +74,17 @@ pub(super) fn serve<S: Stream, T: Service, O: Observer>(
                 Ok(request) => request,
                 Err(ReadOutcome::Ended(reason)) => return LoopExit::Ended(reason),
                 Err(ReadOutcome::Refused(refusal)) => {
-                    return LoopExit::Ended(Box::pin(connection.refuse(&refusal, &app)).await);
+                    return LoopExit::Ended(Box::pin(connection.refuse(&refusal, app)).await);
                 }
                 Err(ReadOutcome::Parked) => return LoopExit::Parked,
             };
-            if app.shared.app_state.get() == AppState::Replaced(OnReload::Switch) {
-                app = current_app.switch_to_newest(connection.id());
-                connection.half_closed.set(app.service.half_closed());
-                connection.extensions.take();
-            }
-            connection.attach_extensions(&mut request, &app);
+            connection.attach_extensions(&mut request, app);
             let began = app.observer.wants_elapsed().then(Instant::now);
             let response = {
                 let mut call = pin!(app.service.call(&mut request));
-                poll_fn(|cx| connection.poll_call(cx, call.as_mut(), &app)).await
+                poll_fn(|cx| connection.poll_call(cx, call.as_mut(), app)).await
             };
-            let next_step = match connection.respond(request, response, &app, began) {
+            let next_step = match connection.respond(request, response, app, began) {
                 SendOutcome::Complete(next_step) => next_step,
                 SendOutcome::Sending(rest) => rest.await,
             };

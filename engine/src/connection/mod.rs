@@ -21,7 +21,6 @@ mod transport;
 mod upgraded;
 
 pub(crate) use app_context::AppContext;
-pub use app_context::OnReload;
 pub(crate) use respond::UNAVAILABLE_RESPONSE;
 pub(crate) use run::run;
 pub(crate) use transport::phase_of;

@@ -1,6 +1,6 @@
 //! Writes a response: its head, its content, and its effect on the connection.
 
-use crate::connection::app_context::{AppContext, AppState, OnReload};
+use crate::connection::app_context::{AppContext, AppState};
 use crate::connection::close::{CloseDecision, PANICKED};
 use crate::connection::progress::Progress;
 use crate::connection::transport::Connection;
@@ -81,7 +81,7 @@ impl<S: Stream> Connection<S> {
         let forced = match response.reason() {
             Some(PANICKED) => Some(CloseReason::Panicked),
             _ if self.worker.is_draining.get() => Some(CloseReason::Draining),
-            _ if app_state == AppState::Replaced(OnReload::Finish) => Some(CloseReason::AppReplaced),
+            _ if app_state == AppState::Replaced => Some(CloseReason::AppReplaced),
             _ => by_content,
         };
         if let Some(reason) = forced {

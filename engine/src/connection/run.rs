@@ -1,6 +1,6 @@
 //! The task of a connection, from its start to its close reason.
 
-use crate::connection::app_context::{AppContext, CurrentApp};
+use crate::connection::app_context::AppContext;
 use crate::connection::close::{has_stalled, may_read_more};
 use crate::connection::http1::{self, LoopExit};
 use crate::connection::transport::Connection;
@@ -10,7 +10,6 @@ use crate::net::panic;
 use crate::net::runtime::spawn_local;
 use crate::net::stream::Stream;
 use crate::service::{CloseReason, Closed, Observer, ServerEvent, Service};
-use std::cell::RefCell;
 use std::future::Future;
 use std::net::SocketAddr;
 use std::pin::pin;
@@ -46,18 +45,17 @@ fn run_connection<S: Stream, T: Service, O: Observer>(
     app: Rc<AppContext<T, O>>,
     permit: impl Sized + 'static,
 ) -> impl Future<Output = ()> {
-    let current_app = CurrentApp(RefCell::new(app));
     // An `async fn` would store its arguments twice.
     async move {
-        let reason = match poll_with_interrupts(&connection, &current_app).await {
+        let reason = match poll_with_interrupts(&connection, &app).await {
             LoopExit::Ended(reason) => reason,
-            LoopExit::Parked => return parked::park(connection, current_app.0.into_inner(), permit, start_task),
+            LoopExit::Parked => return parked::park(connection, app, permit, start_task),
         };
         // Wakes a body reader in a task of the application, which gets the end of the content now.
         connection.wake_reader();
         let mut closed =
             Closed { peer: connection.peer(), reason, phase: connection.phase(), requests: connection.requests() };
-        let (app, id) = (current_app.0.into_inner(), connection.id());
+        let id = connection.id();
         if reason == CloseReason::Upgraded {
             closed.reason = Box::pin(upgraded::run_upgraded(connection, app.shared.app_state.get())).await;
         } else {
@@ -80,9 +78,9 @@ fn run_connection<S: Stream, T: Service, O: Observer>(
 /// Polls the request loop, and ends it on an abort interrupt or a panic.
 async fn poll_with_interrupts<S: Stream, T: Service, O: Observer>(
     connection: &Rc<Connection<S>>,
-    current_app: &CurrentApp<T, O>,
+    app: &AppContext<T, O>,
 ) -> LoopExit {
-    let mut serving = pin!(http1::serve(connection, current_app));
+    let mut serving = pin!(http1::serve(connection, app));
     let table = &connection.worker.connections;
     std::future::poll_fn(|cx| {
         match table.register_waker(connection.id(), cx.waker()) {
@@ -94,7 +92,7 @@ async fn poll_with_interrupts<S: Stream, T: Service, O: Observer>(
             Interrupt::None | Interrupt::Evict | Interrupt::Drain | Interrupt::Park => {}
         }
         panic::catch(|| serving.as_mut().poll(cx)).unwrap_or_else(|message| {
-            current_app.app().observer.event(&ServerEvent::Panic { peer: connection.peer(), message });
+            app.observer.event(&ServerEvent::Panic { peer: connection.peer(), message });
             Poll::Ready(LoopExit::Ended(CloseReason::Panicked))
         })
     })

@@ -339,11 +339,6 @@ impl ConnectionTable {
         self.generation.get()
     }
 
-    /// Moves a connection to the current generation.
-    pub(crate) fn set_generation(&self, id: ConnectionId) {
-        self.entries.borrow_mut()[id as usize].generation = self.generation.get();
-    }
-
     /// Drains upgraded connections of earlier generations.
     pub(crate) fn drain_upgraded_before(&self, generation: u32) {
         self.interrupt_where(Interrupt::Drain, |entry| {
@@ -443,18 +438,17 @@ mod tests {
     #[test]
     fn generations_are_drained_separately() {
         let connections = ConnectionTable::default();
-        let (busy, idle, reassigned) = (connections.insert(), connections.insert(), connections.insert());
+        let (busy, idle) = (connections.insert(), connections.insert());
         connections.wait_for(idle, Deadline::KeepAlive, 100);
         let second = connections.begin_generation();
         let new = connections.insert();
         connections.wait_for(new, Deadline::KeepAlive, 100);
-        connections.set_generation(reassigned);
         connections.drain_before(second);
-        let interrupts = [busy, idle, reassigned, new].map(|id| connections.interrupt(id));
-        assert_eq!(interrupts, [Interrupt::None, Interrupt::Drain, Interrupt::None, Interrupt::None]);
+        let interrupts = [busy, idle, new].map(|id| connections.interrupt(id));
+        assert_eq!(interrupts, [Interrupt::None, Interrupt::Drain, Interrupt::None]);
         connections.abort_before(second);
-        let interrupts = [busy, idle, reassigned, new].map(|id| connections.interrupt(id));
-        assert_eq!(interrupts, [Interrupt::Abort, Interrupt::Abort, Interrupt::None, Interrupt::None]);
+        let interrupts = [busy, idle, new].map(|id| connections.interrupt(id));
+        assert_eq!(interrupts, [Interrupt::Abort, Interrupt::Abort, Interrupt::None]);
     }
 
     #[test]

@@ -3,15 +3,13 @@
 use std::cmp::Reverse;
 
 /// Renamed settings, properties and words, with their new names. The old names are no aliases.
-pub(super) const RENAMED: [(&str, &str); 15] = [
+pub(super) const RENAMED: [(&str, &str); 13] = [
     ("body-bytes-per-second-min", "body-min-rate"),
     ("body-silence", "body-timeout"),
     ("chunk-overhead-bytes-free", "chunk-overhead-allowance"),
     ("clients", "ip-access"),
     ("drain-bytes-max", "discard-bytes-max"),
     ("drain-time", "shutdown-timeout"),
-    ("existing-connections", "reload-connections"),
-    ("follow", "switch"),
     ("head-time", "header-timeout"),
     ("keep-alive", "keep-alive-timeout"),
     ("observe", "dry-run"),

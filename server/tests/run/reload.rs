@@ -56,25 +56,6 @@ fn new_connections_get_the_new_configuration_and_old_ones_close() {
 }
 
 #[test]
-fn with_switch_connections_use_the_new_configuration_at_their_next_request() {
-    let folder = Folder::new(&version(1, ""));
-    let program = folder.serve();
-    let mut client = program.connect();
-    request(&mut client, "a", "GET /", &[]);
-    for number in 2..5 {
-        folder.configure(&version(number, "reload-connections \"switch\""));
-        reload(&program);
-        let response = request(&mut client, "a", "GET /", &[]);
-        assert_eq!((response.field("x-version"), response.field("connection")), (Some(&*number.to_string()), None));
-    }
-    // The new configuration decides about open connections.
-    folder.configure(&version(5, ""));
-    reload(&program);
-    let last = request(&mut client, "a", "GET /", &[]);
-    assert_eq!((last.field("x-version"), last.field("connection")), (Some("4"), Some("close")));
-}
-
-#[test]
 fn an_invalid_configuration_changes_nothing_and_its_problems_are_logged() {
     let folder = Folder::new(&version(1, "log { error \"error.log\"; }"));
     let program = folder.serve();

@@ -2,8 +2,8 @@
 
 use super::{Builder, MachineRequirementKind, enforcement, networks};
 use crate::config::model::{
-    ClientConnectionLimit, ConfiguredLimits, Driver, ForwardedField, Listener, Process, ReloadConnections, Settings,
-    Supervision, Switch, TrustedProxies,
+    ClientConnectionLimit, ConfiguredLimits, Driver, ForwardedField, Listener, Process, Settings, Supervision, Switch,
+    TrustedProxies,
 };
 use crate::config::position::Span;
 use crate::config::problem::Problem;
@@ -90,10 +90,6 @@ impl Builder<'_, '_> {
         }
         let control = top.item("control").first();
         self.require(control.at, MachineRequirementKind::SocketDirectory(control.path().to_owned()));
-        let reload_connections = match top.item("reload-connections").first().text() {
-            "switch" => ReloadConnections::Switch,
-            _ => ReloadConnections::Finish,
-        };
         let driver = match top.item("driver").first().text() {
             "epoll" => Driver::Epoll,
             "io_uring" => Driver::IoUring,
@@ -113,7 +109,6 @@ impl Builder<'_, '_> {
             group: group.map(|(group, _)| group),
             pid_file: pid_file.map(|(path, _)| path),
             control: control.path().to_owned(),
-            reload_connections,
             supervision,
         }
     }

@@ -53,7 +53,6 @@ pub(crate) struct Process {
     pub(crate) group: Option<String>,
     pub(crate) pid_file: Option<PathBuf>,
     pub(crate) control: PathBuf,
-    pub(crate) reload_connections: ReloadConnections,
     pub(crate) supervision: Supervision,
 }
 
@@ -63,15 +62,6 @@ pub(crate) enum Driver {
     Auto,
     Epoll,
     IoUring,
-}
-
-/// What a reload does with open connections.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum ReloadConnections {
-    /// They finish under their own configuration.
-    Finish,
-    /// They switch to the new one at their next request.
-    Switch,
 }
 
 /// How the serving process is supervised.

@@ -2,7 +2,7 @@
 
 use super::{
     AccessLog, ConfiguredLimits, Driver, Enforcement, ErrorFormat, ErrorLog, ForwardedField, Level, Listener, Process,
-    ReloadConnections, Rotation, Settings, Switch, TrustedProxies,
+    Rotation, Settings, Switch, TrustedProxies,
 };
 use crate::config::value::{Address, Descriptor, LogTarget, write_size, write_time};
 use std::fmt::{self, Display, Formatter, Write};
@@ -87,11 +87,6 @@ impl Process {
             lines.line(format_args!("pid-file {}", quote_path(path)))?;
         }
         lines.line(format_args!("control {}", quote_path(&self.control)))?;
-        let policy = match self.reload_connections {
-            ReloadConnections::Finish => "finish",
-            ReloadConnections::Switch => "switch",
-        };
-        lines.line(format_args!("reload-connections \"{policy}\""))?;
         let supervision = &self.supervision;
         lines.braces("supervision", |lines| {
             lines.line(format_args!("supervised {}", flag(supervision.supervised)))?;

@@ -53,14 +53,6 @@ pub(super) const SETTINGS: &[Setting] = &[
         .arguments(&[one("path", ValueKind::Path)])
         .default("selvedge.sock")
         .details("Only the owner can open it."),
-    setting(TOP, "reload-connections", "What a reload does with open connections.")
-        .arguments(&[one("policy", ValueKind::Choice(&["finish", "switch"]))])
-        .default("finish")
-        .details(
-            "`finish`: they keep their configuration and close after their next response. `switch`: they use \
-             the new configuration from their next request on, except for limits. Connections that remain at \
-             the `shutdown-timeout` are closed.",
-        ),
     setting(TOP, "trusted-proxies", "Networks of proxies whose forwarding field is trusted.")
         .arguments(&[list("network", ValueKind::Proxy)])
         .properties(&[property(

@@ -119,8 +119,6 @@ fn each_renamed_word_is_suggested() {
     let in_limits = |old: &str| format!("limits {{ {old} 1; }}");
     let mut cases = vec![
         ("clients", "site \"a\" { clients { deny \"10.0.0.1\"; }; }".to_owned()),
-        ("existing-connections", "existing-connections \"finish\"".to_owned()),
-        ("follow", "reload-connections \"follow\"".to_owned()),
         ("observe", "site \"a\" { rate-limit 1 observe=#true; }".to_owned()),
         ("sidecars", "site \"a\" { sidecars #false; }".to_owned()),
         ("sidecars", "site \"a\" { route \"/*\" { files sidecars=#false; }; }".to_owned()),
