@@ -10,7 +10,8 @@ use crate::limits::{
     LARGE_SEND_BUFFERS_MAX, SEND_BUFFER_BYTES, SWEEP_INTERVAL,
 };
 use crate::net::connection_table::{Deadline, Interrupt};
-use crate::net::raw::SendMode;
+use crate::net::prefetch::prefetch;
+use crate::net::raw::{FilePart, FileSource};
 use crate::net::runtime::{sleep, spawn_blocking, spawn_local, yield_now};
 use crate::net::stream::Stream;
 use crate::service::CloseReason;
@@ -66,9 +67,6 @@ impl<S: Stream> Connection<S> {
             // Yield between the two.
             yield_now().await;
         }
-        if at < copied_from {
-            self.send_head_of_file(progress).await?;
-        }
         let mut head = std::mem::take(&mut *self.output.borrow_mut());
         let mut checks_each_send = sealed_copy.is_none() && verified_end - at > COPIED_SLICE_BYTES;
         let mut prefetched_to = if sealed_copy.is_none() { at } else { end };
@@ -87,11 +85,9 @@ impl<S: Stream> Connection<S> {
                     if checks_each_send && !content.is_unchanged() {
                         return Ok(0);
                     }
-                    let sent = if is_copied {
-                        self.stream.send_copy(head.rest(), &content.file, at, remaining)
-                    } else {
-                        self.stream.send_file(source, at, remaining)
-                    };
+                    let source =
+                        if is_copied { FileSource::Copied(&content.file) } else { FileSource::PageCache(source) };
+                    let sent = self.stream.send_file(head.rest(), FilePart { source, offset: at, length: remaining });
                     // Once the client makes the response wait, every send checks the file first.
                     checks_each_send |=
                         sealed_copy.is_none() && !matches!(sent, Ok(sent) if sent == head.len() + remaining);
@@ -121,23 +117,13 @@ impl<S: Stream> Connection<S> {
         outcome
     }
 
-    /// Sends the head with the flag that content follows.
-    async fn send_head_of_file(&self, progress: &mut Progress) -> Result<(), CloseReason> {
-        let mut output = std::mem::take(&mut *self.output.borrow_mut());
-        while output.len() > 0 {
-            output.at +=
-                self.send_step(progress, || self.stream.send([output.rest(), &[]], SendMode::MoreFollows)).await?;
-        }
-        Ok(())
-    }
-
     /// Waits until a slice is in the page cache, so that sending does not block on the disk.
     async fn prefetch(&self, content: &FileContent, at: u64, len: u64) -> Result<(), CloseReason> {
         if len == 0 || is_in_memory(content, at, len) {
             return Ok(());
         }
         self.clear_deadline();
-        self.stream.prefetch(&content.file, at, len).await.ok_or(CloseReason::FileReadFailed)
+        prefetch(&self.worker, &content.file, at, len).await.ok_or(CloseReason::FileReadFailed)
     }
 }
 
@@ -148,7 +134,7 @@ impl<S: Stream> Connection<S> {
             let in_use = self.worker.large_send_buffers.get();
             (length > SEND_BUFFER_BYTES as u64 && in_use < LARGE_SEND_BUFFERS_MAX).then(|| {
                 self.worker.large_send_buffers.set(in_use + 1);
-                self.stream.set_notsent_lowat(LARGE_SEND_BUFFER_BYTES);
+                self.stream.unsent_bytes(Some(LARGE_SEND_BUFFER_BYTES));
                 LargeSendBuffer(self.worker.clone())
             })
         });
@@ -160,7 +146,7 @@ impl<S: Stream> Connection<S> {
     pub(super) fn release_large_send_buffer(&self) -> bool {
         let Some(permit) = self.large_send_buffer.take() else { return true };
         self.large_send_buffer.set(Some(permit));
-        if self.stream.notsent_bytes() > SEND_BUFFER_BYTES as usize {
+        if self.stream.unsent_bytes(None) > SEND_BUFFER_BYTES as usize {
             return false;
         }
         self.drop_large_send_buffer();
@@ -170,7 +156,7 @@ impl<S: Stream> Connection<S> {
     /// Resets the send buffer and releases the permit.
     pub(super) fn drop_large_send_buffer(&self) {
         if self.large_send_buffer.take().is_some() {
-            self.stream.set_notsent_lowat(SEND_BUFFER_BYTES);
+            self.stream.unsent_bytes(Some(SEND_BUFFER_BYTES));
         }
     }
 

@@ -385,7 +385,7 @@ impl<S: Stream> Connection<S> {
         // Pipelined requests after the last response are discarded, not served. Closing with unread bytes would send
         // a reset and destroy the response.
         let is_empty = self.input.borrow().bytes().is_empty();
-        if !is_empty || (self.stream.is_registered() && self.try_receive_more().await) {
+        if !is_empty || (self.has_waited.get() && self.try_receive_more().await) {
             self.linger().await;
         }
         Err(close_decision.close_reason)

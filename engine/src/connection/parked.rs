@@ -4,7 +4,7 @@
 use crate::connection::app_context::{AppContext, SharedContext};
 use crate::connection::transport::Connection;
 use crate::net::connection_table::{self, ConnectionId};
-use crate::net::stream::Stream;
+use crate::net::stream::Detach;
 use crate::net::worker::Worker;
 use crate::service::{ConnectionExtensions, Observer, Service};
 use std::any::Any;
@@ -46,7 +46,7 @@ type StartTask<S, T, O, P> = fn(Rc<Connection<S>>, Rc<AppContext<T, O>>, P);
 
 /// Parks a connection whose buffers are empty, if its stream supports that. Otherwise the connection continues.
 /// `start` starts its task.
-pub(super) fn park<S: Stream, T: Service, O: Observer, P: 'static>(
+pub(super) fn park<S: Detach, T: Service, O: Observer, P: 'static>(
     connection: Rc<Connection<S>>,
     app: Rc<AppContext<T, O>>,
     permit: P,
@@ -68,7 +68,7 @@ pub(super) fn park<S: Stream, T: Service, O: Observer, P: 'static>(
 
 /// Reduces a connection to what it needs while it is idle. Returns the connection if another handle to it exists or
 /// its stream cannot park.
-fn compact<S: Stream>(
+fn compact<S: Detach>(
     connection: Rc<Connection<S>>,
     worker: &Rc<Worker>,
 ) -> Result<ParkedStream<S>, Rc<Connection<S>>> {
@@ -81,7 +81,7 @@ fn compact<S: Stream>(
 }
 
 /// Returns the worker's parked connections, which all have one type.
-fn parked_connections<S: Stream, T: Service, O: Observer, P: 'static>(
+fn parked_connections<S: Detach, T: Service, O: Observer, P: 'static>(
     worker: &Worker,
     start: StartTask<S, T, O, P>,
 ) -> Rc<ParkedConnections<S, T, O, P>> {
@@ -112,7 +112,7 @@ impl<S, T, O, P> ParkedConnections<S, T, O, P> {
     }
 }
 
-impl<S: Stream, T: Service, O: Observer, P: 'static> connection_table::Resume for ParkedConnections<S, T, O, P> {
+impl<S: Detach, T: Service, O: Observer, P: 'static> connection_table::Resume for ParkedConnections<S, T, O, P> {
     fn resume(self: Rc<Self>, id: ConnectionId) {
         let Some(ParkedConnection { mut transport, app, permit }) = self.remove(id) else { return };
         let worker = app.worker.clone();

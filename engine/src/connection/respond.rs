@@ -183,10 +183,6 @@ impl<S: Stream> Connection<S> {
     /// Sends the head and the pending content.
     pub(super) async fn send_pending(&self, rest: PendingBody, record: &mut ResponseRecord) {
         let mut progress = self.send_progress();
-        if let Err(reason) = self.wait_for_deferred_send(&progress).await {
-            record.outcome = Err(reason);
-            return;
-        }
         // Responses to earlier requests leave even if the content of this one fails.
         let is_available = matches!(rest.body, Body::Empty | Body::Bytes(_) | Body::Upgrade(_));
         let follows_responses = self.output.borrow().len() > record.head_bytes;

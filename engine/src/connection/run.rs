@@ -7,8 +7,9 @@ use crate::connection::transport::Connection;
 use crate::connection::{parked, upgraded};
 use crate::net::connection_table::{ConnectionId, Interrupt};
 use crate::net::panic;
+use crate::net::raw::ShutdownMode;
 use crate::net::runtime::spawn_local;
-use crate::net::stream::Stream;
+use crate::net::stream::Detach;
 use crate::service::{CloseReason, Closed, Observer, ServerEvent, Service};
 use std::future::Future;
 use std::net::SocketAddr;
@@ -18,7 +19,7 @@ use std::task::Poll;
 
 /// Serves one connection until its end and reports it. `id` is its entry in the connection table. `permit` is dropped
 /// at the end.
-pub(crate) fn run<S: Stream, T: Service, O: Observer>(
+pub(crate) fn run<S: Detach, T: Service, O: Observer>(
     stream: S,
     peer: SocketAddr,
     id: ConnectionId,
@@ -31,7 +32,7 @@ pub(crate) fn run<S: Stream, T: Service, O: Observer>(
 }
 
 /// Starts the task of a resumed connection.
-fn start_task<S: Stream, T: Service, O: Observer, P: 'static>(
+fn start_task<S: Detach, T: Service, O: Observer, P: 'static>(
     connection: Rc<Connection<S>>,
     app: Rc<AppContext<T, O>>,
     permit: P,
@@ -40,12 +41,12 @@ fn start_task<S: Stream, T: Service, O: Observer, P: 'static>(
 }
 
 /// Runs a new or resumed connection until its end.
-fn run_connection<S: Stream, T: Service, O: Observer>(
+#[expect(clippy::manual_async_fn, reason = "an async fn stores its arguments twice, as long as the connection lasts")]
+fn run_connection<S: Detach, T: Service, O: Observer>(
     connection: Rc<Connection<S>>,
     app: Rc<AppContext<T, O>>,
     permit: impl Sized + 'static,
 ) -> impl Future<Output = ()> {
-    // An `async fn` would store its arguments twice.
     async move {
         let reason = match poll_with_interrupts(&connection, &app).await {
             LoopExit::Ended(reason) => reason,
@@ -65,7 +66,7 @@ fn run_connection<S: Stream, T: Service, O: Observer>(
                 is_stalled = !connection.release_large_send_buffer();
             }
             if is_stalled {
-                connection.stream.reset_on_close();
+                connection.stream.shutdown(ShutdownMode::ResetOnClose);
             }
             drop(connection);
         }
@@ -76,7 +77,7 @@ fn run_connection<S: Stream, T: Service, O: Observer>(
 }
 
 /// Polls the request loop, and ends it on an abort interrupt or a panic.
-async fn poll_with_interrupts<S: Stream, T: Service, O: Observer>(
+async fn poll_with_interrupts<S: Detach, T: Service, O: Observer>(
     connection: &Rc<Connection<S>>,
     app: &AppContext<T, O>,
 ) -> LoopExit {

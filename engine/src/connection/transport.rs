@@ -11,8 +11,8 @@ use crate::connection::progress::Progress;
 use crate::limits::{LINGER_BYTES_MAX, LINGER_TIMEOUT};
 use crate::net::clock::Tick;
 use crate::net::connection_table::{ConnectionId, Deadline, Interrupt};
-use crate::net::raw::{SendBuffer, SendMode};
-use crate::net::stream::{SendState, Stream};
+use crate::net::raw::{SendBuffer, SendMode, ShutdownMode};
+use crate::net::stream::Stream;
 use crate::net::worker::Worker;
 use crate::service::{CloseReason, ConnectionExtensions, HalfClosed, Phase, UpgradeHandler};
 use std::cell::{Cell, RefCell};
@@ -44,6 +44,8 @@ pub(super) struct Connection<S> {
     requests: Cell<u32>,
     /// Set after parking, until the next read of a request.
     pub(super) is_resumed: Cell<bool>,
+    /// Whether it has waited for the client.
+    pub(super) has_waited: Cell<bool>,
 }
 
 /// Received bytes, from `at` on.
@@ -122,6 +124,7 @@ impl<S> Connection<S> {
             id,
             requests: Cell::new(0),
             is_resumed: Cell::new(false),
+            has_waited: Cell::new(false),
         }
     }
 
@@ -130,6 +133,7 @@ impl<S> Connection<S> {
         self.requests.set(requests);
         self.extensions.set(extensions);
         self.is_resumed.set(true);
+        self.has_waited.set(true);
         self
     }
 
@@ -206,20 +210,24 @@ impl<S: Stream> Connection<S> {
     pub(super) fn poll_receive(&self, cx: &mut Context<'_>) -> Poll<Received> {
         let mut input = self.input.borrow_mut();
         input.compact();
-        match self.stream.poll_receive(cx, &mut input.buffer) {
-            Poll::Ready(Ok(0)) => Poll::Ready(Received::End),
-            Poll::Ready(Ok(_)) => Poll::Ready(Received::More),
-            Poll::Ready(Err(_)) => Poll::Ready(Received::Failed),
-            Poll::Pending => match self.worker.connections.interrupt(self.id) {
-                Interrupt::None if self.stream.has_unsent() => Poll::Ready(Received::SendStalled),
-                Interrupt::None => {
-                    if let Some(buffer) = &mut input.buffer {
-                        buffer.shrink_for_waiting();
-                    }
-                    Poll::Pending
+        let polled = self.stream.poll_receive(cx, &mut input.buffer);
+        let is_stalled = match &polled {
+            Poll::Pending => false,
+            Poll::Ready(Err(error)) if error.kind() == ErrorKind::WouldBlock => true,
+            Poll::Ready(Ok(0)) => return Poll::Ready(Received::End),
+            Poll::Ready(Ok(_)) => return Poll::Ready(Received::More),
+            Poll::Ready(Err(_)) => return Poll::Ready(Received::Failed),
+        };
+        self.has_waited.set(true);
+        match self.worker.connections.interrupt(self.id) {
+            Interrupt::None if is_stalled => Poll::Ready(Received::SendStalled),
+            Interrupt::None => {
+                if let Some(buffer) = &mut input.buffer {
+                    buffer.shrink_for_waiting();
                 }
-                interrupt => Poll::Ready(Received::Interrupted(interrupt)),
-            },
+                Poll::Pending
+            }
+            interrupt => Poll::Ready(Received::Interrupted(interrupt)),
         }
     }
 
@@ -233,23 +241,15 @@ impl<S: Stream> Connection<S> {
         match self.stream.poll_read_closed(cx) {
             // Content may precede the end of the stream. The body reader sees both.
             Poll::Ready(()) if may_receive && self.wake_reader() => Poll::Pending,
-            Poll::Ready(()) => Poll::Ready(()),
-            Poll::Pending => {
-                // The stream wakes one task only, so wake the body reader here.
-                if may_receive && self.stream.has_pending_edge() {
-                    self.wake_reader();
-                }
-                Poll::Pending
-            }
+            polled => polled,
         }
     }
 
     /// Whether all buffers are empty, so that the connection can park. Releases an unused send buffer
     /// permit.
     pub(super) fn is_parkable(&self) -> bool {
-        let output = &mut *self.output.borrow_mut();
-        let is_sent = self.stream.take_unsent(output) == SendState::Idle && output.len() == 0;
-        is_sent
+        self.output.borrow().len() == 0
+            && self.stream.send([&[], &[]], SendMode::Flush).is_ok()
             && self.input.borrow().bytes().is_empty()
             && self.content.borrow().is_none()
             && self.release_large_send_buffer()
@@ -260,34 +260,26 @@ impl<S: Stream> Connection<S> {
         poll_fn(|cx| self.poll_receive(cx)).await
     }
 
-    /// Sends buffered bytes without waiting. Returns whether all were sent.
+    /// Sends buffered bytes without waiting. Returns whether all were sent, or accepted if `mode` defers them.
     pub(super) fn send_now(&self, mode: SendMode) -> Result<bool, CloseReason> {
         let output = &mut *self.output.borrow_mut();
-        if self.stream.take_unsent(output) == SendState::InFlight {
-            return Ok(false);
-        }
-        while let Some(buffer) = &output.buffer {
-            if output.at == buffer.len() {
-                *output = SendBuffer::default();
-                break;
-            }
-            match self.stream.send([&buffer[output.at..], &[]], mode) {
+        loop {
+            match self.stream.send([output.rest(), &[]], mode) {
+                // A send of nothing succeeds when all earlier output has left.
+                Ok(_) if output.len() == 0 => {
+                    *output = SendBuffer::default();
+                    return Ok(true);
+                }
                 Ok(sent) => output.at += sent,
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(false),
                 Err(_) => return Err(CloseReason::Reset),
             }
         }
-        Ok(true)
     }
 
     /// Sends the buffered bytes in the background while the connection waits for the next request.
     pub(super) async fn send_deferred(&self) -> Result<(), CloseReason> {
-        let send_state = self.stream.send_deferred(&mut self.output.borrow_mut());
-        match send_state {
-            Ok(SendState::Idle) => Ok(()),
-            Ok(SendState::InFlight) => Box::pin(self.flush_waiting()).await,
-            Err(_) => Err(CloseReason::Reset),
-        }
+        if self.send_now(SendMode::Deferred)? { Ok(()) } else { Box::pin(self.flush_waiting()).await }
     }
 
     /// Sends the buffered bytes.
@@ -302,10 +294,13 @@ impl<S: Stream> Connection<S> {
     pub(super) fn poll_writable(&self, cx: &mut Context<'_>) -> Poll<Result<(), CloseReason>> {
         match self.stream.poll_writable(cx) {
             Poll::Ready(ready) => Poll::Ready(ready.map_err(|_| CloseReason::Reset)),
-            Poll::Pending => match self.worker.connections.interrupt(self.id) {
-                Interrupt::TimedOut => Poll::Ready(Err(CloseReason::SendTooSlow)),
-                _ => Poll::Pending,
-            },
+            Poll::Pending => {
+                self.has_waited.set(true);
+                match self.worker.connections.interrupt(self.id) {
+                    Interrupt::TimedOut => Poll::Ready(Err(CloseReason::SendTooSlow)),
+                    _ => Poll::Pending,
+                }
+            }
         }
     }
 
@@ -320,24 +315,14 @@ impl<S: Stream> Connection<S> {
         if !self.send_now(SendMode::MoreFollows)? {
             Box::pin(self.flush_waiting()).await?;
         }
-        self.stream.shutdown_write();
+        self.stream.shutdown(ShutdownMode::Write);
         Ok(())
     }
 
     pub(super) async fn flush_waiting(&self) -> Result<(), CloseReason> {
         let mut progress = self.send_progress();
-        self.wait_for_deferred_send(&progress).await?;
         let output = std::mem::take(&mut *self.output.borrow_mut());
         self.send_parts(output.rest(), &[], &mut progress).await
-    }
-
-    /// Waits until no deferred send is in flight.
-    pub(super) async fn wait_for_deferred_send(&self, progress: &Progress) -> Result<(), CloseReason> {
-        while self.stream.take_unsent(&mut self.output.borrow_mut()) == SendState::InFlight {
-            self.wait_for_progress(Deadline::ResponseProgress, progress);
-            poll_fn(|cx| self.poll_writable(cx)).await?;
-        }
-        Ok(())
     }
 
     /// Starts the progress of a response.
@@ -384,12 +369,14 @@ impl<S: Stream> Connection<S> {
         progress: &mut Progress,
     ) -> Result<(), CloseReason> {
         let mut sent = 0;
-        let all = first.len() + second.len();
-        while sent < all {
+        loop {
             let parts = [&first[sent.min(first.len())..], &second[sent.saturating_sub(first.len())..]];
-            sent += self.send_step(progress, || self.stream.send(parts, SendMode::Flush)).await?;
+            let accepted = self.send_step(progress, || self.stream.send(parts, SendMode::Flush)).await?;
+            if parts == [b"", b""] {
+                return Ok(());
+            }
+            sent += accepted;
         }
-        Ok(())
     }
 
     /// Sends one part of a response, and waits until the socket accepts it.

@@ -5,7 +5,8 @@ use crate::connection::app_context::AppState;
 use crate::connection::transport::{Connection, abort_reason};
 use crate::net::clock::Tick;
 use crate::net::connection_table::{Deadline, Interrupt};
-use crate::net::stream::Stream;
+use crate::net::stream::Detach;
+use crate::net::upgrade;
 use crate::service::CloseReason;
 use bytes::Bytes;
 use std::future::poll_fn;
@@ -13,7 +14,7 @@ use std::rc::Rc;
 use std::task::Poll;
 
 /// Passes the connection to the upgrade handler, and waits for its end. Returns the close reason.
-pub(super) async fn run_upgraded<S: Stream>(connection: Rc<Connection<S>>, app_state: AppState) -> CloseReason {
+pub(super) async fn run_upgraded<S: Detach>(connection: Rc<Connection<S>>, app_state: AppState) -> CloseReason {
     // An earlier stop is checked here. A later one arrives as an interrupt.
     connection.wait_until(Deadline::Upgraded, Tick::MAX);
     let stops = connection.worker.is_draining.get() || app_state != AppState::Current;
@@ -22,7 +23,7 @@ pub(super) async fn run_upgraded<S: Stream>(connection: Rc<Connection<S>>, app_s
     let Some(handler) = connection.upgrade_handler.take() else { return CloseReason::ClosedAfterResponse };
     connection.drop_large_send_buffer();
     let first = Bytes::copy_from_slice(connection.input.borrow().bytes());
-    let Ok((duplex, mut control)) = connection.stream.into_duplex(first) else { return CloseReason::Reset };
+    let Ok((duplex, mut control)) = upgrade::split(connection.stream, first) else { return CloseReason::Reset };
     if stops {
         control.announce_stop();
     }

@@ -1,23 +1,18 @@
 //! A connected socket with epoll.
 
 use crate::buffer::Buffer;
-use crate::file::OpenFile;
 use crate::net::connection_table::ConnectionId;
-use crate::net::raw::{self, RecvFill, SendMode};
-use crate::net::stream::Stream;
-use crate::net::sys::{self, LazyAsyncFd};
-use crate::net::upgrade::{self, UpgradeControl};
+use crate::net::raw::{self, FilePart, RecvFill, SendMode, ShutdownMode};
+use crate::net::stream::{Detach, Stream};
+use crate::net::sys::LazyAsyncFd;
 use crate::net::worker::Worker;
-use crate::peer::Duplex;
 use bytes::Bytes;
 use rustix::io::{Errno, retry_on_intr};
-use rustix::net::Shutdown;
 use std::cell::Cell;
-use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::rc::Rc;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll, Waker, ready};
 
 /// A non-blocking connected socket with epoll.
 ///
@@ -27,21 +22,44 @@ pub(crate) struct EpollSocket {
     fd: LazyAsyncFd,
     /// Readable data may remain, and its readiness edge is consumed.
     has_pending_edge: Cell<bool>,
+    // The runtime wakes only the task that polled last, so each wakes the other.
+    /// The task that waits to receive.
+    reader: WakerSlot,
+    /// The task that waits for the client's end.
+    watcher: WakerSlot,
+}
+
+/// The waker of a waiting task, if any.
+#[derive(Default)]
+struct WakerSlot(Cell<Option<Waker>>);
+
+impl WakerSlot {
+    fn set(&self, cx: &Context<'_>) {
+        let (waker, replaced) = match self.0.take() {
+            Some(waker) if waker.will_wake(cx.waker()) => (waker, None),
+            replaced => (cx.waker().clone(), replaced),
+        };
+        self.0.set(Some(waker));
+        // Dropping it may run other code, so it is dropped last.
+        drop(replaced);
+    }
+
+    fn wake(&self) {
+        self.0.take().inspect(Waker::wake_by_ref);
+    }
 }
 
 impl EpollSocket {
     pub(crate) fn new(fd: OwnedFd) -> Self {
-        Self { fd: LazyAsyncFd::new(fd), has_pending_edge: Cell::new(false) }
+        Self {
+            fd: LazyAsyncFd::new(fd),
+            has_pending_edge: Cell::new(false),
+            reader: WakerSlot::default(),
+            watcher: WakerSlot::default(),
+        }
     }
 
-    /// Deregisters the socket and returns its descriptor.
-    pub(crate) fn into_inner(self) -> OwnedFd {
-        self.fd.into_inner()
-    }
-}
-
-impl Stream for EpollSocket {
-    fn poll_receive(&self, cx: &mut Context<'_>, into: &mut Option<Buffer>) -> Poll<io::Result<usize>> {
+    fn poll_available(&self, cx: &mut Context<'_>, into: &mut Option<Buffer>) -> Poll<io::Result<usize>> {
         // The request is often received before the connection is accepted, so the first receive is tried without
         // registration.
         if self.fd.registered().is_none() || self.has_pending_edge.get() {
@@ -72,17 +90,25 @@ impl Stream for EpollSocket {
             }
         }
     }
+}
+
+impl Stream for EpollSocket {
+    fn poll_receive(&self, cx: &mut Context<'_>, into: &mut Option<Buffer>) -> Poll<io::Result<usize>> {
+        let polled = self.poll_available(cx, into);
+        match &polled {
+            Poll::Pending => self.reader.set(cx),
+            Poll::Ready(Ok(1..)) => {}
+            Poll::Ready(_) => self.watcher.wake(),
+        }
+        polled
+    }
 
     fn send(&self, parts: [&[u8]; 2], mode: SendMode) -> io::Result<usize> {
         raw::send(self.fd.as_fd(), parts, mode)
     }
 
-    fn send_file(&self, file: &File, offset: u64, len: usize) -> io::Result<usize> {
-        raw::send_file(self.fd.as_fd(), file, offset, len)
-    }
-
-    fn send_copy(&self, first: &[u8], file: &OpenFile, offset: u64, len: usize) -> io::Result<usize> {
-        raw::send_copy(self.fd.as_fd(), first, file, offset, len)
+    fn send_file(&self, first: &[u8], part: FilePart<'_>) -> io::Result<usize> {
+        raw::send_file(self.fd.as_fd(), first, part)
     }
 
     fn poll_writable(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -92,42 +118,31 @@ impl Stream for EpollSocket {
         Poll::Ready(Ok(()))
     }
 
-    fn set_notsent_lowat(&self, bytes_max: i32) {
-        raw::set_notsent_lowat(self.fd.as_fd(), bytes_max);
-    }
-
-    fn notsent_bytes(&self) -> usize {
-        sys::notsent_bytes(self.fd.as_fd())
-    }
-
-    fn shutdown_write(&self) {
-        // Fails only if the connection is already closed.
-        let _ = rustix::net::shutdown(&self.fd, Shutdown::Write);
-    }
-
-    fn reset_on_close(&self) {
-        raw::reset_on_close(self.fd.as_fd());
-    }
-
     fn poll_read_closed(&self, cx: &mut Context<'_>) -> Poll<()> {
         // If registration fails, the close is noticed at the next use.
         let Ok(readiness) = self.fd.readiness() else { return Poll::Pending };
         loop {
-            let Ok(mut guard) = ready!(readiness.poll_read_ready(cx)) else { return Poll::Pending };
+            let Poll::Ready(ready) = readiness.poll_read_ready(cx) else {
+                self.watcher.set(cx);
+                return Poll::Pending;
+            };
+            let Ok(mut guard) = ready else { return Poll::Pending };
             if guard.ready().is_read_closed() {
+                self.reader.wake();
                 return Poll::Ready(());
             }
             self.has_pending_edge.set(true);
             guard.clear_ready();
+            self.reader.wake();
         }
     }
 
-    fn has_pending_edge(&self) -> bool {
-        self.has_pending_edge.get()
+    fn shutdown(&self, how: ShutdownMode) {
+        raw::shutdown(self.fd.as_fd(), how);
     }
 
-    fn is_registered(&self) -> bool {
-        self.fd.registered().is_some()
+    fn unsent_bytes(&self, limit: Option<i32>) -> usize {
+        raw::unsent_bytes(self.fd.as_fd(), limit)
     }
 
     fn park(&mut self, worker: &Rc<Worker>, id: ConnectionId) -> bool {
@@ -135,6 +150,7 @@ impl Stream for EpollSocket {
         let is_parked = idle_epoll.register(&self.fd, id).is_ok();
         if is_parked {
             self.fd.deregister();
+            drop((self.reader.0.take(), self.watcher.0.take()));
         }
         is_parked
     }
@@ -142,8 +158,14 @@ impl Stream for EpollSocket {
     fn unpark(&mut self, worker: &Worker) {
         worker.idle_epoll().inspect(|idle_epoll| idle_epoll.deregister(&self.fd));
     }
+}
 
-    fn into_duplex(self, first: Bytes) -> io::Result<(Box<dyn Duplex>, UpgradeControl)> {
-        upgrade::split(sys::register(self.into_inner())?, first)
+impl Detach for EpollSocket {
+    type Detached = Self;
+
+    fn detach(self) -> io::Result<(Self, Bytes)> {
+        // On another thread, there may be no runtime to register it with.
+        self.fd.readiness()?;
+        Ok((self, Bytes::new()))
     }
 }

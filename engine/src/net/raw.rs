@@ -18,6 +18,37 @@ pub(crate) enum SendMode {
     Flush,
     /// More follows immediately.
     MoreFollows,
+    /// Send at once or together with the output of other connections, a little later.
+    Deferred,
+}
+
+/// A part of a file to send.
+#[derive(Clone, Copy)]
+pub(crate) struct FilePart<'a> {
+    pub(crate) source: FileSource<'a>,
+    pub(crate) offset: u64,
+    pub(crate) length: usize,
+}
+
+/// How the bytes of a file get to the client.
+#[derive(Clone, Copy)]
+pub(crate) enum FileSource<'a> {
+    /// From the page cache. The client may receive bytes that are written to the file later.
+    PageCache(&'a File),
+    /// As a copy, made now.
+    Copied(&'a OpenFile),
+}
+
+/// How a stream ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ShutdownMode {
+    /// Nothing more is sent.
+    Write,
+    /// Nothing more is sent or received.
+    Both,
+    /// The close will be a reset, which discards unsent bytes. Otherwise the kernel keeps the bytes that a client
+    /// does not read for minutes after the close.
+    ResetOnClose,
 }
 
 /// Bytes to send, from index `at`.
@@ -46,10 +77,11 @@ impl SendBuffer {
 /// Sends two parts on a descriptor; see [`Stream::send`](crate::net::stream::Stream::send).
 pub(super) fn send(fd: BorrowedFd<'_>, parts: [&[u8]; 2], mode: SendMode) -> io::Result<usize> {
     let flags = match mode {
-        SendMode::Flush => SendFlags::NOSIGNAL,
+        SendMode::Flush | SendMode::Deferred => SendFlags::NOSIGNAL,
         SendMode::MoreFollows => SendFlags::NOSIGNAL | SendFlags::MORE,
     };
     Ok(retry_on_intr(|| match parts {
+        [[], []] => Ok(0),
         [first, []] | [[], first] => rustix::net::send(fd, first, flags),
         [first, second] => {
             let slices = [IoSlice::new(first), IoSlice::new(second)];
@@ -59,21 +91,22 @@ pub(super) fn send(fd: BorrowedFd<'_>, parts: [&[u8]; 2], mode: SendMode) -> io:
 }
 
 /// Sends part of a file on a descriptor; see [`Stream::send_file`](crate::net::stream::Stream::send_file).
-pub(super) fn send_file(fd: BorrowedFd<'_>, file: &File, offset: u64, len: usize) -> io::Result<usize> {
+pub(super) fn send_file(fd: BorrowedFd<'_>, first: &[u8], part: FilePart<'_>) -> io::Result<usize> {
+    match part.source {
+        FileSource::PageCache(_) if !first.is_empty() => send(fd, [first, &[]], SendMode::MoreFollows),
+        FileSource::PageCache(file) => send_page_cache(fd, file, part.offset, part.length),
+        FileSource::Copied(file) => send_copy(fd, first, file, part.offset, part.length),
+    }
+}
+
+fn send_page_cache(fd: BorrowedFd<'_>, file: &File, offset: u64, len: usize) -> io::Result<usize> {
     Ok(retry_on_intr(|| {
         let mut at = offset;
         rustix::fs::sendfile(fd, file, Some(&mut at), len)
     })?)
 }
 
-/// Sends a copy of part of a file on a descriptor; see [`Stream::send_copy`](crate::net::stream::Stream::send_copy).
-pub(super) fn send_copy(
-    fd: BorrowedFd<'_>,
-    first: &[u8],
-    file: &OpenFile,
-    offset: u64,
-    len: usize,
-) -> io::Result<usize> {
+fn send_copy(fd: BorrowedFd<'_>, first: &[u8], file: &OpenFile, offset: u64, len: usize) -> io::Result<usize> {
     let Some(mapping) = file.mapping() else {
         let mut copy = Buffer::take();
         let room = copy.capacity();
@@ -91,16 +124,23 @@ pub(super) fn send_copy(
     }
 }
 
-/// Limits unsent bytes on a descriptor; see [`Stream::set_notsent_lowat`](crate::net::stream::Stream::set_notsent_lowat).
-pub(super) fn set_notsent_lowat(fd: BorrowedFd<'_>, bytes_max: i32) {
-    // Unix sockets do not have this option.
-    let _ = sys::set_tcp_option(fd, libc::TCP_NOTSENT_LOWAT, bytes_max);
+/// Returns and limits the unsent bytes of a descriptor; see [`Stream::unsent_bytes`](crate::net::stream::Stream::unsent_bytes).
+pub(super) fn unsent_bytes(fd: BorrowedFd<'_>, limit: Option<i32>) -> usize {
+    if let Some(limit) = limit {
+        // Unix sockets do not have this option.
+        let _ = sys::set_tcp_option(fd, libc::TCP_NOTSENT_LOWAT, limit);
+    }
+    sys::notsent_bytes(fd)
 }
 
-/// Makes the close of a descriptor a reset; see [`Stream::reset_on_close`](crate::net::stream::Stream::reset_on_close).
-pub(super) fn reset_on_close(fd: BorrowedFd<'_>) {
-    // Fails only if the connection is already closed.
-    let _ = rustix::net::sockopt::set_socket_linger(fd, Some(Duration::ZERO));
+/// Ends a descriptor's directions; see [`Stream::shutdown`](crate::net::stream::Stream::shutdown).
+pub(super) fn shutdown(fd: BorrowedFd<'_>, how: ShutdownMode) {
+    // Each fails only if the connection is already closed.
+    let _ = match how {
+        ShutdownMode::Write => rustix::net::shutdown(fd, rustix::net::Shutdown::Write),
+        ShutdownMode::Both => rustix::net::shutdown(fd, rustix::net::Shutdown::Both),
+        ShutdownMode::ResetOnClose => rustix::net::sockopt::set_socket_linger(fd, Some(Duration::ZERO)),
+    };
 }
 
 /// Whether a receive filled the buffer.

@@ -1,39 +1,55 @@
 //! Upgraded connections: a connection that has switched from HTTP to another protocol. The handler of that
-//! protocol owns an [`UpgradedSocket`] and may use it on any thread. The worker keeps an [`UpgradeControl`] to
+//! protocol owns an [`UpgradedStream`] and may use it on any thread. The worker keeps an [`UpgradeControl`] to
 //! stop or abort it.
 
+use crate::buffer::Buffer;
+use crate::net::raw::{SendMode, ShutdownMode};
+use crate::net::stream::{Detach, Stream};
 use crate::peer::{Duplex, StoppingFuture};
 use bytes::{Buf, Bytes};
-use rustix::io::Errno;
-use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, Shutdown};
-use std::io::{self, IoSlice};
-use std::os::fd::OwnedFd;
-use std::sync::Arc;
+use std::io::{self, ErrorKind, IoSlice};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, ready};
-use tokio::io::Interest;
-use tokio::io::unix::AsyncFd;
 use tokio::sync::{oneshot, watch};
 
-type SharedSocket = Arc<AsyncFd<OwnedFd>>;
+/// A stream that the worker and the handler share. Each locks it for single calls only.
+struct SharedStream<S>(Arc<Mutex<S>>);
 
-/// Creates both ends of an upgraded connection. `first` holds bytes that were already received.
-pub(super) fn split(socket: AsyncFd<OwnedFd>, first: Bytes) -> io::Result<(Box<dyn Duplex>, UpgradeControl)> {
-    let socket = Arc::new(socket);
+impl<S> SharedStream<S> {
+    fn lock(&self) -> MutexGuard<'_, S> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Detaches a stream, and creates both ends of the upgraded connection. `first` holds bytes that were already
+/// received.
+///
+/// # Errors
+/// When file descriptors or memory run out.
+pub(crate) fn split<S: Detach>(stream: S, first: Bytes) -> io::Result<(Box<dyn Duplex>, UpgradeControl<S>)> {
+    let (stream, rest) = stream.detach()?;
+    let first = if rest.is_empty() { first } else { [first, rest].concat().into() };
+    let stream = Arc::new(Mutex::new(stream));
     let (open, closed) = oneshot::channel();
     let (stop, stopping) = watch::channel(());
-    let upgraded = UpgradedSocket { socket: socket.clone(), first, stopping, _open: open };
-    Ok((Box::new(upgraded), UpgradeControl { socket, closed, stop: Some(stop) }))
+    let upgraded = UpgradedStream {
+        stream: SharedStream(stream.clone()),
+        received: Received::First(first),
+        stopping,
+        _open: open,
+    };
+    Ok((Box::new(upgraded), UpgradeControl { stream: SharedStream(stream), closed, stop: Some(stop) }))
 }
 
 /// The worker's end of an upgraded connection.
-pub(crate) struct UpgradeControl {
-    socket: SharedSocket,
+pub(crate) struct UpgradeControl<S: Detach> {
+    stream: SharedStream<S::Detached>,
     closed: oneshot::Receiver<()>,
     /// Dropped when the server stops.
     stop: Option<watch::Sender<()>>,
 }
 
-impl UpgradeControl {
+impl<S: Detach> UpgradeControl<S> {
     /// Waits until the handler drops the connection.
     pub(crate) fn poll_closed(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         std::pin::Pin::new(&mut self.closed).poll(cx).map(drop)
@@ -46,62 +62,85 @@ impl UpgradeControl {
 
     /// Shuts down the connection, even while the handler uses it.
     pub(crate) fn abort(&self) {
-        // Fails only if the connection is already closed.
-        let _ = rustix::net::shutdown(self.socket.get_ref(), Shutdown::Both);
+        self.stream.lock().shutdown(ShutdownMode::Both);
     }
 }
 
 /// The handler's end of an upgraded connection.
-struct UpgradedSocket {
-    socket: SharedSocket,
-    first: Bytes,
+struct UpgradedStream<S> {
+    stream: SharedStream<S>,
+    received: Received,
     /// Closed when the server stops.
     stopping: watch::Receiver<()>,
     _open: oneshot::Sender<()>,
 }
 
-impl UpgradedSocket {
-    /// Retries `attempt` until it succeeds or fails. Waits for readiness while it would block.
-    fn poll_io<T>(
-        &self,
-        interest: Interest,
-        cx: &mut Context<'_>,
-        mut attempt: impl FnMut(&OwnedFd) -> rustix::io::Result<T>,
-    ) -> Poll<io::Result<T>> {
-        loop {
-            let mut guard = ready!(match interest.is_readable() {
-                true => self.socket.poll_read_ready(cx),
-                false => self.socket.poll_write_ready(cx),
-            })?;
-            match attempt(guard.get_inner()) {
-                Err(Errno::AGAIN) => guard.clear_ready(),
-                Err(Errno::INTR) => {}
-                result => return Poll::Ready(Ok(result?)),
+/// Received bytes that the handler has not read.
+enum Received {
+    /// With the request, or before the stream was detached.
+    First(Bytes),
+    /// Since then. Those before the index are read.
+    Later(Option<Buffer>, usize),
+}
+
+impl Received {
+    /// Moves bytes to the handler. Returns how many.
+    fn read(&mut self, into: &mut [u8]) -> usize {
+        match self {
+            Self::First(bytes) => {
+                let count = bytes.len().min(into.len());
+                bytes.copy_to_slice(&mut into[..count]);
+                count
+            }
+            Self::Later(None, _) => 0,
+            Self::Later(Some(buffer), at) => {
+                let count = (buffer.len() - *at).min(into.len());
+                into[..count].copy_from_slice(&buffer[*at..*at + count]);
+                *at += count;
+                count
             }
         }
     }
 }
 
-impl Duplex for UpgradedSocket {
+impl<S: Stream + Send> Duplex for UpgradedStream<S> {
     fn poll_receive(&mut self, cx: &mut Context<'_>, into: &mut [u8]) -> Poll<io::Result<usize>> {
-        if self.first.has_remaining() {
-            let count = self.first.len().min(into.len());
-            self.first.copy_to_slice(&mut into[..count]);
-            return Poll::Ready(Ok(count));
+        if into.is_empty() {
+            return Poll::Ready(Ok(0));
         }
-        self.poll_io(Interest::READABLE, cx, |socket| {
-            rustix::net::recv(socket, &mut *into, RecvFlags::empty()).map(|(received, _)| received)
-        })
+        loop {
+            let count = self.received.read(into);
+            if count > 0 {
+                return Poll::Ready(Ok(count));
+            }
+            let mut buffer = None;
+            let polled = self.stream.lock().poll_receive(cx, &mut buffer);
+            self.received = Received::Later(buffer, 0);
+            match ready!(polled) {
+                Ok(0) => return Poll::Ready(Ok(0)),
+                Ok(_) => {}
+                // Accepted output waits for the client.
+                Err(error) if error.kind() == ErrorKind::WouldBlock => ready!(self.stream.lock().poll_writable(cx))?,
+                Err(error) => return Poll::Ready(Err(error)),
+            }
+        }
     }
 
     fn poll_send(&mut self, cx: &mut Context<'_>, pieces: &[IoSlice<'_>]) -> Poll<io::Result<usize>> {
-        self.poll_io(Interest::WRITABLE, cx, |socket| {
-            rustix::net::sendmsg(socket, pieces, &mut SendAncillaryBuffer::default(), SendFlags::NOSIGNAL)
-        })
+        let mut pieces = pieces.iter().filter(|piece| !piece.is_empty());
+        let parts = [pieces.next(), pieces.next()].map(|piece| piece.map_or(&[][..], |piece| piece));
+        let stream = self.stream.lock();
+        loop {
+            match stream.send(parts, SendMode::Flush) {
+                Err(error) if error.kind() == ErrorKind::WouldBlock => ready!(stream.poll_writable(cx))?,
+                sent => return Poll::Ready(sent),
+            }
+        }
     }
 
     fn shutdown_write(&mut self) -> io::Result<()> {
-        Ok(rustix::net::shutdown(self.socket.get_ref(), Shutdown::Write)?)
+        self.stream.lock().shutdown(ShutdownMode::Write);
+        Ok(())
     }
 
     fn stopping(&self) -> StoppingFuture {

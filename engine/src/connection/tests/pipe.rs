@@ -1,16 +1,13 @@
 //! An in-memory stream. Every fault of a client or network is a setting of it.
 
 use crate::buffer::Buffer;
-use crate::file::OpenFile;
 use crate::net::connection_table::ConnectionId;
-use crate::net::raw::SendMode;
-use crate::net::stream::Stream;
-use crate::net::upgrade::UpgradeControl;
+use crate::net::epoll::EpollSocket;
+use crate::net::raw::{FilePart, FileSource, SendMode, ShutdownMode};
+use crate::net::stream::{Detach, Stream};
 use crate::net::worker::Worker;
-use crate::service::Duplex;
 use bytes::Bytes;
 use std::cell::{Cell, RefCell};
-use std::fs::File;
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::FileExt;
 use std::rc::Rc;
@@ -52,6 +49,7 @@ pub(super) struct Pipe {
     resets_on_close: Cell<bool>,
     closed: Cell<bool>,
     reader: RefCell<Option<Waker>>,
+    watcher: RefCell<Option<Waker>>,
     writer: RefCell<Option<Waker>>,
     /// Set while the connection is parked.
     parked: RefCell<Option<(Rc<Worker>, ConnectionId)>>,
@@ -75,6 +73,7 @@ impl Pipe {
             resets_on_close: Cell::new(false),
             closed: Cell::new(false),
             reader: RefCell::default(),
+            watcher: RefCell::default(),
             writer: RefCell::default(),
             parked: RefCell::default(),
         })
@@ -101,6 +100,7 @@ impl Pipe {
     pub(super) fn end(&self, client_end: ClientEnd) {
         self.client_end.set(client_end);
         self.bytes_arrived();
+        wake(&self.watcher);
         wake(&self.writer);
     }
 
@@ -206,6 +206,9 @@ impl Stream for PipeStream {
     }
 
     fn send(&self, parts: [&[u8]; 2], mode: SendMode) -> io::Result<usize> {
+        if parts == [b"", b""] {
+            return Ok(0);
+        }
         assert!(!self.0.is_write_shutdown(), "nothing is sent after the shutdown");
         let bytes = parts.concat();
         let taken = self.0.taken(bytes.len())?;
@@ -214,15 +217,13 @@ impl Stream for PipeStream {
         Ok(taken)
     }
 
-    fn send_file(&self, file: &File, offset: u64, len: usize) -> io::Result<usize> {
-        let mut bytes = vec![0; len];
-        let read = file.read_at(&mut bytes, offset)?;
-        self.send([&bytes[..read], &[]], SendMode::MoreFollows)
-    }
-
-    fn send_copy(&self, first: &[u8], file: &OpenFile, offset: u64, len: usize) -> io::Result<usize> {
-        let mut bytes = vec![0; len];
-        let read = file.read_at(&mut bytes, offset)?;
+    fn send_file(&self, first: &[u8], part: FilePart<'_>) -> io::Result<usize> {
+        let mut bytes = vec![0; part.length];
+        let read = match part.source {
+            FileSource::PageCache(_) if !first.is_empty() => return self.send([first, &[]], SendMode::MoreFollows),
+            FileSource::PageCache(file) => file.read_at(&mut bytes, part.offset)?,
+            FileSource::Copied(file) => file.read_at(&mut bytes, part.offset)?,
+        };
         if read == 0 { Ok(0) } else { self.send([first, &bytes[..read]], SendMode::MoreFollows) }
     }
 
@@ -234,36 +235,27 @@ impl Stream for PipeStream {
         Poll::Pending
     }
 
-    fn set_notsent_lowat(&self, bytes_max: i32) {
-        self.0.notsent_lowat.set(Some(bytes_max));
-    }
-
-    fn notsent_bytes(&self) -> usize {
-        self.0.notsent_bytes.get()
-    }
-
-    fn shutdown_write(&self) {
-        self.0.finished.set(true);
-    }
-
-    fn reset_on_close(&self) {
-        self.0.resets_on_close.set(true);
-    }
-
     fn poll_read_closed(&self, cx: &mut Context<'_>) -> Poll<()> {
         if self.0.client_end.get() != ClientEnd::Open {
             return Poll::Ready(());
         }
-        *self.0.reader.borrow_mut() = Some(cx.waker().clone());
+        *self.0.watcher.borrow_mut() = Some(cx.waker().clone());
         Poll::Pending
     }
 
-    fn has_pending_edge(&self) -> bool {
-        !self.0.incoming.borrow().is_empty()
+    fn shutdown(&self, how: ShutdownMode) {
+        match how {
+            ShutdownMode::Write => self.0.finished.set(true),
+            ShutdownMode::Both => unreachable!("a pipe has no upgraded connection"),
+            ShutdownMode::ResetOnClose => self.0.resets_on_close.set(true),
+        }
     }
 
-    fn is_registered(&self) -> bool {
-        true
+    fn unsent_bytes(&self, limit: Option<i32>) -> usize {
+        if limit.is_some() {
+            self.0.notsent_lowat.set(limit);
+        }
+        self.0.notsent_bytes.get()
     }
 
     fn park(&mut self, worker: &Rc<Worker>, id: ConnectionId) -> bool {
@@ -275,8 +267,12 @@ impl Stream for PipeStream {
     fn unpark(&mut self, _: &Worker) {
         *self.0.parked.borrow_mut() = None;
     }
+}
 
-    fn into_duplex(self, _: Bytes) -> io::Result<(Box<dyn Duplex>, UpgradeControl)> {
+impl Detach for PipeStream {
+    type Detached = EpollSocket;
+
+    fn detach(self) -> io::Result<(EpollSocket, Bytes)> {
         Err(ErrorKind::Unsupported.into())
     }
 }

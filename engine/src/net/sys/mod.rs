@@ -54,13 +54,6 @@ impl LazyAsyncFd {
         Self { readiness: OnceCell::new(), fd }
     }
 
-    /// Deregisters the descriptor and returns it.
-    pub(crate) fn into_inner(self) -> OwnedFd {
-        let Self { readiness, fd } = self;
-        drop(readiness);
-        fd
-    }
-
     /// Deregisters the descriptor until it is waited for again.
     pub(crate) fn deregister(&mut self) {
         self.readiness.take();

@@ -58,7 +58,7 @@ impl Drop for RingFile {
 
 impl Uring {
     /// Reads part of a file into the page cache. Returns `None` if it cannot be read.
-    pub(super) async fn prefetch(self: &Rc<Self>, file: &File, at: u64, len: u64) -> Option<()> {
+    pub(crate) async fn prefetch(self: &Rc<Self>, file: &File, at: u64, len: u64) -> Option<()> {
         let permit = self.reads.clone().acquire_owned().await.ok()?;
         let file = RingFile::new(self.clone(), file.try_clone().ok()?.into(), permit);
         let mut memory = vec![0; PREFETCH_BYTES.min(usize::try_from(len).unwrap_or(usize::MAX))];

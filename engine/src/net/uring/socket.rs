@@ -1,21 +1,16 @@
 //! A connected socket with io_uring.
 
 use crate::buffer::Buffer;
-use crate::file::OpenFile;
 use crate::net::connection_table::ConnectionId;
-use crate::net::raw::{self, SendBuffer, SendMode};
-use crate::net::stream::{self, SendState, Stream};
-use crate::net::sys;
+use crate::net::epoll::EpollSocket;
+use crate::net::raw::{self, FilePart, SendMode, ShutdownMode};
+use crate::net::stream::{Detach, Stream};
 use crate::net::sys::ring::{Op, Ring, Slot};
-use crate::net::upgrade::{self, UpgradeControl};
 use crate::net::uring::socket_state::{PendingSend, SocketState};
 use crate::net::uring::waiters::WaiterSlot;
 use crate::net::uring::worker_ring::{CANCEL_WAIT_MAX, SlotState, Uring};
 use crate::net::worker::Worker;
-use crate::peer::Duplex;
 use bytes::Bytes;
-use rustix::net::Shutdown;
-use std::fs::File;
 use std::io;
 use std::mem;
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -44,17 +39,16 @@ impl UringSocket {
         })
     }
 
-    /// Sends directly, unless earlier output is pending in the ring.
+    /// Sends directly, after earlier output that the socket did not accept.
     fn send_now(&self, send: impl FnOnce(BorrowedFd<'_>) -> io::Result<usize>) -> io::Result<usize> {
-        self.with_state(|state, ring| match state.sending {
-            PendingSend::Nothing => send(ring.fd(self.slot)),
-            PendingSend::InFlight | PendingSend::Unsent(_) => Err(io::ErrorKind::WouldBlock.into()),
-            PendingSend::Failed(error) => Err(error.into()),
+        self.with_state(|state, ring| {
+            state.sending.send_rest(ring.fd(self.slot))?;
+            send(ring.fd(self.slot))
         })
     }
 
     /// Removes the socket from the ring. Returns it with all unread bytes.
-    fn detach(&self) -> (OwnedFd, Vec<u8>) {
+    fn remove_from_ring(&self) -> (OwnedFd, Vec<u8>) {
         let ops = [Op::Receive, Op::Readable, Op::Writable, Op::PeerShutdown];
         self.with_state(|_, ring| ops.into_iter().for_each(|op| ring.cancel(self.slot, op)));
         let (fd, state) = loop {
@@ -80,96 +74,47 @@ impl Stream for UringSocket {
     fn poll_receive(&self, cx: &mut Context<'_>, into: &mut Option<Buffer>) -> Poll<io::Result<usize>> {
         self.with_state(|state, ring| match state.sending {
             PendingSend::Failed(error) => Poll::Ready(Err(error.into())),
-            _ => state.receiving.poll(cx, into, (ring, self.slot)),
+            PendingSend::Nothing | PendingSend::InFlight => state.receiving.poll(cx, into, (ring, self.slot)),
+            PendingSend::Unsent(_) => match state.receiving.poll(cx, into, (ring, self.slot)) {
+                Poll::Pending => Poll::Ready(Err(io::ErrorKind::WouldBlock.into())),
+                ready => ready,
+            },
         })
     }
 
     fn send(&self, parts: [&[u8]; 2], mode: SendMode) -> io::Result<usize> {
-        self.send_now(|fd| raw::send(fd, parts, mode))
-    }
-
-    fn send_file(&self, file: &File, offset: u64, len: usize) -> io::Result<usize> {
-        self.send_now(|fd| raw::send_file(fd, file, offset, len))
-    }
-
-    fn send_copy(&self, first: &[u8], file: &OpenFile, offset: u64, len: usize) -> io::Result<usize> {
-        self.send_now(|fd| raw::send_copy(fd, first, file, offset, len))
-    }
-
-    fn send_deferred(&self, output: &mut SendBuffer) -> io::Result<SendState> {
-        if self.uring.has_single_client() && self.with_state(|state, _| matches!(state.sending, PendingSend::Nothing)) {
-            return stream::send_all(self, output);
+        if mode != SendMode::Deferred || self.uring.has_single_client() {
+            return self.send_now(|fd| raw::send(fd, parts, mode));
         }
-        self.with_state(|state, ring| {
-            let at = output.at;
-            match (&state.sending, output.buffer.take_if(|buffer| at < buffer.len())) {
-                (_, None) => {}
-                (PendingSend::Nothing, Some(buffer)) => {
-                    *output = SendBuffer::default();
-                    state.sending = PendingSend::InFlight;
-                    ring.submit_send(self.slot, buffer, at);
-                }
-                (_, Some(buffer)) => {
-                    output.buffer = Some(buffer);
-                    return Ok(SendState::InFlight);
-                }
+        self.with_state(|state, ring| match (&state.sending, parts) {
+            (_, [[], []]) => Ok(0),
+            (PendingSend::Nothing, [first, second]) => {
+                let mut output = Buffer::of(first);
+                output.extend_from_slice(second);
+                let accepted = output.len();
+                state.sending = PendingSend::InFlight;
+                ring.submit_send(self.slot, output, 0);
+                Ok(accepted)
             }
-            Ok(SendState::Idle)
+            _ => Err(io::ErrorKind::WouldBlock.into()),
         })
     }
 
-    fn take_unsent(&self, output: &mut SendBuffer) -> SendState {
-        self.with_state(|state, _| match mem::take(&mut state.sending) {
-            PendingSend::Nothing => SendState::Idle,
-            PendingSend::Unsent(rest) => {
-                let later = mem::replace(output, *rest);
-                output.bytes().extend_from_slice(later.rest());
-                SendState::Idle
-            }
-            other => {
-                state.sending = other;
-                SendState::InFlight
-            }
-        })
-    }
-
-    fn has_unsent(&self) -> bool {
-        self.with_state(|state, _| state.has_unsent())
+    fn send_file(&self, first: &[u8], part: FilePart<'_>) -> io::Result<usize> {
+        self.send_now(|fd| raw::send_file(fd, first, part))
     }
 
     fn poll_writable(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.with_state(|state, ring| {
-            match state.sending {
-                PendingSend::Failed(error) => return Poll::Ready(Err(error.into())),
-                PendingSend::Unsent(_) => return Poll::Ready(Ok(())),
-                PendingSend::Nothing if mem::take(&mut state.is_writable) => return Poll::Ready(Ok(())),
-                PendingSend::Nothing => ring.start(self.slot, Op::Writable),
-                PendingSend::InFlight => {}
+            match state.sending.send_rest(ring.fd(self.slot)) {
+                Ok(()) if mem::take(&mut state.is_writable) => return Poll::Ready(Ok(())),
+                Err(error) if error.kind() != io::ErrorKind::WouldBlock => return Poll::Ready(Err(error)),
+                _ if matches!(state.sending, PendingSend::InFlight) => {}
+                _ => ring.start(self.slot, Op::Writable),
             }
             state.writer.set(cx);
             Poll::Pending
         })
-    }
-
-    async fn prefetch(&self, file: &File, at: u64, len: u64) -> Option<()> {
-        self.uring.prefetch(file, at, len).await
-    }
-
-    fn set_notsent_lowat(&self, bytes_max: i32) {
-        self.with_state(|_, ring| raw::set_notsent_lowat(ring.fd(self.slot), bytes_max));
-    }
-
-    fn notsent_bytes(&self) -> usize {
-        self.with_state(|_, ring| sys::notsent_bytes(ring.fd(self.slot)))
-    }
-
-    fn shutdown_write(&self) {
-        // Fails only if the connection is already closed.
-        let _ = self.with_state(|_, ring| rustix::net::shutdown(ring.fd(self.slot), Shutdown::Write));
-    }
-
-    fn reset_on_close(&self) {
-        self.with_state(|_, ring| raw::reset_on_close(ring.fd(self.slot)));
     }
 
     fn poll_read_closed(&self, cx: &mut Context<'_>) -> Poll<()> {
@@ -184,6 +129,14 @@ impl Stream for UringSocket {
             state.close_waiter.set(cx);
             Poll::Pending
         })
+    }
+
+    fn shutdown(&self, how: ShutdownMode) {
+        self.with_state(|_, ring| raw::shutdown(ring.fd(self.slot), how));
+    }
+
+    fn unsent_bytes(&self, limit: Option<i32>) -> usize {
+        self.with_state(|_, ring| raw::unsent_bytes(ring.fd(self.slot), limit))
     }
 
     fn park(&mut self, _worker: &Rc<Worker>, id: ConnectionId) -> bool {
@@ -202,22 +155,18 @@ impl Stream for UringSocket {
         is_idle
     }
 
-    fn has_pending_edge(&self) -> bool {
-        false
-    }
-
-    fn is_registered(&self) -> bool {
-        self.with_state(|state, ring| state.receiving.has_bytes() || ring.is_in_flight(self.slot, Op::Receive))
-    }
-
     fn unpark(&mut self, _worker: &Worker) {
         self.with_state(|state, _| state.receiving.reader = WaiterSlot::default());
     }
+}
 
-    fn into_duplex(self, first: Bytes) -> io::Result<(Box<dyn Duplex>, UpgradeControl)> {
-        let (fd, rest) = self.detach();
-        let first = if rest.is_empty() { first } else { [&first[..], &rest].concat().into() };
-        upgrade::split(sys::register(fd)?, first)
+impl Detach for UringSocket {
+    type Detached = EpollSocket;
+
+    fn detach(self) -> io::Result<(EpollSocket, Bytes)> {
+        let (fd, received) = self.remove_from_ring();
+        let (socket, _) = EpollSocket::new(fd).detach()?;
+        Ok((socket, received.into()))
     }
 }
 
@@ -231,7 +180,7 @@ impl Drop for UringSocket {
                 let is_in_flight = |op| core.ring.is_in_flight(self.slot, op);
                 if is_in_flight(Op::Receive) && !is_in_flight(Op::Send) {
                     // The client sees the close now, not one run later.
-                    let _ = rustix::net::shutdown(core.ring.fd(self.slot), Shutdown::Both);
+                    raw::shutdown(core.ring.fd(self.slot), ShutdownMode::Both);
                 }
                 core.ring.release(self.slot);
             }

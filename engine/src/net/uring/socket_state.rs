@@ -1,12 +1,14 @@
 //! The state of a connected socket in the ring.
 
 use crate::buffer::Buffer;
-use crate::net::raw::SendBuffer;
+use crate::net::raw::{self, SendBuffer, SendMode};
 use crate::net::sys::buffer_ring::ProvidedBuffer;
 use crate::net::sys::ring::{Multishot, Op, Ring, Slot};
 use crate::net::uring::receive::ReceiveState;
 use crate::net::uring::waiters::{WaiterSlot, Wakeups};
 use rustix::io::Errno;
+use std::io;
+use std::os::fd::BorrowedFd;
 
 /// The state of a connected socket.
 #[derive(Default)]
@@ -33,6 +35,27 @@ pub(super) enum PendingSend {
     /// The socket did not accept this part.
     Unsent(Box<SendBuffer>),
     Failed(Errno),
+}
+
+impl PendingSend {
+    /// Sends the part that the socket did not accept before.
+    ///
+    /// # Errors
+    /// `WouldBlock` while output is pending; otherwise that of the failed send.
+    pub(super) fn send_rest(&mut self, fd: BorrowedFd<'_>) -> io::Result<()> {
+        match self {
+            Self::Nothing => Ok(()),
+            Self::InFlight => Err(io::ErrorKind::WouldBlock.into()),
+            Self::Failed(error) => Err((*error).into()),
+            Self::Unsent(rest) => {
+                while rest.len() > 0 {
+                    rest.at += raw::send(fd, [rest.rest(), &[]], SendMode::Flush)?;
+                }
+                *self = Self::Nothing;
+                Ok(())
+            }
+        }
+    }
 }
 
 impl SocketState {
@@ -80,7 +103,7 @@ impl SocketState {
         }
     }
 
-    pub(super) fn has_unsent(&self) -> bool {
+    fn has_unsent(&self) -> bool {
         matches!(self.sending, PendingSend::Unsent(_) | PendingSend::Failed(_))
     }
 }

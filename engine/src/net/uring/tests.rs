@@ -304,7 +304,7 @@ fn all_waiting_sockets_are_woken() {
         // first: the kernel signals nothing for operations that it has yet to wake.
         let waiting: Vec<_> = near.iter().map(receive).collect();
         run_other_tasks().await;
-        near.iter().for_each(|near| near.shutdown_write());
+        near.iter().for_each(|near| near.shutdown(crate::net::raw::ShutdownMode::Write));
         run_other_tasks().await;
         let (first, last) = far.split_at(far.len() / 2);
         let mut waiting = waiting.into_iter();
