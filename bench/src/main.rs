@@ -38,7 +38,7 @@ fn main() -> ExitCode {
     let cli = Cli::parse();
     let outcome = match cli.task() {
         Task::ServeHello { port, workers } => hello::serve(port, workers).map_err(Into::into),
-        Task::Instructions => prepare(&cli, &["selvedge".to_owned()])
+        Task::Instructions => prepare(&cli, &["selvedge-epoll".to_owned()])
             .and_then(|(bench, _)| instructions::run(&bench, cli.stored_limits())),
         Task::Workloads(wanted) => run(&cli, &wanted),
     };

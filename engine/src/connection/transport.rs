@@ -265,8 +265,8 @@ impl<S: Stream> Connection<S> {
         let output = &mut *self.output.borrow_mut();
         loop {
             match self.stream.send([output.rest(), &[]], mode) {
-                // A send of nothing succeeds when all earlier output has left.
-                Ok(_) if output.len() == 0 => {
+                // A send of nothing succeeds when all accepted output has left.
+                Ok(sent) if sent == output.len() && (sent == 0 || mode == SendMode::Deferred) => {
                     *output = SendBuffer::default();
                     return Ok(true);
                 }

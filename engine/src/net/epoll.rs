@@ -98,12 +98,16 @@ impl Stream for EpollSocket {
         match &polled {
             Poll::Pending => self.reader.set(cx),
             Poll::Ready(Ok(1..)) => {}
+            // The end of the stream wakes only the reader.
             Poll::Ready(_) => self.watcher.wake(),
         }
         polled
     }
 
     fn send(&self, parts: [&[u8]; 2], mode: SendMode) -> io::Result<usize> {
+        if let [[], []] = parts {
+            return Ok(0);
+        }
         raw::send(self.fd.as_fd(), parts, mode)
     }
 

@@ -81,7 +81,6 @@ pub(super) fn send(fd: BorrowedFd<'_>, parts: [&[u8]; 2], mode: SendMode) -> io:
         SendMode::MoreFollows => SendFlags::NOSIGNAL | SendFlags::MORE,
     };
     Ok(retry_on_intr(|| match parts {
-        [[], []] => Ok(0),
         [first, []] | [[], first] => rustix::net::send(fd, first, flags),
         [first, second] => {
             let slices = [IoSlice::new(first), IoSlice::new(second)];

@@ -84,7 +84,10 @@ impl Stream for UringSocket {
 
     fn send(&self, parts: [&[u8]; 2], mode: SendMode) -> io::Result<usize> {
         if mode != SendMode::Deferred || self.uring.has_single_client() {
-            return self.send_now(|fd| raw::send(fd, parts, mode));
+            return self.send_now(|fd| match parts {
+                [[], []] => Ok(0),
+                parts => raw::send(fd, parts, mode),
+            });
         }
         self.with_state(|state, ring| match (&state.sending, parts) {
             (_, [[], []]) => Ok(0),
