@@ -46,7 +46,7 @@ pub(crate) const fn is_value_byte(b: u8) -> bool {
 /// Whether the bytes are a valid field value.
 ///
 /// Nearly no value has a byte below a space, so the check for one reads eight bytes at a time.
-fn is_field_value(bytes: &[u8]) -> bool {
+pub(crate) fn is_field_value(bytes: &[u8]) -> bool {
     let control = swar::find(bytes, 0, |word| swar::below(word, 0x20) | swar::equal_to(word, 0x7f));
     bytes[control.min(bytes.len())..].iter().all(|&b| is_value_byte(b))
 }

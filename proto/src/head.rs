@@ -2,8 +2,8 @@
 //!
 //! A head owns no bytes and allocates nothing. A connection reuses it from request to request.
 //!
-//! Invariant: only [`crate::http1::parse_request`] fills a head. A complete head has a valid
-//! target, valid fields, at most one host and one framing.
+//! Invariant: only [`crate::http1::parse_request`] and [`crate::HeadBuilder`] fill a head. A complete head
+//! has a valid target, valid fields, at most one host and one framing.
 
 use crate::field::KnownField;
 use crate::limits::FIELDS_CEILING;

@@ -3,7 +3,7 @@
 //! This crate never does I/O, reads a clock, spawns, logs, or draws random numbers.
 //!
 //! It parses bytes ([`head`], [`target`], [`path`], [`condition`], [`range`], [`encoding`],
-//! [`date`]) and writes responses ([`http1::write`]). A refused request yields a [`Reject`]: its
+//! [`date`]), builds request heads from parts ([`HeadBuilder`]), and writes responses ([`http1::write`]). A refused request yields a [`Reject`]: its
 //! status code, the persistence of the connection, a message and a name for the log.
 
 #![forbid(unsafe_code)]
@@ -13,6 +13,7 @@ pub mod date;
 pub mod encoding;
 pub mod field;
 pub mod head;
+mod head_builder;
 pub mod http1;
 pub mod limits;
 pub mod method;
@@ -23,6 +24,7 @@ pub mod status;
 mod swar;
 pub mod target;
 
+pub use head_builder::{HeadBuilder, RequestLine};
 pub use limits::MessageLimits;
 pub use reject::{Persistence, Reject};
 pub use status::StatusCode;

@@ -3,6 +3,11 @@
 //! A server cannot choose how a peer's bytes are split, so no split may change a verdict.
 
 use selvedge_cases::{Case, check, load_cases, read};
+use selvedge_proto::field::KnownField;
+use selvedge_proto::head::{RequestFraming, RequestHead};
+use selvedge_proto::http1::parse_request;
+use selvedge_proto::target::Span;
+use selvedge_proto::{HeadBuilder, MessageLimits, RequestLine};
 use std::num::NonZero;
 use std::thread;
 
@@ -11,6 +16,9 @@ const SPLITS: u64 = 32;
 
 /// If fewer rows are loaded, files are missing.
 const ROWS_MIN: usize = 340;
+
+/// If fewer requests are built, the rows are not read.
+const BUILT_MIN: usize = 200;
 
 /// A generator whose numbers depend only on its seed, so that a failure can be reproduced.
 struct Xorshift(u64);
@@ -76,4 +84,81 @@ fn rows_hold_for_all_splits() {
     });
     assert!(failures.is_empty(), "{} of {} rows\n{}", failures.len(), cases.len(), failures.join("\n"));
     assert!(cases.len() >= ROWS_MIN, "only {} rows", cases.len());
+}
+
+/// The content of a head, as text without positions.
+fn describe(bytes: &[u8], head: &RequestHead) -> String {
+    let text = |span: Span| span.of(bytes).escape_ascii().to_string();
+    let known =
+        [KnownField::Host, KnownField::Connection, KnownField::AcceptEncoding, KnownField::Range].map(|field| {
+            let values: Vec<_> = head.values(bytes, field).map(|value| value.escape_ascii().to_string()).collect();
+            (head.is_repeated(field), values)
+        });
+    let fields: Vec<_> =
+        head.fields(bytes).map(|(name, value)| format!("{}={}", name.escape_ascii(), value.escape_ascii())).collect();
+    let target = &head.target;
+    format!(
+        "{:?} {} {:?} {:?} {} {} {:?} {:?} {:?} {:?} {:?} {:?} {fields:?} {known:?}",
+        head.method,
+        text(head.method_span),
+        head.version,
+        target.form,
+        text(target.raw),
+        text(target.path),
+        target.query.map(text),
+        target.authority.map(text),
+        head.authority.map(text),
+        head.framing,
+        head.expectation,
+        head.persistence,
+    )
+}
+
+/// The positions of a head.
+fn positions(head: &RequestHead) -> String {
+    let RequestHead { method_span, target, authority, request_line, len, .. } = head;
+    let values = [KnownField::Host, KnownField::Connection].map(|field| head.value_span(field));
+    format!("{method_span:?} {target:?} {authority:?} {request_line:?} {len} {values:?}")
+}
+
+/// Builds each request of a row from its parts, with a head that is used again, until content without a
+/// known length. Returns how many.
+fn rebuild(case: &Case, built_head: &mut RequestHead) -> usize {
+    let limits = MessageLimits::default();
+    let (mut rest, mut count) = (&case.raw[..], 0);
+    loop {
+        let mut head = RequestHead::default();
+        let Ok(true) = parse_request(rest, &limits, &mut head) else { return count };
+        let line =
+            RequestLine { method: head.method_span.of(rest), target: head.target.raw.of(rest), version: head.version };
+        // The builder appends to a buffer that already has bytes.
+        let mut bytes = b"GET ".to_vec();
+        let mut builder = HeadBuilder::new(&mut bytes, built_head, &limits, line).expect("a valid request line");
+        for (name, value) in head.fields(rest) {
+            builder.field(name, value).expect("a valid field");
+        }
+        builder.finish().expect("a valid head");
+        let built = &bytes[4..];
+        assert_eq!(describe(built, built_head), describe(rest, &head), "{case}");
+        let mut parsed = RequestHead::default();
+        assert_eq!(parse_request(built, &limits, &mut parsed), Ok(true), "{case}");
+        assert_eq!(positions(built_head), positions(&parsed), "{case}");
+        count += 1;
+        let content = match head.framing {
+            RequestFraming::None => 0,
+            RequestFraming::Length(length) => usize::try_from(length).unwrap_or(usize::MAX),
+            RequestFraming::Chunked => return count,
+        };
+        match rest.get(head.len.saturating_add(content)..) {
+            Some(next) => rest = next,
+            None => return count,
+        }
+    }
+}
+
+#[test]
+fn built_heads_equal_parsed_ones() {
+    let mut head = RequestHead::default();
+    let count: usize = load_cases().iter().map(|case| rebuild(case, &mut head)).sum();
+    assert!(count >= BUILT_MIN, "only {count} requests");
 }

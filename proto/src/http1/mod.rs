@@ -12,3 +12,4 @@ mod persistence;
 pub mod write;
 
 pub use parse_request::parse_request;
+pub(crate) use parse_request::{find_target_end, interpret_head};

@@ -132,7 +132,7 @@ fn find_method_end(bytes: &[u8], start: usize) -> Result<Option<usize>, Reject> 
 /// A target consists of visible ASCII without `#` and backslash: a target has no fragment, and some
 /// recipients treat a backslash as a slash. Beyond RFC 3986, ``" < > [ ] ^ ` { | }`` are allowed,
 /// since browsers send them in queries.
-fn find_target_end(bytes: &[u8], start: usize) -> usize {
+pub(crate) fn find_target_end(bytes: &[u8], start: usize) -> usize {
     swar::find(bytes, start, |word| {
         swar::below(word, 0x21)
             | swar::equal_to(word, 0x7f)
@@ -174,7 +174,7 @@ fn parse_version(bytes: &[u8], start: usize) -> Result<Option<(Version, usize)>,
 
 /// Checks the host of a complete head and decides its authority, framing, expectation and
 /// persistence.
-fn interpret_head(bytes: &[u8], head: &mut RequestHead) -> Result<(), Reject> {
+pub(crate) fn interpret_head(bytes: &[u8], head: &mut RequestHead) -> Result<(), Reject> {
     check_host(bytes, head)?;
     set_authority(head);
     head.framing = framing::request_framing(bytes, head)?;

@@ -1,7 +1,6 @@
 //! Converts `http::Request` to engine requests.
 //!
-//! The head is serialized and parsed again, so an engine application only gets heads that have passed
-//! the parser's validation.
+//! The head is checked like a received one, so an engine application only gets valid heads.
 
 use crate::buffer::Buffer;
 use crate::service::{ContentError, ContentSource, IncomingBody, LogInfo, Request, RequestInner};
@@ -11,9 +10,10 @@ use bytes::{Buf, Bytes};
 use http::{Version, header, request};
 use http_body::Body;
 use selvedge_proto::field::Fields;
-use selvedge_proto::http1::parse_request;
+use selvedge_proto::head;
 use selvedge_proto::limits::{FIELDS_CEILING, HEAD_BYTES_CEILING, MessageLimits};
-use selvedge_proto::{Reject, StatusCode};
+use selvedge_proto::{HeadBuilder, Reject, RequestLine, StatusCode};
+use std::borrow::Cow;
 use std::cell::{Cell, RefCell};
 use std::error::Error;
 use std::pin::Pin;
@@ -31,7 +31,7 @@ pub(super) type SharedContent = Option<Rc<dyn ContentSource>>;
 /// Converts a request. Also returns its content, which must stay alive while it is read.
 ///
 /// # Errors
-/// If the engine's parser rejects the head.
+/// If the head would be refused as a received one.
 pub(super) fn request<B>(
     http_request: http::Request<B>,
     context: RequestContext,
@@ -46,21 +46,9 @@ where
         length => length,
     };
     let mut inner = SPARE_REQUEST.take().unwrap_or_default();
-    inner.head.clear();
     inner.bytes = Buffer::take();
     inner.start = 0;
-    write_head(&mut inner.bytes, &head, length);
-    // The maximum limits, since the other server has applied its own.
-    let limits = MessageLimits {
-        request_line_bytes_max: HEAD_BYTES_CEILING,
-        head_bytes_max: HEAD_BYTES_CEILING,
-        fields_max: FIELDS_CEILING,
-        ..MessageLimits::default()
-    };
-    let RequestInner { head, bytes, .. } = &mut *inner;
-    if !parse_request(bytes, &limits, head)? {
-        return Err(Reject::HeadTooLarge);
-    }
+    build_head(&mut inner, &head, length)?;
     (inner.peer, inner.received_at) = (context.peer, context.received_at);
     let mut content: SharedContent = None;
     if length != Some(0) {
@@ -83,38 +71,48 @@ pub(super) fn recycle(request: Request) {
     SPARE_REQUEST.set(Some(inner));
 }
 
-/// Serializes a head whose content has this length, if known.
-fn write_head(bytes: &mut Vec<u8>, head: &request::Parts, length: Option<u64>) {
-    let mut put = |slices: &[&[u8]]| slices.iter().for_each(|slice| bytes.extend_from_slice(slice));
-    let authority = head.uri.authority().map(|authority| authority.as_str().as_bytes());
-    let target = match (&head.method, authority) {
-        (&http::Method::CONNECT, Some(authority)) => authority,
-        _ => head.uri.path_and_query().map_or("/", |path| path.as_str()).as_bytes(),
+/// Builds a head whose content has this length, if known.
+fn build_head(inner: &mut RequestInner, parts: &request::Parts, length: Option<u64>) -> Result<(), Reject> {
+    // The maximum limits, since the other server has applied its own.
+    let limits = MessageLimits {
+        request_line_bytes_max: HEAD_BYTES_CEILING,
+        head_bytes_max: HEAD_BYTES_CEILING,
+        fields_max: FIELDS_CEILING,
+        ..MessageLimits::default()
     };
-    // The path of `http://example.com?a` is empty, which is equivalent to `/` (RFC 9110 §4.2.3).
-    let slash: &[u8] = if target.starts_with(b"?") { b"/" } else { b"" };
+    let authority = parts.uri.authority().map(|authority| authority.as_str());
+    let target = match (&parts.method, authority) {
+        (&http::Method::CONNECT, Some(authority)) => Cow::Borrowed(authority),
+        _ => match parts.uri.path_and_query().map_or("/", |path| path.as_str()) {
+            // The path of `http://example.com?a` is empty, which is equivalent to `/` (RFC 9110 §4.2.3).
+            query if query.starts_with('?') => Cow::Owned(format!("/{query}")),
+            target => Cow::Borrowed(target),
+        },
+    };
     // Only HTTP/1.0 permits a request without Host.
-    let is_old = head.version == Version::HTTP_10 || (authority.is_none() && !head.headers.contains_key(header::HOST));
-    let version: &[u8] = if is_old { b" HTTP/1.0\r\n" } else { b" HTTP/1.1\r\n" };
-    put(&[head.method.as_str().as_bytes(), b" ", slash, target, version]);
+    let is_old =
+        parts.version == Version::HTTP_10 || (authority.is_none() && !parts.headers.contains_key(header::HOST));
+    let version = if is_old { head::Version::Http10 } else { head::Version::Http11 };
+    let line = RequestLine { method: parts.method.as_str().as_bytes(), target: target.as_bytes(), version };
+    let mut builder = HeadBuilder::new(&mut inner.bytes, &mut inner.head, &limits, line)?;
     if let Some(authority) = authority {
-        let host = authority.rsplit(|&b| b == b'@').next().unwrap_or(authority);
-        put(&[b"host: ", host, b"\r\n"]);
+        let host = authority.rsplit('@').next().unwrap_or(authority);
+        builder.field(b"host", host.as_bytes())?;
     }
-    for (name, value) in &head.headers {
+    for (name, value) in &parts.headers {
         let is_generated = name == header::CONTENT_LENGTH
             || name == header::TRANSFER_ENCODING
             || (name == header::HOST && authority.is_some());
         if !is_generated {
-            put(&[name.as_str().as_bytes(), b": ", value.as_bytes(), b"\r\n"]);
+            builder.field(name.as_str().as_bytes(), value.as_bytes())?;
         }
     }
     match length {
         Some(0) => {}
-        Some(length) => put(&[b"content-length: ", length.to_string().as_bytes(), b"\r\n"]),
-        None => put(&[b"transfer-encoding: chunked\r\n"]),
+        Some(length) => builder.field(b"content-length", length.to_string().as_bytes())?,
+        None => builder.field(b"transfer-encoding", b"chunked")?,
     }
-    put(&[b"\r\n"]);
+    builder.finish()
 }
 
 /// The content of an `http::Request` as a content source.
