@@ -12,7 +12,7 @@ use selvedge_proto::date::HttpDate;
 use selvedge_proto::encoding::{AcceptedCodings, Coding};
 use selvedge_proto::field::{Fields, KnownField};
 use selvedge_proto::head::RequestHead;
-use selvedge_proto::http1::write::{ResponseFraming, has_content, response_framing};
+use selvedge_proto::message::AnnouncedLength;
 use selvedge_proto::method::Method;
 use selvedge_proto::range::{ByteRange, RangeSelection, select};
 use std::str::from_utf8;
@@ -102,11 +102,11 @@ pub fn expected_line(head: &RequestHead, bytes: &[u8], content: &[u8], trailers:
         return verdict::accept_line(head, bytes, content, trailers);
     }
     let mut response = model_response(head, bytes);
-    let framing = response_framing(response.status, head.version, Some(response.body.len() as u64));
-    if let ResponseFraming::Length(length) = framing {
+    let length = AnnouncedLength::of_response(response.status, Some(response.body.len() as u64));
+    let sent: &[u8] = if length.has_content(head.method) { &response.body } else { b"" };
+    if let AnnouncedLength::Known(length) = length {
         response.fields.push(("content-length".to_owned(), length.to_string()));
     }
-    let sent: &[u8] = if has_content(framing, head.method) { &response.body } else { b"" };
     verdict::response_line(response.status, &response.fields, sent, head.persistence)
 }
 

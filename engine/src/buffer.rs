@@ -97,6 +97,11 @@ impl Buffer {
         }
     }
 
+    /// Whether it is a long buffer.
+    pub(crate) fn is_long(&self) -> bool {
+        Size::of(self.bytes.capacity()) == Some(Size::Long)
+    }
+
     /// Whether at least a quarter of the capacity is used.
     pub(crate) fn is_well_filled(&self) -> bool {
         self.bytes.len() >= self.bytes.capacity() / 4

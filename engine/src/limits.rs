@@ -104,6 +104,8 @@ pub(crate) const LONG_BUFFER_BYTES: usize = 128 * 1024 - 64;
 pub(crate) const POOLED_LONG_BUFFERS_MAX: usize = 8;
 /// Content up to this size is copied behind its head, so that both leave in one send.
 pub(crate) const COPY_BYTES_MAX: usize = 16 * 1024;
+/// Bytes that a session encodes before they are sent.
+pub(crate) const ENCODED_SLICE_BYTES: usize = 16 * 1024;
 /// Responses to pipelined requests are sent when this many bytes have gathered.
 pub(crate) const BATCH_BYTES: usize = 8 * 1024;
 /// A file is prefetched and sent in slices of at most this size. The worker yields between two slices.
@@ -176,6 +178,7 @@ pub(crate) const BLOCKING_THREADS_MAX: usize = 8;
 
 const _: () =
     assert!(BATCH_BYTES + COPY_BYTES_MAX <= BUFFER_BYTES, "a response fits after a batch without growing the buffer");
+const _: () = assert!(ENCODED_SLICE_BYTES * 3 / 2 <= BUFFER_BYTES, "an encoded slice fits without growing the buffer");
 const _: () = assert!(SWEEP_INTERVAL.as_millis() < KEEP_ALIVE_TIMEOUT_MIN.as_millis(), "a deadline is noticed in time");
 
 impl Default for Limits {

@@ -7,6 +7,7 @@ use crate::connection::{self, AppContext, UNAVAILABLE_RESPONSE};
 use crate::limits::Limits;
 use crate::mailbox::{MailboxReceiver, MailboxSender};
 use crate::net::accepted::Accepted;
+use crate::net::link::{Link, Session};
 use crate::net::runtime::spawn_local;
 use crate::net::socket::Socket;
 use crate::net::worker::{Worker, WorkerEvent};
@@ -22,6 +23,8 @@ use std::sync::{Arc, mpsc as threads};
 pub(crate) struct AppConfig {
     pub(crate) limits: Limits,
     pub(crate) admission_hook: AdmissionHook,
+    /// Creates the session of a new connection, if its bytes are encoded.
+    pub(crate) make_session: Option<fn() -> Box<dyn Session>>,
 }
 
 /// An application with its observer, limits and admission hook.
@@ -105,7 +108,7 @@ impl<T: Service, O: Observer + Clone + Send> AppHandle<T, O> {
 /// The current and replaced versions of one worker.
 pub(crate) struct WorkerApps<T, O> {
     current: RefCell<Rc<AppContext<T, O>>>,
-    admission_hook: RefCell<AdmissionHook>,
+    config: RefCell<AppConfig>,
     /// Replaced versions that still have connections.
     replaced: RefCell<Vec<Weak<AppContext<T, O>>>>,
 }
@@ -117,8 +120,8 @@ impl<T: Service, O: Observer + Clone + Send> WorkerApps<T, O> {
         Rc::new_cyclic(|apps: &Weak<Self>| {
             let worker = Rc::new(worker(&config.limits, apps.clone()));
             Self {
-                current: RefCell::new(AppContext::new(make(), observer, config.limits, worker)),
-                admission_hook: RefCell::new(config.admission_hook),
+                current: RefCell::new(AppContext::new(make(), observer, config.limits.clone(), worker)),
+                config: RefCell::new(config),
                 replaced: RefCell::default(),
             }
         })
@@ -136,10 +139,10 @@ impl<T: Service, O: Observer + Clone + Send> WorkerApps<T, O> {
         worker.begin_generation(worker.shutdown_timeout.get());
         worker.keep_alive_timeout.set(config.limits.keep_alive_timeout);
         worker.shutdown_timeout.set(config.limits.shutdown_timeout);
-        let app = AppContext::new(make(), observer, config.limits, worker.clone());
+        let app = AppContext::new(make(), observer, config.limits.clone(), worker.clone());
         replaced.mark_replaced();
         drop(self.current.replace(app));
-        drop(self.admission_hook.replace(config.admission_hook));
+        drop(self.config.replace(config));
         let list = &mut *self.replaced.borrow_mut();
         list.retain(|earlier| earlier.strong_count() > 0);
         list.push(Rc::downgrade(&replaced));
@@ -158,7 +161,7 @@ impl<T: Service, O: Observer + Clone + Send> WorkerApps<T, O> {
     pub(crate) fn serve(&self, accepted: Accepted) {
         let (app, peer) = (self.app(), accepted.peer);
         app.worker.count_accepted();
-        let counted = match self.admission_hook.borrow().call(peer) {
+        let counted = match self.config.borrow().admission_hook.call(peer) {
             None => None,
             Some(Admission::Serve(counted)) => Some(counted),
             Some(Admission::ServeOverLimit(counted)) => {
@@ -172,8 +175,9 @@ impl<T: Service, O: Observer + Clone + Send> WorkerApps<T, O> {
             }
         };
         let (id, permits) = (app.worker.insert_connection(), (accepted.permit, counted));
-        let socket = Socket::new(accepted.fd, &app.worker);
-        spawn_local(connection::run(socket, peer, id, app.clone(), permits));
+        let session = self.config.borrow().make_session.map(|make| make());
+        let link = Link::new(Socket::new(accepted.fd, &app.worker), session);
+        spawn_local(connection::run(link, peer, id, app.clone(), permits));
     }
 
     /// Reports an event of the worker to the observer.

@@ -489,3 +489,6 @@ impl Handle {
         self.stop.send_replace(StopState::Immediate);
     }
 }
+
+#[cfg(test)]
+mod tests;

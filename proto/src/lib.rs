@@ -3,8 +3,9 @@
 //! This crate never does I/O, reads a clock, spawns, logs, or draws random numbers.
 //!
 //! It parses bytes ([`head`], [`target`], [`path`], [`condition`], [`range`], [`encoding`],
-//! [`date`]), builds request heads from parts ([`HeadBuilder`]), and writes responses ([`http1::write`]). A refused request yields a [`Reject`]: its
-//! status code, the persistence of the connection, a message and a name for the log.
+//! [`date`]), builds request heads from parts ([`HeadBuilder`]), and writes responses ([`http1::write`]).
+//! A refused request yields a [`Reject`]: its status code, the persistence of the connection, a message
+//! and a name for the log.
 
 #![forbid(unsafe_code)]
 
@@ -16,6 +17,7 @@ pub mod head;
 mod head_builder;
 pub mod http1;
 pub mod limits;
+pub mod message;
 pub mod method;
 pub mod path;
 pub mod range;

@@ -1,18 +1,6 @@
-//! Whether a connection stays open, and how it closes.
+//! How a connection closes.
 
 use crate::service::{CloseReason, Phase};
-use selvedge_proto::Persistence;
-
-/// Log reason of the 500 response after a panic of the application.
-pub(super) const PANICKED: &str = "the application panicked";
-
-/// Whether the connection stays open after a response.
-#[derive(Clone, Copy)]
-pub(super) struct CloseDecision {
-    pub(super) persistence: Persistence,
-    /// The reason if it closes.
-    pub(super) close_reason: CloseReason,
-}
 
 /// Whether the client may still read bytes that were sent to it.
 pub(super) fn may_read_more(reason: CloseReason) -> bool {

@@ -1,26 +1,30 @@
 //! Connections: one task for each, from the first byte to the close reason. An idle connection is parked and has no
 //! task.
 //!
+//! From bottom to top: `transport` is the socket with buffers and timeouts, and knows no protocol. `exchange` and
+//! `response_plan` belong to requests of all versions. `http1` is one protocol. `start` chooses it, `run` is the task.
+//!
 //! This module never decides what to respond and never opens a socket or a file.
 
 mod app_context;
-mod body_state;
 mod close;
-mod file;
+mod exchange;
 mod http1;
 mod large_send_buffer;
 mod parked;
 mod progress;
-mod request_body;
-mod request_pool;
-mod respond;
+mod receive_buffer;
+mod response_plan;
 mod run;
+mod send_queue;
+mod start;
 #[cfg(test)]
 mod tests;
+mod timeouts;
 mod transport;
 mod upgraded;
 
 pub(crate) use app_context::AppContext;
-pub(crate) use respond::UNAVAILABLE_RESPONSE;
+pub(crate) use http1::UNAVAILABLE_RESPONSE;
 pub(crate) use run::run;
-pub(crate) use transport::phase_of;
+pub(crate) use timeouts::phase_of;

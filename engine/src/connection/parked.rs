@@ -2,28 +2,34 @@
 //! stays in the connection table, and any interrupt or received byte resumes it.
 
 use crate::connection::app_context::{AppContext, SharedContext};
-use crate::connection::transport::Connection;
+use crate::connection::http1;
+use crate::connection::transport::Transport;
 use crate::net::connection_table::{self, ConnectionId};
-use crate::net::stream::Detach;
+use crate::net::link::Link;
+use crate::net::stream::{Detach, Stream};
 use crate::net::worker::Worker;
-use crate::service::{ConnectionExtensions, Observer, Service};
+use crate::service::{Observer, Service};
 use std::any::Any;
 use std::cell::RefCell;
 use std::net::SocketAddr;
 use std::rc::Rc;
 
-/// The transport of a parked connection.
-struct ParkedStream<S> {
-    stream: S,
+/// What lasts of the transport of a parked connection.
+struct ParkedTransport<S> {
+    link: Link<S>,
     peer: SocketAddr,
-    requests: u32,
     shared: Rc<SharedContext>,
-    extensions: ConnectionExtensions,
+}
+
+/// What lasts of the protocol of a parked connection.
+enum ParkedProtocol {
+    Http1(http1::ParkedState),
 }
 
 /// A parked connection.
 struct ParkedConnection<S, T, O, P> {
-    transport: ParkedStream<S>,
+    transport: ParkedTransport<S>,
+    protocol: ParkedProtocol,
     app: Rc<AppContext<T, O>>,
     permit: P,
 }
@@ -42,42 +48,45 @@ struct ParkedConnections<S, T, O, P> {
 }
 
 /// Starts the task of a resumed connection.
-type StartTask<S, T, O, P> = fn(Rc<Connection<S>>, Rc<AppContext<T, O>>, P);
+type StartTask<S, T, O, P> = fn(Rc<http1::Connection<S>>, Rc<AppContext<T, O>>, P);
 
-/// Parks a connection whose buffers are empty, if its stream supports that. Otherwise the connection continues.
-/// `start` starts its task.
+/// Parks a connection whose buffers are empty, if its link supports that. Otherwise the connection continues. `start`
+/// starts its task.
 pub(super) fn park<S: Detach, T: Service, O: Observer, P: 'static>(
-    connection: Rc<Connection<S>>,
+    connection: Rc<http1::Connection<S>>,
     app: Rc<AppContext<T, O>>,
     permit: P,
     start: StartTask<S, T, O, P>,
 ) {
-    let (worker, id) = (connection.worker.clone(), connection.id());
-    match compact(connection, &worker) {
-        Ok(transport) => {
-            parked_connections(&worker, start).insert(id, ParkedConnection { transport, app, permit });
+    let timeouts = &connection.transport.timeouts;
+    let (worker, id) = (timeouts.worker.clone(), timeouts.id);
+    match compact(connection, &worker, id) {
+        Ok((transport, protocol)) => {
+            let parked = ParkedConnection { transport, protocol, app, permit };
+            parked_connections(&worker, start).insert(id, parked);
             worker.connections.park(id);
         }
         Err(connection) => {
             worker.connections.clear_interrupt(id);
-            connection.is_resumed.set(true);
+            connection.keep_active();
             start(connection, app, permit);
         }
     }
 }
 
 /// Reduces a connection to what it needs while it is idle. Returns the connection if another handle to it exists or
-/// its stream cannot park.
+/// its link cannot park.
 fn compact<S: Detach>(
-    connection: Rc<Connection<S>>,
+    connection: Rc<http1::Connection<S>>,
     worker: &Rc<Worker>,
-) -> Result<ParkedStream<S>, Rc<Connection<S>>> {
+    id: ConnectionId,
+) -> Result<(ParkedTransport<S>, ParkedProtocol), Rc<http1::Connection<S>>> {
     let mut connection = Rc::try_unwrap(connection)?;
-    if !connection.stream.park(worker, connection.id()) {
+    if !connection.transport.link.park(worker, id) {
         return Err(Rc::new(connection));
     }
-    let (peer, requests, extensions) = (connection.peer(), connection.requests(), connection.extensions.take());
-    Ok(ParkedStream { stream: connection.stream, peer, requests, shared: connection.shared, extensions })
+    let (Transport { link, peer, shared, .. }, state) = connection.into_parked();
+    Ok((ParkedTransport { link, peer, shared }, ParkedProtocol::Http1(state)))
 }
 
 /// Returns the worker's parked connections, which all have one type.
@@ -114,12 +123,16 @@ impl<S, T, O, P> ParkedConnections<S, T, O, P> {
 
 impl<S: Detach, T: Service, O: Observer, P: 'static> connection_table::Resume for ParkedConnections<S, T, O, P> {
     fn resume(self: Rc<Self>, id: ConnectionId) {
-        let Some(ParkedConnection { mut transport, app, permit }) = self.remove(id) else { return };
+        let Some(ParkedConnection { transport, protocol, app, permit }) = self.remove(id) else { return };
+        let ParkedTransport { mut link, peer, shared } = transport;
         let worker = app.worker.clone();
-        transport.stream.unpark(&worker);
-        let connection = Connection::new(transport.stream, transport.peer, id, worker, transport.shared);
-        let connection = Rc::new(connection.resumed(transport.requests, transport.extensions));
-        (self.start)(connection, app, permit);
+        link.unpark(&worker);
+        let transport = Transport::new(link, peer, id, worker, shared).resumed();
+        match protocol {
+            ParkedProtocol::Http1(state) => {
+                (self.start)(Rc::new(http1::Connection::resumed(transport, state)), app, permit);
+            }
+        }
     }
 
     fn clear(&self) {

@@ -2,38 +2,41 @@
 
 use crate::connection::app_context::AppContext;
 use crate::connection::close::{has_stalled, may_read_more};
-use crate::connection::http1::{self, LoopExit};
-use crate::connection::transport::Connection;
-use crate::connection::{parked, upgraded};
+use crate::connection::http1::{self, Exit};
+use crate::connection::start::{Protocol, start};
+use crate::connection::timeouts::abort_reason;
+use crate::connection::transport::Transport;
+use crate::connection::{parked, send_queue, upgraded};
 use crate::net::connection_table::{ConnectionId, Interrupt};
+use crate::net::link::Link;
 use crate::net::panic;
 use crate::net::raw::ShutdownMode;
 use crate::net::runtime::spawn_local;
-use crate::net::stream::Detach;
+use crate::net::stream::{Detach, Stream};
 use crate::service::{CloseReason, Closed, Observer, ServerEvent, Service};
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::net::SocketAddr;
 use std::pin::pin;
 use std::rc::Rc;
-use std::task::Poll;
+use std::task::{Poll, ready};
 
 /// Serves one connection until its end and reports it. `id` is its entry in the connection table. `permit` is dropped
 /// at the end.
 pub(crate) fn run<S: Detach, T: Service, O: Observer>(
-    stream: S,
+    link: Link<S>,
     peer: SocketAddr,
     id: ConnectionId,
     app: Rc<AppContext<T, O>>,
     permit: impl Sized + 'static,
 ) -> impl Future<Output = ()> {
     // Constructed outside the future, which would otherwise reserve space for the arguments as well.
-    let connection = Connection::new(stream, peer, id, app.worker.clone(), app.shared.clone());
-    run_connection(Rc::new(connection), app, permit)
+    let transport = Transport::new(link, peer, id, app.worker.clone(), app.shared.clone());
+    run_connection(Rc::new(http1::Connection::new(transport)), app, permit)
 }
 
 /// Starts the task of a resumed connection.
 fn start_task<S: Detach, T: Service, O: Observer, P: 'static>(
-    connection: Rc<Connection<S>>,
+    connection: Rc<http1::Connection<S>>,
     app: Rc<AppContext<T, O>>,
     permit: P,
 ) {
@@ -43,30 +46,35 @@ fn start_task<S: Detach, T: Service, O: Observer, P: 'static>(
 /// Runs a new or resumed connection until its end.
 #[expect(clippy::manual_async_fn, reason = "an async fn stores its arguments twice, as long as the connection lasts")]
 fn run_connection<S: Detach, T: Service, O: Observer>(
-    connection: Rc<Connection<S>>,
+    connection: Rc<http1::Connection<S>>,
     app: Rc<AppContext<T, O>>,
     permit: impl Sized + 'static,
 ) -> impl Future<Output = ()> {
     async move {
-        let reason = match poll_with_interrupts(&connection, &app).await {
-            LoopExit::Ended(reason) => reason,
-            LoopExit::Parked => return parked::park(connection, app, permit, start_task),
+        let reason = match serve_with_interrupts(&connection, &app).await {
+            Exit::Closed(reason) => reason,
+            Exit::Parked => return parked::park(connection, app, permit, start_task),
         };
         // Wakes a body reader in a task of the application, which gets the end of the content now.
         connection.wake_reader();
-        let mut closed =
-            Closed { peer: connection.peer(), reason, phase: connection.phase(), requests: connection.requests() };
-        let id = connection.id();
+        let transport = &connection.transport;
+        let mut closed = Closed {
+            peer: transport.peer,
+            reason,
+            phase: transport.timeouts.phase(),
+            requests: connection.requests.get(),
+        };
+        let id = transport.timeouts.id;
         if reason == CloseReason::Upgraded {
             closed.reason = Box::pin(upgraded::run_upgraded(connection, app.shared.app_state.get())).await;
         } else {
             let mut is_stalled = has_stalled(reason, closed.phase);
-            if may_read_more(reason) && !connection.release_large_send_buffer() {
-                Box::pin(connection.drain_send_queue()).await;
-                is_stalled = !connection.release_large_send_buffer();
+            if may_read_more(reason) && !send_queue::release(transport) {
+                Box::pin(send_queue::drain_and_release(transport)).await;
+                is_stalled = !send_queue::release(transport);
             }
             if is_stalled {
-                connection.stream.shutdown(ShutdownMode::ResetOnClose);
+                transport.link.shutdown(ShutdownMode::ResetOnClose);
             }
             drop(connection);
         }
@@ -76,25 +84,30 @@ fn run_connection<S: Detach, T: Service, O: Observer>(
     }
 }
 
-/// Polls the request loop, and ends it on an abort interrupt or a panic.
-async fn poll_with_interrupts<S: Detach, T: Service, O: Observer>(
-    connection: &Rc<Connection<S>>,
+/// Starts and serves a connection, and ends it on an abort interrupt or a panic.
+async fn serve_with_interrupts<S: Detach, T: Service, O: Observer>(
+    connection: &Rc<http1::Connection<S>>,
     app: &AppContext<T, O>,
-) -> LoopExit {
+) -> Exit {
+    let transport = &connection.transport;
+    let mut starting = start(transport);
     let mut serving = pin!(http1::serve(connection, app));
-    let table = &connection.worker.connections;
-    std::future::poll_fn(|cx| {
-        match table.register_waker(connection.id(), cx.waker()) {
-            Interrupt::Abort => return Poll::Ready(LoopExit::Ended(connection.abort_reason())),
+    poll_fn(|cx| {
+        match transport.timeouts.worker.connections.register_waker(transport.timeouts.id, cx.waker()) {
+            Interrupt::Abort => return Poll::Ready(Exit::Closed(abort_reason(&transport.timeouts.worker))),
             // A task of the application may be waiting for content.
-            Interrupt::TimedOut => {
-                connection.wake_reader();
-            }
+            Interrupt::TimedOut => connection.wake_reader(),
             Interrupt::None | Interrupt::Evict | Interrupt::Drain | Interrupt::Park => {}
         }
+        if let Some(start) = &mut starting {
+            match ready!(start.as_mut().poll(cx)) {
+                Ok(Protocol::Http1) => starting = None,
+                Err(reason) => return Poll::Ready(Exit::Closed(reason)),
+            }
+        }
         panic::catch(|| serving.as_mut().poll(cx)).unwrap_or_else(|message| {
-            app.observer.event(&ServerEvent::Panic { peer: connection.peer(), message });
-            Poll::Ready(LoopExit::Ended(CloseReason::Panicked))
+            app.observer.event(&ServerEvent::Panic { peer: transport.peer, message });
+            Poll::Ready(Exit::Closed(CloseReason::Panicked))
         })
     })
     .await

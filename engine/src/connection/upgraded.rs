@@ -2,7 +2,9 @@
 //! the end of a shutdown.
 
 use crate::connection::app_context::AppState;
-use crate::connection::transport::{Connection, abort_reason};
+use crate::connection::http1::Connection;
+use crate::connection::send_queue;
+use crate::connection::timeouts::abort_reason;
 use crate::net::clock::Tick;
 use crate::net::connection_table::{Deadline, Interrupt};
 use crate::net::stream::Detach;
@@ -16,14 +18,16 @@ use std::task::Poll;
 /// Passes the connection to the upgrade handler, and waits for its end. Returns the close reason.
 pub(super) async fn run_upgraded<S: Detach>(connection: Rc<Connection<S>>, app_state: AppState) -> CloseReason {
     // An earlier stop is checked here. A later one arrives as an interrupt.
-    connection.wait_until(Deadline::Upgraded, Tick::MAX);
-    let stops = connection.worker.is_draining.get() || app_state != AppState::Current;
-    let (worker, id) = (connection.worker.clone(), connection.id());
-    let Some(connection) = Rc::into_inner(connection) else { return CloseReason::ClosedAfterResponse };
-    let Some(handler) = connection.upgrade_handler.take() else { return CloseReason::ClosedAfterResponse };
-    connection.drop_large_send_buffer();
-    let first = Bytes::copy_from_slice(connection.input.borrow().bytes());
-    let Ok((duplex, mut control)) = upgrade::split(connection.stream, first) else { return CloseReason::Reset };
+    let timeouts = &connection.transport.timeouts;
+    timeouts.wait_until(Deadline::Upgraded, Tick::MAX);
+    let stops = timeouts.worker.is_draining.get() || app_state != AppState::Current;
+    let (worker, id) = (timeouts.worker.clone(), timeouts.id);
+    let Some((transport, handler)) = Rc::into_inner(connection).and_then(Connection::into_upgraded) else {
+        return CloseReason::ClosedAfterResponse;
+    };
+    send_queue::reset(&transport);
+    let first = Bytes::copy_from_slice(transport.input.borrow().bytes());
+    let Ok((duplex, mut control)) = upgrade::split(transport.link, first) else { return CloseReason::Reset };
     if stops {
         control.announce_stop();
     }

@@ -1,7 +1,7 @@
 //! Sockets, workers and time. Connections use the runtime only through this module. It never names an HTTP type.
 //!
 //! From bottom to top: `sys` and `raw` call the system. `worker` is the context that connections share. `stream` is
-//! the interface of a socket, with `epoll` and `uring` below it. `accept` and `worker_listeners` accept
+//! the interface of a socket, with `epoll` and `uring` below it. `link` is a socket with or without a session. `accept` and `worker_listeners` accept
 //! connections. `executor` runs a worker on its thread.
 
 mod accept;
@@ -13,6 +13,7 @@ pub(crate) mod connection_table;
 pub(crate) mod epoll;
 pub(crate) mod executor;
 mod idle_epoll;
+pub(crate) mod link;
 pub(crate) mod listen;
 pub(crate) mod panic;
 pub(crate) mod prefetch;

@@ -43,14 +43,17 @@ macro_rules! dispatch {
 }
 
 impl Stream for Socket {
+    #[inline]
     fn poll_receive(&self, cx: &mut Context<'_>, into: &mut Option<Buffer>) -> Poll<io::Result<usize>> {
         dispatch!(self, socket => socket.poll_receive(cx, into))
     }
 
+    #[inline]
     fn send(&self, parts: [&[u8]; 2], mode: SendMode) -> io::Result<usize> {
         dispatch!(self, socket => socket.send(parts, mode))
     }
 
+    #[inline]
     fn send_file(&self, first: &[u8], part: FilePart<'_>) -> io::Result<usize> {
         dispatch!(self, socket => socket.send_file(first, part))
     }
@@ -59,6 +62,7 @@ impl Stream for Socket {
         dispatch!(self, socket => socket.poll_writable(cx))
     }
 
+    #[inline]
     fn poll_read_closed(&self, cx: &mut Context<'_>) -> Poll<()> {
         dispatch!(self, socket => socket.poll_read_closed(cx))
     }

@@ -21,6 +21,7 @@ pub(crate) trait Stream: 'static {
     ///
     /// # Errors
     /// `WouldBlock` if nothing is received and accepted output cannot be sent; [`Stream::poll_writable`] then waits.
+    /// Received bytes wake the task as well.
     fn poll_receive(&self, cx: &mut Context<'_>, into: &mut Option<Buffer>) -> Poll<io::Result<usize>>;
 
     /// Sends as much as possible of the first part, then of the second. Returns how much was accepted.

@@ -136,27 +136,31 @@ impl fmt::Display for ContentError {
 
 impl std::error::Error for ContentError {}
 
+/// Identifies a request on its connection. For HTTP/1, it is the number of the request.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct StreamId(pub u64);
+
 /// A source of request content. A connection implements it.
 pub trait ContentSource {
-    /// Polls the next chunk of the content of request number `request`; `None` at its end.
-    fn poll_content(&self, request: u32, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, ContentError>>>;
+    /// Polls the next chunk of the content of a stream; `None` at its end.
+    fn poll_content(&self, stream: StreamId, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, ContentError>>>;
 
-    /// Returns the trailer fields of request number `request`, after the content has ended.
-    fn trailers(&self, request: u32) -> Option<Fields>;
+    /// Returns the trailer fields of a stream, after the content has ended.
+    fn trailers(&self, stream: StreamId) -> Option<Fields>;
 
     /// Records that the application reads no more of this content.
-    fn stop_reading(&self, _request: u32) {}
+    fn stop_reading(&self, _stream: StreamId) {}
 
     /// Returns why the content could not be read to its end, if reading failed.
-    fn failure(&self, _request: u32) -> Option<ContentError> {
+    fn failure(&self, _stream: StreamId) -> Option<ContentError> {
         None
     }
 
-    /// Sends an interim (1xx) response to request number `request`, before its final response.
+    /// Sends an interim (1xx) response to a stream, before its final response.
     ///
     /// # Errors
     /// If the client does not read what was already sent, or the request has ended.
-    fn send_interim(&self, request: u32, status: StatusCode, fields: &Fields) -> Result<(), ContentError>;
+    fn send_interim(&self, stream: StreamId, status: StatusCode, fields: &Fields) -> Result<(), ContentError>;
 }
 
 /// The content of a request. The engine discards unread content up to a limit; beyond the
@@ -165,16 +169,16 @@ pub trait ContentSource {
 pub struct IncomingBody {
     // Weak: content that outlives its connection must not keep the connection alive.
     source: Option<Weak<dyn ContentSource>>,
-    request: u32,
+    stream: StreamId,
     length: Option<u64>,
     bytes_max: u64,
     bytes_read: u64,
 }
 
 impl IncomingBody {
-    /// Creates the content of request number `request` on the connection `source`.
-    pub(crate) fn new(source: Weak<dyn ContentSource>, request: u32, length: Option<u64>, bytes_max: u64) -> Self {
-        Self { source: Some(source), request, length, bytes_max, bytes_read: 0 }
+    /// Creates the content of a stream on the connection `source`.
+    pub(crate) fn new(source: Weak<dyn ContentSource>, stream: StreamId, length: Option<u64>, bytes_max: u64) -> Self {
+        Self { source: Some(source), stream, length, bytes_max, bytes_read: 0 }
     }
 
     /// Returns a second handle to this content, to check later whether it was read.
@@ -189,7 +193,7 @@ impl IncomingBody {
 
     /// Returns why the content could not be read to its end, if reading failed.
     pub(crate) fn failure(&self) -> Option<ContentError> {
-        self.source.as_ref()?.upgrade()?.failure(self.request)
+        self.source.as_ref()?.upgrade()?.failure(self.stream)
     }
 
     /// Returns whether the request has no content.
@@ -218,11 +222,11 @@ impl IncomingBody {
             return Poll::Ready(Some(Err(ContentError::TooLarge)));
         }
         let Some(source) = source.upgrade() else { return Poll::Ready(Some(Err(ContentError::Ended))) };
-        let polled = source.poll_content(self.request, cx);
+        let polled = source.poll_content(self.stream, cx);
         if let Poll::Ready(Some(Ok(bytes))) = &polled {
             self.bytes_read += bytes.len() as u64;
             if self.bytes_read > self.bytes_max {
-                source.stop_reading(self.request);
+                source.stop_reading(self.stream);
                 return Poll::Ready(Some(Err(ContentError::TooLarge)));
             }
         }
@@ -267,7 +271,7 @@ impl IncomingBody {
 
     /// Returns the trailer fields, after the content was read to its end.
     pub fn trailers(&self) -> Option<Fields> {
-        self.source.as_ref()?.upgrade()?.trailers(self.request)
+        self.source.as_ref()?.upgrade()?.trailers(self.stream)
     }
 }
 

@@ -1,6 +1,6 @@
 //! Records of finished requests, closed connections and server events, for log, metrics and status.
 
-use crate::service::Request;
+use crate::service::{Request, StreamId};
 use selvedge_proto::field::Fields;
 use selvedge_proto::{Persistence, Reject, StatusCode};
 use std::fmt;
@@ -12,6 +12,8 @@ use std::time::Duration;
 pub struct Exchange<'a> {
     /// The remote end of the connection.
     pub peer: SocketAddr,
+    /// Identifies the request on its connection.
+    pub stream: StreamId,
     /// The request; `None` if its head was invalid or incomplete.
     pub request: Option<&'a Request>,
     /// The request line as received, possibly incomplete. Arbitrary bytes.
@@ -142,6 +144,12 @@ close_reasons! {
     NothingReceived "the client sent nothing after connecting";
     /// The request head was not complete in time.
     HeadTooSlow "the request head was not complete in time";
+    /// The session of the connection refused the client's handshake.
+    HandshakeFailed "the client's handshake was invalid";
+    /// The client closed the connection within the handshake.
+    HandshakeIncomplete "the client closed the connection within the handshake";
+    /// The handshake was not complete in time.
+    HandshakeTooSlow "the handshake was not complete in time";
     /// Request content stalled or arrived below the minimum rate.
     ContentTooSlow "the request content arrived too slowly";
     /// The client received the response below the minimum rate.

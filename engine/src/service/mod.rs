@@ -14,7 +14,9 @@ pub use crate::file::{FileContent, FileStamp, OpenFile};
 pub use crate::peer::{Duplex, StoppingFuture, UNIX_PEER};
 pub use admission::Admission;
 pub(crate) use admission::AdmissionHook;
-pub use body::{Body, Chunks, ContentError, ContentSource, IncomingBody, StreamError, UpgradeHandler, UpgradeResponse};
+pub use body::{
+    Body, Chunks, ContentError, ContentSource, IncomingBody, StreamError, StreamId, UpgradeHandler, UpgradeResponse,
+};
 pub use exchange::{CloseReason, Closed, Exchange, Phase, ResponseOutcome, ServerEvent};
 pub(crate) use request::{ConnectionExtensions, InterimSender, LogInfo, RequestInner};
 pub use request::{Request, Timestamp};

@@ -1,7 +1,7 @@
 //! A request as the application receives it.
 
 use crate::buffer::Buffer;
-use crate::service::body::{ContentError, ContentSource, IncomingBody};
+use crate::service::body::{ContentError, ContentSource, IncomingBody, StreamId};
 use selvedge_proto::StatusCode;
 use selvedge_proto::field::{Fields, KnownField};
 use selvedge_proto::head::{RequestHead, Version};
@@ -40,13 +40,13 @@ pub(crate) struct RequestInner {
 #[derive(Clone)]
 pub(crate) struct InterimSender {
     pub(crate) source: Weak<dyn ContentSource>,
-    pub(crate) request: u32,
+    pub(crate) stream: StreamId,
 }
 
 impl InterimSender {
     /// Sends an interim response.
     pub(crate) fn send(&self, status: StatusCode, fields: &Fields) -> Result<(), ContentError> {
-        self.source.upgrade().ok_or(ContentError::Ended)?.send_interim(self.request, status, fields)
+        self.source.upgrade().ok_or(ContentError::Ended)?.send_interim(self.stream, status, fields)
     }
 }
 

@@ -3,7 +3,7 @@
 use crate::date::HttpDate;
 use crate::field::{Fields, is_value_byte};
 use crate::head::Version;
-use crate::method::Method;
+use crate::message::AnnouncedLength;
 use crate::reject::Persistence;
 use crate::status::StatusCode;
 
@@ -20,22 +20,17 @@ pub enum ResponseFraming {
     UntilClose,
 }
 
-/// Decides how the content ends. `length` is its length in bytes, if known.
-///
-/// A response to HEAD has the framing of the response to GET, but no content follows.
-pub fn response_framing(status: StatusCode, version: Version, length: Option<u64>) -> ResponseFraming {
-    match (length, version) {
-        _ if status.forbids_content() => ResponseFraming::Absent,
-        (Some(length), _) => ResponseFraming::Length(length),
-        (None, Version::Http11) => ResponseFraming::Chunked,
-        //= RFC 9112 §6.1: no Transfer-Encoding to HTTP/1.0
-        (None, Version::Http10) => ResponseFraming::UntilClose,
+impl ResponseFraming {
+    /// Decides how the content of a response to a request of this version ends.
+    pub fn new(length: AnnouncedLength, version: Version) -> Self {
+        match (length, version) {
+            (AnnouncedLength::Absent, _) => Self::Absent,
+            (AnnouncedLength::Known(length), _) => Self::Length(length),
+            (AnnouncedLength::Unknown, Version::Http11) => Self::Chunked,
+            //= RFC 9112 §6.1: no Transfer-Encoding to HTTP/1.0
+            (AnnouncedLength::Unknown, Version::Http10) => Self::UntilClose,
+        }
     }
-}
-
-/// Whether content follows the head.
-pub fn has_content(framing: ResponseFraming, method: Method) -> bool {
-    method != Method::Head && !matches!(framing, ResponseFraming::Absent | ResponseFraming::Length(0))
 }
 
 /// The parts of a response head.
@@ -212,10 +207,11 @@ mod tests {
     }
 
     #[test]
-    fn framing_depends_on_status_version_and_length() {
-        assert_eq!(response_framing(StatusCode::NO_CONTENT, Version::Http11, Some(0)), ResponseFraming::Absent);
-        assert_eq!(response_framing(StatusCode::OK, Version::Http10, None), ResponseFraming::UntilClose);
-        assert!(!has_content(ResponseFraming::Length(5), Method::Head));
-        assert!(!has_content(ResponseFraming::Length(0), Method::Get));
+    fn framing_depends_on_length_and_version() {
+        let framing = ResponseFraming::new;
+        assert_eq!(framing(AnnouncedLength::Absent, Version::Http11), ResponseFraming::Absent);
+        assert_eq!(framing(AnnouncedLength::Known(5), Version::Http10), ResponseFraming::Length(5));
+        assert_eq!(framing(AnnouncedLength::Unknown, Version::Http10), ResponseFraming::UntilClose);
+        assert_eq!(framing(AnnouncedLength::Unknown, Version::Http11), ResponseFraming::Chunked);
     }
 }

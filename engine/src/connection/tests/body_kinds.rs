@@ -54,7 +54,7 @@ const KINDS: [(&str, Option<&str>); 6] = [
 
 #[test]
 fn get_has_the_content_and_its_length() {
-    with_virtual_time(async {
+    with_virtual_time(async || {
         let server = TestServer::serving(kinds, Limits::default());
         let client = server.connect();
         for (at, (kind, length)) in KINDS.into_iter().enumerate() {
@@ -71,7 +71,7 @@ fn get_has_the_content_and_its_length() {
 
 #[test]
 fn head_has_the_fields_of_get_and_no_content() {
-    with_virtual_time(async {
+    with_virtual_time(async || {
         let server = TestServer::serving(kinds, Limits::default());
         for (kind, length) in KINDS {
             let client = Scenario::request("HEAD", kind, "HTTP/1.1").sent(&server).await;
@@ -89,7 +89,7 @@ fn head_has_the_fields_of_get_and_no_content() {
 
 #[test]
 fn no_content_and_not_modified_have_none() {
-    with_virtual_time(async {
+    with_virtual_time(async || {
         let server = TestServer::serving(kinds, Limits::default());
         for (kind, _) in KINDS {
             for status in [204, 304] {
@@ -105,7 +105,7 @@ fn no_content_and_not_modified_have_none() {
 
 #[test]
 fn http_1_0_is_kept_alive_only_on_request() {
-    with_virtual_time(async {
+    with_virtual_time(async || {
         let server = TestServer::new();
         let plain = Scenario::request("GET", "/ok", "HTTP/1.0").sent(&server).await;
         assert_eq!((plain.response().status, plain.closed()), (200, Some(CloseReason::CloseRequested)));
@@ -120,7 +120,7 @@ fn http_1_0_is_kept_alive_only_on_request() {
 
 #[test]
 fn http_1_0_gets_content_without_a_length_until_close() {
-    with_virtual_time(async {
+    with_virtual_time(async || {
         let server = TestServer::serving(kinds, Limits::default());
         let scenario = Scenario::request("GET", "/unknown", "HTTP/1.0").field("Connection", "keep-alive");
         let client = scenario.sent(&server).await;
@@ -133,7 +133,7 @@ fn http_1_0_gets_content_without_a_length_until_close() {
 
 #[test]
 fn connection_options() {
-    with_virtual_time(async {
+    with_virtual_time(async || {
         let server = TestServer::new();
         for (value, closes) in [
             ("close", true),
@@ -155,7 +155,7 @@ fn connection_options() {
 
 #[test]
 fn connect_opens_no_tunnel() {
-    with_virtual_time(async {
+    with_virtual_time(async || {
         let server = TestServer::new();
         let service = async |_: &mut Request| Response::new(StatusCode::OK).body("hi");
         let other = TestServer::serving(service, Limits::default());

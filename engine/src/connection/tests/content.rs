@@ -11,7 +11,7 @@ use std::rc::Rc;
 
 #[test]
 fn silence_gets_408() {
-    with_virtual_time(async {
+    with_virtual_time(async || {
         let server = TestServer::new();
         let client = Scenario::post("/read").content(content(50_000)).at(Phase::ReadingContent, &server).await;
         advance(29).await;
@@ -41,7 +41,7 @@ async fn send_at(bytes_each_second: usize, seconds: usize) -> Vec<u16> {
 
 #[test]
 fn content_below_the_minimum_average_rate_times_out() {
-    with_virtual_time(async {
+    with_virtual_time(async || {
         assert_eq!(send_at(400, 25).await, [0_u16; 0], "the first silence is allowed to everybody");
         assert_eq!(send_at(400, 200).await, [408]);
         assert_eq!(send_at(1, 60).await, [408]);
@@ -51,7 +51,7 @@ fn content_below_the_minimum_average_rate_times_out() {
 
 #[test]
 fn framing_does_not_count_as_content_twice() {
-    with_virtual_time(async {
+    with_virtual_time(async || {
         // The bytes of an incomplete line stay in the buffer and have to be counted once.
         let server = TestServer::new();
         let client = Scenario::post("/read").chunks("").at(Phase::ReadingContent, &server).await;
@@ -66,7 +66,7 @@ fn framing_does_not_count_as_content_twice() {
 
 #[test]
 fn time_of_the_application_does_not_count_against_the_client() {
-    with_virtual_time(async {
+    with_virtual_time(async || {
         let server = TestServer::new();
         let client = Scenario::post("/late/100").content("hello").at_head(&server).await;
         advance(110).await;
@@ -78,7 +78,7 @@ fn time_of_the_application_does_not_count_against_the_client() {
 
 #[test]
 fn a_pause_of_the_application_does_not_count_against_the_client() {
-    with_virtual_time(async {
+    with_virtual_time(async || {
         let service = async |request: &mut Request| {
             let first = request.body().chunk().await;
             advance(100).await;
@@ -98,7 +98,7 @@ fn a_pause_of_the_application_does_not_count_against_the_client() {
 
 #[test]
 fn a_client_that_ends_within_its_content() {
-    with_virtual_time(async {
+    with_virtual_time(async || {
         let server = TestServer::new();
         let ended = Scenario::post("/read").content("hello").at(Phase::ReadingContent, &server).await;
         ended.send("he").await;
@@ -116,7 +116,7 @@ fn a_client_that_ends_within_its_content() {
 
 #[test]
 fn malformed_chunks_reach_the_application_and_close() {
-    with_virtual_time(async {
+    with_virtual_time(async || {
         for (chunks, reject) in [
             ("5\nhello", Reject::BareLineFeed),
             ("5\r\nhello!!\r\n", Reject::ChunkDataNotTerminated),
@@ -137,7 +137,7 @@ fn malformed_chunks_reach_the_application_and_close() {
 
 #[test]
 fn unread_malformed_chunks_close_the_connection() {
-    with_virtual_time(async {
+    with_virtual_time(async || {
         let server = TestServer::new();
         let client = Scenario::post("/ok").chunks("5\nhello").sent(&server).await;
         assert_eq!(client.statuses(), [200]);
@@ -147,7 +147,7 @@ fn unread_malformed_chunks_close_the_connection() {
 
 #[test]
 fn trailers_are_available_after_the_content() {
-    with_virtual_time(async {
+    with_virtual_time(async || {
         let service = async |request: &mut Request| {
             assert_eq!(request.body().trailers(), None, "not before the end");
             let _ = request.body().read_all().await;
@@ -162,7 +162,7 @@ fn trailers_are_available_after_the_content() {
 
 #[test]
 fn content_above_the_limit_gets_413() {
-    with_virtual_time(async {
+    with_virtual_time(async || {
         let server = TestServer::new();
         let announced = Scenario::post("/limit/4").content("hello").sent(&server).await;
         assert_eq!(announced.statuses(), [413]);
@@ -179,7 +179,7 @@ fn content_above_the_limit_gets_413() {
 
 #[test]
 fn unread_content_is_discarded_up_to_the_limit() {
-    with_virtual_time(async {
+    with_virtual_time(async || {
         let bound = Limits::default().discard_bytes_max as usize;
         let next_request = Scenario::get("/ok/behind").bytes();
         let server = TestServer::new();
@@ -211,7 +211,7 @@ fn chunks(thousands: usize) -> Vec<u8> {
 
 #[test]
 fn discarding_content_has_the_content_deadlines() {
-    with_virtual_time(async {
+    with_virtual_time(async || {
         let server = TestServer::new();
         let client = Scenario::post("/ok").content(content(1000)).at_head(&server).await;
         assert_eq!(client.statuses(), [200], "the response does not wait for the content");
@@ -223,7 +223,7 @@ fn discarding_content_has_the_content_deadlines() {
 
 #[test]
 fn a_client_that_neither_reads_nor_sends_times_out() {
-    with_virtual_time(async {
+    with_virtual_time(async || {
         let server = TestServer::new();
         let client = server.connect();
         client.pipe.set_window(0);
@@ -249,7 +249,7 @@ fn body_collector() -> (Rc<RefCell<Vec<IncomingBody>>>, impl AsyncFn(&mut Reques
 
 #[test]
 fn content_read_after_its_request_has_ended() {
-    with_virtual_time(async {
+    with_virtual_time(async || {
         let (bodies, service) = body_collector();
         let server = TestServer::serving(service, Limits::default());
         let client = server.connect();
@@ -264,7 +264,7 @@ fn content_read_after_its_request_has_ended() {
 
 #[test]
 fn content_read_after_its_connection_has_ended() {
-    with_virtual_time(async {
+    with_virtual_time(async || {
         let (bodies, service) = body_collector();
         let server = TestServer::serving(service, Limits::default());
         let client = Scenario::post("/").content("hello").at_head(&server).await;
@@ -280,7 +280,7 @@ fn content_read_after_its_connection_has_ended() {
 
 #[test]
 fn a_task_that_reads_content_gets_an_error_when_its_connection_is_aborted() {
-    with_virtual_time(async {
+    with_virtual_time(async || {
         let results = Rc::new(Cell::new(None));
         let into = results.clone();
         let service = async move |request: &mut Request| {
@@ -301,7 +301,7 @@ fn a_task_that_reads_content_gets_an_error_when_its_connection_is_aborted() {
 
 #[test]
 fn a_task_gets_no_part_of_content_that_is_discarded() {
-    with_virtual_time(async {
+    with_virtual_time(async || {
         let results = Rc::new(RefCell::new(Vec::new()));
         let into = results.clone();
         let service = async move |request: &mut Request| {
@@ -347,7 +347,7 @@ impl Service for Impatient {
 
 #[test]
 fn a_disconnect_is_noticed_after_any_previous_read() {
-    with_virtual_time(async {
+    with_virtual_time(async || {
         let server = TestServer::serving(Impatient, Limits::default());
         let timed_out = Scenario::post("/read").content("hello").at_head(&server).await;
         timed_out.send("h").await;

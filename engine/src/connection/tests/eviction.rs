@@ -5,7 +5,7 @@ use crate::service::{CloseReason, Phase};
 
 #[test]
 fn the_idlest_connection_is_evicted() {
-    with_virtual_time(async {
+    with_virtual_time(async || {
         let server = TestServer::new();
         let busy = Scenario::get("/never").at(Phase::Processing, &server).await;
         let begun = Scenario::get("/ok").at(Phase::ReadingHead, &server).await;
@@ -26,7 +26,7 @@ fn the_idlest_connection_is_evicted() {
 
 #[test]
 fn a_request_that_arrives_with_the_interrupt_is_served() {
-    with_virtual_time(async {
+    with_virtual_time(async || {
         let server = TestServer::new();
         let client = Scenario::get("/ok").at(Phase::Idle, &server).await;
         client.pipe.push(&Scenario::get("/ok").bytes());
@@ -39,7 +39,7 @@ fn a_request_that_arrives_with_the_interrupt_is_served() {
 
 #[test]
 fn a_shorter_keep_alive_timeout_closes_connections_idle_for_longer() {
-    with_virtual_time(async {
+    with_virtual_time(async || {
         let server = TestServer::new();
         let long = Scenario::get("/ok").at(Phase::Idle, &server).await;
         advance(20).await;

@@ -10,7 +10,7 @@ fn waiting(target: &str) -> Scenario {
 
 #[test]
 fn continue_is_sent_when_content_is_read() {
-    with_virtual_time(async {
+    with_virtual_time(async || {
         let server = TestServer::new();
         let client = waiting("/late/5").at_head(&server).await;
         advance(4).await;
@@ -25,7 +25,7 @@ fn continue_is_sent_when_content_is_read() {
 
 #[test]
 fn no_100_continue_for_a_client_that_sends_at_once() {
-    with_virtual_time(async {
+    with_virtual_time(async || {
         let server = TestServer::new();
         let client = waiting("/read").sent(&server).await;
         assert_eq!(client.statuses(), [200]);
@@ -39,7 +39,7 @@ fn no_100_continue_for_a_client_that_sends_at_once() {
 
 #[test]
 fn a_final_response_without_reading_closes() {
-    with_virtual_time(async {
+    with_virtual_time(async || {
         let server = TestServer::new();
         let client = waiting("/ok").at_head(&server).await;
         assert_eq!((client.response().status, client.response().closes()), (200, true));
@@ -52,7 +52,7 @@ fn a_final_response_without_reading_closes() {
 
 #[test]
 fn content_above_the_limit_is_refused_without_100_continue() {
-    with_virtual_time(async {
+    with_virtual_time(async || {
         let server = TestServer::new();
         let client = waiting("/limit/4").at_head(&server).await;
         assert_eq!((client.response().status, client.response().closes()), (413, true));
@@ -62,7 +62,7 @@ fn content_above_the_limit_is_refused_without_100_continue() {
 
 #[test]
 fn no_100_continue_within_a_response() {
-    with_virtual_time(async {
+    with_virtual_time(async || {
         // The echo reads while it responds.
         let server = TestServer::new();
         let client = waiting("/echo").at_head(&server).await;
@@ -76,7 +76,7 @@ fn no_100_continue_within_a_response() {
 
 #[test]
 fn http_1_0_never_gets_100_continue() {
-    with_virtual_time(async {
+    with_virtual_time(async || {
         let server = TestServer::new();
         let scenario = Scenario::request("POST", "/read", "HTTP/1.0").field("Expect", "100-continue").content("hello");
         let client = scenario.at(Phase::ReadingContent, &server).await;

@@ -72,7 +72,7 @@ const SLICE: usize = FILE_SLICE_BYTES as usize;
 
 #[test]
 fn whole_files_and_parts_of_them() {
-    with_virtual_time(async {
+    with_virtual_time(async || {
         for (len, offset, length) in
             [(1, 0, 1), (5000, 0, 5000), (5000, 4999, 1), (3 * SLICE + 7, 0, 3 * SLICE + 7), (3 * SLICE, 5, 2 * SLICE)]
         {
@@ -92,7 +92,7 @@ fn whole_files_and_parts_of_them() {
 
 #[test]
 fn copied_parts_are_sent_in_short_slices() {
-    with_virtual_time(async {
+    with_virtual_time(async || {
         const HEAD_BYTES_MAX: usize = 512;
         let slice = COPIED_SLICE_BYTES as usize;
         let (_, server) = server(5 * slice, 0, 5 * COPIED_SLICE_BYTES);
@@ -106,7 +106,7 @@ fn copied_parts_are_sent_in_short_slices() {
 #[test]
 fn large_send_buffers_are_limited_and_held_until_the_data_has_left() {
     const LONG: usize = 300_000;
-    with_virtual_time(async {
+    with_virtual_time(async || {
         let (_, server) = server(LONG, 0, LONG as u64);
         let get = async |client: &Client<'_>, notsent_bytes| {
             client.pipe.notsent_bytes.set(notsent_bytes);
@@ -159,7 +159,7 @@ fn large_send_buffers_are_limited_and_held_until_the_data_has_left() {
 
 #[test]
 fn a_file_shorter_than_announced_aborts_the_response() {
-    with_virtual_time(async {
+    with_virtual_time(async || {
         let (_, server) = server(50_000, 0, 90_000);
         let client = Scenario::get("/").sent(&server).await;
         assert_aborted(&client, CloseReason::FileChanged);
@@ -169,7 +169,7 @@ fn a_file_shorter_than_announced_aborts_the_response() {
 
 #[test]
 fn a_file_truncated_while_it_is_sent_aborts_the_response() {
-    with_virtual_time(async {
+    with_virtual_time(async || {
         let (file, server) = server(50_000, 0, 50_000);
         let client = client_after_reading(&server, 10_000).await;
         file.set_len(20_000).expect("it is open for writing");
@@ -180,7 +180,7 @@ fn a_file_truncated_while_it_is_sent_aborts_the_response() {
 
 #[test]
 fn a_file_that_has_grown_is_sent_with_its_announced_length() {
-    with_virtual_time(async {
+    with_virtual_time(async || {
         let (file, server) = server(50_000, 0, 50_000);
         file.write_all_at(b"more", 50_000).expect("it is open for writing");
         let client = Scenario::get("/").sent(&server).await;
@@ -191,7 +191,7 @@ fn a_file_that_has_grown_is_sent_with_its_announced_length() {
 
 #[test]
 fn a_small_file_that_changes_while_the_client_is_slow_aborts_the_response() {
-    with_virtual_time(async {
+    with_virtual_time(async || {
         let (file, server) = server(50_000, 0, 50_000);
         let client = client_after_reading(&server, 10_000).await;
         overwrite(&file, 40_000);
@@ -203,7 +203,7 @@ fn a_small_file_that_changes_while_the_client_is_slow_aborts_the_response() {
 
 #[test]
 fn a_file_that_changes_between_its_slices_aborts_the_response() {
-    with_virtual_time(async {
+    with_virtual_time(async || {
         for taken in [1000, SLICE + 1000, 2 * SLICE + 1000] {
             let (file, server) = server(3 * SLICE, 0, 3 * SLICE as u64);
             let client = client_after_reading(&server, taken).await;
@@ -218,7 +218,7 @@ fn a_file_that_changes_between_its_slices_aborts_the_response() {
 
 #[test]
 fn a_file_that_changes_after_its_end_was_read_is_sent_unchanged() {
-    with_virtual_time(async {
+    with_virtual_time(async || {
         let (file, server) = server(3 * SLICE, 0, 3 * SLICE as u64);
         let client = client_after_reading(&server, 3 * SLICE - 1000).await;
         overwrite(&file, 3 * SLICE as u64 - 100);
@@ -230,7 +230,7 @@ fn a_file_that_changes_after_its_end_was_read_is_sent_unchanged() {
 
 #[test]
 fn a_huge_file_is_sent_by_sendfile_and_its_end_by_copy() {
-    with_virtual_time(async {
+    with_virtual_time(async || {
         let len = FILE_COPIED_BYTES as usize + 2 * SLICE + 7;
         for changes in [false, true] {
             let (file, server) = server(len, 0, len as u64);
@@ -250,7 +250,7 @@ fn a_huge_file_is_sent_by_sendfile_and_its_end_by_copy() {
 
 #[test]
 fn a_file_with_a_sealed_copy_is_sent_unchanged() {
-    with_virtual_time(async {
+    with_virtual_time(async || {
         let len = 3 * SLICE + 7;
         let (file, server) = server(len, 0, len as u64);
         settle_times(&file);
@@ -271,7 +271,7 @@ fn a_file_with_a_sealed_copy_is_sent_unchanged() {
 
 #[test]
 fn a_file_requested_again_is_copied_while_it_is_sent() {
-    with_virtual_time(async {
+    with_virtual_time(async || {
         let (file, server) = server(SLICE, 0, SLICE as u64);
         settle_times(&file);
         let state = FileStamp::of(&**file).expect("it has a stamp");
@@ -290,7 +290,7 @@ fn a_file_requested_again_is_copied_while_it_is_sent() {
 
 #[test]
 fn a_client_that_does_not_read_a_file_times_out() {
-    with_virtual_time(async {
+    with_virtual_time(async || {
         let (_, server) = server(50_000, 0, 50_000);
         let client = client_after_reading(&server, 10_000).await;
         assert_eq!(client.wait_closed().await.0, CloseReason::SendTooSlow);

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 #[test]
 fn one_byte_each_second_does_not_extend_the_first_header_timeout() {
-    with_virtual_time(async {
+    with_virtual_time(async || {
         let server = TestServer::new();
         let client = server.connect();
         let bytes = Scenario::get("/ok").field("X", &"x".repeat(60)).bytes();
@@ -28,7 +28,7 @@ fn one_byte_each_second_does_not_extend_the_first_header_timeout() {
 
 #[test]
 fn silence_after_connecting_closes_without_a_response() {
-    with_virtual_time(async {
+    with_virtual_time(async || {
         let server = TestServer::new();
         let client = server.connect();
         let (reason, seconds) = client.wait_closed().await;
@@ -41,7 +41,7 @@ fn silence_after_connecting_closes_without_a_response() {
 
 #[test]
 fn a_later_header_timeout_starts_at_the_first_byte() {
-    with_virtual_time(async {
+    with_virtual_time(async || {
         let server = TestServer::new();
         let client = Scenario::get("/ok").at(Phase::Idle, &server).await;
         advance(50).await;
@@ -61,7 +61,7 @@ fn a_later_header_timeout_starts_at_the_first_byte() {
 
 #[test]
 fn a_partial_pipelined_head_has_the_header_timeout() {
-    with_virtual_time(async {
+    with_virtual_time(async || {
         let server = TestServer::new();
         let first = Scenario::get("/ok").bytes();
         let client = server.connect();
@@ -75,7 +75,7 @@ fn a_partial_pipelined_head_has_the_header_timeout() {
 
 #[test]
 fn an_idle_connection_closes_after_the_keep_alive_timeout() {
-    with_virtual_time(async {
+    with_virtual_time(async || {
         let server = TestServer::new();
         let client = Scenario::get("/ok").at(Phase::Idle, &server).await;
         let (reason, seconds) = client.wait_closed().await;
@@ -88,7 +88,7 @@ fn an_idle_connection_closes_after_the_keep_alive_timeout() {
 
 #[test]
 fn each_request_restarts_the_keep_alive_timeout() {
-    with_virtual_time(async {
+    with_virtual_time(async || {
         let server = TestServer::with(Limits { keep_alive_timeout: Duration::from_secs(7), ..Limits::default() });
         let client = server.connect();
         for _ in 0..20 {
@@ -103,7 +103,7 @@ fn each_request_restarts_the_keep_alive_timeout() {
 
 #[test]
 fn a_client_that_closes_before_a_complete_head() {
-    with_virtual_time(async {
+    with_virtual_time(async || {
         let server = TestServer::new();
         let silent = server.connect();
         silent.end(ClientEnd::Ended).await;
@@ -123,7 +123,7 @@ fn a_client_that_closes_before_a_complete_head() {
 
 #[test]
 fn a_client_that_half_closes_at_once_gets_its_response() {
-    with_virtual_time(async {
+    with_virtual_time(async || {
         let server = TestServer::new();
         let client = server.connect();
         client.pipe.push(&Scenario::get("/slow/20").bytes());
@@ -136,7 +136,7 @@ fn a_client_that_half_closes_at_once_gets_its_response() {
 
 #[test]
 fn splitting_the_bytes_does_not_change_the_responses() {
-    with_virtual_time(async {
+    with_virtual_time(async || {
         let server = TestServer::new();
         let bytes = [
             Scenario::get("/ok").bytes(),
@@ -160,7 +160,7 @@ fn splitting_the_bytes_does_not_change_the_responses() {
 
 #[test]
 fn each_of_many_split_heads_has_its_own_timeout() {
-    with_virtual_time(async {
+    with_virtual_time(async || {
         let server = TestServer::new();
         let head = Scenario::get("/ok").bytes();
         let client = server.connect();
@@ -177,7 +177,7 @@ fn each_of_many_split_heads_has_its_own_timeout() {
 
 #[test]
 fn an_empty_line_begins_no_head() {
-    with_virtual_time(async {
+    with_virtual_time(async || {
         let server = TestServer::new();
         for request in [Scenario::get("/ok"), Scenario::post("/read").content("hello")] {
             let client = server.connect();

@@ -10,7 +10,7 @@ const BROKEN: &str = "GET / HTTP/1.1\nHost: a\n\n";
 
 #[test]
 fn a_refused_client_has_five_seconds_to_finish() {
-    with_virtual_time(async {
+    with_virtual_time(async || {
         let server = TestServer::new();
         let client = server.connect();
         client.send(BROKEN).await;
@@ -30,7 +30,7 @@ fn a_refused_client_has_five_seconds_to_finish() {
 #[test]
 fn the_last_response_leaves_with_the_fin() {
     const LAST: &str = "GET /ok HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
-    with_virtual_time(async {
+    with_virtual_time(async || {
         let server = TestServer::new();
         for (sent, status) in [(LAST.to_owned(), 200), (format!("{LAST}{LAST}"), 200), (BROKEN.to_owned(), 400)] {
             let client = server.connect();
@@ -48,7 +48,7 @@ fn the_last_response_leaves_with_the_fin() {
 
 #[test]
 fn a_refused_client_that_finishes_is_closed() {
-    with_virtual_time(async {
+    with_virtual_time(async || {
         let server = TestServer::new();
         let client = server.connect();
         client.send(BROKEN).await;
@@ -59,7 +59,7 @@ fn a_refused_client_that_finishes_is_closed() {
 
 #[test]
 fn discarded_bytes_are_bounded() {
-    with_virtual_time(async {
+    with_virtual_time(async || {
         let server = TestServer::new();
         let client = server.connect();
         let much = vec![b'x'; 2 * LINGER_BYTES_MAX as usize];
@@ -77,7 +77,7 @@ fn discarded_bytes_are_bounded() {
 
 #[test]
 fn bytes_received_during_the_last_response_do_not_reset_it() {
-    with_virtual_time(async {
+    with_virtual_time(async || {
         let server = TestServer::new();
         let last = Scenario::get("/bytes/100000").field("Connection", "close");
         let client = last.at(Phase::Sending, &server).await;

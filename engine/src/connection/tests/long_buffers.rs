@@ -10,7 +10,7 @@ use std::rc::Rc;
 
 #[test]
 fn pieces_grow_while_content_arrives_fast() {
-    with_virtual_time(async {
+    with_virtual_time(async || {
         let sizes: Rc<RefCell<Vec<usize>>> = Rc::default();
         let seen = sizes.clone();
         let service = async move |request: &mut Request| {
@@ -39,7 +39,7 @@ fn pieces_grow_while_content_arrives_fast() {
 
 #[test]
 fn after_a_pause_pieces_are_small_again() {
-    with_virtual_time(async {
+    with_virtual_time(async || {
         let largest: Rc<RefCell<usize>> = Rc::default();
         let seen = largest.clone();
         let service = async move |request: &mut Request| {
@@ -67,7 +67,7 @@ fn after_a_pause_pieces_are_small_again() {
 
 #[test]
 fn chunks_keep_their_bytes_in_long_buffers() {
-    with_virtual_time(async {
+    with_virtual_time(async || {
         let server = TestServer::new();
         let all = content(LONG_BUFFER_BYTES * 5);
         let chunks: Vec<u8> = all
@@ -85,7 +85,7 @@ fn chunks_keep_their_bytes_in_long_buffers() {
 
 #[test]
 fn a_request_behind_long_content_holds_no_long_buffer_for_its_head() {
-    with_virtual_time(async {
+    with_virtual_time(async || {
         let held: Rc<RefCell<Vec<usize>>> = Rc::default();
         let seen = held.clone();
         let service = async move |request: &mut Request| {

@@ -20,6 +20,7 @@ mod long_buffers;
 mod panics;
 mod parking;
 mod pipelining;
+mod session;
 mod slow_reading;
 mod stop;
 mod streams;

@@ -10,7 +10,7 @@ use std::task::{Context, Poll};
 
 #[test]
 fn a_panic_gets_500_and_closes_its_connection() {
-    with_virtual_time(async {
+    with_virtual_time(async || {
         let server = TestServer::new();
         let other = Scenario::get("/slow/5").at(Phase::Processing, &server).await;
         let client = Scenario::get("/panic").sent(&server).await;
@@ -32,7 +32,7 @@ fn a_panic_gets_500_and_closes_its_connection() {
 
 #[test]
 fn a_panic_is_the_close_reason_even_with_unread_content() {
-    with_virtual_time(async {
+    with_virtual_time(async || {
         let server = TestServer::new();
         let client = Scenario::post("/panic").content("hello").at_head(&server).await;
         assert_eq!(client.response().status, 500);
@@ -42,7 +42,7 @@ fn a_panic_is_the_close_reason_even_with_unread_content() {
 
 #[test]
 fn responses_before_a_panic_are_sent() {
-    with_virtual_time(async {
+    with_virtual_time(async || {
         let server = TestServer::new();
         let client = server.connect();
         client.send([Scenario::get("/ok").bytes(), Scenario::get("/panic").bytes()].concat()).await;
@@ -65,7 +65,7 @@ impl Service for PanickingHalfClosed {
 
 #[test]
 fn a_panic_before_the_first_request_ends_its_connection() {
-    with_virtual_time(async {
+    with_virtual_time(async || {
         let server = TestServer::serving(PanickingHalfClosed, Limits::default());
         let client = Scenario::get("/").sent(&server).await;
         assert_eq!(client.closed(), Some(CloseReason::Panicked));
@@ -83,7 +83,7 @@ impl Chunks for Broken {
 
 #[test]
 fn a_panic_in_a_stream_aborts_the_response() {
-    with_virtual_time(async {
+    with_virtual_time(async || {
         let service = async |request: &mut Request| match request.path() {
             "/stream" => Response::new(StatusCode::OK).body(Body::Stream { length: None, chunks: Box::pin(Broken) }),
             _ => Response::new(StatusCode::OK),

@@ -6,7 +6,7 @@ use crate::service::{CloseReason, Phase};
 
 #[test]
 fn an_idle_connection_is_parked_until_bytes_arrive() {
-    with_virtual_time(async {
+    with_virtual_time(async || {
         let server = TestServer::new();
         let begun = Scenario::get("/ok").at(Phase::ReadingHead, &server).await;
         let slow = Scenario::get("/never").at(Phase::Processing, &server).await;
@@ -30,7 +30,7 @@ fn an_idle_connection_is_parked_until_bytes_arrive() {
 
 #[test]
 fn parking_does_not_extend_the_keep_alive_timeout() {
-    with_virtual_time(async {
+    with_virtual_time(async || {
         let server = TestServer::new();
         let client = Scenario::get("/ok").at(Phase::Idle, &server).await;
         let (reason, seconds) = client.wait_closed().await;
@@ -42,7 +42,7 @@ fn parking_does_not_extend_the_keep_alive_timeout() {
 
 #[test]
 fn a_head_after_parking_has_its_own_timeout() {
-    with_virtual_time(async {
+    with_virtual_time(async || {
         let server = TestServer::new();
         let client = Scenario::get("/ok").at(Phase::Idle, &server).await;
         advance(50).await;
@@ -57,7 +57,7 @@ fn a_head_after_parking_has_its_own_timeout() {
 
 #[test]
 fn parked_connections_end_as_idle_ones_do() {
-    with_virtual_time(async {
+    with_virtual_time(async || {
         let server = TestServer::new();
         let evicted = Scenario::get("/ok").at(Phase::Idle, &server).await;
         advance(1).await;
@@ -84,7 +84,7 @@ fn parked_connections_end_as_idle_ones_do() {
 
 #[test]
 fn an_abort_ends_parked_connections() {
-    with_virtual_time(async {
+    with_virtual_time(async || {
         let server = TestServer::new();
         let client = Scenario::get("/ok").at(Phase::Idle, &server).await;
         server.park().await;
@@ -97,7 +97,7 @@ fn an_abort_ends_parked_connections() {
 
 #[test]
 fn a_stop_together_with_park_ends_the_connection() {
-    with_virtual_time(async {
+    with_virtual_time(async || {
         let server = TestServer::new();
         let client = Scenario::get("/ok").at(Phase::Idle, &server).await;
         server.worker.connections.park_idle();
@@ -109,7 +109,7 @@ fn a_stop_together_with_park_ends_the_connection() {
 
 #[test]
 fn bytes_received_together_with_park_are_served() {
-    with_virtual_time(async {
+    with_virtual_time(async || {
         let server = TestServer::new();
         let client = Scenario::get("/ok").at(Phase::Idle, &server).await;
         for count in 2..5 {

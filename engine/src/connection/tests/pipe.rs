@@ -3,6 +3,7 @@
 use crate::buffer::Buffer;
 use crate::net::connection_table::ConnectionId;
 use crate::net::epoll::EpollSocket;
+use crate::net::link::xor_session::Keystream;
 use crate::net::raw::{FilePart, FileSource, SendMode, ShutdownMode};
 use crate::net::stream::{Detach, Stream};
 use crate::net::worker::Worker;
@@ -53,11 +54,13 @@ pub(super) struct Pipe {
     writer: RefCell<Option<Waker>>,
     /// Set while the connection is parked.
     parked: RefCell<Option<(Rc<Worker>, ConnectionId)>>,
+    /// Encodes the client's bytes, if the connection has a session.
+    keystream: Cell<Option<Keystream>>,
 }
 
 impl Pipe {
     /// Creates a pipe without faults.
-    pub(super) fn new() -> Rc<Self> {
+    pub(super) fn new(keystream: Option<Keystream>) -> Rc<Self> {
         Rc::new(Self {
             incoming: RefCell::default(),
             client_end: Cell::new(ClientEnd::Open),
@@ -76,12 +79,18 @@ impl Pipe {
             watcher: RefCell::default(),
             writer: RefCell::default(),
             parked: RefCell::default(),
+            keystream: Cell::new(keystream),
         })
     }
 
     /// Sends bytes as the client.
     pub(super) fn push(&self, bytes: &[u8]) {
-        self.incoming.borrow_mut().extend_from_slice(bytes);
+        let mut bytes = bytes.to_vec();
+        self.keystream.set(self.keystream.get().map(|mut keystream| {
+            keystream.apply(&mut bytes);
+            keystream
+        }));
+        self.incoming.borrow_mut().extend_from_slice(&bytes);
         self.bytes_arrived();
     }
 
@@ -117,7 +126,12 @@ impl Pipe {
 
     /// Returns everything that was sent to the client.
     pub(super) fn outgoing(&self) -> Vec<u8> {
-        self.outgoing.borrow().clone()
+        let mut bytes = self.outgoing.borrow().clone();
+        if self.keystream.get().is_some() {
+            let mut keystream = Keystream::SERVER;
+            keystream.apply(&mut bytes);
+        }
+        bytes
     }
 
     /// Returns the lengths of the sends.

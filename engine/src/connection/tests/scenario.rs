@@ -7,6 +7,8 @@ use super::test_app::TestApp;
 use crate::connection::{self, AppContext, phase_of};
 use crate::limits::{Limits, SWEEP_INTERVAL};
 use crate::net::connection_table::ConnectionId;
+use crate::net::link::xor_session::{Keystream, XorSession};
+use crate::net::link::{Link, Session};
 use crate::net::panic;
 use crate::net::worker::Worker;
 use crate::service::{CloseReason, Phase, Service};
@@ -20,8 +22,33 @@ use tokio::time::{interval, sleep, timeout};
 /// Longest virtual time of a test.
 const TEST_TIME_MAX: Duration = Duration::from_secs(3600);
 
+/// How the connections of a test run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Variant {
+    Usual,
+    /// They park whenever they are idle.
+    Parking,
+    /// A session encodes their bytes.
+    Session,
+}
+
+thread_local! {
+    /// The variant of the test that runs on this thread.
+    static VARIANT: Cell<Variant> = const { Cell::new(Variant::Usual) };
+}
+
+/// Runs a test in all variants.
+pub(super) fn with_virtual_time(test: impl AsyncFn()) {
+    for variant in [Variant::Usual, Variant::Parking, Variant::Session] {
+        // Shown if the test fails.
+        println!("variant: {variant:?}");
+        VARIANT.set(variant);
+        run_with_virtual_time(test());
+    }
+}
+
 /// Runs a test on a worker's kind of runtime, whose clock jumps to the next event when all tasks wait.
-pub(super) fn with_virtual_time(test: impl Future<Output = ()>) {
+fn run_with_virtual_time(test: impl Future<Output = ()>) {
     panic::install_hook();
     tokio::runtime::Builder::new_current_thread()
         .enable_time()
@@ -35,7 +62,7 @@ pub(super) fn with_virtual_time(test: impl Future<Output = ()>) {
 pub(super) struct TestServer {
     pub(super) worker: Rc<Worker>,
     pub(super) recorder: Recorder,
-    connect: Box<dyn Fn(PipeStream, SocketAddr, ConnectionId)>,
+    connect: Box<dyn Fn(Link<PipeStream>, SocketAddr, ConnectionId)>,
     connected: Cell<u16>,
 }
 
@@ -63,10 +90,18 @@ impl TestServer {
 
     /// Opens a connection.
     pub(super) fn connect(&self) -> Client<'_> {
+        match VARIANT.get() {
+            Variant::Session => self.connect_with(Some(Keystream::CLIENT), Some(XorSession::make())),
+            Variant::Usual | Variant::Parking => self.connect_with(None, None),
+        }
+    }
+
+    /// Opens a connection with a session.
+    pub(super) fn connect_with(&self, keystream: Option<Keystream>, session: Option<Box<dyn Session>>) -> Client<'_> {
         self.connected.set(self.connected.get() + 1);
         let peer = SocketAddr::from(([192, 0, 2, 1], self.connected.get()));
-        let (pipe, id) = (Pipe::new(), self.worker.insert_connection());
-        (self.connect)(PipeStream(pipe.clone()), peer, id);
+        let (pipe, id) = (Pipe::new(keystream), self.worker.insert_connection());
+        (self.connect)(Link::new(PipeStream(pipe.clone()), session), peer, id);
         Client { server: self, pipe, peer, id }
     }
 
@@ -81,11 +116,6 @@ impl TestServer {
         self.worker.is_draining.set(true);
         self.worker.connections.drain();
     }
-}
-
-/// Whether connections park as soon as they are idle, so that all tests cover that.
-fn parks_at_once() -> bool {
-    std::env::var_os("SELVEDGE_TEST_PARKED").is_some()
 }
 
 /// Runs a worker's sweep.
@@ -124,7 +154,7 @@ pub(super) struct Client<'a> {
 impl Client<'_> {
     /// Sends bytes, and runs what follows at once.
     pub(super) async fn send(&self, bytes: impl AsRef<[u8]>) {
-        if parks_at_once() {
+        if VARIANT.get() == Variant::Parking {
             self.server.park().await;
         }
         self.pipe.push(bytes.as_ref());
@@ -133,7 +163,7 @@ impl Client<'_> {
 
     /// Ends or resets the connection, and runs what follows at once.
     pub(super) async fn end(&self, client_end: ClientEnd) {
-        if parks_at_once() {
+        if VARIANT.get() == Variant::Parking {
             self.server.park().await;
         }
         self.pipe.end(client_end);
@@ -144,6 +174,11 @@ impl Client<'_> {
     pub(super) async fn read(&self, bytes: usize) {
         self.pipe.extend_window(bytes);
         settle().await;
+    }
+
+    /// Whether a session encodes the bytes.
+    pub(super) fn has_session(&self) -> bool {
+        VARIANT.get() == Variant::Session
     }
 
     /// Returns the responses so far.

@@ -6,7 +6,7 @@ use crate::service::{CloseReason, Phase, ResponseOutcome};
 
 #[test]
 fn a_client_that_reads_nothing_closes_after_the_send_timeout() {
-    with_virtual_time(async {
+    with_virtual_time(async || {
         let server = TestServer::new();
         for target in ["/ok", "/bytes/10000", "/bytes/100000"] {
             let client = Scenario::get(target).at(Phase::Sending, &server).await;
@@ -36,7 +36,7 @@ async fn read_at(bytes_each_second: usize, seconds: u64) -> (Option<CloseReason>
 
 #[test]
 fn a_response_read_below_the_minimum_average_rate_times_out() {
-    with_virtual_time(async {
+    with_virtual_time(async || {
         assert_eq!(read_at(100, 25).await.0, None, "the first silence is allowed to everybody");
         assert_eq!(read_at(100, 60).await, (Some(CloseReason::SendTooSlow), ResponseOutcome::Aborted));
         assert_eq!(read_at(400, 200).await, (Some(CloseReason::SendTooSlow), ResponseOutcome::Aborted));
@@ -46,7 +46,7 @@ fn a_response_read_below_the_minimum_average_rate_times_out() {
 
 #[test]
 fn a_slow_client_gets_the_complete_response() {
-    with_virtual_time(async {
+    with_virtual_time(async || {
         let server = TestServer::new();
         let client = Scenario::get("/bytes/50000").at(Phase::Sending, &server).await;
         client.pipe.send_bytes_max.set(7);
@@ -67,7 +67,7 @@ fn aborted_count(client: &Client<'_>) -> usize {
 
 #[test]
 fn a_client_that_disconnects_during_its_response() {
-    with_virtual_time(async {
+    with_virtual_time(async || {
         let server = TestServer::new();
         let client = Scenario::get("/bytes/100000").at(Phase::Sending, &server).await;
         client.end(ClientEnd::Reset).await;

@@ -6,7 +6,7 @@ use crate::service::{CloseReason, Phase};
 
 #[test]
 fn idle_connections_close_at_once() {
-    with_virtual_time(async {
+    with_virtual_time(async || {
         let server = TestServer::new();
         let idle = Scenario::get("/ok").at(Phase::Idle, &server).await;
         server.drain();
@@ -17,7 +17,7 @@ fn idle_connections_close_at_once() {
 
 #[test]
 fn a_request_in_progress_finishes_with_connection_close() {
-    with_virtual_time(async {
+    with_virtual_time(async || {
         let server = TestServer::new();
         let busy = Scenario::get("/slow/5").at(Phase::Processing, &server).await;
         let head = Scenario::get("/ok").at(Phase::ReadingHead, &server).await;
@@ -38,7 +38,7 @@ fn a_request_in_progress_finishes_with_connection_close() {
 
 #[test]
 fn a_response_begun_before_the_stop_is_the_last() {
-    with_virtual_time(async {
+    with_virtual_time(async || {
         let server = TestServer::new();
         let client = Scenario::get("/bytes/100000").at(Phase::Sending, &server).await;
         server.drain();
@@ -52,7 +52,7 @@ fn a_response_begun_before_the_stop_is_the_last() {
 
 #[test]
 fn open_connections_are_aborted_at_the_shutdown_timeout() {
-    with_virtual_time(async {
+    with_virtual_time(async || {
         let server = TestServer::new();
         let clients = [
             Scenario::get("/ok").at(Phase::ReadingHead, &server).await,
@@ -76,7 +76,7 @@ fn open_connections_are_aborted_at_the_shutdown_timeout() {
 
 #[test]
 fn content_that_arrives_during_a_stop_is_discarded() {
-    with_virtual_time(async {
+    with_virtual_time(async || {
         let server = TestServer::new();
         let client = Scenario::post("/slow/5").content("hello").at_head(&server).await;
         server.drain();
@@ -90,7 +90,7 @@ fn content_that_arrives_during_a_stop_is_discarded() {
 
 #[test]
 fn a_silent_connection_is_closed_when_the_stop_begins() {
-    with_virtual_time(async {
+    with_virtual_time(async || {
         let server = TestServer::new();
         server.drain();
         let (silent, requesting) = (server.connect(), server.connect());

@@ -56,7 +56,7 @@ impl Chunks for TestStream {
 
 #[test]
 fn chunks_leave_as_they_are_produced() {
-    with_virtual_time(async {
+    with_virtual_time(async || {
         let stream = TestStream::default();
         let server = TestServer::serving(stream.service(None), Limits::default());
         let client = Scenario::get("/").sent(&server).await;
@@ -82,7 +82,7 @@ fn text(len: usize) -> String {
 
 #[test]
 fn available_chunks_leave_in_one_send() {
-    with_virtual_time(async {
+    with_virtual_time(async || {
         let stream = TestStream::default();
         (0..100).for_each(|_| stream.bytes("piece"));
         stream.give(None);
@@ -94,7 +94,7 @@ fn available_chunks_leave_in_one_send() {
 
 #[test]
 fn a_stream_with_a_wrong_length_ends_the_connection() {
-    with_virtual_time(async {
+    with_virtual_time(async || {
         for (pieces, sent) in [(&["hell"][..], "hell"), (&["hello!"], ""), (&["hello", "!"], "hello"), (&[], "")] {
             let stream = TestStream::default();
             pieces.iter().for_each(|piece| stream.bytes(*piece));
@@ -111,7 +111,7 @@ fn a_stream_with_a_wrong_length_ends_the_connection() {
 
 #[test]
 fn a_stream_that_fails_ends_the_connection_without_a_last_chunk() {
-    with_virtual_time(async {
+    with_virtual_time(async || {
         let stream = TestStream::default();
         let server = TestServer::serving(stream.service(None), Limits::default());
         let client = Scenario::get("/").sent(&server).await;
@@ -127,7 +127,7 @@ fn a_stream_that_fails_ends_the_connection_without_a_last_chunk() {
 
 #[test]
 fn a_client_that_does_not_read_stops_the_stream() {
-    with_virtual_time(async {
+    with_virtual_time(async || {
         let stream = TestStream::default();
         (0..1000).for_each(|_| stream.bytes(content(1000)));
         let server = TestServer::serving(stream.service(None), Limits::default());
@@ -139,7 +139,7 @@ fn a_client_that_does_not_read_stops_the_stream() {
 
 #[test]
 fn an_echo_responds_while_it_reads() {
-    with_virtual_time(async {
+    with_virtual_time(async || {
         let server = TestServer::new();
         for scenario in [Scenario::post("/echo").content("hello"), Scenario::post("/echo").chunks("")] {
             let is_chunked = scenario.bytes().len() == scenario.head().len();
@@ -162,7 +162,7 @@ fn an_echo_responds_while_it_reads() {
 
 #[test]
 fn a_large_echo_keeps_the_connection() {
-    with_virtual_time(async {
+    with_virtual_time(async || {
         let server = TestServer::new();
         let all = content(1_000_000);
         let client = Scenario::post("/echo").content(&all).sent(&server).await;
@@ -174,7 +174,7 @@ fn a_large_echo_keeps_the_connection() {
 
 #[test]
 fn an_echo_of_malformed_content_is_aborted() {
-    with_virtual_time(async {
+    with_virtual_time(async || {
         let server = TestServer::new();
         let broken = Scenario::post("/echo").chunks("2\r\nhe\r\nx").sent(&server).await;
         assert!(broken.closed().is_some_and(|reason| !reason.is_ordinary()));
@@ -216,7 +216,7 @@ impl Service for Relay {
 
 #[test]
 fn a_task_that_reads_for_a_response_gets_the_content() {
-    with_virtual_time(async {
+    with_virtual_time(async || {
         let server = TestServer::serving(Relay, Limits::default());
         let client = Scenario::post("/").content("hello").at_head(&server).await;
         for (piece, all) in [("he", "he"), ("l", "hel"), ("l", "hell")] {
@@ -235,7 +235,7 @@ fn a_task_that_reads_for_a_response_gets_the_content() {
 
 #[test]
 fn a_stalled_client_ends_a_response_made_of_its_content() {
-    with_virtual_time(async {
+    with_virtual_time(async || {
         let server = TestServer::serving(Relay, Limits::default());
         let silent = Scenario::post("/").content("hello").at_head(&server).await;
         silent.send("he").await;
@@ -270,7 +270,7 @@ async fn yields_to_others(chunks: impl Chunks + Clone + 'static, bytes: usize) -
 
 #[test]
 fn other_connections_are_served_between_available_chunks() {
-    with_virtual_time(async {
+    with_virtual_time(async || {
         let stream = TestStream::default();
         (0..100_000).for_each(|_| stream.bytes("x"));
         stream.give(None);
@@ -299,12 +299,12 @@ impl Chunks for Yielding {
 
 #[test]
 fn a_stream_that_yields_lets_other_connections_run() {
-    with_virtual_time(async { assert!(yields_to_others(Yielding { left: 20, has_yielded: false }, 19).await) });
+    with_virtual_time(async || assert!(yields_to_others(Yielding { left: 20, has_yielded: false }, 19).await));
 }
 
 #[test]
 fn responses_before_a_failing_stream_are_sent() {
-    with_virtual_time(async {
+    with_virtual_time(async || {
         let stream = TestStream::default();
         stream.give(Some(Err(StreamError("the source was dropped".to_owned()))));
         let service = async move |request: &mut Request| match request.path() {
@@ -346,7 +346,7 @@ impl Service for Ticking {
 
 #[test]
 fn a_running_response_does_not_extend_the_content_timeout() {
-    with_virtual_time(async {
+    with_virtual_time(async || {
         let server = TestServer::serving(Ticking, Limits::default());
         let client = Scenario::post("/").content(content(1_000_000)).at_head(&server).await;
         client.send(content(500_000)).await;

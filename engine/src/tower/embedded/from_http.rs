@@ -3,7 +3,7 @@
 //! The head is checked like a received one, so an engine application only gets valid heads.
 
 use crate::buffer::Buffer;
-use crate::service::{ContentError, ContentSource, IncomingBody, LogInfo, Request, RequestInner};
+use crate::service::{ContentError, ContentSource, IncomingBody, LogInfo, Request, RequestInner, StreamId};
 use crate::tower::request_context::RequestContext;
 use crate::tower::{BoxError, header_map};
 use bytes::{Buf, Bytes};
@@ -55,7 +55,7 @@ where
         let source: Rc<dyn ContentSource> =
             Rc::new(HttpContent { body: RefCell::new(Box::pin(body)), trailers: RefCell::default() });
         let weak: Weak<dyn ContentSource> = Rc::downgrade(&source);
-        inner.content = IncomingBody::new(weak, 0, length, u64::MAX);
+        inner.content = IncomingBody::new(weak, StreamId::default(), length, u64::MAX);
         content = Some(source);
     }
     Ok((Request { inner }, content))
@@ -126,7 +126,7 @@ where
     B: Body,
     B::Error: Into<BoxError>,
 {
-    fn poll_content(&self, _: u32, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, ContentError>>> {
+    fn poll_content(&self, _: StreamId, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, ContentError>>> {
         loop {
             let Some(frame) = ready!(self.body.borrow_mut().as_mut().poll_frame(cx)) else { return Poll::Ready(None) };
             let frame = match frame {
@@ -143,11 +143,11 @@ where
         }
     }
 
-    fn trailers(&self, _: u32) -> Option<Fields> {
+    fn trailers(&self, _: StreamId) -> Option<Fields> {
         self.trailers.borrow_mut().take()
     }
 
-    fn send_interim(&self, _: u32, _: StatusCode, _: &Fields) -> Result<(), ContentError> {
+    fn send_interim(&self, _: StreamId, _: StatusCode, _: &Fields) -> Result<(), ContentError> {
         Err(ContentError::Ended)
     }
 }

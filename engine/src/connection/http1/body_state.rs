@@ -3,27 +3,20 @@
 use crate::buffer::Size;
 use crate::connection::progress::Progress;
 use crate::net::clock::Tick;
-use crate::service::ContentError;
+use crate::service::{ContentError, StreamId};
 use selvedge_proto::field::Fields;
 use selvedge_proto::http1::chunked::ChunkedDecoder;
 use std::task::Waker;
 
 /// The content of the current request.
 pub(super) struct BodyState {
-    pub(super) request: u32,
-    pub(super) framing: Remaining,
+    pub(super) stream: StreamId,
+    pub(super) remaining: Remaining,
+    pub(super) phase: BodyPhase,
     /// The client expects `100 Continue` and has sent no content.
     pub(super) expects_continue: bool,
     /// The application reads while it responds.
     pub(super) reads_while_responding: bool,
-    pub(super) error: Option<ContentError>,
-    /// The application reads no more.
-    pub(super) is_reading_stopped: bool,
-    /// The response was sent and the rest of the content is being discarded. A reader gets an error, because it would
-    /// get fragments.
-    pub(super) is_discarding: bool,
-    /// A reader waits for the client.
-    pub(super) is_reading: bool,
     /// Time of the last received byte, or of the start of the wait.
     pub(super) last_activity: Tick,
     pub(super) progress: Progress,
@@ -43,8 +36,31 @@ pub(super) enum Remaining {
     Nothing(Option<Fields>),
 }
 
+/// Who reads the content.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum BodyPhase {
+    /// The application does not read now.
+    Unread,
+    /// The application waits for the client.
+    Waiting,
+    /// The application reads no more, because the content is too large for it.
+    Stopped,
+    /// The response was sent, and the rest is being discarded. The application would get fragments, so it gets an
+    /// error.
+    Discarding,
+    /// Reading failed.
+    Failed(ContentError),
+}
+
 impl BodyState {
     pub(super) fn is_done(&self) -> bool {
-        matches!(self.framing, Remaining::Nothing(_))
+        matches!(self.remaining, Remaining::Nothing(_))
+    }
+
+    /// Starts to wait for the client at `now`.
+    pub(super) fn begin_wait(&mut self, phase: BodyPhase, now: Tick) {
+        self.phase = phase;
+        self.last_activity = now;
+        self.progress.began = now.saturating_sub(self.time_waited);
     }
 }

@@ -1,0 +1,14 @@
+//! HTTP/1 connections.
+
+mod body;
+mod body_state;
+mod connection;
+mod read_head;
+mod request_pool;
+mod respond;
+mod send_file;
+mod serve;
+
+pub(super) use connection::{Connection, Exit, ParkedState};
+pub(crate) use respond::UNAVAILABLE_RESPONSE;
+pub(super) use serve::serve;

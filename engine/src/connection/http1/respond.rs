@@ -1,0 +1,294 @@
+//! Writes a response: its head and its content.
+
+use super::connection::Connection;
+use super::send_file;
+use crate::connection::app_context::AppState;
+use crate::connection::exchange::ResponseRecord;
+use crate::connection::response_plan::{ResponseContext, ResponsePlan, response_plan};
+use crate::connection::send_queue;
+use crate::connection::transport::Transport;
+use crate::limits::{BATCH_BYTES, BYTES_PER_YIELD, CHUNKS_PER_YIELD, COPY_BYTES_MAX};
+use crate::net::raw::SendMode;
+use crate::net::runtime::yield_now;
+use crate::net::stream::Stream;
+use crate::service::{Body, Chunks, CloseReason, Request, Response};
+use selvedge_proto::Persistence;
+use selvedge_proto::head::Version;
+use selvedge_proto::http1::write::{self, ResponseFraming, ResponseHead};
+use selvedge_proto::method::Method;
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::task::Poll;
+
+/// The response to a client that is accepted only to be refused.
+pub(crate) const UNAVAILABLE_RESPONSE: &[u8] =
+    b"HTTP/1.1 503 Service Unavailable\r\nserver: selvedge\r\nretry-after: 1\r\ncontent-length: 0\r\n\
+      connection: close\r\n\r\n";
+
+/// Content that could not be appended to the head.
+pub(super) struct PendingBody {
+    body: Body,
+    framing: ResponseFraming,
+}
+
+impl<S: Stream> Connection<S> {
+    /// Writes the head and, if it is small and available, the content into the send buffer. Sends nothing.
+    pub(super) fn begin_response(
+        &self,
+        request: &Request,
+        response: Response,
+        app_state: AppState,
+    ) -> (ResponseRecord, Option<PendingBody>) {
+        // The application took the content and generates the response from it, so both directions run at once.
+        if request.inner.content.is_empty() && matches!(response.body, Body::Stream { .. }) {
+            self.body.read_while_responding(&self.transport);
+        }
+        let context = ResponseContext {
+            method: request.method(),
+            close_requested: match request.head().persistence {
+                Persistence::KeepAlive => None,
+                Persistence::Close => Some(CloseReason::CloseRequested),
+            },
+            unread_content: self.body.forces_close(self.transport.shared.limits.discard_bytes_max),
+            is_draining: self.transport.timeouts.worker.is_draining.get(),
+            app_state,
+        };
+        self.begin(context, request.version(), response)
+    }
+
+    /// Writes the error response to a head that was refused, and whose method may be all that is known of it.
+    pub(super) fn begin_refusal(&self, response: Response) -> (ResponseRecord, Option<PendingBody>) {
+        //= RFC 9110 §9.3.2: a client that sent HEAD takes content for the next response
+        let is_head = without_empty_line(self.transport.input.borrow().bytes()).starts_with(b"HEAD ");
+        let context = ResponseContext {
+            method: if is_head { Method::Head } else { Method::Other },
+            close_requested: Some(CloseReason::ClosedAfterResponse),
+            unread_content: None,
+            is_draining: false,
+            app_state: AppState::Current,
+        };
+        self.begin(context, Version::Http11, response)
+    }
+
+    fn begin(
+        &self,
+        context: ResponseContext,
+        version: Version,
+        mut response: Response,
+    ) -> (ResponseRecord, Option<PendingBody>) {
+        let (length, has_content, mut close) = match response_plan(context, &response) {
+            ResponsePlan::Final { length, has_content, close } => (length, has_content, close),
+            ResponsePlan::Invalid(status, reason) => {
+                return self.begin(context, version, Response::error(status).log_reason(reason));
+            }
+            ResponsePlan::Upgrade => return self.begin_upgrade(response),
+        };
+        let body = std::mem::take(&mut response.body);
+        if !matches!(body, Body::File(_)) {
+            send_queue::release(&self.transport);
+        }
+        let framing = ResponseFraming::new(length, version);
+        if framing == ResponseFraming::UntilClose {
+            close = close.or(Some(CloseReason::ClosedAfterResponse));
+        }
+        let head = ResponseHead {
+            status: response.status,
+            version,
+            framing,
+            persistence: if close.is_none() { Persistence::KeepAlive } else { Persistence::Close },
+            common_fields: &self.transport.common_fields(),
+            fields: response.fields(),
+        };
+        let mut output = self.transport.output.borrow_mut();
+        let before = output.bytes().len();
+        head.write(output.bytes());
+        let mut record = ResponseRecord {
+            status: response.status,
+            reason: response.reason(),
+            head_bytes: output.bytes().len() - before,
+            fields: response.into_fields(),
+            content_bytes: 0,
+            outcome: Ok(()),
+            close,
+        };
+        match body {
+            _ if !has_content => {}
+            Body::Bytes(bytes) if bytes.len() <= COPY_BYTES_MAX => {
+                output.bytes().extend_from_slice(&bytes);
+                record.content_bytes = bytes.len() as u64;
+            }
+            body => return (record, Some(PendingBody { body, framing })),
+        }
+        let rest = (output.len() >= BATCH_BYTES).then_some(PendingBody { body: Body::Empty, framing });
+        (record, rest)
+    }
+
+    /// Writes the head of an upgrade response. The bytes after it belong to the other protocol.
+    #[cold]
+    fn begin_upgrade(&self, mut response: Response) -> (ResponseRecord, Option<PendingBody>) {
+        let mut output = self.transport.output.borrow_mut();
+        let before = output.bytes().len();
+        if let Body::Upgrade(upgrade) = std::mem::take(&mut response.body) {
+            let common_fields = self.transport.common_fields();
+            write::write_switching_protocols(&upgrade.protocol, &common_fields, response.fields(), output.bytes());
+            self.upgrade_handler.set(Some(upgrade.handler));
+        }
+        let record = ResponseRecord {
+            status: response.status,
+            reason: None,
+            head_bytes: output.bytes().len() - before,
+            fields: response.into_fields(),
+            content_bytes: 0,
+            outcome: Ok(()),
+            close: Some(CloseReason::Upgraded),
+        };
+        (record, Some(PendingBody { body: Body::Empty, framing: ResponseFraming::Absent }))
+    }
+
+    /// Sends the head and the pending content.
+    pub(super) async fn send_pending(&self, rest: PendingBody, record: &mut ResponseRecord) {
+        let transport = &self.transport;
+        let mut progress = transport.send_progress();
+        // Responses to earlier requests leave even if the content of this one fails.
+        let is_available = matches!(rest.body, Body::Empty | Body::Bytes(_) | Body::Upgrade(_));
+        let follows_responses = transport.unsent_len() > record.head_bytes;
+        if follows_responses
+            && !is_available
+            && let Err(reason) = transport.flush().await
+        {
+            record.outcome = Err(reason);
+            return;
+        }
+        let keeps_alive = record.close.is_none();
+        let sent = &mut record.content_bytes;
+        record.outcome = match rest.body {
+            Body::Empty | Body::Upgrade(_) => transport.flush().await,
+            Body::Bytes(bytes) => {
+                let head_bytes = transport.unsent_len() as u64;
+                let outcome = transport.send_after_buffered(&bytes, &mut progress).await;
+                *sent = progress.bytes.saturating_sub(head_bytes);
+                outcome
+            }
+            Body::File(file) => {
+                if keeps_alive {
+                    send_queue::enlarge(transport, file.length);
+                }
+                let outcome = send_file::send_file(transport, *file, &mut progress, sent).await;
+                send_queue::release(transport);
+                outcome
+            }
+            Body::Stream { length, chunks } => self.send_stream(chunks, length, rest.framing, sent).await,
+        };
+    }
+
+    /// Sends chunks as the application produces them. Flushes whenever the next chunk is pending.
+    async fn send_stream(
+        &self,
+        mut chunks: Pin<Box<dyn Chunks>>,
+        length: Option<u64>,
+        framing: ResponseFraming,
+        sent: &mut u64,
+    ) -> Result<(), CloseReason> {
+        let transport = &self.transport;
+        let mut budget = YieldBudget::default();
+        loop {
+            let next = poll_fn(|cx| Poll::Ready(chunks.as_mut().poll_chunk(cx))).await;
+            let next = match next {
+                Poll::Ready(next) => next,
+                Poll::Pending => {
+                    budget = YieldBudget::default();
+                    // The producer wakes this task, possibly only to yield. A flush that waits consumes that wake-up,
+                    // so the chunk is polled again after it.
+                    let mut is_called = !transport.send_now(SendMode::Flush)?;
+                    if is_called {
+                        Box::pin(transport.flush_waiting()).await?;
+                    }
+                    self.body.wait_alone(transport);
+                    poll_fn(|cx| {
+                        if std::mem::replace(&mut is_called, true)
+                            && let Poll::Ready(next) = chunks.as_mut().poll_chunk(cx)
+                        {
+                            return Poll::Ready(Ok(next));
+                        }
+                        self.poll_client_disconnected(cx).map(|()| Err(CloseReason::ClientDisconnected))
+                    })
+                    .await?
+                }
+            };
+            let Some(piece) = next else { break };
+            let piece = piece.map_err(|_| CloseReason::StreamFailed)?;
+            if piece.is_empty() {
+                continue;
+            }
+            *sent += piece.len() as u64;
+            if length.is_some_and(|length| *sent > length) {
+                return Err(CloseReason::StreamFailed);
+            }
+            write_chunk(transport, &piece, framing).await?;
+            if budget.is_spent_by(piece.len()) {
+                yield_now().await;
+            }
+        }
+        match framing {
+            ResponseFraming::Chunked => {
+                write::write_last_chunk(&chunks.as_mut().trailers(), transport.output.borrow_mut().bytes());
+            }
+            _ if length.is_some_and(|length| *sent < length) => return Err(CloseReason::StreamFailed),
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+async fn write_chunk<S: Stream>(
+    transport: &Transport<S>,
+    piece: &[u8],
+    framing: ResponseFraming,
+) -> Result<(), CloseReason> {
+    if framing == ResponseFraming::Chunked {
+        write::write_chunk_size(piece.len(), transport.output.borrow_mut().bytes());
+    }
+    if piece.len() <= COPY_BYTES_MAX {
+        transport.output.borrow_mut().bytes().extend_from_slice(piece);
+    } else {
+        transport.send_after_buffered(piece, &mut transport.send_progress()).await?;
+    }
+    if framing == ResponseFraming::Chunked {
+        transport.output.borrow_mut().bytes().extend_from_slice(b"\r\n");
+    }
+    if transport.unsent_len() >= BATCH_BYTES { transport.flush().await } else { Ok(()) }
+}
+
+/// Returns the first line of a refused head, as far as it was received and of bounded length.
+pub(super) fn first_line(input: &[u8]) -> &[u8] {
+    const LINE_BYTES_MAX: usize = 1024;
+    let line = without_empty_line(input);
+    let line = &line[..line.len().min(LINE_BYTES_MAX)];
+    let end = line.iter().position(|&b| b == b'\r' || b == b'\n').unwrap_or(line.len());
+    &line[..end]
+}
+
+/// Skips the empty line that a client may send before its request (RFC 9112 §2.2).
+fn without_empty_line(input: &[u8]) -> &[u8] {
+    input.strip_prefix(b"\r\n").unwrap_or(input)
+}
+
+/// Bytes and chunks sent since this task last yielded.
+#[derive(Default)]
+struct YieldBudget {
+    bytes: usize,
+    chunks: usize,
+}
+
+impl YieldBudget {
+    /// Counts a chunk. Returns whether the task has to yield.
+    fn is_spent_by(&mut self, bytes: usize) -> bool {
+        self.bytes += bytes;
+        self.chunks += 1;
+        let is_over = self.bytes >= BYTES_PER_YIELD || self.chunks >= CHUNKS_PER_YIELD;
+        if is_over {
+            *self = Self::default();
+        }
+        is_over
+    }
+}

@@ -1,0 +1,44 @@
+//! The start of a connection: completes the handshake of its session, and chooses its protocol.
+
+use crate::connection::transport::Transport;
+use crate::net::connection_table::{Deadline, Interrupt};
+use crate::net::stream::Stream;
+use crate::service::CloseReason;
+use std::future::{Future, poll_fn};
+use std::io::ErrorKind;
+use std::pin::Pin;
+use std::task::Poll;
+
+/// The protocol of a connection.
+pub(super) enum Protocol {
+    Http1,
+}
+
+/// The start of a connection that has to wait for the client.
+type Start<'a> = Pin<Box<dyn Future<Output = Result<Protocol, CloseReason>> + 'a>>;
+
+/// Starts a connection. Without a handshake, its protocol is HTTP/1.
+#[inline]
+pub(super) fn start<S: Stream>(transport: &Transport<S>) -> Option<Start<'_>> {
+    transport.link.is_handshaking().then(|| Box::pin(complete_handshake(transport)) as Start<'_>)
+}
+
+/// Completes the handshake within the time for a request head, which it is part of.
+async fn complete_handshake<S: Stream>(transport: &Transport<S>) -> Result<Protocol, CloseReason> {
+    transport.timeouts.wait_for(Deadline::RequestHead, transport.shared.limits.header_timeout);
+    poll_fn(|cx| match transport.link.poll_handshake(cx) {
+        Poll::Ready(Ok(())) => Poll::Ready(Ok(Protocol::Http1)),
+        Poll::Ready(Err(error)) if error.kind() == ErrorKind::InvalidData => {
+            Poll::Ready(Err(CloseReason::HandshakeFailed))
+        }
+        Poll::Ready(Err(error)) if error.kind() == ErrorKind::UnexpectedEof => {
+            Poll::Ready(Err(CloseReason::HandshakeIncomplete))
+        }
+        Poll::Ready(Err(_)) => Poll::Ready(Err(CloseReason::Reset)),
+        Poll::Pending => match transport.timeouts.interrupt() {
+            Interrupt::TimedOut => Poll::Ready(Err(CloseReason::HandshakeTooSlow)),
+            _ => Poll::Pending,
+        },
+    })
+    .await
+}

@@ -1,0 +1,85 @@
+//! The deadline of a connection, and the interrupts from its worker.
+
+use crate::connection::progress::Progress;
+use crate::net::clock::{Tick, ticks};
+use crate::net::connection_table::{ConnectionId, Deadline, Interrupt};
+use crate::net::worker::Worker;
+use crate::service::{CloseReason, Phase};
+use std::rc::Rc;
+use std::time::Duration;
+
+/// A connection's entry in the table of its worker.
+pub(super) struct Timeouts {
+    pub(super) worker: Rc<Worker>,
+    pub(super) id: ConnectionId,
+}
+
+impl Timeouts {
+    pub(super) fn deadline(&self) -> Deadline {
+        self.worker.connections.deadline(self.id)
+    }
+
+    /// Sets the deadline, `time` from now.
+    pub(super) fn wait_for(&self, deadline: Deadline, time: Duration) {
+        self.wait_until(deadline, self.worker.clock.tick_after(time));
+    }
+
+    /// Sets the deadline to an absolute tick.
+    pub(super) fn wait_until(&self, deadline: Deadline, due: Tick) {
+        self.worker.connections.wait_for(self.id, deadline, due);
+    }
+
+    /// Clears the deadline: the connection does not wait for the client.
+    pub(super) fn clear(&self) {
+        self.wait_until(Deadline::None, Tick::MAX);
+    }
+
+    /// Sets the deadline of a transfer with a minimum rate: `progress.timeout` from now, but not later than the
+    /// minimum rate allows for the bytes since `progress.began`.
+    pub(super) fn wait_for_progress(&self, deadline: Deadline, progress: &Progress) {
+        self.wait_for_progress_since(deadline, progress, self.worker.clock.tick());
+    }
+
+    /// Sets the deadline of a transfer with a minimum rate, where `progress.timeout` starts at `since`.
+    pub(super) fn wait_for_progress_since(&self, deadline: Deadline, progress: &Progress, since: Tick) {
+        let rate_seconds = progress.bytes / u64::from(progress.min_rate.max(1));
+        let allowed_time = Duration::from_secs(rate_seconds).saturating_add(progress.timeout);
+        let due_by_rate = progress.began.saturating_add(ticks(allowed_time)).saturating_add(1);
+        let due_by_timeout = since.saturating_add(ticks(progress.timeout)).saturating_add(1);
+        self.wait_until(deadline, due_by_timeout.min(due_by_rate));
+    }
+
+    pub(super) fn interrupt(&self) -> Interrupt {
+        self.worker.connections.interrupt(self.id)
+    }
+
+    pub(super) fn clear_interrupt(&self) {
+        self.worker.connections.clear_interrupt(self.id);
+    }
+
+    /// Returns the phase of the connection, for statistics.
+    pub(super) fn phase(&self) -> Phase {
+        phase_of(self.deadline())
+    }
+}
+
+/// Returns why a worker aborts a connection.
+pub(super) fn abort_reason(worker: &Worker) -> CloseReason {
+    match (worker.stopped_immediately.get(), worker.is_draining.get()) {
+        (true, _) => CloseReason::StoppedImmediately,
+        (false, true) => CloseReason::ShutdownTimeout,
+        (false, false) => CloseReason::AppReplacedTimeout,
+    }
+}
+
+/// Returns the phase that belongs to a deadline.
+pub(crate) fn phase_of(deadline: Deadline) -> Phase {
+    match deadline {
+        Deadline::None | Deadline::Upgraded => Phase::Processing,
+        Deadline::RequestHead => Phase::ReadingHead,
+        Deadline::RequestBody => Phase::ReadingContent,
+        Deadline::ResponseProgress => Phase::Sending,
+        Deadline::KeepAlive => Phase::Idle,
+        Deadline::Linger => Phase::Lingering,
+    }
+}
