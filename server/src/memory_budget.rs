@@ -2,11 +2,10 @@
 
 use crate::compile::{Compiled, RATE_CLIENTS};
 use crate::config::model::{Action, Driver, Settings, Site, Switch};
-use crate::config::value::LogTarget;
+use crate::log::{PENDING_BYTES_MAX, queue_bytes_max};
 use crate::site::{CACHE_BYTES_MAX, DIRECTORIES_BYTES_MAX, PASSWORD_CHECKS_AT_ONCE_MAX};
 use selvedge::Limits;
 use selvedge::service::OpenFile;
-use std::collections::HashSet;
 use std::fmt;
 use std::thread;
 
@@ -15,10 +14,6 @@ use std::thread;
 const CONTENT_BYTES_MAX: u64 = 32 << 10;
 /// Directory listings of one worker: 32 at a time, of 2,000 entries with 1 KiB each.
 const LISTS_BYTES_MAX: u64 = 32 * 2_000 * 1024;
-/// The queue of one access log: 1,024 batches of 32 KiB.
-const ACCESS_QUEUE_BYTES_MAX: u64 = 1024 * (32 << 10);
-/// The queue of one error log: 1,024 events, each with a request line.
-const ERROR_QUEUE_BYTES_MAX: u64 = 1024 * (10 << 10);
 
 /// The terms of the memory budget.
 #[derive(Debug)]
@@ -62,24 +57,21 @@ impl MemoryBudget {
         if let Some(bytes_each) = sites.password_check_bytes_max() {
             terms.push(MemoryTerm { count: PASSWORD_CHECKS_AT_ONCE_MAX as u64, name: "password checks", bytes_each });
         }
-        let access = settings.sites.iter().filter_map(|site| site.access_log.as_ref());
-        let access = access.chain([&settings.logs.access]).map(|log| &log.target);
-        let error = settings.sites.iter().filter_map(|site| site.error_log.as_ref());
-        let error = error.chain([&settings.logs.error]).map(|log| &log.target);
         terms.push(MemoryTerm {
             count: rate_limit_count(settings),
             name: "rate limit tables",
             bytes_each: 8 * RATE_CLIENTS as u64,
         });
+        let logs = &compiled.logs;
         terms.push(MemoryTerm {
-            count: distinct_targets(access),
-            name: "access log queues",
-            bytes_each: ACCESS_QUEUE_BYTES_MAX,
+            count: workers * logs.access.len() as u64,
+            name: "pending lines of access logs",
+            bytes_each: PENDING_BYTES_MAX as u64,
         });
         terms.push(MemoryTerm {
-            count: distinct_targets(error),
-            name: "error log queues",
-            bytes_each: ERROR_QUEUE_BYTES_MAX,
+            count: logs.count() as u64,
+            name: "log queues",
+            bytes_each: queue_bytes_max(logs.count()) as u64,
         });
         Self { terms }
     }
@@ -117,9 +109,4 @@ fn rate_limit_count(settings: &Settings) -> u64 {
         usize::from(site.access.rate_limit.is_some()) + own.count()
     };
     settings.sites.iter().map(of_site).sum::<usize>() as u64
-}
-
-fn distinct_targets<'a>(targets: impl Iterator<Item = &'a LogTarget>) -> u64 {
-    let known: HashSet<_> = targets.filter(|target| **target != LogTarget::Off).collect();
-    known.len() as u64
 }

@@ -2,7 +2,7 @@
 //! over a socket.
 //!
 //! `example` tests the example of the repository, `process` the processes and control commands. `reload` tests what a
-//! reload does to open connections, `settings` single settings, `status` the status.
+//! reload does to open connections, `settings` single settings, `site_logs` logs of many sites, `status` the status.
 
 mod run {
     #[allow(dead_code, reason = "the tests of `serve` use the rest")]
@@ -23,5 +23,6 @@ mod run {
     mod process;
     mod reload;
     mod settings;
+    mod site_logs;
     mod status;
 }

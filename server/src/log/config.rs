@@ -19,6 +19,11 @@ pub(crate) struct LogConfig {
 }
 
 impl LogConfig {
+    /// Returns the number of logs.
+    pub(crate) fn count(&self) -> usize {
+        self.access.len() + self.site_errors.len() + 1
+    }
+
     /// Returns the most descriptors that the logs use: two for each, because a reload opens new ones before it closes
     /// the old ones.
     pub(crate) fn descriptors_max(&self) -> usize {

@@ -105,10 +105,6 @@ impl ErrorLog {
         Self { format, windows: HashMap::new() }
     }
 
-    pub(super) fn format(&self) -> ErrorFormat {
-        self.format
-    }
-
     /// Takes an event: the first of its key becomes a line at once, later ones are counted until the second is over.
     pub(super) fn add(&mut self, event: LogEvent, now: Instant, out: &mut LeveledLines) {
         if self.windows.len() >= REASONS_MAX {

@@ -24,6 +24,8 @@ pub(super) struct LineWriter {
     partial_line: Vec<u8>,
     backoff: Option<Backoff>,
     path_checked_at: Instant,
+    /// Whether a panic may have left the sink inconsistent.
+    needs_reopen: bool,
 }
 
 /// The time during which the sink fails.
@@ -36,7 +38,8 @@ struct Backoff {
 
 impl LineWriter {
     pub(super) fn new(sink: Box<dyn LogSink>, loss_counter: Arc<LossCounter>) -> Self {
-        Self { sink, loss_counter, partial_line: Vec::new(), backoff: None, path_checked_at: Instant::now() }
+        let path_checked_at = Instant::now();
+        Self { sink, loss_counter, partial_line: Vec::new(), backoff: None, path_checked_at, needs_reopen: false }
     }
 
     pub(super) fn loss_counter(&self) -> &Arc<LossCounter> {
@@ -88,7 +91,22 @@ impl LineWriter {
         }
     }
 
+    /// Treats a panic as a failure of the sink. `lost` lines were in progress.
+    pub(super) fn on_panic(&mut self, panic: &str, lost: u64, now: Instant) {
+        self.needs_reopen = true;
+        self.loss_counter.count_lost(lost);
+        self.on_error(&io::Error::other("a panic"), lost, now);
+        let text = format!("the writer of {} panicked and was restarted: {panic}", self.loss_counter.name());
+        self.loss_counter.add_event(Level::Error, "LogWriterRestarted", text);
+    }
+
     fn try_write(&mut self, lines: &[u8], level: Level, now: Instant, done: &mut WriteProgress<'_>) -> io::Result<()> {
+        if self.needs_reopen {
+            *done.lost += u64::from(!self.partial_line.is_empty());
+            self.partial_line.clear();
+            self.sink.reopen()?;
+            self.needs_reopen = false;
+        }
         if self.backoff.is_some() || now.saturating_duration_since(self.path_checked_at) >= PATH_CHECK_INTERVAL {
             self.path_checked_at = now;
             if self.sink.reopen_if_moved()? == ReopenOutcome::Reopened && !self.partial_line.is_empty() {

@@ -1,28 +1,23 @@
 //! All logs of the program: the queues that workers write to, and the threads that drain them.
 
 use super::access::Format;
-use super::config::{AccessLogConfig, Destination, ErrorFormat, ErrorLogConfig, Level, LogConfig, SiteLogConfig};
-use super::error::{ErrorLog, LeveledLines, LogEvent, OverflowEvents};
+use super::config::{Destination, ErrorFormat, Level, LogConfig, SiteLogConfig};
+use super::error::{LogEvent, OverflowEvents};
 use super::line_writer::LineWriter;
 use super::loss_counter::LossCounter;
+use super::queue::{LogEntry, LogQueue, ThreadHandle, ThreadInbox, queue_bytes_max, thread_channel};
 use super::rotate::Rotator;
-use super::sink::{self, Connect, LogSink, SinkContext};
-use super::writer::{AccessWriter, Batch, ErrorWriter, ReopenRequests, WriterCommand, run_to_end};
+use super::sink::{self, Connect, Device, SinkContext};
+use super::writer::{LogThread, ThreadLog};
 use std::fmt;
 use std::io;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Weak};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-/// Batches of access lines that may wait for one thread, usually 32 KiB each.
-const BATCHES_MAX: usize = 1024;
-/// Events that may wait for an error log.
-const ERRORS_MAX: usize = 1024;
-/// Threads that share the logs in files. Each other log has its own thread, because its reader may block it.
-const FILE_THREADS_MAX: usize = 4;
+/// Threads for log files. Logs on further file systems share them.
+const FILE_THREADS_MAX: usize = 8;
 /// How long the shutdown waits for pending lines. A reader that stopped reading must not keep the program from
 /// ending.
 const FLUSH_TIME_MAX: Duration = Duration::from_secs(5);
@@ -66,26 +61,22 @@ pub(super) struct LogQueues {
     /// The server's error log is first.
     errors: Vec<ErrorQueue>,
     sites: Vec<SiteLogConfig>,
-    reopen_requests: Arc<AtomicU64>,
-}
-
-/// The queue of one error log.
-#[derive(Debug)]
-struct ErrorQueue {
-    events: SyncSender<WriterCommand<LogEvent>>,
-    overflow: Arc<OverflowEvents>,
-    loss_counter: Arc<LossCounter>,
-    level: Level,
+    threads: Vec<ThreadHandle>,
 }
 
 /// The queue of one access log.
 #[derive(Debug)]
 struct AccessQueue {
+    queue: LogQueue,
     format: Format,
-    batches: SyncSender<WriterCommand<Batch>>,
-    /// Index among the logs of its thread.
-    index: usize,
-    loss_counter: Arc<LossCounter>,
+}
+
+/// The queue of one error log.
+#[derive(Debug)]
+struct ErrorQueue {
+    queue: LogQueue,
+    overflow: Arc<OverflowEvents>,
+    level: Level,
 }
 
 impl LogQueues {
@@ -101,9 +92,9 @@ impl LogQueues {
 
     /// Sends whole lines to an access log, or counts them as lost.
     pub(super) fn send_lines(&self, log: usize, lines: Vec<u8>, count: u64) {
-        let AccessQueue { batches, index, loss_counter, .. } = &self.access[log];
-        if batches.try_send(WriterCommand::Write(Batch { index: *index, lines, count })).is_err() {
-            loss_counter.count_lost(count);
+        let queue = &self.access[log].queue;
+        if queue.send(LogEntry::Lines(lines, count)).is_some() {
+            queue.loss_counter.count_lost(count);
         }
     }
 
@@ -128,10 +119,8 @@ impl ErrorQueue {
         if event.level > self.level {
             return;
         }
-        match self.events.try_send(WriterCommand::Write(event)) {
-            Err(TrySendError::Full(WriterCommand::Write(event))) => self.overflow.push(event),
-            Err(_) => self.loss_counter.count_lost(1),
-            Ok(()) => {}
+        if let Some(LogEntry::Event(event)) = self.queue.send(LogEntry::Event(event)) {
+            self.overflow.push(event);
         }
     }
 }
@@ -146,14 +135,7 @@ impl Reopener {
     /// Requests it. Each thread reopens its files before it writes its next line.
     pub(crate) fn reopen(&self) {
         let Some(queue) = self.queue.upgrade() else { return };
-        queue.reopen_requests.fetch_add(1, Ordering::Relaxed);
-        // A thread with a full queue checks without a wake-up.
-        for access in &queue.access {
-            let _ = access.batches.try_send(WriterCommand::Wake);
-        }
-        for error in &queue.errors {
-            let _ = error.events.try_send(WriterCommand::Wake);
-        }
+        queue.threads.iter().for_each(ThreadHandle::reopen);
     }
 }
 
@@ -164,50 +146,35 @@ impl Logs {
         check_destinations(config)?;
         let rotator = Rotator::default();
         let context = SinkContext { connect, rotator: &rotator };
-        let errors = [&config.error].into_iter().chain(&config.site_errors);
-        let errors: Vec<OpenErrorLog> =
-            errors.map(|error| OpenErrorLog::of(error, context)).collect::<Result<_, _>>()?;
-        let opened: Vec<OpenAccessLog> =
-            config.access.iter().map(|access| OpenAccessLog::of(access, context)).collect::<Result<_, _>>()?;
-
-        let reopen_requests = Arc::new(AtomicU64::new(0));
-        let loss_counters =
-            opened.iter().map(|opened| &opened.loss_counter).chain(errors.iter().map(|error| &error.loss_counter));
-        // The server's error log reports the losses of all logs.
-        let mut loss_counters: Vec<_> = loss_counters.cloned().map(|loss_counter| (loss_counter, None)).collect();
-        let (mut threads, mut error_queues) = (Vec::new(), Vec::<ErrorQueue>::new());
-        for OpenErrorLog { sink, loss_counter, format, level } in errors {
-            let (sender, events) = sync_channel(ERRORS_MAX);
-            let overflow = Arc::new(OverflowEvents::default());
-            let writer = ErrorWriter {
-                events,
-                overflow: overflow.clone(),
-                log: ErrorLog::new(format),
-                loss_counters: std::mem::take(&mut loss_counters),
-                writer: LineWriter::new(sink, loss_counter.clone()),
-                reopen_requests: ReopenRequests::new(reopen_requests.clone()),
-                lines: LeveledLines::default(),
-            };
-            // Keeps the server's error log open until this one has ended.
-            let servers = error_queues.first().map(|first| first.events.clone());
-            threads.push(start_thread("selvedge-error", move || {
-                run_to_end(writer);
-                drop(servers);
-            })?);
-            error_queues.push(ErrorQueue { events: sender, overflow, loss_counter, level });
-        }
-        let mut groups = Vec::new();
-        let access = assign_threads(opened, &mut groups);
-        for WriterGroup { receiver: batches, writers, .. } in groups {
-            let (reopening, errors) = (ReopenRequests::new(reopen_requests.clone()), error_queues[0].events.clone());
-            let writer = AccessWriter { batches, writers, reopen_requests: reopening, in_progress: None, errors };
-            threads.push(start_thread("selvedge-access", move || run_to_end(writer))?);
-        }
+        let room = queue_bytes_max(config.count());
+        let (mut plans, mut loss_counters) = (Vec::new(), Vec::new());
+        let mut add = |destination: &Destination, kind, thread_log: &dyn Fn(LineWriter) -> ThreadLog| {
+            let (writer, device) = open_log(destination, kind, context)?;
+            let loss_counter = writer.loss_counter().clone();
+            loss_counters.push(loss_counter.clone());
+            let plan = plan_for(&mut plans, device);
+            plan.logs.push(thread_log(writer));
+            Ok(plan.handle.queue(plan.logs.len() - 1, room, loss_counter))
+        };
+        let errors = [&config.error].into_iter().chain(&config.site_errors).map(|error| {
+            let overflow = Arc::<OverflowEvents>::default();
+            let thread_log = |writer| ThreadLog::error(writer, error.format, overflow.clone());
+            let queue = add(&error.destination, "error", &thread_log)?;
+            Ok(ErrorQueue { queue, overflow: overflow.clone(), level: error.level })
+        });
+        let errors = errors.collect::<Result<Vec<_>, _>>()?;
+        let access = config.access.iter().map(|access| {
+            let queue = add(&access.destination, "access", &ThreadLog::access)?;
+            Ok(AccessQueue { queue, format: access.format.clone() })
+        });
+        let access = access.collect::<Result<Vec<_>, _>>()?;
         let mut sites = config.sites.clone();
         if sites.is_empty() {
             sites.push(SiteLogConfig::default());
         }
-        let queue = LogQueues { access, errors: error_queues, sites, reopen_requests };
+        let handles = plans.iter().map(|plan| plan.handle.clone()).collect();
+        let queue = LogQueues { access, errors, sites, threads: handles };
+        let threads = start_threads(plans, &loss_counters, config.error.format)?;
         Ok(Self { queue: Arc::new(queue), threads })
     }
 
@@ -223,9 +190,9 @@ impl Logs {
 
     /// Returns each log with the number of lines lost since it was opened.
     pub(crate) fn losses(&self) -> impl Iterator<Item = (&str, u64)> {
-        let access = self.queue.access.iter().map(|access| &access.loss_counter);
-        let all = access.chain(self.queue.errors.iter().map(|error| &error.loss_counter));
-        all.map(|loss_counter| (loss_counter.name(), loss_counter.lost_total()))
+        let access = self.queue.access.iter().map(|access| &access.queue);
+        let all = access.chain(self.queue.errors.iter().map(|error| &error.queue));
+        all.map(|queue| (queue.loss_counter.name(), queue.loss_counter.lost_total()))
     }
 
     pub(super) fn queue(&self) -> Arc<LogQueues> {
@@ -244,73 +211,65 @@ impl Logs {
     }
 }
 
-/// An open error log.
-struct OpenErrorLog {
-    sink: Box<dyn LogSink>,
-    loss_counter: Arc<LossCounter>,
+/// Opens a log.
+fn open_log(
+    destination: &Destination,
+    kind: &'static str,
+    context: SinkContext<'_>,
+) -> Result<(LineWriter, Device), LogProblem> {
+    let name = format!("the {kind} log {}", destination.describe());
+    let loss_counter = Arc::new(LossCounter::new(name));
+    let sink = sink::open(destination, kind, &loss_counter, context)
+        .map_err(|error| LogProblem::of(destination, loss_counter.name(), error))?;
+    let device = sink.device();
+    Ok((LineWriter::new(sink, loss_counter), device))
+}
+
+/// A thread that is not started yet, and its logs.
+struct ThreadPlan {
+    device: Device,
+    handle: ThreadHandle,
+    inbox: ThreadInbox,
+    logs: Vec<ThreadLog>,
+}
+
+/// Returns the thread of a device. The first thread has the server's error log alone.
+fn plan_for(plans: &mut Vec<ThreadPlan>, device: Device) -> &mut ThreadPlan {
+    let shared = || plans.iter().enumerate().skip(1);
+    let of_device = shared().find(|(_, plan)| plan.device == device);
+    let place = of_device.or_else(|| {
+        let files = shared().filter(|(_, plan)| matches!(plan.device, Device::FileSystem(_)));
+        let is_full = matches!(device, Device::FileSystem(_)) && files.clone().count() >= FILE_THREADS_MAX;
+        files.min_by_key(|(_, plan)| plan.logs.len()).filter(|_| is_full)
+    });
+    if let Some((place, _)) = place {
+        return &mut plans[place];
+    }
+    let (handle, inbox) = thread_channel();
+    plans.push_mut(ThreadPlan { device, handle, inbox, logs: Vec::new() })
+}
+
+/// Starts the threads. The first reports the losses of all logs.
+fn start_threads(
+    plans: Vec<ThreadPlan>,
+    loss_counters: &[Arc<LossCounter>],
     format: ErrorFormat,
-    level: Level,
-}
-
-impl OpenErrorLog {
-    fn of(config: &ErrorLogConfig, context: SinkContext<'_>) -> Result<Self, LogProblem> {
-        let loss_counter = Arc::new(LossCounter::new(format!("the error log {}", config.destination.describe())));
-        let sink = sink::open(&config.destination, "error", &loss_counter, context)
-            .map_err(|error| LogProblem::of(&config.destination, loss_counter.name(), error))?;
-        Ok(Self { sink, loss_counter, format: config.format, level: config.level })
-    }
-}
-
-/// An open access log.
-struct OpenAccessLog {
-    sink: Box<dyn LogSink>,
-    loss_counter: Arc<LossCounter>,
-    format: Format,
-    sharing: ThreadUse,
-}
-
-/// Whether a log may share a thread.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum ThreadUse {
-    Shared,
-    OwnThread,
-}
-
-impl OpenAccessLog {
-    fn of(config: &AccessLogConfig, context: SinkContext<'_>) -> Result<Self, LogProblem> {
-        let loss_counter = Arc::new(LossCounter::new(format!("the access log {}", config.destination.describe())));
-        let sink = sink::open(&config.destination, "access", &loss_counter, context)
-            .map_err(|error| LogProblem::of(&config.destination, loss_counter.name(), error))?;
-        let sharing = match config.destination {
-            Destination::File { .. } => ThreadUse::Shared,
-            _ => ThreadUse::OwnThread,
+) -> Result<Vec<JoinHandle<()>>, LogProblem> {
+    let mut server_log = None;
+    let threads = plans.into_iter().map(|ThreadPlan { handle, inbox, logs, .. }| {
+        let thread = LogThread::new(inbox, logs);
+        let Some(server_log) = server_log.clone() else {
+            server_log = Some(handle);
+            let thread = thread.with_losses_of(loss_counters.to_vec(), format);
+            return start_thread("selvedge-error", move || thread.run());
         };
-        Ok(Self { sink, loss_counter, format: config.format.clone(), sharing })
-    }
-}
-
-/// The logs of one thread.
-struct WriterGroup {
-    sender: SyncSender<WriterCommand<Batch>>,
-    receiver: Receiver<WriterCommand<Batch>>,
-    writers: Vec<LineWriter>,
-    sharing: ThreadUse,
-}
-
-/// Distributes logs to threads and returns their queues.
-fn assign_threads(opened: Vec<OpenAccessLog>, groups: &mut Vec<WriterGroup>) -> Vec<AccessQueue> {
-    let mut assign = |OpenAccessLog { sink, loss_counter, format, sharing }| {
-        let shared = groups.iter().filter(|group| group.sharing == ThreadUse::Shared).count();
-        if sharing == ThreadUse::OwnThread || shared < FILE_THREADS_MAX {
-            let (sender, receiver) = sync_channel(BATCHES_MAX);
-            groups.push(WriterGroup { sender, receiver, writers: Vec::new(), sharing });
-        }
-        let fits = groups.iter_mut().filter(|group| group.sharing == sharing);
-        let group = fits.min_by_key(|group| group.writers.len()).expect("a group was added above");
-        group.writers.push(LineWriter::new(sink, loss_counter.clone()));
-        AccessQueue { format, batches: group.sender.clone(), index: group.writers.len() - 1, loss_counter }
-    };
-    opened.into_iter().map(&mut assign).collect()
+        // Keeps the server's error log open until this thread has ended.
+        start_thread("selvedge-log", move || {
+            thread.run();
+            drop(server_log);
+        })
+    });
+    threads.collect()
 }
 
 fn start_thread(name: &str, run: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>, LogProblem> {
@@ -347,42 +306,87 @@ fn check_destinations(config: &LogConfig) -> Result<(), LogProblem> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::log::queue::Command;
+    use crate::process::connect;
+
+    /// Two access logs and an error log on one thread, which does not run. Each has room for two batches.
+    fn queues() -> (LogQueues, ThreadInbox) {
+        let (handle, inbox) = thread_channel();
+        let queue = |log| handle.queue(log, 10_000, Arc::new(LossCounter::new("the log".to_owned())));
+        let access = |log| AccessQueue { queue: queue(log), format: Format::named("common").unwrap() };
+        let error = ErrorQueue { queue: queue(2), overflow: Arc::default(), level: Level::Warn };
+        let (access, errors, sites) = (vec![access(0), access(1)], vec![error], vec![SiteLogConfig::default()]);
+        (LogQueues { access, errors, sites, threads: vec![handle] }, inbox)
+    }
+
+    fn batch() -> Vec<u8> {
+        vec![b'x'; 4_000]
+    }
 
     #[test]
-    fn overflow_is_counted_and_sending_never_waits() {
-        let (batches, received) = sync_channel(2);
-        let (errors, events) = sync_channel(1);
-        let overflow = Arc::<OverflowEvents>::default();
-        let [loss_counter, error_loss_counter] = [(); 2].map(|()| Arc::new(LossCounter::new("the log".to_owned())));
-        let format = Format::named("common").unwrap();
-        let queue = LogQueues {
-            access: vec![AccessQueue { format, batches, index: 0, loss_counter: loss_counter.clone() }],
-            errors: vec![ErrorQueue {
-                events: errors,
-                overflow: overflow.clone(),
-                loss_counter: error_loss_counter.clone(),
-                level: Level::Warn,
-            }],
-            sites: vec![SiteLogConfig::default()],
-            reopen_requests: Arc::default(),
-        };
+    fn a_full_queue_loses_lines_and_takes_no_room_of_others() {
+        let (queues, inbox) = queues();
         for count in 1..=5 {
-            queue.send_lines(0, b"line\n".repeat(count), count as u64);
-            queue.send_event(LogEvent::from_program(Level::Warn, "X", String::new()));
-            queue.send_event(LogEvent::from_program(Level::Info, "X", String::new()));
+            queues.send_lines(0, batch(), count);
         }
-        queue.send_event(LogEvent { count: 3, ..LogEvent::from_program(Level::Warn, "Y", String::new()) });
+        queues.send_lines(1, batch(), 1);
+        let loss_counter = &queues.access[0].queue.loss_counter;
         let loss = loss_counter.loss().expect("the third batch did not fit");
         assert_eq!(loss.count, 3 + 4 + 5);
         assert_eq!(loss.text, "lines of the log were lost: they arrived faster than they were written");
-        assert_eq!(error_loss_counter.loss().map(|loss| loss.count), None);
-        let mut overflow: Vec<_> = overflow.take().map(|event| (event.key, event.count)).collect();
-        overflow.sort_unstable();
-        assert_eq!(overflow, [("X", 4), ("Y", 3)], "what is not wanted is not counted");
-        assert_eq!((received.try_iter().count(), events.try_iter().count()), (2, 1));
+        assert_eq!(queues.access[1].queue.loss_counter.lost_total(), 0);
+        let sent = |command| match command {
+            Command::Write { log, entry: LogEntry::Lines(_, count), .. } => (log, count),
+            other => panic!("{other:?}"),
+        };
+        let sent: Vec<_> = inbox.commands.try_iter().map(sent).collect();
+        assert_eq!(sent, [(0, 1), (0, 2), (1, 1)]);
+        // Written lines make room.
+        queues.send_lines(0, batch(), 6);
+        assert_eq!((inbox.commands.try_iter().count(), loss_counter.lost_total()), (1, 12));
         // Only the reported count is subtracted; later losses stay.
         loss_counter.count_lost(7);
         loss_counter.acknowledge(loss.count);
         assert_eq!(loss_counter.loss().map(|loss| loss.count), Some(7));
+    }
+
+    #[test]
+    fn events_beyond_a_full_queue_are_counted_and_none_is_lost() {
+        let (queues, inbox) = queues();
+        let event = |level| LogEvent { line: batch(), ..LogEvent::from_program(level, "X", String::new()) };
+        for _ in 0..5 {
+            queues.send_event(event(Level::Warn));
+            queues.send_event(event(Level::Info));
+        }
+        queues.send_event(LogEvent { count: 3, key: "Y", ..event(Level::Warn) });
+        assert_eq!(queues.errors[0].queue.loss_counter.lost_total(), 0);
+        let mut overflow: Vec<_> = queues.errors[0].overflow.take().map(|event| (event.key, event.count)).collect();
+        overflow.sort_unstable();
+        assert_eq!(overflow, [("X", 3), ("Y", 3)], "what is not wanted is not counted");
+        assert_eq!(inbox.commands.try_iter().count(), 2);
+    }
+
+    #[test]
+    fn logs_of_one_device_share_a_thread() {
+        let mut plans = Vec::new();
+        let disk = Device::FileSystem;
+        let context = SinkContext { connect, rotator: &Rotator::default() };
+        // The first is the server's error log.
+        let add = |plans: &mut Vec<ThreadPlan>, device| {
+            let (writer, _) = open_log(&Destination::Discard, "access", context).unwrap();
+            plan_for(plans, device).logs.push(ThreadLog::access(writer));
+        };
+        for device in [disk(1), disk(1), disk(2), Device::Syslog, disk(1), Device::StandardOutput, disk(2)] {
+            add(&mut plans, device);
+        }
+        let planned =
+            |plans: &[ThreadPlan]| plans.iter().map(|plan| (plan.device, plan.logs.len())).collect::<Vec<_>>();
+        let (syslog, output) = ((Device::Syslog, 1), (Device::StandardOutput, 1));
+        assert_eq!(planned(&plans), [(disk(1), 1), (disk(1), 2), (disk(2), 2), syslog, output]);
+        // More file systems than threads.
+        (3..20).for_each(|number| add(&mut plans, disk(number)));
+        let of_files = plans[1..].iter().filter(|plan| matches!(plan.device, Device::FileSystem(_)));
+        let counts: Vec<_> = of_files.map(|plan| plan.logs.len()).collect();
+        assert_eq!((counts.len(), counts.iter().sum::<usize>()), (FILE_THREADS_MAX, 4 + 17));
     }
 }

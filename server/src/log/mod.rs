@@ -1,7 +1,8 @@
 //! Access logs, error logs and counters.
 //!
-//! Workers never wait for a log. Each buffers lines and sends them four times a second through a bounded queue; what
-//! does not fit is counted. Threads write, survive failures of their destination, and report when a failure is over.
+//! Workers never wait for a log. Each buffers lines and sends them four times a second through the bounded queue of the
+//! log; what does not fit is counted. One thread for each file system, stream and socket writes, survives failures of
+//! single logs, and reports when a failure is over.
 //! This module never names the configuration, a site, or a socket.
 
 pub(crate) mod config;
@@ -20,6 +21,7 @@ mod logs;
 
 mod line_writer;
 mod loss_counter;
+mod queue;
 mod rotate;
 mod sink;
 mod writer;
@@ -30,7 +32,8 @@ mod tests;
 pub(crate) use access::{Format, FormatProblem};
 pub(crate) use logs::{LogProblem, Logs};
 pub(crate) use metrics::{Counters, Totals};
-pub(crate) use observer::LogObserver;
+pub(crate) use observer::{LogObserver, PENDING_BYTES_MAX};
+pub(crate) use queue::queue_bytes_max;
 pub(crate) use sink::{Connect, LogDatagrams};
 
 use std::io::Write;

@@ -1,6 +1,6 @@
 //! Collects one worker's log lines and counts.
 
-use super::access::Format;
+use super::access::{Format, LINE_BYTES_MAX};
 use super::config::Level;
 use super::error::LogEvent;
 use super::logs::{LogQueues, Logs};
@@ -12,6 +12,8 @@ use std::sync::Arc;
 
 /// A batch is sent when it has this many bytes, and four times a second.
 const BATCH_BYTES: usize = 32 * 1024;
+/// Most bytes of memory that one worker's pending lines of one access log use. A buffer grows by doubling.
+pub(crate) const PENDING_BYTES_MAX: usize = 2 * (BATCH_BYTES + LINE_BYTES_MAX);
 
 /// The observer of one worker.
 #[derive(Debug)]

@@ -1,79 +1,87 @@
-//! The log threads. A panic is caught and logged, and the thread continues; the lines it held count as lost.
+//! The log threads.
+//!
+//! Sinks that block together share a thread: the log files of one file system, one standard stream, one socket. So the
+//! number of threads depends on the machine and not on the number of logs, and a disk, a pipe or a syslog receiver that
+//! hangs delays no log elsewhere. The server's error log has its own thread, because it reports the losses of the
+//! others. A write to a regular file cannot be made non-blocking: a disk that hangs blocks the logs on it, and a disk
+//! that is full does not.
+//!
+//! A panic is a failure of one log: its lines count as lost, it is reopened after a pause, and the thread continues.
 
-use super::config::Level;
+use super::config::{ErrorFormat, Level};
 use super::error::{ErrorLog, LeveledLines, LogEvent, OverflowEvents};
 use super::line_writer::LineWriter;
 use super::loss_counter::LossCounter;
+use super::queue::{Command, LogEntry, ThreadInbox};
 use std::any::Any;
+use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender};
-use std::thread;
+use std::sync::mpsc::RecvTimeoutError;
 use std::time::{Duration, Instant};
 
-/// Pause of a thread after a panic.
-const RESTART_PAUSE: Duration = Duration::from_millis(100);
 /// How long a counted event may wait beyond the end of its second.
 const FLUSH_INTERVAL: Duration = Duration::from_millis(250);
-/// Interval at which the error log checks for losses of the other logs.
-const RECEIVE_TIMEOUT: Duration = Duration::from_secs(1);
-/// Interval at which one log reports losses.
-const LOSS_INTERVAL: Duration = Duration::from_secs(1);
+/// Interval at which the server's error log reports the losses of all logs.
+const REPORT_INTERVAL: Duration = Duration::from_secs(1);
+/// Every counted event is due this long after it arrived.
+const COUNTING_TIME_MAX: Duration = Duration::from_secs(2);
 
-/// A command to a log thread.
-#[derive(Debug)]
-pub(super) enum WriterCommand<T> {
-    /// Write this.
-    Write(T),
-    /// Check for reopen requests and losses.
-    Wake,
+/// A log on its thread.
+pub(super) struct ThreadLog {
+    writer: LineWriter,
+    /// `None` for an access log.
+    events: Option<EventCounts>,
 }
 
-/// Whole lines of an access log.
-#[derive(Debug)]
-pub(super) struct Batch {
-    /// Index among the logs of the thread.
-    pub(super) index: usize,
-    pub(super) lines: Vec<u8>,
-    pub(super) count: u64,
+/// The events of an error log that wait to be written.
+struct EventCounts {
+    log: ErrorLog,
+    overflow: Arc<OverflowEvents>,
+    lines: LeveledLines,
 }
 
-/// How often a reopen was requested, and how often this thread has done it.
-#[derive(Debug)]
-pub(super) struct ReopenRequests {
-    requested: Arc<AtomicU64>,
-    done: u64,
-}
-
-impl ReopenRequests {
-    pub(super) fn new(requested: Arc<AtomicU64>) -> Self {
-        let done = requested.load(Ordering::Relaxed);
-        Self { requested, done }
+impl ThreadLog {
+    pub(super) fn access(writer: LineWriter) -> Self {
+        Self { writer, events: None }
     }
 
-    /// Whether a reopen is pending.
-    fn is_due(&mut self) -> bool {
-        let requested = self.requested.load(Ordering::Relaxed);
-        std::mem::replace(&mut self.done, requested) != requested
+    pub(super) fn error(writer: LineWriter, format: ErrorFormat, overflow: Arc<OverflowEvents>) -> Self {
+        let events = EventCounts { log: ErrorLog::new(format), overflow, lines: LeveledLines::default() };
+        Self { writer, events: Some(events) }
     }
-}
 
-/// The loop of a log thread, until all senders are dropped.
-pub(super) trait Writer {
-    fn run(&mut self);
+    fn write(&mut self, entry: LogEntry, now: Instant) {
+        match entry {
+            LogEntry::Lines(lines, _) => self.write_lines(Level::Info, &lines, now),
+            LogEntry::Event(event) => self.write_events(Some(event), now, now),
+        }
+    }
 
-    /// Restores a consistent state after a panic, and logs it.
-    fn recover(&mut self, panic: &str);
-}
+    fn write_lines(&mut self, level: Level, lines: &[u8], now: Instant) {
+        let lost = self.writer.write(lines, level, now);
+        self.writer.loss_counter().count_lost(lost);
+    }
 
-/// Runs a writer to its end and restarts it after panics.
-pub(super) fn run_to_end(mut writer: impl Writer) {
-    while let Err(payload) = catch_unwind(AssertUnwindSafe(|| writer.run())) {
-        let command = panic_message(&*payload);
-        // Recovering may panic as well.
-        let _ = catch_unwind(AssertUnwindSafe(|| writer.recover(command)));
-        thread::sleep(RESTART_PAUSE);
+    /// Adds an event and those that found the queue full, and writes what is due at `due`.
+    fn write_events(&mut self, event: Option<LogEvent>, due: Instant, now: Instant) {
+        let Some(EventCounts { log, overflow, lines }) = &mut self.events else { return };
+        event.into_iter().chain(overflow.take()).for_each(|event| log.add(event, now, lines));
+        log.flush(due, lines);
+        for (level, lines) in lines.take() {
+            self.write_lines(level, &lines, now);
+        }
+    }
+
+    fn is_counting(&self) -> bool {
+        self.events.as_ref().is_some_and(|events| events.log.is_waiting())
+    }
+
+    /// Runs an operation that has `lines` lines in progress.
+    fn catch_panic(&mut self, lines: u64, now: Instant, run: impl FnOnce(&mut Self)) {
+        if let Err(payload) = catch_unwind(AssertUnwindSafe(|| run(self))) {
+            self.writer.on_panic(panic_message(&*payload), lines, now);
+        }
     }
 }
 
@@ -85,130 +93,131 @@ fn panic_message(payload: &(dyn Any + Send)) -> &str {
     }
 }
 
-/// Writes access logs.
-pub(super) struct AccessWriter {
-    pub(super) batches: Receiver<WriterCommand<Batch>>,
-    pub(super) writers: Vec<LineWriter>,
-    pub(super) reopen_requests: ReopenRequests,
-    /// The batch that is being written: log and number of lines.
-    pub(super) in_progress: Option<(usize, u64)>,
-    /// Keeps the error log open until this thread has ended.
-    pub(super) errors: SyncSender<WriterCommand<LogEvent>>,
+/// A thread that writes logs.
+pub(super) struct LogThread {
+    inbox: ThreadInbox,
+    logs: Vec<ThreadLog>,
+    /// Error logs with counted events, by index.
+    counting: BTreeSet<usize>,
+    flushed_at: Instant,
+    reporter: Option<LossReporter>,
 }
 
-impl Writer for AccessWriter {
-    fn run(&mut self) {
-        while let Ok(command) = self.batches.recv() {
+/// Reports the losses of all logs in the first log of its thread.
+struct LossReporter {
+    loss_counters: Vec<Arc<LossCounter>>,
+    format: ErrorFormat,
+    reported_at: Instant,
+}
+
+impl LogThread {
+    pub(super) fn new(inbox: ThreadInbox, logs: Vec<ThreadLog>) -> Self {
+        Self { inbox, logs, counting: BTreeSet::new(), flushed_at: Instant::now(), reporter: None }
+    }
+
+    /// Reports losses of these logs, in this format, in the first log of the thread.
+    #[must_use]
+    pub(super) fn with_losses_of(mut self, loss_counters: Vec<Arc<LossCounter>>, format: ErrorFormat) -> Self {
+        self.reporter = Some(LossReporter { loss_counters, format, reported_at: Instant::now() });
+        self
+    }
+
+    /// Writes until all senders are dropped.
+    pub(super) fn run(mut self) {
+        loop {
+            let command = self.inbox.commands.recv_timeout(self.timeout());
             let now = Instant::now();
-            if self.reopen_requests.is_due() {
-                self.writers.iter_mut().for_each(|writer| writer.reopen(now));
+            if self.inbox.take_reopen_request() {
+                self.logs.iter_mut().for_each(|log| log.catch_panic(0, now, |log| log.writer.reopen(now)));
             }
-            if let WriterCommand::Write(Batch { index, lines, count }) = command {
-                self.in_progress = Some((index, count));
-                let writer = &mut self.writers[index];
-                let lost = writer.write(&lines, Level::Info, now);
-                self.in_progress = None;
-                if lost > 0 {
-                    writer.loss_counter().count_lost(lost);
-                    // Wakes the error log, so that the loss is reported within one second. A thread with a full queue
-                    // is awake.
-                    let _ = self.errors.try_send(WriterCommand::Wake);
+            match command {
+                Ok(Command::Write { log, entry, reserved }) => {
+                    self.write(log, entry, now);
+                    drop(reserved);
+                }
+                Ok(Command::Wake) | Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return self.finish(now),
+            }
+            if now >= self.flushed_at + FLUSH_INTERVAL {
+                self.flushed_at = now;
+                for log in std::mem::take(&mut self.counting) {
+                    self.flush(log, now, now);
                 }
             }
+            self.report_losses(now, REPORT_INTERVAL);
         }
     }
 
-    fn recover(&mut self, panic: &str) {
-        let (index, count) = self.in_progress.take().unwrap_or_default();
-        let writer = &mut self.writers[index];
-        writer.loss_counter().count_lost(count);
-        log_restart(writer.loss_counter(), panic);
-        writer.reopen(Instant::now());
+    fn timeout(&self) -> Duration {
+        match (&self.reporter, self.counting.is_empty()) {
+            (_, false) => FLUSH_INTERVAL,
+            (Some(_), true) => REPORT_INTERVAL,
+            (None, true) => Duration::MAX,
+        }
+    }
+
+    fn write(&mut self, index: usize, entry: LogEntry, now: Instant) {
+        let lines = match &entry {
+            LogEntry::Lines(_, count) => *count,
+            LogEntry::Event(_) => 1,
+        };
+        let log = &mut self.logs[index];
+        log.catch_panic(lines, now, |log| log.write(entry, now));
+        if log.is_counting() {
+            self.counting.insert(index);
+        }
+    }
+
+    /// Writes the counted events of an error log that are due at `due`.
+    fn flush(&mut self, index: usize, due: Instant, now: Instant) {
+        let log = &mut self.logs[index];
+        // The lost group has at least one line.
+        log.catch_panic(1, now, |log| log.write_events(None, due, now));
+        if log.is_counting() {
+            self.counting.insert(index);
+        }
+    }
+
+    /// Writes everything that waits.
+    fn finish(mut self, now: Instant) {
+        for log in 0..self.logs.len() {
+            self.flush(log, now + COUNTING_TIME_MAX, now);
+        }
+        self.report_losses(now, Duration::ZERO);
+    }
+
+    fn report_losses(&mut self, now: Instant, interval: Duration) {
+        let Some(reporter) = &mut self.reporter else { return };
+        if now.saturating_duration_since(reporter.reported_at) >= interval {
+            reporter.reported_at = now;
+            self.logs[0].catch_panic(0, now, |log| reporter.report(&mut log.writer, now));
+        }
     }
 }
 
-fn log_restart(loss_counter: &LossCounter, panic: &str) {
-    let text = format!("what writes {} has panicked and goes on: {panic}", loss_counter.name());
-    loss_counter.set_cause("a panic".to_owned());
-    loss_counter.recovered();
-    loss_counter.add_event(Level::Error, "LogWriterRestarted", text);
-}
-
-/// Writes an error log, and reports the losses of the other logs there.
-pub(super) struct ErrorWriter {
-    pub(super) events: Receiver<WriterCommand<LogEvent>>,
-    pub(super) overflow: Arc<OverflowEvents>,
-    pub(super) log: ErrorLog,
-    pub(super) writer: LineWriter,
-    pub(super) reopen_requests: ReopenRequests,
-    /// The loss counter of each log, including this one, and the time of its last report.
-    pub(super) loss_counters: Vec<(Arc<LossCounter>, Option<Instant>)>,
-    pub(super) lines: LeveledLines,
-}
-
-impl Writer for ErrorWriter {
-    fn run(&mut self) {
-        loop {
-            let interval = if self.log.is_waiting() { FLUSH_INTERVAL } else { RECEIVE_TIMEOUT };
-            let command = self.events.recv_timeout(interval);
-            let now = Instant::now();
-            if self.reopen_requests.is_due() {
-                self.writer.reopen(now);
-            }
-            let is_end = matches!(command, Err(RecvTimeoutError::Disconnected));
-            if let Ok(WriterCommand::Write(event)) = command {
-                self.log.add(event, now, &mut self.lines);
-            }
-            self.overflow.take().for_each(|event| self.log.add(event, now, &mut self.lines));
-            // At the end, every second counts as over.
-            self.log.flush(if is_end { now + Duration::from_secs(2) } else { now }, &mut self.lines);
-            self.write(now);
-            self.log_losses(now, if is_end { Duration::ZERO } else { LOSS_INTERVAL });
-            if is_end {
+impl LossReporter {
+    /// Reports losses and pending events of the logs. Waits while this log cannot be written itself.
+    fn report(&self, writer: &mut LineWriter, now: Instant) {
+        let mut lines = LeveledLines::default();
+        for loss_counter in &self.loss_counters {
+            if !writer.is_ready(now) {
                 return;
             }
-        }
-    }
-
-    fn recover(&mut self, panic: &str) {
-        // The lost group had at least one line.
-        self.writer.loss_counter().count_lost(1);
-        log_restart(self.writer.loss_counter(), panic);
-        self.writer.reopen(Instant::now());
-    }
-}
-
-impl ErrorWriter {
-    fn write(&mut self, now: Instant) {
-        for (level, lines) in self.lines.take() {
-            let lost = self.writer.write(&lines, level, now);
-            self.writer.loss_counter().count_lost(lost);
-        }
-    }
-
-    /// Reports losses and pending events of the logs, each at most once per `interval`. Waits while this log cannot
-    /// be written itself.
-    fn log_losses(&mut self, now: Instant, interval: Duration) {
-        for (loss_counter, reported_at) in &mut self.loss_counters {
-            let is_early = reported_at.is_some_and(|reported_at| now.saturating_duration_since(reported_at) < interval);
-            if is_early || !self.writer.is_ready(now) {
-                continue;
+            if let Some(loss) = loss_counter.loss() {
+                lines.push(&loss, self.format);
+                let lost = lines.take().iter().map(|(level, bytes)| writer.write(bytes, *level, now)).sum();
+                // The loss stays counted, and the next report includes it.
+                writer.uncount(lost);
+                if lost == 0 {
+                    loss_counter.acknowledge(loss.count);
+                }
             }
-            let mut lines = LeveledLines::default();
-            let loss = loss_counter.loss();
-            loss.iter().for_each(|loss| lines.push(loss, self.log.format()));
-            let lost = lines.take().iter().map(|(level, bytes)| self.writer.write(bytes, *level, now)).sum::<u64>();
-            self.writer.uncount(lost);
-            if let Some(loss) = loss.filter(|_| lost == 0) {
-                *reported_at = Some(now);
-                loss_counter.acknowledge(loss.count);
-            }
-            while self.writer.is_ready(now) {
-                let Some(note) = loss_counter.next_event() else { break };
-                lines.push(&note, self.log.format());
+            while writer.is_ready(now) {
+                let Some(event) = loss_counter.next_event() else { break };
+                lines.push(&event, self.format);
                 for (level, bytes) in lines.take() {
-                    let lost = self.writer.write(&bytes, level, now);
-                    self.writer.loss_counter().count_lost(lost);
+                    let lost = writer.write(&bytes, level, now);
+                    writer.loss_counter().count_lost(lost);
                 }
             }
         }

@@ -1,12 +1,7 @@
 //! Skips what separates nodes and entries: space, comments, strings.
 
-use super::newline::is_newline;
+use super::character::{is_newline, is_space};
 use super::parser::Parser;
-
-/// Whether a character is other white space of KDL.
-fn is_space(c: char) -> bool {
-    !is_newline(c) && (c.is_whitespace() || c == '\u{feff}')
-}
 
 impl Parser<'_> {
     /// Skips white space and comments within a line.
@@ -17,6 +12,19 @@ impl Parser<'_> {
                 Some(c) if is_space(c) => self.at += c.len_utf8(),
                 Some('/') if rest.starts_with("/*") => self.skip_block_comment(),
                 _ => return,
+            }
+        }
+    }
+
+    /// Skips white space, comments and line continuations within a head.
+    pub(super) fn skip_node_space(&mut self) -> Skipped {
+        loop {
+            self.skip_space();
+            if !self.rest().starts_with('\\') {
+                return Skipped::Valid;
+            }
+            if self.skip_line_continuation() == Skipped::Invalid {
+                return Skipped::Invalid;
             }
         }
     }
@@ -62,7 +70,7 @@ impl Parser<'_> {
     }
 
     /// Skips a backslash that continues the head on the next line.
-    pub(super) fn skip_line_continuation(&mut self) -> Skipped {
+    fn skip_line_continuation(&mut self) -> Skipped {
         let start = self.at;
         self.at += 1;
         self.skip_space();

@@ -1,15 +1,15 @@
-//! Parses KDL text into nodes with positions.
+//! Parses KDL 2.0 text into nodes with positions.
 //!
-//! Our parser finds nodes and limits their nesting. Values that are not plain (escapes, multi-line strings,
-//! fractions) are parsed by the `kdl` crate, one at a time, because the crate is slow for large files and its
-//! recursion has no limit.
+//! Without type annotations, which no setting has. The `kdl` crate is only compared with in tests: it takes more than a
+//! second for 10,000 sites (bench/NOTES.md), and its recursion has no limit.
 
-mod entry;
-mod kdl;
+mod character;
 mod lexer;
-mod newline;
 mod node_head;
+mod number;
 mod parser;
+mod scalar;
+mod string;
 
 pub(super) use parser::read;
 

@@ -1,9 +1,9 @@
 //! Parses the head of a node: name, arguments, properties.
 
+use super::character::is_newline;
 use super::lexer::Skipped;
-use super::newline::is_newline;
 use super::parser::{NodeState, Parser};
-use super::{Entry, Node, Scalar, entry};
+use super::{Entry, Node, Scalar, scalar};
 use crate::config::position::Span;
 use crate::config::problem::Problem;
 
@@ -54,15 +54,9 @@ impl Parser<'_> {
     /// Moves to the next entry, or returns that the head has ended.
     fn next_entry(&mut self, is_whole: &mut bool) -> Option<NodeState> {
         let before = self.at;
-        loop {
-            self.skip_space();
-            if !self.rest().starts_with('\\') {
-                break;
-            }
-            if self.skip_line_continuation() == Skipped::Invalid {
-                *is_whole = false;
-                return None;
-            }
+        if self.skip_node_space() == Skipped::Invalid {
+            *is_whole = false;
+            return None;
         }
         let has_space = self.at > before;
         let slashdash_at = self.at;
@@ -100,14 +94,18 @@ impl Parser<'_> {
         let start = self.at;
         let first = self.parse_value();
         let end = self.at;
-        self.skip_space();
+        if self.skip_node_space() == Skipped::Invalid {
+            return None;
+        }
         if !self.rest().starts_with('=') {
             self.at = end;
             let at = self.span(start, end);
             return first.map(|scalar| Entry { name: None, scalar, at, value_at: at });
         }
         self.at += 1;
-        self.skip_space();
+        if self.skip_node_space() == Skipped::Invalid {
+            return None;
+        }
         let value_start = self.at;
         if matches!(self.next_part(), HeadPart::End) {
             self.problem(start, value_start, "a property without a value", "write name=value");
@@ -133,7 +131,7 @@ impl Parser<'_> {
             return None;
         }
         let at: Span = self.span(start, self.at);
-        match entry::read(&self.text[start..self.at], at) {
+        match scalar::read(&self.text[start..self.at], at) {
             Ok(scalar) => Some(scalar),
             Err(problem) => {
                 self.problems.push(problem);

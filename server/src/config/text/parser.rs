@@ -1,18 +1,25 @@
 //! Parses nodes and their blocks.
 
 use super::Node;
-use super::newline::is_newline;
+use super::character::{is_disallowed, is_newline};
 use crate::config::position::Span;
 use crate::config::problem::Problem;
 
 /// Deepest nesting of blocks. The settings use four.
 const DEPTH_MAX: usize = 16;
 
+/// Most disallowed characters that are reported for one text.
+const DISALLOWED_MAX: usize = 8;
+
 /// Parses a text. Invalid parts are reported and skipped.
 pub(in crate::config) fn read(text: &str, file: u32, problems: &mut Vec<Problem>) -> Vec<Node> {
     let at = if text.starts_with('\u{feff}') { 3 } else { 0 };
     let mut scan = Parser { text, file, at, problems };
     let mut nodes = Vec::new();
+    if scan.report_disallowed() {
+        // Such characters may make a text look different from its meaning.
+        return nodes;
+    }
     loop {
         scan.parse_nodes(0, &mut nodes);
         if scan.at >= text.len() {
@@ -52,6 +59,19 @@ impl<'a> Parser<'a> {
     pub(super) fn problem(&mut self, start: usize, end: usize, what: &str, instead: &str) {
         let at = self.span(start, end);
         self.problems.push(Problem::new(at, what).suggest(instead));
+    }
+
+    /// Reports characters that may not be in a text. Returns whether it has one.
+    fn report_disallowed(&mut self) -> bool {
+        let disallowed = self.rest().char_indices().filter(|&(_, c)| is_disallowed(c)).take(DISALLOWED_MAX);
+        let found: Vec<_> = disallowed.map(|(offset, c)| (self.at + offset, c)).collect();
+        for &(at, c) in &found {
+            let code = u32::from(c);
+            let what = format!("the character U+{code:04X} is not allowed in KDL");
+            let instead = format!("remove it, or write \\u{{{code:x}}} in \"quotes\"");
+            self.problem(at, at + c.len_utf8(), &what, &instead);
+        }
+        !found.is_empty()
     }
 
     /// Parses nodes up to a closing brace or the end of the text.

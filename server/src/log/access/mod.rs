@@ -17,7 +17,7 @@ use selvedge::service::Exchange;
 use step::FormatStep;
 
 /// Bytes of a line with its line end. Log readers accept as much, and a client cannot multiply its bytes in the log.
-const LINE_BYTES_MAX: usize = 4096;
+pub(super) const LINE_BYTES_MAX: usize = 4096;
 /// Lengths to which values are cut if a line would be too long, tried in order.
 const VALUE_BYTES_MAX: [usize; 6] = [2048, 1024, 512, 256, 128, 64];
 

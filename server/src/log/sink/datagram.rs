@@ -2,7 +2,7 @@
 //!
 //! This file formats the datagram, by RFC 5424 or by the journal's native protocol. The caller provides the socket.
 
-use super::{LogSink, ReopenOutcome};
+use super::{Device, LogSink, ReopenOutcome};
 use crate::log::config::Level;
 use crate::log::time::TimePattern;
 use selvedge::proto::http1::write::write_decimal;
@@ -109,6 +109,13 @@ fn severity(level: Level) -> u64 {
 }
 
 impl LogSink for DatagramSink {
+    fn device(&self) -> Device {
+        match self.format {
+            DatagramFormat::Syslog => Device::Syslog,
+            DatagramFormat::Journal => Device::Journal,
+        }
+    }
+
     fn write(&mut self, lines: &[u8], level: Level) -> io::Result<usize> {
         let mut taken = 0;
         for line in lines.split_inclusive(|&b| b == b'\n') {

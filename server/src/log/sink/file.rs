@@ -1,6 +1,6 @@
 //! A log file: appended to, reopened when its path names another file or none, and rotated when due.
 
-use super::{LogSink, ReopenOutcome};
+use super::{Device, LogSink, ReopenOutcome};
 use crate::log::config::Level;
 use crate::log::rotate::RotationHandle;
 use std::fs::{self, File, Metadata, OpenOptions};
@@ -78,6 +78,12 @@ impl FileSink {
 }
 
 impl LogSink for FileSink {
+    /// The file system at the time of opening: a log stays with its thread. A FIFO never blocks, because it is opened
+    /// non-blocking.
+    fn device(&self) -> Device {
+        Device::FileSystem(self.open.device)
+    }
+
     fn write(&mut self, lines: &[u8], _level: Level) -> io::Result<usize> {
         if self.open.end == LastLine::Partial {
             self.open.file.write_all(b"\n")?;

@@ -14,6 +14,9 @@ use std::sync::Arc;
 
 /// A destination of lines. One thread uses it, and may block.
 pub(super) trait LogSink: Send {
+    /// Returns what a write may wait for.
+    fn device(&self) -> Device;
+
     /// Writes some of the lines and returns how many bytes were written.
     fn write(&mut self, lines: &[u8], level: Level) -> io::Result<usize>;
 
@@ -31,6 +34,19 @@ pub(super) trait LogSink: Send {
     fn reopen(&mut self) -> io::Result<()> {
         Ok(())
     }
+}
+
+/// What the writes of a sink may wait for. Sinks of one device block together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Device {
+    /// The file system with this device number (`st_dev`).
+    FileSystem(u64),
+    StandardOutput,
+    StandardError,
+    Syslog,
+    Journal,
+    /// Writes never wait.
+    Nothing,
 }
 
 /// Whether a sink was reopened.

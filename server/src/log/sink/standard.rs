@@ -1,6 +1,6 @@
 //! Standard output, standard error, and no output.
 
-use super::LogSink;
+use super::{Device, LogSink};
 use crate::log::config::Level;
 use std::io;
 
@@ -12,6 +12,14 @@ pub(super) enum StandardSink {
 }
 
 impl LogSink for StandardSink {
+    fn device(&self) -> Device {
+        match self {
+            Self::Output => Device::StandardOutput,
+            Self::Error => Device::StandardError,
+            Self::Discard => Device::Nothing,
+        }
+    }
+
     fn write(&mut self, lines: &[u8], _level: Level) -> io::Result<usize> {
         let written = match self {
             Self::Output => rustix::io::write(io::stdout(), lines),

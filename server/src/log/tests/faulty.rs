@@ -3,7 +3,7 @@
 use crate::log::config::Level;
 use crate::log::line_writer::LineWriter;
 use crate::log::loss_counter::LossCounter;
-use crate::log::sink::{LogSink, ReopenOutcome};
+use crate::log::sink::{Device, LogSink, ReopenOutcome};
 use std::collections::VecDeque;
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -46,6 +46,10 @@ impl Faulty {
 }
 
 impl LogSink for Faulty {
+    fn device(&self) -> Device {
+        Device::Nothing
+    }
+
     fn write(&mut self, lines: &[u8], _level: Level) -> io::Result<usize> {
         let mut state = self.state();
         let count = match state.acts.pop_front() {

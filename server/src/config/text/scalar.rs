@@ -1,0 +1,51 @@
+//! Parses one value: a word, string, number or keyword (KDL 2.0).
+
+use super::{Scalar, number, string};
+use crate::config::position::Span;
+use crate::config::problem::Problem;
+
+/// Most characters of a value that a message shows.
+const SHOWN_MAX: usize = 60;
+
+/// Parses a value whose end is known.
+pub(super) fn read(part: &str, at: Span) -> Result<Scalar, Problem> {
+    if part.trim_start_matches('#').starts_with('"') {
+        return string::read(part, at).map(Scalar::Text);
+    }
+    let scalar = match part {
+        "#true" => Some(Scalar::Flag(true)),
+        "#false" => Some(Scalar::Flag(false)),
+        "#null" => Some(Scalar::Null),
+        "#inf" => Some(Scalar::Float(f64::INFINITY)),
+        "#-inf" => Some(Scalar::Float(f64::NEG_INFINITY)),
+        "#nan" => Some(Scalar::Float(f64::NAN)),
+        // KDL reserves these words, because they look like keywords.
+        "true" | "false" | "null" | "inf" | "-inf" | "nan" => None,
+        _ if part.starts_with('#') => None,
+        _ if starts_like_number(part) => number::read(part),
+        word => Some(Scalar::Text(word.to_owned())),
+    };
+    scalar.ok_or_else(|| explain(part, at))
+}
+
+/// Whether a word starts with a digit, possibly after a sign or a full stop.
+fn starts_like_number(word: &str) -> bool {
+    let unsigned = word.strip_prefix(['-', '+']).unwrap_or(word);
+    unsigned.strip_prefix('.').unwrap_or(unsigned).starts_with(|c: char| c.is_ascii_digit())
+}
+
+/// Explains an invalid value.
+fn explain(part: &str, at: Span) -> Problem {
+    let mut shown: String = part.chars().take(SHOWN_MAX).flat_map(char::escape_debug).collect();
+    if part.chars().nth(SHOWN_MAX).is_some() {
+        shown.push_str("...");
+    }
+    if part.starts_with('#') {
+        return Problem::new(at, format!("`{shown}` is not a keyword")).suggest("keywords are #true, #false and #null");
+    }
+    if starts_like_number(part) {
+        let problem = Problem::new(at, format!("`{shown}` starts like a number but is not one"));
+        return problem.suggest(format!("put it in quotes: \"{shown}\""));
+    }
+    Problem::new(at, format!("`{shown}` without a `#`")).suggest(format!("write #{shown}, or \"{shown}\""))
+}
