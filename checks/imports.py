@@ -24,7 +24,7 @@ FLOORS = {
         ["net::sys"],
         ["file"],
         ["net", "service"],
-        ["connection"],
+        ["connection", "coding"],
         ["tower server replace_app connection_stats lib"],
     ],
     "server": [
@@ -44,6 +44,7 @@ NEVER = [
     ("engine/src/service", r"\btokio\b|\brustix\b|std::fs\b|\b(?:TcpStream|UnixStream|AsyncFd)\b"),
     ("engine/src/file", r"\btokio\b|\bselvedge_proto\b"),
     ("engine/src/net", r"\bselvedge_proto\b|\bhttp::|\"HTTP/1"),
+    ("engine/src/coding", r"\bhttp::|\bhttp_body\b|\btower"),
     ("engine/src/connection", r"\btokio\b|\bFile::open\b|\bopenat2?\b|\bTcpListener\b"),
     ("server/src/config", r"std::fs\b|\brustix\b|\b(?:TcpStream|UnixStream|TcpListener)\b|\b(?:Instant|SystemTime)::now"),
     ("server/src/site", r"\b(?:TcpStream|UnixStream|TcpListener)\b"),

@@ -1,6 +1,8 @@
 #![doc = include_str!("../README.md")]
 
 mod buffer;
+#[cfg(feature = "compression")]
+mod coding;
 mod connection;
 mod connection_stats;
 mod file;
@@ -16,6 +18,8 @@ pub mod tower;
 #[doc = include_str!("../docs/from-axum-serve.md")]
 pub mod from_axum_serve {}
 
+#[cfg(feature = "compression")]
+pub use coding::{Authenticated, ContentCoder};
 pub use connection_stats::{ConnectionCount, ConnectionStats};
 pub use limits::Limits;
 pub use net::backend::Driver;
@@ -28,4 +32,4 @@ pub use server::{ExitCause, Handle, RunningServer, Server};
 pub use service::{HalfClosed, NoObserver, Observer, Request, Response, Service};
 pub use tower::{Application, Body, EarlyHints, Embedded, IntoListener, SendFile, Serve, Upgrade, Upgraded, serve};
 #[cfg(feature = "compression")]
-pub use tower::{Authenticated, CompressedBody, Compression};
+pub use tower::{CompressedBody, Compression};

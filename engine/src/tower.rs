@@ -30,7 +30,7 @@ pub use application::{Application, kind};
 pub use body::Body;
 pub use call::ServiceOptions;
 #[cfg(feature = "compression")]
-pub use compression::{Authenticated, Compress, CompressFuture, CompressedBody, Compression};
+pub use compression::{Compress, CompressFuture, CompressedBody, Compression};
 pub use early_hints::EarlyHints;
 pub use embedded::{Embedded, EmbeddedBody, EmbeddedFuture};
 pub use into_listener::IntoListener;

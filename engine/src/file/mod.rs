@@ -9,6 +9,7 @@ mod sealed_copy;
 mod stamp;
 
 pub use content::FileContent;
+pub(crate) use content::FileRange;
 pub use open_file::OpenFile;
 pub(crate) use open_file::SharedFile;
 pub(crate) use sealed_copy::{SWEEP_INTERVAL, SealedCopy, SendSource, SweeperGuard, sweep};

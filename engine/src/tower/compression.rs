@@ -1,32 +1,24 @@
-//! A tower layer that compresses responses.
-//!
-//! A response passes through the modules in this order: [`policy`] decides whether it is compressed,
-//! and [`etags`] gives it its own ETag. [`cache`] stores compressed files, and [`body`] encodes other
-//! content while it is sent, with an [`encoder`].
+//! A tower layer that compresses responses, with a [`ContentCoder`].
 
 mod body;
-mod cache;
-mod encoder;
-mod etags;
-mod policy;
 
+use crate::coding::Authenticated;
+use crate::coding::encoded_files::PendingEncoding;
+use crate::coding::policy::{MethodClass, RequestFacts};
+use crate::coding::{CodedContent, ContentCoder, ResponseFacts};
 use crate::tower::BoxError;
-use crate::tower::send_file::{self, FilePart};
+use crate::tower::send_file;
 pub use body::CompressedBody;
-use cache::{CacheBounds, CacheLookup, EncodedFile, EncodedFiles, OnMiss, PendingEncoding};
-use encoder::{CompressionLevel, Encoder};
-use http::header::{self, HeaderMap, HeaderValue};
+use http::header;
 use http::{Request, Response, response};
 use http_body::Body;
 use pin_project_lite::pin_project;
-pub use policy::Authenticated;
-use policy::{CompressionDecision, MethodClass, PolicySettings, RequestFacts};
+use selvedge_proto::StatusCode;
 use selvedge_proto::encoding::Coding;
-use selvedge_proto::field::list_members;
+use selvedge_proto::method::Method;
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use tower_layer::Layer;
 use tower_service::Service;
@@ -66,49 +58,34 @@ use tower_service::Service;
 /// length of content that is not encoded yet.
 #[derive(Clone, Debug)]
 pub struct Compression {
-    // One Arc, since each request clones the layer.
-    shared: Arc<Shared>,
-}
-
-#[derive(Clone, Debug)]
-struct Shared {
-    settings: PolicySettings,
-    cache: EncodedFiles,
+    coder: ContentCoder,
 }
 
 impl Compression {
     /// Creates a layer with default settings.
     pub fn new() -> Self {
-        let settings = PolicySettings {
-            bytes_min: 1024,
-            codings: vec![Coding::Zstd, Coding::Brotli, Coding::Gzip],
-            authenticated: Authenticated::Skip,
-        };
-        Self { shared: Arc::new(Shared { settings, cache: EncodedFiles::new(CacheBounds::default()) }) }
+        Self { coder: ContentCoder::new() }
     }
 
     /// Sets the minimum length in bytes of compressed responses; default 1,024. A shorter response
     /// fits into one packet anyway. Content of unknown length is always compressed.
     #[must_use]
-    pub fn bytes_min(mut self, bytes: u64) -> Self {
-        self.settings_mut().bytes_min = bytes;
-        self
+    pub fn bytes_min(self, bytes: u64) -> Self {
+        Self { coder: self.coder.bytes_min(bytes) }
     }
 
     /// Sets the offered [codings](Coding) in order of preference, which decides between codings that
     /// the client weighs equally; default zstd, Brotli, gzip. At equal size, zstd costs the least CPU
     /// time for both server and client.
     #[must_use]
-    pub fn codings(mut self, codings: impl IntoIterator<Item = Coding>) -> Self {
-        self.settings_mut().codings = codings.into_iter().collect();
-        self
+    pub fn codings(self, codings: impl IntoIterator<Item = Coding>) -> Self {
+        Self { coder: self.coder.codings(codings) }
     }
 
     /// Sets whether to compress responses that may contain secrets; default [`Authenticated::Skip`].
     #[must_use]
-    pub fn authenticated(mut self, authenticated: Authenticated) -> Self {
-        self.settings_mut().authenticated = authenticated;
-        self
+    pub fn authenticated(self, authenticated: Authenticated) -> Self {
+        Self { coder: self.coder.authenticated(authenticated) }
     }
 
     /// Sets the maximum size in bytes of the cache of compressed files, shared by all clones of this
@@ -116,7 +93,7 @@ impl Compression {
     /// compressed for each response.
     #[must_use]
     pub fn cache_bytes_max(self, bytes: usize) -> Self {
-        self.with_cache_bounds(|bounds| bounds.bytes_max = bytes)
+        Self { coder: self.coder.cache_bytes_max(bytes) }
     }
 
     /// Sets the maximum size in bytes of a file that is cached in compressed form; default 4 MiB.
@@ -126,18 +103,7 @@ impl Compression {
     /// larger file is compressed for each response while it is sent.
     #[must_use]
     pub fn cache_file_bytes_max(self, bytes: u64) -> Self {
-        self.with_cache_bounds(|bounds| bounds.file_bytes_max = bytes)
-    }
-
-    fn with_cache_bounds(mut self, set: impl FnOnce(&mut CacheBounds)) -> Self {
-        let mut bounds = self.shared.cache.bounds();
-        set(&mut bounds);
-        Arc::make_mut(&mut self.shared).cache = EncodedFiles::new(bounds);
-        self
-    }
-
-    fn settings_mut(&mut self) -> &mut PolicySettings {
-        &mut Arc::make_mut(&mut self.shared).settings
+        Self { coder: self.coder.cache_file_bytes_max(bytes) }
     }
 }
 
@@ -177,10 +143,11 @@ where
     }
 
     fn call(&mut self, mut request: Request<R>) -> Self::Future {
-        let facts = RequestFacts::of(request.method(), request.headers());
-        let requested_etags = self.compression.translate_etags(&facts, request.headers_mut());
-        let pending =
-            PendingResponse { facts, requested_etags, compression: self.compression.clone(), awaiting_file: None };
+        let method = Method::from_token(request.method().as_str().as_bytes());
+        let facts = RequestFacts::of(MethodClass::of(method), request.headers());
+        let coder = self.compression.coder.clone();
+        let requested_etags = coder.translate_etags(&facts, request.headers_mut());
+        let pending = PendingResponse { facts, requested_etags, coder, awaiting_file: None };
         CompressFuture { inner: self.inner.call(request), pending }
     }
 }
@@ -204,8 +171,8 @@ impl<F, B> fmt::Debug for CompressFuture<F, B> {
 struct PendingResponse<B> {
     facts: RequestFacts,
     /// The ETags that the client sent, some of which may belong to encoded content.
-    requested_etags: Vec<HeaderValue>,
-    compression: Compression,
+    requested_etags: Vec<Vec<u8>>,
+    coder: ContentCoder,
     /// A response that waits until its file is compressed.
     awaiting_file: Option<AwaitingFile<B>>,
 }
@@ -240,34 +207,6 @@ where
     }
 }
 
-impl Compression {
-    /// Adds the original ETags to `If-None-Match` and `If-Match`, where the client sent ETags of encoded
-    /// content. Returns the client's `If-None-Match` lines if they contained such ETags.
-    fn translate_etags(&self, facts: &RequestFacts, fields: &mut HeaderMap) -> Vec<HeaderValue> {
-        let is_offered = |coding: &Coding| self.shared.settings.codings.contains(coding);
-        let mut requested = Vec::new();
-        for name in [header::IF_NONE_MATCH, header::IF_MATCH] {
-            // `If-None-Match` may only match what the client can decode: a cache may send it on behalf of
-            // another client. `If-Match` refers to the resource, which has one state in all codings.
-            let for_content = facts.method_class != MethodClass::Unsafe && name == header::IF_NONE_MATCH;
-            let accepts = |coding| is_offered(&coding) && (!for_content || facts.accepted.accepts(coding));
-            let lines: Vec<_> = fields.get_all(&name).iter().cloned().collect();
-            let translated: Vec<_> = lines.iter().map(|line| etags::with_original_etags(line, accepts)).collect();
-            if translated.iter().all(Option::is_none) {
-                continue;
-            }
-            fields.remove(&name);
-            for (line, translated) in lines.iter().zip(translated) {
-                fields.append(&name, translated.unwrap_or_else(|| line.clone()));
-            }
-            if for_content {
-                requested = lines;
-            }
-        }
-        requested
-    }
-}
-
 impl<B> PendingResponse<B>
 where
     B: Body,
@@ -282,36 +221,19 @@ where
             MethodClass::Head => announced.or(hint.exact().filter(|&length| length > 0)),
             MethodClass::Safe | MethodClass::Unsafe | MethodClass::Connect => hint.exact().or(announced),
         };
-        let settings = &self.compression.shared.settings;
-        match policy::decide(&self.facts, settings, parts.status, &parts.headers, length) {
-            CompressionDecision::Skip => {}
-            CompressionDecision::SkipWithVary => add_vary(&mut parts.headers),
-            CompressionDecision::NotModified => {
-                add_vary(&mut parts.headers);
-                self.set_not_modified_etag(&mut parts.headers);
+        let content = match StatusCode::new(parts.status.as_u16()) {
+            Some(status) => {
+                let about = ResponseFacts { status, length, file };
+                self.coder.start(&self.facts, &self.requested_etags, about, &mut parts.headers)
             }
-            CompressionDecision::Encode(coding) => return self.start_encoded(parts, body, coding, (length, file)),
-        }
-        Some(Response::from_parts(parts, CompressedBody::unchanged(body)))
-    }
-
-    fn start_encoded(
-        &mut self,
-        parts: response::Parts,
-        body: B,
-        coding: Coding,
-        (length, file): (Option<u64>, Option<FilePart>),
-    ) -> Option<Response<CompressedBody<B>>> {
-        let is_head = self.facts.method_class == MethodClass::Head;
-        let on_miss = if is_head { OnMiss::Skip } else { OnMiss::Encode };
-        match file.map_or(CacheLookup::Bypass, |file| self.compression.shared.cache.find(&file, coding, on_miss)) {
-            CacheLookup::Hit(encoded) => Some(self.respond_with_file(parts, body, coding, encoded)),
-            CacheLookup::Pending(encoding) => {
+            None => CodedContent::Unchanged,
+        };
+        match content {
+            CodedContent::Pending(coding, encoding) => {
                 self.awaiting_file = Some(AwaitingFile { parts, body, coding, encoding });
                 None
             }
-            CacheLookup::Bypass if is_head => Some(encoded_response(parts, coding, CompressedBody::head_only(None))),
-            CacheLookup::Bypass => Some(encode_while_sending(parts, body, coding, length)),
+            content => Some(self.respond(parts, body, content)),
         }
     }
 
@@ -319,98 +241,27 @@ where
     fn poll_file(&mut self, cx: &mut Context<'_>) -> Poll<Response<CompressedBody<B>>> {
         let Some(awaiting) = &mut self.awaiting_file else { return Poll::Pending };
         let encoded = ready!(awaiting.encoding.as_mut().poll(cx));
-        let Some(AwaitingFile { parts, body, coding, .. }) = self.awaiting_file.take() else { return Poll::Pending };
-        Poll::Ready(match encoded {
-            Some(encoded) => self.respond_with_file(parts, body, coding, encoded),
-            None => encode_while_sending(parts, body, coding, None),
-        })
-    }
-
-    fn respond_with_file(
-        &self,
-        mut parts: response::Parts,
-        body: B,
-        coding: Coding,
-        encoded: EncodedFile,
-    ) -> Response<CompressedBody<B>> {
-        let EncodedFile::Smaller(bytes) = encoded else {
-            add_vary(&mut parts.headers);
-            return Response::from_parts(parts, CompressedBody::unchanged(body));
+        let Some(AwaitingFile { mut parts, body, coding, .. }) = self.awaiting_file.take() else {
+            return Poll::Pending;
         };
-        let length = bytes.len();
-        let content = match self.facts.method_class {
-            MethodClass::Head => CompressedBody::head_only(Some(length as u64)),
-            MethodClass::Safe | MethodClass::Unsafe | MethodClass::Connect => CompressedBody::cached(bytes),
+        let content = ContentCoder::finish_file(coding, encoded, &mut parts.headers);
+        Poll::Ready(self.respond(parts, body, content))
+    }
+
+    fn respond(&self, mut parts: response::Parts, body: B, content: CodedContent) -> Response<CompressedBody<B>> {
+        let body = match content {
+            CodedContent::Unchanged | CodedContent::Pending(..) => CompressedBody::unchanged(body),
+            CodedContent::Encode(encoder) => CompressedBody::encoded(body, encoder),
+            CodedContent::HeadOnly => CompressedBody::head_only(None),
+            CodedContent::Bytes(bytes) => {
+                let length = bytes.len();
+                parts.headers.insert(header::CONTENT_LENGTH, length.into());
+                match self.facts.method_class {
+                    MethodClass::Head => CompressedBody::head_only(Some(length as u64)),
+                    MethodClass::Safe | MethodClass::Unsafe | MethodClass::Connect => CompressedBody::cached(bytes),
+                }
+            }
         };
-        let mut response = encoded_response(parts, coding, content);
-        response.headers_mut().insert(header::CONTENT_LENGTH, length.into());
-        response
-    }
-
-    /// Sets the ETag of a 304 response to the one that the client has sent.
-    fn set_not_modified_etag(&self, fields: &mut HeaderMap) {
-        let Some(original) = fields.get(header::ETAG) else { return };
-        let codings = &self.compression.shared.settings.codings;
-        let coding = self.requested_etags.iter().find_map(|list| etags::find_coding(list, original, codings));
-        if let Some(encoded) = coding.and_then(|coding| etags::encoded_etag(original, coding)) {
-            fields.insert(header::ETAG, encoded);
-        }
-    }
-}
-
-/// Builds a response that is compressed while it is sent.
-fn encode_while_sending<B>(
-    mut parts: response::Parts,
-    body: B,
-    coding: Coding,
-    length: Option<u64>,
-) -> Response<CompressedBody<B>> {
-    let is_events = parts.headers.get(header::CONTENT_TYPE).is_some_and(|value| {
-        let name = value.as_bytes().split(|&b| b == b';').next().unwrap_or_default();
-        name.trim_ascii().eq_ignore_ascii_case(b"text/event-stream")
-    });
-    let level = if is_events { CompressionLevel::EventStream } else { CompressionLevel::WhileSending };
-    match Encoder::new(coding, level, length) {
-        Ok(encoder) => encoded_response(parts, coding, CompressedBody::encoded(body, encoder)),
-        // Fall back to uncompressed content.
-        Err(_) => {
-            add_vary(&mut parts.headers);
-            Response::from_parts(parts, CompressedBody::unchanged(body))
-        }
-    }
-}
-
-/// Builds a response with the fields for encoded content.
-fn encoded_response<B>(
-    mut parts: response::Parts,
-    coding: Coding,
-    content: CompressedBody<B>,
-) -> Response<CompressedBody<B>> {
-    let fields = &mut parts.headers;
-    fields.insert(header::CONTENT_ENCODING, HeaderValue::from_static(coding.name()));
-    fields.remove(header::CONTENT_LENGTH);
-    // Ranges would refer to the unencoded content (RFC 9110 §14.3).
-    fields.remove(header::ACCEPT_RANGES);
-    if let Some(etag) = fields.get(header::ETAG).and_then(|original| etags::encoded_etag(original, coding)) {
-        fields.insert(header::ETAG, etag);
-    }
-    add_vary(fields);
-    Response::from_parts(parts, content)
-}
-
-/// Adds `accept-encoding` to `Vary`, after its current members.
-fn add_vary(fields: &mut HeaderMap) {
-    const NAME: &[u8] = b"accept-encoding";
-    let mut merged = Vec::new();
-    for value in fields.get_all(header::VARY).iter().flat_map(|value| list_members(value.as_bytes())) {
-        if value == b"*" || value.eq_ignore_ascii_case(NAME) {
-            return;
-        }
-        merged.extend_from_slice(value);
-        merged.extend_from_slice(b", ");
-    }
-    merged.extend_from_slice(NAME);
-    if let Ok(merged) = HeaderValue::from_bytes(&merged) {
-        fields.insert(header::VARY, merged);
+        Response::from_parts(parts, body)
     }
 }

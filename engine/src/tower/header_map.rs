@@ -1,5 +1,7 @@
 //! Converts between engine fields and [`HeaderMap`], for embedded responses and trailers.
 
+#[cfg(feature = "compression")]
+use crate::coding::{FieldLookup, FieldMap};
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use selvedge_proto::field::Fields;
@@ -37,5 +39,25 @@ pub(super) fn shared_slice(shared: &Bytes, bytes: &[u8], part: &[u8]) -> Bytes {
     match shared.get(at..at + part.len()) {
         Some(_) if !part.is_empty() => shared.slice(at..at + part.len()),
         _ => Bytes::copy_from_slice(part),
+    }
+}
+
+#[cfg(feature = "compression")]
+impl FieldLookup for HeaderMap {
+    fn values<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a [u8]> {
+        self.get_all(name).iter().map(HeaderValue::as_bytes)
+    }
+}
+
+#[cfg(feature = "compression")]
+impl FieldMap for HeaderMap {
+    fn replace(&mut self, name: &'static str, value: &[u8]) {
+        if let Ok(value) = HeaderValue::from_bytes(value) {
+            self.insert(name, value);
+        }
+    }
+
+    fn remove_all(&mut self, name: &str) {
+        self.remove(name);
     }
 }

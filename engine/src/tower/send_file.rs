@@ -5,7 +5,7 @@
 //! returns a marker size and stores its file for the engine. A layer that changes the content, such as
 //! compression, returns another size or none, and then the file is read like any body.
 
-use crate::file::{FileContent, FileStamp, OpenFile, SharedFile};
+use crate::file::{FileContent, FileRange, FileStamp, OpenFile, SharedFile};
 use crate::service::Body as Content;
 use crate::tower::open_file_cache;
 use crate::tower::request_context::RequestContext;
@@ -25,7 +25,6 @@ use std::fs::File;
 use std::future::Future;
 use std::io;
 use std::ops::{Bound, RangeBounds};
-use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::pin::Pin;
 use std::rc::Rc;
@@ -245,29 +244,20 @@ enum SizeProbe {
     /// The engine is probing.
     Active,
     /// The engine is probing, and a file was found.
-    Found(FilePart),
-}
-
-/// The file, or the range of it, that a body consists of.
-pub(super) struct FilePart {
-    pub(super) file: Arc<SharedFile>,
-    /// State of the file when it was opened.
-    pub(super) stamp: FileStamp,
-    pub(super) offset: u64,
-    pub(super) length: u64,
+    Found(FileRange),
 }
 
 /// Converts a body that is a file to file content; returns other bodies with their size hint.
 pub(super) fn into_engine_body<B: Body + 'static>(body: B) -> Result<Content, (B, SizeHint)> {
     let (hint, part) = probe(&body);
-    let Some(FilePart { file, stamp, offset, length }) = part else { return Err((body, hint)) };
+    let Some(FileRange { file, stamp, offset, length }) = part else { return Err((body, hint)) };
     // A wrapping body is dropped only after the file was sent, since it may hold a permit.
     let file = Rc::new(OpenFile::from_shared(file).with_attached(Box::new(body)));
     Ok(Content::File(Box::new(FileContent { file, offset, length, stamp })))
 }
 
 /// Returns the size hint of a body, and its file if the body is an unchanged [`SendFile`].
-pub(super) fn probe<B: Body>(body: &B) -> (SizeHint, Option<FilePart>) {
+pub(super) fn probe<B: Body>(body: &B) -> (SizeHint, Option<FileRange>) {
     SIZE_PROBE.set(SizeProbe::Active);
     let hint = body.size_hint();
     match SIZE_PROBE.take() {
@@ -287,9 +277,10 @@ impl Body for SendFile {
             return Poll::Ready(None);
         }
         if self.reading.is_none() {
-            let (file, stamp, at) = (self.file.clone(), self.stamp, self.offset);
-            let count = self.remaining.min(READ_BYTES) as usize;
-            self.reading = Some(spawn_blocking(move || read(&file, stamp, at, count)));
+            let Self { stamp, offset, remaining: length, .. } = *self;
+            let range = FileRange { file: self.file.clone(), stamp, offset, length };
+            let count = length.min(READ_BYTES) as usize;
+            self.reading = Some(spawn_blocking(move || range.read_start(count)));
         }
         let Some(reading) = &mut self.reading else { return Poll::Ready(None) };
         let chunk = ready!(Pin::new(reading).poll(cx)).map_err(io::Error::other).flatten();
@@ -314,7 +305,7 @@ impl Body for SendFile {
         }
         match SIZE_PROBE.try_with(Cell::take) {
             Ok(SizeProbe::Active) => {
-                let part = FilePart {
+                let part = FileRange {
                     file: self.file.clone(),
                     stamp: self.stamp,
                     offset: self.offset,
@@ -331,16 +322,6 @@ impl Body for SendFile {
             _ => SizeHint::with_exact(self.remaining),
         }
     }
-}
-
-/// Reads a chunk of a file, and fails if the file has changed.
-fn read(file: &File, stamp: FileStamp, at: u64, count: usize) -> io::Result<Bytes> {
-    let mut chunk = vec![0; count];
-    file.read_exact_at(&mut chunk, at)?;
-    if !FileStamp::of(file)?.has_content_of(&stamp) {
-        return Err(io::Error::other("the file changed while it was sent"));
-    }
-    Ok(chunk.into())
 }
 
 #[cfg(test)]

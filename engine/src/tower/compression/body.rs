@@ -1,26 +1,15 @@
 //! The content of a response that passes through the compression layer.
-//!
-//! The encoder takes all content that is available. If no more is available, all encoded output is
-//! flushed. So an event is sent when it happens, and a page is not split into small chunks. Holds at
-//! most one chunk of the inner content and the output of one encoding step.
 
+use crate::coding::encoder::Encoder;
+use crate::coding::ongoing::{OngoingEncoding, Piece, PolledPiece};
 use crate::tower::BoxError;
-use crate::tower::compression::encoder::Encoder;
 use bytes::{Buf, Bytes};
 use http::HeaderMap;
 use http_body::{Body, Frame, SizeHint};
 use pin_project_lite::pin_project;
 use std::fmt;
-use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
-
-/// Input bytes that are encoded before the task yields: 0.5 ms with the slowest coding.
-const BYTES_PER_YIELD: usize = 32 * 1024;
-/// Minimum cost of a chunk in input bytes, so that many small chunks also lead to a yield.
-const CHUNK_COST_BYTES_MIN: usize = 128;
-/// Encoded bytes that are collected before a chunk is passed on, while more input is available.
-const OUTPUT_BYTES_MIN: usize = 16 * 1024;
 
 pin_project! {
     /// The content of a response that passed through [`Compression`](crate::Compression): encoded
@@ -35,28 +24,10 @@ pin_project! {
     #[project = FormProjection]
     enum BodyForm<B> {
         Unchanged { #[pin] body: B },
-        Encoded { #[pin] body: B, job: Box<OngoingEncoding> },
+        Encoded { #[pin] body: B, job: Box<OngoingEncoding<HeaderMap>> },
         Cached { bytes: Bytes },
         HeadOnly { length: Option<u64> },
     }
-}
-
-/// Content that is being encoded.
-struct OngoingEncoding {
-    stage: EncodingStage,
-    /// Content that the encoder has not read yet.
-    unread_input: Bytes,
-    /// Whether the encoder has input that is not flushed yet.
-    has_unflushed: bool,
-    /// Input bytes encoded since the task last yielded.
-    bytes_since_yield: usize,
-    yielding: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
-}
-
-enum EncodingStage {
-    Encoding(Encoder),
-    /// All content was sent; trailers may follow.
-    Ended(Option<HeaderMap>),
 }
 
 impl<B> CompressedBody<B> {
@@ -64,15 +35,8 @@ impl<B> CompressedBody<B> {
         Self { form: BodyForm::Unchanged { body } }
     }
 
-    pub(super) fn encoded(body: B, encoder: Encoder) -> Self {
-        let job = OngoingEncoding {
-            stage: EncodingStage::Encoding(encoder),
-            unread_input: Bytes::new(),
-            has_unflushed: false,
-            bytes_since_yield: 0,
-            yielding: None,
-        };
-        Self { form: BodyForm::Encoded { body, job: Box::new(job) } }
+    pub(super) fn encoded(body: B, encoder: Box<Encoder>) -> Self {
+        Self { form: BodyForm::Encoded { body, job: Box::new(OngoingEncoding::new(encoder)) } }
     }
 
     pub(super) fn cached(bytes: Bytes) -> Self {
@@ -85,99 +49,20 @@ impl<B> CompressedBody<B> {
     }
 }
 
-impl OngoingEncoding {
-    /// Yields to other tasks after [`BYTES_PER_YIELD`] bytes.
-    fn poll_yield(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        if self.yielding.is_none() && self.bytes_since_yield >= BYTES_PER_YIELD {
-            self.yielding = Some(Box::pin(tokio::task::yield_now()));
-        }
-        if let Some(yielding) = &mut self.yielding {
-            ready!(yielding.as_mut().poll(cx));
-            self.yielding = None;
-            self.bytes_since_yield = 0;
-        }
-        Poll::Ready(())
-    }
-
-    /// Encodes the unread input, at most [`BYTES_PER_YIELD`] bytes.
-    fn encode_input(&mut self) -> std::io::Result<()> {
-        let EncodingStage::Encoding(encoder) = &mut self.stage else { return Ok(()) };
-        let chunk = self.unread_input.split_to(self.unread_input.len().min(BYTES_PER_YIELD));
-        self.bytes_since_yield += chunk.len().max(CHUNK_COST_BYTES_MIN);
-        self.has_unflushed |= !chunk.is_empty();
-        encoder.write(&chunk)
-    }
-
-    /// Takes the encoded output, if it has at least `bytes_min` bytes.
-    fn take_output(&mut self, bytes_min: usize) -> Option<Bytes> {
-        match &mut self.stage {
-            EncodingStage::Encoding(encoder) if encoder.output_bytes() >= bytes_min => {
-                Some(encoder.take_output().into())
-            }
-            _ => None,
-        }
-    }
-
-    /// Flushes all input through the encoder.
-    fn flush(&mut self) -> std::io::Result<Option<Bytes>> {
-        if let EncodingStage::Encoding(encoder) = &mut self.stage
-            && std::mem::take(&mut self.has_unflushed)
-        {
-            encoder.flush()?;
-        }
-        Ok(self.take_output(1))
-    }
-
-    /// Ends the encoded content, which these trailers follow.
-    fn finish(&mut self, trailers: Option<HeaderMap>) -> std::io::Result<Bytes> {
-        match std::mem::replace(&mut self.stage, EncodingStage::Ended(trailers)) {
-            EncodingStage::Encoding(encoder) => Ok(encoder.finish()?.into()),
-            EncodingStage::Ended(_) => Ok(Bytes::new()),
-        }
-    }
-}
-
 type PolledFrame = Poll<Option<Result<Frame<Bytes>, BoxError>>>;
 
-/// Polls the next chunk of encoded content.
-fn poll_encoded<B>(mut body: Pin<&mut B>, job: &mut OngoingEncoding, cx: &mut Context<'_>) -> PolledFrame
+/// Polls the next frame of content as a piece.
+fn poll_input<B>(body: Pin<&mut B>, cx: &mut Context<'_>) -> PolledPiece<HeaderMap>
 where
     B: Body,
     B::Error: Into<BoxError>,
 {
-    loop {
-        if let EncodingStage::Ended(trailers) = &mut job.stage {
-            return Poll::Ready(trailers.take().map(|trailers| Ok(Frame::trailers(trailers))));
-        }
-        ready!(job.poll_yield(cx));
-        if job.unread_input.is_empty() {
-            match body.as_mut().poll_frame(cx) {
-                Poll::Pending => {
-                    job.bytes_since_yield = 0;
-                    return match job.flush()? {
-                        Some(bytes) => Poll::Ready(Some(Ok(Frame::data(bytes)))),
-                        None => Poll::Pending,
-                    };
-                }
-                Poll::Ready(None) => return Poll::Ready(Some(Ok(Frame::data(job.finish(None)?)))),
-                Poll::Ready(Some(Err(error))) => {
-                    job.stage = EncodingStage::Ended(None);
-                    return Poll::Ready(Some(Err(error.into())));
-                }
-                Poll::Ready(Some(Ok(frame))) => match frame.into_data() {
-                    Ok(mut data) => job.unread_input = data.copy_to_bytes(data.remaining()),
-                    Err(frame) => {
-                        let end = job.finish(frame.into_trailers().ok())?;
-                        return Poll::Ready(Some(Ok(Frame::data(end))));
-                    }
-                },
-            }
-        }
-        job.encode_input()?;
-        if let Some(bytes) = job.take_output(OUTPUT_BYTES_MIN) {
-            return Poll::Ready(Some(Ok(Frame::data(bytes))));
-        }
-    }
+    let Some(frame) = ready!(body.poll_frame(cx)) else { return Poll::Ready(None) };
+    Poll::Ready(match frame.map(Frame::into_data) {
+        Ok(Ok(mut data)) => Some(Ok(Piece::Data(data.copy_to_bytes(data.remaining())))),
+        Ok(Err(frame)) => frame.into_trailers().ok().map(|trailers| Ok(Piece::Trailers(trailers))),
+        Err(error) => Some(Err(error.into())),
+    })
 }
 
 impl<B> Body for CompressedBody<B>
@@ -196,12 +81,12 @@ where
                     Err(error) => Err(error.into()),
                 })
             }),
-            FormProjection::Encoded { body, job: work } => {
-                let polled = poll_encoded(body, work, cx);
-                if let Poll::Ready(Some(Err(_))) = polled {
-                    work.stage = EncodingStage::Ended(None);
-                }
-                polled
+            FormProjection::Encoded { mut body, job } => {
+                let polled = job.poll_piece(cx, |cx| poll_input(body.as_mut(), cx));
+                polled.map_ok(|piece| match piece {
+                    Piece::Data(data) => Frame::data(data),
+                    Piece::Trailers(trailers) => Frame::trailers(trailers),
+                })
             }
             FormProjection::Cached { bytes } => {
                 let bytes = std::mem::take(bytes);
@@ -214,7 +99,7 @@ where
     fn is_end_stream(&self) -> bool {
         match &self.form {
             BodyForm::Unchanged { body } => body.is_end_stream(),
-            BodyForm::Encoded { job: work, .. } => matches!(work.stage, EncodingStage::Ended(None)),
+            BodyForm::Encoded { job, .. } => job.has_ended(),
             BodyForm::Cached { bytes } => bytes.is_empty(),
             BodyForm::HeadOnly { .. } => false,
         }
@@ -223,9 +108,7 @@ where
     fn size_hint(&self) -> SizeHint {
         match &self.form {
             BodyForm::Unchanged { body } => body.size_hint(),
-            BodyForm::Encoded { job: work, .. } if matches!(work.stage, EncodingStage::Ended(_)) => {
-                SizeHint::with_exact(0)
-            }
+            BodyForm::Encoded { job, .. } if job.has_sent_content() => SizeHint::with_exact(0),
             BodyForm::Encoded { .. } => SizeHint::default(),
             BodyForm::Cached { bytes } => SizeHint::with_exact(bytes.len() as u64),
             BodyForm::HeadOnly { length } => length.map_or_else(SizeHint::default, SizeHint::with_exact),
@@ -247,8 +130,9 @@ impl<B> fmt::Debug for CompressedBody<B> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tower::compression::encoder::CompressionLevel;
-    use crate::tower::compression::encoder::tests::{decode, decode_partial};
+    use crate::coding::encoder::CompressionLevel;
+    use crate::coding::encoder::tests::{decode, decode_partial};
+    use crate::coding::ongoing::{BYTES_PER_YIELD, CHUNK_COST_BYTES_MIN};
     use selvedge_proto::encoding::Coding;
     use std::collections::VecDeque;
     use std::task::Waker;
@@ -285,7 +169,7 @@ mod tests {
 
     fn compress(coding: Coding, steps: impl IntoIterator<Item = ScriptStep>) -> Pin<Box<CompressedBody<Script>>> {
         let encoder = Encoder::new(coding, CompressionLevel::EventStream, None).unwrap();
-        Box::pin(CompressedBody::encoded(Script(steps.into_iter().collect()), encoder))
+        Box::pin(CompressedBody::encoded(Script(steps.into_iter().collect()), Box::new(encoder)))
     }
 
     fn poll(body: &mut Pin<Box<CompressedBody<Script>>>) -> PolledFrame {

@@ -1,8 +1,7 @@
 //! Tests that files are encoded once, that the cache is limited, and that changed files are misses.
 
 use super::*;
-use crate::tower::compression::encoder::tests::decode;
-use crate::tower::send_file::{self, SendFile};
+use crate::coding::encoder::tests::decode;
 use std::path::{Path, PathBuf};
 
 /// A temporary file, removed on drop.
@@ -33,9 +32,10 @@ impl Drop for TempFile {
     }
 }
 
-fn file_part(path: &Path) -> FilePart {
-    let body = SendFile::from_file(File::open(path).unwrap()).unwrap();
-    send_file::probe(&body).1.expect("the body is a file")
+fn file_range(path: &Path) -> FileRange {
+    let file = SharedFile::new(File::open(path).unwrap());
+    let stamp = FileStamp::of(&**file).unwrap();
+    FileRange { file, stamp, offset: 0, length: stamp.length }
 }
 
 fn text(length: usize) -> Vec<u8> {
@@ -44,7 +44,7 @@ fn text(length: usize) -> Vec<u8> {
 
 /// Encodes a file that is not cached.
 async fn encode(cache: &EncodedFiles, path: &Path, coding: Coding) -> Option<EncodedFile> {
-    match cache.find(&file_part(path), coding, OnMiss::Encode) {
+    match cache.find(&file_range(path), coding, OnMiss::Encode) {
         CacheLookup::Pending(pending) => pending.await,
         CacheLookup::Hit(_) => panic!("the file is already cached"),
         CacheLookup::Bypass => panic!("the cache bypasses the file"),
@@ -52,7 +52,7 @@ async fn encode(cache: &EncodedFiles, path: &Path, coding: Coding) -> Option<Enc
 }
 
 fn lookup(cache: &EncodedFiles, path: &Path, coding: Coding) -> Option<EncodedFile> {
-    match cache.find(&file_part(path), coding, OnMiss::Skip) {
+    match cache.find(&file_range(path), coding, OnMiss::Skip) {
         CacheLookup::Hit(encoded) => Some(encoded),
         CacheLookup::Pending(_) | CacheLookup::Bypass => None,
     }
@@ -70,7 +70,7 @@ fn file_is_encoded_once_for_all_waiters_and_recompressed_later() {
         assert_eq!(lookup(&cache, &file.0, coding), None);
         let (release, blocked) = std::sync::mpsc::channel::<()>();
         runtime.spawn_blocking(move || blocked.recv());
-        let waiting = [(); 3].map(|()| match cache.find(&file_part(&file.0), coding, OnMiss::Encode) {
+        let waiting = [(); 3].map(|()| match cache.find(&file_range(&file.0), coding, OnMiss::Encode) {
             CacheLookup::Pending(pending) => pending,
             CacheLookup::Hit(_) | CacheLookup::Bypass => panic!("the file is not being encoded"),
         });
@@ -99,7 +99,7 @@ fn file_is_encoded_once_for_all_waiters_and_recompressed_later() {
 async fn changed_file_is_encoded_again() {
     let file = TempFile::new("changed", &text(10_000));
     let cache = EncodedFiles::new(CacheBounds::default());
-    let opened = file_part(&file.0);
+    let opened = file_range(&file.0);
     assert!(matches!(encode(&cache, &file.0, Coding::Gzip).await, Some(EncodedFile::Smaller(_))));
     let mut other = text(10_000);
     other.reverse();
@@ -131,8 +131,7 @@ async fn incompressible_file_is_cached_as_not_smaller() {
 async fn ranges_and_large_files_bypass_the_cache() {
     let file = TempFile::new("parts", &text(5000));
     let find = |bounds, range: std::ops::Range<u64>| {
-        let body = SendFile::from_file(File::open(&file.0).unwrap()).unwrap().range(range);
-        let part = send_file::probe(&body).1.expect("the body is a file");
+        let part = FileRange { offset: range.start, length: range.end - range.start, ..file_range(&file.0) };
         matches!(EncodedFiles::new(bounds).find(&part, Coding::Gzip, OnMiss::Encode), CacheLookup::Pending(_))
     };
     assert!(find(CacheBounds::default(), 0..5000));

@@ -5,9 +5,8 @@
 //! includes the state of the file, so a changed file is a miss. Never reads or encodes on the
 //! caller's thread.
 
-use crate::file::{FileStamp, SharedFile};
-use crate::tower::compression::encoder::{CompressionLevel, Encoder};
-use crate::tower::send_file::FilePart;
+use crate::coding::encoder::{CompressionLevel, Encoder};
+use crate::file::{FileRange, FileStamp, SharedFile};
 use bytes::Bytes;
 use selvedge_proto::encoding::Coding;
 use std::collections::{BTreeMap, HashMap, VecDeque};
@@ -22,9 +21,9 @@ use std::time::SystemTime;
 use tokio::sync::watch;
 
 /// Default maximum size of the cache.
-pub(super) const CACHE_BYTES_MAX: usize = 32 * 1024 * 1024;
+pub(crate) const CACHE_BYTES_MAX: usize = 32 * 1024 * 1024;
 /// Default maximum size of a cached file before encoding. Larger files are encoded while they are sent.
-pub(super) const FILE_BYTES_MAX: u64 = 4 * 1024 * 1024;
+pub(crate) const FILE_BYTES_MAX: u64 = 4 * 1024 * 1024;
 /// Maximum number of files that are encoded at once while requests wait; more are encoded while sent.
 const ENCODINGS_IN_FLIGHT_MAX: usize = 4;
 /// Maximum number of files waiting for recompression. Each stays open. More are not recompressed.
@@ -44,7 +43,7 @@ struct CacheKey {
 
 /// The result of encoding a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum EncodedFile {
+pub(crate) enum EncodedFile {
     /// The encoded content, which is smaller than the file.
     Smaller(Bytes),
     /// Encoding did not make it smaller, so the file is sent unencoded.
@@ -61,10 +60,10 @@ impl EncodedFile {
 }
 
 /// A file that is being encoded. Resolves to `None` if that failed.
-pub(super) type PendingEncoding = Pin<Box<dyn Future<Output = Option<EncodedFile>> + Send>>;
+pub(crate) type PendingEncoding = Pin<Box<dyn Future<Output = Option<EncodedFile>> + Send>>;
 
 /// The result of a cache lookup.
-pub(super) enum CacheLookup {
+pub(crate) enum CacheLookup {
     /// The file is cached.
     Hit(EncodedFile),
     /// The file is being encoded.
@@ -75,16 +74,16 @@ pub(super) enum CacheLookup {
 
 /// What to do on a cache miss.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum OnMiss {
+pub(crate) enum OnMiss {
     Encode,
     Skip,
 }
 
 /// The limits of the cache.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct CacheBounds {
-    pub(super) bytes_max: usize,
-    pub(super) file_bytes_max: u64,
+pub(crate) struct CacheBounds {
+    pub(crate) bytes_max: usize,
+    pub(crate) file_bytes_max: u64,
 }
 
 impl Default for CacheBounds {
@@ -93,9 +92,9 @@ impl Default for CacheBounds {
     }
 }
 
-/// The cache of encoded files, shared by all clones of a layer.
+/// The cache of encoded files, which threads share.
 #[derive(Clone, Debug)]
-pub(super) struct EncodedFiles {
+pub(crate) struct EncodedFiles {
     inner: Arc<CacheInner>,
 }
 
@@ -170,16 +169,16 @@ impl CacheState {
 }
 
 impl EncodedFiles {
-    pub(super) fn new(bounds: CacheBounds) -> Self {
+    pub(crate) fn new(bounds: CacheBounds) -> Self {
         Self { inner: Arc::new(CacheInner { bounds, state: Mutex::default(), recompress_ended: Condvar::new() }) }
     }
 
-    pub(super) fn bounds(&self) -> CacheBounds {
+    pub(crate) fn bounds(&self) -> CacheBounds {
         self.inner.bounds
     }
 
     /// Looks up a file in this coding. On a miss, starts to encode it if `on_miss` requires it.
-    pub(super) fn find(&self, file: &FilePart, coding: Coding, on_miss: OnMiss) -> CacheLookup {
+    pub(crate) fn find(&self, file: &FileRange, coding: Coding, on_miss: OnMiss) -> CacheLookup {
         let is_whole = file.offset == 0 && file.length == file.stamp.length;
         if !is_whole || file.length > self.inner.bounds.file_bytes_max || self.inner.bounds.bytes_max == 0 {
             return CacheLookup::Bypass;

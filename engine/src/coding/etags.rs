@@ -3,41 +3,38 @@
 //! Another content coding is another representation, which needs another strong ETag: `"abc"` in gzip
 //! becomes `"abc-gzip"`. A weak ETag is valid for all codings, so it stays.
 
-use http::HeaderValue;
 use selvedge_proto::encoding::Coding;
 
 /// Returns the ETag of the content in this coding, or `None` if the original is not a strong ETag.
-pub(super) fn encoded_etag(original: &HeaderValue, coding: Coding) -> Option<HeaderValue> {
-    let [b'"', opaque @ .., b'"'] = original.as_bytes() else { return None };
+pub(crate) fn encoded_etag(original: &[u8], coding: Coding) -> Option<Vec<u8>> {
+    let [b'"', opaque @ .., b'"'] = original else { return None };
     if opaque.contains(&b'"') {
         return None;
     }
-    HeaderValue::from_bytes(&quoted(b"", &[opaque, b"-", coding.name().as_bytes()])).ok()
+    Some(quoted(b"", &[opaque, b"-", coding.name().as_bytes()]))
 }
 
 /// Adds the original ETag after each listed ETag that has the suffix of an accepted coding, since the
 /// application only knows original ETags. The suffixed ETag stays in the list, since the application
 /// may use such ETags itself. Returns `None` if no listed ETag has such a suffix.
-pub(super) fn with_original_etags(list: &HeaderValue, accepts: impl Fn(Coding) -> bool) -> Option<HeaderValue> {
+pub(crate) fn with_original_etags(list: &[u8], accepts: impl Fn(Coding) -> bool) -> Option<Vec<u8>> {
     let mut extended = Vec::new();
     let mut found = false;
-    for tag in EtagList(list.as_bytes()) {
+    for tag in EtagList(list) {
         push(&mut extended, &tag.quoted());
         if let Some(original) = tag.original(&accepts) {
             push(&mut extended, &quoted(tag.prefix, &[original]));
             found = true;
         }
     }
-    found.then(|| HeaderValue::from_bytes(&extended).ok()).flatten()
+    found.then_some(extended)
 }
 
 /// Finds the coding whose ETag for the content with the ETag `original` is in the list.
-pub(super) fn find_coding(list: &HeaderValue, original: &HeaderValue, among: &[Coding]) -> Option<Coding> {
+pub(crate) fn find_coding(list: &[u8], original: &[u8], among: &[Coding]) -> Option<Coding> {
     let codings = among.iter().copied();
     let mut encoded = codings.filter_map(|coding| Some((coding, encoded_etag(original, coding)?)));
-    encoded
-        .find(|(_, etag)| EtagList(list.as_bytes()).any(|tag| quoted(b"", &[tag.opaque]) == etag.as_bytes()))
-        .map(|(coding, _)| coding)
+    encoded.find(|(_, etag)| EtagList(list).any(|tag| quoted(b"", &[tag.opaque]) == *etag)).map(|(coding, _)| coding)
 }
 
 fn push(list: &mut Vec<u8>, tag: &[u8]) {
@@ -95,8 +92,8 @@ impl<'a> Iterator for EtagList<'a> {
 mod tests {
     use super::*;
 
-    fn value(text: &'static str) -> HeaderValue {
-        HeaderValue::from_static(text)
+    fn value(text: &str) -> Vec<u8> {
+        text.as_bytes().to_vec()
     }
 
     #[test]

@@ -1,8 +1,10 @@
 //! Decides from the request head and response head whether a response is compressed. Never reads content.
 
-use http::{HeaderMap, Method, StatusCode, header};
+use crate::coding::fields::FieldLookup;
+use selvedge_proto::StatusCode;
 use selvedge_proto::encoding::{AcceptedCodings, Coding};
 use selvedge_proto::field::{list_members, trim};
+use selvedge_proto::method::Method;
 
 /// Whether to compress responses that may contain secrets: those to requests with `Authorization` or
 /// `Cookie`, and those with `Set-Cookie`.
@@ -21,31 +23,31 @@ pub enum Authenticated {
 
 /// The settings that the decision depends on.
 #[derive(Clone, Debug)]
-pub(super) struct PolicySettings {
-    pub(super) bytes_min: u64,
+pub(crate) struct PolicySettings {
+    pub(crate) bytes_min: u64,
     /// In order of preference.
-    pub(super) codings: Vec<Coding>,
-    pub(super) authenticated: Authenticated,
+    pub(crate) codings: Vec<Coding>,
+    pub(crate) authenticated: Authenticated,
 }
 
 /// The facts about a request that the decision depends on.
 #[derive(Clone, Debug)]
-pub(super) struct RequestFacts {
-    pub(super) accepted: AcceptedCodings,
-    pub(super) credentials: Credentials,
-    pub(super) method_class: MethodClass,
+pub(crate) struct RequestFacts {
+    pub(crate) accepted: AcceptedCodings,
+    pub(crate) credentials: Credentials,
+    pub(crate) method_class: MethodClass,
 }
 
 /// Whether the request has credentials (`Authorization` or `Cookie`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Credentials {
+pub(crate) enum Credentials {
     Absent,
     Present,
 }
 
 /// The class of the request method.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum MethodClass {
+pub(crate) enum MethodClass {
     /// A safe method other than HEAD.
     Safe,
     /// HEAD: the response has no content.
@@ -57,28 +59,32 @@ pub(super) enum MethodClass {
 }
 
 impl RequestFacts {
-    pub(super) fn of(method: &Method, fields: &HeaderMap) -> Self {
+    /// Collects them from a method and fields.
+    pub(crate) fn of(method_class: MethodClass, fields: &impl FieldLookup) -> Self {
+        let has_credentials = fields.has("authorization") || fields.has("cookie");
         Self {
-            accepted: AcceptedCodings::parse(
-                fields.get_all(header::ACCEPT_ENCODING).iter().map(|value| value.as_bytes()),
-            ),
-            credentials: match fields.contains_key(header::AUTHORIZATION) || fields.contains_key(header::COOKIE) {
-                true => Credentials::Present,
-                false => Credentials::Absent,
-            },
-            method_class: match *method {
-                Method::HEAD => MethodClass::Head,
-                Method::CONNECT => MethodClass::Connect,
-                _ if method.is_safe() => MethodClass::Safe,
-                _ => MethodClass::Unsafe,
-            },
+            accepted: AcceptedCodings::parse(fields.values("accept-encoding")),
+            credentials: if has_credentials { Credentials::Present } else { Credentials::Absent },
+            method_class,
+        }
+    }
+}
+
+impl MethodClass {
+    /// Returns the class of a method.
+    pub(crate) fn of(method: Method) -> Self {
+        match method {
+            Method::Head => Self::Head,
+            Method::Connect => Self::Connect,
+            Method::Get | Method::Options | Method::Trace => Self::Safe,
+            Method::Post | Method::Put | Method::Delete | Method::Patch | Method::Other => Self::Unsafe,
         }
     }
 }
 
 /// How to treat a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum CompressionDecision {
+pub(crate) enum CompressionDecision {
     /// Leave it unchanged for all clients.
     Skip,
     /// Leave it unchanged, but add `Vary`, since another client may get it compressed.
@@ -90,35 +96,35 @@ pub(super) enum CompressionDecision {
 }
 
 /// Decides on a response with this content length, if known.
-pub(super) fn decide(
+pub(crate) fn decide(
     request: &RequestFacts,
     settings: &PolicySettings,
     status: StatusCode,
-    fields: &HeaderMap,
+    fields: &impl FieldLookup,
     length: Option<u64>,
 ) -> CompressionDecision {
-    let is_without_content = status.is_informational()
-        || matches!(status, StatusCode::NO_CONTENT | StatusCode::RESET_CONTENT)
-        || (request.method_class == MethodClass::Connect && status.is_success());
+    let is_without_content = status.is_interim()
+        || matches!(status.code(), 204 | 205)
+        || (request.method_class == MethodClass::Connect && (200..300).contains(&status.code()));
     if is_without_content || forbids_encoding(fields) {
         return CompressionDecision::Skip;
     }
     if status == StatusCode::NOT_MODIFIED {
         // Most 304 responses have no Content-Type.
-        let may_be_encoded = !fields.contains_key(header::CONTENT_TYPE) || is_compressible(fields);
+        let may_be_encoded = !fields.has("content-type") || is_compressible(fields);
         return if may_be_encoded { CompressionDecision::NotModified } else { CompressionDecision::Skip };
     }
     if !is_compressible(fields) {
         return CompressionDecision::Skip;
     }
     //= RFC 9110 §15.3.7: a 206 has the Vary field of the complete response
-    if status == StatusCode::PARTIAL_CONTENT || fields.contains_key(header::CONTENT_RANGE) {
+    if status.code() == 206 || fields.has("content-range") {
         return CompressionDecision::SkipWithVary;
     }
     if length.is_some_and(|length| length < settings.bytes_min.max(1)) {
         return CompressionDecision::Skip;
     }
-    let may_contain_secrets = request.credentials == Credentials::Present || fields.contains_key(header::SET_COOKIE);
+    let may_contain_secrets = request.credentials == Credentials::Present || fields.has("set-cookie");
     if may_contain_secrets && settings.authenticated == Authenticated::Skip {
         return CompressionDecision::SkipWithVary;
     }
@@ -129,14 +135,14 @@ pub(super) fn decide(
 }
 
 /// Returns whether fields of the response forbid another encoding of its content.
-fn forbids_encoding(fields: &HeaderMap) -> bool {
+fn forbids_encoding(fields: &impl FieldLookup) -> bool {
     // Digests cover the transferred bytes (RFC 9530 §2, §3), and only the application can compute them.
     let digest_fields = ["content-digest", "repr-digest", "digest", "content-md5"];
     //= RFC 9110 §7.7: no-transform forbids it
     //= RFC 9111 §5.2.2.6: no-transform in a response forbids it
-    let mut directives = fields.get_all(header::CACHE_CONTROL).iter().flat_map(|value| list_members(value.as_bytes()));
-    fields.contains_key(header::CONTENT_ENCODING)
-        || digest_fields.into_iter().any(|name| fields.contains_key(name))
+    let mut directives = fields.values("cache-control").flat_map(list_members);
+    fields.has("content-encoding")
+        || digest_fields.into_iter().any(|name| fields.has(name))
         || directives.any(|directive| directive.eq_ignore_ascii_case(b"no-transform"))
 }
 
@@ -187,10 +193,14 @@ const INCOMPRESSIBLE_PREFIXES: [&str; 6] = [
     "video/",
 ];
 
+/// Returns the media type without its parameters.
+pub(crate) fn media_type(fields: &impl FieldLookup) -> Option<&[u8]> {
+    fields.values("content-type").next()?.split(|&b| b == b';').next().map(trim)
+}
+
 /// Returns whether content of this type usually shrinks. Content without a type may be anything.
-fn is_compressible(fields: &HeaderMap) -> bool {
-    let Some(value) = fields.get(header::CONTENT_TYPE) else { return false };
-    let name = value.as_bytes().split(|&b| b == b';').next().map_or(&[][..], trim);
+fn is_compressible(fields: &impl FieldLookup) -> bool {
+    let Some(name) = media_type(fields) else { return false };
     let starts_with =
         |with: &str| name.get(..with.len()).is_some_and(|begin| begin.eq_ignore_ascii_case(with.as_bytes()));
     let ends_with = |with: &str| {

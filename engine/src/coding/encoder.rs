@@ -9,7 +9,7 @@ use zstd::stream::raw::CParameter;
 
 /// The trade-off between size, CPU time and memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum CompressionLevel {
+pub(crate) enum CompressionLevel {
     /// For many long-lived streams: uses the least memory, at most 380 KiB each.
     EventStream,
     /// For content that is encoded for each response: smaller output, at most 1.2 MiB of memory.
@@ -32,7 +32,7 @@ const BROTLI_WINDOW_BITS_MIN: u32 = 11;
 const BROTLI_BUFFER_BYTES: usize = 4096;
 
 /// An encoder for one of the codings.
-pub(super) enum Encoder {
+pub(crate) enum Encoder {
     Gzip(flate2::write::GzEncoder<Vec<u8>>),
     Brotli(Box<brotli::CompressorWriter<Vec<u8>>>),
     Zstd(zstd::stream::write::Encoder<'static, Vec<u8>>),
@@ -43,7 +43,7 @@ impl Encoder {
     ///
     /// # Errors
     /// If memory allocation fails.
-    pub(super) fn new(coding: Coding, level: CompressionLevel, length: Option<u64>) -> io::Result<Self> {
+    pub(crate) fn new(coding: Coding, level: CompressionLevel, length: Option<u64>) -> io::Result<Self> {
         let window_bits = match level {
             CompressionLevel::EventStream => EVENT_STREAM_WINDOW_BITS,
             CompressionLevel::WhileSending => WINDOW_BITS,
@@ -92,7 +92,7 @@ impl Encoder {
     }
 
     /// Encodes content.
-    pub(super) fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
+    pub(crate) fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
         match self {
             Self::Gzip(encoder) => encoder.write_all(bytes),
             Self::Brotli(encoder) => encoder.write_all(bytes),
@@ -101,7 +101,7 @@ impl Encoder {
     }
 
     /// Flushes all input so far to the output.
-    pub(super) fn flush(&mut self) -> io::Result<()> {
+    pub(crate) fn flush(&mut self) -> io::Result<()> {
         match self {
             Self::Gzip(encoder) => encoder.flush(),
             Self::Brotli(encoder) => encoder.flush(),
@@ -110,7 +110,7 @@ impl Encoder {
     }
 
     /// Returns the size of the output in bytes.
-    pub(super) fn output_bytes(&self) -> usize {
+    pub(crate) fn output_bytes(&self) -> usize {
         match self {
             Self::Gzip(encoder) => encoder.get_ref().len(),
             Self::Brotli(encoder) => encoder.get_ref().len(),
@@ -119,7 +119,7 @@ impl Encoder {
     }
 
     /// Takes the output.
-    pub(super) fn take_output(&mut self) -> Vec<u8> {
+    pub(crate) fn take_output(&mut self) -> Vec<u8> {
         std::mem::take(match self {
             Self::Gzip(encoder) => encoder.get_mut(),
             Self::Brotli(encoder) => encoder.get_mut(),
@@ -128,7 +128,7 @@ impl Encoder {
     }
 
     /// Ends the content and returns the remaining output.
-    pub(super) fn finish(self) -> io::Result<Vec<u8>> {
+    pub(crate) fn finish(self) -> io::Result<Vec<u8>> {
         match self {
             Self::Gzip(encoder) => encoder.finish(),
             Self::Brotli(encoder) => Ok(encoder.into_inner()),
@@ -138,12 +138,12 @@ impl Encoder {
 }
 
 #[cfg(test)]
-pub(super) mod tests {
+pub(crate) mod tests {
     use super::*;
     use std::io::Read;
 
     /// Decodes encoded content that may be incomplete.
-    pub(in crate::tower::compression) fn decode_partial(coding: Coding, coded: &[u8]) -> Vec<u8> {
+    pub(crate) fn decode_partial(coding: Coding, coded: &[u8]) -> Vec<u8> {
         let mut decoder: Box<dyn Read + '_> = match coding {
             Coding::Gzip => Box::new(flate2::read::GzDecoder::new(coded)),
             Coding::Brotli => Box::new(brotli::Decompressor::new(coded, 4096)),
@@ -159,7 +159,7 @@ pub(super) mod tests {
     }
 
     /// Decodes complete encoded content.
-    pub(in crate::tower::compression) fn decode(coding: Coding, coded: &[u8]) -> Vec<u8> {
+    pub(crate) fn decode(coding: Coding, coded: &[u8]) -> Vec<u8> {
         let mut content = Vec::new();
         match coding {
             Coding::Gzip => flate2::read::GzDecoder::new(coded).read_to_end(&mut content),
