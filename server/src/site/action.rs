@@ -24,6 +24,17 @@ pub(crate) enum Action {
     Deny(DenyResponse),
 }
 
+impl Action {
+    /// Whether the action takes the request content, or leaves it to another one. Otherwise the content is discarded
+    /// before the response.
+    pub(super) fn uses_content(&self) -> bool {
+        match self {
+            Self::Rewrite(_) => true,
+            Self::Files(_) | Self::Redirect(_) | Self::Respond(_) | Self::Deny(_) => false,
+        }
+    }
+}
+
 /// Where files are and how they are found.
 ///
 /// Routes match the request path. An index or a file with a suffix that stands for it is not matched against

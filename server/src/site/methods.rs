@@ -12,20 +12,26 @@ const DISCARD_BYTES_MAX: u64 = 256 << 10;
 /// The methods of a file, for the Allow field (RFC 9110 §10.2.1).
 const ALLOW: &str = "GET, HEAD, OPTIONS";
 
-/// Reads and discards request content before the response is sent, so that a request with broken framing is
-/// rejected as a whole.
+/// Limits the request content that an action may read.
 ///
 /// # Errors
-/// [`ContentError::TooLarge`] for content of more than `bytes_max`, also if Content-Length announces it.
-pub(super) async fn discard_content(request: &mut Request, bytes_max: u64) -> Result<(), ContentError> {
+/// [`ContentError::TooLarge`] if Content-Length announces more than `bytes_max`.
+pub(super) fn limit_content(request: &mut Request, bytes_max: u64) -> Result<(), ContentError> {
     if request.body().length().is_some_and(|length| length > bytes_max) {
         return Err(ContentError::TooLarge);
     }
+    request.body().set_bytes_max(bytes_max);
+    Ok(())
+}
+
+/// Reads and discards request content before the response of an action that does not use it, so that a request with
+/// broken framing is rejected as a whole.
+///
+/// # Errors
+/// [`ContentError::TooLarge`] for content beyond the limit.
+pub(super) async fn discard_content(request: &mut Request) -> Result<(), ContentError> {
     match request.head().expectation {
-        Expectation::None => {
-            request.body().set_bytes_max(bytes_max);
-            request.body().discard(DISCARD_BYTES_MAX).await
-        }
+        Expectation::None => request.body().discard(DISCARD_BYTES_MAX).await,
         // The client waits for 100 (Continue). It gets the final response instead.
         Expectation::Continue => Ok(()),
     }

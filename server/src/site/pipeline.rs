@@ -10,7 +10,7 @@ use super::files::{self, Resource};
 use super::headers::{self, HeaderEdits};
 use super::listing;
 use super::lookup::{self, FileLookup};
-use super::methods::{discard_content, redirect_to_slash, respond_to_method};
+use super::methods::{discard_content, limit_content, redirect_to_slash, respond_to_method};
 use super::pattern::{Captures, absolute_path};
 use super::route_table::{AccessScope, CacheScope, Route, RouteMatch, Site};
 use super::site_state::SiteState;
@@ -173,7 +173,14 @@ impl<'t> Pipeline<'t> {
             self.cache_scope = scope;
         }
         let route = matched.as_ref().map(|matched| matched.route);
-        if let Err(response) = self.check_route(request, route).await {
+        let uses_content = route.is_some_and(|route| route.action.uses_content());
+        let checked = match self.check_route(request, route).await {
+            Ok(()) if !uses_content && request.head().framing != RequestFraming::None => {
+                discard_content(request).await.map_err(Response::from)
+            }
+            checked => checked,
+        };
+        if let Err(response) = checked {
             return RouteResult::Responded(RoutedResponse { response, route, source: ResponseSource::Generated });
         }
         let Some(RouteMatch { route, captures, document_root: files }) = matched else {
@@ -206,10 +213,10 @@ impl<'t> Pipeline<'t> {
         }
     }
 
-    /// Checks the access rules of the route that were not checked yet, and discards the request content.
-    /// Without a route, the rules of the site apply.
+    /// Checks the access rules of the route that were not checked yet, and limits the request content. Without a
+    /// route, the rules of the site apply.
     ///
-    /// Access is checked before the content is read, so a denied client need not send any.
+    /// An action reads the content only after that, so a denied client need not send any.
     async fn check_route(&mut self, request: &mut Request, route: Option<&Route>) -> Result<(), Response> {
         if self.site.access_scope == AccessScope::Route {
             let own = route.and_then(|route| route.access.as_ref());
@@ -223,8 +230,7 @@ impl<'t> Pipeline<'t> {
             self.check_user(request, &remaining).await?;
         }
         if request.head().framing != RequestFraming::None {
-            let bytes_max = route.map_or(u64::MAX, |route| route.body_bytes_max);
-            discard_content(request, bytes_max).await?;
+            limit_content(request, route.map_or(u64::MAX, |route| route.body_bytes_max))?;
         }
         Ok(())
     }
