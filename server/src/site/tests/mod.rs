@@ -1,5 +1,6 @@
 //! Tests of whole sites over a socket.
 
+#[cfg(feature = "configuration")]
 mod access;
 mod fields;
 mod file_cache;

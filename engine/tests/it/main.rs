@@ -1,0 +1,20 @@
+//! Tests of the engine over sockets. The unit tests cover one connection, with virtual time and in-memory streams.
+//!
+//! Servers use io_uring if the system allows it; `support::other_driver` runs all tests with epoll as well.
+//! `allocations` and `exit_cause` are binaries of their own, because an allocator and a limit of the process are theirs
+//! alone.
+
+mod support;
+
+mod applications;
+mod cases;
+#[cfg(feature = "compression")]
+mod compression;
+mod connection_stats;
+mod embedded;
+mod failures;
+mod layers;
+mod listeners;
+mod observer;
+mod replace_app;
+mod server;

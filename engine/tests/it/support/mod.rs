@@ -1,0 +1,4 @@
+//! What the tests share.
+
+pub(crate) mod client;
+pub(crate) mod other_driver;

@@ -1,0 +1,4 @@
+//! Tests of the parser with case rows and generated requests.
+
+mod cases;
+mod differential;

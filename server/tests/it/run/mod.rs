@@ -1,0 +1,8 @@
+//! `selvedge run`: a configuration in its own folder.
+
+mod example;
+mod process;
+mod reload;
+mod settings;
+mod site_logs;
+mod status;

@@ -1,0 +1,24 @@
+//! `selvedge serve`. Each module tests one part of the program's behaviour.
+
+mod check;
+mod control_commands;
+mod starting;
+
+mod methods;
+mod paths;
+mod special;
+
+mod conditions;
+mod precompressed;
+mod ranges;
+mod representation;
+
+mod changes;
+mod concurrency;
+mod downloads;
+
+mod listing;
+
+mod log_files;
+mod logs;
+mod stopping;
