@@ -10,6 +10,7 @@
 mod site;
 
 use selvedge::proto::path::SafePath;
+use selvedge::service::FileStamp;
 use selvedge::{RunningServer, Server, Service};
 use site::{
     Action, CacheControlRules, Condition, DenyResponse, FilesRules, HeaderEdits, IndexNames, Listing, Pattern, Root,
@@ -18,7 +19,7 @@ use site::{
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 #[global_allocator]
 static ALLOCATOR: dhat::Alloc = dhat::Alloc;
@@ -38,7 +39,10 @@ fn main() {
     std::fs::create_dir_all(&folder).expect("cannot create the folder");
     std::fs::write(folder.join("a.txt"), "0123456789").expect("cannot write the file");
     // A file is cached only when its modification time is old enough to show the next change.
-    std::thread::sleep(Duration::from_millis(200));
+    let file = std::fs::File::open(folder.join("a.txt")).expect("cannot open the file");
+    while FileStamp::of(&file).expect("cannot read the file's times").changed_recently(SystemTime::now()) {
+        std::thread::yield_now();
+    }
     let root = || Arc::new(Root::open(&folder).expect("cannot open the root"));
 
     let single = RouteTable::new(vec![SiteRules::for_directory(root(), Listing::Off)]).expect("the site is valid");

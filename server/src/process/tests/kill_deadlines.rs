@@ -25,7 +25,7 @@ fn a_hanging_process_is_killed_at_its_deadline() {
         for one in signals {
             signal(program.pid(), *one);
             // Signals that are pending together are delivered as one.
-            thread::sleep(Duration::from_millis(100));
+            until("the signal is delivered", || (!has_pending_signal(program.pid())).then_some(()));
         }
         assert_eq!(program.code(), Some(0), "{signals:?}");
         let prints = format!("selvedge: process {} did not end in time and is killed\n", hanging.0);
@@ -76,6 +76,13 @@ fn a_process_with_a_hanging_worker_kills_itself() {
         let prints = "selvedge: a worker hangs 5.1 s after a stop; the process kills itself\n";
         until("it is reported", || program.errors().contains(prints).then_some(()));
     }
+}
+
+/// Whether a signal of the process is not delivered yet.
+fn has_pending_signal(pid: i32) -> bool {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let mut pending = status.lines().filter_map(|line| line.strip_prefix("ShdPnd:"));
+    pending.any(|mask| mask.trim().bytes().any(|b| b != b'0'))
 }
 
 /// A stopped process, killed on drop, so that it does not outlive a failed test.

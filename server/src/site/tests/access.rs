@@ -123,13 +123,20 @@ fn password_guessing_does_not_block_other_clients() {
     let served = TestServer::new(vec![rules]);
     let tried: Vec<u16> = std::thread::scope(|scope| {
         let served = &served;
+        let (sender, answered) = std::sync::mpsc::channel();
         let one = |number| {
+            let sender = sender.clone();
             let wrong = Base64::encode_string(format!("ann:{number}").as_bytes());
             let line = format!("Authorization: Basic {wrong}");
-            scope.spawn(move || served.get_with("/", &["X-Forwarded-For: 192.0.2.1", &line]).status)
+            scope.spawn(move || {
+                let status = served.get_with("/", &["X-Forwarded-For: 192.0.2.1", &line]).status;
+                sender.send(()).unwrap();
+                status
+            })
         };
         let all: Vec<_> = (0..150).map(one).collect();
-        std::thread::sleep(Duration::from_millis(50));
+        // The others are checked or wait.
+        answered.recv().unwrap();
         for _ in 0..3 {
             assert_eq!(served.get_with("/", &["X-Forwarded-For: 192.0.2.2", ANN]).status, 200);
         }
@@ -274,14 +281,12 @@ fn connections_per_client_are_limited() {
     assert!(request(&mut first).starts_with("HTTP/1.1 200"), "the first connection is still served");
     assert_eq!(rule.denials().get(), 1);
     drop(first);
-    let served = (0..100).any(|_| {
-        std::thread::sleep(Duration::from_millis(20));
+    until("a closed connection frees its slot", || {
         let mut next = connect();
         next.write_all(b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").unwrap();
         let mut response = String::new();
         next.read_to_string(&mut response).is_ok() && response.starts_with("HTTP/1.1 200")
     });
-    assert!(served, "a closed connection frees its slot");
     running.handle().stop_now();
     running.join();
 }

@@ -10,7 +10,7 @@ mod routes;
 
 use super::*;
 use selvedge::proto::path::SafePath;
-use selvedge::service::Exchange;
+use selvedge::service::{Exchange, FileStamp};
 use selvedge::{Observer, RunningServer, Server};
 use std::fs;
 use std::io::{Read, Write};
@@ -18,7 +18,7 @@ use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant, SystemTime};
 
 /// A directory with files that is deleted with the test.
 struct SiteDirectory(PathBuf);
@@ -166,13 +166,8 @@ impl TestServer {
     /// Removes and returns the last logged exchange.
     fn logged(&self) -> LoggedExchange {
         // The response is sent before the exchange is logged.
-        for _ in 0..100 {
-            if let Some(last) = self.log.0.lock().unwrap().pop() {
-                return last;
-            }
-            std::thread::sleep(Duration::from_millis(10));
-        }
-        panic!("nothing was logged")
+        until("an exchange is logged", || !self.log.0.lock().unwrap().is_empty());
+        self.log.0.lock().unwrap().pop().unwrap()
     }
 
     fn clear_log(&self) {
@@ -221,9 +216,22 @@ impl TestResponse {
     }
 }
 
-/// Waits until files are old enough to be cached.
+/// Waits until all files that exist now are old enough to be cached.
 fn wait_until_stable() {
-    std::thread::sleep(Duration::from_millis(150));
+    let newest = SiteDirectory::new(&[("newest", "")]);
+    until("the files are old enough", || {
+        let stamp = FileStamp::of(fs::File::open(newest.0.join("newest")).unwrap()).unwrap();
+        !stamp.changed_recently(SystemTime::now())
+    });
+}
+
+/// Waits until a condition holds.
+fn until(what: &str, condition: impl Fn() -> bool) {
+    let began = Instant::now();
+    while !condition() {
+        assert!(began.elapsed() < Duration::from_secs(60), "not in time: {what}");
+        std::thread::sleep(Duration::from_millis(2));
+    }
 }
 
 fn rename_over(from: &Path, to: &Path) {
