@@ -13,6 +13,7 @@ use super::users::Users;
 use crate::site::network::client_key;
 use blake2::Blake2sMac256;
 use blake2::digest::{KeyInit, Mac};
+use selvedge::cache::Cache;
 use selvedge::spawn_blocking;
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -159,8 +160,13 @@ impl Drop for QueueSlot {
 }
 
 /// The digests of valid passwords, with the time at which each expires.
-#[derive(Default)]
-struct VerifiedPasswords(HashMap<Digest, Duration>);
+struct VerifiedPasswords(Cache<Digest, Duration>);
+
+impl Default for VerifiedPasswords {
+    fn default() -> Self {
+        Self(Cache::new(CACHED_MAX))
+    }
+}
 
 impl VerifiedPasswords {
     /// Returns for how long an entry is still valid; zero if it is missing or expired.
@@ -169,13 +175,7 @@ impl VerifiedPasswords {
     }
 
     fn add(&mut self, digest: Digest, now: Duration) {
-        if self.0.len() >= CACHED_MAX {
-            self.0.retain(|_, until| now < *until);
-        }
-        if self.0.len() >= CACHED_MAX {
-            self.0.clear();
-        }
-        self.0.insert(digest, now + CACHE_TIME + REFRESH_INTERVAL);
+        self.0.insert(digest, now + CACHE_TIME + REFRESH_INTERVAL, 1);
     }
 }
 

@@ -24,8 +24,8 @@ pub(super) use error::FileError;
 pub(super) use resolve::DocumentRoot;
 use resolve::{DiskAccess, Resolved, resolve};
 pub(super) use resource::Resource;
-use resource::{CHECK_INTERVAL, Stability};
-use selvedge::proto::field::Fields;
+use resource::Stability;
+pub(super) use resource::fresh_until;
 use selvedge::proto::path::SafePath;
 use selvedge::{Method, Request, Response, StatusCode, spawn_blocking};
 use std::cell::{Cell, RefCell};
@@ -39,8 +39,8 @@ pub(super) type SharedFileCache = Rc<RefCell<FileCache>>;
 /// The files of one document root on one worker.
 pub(super) struct Files {
     document_root: RefCell<DocumentRoot>,
-    /// The time at which the root's path was last checked for a replaced directory.
-    root_checked_at: Cell<Duration>,
+    /// The time at which the root's path is checked again for a replaced directory.
+    root_fresh_until: Cell<Duration>,
     cache: SharedFileCache,
     namespace: CacheNamespace,
     directories: Rc<DirectoryCache>,
@@ -52,17 +52,17 @@ impl Files {
         let directories = cache.borrow().directories.clone();
         Self {
             document_root: RefCell::new(document_root),
-            root_checked_at: Cell::default(),
+            root_fresh_until: Cell::default(),
             cache,
             namespace,
             directories,
         }
     }
 
-    /// Returns the document root. Once per [`CHECK_INTERVAL`], reopens its path if another directory is there.
+    /// Returns the document root. If it is not fresh, reopens its path if another directory is there.
     fn current_root(&self, now: Duration) -> DocumentRoot {
-        if now.saturating_sub(self.root_checked_at.get()) >= CHECK_INTERVAL {
-            self.root_checked_at.set(now);
+        if now >= self.root_fresh_until.get() {
+            self.root_fresh_until.set(fresh_until(now));
             let root = self.document_root.borrow().root.current();
             if let Ok(root) = root
                 && !Arc::ptr_eq(&root, &self.document_root.borrow().root)
@@ -75,17 +75,22 @@ impl Files {
         self.document_root.borrow().clone()
     }
 
-    /// Returns a fresh and unchanged file of the cache, and the time at which it was checked.
+    /// Returns a fresh and unchanged file of the cache, and the time until which it is fresh.
     pub(super) fn get_cached(&self, now: Duration, path: &[u8]) -> Option<(Rc<Resource>, Duration)> {
         let cache = self.cache.borrow();
         let entry = cache.get(self.namespace, path)?;
-        let is_current = entry.resource.is_fresh(entry.checked_at, now) && entry.resource.is_unchanged();
-        is_current.then(|| (entry.resource.clone(), entry.checked_at))
+        let is_current = now < entry.fresh_until && entry.resource.is_unchanged();
+        is_current.then(|| (entry.resource.clone(), entry.fresh_until))
     }
 
-    /// Resolves a path from the cache, or from the disk if the cached file has changed. `raw` is the path as
-    /// the client wrote it.
-    pub(super) async fn resolve(&self, now: Duration, raw: &[u8], path: &SafePath) -> Result<Resolved, FileError> {
+    /// Resolves a path from the cache, or from the disk if the cached file has changed. `canonical` is its canonical
+    /// spelling, the only one that is cached: clients could fill the cache with spellings of one path.
+    pub(super) async fn resolve(
+        &self,
+        now: Duration,
+        canonical: &[u8],
+        path: &SafePath,
+    ) -> Result<Resolved, FileError> {
         let mut document_root = self.current_root(now);
         let (namespace, root) = (self.namespace, document_root.root.clone());
         let has_no_precompressed = match document_root.precompressed {
@@ -95,7 +100,7 @@ impl Files {
         if has_no_precompressed == Some(true) {
             document_root.precompressed = Precompressed::Off;
         }
-        let known_resource = self.cache.borrow().get(namespace, raw).map(|entry| entry.resource.clone());
+        let known_resource = self.cache.borrow().get(namespace, canonical).map(|entry| entry.resource.clone());
         let known_stamps = known_resource.as_ref().map(|resource| resource.stamps());
         // Whatever is in memory is read on this thread. Only disk accesses go to a blocking thread.
         let loaded = match resolve(&document_root, path, DiskAccess::CachedOnly, known_stamps.as_ref()) {
@@ -110,7 +115,7 @@ impl Files {
         let outcome = match loaded {
             Ok(outcome) => outcome,
             Err(error) => {
-                self.cache.borrow_mut().remove(namespace, raw);
+                self.cache.borrow_mut().remove(namespace, canonical);
                 return Err(error);
             }
         };
@@ -122,17 +127,15 @@ impl Files {
         Ok(match outcome {
             resolve::LoadOutcome::Unchanged => {
                 let resource = known_resource.ok_or(FileError::ShuttingDown)?;
-                self.cache.borrow_mut().mark_checked(namespace, raw, now);
+                self.cache.borrow_mut().mark_checked(namespace, canonical, now);
                 Resolved::File(resource)
             }
             resolve::LoadOutcome::File(file) => {
                 let resource = Rc::new(Resource::new(file));
-                // Only the canonical spelling of a path is cached. Otherwise clients could fill the cache with
-                // spellings of one path.
-                if resource.stability == Stability::Stable && path.encode().as_bytes() == raw {
-                    self.cache.borrow_mut().insert(namespace, raw, resource.clone(), now);
+                if resource.stability == Stability::Stable {
+                    self.cache.borrow_mut().insert(namespace, canonical, resource.clone(), now);
                 } else {
-                    self.cache.borrow_mut().remove(namespace, raw);
+                    self.cache.borrow_mut().remove(namespace, canonical);
                 }
                 Resolved::File(resource)
             }
@@ -158,23 +161,11 @@ pub(super) fn respond_from_cache(
     }
     let now = request.received_at().since_worker_start;
     let cache = cache.borrow();
-    let entry = cache.get(namespace, request.path_bytes())?;
-    if !entry.resource.is_fresh(entry.checked_at, now) {
+    let cached = cache.response(namespace, request.path_bytes())?;
+    if now >= cached.fresh_until {
         return None;
     }
-    response::respond_if_unchanged(request, &entry.resource)
-}
-
-/// Caches a stable file with changed fields. `checked_at` is the time at which it was checked.
-pub(super) fn insert_with_headers(
-    cache: &SharedFileCache,
-    (namespace, raw): (CacheNamespace, &[u8]),
-    (resource, checked_at): (&Resource, Duration),
-    apply: impl Fn(&mut Fields),
-) {
-    if resource.stability == Stability::Stable {
-        cache.borrow_mut().insert(namespace, raw, Rc::new(resource.with_headers(apply)), checked_at);
-    }
+    response::respond_if_unchanged(request, &*cached.resource.upgrade()?, cached.changed_fields.as_deref())
 }
 
 /// Responds with a whole file under an error status, regardless of preconditions and ranges, and without
