@@ -25,7 +25,7 @@ pub(crate) const BYTES_MAX: usize = 2 << 20;
 const ENTRY_BYTES: usize = 2 * size_of::<(CacheKey, CachedDirectory)>();
 /// The maximum number of names read from a directory. In a larger one, precompressed files are looked up by
 /// name.
-const NAMES_MAX: usize = 4096;
+const NAMES_MAX: usize = 64 * 1024;
 /// The magic numbers (`linux/magic.h`) of file systems that update a directory's change time when a name is
 /// added: ext2 to ext4, XFS, Btrfs, F2FS, ZFS, tmpfs, overlayfs (containers), and the read-only SquashFS and
 /// EROFS.
