@@ -19,7 +19,7 @@ ROOT = Path(__file__).resolve().parent.parent
 FLOORS = {
     "proto": [["proto"]],
     "engine": [
-        ["limits", "mailbox", "peer"],
+        ["limits", "mailbox", "peer", "cache"],
         ["buffer"],
         ["net::sys"],
         ["file"],

@@ -1,6 +1,8 @@
 #![doc = include_str!("../README.md")]
 
 mod buffer;
+#[doc(hidden)]
+pub mod cache;
 #[cfg(feature = "compression")]
 mod coding;
 mod connection;

@@ -41,7 +41,7 @@ impl MemoryBudget {
                 name: "connections",
                 bytes_each: limits.connection_bytes_max() + CONTENT_BYTES_MAX,
             },
-            MemoryTerm { count: workers, name: "file caches", bytes_each: 2 * CACHE_BYTES_MAX as u64 },
+            MemoryTerm { count: workers, name: "file caches", bytes_each: CACHE_BYTES_MAX as u64 },
             MemoryTerm { count: workers, name: "directory caches", bytes_each: DIRECTORIES_BYTES_MAX as u64 },
             MemoryTerm { count: 1, name: "copies of larger files", bytes_each: OpenFile::copies_bytes_max() },
             MemoryTerm { count: workers, name: "pools and disk threads", bytes_each: Limits::worker_bytes_max() },

@@ -5,11 +5,12 @@
 //! includes the state of the file, so a changed file is a miss. Never reads or encodes on the
 //! caller's thread.
 
+use crate::cache::Cache;
 use crate::coding::encoder::{CompressionLevel, Encoder};
 use crate::file::{FileRange, FileStamp, SharedFile};
 use bytes::Bytes;
 use selvedge_proto::encoding::Coding;
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{HashMap, VecDeque};
 use std::fs::File;
 use std::future::Future;
 use std::io;
@@ -51,10 +52,11 @@ pub(crate) enum EncodedFile {
 }
 
 impl EncodedFile {
-    fn stored_bytes(&self) -> usize {
+    /// Returns the memory of a cache entry.
+    fn entry_bytes(&self) -> usize {
         match self {
-            Self::Smaller(bytes) => bytes.len(),
-            Self::NotSmaller => 0,
+            Self::Smaller(bytes) => ENTRY_BYTES + bytes.len(),
+            Self::NotSmaller => ENTRY_BYTES,
         }
     }
 }
@@ -107,70 +109,29 @@ struct CacheInner {
     recompress_ended: Condvar,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct CacheState {
-    entries: HashMap<CacheKey, CacheEntry>,
-    /// Keys in order of their last use.
-    by_use: BTreeMap<u64, CacheKey>,
-    uses: u64,
-    bytes: usize,
+    entries: Cache<CacheKey, EncodedFile>,
     in_flight: HashMap<CacheKey, watch::Receiver<Option<EncodedFile>>>,
     recompress_queue: VecDeque<(Arc<SharedFile>, CacheKey)>,
     recompress_thread: RecompressThread,
 }
 
-#[derive(Debug, Default, PartialEq, Eq)]
+#[derive(Debug, PartialEq, Eq)]
 enum RecompressThread {
-    #[default]
     Stopped,
     Running,
 }
 
-#[derive(Debug)]
-struct CacheEntry {
-    encoded: EncodedFile,
-    last_use: u64,
-}
-
-impl CacheState {
-    fn get(&mut self, key: &CacheKey) -> Option<EncodedFile> {
-        let entry = self.entries.get_mut(key)?;
-        self.by_use.remove(&entry.last_use);
-        self.uses += 1;
-        entry.last_use = self.uses;
-        self.by_use.insert(entry.last_use, *key);
-        Some(entry.encoded.clone())
-    }
-
-    fn insert(&mut self, key: CacheKey, encoded: EncodedFile, bytes_max: usize) {
-        self.remove(&key);
-        let bytes = ENTRY_BYTES + encoded.stored_bytes();
-        if bytes > bytes_max {
-            return;
-        }
-        while self.bytes + bytes > bytes_max
-            && let Some((_, oldest)) = self.by_use.first_key_value()
-        {
-            let oldest = *oldest;
-            self.remove(&oldest);
-        }
-        self.uses += 1;
-        self.by_use.insert(self.uses, key);
-        self.entries.insert(key, CacheEntry { encoded, last_use: self.uses });
-        self.bytes += bytes;
-    }
-
-    fn remove(&mut self, key: &CacheKey) {
-        if let Some(entry) = self.entries.remove(key) {
-            self.by_use.remove(&entry.last_use);
-            self.bytes -= ENTRY_BYTES + entry.encoded.stored_bytes();
-        }
-    }
-}
-
 impl EncodedFiles {
     pub(crate) fn new(bounds: CacheBounds) -> Self {
-        Self { inner: Arc::new(CacheInner { bounds, state: Mutex::default(), recompress_ended: Condvar::new() }) }
+        let state = CacheState {
+            entries: Cache::new(bounds.bytes_max),
+            in_flight: HashMap::new(),
+            recompress_queue: VecDeque::new(),
+            recompress_thread: RecompressThread::Stopped,
+        };
+        Self { inner: Arc::new(CacheInner { bounds, state: Mutex::new(state), recompress_ended: Condvar::new() }) }
     }
 
     pub(crate) fn bounds(&self) -> CacheBounds {
@@ -190,8 +151,8 @@ impl EncodedFiles {
             return CacheLookup::Bypass;
         }
         let mut state = self.inner.lock_state();
-        if let Some(encoded) = state.get(&key) {
-            return CacheLookup::Hit(encoded);
+        if let Some(encoded) = state.entries.get(&key) {
+            return CacheLookup::Hit(encoded.clone());
         }
         if on_miss == OnMiss::Skip {
             return CacheLookup::Bypass;
@@ -251,7 +212,7 @@ impl CacheInner {
         let is_stable = !key.stamp.changed_recently(SystemTime::now());
         let Ok(encoded) = encode_file(&file, &key, CompressionLevel::WhileSending) else { return };
         if is_stable {
-            self.lock_state().insert(key, encoded.clone(), self.bounds.bytes_max);
+            self.lock_state().entries.insert(key, encoded.clone(), encoded.entry_bytes());
         }
         // Insert first, so that no concurrent request misses and encodes the file again.
         drop(in_flight);
@@ -284,7 +245,7 @@ impl CacheInner {
     fn next_recompress_job(&self) -> Option<(Arc<SharedFile>, CacheKey)> {
         let mut state = self.lock_state();
         while let Some((file, key)) = state.recompress_queue.pop_front() {
-            if state.entries.contains_key(&key) {
+            if state.entries.peek(&key).is_some() {
                 return Some((file, key));
             }
         }
@@ -296,9 +257,10 @@ impl CacheInner {
     /// Replaces the cached result if the recompressed one is smaller.
     fn store_recompressed(&self, key: CacheKey, encoded: EncodedFile) {
         let mut state = self.lock_state();
-        let before = state.entries.get(&key).map_or(0, |entry| entry.encoded.stored_bytes());
-        if (1..before).contains(&encoded.stored_bytes()) {
-            state.insert(key, encoded, self.bounds.bytes_max);
+        let is_smaller = state.entries.peek(&key).is_some_and(|known| encoded.entry_bytes() < known.entry_bytes());
+        if is_smaller && encoded != EncodedFile::NotSmaller {
+            let bytes = encoded.entry_bytes();
+            state.entries.insert(key, encoded, bytes);
         }
     }
 }

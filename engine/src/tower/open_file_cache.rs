@@ -3,12 +3,12 @@
 //! A cached file is used only if its path still refers to that file in an unchanged state; each lookup
 //! checks this with a system call. Unused files are closed after 5 to 10 seconds.
 
+use crate::cache::Cache;
 use crate::file::{FileStamp, SharedFile};
 use crate::tower::request_context::RequestContext;
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat2, stat};
 use rustix::io::Errno;
 use std::cell::RefCell;
-use std::collections::HashMap;
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::OpenOptionsExt;
@@ -27,8 +27,7 @@ thread_local! {
 }
 
 struct OpenFileCache {
-    files: HashMap<PathBuf, CachedFile>,
-    files_max: usize,
+    files: Cache<PathBuf, CachedFile>,
     /// Whether the sweep task is running.
     has_sweeper: bool,
 }
@@ -37,7 +36,7 @@ impl OpenFileCache {
     fn new() -> Self {
         let descriptors = rustix::process::getrlimit(rustix::process::Resource::Nofile).current.unwrap_or(u64::MAX);
         let workers = std::thread::available_parallelism().map_or(1, usize::from);
-        Self { files: HashMap::new(), files_max: files_max(descriptors, workers), has_sweeper: false }
+        Self { files: Cache::new(files_max(descriptors, workers)), has_sweeper: false }
     }
 }
 
@@ -48,12 +47,8 @@ fn files_max(descriptors: u64, workers: usize) -> usize {
     (share / workers.max(1)).clamp(1, FILES_MAX)
 }
 
-/// An open file, and how often it was used since the last sweep.
-struct CachedFile {
-    file: Arc<SharedFile>,
-    stamp: FileStamp,
-    uses_since_sweep: u32,
-}
+/// An open file and its state.
+type CachedFile = (Arc<SharedFile>, FileStamp);
 
 /// Opens the regular file at a path and returns its state. On a worker, the file is cached.
 ///
@@ -76,7 +71,7 @@ pub(super) async fn open(path: &Path) -> io::Result<(Arc<SharedFile>, FileStamp)
     let (path, file, stamp) = opened.await.map_err(io::Error::other)??;
     // Checked again, since the task may have moved to another thread while waiting.
     if RequestContext::current().is_some() && !stamp.changed_recently(SystemTime::now()) {
-        insert(path, CachedFile { file: file.clone(), stamp, uses_since_sweep: 1 });
+        insert(path, (file.clone(), stamp));
     }
     Ok((file, stamp))
 }
@@ -95,14 +90,13 @@ pub(super) fn check_is_regular(file: &File) -> io::Result<()> {
 /// Returns the cached file for a path, if the path still refers to that file in an unchanged state.
 fn lookup(path: &Path) -> Option<(Arc<SharedFile>, FileStamp)> {
     OPEN_FILES.with_borrow_mut(|cache| {
-        let cached = cache.files.get_mut(path)?;
+        let cached = cache.files.get(path)?.clone();
         // If the check would have to wait for the disk, the file is opened again on a blocking thread.
-        if stamp_of_path(path)?.as_ref() != Some(&cached.stamp) {
+        if stamp_of_path(path)? != Some(cached.1) {
             cache.files.remove(path);
             return None;
         }
-        cached.uses_since_sweep = cached.uses_since_sweep.saturating_add(1);
-        Some((cached.file.clone(), cached.stamp))
+        Some(cached)
     })
 }
 
@@ -119,21 +113,14 @@ fn stamp_of_path(path: &Path) -> Option<Option<FileStamp>> {
     }
 }
 
-/// Caches a file, and evicts the least used one if the cache is full.
+/// Caches a file.
 fn insert(path: PathBuf, cached: CachedFile) {
-    let evicted = OPEN_FILES.with_borrow_mut(|cache| {
-        let mut evicted = cache.files.insert(path, cached);
-        if cache.files.len() > cache.files_max {
-            let least_used =
-                cache.files.iter().min_by_key(|(_, cached)| cached.uses_since_sweep).map(|(path, _)| path.clone());
-            evicted = least_used.and_then(|path| cache.files.remove(&path));
-        }
+    OPEN_FILES.with_borrow_mut(|cache| {
+        cache.files.insert(path, cached, 1);
         if !std::mem::replace(&mut cache.has_sweeper, true) {
             spawn_local(sweep());
         }
-        evicted
     });
-    drop(evicted);
 }
 
 /// Closes unused files periodically, until the cache is empty.
@@ -141,11 +128,7 @@ async fn sweep() {
     loop {
         tokio::time::sleep(SWEEP_INTERVAL).await;
         let (unused, is_empty) = OPEN_FILES.with_borrow_mut(|cache| {
-            let unused: Vec<_> = cache
-                .files
-                .extract_if(|_, cached| std::mem::take(&mut cached.uses_since_sweep) == 0)
-                .map(|(_, cached)| cached)
-                .collect();
+            let unused = cache.files.remove_all_unused();
             cache.has_sweeper = !cache.files.is_empty();
             (unused, cache.files.is_empty())
         });
@@ -231,8 +214,7 @@ mod tests {
     #[test]
     fn open_files_are_limited_and_closed_when_unused() {
         run_on_worker(async {
-            let files_max = OPEN_FILES.with_borrow_mut(|cache| std::mem::replace(&mut cache.files_max, FILES_MAX));
-            assert!(files_max <= FILES_MAX);
+            OPEN_FILES.with_borrow_mut(|cache| cache.files = Cache::new(FILES_MAX));
             let paths: Vec<_> = (0..FILES_MAX + 3).map(|at| write_file(&format!("few-{at}"), b"few")).collect();
             wait_until_stable(&paths[FILES_MAX + 2]);
             for path in &paths {

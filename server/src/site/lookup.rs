@@ -4,7 +4,7 @@
 use super::action::{FilesRules, Listing, TryFile};
 use super::files::resolve::Resolved;
 use super::files::root::Root;
-use super::files::{FileError, Files, Resource};
+use super::files::{self, FileError, Files, Resource};
 use super::pattern::Captures;
 use selvedge::Request;
 use selvedge::proto::field::{KnownField, list_members, trim};
@@ -16,7 +16,7 @@ use std::time::Duration;
 
 /// What a path leads to.
 pub(super) enum FileLookup<'r> {
-    /// A file, and the time since worker start at which it was checked. `None` if other paths lead to it as
+    /// A file, and the time since worker start until which it is fresh. `None` if other paths lead to it as
     /// well, so that its path must not be cached.
     File(Rc<Resource>, Option<Duration>),
     /// The fallback page and its path: the request path leads to nothing, and the request is a navigation.
@@ -39,7 +39,7 @@ pub(super) async fn find_file<'r>(
 ) -> Result<FileLookup<'r>, FileError> {
     let now = request.received_at().since_worker_start;
     match try_each(files, rules, path, now).await {
-        Ok((Resolved::File(resource), checked_at)) => Ok(FileLookup::File(resource, checked_at)),
+        Ok((Resolved::File(resource), fresh_until)) => Ok(FileLookup::File(resource, fresh_until)),
         Ok((Resolved::DirectoryWithoutSlash, _)) => Ok(FileLookup::DirectoryWithoutSlash),
         Ok((Resolved::Directory(directory, root), _)) => Ok(FileLookup::Directory(directory, root)),
         Err(FileError::NotFound) => match &rules.fallback {
@@ -68,7 +68,7 @@ async fn try_each(
                 continue;
             }
             match resolve_path(files, &path.with_suffix(&suffix.0), now).await {
-                Ok((found @ Resolved::File(_), checked_at)) => return Ok((found, Some(checked_at))),
+                Ok((found @ Resolved::File(_), fresh_until)) => return Ok((found, Some(fresh_until))),
                 Ok(_) | Err(FileError::NotFound) => continue,
                 Err(error) => return Err(error),
             }
@@ -81,8 +81,8 @@ async fn try_each(
             let filled = template.path_with(&Captures::whole(path.as_str()));
             let Ok(filled) = SafePath::decode(filled.as_bytes()) else { continue };
             match resolve_path(files, &filled, now).await {
-                Ok((found @ Resolved::File(_), checked_at)) => {
-                    return Ok((found, (template.stars() > 0).then_some(checked_at)));
+                Ok((found @ Resolved::File(_), fresh_until)) => {
+                    return Ok((found, (template.stars() > 0).then_some(fresh_until)));
                 }
                 Ok(_) | Err(FileError::NotFound) => continue,
                 Err(error) => return Err(error),
@@ -101,24 +101,24 @@ async fn try_each(
             Some(Resolved::Directory(..)) => *entry == TryFile::Directory && rules.listing == Listing::On,
             None => false,
         };
-        if applies && let Some((found, checked_at)) = resolved.take() {
-            return Ok((found, Some(checked_at)));
+        if applies && let Some((found, fresh_until)) = resolved.take() {
+            return Ok((found, Some(fresh_until)));
         }
     }
     Err(FileError::NotFound)
 }
 
-/// Resolves a path, from the cache if it is fresh. Also returns the time at which the result was checked.
+/// Resolves a path, from the cache if it is fresh. Also returns the time until which the result is fresh.
 pub(super) async fn resolve_path(
     files: &Files,
     path: &SafePath,
     now: Duration,
 ) -> Result<(Resolved, Duration), FileError> {
     let canonical = path.encode();
-    if let Some((resource, checked_at)) = files.get_cached(now, canonical.as_bytes()) {
-        return Ok((Resolved::File(resource), checked_at));
+    if let Some((resource, fresh_until)) = files.get_cached(now, canonical.as_bytes()) {
+        return Ok((Resolved::File(resource), fresh_until));
     }
-    Ok((files.resolve(now, canonical.as_bytes(), path).await?, now))
+    Ok((files.resolve(now, canonical.as_bytes(), path).await?, files::fresh_until(now)))
 }
 
 /// Whether the browser is going to show the response as a page. If Sec-Fetch-Mode is absent, a request that

@@ -23,6 +23,7 @@ mod pattern;
 mod pipeline;
 mod route_table;
 mod service;
+mod single_flight;
 mod site_state;
 mod template;
 

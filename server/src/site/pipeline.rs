@@ -21,6 +21,7 @@ use selvedge::proto::path::SafePath;
 use selvedge::proto::target::TargetForm;
 use selvedge::{Request, Response, StatusCode};
 use std::net::IpAddr;
+use std::rc::Rc;
 use std::time::Duration;
 
 /// The client of a request, and the decision of the site's access rules if they were checked.
@@ -247,9 +248,9 @@ impl<'t> Pipeline<'t> {
         }
         let files = self.state.files(number);
         let response = match lookup::find_file(files, rules, path, request).await {
-            Ok(FileLookup::File(resource, checked_at)) => {
-                if let Some(checked_at) = checked_at {
-                    self.cache_file(request, route, (&resource, checked_at));
+            Ok(FileLookup::File(resource, fresh_until)) => {
+                if let Some(fresh_until) = fresh_until {
+                    self.cache_file(request, route, (&resource, fresh_until));
                 }
                 files.respond(request, &resource).await
             }
@@ -277,17 +278,21 @@ impl<'t> Pipeline<'t> {
     }
 
     /// Adds a file to the cache of the fast path, if the request path alone determines the response.
-    fn cache_file(&self, request: &Request, route: &Route, file: (&Resource, Duration)) {
+    fn cache_file(&self, request: &Request, route: &Route, file: (&Rc<Resource>, Duration)) {
         let raw = request.path_bytes();
+        if self.state.cache.borrow_mut().refresh_response(self.namespace, raw, file) {
+            return;
+        }
         // Only the canonical spelling of a path is cached. Otherwise clients could fill the cache with
         // spellings of one path.
         let path_requested =
             SafePath::decode(raw).ok().filter(|path_requested| path_requested.encode().as_bytes() == raw);
         if let (CacheScope::Path, Some(path_requested)) = (self.cache_scope, path_requested) {
             let cache_control = route.cache_control.value_for(&absolute_path(&path_requested));
-            files::insert_with_headers(&self.state.cache, (self.namespace, raw), file, |fields| {
-                apply_headers(fields, cache_control, &route.headers);
-            });
+            let change = |fields: &mut Fields| apply_headers(fields, cache_control, &route.headers);
+            let has_changes = cache_control.is_some() || !route.headers.is_empty();
+            let change_fields = has_changes.then_some(&change as &dyn Fn(&mut Fields));
+            self.state.cache.borrow_mut().insert_response(self.namespace, raw, file, change_fields);
         }
     }
 

@@ -91,7 +91,7 @@ fn file_is_encoded_once_for_all_waiters_and_recompressed_later() {
         };
         assert!(best.len() < results[0].len(), "{coding:?}: {} bytes, then {}", results[0].len(), best.len());
         assert_eq!(decode(coding, &best), content);
-        assert_eq!(cache.inner.lock_state().bytes, ENTRY_BYTES + best.len());
+        assert_eq!(cache.inner.lock_state().entries.weight(), ENTRY_BYTES + best.len());
     }
 }
 
@@ -141,30 +141,18 @@ async fn ranges_and_large_files_bypass_the_cache() {
     assert!(!find(CacheBounds { bytes_max: 0, ..CacheBounds::default() }, 0..5000));
 }
 
-#[test]
-fn least_recently_used_entry_is_evicted_first() {
-    let key = |inode| CacheKey {
-        stamp: FileStamp { device: 1, inode, length: 1000, modified: (0, 0), changed: (0, 0) },
-        coding: Coding::Gzip,
+#[tokio::test]
+async fn encoded_files_are_limited_in_bytes() {
+    let files = ["first", "second"].map(|name| TempFile::new(name, &text(10_000)));
+    let Some(encoded) = encode(&EncodedFiles::new(CacheBounds::default()), &files[0].0, Coding::Gzip).await else {
+        panic!("the file is not encoded")
     };
-    let encoded_file = |length: usize| EncodedFile::Smaller(vec![0; length].into());
-    let bytes_max = 3 * (ENTRY_BYTES + 100);
-    let mut state = CacheState::default();
-    for inode in 1..=3 {
-        state.insert(key(inode), encoded_file(100), bytes_max);
+    let bytes_max = encoded.entry_bytes() + ENTRY_BYTES;
+    let cache = EncodedFiles::new(CacheBounds { bytes_max, ..CacheBounds::default() });
+    for file in &files {
+        assert!(encode(&cache, &file.0, Coding::Gzip).await.is_some());
+        assert!(lookup(&cache, &file.0, Coding::Gzip).is_some());
     }
-    assert!(state.get(&key(1)).is_some());
-    state.insert(key(4), encoded_file(100), bytes_max);
-    let cached =
-        |state: &CacheState| (1..=5).filter(|&inode| state.entries.contains_key(&key(inode))).collect::<Vec<_>>();
-    assert_eq!(cached(&state), [1, 3, 4]);
-    // Inserting a key again replaces its entry.
-    state.insert(key(3), encoded_file(50), bytes_max);
-    assert_eq!((cached(&state), state.bytes), (vec![1, 3, 4], bytes_max - 50));
-    // An entry that exceeds the limit evicts nothing.
-    state.insert(key(5), encoded_file(bytes_max), bytes_max);
-    assert_eq!(cached(&state), [1, 3, 4]);
-    state.insert(key(5), encoded_file(2 * ENTRY_BYTES + 200), bytes_max);
-    assert_eq!(cached(&state), [5]);
-    assert_eq!((state.by_use.len(), state.bytes), (1, 3 * ENTRY_BYTES + 200));
+    assert_eq!(lookup(&cache, &files[0].0, Coding::Gzip), None);
+    assert!(cache.inner.lock_state().entries.weight() <= bytes_max);
 }

@@ -11,18 +11,19 @@
 use super::password_hash::PasswordHash;
 use super::users::Users;
 use crate::site::network::client_key;
+use crate::site::single_flight::SingleFlight;
 use blake2::Blake2sMac256;
 use blake2::digest::{KeyInit, Mac};
+use selvedge::cache::Cache;
 use selvedge::spawn_blocking;
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::fmt;
 use std::hash::{BuildHasher, RandomState};
 use std::net::IpAddr;
-use std::rc::Rc;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
-use tokio::sync::{OnceCell, Semaphore};
+use tokio::sync::Semaphore;
 
 /// How long a valid password is cached after its last use.
 const CACHE_TIME: Duration = Duration::from_secs(60);
@@ -58,8 +59,8 @@ pub(crate) struct Verifier {
     shared: Arc<PasswordCache>,
     /// The cache of this worker.
     verified: RefCell<VerifiedPasswords>,
-    /// The checks of this worker that wait or run, with their result once it is known.
-    pending_checks: RefCell<HashMap<Digest, Rc<OnceCell<bool>>>>,
+    /// The checks of this worker that wait or run.
+    checks: SingleFlight<Digest, bool>,
 }
 
 /// The credentials of a request, its client, and its time.
@@ -159,8 +160,13 @@ impl Drop for QueueSlot {
 }
 
 /// The digests of valid passwords, with the time at which each expires.
-#[derive(Default)]
-struct VerifiedPasswords(HashMap<Digest, Duration>);
+struct VerifiedPasswords(Cache<Digest, Duration>);
+
+impl Default for VerifiedPasswords {
+    fn default() -> Self {
+        Self(Cache::new(CACHED_MAX))
+    }
+}
 
 impl VerifiedPasswords {
     /// Returns for how long an entry is still valid; zero if it is missing or expired.
@@ -169,19 +175,13 @@ impl VerifiedPasswords {
     }
 
     fn add(&mut self, digest: Digest, now: Duration) {
-        if self.0.len() >= CACHED_MAX {
-            self.0.retain(|_, until| now < *until);
-        }
-        if self.0.len() >= CACHED_MAX {
-            self.0.clear();
-        }
-        self.0.insert(digest, now + CACHE_TIME + REFRESH_INTERVAL);
+        self.0.insert(digest, now + CACHE_TIME + REFRESH_INTERVAL, 1);
     }
 }
 
 impl Verifier {
     pub(crate) fn new(shared: Arc<PasswordCache>) -> Self {
-        Self { shared, verified: RefCell::default(), pending_checks: RefCell::default() }
+        Self { shared, verified: RefCell::default(), checks: SingleFlight::default() }
     }
 
     /// Checks the password of a user. An unknown user takes as long as a wrong password.
@@ -193,8 +193,7 @@ impl Verifier {
         if self.lookup(&digest, now) && user_hash.is_some() {
             return CheckResult::Valid;
         }
-        let check = self.join_check(digest);
-        match check.is_valid.get_or_try_init(|| self.verify(hash, &digest, attempt)).await {
+        match self.checks.run(digest, self.verify(hash, &digest, attempt)).await {
             Ok(true) if user_hash.is_some() => {
                 self.insert(digest, now);
                 CheckResult::Valid
@@ -237,28 +236,6 @@ impl Verifier {
     fn insert(&self, digest: Digest, now: Duration) {
         self.verified.borrow_mut().add(digest, now);
         lock(&self.shared.verified).add(digest, now);
-    }
-
-    /// Joins the check of a digest, or starts it.
-    fn join_check(&self, digest: Digest) -> PendingCheck<'_> {
-        let is_valid = self.pending_checks.borrow_mut().entry(digest).or_default().clone();
-        PendingCheck { pending_checks: &self.pending_checks, digest, is_valid }
-    }
-}
-
-/// A share in a check. The last one to be dropped removes the check.
-struct PendingCheck<'v> {
-    pending_checks: &'v RefCell<HashMap<Digest, Rc<OnceCell<bool>>>>,
-    digest: Digest,
-    is_valid: Rc<OnceCell<bool>>,
-}
-
-impl Drop for PendingCheck<'_> {
-    fn drop(&mut self) {
-        // The two are this one and that of the table.
-        if Rc::strong_count(&self.is_valid) == 2 {
-            self.pending_checks.borrow_mut().remove(&self.digest);
-        }
     }
 }
 
@@ -350,7 +327,7 @@ mod tests {
         let mut cached = attempt("2001:db8::1", 903);
         assert_eq!(poll(&mut cached), Poll::Ready(CheckResult::Valid));
         drop((waiting, joined, others, late, next, cached));
-        assert!(lock(&verifier.shared.waiting).is_empty() && verifier.pending_checks.borrow().is_empty());
+        assert!(lock(&verifier.shared.waiting).is_empty() && verifier.checks.is_idle());
     }
 
     #[tokio::test]

@@ -1,6 +1,6 @@
 //! Keys of the caches of files and directories.
 
-use hashbrown::Equivalent;
+use selvedge::cache::Equivalent;
 use std::hash::{Hash, Hasher};
 
 /// A namespace and a path in it.

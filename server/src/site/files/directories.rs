@@ -8,28 +8,24 @@
 use super::cache_key::{CacheKey, CacheKeyRef, CacheNamespace};
 use super::resource::CHECK_INTERVAL;
 use super::root::{DiskAccess, Root};
-use foldhash::fast::RandomState;
-use hashbrown::HashMap;
 use rustix::fs::{Dir, fstat, fstatfs};
+use selvedge::cache::Cache;
 use selvedge::proto::encoding::Coding;
 use selvedge::proto::path::SafePath;
 use selvedge::service::FileStamp;
 use selvedge::spawn_blocking;
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-/// The maximum number of cached directories. In others, precompressed files are looked up by name.
-const DIRECTORIES_MAX: usize = 4096;
-/// The maximum length of a cached directory's path in bytes. In others, precompressed files are looked up by
-/// name.
-const PATH_BYTES_MAX: usize = 256;
 /// The maximum memory of the cache in bytes.
-pub(crate) const BYTES_MAX: usize = DIRECTORIES_MAX * (PATH_BYTES_MAX + 2 * size_of::<(CacheKey, CachedDirectory)>());
+pub(crate) const BYTES_MAX: usize = 2 << 20;
+/// Memory of an entry without its path, rounded up.
+const ENTRY_BYTES: usize = 2 * size_of::<(CacheKey, CachedDirectory)>();
 /// The maximum number of names read from a directory. In a larger one, precompressed files are looked up by
 /// name.
-const NAMES_MAX: usize = 4096;
+const NAMES_MAX: usize = 64 * 1024;
 /// The magic numbers (`linux/magic.h`) of file systems that update a directory's change time when a name is
 /// added: ext2 to ext4, XFS, Btrfs, F2FS, ZFS, tmpfs, overlayfs (containers), and the read-only SquashFS and
 /// EROFS.
@@ -43,9 +39,7 @@ const REREAD_INTERVAL: Duration = Duration::from_secs(60);
 
 /// The cached directories of a worker.
 pub(in crate::site) struct DirectoryCache {
-    entries: RefCell<HashMap<CacheKey, CachedDirectory, RandomState>>,
-    /// No entry is added until this time, because the cache is full.
-    full_until: Cell<Duration>,
+    entries: RefCell<Cache<CacheKey, CachedDirectory>>,
     clock: fn() -> SystemTime,
 }
 
@@ -64,7 +58,7 @@ struct DirectoryInfo {
 struct CachedDirectory {
     info: DirectoryInfo,
     read_at: Duration,
-    check_at: Duration,
+    fresh_until: Duration,
 }
 
 impl DirectoryInfo {
@@ -76,7 +70,7 @@ impl DirectoryInfo {
 
 impl Default for DirectoryCache {
     fn default() -> Self {
-        Self { entries: RefCell::default(), full_until: Cell::default(), clock: SystemTime::now }
+        Self { entries: RefCell::new(Cache::new(BYTES_MAX)), clock: SystemTime::now }
     }
 }
 
@@ -93,12 +87,12 @@ impl DirectoryCache {
         let name = directory_of(path);
         let directory = CacheKeyRef { namespace, path: name.as_bytes() };
         let entry = self.entries.borrow().get(&directory).copied()?;
-        if now < entry.check_at {
+        if now < entry.fresh_until {
             return Some(!entry.info.may_have_precompressed);
         }
         let stamp = root.open_directory(name, DiskAccess::CachedOnly).and_then(stamp_of).ok()?;
         if entry.info.stamp == Some(stamp) && now < entry.read_at + REREAD_INTERVAL {
-            self.insert(directory, CachedDirectory { check_at: now + entry.info.valid_for, ..entry });
+            self.insert(directory, CachedDirectory { fresh_until: now + entry.info.valid_for, ..entry });
             return Some(!entry.info.may_have_precompressed);
         }
         if stamp.changed_recently((self.clock)()) {
@@ -113,48 +107,33 @@ impl DirectoryCache {
         let name = directory_of(path);
         let directory = CacheKeyRef { namespace, path: name.as_bytes() };
         // Until it is read, requests look up precompressed files by name.
-        if name.len() > PATH_BYTES_MAX || !self.store(directory, DirectoryInfo::unknown(RETRY_INTERVAL), now) {
-            return;
-        }
+        self.store(directory, DirectoryInfo::unknown(RETRY_INTERVAL), now);
         let (root, name, clock) = (root.clone(), name.to_owned(), self.clock);
         match spawn_blocking(move || read(root.open_directory(&name, DiskAccess::MayBlock)?, clock())).await {
-            Some(Ok(info)) => {
-                self.store(directory, info, now);
-            }
+            Some(Ok(info)) => self.store(directory, info, now),
             // An unreadable directory may have been deleted.
-            _ => {
-                self.entries.borrow_mut().remove(&directory);
-            }
+            _ => drop(self.entries.borrow_mut().remove(&directory)),
         }
     }
 
     /// Removes all entries of a namespace, because its root was replaced.
     pub(super) fn remove_namespace(&self, namespace: CacheNamespace) {
-        self.entries.borrow_mut().retain(|key, _| key.namespace != namespace);
+        self.entries.borrow_mut().retain(|key| key.namespace != namespace);
     }
 
-    fn store(&self, directory: CacheKeyRef<'_>, info: DirectoryInfo, now: Duration) -> bool {
-        self.insert(directory, CachedDirectory { info, read_at: now, check_at: now + info.valid_for })
+    fn store(&self, directory: CacheKeyRef<'_>, info: DirectoryInfo, now: Duration) {
+        self.insert(directory, CachedDirectory { info, read_at: now, fresh_until: now + info.valid_for });
     }
 
-    /// Inserts an entry. Returns false if the cache is full.
-    fn insert(&self, directory: CacheKeyRef<'_>, entry: CachedDirectory) -> bool {
+    fn insert(&self, directory: CacheKeyRef<'_>, entry: CachedDirectory) {
         let mut all = self.entries.borrow_mut();
-        if let Some(existing) = all.get_mut(&directory) {
-            *existing = entry;
-            return true;
+        match all.get_mut(&directory) {
+            Some(existing) => *existing = entry,
+            None => {
+                let key = CacheKey { namespace: directory.namespace, path: directory.path.into() };
+                all.insert(key, entry, ENTRY_BYTES + directory.path.len());
+            }
         }
-        let now = entry.read_at;
-        if all.len() >= DIRECTORIES_MAX && now >= self.full_until.get() {
-            // Removes entries that were not used lately.
-            all.retain(|_, entry| now < entry.check_at);
-            self.full_until.set(now + RETRY_INTERVAL);
-        }
-        let is_inserted = all.len() < DIRECTORIES_MAX;
-        if is_inserted {
-            all.insert(CacheKey { namespace: directory.namespace, path: directory.path.into() }, entry);
-        }
-        is_inserted
     }
 }
 
@@ -243,7 +222,7 @@ mod tests {
         fs::remove_file(inner.join("page.html.BR")).unwrap();
         later.remove_namespace(namespace);
         assert!(look_up(&later, "/inner/page.html", 3500));
-        assert!(later.entries.borrow().keys().all(|key| *key.path == *b"inner"), "a missing directory is not cached");
+        assert_eq!(later.entries.borrow().len(), 1, "a missing directory is not cached");
 
         // A directory that changed just now, or has a time in the future, is not trusted.
         let now = DirectoryCache::default();

@@ -17,15 +17,17 @@ mod response;
 pub(super) mod root;
 
 use super::action::Precompressed;
+use super::single_flight::SingleFlight;
 use cache::FileCache;
 use cache_key::CacheNamespace;
 use directories::DirectoryCache;
 pub(super) use error::FileError;
+use loaded::KnownStamps;
 pub(super) use resolve::DocumentRoot;
-use resolve::{DiskAccess, Resolved, resolve};
+use resolve::{DiskAccess, LoadOutcome, Resolved, resolve};
 pub(super) use resource::Resource;
-use resource::{CHECK_INTERVAL, Stability};
-use selvedge::proto::field::Fields;
+use resource::Stability;
+pub(super) use resource::fresh_until;
 use selvedge::proto::path::SafePath;
 use selvedge::{Method, Request, Response, StatusCode, spawn_blocking};
 use std::cell::{Cell, RefCell};
@@ -39,11 +41,13 @@ pub(super) type SharedFileCache = Rc<RefCell<FileCache>>;
 /// The files of one document root on one worker.
 pub(super) struct Files {
     document_root: RefCell<DocumentRoot>,
-    /// The time at which the root's path was last checked for a replaced directory.
-    root_checked_at: Cell<Duration>,
+    /// The time at which the root's path is checked again for a replaced directory.
+    root_fresh_until: Cell<Duration>,
     cache: SharedFileCache,
     namespace: CacheNamespace,
     directories: Rc<DirectoryCache>,
+    /// The reads of files that are not in memory, by canonical path.
+    disk_reads: SingleFlight<Box<[u8]>, ()>,
 }
 
 impl Files {
@@ -52,17 +56,18 @@ impl Files {
         let directories = cache.borrow().directories.clone();
         Self {
             document_root: RefCell::new(document_root),
-            root_checked_at: Cell::default(),
+            root_fresh_until: Cell::default(),
             cache,
             namespace,
             directories,
+            disk_reads: SingleFlight::default(),
         }
     }
 
-    /// Returns the document root. Once per [`CHECK_INTERVAL`], reopens its path if another directory is there.
+    /// Returns the document root. If it is not fresh, reopens its path if another directory is there.
     fn current_root(&self, now: Duration) -> DocumentRoot {
-        if now.saturating_sub(self.root_checked_at.get()) >= CHECK_INTERVAL {
-            self.root_checked_at.set(now);
+        if now >= self.root_fresh_until.get() {
+            self.root_fresh_until.set(fresh_until(now));
             let root = self.document_root.borrow().root.current();
             if let Ok(root) = root
                 && !Arc::ptr_eq(&root, &self.document_root.borrow().root)
@@ -75,17 +80,22 @@ impl Files {
         self.document_root.borrow().clone()
     }
 
-    /// Returns a fresh and unchanged file of the cache, and the time at which it was checked.
+    /// Returns a fresh and unchanged file of the cache, and the time until which it is fresh.
     pub(super) fn get_cached(&self, now: Duration, path: &[u8]) -> Option<(Rc<Resource>, Duration)> {
         let cache = self.cache.borrow();
         let entry = cache.get(self.namespace, path)?;
-        let is_current = entry.resource.is_fresh(entry.checked_at, now) && entry.resource.is_unchanged();
-        is_current.then(|| (entry.resource.clone(), entry.checked_at))
+        let is_current = now < entry.fresh_until && entry.resource.is_unchanged();
+        is_current.then(|| (entry.resource.clone(), entry.fresh_until))
     }
 
-    /// Resolves a path from the cache, or from the disk if the cached file has changed. `raw` is the path as
-    /// the client wrote it.
-    pub(super) async fn resolve(&self, now: Duration, raw: &[u8], path: &SafePath) -> Result<Resolved, FileError> {
+    /// Resolves a path from the cache, or from the disk if the cached file has changed. `canonical` is its canonical
+    /// spelling, the only one that is cached: clients could fill the cache with spellings of one path.
+    pub(super) async fn resolve(
+        &self,
+        now: Duration,
+        canonical: &[u8],
+        path: &SafePath,
+    ) -> Result<Resolved, FileError> {
         let mut document_root = self.current_root(now);
         let (namespace, root) = (self.namespace, document_root.root.clone());
         let has_no_precompressed = match document_root.precompressed {
@@ -95,56 +105,122 @@ impl Files {
         if has_no_precompressed == Some(true) {
             document_root.precompressed = Precompressed::Off;
         }
-        let known_resource = self.cache.borrow().get(namespace, raw).map(|entry| entry.resource.clone());
-        let known_stamps = known_resource.as_ref().map(|resource| resource.stamps());
         // Whatever is in memory is read on this thread. Only disk accesses go to a blocking thread.
-        let loaded = match resolve(&document_root, path, DiskAccess::CachedOnly, known_stamps.as_ref()) {
-            Err(FileError::WouldBlock) => {
-                let path = path.clone();
-                spawn_blocking(move || resolve(&document_root, &path, DiskAccess::MayBlock, known_stamps.as_ref()))
-                    .await
-                    .unwrap_or(Err(FileError::ShuttingDown))
+        let resolved = match self.load_from_memory(&document_root, canonical, path) {
+            // A root that always waits would make concurrent requests wait for each other.
+            Loaded { known, outcome: Err(FileError::WouldBlock) } if !document_root.root.knows_what_is_in_memory() => {
+                self.read_from_disk(now, &document_root, (canonical, path), known).await
             }
-            result => result,
-        };
-        let outcome = match loaded {
-            Ok(outcome) => outcome,
-            Err(error) => {
-                self.cache.borrow_mut().remove(namespace, raw);
-                return Err(error);
+            Loaded { known, outcome: Err(FileError::WouldBlock) } => {
+                // Boxed, so that the future of a request has no room for it.
+                Box::pin(self.read_once_from_disk(now, &document_root, (canonical, path), known)).await
             }
+            loaded => self.store(now, &document_root, canonical, loaded),
         };
-        if has_no_precompressed.is_none()
-            && matches!(outcome, resolve::LoadOutcome::Unchanged | resolve::LoadOutcome::File(_))
-        {
-            self.directories.load(namespace, &root, path, now).await;
+        if has_no_precompressed.is_none() && matches!(resolved, Ok(Resolved::File(_))) {
+            Box::pin(self.directories.load(namespace, &document_root.root, path, now)).await;
         }
-        Ok(match outcome {
-            resolve::LoadOutcome::Unchanged => {
-                let resource = known_resource.ok_or(FileError::ShuttingDown)?;
-                self.cache.borrow_mut().mark_checked(namespace, raw, now);
-                Resolved::File(resource)
+        resolved
+    }
+
+    /// Resolves a path on a thread that may wait for the disk.
+    async fn read_from_disk(
+        &self,
+        now: Duration,
+        document_root: &DocumentRoot,
+        (canonical, path): (&[u8], &SafePath),
+        known: Option<Rc<Resource>>,
+    ) -> Result<Resolved, FileError> {
+        let (root, path, known_stamps) = (document_root.clone(), path.clone(), stamps_of(&known));
+        let read = move || resolve(&root, &path, DiskAccess::MayBlock, known_stamps.as_ref());
+        let outcome = spawn_blocking(read).await.unwrap_or(Err(FileError::ShuttingDown));
+        self.store(now, document_root, canonical, Loaded { known, outcome })
+    }
+
+    /// Resolves a path on a thread that may wait for the disk, once for concurrent requests.
+    async fn read_once_from_disk(
+        &self,
+        now: Duration,
+        document_root: &DocumentRoot,
+        (canonical, path): (&[u8], &SafePath),
+        known: Option<Rc<Resource>>,
+    ) -> Result<Resolved, FileError> {
+        let mut own_result = None;
+        let read = async {
+            own_result = Some(self.read_from_disk(now, document_root, (canonical, path), known).await);
+            Ok::<_, FileError>(())
+        };
+        self.disk_reads.run(canonical.into(), read).await?;
+        if let Some(result) = own_result {
+            return result;
+        }
+        if let Some((resource, _)) = self.get_cached(now, canonical) {
+            return Ok(Resolved::File(resource));
+        }
+        // The path leads to no file or to an unstable one, which is in memory now.
+        match self.load_from_memory(document_root, canonical, path) {
+            Loaded { known, outcome: Err(FileError::WouldBlock) } => {
+                self.read_from_disk(now, document_root, (canonical, path), known).await
             }
-            resolve::LoadOutcome::File(file) => {
+            loaded => self.store(now, document_root, canonical, loaded),
+        }
+    }
+
+    /// Finds what a path names without waiting for the disk.
+    fn load_from_memory(&self, document_root: &DocumentRoot, canonical: &[u8], path: &SafePath) -> Loaded {
+        let known = self.cache.borrow().get(self.namespace, canonical).map(|entry| entry.resource.clone());
+        let outcome = resolve(document_root, path, DiskAccess::CachedOnly, stamps_of(&known).as_ref());
+        Loaded { known, outcome }
+    }
+
+    /// Updates the cache after a path was resolved.
+    fn store(
+        &self,
+        now: Duration,
+        document_root: &DocumentRoot,
+        canonical: &[u8],
+        Loaded { known, outcome }: Loaded,
+    ) -> Result<Resolved, FileError> {
+        let mut cache = self.cache.borrow_mut();
+        match outcome {
+            Ok(LoadOutcome::Unchanged) => {
+                cache.mark_checked(self.namespace, canonical, now);
+                Ok(Resolved::File(known.ok_or(FileError::ShuttingDown)?))
+            }
+            Ok(LoadOutcome::File(file)) => {
                 let resource = Rc::new(Resource::new(file));
-                // Only the canonical spelling of a path is cached. Otherwise clients could fill the cache with
-                // spellings of one path.
-                if resource.stability == Stability::Stable && path.encode().as_bytes() == raw {
-                    self.cache.borrow_mut().insert(namespace, raw, resource.clone(), now);
-                } else {
-                    self.cache.borrow_mut().remove(namespace, raw);
+                if resource.stability == Stability::Stable {
+                    cache.insert(self.namespace, canonical, resource.clone(), now);
+                } else if known.is_some() {
+                    cache.remove(self.namespace, canonical);
                 }
-                Resolved::File(resource)
+                Ok(Resolved::File(resource))
             }
-            resolve::LoadOutcome::DirectoryWithoutSlash => Resolved::DirectoryWithoutSlash,
-            resolve::LoadOutcome::Directory(directory) => Resolved::Directory(directory, root),
-        })
+            Ok(LoadOutcome::DirectoryWithoutSlash) => Ok(Resolved::DirectoryWithoutSlash),
+            Ok(LoadOutcome::Directory(directory)) => Ok(Resolved::Directory(directory, document_root.root.clone())),
+            Err(error) => {
+                if known.is_some() {
+                    cache.remove(self.namespace, canonical);
+                }
+                Err(error)
+            }
+        }
     }
 
     /// Responds with a file that was resolved for this request.
     pub(super) async fn respond(&self, request: &Request, resource: &Resource) -> Response {
         response::respond(request, resource).await
     }
+}
+
+/// What a path names, compared with the file that was cached for it.
+struct Loaded {
+    known: Option<Rc<Resource>>,
+    outcome: Result<LoadOutcome, FileError>,
+}
+
+fn stamps_of(known: &Option<Rc<Resource>>) -> Option<KnownStamps> {
+    known.as_ref().map(|resource| resource.stamps())
 }
 
 /// Responds from the cache, if it has a fresh file for the request path.
@@ -158,27 +234,70 @@ pub(super) fn respond_from_cache(
     }
     let now = request.received_at().since_worker_start;
     let cache = cache.borrow();
-    let entry = cache.get(namespace, request.path_bytes())?;
-    if !entry.resource.is_fresh(entry.checked_at, now) {
+    let cached = cache.response(namespace, request.path_bytes())?;
+    if now >= cached.fresh_until {
         return None;
     }
-    response::respond_if_unchanged(request, &entry.resource)
-}
-
-/// Caches a stable file with changed fields. `checked_at` is the time at which it was checked.
-pub(super) fn insert_with_headers(
-    cache: &SharedFileCache,
-    (namespace, raw): (CacheNamespace, &[u8]),
-    (resource, checked_at): (&Resource, Duration),
-    apply: impl Fn(&mut Fields),
-) {
-    if resource.stability == Stability::Stable {
-        cache.borrow_mut().insert(namespace, raw, Rc::new(resource.with_headers(apply)), checked_at);
-    }
+    response::respond_if_unchanged(request, &*cached.resource.upgrade()?, cached.changed_fields.as_deref())
 }
 
 /// Responds with a whole file under an error status, regardless of preconditions and ranges, and without
 /// validators.
 pub(super) fn respond_as_error_page(request: &Request, resource: &Resource, status: StatusCode) -> Response {
     response::error_page(request, resource, status)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::root::Root;
+    use super::*;
+    use std::future::poll_fn;
+    use std::task::Poll;
+    use std::time::SystemTime;
+
+    #[test]
+    fn concurrent_requests_share_one_read_from_the_disk() {
+        let directory = std::env::temp_dir().join(format!("selvedge-files-{}", std::process::id()));
+        std::fs::create_dir_all(&directory).unwrap();
+        let file = directory.join("page.html");
+        std::fs::write(&file, "x").unwrap();
+        while selvedge::service::FileStamp::of(std::fs::File::open(&file).unwrap())
+            .unwrap()
+            .changed_recently(SystemTime::now())
+        {
+            std::thread::yield_now();
+        }
+        let cache = Rc::new(RefCell::new(FileCache::new(1)));
+        let root = Arc::new(Root::open(&directory).unwrap());
+        let document_root = DocumentRoot { root, index: Arc::default(), precompressed: Precompressed::Off };
+        let files = Files::new(document_root.clone(), cache);
+        let runtime = tokio::runtime::Builder::new_current_thread().max_blocking_threads(1).build().unwrap();
+        let read_all = |path: &str| {
+            let path = SafePath::decode(path.as_bytes()).unwrap();
+            let canonical = path.encode();
+            let read =
+                || files.read_once_from_disk(Duration::ZERO, &document_root, (canonical.as_bytes(), &path), None);
+            let mut requests: Vec<_> = (0..3).map(|_| Box::pin(read())).collect();
+            // The only thread for reads is busy until all requests wait.
+            let (release, busy) = std::sync::mpsc::channel::<()>();
+            runtime.spawn_blocking(move || busy.recv());
+            runtime.block_on(poll_fn(|cx| {
+                assert!(requests.iter_mut().all(|request| request.as_mut().poll(cx).is_pending()));
+                Poll::Ready(())
+            }));
+            drop(release);
+            requests.into_iter().map(|request| runtime.block_on(request)).collect::<Vec<_>>()
+        };
+        let resources: Vec<_> = read_all("/page.html")
+            .into_iter()
+            .map(|resolved| match resolved {
+                Ok(Resolved::File(resource)) => resource,
+                _ => panic!("the path leads to no file"),
+            })
+            .collect();
+        assert!(resources.iter().all(|resource| Rc::ptr_eq(resource, &resources[0])), "the file is read once");
+        assert!(read_all("/none.html").into_iter().all(|resolved| matches!(resolved, Err(FileError::NotFound))));
+        assert!(files.disk_reads.is_idle());
+        std::fs::remove_dir_all(directory).unwrap();
+    }
 }

@@ -1,6 +1,6 @@
 //! Sends several ranges of a file in one response (RFC 9110 §14.6).
 
-use super::resource::{BodyStorage, Representation};
+use super::resource::{BodyStorage, Representation, RepresentationFields};
 use bytes::Bytes;
 use selvedge::proto::range::ByteRange;
 use selvedge::service::{Body, Chunks, FileStamp, OpenFile, StreamError};
@@ -18,7 +18,11 @@ use std::task::{Context, Poll, ready};
 const READ_BYTES: u64 = 128 * 1024;
 
 /// Responds 206 (Partial Content) with a part for each range.
-pub(super) fn respond(representation: &Representation, ranges: &[ByteRange]) -> Response {
+pub(super) fn respond(
+    representation: &Representation,
+    fields: &RepresentationFields,
+    ranges: &[ByteRange],
+) -> Response {
     let boundary = boundary();
     let mut pieces = VecDeque::new();
     for range in ranges {
@@ -40,7 +44,7 @@ pub(super) fn respond(representation: &Representation, ranges: &[ByteRange]) -> 
     pieces.push_back(MultipartPiece::Bytes(format!("\r\n--{boundary}--\r\n").into()));
     let length = pieces.iter().map(MultipartPiece::len).sum();
 
-    let mut response = Response::with_fields(StatusCode::PARTIAL_CONTENT, representation.fields.clone());
+    let mut response = Response::with_fields(StatusCode::PARTIAL_CONTENT, fields.full.clone());
     let media_type = format!("multipart/byteranges; boundary={boundary}");
     response.fields_mut().set("content-type", media_type).expect("a boundary is a token");
     let body = MultipartBody { pieces, stamp: representation.stamp, pending_read: None };

@@ -183,16 +183,18 @@ fn read(fd: OwnedFd, stat: &Stat, disk_access: DiskAccess) -> Result<LoadedVaria
     Ok(LoadedVariant { stamp: before, content: LoadedContent::Open(file) })
 }
 
+/// Reads up to `length` bytes, fewer if the file is shorter. The file's stamp afterwards shows whether it is longer.
 fn read_whole(file: &File, length: u64, disk_access: DiskAccess) -> Result<Vec<u8>, FileError> {
-    // One byte more than expected, to detect that the file grew.
-    let mut bytes = vec![0; usize::try_from(length).unwrap_or(0) + 1];
+    let length = usize::try_from(length).unwrap_or(0);
+    // With a spare byte, responses share the bytes without a check whether they are the first to do so.
+    let mut bytes = vec![0; length + 1];
     let flags = match disk_access {
         DiskAccess::CachedOnly => ReadWriteFlags::NOWAIT,
         DiskAccess::MayBlock => ReadWriteFlags::empty(),
     };
     let mut filled = 0;
-    loop {
-        let mut into = [IoSliceMut::new(&mut bytes[filled..])];
+    while filled < length {
+        let mut into = [IoSliceMut::new(&mut bytes[filled..length])];
         match preadv2(file, &mut into, filled as u64, flags) {
             Ok(0) => break,
             Ok(count) => filled += count,
@@ -202,9 +204,6 @@ fn read_whole(file: &File, length: u64, disk_access: DiskAccess) -> Result<Vec<u
                 return Err(FileError::WouldBlock);
             }
             Err(error) => return Err(error.into()),
-        }
-        if filled == bytes.len() {
-            break;
         }
     }
     bytes.truncate(filled);

@@ -15,6 +15,14 @@ use std::time::{Duration, SystemTime};
 /// second.
 pub(super) const CHECK_INTERVAL: Duration = Duration::from_millis(500);
 
+/// Returns the time until which a file, a root or a directory that was checked now is used without another check.
+pub(in crate::site) fn fresh_until(now: Duration) -> Duration {
+    now + CHECK_INTERVAL
+}
+
+/// The memory of a list of fields without its lines, rounded up.
+const FIELDS_BYTES: usize = 64;
+
 /// Whether the next change of a file will change its timestamps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stability {
@@ -29,13 +37,18 @@ pub(in crate::site) struct Resource {
     precompressed: Vec<(Coding, Representation)>,
 }
 
-/// One representation of a file (RFC 9110 §3.2).
+/// The fields of the responses with a representation.
 #[derive(Clone)]
-pub(super) struct Representation {
+pub(super) struct RepresentationFields {
     /// The fields of 200 and 206: media type, entity tag, date.
-    pub(super) fields: Rc<Fields>,
+    pub(super) full: Rc<Fields>,
     /// The fields of 304: entity tag and date.
-    pub(super) fields_not_modified: Rc<Fields>,
+    pub(super) not_modified: Rc<Fields>,
+}
+
+/// One representation of a file (RFC 9110 §3.2).
+pub(super) struct Representation {
+    pub(super) fields: RepresentationFields,
     pub(super) etag: String,
     pub(super) modified: HttpDate,
     pub(super) content_type: String,
@@ -45,7 +58,6 @@ pub(super) struct Representation {
 }
 
 /// Where the bytes of a representation are.
-#[derive(Clone)]
 pub(super) enum BodyStorage {
     Memory(Bytes),
     Open(Rc<OpenFile>),
@@ -74,24 +86,15 @@ impl Resource {
         }
     }
 
-    /// Returns the file with other fields. Shares its bytes and open files.
-    pub(super) fn with_headers(&self, apply: impl Fn(&mut Fields)) -> Self {
+    /// Returns the fields of each representation with these changes, in the order of [`Resource::select`].
+    pub(super) fn changed_fields(&self, apply: &dyn Fn(&mut Fields)) -> Box<[RepresentationFields]> {
         let change = |representation: &Representation| {
-            let mut changed = representation.clone();
-            apply(Rc::make_mut(&mut changed.fields));
-            apply(Rc::make_mut(&mut changed.fields_not_modified));
+            let mut changed = representation.fields.clone();
+            apply(Rc::make_mut(&mut changed.full));
+            apply(Rc::make_mut(&mut changed.not_modified));
             changed
         };
-        Self {
-            stability: self.stability,
-            identity: change(&self.identity),
-            precompressed: self.precompressed.iter().map(|(coding, variant)| (*coding, change(variant))).collect(),
-        }
-    }
-
-    /// Whether it was checked less than [`CHECK_INTERVAL`] ago.
-    pub(super) fn is_fresh(&self, checked_at: Duration, now: Duration) -> bool {
-        now.saturating_sub(checked_at) < CHECK_INTERVAL
+        self.representations().map(change).collect()
     }
 
     pub(super) fn stamps(&self) -> KnownStamps {
@@ -99,15 +102,15 @@ impl Resource {
         std::iter::once((None, self.identity.stamp)).chain(variants).collect()
     }
 
-    /// Selects the representation that the client prefers (RFC 9110 §12.5.3).
-    pub(super) fn select(&self, request: &Request) -> &Representation {
+    /// Selects the representation that the client prefers (RFC 9110 §12.5.3). Returns its number and itself.
+    pub(super) fn select(&self, request: &Request) -> (usize, &Representation) {
         if self.precompressed.is_empty() {
-            return &self.identity;
+            return (0, &self.identity);
         }
         let accepted = AcceptedCodings::parse(request.known_field_values(KnownField::AcceptEncoding));
         let chosen = accepted.choose(|coding| self.precompressed.iter().any(|(available, _)| *available == coding));
-        let variant = self.precompressed.iter().find(|(coding, _)| Some(*coding) == chosen);
-        variant.map_or(&self.identity, |(_, representation)| representation)
+        let variant = self.precompressed.iter().zip(1..).find(|((coding, _), _)| Some(*coding) == chosen);
+        variant.map_or((0, &self.identity), |((_, representation), number)| (number, representation))
     }
 
     /// Returns the memory in bytes that counts towards the cache's limit.
@@ -127,6 +130,13 @@ impl Resource {
 
     fn representations(&self) -> impl Iterator<Item = &Representation> {
         std::iter::once(&self.identity).chain(self.precompressed.iter().map(|(_, representation)| representation))
+    }
+}
+
+impl RepresentationFields {
+    /// Returns the memory in bytes that counts towards the cache's limit.
+    pub(super) fn memory_bytes(&self) -> usize {
+        [&self.full, &self.not_modified].iter().map(|fields| fields.capacity() + FIELDS_BYTES).sum()
     }
 }
 
@@ -155,8 +165,7 @@ impl Representation {
             }
         }
         Self {
-            fields: Rc::new(fields),
-            fields_not_modified: Rc::new(not_modified),
+            fields: RepresentationFields { full: Rc::new(fields), not_modified: Rc::new(not_modified) },
             etag,
             modified,
             content_type: media_type.to_owned(),

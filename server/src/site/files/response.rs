@@ -1,7 +1,7 @@
 //! Decides what to send of a file: preconditions, ranges, lengths. Sends nothing.
 
 use super::multipart;
-use super::resource::{BodyStorage, Representation, Resource};
+use super::resource::{BodyStorage, Representation, RepresentationFields, Resource};
 use selvedge::proto::condition::{PreconditionResult, Validators, evaluate, has_no_condition_or_range};
 use selvedge::proto::date::HttpDate;
 use selvedge::proto::field::KnownField;
@@ -9,22 +9,29 @@ use selvedge::proto::range::{ByteRange, RangeSelection, select};
 use selvedge::service::{Body, FileContent};
 use selvedge::{Method, Request, Response, StatusCode};
 
-/// Returns the response from the cache, or `None` if an open file has changed.
-pub(super) fn respond_if_unchanged(request: &Request, resource: &Resource) -> Option<Response> {
-    let representation = resource.select(request);
-    representation.is_unchanged().then(|| build_response(request, representation))
+/// Returns the response from the cache, or `None` if an open file has changed. The site's changed fields replace those
+/// of the file.
+pub(super) fn respond_if_unchanged(
+    request: &Request,
+    resource: &Resource,
+    changed_fields: Option<&[RepresentationFields]>,
+) -> Option<Response> {
+    let (number, representation) = resource.select(request);
+    let fields = changed_fields.map_or(&representation.fields, |all| &all[number]);
+    representation.is_unchanged().then(|| build_response(request, representation, fields))
 }
 
 /// Returns the response for a resource that was just resolved.
 pub(super) async fn respond(request: &Request, resource: &Resource) -> Response {
-    build_response(request, resource.select(request))
+    let (_, representation) = resource.select(request);
+    build_response(request, representation, &representation.fields)
 }
 
 /// Returns the whole file under an error status. Preconditions and ranges of the request do not apply, because
 /// they are about the requested resource.
 pub(super) fn error_page(request: &Request, resource: &Resource, status: StatusCode) -> Response {
-    let representation = resource.select(request);
-    let mut response = Response::with_fields(status, representation.fields.clone());
+    let (_, representation) = resource.select(request);
+    let mut response = Response::with_fields(status, representation.fields.full.clone());
     for name in ["etag", "last-modified", "accept-ranges"] {
         response.fields_mut().remove(name);
     }
@@ -32,23 +39,21 @@ pub(super) fn error_page(request: &Request, resource: &Resource, status: StatusC
     response
 }
 
-fn build_response(request: &Request, representation: &Representation) -> Response {
+fn build_response(request: &Request, representation: &Representation, fields: &RepresentationFields) -> Response {
     if has_no_condition_or_range(request.head()) {
-        return full_response(representation);
+        return full_response(representation, fields);
     }
     let now = HttpDate::from_unix(request.received_at().unix_time);
     let validators =
         Validators { etag: Some(representation.etag.as_bytes()), last_modified: Some(representation.modified) };
     match evaluate(request.head(), request.head_bytes(), &validators, now) {
-        PreconditionResult::NotModified => {
-            Response::with_fields(StatusCode::NOT_MODIFIED, representation.fields_not_modified.clone())
-        }
+        PreconditionResult::NotModified => Response::with_fields(StatusCode::NOT_MODIFIED, fields.not_modified.clone()),
         PreconditionResult::Failed => Response::error(StatusCode::PRECONDITION_FAILED),
-        PreconditionResult::ProceedIgnoringRange => full_response(representation),
+        PreconditionResult::ProceedIgnoringRange => full_response(representation, fields),
         PreconditionResult::Proceed => match select_ranges(request, representation.length) {
-            RangeSelection::Whole => full_response(representation),
-            RangeSelection::Single(range) => partial_response(representation, range),
-            RangeSelection::Multiple(ranges) => multipart::respond(representation, &ranges),
+            RangeSelection::Whole => full_response(representation, fields),
+            RangeSelection::Single(range) => partial_response(representation, fields, range),
+            RangeSelection::Multiple(ranges) => multipart::respond(representation, fields, &ranges),
             RangeSelection::Unsatisfiable => range_not_satisfiable(representation.length),
         },
     }
@@ -63,14 +68,14 @@ fn select_ranges(request: &Request, length: u64) -> RangeSelection {
     }
 }
 
-fn full_response(representation: &Representation) -> Response {
-    let mut response = Response::with_fields(StatusCode::OK, representation.fields.clone());
+fn full_response(representation: &Representation, fields: &RepresentationFields) -> Response {
+    let mut response = Response::with_fields(StatusCode::OK, fields.full.clone());
     response.body = body(representation, 0, representation.length);
     response
 }
 
-fn partial_response(representation: &Representation, range: ByteRange) -> Response {
-    let mut response = Response::with_fields(StatusCode::PARTIAL_CONTENT, representation.fields.clone());
+fn partial_response(representation: &Representation, fields: &RepresentationFields, range: ByteRange) -> Response {
+    let mut response = Response::with_fields(StatusCode::PARTIAL_CONTENT, fields.full.clone());
     let value = format!("bytes {}-{}/{}", range.first, range.last, representation.length);
     response.append("content-range", value).expect("numbers have no control characters");
     response.body = body(representation, range.first, range.len());

@@ -99,6 +99,11 @@ impl Root {
         self.method == OpenMethod::Openat2
     }
 
+    /// Whether a file that is in memory can be opened without a thread that may wait for the disk.
+    pub(super) fn knows_what_is_in_memory(&self) -> bool {
+        self.method == OpenMethod::Openat2
+    }
+
     /// Opens a path for reading, never outside the root: neither by `..`, nor by a symbolic link, nor by a link
     /// that is swapped in meanwhile.
     pub(in crate::site) fn open_beneath(

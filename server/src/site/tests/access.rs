@@ -123,7 +123,7 @@ fn password_guessing_does_not_block_other_clients() {
     let served = TestServer::new(vec![rules]);
     let tried: Vec<u16> = std::thread::scope(|scope| {
         let served = &served;
-        let (sender, answered) = std::sync::mpsc::channel();
+        let (sender, statuses) = std::sync::mpsc::channel();
         let one = |number| {
             let sender = sender.clone();
             let wrong = Base64::encode_string(format!("ann:{number}").as_bytes());
@@ -136,7 +136,7 @@ fn password_guessing_does_not_block_other_clients() {
         };
         let all: Vec<_> = (0..150).map(one).collect();
         // The others are checked or wait.
-        answered.recv().unwrap();
+        statuses.recv().unwrap();
         for _ in 0..3 {
             assert_eq!(served.get_with("/", &["X-Forwarded-For: 192.0.2.2", ANN]).status, 200);
         }
