@@ -28,6 +28,7 @@ FLOORS = {
         ["tower server replace_app connection_stats lib"],
     ],
     "server": [
+        ["syntax"],
         ["config"],
         ["site", "log"],
         ["process", "cli"],
@@ -46,6 +47,7 @@ NEVER = [
     ("engine/src/net", r"\bselvedge_proto\b|\bhttp::|\"HTTP/1"),
     ("engine/src/coding", r"\bhttp::|\bhttp_body\b|\btower"),
     ("engine/src/connection", r"\btokio\b|\bFile::open\b|\bopenat2?\b|\bTcpListener\b"),
+    ("server/src/syntax", r"std::fs\b|\brustix\b|\b(?:TcpStream|UnixStream|TcpListener)\b|\b(?:Instant|SystemTime)::now"),
     ("server/src/config", r"std::fs\b|\brustix\b|\b(?:TcpStream|UnixStream|TcpListener)\b|\b(?:Instant|SystemTime)::now"),
     ("server/src/site", r"\b(?:TcpStream|UnixStream|TcpListener)\b"),
     ("server/src/log", r"\b(?:TcpListener|UnixListener)\b"),

@@ -7,6 +7,7 @@
 
 mod embed;
 mod site;
+mod syntax;
 
 #[cfg(feature = "configuration")]
 mod compile;

@@ -2,10 +2,10 @@
 
 use crate::compile::{self, CarriedState, Compiled};
 use crate::config::model::{AccessLog, ErrorLog, LogSettings, Settings};
-use crate::config::value::HostPattern;
 use crate::config::{Configuration, MachineRequirementKind, Problem, Problems, Sources};
 use crate::log::{Connect, Counters, LogObserver, LogProblem, Logs};
 use crate::site::{DryRunCount, RouteTable, SiteService};
+use crate::syntax::HostName;
 use selvedge::service::{Admission, UNIX_PEER};
 use selvedge::{AppVersion, Limits, Server};
 use std::fmt;
@@ -168,7 +168,7 @@ impl RetiredSnapshot {
 }
 
 /// The settings of all logs.
-type LogsOf<'a> = (&'a LogSettings, Vec<(Option<&'a HostPattern>, Option<&'a AccessLog>, Option<&'a ErrorLog>)>);
+type LogsOf<'a> = (&'a LogSettings, Vec<(Option<&'a HostName>, Option<&'a AccessLog>, Option<&'a ErrorLog>)>);
 
 fn logs_of(settings: &Settings) -> LogsOf<'_> {
     let sites = settings.sites.iter();

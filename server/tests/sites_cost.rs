@@ -8,18 +8,22 @@
 #[allow(dead_code, unused_imports, reason = "the program uses the rest of it")]
 #[path = "../src/site/mod.rs"]
 mod site;
+#[allow(dead_code, unused_imports, reason = "the program uses the rest of it")]
+#[path = "../src/syntax/mod.rs"]
+mod syntax;
 
 use selvedge::proto::path::SafePath;
 use selvedge::service::FileStamp;
 use selvedge::{RunningServer, Server, Service};
 use site::{
-    Action, CacheControlRules, Condition, DenyResponse, FilesRules, HeaderEdits, IndexNames, Listing, Pattern, Root,
-    Route, RouteTable, SiteRules, SiteService,
+    Action, CacheControlRules, Condition, DenyResponse, FilesRules, HeaderEdits, IndexNames, Listing, Root, Route,
+    RouteTable, SiteRules, SiteService,
 };
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
+use syntax::Pattern;
 
 #[global_allocator]
 static ALLOCATOR: dhat::Alloc = dhat::Alloc;

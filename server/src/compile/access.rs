@@ -2,7 +2,7 @@
 //!
 //! A rate limit with its counts is taken over from the previous configuration if its text is unchanged.
 
-use super::{Compiler, networks};
+use super::Compiler;
 use crate::config::model::{self, AccessSettings, ConfiguredAccess, Enforcement};
 use crate::config::value::ValueKind;
 use crate::config::{MachineRequirementKind, Problem, RawValue};
@@ -25,7 +25,7 @@ impl Compiler<'_> {
             Some((same, limiter)) if *same == text => limiter.clone(),
             _ => {
                 let most = u32::try_from(limit.connections_max).unwrap_or(u32::MAX);
-                ConnectionLimiter::new(most, networks(exempt), mode(limit.enforcement))
+                ConnectionLimiter::new(most, exempt.clone(), mode(limit.enforcement))
             }
         };
         self.carried.connections = Some((text, limiter));
@@ -161,7 +161,7 @@ fn ip_filter(rules: &model::IpAccess) -> Arc<IpFilter> {
         ConfiguredAccess::Deny => Permission::Deny,
     };
     Arc::new(IpFilter {
-        rules: rules.rules.iter().map(|rule| (permission(rule.access), networks(&rule.networks))).collect(),
+        rules: rules.rules.iter().map(|rule| (permission(rule.access), rule.networks.clone())).collect(),
         default_permission: permission(rules.default_access),
         mode: mode(rules.enforcement),
         denials: DenialCounter::default(),

@@ -2,23 +2,19 @@
 
 use super::{Compiler, RouteIndex};
 use crate::config::model::{self, Files, Switch};
-use crate::config::value;
 use crate::site::{
-    Action, DenyResponse, FilesRules, IndexNames, Listing, Precompressed, Redirect, StaticResponse, Suffix, Template,
-    TryFile,
+    Action, DenyResponse, FilesRules, IndexNames, Listing, Precompressed, Redirect, StaticResponse, Suffix, TryFile,
 };
+use crate::syntax::TryPath;
 
 impl Compiler<'_> {
     pub(super) fn action(&mut self, at: RouteIndex, action: &model::Action) -> Option<Action> {
         Some(match action {
             model::Action::Files(files) => Action::Files(self.files(at, files)?),
             model::Action::Redirect { target, status } => {
-                let target = self.checked(at, Template::parse(&target.to_string()))?;
-                Action::Redirect(self.checked(at, Redirect::new(*status, target))?)
+                Action::Redirect(self.checked(at, Redirect::new(*status, target.clone()))?)
             }
-            model::Action::Rewrite { target } => {
-                Action::Rewrite(self.checked(at, Template::parse_path(&target.to_string()))?)
-            }
+            model::Action::Rewrite { target } => Action::Rewrite(target.clone()),
             model::Action::Respond { status, body, content_type } => {
                 let reply = StaticResponse::new(*status, content_type, body.clone().into_bytes());
                 Action::Respond(self.checked(at, reply)?)
@@ -35,8 +31,8 @@ impl Compiler<'_> {
             None => None,
         };
         let mut try_files = Vec::new();
-        for template in &files.try_files {
-            try_files.extend(self.try_file(at, template)?);
+        for path in &files.try_files {
+            try_files.extend(self.try_file(at, path)?);
         }
         Some(FilesRules {
             root: root?,
@@ -49,17 +45,11 @@ impl Compiler<'_> {
     }
 
     /// Compiles `try-files`: the path of the request may lead to a file or directory, another path to a file only.
-    fn try_file(&mut self, at: RouteIndex, template: &value::Template) -> Option<Vec<TryFile>> {
-        if *template == value::Template::request_path() {
-            return Some(vec![TryFile::File, TryFile::Directory]);
-        }
-        if let [value::TemplatePart::Capture(_), value::TemplatePart::Text(end)] = &*template.parts
-            && let Ok(suffix) = Suffix::new(end)
-        {
-            return Some(vec![TryFile::Suffix(suffix)]);
-        }
-        // The path of the request has its own slash.
-        let text = template.to_string().replace('*', "/*");
-        Some(vec![TryFile::Path(self.checked(at, Template::parse_path(&text))?)])
+    fn try_file(&mut self, at: RouteIndex, path: &TryPath) -> Option<Vec<TryFile>> {
+        Some(match path {
+            TryPath::Request => vec![TryFile::File, TryFile::Directory],
+            TryPath::Suffix(suffix) => vec![TryFile::Suffix(self.checked(at, Suffix::new(suffix))?)],
+            TryPath::Path(template) => vec![TryFile::Path(template.clone())],
+        })
     }
 }

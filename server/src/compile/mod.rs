@@ -12,10 +12,10 @@ mod log;
 mod site;
 
 use crate::config::model::{ForwardedField, Settings, Switch};
-use crate::config::{Configuration, MachineRequirementKind, Problem, Sources, Span, value};
+use crate::config::{Configuration, MachineRequirementKind, Problem, Sources, Span};
 #[cfg(feature = "program")]
 use crate::log::config::LogConfig;
-use crate::site::{ForwardingField, Network, Root, RouteTable, TrustedProxies, UnixPeerTrust};
+use crate::site::{ForwardingField, Root, RouteTable, TrustedProxies, UnixPeerTrust};
 pub(crate) use access::RATE_CLIENTS;
 pub(crate) use carried_state::CarriedState;
 use selvedge::Limits;
@@ -173,7 +173,7 @@ impl<'a> Compiler<'a> {
         let proxies = &self.settings().trusted_proxies;
         let is_any = !proxies.networks.is_empty() || proxies.unix == Switch::On;
         is_any.then(|| TrustedProxies {
-            networks: networks(&proxies.networks),
+            networks: proxies.networks.clone(),
             unix: match proxies.unix {
                 Switch::On => UnixPeerTrust::Trusted,
                 Switch::Off => UnixPeerTrust::Untrusted,
@@ -184,9 +184,4 @@ impl<'a> Compiler<'a> {
             },
         })
     }
-}
-
-fn networks(networks: &[value::Network]) -> Vec<Network> {
-    let network = |network: &value::Network| Network::new(network.address, network.bits);
-    networks.iter().map(|own| network(own).expect("the parser checked that the other bits are zero")).collect()
 }

@@ -4,9 +4,10 @@ use super::{Compiler, RouteIndex};
 use crate::config::MachineRequirementKind;
 use crate::config::model::{self, HeaderChange, ResponseSettings, When};
 use crate::site::{
-    AccessRules, CacheControlRules, Condition, ErrorPages, FieldCondition, FieldTest, HeaderEdits, HostName, Pattern,
-    Route as SiteRoute, SiteRules,
+    AccessRules, CacheControlRules, Condition, ErrorPages, FieldCondition, FieldTest, HeaderEdits, Route as SiteRoute,
+    SiteRules,
 };
+use crate::syntax::Pattern;
 use selvedge::StatusCode;
 use selvedge::proto::path::SafePath;
 
@@ -15,11 +16,7 @@ impl Compiler<'_> {
     pub(super) fn site(&mut self, (number, site): (usize, &model::Site)) -> SiteRules {
         let at = RouteIndex { site: number, route: usize::MAX };
         let mut rules = SiteRules {
-            names: site
-                .names
-                .iter()
-                .filter_map(|name| self.checked(at, name.to_string().parse::<HostName>()))
-                .collect(),
+            names: site.names.clone(),
             // Tag 0 means no site.
             site_tag: u32::try_from(number + 1).expect("a configuration has fewer sites"),
             proxies: self.proxies(),
@@ -57,11 +54,8 @@ impl Compiler<'_> {
             (self.headers(at, &route.response_settings), self.cache_rules(at, &route.response_settings));
         let pages = self.error_pages(at, &route.response_settings);
         let Some(action) = self.action(at, &route.action) else { return Vec::new() };
-        let patterns =
-            route.patterns.iter().filter_map(|pattern| self.checked(at, Pattern::parse(&pattern.to_string())));
-        let patterns: Vec<_> = patterns.collect();
-        let of = |pattern| SiteRoute {
-            pattern,
+        let of = |pattern: &Pattern| SiteRoute {
+            pattern: pattern.clone(),
             conditions: conditions.clone(),
             access: own_rules.clone(),
             body_bytes_max: route.body_bytes_max,
@@ -70,7 +64,7 @@ impl Compiler<'_> {
             error_pages: pages.clone(),
             action: action.clone(),
         };
-        patterns.into_iter().map(of).collect()
+        route.patterns.iter().map(of).collect()
     }
 
     fn conditions(&mut self, at: RouteIndex, when: &When) -> Vec<Condition> {
@@ -87,7 +81,7 @@ impl Compiler<'_> {
             conditions.extend(condition.map(Condition::Field));
         }
         if !when.clients.is_empty() {
-            conditions.push(Condition::Client(super::networks(&when.clients)));
+            conditions.push(Condition::Client(when.clients.clone()));
         }
         conditions
     }
@@ -108,9 +102,7 @@ impl Compiler<'_> {
     fn cache_rules(&mut self, at: RouteIndex, settings: &ResponseSettings) -> CacheControlRules {
         let mut rules = CacheControlRules::default();
         for rule in &settings.cache_control {
-            if let Some(pattern) = self.checked(at, Pattern::parse(&rule.pattern.to_string())) {
-                self.checked(at, rules.add(pattern, &rule.value));
-            }
+            self.checked(at, rules.add(rule.pattern.clone(), &rule.value));
         }
         rules
     }

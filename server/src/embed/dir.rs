@@ -2,9 +2,9 @@
 
 use super::{LocalSites, TableSource};
 use crate::site::{
-    CacheControlRules, ErrorPages, IndexNames, Listing, Pattern, Precompressed, Root, RouteTable, SiteRules, Suffix,
-    TryFile,
+    CacheControlRules, ErrorPages, IndexNames, Listing, Precompressed, Root, RouteTable, SiteRules, Suffix, TryFile,
 };
+use crate::syntax::Pattern;
 use selvedge::proto::path::SafePath;
 use selvedge::{Embedded, StatusCode};
 use std::io;

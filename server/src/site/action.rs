@@ -1,7 +1,7 @@
 //! The actions of routes, as validated values.
 
 use super::files::root::Root;
-use super::template::Template;
+use crate::syntax::Template;
 use bytes::Bytes;
 use selvedge::proto::field::Fields;
 use selvedge::proto::path::SafePath;

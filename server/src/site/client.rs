@@ -3,7 +3,8 @@
 //! Every proxy appends the address of its peer to the list. So the list is read from its end, and only as far
 //! as trusted proxies wrote it. Members that an untrusted client wrote never count.
 
-use super::network::{Network, any_contains};
+use super::network::any_contains;
+use crate::syntax::Network;
 use selvedge::Request;
 use selvedge::proto::field::trim;
 use selvedge::service::UNIX_PEER;

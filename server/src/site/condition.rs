@@ -1,6 +1,7 @@
 //! The conditions of a route on requests, beyond its path.
 
-use super::network::{Network, any_contains};
+use super::network::any_contains;
+use crate::syntax::Network;
 use selvedge::Request;
 use selvedge::proto::field::is_token;
 use std::borrow::Cow;

@@ -1,6 +1,6 @@
 //! The changes that a site makes to response fields, for every status code.
 
-use super::pattern::Pattern;
+use crate::syntax::Pattern;
 use selvedge::proto::field::{Fields, InvalidField};
 use selvedge::{Response, StatusCode};
 use std::fmt;

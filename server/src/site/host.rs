@@ -3,85 +3,14 @@
 //! An exact name costs one hash look-up in lower case, without allocation, for any number of sites. A wildcard
 //! costs one more look-up for each label it can have.
 
+use crate::syntax::HostName;
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
-use selvedge::proto::target::Host;
-use std::fmt;
 use std::io::Write;
 use std::net::Ipv6Addr;
-use std::str::FromStr;
 
 /// The maximum length of a name in bytes (RFC 1035 §2.3.4). A longer name belongs to no site.
 const NAME_BYTES_MAX: usize = 255;
-
-/// A host name of a site.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum HostName {
-    /// A name or address in lower case.
-    Exact(Box<str>),
-    /// `*.example.com`: every name with at least one label before this one.
-    Wildcard(Box<str>),
-    /// `*`: every name that no other site has.
-    Any,
-}
-
-/// Why a text is not a host name of a site.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum HostNameError {
-    /// It is not a host name.
-    Invalid,
-    /// It has a port. Ports are set at listeners.
-    Port,
-    /// It has a star that is not the first label.
-    Star,
-    /// It is longer than 255 bytes.
-    TooLong,
-}
-
-impl fmt::Display for HostNameError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Invalid => {
-                "this is not a host name: use letters, digits, hyphens and dots, or an address (IPv6 in brackets)"
-            }
-            Self::Port => "a site's name has no port; ports are set at listeners",
-            Self::Star => "a star replaces whole labels at the beginning, as in *.example.com, or stands alone",
-            Self::TooLong => "a host name has at most 255 bytes",
-        })
-    }
-}
-
-impl std::error::Error for HostNameError {}
-
-impl FromStr for HostName {
-    type Err = HostNameError;
-
-    fn from_str(text: &str) -> Result<Self, HostNameError> {
-        if text == "*" {
-            return Ok(Self::Any);
-        }
-        let (name, is_wildcard) = text.strip_prefix("*.").map_or((text, false), |name| (name, true));
-        if name.contains('*') {
-            return Err(HostNameError::Star);
-        }
-        let host = Host::parse(name.as_bytes()).map_err(|_| HostNameError::Invalid)?;
-        if host.name.len() < name.len() {
-            return Err(HostNameError::Port);
-        }
-        if name.len() > NAME_BYTES_MAX {
-            return Err(HostNameError::TooLong);
-        }
-        let mut lowered = NormalizedName::default();
-        let name = lowered.normalize(host.name).and_then(|name| std::str::from_utf8(name).ok());
-        let name = name.filter(|name| !name.starts_with('.') && !name.contains("..") && !name.is_empty());
-        let name: Box<str> = name.ok_or(HostNameError::Invalid)?.into();
-        match is_wildcard {
-            true if name.starts_with('[') => Err(HostNameError::Invalid),
-            true => Ok(Self::Wildcard(name)),
-            false => Ok(Self::Exact(name)),
-        }
-    }
-}
 
 /// The index of sites by host name.
 #[derive(Debug, Default)]
@@ -162,6 +91,7 @@ impl NormalizedName {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use selvedge::proto::target::Host;
 
     fn hosts(names: &[&str]) -> HostIndex {
         let mut hosts = HostIndex::default();
@@ -230,26 +160,5 @@ mod tests {
             assert_eq!(find(&many, name), Some(number), "{name}");
         }
         assert_eq!(find(&many, "site-10000.example.com"), None);
-    }
-
-    #[test]
-    fn invalid_names() {
-        for (text, error) in [
-            ("", HostNameError::Invalid),
-            ("a b", HostNameError::Invalid),
-            ("[::g]", HostNameError::Invalid),
-            ("::1", HostNameError::Invalid),
-            ("a..b", HostNameError::Invalid),
-            (".a", HostNameError::Invalid),
-            (".", HostNameError::Invalid),
-            ("*.[::1]", HostNameError::Invalid),
-            ("a:80", HostNameError::Port),
-            ("a.*", HostNameError::Star),
-            ("*a.com", HostNameError::Star),
-            ("*.*.com", HostNameError::Star),
-        ] {
-            assert_eq!(text.parse::<HostName>(), Err(error), "{text}");
-        }
-        assert_eq!("a".repeat(256).parse::<HostName>(), Err(HostNameError::TooLong));
     }
 }

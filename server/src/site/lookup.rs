@@ -5,7 +5,7 @@ use super::action::{FilesRules, Listing, TryFile};
 use super::files::resolve::Resolved;
 use super::files::root::Root;
 use super::files::{self, FileError, Files, Resource};
-use super::pattern::Captures;
+use crate::syntax::Captures;
 use selvedge::Request;
 use selvedge::proto::field::{KnownField, list_members, trim};
 use selvedge::proto::path::SafePath;

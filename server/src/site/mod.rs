@@ -1,7 +1,7 @@
 //! Serves sites: turns a request into a response.
 //!
 //! The steps of a request, in order: `service` (fast path), `host`, `client`, `access`, `route_table`,
-//! `pattern`, `condition`, the action of its route (`action` with `lookup` and `files`, or with `template`),
+//! `condition`, the action of its route (`action` with `lookup` and `files`),
 //! `headers`.
 //! `pipeline` runs all steps behind the choice of the site.
 //!
@@ -19,13 +19,11 @@ mod listing;
 mod lookup;
 mod methods;
 mod network;
-mod pattern;
 mod pipeline;
 mod route_table;
 mod service;
 mod single_flight;
 mod site_state;
-mod template;
 
 pub(crate) use access::{
     AccessRules, BasicAuthenticator, ConnectionLimiter, DenialCounter, DryRunCount, IpFilter, PasswordCache,
@@ -42,13 +40,9 @@ pub(crate) use files::cache::BYTES_MAX as CACHE_BYTES_MAX;
 pub(crate) use files::directories::BYTES_MAX as DIRECTORIES_BYTES_MAX;
 pub(crate) use files::root::Root;
 pub(crate) use headers::{CacheControlRules, HeaderEdits};
-pub(crate) use host::HostName;
 pub(crate) use methods::SlashRedirect;
-pub(crate) use network::Network;
-pub(crate) use pattern::Pattern;
 pub(crate) use route_table::{ErrorPages, Route, RouteTable, SiteRules};
 pub(crate) use service::SiteService;
-pub(crate) use template::Template;
 
 #[cfg(test)]
 mod tests;

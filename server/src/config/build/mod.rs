@@ -13,7 +13,8 @@ use super::position::Span;
 use super::problem::Problem;
 use super::reader::Reader;
 use super::tree::{Block, Item, SpannedValue};
-use super::value::{Address, Network, Value};
+use super::value::{Address, Value};
+use crate::syntax::Network;
 use std::path::PathBuf;
 
 /// A requirement on the machine, and the position of its setting.

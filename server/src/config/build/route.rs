@@ -7,7 +7,8 @@ use crate::config::model::{AccessSettings, Action, Condition, Files, Route, Swit
 use crate::config::problem::Problem;
 use crate::config::settings::ACTIONS;
 use crate::config::tree::{Block, Item, SpannedValue};
-use crate::config::value::{PathPattern, Template, Value};
+use crate::config::value::Value;
+use crate::syntax::{Pattern, Template, TryPath};
 use std::path::PathBuf;
 
 /// What a route inherits from its site.
@@ -40,7 +41,7 @@ impl Builder<'_, '_> {
         }
     }
 
-    fn action(&mut self, route: &Item, patterns: &[PathPattern], site: &Inherited) -> Action {
+    fn action(&mut self, route: &Item, patterns: &[Pattern], site: &Inherited) -> Action {
         let mut actions = route.block().items.iter().filter(|item| ACTIONS.contains(&item.setting.name));
         let Some(item) = actions.next() else {
             if !route.block().has_any(&ACTIONS) {
@@ -93,16 +94,16 @@ impl Builder<'_, '_> {
             precompressed: item
                 .property("precompressed")
                 .map_or(site.precompressed, |given| Switch::from(given.flag())),
-            try_files: block.item("try-files").arguments.iter().map(template).collect(),
+            try_files: block.item("try-files").arguments.iter().map(try_path).collect(),
         }
     }
 
     /// Builds a target. Each of its wildcards needs one in every pattern.
-    fn target(&mut self, given: &SpannedValue, patterns: &[PathPattern]) -> Template {
+    fn target(&mut self, given: &SpannedValue, patterns: &[Pattern]) -> Template {
         let target = template(given);
-        let fewest = patterns.iter().map(PathPattern::captures).min().unwrap_or(0);
-        if target.capture_count() > fewest {
-            let what = format!("{} in the target, {fewest} in the pattern", stars(target.capture_count()));
+        let fewest = patterns.iter().map(Pattern::stars).min().unwrap_or(0);
+        if target.stars() > fewest {
+            let what = format!("{} in the target, {fewest} in the pattern", stars(target.stars()));
             self.problem(Problem::new(given.at, what).suggest("each `*` of the target needs one in the pattern"));
         }
         target
@@ -129,6 +130,11 @@ fn stars(count: usize) -> String {
 fn template(given: &SpannedValue) -> Template {
     let Value::Template(template) = &given.value else { unreachable!("the table requires a template") };
     template.clone()
+}
+
+fn try_path(given: &SpannedValue) -> TryPath {
+    let Value::TryPath(path) = &given.value else { unreachable!("the table requires such a path") };
+    path.clone()
 }
 
 fn when(block: &Block) -> When {

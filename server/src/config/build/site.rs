@@ -10,7 +10,8 @@ use crate::config::model::{
 use crate::config::position::Span;
 use crate::config::problem::Problem;
 use crate::config::tree::{Block, Item};
-use crate::config::value::{HostPattern, PathPattern, Value};
+use crate::config::value::Value;
+use crate::syntax::{HostName, Pattern, TryPath};
 use std::collections::HashMap;
 use std::path::PathBuf;
 
@@ -25,7 +26,7 @@ impl Builder<'_, '_> {
         &mut self,
         (number, item): (usize, &Item),
         body_bytes_max: u64,
-        seen: &mut HashMap<HostPattern, Span>,
+        seen: &mut HashMap<HostName, Span>,
     ) -> Site {
         let block = item.block();
         self.require(item.at, MachineRequirementKind::Site(number));
@@ -71,7 +72,7 @@ impl Builder<'_, '_> {
         }
     }
 
-    fn names(&mut self, item: &Item, seen: &mut HashMap<HostPattern, Span>) -> Vec<HostPattern> {
+    fn names(&mut self, item: &Item, seen: &mut HashMap<HostName, Span>) -> Vec<HostName> {
         let mut names = Vec::with_capacity(item.arguments.len());
         for given in &item.arguments {
             let Value::Host(name) = &given.value else { unreachable!("the table requires a host") };
@@ -133,7 +134,7 @@ impl Inherited {
             fallback: None,
             listing: self.listing,
             precompressed: self.precompressed,
-            try_files: vec![crate::config::value::Template::request_path()],
+            try_files: vec![TryPath::Request],
         }
     }
 }
@@ -141,7 +142,7 @@ impl Inherited {
 /// The route of a site with a root, for paths that no other route matches.
 fn last_route(files: Files, inherited: &Inherited) -> Route {
     Route {
-        patterns: vec![PathPattern::Prefix(String::new())],
+        patterns: vec![Pattern::everything()],
         when: When::default(),
         access: inherited.access.clone(),
         body_bytes_max: inherited.body_bytes_max,

@@ -3,7 +3,7 @@
 use crate::config::model::When;
 use crate::config::position::Span;
 use crate::config::problem::Problem;
-use crate::config::value::PathPattern;
+use crate::syntax::Pattern;
 use std::collections::HashMap;
 
 /// The patterns of a site so far. A look-up is linear in the segments of the pattern; patterns with inner wildcards
@@ -11,11 +11,11 @@ use std::collections::HashMap;
 #[derive(Debug, Default)]
 pub(super) struct EarlierRoutes {
     /// Every pattern with its conditions.
-    all: HashMap<PathPattern, Vec<(When, Span)>>,
+    all: HashMap<Pattern, Vec<(When, Span)>>,
     /// Prefixes without conditions.
     prefixes: HashMap<String, Span>,
     /// Patterns with inner wildcards and without conditions.
-    globs: Vec<(PathPattern, Span)>,
+    globs: Vec<(Pattern, Span)>,
 }
 
 /// Most patterns with inner wildcards that are compared.
@@ -25,7 +25,7 @@ const ROUTES_PER_PATTERN_MAX: usize = 64;
 
 impl EarlierRoutes {
     /// Adds a pattern. Returns why it can never match, if so.
-    pub(super) fn add(&mut self, pattern: &PathPattern, when: &When, at: Span) -> Option<Problem> {
+    pub(super) fn add(&mut self, pattern: &Pattern, when: &When, at: Span) -> Option<Problem> {
         if let Some((earlier, place)) = self.find_earlier(pattern, when) {
             let problem = Problem::new(at, format!("`{pattern}` can never match"));
             return Some(
@@ -39,9 +39,11 @@ impl EarlierRoutes {
         if routes.len() < ROUTES_PER_PATTERN_MAX {
             routes.push((when.clone(), at));
         }
-        match pattern {
-            PathPattern::Prefix(path) if is_free => drop(self.prefixes.insert(path.clone(), at)),
-            PathPattern::Glob(_) if is_free && self.globs.len() < GLOBS_MAX => self.globs.push((pattern.clone(), at)),
+        match pattern.as_prefix() {
+            Some(path) if is_free => drop(self.prefixes.insert(path.to_owned(), at)),
+            None if is_free && pattern.as_exact().is_none() && self.globs.len() < GLOBS_MAX => {
+                self.globs.push((pattern.clone(), at));
+            }
             _ => {}
         }
         None
@@ -52,16 +54,17 @@ impl EarlierRoutes {
         self.prefixes.contains_key("")
     }
 
-    fn find_earlier(&self, pattern: &PathPattern, when: &When) -> Option<(String, Span)> {
+    fn find_earlier(&self, pattern: &Pattern, when: &When) -> Option<(String, Span)> {
         let has_no_further_conditions = |(earlier, _): &&(When, Span)| earlier == when || *earlier == When::default();
         if let Some((_, place)) = self.all.get(pattern).and_then(|routes| routes.iter().find(has_no_further_conditions))
         {
             return Some((pattern.to_string(), *place));
         }
         // The longest path above everything that the pattern matches.
-        let common = match pattern {
-            PathPattern::Exact(path) | PathPattern::Prefix(path) => path.as_str(),
-            PathPattern::Glob(texts) => texts[0].rsplit_once('/').map_or("", |(before, _)| before),
+        let text = pattern.to_string();
+        let common = match text.split_once('*') {
+            None => text.as_str(),
+            Some((before, _)) => before.rsplit_once('/').map_or("", |(folder, _)| folder),
         };
         let mut above = common;
         loop {
@@ -73,8 +76,8 @@ impl EarlierRoutes {
                 None => break,
             }
         }
-        let PathPattern::Exact(path) = pattern else { return None };
-        let glob = self.globs.iter().find(|(glob, _)| glob.matches(path));
+        let path = pattern.as_exact()?;
+        let glob = self.globs.iter().find(|(glob, _)| glob.matches(path).is_some());
         glob.map(|(glob, place)| (glob.to_string(), *place))
     }
 }

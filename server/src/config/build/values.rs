@@ -1,9 +1,10 @@
 //! Values whose kind the table requires.
 
 use crate::config::tree::SpannedValue;
-use crate::config::value::{PathPattern, Value};
+use crate::config::value::Value;
+use crate::syntax::Pattern;
 
-pub(super) fn pattern(given: &SpannedValue) -> PathPattern {
+pub(super) fn pattern(given: &SpannedValue) -> Pattern {
     let Value::Pattern(pattern) = &given.value else { unreachable!("the table requires a pattern") };
     pattern.clone()
 }

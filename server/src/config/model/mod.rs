@@ -3,7 +3,8 @@
 mod print;
 mod print_site;
 
-use super::value::{Address, HostPattern, LogTarget, Network, PathPattern, Template};
+use super::value::{Address, LogTarget};
+use crate::syntax::{HostName, Network, Pattern, Template, TryPath};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -177,7 +178,7 @@ pub(crate) struct Rotation {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Site {
     /// At least one.
-    pub(crate) names: Vec<HostPattern>,
+    pub(crate) names: Vec<HostName>,
     /// Where error pages are found; set if the site has any.
     pub(crate) files: Option<Files>,
     /// `None`: the server's.
@@ -211,7 +212,7 @@ pub(crate) enum HeaderChange {
 /// A Cache-Control rule.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct CacheControl {
-    pub(crate) pattern: PathPattern,
+    pub(crate) pattern: Pattern,
     pub(crate) value: String,
 }
 
@@ -228,7 +229,7 @@ pub(crate) struct ErrorPage {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Route {
     /// At least one; any of them matches.
-    pub(crate) patterns: Vec<PathPattern>,
+    pub(crate) patterns: Vec<Pattern>,
     pub(crate) when: When,
     pub(crate) access: AccessSettings,
     pub(crate) body_bytes_max: u64,
@@ -332,5 +333,5 @@ pub(crate) struct Files {
     pub(crate) listing: Switch,
     pub(crate) precompressed: Switch,
     /// At least one. The capture of each is the path of the request.
-    pub(crate) try_files: Vec<Template>,
+    pub(crate) try_files: Vec<TryPath>,
 }

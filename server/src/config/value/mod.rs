@@ -1,21 +1,17 @@
 //! The kinds of values: name, range, and parser of each.
 
 mod address;
-mod host;
 mod name;
-mod network;
 mod number;
 mod path;
-mod pattern;
 
 pub(crate) use address::{Address, Descriptor};
-pub(crate) use host::HostPattern;
 pub(crate) use name::is_password_hash;
-pub(crate) use network::Network;
 pub(crate) use number::{write_size, write_time};
-pub(crate) use pattern::{PathPattern, Template, TemplatePart};
 
 use super::text::Scalar;
+pub(crate) use crate::syntax::ValueError;
+use crate::syntax::{HostName, Network, Pattern, Template, TryPath};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -79,9 +75,10 @@ pub(crate) enum Value {
     Listen(Address),
     Network(Network),
     Unix,
-    Host(HostPattern),
-    Pattern(PathPattern),
+    Host(HostName),
+    Pattern(Pattern),
     Template(Template),
+    TryPath(TryPath),
     LogTarget(LogTarget),
 }
 
@@ -94,19 +91,6 @@ pub(crate) enum LogTarget {
     Syslog,
     Journald,
     File(PathBuf),
-}
-
-/// Why a value is invalid, and what to write instead.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) struct ValueError {
-    pub(crate) message: String,
-    pub(crate) suggestion: String,
-}
-
-impl ValueError {
-    pub(super) fn new(what: impl Into<String>, instead: impl Into<String>) -> Self {
-        Self { message: what.into(), suggestion: instead.into() }
-    }
 }
 
 impl ValueKind {
@@ -202,13 +186,13 @@ fn read_text(kind: ValueKind, text: &str, base: &Path) -> Result<Value, ValueErr
         ValueKind::FileMode => number::read_file_mode(text),
         ValueKind::Listen => address::read(text, base).map(Value::Listen),
         ValueKind::Proxy if text == "unix" => Ok(Value::Unix),
-        ValueKind::Network | ValueKind::Proxy => network::read(text).map(Value::Network),
-        ValueKind::Host => host::read(text).map(Value::Host),
-        ValueKind::Pattern => pattern::read_pattern(text).map(Value::Pattern),
-        ValueKind::RedirectTarget => pattern::read_redirect_target(text).map(Value::Template),
-        ValueKind::RewriteTarget => pattern::read_rewrite_target(text).map(Value::Template),
-        ValueKind::TryPath => pattern::read_try_path(text).map(Value::Template),
-        ValueKind::UrlPath => pattern::read_url_path(text).map(Value::Text),
+        ValueKind::Network | ValueKind::Proxy => text.parse().map(Value::Network),
+        ValueKind::Host => text.parse().map(Value::Host),
+        ValueKind::Pattern => Pattern::parse(text).map(Value::Pattern),
+        ValueKind::RedirectTarget => Template::parse(text).map(Value::Template),
+        ValueKind::RewriteTarget => Template::parse_path(text).map(Value::Template),
+        ValueKind::TryPath => TryPath::parse(text).map(Value::TryPath),
+        ValueKind::UrlPath => path::read_url_path(text).map(Value::Text),
         ValueKind::Method => name::read_method(text),
         ValueKind::FieldName => name::read_field_name(text),
         ValueKind::RequestFieldName => name::read_request_field_name(text),

@@ -1,7 +1,8 @@
-//! File system paths. Nothing here accesses the file system.
+//! File system paths, and paths of a site. Nothing here accesses the file system.
 
 use super::{LogTarget, Value, ValueError};
 use crate::config::suggest::nearest;
+use crate::syntax::check_path_characters;
 use std::path::{Component, Path, PathBuf};
 
 /// Longest path in Linux.
@@ -31,6 +32,24 @@ pub(super) fn check_no_nul(text: &str) -> Result<(), ValueError> {
         return Err(ValueError::new("this is not a path", "a path has no NUL and at most 4096 bytes"));
     }
     Ok(())
+}
+
+/// Reads a path as a client would request it.
+pub(super) fn read_url_path(text: &str) -> Result<String, ValueError> {
+    check_path_characters(text)?;
+    if !text.starts_with('/') {
+        return Err(ValueError::new(
+            "a path without a leading slash",
+            format!("write \"/{text}\"; the path is relative to the root"),
+        ));
+    }
+    if text.contains(['*', '?']) {
+        return Err(ValueError::new("a path with a wildcard or a query", "write the path of one file"));
+    }
+    if text.split('/').any(|segment| segment == "..") {
+        return Err(ValueError::new("a path with `..`", "write the path that it leads to"));
+    }
+    Ok(text.to_owned())
 }
 
 /// Reads a file name without a folder.

@@ -4,7 +4,8 @@
 //! entry for each open connection.
 
 use super::{DenialCounter, RuleMode};
-use crate::site::network::{Network, any_contains, client_key};
+use crate::site::network::{any_contains, client_key};
+use crate::syntax::Network;
 use selvedge::service::Admission;
 use std::collections::HashMap;
 use std::net::IpAddr;

@@ -1,7 +1,8 @@
 //! Allows and denies clients by their network.
 
 use super::{AccessDecision, DenialCounter, RuleMode};
-use crate::site::network::{Network, any_contains};
+use crate::site::network::any_contains;
+use crate::syntax::Network;
 use selvedge::{Response, StatusCode};
 use std::net::IpAddr;
 

@@ -9,6 +9,7 @@ mod hosts;
 mod routes;
 
 use super::*;
+use crate::syntax::{Pattern, Template};
 use selvedge::proto::path::SafePath;
 use selvedge::service::{Exchange, FileStamp};
 use selvedge::{Observer, RunningServer, Server};

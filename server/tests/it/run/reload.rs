@@ -72,7 +72,8 @@ fn an_invalid_configuration_changes_nothing_and_its_problems_are_logged() {
         ),
         (version(2, &format!("listen \"{taken}\"")), &["cannot listen on 127.0.0.1:"]),
         (version(2, "log { access \"/nonsense/log\"; }"), &["the folder /nonsense"]),
-        (version(2, "site \"b\" { route \"/x/*\" { redirect \"/a#*\"; }; }"), &["a fragment has no stars"]),
+        (version(2, "site \"b\" { route \"/x/*\" { redirect \"/a#*\"; }; }"), &["a fragment has no `*`"]),
+        (version(2, "site \"b\" { root \"none\"; }"), &["none: it does not exist"]),
     ] {
         let before = folder.lines("error.log").len();
         folder.configure(&text);

@@ -14,14 +14,15 @@ fn all_problems_are_reported_and_nothing_is_served() {
         assert!(exit.err.contains("`rot` is not known in `site`") && exit.err.ends_with("problem\n"), "{}", exit.err);
     }
     folder.write("users", "ann:plain\n");
-    folder.configure(
-        "site \"a\" { root \"none\"; basic-auth file=\"users\"; }\nsite \"b\" { route \"/*\" { redirect \"/#*\"; }; }",
-    );
+    folder.configure("site \"a\" { root \"none\"; basic-auth file=\"users\"; }\nsite \"b\" { root \"nor-this\"; }");
     let exit = folder.run("run");
-    assert!(exit.code == Some(1) && exit.err.contains("2 problems\n"), "{exit:?}");
-    folder.configure("site \"b\" { route \"/*\" { redirect \"/#*\"; }; }");
+    assert!(exit.code == Some(1) && exit.err.contains("3 problems\n"), "{exit:?}");
+    folder.configure("site \"b\" { root \"nor-this\"; }");
     let exit = folder.run("check");
-    assert!(exit.err.contains("selvedge.kdl:3:12: a fragment has no stars"), "{exit:?}");
+    assert!(
+        exit.err.contains("selvedge.kdl:3:17: cannot read ") && exit.err.contains("/nor-this: it does not exist"),
+        "{exit:?}"
+    );
     let none = folder.run("nonsense");
     assert_ne!(none.code, Some(0));
 }

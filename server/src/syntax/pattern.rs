@@ -13,6 +13,7 @@
 //!
 //! Every star captures the text that it matches.
 
+use super::ValueError;
 use selvedge::proto::path::SafePath;
 use std::fmt;
 
@@ -20,13 +21,13 @@ use std::fmt;
 pub(crate) const STARS_MAX: usize = 8;
 
 /// A pattern of paths.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Pattern {
     kind: PatternKind,
     stars: usize,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum PatternKind {
     /// One path.
     Exact(Box<str>),
@@ -39,60 +40,28 @@ enum PatternKind {
 }
 
 /// The end of a pattern behind its last segment.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum PatternEnd {
     Nothing,
     Slash,
     Anything,
 }
 
-/// Why a text is not a pattern.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum PatternError {
-    /// It has no leading slash and is not a file name with a star.
-    MissingSlash,
-    /// It has an empty segment or a dot segment, which no decoded path has.
-    InvalidSegment,
-    /// It is percent-encoded. Patterns are compared with the decoded path.
-    Encoded,
-    /// It has `?` or `#`, which end a path, or a character that no path has.
-    ForbiddenCharacter,
-    /// It has two stars in a row.
-    DoubleStar,
-    /// It has more than [`STARS_MAX`] stars.
-    TooManyStars,
-}
-
-impl fmt::Display for PatternError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::MissingSlash => "a path begins with a slash; a pattern without a slash, such as *.css, matches file names and needs a star",
-            Self::InvalidSegment => "a path has no empty segment, and no segment . or ..",
-            Self::Encoded => "paths are compared after decoding: write the character, not its percent-encoding",
-            Self::ForbiddenCharacter => "a path has no ?, #, backslash or control character; match a query with `query`",
-            Self::DoubleStar => "two stars in a row are equal to one: write one",
-            Self::TooManyStars => "a path has at most eight stars",
-        })
-    }
-}
-
-impl std::error::Error for PatternError {}
-
 /// The texts that the stars of a pattern matched.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Captures<'p> {
+pub(crate) struct Captures<'p> {
     parts: [&'p str; STARS_MAX],
     count: usize,
 }
 
 impl<'p> Captures<'p> {
     /// Returns the text of a star by its index, from 0; empty if it does not exist.
-    pub(super) fn get(&self, number: usize) -> &'p str {
+    pub(crate) fn get(&self, number: usize) -> &'p str {
         self.parts[..self.count].get(number).copied().unwrap_or_default()
     }
 
     /// The capture of a single star.
-    pub(super) fn whole(part: &'p str) -> Self {
+    pub(crate) fn whole(part: &'p str) -> Self {
         let mut captures = Self::default();
         captures.push(part);
         captures
@@ -107,7 +76,7 @@ impl<'p> Captures<'p> {
 
 /// Returns a decoded path in the form that patterns match: with its leading slash, and a trailing one for a
 /// directory.
-pub(super) fn absolute_path(path: &SafePath) -> String {
+pub(crate) fn absolute_path(path: &SafePath) -> String {
     let mut text = String::with_capacity(path.as_str().len() + 2);
     text.push('/');
     text.push_str(path.as_str());
@@ -124,14 +93,32 @@ impl Pattern {
     }
 
     /// Parses a pattern.
-    pub(crate) fn parse(text: &str) -> Result<Self, PatternError> {
+    pub(crate) fn parse(text: &str) -> Result<Self, ValueError> {
+        check_path_characters(text)?;
+        if text.contains('?') {
+            return Err(ValueError::new(
+                "a pattern with a query",
+                "a pattern matches the path; for the query, write `when { query \"name\" \"value\" }` in the block",
+            ));
+        }
+        if !text.starts_with(['/', '*']) {
+            return Err(ValueError::new(
+                "a pattern that matches no path",
+                format!("paths start with a slash: \"/{text}\""),
+            ));
+        }
+        if text.contains("**") {
+            return Err(ValueError::new("two adjacent `*`", "one `*` matches any text of a segment"));
+        }
+        check_segments(text)?;
         let stars = text.bytes().filter(|&b| b == b'*').count();
-        check_characters(text, stars)?;
         let Some(path) = text.strip_prefix('/') else {
-            return match stars {
-                1.. if !text.contains('/') => Ok(Self { kind: PatternKind::FileName(text.into()), stars }),
-                _ => Err(PatternError::MissingSlash),
-            };
+            // A single star matches every path, as `/*` does.
+            return Ok(if text == "*" {
+                Self::everything()
+            } else {
+                Self { kind: PatternKind::FileName(text.into()), stars }
+            });
         };
         let mut segments: Vec<&str> = path.split('/').collect();
         let end = match segments.last() {
@@ -142,9 +129,6 @@ impl Pattern {
         if end != PatternEnd::Nothing {
             segments.pop();
         }
-        if segments.iter().any(|segment| matches!(*segment, "" | "." | "..")) {
-            return Err(PatternError::InvalidSegment);
-        }
         let kind = match (end, stars) {
             (_, 0) => PatternKind::Exact(text.into()),
             (PatternEnd::Anything, 1) => PatternKind::Prefix(text.strip_suffix("/*").unwrap_or_default().into()),
@@ -153,18 +137,34 @@ impl Pattern {
         Ok(Self { kind, stars })
     }
 
+    /// Returns the path if the pattern is this path alone.
+    pub(crate) fn as_exact(&self) -> Option<&str> {
+        match &self.kind {
+            PatternKind::Exact(path) => Some(path),
+            _ => None,
+        }
+    }
+
+    /// Returns the path, without its slash at the end, if the pattern is that path and everything beneath it.
+    pub(crate) fn as_prefix(&self) -> Option<&str> {
+        match &self.kind {
+            PatternKind::Prefix(path) => Some(path),
+            _ => None,
+        }
+    }
+
     /// Returns the number of stars.
-    pub(super) fn stars(&self) -> usize {
+    pub(crate) fn stars(&self) -> usize {
         self.stars
     }
 
     /// Whether the captures together with the pattern determine the path.
-    pub(super) fn captures_all(&self) -> bool {
+    pub(crate) fn captures_all(&self) -> bool {
         !matches!(self.kind, PatternKind::FileName(_))
     }
 
     /// Matches a path in the form of [`absolute_path`] and returns the captures.
-    pub(super) fn matches<'p>(&self, text: &'p str) -> Option<Captures<'p>> {
+    pub(crate) fn matches<'p>(&self, text: &'p str) -> Option<Captures<'p>> {
         debug_assert!(text.starts_with('/'), "see text_of");
         let mut captures = Captures::default();
         match &self.kind {
@@ -187,19 +187,60 @@ impl Pattern {
     }
 }
 
-fn check_characters(text: &str, stars: usize) -> Result<(), PatternError> {
-    let bytes = text.as_bytes();
-    let is_encoded = |window: &[u8]| matches!(window, [b'%', a, b] if a.is_ascii_hexdigit() && b.is_ascii_hexdigit());
-    if bytes.windows(3).any(is_encoded) {
-        return Err(PatternError::Encoded);
+/// Refuses segments that no decoded path contains, because the pattern would never match.
+fn check_segments(text: &str) -> Result<(), ValueError> {
+    if text.len() > 1 && text.starts_with('*') && text.contains('/') {
+        let instead = format!("a file name pattern has no slash, and a path pattern starts with one: \"/{text}\"");
+        return Err(ValueError::new("a pattern that starts with `*` and has a slash", instead));
     }
-    if bytes.iter().any(|b| b.is_ascii_control() || matches!(b, b'?' | b'#' | b'\\')) {
-        return Err(PatternError::ForbiddenCharacter);
+    if text.matches('*').count() > STARS_MAX {
+        return Err(ValueError::new("too many `*`", format!("a pattern has at most {STARS_MAX}")));
     }
-    if text.contains("**") {
-        return Err(PatternError::DoubleStar);
+    let is_encoded = |bytes: &[u8]| bytes[0] == b'%' && bytes[1..].iter().all(u8::is_ascii_hexdigit);
+    if text.as_bytes().windows(3).any(is_encoded) {
+        let instead = "write the character itself; patterns are compared with decoded paths";
+        return Err(ValueError::new("a pattern with percent-encoding", instead));
     }
-    if stars > STARS_MAX { Err(PatternError::TooManyStars) } else { Ok(()) }
+    if text.contains('\\') {
+        return Err(ValueError::new("a pattern with a backslash", "separate segments with `/`"));
+    }
+    let inner = text.strip_prefix('/').unwrap_or(text);
+    let inner = inner.strip_suffix('/').unwrap_or(inner);
+    if !inner.is_empty() && inner.split('/').any(|segment| matches!(segment, "" | "." | "..")) {
+        return Err(ValueError::new(
+            "a pattern with an empty, `.` or `..` segment",
+            "no request path has such a segment",
+        ));
+    }
+    Ok(())
+}
+
+/// Patterns are compared with decoded paths, so they are written decoded.
+pub(crate) fn check_path_characters(text: &str) -> Result<(), ValueError> {
+    if text.is_empty() || text.contains(|c: char| c.is_control()) {
+        return Err(ValueError::new("this is not a path", "a path starts with a slash and has no control characters"));
+    }
+    if text.contains('#') {
+        return Err(ValueError::new("a path with a fragment", "clients do not send the part after `#`"));
+    }
+    Ok(())
+}
+
+impl fmt::Display for Pattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.kind {
+            PatternKind::Exact(path) | PatternKind::FileName(path) => f.write_str(path),
+            PatternKind::Prefix(path) => write!(f, "{path}/*"),
+            PatternKind::Segments(segments, end) => {
+                segments.iter().try_for_each(|segment| write!(f, "/{segment}"))?;
+                f.write_str(match end {
+                    PatternEnd::Nothing => "",
+                    PatternEnd::Slash => "/",
+                    PatternEnd::Anything => "/*",
+                })
+            }
+        }
+    }
 }
 
 fn match_segments<'p>(segments: &[Box<str>], end: PatternEnd, text: &'p str, captures: &mut Captures<'p>) -> bool {
@@ -319,20 +360,20 @@ mod tests {
     #[test]
     fn invalid_patterns() {
         for (text, error) in [
-            ("", PatternError::MissingSlash),
-            ("a", PatternError::MissingSlash),
-            ("a/*", PatternError::MissingSlash),
-            ("//a", PatternError::InvalidSegment),
-            ("/a//", PatternError::InvalidSegment),
-            ("/a/../b", PatternError::InvalidSegment),
-            ("/%61", PatternError::Encoded),
-            ("/a?b", PatternError::ForbiddenCharacter),
-            ("/a#b", PatternError::ForbiddenCharacter),
-            ("/a\\b", PatternError::ForbiddenCharacter),
-            ("/a/**", PatternError::DoubleStar),
-            ("/*/*/*/*/*/*/*/*/*", PatternError::TooManyStars),
+            ("", "this is not a path"),
+            ("a", "a pattern that matches no path"),
+            ("a/*", "a pattern that matches no path"),
+            ("//a", "a pattern with an empty, `.` or `..` segment"),
+            ("/a//", "a pattern with an empty, `.` or `..` segment"),
+            ("/a/../b", "a pattern with an empty, `.` or `..` segment"),
+            ("/%61", "a pattern with percent-encoding"),
+            ("/a?b", "a pattern with a query"),
+            ("/a#b", "a path with a fragment"),
+            ("/a\\b", "a pattern with a backslash"),
+            ("/a/**", "two adjacent `*`"),
+            ("/*/*/*/*/*/*/*/*/*", "too many `*`"),
         ] {
-            assert_eq!(Pattern::parse(text), Err(error), "{text}");
+            assert_eq!(Pattern::parse(text).unwrap_err().message, error, "{text}");
         }
         assert!(Pattern::parse("/100%").is_ok());
     }

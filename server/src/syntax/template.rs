@@ -3,13 +3,16 @@
 //! Invariant: a capture only becomes a percent-encoded part of a segment or of a query. So it can never name a
 //! host, end a line, or start another component of the URI.
 
-use super::pattern::{Captures, STARS_MAX};
+use super::ValueError;
+use super::pattern::{Captures, STARS_MAX, check_path_characters};
 use selvedge::proto::path::{SafePath, encode_segment};
 use std::fmt;
 
 /// A target with stars that captures fill.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Template {
+    /// As written.
+    text: Box<str>,
     /// `https://host`, or empty.
     origin: Box<str>,
     path: Box<[TemplatePiece]>,
@@ -25,82 +28,88 @@ enum TemplatePiece {
     Capture(usize),
 }
 
-/// Why a text is not a target.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum TemplateError {
-    /// It is neither a path nor an http or https URI.
-    InvalidForm,
-    /// It begins with two slashes, which would name a host.
-    TwoSlashes,
-    /// It has a star in the host.
-    StarInHost,
-    /// It has a star in the fragment.
-    StarInFragment,
-    /// It has a character that no URI has.
-    ForbiddenCharacter,
-    /// It has more stars than a pattern can have.
-    TooManyStars,
-    /// The target of a rewrite is not a path of its site.
-    NotASitePath,
-}
-
-impl fmt::Display for TemplateError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::InvalidForm => "a target begins with a slash, http:// or https://",
-            Self::TwoSlashes => "a target that begins with two slashes names a host: write https:// before it",
-            Self::StarInHost => "a star in the host would let clients choose the host",
-            Self::StarInFragment => "a fragment has no stars",
-            Self::ForbiddenCharacter => "a target has no control character, quote, angle bracket or backslash",
-            Self::TooManyStars => "a target has at most eight stars",
-            Self::NotASitePath => "a rewrite leads to a path of its site, without a query or fragment",
-        })
-    }
-}
-
-impl std::error::Error for TemplateError {}
-
 impl Template {
     /// Parses the target of a redirect.
-    pub(crate) fn parse(text: &str) -> Result<Self, TemplateError> {
-        if text.bytes().any(|b| b.is_ascii_control() || matches!(b, b'"' | b'<' | b'>' | b'\\' | b'`')) {
-            return Err(TemplateError::ForbiddenCharacter);
+    pub(crate) fn parse(text: &str) -> Result<Self, ValueError> {
+        let without_stars = text.replace('*', "");
+        let authority = ["https://", "http://"].iter().find_map(|scheme| text.strip_prefix(scheme));
+        match authority {
+            // A capture in the host would let a client choose the redirect's destination.
+            Some(rest) if rest.split(['/', '?']).next().is_some_and(|host| host.contains('*') || host.is_empty()) => {
+                return Err(ValueError::new(
+                    "a URL without a fixed host",
+                    "write the host; a `*` is allowed only in the path after it",
+                ));
+            }
+            Some(rest) if !rest.contains('/') && rest.contains('*') => {
+                return Err(ValueError::new("a `*` directly after the host", "put a slash between them"));
+            }
+            Some(_) => {}
+            None if text.starts_with("//") => {
+                return Err(ValueError::new(
+                    "a target that may lead to another host",
+                    "a path starts with one slash, a URL with http:// or https://",
+                ));
+            }
+            None if !text.starts_with('/') => {
+                let instead =
+                    format!("a path starts with a slash, a URL with http:// or https://: \"/{without_stars}\"");
+                return Err(ValueError::new(format!("`{text}` is not a redirect target"), instead));
+            }
+            None => {}
         }
-        let (text, fragment) = split(text, '#');
-        let (text, query) = split(text, '?');
-        let (origin, path) = split_origin(text)?;
-        if origin.contains('*') {
-            return Err(TemplateError::StarInHost);
+        check_url_characters(&without_stars)?;
+        Self::build(text)
+    }
+
+    /// Parses the target of a rewrite: a path of its site.
+    pub(crate) fn parse_path(text: &str) -> Result<Self, ValueError> {
+        if text.contains("://") {
+            return Err(ValueError::new("a rewrite to another site", "a rewrite stays in its site; use `redirect`"));
         }
+        if !text.starts_with('/') {
+            return Err(ValueError::new("a path without a leading slash", format!("write \"/{text}\"")));
+        }
+        if text.contains('?') {
+            return Err(ValueError::new("a rewrite with a query", "a rewrite changes the path and keeps the query"));
+        }
+        check_path_characters(text)?;
+        Self::build_path(text)
+    }
+
+    fn build_path(text: &str) -> Result<Self, ValueError> {
+        let template = Self::build(text)?;
+        let example = template.path_with(&Captures::default());
+        if SafePath::decode(example.as_bytes()).is_ok() {
+            return Ok(template);
+        }
+        Err(ValueError::new("a target that is not a path of the site", "write a path as a client would request it"))
+    }
+
+    fn build(text: &str) -> Result<Self, ValueError> {
+        let (rest, fragment) = split(text, '#');
+        let (rest, query) = split(rest, '?');
+        let (origin, path) = split_origin(rest)?;
         if fragment.is_some_and(|fragment| fragment.contains('*')) {
-            return Err(TemplateError::StarInFragment);
+            return Err(ValueError::new("a `*` in a fragment", "a fragment has no `*`"));
         }
         let mut stars = 0;
         let path = parse_pieces(path, &mut stars);
         let query = query.map(|query| parse_pieces(query, &mut stars));
         if stars > STARS_MAX {
-            return Err(TemplateError::TooManyStars);
+            return Err(ValueError::new("too many `*`", format!("a target has at most {STARS_MAX}")));
         }
         let fragment = fragment.map(|fragment| encode_text(fragment).into());
-        Ok(Self { origin: origin.into(), path, query, fragment, stars })
-    }
-
-    /// Parses the target of a rewrite: a path of its site.
-    pub(crate) fn parse_path(text: &str) -> Result<Self, TemplateError> {
-        let template = Self::parse(text)?;
-        let is_path = template.origin.is_empty() && template.query.is_none() && template.fragment.is_none();
-        let example = template.path_with(&Captures::default());
-        let decodes = SafePath::decode(example.as_bytes()).is_ok();
-        if is_path && decodes { Ok(template) } else { Err(TemplateError::NotASitePath) }
+        Ok(Self { text: text.into(), origin: origin.into(), path, query, fragment, stars })
     }
 
     /// Returns the number of captures that it needs.
-    pub(super) fn stars(&self) -> usize {
+    pub(crate) fn stars(&self) -> usize {
         self.stars
     }
 
     /// Returns the target with the request's query appended to its own.
-    pub(super) fn location(&self, captures: &Captures<'_>, query: Option<&str>) -> String {
+    pub(crate) fn location(&self, captures: &Captures<'_>, query: Option<&str>) -> String {
         let mut location = String::from(&*self.origin);
         location.push_str(&self.fill(captures, push_as_written));
         let mut mark = '?';
@@ -126,7 +135,7 @@ impl Template {
     }
 
     /// Returns the percent-encoded path without double slashes, which the site would reject.
-    pub(super) fn path_with(&self, captures: &Captures<'_>) -> String {
+    pub(crate) fn path_with(&self, captures: &Captures<'_>) -> String {
         self.fill(captures, push_without_double_slash)
     }
 
@@ -169,21 +178,19 @@ fn split(text: &str, at: char) -> (&str, Option<&str>) {
     text.split_once(at).map_or((text, None), |(before, behind)| (before, Some(behind)))
 }
 
-fn split_origin(text: &str) -> Result<(&str, &str), TemplateError> {
-    if text.starts_with("//") {
-        return Err(TemplateError::TwoSlashes);
-    }
-    if text.starts_with('/') {
+/// Splits a URL into its origin and path. A path has no origin.
+fn split_origin(text: &str) -> Result<(&str, &str), ValueError> {
+    let Some(rest) = text.strip_prefix("https://").or_else(|| text.strip_prefix("http://")) else {
         return Ok(("", text));
-    }
-    let rest =
-        text.strip_prefix("https://").or_else(|| text.strip_prefix("http://")).ok_or(TemplateError::InvalidForm)?;
+    };
     let host_len = rest.find('/').unwrap_or(rest.len());
     let (origin, path) = text.split_at(text.len() - rest.len() + host_len);
-    // A star in the host has its own error, so it is replaced before the host is validated.
-    let host = rest[..host_len].replace('*', "x");
+    let host = &rest[..host_len];
     if selvedge::proto::target::Host::parse(host.as_bytes()).is_err() {
-        return Err(TemplateError::InvalidForm);
+        return Err(ValueError::new(
+            format!("`{host}` is not a host"),
+            "write a host name, and a port if it needs one",
+        ));
     }
     Ok((origin, if path.is_empty() { "/" } else { path }))
 }
@@ -227,6 +234,69 @@ fn push_encoded(byte: u8, out: &mut String) {
     out.extend(['%', char::from(HEX[usize::from(byte >> 4)]), char::from(HEX[usize::from(byte & 15)])]);
 }
 
+fn check_url_characters(text: &str) -> Result<(), ValueError> {
+    match text
+        .chars()
+        .find(|c| !matches!(c, '!'..='~') || matches!(c, '"' | '<' | '>' | '\\' | '^' | '`' | '{' | '|' | '}'))
+    {
+        None => Ok(()),
+        Some(c) => {
+            let mut bytes = [0; 4];
+            let encoded: String = c.encode_utf8(&mut bytes).bytes().map(|b| format!("%{b:02X}")).collect();
+            Err(ValueError::new(format!("`{}` is not allowed in a URL", c.escape_debug()), format!("write {encoded}")))
+        }
+    }
+}
+
+impl fmt::Display for Template {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+/// One entry of `try-files`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum TryPath {
+    /// `*`: the path of the request.
+    Request,
+    /// `*.html`: the path of the request with a suffix.
+    Suffix(Box<str>),
+    /// A path in which a star stands for the path of the request, with its slash.
+    Path(Template),
+}
+
+impl TryPath {
+    /// Parses a path with at most one star.
+    pub(crate) fn parse(text: &str) -> Result<Self, ValueError> {
+        check_path_characters(text)?;
+        if text.matches('*').count() > 1 {
+            return Err(ValueError::new("more than one `*`", "`*` is the path of the request, and is allowed once"));
+        }
+        if !text.starts_with(['/', '*']) {
+            return Err(ValueError::new(
+                "a path without a leading slash",
+                format!("write \"/{text}\", or start with \"*\" for the path of the request"),
+            ));
+        }
+        match text.strip_prefix('*') {
+            Some("") => Ok(Self::Request),
+            Some(suffix) if !suffix.contains(['/', '\\']) => Ok(Self::Suffix(suffix.into())),
+            // The path of the request has its own slash.
+            _ => Template::build_path(&text.replace('*', "/*")).map(Self::Path),
+        }
+    }
+}
+
+impl fmt::Display for TryPath {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Request => f.write_str("*"),
+            Self::Suffix(suffix) => write!(f, "*{suffix}"),
+            Self::Path(template) => f.write_str(&template.text.replace("/*", "*")),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::pattern::{Pattern, absolute_path};
@@ -261,7 +331,6 @@ mod tests {
             ),
             ("/old/*", "/web/https://b.example/*/y", "/old", "/web/https://b.example/y"),
             ("/s/*", "/find?q=*", "/s/a%26b=c%23", "/find?q=a%26b%3Dc%23"),
-            ("/old", "/é b", "/old", "/%C3%A9%20b"),
         ] {
             assert_eq!(location(pattern, template, target), expected, "{pattern} {template} {target}");
         }
@@ -291,25 +360,37 @@ mod tests {
 
     #[test]
     fn invalid_targets() {
-        for (text, error) in [
-            ("", TemplateError::InvalidForm),
-            ("new", TemplateError::InvalidForm),
-            ("javascript:alert(1)", TemplateError::InvalidForm),
-            ("https://", TemplateError::InvalidForm),
-            ("https://user@host/", TemplateError::InvalidForm),
-            ("//host/x", TemplateError::TwoSlashes),
-            ("https://*/x", TemplateError::StarInHost),
-            ("https://*.example.com/", TemplateError::StarInHost),
-            ("/a#*", TemplateError::StarInFragment),
-            ("/a\r\nX: y", TemplateError::ForbiddenCharacter),
-            ("/\\host", TemplateError::ForbiddenCharacter),
-            ("/*/*/*/*/*/*/*/*/*", TemplateError::TooManyStars),
+        for text in [
+            "",
+            "new",
+            "javascript:alert(1)",
+            "https://",
+            "https://user@host/",
+            "//host/x",
+            "https://*/x",
+            "https://*.example.com/",
+            "https://host*",
+            "/a#*",
+            "/a\r\nX: y",
+            "/\\host",
+            "/é",
+            "/*/*/*/*/*/*/*/*/*",
         ] {
-            assert_eq!(Template::parse(text), Err(error), "{text}");
+            assert!(Template::parse(text).is_err(), "{text}");
         }
-        for text in ["https://host/a", "/a?b", "/a#b", "/../a", "/%zz"] {
-            assert_eq!(Template::parse_path(text), Err(TemplateError::NotASitePath), "{text}");
+        for text in ["https://host/a", "/a?b", "/a#b", "/../a", "/%zz", "a"] {
+            assert!(Template::parse_path(text).is_err(), "{text}");
         }
         assert!(Template::parse_path("/index.html").is_ok());
+    }
+
+    #[test]
+    fn entries_of_try_files_are_written_as_they_were_read() {
+        for text in ["*", "*.html", "*/index.html", "/a/*", "/a*.html", "/a.html"] {
+            assert_eq!(TryPath::parse(text).unwrap().to_string(), text);
+        }
+        for text in ["", "a", "/*/*", "/a#b", "/../a"] {
+            assert!(TryPath::parse(text).is_err(), "{text}");
+        }
     }
 }
