@@ -168,7 +168,7 @@ pub(crate) fn start(
     if let Some(warning) = confinement.warning() {
         snapshot.logs.log(Level::Warn, "Sandbox", warning.to_owned());
     }
-    for message in serving_process.notes() {
+    for message in &serving_process.start_info().notes {
         snapshot.logs.log(Level::Error, "Restarted", message.clone());
     }
     let workers = workers(&snapshot.settings);
@@ -329,7 +329,7 @@ impl LiveServer {
             version: env!("CARGO_PKG_VERSION"),
             process_id: std::process::id(),
             uptime_seconds: self.started_at.elapsed().as_secs(),
-            restarts: self.serving_process.restarts(),
+            restarts: self.serving_process.start_info().restarts,
             workers: self.workers,
             workers_unresponsive: stats.unresponsive_workers,
             configuration: ConfigurationStatus::of(self.file.display().to_string(), self.snapshot.number, &stats),

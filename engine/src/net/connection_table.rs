@@ -104,6 +104,10 @@ impl Entry {
     }
 
     /// Returns whether a new interrupt may replace the pending one. `Park` has the lowest priority.
+    fn is_before(&self, generation: Option<u32>) -> bool {
+        generation.is_none_or(|generation| self.generation < generation)
+    }
+
     fn is_interruptible(&self) -> bool {
         matches!(self.interrupt, Interrupt::None | Interrupt::Park)
     }
@@ -122,15 +126,47 @@ pub(crate) struct ConnectionTable {
     free: RefCell<Vec<u32>>,
     resumer: OnceCell<Rc<dyn Resume>>,
     count: Cell<usize>,
-    /// Connections with a task, and their maximum since the heap was last trimmed.
-    active: Cell<usize>,
-    active_max: Cell<usize>,
+    /// Connections with a task.
+    pub(crate) tasks: TaskCounter,
     /// The current generation of connections.
     generation: Cell<u32>,
 }
 
+/// Counts the connections with a task, to find when the memory of many ended tasks can be returned.
+#[derive(Debug, Default)]
+pub(crate) struct TaskCounter {
+    count: Cell<usize>,
+    /// The maximum since the heap was last trimmed.
+    peak: Cell<usize>,
+}
+
+impl TaskCounter {
+    fn start(&self) {
+        let count = self.count.get() + 1;
+        self.count.set(count);
+        self.peak.set(self.peak.get().max(count));
+    }
+
+    fn end(&self) {
+        self.count.set(self.count.get() - 1);
+    }
+
+    /// Returns whether [`TRIM_AFTER_CONNECTIONS`] connections have parked or closed since the peak. Returns true
+    /// once per peak.
+    pub(crate) fn should_trim_heap(&self) -> bool {
+        let should_trim = self.peak.get() - self.count.get() >= TRIM_AFTER_CONNECTIONS;
+        if should_trim {
+            self.peak.set(self.count.get());
+        }
+        should_trim
+    }
+}
+
 /// Index of a connection in the table. It is reused after the connection closes.
 pub(crate) type ConnectionId = u32;
+
+/// Deadlines of connections that a stopping server closes: they have no request.
+pub(crate) const WITHOUT_REQUEST: [Deadline; 3] = [Deadline::KeepAlive, Deadline::RequestHead, Deadline::Upgraded];
 
 impl ConnectionTable {
     /// Returns the number of connections.
@@ -140,7 +176,7 @@ impl ConnectionTable {
 
     pub(crate) fn insert(&self) -> ConnectionId {
         self.count.set(self.count.get() + 1);
-        self.count_active();
+        self.tasks.start();
         let entry = Entry { is_used: true, generation: self.generation.get(), ..Entry::UNUSED };
         let mut table = self.entries.borrow_mut();
         if let Some(id) = self.free.borrow_mut().pop() {
@@ -153,7 +189,7 @@ impl ConnectionTable {
 
     pub(crate) fn remove(&self, id: ConnectionId) {
         self.count.set(self.count.get() - 1);
-        self.active.set(self.active.get() - 1);
+        self.tasks.end();
         let mut table = self.entries.borrow_mut();
         table[id as usize] = Entry::UNUSED;
         self.free.borrow_mut().push(id);
@@ -204,7 +240,7 @@ impl ConnectionTable {
     /// Marks a connection as parked. A pending `Park` is cleared; another pending interrupt resumes the connection
     /// at once.
     pub(crate) fn park(&self, id: ConnectionId) {
-        self.active.set(self.active.get() - 1);
+        self.tasks.end();
         let wake = {
             let entry = &mut self.entries.borrow_mut()[id as usize];
             entry.wake_target = WakeTarget::Parked;
@@ -223,22 +259,6 @@ impl ConnectionTable {
             _ => return,
         };
         self.wake_all(wake);
-    }
-
-    fn count_active(&self) {
-        let active = self.active.get() + 1;
-        self.active.set(active);
-        self.active_max.set(self.active_max.get().max(active));
-    }
-
-    /// Returns whether [`TRIM_AFTER_CONNECTIONS`] connections have parked or closed since the peak. Returns true
-    /// once per peak.
-    pub(crate) fn should_trim_heap(&self) -> bool {
-        let should_trim = self.active_max.get() - self.active.get() >= TRIM_AFTER_CONNECTIONS;
-        if should_trim {
-            self.active_max.set(self.active.get());
-        }
-        should_trim
     }
 
     /// Drops all parked connections. Call it when the worker ends.
@@ -325,37 +345,23 @@ impl ConnectionTable {
         }
     }
 
-    /// Interrupts connections that are idle, wait for a request head, or are upgraded, with `Drain`.
-    pub(crate) fn drain(&self) {
+    /// Interrupts connections that wait for one of `deadlines`, and belong to a generation before `before` if it is
+    /// given, with `Drain`.
+    pub(crate) fn drain(&self, deadlines: &[Deadline], before: Option<u32>) {
         self.interrupt_where(Interrupt::Drain, |entry| {
-            matches!(entry.deadline, Deadline::KeepAlive | Deadline::RequestHead | Deadline::Upgraded)
-                && entry.is_interruptible()
+            deadlines.contains(&entry.deadline) && entry.is_before(before) && entry.is_interruptible()
         });
+    }
+
+    /// Aborts all connections, or those of generations before `before`.
+    pub(crate) fn abort(&self, before: Option<u32>) {
+        self.interrupt_where(Interrupt::Abort, |entry| entry.is_before(before));
     }
 
     /// Starts a new generation of connections. Returns its number.
     pub(crate) fn begin_generation(&self) -> u32 {
         self.generation.set(self.generation.get().wrapping_add(1));
         self.generation.get()
-    }
-
-    /// Drains upgraded connections of earlier generations.
-    pub(crate) fn drain_upgraded_before(&self, generation: u32) {
-        self.interrupt_where(Interrupt::Drain, |entry| {
-            entry.generation < generation && entry.deadline == Deadline::Upgraded && entry.is_interruptible()
-        });
-    }
-
-    /// Drains idle connections of earlier generations.
-    pub(crate) fn drain_before(&self, generation: u32) {
-        self.interrupt_where(Interrupt::Drain, |entry| {
-            entry.generation < generation && entry.deadline == Deadline::KeepAlive && entry.is_interruptible()
-        });
-    }
-
-    /// Aborts all connections of earlier generations.
-    pub(crate) fn abort_before(&self, generation: u32) {
-        self.interrupt_where(Interrupt::Abort, |entry| entry.generation < generation);
     }
 
     /// Calls `visit` with the generation and the deadline of each connection.
@@ -365,11 +371,6 @@ impl ConnectionTable {
             .iter()
             .filter(|entry| entry.is_used)
             .for_each(|entry| visit(entry.generation, entry.deadline));
-    }
-
-    /// Aborts all connections.
-    pub(crate) fn abort_all(&self) {
-        self.interrupt_where(Interrupt::Abort, |_| true);
     }
 
     fn interrupt_where(&self, interrupt: Interrupt, matches: impl Fn(&Entry) -> bool) {
@@ -388,7 +389,7 @@ impl ConnectionTable {
             match (wake, self.resumer.get()) {
                 (PendingWake::Task(waker), _) => waker.wake(),
                 (PendingWake::Parked(id), Some(resumer)) => {
-                    self.count_active();
+                    self.tasks.start();
                     resumer.clone().resume(id);
                 }
                 (PendingWake::Parked(_), None) => {}
@@ -413,9 +414,9 @@ mod tests {
         assert_eq!(connections.interrupt(early), Interrupt::None);
         connections.wait_for(late, Deadline::None, Tick::MAX);
         assert_eq!(connections.interrupt(late), Interrupt::None);
-        connections.drain();
+        connections.drain(&WITHOUT_REQUEST, None);
         assert_eq!((connections.interrupt(early), connections.interrupt(idle)), (Interrupt::None, Interrupt::Drain));
-        connections.abort_all();
+        connections.abort(None);
         connections.wait_for(early, Deadline::RequestBody, 9);
         assert_eq!(connections.interrupt(early), Interrupt::Abort, "an abort is never cleared");
     }
@@ -443,10 +444,10 @@ mod tests {
         let second = connections.begin_generation();
         let new = connections.insert();
         connections.wait_for(new, Deadline::KeepAlive, 100);
-        connections.drain_before(second);
+        connections.drain(&[Deadline::KeepAlive], Some(second));
         let interrupts = [busy, idle, new].map(|id| connections.interrupt(id));
         assert_eq!(interrupts, [Interrupt::None, Interrupt::Drain, Interrupt::None]);
-        connections.abort_before(second);
+        connections.abort(Some(second));
         let interrupts = [busy, idle, new].map(|id| connections.interrupt(id));
         assert_eq!(interrupts, [Interrupt::Abort, Interrupt::Abort, Interrupt::None]);
     }
@@ -494,8 +495,8 @@ mod tests {
     fn any_interrupt_replaces_park() {
         type Send = fn(&ConnectionTable);
         let interrupts: [(Interrupt, Send); 4] = [
-            (Interrupt::Drain, ConnectionTable::drain),
-            (Interrupt::Drain, |connections| connections.drain_before(1)),
+            (Interrupt::Drain, |connections| connections.drain(&WITHOUT_REQUEST, None)),
+            (Interrupt::Drain, |connections| connections.drain(&[Deadline::KeepAlive], Some(1))),
             (Interrupt::Evict, |connections| assert!(connections.evict_idlest())),
             (Interrupt::TimedOut, |connections| connections.shorten_idle(60, 100, 50)),
         ];
@@ -519,8 +520,8 @@ mod tests {
         let ids: Vec<ConnectionId> = (0..TRIM_AFTER_CONNECTIONS + 10).map(|_| connections.insert()).collect();
         ids[..TRIM_AFTER_CONNECTIONS / 2].iter().for_each(|&id| connections.remove(id));
         ids[TRIM_AFTER_CONNECTIONS / 2..TRIM_AFTER_CONNECTIONS - 1].iter().for_each(|&id| connections.park(id));
-        assert!(!connections.should_trim_heap());
+        assert!(!connections.tasks.should_trim_heap());
         connections.park(ids[TRIM_AFTER_CONNECTIONS]);
-        assert!(connections.should_trim_heap() && !connections.should_trim_heap());
+        assert!(connections.tasks.should_trim_heap() && !connections.tasks.should_trim_heap());
     }
 }

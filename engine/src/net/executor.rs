@@ -6,6 +6,7 @@ use crate::net::accept::Acceptor;
 use crate::net::accepted::Accepted;
 use crate::net::backend::BackendChoice;
 use crate::net::clock::ticks;
+use crate::net::connection_table::WITHOUT_REQUEST;
 use crate::net::sys;
 use crate::net::worker::{Worker, WorkerCommand, spawn_critical};
 use crate::net::worker_listeners::WorkerListeners;
@@ -88,7 +89,7 @@ pub(crate) async fn run(config: WorkerConfig, worker: Rc<Worker>, serve: Rc<dyn 
     worker.is_draining.set(true);
     listeners.remove_where(|_| true);
     tokio::task::yield_now().await;
-    worker.connections.drain();
+    worker.connections.drain(&WITHOUT_REQUEST, None);
     let all_closed = async {
         while worker.connections.count() > 0 {
             worker.is_empty.notified().await;
@@ -101,7 +102,7 @@ pub(crate) async fn run(config: WorkerConfig, worker: Rc<Worker>, serve: Rc<dyn 
     let mut drained = std::pin::pin!(timeout(worker.shutdown_timeout.get(), select(all_closed, stopped_immediately)));
     let _ = drained.as_mut().await;
     worker.stopped_immediately.set(*stop_state.borrow() == StopState::Immediate);
-    worker.connections.abort_all();
+    worker.connections.abort(None);
     // Aborted connections end when they are next polled. One turn of the runtime polls only some of them.
     for _ in 0..worker.connections.count() {
         tokio::task::yield_now().await;
@@ -146,7 +147,7 @@ impl Sweep {
         let mut sweeps = interval(SWEEP_INTERVAL);
         sweeps.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
-            if worker.connections.should_trim_heap() {
+            if worker.connections.tasks.should_trim_heap() {
                 sys::trim_heap();
             }
             if worker.connections.count() == 0 {

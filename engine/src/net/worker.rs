@@ -5,7 +5,7 @@ use crate::mailbox::MailboxSender;
 use crate::net::accepted::Accepted;
 use crate::net::backend::Backend;
 use crate::net::clock::Clock;
-use crate::net::connection_table::{ConnectionId, ConnectionTable};
+use crate::net::connection_table::{ConnectionId, ConnectionTable, Deadline};
 use crate::net::idle_epoll::IdleEpoll;
 use crate::net::listen::{Endpoint, WorkerSockets};
 use crate::net::uring::Uring;
@@ -188,13 +188,13 @@ impl Worker {
     /// aborted one sweep later. Upgraded ones are drained at once.
     pub(crate) fn begin_generation(self: &Rc<Self>, finish_time: Duration) {
         let (generation, worker) = (self.connections.begin_generation(), self.clone());
-        worker.connections.drain_upgraded_before(generation);
+        worker.connections.drain(&[Deadline::Upgraded], Some(generation));
         tokio::task::spawn_local(async move {
             sleep(finish_time).await;
-            worker.connections.drain_before(generation);
+            worker.connections.drain(&[Deadline::KeepAlive], Some(generation));
             // Idle connections close in the meantime.
             sleep(SWEEP_INTERVAL).await;
-            worker.connections.abort_before(generation);
+            worker.connections.abort(Some(generation));
         });
     }
 

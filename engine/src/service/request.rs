@@ -6,7 +6,7 @@ use selvedge_proto::StatusCode;
 use selvedge_proto::field::{Fields, KnownField};
 use selvedge_proto::head::{RequestHead, Version};
 use selvedge_proto::method::Method;
-use selvedge_proto::target::{Host, TargetForm};
+use selvedge_proto::target::Host;
 use std::any::Any;
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -111,7 +111,7 @@ impl Request {
 
     /// Returns the method as received.
     pub fn method_text(&self) -> &str {
-        self.text(self.inner.head.method_span.of(self.head_bytes()))
+        ascii(self.inner.head.method_span.of(self.head_bytes()))
     }
 
     /// Returns the protocol version.
@@ -119,20 +119,15 @@ impl Request {
         self.inner.head.version
     }
 
-    /// Returns the form of the target.
-    pub fn target_form(&self) -> TargetForm {
-        self.inner.head.target.form
-    }
-
     /// Returns the target as received: visible ASCII.
     pub fn target(&self) -> &str {
-        self.text(self.inner.head.target.raw.of(self.head_bytes()))
+        ascii(self.inner.head.target.raw.of(self.head_bytes()))
     }
 
     /// Returns the percent-encoded path of the target; empty for `*` and CONNECT.
     /// [`selvedge_proto::path::SafePath::decode`] decodes it into a path that is safe to open.
     pub fn path(&self) -> &str {
-        self.text(self.inner.head.target.path.of(self.head_bytes()))
+        ascii(self.inner.head.target.path.of(self.head_bytes()))
     }
 
     /// Returns the percent-encoded path of the target as bytes.
@@ -142,7 +137,7 @@ impl Request {
 
     /// Returns the part of the target after the first `?`.
     pub fn query(&self) -> Option<&str> {
-        self.inner.head.target.query.map(|span| self.text(span.of(self.head_bytes())))
+        self.inner.head.target.query.map(|span| ascii(span.of(self.head_bytes())))
     }
 
     /// Returns the host and port of the request, from the target or from Host.
@@ -226,10 +221,10 @@ impl Request {
     pub fn take_body(&mut self) -> IncomingBody {
         std::mem::take(&mut self.inner.content)
     }
+}
 
-    /// Converts a target or method, which the parser restricts to ASCII.
-    fn text<'a>(&self, bytes: &'a [u8]) -> &'a str {
-        debug_assert!(bytes.is_ascii());
-        std::str::from_utf8(bytes).unwrap_or_default()
-    }
+/// Converts a target or method, which the parser restricts to ASCII.
+fn ascii(bytes: &[u8]) -> &str {
+    debug_assert!(bytes.is_ascii());
+    std::str::from_utf8(bytes).unwrap_or_default()
 }

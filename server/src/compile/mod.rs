@@ -11,7 +11,7 @@ mod limits;
 mod log;
 mod site;
 
-use crate::config::model::{ForwardedField, Settings, Switch};
+use crate::config::model::{self, ForwardedField, Settings, Switch};
 use crate::config::{Configuration, MachineRequirementKind, Problem, Sources, Span};
 #[cfg(feature = "program")]
 use crate::log::config::LogConfig;
@@ -167,21 +167,20 @@ impl<'a> Compiler<'a> {
             }
         }
     }
+}
 
-    /// Compiles the trusted proxies.
-    fn proxies(&self) -> Option<TrustedProxies> {
-        let proxies = &self.settings().trusted_proxies;
-        let is_any = !proxies.networks.is_empty() || proxies.unix == Switch::On;
-        is_any.then(|| TrustedProxies {
-            networks: proxies.networks.clone(),
-            unix: match proxies.unix {
-                Switch::On => UnixPeerTrust::Trusted,
-                Switch::Off => UnixPeerTrust::Untrusted,
-            },
-            field: match proxies.field {
-                ForwardedField::XForwardedFor => ForwardingField::XForwardedFor,
-                ForwardedField::Forwarded => ForwardingField::Forwarded,
-            },
-        })
-    }
+/// Compiles the trusted proxies.
+fn trusted_proxies(proxies: &model::TrustedProxies) -> Option<TrustedProxies> {
+    let is_any = !proxies.networks.is_empty() || proxies.unix == Switch::On;
+    is_any.then(|| TrustedProxies {
+        networks: proxies.networks.clone(),
+        unix: match proxies.unix {
+            Switch::On => UnixPeerTrust::Trusted,
+            Switch::Off => UnixPeerTrust::Untrusted,
+        },
+        field: match proxies.field {
+            ForwardedField::XForwardedFor => ForwardingField::XForwardedFor,
+            ForwardedField::Forwarded => ForwardingField::Forwarded,
+        },
+    })
 }

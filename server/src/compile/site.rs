@@ -19,7 +19,7 @@ impl Compiler<'_> {
             names: site.names.clone(),
             // Tag 0 means no site.
             site_tag: u32::try_from(number + 1).expect("a configuration has fewer sites"),
-            proxies: self.proxies(),
+            proxies: super::trusted_proxies(&self.settings().trusted_proxies),
             access: self.access_rules(
                 &site.access,
                 &format!("{:?}", site.names),

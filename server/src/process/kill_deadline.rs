@@ -4,7 +4,6 @@
 //! sends heartbeats is not killed for being late, unless it has to stop immediately.
 
 use super::child::{ChildProcess, KillDeadline, Role};
-use super::supervise::Supervisor;
 use crate::log::print_line;
 use rustix::process::Signal;
 use std::time::{Duration, Instant};
@@ -31,47 +30,44 @@ impl ChildProcess {
     }
 }
 
-impl Supervisor {
-    /// Sets the kill deadlines of processes that have none yet.
-    pub(super) fn set_kill_deadlines(&mut self) {
-        let at = Instant::now() + self.shutdown_timeout() + DRAIN_GRACE;
-        for process in self.processes.iter_mut().filter(|process| process.kill_deadline == KillDeadline::Never) {
-            process.kill_deadline = KillDeadline::AfterDrain(at);
+/// Sets the kill deadlines of processes that have none yet.
+pub(super) fn set_all(processes: &mut [ChildProcess], shutdown_timeout: Duration) {
+    let at = Instant::now() + shutdown_timeout + DRAIN_GRACE;
+    for process in processes.iter_mut().filter(|process| process.kill_deadline == KillDeadline::Never) {
+        process.kill_deadline = KillDeadline::AfterDrain(at);
+    }
+}
+
+/// Stops a replaced process gracefully.
+pub(super) fn retire(process: &mut ChildProcess, shutdown_timeout: Duration) {
+    let deadline = Instant::now() + shutdown_timeout + DRAIN_GRACE;
+    (process.role, process.kill_deadline) = (Role::Retired, KillDeadline::AfterDrain(deadline));
+    process.signal(RETIRE);
+}
+
+/// Stops all processes immediately.
+pub(super) fn stop_all_now(processes: &mut [ChildProcess]) {
+    let at = Instant::now() + ABORT_GRACE;
+    for process in processes {
+        process.signal(Signal::INT);
+        if matches!(process.kill_deadline, KillDeadline::Never | KillDeadline::AfterDrain(_)) {
+            process.kill_deadline = KillDeadline::Immediate(at);
         }
     }
+}
 
-    /// Stops a replaced process gracefully.
-    pub(super) fn retire(&mut self, index: usize) {
-        let deadline = Instant::now() + self.shutdown_timeout() + DRAIN_GRACE;
-        let process = &mut self.processes[index];
-        (process.role, process.kill_deadline) = (Role::Retired, KillDeadline::AfterDrain(deadline));
-        process.signal(RETIRE);
-    }
+/// Returns the next kill deadline.
+pub(super) fn next(processes: &[ChildProcess]) -> Option<Instant> {
+    processes.iter().filter_map(ChildProcess::kill_time).min()
+}
 
-    /// Stops all processes immediately.
-    pub(super) fn stop_all_now(&mut self) {
-        let at = Instant::now() + ABORT_GRACE;
-        for process in &mut self.processes {
-            process.signal(Signal::INT);
-            if matches!(process.kill_deadline, KillDeadline::Never | KillDeadline::AfterDrain(_)) {
-                process.kill_deadline = KillDeadline::Immediate(at);
-            }
-        }
-    }
-
-    /// Returns the next kill deadline.
-    pub(super) fn next_kill(&self) -> Option<Instant> {
-        self.processes.iter().filter_map(ChildProcess::kill_time).min()
-    }
-
-    /// Kills the processes whose deadline has passed.
-    pub(super) fn kill_overdue(&mut self, now: Instant) {
-        for process in &mut self.processes {
-            if process.kill_time().is_some_and(|at| at <= now) {
-                let pid = process.pid().as_raw_nonzero();
-                print_line(&format!("selvedge: process {pid} did not end in time and is killed"));
-                process.kill();
-            }
+/// Kills the processes whose deadline has passed.
+pub(super) fn kill_overdue(processes: &mut [ChildProcess], now: Instant) {
+    for process in processes {
+        if process.kill_time().is_some_and(|at| at <= now) {
+            let pid = process.pid().as_raw_nonzero();
+            print_line(&format!("selvedge: process {pid} did not end in time and is killed"));
+            process.kill();
         }
     }
 }

@@ -43,13 +43,13 @@ pub(super) enum SocketBatch {
 
 /// What a serving process needs to know at its start.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub(super) struct StartInfo {
+pub(crate) struct StartInfo {
     /// Serving processes that were started before it.
-    pub(super) restarts: u64,
+    pub(crate) restarts: u64,
     /// How those ended, for the error log.
-    pub(super) notes: Vec<String>,
+    pub(crate) notes: Vec<String>,
     /// Interval of heartbeats; `None` without a watchdog.
-    pub(super) heartbeat_interval: Option<Duration>,
+    pub(crate) heartbeat_interval: Option<Duration>,
 }
 
 /// A message of a serving process.

@@ -6,6 +6,7 @@
 
 use super::child::{BoundListener, ChildProcess, ChildSetup, Role, SupervisorEvent, describe_exit};
 use super::executable::Executable;
+use super::kill_deadline;
 use super::link::{FromChild, StartInfo, ToChild};
 use super::listen_address::ListenAddress;
 use super::notify::Notifier;
@@ -17,7 +18,7 @@ use selvedge::Listener;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
 use signal_hook::iterator::Signals;
 use std::collections::VecDeque;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread;
@@ -139,17 +140,9 @@ impl Supervisor {
             Role::Candidate { until, .. } => Some(until),
             _ => None,
         });
-        let next = candidates.chain(self.restart_at).chain(self.next_kill()).min();
+        let next = candidates.chain(self.restart_at).chain(kill_deadline::next(&self.processes)).min();
         let until = next.map_or(LONGEST, |next| next.saturating_duration_since(Instant::now()));
         self.notifier.watchdog().map_or(until, |watchdog| until.min(watchdog / 4))
-    }
-
-    pub(super) fn shutdown_timeout(&self) -> Duration {
-        self.config.shutdown_timeout
-    }
-
-    pub(super) fn program(&self) -> &Path {
-        &self.config.program
     }
 
     pub(super) fn is_stopping(&self) -> bool {
@@ -166,7 +159,7 @@ impl Supervisor {
             }
         }
         self.abandon_late_candidates(now);
-        self.kill_overdue(now);
+        kill_deadline::kill_overdue(&mut self.processes, now);
         if let Some(watchdog) = self.notifier.watchdog() {
             // If the serving process sends no heartbeat, neither does the supervisor, so that systemd's watchdog
             // acts.
@@ -203,7 +196,7 @@ impl Supervisor {
             FromChild::Failed { text } => self.processes[at].exit_message = Some(text),
             FromChild::Reloading if is_current => {
                 // A process that is not ready may have read the previous configuration.
-                self.queue_signal(Signal::HUP);
+                queue_signal(&mut self.processes, Signal::HUP);
                 self.notifier.reloading();
             }
             FromChild::Stopping if is_current => self.begin_shutdown(0),
@@ -326,7 +319,7 @@ impl Supervisor {
                     _ => {}
                 }
             }
-            self.set_kill_deadlines();
+            kill_deadline::set_all(&mut self.processes, self.config.shutdown_timeout);
         }
     }
 
@@ -336,9 +329,9 @@ impl Supervisor {
         match signal {
             SIGINT => {
                 self.begin_shutdown(0);
-                self.stop_all_now();
+                kill_deadline::stop_all_now(&mut self.processes);
             }
-            SIGTERM | SIGQUIT if is_stopping => self.stop_all_now(),
+            SIGTERM | SIGQUIT if is_stopping => kill_deadline::stop_all_now(&mut self.processes),
             SIGTERM | SIGQUIT => {
                 self.begin_shutdown(0);
                 // Replaced processes got a signal before; a second one would abort their requests.
@@ -353,31 +346,18 @@ impl Supervisor {
 
     fn reload(&mut self) {
         // A process that is not ready may have read the previous configuration.
-        self.queue_signal(Signal::HUP);
+        queue_signal(&mut self.processes, Signal::HUP);
         let serves = |process: &&ChildProcess| process.role == Role::Serving;
         self.processes.iter().filter(serves).for_each(|process| process.signal(Signal::HUP));
     }
 
     fn reopen_logs(&mut self) {
         // A process that is not ready may have opened the logs before.
-        self.queue_signal(Signal::USR1);
+        queue_signal(&mut self.processes, Signal::USR1);
         let has_opened = |process: &&ChildProcess| matches!(process.role, Role::Serving | Role::Retired);
         self.processes.iter().filter(has_opened).for_each(|process| process.signal(Signal::USR1));
     }
 
-    /// Stores a signal for processes that are not ready to receive signals.
-    fn queue_signal(&mut self, signal: Signal) {
-        let is_not_ready =
-            |process: &&mut ChildProcess| matches!(process.role, Role::Starting | Role::Candidate { .. });
-        for process in self.processes.iter_mut().filter(is_not_ready) {
-            if !process.pending_signals.contains(&signal) {
-                process.pending_signals.push(signal);
-            }
-        }
-    }
-}
-
-impl Supervisor {
     /// Schedules a restart, or gives up.
     fn restart_later(&mut self, why: &str) {
         let now = Instant::now();
@@ -407,6 +387,16 @@ impl Supervisor {
         self.notifier.status(&note);
         if self.notes.len() < NOTES_MAX {
             self.notes.push(note);
+        }
+    }
+}
+
+/// Stores a signal for processes that are not ready to receive signals.
+fn queue_signal(processes: &mut [ChildProcess], signal: Signal) {
+    let is_not_ready = |process: &&mut ChildProcess| matches!(process.role, Role::Starting | Role::Candidate { .. });
+    for process in processes.iter_mut().filter(is_not_ready) {
+        if !process.pending_signals.contains(&signal) {
+            process.pending_signals.push(signal);
         }
     }
 }

@@ -6,6 +6,7 @@
 
 use super::child::{ChildProcess, Role};
 use super::executable::Executable;
+use super::kill_deadline;
 use super::link::ToChild;
 use super::supervise::Supervisor;
 use crate::log::print_line;
@@ -17,7 +18,7 @@ const READY_TIMEOUT: Duration = Duration::from_secs(60);
 impl Supervisor {
     /// Starts the binary that is at the program's path now.
     pub(super) fn upgrade(&mut self, requested_by: Option<u64>) {
-        match Executable::open(self.program()) {
+        match Executable::open(&self.config.program) {
             Ok(binary) => self.start_candidate(binary, requested_by),
             Err(error) => self.refuse(requested_by, &format!("the new process cannot be started: {error}")),
         }
@@ -44,7 +45,7 @@ impl Supervisor {
     /// Handles a new process that is ready: the others finish their requests.
     pub(super) fn promote(&mut self, at: usize, requested_by: Option<u64>) {
         self.binary = self.processes[at].binary.clone();
-        let text = Self::describe_replacement(&self.processes[at]);
+        let text = describe_replacement(&self.processes[at]);
         print_line(&format!("selvedge: {text}"));
         // Sent before the requesting process gets the signal to end.
         self.reply(requested_by, &ToChild::Done { text });
@@ -52,16 +53,9 @@ impl Supervisor {
             if other == at {
                 self.processes[at].role = Role::Serving;
             } else if self.processes[other].is_current() {
-                self.retire(other);
+                kill_deadline::retire(&mut self.processes[other], self.config.shutdown_timeout);
             }
         }
-    }
-
-    /// Describes a process that has become ready.
-    fn describe_replacement(process: &ChildProcess) -> String {
-        let pid = process.pid().as_raw_nonzero();
-        let version = process.version.as_deref().unwrap_or("unknown");
-        format!("process {pid} has taken over: version {version} of {}", process.binary.path.display())
     }
 
     /// Kills candidates that were not ready in time.
@@ -91,4 +85,11 @@ impl Supervisor {
         let requester = self.processes.iter().find(|process| Some(process.number) == requested_by);
         requester.inspect(|process| process.send(message));
     }
+}
+
+/// Describes a process that has become ready.
+fn describe_replacement(process: &ChildProcess) -> String {
+    let pid = process.pid().as_raw_nonzero();
+    let version = process.version.as_deref().unwrap_or("unknown");
+    format!("process {pid} has taken over: version {version} of {}", process.binary.path.display())
 }

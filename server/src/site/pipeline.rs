@@ -141,7 +141,7 @@ impl<'t> Pipeline<'t> {
     }
 
     async fn respond(&mut self, request: &mut Request) -> RoutedResponse<'t> {
-        if !matches!(request.target_form(), TargetForm::Origin | TargetForm::Absolute) {
+        if !matches!(request.head().target.form, TargetForm::Origin | TargetForm::Absolute) {
             // `OPTIONS *` is about the server. The authority form belongs to CONNECT, which respond_to_method
             // refuses.
             return self

@@ -292,7 +292,7 @@ fn a_task_that_reads_content_gets_an_error_when_its_connection_is_aborted() {
         let client = Scenario::post("/").content("hello").at(Phase::ReadingContent, &server).await;
         client.send("he").await;
         server.worker.is_draining.set(true);
-        server.worker.connections.abort_all();
+        server.worker.connections.abort(None);
         settle().await;
         assert_eq!(client.closed(), Some(CloseReason::ShutdownTimeout));
         assert!(matches!(results.get(), Some(Err(ContentError::Ended | ContentError::Disconnected))));

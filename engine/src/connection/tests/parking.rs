@@ -75,7 +75,7 @@ fn parked_connections_end_as_idle_ones_do() {
         settle().await;
         assert_eq!(drained.closed(), Some(CloseReason::Draining));
         assert_eq!(aborted.phase(), Phase::Processing, "received bytes are served");
-        server.worker.connections.abort_all();
+        server.worker.connections.abort(None);
         settle().await;
         assert_eq!(aborted.closed(), Some(CloseReason::ShutdownTimeout));
         assert_eq!(server.worker.connections.count(), 0);
@@ -89,7 +89,7 @@ fn an_abort_ends_parked_connections() {
         let client = Scenario::get("/ok").at(Phase::Idle, &server).await;
         server.park().await;
         assert!(client.pipe.is_parked());
-        server.worker.connections.abort_all();
+        server.worker.connections.abort(None);
         settle().await;
         assert_eq!(client.closed(), Some(CloseReason::AppReplacedTimeout));
     });

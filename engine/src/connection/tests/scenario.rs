@@ -6,7 +6,7 @@ use super::responses::{self, ParsedResponse};
 use super::test_app::TestApp;
 use crate::connection::{self, AppContext, phase_of};
 use crate::limits::{Limits, SWEEP_INTERVAL};
-use crate::net::connection_table::ConnectionId;
+use crate::net::connection_table::{ConnectionId, WITHOUT_REQUEST};
 use crate::net::link::xor_session::{Keystream, XorSession};
 use crate::net::link::{Link, Session};
 use crate::net::panic;
@@ -114,7 +114,7 @@ impl TestServer {
     /// Begins a graceful shutdown.
     pub(super) fn drain(&self) {
         self.worker.is_draining.set(true);
-        self.worker.connections.drain();
+        self.worker.connections.drain(&WITHOUT_REQUEST, None);
     }
 }
 

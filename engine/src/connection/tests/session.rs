@@ -190,7 +190,7 @@ fn a_handshake_ends_when_the_server_stops() {
         let client = connect(&server);
         client.send("hel").await;
         server.worker.is_draining.set(true);
-        server.worker.connections.abort_all();
+        server.worker.connections.abort(None);
         settle().await;
         assert_eq!(client.closed(), Some(CloseReason::ShutdownTimeout));
     });

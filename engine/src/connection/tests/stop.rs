@@ -65,7 +65,7 @@ fn open_connections_are_aborted_at_the_shutdown_timeout() {
         server.drain();
         settle().await;
         assert!(clients.iter().all(|client| client.closed().is_none()));
-        server.worker.connections.abort_all();
+        server.worker.connections.abort(None);
         settle().await;
         for (client, phase) in clients.iter().zip(phases) {
             assert_eq!((client.closed(), client.phase_at_close()), (Some(CloseReason::ShutdownTimeout), phase));

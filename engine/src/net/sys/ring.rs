@@ -379,15 +379,7 @@ impl Ring {
         // The signal request must be visible before this check.
         fence(Ordering::SeqCst);
         // Reading the flag is cheap, but it can be stale; `poll` is exact.
-        self.uring.submission().taskrun() && self.is_readable()
-    }
-
-    fn is_readable(&self) -> bool {
-        // SAFETY: the ring's descriptor is open as long as the ring, which is borrowed.
-        let ring = unsafe { BorrowedFd::borrow_raw(self.uring.as_raw_fd()) };
-        let mut fds = [PollFd::new(&ring, PollFlags::IN)];
-        // If `poll` fails, assume that work is pending.
-        !matches!(rustix::event::poll(&mut fds, Some(&Timespec::default())), Ok(0))
+        self.uring.submission().taskrun() && is_readable(&self.uring)
     }
 
     /// Enables or disables completion signals. A busy task polls without signals. Check for work once more after
@@ -523,6 +515,14 @@ impl Drop for Ring {
             mem::forget((mem::take(&mut self.fds), self.buffers.clone()));
         }
     }
+}
+
+fn is_readable(uring: &IoUring) -> bool {
+    // SAFETY: the ring's descriptor is open as long as the ring, which is borrowed.
+    let ring = unsafe { BorrowedFd::borrow_raw(uring.as_raw_fd()) };
+    let mut fds = [PollFd::new(&ring, PollFlags::IN)];
+    // If `poll` fails, assume that work is pending.
+    !matches!(rustix::event::poll(&mut fds, Some(&Timespec::default())), Ok(0))
 }
 
 fn user_data(slot: Slot, op: Op) -> u64 {

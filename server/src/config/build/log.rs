@@ -1,16 +1,12 @@
 //! The logs of the server and of sites.
 
 use super::{Builder, MachineRequirementKind};
-use crate::config::model::{AccessLog, ErrorFormat, ErrorLog, Level, LogSettings, Rotation, Switch};
+use crate::config::model::{AccessLog, ErrorFormat, ErrorLog, Level, Rotation, Switch};
 use crate::config::problem::Problem;
-use crate::config::tree::{Block, Item};
+use crate::config::tree::Item;
 use crate::config::value::{LogTarget, Value};
 
 impl Builder<'_, '_> {
-    pub(super) fn logs(&mut self, block: &Block) -> LogSettings {
-        LogSettings { access: self.access_log(block.item("access")), error: self.error_log(block.item("error")) }
-    }
-
     pub(super) fn access_log(&mut self, item: &Item) -> AccessLog {
         let (target, rotation) = self.log_target(item);
         AccessLog { target, format: item.required("format").text().to_owned(), rotation }

@@ -2,8 +2,8 @@
 
 use super::{Builder, MachineRequirementKind, enforcement, networks};
 use crate::config::model::{
-    ClientConnectionLimit, ConfiguredLimits, Driver, ForwardedField, Listener, Process, Settings, Supervision, Switch,
-    TrustedProxies,
+    ClientConnectionLimit, ConfiguredLimits, Driver, ForwardedField, Listener, LogSettings, Process, Settings,
+    Supervision, Switch, TrustedProxies,
 };
 use crate::config::position::Span;
 use crate::config::problem::Problem;
@@ -25,13 +25,16 @@ impl Builder<'_, '_> {
                 self.limits(&defaults)
             }
         };
-        let logs = match top.get("log") {
-            Some(item) => self.logs(item.block()),
+        let default_log;
+        let log = match top.get("log") {
+            Some(item) => item.block(),
             None => {
-                let defaults = self.reader.block(BlockKind::Log, &[], top.at);
-                self.logs(&defaults)
+                default_log = self.reader.block(BlockKind::Log, &[], top.at);
+                &default_log
             }
         };
+        let logs =
+            LogSettings { access: self.access_log(log.item("access")), error: self.error_log(log.item("error")) };
         Settings {
             listeners: self.listeners(top),
             process: self.process(top),

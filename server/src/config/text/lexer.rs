@@ -1,9 +1,53 @@
 //! Skips what separates nodes and entries: space, comments, strings.
 
-use super::character::{is_newline, is_space};
-use super::parser::Parser;
+use super::character::{is_disallowed, is_newline, is_space};
+use crate::config::position::Span;
+use crate::config::problem::Problem;
 
-impl Parser<'_> {
+/// Most disallowed characters that are reported for one text.
+const DISALLOWED_MAX: usize = 8;
+
+/// A text with the current position.
+pub(super) struct Lexer<'a> {
+    pub(super) text: &'a str,
+    file: u32,
+    pub(super) at: usize,
+    pub(super) problems: &'a mut Vec<Problem>,
+}
+
+impl<'a> Lexer<'a> {
+    /// Starts a text, after its byte order mark.
+    pub(super) fn new(text: &'a str, file: u32, problems: &'a mut Vec<Problem>) -> Self {
+        let at = if text.starts_with('\u{feff}') { 3 } else { 0 };
+        Self { text, file, at, problems }
+    }
+
+    pub(super) fn rest(&self) -> &'a str {
+        &self.text[self.at..]
+    }
+
+    pub(super) fn span(&self, start: usize, end: usize) -> Span {
+        Span { file: self.file, start: start as u32, end: end as u32 }
+    }
+
+    pub(super) fn problem(&mut self, start: usize, end: usize, what: &str, instead: &str) {
+        let at = self.span(start, end);
+        self.problems.push(Problem::new(at, what).suggest(instead));
+    }
+
+    /// Reports characters that may not be in a text. Returns whether it has one.
+    pub(super) fn report_disallowed(&mut self) -> bool {
+        let disallowed = self.rest().char_indices().filter(|&(_, c)| is_disallowed(c)).take(DISALLOWED_MAX);
+        let found: Vec<_> = disallowed.map(|(offset, c)| (self.at + offset, c)).collect();
+        for &(at, c) in &found {
+            let code = u32::from(c);
+            let what = format!("the character U+{code:04X} is not allowed in KDL");
+            let instead = format!("remove it, or write \\u{{{code:x}}} in \"quotes\"");
+            self.problem(at, at + c.len_utf8(), &what, &instead);
+        }
+        !found.is_empty()
+    }
+
     /// Skips white space and comments within a line.
     pub(super) fn skip_space(&mut self) {
         loop {

@@ -20,57 +20,57 @@ enum HeadPart {
 impl Parser<'_> {
     /// Parses a head. `None` if its name is invalid.
     pub(super) fn parse_head(&mut self) -> Option<Node> {
-        let start = self.at;
-        let mistakes_before = self.problems.len();
+        let start = self.lexer.at;
+        let mistakes_before = self.lexer.problems.len();
         let name = self.parse_value();
-        let name_at = self.span(start, self.at);
-        let mut end = self.at;
+        let name_at = self.lexer.span(start, self.lexer.at);
+        let mut end = self.lexer.at;
         let mut entries = Vec::new();
         let mut is_whole = true;
         while let Some(state) = self.next_entry(&mut is_whole) {
             let entry = self.parse_entry();
-            end = self.at;
+            end = self.lexer.at;
             is_whole &= entry.is_some();
             if state == NodeState::Active {
                 entries.extend(entry);
             }
-            if self.problems.len() > mistakes_before + MISTAKES_MAX {
+            if self.lexer.problems.len() > mistakes_before + MISTAKES_MAX {
                 self.skip_head();
                 break;
             }
         }
         let Some(Scalar::Text(name)) = name else {
             if name.is_some() {
-                self.problems.push(
+                self.lexer.problems.push(
                     Problem::new(name_at, "a value where a name is expected").suggest("a setting starts with its name"),
                 );
             }
             return None;
         };
-        let at = self.span(start, end);
+        let at = self.lexer.span(start, end);
         Some(Node { name, name_at, entries: is_whole.then_some(entries), children: None, at })
     }
 
     /// Moves to the next entry, or returns that the head has ended.
     fn next_entry(&mut self, is_whole: &mut bool) -> Option<NodeState> {
-        let before = self.at;
-        if self.skip_node_space() == Skipped::Invalid {
+        let before = self.lexer.at;
+        if self.lexer.skip_node_space() == Skipped::Invalid {
             *is_whole = false;
             return None;
         }
-        let has_space = self.at > before;
-        let slashdash_at = self.at;
+        let has_space = self.lexer.at > before;
+        let slashdash_at = self.lexer.at;
         let state = self.skip_slashdash();
         match self.next_part() {
             HeadPart::End => {
                 // A `/-` before a block belongs to the block.
-                self.at = slashdash_at;
+                self.lexer.at = slashdash_at;
                 return None;
             }
             HeadPart::Entry if !has_space && state == NodeState::Active => {
-                self.problem(
-                    self.at,
-                    self.at + 1,
+                self.lexer.problem(
+                    self.lexer.at,
+                    self.lexer.at + 1,
                     "two values without a space between them",
                     "put a space between them, or quote them as one value",
                 );
@@ -82,7 +82,7 @@ impl Parser<'_> {
     }
 
     fn next_part(&self) -> HeadPart {
-        let rest = self.rest();
+        let rest = self.lexer.rest();
         let ends = rest.is_empty()
             || rest.starts_with("//")
             || rest.starts_with(|c| matches!(c, '{' | '}' | ';') || is_newline(c));
@@ -91,32 +91,32 @@ impl Parser<'_> {
 
     /// Parses an argument or property.
     fn parse_entry(&mut self) -> Option<Entry> {
-        let start = self.at;
+        let start = self.lexer.at;
         let first = self.parse_value();
-        let end = self.at;
-        if self.skip_node_space() == Skipped::Invalid {
+        let end = self.lexer.at;
+        if self.lexer.skip_node_space() == Skipped::Invalid {
             return None;
         }
-        if !self.rest().starts_with('=') {
-            self.at = end;
-            let at = self.span(start, end);
+        if !self.lexer.rest().starts_with('=') {
+            self.lexer.at = end;
+            let at = self.lexer.span(start, end);
             return first.map(|scalar| Entry { name: None, scalar, at, value_at: at });
         }
-        self.at += 1;
-        if self.skip_node_space() == Skipped::Invalid {
+        self.lexer.at += 1;
+        if self.lexer.skip_node_space() == Skipped::Invalid {
             return None;
         }
-        let value_start = self.at;
+        let value_start = self.lexer.at;
         if matches!(self.next_part(), HeadPart::End) {
-            self.problem(start, value_start, "a property without a value", "write name=value");
+            self.lexer.problem(start, value_start, "a property without a value", "write name=value");
             return None;
         }
         let scalar = self.parse_value();
-        let (at, value_at) = (self.span(start, self.at), self.span(value_start, self.at));
+        let (at, value_at) = (self.lexer.span(start, self.lexer.at), self.lexer.span(value_start, self.lexer.at));
         match (first?, scalar?) {
             (Scalar::Text(name), scalar) => Some(Entry { name: Some(name), scalar, at, value_at }),
             _ => {
-                self.problem(start, end, "a value where a property name is expected", "write name=value");
+                self.lexer.problem(start, end, "a value where a property name is expected", "write name=value");
                 None
             }
         }
@@ -124,17 +124,20 @@ impl Parser<'_> {
 
     /// Parses one value that starts here. An invalid one is reported and skipped.
     fn parse_value(&mut self) -> Option<Scalar> {
-        let start = self.at;
-        let skipped =
-            if self.rest().starts_with(['"', '#']) { self.skip_string_or_keyword() } else { self.skip_word() };
+        let start = self.lexer.at;
+        let skipped = if self.lexer.rest().starts_with(['"', '#']) {
+            self.lexer.skip_string_or_keyword()
+        } else {
+            self.lexer.skip_word()
+        };
         if skipped == Skipped::Invalid {
             return None;
         }
-        let at: Span = self.span(start, self.at);
-        match scalar::read(&self.text[start..self.at], at) {
+        let at: Span = self.lexer.span(start, self.lexer.at);
+        match scalar::read(&self.lexer.text[start..self.lexer.at], at) {
             Ok(scalar) => Some(scalar),
             Err(problem) => {
-                self.problems.push(problem);
+                self.lexer.problems.push(problem);
                 None
             }
         }
@@ -142,7 +145,7 @@ impl Parser<'_> {
 
     /// Skips the rest of a head with too many mistakes.
     fn skip_head(&mut self) {
-        let rest = self.rest();
-        self.at += rest.find(|c| matches!(c, '{' | '}' | ';') || is_newline(c)).unwrap_or(rest.len());
+        let rest = self.lexer.rest();
+        self.lexer.at += rest.find(|c| matches!(c, '{' | '}' | ';') || is_newline(c)).unwrap_or(rest.len());
     }
 }

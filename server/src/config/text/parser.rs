@@ -1,33 +1,34 @@
 //! Parses nodes and their blocks.
 
 use super::Node;
-use super::character::{is_disallowed, is_newline};
-use crate::config::position::Span;
+use super::character::is_newline;
+use super::lexer::Lexer;
 use crate::config::problem::Problem;
 
 /// Deepest nesting of blocks. The settings use four.
 const DEPTH_MAX: usize = 16;
 
-/// Most disallowed characters that are reported for one text.
-const DISALLOWED_MAX: usize = 8;
-
 /// Parses a text. Invalid parts are reported and skipped.
 pub(in crate::config) fn read(text: &str, file: u32, problems: &mut Vec<Problem>) -> Vec<Node> {
-    let at = if text.starts_with('\u{feff}') { 3 } else { 0 };
-    let mut scan = Parser { text, file, at, problems };
+    let mut parser = Parser { lexer: Lexer::new(text, file, problems) };
     let mut nodes = Vec::new();
-    if scan.report_disallowed() {
+    if parser.lexer.report_disallowed() {
         // Such characters may make a text look different from its meaning.
         return nodes;
     }
     loop {
-        scan.parse_nodes(0, &mut nodes);
-        if scan.at >= text.len() {
+        parser.parse_nodes(0, &mut nodes);
+        if parser.lexer.at >= text.len() {
             return nodes;
         }
-        debug_assert!(scan.rest().starts_with('}'), "nothing else ends a list of nodes");
-        scan.problem(scan.at, scan.at + 1, "this } has no matching {", "remove it, or add the missing { above");
-        scan.at += 1;
+        debug_assert!(parser.lexer.rest().starts_with('}'), "nothing else ends a list of nodes");
+        parser.lexer.problem(
+            parser.lexer.at,
+            parser.lexer.at + 1,
+            "this } has no matching {",
+            "remove it, or add the missing { above",
+        );
+        parser.lexer.at += 1;
     }
 }
 
@@ -39,50 +40,21 @@ pub(super) enum NodeState {
     CommentedOut,
 }
 
-/// A text with the current position.
+/// Parses nodes with the position of a lexer.
 pub(super) struct Parser<'a> {
-    pub(super) text: &'a str,
-    file: u32,
-    pub(super) at: usize,
-    pub(super) problems: &'a mut Vec<Problem>,
+    pub(super) lexer: Lexer<'a>,
 }
 
-impl<'a> Parser<'a> {
-    pub(super) fn rest(&self) -> &'a str {
-        &self.text[self.at..]
-    }
-
-    pub(super) fn span(&self, start: usize, end: usize) -> Span {
-        Span { file: self.file, start: start as u32, end: end as u32 }
-    }
-
-    pub(super) fn problem(&mut self, start: usize, end: usize, what: &str, instead: &str) {
-        let at = self.span(start, end);
-        self.problems.push(Problem::new(at, what).suggest(instead));
-    }
-
-    /// Reports characters that may not be in a text. Returns whether it has one.
-    fn report_disallowed(&mut self) -> bool {
-        let disallowed = self.rest().char_indices().filter(|&(_, c)| is_disallowed(c)).take(DISALLOWED_MAX);
-        let found: Vec<_> = disallowed.map(|(offset, c)| (self.at + offset, c)).collect();
-        for &(at, c) in &found {
-            let code = u32::from(c);
-            let what = format!("the character U+{code:04X} is not allowed in KDL");
-            let instead = format!("remove it, or write \\u{{{code:x}}} in \"quotes\"");
-            self.problem(at, at + c.len_utf8(), &what, &instead);
-        }
-        !found.is_empty()
-    }
-
+impl Parser<'_> {
     /// Parses nodes up to a closing brace or the end of the text.
     fn parse_nodes(&mut self, depth: usize, into: &mut Vec<Node>) {
         loop {
-            self.skip_between();
+            self.lexer.skip_between();
             let state = self.skip_slashdash();
-            match self.rest().chars().next() {
+            match self.lexer.rest().chars().next() {
                 None | Some('}') => return,
                 Some('{') => {
-                    self.problem(self.at, self.at + 1, "braces without a name before them", "");
+                    self.lexer.problem(self.lexer.at, self.lexer.at + 1, "braces without a name before them", "");
                     self.parse_block(depth);
                 }
                 Some(_) => {
@@ -98,9 +70,9 @@ impl<'a> Parser<'a> {
     /// Skips any `/-` and the space after it.
     pub(super) fn skip_slashdash(&mut self) -> NodeState {
         let mut state = NodeState::Active;
-        while self.rest().starts_with("/-") {
-            self.at += 2;
-            self.skip_between();
+        while self.lexer.rest().starts_with("/-") {
+            self.lexer.at += 2;
+            self.lexer.skip_between();
             state = NodeState::CommentedOut;
         }
         state
@@ -117,44 +89,49 @@ impl<'a> Parser<'a> {
     fn parse_blocks(&mut self, depth: usize) -> Option<Vec<Node>> {
         let mut children = None;
         loop {
-            self.skip_space();
+            self.lexer.skip_space();
             let state = self.skip_slashdash();
-            if !self.rest().starts_with('{') {
+            if !self.lexer.rest().starts_with('{') {
                 break;
             }
-            let open = self.at;
+            let open = self.lexer.at;
             let block = self.parse_block(depth);
             match (state, &children) {
                 (NodeState::CommentedOut, _) => {}
                 (NodeState::Active, None) => children = Some(block),
                 (NodeState::Active, Some(_)) => {
-                    self.problem(open, open + 1, "a second block", "merge it into the first");
+                    self.lexer.problem(open, open + 1, "a second block", "merge it into the first");
                 }
             }
         }
-        let rest = self.rest();
+        let rest = self.lexer.rest();
         let ends = rest.starts_with("//") || rest.starts_with(|c| matches!(c, '}' | ';') || is_newline(c));
         if !ends && !rest.is_empty() {
-            self.problem(self.at, self.at + 1, "a setting directly after a closing brace", "put it on its own line");
+            self.lexer.problem(
+                self.lexer.at,
+                self.lexer.at + 1,
+                "a setting directly after a closing brace",
+                "put it on its own line",
+            );
         }
         children
     }
 
     /// Parses a block that starts here.
     fn parse_block(&mut self, depth: usize) -> Vec<Node> {
-        let open = self.at;
-        self.at += 1;
+        let open = self.lexer.at;
+        self.lexer.at += 1;
         let mut nodes = Vec::new();
         if depth + 1 < DEPTH_MAX {
             self.parse_nodes(depth + 1, &mut nodes);
         } else {
-            self.problem(open, open + 1, "blocks are nested more than 16 deep", "no setting is nested that deep");
+            self.lexer.problem(open, open + 1, "blocks are nested more than 16 deep", "no setting is nested that deep");
             self.skip_block();
         }
-        if self.rest().starts_with('}') {
-            self.at += 1;
+        if self.lexer.rest().starts_with('}') {
+            self.lexer.at += 1;
         } else {
-            self.problem(open, open + 1, "this { is not closed", "add a } where the block ends");
+            self.lexer.problem(open, open + 1, "this { is not closed", "add a } where the block ends");
         }
         nodes
     }
@@ -162,10 +139,10 @@ impl<'a> Parser<'a> {
     /// Skips to the closing brace of a block, at any depth.
     fn skip_block(&mut self) {
         let mut open = 1_usize;
-        for (at, byte) in self.rest().bytes().enumerate() {
+        for (at, byte) in self.lexer.rest().bytes().enumerate() {
             match byte {
                 b'}' if open == 1 => {
-                    self.at += at;
+                    self.lexer.at += at;
                     return;
                 }
                 b'}' => open -= 1,
@@ -173,6 +150,6 @@ impl<'a> Parser<'a> {
                 _ => {}
             }
         }
-        self.at = self.text.len();
+        self.lexer.at = self.lexer.text.len();
     }
 }

@@ -105,14 +105,9 @@ impl ServingProcess {
         }
     }
 
-    /// Returns how earlier serving processes ended, for the error log.
-    pub(crate) fn notes(&self) -> &[String] {
-        &self.start_info.notes
-    }
-
-    /// Returns the number of earlier serving processes.
-    pub(crate) fn restarts(&self) -> u64 {
-        self.start_info.restarts
+    /// Returns what the supervisor told the process at its start.
+    pub(crate) fn start_info(&self) -> &StartInfo {
+        &self.start_info
     }
 
     /// Enters the sandbox for good. Call it while the process has one thread.

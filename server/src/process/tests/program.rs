@@ -77,7 +77,12 @@ fn serve(file: &Path, serving: Arc<ServingProcess>, settings: &Settings) -> i32 
     serving.start_commands(Arc::new(handler)).expect("commands can be accepted");
     serving.ready();
     // One write, so that lines of two processes are not mixed.
-    print(&format!("ready {} {address} {} {}\n", std::process::id(), serving.restarts(), serving.notes().join("|")));
+    print(&format!(
+        "ready {} {address} {} {}\n",
+        std::process::id(),
+        serving.start_info().restarts,
+        serving.start_info().notes.join("|")
+    ));
     let exit_cause = running.join();
     serving.finish();
     if exit_cause == ExitCause::Stopped { 0 } else { 70 }
