@@ -16,14 +16,14 @@ use selvedge::proto::path::SafePath;
 use selvedge::service::FileStamp;
 use selvedge::{RunningServer, Server, Service};
 use site::{
-    Action, CacheControlRules, Condition, DenyResponse, FilesRules, HeaderEdits, IndexNames, Listing, Root, Route,
+    Action, Condition, DenyResponse, FileFieldRules, FilesRules, HeaderEdits, IndexNames, Listing, Root, Route,
     RouteTable, SiteRules, SiteService,
 };
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
-use syntax::Pattern;
+use syntax::{LetterCase, Pattern, ResponseSelector, TextTemplate};
 
 #[global_allocator]
 static ALLOCATOR: dhat::Alloc = dhat::Alloc;
@@ -100,6 +100,10 @@ fn serve<T: Service>(make: impl Fn() -> T + Send + Sync + 'static) -> RunningSer
         .expect("cannot start threads")
 }
 
+fn text(text: &str) -> TextTemplate {
+    TextTemplate::parse(text).expect("it has no placeholder")
+}
+
 /// Creates sites with some routes before the matching one, and with header fields.
 fn table(root: &Arc<Root>) -> RouteTable {
     let rule = |pattern: &str, action| Route {
@@ -107,12 +111,13 @@ fn table(root: &Arc<Root>) -> RouteTable {
         conditions: Vec::new(),
         access: None,
         body_bytes_max: 10 << 20,
-        cache_control: CacheControlRules::default(),
+        file_fields: FileFieldRules::default(),
         error_pages: Vec::new(),
         headers: HeaderEdits::default(),
         action,
     };
     let files = FilesRules {
+        path_prefix: site::PathPrefix::Kept,
         root: root.clone(),
         index: IndexNames::new(["index.html"]).expect("the name is valid"),
         try_files: Vec::new(),
@@ -122,12 +127,11 @@ fn table(root: &Arc<Root>) -> RouteTable {
     };
     let posts = vec![Condition::Method(vec!["POST".into()])];
     let mut headers = HeaderEdits::default();
-    headers.set("X-Content-Type-Options", "nosniff").expect("the field is valid");
-    headers.set("Strict-Transport-Security", "max-age=31536000").expect("the field is valid");
-    let mut cache_control = CacheControlRules::default();
-    cache_control
-        .add(Pattern::parse("*.txt").expect("the pattern is valid"), "max-age=60")
-        .expect("the field is valid");
+    headers.set("X-Content-Type-Options", text("nosniff"), None).expect("the field is valid");
+    headers.set("Strict-Transport-Security", text("max-age=31536000"), None).expect("the field is valid");
+    let mut file_fields = FileFieldRules::default();
+    let texts = ResponseSelector::parse("*.txt", LetterCase::Matters).expect("the pattern is valid");
+    file_fields.add(texts, "max-age=60").expect("the field is valid");
     let one = |number| SiteRules {
         names: [format!("site-{number}.example.com"), format!("*.site-{number}.example.com")]
             .map(|name| name.parse().expect("the name is valid"))
@@ -141,7 +145,7 @@ fn table(root: &Arc<Root>) -> RouteTable {
             rule("/*", Action::Files(files.clone())),
         ],
         headers: headers.clone(),
-        cache_control: cache_control.clone(),
+        file_fields: file_fields.clone(),
         ..SiteRules::default()
     };
     let began = Instant::now();

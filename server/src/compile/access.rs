@@ -8,8 +8,9 @@ use crate::config::value::ValueKind;
 use crate::config::{MachineRequirementKind, Problem, RawValue};
 use crate::site::{
     AccessRules, BasicAuthenticator, ConnectionLimiter, DenialCounter, IpFilter, Permission, Rate, RateLimiter,
-    RuleMode, UserProblem, Users,
+    RuleMode, Satisfy, UserProblem, Users,
 };
+use selvedge::StatusCode;
 use std::sync::Arc;
 
 /// Clients for which a rate is stored: 128 KiB for each rate limit.
@@ -42,6 +43,10 @@ impl Compiler<'_> {
             ip_access: settings.ip_access.as_ref().map(ip_filter),
             rate_limit: settings.rate_limit.as_ref().and_then(|limit| self.rate_limiter(limit, of, places)),
             basic_auth: settings.basic_auth.as_ref().and_then(|auth| self.basic_authenticator(auth, places)),
+            satisfy: match settings.satisfy {
+                model::Satisfy::All => Satisfy::All,
+                model::Satisfy::Any => Satisfy::Any,
+            },
         }
     }
 
@@ -58,12 +63,14 @@ impl Compiler<'_> {
             ip_access: settings.ip_access.clone().filter(|own| site_settings.ip_access.as_ref() != Some(own)),
             rate_limit: settings.rate_limit.clone().filter(|own| site_settings.rate_limit.as_ref() != Some(own)),
             basic_auth: settings.basic_auth.clone().filter(|own| site_settings.basic_auth.as_ref() != Some(own)),
+            satisfy: settings.satisfy,
         };
         let own = self.access_rules(&own, of, places);
         AccessRules {
             ip_access: own.ip_access.or_else(|| site_rules.ip_access.clone()),
             rate_limit: own.rate_limit.or_else(|| site_rules.rate_limit.clone()),
             basic_auth: own.basic_auth.or_else(|| site_rules.basic_auth.clone()),
+            satisfy: own.satisfy,
         }
     }
 
@@ -163,6 +170,7 @@ fn ip_filter(rules: &model::IpAccess) -> Arc<IpFilter> {
     Arc::new(IpFilter {
         rules: rules.rules.iter().map(|rule| (permission(rule.access), rule.networks.clone())).collect(),
         default_permission: permission(rules.default_access),
+        status: StatusCode::new(rules.status).expect("the parser checked the range"),
         mode: mode(rules.enforcement),
         denials: DenialCounter::default(),
     })

@@ -3,7 +3,8 @@
 use super::{Compiler, RouteIndex};
 use crate::config::model::{self, Files, Switch};
 use crate::site::{
-    Action, DenyResponse, FilesRules, IndexNames, Listing, Precompressed, Redirect, StaticResponse, Suffix, TryFile,
+    Action, DenyResponse, FilesRules, FixedResponse, IndexNames, Listing, PathPrefix, Precompressed, Redirect, Suffix,
+    TryFile,
 };
 use crate::syntax::TryPath;
 
@@ -16,7 +17,7 @@ impl Compiler<'_> {
             }
             model::Action::Rewrite { target } => Action::Rewrite(target.clone()),
             model::Action::Respond { status, body, content_type } => {
-                let reply = StaticResponse::new(*status, content_type, body.clone().into_bytes());
+                let reply = FixedResponse::new(*status, content_type, body.clone());
                 Action::Respond(self.checked(at, reply)?)
             }
             model::Action::Deny { status } => Action::Deny(self.checked(at, DenyResponse::new(*status))?),
@@ -36,6 +37,7 @@ impl Compiler<'_> {
         }
         Some(FilesRules {
             root: root?,
+            path_prefix: if files.strip_prefix == Switch::On { PathPrefix::Stripped } else { PathPrefix::Kept },
             index: index?,
             try_files,
             fallback,

@@ -2,14 +2,15 @@
 
 use super::{Compiler, RouteIndex};
 use crate::config::MachineRequirementKind;
-use crate::config::model::{self, HeaderChange, ResponseSettings, When};
+use crate::config::model::{self, HeaderChange, HeaderChangeKind, ResponseSettings};
 use crate::site::{
-    AccessRules, CacheControlRules, Condition, ErrorPages, FieldCondition, FieldTest, HeaderEdits, Route as SiteRoute,
+    AccessRules, Condition, ErrorPages, FileFieldRules, FlagFile, HeaderEdits, NamedCondition, Route as SiteRoute,
     SiteRules,
 };
 use crate::syntax::Pattern;
 use selvedge::StatusCode;
 use selvedge::proto::path::SafePath;
+use std::sync::Arc;
 
 impl Compiler<'_> {
     /// Compiles a site. If it has problems, they are reported and the result must not be used.
@@ -26,7 +27,7 @@ impl Compiler<'_> {
                 &[MachineRequirementKind::Site(number)],
             ),
             headers: self.headers(at, &site.response_settings),
-            cache_control: self.cache_rules(at, &site.response_settings),
+            file_fields: self.file_fields(at, &site.response_settings),
             ..SiteRules::default()
         };
         for (place, route) in site.routes.iter().enumerate() {
@@ -49,9 +50,9 @@ impl Compiler<'_> {
             let places = [MachineRequirementKind::Route(at.site, at.route), MachineRequirementKind::Site(at.site)];
             self.route_access_rules(&route.access, (&site_settings.access, site_rules), &of, &places)
         });
-        let conditions = self.conditions(at, &route.when);
-        let (headers, cache) =
-            (self.headers(at, &route.response_settings), self.cache_rules(at, &route.response_settings));
+        let conditions: Vec<_> = route.when.conditions.iter().map(condition).collect();
+        let (headers, file_fields) =
+            (self.headers(at, &route.response_settings), self.file_fields(at, &route.response_settings));
         let pages = self.error_pages(at, &route.response_settings);
         let Some(action) = self.action(at, &route.action) else { return Vec::new() };
         let of = |pattern: &Pattern| SiteRoute {
@@ -60,49 +61,33 @@ impl Compiler<'_> {
             access: own_rules.clone(),
             body_bytes_max: route.body_bytes_max,
             headers: headers.clone(),
-            cache_control: cache.clone(),
+            file_fields: file_fields.clone(),
             error_pages: pages.clone(),
             action: action.clone(),
         };
         route.patterns.iter().map(of).collect()
     }
 
-    fn conditions(&mut self, at: RouteIndex, when: &When) -> Vec<Condition> {
-        let mut conditions = Vec::new();
-        if !when.methods.is_empty() {
-            conditions.push(Condition::Method(when.methods.iter().map(|method| method.as_str().into()).collect()));
-        }
-        for model::Condition { name, value } in &when.queries {
-            conditions.push(Condition::Query { name: name.as_str().into(), value: value.as_deref().map(Box::from) });
-        }
-        for model::Condition { name, value } in &when.headers {
-            let test = value.as_deref().map_or(FieldTest::Present, |value| FieldTest::Equals(value.into()));
-            let condition = self.checked(at, FieldCondition::new(name, test));
-            conditions.extend(condition.map(Condition::Field));
-        }
-        if !when.clients.is_empty() {
-            conditions.push(Condition::Client(when.clients.clone()));
-        }
-        conditions
-    }
-
     fn headers(&mut self, at: RouteIndex, settings: &ResponseSettings) -> HeaderEdits {
         let mut edits = HeaderEdits::default();
-        for change in &settings.headers {
-            let (name, result) = match change {
-                HeaderChange::Set { name, value } => (name, edits.set(name, value)),
-                HeaderChange::Add { name, value } => (name, edits.add(name, value)),
-                HeaderChange::Remove { name } => (name, edits.remove(name)),
+        for HeaderChange { name, kind, only_for } in &settings.headers {
+            let result = match kind {
+                HeaderChangeKind::Set(value) => edits.set(name, value.clone(), only_for.clone()),
+                HeaderChangeKind::Add(value) => edits.add(name, value.clone(), only_for.clone()),
+                HeaderChangeKind::Remove => edits.remove(name, only_for.clone()),
             };
             self.checked(at, result.map_err(|error| format!("`{name}`: {error}")));
         }
         edits
     }
 
-    fn cache_rules(&mut self, at: RouteIndex, settings: &ResponseSettings) -> CacheControlRules {
-        let mut rules = CacheControlRules::default();
+    fn file_fields(&mut self, at: RouteIndex, settings: &ResponseSettings) -> FileFieldRules {
+        let mut rules = FileFieldRules::default();
         for rule in &settings.cache_control {
-            self.checked(at, rules.add(rule.pattern.clone(), &rule.value));
+            self.checked(at, rules.add(rule.selector.clone(), &rule.value));
+        }
+        for rule in &settings.content_types {
+            rules.add_content_type(rule.pattern.clone(), &rule.media_type);
         }
         rules
     }
@@ -119,5 +104,29 @@ impl Compiler<'_> {
     pub(super) fn path(&mut self, at: RouteIndex, text: &str) -> Option<SafePath> {
         let decoded = SafePath::decode(text.as_bytes());
         self.checked(at, decoded.map_err(|error| format!("`{text}`: {}", error.message())))
+    }
+}
+
+/// Compiles a condition.
+fn condition(condition: &model::Condition) -> Condition {
+    let named = |condition: &model::NamedCondition| NamedCondition {
+        name: condition.name.as_str().into(),
+        values: condition.values.clone(),
+    };
+    let all = |conditions: &[model::Condition]| conditions.iter().map(self::condition).collect();
+    match condition {
+        model::Condition::Method(methods) => {
+            Condition::Method(methods.iter().map(|method| method.as_str().into()).collect())
+        }
+        model::Condition::Query(condition) => Condition::Query(named(condition)),
+        model::Condition::Header(condition) => Condition::Field(named(condition)),
+        model::Condition::Cookie(condition) => Condition::Cookie(named(condition)),
+        model::Condition::Client(networks) => Condition::Client(networks.clone()),
+        model::Condition::Host(hosts) => Condition::Host(hosts.clone()),
+        model::Condition::Scheme(scheme) => Condition::Scheme(scheme.as_str().into()),
+        model::Condition::FileExists(path) => Condition::FileExists(Arc::new(FlagFile::new(path.clone()))),
+        model::Condition::Not(inner) => Condition::Not(Box::new(self::condition(inner))),
+        model::Condition::Any(conditions) => Condition::Any(all(conditions)),
+        model::Condition::All(conditions) => Condition::All(all(conditions)),
     }
 }

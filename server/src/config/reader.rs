@@ -141,7 +141,7 @@ impl<'a> Reader<'a> {
                 }
             }
         }
-        let needed = setting.arguments.iter().filter(|argument| argument.arity != Arity::Optional).count();
+        let needed = setting.arguments.iter().filter(|argument| !argument.arity.is_optional()).count();
         let is_read = node.entries.is_some();
         if arguments.len() < needed && is_read && self.problems.len() == before {
             let missing = &setting.arguments[arguments.len()];
@@ -161,7 +161,7 @@ impl<'a> Reader<'a> {
         };
         self.add_default_properties(setting, node.at, &mut properties);
         // Valid elements of a list are kept, so that the block is checked in full.
-        let is_list = setting.arguments.last().is_some_and(|last| last.arity == Arity::OneOrMore);
+        let is_list = setting.arguments.last().is_some_and(|last| last.arity.is_list());
         let written = arguments.len();
         let arguments: Vec<_> = arguments.into_iter().flatten().collect();
         let is_usable = match setting.block {
@@ -241,7 +241,7 @@ impl<'a> Reader<'a> {
 fn argument_kind(setting: &Setting, position: usize) -> Option<ValueKind> {
     match setting.arguments.get(position) {
         Some(argument) => Some(argument.kind),
-        None => setting.arguments.last().filter(|last| last.arity == Arity::OneOrMore).map(|last| last.kind),
+        None => setting.arguments.last().filter(|last| last.arity.is_list()).map(|last| last.kind),
     }
 }
 
@@ -254,6 +254,7 @@ pub(super) fn syntax(setting: &Setting) -> String {
             Arity::One => format!(" {name}"),
             Arity::Optional => format!(" [{name}]"),
             Arity::OneOrMore => format!(" {name}..."),
+            Arity::ZeroOrMore => format!(" [{name}...]"),
         };
     }
     for property in setting.properties {

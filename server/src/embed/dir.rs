@@ -2,9 +2,9 @@
 
 use super::{LocalSites, TableSource};
 use crate::site::{
-    CacheControlRules, ErrorPages, IndexNames, Listing, Precompressed, Root, RouteTable, SiteRules, Suffix, TryFile,
+    ErrorPages, FileFieldRules, IndexNames, Listing, Precompressed, Root, RouteTable, SiteRules, Suffix, TryFile,
 };
-use crate::syntax::Pattern;
+use crate::syntax::{Pattern, ResponseSelector};
 use selvedge::proto::path::SafePath;
 use selvedge::{Embedded, StatusCode};
 use std::io;
@@ -52,7 +52,7 @@ struct DirRules {
     not_found: Option<SafePath>,
     listing: Listing,
     precompressed: Precompressed,
-    cache_control: CacheControlRules,
+    file_fields: FileFieldRules,
 }
 
 impl ServeDir {
@@ -66,7 +66,7 @@ impl ServeDir {
             not_found: None,
             listing: Listing::Off,
             precompressed: Precompressed::On,
-            cache_control: CacheControlRules::default(),
+            file_fields: FileFieldRules::default(),
         })
     }
 
@@ -150,9 +150,9 @@ impl ServeDir {
     /// If this is not a valid field value.
     #[must_use]
     pub fn cache_control(self, value: &str) -> Self {
-        let mut cache = CacheControlRules::default();
-        cache.add(Pattern::everything(), value).expect("the value is a valid field value");
-        self.with_rules(|rules| rules.cache_control = cache)
+        let mut cache = FileFieldRules::default();
+        cache.add(ResponseSelector::Path(Pattern::everything()), value).expect("the value is a valid field value");
+        self.with_rules(|rules| rules.file_fields = cache)
     }
 
     /// Opens the directory now, so that a missing one is an error at the start.
@@ -199,7 +199,7 @@ impl DirRules {
         let mut site = SiteRules::for_directory(root.clone(), self.listing);
         let pages = self.not_found.iter().map(|page| (StatusCode::NOT_FOUND, page.clone()));
         site.error_pages = self.not_found.is_some().then(|| ErrorPages { root, pages: pages.collect() });
-        site.cache_control = self.cache_control.clone();
+        site.file_fields = self.file_fields.clone();
         for files in site.files_rules_mut() {
             files.index = self.index.clone().unwrap_or_else(|| files.index.clone());
             files.try_files.clone_from(&self.try_files);

@@ -1,7 +1,7 @@
 //! The actions of routes, as validated values.
 
 use super::files::root::Root;
-use crate::syntax::Template;
+use crate::syntax::{RequestValues, Template, TextTemplate};
 use bytes::Bytes;
 use selvedge::proto::field::Fields;
 use selvedge::proto::path::SafePath;
@@ -19,7 +19,7 @@ pub(crate) enum Action {
     /// Changes the path and looks up the route again, at most once per request.
     Rewrite(Template),
     /// Sends a fixed response of the configuration.
-    Respond(StaticResponse),
+    Respond(FixedResponse),
     /// Denies the request.
     Deny(DenyResponse),
 }
@@ -41,8 +41,10 @@ impl Action {
 /// the routes again.
 #[derive(Clone, Debug)]
 pub(crate) struct FilesRules {
-    /// The directory. The whole request path is resolved beneath it.
+    /// The directory.
     pub(crate) root: Arc<Root>,
+    /// Which part of the path is resolved beneath it.
+    pub(crate) path_prefix: PathPrefix,
     /// The names of index files, in order of precedence.
     pub(crate) index: IndexNames,
     /// The entries to try, in order; the first that exists is served. Empty for a file, then a directory.
@@ -53,6 +55,15 @@ pub(crate) struct FilesRules {
     pub(crate) listing: Listing,
     /// Whether precompressed files are served in place of the file beside them.
     pub(crate) precompressed: Precompressed,
+}
+
+/// What becomes of the path before the wildcard at the end of a pattern.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum PathPrefix {
+    /// The whole path is resolved.
+    Kept,
+    /// Only what the wildcard matched is resolved.
+    Stripped,
 }
 
 /// One entry of `try-files`.
@@ -155,15 +166,22 @@ impl Redirect {
 
 /// A fixed response of the configuration.
 #[derive(Clone, Debug)]
-pub(crate) struct StaticResponse {
+pub(crate) struct FixedResponse {
     status: StatusCode,
     fields: Fields,
-    content: Bytes,
+    content: FixedContent,
+}
+
+#[derive(Clone, Debug)]
+enum FixedContent {
+    Static(Bytes),
+    /// Filled for each request.
+    Template(TextTemplate),
 }
 
 /// Why a fixed response is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum StaticResponseError {
+pub(crate) enum FixedResponseError {
     /// The status code is not one of a final response, or belongs to files.
     Status,
     /// Responses with this status code have no content.
@@ -172,7 +190,7 @@ pub(crate) enum StaticResponseError {
     ContentType,
 }
 
-impl fmt::Display for StaticResponseError {
+impl fmt::Display for FixedResponseError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Status => "a response has a status from 200 to 599, except 206 and 304, which are for files",
@@ -182,32 +200,38 @@ impl fmt::Display for StaticResponseError {
     }
 }
 
-impl std::error::Error for StaticResponseError {}
+impl std::error::Error for FixedResponseError {}
 
-impl StaticResponse {
+impl FixedResponse {
     /// Creates a response with this content. An empty one has no Content-Type.
-    pub(crate) fn new(status: u16, content_type: &str, content: impl Into<Bytes>) -> Result<Self, StaticResponseError> {
-        let status =
-            StatusCode::new(status).filter(|status| !status.is_interim()).ok_or(StaticResponseError::Status)?;
+    pub(crate) fn new(status: u16, content_type: &str, content: TextTemplate) -> Result<Self, FixedResponseError> {
+        let status = StatusCode::new(status).filter(|status| !status.is_interim()).ok_or(FixedResponseError::Status)?;
         if [StatusCode::PARTIAL_CONTENT, StatusCode::NOT_MODIFIED].contains(&status) {
-            return Err(StaticResponseError::Status);
+            return Err(FixedResponseError::Status);
         }
-        let (mut fields, content) = (Fields::new(), content.into());
-        if !content.is_empty() {
+        let mut fields = Fields::new();
+        let content = match content.as_static() {
+            Some(text) => FixedContent::Static(text.to_owned().into()),
+            None => FixedContent::Template(content),
+        };
+        if !matches!(&content, FixedContent::Static(text) if text.is_empty()) {
             if status.forbids_content() {
-                return Err(StaticResponseError::ContentForbidden);
+                return Err(FixedResponseError::ContentForbidden);
             }
             let is_type = content_type.split_once('/').is_some();
             let added = fields.append("content-type", content_type);
-            added.ok().filter(|()| is_type).ok_or(StaticResponseError::ContentType)?;
+            added.ok().filter(|()| is_type).ok_or(FixedResponseError::ContentType)?;
         }
         Ok(Self { status, fields, content })
     }
 
-    pub(super) fn response(&self) -> Response {
+    pub(super) fn response(&self, values: &RequestValues<'_>) -> Response {
         let mut response = Response::new(self.status);
         *response.fields_mut() = self.fields.clone();
-        response.body(self.content.clone())
+        response.body(match &self.content {
+            FixedContent::Static(content) => content.clone(),
+            FixedContent::Template(template) => template.fill(values).into(),
+        })
     }
 }
 
@@ -247,15 +271,17 @@ mod tests {
         let redirect = |status| Redirect::new(status, Template::parse("/x").unwrap()).is_ok();
         assert!([301, 302, 303, 307, 308].into_iter().all(redirect));
         assert!(![200, 300, 304, 305, 306, 309, 400, 999].into_iter().any(redirect));
-        let reply = |status, kind, content: &'static str| StaticResponse::new(status, kind, content).err();
+        let reply = |status, kind, content: &'static str| {
+            FixedResponse::new(status, kind, TextTemplate::parse(content).unwrap()).err()
+        };
         assert_eq!(reply(200, "text/plain", "x"), None);
         assert_eq!(reply(204, "", ""), None);
-        assert_eq!(reply(204, "text/plain", "x"), Some(StaticResponseError::ContentForbidden));
+        assert_eq!(reply(204, "text/plain", "x"), Some(FixedResponseError::ContentForbidden));
         for status in [99, 101, 206, 304, 600] {
-            assert_eq!(reply(status, "", ""), Some(StaticResponseError::Status), "{status}");
+            assert_eq!(reply(status, "", ""), Some(FixedResponseError::Status), "{status}");
         }
-        assert_eq!(reply(200, "text/plain\r\nx: y", "x"), Some(StaticResponseError::ContentType));
-        assert_eq!(reply(200, "plain", "x"), Some(StaticResponseError::ContentType));
+        assert_eq!(reply(200, "text/plain\r\nx: y", "x"), Some(FixedResponseError::ContentType));
+        assert_eq!(reply(200, "plain", "x"), Some(FixedResponseError::ContentType));
         assert!(
             DenyResponse::new(400).is_ok()
                 && DenyResponse::new(599).is_ok()

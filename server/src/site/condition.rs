@@ -1,12 +1,18 @@
 //! The conditions of a route on requests, beyond its path.
 
 use super::network::any_contains;
-use crate::syntax::Network;
+use crate::syntax::{Captures, Network, TextPattern};
 use selvedge::Request;
-use selvedge::proto::field::is_token;
+use selvedge::proto::field::trim;
 use std::borrow::Cow;
-use std::fmt;
 use std::net::IpAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
+
+/// Time for which the existence of a file is known, in milliseconds.
+const FLAG_FILE_TIME_MS: u64 = 1000;
 
 /// One condition of a route. All conditions of the route must match.
 #[derive(Clone, Debug)]
@@ -14,59 +20,67 @@ pub(crate) enum Condition {
     /// The method is one of these. GET includes HEAD, because HEAD gets the response of GET without content
     /// (RFC 9110 §9.3.2).
     Method(Vec<Box<str>>),
-    /// The query has this parameter.
-    Query {
-        /// The decoded name.
-        name: Box<str>,
-        /// The decoded value; `None` for any value.
-        value: Option<Box<str>>,
-    },
-    /// The request has this field.
-    Field(FieldCondition),
+    /// A decoded parameter of the query has this name and value.
+    Query(NamedCondition),
+    /// A line of a field has this name and value. Names ignore the case of letters.
+    Field(NamedCondition),
+    /// A cookie has this name and value.
+    Cookie(NamedCondition),
     /// The client is in one of these networks.
     Client(Vec<Network>),
+    /// The host that the client asked for is one of these.
+    Host(Vec<TextPattern>),
+    /// The scheme is this one.
+    Scheme(Box<str>),
+    /// This file exists.
+    FileExists(Arc<FlagFile>),
+    /// The condition does not match.
+    Not(Box<Condition>),
+    /// One of these matches.
+    Any(Vec<Condition>),
+    /// All of these match.
+    All(Vec<Condition>),
 }
 
-/// A condition on a field. It matches if one line of the field matches.
+/// A condition on a value that has a name.
 #[derive(Clone, Debug)]
-pub(crate) struct FieldCondition {
-    name: Box<str>,
-    test: FieldTest,
+pub(crate) struct NamedCondition {
+    pub(crate) name: Box<str>,
+    /// One of them matches. If there are none, any value does.
+    pub(crate) values: Vec<TextPattern>,
 }
 
-/// The test of a field value. Values are compared byte by byte.
-#[derive(Clone, Debug)]
-pub(crate) enum FieldTest {
-    /// The field is present.
-    Present,
-    /// The value equals this text.
-    Equals(Box<str>),
-}
-
-/// The name of a field is not a token.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct InvalidFieldName;
-
-impl fmt::Display for InvalidFieldName {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a field name has letters, digits and hyphens")
+impl NamedCondition {
+    fn matches(&self, value: &[u8]) -> bool {
+        self.values.is_empty() || self.values.iter().any(|pattern| pattern.is_match_bytes(value))
     }
 }
 
-impl std::error::Error for InvalidFieldName {}
+/// A file whose existence is a switch, such as one for maintenance.
+///
+/// It is looked up once per second at most, so that its directory may be slow.
+#[derive(Debug)]
+pub(crate) struct FlagFile {
+    path: PathBuf,
+    epoch: Instant,
+    /// Milliseconds since the epoch of the next look-up, and whether the file existed, in the lowest bit.
+    state: AtomicU64,
+}
 
-impl FieldCondition {
-    /// Creates a condition on the field of this name.
-    pub(crate) fn new(name: &str, test: FieldTest) -> Result<Self, InvalidFieldName> {
-        if is_token(name.as_bytes()) { Ok(Self { name: name.into(), test }) } else { Err(InvalidFieldName) }
+impl FlagFile {
+    pub(crate) fn new(path: PathBuf) -> Self {
+        Self { path, epoch: Instant::now(), state: AtomicU64::new(0) }
     }
 
-    fn matches(&self, request: &Request) -> bool {
-        let mut lines = request.fields().filter(|(name, _)| name.eq_ignore_ascii_case(self.name.as_bytes()));
-        lines.any(|(_, value)| match &self.test {
-            FieldTest::Present => true,
-            FieldTest::Equals(text) => value == text.as_bytes(),
-        })
+    fn exists(&self) -> bool {
+        let now = u64::try_from(self.epoch.elapsed().as_millis()).unwrap_or(u64::MAX >> 1);
+        let state = self.state.load(Ordering::Relaxed);
+        if now < state >> 1 {
+            return state & 1 == 1;
+        }
+        let exists = self.path.exists();
+        self.state.store((now + FLAG_FILE_TIME_MS) << 1 | u64::from(exists), Ordering::Relaxed);
+        exists
     }
 }
 
@@ -75,23 +89,73 @@ impl Condition {
     pub(super) fn matches(&self, request: &Request, client: IpAddr) -> bool {
         match self {
             Self::Method(methods) => methods.iter().any(|method| method_matches(method, request.method_text())),
-            Self::Query { name, value } => has_parameter(request.query().unwrap_or(""), name, value.as_deref()),
-            Self::Field(field) => field.matches(request),
+            Self::Query(condition) => has_parameter(request.query().unwrap_or(""), condition),
+            Self::Field(condition) => {
+                let mut lines =
+                    request.fields().filter(|(name, _)| name.eq_ignore_ascii_case(condition.name.as_bytes()));
+                lines.any(|(_, value)| condition.matches(value))
+            }
+            Self::Cookie(condition) => {
+                let lines = request.fields().filter(|(name, _)| name.eq_ignore_ascii_case(b"cookie"));
+                lines
+                    .flat_map(|(_, line)| cookies(line))
+                    .any(|(name, value)| name == condition.name.as_bytes() && condition.matches(value))
+            }
             Self::Client(networks) => any_contains(networks, client),
+            Self::Host(patterns) => {
+                let host = host_of(request);
+                patterns.iter().any(|pattern| pattern.is_match(host))
+            }
+            Self::Scheme(scheme) => **scheme == *scheme_of(request),
+            Self::FileExists(file) => file.exists(),
+            Self::Not(condition) => !condition.matches(request, client),
+            Self::Any(conditions) => conditions.iter().any(|condition| condition.matches(request, client)),
+            Self::All(conditions) => conditions.iter().all(|condition| condition.matches(request, client)),
         }
     }
+
+    /// Adds what the named wildcards of a host captured. Only a condition that had to match is asked.
+    pub(super) fn capture<'p>(&'p self, request: &'p Request, captures: &mut Captures<'p>) {
+        match self {
+            Self::Host(patterns) => {
+                let host = host_of(request);
+                if let Some(pattern) = patterns.iter().find(|pattern| pattern.is_match(host)) {
+                    pattern.capture(host, captures);
+                }
+            }
+            Self::All(conditions) => conditions.iter().for_each(|condition| condition.capture(request, captures)),
+            _ => {}
+        }
+    }
+}
+
+/// Returns the host that the client asked for, without a port.
+pub(super) fn host_of(request: &Request) -> &str {
+    request.host().and_then(|host| std::str::from_utf8(host.name).ok()).unwrap_or_default()
+}
+
+/// Returns the scheme of a request.
+pub(super) fn scheme_of(_request: &Request) -> &'static str {
+    // No listener has TLS.
+    "http"
+}
+
+/// Returns the cookies of a field line (RFC 6265 §4.2.1).
+fn cookies(line: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
+    line.split(|&b| b == b';').filter_map(|pair| {
+        let at = pair.iter().position(|&b| b == b'=')?;
+        Some((trim(&pair[..at]), trim(&pair[at + 1..])))
+    })
 }
 
 fn method_matches(wanted: &str, method: &str) -> bool {
     wanted == method || (wanted == "GET" && method == "HEAD")
 }
 
-fn has_parameter(query: &str, name: &str, value: Option<&str>) -> bool {
+fn has_parameter(query: &str, condition: &NamedCondition) -> bool {
     query.split('&').any(|pair| {
         let (own_name, own_value) = pair.split_once('=').unwrap_or((pair, ""));
-        !pair.is_empty()
-            && *decode(own_name) == *name.as_bytes()
-            && value.is_none_or(|value| *decode(own_value) == *value.as_bytes())
+        !pair.is_empty() && *decode(own_name) == *condition.name.as_bytes() && condition.matches(&decode(own_value))
     })
 }
 
@@ -118,6 +182,12 @@ fn decode(text: &str) -> Cow<'_, [u8]> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::syntax::LetterCase;
+
+    fn named(name: &str, value: Option<&str>) -> NamedCondition {
+        let values = value.map(|value| TextPattern::parse(value, LetterCase::Matters).unwrap());
+        NamedCondition { name: name.into(), values: values.into_iter().collect() }
+    }
 
     #[test]
     fn parameters() {
@@ -135,8 +205,10 @@ mod tests {
             ("a=%zz", "a", Some("%zz"), true),
             ("a=b=c", "a", Some("b=c"), true),
             ("&&", "", None, false),
+            ("a=draft-7", "a", Some("draft-*"), true),
+            ("a=7", "a", Some("regex:^[0-9]$"), true),
         ] {
-            assert_eq!(has_parameter(query, name, value), expected, "{query} {name} {value:?}");
+            assert_eq!(has_parameter(query, &named(name, value)), expected, "{query} {name} {value:?}");
         }
     }
 
@@ -144,6 +216,23 @@ mod tests {
     fn methods() {
         assert!(method_matches("GET", "GET") && method_matches("GET", "HEAD") && method_matches("PURGE", "PURGE"));
         assert!(!method_matches("HEAD", "GET") && !method_matches("get", "GET"));
-        assert_eq!(FieldCondition::new("a b", FieldTest::Present).err(), Some(InvalidFieldName));
+    }
+
+    #[test]
+    fn cookies_are_split() {
+        let line: Vec<_> = cookies(b"a=1; b=x=y;c; =d").collect();
+        assert_eq!(line, [(&b"a"[..], &b"1"[..]), (b"b", b"x=y"), (b"", b"d")]);
+    }
+
+    #[test]
+    fn existence_of_a_file_is_known_for_a_second() {
+        let path = std::env::temp_dir().join(format!("selvedge-flag-{}", std::process::id()));
+        let file = FlagFile::new(path.clone());
+        assert!(!file.exists());
+        std::fs::write(&path, "").unwrap();
+        assert!(!file.exists(), "it is not looked up again");
+        file.state.store(0, Ordering::Relaxed);
+        assert!(file.exists());
+        std::fs::remove_file(&path).unwrap();
     }
 }

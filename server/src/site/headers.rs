@@ -1,6 +1,6 @@
-//! The changes that a site makes to response fields, for every status code.
+//! The changes that a site makes to response fields, for every status code or for selected responses.
 
-use crate::syntax::Pattern;
+use crate::syntax::{Pattern, RequestValues, ResponseSelector, SentFile, TextTemplate};
 use selvedge::proto::field::{Fields, InvalidField};
 use selvedge::{Response, StatusCode};
 use std::fmt;
@@ -12,10 +12,34 @@ pub(crate) struct HeaderEdits {
 }
 
 #[derive(Clone, Debug)]
-enum HeaderEdit {
-    Set(Box<str>, Box<str>),
-    Add(Box<str>, Box<str>),
-    Remove(Box<str>),
+struct HeaderEdit {
+    name: Box<str>,
+    kind: HeaderEditKind,
+    /// The responses that it is for; `None` for all.
+    only_for: Option<ResponseSelector>,
+}
+
+#[derive(Clone, Debug)]
+enum HeaderEditKind {
+    Set(FieldValue),
+    Add(FieldValue),
+    Remove,
+}
+
+#[derive(Clone, Debug)]
+enum FieldValue {
+    Static(Box<str>),
+    /// Filled for each request. The values are encoded, so the result is a valid field value.
+    Template(TextTemplate),
+}
+
+/// What decides which changes a response gets.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct ResponseFacts<'a> {
+    /// The path of the request, in the form that patterns match. `None` if it does not count.
+    pub(super) requested: Option<&'a str>,
+    /// The file of a successful response.
+    pub(super) file: Option<SentFile<'a>>,
 }
 
 /// Why a field cannot be changed.
@@ -52,23 +76,33 @@ fn validate(name: &str, value: &str) -> Result<(), HeaderError> {
 
 impl HeaderEdits {
     /// Replaces all fields of a name by one.
-    pub(crate) fn set(&mut self, name: &str, value: &str) -> Result<(), HeaderError> {
-        validate(name, value)?;
-        self.edits.push(HeaderEdit::Set(name.into(), value.into()));
+    pub(crate) fn set(
+        &mut self,
+        name: &str,
+        value: TextTemplate,
+        only_for: Option<ResponseSelector>,
+    ) -> Result<(), HeaderError> {
+        let value = FieldValue::new(name, value)?;
+        self.edits.push(HeaderEdit { name: name.into(), kind: HeaderEditKind::Set(value), only_for });
         Ok(())
     }
 
     /// Adds a field.
-    pub(crate) fn add(&mut self, name: &str, value: &str) -> Result<(), HeaderError> {
-        validate(name, value)?;
-        self.edits.push(HeaderEdit::Add(name.into(), value.into()));
+    pub(crate) fn add(
+        &mut self,
+        name: &str,
+        value: TextTemplate,
+        only_for: Option<ResponseSelector>,
+    ) -> Result<(), HeaderError> {
+        let value = FieldValue::new(name, value)?;
+        self.edits.push(HeaderEdit { name: name.into(), kind: HeaderEditKind::Add(value), only_for });
         Ok(())
     }
 
     /// Removes all fields of a name.
-    pub(crate) fn remove(&mut self, name: &str) -> Result<(), HeaderError> {
+    pub(crate) fn remove(&mut self, name: &str, only_for: Option<ResponseSelector>) -> Result<(), HeaderError> {
         validate(name, "")?;
-        self.edits.push(HeaderEdit::Remove(name.into()));
+        self.edits.push(HeaderEdit { name: name.into(), kind: HeaderEditKind::Remove, only_for });
         Ok(())
     }
 
@@ -81,49 +115,115 @@ impl HeaderEdits {
         self.edits.is_empty()
     }
 
-    /// Applies the changes. The media type of a multipart response contains its boundary, so it is not changed.
-    pub(super) fn apply(&self, fields: &mut Fields) {
+    /// Whether a value depends on the request.
+    pub(super) fn has_placeholders(&self) -> bool {
+        self.edits.iter().any(|edit| {
+            matches!(
+                edit.kind,
+                HeaderEditKind::Set(FieldValue::Template(_)) | HeaderEditKind::Add(FieldValue::Template(_))
+            )
+        })
+    }
+
+    /// Returns these changes with the values of a request.
+    pub(super) fn filled(&self, values: &RequestValues<'_>) -> Self {
+        let fill = |value: &FieldValue| match value {
+            FieldValue::Static(text) => FieldValue::Static(text.clone()),
+            FieldValue::Template(template) => FieldValue::Static(template.fill(values).into()),
+        };
+        let edits = self.edits.iter().map(|edit| HeaderEdit {
+            name: edit.name.clone(),
+            kind: match &edit.kind {
+                HeaderEditKind::Set(value) => HeaderEditKind::Set(fill(value)),
+                HeaderEditKind::Add(value) => HeaderEditKind::Add(fill(value)),
+                HeaderEditKind::Remove => HeaderEditKind::Remove,
+            },
+            only_for: edit.only_for.clone(),
+        });
+        Self { edits: edits.collect() }
+    }
+
+    /// Applies the changes for a response. The media type of a multipart response contains its boundary, so it is not
+    /// changed.
+    pub(super) fn apply(&self, fields: &mut Fields, facts: ResponseFacts<'_>) {
         let in_parts = fields.get("content-type").is_some_and(|kind| kind.starts_with(b"multipart/byteranges"));
-        for edit in &self.edits {
-            let (HeaderEdit::Set(name, _) | HeaderEdit::Add(name, _) | HeaderEdit::Remove(name)) = edit;
+        for HeaderEdit { name, kind, only_for } in &self.edits {
             if in_parts && name.eq_ignore_ascii_case("content-type") {
                 continue;
             }
-            match edit {
-                HeaderEdit::Set(name, value) => fields.set(name, &**value).expect("new fields are validated"),
-                HeaderEdit::Add(name, value) => fields.append(name, &**value).expect("new fields are validated"),
-                HeaderEdit::Remove(name) => fields.remove(name),
+            if only_for.as_ref().is_some_and(|selector| !selector.selects(facts.requested, facts.file)) {
+                continue;
+            }
+            match kind {
+                HeaderEditKind::Set(FieldValue::Static(value)) => {
+                    fields.set(name, &**value).expect("new fields are validated");
+                }
+                HeaderEditKind::Add(FieldValue::Static(value)) => {
+                    fields.append(name, &**value).expect("new fields are validated");
+                }
+                HeaderEditKind::Set(_) | HeaderEditKind::Add(_) => debug_assert!(false, "the values are filled"),
+                HeaderEditKind::Remove => fields.remove(name),
             }
         }
     }
 }
 
-/// The `Cache-Control` of files by request path. The first matching pattern counts.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct CacheControlRules {
-    rules: Vec<(Pattern, Box<str>)>,
+impl FieldValue {
+    fn new(name: &str, value: TextTemplate) -> Result<Self, HeaderError> {
+        match value.as_static() {
+            Some(text) => {
+                validate(name, text)?;
+                Ok(Self::Static(text.into()))
+            }
+            None => {
+                validate(name, &value.to_string())?;
+                Ok(Self::Template(value))
+            }
+        }
+    }
 }
 
-impl CacheControlRules {
-    /// Adds a Cache-Control value for the paths of a pattern.
-    pub(crate) fn add(&mut self, pattern: Pattern, value: &str) -> Result<(), HeaderError> {
+/// The fields of files by their path or media type: `Cache-Control` and `Content-Type`. The first match counts.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct FileFieldRules {
+    cache_control: Vec<(ResponseSelector, Box<str>)>,
+    content_types: Vec<(Pattern, Box<str>)>,
+}
+
+impl FileFieldRules {
+    /// Adds a Cache-Control value for the responses of a selector.
+    pub(crate) fn add(&mut self, selector: ResponseSelector, value: &str) -> Result<(), HeaderError> {
         validate("cache-control", value)?;
-        self.rules.push((pattern, value.into()));
+        self.cache_control.push((selector, value.into()));
         Ok(())
     }
 
-    pub(super) fn is_empty(&self) -> bool {
-        self.rules.is_empty()
+    /// Adds the media type of files of a path.
+    pub(crate) fn add_content_type(&mut self, pattern: Pattern, media_type: &str) {
+        self.content_types.push((pattern, media_type.into()));
     }
 
-    /// Returns these rules followed by others, which apply to paths that none of these match.
+    /// Returns these rules followed by others, which apply to files that none of these match.
     pub(super) fn concat(&self, others: &Self) -> Self {
-        Self { rules: self.rules.iter().chain(&others.rules).cloned().collect() }
+        Self {
+            cache_control: self.cache_control.iter().chain(&others.cache_control).cloned().collect(),
+            content_types: self.content_types.iter().chain(&others.content_types).cloned().collect(),
+        }
     }
 
-    /// Returns the Cache-Control of a path.
-    pub(super) fn value_for(&self, text: &str) -> Option<&str> {
-        self.rules.iter().find(|(pattern, _)| pattern.matches(text).is_some()).map(|(_, value)| &**value)
+    pub(super) fn is_empty(&self) -> bool {
+        self.cache_control.is_empty() && self.content_types.is_empty()
+    }
+
+    /// Returns the Cache-Control of a response.
+    pub(super) fn cache_control(&self, facts: ResponseFacts<'_>) -> Option<&str> {
+        let mut rules = self.cache_control.iter();
+        rules.find(|(selector, _)| selector.selects(facts.requested, facts.file)).map(|(_, value)| &**value)
+    }
+
+    /// Returns the media type of a file, if a rule has one.
+    pub(super) fn content_type(&self, path: &str) -> Option<&str> {
+        self.content_types.iter().find(|(pattern, _)| pattern.matches(path).is_some()).map(|(_, value)| &**value)
     }
 }
 
@@ -136,59 +236,79 @@ pub(super) fn add_cache_control(fields: &mut Fields, value: Option<&str>) {
 
 /// Whether a response has a file or refers to the client's copy of it, so that Cache-Control applies.
 pub(super) fn is_file_response(response: &Response) -> bool {
-    [StatusCode::OK, StatusCode::PARTIAL_CONTENT, StatusCode::NOT_MODIFIED].contains(&response.status)
+    is_successful(response.status)
+}
+
+/// Whether a response with this status has content, or refers to the client's copy of it.
+pub(super) fn is_successful(status: StatusCode) -> bool {
+    [StatusCode::OK, StatusCode::PARTIAL_CONTENT, StatusCode::NOT_MODIFIED].contains(&status)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::syntax::LetterCase;
+
+    fn text(text: &str) -> TextTemplate {
+        TextTemplate::parse(text).unwrap()
+    }
 
     #[test]
     fn edits_apply_in_order() {
         let mut edits = HeaderEdits::default();
-        edits.set("X-One", "1").unwrap();
-        edits.add("x-one", "2").unwrap();
-        edits.remove("ETag").unwrap();
-        edits.set("Content-Type", "text/plain").unwrap();
+        edits.set("X-One", text("1"), None).unwrap();
+        edits.add("x-one", text("2"), None).unwrap();
+        edits.remove("ETag", None).unwrap();
+        edits.set("Content-Type", text("text/plain"), None).unwrap();
+        edits
+            .add("x-page", text("1"), Some(ResponseSelector::parse("text/html", LetterCase::Matters).unwrap()))
+            .unwrap();
         let mut more = HeaderEdits::default();
-        more.remove("x-two").unwrap();
+        more.remove("x-two", None).unwrap();
         let all = edits.concat(&more);
         let mut fields = Fields::new();
         for (name, value) in [("content-type", "text/html"), ("etag", "\"e\""), ("x-one", "0"), ("x-two", "0")] {
             fields.append(name, value).unwrap();
         }
-        all.apply(&mut fields);
+        all.apply(&mut fields, ResponseFacts::default());
         assert_eq!(fields.lines(), b"x-one: 1\r\nx-one: 2\r\ncontent-type: text/plain\r\n");
         let mut parts = Fields::new();
         parts.append("content-type", "multipart/byteranges; boundary=x").unwrap();
-        all.apply(&mut parts);
+        let file = SentFile { path: "/a.html", media_type: "text/html; charset=utf-8" };
+        all.apply(&mut parts, ResponseFacts { requested: Some("/a"), file: Some(file) });
         assert!(parts.get("content-type").unwrap().starts_with(b"multipart/"));
+        assert_eq!(parts.get("x-page"), Some(&b"1"[..]));
     }
 
     #[test]
     fn reserved_fields_are_rejected() {
         for name in ["Content-Length", "Transfer-Encoding", "Connection", "Date", "Keep-Alive", "Upgrade", "Server"] {
             let expected = Err(HeaderError::Invalid(InvalidField::Reserved));
-            assert_eq!(HeaderEdits::default().set(name, "x"), expected, "{name}");
-            assert_eq!(HeaderEdits::default().add(name, "x"), expected, "{name}");
-            assert_eq!(HeaderEdits::default().remove(name), expected, "{name}");
+            assert_eq!(HeaderEdits::default().set(name, text("x"), None), expected, "{name}");
+            assert_eq!(HeaderEdits::default().add(name, text("x"), None), expected, "{name}");
+            assert_eq!(HeaderEdits::default().remove(name, None), expected, "{name}");
         }
         for name in ["content-range", "Trailer", "TE"] {
-            assert_eq!(HeaderEdits::default().remove(name), Err(HeaderError::Framing), "{name}");
+            assert_eq!(HeaderEdits::default().remove(name, None), Err(HeaderError::Framing), "{name}");
         }
-        let set = |name, value| HeaderEdits::default().set(name, value);
+        let set = |name, value| HeaderEdits::default().set(name, text(value), None);
         assert_eq!(set("a b", "x"), Err(HeaderError::Invalid(InvalidField::Name)));
         assert_eq!(set("a", "x\r\nb: y"), Err(HeaderError::Invalid(InvalidField::Value)));
+        assert_eq!(set("a", "{host}\r\nb: y"), Err(HeaderError::Invalid(InvalidField::Value)));
     }
 
     #[test]
-    fn first_matching_pattern_wins() {
-        let mut rules = CacheControlRules::default();
-        rules.add(Pattern::parse("/assets/*").unwrap(), "max-age=31536000, immutable").unwrap();
-        rules.add(Pattern::parse("*.html").unwrap(), "no-cache").unwrap();
-        assert_eq!(rules.value_for("/assets/a.html"), Some("max-age=31536000, immutable"));
-        assert_eq!(rules.value_for("/a.html"), Some("no-cache"));
-        assert_eq!(rules.value_for("/a.png"), None);
-        assert!(rules.add(Pattern::parse("/a").unwrap(), "a\nb").is_err());
+    fn first_matching_rule_wins() {
+        let selector = |text| ResponseSelector::parse(text, LetterCase::Matters).unwrap();
+        let mut rules = FileFieldRules::default();
+        rules.add(selector("/assets/*"), "max-age=31536000, immutable").unwrap();
+        rules.add(selector("*.html"), "no-cache").unwrap();
+        rules.add_content_type(Pattern::parse("*.x").unwrap(), "application/x");
+        let cache_control = |path| rules.cache_control(ResponseFacts { requested: Some(path), file: None });
+        assert_eq!(cache_control("/assets/a.html"), Some("max-age=31536000, immutable"));
+        assert_eq!(cache_control("/a.html"), Some("no-cache"));
+        assert_eq!(cache_control("/a.png"), None);
+        assert_eq!((rules.content_type("/a.x"), rules.content_type("/a.y")), (Some("application/x"), None));
+        assert!(rules.add(selector("/a"), "a\nb").is_err());
     }
 }

@@ -5,7 +5,7 @@ use super::action::{FilesRules, Listing, TryFile};
 use super::files::resolve::Resolved;
 use super::files::root::Root;
 use super::files::{self, FileError, Files, Resource};
-use crate::syntax::Captures;
+use crate::syntax::{Captures, absolute_path};
 use selvedge::Request;
 use selvedge::proto::field::{KnownField, list_members, trim};
 use selvedge::proto::path::SafePath;
@@ -15,36 +15,49 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// What a path leads to.
-pub(super) enum FileLookup<'r> {
+pub(super) enum FileLookup {
     /// A file, and the time since worker start until which it is fresh. `None` if other paths lead to it as
     /// well, so that its path must not be cached.
-    File(Rc<Resource>, Option<Duration>),
-    /// The fallback page and its path: the request path leads to nothing, and the request is a navigation.
-    Fallback(Rc<Resource>, &'r SafePath),
+    File(FoundFile, Option<Duration>),
+    /// The fallback page: the request path leads to nothing, and the request is a navigation.
+    Fallback(FoundFile),
     /// A directory whose request path has no trailing slash.
     DirectoryWithoutSlash,
     /// A directory to be listed, and the root above it.
     Directory(OwnedFd, Arc<Root>),
 }
 
+/// A file and its path in the form that patterns match: that of an index file has its name.
+pub(super) struct FoundFile {
+    pub(super) resource: Rc<Resource>,
+    pub(super) path: String,
+}
+
+impl FoundFile {
+    fn new(resource: Rc<Resource>, path: &SafePath) -> Self {
+        let mut text = absolute_path(path);
+        text.truncate(text.rfind('/').map_or(0, |slash| slash + 1));
+        text.push_str(resource.name());
+        Self { resource, path: text }
+    }
+}
+
 /// The entries that are tried if the route sets none.
 const DEFAULT_TRY_FILES: [TryFile; 2] = [TryFile::File, TryFile::Directory];
 
 /// Finds what a path leads to.
-pub(super) async fn find_file<'r>(
+pub(super) async fn find_file(
     files: &Files,
-    rules: &'r FilesRules,
+    rules: &FilesRules,
     path: &SafePath,
     request: &Request,
-) -> Result<FileLookup<'r>, FileError> {
+) -> Result<FileLookup, FileError> {
     let now = request.received_at().since_worker_start;
     match try_each(files, rules, path, now).await {
-        Ok((Resolved::File(resource), fresh_until)) => Ok(FileLookup::File(resource, fresh_until)),
-        Ok((Resolved::DirectoryWithoutSlash, _)) => Ok(FileLookup::DirectoryWithoutSlash),
-        Ok((Resolved::Directory(directory, root), _)) => Ok(FileLookup::Directory(directory, root)),
+        Ok(found) => Ok(found),
         Err(FileError::NotFound) => match &rules.fallback {
             Some(fallback) if is_navigation(request, path) => match resolve_path(files, fallback, now).await? {
-                (Resolved::File(resource), _) => Ok(FileLookup::Fallback(resource, fallback)),
+                (Resolved::File(resource), _) => Ok(FileLookup::Fallback(FoundFile::new(resource, fallback))),
                 _ => Err(FileError::NotFound),
             },
             _ => Err(FileError::NotFound),
@@ -53,12 +66,7 @@ pub(super) async fn find_file<'r>(
     }
 }
 
-async fn try_each(
-    files: &Files,
-    rules: &FilesRules,
-    path: &SafePath,
-    now: Duration,
-) -> Result<(Resolved, Option<Duration>), FileError> {
+async fn try_each(files: &Files, rules: &FilesRules, path: &SafePath, now: Duration) -> Result<FileLookup, FileError> {
     // A file and a directory of one path are resolved together, so one look-up is enough for both entries.
     let (mut resolved, mut is_resolved) = (None, false);
     let entries = if rules.try_files.is_empty() { &DEFAULT_TRY_FILES[..] } else { &rules.try_files };
@@ -67,22 +75,27 @@ async fn try_each(
             if path.names_directory() {
                 continue;
             }
-            match resolve_path(files, &path.with_suffix(&suffix.0), now).await {
-                Ok((found @ Resolved::File(_), fresh_until)) => return Ok((found, Some(fresh_until))),
+            let with_suffix = path.with_suffix(&suffix.0);
+            match resolve_path(files, &with_suffix, now).await {
+                Ok((Resolved::File(resource), fresh_until)) => {
+                    return Ok(FileLookup::File(FoundFile::new(resource, &with_suffix), Some(fresh_until)));
+                }
                 Ok(_) | Err(FileError::NotFound) => continue,
                 Err(error) => return Err(error),
             }
         }
         if let TryFile::Path(template) = entry {
             // A path with a trailing slash names a directory, and this entry is for files.
-            if template.stars() > 0 && path.names_directory() {
+            let has_request_path = template.wildcards() > 0;
+            if has_request_path && path.names_directory() {
                 continue;
             }
-            let filled = template.path_with(&Captures::whole(path.as_str()));
+            let filled = template.path_of(Captures::whole(path.as_str()));
             let Ok(filled) = SafePath::decode(filled.as_bytes()) else { continue };
             match resolve_path(files, &filled, now).await {
-                Ok((found @ Resolved::File(_), fresh_until)) => {
-                    return Ok((found, (template.stars() > 0).then_some(fresh_until)));
+                Ok((Resolved::File(resource), fresh_until)) => {
+                    let fresh_until = has_request_path.then_some(fresh_until);
+                    return Ok(FileLookup::File(FoundFile::new(resource, &filled), fresh_until));
                 }
                 Ok(_) | Err(FileError::NotFound) => continue,
                 Err(error) => return Err(error),
@@ -102,7 +115,11 @@ async fn try_each(
             None => false,
         };
         if applies && let Some((found, fresh_until)) = resolved.take() {
-            return Ok((found, Some(fresh_until)));
+            return Ok(match found {
+                Resolved::File(resource) => FileLookup::File(FoundFile::new(resource, path), Some(fresh_until)),
+                Resolved::DirectoryWithoutSlash => FileLookup::DirectoryWithoutSlash,
+                Resolved::Directory(directory, root) => FileLookup::Directory(directory, root),
+            });
         }
     }
     Err(FileError::NotFound)

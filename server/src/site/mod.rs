@@ -27,19 +27,20 @@ mod site_state;
 
 pub(crate) use access::{
     AccessRules, BasicAuthenticator, ConnectionLimiter, DenialCounter, DryRunCount, IpFilter, PasswordCache,
-    Permission, Rate, RateLimiter, RuleMode,
+    Permission, Rate, RateLimiter, RuleMode, Satisfy,
 };
 #[cfg(feature = "configuration")]
 pub(crate) use access::{PASSWORD_CHECKS_AT_ONCE_MAX, UserProblem, Users};
 pub(crate) use action::{
-    Action, DenyResponse, FilesRules, IndexNames, Listing, Precompressed, Redirect, StaticResponse, Suffix, TryFile,
+    Action, DenyResponse, FilesRules, FixedResponse, IndexNames, Listing, PathPrefix, Precompressed, Redirect, Suffix,
+    TryFile,
 };
 pub(crate) use client::{ForwardingField, TrustedProxies, UnixPeerTrust};
-pub(crate) use condition::{Condition, FieldCondition, FieldTest};
+pub(crate) use condition::{Condition, FlagFile, NamedCondition};
 pub(crate) use files::cache::BYTES_MAX as CACHE_BYTES_MAX;
 pub(crate) use files::directories::BYTES_MAX as DIRECTORIES_BYTES_MAX;
 pub(crate) use files::root::Root;
-pub(crate) use headers::{CacheControlRules, HeaderEdits};
+pub(crate) use headers::{FileFieldRules, HeaderEdits};
 pub(crate) use methods::SlashRedirect;
 pub(crate) use route_table::{ErrorPages, Route, RouteTable, SiteRules};
 pub(crate) use service::SiteService;

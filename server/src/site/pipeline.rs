@@ -3,25 +3,24 @@
 //! [`super::service`] serves cached files without it.
 
 use super::access::{AccessDecision, AccessRules};
-use super::action::{Action, FilesRules};
+use super::action::{Action, FilesRules, PathPrefix};
+use super::condition::{host_of, scheme_of};
+use super::files;
 use super::files::cache_key::CacheNamespace;
 use super::files::resolve::Resolved;
-use super::files::{self, Resource};
-use super::headers::{self, HeaderEdits};
+use super::headers::{self, FileFieldRules, HeaderEdits, ResponseFacts};
 use super::listing;
-use super::lookup::{self, FileLookup};
+use super::lookup::{self, FileLookup, FoundFile};
 use super::methods::{discard_content, limit_content, redirect_to_slash, respond_to_method};
 use super::route_table::{AccessScope, CacheScope, Route, RouteMatch, Site};
 use super::site_state::SiteState;
-use crate::syntax::Template;
-use crate::syntax::{Captures, absolute_path};
+use crate::syntax::{Captures, RequestValues, SentFile, Template, absolute_path};
 use selvedge::proto::field::Fields;
 use selvedge::proto::head::RequestFraming;
-use selvedge::proto::path::SafePath;
+use selvedge::proto::path::{SafePath, encode_segment};
 use selvedge::proto::target::TargetForm;
 use selvedge::{Request, Response, StatusCode};
 use std::net::IpAddr;
-use std::rc::Rc;
 use std::time::Duration;
 
 /// The client of a request, and the decision of the site's access rules if they were checked.
@@ -64,6 +63,10 @@ struct RoutedResponse<'t> {
     /// The route that produced the response; `None` if none was found or its choice was not reached.
     route: Option<&'t Route>,
     source: ResponseSource,
+    /// The path of the file that is sent, in the form that patterns match, and its media type.
+    file: Option<(String, String)>,
+    /// The header edits with the values of the request, if they have placeholders.
+    headers: Option<HeaderEdits>,
 }
 
 /// Where a response is from. Decides whether an error page replaces it and whether it gets `Cache-Control`.
@@ -71,6 +74,8 @@ struct RoutedResponse<'t> {
 enum ResponseSource {
     /// A file, a directory, or the error for a missing one.
     File,
+    /// A fallback page. Its `Cache-Control` is that of its own path, not of the request path.
+    Fallback,
     /// A `respond` action of the configuration. No error page replaces it.
     Configured,
     /// The server: an access rule, a redirect, a malformed request, a method without a file.
@@ -109,7 +114,7 @@ impl<'t> Pipeline<'t> {
     }
 
     fn without_route(&self, response: Response) -> RoutedResponse<'t> {
-        RoutedResponse { response, route: None, source: ResponseSource::Generated }
+        RoutedResponse::new(response, None, ResponseSource::Generated)
     }
 
     /// Checks the access rules of the site before a route is looked up, if no route has rules of its own.
@@ -161,7 +166,7 @@ impl<'t> Pipeline<'t> {
             RouteResult::Rewritten(_, route) => {
                 let response =
                     Response::error(StatusCode::NOT_FOUND).log_reason("a request can be rewritten only once");
-                RoutedResponse { response, route: Some(route), source: ResponseSource::Generated }
+                RoutedResponse::new(response, Some(route), ResponseSource::Generated)
             }
         }
     }
@@ -182,34 +187,46 @@ impl<'t> Pipeline<'t> {
             checked => checked,
         };
         if let Err(response) = checked {
-            return RouteResult::Responded(RoutedResponse { response, route, source: ResponseSource::Generated });
+            return RouteResult::Responded(RoutedResponse::new(response, route, ResponseSource::Generated));
         }
         let Some(RouteMatch { route, captures, document_root: files }) = matched else {
             let unmatched = Response::error(StatusCode::NOT_FOUND).log_reason("no route of the site matches");
             return RouteResult::Responded(self.without_route(unmatched));
         };
-        let routed = |response, source| RouteResult::Responded(RoutedResponse { response, route: Some(route), source });
+        let mut captures: Captures<'_> = captures;
+        route.conditions.iter().for_each(|condition| condition.capture(request, &mut captures));
+        let values = request_values(request, self.client, &text, captures);
+        let headers = route.headers.has_placeholders().then(|| {
+            self.cache_scope = CacheScope::None;
+            route.headers.filled(&values)
+        });
+        let routed = |response, source| {
+            let routed = RoutedResponse::new(response, Some(route), source);
+            RouteResult::Responded(RoutedResponse { headers: headers.clone(), ..routed })
+        };
         match &route.action {
             Action::Rewrite(target) => {
-                if target.stars() < route.pattern.stars() || !route.pattern.captures_all() {
+                let is_one_to_one = target.wildcards() >= route.pattern.wildcards() && route.pattern.captures_all();
+                if !is_one_to_one || target.has_variables() {
                     // Clients choose how many different paths lead to this target, so caching them could fill
                     // the cache.
                     self.cache_scope = CacheScope::None;
                 }
-                match rewritten_path(target, &captures) {
+                match rewritten_path(target, &values) {
                     Ok(path) => RouteResult::Rewritten(path, route),
                     Err(refused) => routed(refused, ResponseSource::Generated),
                 }
             }
             Action::Redirect(redirect) => {
-                let location = redirect.target.location(&captures, request.query());
+                let location = redirect.target.location(&values);
                 routed(redirect_response(redirect.status, location), ResponseSource::Generated)
             }
-            Action::Respond(fixed) => routed(fixed.response(), ResponseSource::Configured),
+            Action::Respond(fixed) => routed(fixed.response(&values), ResponseSource::Configured),
             Action::Deny(deny) => routed(deny.response(), ResponseSource::Generated),
             Action::Files(rules) => {
-                let (response, source) = self.serve_files(request, path, (route, rules, files)).await;
-                routed(response, source)
+                let beneath = path_beneath(rules, &values);
+                let served = self.serve_files(request, (path, beneath.as_ref()), (route, rules, files)).await;
+                RouteResult::Responded(RoutedResponse { headers, ..served })
             }
         }
     }
@@ -237,30 +254,37 @@ impl<'t> Pipeline<'t> {
     }
 
     /// Responds with a file, a directory listing, or a redirect to the path with a slash.
+    ///
+    /// `beneath` is the part of the path that is looked up, if it is not the whole path.
     async fn serve_files(
         &self,
         request: &Request,
-        path: &SafePath,
-        (route, rules, number): (&Route, &FilesRules, u32),
-    ) -> (Response, ResponseSource) {
+        (path, beneath): (&SafePath, Option<&SafePath>),
+        (route, rules, number): (&'t Route, &FilesRules, u32),
+    ) -> RoutedResponse<'t> {
         if let Some(response) = respond_to_method(request) {
-            return (response, ResponseSource::Generated);
+            return RoutedResponse::new(response, Some(route), ResponseSource::Generated);
         }
         let files = self.state.files(number);
-        let response = match lookup::find_file(files, rules, path, request).await {
-            Ok(FileLookup::File(resource, fresh_until)) => {
-                if let Some(fresh_until) = fresh_until {
-                    self.cache_file(request, route, (&resource, fresh_until));
-                }
-                files.respond(request, &resource).await
+        let found = match beneath {
+            // The pattern's own path without a slash is a directory.
+            Some(beneath) if beneath.as_str().is_empty() && !path.names_directory() => {
+                Ok(FileLookup::DirectoryWithoutSlash)
             }
-            Ok(FileLookup::Fallback(resource, fallback)) => {
-                let mut response = files.respond(request, &resource).await;
+            _ => lookup::find_file(files, rules, beneath.unwrap_or(path), request).await,
+        };
+        let response = match found {
+            Ok(FileLookup::File(file, fresh_until)) => {
+                if let Some(fresh_until) = fresh_until {
+                    self.cache_file(request, route, (&file, fresh_until));
+                }
+                let response = files.respond(request, &file.resource).await;
+                return RoutedResponse::new(response, Some(route), ResponseSource::File).with_file(file);
+            }
+            Ok(FileLookup::Fallback(file)) => {
+                let mut response = files.respond(request, &file.resource).await;
                 add_vary_for_navigation(&mut response);
-                // The Cache-Control is that of the fallback's own path, not of the request path.
-                let cache_control = route.cache_control.value_for(&absolute_path(fallback));
-                headers::add_cache_control(response.fields_mut(), cache_control);
-                return (response, ResponseSource::Generated);
+                return RoutedResponse::new(response, Some(route), ResponseSource::Fallback).with_file(file);
             }
             Ok(FileLookup::DirectoryWithoutSlash) => redirect_to_slash(path, request, self.state.slash_redirect),
             Ok(FileLookup::Directory(directory, root)) => {
@@ -274,13 +298,14 @@ impl<'t> Pipeline<'t> {
                 response
             }
         };
-        (response, ResponseSource::File)
+        RoutedResponse::new(response, Some(route), ResponseSource::File)
     }
 
     /// Adds a file to the cache of the fast path, if the request path alone determines the response.
-    fn cache_file(&self, request: &Request, route: &Route, file: (&Rc<Resource>, Duration)) {
+    fn cache_file(&self, request: &Request, route: &Route, (file, fresh_until): (&FoundFile, Duration)) {
         let raw = request.path_bytes();
-        if self.state.cache.borrow_mut().refresh_response(self.namespace, raw, file) {
+        let resource = (&file.resource, fresh_until);
+        if self.state.cache.borrow_mut().refresh_response(self.namespace, raw, resource) {
             return;
         }
         // Only the canonical spelling of a path is cached. Otherwise clients could fill the cache with
@@ -288,33 +313,34 @@ impl<'t> Pipeline<'t> {
         let path_requested =
             SafePath::decode(raw).ok().filter(|path_requested| path_requested.encode().as_bytes() == raw);
         if let (CacheScope::Path, Some(path_requested)) = (self.cache_scope, path_requested) {
-            let cache_control = route.cache_control.value_for(&absolute_path(&path_requested));
-            let change = |fields: &mut Fields| apply_headers(fields, cache_control, &route.headers);
-            let has_changes = cache_control.is_some() || !route.headers.is_empty();
-            let change_fields = has_changes.then_some(&change as &dyn Fn(&mut Fields));
-            self.state.cache.borrow_mut().insert_response(self.namespace, raw, file, change_fields);
+            let requested = absolute_path(&path_requested);
+            let changes = FieldChanges::new(&route.file_fields, &route.headers, &requested, Some(file));
+            let change = |fields: &mut Fields| changes.apply(fields);
+            let change_fields = (!changes.is_empty()).then_some(&change as &dyn Fn(&mut Fields));
+            self.state.cache.borrow_mut().insert_response(self.namespace, raw, resource, change_fields);
         }
     }
 
     /// Applies the site's error pages and header edits, and adds the log reason of a dry-run rule.
     async fn decorate(&self, request: &Request, routed: RoutedResponse<'t>) -> Response {
-        let RoutedResponse { mut response, route, source } = routed;
+        let RoutedResponse { mut response, route, source, file, headers: filled } = routed;
         let rules = &self.site.rules;
-        let (headers, cache) =
-            route.map_or((&rules.headers, &rules.cache_control), |route| (&route.headers, &route.cache_control));
+        let (headers, file_fields) =
+            route.map_or((&rules.headers, &rules.file_fields), |route| (&route.headers, &route.file_fields));
         if source != ResponseSource::Configured && response.status.is_error() {
             response = self.with_error_page(request, route, response).await;
         }
-        let cache_control = match source {
-            ResponseSource::File if headers::is_file_response(&response) && !cache.is_empty() => {
-                SafePath::decode(request.path_bytes())
-                    .ok()
-                    .and_then(|path_requested| cache.value_for(&absolute_path(&path_requested)))
-            }
-            _ => None,
-        };
-        if cache_control.is_some() || !headers.is_empty() {
-            apply_headers(response.fields_mut(), cache_control, headers);
+        if !headers.is_empty() || !file_fields.is_empty() {
+            let requested =
+                SafePath::decode(request.path_bytes()).map_or_else(|_| String::new(), |path| absolute_path(&path));
+            // Without a route, its patterns have captured nothing.
+            let filled = filled.or_else(|| {
+                let values = || request_values(request, self.client, &requested, Captures::default());
+                headers.has_placeholders().then(|| headers.filled(&values()))
+            });
+            let headers = filled.as_ref().unwrap_or(headers);
+            FieldChanges::of_response(file_fields, headers, &requested, (source, &response, file.as_ref()))
+                .apply(response.fields_mut());
         }
         match self.dry_run_reason {
             Some(reason) if response.reason().is_none() => response.log_reason(reason),
@@ -342,14 +368,127 @@ impl<'t> Pipeline<'t> {
     }
 }
 
-/// Adds `Cache-Control` and applies the header edits.
-fn apply_headers(fields: &mut Fields, cache_control: Option<&str>, headers: &HeaderEdits) {
-    headers::add_cache_control(fields, cache_control);
-    headers.apply(fields);
+/// The changes to the fields of one response.
+struct FieldChanges<'a> {
+    content_type: Option<&'a str>,
+    cache_control: Option<&'a str>,
+    headers: &'a HeaderEdits,
+    requested: &'a str,
+    /// The path and media type of what is sent successfully.
+    sent: Option<(String, String)>,
 }
 
-fn rewritten_path(target: &Template, captures: &Captures<'_>) -> Result<SafePath, Response> {
-    SafePath::decode(target.path_with(captures).as_bytes())
+impl<'a> FieldChanges<'a> {
+    /// The changes for a file.
+    fn new(
+        file_fields: &'a FileFieldRules,
+        headers: &'a HeaderEdits,
+        requested: &'a str,
+        file: Option<&FoundFile>,
+    ) -> Self {
+        let file = file.map(|file| (file.path.clone(), file.resource.media_type().to_owned()));
+        Self::with_sent(file_fields, headers, (Some(requested), requested), (file, true))
+    }
+
+    /// The changes for a response.
+    fn of_response(
+        file_fields: &'a FileFieldRules,
+        headers: &'a HeaderEdits,
+        requested: &'a str,
+        (source, response, file): (ResponseSource, &Response, Option<&(String, String)>),
+    ) -> Self {
+        let sent = match response.status {
+            status if !headers::is_successful(status) => None,
+            _ => file.cloned().or_else(|| {
+                let media_type = response.fields().get("content-type")?;
+                Some((requested.to_owned(), String::from_utf8_lossy(media_type).into_owned()))
+            }),
+        };
+        let is_file = matches!(source, ResponseSource::File | ResponseSource::Fallback) && sent.is_some();
+        let counts = (source != ResponseSource::Fallback).then_some(requested);
+        Self::with_sent(file_fields, headers, (counts, requested), (sent, is_file))
+    }
+
+    /// `counts` is the path of the request if it counts for Cache-Control.
+    fn with_sent(
+        file_fields: &'a FileFieldRules,
+        headers: &'a HeaderEdits,
+        (counts, requested): (Option<&'a str>, &'a str),
+        (mut sent, is_file): (Option<(String, String)>, bool),
+    ) -> Self {
+        let mut changes = Self { content_type: None, cache_control: None, headers, requested, sent: None };
+        if let Some((path, media_type)) = sent.as_mut().filter(|_| is_file) {
+            changes.content_type = file_fields.content_type(path);
+            if let Some(own) = changes.content_type {
+                *media_type = own.to_owned();
+            }
+            let file = Some(SentFile { path, media_type });
+            changes.cache_control = file_fields.cache_control(ResponseFacts { requested: counts, file });
+        }
+        changes.sent = sent;
+        changes
+    }
+
+    fn is_empty(&self) -> bool {
+        self.content_type.is_none() && self.cache_control.is_none() && self.headers.is_empty()
+    }
+
+    fn apply(&self, fields: &mut Fields) {
+        if let Some(media_type) = self.content_type
+            && fields.get("content-type").is_some_and(|own| !own.starts_with(b"multipart/byteranges"))
+        {
+            fields.set("content-type", media_type).expect("the parser checked it");
+        }
+        headers::add_cache_control(fields, self.cache_control);
+        let file = self.sent.as_ref().map(|(path, media_type)| SentFile { path, media_type });
+        self.headers.apply(fields, ResponseFacts { requested: Some(self.requested), file });
+    }
+}
+
+impl<'t> RoutedResponse<'t> {
+    fn new(response: Response, route: Option<&'t Route>, source: ResponseSource) -> Self {
+        Self { response, route, source, file: None, headers: None }
+    }
+
+    fn with_file(self, file: FoundFile) -> Self {
+        let media_type = file.resource.media_type().to_owned();
+        Self { file: Some((file.path, media_type)), ..self }
+    }
+}
+
+/// Returns the part of the path beneath that of the pattern, if the rules say so.
+fn path_beneath(rules: &FilesRules, values: &RequestValues<'_>) -> Option<SafePath> {
+    if rules.path_prefix == PathPrefix::Kept {
+        return None;
+    }
+    let mut raw = String::new();
+    for segment in values.captures.rest()?.split('/') {
+        raw.push('/');
+        encode_segment(segment, &mut raw);
+    }
+    SafePath::decode(raw.as_bytes()).ok()
+}
+
+/// Returns what a request fills placeholders with.
+fn request_values<'a>(
+    request: &'a Request,
+    client: IpAddr,
+    path: &'a str,
+    captures: Captures<'a>,
+) -> RequestValues<'a> {
+    RequestValues {
+        captures,
+        path,
+        query: request.query(),
+        host: host_of(request),
+        scheme: scheme_of(request),
+        method: request.method_text(),
+        client,
+    }
+}
+
+fn rewritten_path(target: &Template, values: &RequestValues<'_>) -> Result<SafePath, Response> {
+    SafePath::decode(target.path_with(values).as_bytes())
         .map_err(|_| Response::error(StatusCode::NOT_FOUND).log_reason("the rewrite target is not a valid path"))
 }
 

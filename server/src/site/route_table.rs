@@ -1,12 +1,12 @@
 //! The sites and their routes, as one immutable value that all workers share.
 
 use super::access::{AccessRules, DryRunCount, PasswordCache};
-use super::action::{Action, FilesRules, IndexNames, Listing, Precompressed};
+use super::action::{Action, FilesRules, IndexNames, Listing, PathPrefix, Precompressed};
 use super::client::TrustedProxies;
 use super::condition::Condition;
 use super::files::DocumentRoot;
 use super::files::root::Root;
-use super::headers::{CacheControlRules, HeaderEdits};
+use super::headers::{FileFieldRules, HeaderEdits};
 use super::host::HostIndex;
 use crate::syntax::HostName;
 use crate::syntax::{Captures, Pattern};
@@ -32,8 +32,8 @@ pub(crate) struct SiteRules {
     pub(crate) routes: Vec<Route>,
     /// The changes to the fields of every response.
     pub(crate) headers: HeaderEdits,
-    /// The `Cache-Control` of files, by request path.
-    pub(crate) cache_control: CacheControlRules,
+    /// Fields of files, by path or media type.
+    pub(crate) file_fields: FileFieldRules,
     /// The files that replace error responses.
     pub(crate) error_pages: Option<ErrorPages>,
 }
@@ -43,6 +43,7 @@ impl SiteRules {
     pub(crate) fn for_directory(root: Arc<Root>, listing: Listing) -> Self {
         let files = FilesRules {
             root,
+            path_prefix: PathPrefix::Kept,
             index: IndexNames(Arc::from([Box::from("index.html")])),
             try_files: Vec::new(),
             fallback: None,
@@ -55,7 +56,7 @@ impl SiteRules {
             access: None,
             body_bytes_max: u64::MAX,
             headers: HeaderEdits::default(),
-            cache_control: CacheControlRules::default(),
+            file_fields: FileFieldRules::default(),
             error_pages: Vec::new(),
             action: Action::Files(files),
         };
@@ -88,8 +89,8 @@ pub(crate) struct Route {
     pub(crate) body_bytes_max: u64,
     /// The changes to the fields of responses, applied after those of the site.
     pub(crate) headers: HeaderEdits,
-    /// The `Cache-Control` of files. Paths that match no rule get that of the site.
-    pub(crate) cache_control: CacheControlRules,
+    /// Fields of files. Those that match no rule get that of the site.
+    pub(crate) file_fields: FileFieldRules,
     /// The error pages of the route, beneath the root of the site's error pages. Statuses without a page get
     /// that of the site.
     pub(crate) error_pages: Vec<(StatusCode, SafePath)>,
@@ -125,8 +126,8 @@ pub(crate) enum SiteProblemKind {
         /// The index of the other site.
         taken_by: usize,
     },
-    /// The target of a route has more stars than its pattern.
-    TooFewStars {
+    /// The target of a route has a wildcard that its pattern does not fill.
+    MissingWildcard {
         /// The index of the route, from 0.
         route: usize,
     },
@@ -138,8 +139,8 @@ impl fmt::Display for SiteProblem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.kind {
             SiteProblemKind::DuplicateName { .. } => f.write_str("another site has this name already"),
-            SiteProblemKind::TooFewStars { .. } => {
-                f.write_str("the target has more stars than the path of its route has to fill them")
+            SiteProblemKind::MissingWildcard { .. } => {
+                f.write_str("the target has a wildcard that the pattern of its route does not fill")
             }
             SiteProblemKind::PageForNonError(status) => {
                 write!(f, "{} is not an error status (400 to 599)", status.code())
@@ -215,7 +216,7 @@ impl RouteTable {
             problems.extend(find_problems(&rules).map(|kind| SiteProblem { site: number, kind }));
             for route in &mut rules.routes {
                 route.headers = rules.headers.concat(&route.headers);
-                route.cache_control = route.cache_control.concat(&rules.cache_control);
+                route.file_fields = route.file_fields.concat(&rules.file_fields);
             }
             let first = document_roots.len();
             let mut id_of = |document_root| document_root_id(&mut document_roots, first, document_root);
@@ -279,19 +280,19 @@ impl RouteTable {
 }
 
 fn find_problems(rules: &SiteRules) -> impl Iterator<Item = SiteProblemKind> {
-    let stars = rules.routes.iter().enumerate().filter_map(|(number, route)| {
-        let stars_used = match &route.action {
-            Action::Redirect(redirect) => redirect.target.stars(),
-            Action::Rewrite(target) => target.stars(),
-            _ => 0,
+    let wildcards = rules.routes.iter().enumerate().filter_map(|(number, route)| {
+        let needs = match &route.action {
+            Action::Redirect(redirect) => redirect.target.needs(),
+            Action::Rewrite(target) => target.needs(),
+            _ => return None,
         };
-        (stars_used > route.pattern.stars()).then_some(SiteProblemKind::TooFewStars { route: number })
+        (!route.pattern.fills(&needs)).then_some(SiteProblemKind::MissingWildcard { route: number })
     });
     let of_routes = rules.routes.iter().flat_map(|route| &route.error_pages);
     let pages = rules.error_pages.iter().flat_map(|pages| &pages.pages).chain(of_routes);
     let pages =
         pages.filter(|(status, _)| !status.is_error()).map(|(status, _)| SiteProblemKind::PageForNonError(*status));
-    stars.chain(pages)
+    wildcards.chain(pages)
 }
 
 /// Returns the id of a document root. Routes of one site with equal document roots share one id and its cache.
@@ -316,7 +317,10 @@ impl Site {
         &'t self,
         text: &'p str,
         (request, client): (&Request, IpAddr),
-    ) -> (Option<RouteMatch<'t, 'p>>, CacheScope) {
+    ) -> (Option<RouteMatch<'t, 'p>>, CacheScope)
+    where
+        't: 'p,
+    {
         let mut scope = CacheScope::Path;
         for (route, files) in self.rules.routes.iter().zip(&self.document_roots) {
             let Some(captures) = route.pattern.matches(text) else { continue };

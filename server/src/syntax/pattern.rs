@@ -1,76 +1,117 @@
 //! Patterns of paths that rules apply to.
 //!
 //! A pattern matches the decoded path that [`selvedge::proto::path::SafePath`] produces, so no spelling of a
-//! path bypasses a rule. Bytes are compared as they are: case matters, and `;` or a trailing dot are part of a
-//! name, as they are for files.
+//! path bypasses a rule. Bytes are compared as they are: `;` or a trailing dot are part of a name, as they are for
+//! files, and case matters unless the pattern ignores it.
 //!
 //! | pattern | matching paths |
 //! |---|---|
 //! | `/a/b` | this path alone, not `/a/b/` |
-//! | `/a/*` | everything beneath `/a`, and `/a/` and `/a`, so that a rule for a directory has no gap |
-//! | `/a/*/c`, `/a/x*.png` | a star within the path matches bytes of one segment |
+//! | `/a/*`, `/a/**`, `/a/{rest...}` | everything beneath `/a`, and `/a/` and `/a`, so that a rule for a directory has no gap |
+//! | `/a/*/c`, `/a/x*.png` | a star within the path matches any text of one segment |
+//! | `/a/{id}/c` | at least one character of one segment |
+//! | `/**/c` | any number of segments, or none |
 //! | `*.css` | the last segment, in any directory |
+//! | `regex:^/[0-9]+$` | a regular expression, which matches anywhere unless it has `^` and `$` |
 //!
-//! Every star captures the text that it matches.
+//! Every wildcard captures the text that it matches.
 
 use super::ValueError;
+use super::foreign;
+use super::glob::{self, Braces, Glob, Ranges, WILDCARDS_MAX};
+use super::regular_expression::{self, RegularExpression};
 use selvedge::proto::path::SafePath;
 use std::fmt;
-
-/// The maximum number of stars of a pattern.
-pub(crate) const STARS_MAX: usize = 8;
+use std::hash::{Hash, Hasher};
 
 /// A pattern of paths.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug)]
 pub(crate) struct Pattern {
+    /// As written.
+    text: Box<str>,
     kind: PatternKind,
-    stars: usize,
+    /// The names of the wildcards, in order; empty for one without a name.
+    names: Box<[Box<str>]>,
+    case: LetterCase,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+/// Whether upper and lower case differ.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) enum LetterCase {
+    /// `a` is not `A`.
+    #[default]
+    Matters,
+    /// An ASCII letter is equal to its other case.
+    Ignored,
+}
+
+#[derive(Clone, Debug)]
 enum PatternKind {
     /// One path.
     Exact(Box<str>),
     /// A path and everything beneath it. Stored without a trailing slash, so empty for `/*`.
     Prefix(Box<str>),
-    /// Segments with stars, and the end of the pattern.
-    Segments(Box<[Box<str>]>, PatternEnd),
+    /// Segments with wildcards, and the end of the pattern.
+    Segments(Box<[Glob]>, PatternEnd),
     /// The last segment of any path.
-    FileName(Box<str>),
+    FileName(Glob),
+    /// A regular expression, or a pattern with `**` as one.
+    Regex(RegularExpression, RegexSource),
+}
+
+/// Where a regular expression comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum RegexSource {
+    /// It is written in the configuration.
+    Written,
+    /// It stands for a pattern with `**`, with this end.
+    Segments(PatternEnd),
 }
 
 /// The end of a pattern behind its last segment.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum PatternEnd {
     Nothing,
     Slash,
     Anything,
 }
 
-/// The texts that the stars of a pattern matched.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// The texts that wildcards matched, with their names.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Captures<'p> {
-    parts: [&'p str; STARS_MAX],
-    count: usize,
+    parts: Vec<(&'p str, &'p str)>,
+    rest: Option<&'p str>,
 }
 
 impl<'p> Captures<'p> {
-    /// Returns the text of a star by its index, from 0; empty if it does not exist.
+    /// Returns the text of a wildcard by its index, from 0; empty if it does not exist.
     pub(crate) fn get(&self, number: usize) -> &'p str {
-        self.parts[..self.count].get(number).copied().unwrap_or_default()
+        self.parts.get(number).map_or("", |(_, text)| text)
+    }
+
+    /// Returns the text of a wildcard without a name by its index among those, from 0.
+    pub(crate) fn star(&self, number: usize) -> &'p str {
+        self.parts.iter().filter(|(name, _)| name.is_empty()).nth(number).map_or("", |(_, text)| text)
+    }
+
+    /// Returns the text of a wildcard by its name; empty if it does not exist.
+    pub(crate) fn named(&self, name: &str) -> &'p str {
+        self.parts.iter().find(|(known, _)| *known == name).map_or("", |(_, text)| text)
+    }
+
+    /// Returns what is beneath the path of the pattern, if it ends with a wildcard for that.
+    pub(crate) fn rest(&self) -> Option<&'p str> {
+        self.rest
     }
 
     /// The capture of a single star.
     pub(crate) fn whole(part: &'p str) -> Self {
-        let mut captures = Self::default();
-        captures.push(part);
-        captures
+        Self { parts: vec![("", part)], rest: None }
     }
 
-    fn push(&mut self, part: &'p str) {
-        debug_assert!(self.count < STARS_MAX, "a pattern has no more stars");
-        self.parts[self.count] = part;
-        self.count += 1;
+    /// Adds the captures of ranges of a text.
+    pub(super) fn add(&mut self, names: &'p [Box<str>], text: &'p str, ranges: Ranges) {
+        self.parts.extend(names.iter().map(|name| &**name).zip(ranges.into_iter().map(|range| &text[range])));
     }
 }
 
@@ -89,58 +130,46 @@ pub(crate) fn absolute_path(path: &SafePath) -> String {
 impl Pattern {
     /// Returns the pattern `/*`.
     pub(crate) fn everything() -> Self {
-        Self { kind: PatternKind::Prefix(Box::from("")), stars: 1 }
+        let names = Box::from([Box::from("")]);
+        Self { text: "/*".into(), kind: PatternKind::Prefix(Box::from("")), names, case: LetterCase::Matters }
     }
 
     /// Parses a pattern.
     pub(crate) fn parse(text: &str) -> Result<Self, ValueError> {
-        check_path_characters(text)?;
-        if text.contains('?') {
-            return Err(ValueError::new(
-                "a pattern with a query",
-                "a pattern matches the path; for the query, write `when { query \"name\" \"value\" }` in the block",
-            ));
-        }
-        if !text.starts_with(['/', '*']) {
-            return Err(ValueError::new(
-                "a pattern that matches no path",
-                format!("paths start with a slash: \"/{text}\""),
-            ));
-        }
-        if text.contains("**") {
-            return Err(ValueError::new("two adjacent `*`", "one `*` matches any text of a segment"));
-        }
-        check_segments(text)?;
-        let stars = text.bytes().filter(|&b| b == b'*').count();
-        let Some(path) = text.strip_prefix('/') else {
-            // A single star matches every path, as `/*` does.
-            return Ok(if text == "*" {
-                Self::everything()
-            } else {
-                Self { kind: PatternKind::FileName(text.into()), stars }
-            });
+        Self::parse_with(text, LetterCase::Matters)
+    }
+
+    /// Parses a pattern that may ignore the case of letters.
+    pub(crate) fn parse_with(text: &str, case: LetterCase) -> Result<Self, ValueError> {
+        let mut names = Vec::new();
+        let mut kind = match regular_expression::written(text) {
+            Some(expression) => {
+                let compiled = RegularExpression::compile(expression, case)?;
+                names = compiled.names()?;
+                PatternKind::Regex(compiled, RegexSource::Written)
+            }
+            None => parse_kind(text, case, &mut names)?,
         };
-        let mut segments: Vec<&str> = path.split('/').collect();
-        let end = match segments.last() {
-            Some(&"*") => PatternEnd::Anything,
-            Some(&"") => PatternEnd::Slash,
-            _ => PatternEnd::Nothing,
-        };
-        if end != PatternEnd::Nothing {
-            segments.pop();
+        if case == LetterCase::Ignored {
+            kind.make_lowercase();
         }
-        let kind = match (end, stars) {
-            (_, 0) => PatternKind::Exact(text.into()),
-            (PatternEnd::Anything, 1) => PatternKind::Prefix(text.strip_suffix("/*").unwrap_or_default().into()),
-            _ => PatternKind::Segments(segments.into_iter().map(Box::from).collect(), end),
-        };
-        Ok(Self { kind, stars })
+        Ok(Self { text: text.into(), kind, names: names.into(), case })
+    }
+
+    /// Returns this pattern with the case of letters ignored.
+    pub(crate) fn ignoring_case(&self) -> Self {
+        Self::parse_with(&self.text, LetterCase::Ignored).unwrap_or_else(|_| self.clone())
+    }
+
+    /// Returns whether upper and lower case differ.
+    pub(crate) fn case(&self) -> LetterCase {
+        self.case
     }
 
     /// Returns the path if the pattern is this path alone.
     pub(crate) fn as_exact(&self) -> Option<&str> {
         match &self.kind {
-            PatternKind::Exact(path) => Some(path),
+            PatternKind::Exact(path) if self.case == LetterCase::Matters => Some(path),
             _ => None,
         }
     }
@@ -148,61 +177,256 @@ impl Pattern {
     /// Returns the path, without its slash at the end, if the pattern is that path and everything beneath it.
     pub(crate) fn as_prefix(&self) -> Option<&str> {
         match &self.kind {
-            PatternKind::Prefix(path) => Some(path),
+            PatternKind::Prefix(path) if self.case == LetterCase::Matters => Some(path),
             _ => None,
         }
     }
 
-    /// Returns the number of stars.
+    /// Returns the text before the first wildcard; empty for a pattern of file names or a regular expression.
+    pub(crate) fn literal_start(&self) -> &str {
+        match &self.kind {
+            PatternKind::Regex(_, RegexSource::Written) | PatternKind::FileName(_) => "",
+            _ if self.case == LetterCase::Ignored => "",
+            _ => self.text.split(['*', '{']).next().unwrap_or_default(),
+        }
+    }
+
+    /// Returns the number of wildcards.
+    pub(crate) fn wildcards(&self) -> usize {
+        self.names.len()
+    }
+
+    /// Returns the names of the wildcards, in order; empty for one without a name.
+    pub(crate) fn names(&self) -> &[Box<str>] {
+        &self.names
+    }
+
+    /// Whether its wildcards without names are enough for a target or text.
+    pub(crate) fn fills(&self, needs: &super::Needs<'_>) -> bool {
+        needs.stars <= self.stars() && needs.numbers <= self.wildcards()
+    }
+
+    /// Returns the number of wildcards without a name.
     pub(crate) fn stars(&self) -> usize {
-        self.stars
+        self.names.iter().filter(|name| name.is_empty()).count()
     }
 
     /// Whether the captures together with the pattern determine the path.
     pub(crate) fn captures_all(&self) -> bool {
-        !matches!(self.kind, PatternKind::FileName(_))
+        match &self.kind {
+            PatternKind::FileName(_) | PatternKind::Regex(..) => false,
+            _ => self.case == LetterCase::Matters,
+        }
+    }
+
+    /// Whether the last wildcard captures everything beneath a path, so that the rest is a prefix of all matching
+    /// paths.
+    pub(crate) fn ends_with_rest(&self) -> bool {
+        match &self.kind {
+            PatternKind::Prefix(_) => true,
+            PatternKind::Segments(_, end) | PatternKind::Regex(_, RegexSource::Segments(end)) => {
+                *end == PatternEnd::Anything
+            }
+            _ => false,
+        }
     }
 
     /// Matches a path in the form of [`absolute_path`] and returns the captures.
-    pub(crate) fn matches<'p>(&self, text: &'p str) -> Option<Captures<'p>> {
-        debug_assert!(text.starts_with('/'), "see text_of");
-        let mut captures = Captures::default();
-        match &self.kind {
-            PatternKind::Exact(exact) => (**exact == *text).then_some(captures),
-            PatternKind::Prefix(prefix) => {
-                let rest = text.strip_prefix(&**prefix)?;
+    pub(crate) fn matches<'p>(&'p self, text: &'p str) -> Option<Captures<'p>> {
+        debug_assert!(text.starts_with('/'), "see absolute_path");
+        let mut ranges = Ranges::new();
+        let is_match = match self.case {
+            LetterCase::Matters => self.kind.matches(text, &mut ranges),
+            // Lower case keeps the positions of all characters.
+            LetterCase::Ignored => self.kind.matches(&text.to_ascii_lowercase(), &mut ranges),
+        };
+        is_match.then(|| {
+            let mut captures = Captures::default();
+            captures.add(&self.names, text, ranges);
+            captures.rest = captures.parts.last().filter(|_| self.ends_with_rest()).map(|(_, text)| *text);
+            captures
+        })
+    }
+}
+
+impl PatternKind {
+    fn make_lowercase(&mut self) {
+        match self {
+            Self::Exact(path) | Self::Prefix(path) => path.make_ascii_lowercase(),
+            Self::Segments(globs, _) => globs.iter_mut().for_each(Glob::make_lowercase),
+            Self::FileName(glob) => glob.make_lowercase(),
+            // It ignores the case itself.
+            Self::Regex(..) => {}
+        }
+    }
+
+    fn matches(&self, text: &str, ranges: &mut Ranges) -> bool {
+        match self {
+            Self::Exact(exact) => **exact == *text,
+            Self::Prefix(prefix) => match text.strip_prefix(&**prefix) {
+                Some("") => {
+                    ranges.push(text.len()..text.len());
+                    true
+                }
                 // Only at a segment boundary: `/app/*` does not match `/apple`.
-                let beneath = if rest.is_empty() { rest } else { rest.strip_prefix('/')? };
-                captures.push(beneath);
-                Some(captures)
+                Some(rest) if rest.starts_with('/') => {
+                    ranges.push(text.len() - rest.len() + 1..text.len());
+                    true
+                }
+                _ => false,
+            },
+            Self::FileName(glob) => {
+                let start = text.rfind('/').map_or(0, |slash| slash + 1);
+                start < text.len() && glob.matches(text, start..text.len(), ranges)
             }
-            PatternKind::FileName(name) => {
-                let last = text.rsplit('/').next().filter(|last| !last.is_empty())?;
-                match_segment(name, last, &mut captures).then_some(captures)
-            }
-            PatternKind::Segments(segments, end) => {
-                match_segments(segments, *end, text, &mut captures).then_some(captures)
-            }
+            Self::Segments(globs, end) => match_segments(globs, *end, text, ranges),
+            Self::Regex(expression, _) => expression.matches(text, ranges),
         }
     }
 }
 
+fn parse_kind(text: &str, case: LetterCase, names: &mut Vec<Box<str>>) -> Result<PatternKind, ValueError> {
+    foreign::check_pattern(text)?;
+    check_path_characters(text)?;
+    if !text.starts_with(['/', '*']) {
+        return Err(ValueError::new(
+            "a pattern that matches no path",
+            format!("paths start with a slash: \"/{}\"", text.trim_start_matches("./")),
+        ));
+    }
+    check_segments(text)?;
+    let Some(path) = text.strip_prefix('/') else {
+        // A single star matches every path, as `/*` does.
+        return if text == "*" {
+            names.push("".into());
+            Ok(PatternKind::Prefix("".into()))
+        } else {
+            Ok(PatternKind::FileName(Glob::parse(text, Braces::Wildcard, names)?))
+        };
+    };
+    let mut segments: Vec<&str> = path.split('/').collect();
+    let mut last_name = None;
+    let end = match segments.last() {
+        Some(&("*" | "**")) => PatternEnd::Anything,
+        Some(&"") => PatternEnd::Slash,
+        Some(last) => match rest_name(last) {
+            Some(name) => {
+                last_name = Some(name);
+                PatternEnd::Anything
+            }
+            None => PatternEnd::Nothing,
+        },
+        None => PatternEnd::Nothing,
+    };
+    if end != PatternEnd::Nothing {
+        segments.pop();
+    }
+    let kind = parse_segments(text, &segments, (end, case), names)?;
+    if end == PatternEnd::Anything {
+        match last_name {
+            Some(name) => glob::add_name(name, names)?,
+            None => names.push("".into()),
+        }
+        if names.len() > WILDCARDS_MAX {
+            return Err(ValueError::new("too many wildcards", format!("a pattern has at most {WILDCARDS_MAX}")));
+        }
+    }
+    Ok(kind)
+}
+
+/// Returns the name of a segment `{name...}`.
+fn rest_name(segment: &str) -> Option<&str> {
+    segment.strip_prefix('{')?.strip_suffix("...}").filter(|name| glob::is_name(name))
+}
+
+fn parse_segments(
+    text: &str,
+    segments: &[&str],
+    (end, case): (PatternEnd, LetterCase),
+    names: &mut Vec<Box<str>>,
+) -> Result<PatternKind, ValueError> {
+    if let Some(segment) = segments.iter().find(|segment| segment.contains("...}")) {
+        let what = format!("`{segment}` is not the last segment alone");
+        return Err(ValueError::new(what, "{name...} is the rest of the path, so it stands at the end after a slash"));
+    }
+    if segments.contains(&"**") {
+        let expression = to_expression(segments, end, names)?;
+        let compiled = RegularExpression::compile(&expression, case)?;
+        return Ok(PatternKind::Regex(compiled, RegexSource::Segments(end)));
+    }
+    if let Some(segment) = segments.iter().find(|segment| segment.contains("**")) {
+        let what = format!("`**` within the segment `{segment}`");
+        return Err(ValueError::new(what, "`**` stands for whole segments, as in \"/**/*.js\"; use `*` in a segment"));
+    }
+    let before = names.len();
+    let globs = segments.iter().map(|segment| Glob::parse(segment, Braces::Wildcard, names));
+    let globs: Box<[Glob]> = globs.collect::<Result<_, _>>()?;
+    let is_literal = names.len() == before;
+    Ok(match end {
+        PatternEnd::Nothing | PatternEnd::Slash if is_literal => PatternKind::Exact(text.into()),
+        PatternEnd::Anything if is_literal => {
+            let path: String = segments.iter().flat_map(|segment| ["/", segment]).collect();
+            PatternKind::Prefix(path.into())
+        }
+        _ => PatternKind::Segments(globs, end),
+    })
+}
+
+/// Writes a pattern with `**` as a regular expression, which finds a match in linear time.
+fn to_expression(segments: &[&str], end: PatternEnd, names: &mut Vec<Box<str>>) -> Result<String, ValueError> {
+    let mut expression = String::from("^");
+    for segment in segments {
+        if *segment == "**" {
+            names.push("".into());
+            expression.push_str("(?:/(.*?))?");
+            continue;
+        }
+        if segment.contains("**") {
+            let what = format!("`**` within the segment `{segment}`");
+            return Err(ValueError::new(what, "`**` stands for whole segments; use `*` in a segment"));
+        }
+        // Checks the segment and collects its names.
+        Glob::parse(segment, Braces::Wildcard, names)?;
+        expression.push('/');
+        let mut rest = *segment;
+        while !rest.is_empty() {
+            let literal = rest.find(['*', '{']).unwrap_or(rest.len());
+            expression.push_str(&regular_expression::escape(&rest[..literal]));
+            rest = &rest[literal..];
+            if let Some(behind) = rest.strip_prefix('*') {
+                expression.push_str("([^/]*)");
+                rest = behind;
+            } else if !rest.is_empty() {
+                expression.push_str("([^/]+)");
+                rest = glob::read_name(rest)?.1;
+            }
+        }
+    }
+    if names.len() > WILDCARDS_MAX {
+        return Err(ValueError::new("too many wildcards", format!("a pattern has at most {WILDCARDS_MAX}")));
+    }
+    expression.push_str(match end {
+        PatternEnd::Nothing => "$",
+        PatternEnd::Slash => "/$",
+        PatternEnd::Anything => "(?:/(.*))?$",
+    });
+    Ok(expression)
+}
+
 /// Refuses segments that no decoded path contains, because the pattern would never match.
 fn check_segments(text: &str) -> Result<(), ValueError> {
+    if let Some(rest) = text.strip_prefix("**") {
+        let instead = format!("write \"/**/{}\"", rest.trim_start_matches('/'));
+        return Err(ValueError::new("a pattern that starts with `**`", instead));
+    }
     if text.len() > 1 && text.starts_with('*') && text.contains('/') {
         let instead = format!("a file name pattern has no slash, and a path pattern starts with one: \"/{text}\"");
         return Err(ValueError::new("a pattern that starts with `*` and has a slash", instead));
-    }
-    if text.matches('*').count() > STARS_MAX {
-        return Err(ValueError::new("too many `*`", format!("a pattern has at most {STARS_MAX}")));
     }
     let is_encoded = |bytes: &[u8]| bytes[0] == b'%' && bytes[1..].iter().all(u8::is_ascii_hexdigit);
     if text.as_bytes().windows(3).any(is_encoded) {
         let instead = "write the character itself; patterns are compared with decoded paths";
         return Err(ValueError::new("a pattern with percent-encoding", instead));
-    }
-    if text.contains('\\') {
-        return Err(ValueError::new("a pattern with a backslash", "separate segments with `/`"));
     }
     let inner = text.strip_prefix('/').unwrap_or(text);
     let inner = inner.strip_suffix('/').unwrap_or(inner);
@@ -228,58 +452,44 @@ pub(crate) fn check_path_characters(text: &str) -> Result<(), ValueError> {
 
 impl fmt::Display for Pattern {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.kind {
-            PatternKind::Exact(path) | PatternKind::FileName(path) => f.write_str(path),
-            PatternKind::Prefix(path) => write!(f, "{path}/*"),
-            PatternKind::Segments(segments, end) => {
-                segments.iter().try_for_each(|segment| write!(f, "/{segment}"))?;
-                f.write_str(match end {
-                    PatternEnd::Nothing => "",
-                    PatternEnd::Slash => "/",
-                    PatternEnd::Anything => "/*",
-                })
-            }
-        }
+        f.write_str(&self.text)
     }
 }
 
-fn match_segments<'p>(segments: &[Box<str>], end: PatternEnd, text: &'p str, captures: &mut Captures<'p>) -> bool {
-    // The rest of the path, from the slash before its next segment.
-    let mut rest = text;
-    for segment in segments {
-        let Some(from) = rest.strip_prefix('/') else { return false };
+impl PartialEq for Pattern {
+    fn eq(&self, other: &Self) -> bool {
+        self.text == other.text && self.case == other.case
+    }
+}
+
+impl Eq for Pattern {}
+
+impl Hash for Pattern {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.text.hash(state);
+        self.case.hash(state);
+    }
+}
+
+fn match_segments(globs: &[Glob], end: PatternEnd, text: &str, ranges: &mut Ranges) -> bool {
+    // The start of the rest of the path, which begins with a slash.
+    let mut at = 0;
+    for glob in globs {
+        let Some(from) = text[at..].strip_prefix('/') else { return false };
         let len = from.find('/').unwrap_or(from.len());
-        if len == 0 || !match_segment(segment, &from[..len], captures) {
+        if len == 0 || !glob.matches(text, at + 1..at + 1 + len, ranges) {
             return false;
         }
-        rest = &from[len..];
+        at += 1 + len;
     }
     match end {
-        PatternEnd::Nothing => rest.is_empty(),
-        PatternEnd::Slash => rest == "/",
+        PatternEnd::Nothing => at == text.len(),
+        PatternEnd::Slash => &text[at..] == "/",
         PatternEnd::Anything => {
-            captures.push(rest.strip_prefix('/').unwrap_or(rest));
+            ranges.push((at + 1).min(text.len())..text.len());
             true
         }
     }
-}
-
-/// Matches a segment with a glob. Each star but the last matches as little as possible, so no backtracking is
-/// needed. A glob that is a single star matches a whole segment.
-fn match_segment<'p>(glob: &str, segment: &'p str, captures: &mut Captures<'p>) -> bool {
-    let Some((before, mut glob)) = glob.split_once('*') else { return glob == segment };
-    let Some(mut rest) = segment.strip_prefix(before) else { return false };
-    while let Some((literal, behind)) = glob.split_once('*') {
-        let Some(at) = rest.find(literal) else { return false };
-        captures.push(&rest[..at]);
-        rest = &rest[at + literal.len()..];
-        glob = behind;
-    }
-    match rest.strip_suffix(glob) {
-        Some(last) => captures.push(last),
-        None => return false,
-    }
-    true
 }
 
 #[cfg(test)]
@@ -290,8 +500,8 @@ mod tests {
         let path = SafePath::decode(raw.as_bytes()).unwrap_or_else(|reject| panic!("{raw}: {reject}"));
         let (pattern, text) = (Pattern::parse(pattern).unwrap(), absolute_path(&path));
         let captures = pattern.matches(&text)?;
-        assert_eq!(captures.count, pattern.stars(), "every star has captured something");
-        Some((0..captures.count).map(|number| captures.get(number).to_owned()).collect())
+        assert_eq!(captures.parts.len(), pattern.wildcards(), "every wildcard has captured something");
+        Some((0..pattern.wildcards()).map(|number| captures.get(number).to_owned()).collect())
     }
 
     #[test]
@@ -325,10 +535,46 @@ mod tests {
             ("*.css", "/deep/er/a.css", Some(&["a"])),
             ("*.css", "/a.css/b", None),
             ("*.css", "/a.css/", None),
+            ("/a/**", "/a", Some(&[""])),
+            ("/a/**", "/a/b/c", Some(&["b/c"])),
+            ("/a/{rest...}", "/a/b/c", Some(&["b/c"])),
+            ("/{id}", "/a", Some(&["a"])),
+            ("/{id}", "/", None),
+            ("/v{n}/x", "/v/x", None),
+            ("/v{n}/x", "/v12/x", Some(&["12"])),
+            ("/**/c", "/c", Some(&[""])),
+            ("/**/c", "/a/b/c", Some(&["a/b"])),
+            ("/**/c", "/a/bc", None),
+            ("/a/**/x*.js", "/a/b/c/x1.js", Some(&["b/c", "1"])),
+            ("/**/node_modules/*", "/a/node_modules/b/c", Some(&["a", "b/c"])),
+            ("/**/node_modules/*", "/node_modules", Some(&["", ""])),
+            ("/**/a.b", "/axb", None),
+            ("regex:^/p([0-9]+)$", "/p12", Some(&["12"])),
+            ("regex:^/p([0-9]+)$", "/p12/", None),
+            ("regex:admin", "/x/admin/y", Some(&[])),
         ] {
             let expected = expected.map(|parts| parts.iter().map(|&part| part.to_owned()).collect());
             assert_eq!(captured(pattern, raw), expected, "{pattern} {raw}");
         }
+    }
+
+    #[test]
+    fn case_can_be_ignored() {
+        for (pattern, raw) in [
+            ("*.sql", "/DB.SQL"),
+            ("/Admin", "/aDMIN"),
+            ("/Admin/*", "/ADMIN/x"),
+            ("/{id}/Edit", "/A/EDIT"),
+            ("/**/Edit", "/a/b/eDIT"),
+            ("regex:^/EDIT$", "/edit"),
+        ] {
+            let path = absolute_path(&SafePath::decode(raw.as_bytes()).unwrap());
+            let pattern = Pattern::parse(pattern).unwrap();
+            assert!(pattern.matches(&path).is_none(), "{pattern} {raw}");
+            assert!(pattern.ignoring_case().matches(&path).is_some(), "{pattern} {raw}");
+        }
+        let pattern = Pattern::parse("/A/{id}").unwrap().ignoring_case();
+        assert_eq!(pattern.matches("/a/Xy").unwrap().named("id"), "Xy", "captures keep their case");
     }
 
     #[test]
@@ -370,8 +616,15 @@ mod tests {
             ("/a?b", "a pattern with a query"),
             ("/a#b", "a path with a fragment"),
             ("/a\\b", "a pattern with a backslash"),
-            ("/a/**", "two adjacent `*`"),
-            ("/*/*/*/*/*/*/*/*/*", "too many `*`"),
+            ("/a**b", "`**` within the segment `a**b`"),
+            ("/{a}{b}", "two adjacent wildcards"),
+            ("/{a}/{a}", "`{a}` is repeated"),
+            ("/{host}", "`{host}` is a value of the request"),
+            ("/{a...}/b", "`{a...}` is not the last segment alone"),
+            ("/{a", "a `{` without a `}`"),
+            ("**/x", "a pattern that starts with `**`"),
+            ("/*/*/*/*/*/*/*/*/*", "too many wildcards"),
+            ("regex:(", "this is not a regular expression: unclosed group"),
         ] {
             assert_eq!(Pattern::parse(text).unwrap_err().message, error, "{text}");
         }

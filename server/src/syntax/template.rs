@@ -1,73 +1,54 @@
-//! Targets of redirects and rewrites: texts in which stars stand for the captures of a pattern.
+//! Targets of redirects and rewrites: URLs and paths with placeholders.
 //!
-//! Invariant: a capture only becomes a percent-encoded part of a segment or of a query. So it can never name a
+//! Invariant: a capture only becomes a percent-encoded part of a segment or of a query. In the place of a host stands
+//! what the rule wrote, the host that the client asked for, or a part of that. So a capture can never name another
 //! host, end a line, or start another component of the URI.
 
 use super::ValueError;
-use super::pattern::{Captures, STARS_MAX, check_path_characters};
+use super::foreign;
+use super::glob::WILDCARDS_MAX;
+use super::pattern::{Captures, check_path_characters};
+use super::placeholder::{Encoding, Needs, Piece, RequestValues, Variable, push_encoded};
 use selvedge::proto::path::{SafePath, encode_segment};
 use std::fmt;
 
-/// A target with stars that captures fill.
+/// A target with placeholders.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Template {
     /// As written.
     text: Box<str>,
-    /// `https://host`, or empty.
-    origin: Box<str>,
-    path: Box<[TemplatePiece]>,
-    query: Option<Box<[TemplatePiece]>>,
+    /// The scheme and host, or empty.
+    origin: Box<[Piece]>,
+    path: Box<[Piece]>,
+    query: Option<Box<[Piece]>>,
     fragment: Option<Box<str>>,
-    stars: usize,
+    request_query: RequestQuery,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum TemplatePiece {
-    Text(Box<str>),
-    /// The capture of the star of this index.
-    Capture(usize),
+/// What becomes of the query of a redirected request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum RequestQuery {
+    /// It is appended to the query of the target.
+    Kept,
+    /// The target ends with `?`, or says where the query belongs.
+    Dropped,
 }
 
 impl Template {
     /// Parses the target of a redirect.
     pub(crate) fn parse(text: &str) -> Result<Self, ValueError> {
-        let without_stars = text.replace('*', "");
-        let authority = ["https://", "http://"].iter().find_map(|scheme| text.strip_prefix(scheme));
-        match authority {
-            // A capture in the host would let a client choose the redirect's destination.
-            Some(rest) if rest.split(['/', '?']).next().is_some_and(|host| host.contains('*') || host.is_empty()) => {
-                return Err(ValueError::new(
-                    "a URL without a fixed host",
-                    "write the host; a `*` is allowed only in the path after it",
-                ));
-            }
-            Some(rest) if !rest.contains('/') && rest.contains('*') => {
-                return Err(ValueError::new("a `*` directly after the host", "put a slash between them"));
-            }
-            Some(_) => {}
-            None if text.starts_with("//") => {
-                return Err(ValueError::new(
-                    "a target that may lead to another host",
-                    "a path starts with one slash, a URL with http:// or https://",
-                ));
-            }
-            None if !text.starts_with('/') => {
-                let instead =
-                    format!("a path starts with a slash, a URL with http:// or https://: \"/{without_stars}\"");
-                return Err(ValueError::new(format!("`{text}` is not a redirect target"), instead));
-            }
-            None => {}
-        }
-        check_url_characters(&without_stars)?;
+        foreign::check_variables(text)?;
+        check_form(text)?;
         Self::build(text)
     }
 
     /// Parses the target of a rewrite: a path of its site.
     pub(crate) fn parse_path(text: &str) -> Result<Self, ValueError> {
+        foreign::check_variables(text)?;
         if text.contains("://") {
             return Err(ValueError::new("a rewrite to another site", "a rewrite stays in its site; use `redirect`"));
         }
-        if !text.starts_with('/') {
+        if !text.starts_with('/') && !text.starts_with("{path}") {
             return Err(ValueError::new("a path without a leading slash", format!("write \"/{text}\"")));
         }
         if text.contains('?') {
@@ -79,7 +60,7 @@ impl Template {
 
     fn build_path(text: &str) -> Result<Self, ValueError> {
         let template = Self::build(text)?;
-        let example = template.path_with(&Captures::default());
+        let example = template.path_with(&RequestValues::example());
         if SafePath::decode(example.as_bytes()).is_ok() {
             return Ok(template);
         }
@@ -87,43 +68,92 @@ impl Template {
     }
 
     fn build(text: &str) -> Result<Self, ValueError> {
-        let (rest, fragment) = split(text, '#');
-        let (rest, query) = split(rest, '?');
-        let (origin, path) = split_origin(rest)?;
-        if fragment.is_some_and(|fragment| fragment.contains('*')) {
-            return Err(ValueError::new("a `*` in a fragment", "a fragment has no `*`"));
-        }
         let mut stars = 0;
-        let path = parse_pieces(path, &mut stars);
-        let query = query.map(|query| parse_pieces(query, &mut stars));
-        if stars > STARS_MAX {
-            return Err(ValueError::new("too many `*`", format!("a target has at most {STARS_MAX}")));
+        let mut pieces = parse_pieces(text, &mut stars)?;
+        if stars > WILDCARDS_MAX {
+            return Err(ValueError::new("too many `*`", format!("a target has at most {WILDCARDS_MAX}")));
         }
-        let fragment = fragment.map(|fragment| encode_text(fragment).into());
-        Ok(Self { text: text.into(), origin: origin.into(), path, query, fragment, stars })
+        let origin = take_origin(&mut pieces)?;
+        let fragment = split_at(&mut pieces, '#');
+        let mut query = split_at(&mut pieces, '?');
+        let mut request_query = RequestQuery::Kept;
+        if let Some(query) = &mut query {
+            if let Some(Piece::Text(last)) = query.last_mut()
+                && let Some(rest) = last.strip_suffix('?')
+            {
+                *last = rest.into();
+                request_query = RequestQuery::Dropped;
+            }
+            if query.contains(&Piece::Variable(Variable::Query)) || query.is_empty() {
+                request_query = RequestQuery::Dropped;
+            }
+            query.retain(|piece| *piece != Piece::Text("".into()));
+        }
+        let fragment = match fragment.as_deref() {
+            None => None,
+            Some([]) => Some("".into()),
+            Some([Piece::Text(text)]) => Some(encode_text(text).into()),
+            Some(_) => return Err(ValueError::new("a placeholder in a fragment", "a fragment has no `*` or {name}")),
+        };
+        if pieces.is_empty() && !origin.is_empty() {
+            pieces.push(Piece::Text("/".into()));
+        }
+        for piece in pieces.iter_mut().chain(query.iter_mut().flatten()) {
+            if let Piece::Text(text) = piece {
+                *text = encode_text(text).into();
+            }
+        }
+        Ok(Self {
+            text: text.into(),
+            origin: origin.into(),
+            path: pieces.into(),
+            query: query.filter(|query| !query.is_empty()).map(Vec::into_boxed_slice),
+            fragment,
+            request_query,
+        })
     }
 
-    /// Returns the number of captures that it needs.
-    pub(crate) fn stars(&self) -> usize {
-        self.stars
+    /// Returns the wildcards that it needs.
+    pub(crate) fn needs(&self) -> Needs<'_> {
+        Needs::of([&*self.path, self.query.as_deref().unwrap_or_default(), &*self.origin])
+    }
+
+    /// Returns the names of the wildcards that stand in the place of a host.
+    pub(crate) fn host_names(&self) -> Vec<&str> {
+        Needs::of([&*self.origin]).names
+    }
+
+    /// Returns the number of captures of which each stands in a place of its own, so that they can be told from the
+    /// result.
+    pub(crate) fn wildcards(&self) -> usize {
+        let is_capture = |piece: &&Piece| matches!(piece, Piece::Star(_) | Piece::Number(_) | Piece::Named(_));
+        self.path.iter().filter(is_capture).count()
+    }
+
+    /// Whether it has a value of the request other than the path.
+    pub(crate) fn has_variables(&self) -> bool {
+        let is_variable = |piece: &Piece| matches!(piece, Piece::Variable(variable) if *variable != Variable::Path);
+        self.path.iter().any(is_variable)
     }
 
     /// Returns the target with the request's query appended to its own.
-    pub(crate) fn location(&self, captures: &Captures<'_>, query: Option<&str>) -> String {
-        let mut location = String::from(&*self.origin);
-        location.push_str(&self.fill(captures, push_as_written));
+    pub(crate) fn location(&self, values: &RequestValues<'_>) -> String {
+        let mut location = String::new();
+        self.origin.iter().for_each(|piece| piece.fill(values, Encoding::Host, &mut location));
+        location.push_str(&self.fill(values, push_as_written));
         let mut mark = '?';
         if let Some(own) = &self.query {
+            let start = location.len();
             location.push(mark);
-            mark = '&';
-            for piece in own {
-                match piece {
-                    TemplatePiece::Text(text) => location.push_str(text),
-                    TemplatePiece::Capture(number) => encode_in_query(captures.get(*number), &mut location),
-                }
+            own.iter().for_each(|piece| piece.fill(values, Encoding::Strict, &mut location));
+            if location.len() == start + 1 {
+                location.truncate(start);
+            } else {
+                mark = '&';
             }
         }
-        if let Some(query) = query.filter(|query| !query.is_empty()) {
+        if let Some(query) = values.query.filter(|query| !query.is_empty() && self.request_query == RequestQuery::Kept)
+        {
             location.push(mark);
             location.push_str(query);
         }
@@ -135,27 +165,210 @@ impl Template {
     }
 
     /// Returns the percent-encoded path without double slashes, which the site would reject.
-    pub(crate) fn path_with(&self, captures: &Captures<'_>) -> String {
-        self.fill(captures, push_without_double_slash)
+    pub(crate) fn path_with(&self, values: &RequestValues<'_>) -> String {
+        self.fill(values, push_without_double_slash)
     }
 
-    fn fill(&self, captures: &Captures<'_>, push_text: fn(&str, &mut String)) -> String {
+    /// Returns the percent-encoded path for captures alone.
+    pub(crate) fn path_of(&self, captures: Captures<'_>) -> String {
+        self.path_with(&RequestValues { captures, ..RequestValues::example() })
+    }
+
+    fn fill(&self, values: &RequestValues<'_>, push_text: fn(&str, &mut String)) -> String {
+        let captures = &values.captures;
         let mut path = String::new();
         for piece in &self.path {
-            match piece {
-                TemplatePiece::Text(text) => push_text(text, &mut path),
-                TemplatePiece::Capture(number) => {
-                    for (index, segment) in captures.get(*number).split('/').enumerate() {
-                        if index > 0 {
-                            push_without_double_slash("/", &mut path);
-                        }
-                        encode_segment(segment, &mut path);
-                    }
+            let text = match piece {
+                Piece::Text(text) => {
+                    push_text(text, &mut path);
+                    continue;
                 }
+                Piece::Star(index) => captures.star(*index),
+                Piece::Number(index) => captures.get(*index),
+                Piece::Named(name) => captures.named(name),
+                Piece::Variable(Variable::Path) => {
+                    // It has its own slash.
+                    push_without_double_slash("/", &mut path);
+                    values.path.trim_start_matches('/')
+                }
+                Piece::Variable(_) => {
+                    let mut value = String::new();
+                    piece.fill(values, Encoding::Strict, &mut value);
+                    path.push_str(&value);
+                    continue;
+                }
+            };
+            for (index, segment) in text.split('/').enumerate() {
+                if index > 0 {
+                    push_without_double_slash("/", &mut path);
+                }
+                encode_segment(segment, &mut path);
             }
         }
         path
     }
+}
+
+impl RequestValues<'_> {
+    /// Values without a capture, to try a target.
+    fn example() -> Self {
+        RequestValues {
+            captures: Captures::default(),
+            path: "/",
+            query: None,
+            host: "localhost",
+            scheme: "http",
+            method: "GET",
+            client: std::net::IpAddr::from([127, 0, 0, 1]),
+        }
+    }
+}
+
+/// Checks that a target is a path or a URL, and that its host is fixed.
+fn check_form(text: &str) -> Result<(), ValueError> {
+    let bare: String = without_placeholders(text);
+    let authority = ["https://", "http://", "{scheme}://"].iter().find_map(|scheme| text.strip_prefix(scheme));
+    match authority {
+        // A capture in the host would let a client choose the redirect's destination.
+        Some(rest) if rest.split(['/', '?']).next().is_some_and(|host| host.contains('*') || host.is_empty()) => {
+            return Err(ValueError::new(
+                "a URL without a fixed host",
+                "write the host; a `*` is allowed only in the path after it",
+            ));
+        }
+        Some(_) => {}
+        None if text.starts_with("//") => {
+            return Err(ValueError::new(
+                "a target that may lead to another host",
+                "a path starts with one slash, a URL with http:// or https://",
+            ));
+        }
+        None if !text.starts_with('/') && !text.starts_with("{path}") => {
+            let instead = format!("a path starts with a slash, a URL with http:// or https://: \"/{bare}\"");
+            return Err(ValueError::new(format!("`{text}` is not a redirect target"), instead));
+        }
+        None => {}
+    }
+    check_url_characters(&bare)
+}
+
+/// Removes stars and placeholders.
+fn without_placeholders(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some((before, behind)) = rest.split_once('{') {
+        out.push_str(before);
+        match behind.split_once('}') {
+            Some((_, behind)) => rest = behind,
+            None => {
+                out.push('{');
+                rest = behind;
+            }
+        }
+    }
+    out.push_str(rest);
+    out.replace('*', "")
+}
+
+fn parse_pieces(text: &str, stars: &mut usize) -> Result<Vec<Piece>, ValueError> {
+    let mut pieces = Vec::new();
+    let mut rest = text;
+    while let Some(at) = rest.find(['*', '{']) {
+        if at > 0 {
+            pieces.push(Piece::Text(rest[..at].into()));
+        }
+        rest = &rest[at + 1..];
+        if text.as_bytes()[text.len() - rest.len() - 1] == b'*' {
+            pieces.push(Piece::Star(*stars));
+            *stars += 1;
+            continue;
+        }
+        let Some((name, behind)) = rest.split_once('}') else {
+            return Err(ValueError::new("a `{` without a `}`", "write {name}, or %7B for the character"));
+        };
+        pieces.push(Piece::parse(name)?);
+        rest = behind;
+    }
+    if !rest.is_empty() {
+        pieces.push(Piece::Text(rest.into()));
+    }
+    Ok(pieces)
+}
+
+/// Takes the scheme and the host from the start of a URL. A path has none.
+fn take_origin(pieces: &mut Vec<Piece>) -> Result<Vec<Piece>, ValueError> {
+    let mut origin = Vec::new();
+    let host_start = match pieces.as_slice() {
+        [Piece::Variable(Variable::Scheme), Piece::Text(text), ..] if text.starts_with("://") => {
+            origin.push(pieces.remove(0));
+            3
+        }
+        [Piece::Text(text), ..] => match ["https://", "http://"].iter().find(|scheme| text.starts_with(**scheme)) {
+            Some(scheme) => scheme.len(),
+            None => return Ok(origin),
+        },
+        _ => return Ok(origin),
+    };
+    if let Some(Piece::Text(text)) = pieces.first_mut() {
+        origin.push(Piece::Text(text[..host_start].into()));
+        *text = text[host_start..].into();
+    }
+    let mut host = String::new();
+    let mut is_literal = true;
+    while let Some(piece) = pieces.first_mut() {
+        match piece {
+            Piece::Text(text) => {
+                let end = text.find(['/', '?', '#']).unwrap_or(text.len());
+                let (own, rest) = text.split_at(end);
+                if let Some(c) = own.chars().find(|c| !c.is_ascii_alphanumeric() && !"-._:[]".contains(*c)) {
+                    let what = format!("`{}` in a host", c.escape_debug());
+                    return Err(ValueError::new(what, "write a host name, and a port if it needs one"));
+                }
+                host.push_str(own);
+                if !own.is_empty() {
+                    origin.push(Piece::Text(own.into()));
+                }
+                if rest.is_empty() {
+                    pieces.remove(0);
+                    continue;
+                }
+                *text = rest.into();
+                break;
+            }
+            // It begins with a slash, so the host ends here.
+            Piece::Variable(Variable::Path) => break,
+            Piece::Variable(Variable::Host) | Piece::Named(_) => {
+                is_literal = false;
+                origin.push(pieces.remove(0));
+            }
+            _ => {
+                return Err(ValueError::new(
+                    "a URL without a fixed host",
+                    "a host is written out, or is {host} or a wildcard of `when { host ... }`",
+                ));
+            }
+        }
+    }
+    if is_literal && selvedge::proto::target::Host::parse(host.as_bytes()).is_err() {
+        let what = format!("`{host}` is not a host");
+        return Err(ValueError::new(what, "write a host name, and a port if it needs one"));
+    }
+    Ok(origin)
+}
+
+/// Splits pieces at the first occurrence of a character in a text, and returns those after it.
+fn split_at(pieces: &mut Vec<Piece>, mark: char) -> Option<Vec<Piece>> {
+    let index = pieces.iter().position(|piece| matches!(piece, Piece::Text(text) if text.contains(mark)))?;
+    let mut behind = pieces.split_off(index);
+    if let Some(Piece::Text(text)) = behind.first_mut() {
+        let (before, after) = text.split_once(mark)?;
+        if !before.is_empty() {
+            pieces.push(Piece::Text(before.into()));
+        }
+        *text = after.into();
+    }
+    behind.retain(|piece| *piece != Piece::Text("".into()));
+    Some(behind)
 }
 
 /// Appends the operator's text unchanged, but skips leading slashes after a slash, which an empty capture can
@@ -174,41 +387,6 @@ fn push_without_double_slash(text: &str, path: &mut String) {
     }
 }
 
-fn split(text: &str, at: char) -> (&str, Option<&str>) {
-    text.split_once(at).map_or((text, None), |(before, behind)| (before, Some(behind)))
-}
-
-/// Splits a URL into its origin and path. A path has no origin.
-fn split_origin(text: &str) -> Result<(&str, &str), ValueError> {
-    let Some(rest) = text.strip_prefix("https://").or_else(|| text.strip_prefix("http://")) else {
-        return Ok(("", text));
-    };
-    let host_len = rest.find('/').unwrap_or(rest.len());
-    let (origin, path) = text.split_at(text.len() - rest.len() + host_len);
-    let host = &rest[..host_len];
-    if selvedge::proto::target::Host::parse(host.as_bytes()).is_err() {
-        return Err(ValueError::new(
-            format!("`{host}` is not a host"),
-            "write a host name, and a port if it needs one",
-        ));
-    }
-    Ok((origin, if path.is_empty() { "/" } else { path }))
-}
-
-fn parse_pieces(text: &str, stars: &mut usize) -> Box<[TemplatePiece]> {
-    let mut pieces = Vec::new();
-    for (index, part) in text.split('*').enumerate() {
-        if index > 0 {
-            pieces.push(TemplatePiece::Capture(*stars));
-            *stars += 1;
-        }
-        if !part.is_empty() {
-            pieces.push(TemplatePiece::Text(encode_text(part).into()));
-        }
-    }
-    pieces.into()
-}
-
 /// Encodes the operator's text, which may be encoded already: only characters that no URI has.
 fn encode_text(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
@@ -216,22 +394,6 @@ fn encode_text(text: &str) -> String {
         if byte.is_ascii_graphic() { out.push(char::from(byte)) } else { push_encoded(byte, &mut out) }
     }
     out
-}
-
-/// Encodes a capture for a query, including the delimiters of a query.
-fn encode_in_query(text: &str, out: &mut String) {
-    for byte in text.bytes() {
-        if byte.is_ascii_alphanumeric() || b"-._~/".contains(&byte) {
-            out.push(char::from(byte));
-        } else {
-            push_encoded(byte, out);
-        }
-    }
-}
-
-fn push_encoded(byte: u8, out: &mut String) {
-    const HEX: &[u8; 16] = b"0123456789ABCDEF";
-    out.extend(['%', char::from(HEX[usize::from(byte >> 4)]), char::from(HEX[usize::from(byte & 15)])]);
 }
 
 fn check_url_characters(text: &str) -> Result<(), ValueError> {
@@ -268,7 +430,11 @@ pub(crate) enum TryPath {
 impl TryPath {
     /// Parses a path with at most one star.
     pub(crate) fn parse(text: &str) -> Result<Self, ValueError> {
+        foreign::check_variables(text)?;
         check_path_characters(text)?;
+        // `{path}` and `*` have their own slash.
+        let text = &text.replace("{path}", "*");
+        let text = text.strip_prefix('/').filter(|rest| rest.starts_with('*')).unwrap_or(text);
         if text.matches('*').count() > 1 {
             return Err(ValueError::new("more than one `*`", "`*` is the path of the request, and is allowed once"));
         }
@@ -303,11 +469,12 @@ mod tests {
     use super::*;
 
     fn location(pattern: &str, template: &str, target: &str) -> String {
-        let (path, query) = split(target, '?');
+        let (path, query) = target.split_once('?').map_or((target, None), |(path, query)| (path, Some(query)));
         let text = absolute_path(&SafePath::decode(path.as_bytes()).unwrap());
         let pattern = Pattern::parse(pattern).unwrap();
         let captures = pattern.matches(&text).unwrap();
-        Template::parse(template).unwrap().location(&captures, query)
+        let values = RequestValues { captures, path: &text, query, host: "Ask.Example", ..RequestValues::example() };
+        Template::parse(template).unwrap_or_else(|error| panic!("{template}: {error:?}")).location(&values)
     }
 
     #[test]
@@ -331,6 +498,19 @@ mod tests {
             ),
             ("/old/*", "/web/https://b.example/*/y", "/old", "/web/https://b.example/y"),
             ("/s/*", "/find?q=*", "/s/a%26b=c%23", "/find?q=a%26b%3Dc%23"),
+            ("/old", "/new?", "/old?a", "/new"),
+            ("/old", "/new?x=1?", "/old?a", "/new?x=1"),
+            ("/old", "/new?{query}", "/old?a", "/new?a"),
+            ("/old", "/new?{query}", "/old", "/new"),
+            ("/old", "/new?from={path}&{query}", "/old?a", "/new?from=/old&a"),
+            ("/*", "https://{host}{path}", "/a%20b/?c", "https://ask.example/a%20b/?c"),
+            ("/*", "https://www.{host}{path}", "/", "https://www.ask.example/"),
+            ("/*", "{scheme}://{host}/x{path}", "/a", "http://ask.example/x/a"),
+            ("/*", "https://{host}", "/a", "https://ask.example/"),
+            ("/{year}/{title}/", "/blog/{title}?y={year}", "/2024/a-b/", "/blog/a-b?y=2024"),
+            ("/a/{x}/{rest...}", "/{rest}/{1}", "/a/b/c/d", "/c/d/b"),
+            ("/{x}/*", "/*/{x}", "/a/b", "/b/a"),
+            ("regex:^/p(?<id>[0-9]+)$", "/post/{id}", "/p12", "/post/12"),
         ] {
             assert_eq!(location(pattern, template, target), expected, "{pattern} {template} {target}");
         }
@@ -348,6 +528,9 @@ mod tests {
             ("/*", "/*", "/https:evil.example"),
             ("/*", "https://good.example/*", "/@evil.example"),
             ("/*", "/*", "/a%3fb%23c"),
+            ("/*", "{path}", "/evil.example"),
+            ("/{a}", "/{a}", "/evil.example"),
+            ("regex:^/(.*)$", "/{1}", "/@evil.example"),
         ] {
             let location = location(pattern, template, target);
             let rest = location.strip_prefix("https://good.example").unwrap_or(&location);
@@ -375,6 +558,15 @@ mod tests {
             "/\\host",
             "/é",
             "/*/*/*/*/*/*/*/*/*",
+            "https://{1}.example/",
+            "https://{path}",
+            "https://$host/",
+            "https://%{HTTP_HOST}/x",
+            "/new/$1",
+            "/{uri}x/{http.request.host}",
+            "/a#{host}",
+            "/{a",
+            "https://a b{host}/",
         ] {
             assert!(Template::parse(text).is_err(), "{text}");
         }

@@ -1,7 +1,8 @@
 //! Access settings.
 
+use super::values::status;
 use super::{Builder, MachineRequirementKind, enforcement, networks};
-use crate::config::model::{AccessSettings, BasicAuth, ConfiguredAccess, IpAccess, IpRule, RateLimit, User};
+use crate::config::model::{AccessSettings, BasicAuth, ConfiguredAccess, IpAccess, IpRule, RateLimit, Satisfy, User};
 use crate::config::problem::Problem;
 use crate::config::tree::{Block, Item};
 use std::collections::HashMap;
@@ -26,6 +27,11 @@ impl Builder<'_, '_> {
                 Some(item) => Some(self.basic_auth(item)),
                 None => inherited.basic_auth.clone(),
             },
+            satisfy: match block.get("satisfy").map(|item| item.first().text()) {
+                Some("any") => Satisfy::Any,
+                Some(_) => Satisfy::All,
+                None => inherited.satisfy,
+            },
         }
     }
 
@@ -41,7 +47,12 @@ impl Builder<'_, '_> {
         }
         let allows = rules.iter().any(|rule| rule.access == ConfiguredAccess::Allow);
         let otherwise = if allows { ConfiguredAccess::Deny } else { ConfiguredAccess::Allow };
-        IpAccess { rules, default_access: otherwise, enforcement: enforcement(item) }
+        IpAccess {
+            rules,
+            status: status(item.required("status")),
+            default_access: otherwise,
+            enforcement: enforcement(item),
+        }
     }
 
     fn rate_limit(&mut self, item: &Item) -> RateLimit {

@@ -1,17 +1,18 @@
 //! Sites: names, and settings for all routes.
 
-use super::route::Inherited;
+use super::route::{Inherited, Wildcards, text_template};
 use super::unreachable_routes::EarlierRoutes;
 use super::values::{pattern, status};
 use super::{Builder, MachineRequirementKind, texts};
 use crate::config::model::{
-    AccessSettings, Action, CacheControl, ErrorPage, Files, HeaderChange, ResponseSettings, Route, Site, Switch, When,
+    AccessSettings, Action, CacheControl, ContentTypeRule, ErrorPage, Files, HeaderChange, HeaderChangeKind,
+    ResponseSettings, Route, Site, Switch, When,
 };
 use crate::config::position::Span;
 use crate::config::problem::Problem;
-use crate::config::tree::{Block, Item};
+use crate::config::tree::{Block, Item, SpannedValue};
 use crate::config::value::Value;
-use crate::syntax::{HostName, Pattern, TryPath};
+use crate::syntax::{HostName, Pattern, ResponseSelector, TryPath};
 use std::collections::HashMap;
 use std::path::PathBuf;
 
@@ -46,7 +47,7 @@ impl Builder<'_, '_> {
             access: self.access(block, &AccessSettings::default()),
         };
         let files = inherited.root.clone().map(|root| inherited.files(root));
-        let response_settings = self.response_settings(block, inherited.root.as_ref());
+        let response_settings = self.response_settings(block, inherited.root.as_ref(), &Wildcards::default());
         let mut earlier_routes = EarlierRoutes::default();
         let mut routes: Vec<Route> = Vec::new();
         for item in block.all("route") {
@@ -90,18 +91,39 @@ impl Builder<'_, '_> {
     }
 
     /// Builds the response settings of a site or route.
-    pub(super) fn response_settings(&mut self, block: &Block, root: Option<&PathBuf>) -> ResponseSettings {
+    pub(super) fn response_settings(
+        &mut self,
+        block: &Block,
+        root: Option<&PathBuf>,
+        wildcards: &Wildcards<'_>,
+    ) -> ResponseSettings {
         let mut response_settings = ResponseSettings::default();
         let mut statuses = HashMap::new();
         for item in &block.items {
             let text = |number: usize| item.arguments[number].text().to_owned();
             match item.setting.name {
-                "header" => response_settings.headers.push(HeaderChange::Set { name: text(0), value: text(1) }),
-                "header-add" => response_settings.headers.push(HeaderChange::Add { name: text(0), value: text(1) }),
-                "header-remove" => response_settings.headers.push(HeaderChange::Remove { name: text(0) }),
-                "cache-control" => response_settings
-                    .cache_control
-                    .push(CacheControl { pattern: pattern(&item.arguments[0]), value: text(1) }),
+                "header" | "header-add" => {
+                    let value = text_template(&item.arguments[1]);
+                    self.check_template(&value, item.arguments[1].at, wildcards);
+                    let kind = match item.setting.name {
+                        "header" => HeaderChangeKind::Set(value),
+                        _ => HeaderChangeKind::Add(value),
+                    };
+                    response_settings.headers.push(HeaderChange { name: text(0), kind, only_for: self.only_for(item) });
+                }
+                "header-remove" => {
+                    let only_for = self.only_for(item);
+                    let change = HeaderChange { name: text(0), kind: HeaderChangeKind::Remove, only_for };
+                    response_settings.headers.push(change);
+                }
+                "cache-control" => {
+                    let selector = with_case(item, selector(&item.arguments[0]), ResponseSelector::ignoring_case);
+                    response_settings.cache_control.push(CacheControl { selector, value: text(1) });
+                }
+                "content-type" => {
+                    let pattern = with_case(item, pattern(&item.arguments[0]), Pattern::ignoring_case);
+                    response_settings.content_types.push(ContentTypeRule { pattern, media_type: text(1) });
+                }
                 "error-page" => {
                     let status = status(&item.arguments[0]);
                     if let Some(first) = statuses.insert(status, item.at) {
@@ -126,10 +148,35 @@ impl Builder<'_, '_> {
     }
 }
 
+impl Builder<'_, '_> {
+    /// Builds the property `for` of a change of a field.
+    fn only_for(&mut self, item: &Item) -> Option<ResponseSelector> {
+        let Some(given) = item.property("for") else {
+            if item.required("ignore-case").flag() {
+                let problem = Problem::new(item.at, "`ignore-case` without `for` has no effect");
+                self.problem(problem.suggest("remove it"));
+            }
+            return None;
+        };
+        Some(with_case(item, selector(given), ResponseSelector::ignoring_case))
+    }
+}
+
+/// Returns a pattern of an item, which may ignore the case of letters.
+fn with_case<P>(item: &Item, pattern: P, ignoring_case: impl Fn(&P) -> P) -> P {
+    if item.required("ignore-case").flag() { ignoring_case(&pattern) } else { pattern }
+}
+
+fn selector(given: &SpannedValue) -> ResponseSelector {
+    let Value::Selector(selector) = &given.value else { unreachable!("the table requires a selector") };
+    selector.clone()
+}
+
 impl Inherited {
     pub(super) fn files(&self, root: PathBuf) -> Files {
         Files {
             root,
+            strip_prefix: Switch::Off,
             index: self.index.clone(),
             fallback: None,
             listing: self.listing,

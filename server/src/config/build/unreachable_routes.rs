@@ -61,10 +61,10 @@ impl EarlierRoutes {
             return Some((pattern.to_string(), *place));
         }
         // The longest path above everything that the pattern matches.
-        let text = pattern.to_string();
-        let common = match text.split_once('*') {
-            None => text.as_str(),
-            Some((before, _)) => before.rsplit_once('/').map_or("", |(folder, _)| folder),
+        let start = pattern.literal_start();
+        let common = match pattern.as_exact() {
+            Some(path) => path,
+            None => start.rsplit_once('/').map_or("", |(folder, _)| folder),
         };
         let mut above = common;
         loop {

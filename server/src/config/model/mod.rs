@@ -4,7 +4,7 @@ mod print;
 mod print_site;
 
 use super::value::{Address, LogTarget};
-use crate::syntax::{HostName, Network, Pattern, Template, TryPath};
+use crate::syntax::{HostName, Network, Pattern, ResponseSelector, Template, TextPattern, TextTemplate, TryPath};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -197,22 +197,39 @@ pub(crate) struct Site {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct ResponseSettings {
     pub(crate) headers: Vec<HeaderChange>,
+    pub(crate) content_types: Vec<ContentTypeRule>,
     pub(crate) cache_control: Vec<CacheControl>,
     pub(crate) error_pages: Vec<ErrorPage>,
 }
 
 /// A change to the fields of a response. Names and values are valid, and none is set by the engine.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum HeaderChange {
-    Set { name: String, value: String },
-    Add { name: String, value: String },
-    Remove { name: String },
+pub(crate) struct HeaderChange {
+    pub(crate) name: String,
+    pub(crate) kind: HeaderChangeKind,
+    /// The responses that it is for; `None` for all.
+    pub(crate) only_for: Option<ResponseSelector>,
+}
+
+/// The kind of a change.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum HeaderChangeKind {
+    Set(TextTemplate),
+    Add(TextTemplate),
+    Remove,
+}
+
+/// The media type of files of a path.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct ContentTypeRule {
+    pub(crate) pattern: Pattern,
+    pub(crate) media_type: String,
 }
 
 /// A Cache-Control rule.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct CacheControl {
-    pub(crate) pattern: Pattern,
+    pub(crate) selector: ResponseSelector,
     pub(crate) value: String,
 }
 
@@ -237,24 +254,39 @@ pub(crate) struct Route {
     pub(crate) response_settings: ResponseSettings,
 }
 
-/// Further conditions of a route: all that are not empty have to hold.
+/// Further conditions of a route: all have to hold.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct When {
-    /// Any of them.
-    pub(crate) methods: Vec<String>,
-    /// All of them.
-    pub(crate) queries: Vec<Condition>,
-    /// All of them.
-    pub(crate) headers: Vec<Condition>,
-    /// Any of them.
-    pub(crate) clients: Vec<Network>,
+    pub(crate) conditions: Vec<Condition>,
 }
 
-/// A name that has to be present, with this value if given.
+/// A condition on a request.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Condition {
+pub(crate) enum Condition {
+    /// One of these methods.
+    Method(Vec<String>),
+    Query(NamedCondition),
+    Header(NamedCondition),
+    Cookie(NamedCondition),
+    /// One of these networks.
+    Client(Vec<Network>),
+    /// One of these hosts.
+    Host(Vec<TextPattern>),
+    Scheme(String),
+    FileExists(PathBuf),
+    /// The condition does not hold.
+    Not(Box<Condition>),
+    /// One of these holds.
+    Any(Vec<Condition>),
+    /// All of these hold.
+    All(Vec<Condition>),
+}
+
+/// A name that has to be present, with one of these values if there are any.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct NamedCondition {
     pub(crate) name: String,
-    pub(crate) value: Option<String>,
+    pub(crate) values: Vec<TextPattern>,
 }
 
 /// Access rules; a route inherits its site's.
@@ -263,12 +295,23 @@ pub(crate) struct AccessSettings {
     pub(crate) ip_access: Option<IpAccess>,
     pub(crate) rate_limit: Option<RateLimit>,
     pub(crate) basic_auth: Option<BasicAuth>,
+    pub(crate) satisfy: Satisfy,
+}
+
+/// Which of the rules for networks and passwords a client has to satisfy.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Satisfy {
+    #[default]
+    All,
+    Any,
 }
 
 /// IP access rules. The first rule that contains the client decides.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct IpAccess {
     pub(crate) rules: Vec<IpRule>,
+    /// Status code of the refusal.
+    pub(crate) status: u16,
     /// Applies if no rule contains the client.
     pub(crate) default_access: ConfiguredAccess,
     pub(crate) enforcement: Enforcement,
@@ -318,7 +361,7 @@ pub(crate) enum Action {
     Files(Files),
     Redirect { target: Template, status: u16 },
     Rewrite { target: Template },
-    Respond { status: u16, body: String, content_type: String },
+    Respond { status: u16, body: TextTemplate, content_type: String },
     Deny { status: u16 },
 }
 
@@ -326,6 +369,8 @@ pub(crate) enum Action {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Files {
     pub(crate) root: PathBuf,
+    /// Whether the path that the pattern names is taken off before the file is looked up.
+    pub(crate) strip_prefix: Switch,
     /// At least one.
     pub(crate) index: Vec<String>,
     /// A path of the site that page navigations get in place of a 404.

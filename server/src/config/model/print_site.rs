@@ -2,10 +2,11 @@
 
 use super::print::{Printer, dry_run, flag, quote, quote_path};
 use super::{
-    AccessSettings, Action, BasicAuth, Condition, ConfiguredAccess, Files, HeaderChange, IpAccess, ResponseSettings,
-    Route, Site, When,
+    AccessSettings, Action, BasicAuth, Condition, ConfiguredAccess, ContentTypeRule, Files, HeaderChange,
+    HeaderChangeKind, IpAccess, NamedCondition, ResponseSettings, Route, Satisfy, Site, When,
 };
 use crate::config::value::{write_size, write_time};
+use crate::syntax::{LetterCase, ResponseSelector};
 use std::fmt::{self, Display};
 
 impl Site {
@@ -32,19 +33,29 @@ impl Site {
 
 impl ResponseSettings {
     fn write(&self, lines: &mut Printer<'_, '_>) -> fmt::Result {
-        for change in &self.headers {
-            match change {
-                HeaderChange::Set { name, value } => {
-                    lines.line(format_args!("header {} {}", quote(name), quote(value)))?;
+        for HeaderChange { name, kind, only_for } in &self.headers {
+            let only_for = match only_for {
+                Some(selector) => format!(" for={}{}", quote(&selector.to_string()), selector_case(selector)),
+                None => String::new(),
+            };
+            match kind {
+                HeaderChangeKind::Set(value) => {
+                    lines.line(format_args!("header {} {}{only_for}", quote(name), quote(&value.to_string())))?;
                 }
-                HeaderChange::Add { name, value } => {
-                    lines.line(format_args!("header-add {} {}", quote(name), quote(value)))?;
+                HeaderChangeKind::Add(value) => {
+                    lines.line(format_args!("header-add {} {}{only_for}", quote(name), quote(&value.to_string())))?;
                 }
-                HeaderChange::Remove { name } => lines.line(format_args!("header-remove {}", quote(name)))?,
+                HeaderChangeKind::Remove => lines.line(format_args!("header-remove {}{only_for}", quote(name)))?,
             }
         }
+        for ContentTypeRule { pattern, media_type } in &self.content_types {
+            let case = case(pattern.case());
+            lines.line(format_args!("content-type {} {}{case}", quote(&pattern.to_string()), quote(media_type)))?;
+        }
         for rule in &self.cache_control {
-            lines.line(format_args!("cache-control {} {}", quote(&rule.pattern.to_string()), quote(&rule.value)))?;
+            let case = selector_case(&rule.selector);
+            let selector = quote(&rule.selector.to_string());
+            lines.line(format_args!("cache-control {selector} {}{case}", quote(&rule.value)))?;
         }
         for page in &self.error_pages {
             lines.line(format_args!("error-page {} {}", page.status, quote(&page.path)))?;
@@ -55,9 +66,11 @@ impl ResponseSettings {
 
 impl Route {
     fn write(&self, lines: &mut Printer<'_, '_>) -> fmt::Result {
-        lines.braces(format_args!("route {}", quoted(&self.patterns)), |lines| {
+        let case = self.patterns.first().map_or("", |pattern| case(pattern.case()));
+        lines.braces(format_args!("route {}{case}", quoted(&self.patterns)), |lines| {
             if self.when != When::default() {
-                lines.braces("when", |lines| self.when.write(lines))?;
+                let conditions = &self.when.conditions;
+                lines.braces("when", |lines| conditions.iter().try_for_each(|condition| condition.write(lines)))?;
             }
             self.access.write(lines)?;
             lines.line(format_args!("body-bytes-max \"{}\"", write_size(self.body_bytes_max)))?;
@@ -67,18 +80,44 @@ impl Route {
     }
 }
 
-impl When {
+impl Condition {
     fn write(&self, lines: &mut Printer<'_, '_>) -> fmt::Result {
-        if !self.methods.is_empty() {
-            lines.line(format_args!("method {}", quoted(&self.methods)))?;
+        let named = |lines: &mut Printer<'_, '_>, kind: &str, condition: &NamedCondition| {
+            let case = condition.values.first().map_or("", |pattern| case(pattern.case()));
+            let values: String =
+                condition.values.iter().map(|value| format!(" {}", quote(&value.to_string()))).collect();
+            lines.line(format_args!("{kind} {}{values}{case}", quote(&condition.name)))
+        };
+        let block = |lines: &mut Printer<'_, '_>, kind: &str, conditions: &[Self]| {
+            lines.braces(kind, |lines| conditions.iter().try_for_each(|condition| condition.write(lines)))
+        };
+        match self {
+            Self::Method(methods) => lines.line(format_args!("method {}", quoted(methods))),
+            Self::Query(condition) => named(lines, "query", condition),
+            Self::Header(condition) => named(lines, "header", condition),
+            Self::Cookie(condition) => named(lines, "cookie", condition),
+            Self::Client(networks) => lines.line(format_args!("client {}", quoted(networks))),
+            Self::Host(hosts) => lines.line(format_args!("host {}", quoted(hosts))),
+            Self::Scheme(scheme) => lines.line(format_args!("scheme {}", quote(scheme))),
+            Self::FileExists(path) => lines.line(format_args!("file-exists {}", quote_path(path))),
+            Self::Not(condition) => block(lines, "not", std::slice::from_ref(condition)),
+            Self::Any(conditions) => block(lines, "any", conditions),
+            Self::All(conditions) => block(lines, "all", conditions),
         }
-        for (name, conditions) in [("query", &self.queries), ("header", &self.headers)] {
-            for Condition { name: subject, value } in conditions {
-                let value = value.as_ref().map_or_else(String::new, |value| format!(" {}", quote(value)));
-                lines.line(format_args!("{name} {}{value}", quote(subject)))?;
-            }
-        }
-        if self.clients.is_empty() { Ok(()) } else { lines.line(format_args!("client {}", quoted(&self.clients))) }
+    }
+}
+
+fn case(case: LetterCase) -> &'static str {
+    match case {
+        LetterCase::Matters => "",
+        LetterCase::Ignored => " ignore-case=#true",
+    }
+}
+
+fn selector_case(selector: &ResponseSelector) -> &'static str {
+    match selector {
+        ResponseSelector::Path(pattern) => case(pattern.case()),
+        ResponseSelector::MediaType(_) => "",
     }
 }
 
@@ -94,13 +133,18 @@ impl AccessSettings {
                 limit.requests, limit.burst
             ))?;
         }
-        self.basic_auth.iter().try_for_each(|auth| auth.write(lines))
+        self.basic_auth.iter().try_for_each(|auth| auth.write(lines))?;
+        match self.satisfy {
+            Satisfy::All => Ok(()),
+            Satisfy::Any => lines.line("satisfy \"any\""),
+        }
     }
 }
 
 impl IpAccess {
     fn write(&self, lines: &mut Printer<'_, '_>) -> fmt::Result {
-        lines.braces(format_args!("ip-access{}", dry_run(self.enforcement)), |lines| {
+        let head = format!("ip-access status={}{}", self.status, dry_run(self.enforcement));
+        lines.braces(head, |lines| {
             for rule in &self.rules {
                 let access = match rule.access {
                     ConfiguredAccess::Allow => "allow",
@@ -139,7 +183,8 @@ impl Action {
             }
             Self::Rewrite { target } => lines.line(format_args!("rewrite {}", quote(&target.to_string()))),
             Self::Respond { status, body, content_type } => {
-                let body = if body.is_empty() { String::new() } else { format!(" {}", quote(body)) };
+                let body = body.to_string();
+                let body = if body.is_empty() { body } else { format!(" {}", quote(&body)) };
                 lines.line(format_args!("respond {status}{body} content-type={}", quote(content_type)))
             }
             Self::Deny { status } => lines.line(format_args!("deny status={status}")),
@@ -153,7 +198,12 @@ impl Files {
         if let Some(fallback) = &self.fallback {
             head += &format!(" fallback={}", quote(fallback));
         }
-        head += &format!(" listing={} precompressed={}", flag(self.listing), flag(self.precompressed));
+        head += &format!(
+            " strip-prefix={} listing={} precompressed={}",
+            flag(self.strip_prefix),
+            flag(self.listing),
+            flag(self.precompressed)
+        );
         lines.braces(head, |lines| {
             lines.line(format_args!("index {}", quoted(&self.index)))?;
             lines.line(format_args!("try-files {}", quoted(&self.try_files)))

@@ -31,8 +31,16 @@ pub(super) const SETTINGS: &[Setting] = &[
         .arguments(&[one("name", ValueKind::UserName), one("hash", ValueKind::PasswordHash)])
         .repeatable()
         .if_absent("only those of the file"),
-    setting(BOTH, "ip-access", "Client networks that have access. Other clients: 403.")
-        .properties(&[DRY_RUN])
+    setting(BOTH, "ip-access", "Client networks that have access.")
+        .properties(&[
+            property(
+                "status",
+                ValueKind::Status { min: 400, max: 599 },
+                DefaultValue::Text("403"),
+                "Status code of the refusal. 404 does not admit that there is something.",
+            ),
+            DRY_RUN,
+        ])
         .opens(BlockKind::IpAccess)
         .if_absent("all; in a route, the site's")
         .details(
@@ -48,6 +56,11 @@ pub(super) const SETTINGS: &[Setting] = &[
         .arguments(&[list("network", ValueKind::Network)])
         .repeatable()
         .if_absent("none, unless `allow` is set"),
+    setting(BOTH, "satisfy", "Whether a client has to pass `ip-access` and `basic-auth`, or any of them.")
+        .arguments(&[one("which", ValueKind::Choice(&["all", "any"]))])
+        .if_absent("`all`; in a route, the site's")
+        .details("With `any`, a client of an allowed network needs no password, and other clients need one.")
+        .example("satisfy \"any\""),
     setting(BOTH, "rate-limit", "Most requests of one client address per time. Beyond it: 429 with Retry-After.")
         .arguments(&[one("requests", ValueKind::Count { min: 1, max: 1_000_000_000 })])
         .properties(&[

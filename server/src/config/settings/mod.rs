@@ -98,6 +98,19 @@ pub(crate) enum Arity {
     One,
     Optional,
     OneOrMore,
+    ZeroOrMore,
+}
+
+impl Arity {
+    /// Whether the argument may be repeated.
+    pub(crate) fn is_list(self) -> bool {
+        matches!(self, Self::OneOrMore | Self::ZeroOrMore)
+    }
+
+    /// Whether the argument may be absent.
+    pub(crate) fn is_optional(self) -> bool {
+        matches!(self, Self::Optional | Self::ZeroOrMore)
+    }
 }
 
 /// A `name=value` of a setting.
@@ -175,6 +188,10 @@ const fn list(name: &'static str, kind: ValueKind) -> Argument {
     Argument { name, kind, arity: Arity::OneOrMore }
 }
 
+const fn any_number(name: &'static str, kind: ValueKind) -> Argument {
+    Argument { name, kind, arity: Arity::ZeroOrMore }
+}
+
 const fn property(name: &'static str, kind: ValueKind, default: DefaultValue, doc: &'static str) -> Property {
     Property { name, kind, default, doc }
 }
@@ -185,6 +202,14 @@ const DRY_RUN: Property = property(
     ValueKind::Flag,
     DefaultValue::Text("#false"),
     "Counts and logs what would be refused, and refuses nothing.",
+);
+
+/// The property of patterns that may ignore the case of letters.
+const IGNORE_CASE: Property = property(
+    "ignore-case",
+    ValueKind::Flag,
+    DefaultValue::Text("#false"),
+    "Whether `a` matches `A`; for ASCII letters.",
 );
 
 impl Setting {

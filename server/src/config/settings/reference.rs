@@ -2,6 +2,7 @@
 
 use super::{Argument, Arity, BlockKind, DefaultValue, Property, Repeat, Setting, all, in_block};
 use crate::config::reader::syntax;
+use crate::syntax::VARIABLES;
 use serde_json::{Value, json};
 use std::fmt::Write;
 
@@ -38,6 +39,7 @@ fn setting_json(setting: &Setting) -> Value {
             Arity::One => "one",
             Arity::Optional => "optional",
             Arity::OneOrMore => "one or more",
+            Arity::ZeroOrMore => "any number",
         };
         let kind = argument.kind;
         json!({ "name": argument.name, "type": kind.name(), "unit": kind.unit(), "range": kind.range(), "count": count })
@@ -96,9 +98,50 @@ Flags are `#true` and `#false`. `//` starts a comment, and `/-` comments out the
 - **Order**: routes are tried in the written order. The order of other settings has no effect.
 ";
 
+/// The grammar of patterns.
+const PATTERNS: &str = "
+## Patterns
+
+A path pattern is compared with the whole decoded path. The case of letters matters unless `ignore-case=#true` stands beside
+it. Every wildcard captures what it matched, for a target or text of the route.
+
+| pattern | matches |
+|---|---|
+| `/about` | this path alone, not `/about/` |
+| `/app/*` | `/app`, `/app/` and everything beneath; not `/apple` |
+| `/app/{rest...}` | the same, with a name for what is beneath |
+| `/*/feed.xml`, `/img/x*.png` | `*` within the path: any text of one segment, or none |
+| `/blog/{year}/{title}` | `{name}`: at least one character of one segment |
+| `/**/secret/*` | `**`: any number of segments, or none |
+| `*.css` | the last segment, in any folder |
+| `/*`, `*` | every path |
+| `regex:^/p(?<id>[0-9]+)$` | a [regular expression](https://docs.rs/regex/latest/regex/#syntax), found anywhere in the path unless it \
+has `^` and `$`; its groups are the wildcards |
+
+Several patterns are several values: `route \"*.css\" \"*.js\"`. `( ) | [ ] ^ $ \\ ?`, `{a,b}` and `:name` have no meaning and are
+problems. In the values of `when`, `*` is any text, with slashes, and `regex:` marks a regular expression.
+
+## Placeholders
+
+A target, the text of `respond` and the value of a field can have these. A value is percent-encoded where it is inserted.
+
+| placeholder | value |
+|---|---|
+| `{1}` to `{8}` | what the wildcard of this number in the pattern matched |
+| `{name}` | what the wildcard of this name matched, in the pattern or in `when { host ... }` |
+| `*` | in a target: what the `*` at this position among the stars of the pattern matched |
+";
+
 /// Returns the reference page.
 pub(crate) fn markdown() -> String {
-    let mut out = PREFACE.to_owned();
+    let mut out = format!("{PREFACE}{PATTERNS}");
+    for (name, _, doc) in VARIABLES {
+        line(&mut out, &format!("| `{{{name}}}` | {doc} |"));
+    }
+    line(
+        &mut out,
+        "\nIn the place of a host stands what the rule wrote, `{host}`, or a wildcard of `when { host ... }`; never a part of the path.",
+    );
     for place in BlockKind::ALL {
         let title = place.name().replace("the top level", "The top level");
         line(&mut out, &format!("\n## {}{title}", if place == BlockKind::Top { "" } else { "In " }));

@@ -1,6 +1,6 @@
 //! Settings of a route: its conditions and its one action.
 
-use super::{BlockKind, DefaultValue, Setting, list, one, optional, property, setting};
+use super::{BlockKind, DefaultValue, IGNORE_CASE, Setting, any_number, list, one, optional, property, setting};
 use crate::config::value::ValueKind;
 
 const ROUTE: &[BlockKind] = &[BlockKind::Route];
@@ -14,24 +14,76 @@ pub(super) const SETTINGS: &[Setting] = &[
     setting(ROUTE, "when", "Further conditions for the route to match. All of them have to hold.")
         .opens(BlockKind::When)
         .if_absent("only the path decides")
-        .example("when {\n    method \"GET\" \"HEAD\"\n    query \"draft\"\n}"),
-    setting(WHEN, "method", "The method is one of these.")
+        .details(
+            "In a value, `*` is any text, and `regex:` before it makes it a regular expression; several values are \
+             alternatives. The first route whose path and conditions match applies.",
+        )
+        .example("when {\n    method \"GET\" \"HEAD\"\n    not { header \"User-Agent\" \"*bot*\" ignore-case=#true; }\n}"),
+    setting(WHEN, "method", "The method is one of these. GET includes HEAD.")
         .arguments(&[list("method", ValueKind::Method)])
         .if_absent("any"),
-    setting(WHEN, "query", "The query has a parameter with this name, and this value if given.")
-        .arguments(&[one("name", ValueKind::Text), optional("value", ValueKind::Text)])
+    setting(WHEN, "query", "The query has a parameter with this name, and one of these values if given.")
+        .arguments(&[one("name", ValueKind::Text), any_number("value", ValueKind::TextPattern)])
+        .properties(&[IGNORE_CASE])
         .repeatable()
-        .if_absent("any"),
-    setting(WHEN, "header", "The request has a field with this name, and this value if given.")
-        .arguments(&[one("name", ValueKind::RequestFieldName), optional("value", ValueKind::FieldValue)])
+        .if_absent("any")
+        .example("query \"page\" \"regex:^[0-9]+$\""),
+    setting(WHEN, "header", "The request has a field with this name, and one of these values if given.")
+        .arguments(&[one("name", ValueKind::RequestFieldName), any_number("value", ValueKind::TextPattern)])
+        .properties(&[IGNORE_CASE])
+        .repeatable()
+        .if_absent("any")
+        .example("header \"User-Agent\" \"*GPTBot*\" \"*CCBot*\" ignore-case=#true"),
+    setting(WHEN, "cookie", "The request has a cookie with this name, and one of these values if given.")
+        .arguments(&[one("name", ValueKind::Text), any_number("value", ValueKind::TextPattern)])
+        .properties(&[IGNORE_CASE])
         .repeatable()
         .if_absent("any"),
     setting(WHEN, "client", "The client is in one of these networks.")
         .arguments(&[list("network", ValueKind::Network)])
+        .repeatable()
         .if_absent("any"),
+    setting(WHEN, "host", "The client asked for one of these hosts, without a port.")
+        .arguments(&[list("host", ValueKind::HostPattern)])
+        .repeatable()
+        .if_absent("any of the site's")
+        .details("`{name}` is at least one character, and the target can use it. The case of letters does not matter.")
+        .example("host \"www.{domain}\""),
+    setting(WHEN, "scheme", "The scheme of the request.")
+        .arguments(&[one("scheme", ValueKind::Choice(&["http", "https"]))])
+        .if_absent("any"),
+    setting(WHEN, "file-exists", "This file exists. It is looked up once per second.")
+        .arguments(&[one("path", ValueKind::Path)])
+        .repeatable()
+        .if_absent("any")
+        .example("file-exists \"/srv/maintenance.flag\""),
+    setting(WHEN, "not", "The one condition in the block does not hold.")
+        .opens(BlockKind::When)
+        .repeatable()
+        .if_absent("nothing is excluded")
+        .example("not { client \"10.0.0.0/8\"; }"),
+    setting(WHEN, "any", "At least one of the conditions in the block holds.")
+        .opens(BlockKind::When)
+        .repeatable()
+        .if_absent("nothing is added"),
+    setting(WHEN, "all", "All conditions in the block hold. It is for a group within `any` or `not`.")
+        .opens(BlockKind::When)
+        .repeatable()
+        .if_absent("nothing is added"),
     setting(ROUTE, "files", "Action: serves files.")
         .properties(&[
-            property("root", ValueKind::Path, DefaultValue::Effect("the site's"), "The directory."),
+            property(
+                "root",
+                ValueKind::Path,
+                DefaultValue::Effect("the site's"),
+                "The directory. Its files stand at the path of the pattern: see `strip-prefix`.",
+            ),
+            property(
+                "strip-prefix",
+                ValueKind::Flag,
+                DefaultValue::Effect("#true with `root`, #false with the site's"),
+                "Whether the path of a pattern with `/*` at its end is taken off before the file is looked up.",
+            ),
             property(
                 "fallback",
                 ValueKind::UrlPath,
@@ -53,11 +105,19 @@ pub(super) const SETTINGS: &[Setting] = &[
         ])
         .opens(BlockKind::Files)
         .if_absent("no action")
-        .example("route \"/app/*\" { files fallback=\"/app/index.html\" }"),
+        .details(
+            "With a `root` of its own, `route \"/static/*\" { files root=\"/srv/assets\" }` sends `/srv/assets/a.css` for \
+             `/static/a.css`; other servers call this alias. With `strip-prefix=#false` it would be \
+             `/srv/assets/static/a.css`, as with the root of the site.",
+        )
+        .example(
+            "route \"/app/*\" { files fallback=\"/app/index.html\" }\n\
+             route \"/static/*\" { files root=\"/srv/assets\" }",
+        ),
     setting(FILES, "index", "Index file names of directories, tried in order.")
         .arguments(&[list("name", ValueKind::FileName)])
         .if_absent("the site's"),
-    setting(FILES, "try-files", "Files to try, in order; `*` is the path of the request.")
+    setting(FILES, "try-files", "Files to try, in order; `*` or `{path}` is the path of the request.")
         .arguments(&[list("path", ValueKind::TryPath)])
         .default("*")
         .example("try-files \"*\" \"*.html\""),
@@ -71,29 +131,37 @@ pub(super) const SETTINGS: &[Setting] = &[
         )])
         .if_absent("no action")
         .details(
-            "Each `*` is replaced by what the pattern's `*` of that position matched. A query in the target \
-               replaces the request's.",
+            "`{1}` or a name is what a wildcard of the pattern matched, and a `*` what the `*` of that position did; see \
+             the table of placeholders. The query of the request is appended to that of the target; a `?` at the end of \
+             the target drops it, and `{query}` places it.",
         )
-        .example("route \"/old/*\" { redirect \"/new/*\" status=301 }"),
+        .example(
+            "route \"/old/*\" { redirect \"/new/*\" status=301 }\n\
+             route \"/*\" { redirect \"https://{host}{path}\" status=308 }",
+        ),
     setting(ROUTE, "rewrite", "Action: matches the routes again with another path, once at most.")
         .arguments(&[one("target", ValueKind::RewriteTarget)])
         .if_absent("no action")
         .details(
-            "Each `*` is replaced by what the pattern's `*` of that position matched. The first route that \
+            "Placeholders are filled as in `redirect`. The first route that \
              matches the new path applies, with its access rules. If that route rewrites too, the response is \
              404 and the error log states the reason. So place the target's route before a route that would \
              rewrite it again.",
         )
         .example("route \"/en/*\" { rewrite \"/*\" }\nroute \"/*\" { files }"),
     setting(ROUTE, "respond", "Action: responds with a fixed text.")
-        .arguments(&[one("status", ValueKind::Status { min: 200, max: 599 }), optional("body", ValueKind::Text)])
+        .arguments(&[one("status", ValueKind::Status { min: 200, max: 599 }), optional("body", ValueKind::TextTemplate)])
         .properties(&[property(
             "content-type",
-            ValueKind::FieldValue,
+            ValueKind::MediaType,
             DefaultValue::Text("text/plain; charset=utf-8"),
             "Media type of the body.",
         )])
         .if_absent("no action")
+        .details(
+            "Placeholders in the text are filled and percent-encoded. Other braces stand for themselves, as in JSON, and \
+             `{{host}}` is the text `{host}`.",
+        )
         .example("route \"/health\" { respond 200 \"ok\" }"),
     setting(ROUTE, "deny", "Action: refuses the request.")
         .properties(&[property(

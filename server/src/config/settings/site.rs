@@ -1,10 +1,21 @@
 //! Settings of a site, and those that a route may have as well: fields, caching, error pages.
 
-use super::{BlockKind, Setting, list, one, setting};
+use super::{BlockKind, DefaultValue, IGNORE_CASE, Property, Setting, list, one, property, setting};
 use crate::config::value::ValueKind;
 
 const SITE: &[BlockKind] = &[BlockKind::Site];
 const BOTH: &[BlockKind] = &[BlockKind::Site, BlockKind::Route];
+
+/// The properties of a change of a field.
+const ONLY_FOR: &[Property] = &[
+    property(
+        "for",
+        ValueKind::Selector,
+        DefaultValue::Effect("all responses"),
+        "Only responses with this path or with a file of this path or media type, as in `cache-control`.",
+    ),
+    IGNORE_CASE,
+];
 
 pub(super) const SETTINGS: &[Setting] = &[
     setting(SITE, "root", "Directory of the site's files.")
@@ -29,44 +40,60 @@ pub(super) const SETTINGS: &[Setting] = &[
         .details("The path is relative to the root, as in a request. The status code stays.")
         .example("error-page 404 \"/404.html\""),
     setting(BOTH, "header", "Sets a response field on every status; replaces others with its name.")
-        .arguments(&[one("name", ValueKind::FieldName), one("value", ValueKind::FieldValue)])
+        .arguments(&[one("name", ValueKind::FieldName), one("value", ValueKind::FieldTemplate)])
+        .properties(ONLY_FOR)
         .repeatable()
         .if_absent("none")
-        .details("The site's changes apply first, then the route's, each in the written order.")
-        .example("header \"X-Content-Type-Options\" \"nosniff\""),
+        .details(
+            "The site's changes apply first, then the route's, each in the written order. Placeholders such as `{host}` \
+             are filled.",
+        )
+        .example(
+            "header \"X-Content-Type-Options\" \"nosniff\"\n\
+             header \"Content-Security-Policy\" \"default-src 'self'\" for=\"text/html\"",
+        ),
     setting(BOTH, "header-add", "Adds a response field on every status; keeps others with its name.")
-        .arguments(&[one("name", ValueKind::FieldName), one("value", ValueKind::FieldValue)])
+        .arguments(&[one("name", ValueKind::FieldName), one("value", ValueKind::FieldTemplate)])
+        .properties(ONLY_FOR)
         .repeatable()
         .if_absent("none"),
     setting(BOTH, "header-remove", "Removes a response field.")
         .arguments(&[one("name", ValueKind::FieldName)])
+        .properties(ONLY_FOR)
         .repeatable()
         .if_absent("none"),
-    setting(BOTH, "cache-control", "Cache-Control of responses whose path matches a pattern.")
-        .arguments(&[one("pattern", ValueKind::Pattern), one("value", ValueKind::FieldValue)])
+    setting(BOTH, "cache-control", "Cache-Control of files by their path or media type.")
+        .arguments(&[one("selector", ValueKind::Selector), one("value", ValueKind::FieldValue)])
+        .properties(&[IGNORE_CASE])
         .repeatable()
         .if_absent("no field")
         .details(
-            "The first match wins, a route's before the site's. The pattern is as in `route`, or starts with \
-               `*`.",
+            "The first match wins, a route's before the site's. A pattern is as in `route`. It is compared with the path \
+             of the request and with that of the file: `*.html` is also for `/`, whose file is `/index.html`. A media \
+             type is that of the file: `text/html`, `image/*`. Errors and redirects get no such field.",
         )
         .example(
-            "cache-control \"*.css\" \"max-age=86400\"\ncache-control \"/assets/*\" \"max-age=31536000, immutable\"",
+            "cache-control \"text/html\" \"no-cache\"\ncache-control \"/assets/*\" \"max-age=31536000, immutable\"",
         ),
+    setting(BOTH, "content-type", "Media type of files of a path.")
+        .arguments(&[one("pattern", ValueKind::Pattern), one("type", ValueKind::MediaType)])
+        .properties(&[IGNORE_CASE])
+        .repeatable()
+        .if_absent("by the file name, from the list of registered types")
+        .details("The pattern is compared with the path of the file. The first match wins, a route's before the site's.")
+        .example("content-type \"*.geojson\" \"application/geo+json\""),
     setting(BOTH, "body-bytes-max", "Most request content. Beyond it: 413.")
         .arguments(&[one("size", ValueKind::Size { min: 0, max: 1 << 50 })])
         .if_absent("the site's, then that of `limits`"),
     setting(SITE, "route", "What to do with requests whose path matches.")
         .arguments(&[list("pattern", ValueKind::Pattern)])
+        .properties(&[IGNORE_CASE])
         .opens(BlockKind::Route)
         .repeatable()
         .if_absent("none; files of `root`")
         .details(
-            "Routes are tried in the written order, and the first match decides. A pattern is a path \
-             (`/about`), or a path with all paths below it (`/app/*` matches `/app` and `/app/...` but not \
-             `/apple`). A `*` elsewhere matches any text within one segment (`/*/feed.xml`). A pattern without \
-             a slash (`*.php`) applies to the last segment in any folder. Each route has one action: `files`, \
-             `redirect`, `rewrite`, `respond` or `deny`.",
+            "Routes are tried in the written order, and the first match decides. The table of patterns says what a \
+             pattern matches. Each route has one action: `files`, `redirect`, `rewrite`, `respond` or `deny`.",
         )
         .example("route \"/old/*\" { redirect \"/new/*\" status=301 }"),
     setting(SITE, "listing", "Whether a directory without an index file is listed.")

@@ -71,6 +71,9 @@ fn every_example_is_valid() {
             BlockKind::Route if example.starts_with("route") => format!("site \"a\" {{\nroot \"a\"\n{example}\n}}"),
             BlockKind::Route => format!("site \"a\" {{\nroute \"/*\" {{\ndeny\n{example}\n}}\n}}"),
             BlockKind::Files => format!("site \"a\" {{\nroot \"a\"\nroute \"/*\" {{\nfiles {{\n{example}\n}}\n}}\n}}"),
+            BlockKind::When => {
+                format!("site \"a\" {{\nroute \"/*\" {{\ndeny\nwhen {{\n{example}\n}}\n}}\n}}")
+            }
             place => panic!("an example in {place:?}"),
         };
         let mut memory = Memory::of(&inside);

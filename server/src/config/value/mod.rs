@@ -11,7 +11,9 @@ pub(crate) use number::{write_size, write_time};
 
 use super::text::Scalar;
 pub(crate) use crate::syntax::ValueError;
-use crate::syntax::{HostName, Network, Pattern, Template, TryPath};
+use crate::syntax::{
+    HostName, LetterCase, Network, Pattern, ResponseSelector, Template, TextPattern, TextTemplate, TryPath,
+};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -45,8 +47,19 @@ pub(crate) enum ValueKind {
     Proxy,
     Host,
     Pattern,
+    /// A path pattern or a media type.
+    Selector,
+    MediaType,
+    /// Of a value that is no path.
+    TextPattern,
+    /// Of a host in a condition.
+    HostPattern,
     RedirectTarget,
     RewriteTarget,
+    /// A text with placeholders.
+    TextTemplate,
+    /// A field value with placeholders.
+    FieldTemplate,
     TryPath,
     UrlPath,
     Status {
@@ -77,7 +90,10 @@ pub(crate) enum Value {
     Unix,
     Host(HostName),
     Pattern(Pattern),
+    Selector(ResponseSelector),
+    TextPattern(TextPattern),
     Template(Template),
+    TextTemplate(TextTemplate),
     TryPath(TryPath),
     LogTarget(LogTarget),
 }
@@ -113,6 +129,12 @@ impl ValueKind {
             Self::Proxy => "a network, an address or `unix`",
             Self::Host => "a host name",
             Self::Pattern => "a path pattern",
+            Self::Selector => "a path pattern or a media type",
+            Self::MediaType => "a media type",
+            Self::TextPattern => "a text, which may have wildcards",
+            Self::HostPattern => "a host name, which may have wildcards",
+            Self::TextTemplate => "a text",
+            Self::FieldTemplate => "a field value",
             Self::RedirectTarget => "a path or a URL",
             Self::RewriteTarget | Self::UrlPath => "a path of the site",
             Self::TryPath => "a path of the site with a `*`",
@@ -189,6 +211,15 @@ fn read_text(kind: ValueKind, text: &str, base: &Path) -> Result<Value, ValueErr
         ValueKind::Network | ValueKind::Proxy => text.parse().map(Value::Network),
         ValueKind::Host => text.parse().map(Value::Host),
         ValueKind::Pattern => Pattern::parse(text).map(Value::Pattern),
+        ValueKind::Selector => ResponseSelector::parse(text, LetterCase::Matters).map(Value::Selector),
+        ValueKind::MediaType => name::read_media_type(text),
+        ValueKind::TextPattern => TextPattern::parse(text, LetterCase::Matters).map(Value::TextPattern),
+        ValueKind::HostPattern => TextPattern::parse_host(text).map(Value::TextPattern),
+        ValueKind::TextTemplate => TextTemplate::parse(text).map(Value::TextTemplate),
+        ValueKind::FieldTemplate => {
+            let value = name::read_field_value(text)?;
+            TextTemplate::parse(&value).map(Value::TextTemplate)
+        }
         ValueKind::RedirectTarget => Template::parse(text).map(Value::Template),
         ValueKind::RewriteTarget => Template::parse_path(text).map(Value::Template),
         ValueKind::TryPath => TryPath::parse(text).map(Value::TryPath),
@@ -196,7 +227,7 @@ fn read_text(kind: ValueKind, text: &str, base: &Path) -> Result<Value, ValueErr
         ValueKind::Method => name::read_method(text),
         ValueKind::FieldName => name::read_field_name(text),
         ValueKind::RequestFieldName => name::read_request_field_name(text),
-        ValueKind::FieldValue => name::read_field_value(text),
+        ValueKind::FieldValue => name::read_field_value(text).map(Value::Text),
         ValueKind::UserName => name::read_user_name(text),
         ValueKind::PasswordHash => name::read_password_hash(text),
         ValueKind::LogTarget => path::read_log_target(text, base).map(Value::LogTarget),

@@ -65,10 +65,22 @@ fn explain_field_name(text: &str) -> ValueError {
     ValueError::new(format!("`{}` is not a field name", text.escape_debug()), instead)
 }
 
-pub(super) fn read_field_value(text: &str) -> Result<Value, ValueError> {
+pub(super) fn read_field_value(text: &str) -> Result<String, ValueError> {
     match Fields::new().append("x", text) {
-        Ok(()) => Ok(Value::Text(text.trim_matches([' ', '\t']).to_owned())),
+        Ok(()) => Ok(text.trim_matches([' ', '\t']).to_owned()),
         Err(_) => Err(ValueError::new("the field value contains a control character", "write it on one line")),
+    }
+}
+
+/// Reads a media type, which may have parameters.
+pub(super) fn read_media_type(text: &str) -> Result<Value, ValueError> {
+    let value = read_field_value(text)?;
+    let essence = value.split(';').next().unwrap_or_default().trim();
+    match essence.split_once('/') {
+        Some((top, subtype)) if is_token(top.as_bytes()) && is_token(subtype.as_bytes()) && !essence.contains('*') => {
+            Ok(Value::Text(value))
+        }
+        _ => Err(ValueError::new("this is not a media type", "write, for example, \"text/plain; charset=utf-8\"")),
     }
 }
 

@@ -20,6 +20,8 @@ pub(crate) struct IpFilter {
     pub(crate) rules: Vec<(Permission, Vec<Network>)>,
     /// The decision on clients that no rule matches.
     pub(crate) default_permission: Permission,
+    /// The status of a denial.
+    pub(crate) status: StatusCode,
     /// What happens to clients that are denied.
     pub(crate) mode: RuleMode,
     /// The number of denied requests.
@@ -32,9 +34,14 @@ impl IpFilter {
         self.denials.dry_run_count(self.mode)
     }
 
-    pub(super) fn check(&self, client: IpAddr) -> AccessDecision {
+    /// Whether a client has access.
+    pub(super) fn allows(&self, client: IpAddr) -> bool {
         let matching_rule = self.rules.iter().find(|(_, networks)| any_contains(networks, client));
-        if matching_rule.map_or(self.default_permission, |(permission, _)| *permission) == Permission::Allow {
+        matching_rule.map_or(self.default_permission, |(permission, _)| *permission) == Permission::Allow
+    }
+
+    pub(super) fn check(&self, client: IpAddr) -> AccessDecision {
+        if self.allows(client) {
             return AccessDecision::Allow;
         }
         let (reason, dry_run_reason) = match client.is_unspecified() {
@@ -42,7 +49,7 @@ impl IpFilter {
             true => ("a trusted proxy sent no client address", "a trusted proxy sent no client address (dry run)"),
         };
         AccessDecision::denied(self.mode, &self.denials, dry_run_reason, || {
-            Response::error(StatusCode::FORBIDDEN).log_reason(reason)
+            Response::error(self.status).log_reason(reason)
         })
     }
 }
@@ -53,7 +60,7 @@ mod tests {
 
     fn filter(rules: &[(Permission, &str)], default_permission: Permission, mode: RuleMode) -> IpFilter {
         let rules = rules.iter().map(|(permission, network)| (*permission, vec![network.parse().unwrap()])).collect();
-        IpFilter { rules, default_permission, mode, denials: DenialCounter::default() }
+        IpFilter { rules, default_permission, status: StatusCode::FORBIDDEN, mode, denials: DenialCounter::default() }
     }
 
     #[test]

@@ -88,6 +88,18 @@ pub(crate) struct AccessRules {
     pub(crate) rate_limit: Option<Arc<RateLimiter>>,
     /// Authenticates users.
     pub(crate) basic_auth: Option<Arc<BasicAuthenticator>>,
+    /// Whether a client has to pass the filter and the authentication, or one of them.
+    pub(crate) satisfy: Satisfy,
+}
+
+/// Which rules a client has to pass. The rate limit always applies.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Satisfy {
+    /// The IP filter and the authentication.
+    #[default]
+    All,
+    /// The IP filter or the authentication.
+    Any,
 }
 
 /// The decision of a rule on a request.
@@ -136,10 +148,17 @@ impl AccessRules {
         fn unpassed<T>(own: &Option<Arc<T>>, passed: &Option<Arc<T>>) -> Option<Arc<T>> {
             own.clone().filter(|own| !passed.as_ref().is_some_and(|passed| Arc::ptr_eq(own, passed)))
         }
-        Self {
-            ip_access: unpassed(&self.ip_access, &passed.ip_access),
-            rate_limit: unpassed(&self.rate_limit, &passed.rate_limit),
-            basic_auth: unpassed(&self.basic_auth, &passed.basic_auth),
+        let rate_limit = unpassed(&self.rate_limit, &passed.rate_limit);
+        let (ip_access, basic_auth) =
+            (unpassed(&self.ip_access, &passed.ip_access), unpassed(&self.basic_auth, &passed.basic_auth));
+        let is_same_choice = self.satisfy == passed.satisfy;
+        match self.satisfy {
+            Satisfy::All if is_same_choice => Self { ip_access, rate_limit, basic_auth, satisfy: self.satisfy },
+            // Whoever passed one of two rules may not have passed the other.
+            Satisfy::Any if is_same_choice && ip_access.is_none() && basic_auth.is_none() => {
+                Self { rate_limit, satisfy: self.satisfy, ..Self::default() }
+            }
+            _ => Self { rate_limit, ..self.clone() },
         }
     }
 
@@ -170,14 +189,23 @@ impl AccessRules {
         if self.ip_access.is_none() && self.rate_limit.is_none() {
             return AccessDecision::Allow;
         }
-        let filters = self.ip_access.as_ref().map_or(AccessDecision::Allow, |rule| rule.check(client));
+        let filters = match (&self.ip_access, self.satisfy, &self.basic_auth) {
+            // A client of another network may have a password.
+            (None, ..) | (Some(_), Satisfy::Any, Some(_)) => AccessDecision::Allow,
+            (Some(rule), ..) => rule.check(client),
+        };
         filters.and_then(|| self.rate_limit.as_ref().map_or(AccessDecision::Allow, |rule| rule.check(client)))
     }
 
     /// Authenticates the user. Runs last.
     pub(super) async fn check_user(&self, request: &mut Request, verifier: &Verifier) -> AccessDecision {
         match &self.basic_auth {
-            Some(rule) => rule.check(request, verifier).await,
+            Some(rule) => match &self.ip_access {
+                Some(filter) if self.satisfy == Satisfy::Any && filter.allows(request.client()) => {
+                    AccessDecision::Allow
+                }
+                _ => rule.check(request, verifier).await,
+            },
             None => AccessDecision::Allow,
         }
     }

@@ -32,6 +32,8 @@ pub(super) enum Stability {
 
 /// A file with all its content codings.
 pub(in crate::site) struct Resource {
+    /// The file name.
+    name: Box<str>,
     pub(super) stability: Stability,
     identity: Representation,
     precompressed: Vec<(Coding, Representation)>,
@@ -77,6 +79,7 @@ impl Resource {
         let make = |coding, variant| Representation::new(&media_type, coding, vary, variant);
         Self {
             stability,
+            name: file.name.into(),
             identity: make(None, file.identity),
             precompressed: file
                 .precompressed
@@ -95,6 +98,16 @@ impl Resource {
             changed
         };
         self.representations().map(change).collect()
+    }
+
+    /// Returns the file name.
+    pub(in crate::site) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Returns the media type.
+    pub(in crate::site) fn media_type(&self) -> &str {
+        &self.identity.content_type
     }
 
     pub(super) fn stamps(&self) -> KnownStamps {

@@ -165,7 +165,13 @@ fn ip_filter_allows_and_denies() {
         let read = |texts: &[&str]| texts.iter().map(|text| text.parse().unwrap()).collect();
         let rules = vec![(Permission::Deny, read(deny)), (Permission::Allow, read(allow))];
         let otherwise = if allow.is_empty() { Permission::Allow } else { Permission::Deny };
-        Some(Arc::new(IpFilter { rules, default_permission: otherwise, mode, denials: DenialCounter::default() }))
+        Some(Arc::new(IpFilter {
+            rules,
+            default_permission: otherwise,
+            status: selvedge::StatusCode::FORBIDDEN,
+            mode,
+            denials: DenialCounter::default(),
+        }))
     };
     let only = |networks| AccessRules { ip_access: networks, ..AccessRules::default() };
     let served = TestServer::new(vec![

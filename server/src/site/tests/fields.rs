@@ -19,20 +19,20 @@ fn header_edits_apply_to_every_status() {
             route("/say", respond_with("hello")),
             Route {
                 headers: with_headers(|headers| {
-                    headers.set("X-Site", "route").unwrap();
-                    headers.add("X-More", "2").unwrap();
+                    headers.set("X-Site", text("route"), None).unwrap();
+                    headers.add("X-More", text("2"), None).unwrap();
                 }),
                 ..route("/*", Action::Files(folder.files()))
             },
         ],
     );
     rules.headers = with_headers(|headers| {
-        headers.set("X-Content-Type-Options", "nosniff").unwrap();
-        headers.set("X-Site", "site").unwrap();
-        headers.add("X-More", "1").unwrap();
-        headers.remove("Accept-Ranges").unwrap();
+        headers.set("X-Content-Type-Options", text("nosniff"), None).unwrap();
+        headers.set("X-Site", text("site"), None).unwrap();
+        headers.add("X-More", text("1"), None).unwrap();
+        headers.remove("Accept-Ranges", None).unwrap();
     });
-    rules.cache_control.add(Pattern::parse("*.txt").unwrap(), "max-age=60").unwrap();
+    rules.file_fields.add(ResponseSelector::Path(Pattern::parse("*.txt").unwrap()), "max-age=60").unwrap();
     let served = TestServer::new(vec![rules]);
     wait_until_stable();
     let etag = format!("If-None-Match: {}", served.get("/a.txt").field("etag").unwrap());
@@ -73,7 +73,7 @@ fn header_edits_apply_to_every_status() {
 #[test]
 fn error_pages_replace_errors() {
     let folder = SiteDirectory::new(&[("errors/404.html", "lost"), ("errors/403.html", "no"), ("page.html", "page")]);
-    let fixed = StaticResponse::new(404, "text/plain", "as written").unwrap();
+    let fixed = FixedResponse::new(404, "text/plain", text("as written")).unwrap();
     let mut rules = site(
         "*",
         vec![
@@ -85,7 +85,7 @@ fn error_pages_replace_errors() {
     let pages = [(404, "/errors/404.html"), (403, "/errors/403.html"), (405, "/errors/none.html")];
     let pages = pages.map(|(status, page)| (StatusCode::new(status).unwrap(), path(page))).to_vec();
     rules.error_pages = Some(ErrorPages { root: folder.root(), pages });
-    rules.headers = with_headers(|headers| headers.set("X-Site", "1").unwrap());
+    rules.headers = with_headers(|headers| headers.set("X-Site", text("1"), None).unwrap());
     let served = TestServer::new(vec![rules]);
     wait_until_stable();
     let page = served.get("/none");

@@ -39,7 +39,7 @@ fn replaced_root_is_served() {
 fn conditions_and_hosts_apply_to_cached_files() {
     let (one, two) = (SiteDirectory::new(&[("a.txt", "one")]), SiteDirectory::new(&[("a.txt", "two")]));
     let denied = Route {
-        conditions: vec![Condition::Query { name: "no".into(), value: None }],
+        conditions: vec![Condition::Query(NamedCondition { name: "no".into(), values: Vec::new() })],
         ..route("/a.txt", Action::Deny(DenyResponse::new(403).unwrap()))
     };
     let served = TestServer::new(vec![

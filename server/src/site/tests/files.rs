@@ -68,8 +68,8 @@ fn fallback_is_served_for_navigations_only() {
     let folder = SiteDirectory::new(&[("app/index.html", "app"), ("app/main.js", "js")]);
     let rules = FilesRules { fallback: Some(path("/app/index.html")), ..folder.files() };
     let mut rules = site("*", vec![route("/app/*", Action::Files(rules))]);
-    rules.cache_control.add(Pattern::parse("*.html").unwrap(), "no-cache").unwrap();
-    rules.cache_control.add(Pattern::parse("/app/*").unwrap(), "immutable").unwrap();
+    rules.file_fields.add(ResponseSelector::Path(Pattern::parse("*.html").unwrap()), "no-cache").unwrap();
+    rules.file_fields.add(ResponseSelector::Path(Pattern::parse("/app/*").unwrap()), "immutable").unwrap();
     let served = TestServer::new(vec![rules]);
     for (target, lines, expected) in [
         ("/app/people/7", &["Accept: text/html"][..], (200, "app")),

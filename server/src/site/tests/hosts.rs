@@ -56,7 +56,7 @@ fn contradictory_sites_are_rejected() {
         problems,
         [
             problem(SiteProblemKind::DuplicateName { name: 1, taken_by: 0 }),
-            problem(SiteProblemKind::TooFewStars { route: 0 }),
+            problem(SiteProblemKind::MissingWildcard { route: 0 }),
             problem(SiteProblemKind::PageForNonError(selvedge::StatusCode::OK)),
         ]
     );

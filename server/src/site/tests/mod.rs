@@ -9,7 +9,7 @@ mod hosts;
 mod routes;
 
 use super::*;
-use crate::syntax::{Pattern, Template};
+use crate::syntax::{LetterCase, Pattern, ResponseSelector, Template, TextPattern, TextTemplate};
 use selvedge::proto::path::SafePath;
 use selvedge::service::{Exchange, FileStamp};
 use selvedge::{Observer, RunningServer, Server};
@@ -20,6 +20,11 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime};
+
+/// A text without placeholders.
+fn text(text: &str) -> TextTemplate {
+    TextTemplate::parse(text).unwrap()
+}
 
 /// A directory with files that is deleted with the test.
 struct SiteDirectory(PathBuf);
@@ -60,6 +65,7 @@ impl Drop for SiteDirectory {
 
 fn files_rules(root: Arc<Root>) -> FilesRules {
     FilesRules {
+        path_prefix: PathPrefix::Kept,
         root,
         index: IndexNames::new(["index.html"]).unwrap(),
         try_files: Vec::new(),
@@ -75,7 +81,7 @@ fn route(pattern: &str, action: Action) -> Route {
         conditions: Vec::new(),
         access: None,
         body_bytes_max: 10 << 20,
-        cache_control: CacheControlRules::default(),
+        file_fields: FileFieldRules::default(),
         error_pages: Vec::new(),
         headers: HeaderEdits::default(),
         action,
@@ -83,7 +89,7 @@ fn route(pattern: &str, action: Action) -> Route {
 }
 
 fn respond_with(text: &'static str) -> Action {
-    Action::Respond(StaticResponse::new(200, "text/plain", text).unwrap())
+    Action::Respond(FixedResponse::new(200, "text/plain", TextTemplate::parse(text).unwrap()).unwrap())
 }
 
 fn path(text: &str) -> SafePath {

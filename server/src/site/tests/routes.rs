@@ -78,13 +78,17 @@ fn no_spelling_of_a_path_bypasses_a_denial() {
 #[test]
 fn conditions_select_routes() {
     let networks = |text: &str| Condition::Client(vec![text.parse().unwrap()]);
-    let field = |name: &str, test| Condition::Field(FieldCondition::new(name, test).unwrap());
+    let named = |name: &str, value: Option<&str>| {
+        let values = value.map(|value| TextPattern::parse(value, LetterCase::Matters).unwrap());
+        NamedCondition { name: name.into(), values: values.into_iter().collect() }
+    };
+    let field = |name: &str, value| Condition::Field(named(name, value));
     let served = TestServer::one(vec![
         only_if(Condition::Method(vec!["POST".into(), "PURGE".into()]), route("/*", respond_with("method"))),
-        only_if(Condition::Query { name: "v".into(), value: Some("2".into()) }, route("/*", respond_with("value"))),
-        only_if(Condition::Query { name: "q".into(), value: None }, route("/*", respond_with("name"))),
-        only_if(field("X-Is", FieldTest::Equals("yes".into())), route("/*", respond_with("equals"))),
-        only_if(field("X-Any", FieldTest::Present), route("/*", respond_with("present"))),
+        only_if(Condition::Query(named("v", Some("2"))), route("/*", respond_with("value"))),
+        only_if(Condition::Query(named("q", None)), route("/*", respond_with("name"))),
+        only_if(field("X-Is", Some("yes")), route("/*", respond_with("equals"))),
+        only_if(field("X-Any", None), route("/*", respond_with("present"))),
         only_if(networks("10.0.0.0/8"), route("/*", respond_with("far"))),
         only_if(networks("127.0.0.0/8"), route("/near", respond_with("near"))),
         route("/*", respond_with("else")),
@@ -162,10 +166,10 @@ fn rewrite_leads_to_the_first_matching_route() {
 
 #[test]
 fn static_responses_and_denials() {
-    let teapot = StaticResponse::new(418, "text/plain", "short and stout").unwrap();
+    let teapot = FixedResponse::new(418, "text/plain", text("short and stout")).unwrap();
     let served = TestServer::one(vec![
         route("/tea", Action::Respond(teapot)),
-        route("/none", Action::Respond(StaticResponse::new(204, "", "").unwrap())),
+        route("/none", Action::Respond(FixedResponse::new(204, "", text("")).unwrap())),
         route("/deny", Action::Deny(DenyResponse::new(403).unwrap())),
         route("/hide", Action::Deny(DenyResponse::new(404).unwrap())),
     ]);
