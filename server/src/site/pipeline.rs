@@ -456,7 +456,7 @@ impl<'t> RoutedResponse<'t> {
     }
 }
 
-/// Returns the part of the path beneath that of the pattern, if the rules say so.
+/// Returns the part of the path beneath that of the pattern, if only this part is looked up.
 fn path_beneath(rules: &FilesRules, values: &RequestValues<'_>) -> Option<SafePath> {
     if rules.path_prefix == PathPrefix::Kept {
         return None;

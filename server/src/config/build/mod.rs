@@ -7,6 +7,8 @@ mod server;
 mod site;
 mod unreachable_routes;
 mod values;
+mod when;
+mod wildcards;
 
 use super::model::{Enforcement, Settings, Switch};
 use super::position::Span;

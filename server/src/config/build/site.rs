@@ -1,8 +1,9 @@
 //! Sites: names, and settings for all routes.
 
-use super::route::{Inherited, Wildcards, text_template};
+use super::route::{Inherited, text_template};
 use super::unreachable_routes::EarlierRoutes;
 use super::values::{pattern, status};
+use super::wildcards::Wildcards;
 use super::{Builder, MachineRequirementKind, texts};
 use crate::config::model::{
     AccessSettings, Action, CacheControl, ContentTypeRule, ErrorPage, Files, HeaderChange, HeaderChangeKind,
@@ -104,15 +105,19 @@ impl Builder<'_, '_> {
             match item.setting.name {
                 "header" | "header-add" => {
                     let value = text_template(&item.arguments[1]);
-                    self.check_template(&value, item.arguments[1].at, wildcards);
+                    self.reader.problems.extend(wildcards.check(&value, item.arguments[1].at));
                     let kind = match item.setting.name {
                         "header" => HeaderChangeKind::Set(value),
                         _ => HeaderChangeKind::Add(value),
                     };
-                    response_settings.headers.push(HeaderChange { name: text(0), kind, only_for: self.only_for(item) });
+                    response_settings.headers.push(HeaderChange {
+                        name: text(0),
+                        kind,
+                        only_for: only_for(item, &mut self.reader.problems),
+                    });
                 }
                 "header-remove" => {
-                    let only_for = self.only_for(item);
+                    let only_for = only_for(item, &mut self.reader.problems);
                     let change = HeaderChange { name: text(0), kind: HeaderChangeKind::Remove, only_for };
                     response_settings.headers.push(change);
                 }
@@ -148,18 +153,16 @@ impl Builder<'_, '_> {
     }
 }
 
-impl Builder<'_, '_> {
-    /// Builds the property `for` of a change of a field.
-    fn only_for(&mut self, item: &Item) -> Option<ResponseSelector> {
-        let Some(given) = item.property("for") else {
-            if item.required("ignore-case").flag() {
-                let problem = Problem::new(item.at, "`ignore-case` without `for` has no effect");
-                self.problem(problem.suggest("remove it"));
-            }
-            return None;
-        };
-        Some(with_case(item, selector(given), ResponseSelector::ignoring_case))
-    }
+/// Builds the property `for` of a change of a field.
+fn only_for(item: &Item, problems: &mut Vec<Problem>) -> Option<ResponseSelector> {
+    let Some(given) = item.property("for") else {
+        if item.required("ignore-case").flag() {
+            let problem = Problem::new(item.at, "`ignore-case` without `for` has no effect");
+            problems.push(problem.suggest("remove it"));
+        }
+        return None;
+    };
+    Some(with_case(item, selector(given), ResponseSelector::ignoring_case))
 }
 
 /// Returns a pattern of an item, which may ignore the case of letters.

@@ -275,14 +275,14 @@ pub(crate) enum Condition {
     Scheme(String),
     FileExists(PathBuf),
     /// The condition does not hold.
-    Not(Box<Condition>),
+    Not(Box<Self>),
     /// One of these holds.
-    Any(Vec<Condition>),
+    Any(Vec<Self>),
     /// All of these hold.
-    All(Vec<Condition>),
+    All(Vec<Self>),
 }
 
-/// A name that has to be present, with one of these values if there are any.
+/// A name that has to be present, with one of these values unless the list is empty.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct NamedCondition {
     pub(crate) name: String,

@@ -6,7 +6,7 @@ use super::{
     HeaderChangeKind, IpAccess, NamedCondition, ResponseSettings, Route, Satisfy, Site, When,
 };
 use crate::config::value::{write_size, write_time};
-use crate::syntax::{LetterCase, ResponseSelector};
+use crate::syntax::{CaseSensitivity, ResponseSelector};
 use std::fmt::{self, Display};
 
 impl Site {
@@ -107,10 +107,10 @@ impl Condition {
     }
 }
 
-fn case(case: LetterCase) -> &'static str {
+fn case(case: CaseSensitivity) -> &'static str {
     match case {
-        LetterCase::Matters => "",
-        LetterCase::Ignored => " ignore-case=#true",
+        CaseSensitivity::Sensitive => "",
+        CaseSensitivity::Insensitive => " ignore-case=#true",
     }
 }
 

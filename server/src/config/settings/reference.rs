@@ -109,7 +109,7 @@ it. Every wildcard captures what it matched, for a target or text of the route.
 |---|---|
 | `/about` | this path alone, not `/about/` |
 | `/app/*` | `/app`, `/app/` and everything beneath; not `/apple` |
-| `/app/{rest...}` | the same, with a name for what is beneath |
+| `/app/{rest...}` | as before, with a name for what is beneath |
 | `/*/feed.xml`, `/img/x*.png` | `*` within the path: any text of one segment, or none |
 | `/blog/{year}/{title}` | `{name}`: at least one character of one segment |
 | `/**/secret/*` | `**`: any number of segments, or none |

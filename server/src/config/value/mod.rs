@@ -12,7 +12,7 @@ pub(crate) use number::{write_size, write_time};
 use super::text::Scalar;
 pub(crate) use crate::syntax::ValueError;
 use crate::syntax::{
-    HostName, LetterCase, Network, Pattern, ResponseSelector, Template, TextPattern, TextTemplate, TryPath,
+    CaseSensitivity, HostName, Network, Pattern, ResponseSelector, Template, TextPattern, TextTemplate, TryPath,
 };
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -211,9 +211,9 @@ fn read_text(kind: ValueKind, text: &str, base: &Path) -> Result<Value, ValueErr
         ValueKind::Network | ValueKind::Proxy => text.parse().map(Value::Network),
         ValueKind::Host => text.parse().map(Value::Host),
         ValueKind::Pattern => Pattern::parse(text).map(Value::Pattern),
-        ValueKind::Selector => ResponseSelector::parse(text, LetterCase::Matters).map(Value::Selector),
+        ValueKind::Selector => ResponseSelector::parse(text, CaseSensitivity::Sensitive).map(Value::Selector),
         ValueKind::MediaType => name::read_media_type(text),
-        ValueKind::TextPattern => TextPattern::parse(text, LetterCase::Matters).map(Value::TextPattern),
+        ValueKind::TextPattern => TextPattern::parse(text, CaseSensitivity::Sensitive).map(Value::TextPattern),
         ValueKind::HostPattern => TextPattern::parse_host(text).map(Value::TextPattern),
         ValueKind::TextTemplate => TextTemplate::parse(text).map(Value::TextTemplate),
         ValueKind::FieldTemplate => {
