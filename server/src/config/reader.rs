@@ -121,6 +121,10 @@ impl<'a> Reader<'a> {
             }
             match &entry.name {
                 None => match argument_kind(setting, arguments.len()) {
+                    Some(kind) if is_list_at(setting, arguments.len()) && is_variable(entry) => {
+                        let entries = self.entries_of_variable(entry);
+                        arguments.extend(entries.iter().map(|entry| self.read_entry(kind, entry)));
+                    }
                     // An invalid argument still occupies its position.
                     Some(kind) => arguments.push(self.read_entry(kind, entry)),
                     None => self.problems.push(too_many_values(setting, entry)),
@@ -175,7 +179,7 @@ impl<'a> Reader<'a> {
         let at = entry.value_at;
         let read = match &entry.scalar {
             Scalar::Text(text) if text.contains("${") => match environment_variable::expand(text, self.sources) {
-                Ok(text) => value::read(kind, &Scalar::Text(text), self.base(at)),
+                Ok(text) => value::read(kind, &environment_variable::as_scalar(kind, text), self.base(at)),
                 Err(error) => Err(error),
             },
             scalar => value::read(kind, scalar, self.base(at)),
@@ -191,6 +195,20 @@ impl<'a> Reader<'a> {
                 self.problems.push(Problem::new(at, error.message).suggest(error.suggestion));
                 None
             }
+        }
+    }
+
+    /// Returns one entry for each word of a variable, which stands alone in a list.
+    fn entries_of_variable(&self, entry: &Entry) -> Vec<Entry> {
+        let Scalar::Text(text) = &entry.scalar else { return vec![entry.clone()] };
+        match environment_variable::expand(text, self.sources) {
+            Ok(value) if value.split_whitespace().nth(1).is_some() => {
+                // `$${` is a literal `${`.
+                let word = |word: &str| Scalar::Text(word.replace("${", "$${"));
+                value.split_whitespace().map(|text| Entry { scalar: word(text), ..entry.clone() }).collect()
+            }
+            // The reader of the value reports the error.
+            _ => vec![entry.clone()],
         }
     }
 
@@ -243,6 +261,16 @@ fn argument_kind(setting: &Setting, position: usize) -> Option<ValueKind> {
         Some(argument) => Some(argument.kind),
         None => setting.arguments.last().filter(|last| last.arity.is_list()).map(|last| last.kind),
     }
+}
+
+/// Whether the argument at a position may be repeated.
+fn is_list_at(setting: &Setting, position: usize) -> bool {
+    position + 1 >= setting.arguments.len() && setting.arguments.last().is_some_and(|last| last.arity.is_list())
+}
+
+/// Whether an entry is one variable of the environment.
+fn is_variable(entry: &Entry) -> bool {
+    matches!(&entry.scalar, Scalar::Text(text) if environment_variable::is_alone(text))
 }
 
 /// Returns how a setting is written, for messages.

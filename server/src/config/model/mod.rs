@@ -40,6 +40,8 @@ pub(crate) struct Listener {
     pub(crate) address: Address,
     /// File mode of a Unix socket; 0 for others.
     pub(crate) mode: u32,
+    /// Whether it is `[::]` and IPv4 clients have a listener of their own.
+    pub(crate) is_ipv6_only: bool,
 }
 
 /// How the process runs.

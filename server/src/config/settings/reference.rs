@@ -94,7 +94,8 @@ Flags are `#true` and `#false`. `//` starts a comment, and `/-` comments out the
 - **Times** have a unit: `ms`, `s`, `m`, `h`, `d`.
 - **Relative paths** start at the folder of the file that contains them.
 - **Environment variables** are allowed in every value: `\"${SITE_ROOT}\"`, or with a default `\"${SITE_ROOT:-/srv/site}\"`. A
-  variable that is not set and has no default is a problem. `$${` is a literal `${`.
+  variable that is not set and has no default is a problem. `$${` is a literal `${`. A flag may be `true` or `false` there, and a
+  variable that stands alone in a list may have several values, separated by blanks.
 - **Order**: routes are tried in the written order. The order of other settings has no effect.
 ";
 

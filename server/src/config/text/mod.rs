@@ -28,7 +28,7 @@ pub(super) struct Node {
 }
 
 /// An argument, or a property if it has a name.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Entry {
     pub(super) name: Option<String>,
     pub(super) scalar: Scalar,

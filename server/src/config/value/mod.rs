@@ -149,6 +149,11 @@ impl ValueKind {
         }
     }
 
+    /// Whether its values are numbers without a unit.
+    pub(crate) fn is_number(self) -> bool {
+        matches!(self, Self::Count { .. } | Self::Status { .. } | Self::OneOfStatuses(_))
+    }
+
     /// Returns the unit of its numbers.
     pub(crate) fn unit(self) -> &'static str {
         match self {
