@@ -1,5 +1,6 @@
 //! Problems of a configuration: position, message, and what to write instead.
 
+use super::build::MachineRequirement;
 use super::position::{Position, Span, Texts};
 use std::fmt;
 
@@ -43,6 +44,8 @@ impl Problem {
 pub(crate) struct Problems {
     list: Vec<Problem>,
     texts: Texts,
+    /// What the settings without problems require of the machine.
+    requirements: Vec<MachineRequirement>,
 }
 
 impl Problems {
@@ -50,7 +53,23 @@ impl Problems {
         list.sort_by_key(|problem| problem.at);
         // A file that is included several times reports a problem once.
         list.dedup_by(|later, first| later.at == first.at && later.message == first.message);
-        Self { list, texts }
+        Self { list, texts, requirements: Vec::new() }
+    }
+
+    /// Adds what the settings without problems require of the machine.
+    pub(super) fn with_requirements(self, requirements: Vec<MachineRequirement>) -> Self {
+        Self { requirements, ..self }
+    }
+
+    /// Returns what the settings without problems require of the machine.
+    pub(crate) fn requirements(&self) -> &[MachineRequirement] {
+        &self.requirements
+    }
+
+    /// Adds problems.
+    pub(crate) fn with(self, more: Vec<Problem>) -> Self {
+        let list = self.list.into_iter().chain(more).collect();
+        Self { requirements: self.requirements, ..Self::new(list, self.texts) }
     }
 
     /// Returns each problem as one line, for a log.

@@ -1,6 +1,7 @@
 //! Checks nodes against the table of settings, and makes items or problems of them.
 
 use super::environment_variable;
+use super::foreign_words;
 use super::position::{Span, Texts};
 use super::problem::Problem;
 use super::settings::{self, Arity, BlockKind, DefaultValue, Repeat, Setting};
@@ -303,12 +304,21 @@ fn unknown_setting(node: &Node, place: BlockKind) -> Problem {
         format!("it belongs in {}", places.join(", "))
     } else if let Some(owner) = settings::in_block(place).find(|setting| setting.property(&node.name).is_some()) {
         format!("it is a property: `{} ... {}=...`", owner.name, node.name)
+    } else if let Some(answer) = foreign_words::answer(&node.name) {
+        answer.to_owned()
+    } else if place == BlockKind::Top && is_host_like(&node.name) && node.children.is_some() {
+        format!("a site begins with `site`: `site \"{}\" {{ ... }}`", node.name.escape_debug())
     } else if let Some(new) = new_name(&node.name) {
         format!("it was renamed to `{new}`")
     } else {
         suggestion(&node.name, settings::in_block(place).map(|setting| setting.name))
     };
     Problem::new(node.name_at, what).suggest(instead)
+}
+
+/// Whether a name looks like a host, which is the name of a block elsewhere.
+fn is_host_like(name: &str) -> bool {
+    name.contains('.') || name.contains('*') || name.starts_with(':') || name == "localhost"
 }
 
 fn unknown_property(setting: &Setting, name: &str, entry: &Entry) -> Problem {

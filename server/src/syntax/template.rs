@@ -40,6 +40,7 @@ impl Template {
     /// Parses the target of a redirect.
     pub(crate) fn parse(text: &str) -> Result<Self, ValueError> {
         foreign::check_variables(text)?;
+        parse_pieces(text, &mut 0)?;
         check_form(text)?;
         Self::build(text)
     }

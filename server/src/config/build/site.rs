@@ -100,6 +100,7 @@ impl Builder<'_, '_> {
     ) -> ResponseSettings {
         let mut response_settings = ResponseSettings::default();
         let mut statuses = HashMap::new();
+        let mut earlier_rules = EarlierRoutes::default();
         for item in &block.items {
             let text = |number: usize| item.arguments[number].text().to_owned();
             match item.setting.name {
@@ -123,6 +124,10 @@ impl Builder<'_, '_> {
                 }
                 "cache-control" => {
                     let selector = with_case(item, selector(&item.arguments[0]), ResponseSelector::ignoring_case);
+                    if let ResponseSelector::Path(pattern) = &selector {
+                        let at = item.arguments[0].at;
+                        self.reader.problems.extend(earlier_rules.add(pattern, &When::default(), at));
+                    }
                     response_settings.cache_control.push(CacheControl { selector, value: text(1) });
                 }
                 "content-type" => {

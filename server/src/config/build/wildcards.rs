@@ -44,7 +44,12 @@ impl<'r> Wildcards<'r> {
         }
         if needs.numbers > self.numbers {
             let what = format!("`{{{}}}` is not in every pattern of the route", needs.numbers);
-            return Some((what, format!("the pattern has {} wildcards", self.numbers)));
+            let has = match self.numbers {
+                0 => "the pattern has no wildcard".to_owned(),
+                1 => "the pattern has one wildcard, {1}".to_owned(),
+                some => format!("the pattern has {some} wildcards"),
+            };
+            return Some((what, has));
         }
         let is_known = |name: &&&str| self.names.contains(name) || self.host_names.contains(name);
         let unknown = needs.names.iter().find(|name| !is_known(name))?;
