@@ -1,6 +1,5 @@
 //! `${NAME}` and `${NAME:-default}` in values.
 
-use super::sources::Sources;
 use super::text::Scalar;
 use super::value::{ValueError, ValueKind};
 
@@ -22,7 +21,7 @@ pub(super) fn as_scalar(kind: ValueKind, text: String) -> Scalar {
 }
 
 /// Replaces variables by their values. `$` without a brace is literal, and `$${` is a literal `${`.
-pub(super) fn expand(text: &str, sources: &dyn Sources) -> Result<String, ValueError> {
+pub(super) fn expand(text: &str, variable: &dyn Fn(&str) -> Option<String>) -> Result<String, ValueError> {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
     while let Some((before, behind)) = rest.split_once("${") {
@@ -49,7 +48,7 @@ pub(super) fn expand(text: &str, sources: &dyn Sources) -> Result<String, ValueE
             ));
         }
         // As in a shell, an empty variable counts as missing if a default is given.
-        match (sources.variable(name), default) {
+        match (variable(name), default) {
             (Some(value), _) if !value.is_empty() => out.push_str(&value),
             (_, Some(default)) => out.push_str(default),
             (Some(_), None) => {}

@@ -13,12 +13,15 @@ mod build;
 mod environment_variable;
 mod foreign_format;
 mod foreign_words;
+#[cfg(feature = "program")]
+pub(crate) mod format;
 mod include;
 pub(crate) mod model;
 mod position;
 mod problem;
 mod reader;
 pub(crate) mod settings;
+mod snippet;
 mod sources;
 mod suggest;
 mod text;
@@ -82,7 +85,9 @@ fn replace_foreign_files(mut problems: Vec<Problem>, texts: &Texts) -> Vec<Probl
 fn read_settings(file: &Path, reader: &mut Reader<'_>) -> (model::Settings, Vec<MachineRequirement>) {
     let nodes = reader.read_file(file, None).unwrap_or_default();
     reader.include_stack.push(file.to_owned());
+    reader.collect_snippets(&nodes);
     let top = reader.block(BlockKind::Top, &nodes, Span::default());
+    reader.problems.extend(reader.snippets.unused());
     build::build(&top, reader)
 }
 

@@ -2,7 +2,9 @@
 
 use super::build::MachineRequirement;
 use super::position::{Position, Span, Texts};
+use serde_json::json;
 use std::fmt;
+use std::path::Path;
 
 /// One problem.
 #[derive(Debug)]
@@ -84,6 +86,38 @@ impl Problems {
         })
     }
 
+    /// Returns the problems as a JSON list. Lines and columns start at 1; a column counts characters.
+    pub(crate) fn json(&self) -> String {
+        let place = |span: Span| {
+            let Position { file, line, column, within, .. } = self.texts.position(span);
+            let end = column + within.chars().count();
+            json!({ "file": file.display().to_string(), "line": line, "column": column, "end_column": end })
+        };
+        let problems = self.list.iter().map(|problem| {
+            let message = problem.message.strip_prefix(WARNING);
+            let mut entry = place(problem.at);
+            entry["severity"] = json!(if message.is_some() { "warning" } else { "error" });
+            entry["message"] = json!(message.unwrap_or(&problem.message));
+            entry["suggestion"] = json!(problem.suggestion);
+            if let Some((span, what)) = problem.related {
+                entry["related"] = place(span);
+                entry["related"]["message"] = json!(what);
+            }
+            entry
+        });
+        format!("{:#}\n", serde_json::Value::Array(problems.collect()))
+    }
+
+    /// Returns a problem without a position as a JSON list.
+    pub(crate) fn plain_json(file: &Path, message: &str) -> String {
+        let place = json!({ "file": file.display().to_string(), "line": 1, "column": 1, "end_column": 1 });
+        let mut entry = place;
+        entry["severity"] = json!("error");
+        entry["message"] = json!(message);
+        entry["suggestion"] = json!("");
+        format!("{:#}\n", json!([entry]))
+    }
+
     /// Returns the number of problems.
     pub(crate) fn count(&self) -> usize {
         self.list.len()
@@ -112,6 +146,8 @@ impl fmt::Display for Problems {
     }
 }
 
+/// The start of the message of a warning.
+const WARNING: &str = "warning: ";
 /// Most problems that are printed.
 const PRINTED_MAX: usize = 10_000;
 /// Most characters of a line that are shown on each side of the position.

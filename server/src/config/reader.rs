@@ -5,11 +5,12 @@ use super::foreign_words;
 use super::position::{Span, Texts};
 use super::problem::Problem;
 use super::settings::{self, Arity, BlockKind, DefaultValue, Repeat, Setting};
+use super::snippet::Snippets;
 use super::sources::Sources;
 use super::suggest::{new_name, suggestion};
 use super::text::{Entry, Node, Scalar};
 use super::tree::{Block, Item, SpannedValue};
-use super::value::{self, Value, ValueKind};
+use super::value::{self, Value, ValueError, ValueKind};
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -39,6 +40,7 @@ pub(super) struct Reader<'a> {
     /// The chain of includes that led here.
     pub(super) include_stack: Vec<PathBuf>,
     pub(super) item_count: usize,
+    pub(super) snippets: Snippets,
     /// Files that were included; those included twice count twice.
     pub(super) include_count: usize,
 }
@@ -53,6 +55,7 @@ impl<'a> Reader<'a> {
             files: HashMap::new(),
             include_stack: Vec::new(),
             item_count: 0,
+            snippets: Snippets::default(),
             include_count: 0,
         }
     }
@@ -90,6 +93,15 @@ impl<'a> Reader<'a> {
                 self.problems.push(unknown_setting(node, block.kind));
                 continue;
             };
+            match setting.name {
+                // They are collected before.
+                "snippet" => continue,
+                "use" => {
+                    self.use_snippet(node, block, once);
+                    continue;
+                }
+                _ => {}
+            }
             if setting.repeat == Repeat::Once {
                 match once.iter().find(|(name, _)| *name == setting.name) {
                     Some(&(name, first)) => {
@@ -179,7 +191,7 @@ impl<'a> Reader<'a> {
     fn read_entry(&mut self, kind: ValueKind, entry: &Entry) -> Option<SpannedValue> {
         let at = entry.value_at;
         let read = match &entry.scalar {
-            Scalar::Text(text) if text.contains("${") => match environment_variable::expand(text, self.sources) {
+            Scalar::Text(text) if text.contains("${") => match self.expand(text) {
                 Ok(text) => value::read(kind, &environment_variable::as_scalar(kind, text), self.base(at)),
                 Err(error) => Err(error),
             },
@@ -199,10 +211,19 @@ impl<'a> Reader<'a> {
         }
     }
 
+    /// Replaces the variables of a text: those of the current snippet, then those of the environment.
+    pub(super) fn expand(&self, text: &str) -> Result<String, ValueError> {
+        let variable = |name: &str| self.snippets.variable(name).or_else(|| self.sources.variable(name));
+        environment_variable::expand(text, &variable).map_err(|error| match self.snippets.is_within() {
+            true => ValueError { suggestion: format!("{}, or give it to `use`", error.suggestion), ..error },
+            false => error,
+        })
+    }
+
     /// Returns one entry for each word of a variable, which stands alone in a list.
     fn entries_of_variable(&self, entry: &Entry) -> Vec<Entry> {
         let Scalar::Text(text) = &entry.scalar else { return vec![entry.clone()] };
-        match environment_variable::expand(text, self.sources) {
+        match self.expand(text) {
             Ok(value) if value.split_whitespace().nth(1).is_some() => {
                 // `$${` is a literal `${`.
                 let word = |word: &str| Scalar::Text(word.replace("${", "$${"));
