@@ -18,10 +18,10 @@ pub(crate) fn run(options: &FmtArgs) -> ExitCode {
         },
         files => files.to_vec(),
     };
+    let mode = if options.check { FmtMode::Check } else { FmtMode::Replace };
     let mut code = ExitCode::SUCCESS;
     for file in &files {
-        let result =
-            if file == Path::new("-") { format_input(options.check) } else { format_file(file, options.check) };
+        let result = if file == Path::new("-") { format_input(mode) } else { format_file(file, mode) };
         match result {
             Ok(FmtOutcome::Formatted) => {}
             Ok(FmtOutcome::Different) => {
@@ -34,6 +34,15 @@ pub(crate) fn run(options: &FmtArgs) -> ExitCode {
     code
 }
 
+/// What happens to a text that is not formatted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum FmtMode {
+    /// It is reported.
+    Check,
+    /// It is replaced.
+    Replace,
+}
+
 /// Whether a text is as it should be.
 #[derive(Debug, PartialEq, Eq)]
 enum FmtOutcome {
@@ -42,11 +51,11 @@ enum FmtOutcome {
     Different,
 }
 
-fn format_input(check: bool) -> Result<FmtOutcome, String> {
+fn format_input(mode: FmtMode) -> Result<FmtOutcome, String> {
     let mut text = String::new();
     io::stdin().read_to_string(&mut text).map_err(|error| format!("cannot read standard input: {error}"))?;
     let formatted = formatted(&text, Path::new("standard input"))?;
-    if check {
+    if mode == FmtMode::Check {
         return Ok(if text == formatted { FmtOutcome::Formatted } else { FmtOutcome::Different });
     }
     let mut out = io::stdout().lock();
@@ -54,13 +63,13 @@ fn format_input(check: bool) -> Result<FmtOutcome, String> {
     Ok(FmtOutcome::Formatted)
 }
 
-fn format_file(file: &Path, check: bool) -> Result<FmtOutcome, String> {
+fn format_file(file: &Path, mode: FmtMode) -> Result<FmtOutcome, String> {
     let text = fs::read_to_string(file).map_err(|error| format!("cannot read {}: {error}", file.display()))?;
     let formatted = formatted(&text, file)?;
     if text == formatted {
         return Ok(FmtOutcome::Formatted);
     }
-    if check {
+    if mode == FmtMode::Check {
         return Ok(FmtOutcome::Different);
     }
     replace(file, &formatted).map_err(|error| format!("cannot write {}: {error}", file.display()))?;

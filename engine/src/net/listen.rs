@@ -57,7 +57,7 @@ impl Listener {
     }
 
     /// Binds `count` sockets to an IPv6 address, at which no IPv4 client connects: `[::]` beside a listener at
-    /// `0.0.0.0` with the same port.
+    /// `0.0.0.0` with its port.
     ///
     /// # Errors
     /// When the address cannot be bound.
@@ -205,7 +205,7 @@ enum Sharing {
 /// Whether IPv4 clients may connect to an IPv6 address.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Ipv4Clients {
-    /// To `[::]`, unless the system says otherwise (`net.ipv6.bindv6only`).
+    /// To `[::]`, unless `net.ipv6.bindv6only` forbids it.
     AsOfSystem,
     Refused,
 }

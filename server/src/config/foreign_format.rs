@@ -83,7 +83,7 @@ pub(super) fn recognize(text: &str) -> Option<ForeignFormat> {
         offset += line.len();
     }
     let &(first_at, first) = lines.first()?;
-    // A configuration of this server with words of another one: each word gets its own answer.
+    // A configuration of this server with words of another one: each word is a problem of its own.
     if lines.iter().any(|(_, line)| ["site \"", "listen \""].iter().any(|own| line.starts_with(own))) {
         return None;
     }
@@ -120,9 +120,9 @@ pub(super) fn recognize(text: &str) -> Option<ForeignFormat> {
 
 /// Whether a line starts with a word that ends there.
 fn starts_with_word(line: &str, word: &str) -> bool {
-    let ends_in_letter = word.ends_with(|c: char| c.is_ascii_alphanumeric());
+    let ends_in_word = word.ends_with(|c: char| c.is_ascii_alphanumeric());
     line.strip_prefix(word)
-        .is_some_and(|rest| !ends_in_letter || !rest.starts_with(|c: char| c.is_ascii_alphanumeric() || c == '-'))
+        .is_some_and(|rest| !ends_in_word || !rest.starts_with(|c: char| c.is_ascii_alphanumeric() || c == '-'))
 }
 
 fn is_json(text: &str) -> bool {

@@ -1,7 +1,7 @@
 //! The settings of other servers, and what to write here.
 
-/// Words of other servers in lower case, and the answer.
-const ANSWERS: &[(&str, &str)] = &[
+/// Words of other servers in lower case, and what to write instead.
+const SUGGESTIONS: &[(&str, &str)] = &[
     // Sites.
     ("server", "a site is `site \"example.com\" { ... }`; `listen` stands outside of it"),
     ("virtualhost", "a site is `site \"example.com\" { ... }`; `listen` stands outside of it"),
@@ -130,9 +130,9 @@ const FASTCGI: &str = "FastCGI and CGI are not yet there";
 const TLS: &str = "TLS is not yet there; put a server with TLS before this one";
 
 /// Returns what to write for a setting of another server.
-pub(super) fn answer(name: &str) -> Option<&'static str> {
+pub(super) fn suggestion(name: &str) -> Option<&'static str> {
     let lower = name.to_ascii_lowercase();
-    ANSWERS.iter().find(|(known, _)| *known == lower).map(|(_, answer)| *answer)
+    SUGGESTIONS.iter().find(|(known, _)| *known == lower).map(|(_, suggestion)| *suggestion)
 }
 
 #[cfg(test)]
@@ -141,10 +141,10 @@ mod tests {
 
     #[test]
     fn no_word_is_a_setting_and_each_is_lower_case() {
-        for (name, _) in ANSWERS {
+        for (name, _) in SUGGESTIONS {
             assert_eq!(*name, name.to_ascii_lowercase());
         }
-        let names: std::collections::HashSet<_> = ANSWERS.iter().map(|(name, _)| name).collect();
-        assert_eq!(names.len(), ANSWERS.len());
+        let names: std::collections::HashSet<_> = SUGGESTIONS.iter().map(|(name, _)| name).collect();
+        assert_eq!(names.len(), SUGGESTIONS.len());
     }
 }

@@ -98,7 +98,7 @@ impl Formatter {
         self.tokens(trimmed, Inside::Nothing)
     }
 
-    /// Adds the tokens of a line, with one blank where there are some, and returns what is at its end.
+    /// Adds the tokens of a line, with one blank between them at most. Returns what is at its end.
     fn tokens(&mut self, line: &str, mut inside: Inside) -> Inside {
         self.continues = false;
         let mut rest = line;

@@ -20,18 +20,20 @@ pub(crate) mod model;
 mod position;
 mod problem;
 mod reader;
+mod requirement;
 pub(crate) mod settings;
 mod snippet;
 mod sources;
 mod suggest;
 mod text;
 mod tree;
+mod use_snippet;
 pub(crate) mod value;
 
-pub(crate) use build::{MachineRequirement, MachineRequirementKind};
 pub(crate) use position::{Span, Texts};
 pub(crate) use problem::{Problem, Problems};
 pub(crate) use reader::RawValue;
+pub(crate) use requirement::{MachineRequirement, MachineRequirementKind};
 pub(crate) use sources::Sources;
 
 use reader::Reader;

@@ -1,7 +1,7 @@
 //! Problems of a configuration: position, message, and what to write instead.
 
-use super::build::MachineRequirement;
 use super::position::{Position, Span, Texts};
+use super::requirement::MachineRequirement;
 use serde_json::json;
 use std::fmt;
 use std::path::Path;

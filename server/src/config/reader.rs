@@ -325,8 +325,8 @@ fn unknown_setting(node: &Node, place: BlockKind) -> Problem {
         format!("it belongs in {}", places.join(", "))
     } else if let Some(owner) = settings::in_block(place).find(|setting| setting.property(&node.name).is_some()) {
         format!("it is a property: `{} ... {}=...`", owner.name, node.name)
-    } else if let Some(answer) = foreign_words::answer(&node.name) {
-        answer.to_owned()
+    } else if let Some(words) = foreign_words::suggestion(&node.name) {
+        words.to_owned()
     } else if place == BlockKind::Top && is_host_like(&node.name) && node.children.is_some() {
         format!("a site begins with `site`: `site \"{}\" {{ ... }}`", node.name.escape_debug())
     } else if let Some(new) = new_name(&node.name) {

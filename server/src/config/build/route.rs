@@ -37,7 +37,7 @@ impl Builder<'_, '_> {
                 self.problem(problem);
             }
         }
-        self.check_rewrite(block);
+        check_rewrite(block, &mut self.reader.problems);
         Route {
             access: self.access(block, &site.access),
             body_bytes_max: block.get("body-bytes-max").map_or(site.body_bytes_max, |item| item.first().number()),
@@ -45,18 +45,6 @@ impl Builder<'_, '_> {
             response_settings: self.response_settings(block, site.root.as_ref(), &wildcards),
             patterns,
             when,
-        }
-    }
-
-    /// Reports settings of a route that rewrites: the response is that of another route.
-    fn check_rewrite(&mut self, block: &Block) {
-        const WITHOUT_EFFECT: [&str; 6] =
-            ["header", "header-add", "header-remove", "cache-control", "content-type", "error-page"];
-        let Some(rewrite) = block.get("rewrite") else { return };
-        for item in block.items.iter().filter(|item| WITHOUT_EFFECT.contains(&item.setting.name)) {
-            let what = format!("`{}` has no effect in a route that rewrites", item.setting.name);
-            let problem = Problem::new(item.at, what).see_also(rewrite.at, "the rewrite");
-            self.problem(problem.suggest("write it in the route that the new path leads to, or in the site"));
         }
     }
 
@@ -167,6 +155,18 @@ impl Builder<'_, '_> {
 pub(super) fn text_template(given: &SpannedValue) -> TextTemplate {
     let Value::TextTemplate(text) = &given.value else { unreachable!("the table requires a text") };
     text.clone()
+}
+
+/// Reports settings of a route that rewrites: the response is that of another route.
+fn check_rewrite(block: &Block, problems: &mut Vec<Problem>) {
+    const WITHOUT_EFFECT: [&str; 6] =
+        ["header", "header-add", "header-remove", "cache-control", "content-type", "error-page"];
+    let Some(rewrite) = block.get("rewrite") else { return };
+    for item in block.items.iter().filter(|item| WITHOUT_EFFECT.contains(&item.setting.name)) {
+        let what = format!("`{}` has no effect in a route that rewrites", item.setting.name);
+        let problem = Problem::new(item.at, what).see_also(rewrite.at, "the rewrite");
+        problems.push(problem.suggest("write it in the route that the new path leads to, or in the site"));
+    }
 }
 
 fn template(given: &SpannedValue) -> Template {

@@ -92,8 +92,8 @@ pub(super) const SETTINGS: &[Setting] = &[
         .repeatable()
         .if_absent("none; files of `root`")
         .details(
-            "Routes are tried in the written order, and the first match decides. The table of patterns says what a \
-             pattern matches. Each route has one action: `files`, `redirect`, `rewrite`, `respond` or `deny`.",
+            "Routes are tried in the written order, and the first match decides. The table of patterns defines what \
+             a pattern matches. Each route has one action: `files`, `redirect`, `rewrite`, `respond` or `deny`.",
         )
         .example("route \"/old/*\" { redirect \"/new/*\" status=301 }"),
     setting(SITE, "listing", "Whether a directory without an index file is listed.")
