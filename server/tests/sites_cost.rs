@@ -112,6 +112,7 @@ fn table(root: &Arc<Root>) -> RouteTable {
         access: None,
         body_bytes_max: 10 << 20,
         file_fields: FileFieldRules::default(),
+        cors: None,
         error_pages: Vec::new(),
         headers: HeaderEdits::default(),
         action,

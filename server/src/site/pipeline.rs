@@ -179,6 +179,15 @@ impl<'t> Pipeline<'t> {
             self.cache_scope = scope;
         }
         let route = matched.as_ref().map(|matched| matched.route);
+        let cors = route.map_or(self.site.rules.cors.as_ref(), |route| route.cors.as_ref());
+        if let Some(cors) = cors {
+            // The response depends on the origin.
+            self.cache_scope = CacheScope::None;
+            // Before the access rules, because a preflight request has no credentials.
+            if let Some(response) = cors.preflight(request) {
+                return RouteResult::Responded(RoutedResponse::new(response, route, ResponseSource::Generated));
+            }
+        }
         let uses_content = route.is_some_and(|route| route.action.uses_content());
         let checked = match self.check_route(request, route).await {
             Ok(()) if !uses_content && request.head().framing != RequestFraming::None => {
@@ -341,6 +350,9 @@ impl<'t> Pipeline<'t> {
             let headers = filled.as_ref().unwrap_or(headers);
             FieldChanges::of_response(file_fields, headers, &requested, (source, &response, file.as_ref()))
                 .apply(response.fields_mut());
+        }
+        if let Some(cors) = route.map_or(rules.cors.as_ref(), |route| route.cors.as_ref()) {
+            cors.apply(request, &mut response);
         }
         match self.dry_run_reason {
             Some(reason) if response.reason().is_none() => response.log_reason(reason),

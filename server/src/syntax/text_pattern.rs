@@ -43,6 +43,23 @@ impl TextPattern {
         Self::parse_with(text, CaseSensitivity::Insensitive, Braces::Wildcard)
     }
 
+    /// Parses a pattern of an origin: a scheme, a host and perhaps a port.
+    pub(crate) fn parse_origin(text: &str) -> Result<Self, ValueError> {
+        let is_origin = |rest: &str| !rest.is_empty() && !rest.contains('/');
+        match text.split_once("://") {
+            _ if text == "*" || text == "null" || regular_expression::written(text).is_some() => {}
+            Some((_, rest)) if is_origin(rest) => {}
+            Some((scheme, rest)) => {
+                let host = rest.split('/').next().unwrap_or_default();
+                return Err(ValueError::new("an origin has no path", format!("write \"{scheme}://{host}\"")));
+            }
+            None => {
+                return Err(ValueError::new("an origin has a scheme", format!("write \"https://{text}\"")));
+            }
+        }
+        Self::parse_with(text, CaseSensitivity::Sensitive, Braces::Literal)
+    }
+
     fn parse_with(text: &str, case: CaseSensitivity, braces: Braces) -> Result<Self, ValueError> {
         let mut names = Vec::new();
         let kind = match regular_expression::written(text) {

@@ -159,8 +159,8 @@ pub(super) fn text_template(given: &SpannedValue) -> TextTemplate {
 
 /// Reports settings of a route that rewrites: the response is that of another route.
 fn check_rewrite(block: &Block, problems: &mut Vec<Problem>) {
-    const WITHOUT_EFFECT: [&str; 6] =
-        ["header", "header-add", "header-remove", "cache-control", "content-type", "error-page"];
+    const WITHOUT_EFFECT: [&str; 7] =
+        ["header", "header-add", "header-remove", "cache-control", "content-type", "cors", "error-page"];
     let Some(rewrite) = block.get("rewrite") else { return };
     for item in block.items.iter().filter(|item| WITHOUT_EFFECT.contains(&item.setting.name)) {
         let what = format!("`{}` has no effect in a route that rewrites", item.setting.name);

@@ -3,10 +3,11 @@
 use super::route::{Inherited, text_template};
 use super::unreachable_routes::EarlierRoutes;
 use super::values::{pattern, status};
+use super::when::text_pattern;
 use super::wildcards::Wildcards;
 use super::{Builder, MachineRequirementKind, texts};
 use crate::config::model::{
-    AccessSettings, Action, CacheControl, ContentTypeRule, ErrorPage, Files, HeaderChange, HeaderChangeKind,
+    AccessSettings, Action, CacheControl, ContentTypeRule, Cors, ErrorPage, Files, HeaderChange, HeaderChangeKind,
     ResponseSettings, Route, Site, Switch, When,
 };
 use crate::config::position::Span;
@@ -134,6 +135,7 @@ impl Builder<'_, '_> {
                     let pattern = with_case(item, pattern(&item.arguments[0]), Pattern::ignoring_case);
                     response_settings.content_types.push(ContentTypeRule { pattern, media_type: text(1) });
                 }
+                "cors" => response_settings.cors = Some(cors(item, &mut self.reader.problems)),
                 "error-page" => {
                     let status = status(&item.arguments[0]);
                     if let Some(first) = statuses.insert(status, item.at) {
@@ -156,6 +158,24 @@ impl Builder<'_, '_> {
         }
         response_settings
     }
+}
+
+fn cors(item: &Item, problems: &mut Vec<Problem>) -> Cors {
+    let cors = Cors {
+        origins: item.arguments.iter().map(text_pattern).collect(),
+        methods: item.required("methods").text().to_owned(),
+        headers: item.required("headers").text().to_owned(),
+        credentials: Switch::from(item.required("credentials").flag()),
+        max_age: item.required("max-age").time(),
+    };
+    if cors.allows_any() && cors.credentials == Switch::On {
+        let problem = Problem::new(item.at, "credentials for every origin");
+        problems.push(problem.suggest("name the origins: browsers refuse `*` with credentials"));
+    } else if cors.allows_any() && cors.origins.len() > 1 {
+        let problem = Problem::new(item.at, "`*` beside other origins");
+        problems.push(problem.suggest("write `*` alone, or remove it"));
+    }
+    cors
 }
 
 /// Builds the property `for` of a change of a field.

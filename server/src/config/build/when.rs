@@ -60,7 +60,7 @@ fn named_condition(item: &Item) -> NamedCondition {
     NamedCondition { name: item.first().text().to_owned(), values: item.arguments[1..].iter().map(pattern).collect() }
 }
 
-fn text_pattern(given: &SpannedValue) -> TextPattern {
+pub(super) fn text_pattern(given: &SpannedValue) -> TextPattern {
     let Value::TextPattern(pattern) = &given.value else { unreachable!("the table requires a text pattern") };
     pattern.clone()
 }

@@ -202,6 +202,26 @@ pub(crate) struct ResponseSettings {
     pub(crate) content_types: Vec<ContentTypeRule>,
     pub(crate) cache_control: Vec<CacheControl>,
     pub(crate) error_pages: Vec<ErrorPage>,
+    /// `None`: the site's.
+    pub(crate) cors: Option<Cors>,
+}
+
+/// Which origins may use responses, and how.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Cors {
+    /// Origins, or `*` alone.
+    pub(crate) origins: Vec<TextPattern>,
+    pub(crate) methods: String,
+    pub(crate) headers: String,
+    pub(crate) credentials: Switch,
+    pub(crate) max_age: Duration,
+}
+
+impl Cors {
+    /// Whether every origin is allowed.
+    pub(crate) fn allows_any(&self) -> bool {
+        self.origins.iter().any(|origin| origin.to_string() == "*")
+    }
 }
 
 /// A change to the fields of a response. Names and values are valid, and none is set by the engine.

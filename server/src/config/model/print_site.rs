@@ -57,6 +57,16 @@ impl ResponseSettings {
             let selector = quote(&rule.selector.to_string());
             lines.line(format_args!("cache-control {selector} {}{case}", quote(&rule.value)))?;
         }
+        if let Some(cors) = &self.cors {
+            lines.line(format_args!(
+                "cors {} methods={} headers={} credentials={} max-age=\"{}\"",
+                quoted(&cors.origins),
+                quote(&cors.methods),
+                quote(&cors.headers),
+                flag(cors.credentials),
+                write_time(cors.max_age)
+            ))?;
+        }
         for page in &self.error_pages {
             lines.line(format_args!("error-page {} {}", page.status, quote(&page.path)))?;
         }

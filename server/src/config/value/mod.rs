@@ -52,6 +52,8 @@ pub(crate) enum ValueKind {
     MediaType,
     /// Of a value that is no path.
     TextPattern,
+    /// Of the origin of a page.
+    Origin,
     /// Of a host in a condition.
     HostPattern,
     RedirectTarget,
@@ -132,6 +134,7 @@ impl ValueKind {
             Self::Selector => "a path pattern or a media type",
             Self::MediaType => "a media type",
             Self::TextPattern => "a text, which may have wildcards",
+            Self::Origin => "an origin",
             Self::HostPattern => "a host name, which may have wildcards",
             Self::TextTemplate => "a text",
             Self::FieldTemplate => "a field value",
@@ -219,6 +222,7 @@ fn read_text(kind: ValueKind, text: &str, base: &Path) -> Result<Value, ValueErr
         ValueKind::Selector => ResponseSelector::parse(text, CaseSensitivity::Sensitive).map(Value::Selector),
         ValueKind::MediaType => name::read_media_type(text),
         ValueKind::TextPattern => TextPattern::parse(text, CaseSensitivity::Sensitive).map(Value::TextPattern),
+        ValueKind::Origin => TextPattern::parse_origin(text).map(Value::TextPattern),
         ValueKind::HostPattern => TextPattern::parse_host(text).map(Value::TextPattern),
         ValueKind::TextTemplate => TextTemplate::parse(text).map(Value::TextTemplate),
         ValueKind::FieldTemplate => {

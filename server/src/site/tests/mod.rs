@@ -82,6 +82,7 @@ fn route(pattern: &str, action: Action) -> Route {
         access: None,
         body_bytes_max: 10 << 20,
         file_fields: FileFieldRules::default(),
+        cors: None,
         error_pages: Vec::new(),
         headers: HeaderEdits::default(),
         action,
