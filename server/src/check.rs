@@ -2,32 +2,51 @@
 
 use crate::cli::{CheckArgs, SettingsArgs};
 use crate::compile::{self, CarriedState, Compiled};
-use crate::config::settings::reference;
-use crate::config::{Configuration, Problems};
+use crate::config::settings::{reference, schema};
+use crate::config::{Configuration, Problem, Problems, Span};
+use crate::config_path;
 use crate::memory_budget::MemoryBudget;
 use crate::preflight::Disk;
 use crate::process::Sandbox;
 use crate::snapshot::Refusal;
-use crate::{log, preflight, process, reload};
+use crate::{log, preflight, process, reload, root_warnings};
 use std::io::{self, Write};
+use std::path::Path;
 use std::process::ExitCode;
 
 /// Prints all problems, or that none exist.
 pub(crate) fn check(options: &CheckArgs) -> ExitCode {
     // The server raises the limit too, so derived limits are those in force.
     process::raise_descriptor_limit();
-    let (configuration, compiled) = match read(options) {
+    let file = match config_path::find(&options.config) {
+        Ok(file) => file,
+        Err(problem) => return print_refusal(&Refusal::Plain(problem)),
+    };
+    let (configuration, compiled) = match read(&file) {
         Ok(read) => read,
+        Err(refusal) if options.json => {
+            let printed = print(&refusal.json(&file));
+            return if printed.is_ok() { ExitCode::FAILURE } else { exit_code(printed) };
+        }
         Err(refusal) => return print_refusal(&refusal),
     };
-    let warnings = preflight::warnings(&configuration.requirements, &compiled.carried);
+    let mut warnings = preflight::warnings(&configuration.requirements, &compiled.carried);
+    warnings.extend(root_warnings::warnings(&configuration));
+    if configuration.settings.sites.is_empty() {
+        let suggestion = "write, for example, `site \"*\" { root \"/srv/www\"; }`".to_owned();
+        let message = "warning: no site, so every request gets 421".to_owned();
+        warnings.push(Problem::with_suggestion(Span::default(), message, suggestion));
+    }
+    if options.json {
+        return exit_code(print(&Problems::new(warnings, configuration.texts).json()));
+    }
     let Configuration { settings, .. } = &configuration;
     let text = if options.effective {
         format!("{settings}\n{}\n{}", MemoryBudget::of(settings, &compiled), Sandbox::of(&configuration))
     } else {
         let routes = settings.sites.iter().map(|site| site.routes.len()).sum();
         let (sites, routes) = (count(settings.sites.len(), "site"), count(routes, "route"));
-        let file = options.config.display();
+        let file = file.display();
         match warnings.len() {
             0 => format!("{file}: {sites}, {routes}, no problems\n"),
             some => format!("{file}: {sites}, {routes}, no problems, {}\n", count(some, "warning")),
@@ -40,8 +59,8 @@ pub(crate) fn check(options: &CheckArgs) -> ExitCode {
 }
 
 /// Reads a configuration, checks its requirements, and compiles it.
-fn read(options: &CheckArgs) -> Result<(Configuration, Compiled), Refusal> {
-    let mut configuration = reload::read(&options.config)?;
+fn read(file: &Path) -> Result<(Configuration, Compiled), Refusal> {
+    let mut configuration = reload::read(file)?;
     match compile::compile(&configuration, &CarriedState::default(), &Disk) {
         Ok(compiled) => Ok((configuration, compiled)),
         Err(problems) => Err(Refusal::of(problems, &mut configuration)),
@@ -63,6 +82,7 @@ pub(crate) fn settings(options: &SettingsArgs) -> ExitCode {
     exit_code(print(&match options {
         SettingsArgs { json: true, .. } => reference::json(),
         SettingsArgs { markdown: true, .. } => reference::markdown(),
+        SettingsArgs { schema: true, .. } => schema::kdl_schema(),
         _ => reference::text(),
     }))
 }

@@ -21,6 +21,8 @@ pub(crate) enum Command {
     Run(RunArgs),
     /// Check a configuration, or print the settings in force
     Check(CheckArgs),
+    /// Format configuration files
+    Fmt(FmtArgs),
     /// List all settings with their defaults
     Settings(SettingsArgs),
     /// Reload the configuration of a running server
@@ -39,9 +41,8 @@ pub(crate) enum Command {
 /// the log files, USR2 upgrades to the current binary. TERM stops gracefully, INT immediately.
 #[derive(Debug, Args)]
 pub(crate) struct RunArgs {
-    /// Configuration file
-    #[arg(long, value_name = "FILE", default_value = "selvedge.kdl")]
-    pub(crate) config: PathBuf,
+    #[command(flatten)]
+    pub(crate) config: ConfigArgs,
 
     /// Socket I/O back end: auto, epoll or io_uring [default: the setting `driver`]
     #[arg(long, value_name = "NAME", value_parser = driver)]
@@ -52,21 +53,49 @@ pub(crate) struct RunArgs {
 /// 1 if it reports a problem.
 #[derive(Debug, Args)]
 pub(crate) struct CheckArgs {
-    /// Configuration file
-    #[arg(long, value_name = "FILE", default_value = "selvedge.kdl")]
-    pub(crate) config: PathBuf,
+    #[command(flatten)]
+    pub(crate) config: ConfigArgs,
 
     /// Print all settings in force, and the most memory that they allow the server to use
     #[arg(long)]
     pub(crate) effective: bool,
+
+    /// Print the problems and warnings as JSON, for editors and CI
+    #[arg(long, conflicts_with = "effective")]
+    pub(crate) json: bool,
+}
+
+/// Names a configuration. If none is named, it is that of the environment variable SELVEDGE_CONFIG, or the first that
+/// exists of ./selvedge.kdl and /etc/selvedge/selvedge.kdl.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct ConfigArgs {
+    /// Configuration file [default: SELVEDGE_CONFIG, ./selvedge.kdl or /etc/selvedge/selvedge.kdl]
+    #[arg(value_name = "FILE", conflicts_with = "config")]
+    pub(crate) file: Option<PathBuf>,
+
+    /// Configuration file, as FILE
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+}
+
+/// Formats configuration files: indentation, blanks and empty lines. Comments and values stay as they are.
+#[derive(Debug, Args)]
+pub(crate) struct FmtArgs {
+    /// Files to format, or `-` for standard input [default: the configuration]
+    #[arg(value_name = "FILE")]
+    pub(crate) files: Vec<PathBuf>,
+
+    /// Change nothing, and exit with code 1 if a file is not formatted
+    #[arg(long)]
+    pub(crate) check: bool,
 }
 
 /// Sends a command to a running server and waits for the result. Exits with code 1 if the command is refused.
 #[derive(Debug, Args)]
 pub(crate) struct ControlArgs {
-    /// Configuration file of the server, which names its control socket
-    #[arg(long, value_name = "FILE", default_value = "selvedge.kdl")]
-    pub(crate) config: PathBuf,
+    /// The configuration of the server names its control socket.
+    #[command(flatten)]
+    pub(crate) config: ConfigArgs,
 
     /// Control socket [default: the setting `control`]
     #[arg(long, value_name = "PATH")]
@@ -94,6 +123,10 @@ pub(crate) struct SettingsArgs {
     /// Print the page docs/configuration.md
     #[arg(long)]
     pub(crate) markdown: bool,
+
+    /// Print a KDL schema of the configuration, for editors
+    #[arg(long, conflicts_with_all = ["json", "markdown"])]
+    pub(crate) schema: bool,
 }
 
 /// Serves the files of a directory. TERM stops gracefully, INT immediately.

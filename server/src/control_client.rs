@@ -2,6 +2,7 @@
 
 use crate::cli::ControlArgs;
 use crate::config;
+use crate::config_path;
 use crate::log::print_line;
 use crate::preflight::Disk;
 use crate::process::{ControlCommand, ControlReply, call};
@@ -11,21 +12,26 @@ use std::process::ExitCode;
 /// Sends a command to a running server, and prints the reply.
 pub(crate) fn run(options: &ControlArgs, command: ControlCommand) -> ExitCode {
     // The configuration is read for its control socket only; the server judges it at a reload.
-    let control = options.control.clone().unwrap_or_else(|| config::control_path(&options.config, &Disk));
-    match call(&control, command) {
-        Ok(ControlReply::Done(text)) => {
+    let (control, file) = match (&options.control, config_path::find(&options.config)) {
+        (Some(control), _) => (control.clone(), None),
+        (None, Ok(file)) => (config::control_path(&file, &Disk), Some(file)),
+        (None, Err(problem)) => return refuse(&problem),
+    };
+    match (call(&control, command), file) {
+        (Ok(ControlReply::Done(text)), _) => {
             // If the reader has closed the pipe, it has read enough.
             let _ = writeln!(io::stdout(), "{}", text.trim_end());
             ExitCode::SUCCESS
         }
-        Ok(ControlReply::Refused(text)) => refuse(&text),
-        Err(text) if options.control.is_none() && config::read(&options.config, &Disk).is_err() => {
-            let file = options.config.display();
+        (Ok(ControlReply::Refused(text)), _) => refuse(&text),
+        (Err(text), Some(file)) if config::read(&file, &Disk).is_err() => {
+            let file = file.display();
             refuse(&format!(
                 "{text} ({file} has problems, so the server may be elsewhere: `selvedge check`, --control)"
             ))
         }
-        Err(text) => refuse(&text),
+        (Err(text), Some(file)) => refuse(&format!("{text} (the control socket of {})", file.display())),
+        (Err(text), None) => refuse(&text),
     }
 }
 

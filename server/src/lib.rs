@@ -23,7 +23,11 @@ mod cli;
 #[cfg(feature = "program")]
 mod config_diff;
 #[cfg(feature = "program")]
+mod config_path;
+#[cfg(feature = "program")]
 mod control_client;
+#[cfg(feature = "program")]
+mod fmt;
 #[cfg(feature = "program")]
 mod listeners;
 #[cfg(feature = "program")]
@@ -36,6 +40,8 @@ mod process;
 mod program;
 #[cfg(feature = "program")]
 mod reload;
+#[cfg(feature = "program")]
+mod root_warnings;
 #[cfg(feature = "program")]
 mod run;
 #[cfg(feature = "program")]

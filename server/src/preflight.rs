@@ -117,7 +117,19 @@ fn check_requirement(kind: &MachineRequirementKind) -> Result<(), (String, Strin
     match kind {
         MachineRequirementKind::Root(path) => check_root(path),
         MachineRequirementKind::WritableFile(path) | MachineRequirementKind::PidFile(path) => check_writable_file(path),
-        MachineRequirementKind::SocketDirectory(path) => check_writable_folder(folder_of(path)),
+        MachineRequirementKind::SocketDirectory(path) => {
+            check_writable_folder(folder_of(path)).map_err(|(what, instead)| {
+                let what = format!("the control socket {} cannot be created: {what}", path.display());
+                (
+                    what,
+                    if instead.is_empty() {
+                        "write `control PATH` with a folder of the server".to_owned()
+                    } else {
+                        instead
+                    },
+                )
+            })
+        }
         MachineRequirementKind::UserFile(path) => check_user_file(path),
         MachineRequirementKind::ListenAddress(address) => check_address(address),
         #[cfg(feature = "program")]

@@ -1,7 +1,7 @@
 //! The command line of the program `selvedge`.
 
 use crate::process::{ControlCommand, StatusFormat};
-use crate::{check, cli, control_client, log, run};
+use crate::{check, cli, control_client, fmt, log, run};
 use clap::Parser;
 use std::process::ExitCode;
 
@@ -11,6 +11,7 @@ pub fn run_program() -> ExitCode {
         cli::Command::Serve(options) => run::serve(&options),
         cli::Command::Run(options) => return run::run(&options),
         cli::Command::Check(options) => return check::check(&options),
+        cli::Command::Fmt(options) => return fmt::run(&options),
         cli::Command::Settings(options) => return check::settings(&options),
         cli::Command::Reload(options) => return control_client::run(&options, ControlCommand::Reload),
         cli::Command::Stop(options) => return control_client::run(&options, ControlCommand::Stop),

@@ -133,7 +133,11 @@ impl ReloadOutcome {
 /// # Errors
 /// All problems.
 pub(crate) fn read(file: &Path) -> Result<Configuration, Refusal> {
-    check_requirements(config::read(file, &Disk).map_err(Refusal::Problems)?, CheckScope::All)
+    let configuration = config::read(file, &Disk).map_err(|problems| {
+        let of_machine = preflight::problems(problems.requirements(), CheckScope::All);
+        Refusal::Problems(problems.with(of_machine))
+    })?;
+    check_requirements(configuration, CheckScope::All)
 }
 
 fn check_requirements(mut configuration: Configuration, scope: CheckScope) -> Result<Configuration, Refusal> {

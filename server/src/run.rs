@@ -2,6 +2,7 @@
 
 use crate::check;
 use crate::cli::{AccessLogArg, RunArgs, ServeArgs};
+use crate::config_path;
 use crate::log::config::{AccessLogConfig, Destination, ErrorFormat, ErrorLogConfig, Level, LogConfig, SiteLogConfig};
 use crate::log::{self, LogObserver, Logs};
 use crate::process::{self, ControlHandler, ControlReply, RunMode, StartError, StatusFormat, StopMode};
@@ -64,7 +65,11 @@ pub(crate) fn serve(options: &ServeArgs) -> Result<(), String> {
 /// Runs a configuration: as the supervisor, or as the serving process.
 pub(crate) fn run(options: &RunArgs) -> ExitCode {
     process::raise_descriptor_limit();
-    let mut configuration = match reload::read(&options.config) {
+    let file = match config_path::find(&options.config) {
+        Ok(file) => file,
+        Err(problem) => return print_refusal(&Refusal::Plain(problem)),
+    };
+    let mut configuration = match reload::read(&file) {
         Ok(configuration) => configuration,
         Err(refusal) => return print_refusal(&refusal),
     };
@@ -78,7 +83,7 @@ pub(crate) fn run(options: &RunArgs) -> ExitCode {
         }
         Err(StartError::Other(problem)) => return print_refusal(&Refusal::Plain(problem)),
     };
-    let (live, running) = match reload::start(&options.config, configuration, driver, &serving, process::connect) {
+    let (live, running) = match reload::start(&file, configuration, driver, &serving, process::connect) {
         Ok(started) => started,
         Err(refusal) => {
             let code = print_refusal(&refusal);
@@ -99,7 +104,7 @@ pub(crate) fn run(options: &RunArgs) -> ExitCode {
     serving.ready();
     commands.live().iter().for_each(LiveServer::remove_unlisted_listeners);
     for endpoint in endpoints {
-        log::print_line(&format!("serving {} on {endpoint}", options.config.display()));
+        log::print_line(&format!("serving {} on {endpoint}", file.display()));
     }
     let exit_cause = running.join();
     serving.mark_drained();

@@ -10,6 +10,7 @@ use selvedge::service::{Admission, UNIX_PEER};
 use selvedge::{AppVersion, Limits, Server};
 use std::fmt;
 use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -40,6 +41,14 @@ impl Refusal {
     /// Creates a refusal from problems, and takes the texts of the configuration.
     pub(crate) fn of(problems: Vec<Problem>, configuration: &mut Configuration) -> Self {
         Self::Problems(Problems::new(problems, std::mem::take(&mut configuration.texts)))
+    }
+
+    /// Returns the problems as JSON. A reason without a position is that of the file.
+    pub(crate) fn json(&self, file: &Path) -> String {
+        match self {
+            Self::Problems(problems) => problems.json(),
+            Self::Plain(text) => Problems::plain_json(file, text),
+        }
     }
 
     /// Returns one line for each problem.

@@ -23,7 +23,7 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
-use syntax::{LetterCase, Pattern, ResponseSelector, TextTemplate};
+use syntax::{CaseSensitivity, Pattern, ResponseSelector, TextTemplate};
 
 #[global_allocator]
 static ALLOCATOR: dhat::Alloc = dhat::Alloc;
@@ -112,6 +112,7 @@ fn table(root: &Arc<Root>) -> RouteTable {
         access: None,
         body_bytes_max: 10 << 20,
         file_fields: FileFieldRules::default(),
+        cors: None,
         error_pages: Vec::new(),
         headers: HeaderEdits::default(),
         action,
@@ -130,7 +131,7 @@ fn table(root: &Arc<Root>) -> RouteTable {
     headers.set("X-Content-Type-Options", text("nosniff"), None).expect("the field is valid");
     headers.set("Strict-Transport-Security", text("max-age=31536000"), None).expect("the field is valid");
     let mut file_fields = FileFieldRules::default();
-    let texts = ResponseSelector::parse("*.txt", LetterCase::Matters).expect("the pattern is valid");
+    let texts = ResponseSelector::parse("*.txt", CaseSensitivity::Sensitive).expect("the pattern is valid");
     file_fields.add(texts, "max-age=60").expect("the field is valid");
     let one = |number| SiteRules {
         names: [format!("site-{number}.example.com"), format!("*.site-{number}.example.com")]

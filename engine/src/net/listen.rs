@@ -53,14 +53,27 @@ impl Listener {
     /// # Errors
     /// When the address cannot be bound, for example because another process uses it.
     pub fn bind(address: SocketAddr, count: usize) -> io::Result<Self> {
+        Self::bind_family(address, count, Ipv4Clients::AsOfSystem)
+    }
+
+    /// Binds `count` sockets to an IPv6 address, at which no IPv4 client connects: `[::]` beside a listener at
+    /// `0.0.0.0` with its port.
+    ///
+    /// # Errors
+    /// When the address cannot be bound.
+    pub fn bind_ipv6_only(address: SocketAddr, count: usize) -> io::Result<Self> {
+        Self::bind_family(address, count, Ipv4Clients::Refused)
+    }
+
+    fn bind_family(address: SocketAddr, count: usize, ipv4: Ipv4Clients) -> io::Result<Self> {
         // With `SO_REUSEPORT`, another process of the user could bind the port, too. The first socket therefore
         // binds without it, which fails if the port is in use, and sets it afterwards.
-        let first = bind_and_listen(address, Sharing::Exclusive)?;
+        let first = bind_and_listen(address, Sharing::Exclusive, ipv4)?;
         let bound = SocketAddr::try_from(rustix::net::getsockname(&first)?)?;
         sockopt::set_socket_reuseport(&first, true)?;
         let mut sockets = vec![first];
         for _ in 1..count {
-            sockets.push(bind_and_listen(bound, Sharing::Shared)?);
+            sockets.push(bind_and_listen(bound, Sharing::Shared, ipv4)?);
         }
         Ok(Self { endpoint: Endpoint::Inet(bound), sockets })
     }
@@ -167,12 +180,12 @@ pub(crate) struct WorkerSockets {
 ///
 /// If two processes bind the address concurrently, `listen` can fail in both. Each then closes its socket and
 /// retries after a random pause, so that one of them succeeds. The other one's `bind` fails.
-fn bind_and_listen(address: SocketAddr, sharing: Sharing) -> io::Result<OwnedFd> {
+fn bind_and_listen(address: SocketAddr, sharing: Sharing, ipv4: Ipv4Clients) -> io::Result<OwnedFd> {
     const TRIES_MAX: u32 = 20;
     const PAUSE_MAX_MS: u64 = 16;
     let mut tries = 0;
     loop {
-        let socket = bind_one(address, sharing)?;
+        let socket = bind_one(address, sharing, ipv4)?;
         match rustix::net::listen(&socket, BACKLOG) {
             Ok(()) => return Ok(socket),
             Err(Errno::ADDRINUSE) if tries < TRIES_MAX => tries += 1,
@@ -189,15 +202,26 @@ enum Sharing {
     Exclusive,
 }
 
+/// Whether IPv4 clients may connect to an IPv6 address.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Ipv4Clients {
+    /// To `[::]`, unless `net.ipv6.bindv6only` forbids it.
+    AsOfSystem,
+    Refused,
+}
+
 /// A congestion control without pacing, which every Linux has.
 const UNPACED_CONGESTION_CONTROL: &str = "reno";
 
-fn bind_one(address: SocketAddr, sharing: Sharing) -> io::Result<OwnedFd> {
+fn bind_one(address: SocketAddr, sharing: Sharing, ipv4: Ipv4Clients) -> io::Result<OwnedFd> {
     let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let socket = rustix::net::socket_with(family, SocketType::STREAM, flags, Some(ipproto::TCP))?;
     sockopt::set_socket_reuseaddr(&socket, true)?;
     sockopt::set_socket_reuseport(&socket, sharing == Sharing::Shared)?;
+    if ipv4 == Ipv4Clients::Refused {
+        sockopt::set_ipv6_v6only(&socket, true)?;
+    }
     set_tcp_options(&socket)?;
     if address.ip().is_loopback() {
         // Loopback clients need no congestion control. A pacing algorithm such as BBR only slows them down and

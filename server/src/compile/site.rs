@@ -4,8 +4,8 @@ use super::{Compiler, RouteIndex};
 use crate::config::MachineRequirementKind;
 use crate::config::model::{self, HeaderChange, HeaderChangeKind, ResponseSettings};
 use crate::site::{
-    AccessRules, Condition, ErrorPages, FileFieldRules, FlagFile, HeaderEdits, NamedCondition, Route as SiteRoute,
-    SiteRules,
+    AccessRules, AllowedOrigins, Condition, CorsCredentials, CorsRules, ErrorPages, FileFieldRules, FlagFile,
+    HeaderEdits, NamedCondition, Route as SiteRoute, SiteRules,
 };
 use crate::syntax::Pattern;
 use selvedge::StatusCode;
@@ -28,6 +28,7 @@ impl Compiler<'_> {
             ),
             headers: self.headers(at, &site.response_settings),
             file_fields: self.file_fields(at, &site.response_settings),
+            cors: site.response_settings.cors.as_ref().map(cors),
             ..SiteRules::default()
         };
         for (place, route) in site.routes.iter().enumerate() {
@@ -62,6 +63,7 @@ impl Compiler<'_> {
             body_bytes_max: route.body_bytes_max,
             headers: headers.clone(),
             file_fields: file_fields.clone(),
+            cors: route.response_settings.cors.as_ref().or(site_settings.response_settings.cors.as_ref()).map(cors),
             error_pages: pages.clone(),
             action: action.clone(),
         };
@@ -105,6 +107,19 @@ impl Compiler<'_> {
         let decoded = SafePath::decode(text.as_bytes());
         self.checked(at, decoded.map_err(|error| format!("`{text}`: {}", error.message())))
     }
+}
+
+fn cors(cors: &model::Cors) -> Arc<CorsRules> {
+    Arc::new(CorsRules {
+        origins: if cors.allows_any() { AllowedOrigins::Any } else { AllowedOrigins::Some(cors.origins.clone()) },
+        methods: cors.methods.as_str().into(),
+        headers: cors.headers.as_str().into(),
+        credentials: match cors.credentials {
+            model::Switch::On => CorsCredentials::Allowed,
+            model::Switch::Off => CorsCredentials::NotAllowed,
+        },
+        max_age: cors.max_age.as_secs(),
+    })
 }
 
 /// Compiles a condition.

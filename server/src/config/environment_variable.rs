@@ -1,10 +1,27 @@
 //! `${NAME}` and `${NAME:-default}` in values.
 
-use super::sources::Sources;
-use super::value::ValueError;
+use super::text::Scalar;
+use super::value::{ValueError, ValueKind};
+
+/// Whether a text is one variable and nothing else, so that its value may be a list.
+pub(super) fn is_alone(text: &str) -> bool {
+    text.starts_with("${") && text.find('}') == Some(text.len() - 1)
+}
+
+/// Returns the value that the text of a variable stands for: a flag or a number is written without quotes elsewhere.
+pub(super) fn as_scalar(kind: ValueKind, text: String) -> Scalar {
+    match (kind, text.trim_start_matches('#')) {
+        (ValueKind::Flag, "true") => Scalar::Flag(true),
+        (ValueKind::Flag, "false") => Scalar::Flag(false),
+        _ => match text.parse() {
+            Ok(number) if kind.is_number() => Scalar::Integer(number),
+            _ => Scalar::Text(text),
+        },
+    }
+}
 
 /// Replaces variables by their values. `$` without a brace is literal, and `$${` is a literal `${`.
-pub(super) fn expand(text: &str, sources: &dyn Sources) -> Result<String, ValueError> {
+pub(super) fn expand(text: &str, variable: &dyn Fn(&str) -> Option<String>) -> Result<String, ValueError> {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
     while let Some((before, behind)) = rest.split_once("${") {
@@ -31,7 +48,7 @@ pub(super) fn expand(text: &str, sources: &dyn Sources) -> Result<String, ValueE
             ));
         }
         // As in a shell, an empty variable counts as missing if a default is given.
-        match (sources.variable(name), default) {
+        match (variable(name), default) {
             (Some(value), _) if !value.is_empty() => out.push_str(&value),
             (_, Some(default)) => out.push_str(default),
             (Some(_), None) => {}

@@ -3,6 +3,7 @@
 use super::position::Span;
 use super::problem::Problem;
 use super::reader::Reader;
+use super::settings::BlockKind;
 use super::text::{self, Node};
 use super::tree::{Block, Item};
 use std::path::{Path, PathBuf};
@@ -62,6 +63,9 @@ impl Reader<'_> {
         };
         if let Some(nodes) = nodes {
             self.include_stack.push(file.to_owned());
+            if block.kind == BlockKind::Top {
+                self.collect_snippets(&nodes);
+            }
             self.add(&nodes, block, once);
             self.include_stack.pop();
         }

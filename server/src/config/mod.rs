@@ -11,22 +11,29 @@
 
 mod build;
 mod environment_variable;
+mod foreign_format;
+mod foreign_words;
+#[cfg(feature = "program")]
+pub(crate) mod format;
 mod include;
 pub(crate) mod model;
 mod position;
 mod problem;
 mod reader;
+mod requirement;
 pub(crate) mod settings;
+mod snippet;
 mod sources;
 mod suggest;
 mod text;
 mod tree;
+mod use_snippet;
 pub(crate) mod value;
 
-pub(crate) use build::{MachineRequirement, MachineRequirementKind};
 pub(crate) use position::{Span, Texts};
 pub(crate) use problem::{Problem, Problems};
 pub(crate) use reader::RawValue;
+pub(crate) use requirement::{MachineRequirement, MachineRequirementKind};
 pub(crate) use sources::Sources;
 
 use reader::Reader;
@@ -55,14 +62,34 @@ pub(crate) fn read(file: &Path, sources: &dyn Sources) -> Result<Configuration, 
     if reader.problems.is_empty() {
         Ok(Configuration { settings, requirements, raw_values: reader.raw_values, texts: reader.texts })
     } else {
-        Err(Problems::new(reader.problems, reader.texts))
+        let problems = replace_foreign_files(reader.problems, &reader.texts);
+        Err(Problems::new(problems, reader.texts).with_requirements(requirements))
     }
+}
+
+/// Replaces the problems of each file that is written for another server, or in another format, by one.
+fn replace_foreign_files(mut problems: Vec<Problem>, texts: &Texts) -> Vec<Problem> {
+    let mut files: Vec<u32> = problems.iter().map(|problem| problem.at.file).collect();
+    files.sort_unstable();
+    files.dedup();
+    for file in files {
+        if let Some(format) = foreign_format::recognize(texts.text(file)) {
+            problems.retain(|problem| problem.at.file != file);
+            let start = format.at as u32;
+            let at = Span { file, start, end: start + 1 };
+            let problem = Problem::new(at, format!("this is {}", format.name));
+            problems.push(problem.suggest(format!("Selvedge reads KDL: see {}", format.page)));
+        }
+    }
+    problems
 }
 
 fn read_settings(file: &Path, reader: &mut Reader<'_>) -> (model::Settings, Vec<MachineRequirement>) {
     let nodes = reader.read_file(file, None).unwrap_or_default();
     reader.include_stack.push(file.to_owned());
+    reader.collect_snippets(&nodes);
     let top = reader.block(BlockKind::Top, &nodes, Span::default());
+    reader.problems.extend(reader.snippets.unused());
     build::build(&top, reader)
 }
 

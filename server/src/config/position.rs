@@ -63,6 +63,11 @@ impl Texts {
         self.files.is_empty()
     }
 
+    /// Returns the text of a file.
+    pub(super) fn text(&self, file: u32) -> &str {
+        self.files.get(file as usize).map_or("", |file| &file.text)
+    }
+
     /// Returns the file of a number.
     pub(super) fn path(&self, file: u32) -> &Path {
         &self.files[file as usize].path

@@ -1,7 +1,10 @@
 //! Problems of a configuration: position, message, and what to write instead.
 
 use super::position::{Position, Span, Texts};
+use super::requirement::MachineRequirement;
+use serde_json::json;
 use std::fmt;
+use std::path::Path;
 
 /// One problem.
 #[derive(Debug)]
@@ -43,6 +46,8 @@ impl Problem {
 pub(crate) struct Problems {
     list: Vec<Problem>,
     texts: Texts,
+    /// What the settings without problems require of the machine.
+    requirements: Vec<MachineRequirement>,
 }
 
 impl Problems {
@@ -50,7 +55,23 @@ impl Problems {
         list.sort_by_key(|problem| problem.at);
         // A file that is included several times reports a problem once.
         list.dedup_by(|later, first| later.at == first.at && later.message == first.message);
-        Self { list, texts }
+        Self { list, texts, requirements: Vec::new() }
+    }
+
+    /// Adds what the settings without problems require of the machine.
+    pub(super) fn with_requirements(self, requirements: Vec<MachineRequirement>) -> Self {
+        Self { requirements, ..self }
+    }
+
+    /// Returns what the settings without problems require of the machine.
+    pub(crate) fn requirements(&self) -> &[MachineRequirement] {
+        &self.requirements
+    }
+
+    /// Adds problems.
+    pub(crate) fn with(self, more: Vec<Problem>) -> Self {
+        let list = self.list.into_iter().chain(more).collect();
+        Self { requirements: self.requirements, ..Self::new(list, self.texts) }
     }
 
     /// Returns each problem as one line, for a log.
@@ -63,6 +84,38 @@ impl Problems {
             }
             text
         })
+    }
+
+    /// Returns the problems as a JSON list. Lines and columns start at 1; a column counts characters.
+    pub(crate) fn json(&self) -> String {
+        let place = |span: Span| {
+            let Position { file, line, column, within, .. } = self.texts.position(span);
+            let end = column + within.chars().count();
+            json!({ "file": file.display().to_string(), "line": line, "column": column, "end_column": end })
+        };
+        let problems = self.list.iter().map(|problem| {
+            let message = problem.message.strip_prefix(WARNING);
+            let mut entry = place(problem.at);
+            entry["severity"] = json!(if message.is_some() { "warning" } else { "error" });
+            entry["message"] = json!(message.unwrap_or(&problem.message));
+            entry["suggestion"] = json!(problem.suggestion);
+            if let Some((span, what)) = problem.related {
+                entry["related"] = place(span);
+                entry["related"]["message"] = json!(what);
+            }
+            entry
+        });
+        format!("{:#}\n", serde_json::Value::Array(problems.collect()))
+    }
+
+    /// Returns a problem without a position as a JSON list.
+    pub(crate) fn plain_json(file: &Path, message: &str) -> String {
+        let place = json!({ "file": file.display().to_string(), "line": 1, "column": 1, "end_column": 1 });
+        let mut entry = place;
+        entry["severity"] = json!("error");
+        entry["message"] = json!(message);
+        entry["suggestion"] = json!("");
+        format!("{:#}\n", json!([entry]))
     }
 
     /// Returns the number of problems.
@@ -93,6 +146,8 @@ impl fmt::Display for Problems {
     }
 }
 
+/// The start of the message of a warning.
+const WARNING: &str = "warning: ";
 /// Most problems that are printed.
 const PRINTED_MAX: usize = 10_000;
 /// Most characters of a line that are shown on each side of the position.

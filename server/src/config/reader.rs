@@ -1,14 +1,16 @@
 //! Checks nodes against the table of settings, and makes items or problems of them.
 
 use super::environment_variable;
+use super::foreign_words;
 use super::position::{Span, Texts};
 use super::problem::Problem;
 use super::settings::{self, Arity, BlockKind, DefaultValue, Repeat, Setting};
+use super::snippet::Snippets;
 use super::sources::Sources;
 use super::suggest::{new_name, suggestion};
 use super::text::{Entry, Node, Scalar};
 use super::tree::{Block, Item, SpannedValue};
-use super::value::{self, Value, ValueKind};
+use super::value::{self, Value, ValueError, ValueKind};
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -38,6 +40,7 @@ pub(super) struct Reader<'a> {
     /// The chain of includes that led here.
     pub(super) include_stack: Vec<PathBuf>,
     pub(super) item_count: usize,
+    pub(super) snippets: Snippets,
     /// Files that were included; those included twice count twice.
     pub(super) include_count: usize,
 }
@@ -52,6 +55,7 @@ impl<'a> Reader<'a> {
             files: HashMap::new(),
             include_stack: Vec::new(),
             item_count: 0,
+            snippets: Snippets::default(),
             include_count: 0,
         }
     }
@@ -89,6 +93,15 @@ impl<'a> Reader<'a> {
                 self.problems.push(unknown_setting(node, block.kind));
                 continue;
             };
+            match setting.name {
+                // They are collected before.
+                "snippet" => continue,
+                "use" => {
+                    self.use_snippet(node, block, once);
+                    continue;
+                }
+                _ => {}
+            }
             if setting.repeat == Repeat::Once {
                 match once.iter().find(|(name, _)| *name == setting.name) {
                     Some(&(name, first)) => {
@@ -121,6 +134,10 @@ impl<'a> Reader<'a> {
             }
             match &entry.name {
                 None => match argument_kind(setting, arguments.len()) {
+                    Some(kind) if is_list_at(setting, arguments.len()) && is_variable(entry) => {
+                        let entries = self.entries_of_variable(entry);
+                        arguments.extend(entries.iter().map(|entry| self.read_entry(kind, entry)));
+                    }
                     // An invalid argument still occupies its position.
                     Some(kind) => arguments.push(self.read_entry(kind, entry)),
                     None => self.problems.push(too_many_values(setting, entry)),
@@ -174,8 +191,8 @@ impl<'a> Reader<'a> {
     fn read_entry(&mut self, kind: ValueKind, entry: &Entry) -> Option<SpannedValue> {
         let at = entry.value_at;
         let read = match &entry.scalar {
-            Scalar::Text(text) if text.contains("${") => match environment_variable::expand(text, self.sources) {
-                Ok(text) => value::read(kind, &Scalar::Text(text), self.base(at)),
+            Scalar::Text(text) if text.contains("${") => match self.expand(text) {
+                Ok(text) => value::read(kind, &environment_variable::as_scalar(kind, text), self.base(at)),
                 Err(error) => Err(error),
             },
             scalar => value::read(kind, scalar, self.base(at)),
@@ -191,6 +208,29 @@ impl<'a> Reader<'a> {
                 self.problems.push(Problem::new(at, error.message).suggest(error.suggestion));
                 None
             }
+        }
+    }
+
+    /// Replaces the variables of a text: those of the current snippet, then those of the environment.
+    pub(super) fn expand(&self, text: &str) -> Result<String, ValueError> {
+        let variable = |name: &str| self.snippets.variable(name).or_else(|| self.sources.variable(name));
+        environment_variable::expand(text, &variable).map_err(|error| match self.snippets.is_within() {
+            true => ValueError { suggestion: format!("{}, or give it to `use`", error.suggestion), ..error },
+            false => error,
+        })
+    }
+
+    /// Returns one entry for each word of a variable, which stands alone in a list.
+    fn entries_of_variable(&self, entry: &Entry) -> Vec<Entry> {
+        let Scalar::Text(text) = &entry.scalar else { return vec![entry.clone()] };
+        match self.expand(text) {
+            Ok(value) if value.split_whitespace().nth(1).is_some() => {
+                // `$${` is a literal `${`.
+                let word = |word: &str| Scalar::Text(word.replace("${", "$${"));
+                value.split_whitespace().map(|text| Entry { scalar: word(text), ..entry.clone() }).collect()
+            }
+            // The reader of the value reports the error.
+            _ => vec![entry.clone()],
         }
     }
 
@@ -245,6 +285,16 @@ fn argument_kind(setting: &Setting, position: usize) -> Option<ValueKind> {
     }
 }
 
+/// Whether the argument at a position may be repeated.
+fn is_list_at(setting: &Setting, position: usize) -> bool {
+    position + 1 >= setting.arguments.len() && setting.arguments.last().is_some_and(|last| last.arity.is_list())
+}
+
+/// Whether an entry is one variable of the environment.
+fn is_variable(entry: &Entry) -> bool {
+    matches!(&entry.scalar, Scalar::Text(text) if environment_variable::is_alone(text))
+}
+
 /// Returns how a setting is written, for messages.
 pub(super) fn syntax(setting: &Setting) -> String {
     let mut shape = setting.name.to_owned();
@@ -275,12 +325,21 @@ fn unknown_setting(node: &Node, place: BlockKind) -> Problem {
         format!("it belongs in {}", places.join(", "))
     } else if let Some(owner) = settings::in_block(place).find(|setting| setting.property(&node.name).is_some()) {
         format!("it is a property: `{} ... {}=...`", owner.name, node.name)
+    } else if let Some(words) = foreign_words::suggestion(&node.name) {
+        words.to_owned()
+    } else if place == BlockKind::Top && is_host_like(&node.name) && node.children.is_some() {
+        format!("a site begins with `site`: `site \"{}\" {{ ... }}`", node.name.escape_debug())
     } else if let Some(new) = new_name(&node.name) {
         format!("it was renamed to `{new}`")
     } else {
         suggestion(&node.name, settings::in_block(place).map(|setting| setting.name))
     };
     Problem::new(node.name_at, what).suggest(instead)
+}
+
+/// Whether a name looks like a host, which is the name of a block elsewhere.
+fn is_host_like(name: &str) -> bool {
+    name.contains('.') || name.contains('*') || name.starts_with(':') || name == "localhost"
 }
 
 fn unknown_property(setting: &Setting, name: &str, entry: &Entry) -> Problem {

@@ -65,6 +65,11 @@ impl Block {
         is_written.chain(self.invalid.iter().copied()).any(|is_written| names.contains(&is_written))
     }
 
+    /// Whether any of these settings was written with a problem.
+    pub(super) fn has_any_invalid(&self, names: &[&str]) -> bool {
+        self.invalid.iter().any(|invalid| names.contains(invalid))
+    }
+
     /// Returns the item of a setting that has a default.
     pub(super) fn item(&self, name: &str) -> &Item {
         self.get(name).expect("the table has a default for it")

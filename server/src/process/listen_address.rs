@@ -13,6 +13,8 @@ use std::path::PathBuf;
 pub(crate) enum ListenAddress {
     /// An IP address and a port.
     Inet(SocketAddr),
+    /// An IPv6 address and a port, for IPv6 clients only.
+    Ipv6Only(SocketAddr),
     /// A host name and a port; each of its addresses is bound.
     Name { host: String, port: u16 },
     /// A Unix socket and the mode of its file.
@@ -36,6 +38,7 @@ impl ListenAddress {
 impl From<&model::Listener> for ListenAddress {
     fn from(listener: &model::Listener) -> Self {
         match &listener.address {
+            Address::Inet(address) if listener.is_ipv6_only => Self::Ipv6Only(*address),
             Address::Inet(address) => Self::Inet(*address),
             Address::Name { host, port } => Self::Name { host: host.clone(), port: *port },
             Address::Unix(path) => Self::Unix { path: path.clone(), mode: listener.mode },
@@ -48,7 +51,7 @@ impl From<&model::Listener> for ListenAddress {
 impl fmt::Display for ListenAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Inet(address) => address.fmt(f),
+            Self::Inet(address) | Self::Ipv6Only(address) => address.fmt(f),
             Self::Name { host, port } => write!(f, "{host}:{port}"),
             Self::Unix { path, .. } => write!(f, "unix:{}", path.display()),
             Self::Descriptor(number) => write!(f, "fd:{number}"),

@@ -58,12 +58,14 @@ impl Sockets {
 
     fn open(&self, place: &ListenAddress) -> io::Result<Vec<Listener>> {
         match place {
-            ListenAddress::Inet(address) => Ok(vec![self.open_inet(*address)?]),
+            ListenAddress::Inet(address) => Ok(vec![self.open_inet(*address, Listener::bind)?]),
+            ListenAddress::Ipv6Only(address) => Ok(vec![self.open_inet(*address, Listener::bind_ipv6_only)?]),
             ListenAddress::Name { host, port } => {
                 // A name may resolve to one address twice.
                 let mut seen = HashSet::new();
                 let addresses = (host.as_str(), *port).to_socket_addrs()?.filter(|address| seen.insert(*address));
-                let listeners: Vec<_> = addresses.map(|address| self.open_inet(address)).collect::<io::Result<_>>()?;
+                let listeners: Vec<_> =
+                    addresses.map(|address| self.open_inet(address, Listener::bind)).collect::<io::Result<_>>()?;
                 if listeners.is_empty() { Err(io::Error::other("the name has no address")) } else { Ok(listeners) }
             }
             ListenAddress::Unix { path, mode } => Ok(vec![Listener::bind_unix(path, *mode)?]),
@@ -79,12 +81,16 @@ impl Sockets {
     }
 
     /// Binds an IP address. A listener of that address under another name is shared.
-    fn open_inet(&self, address: SocketAddr) -> io::Result<Listener> {
+    fn open_inet(
+        &self,
+        address: SocketAddr,
+        bind: fn(SocketAddr, usize) -> io::Result<Listener>,
+    ) -> io::Result<Listener> {
         let endpoint = Endpoint::Inet(address);
         let mut held = self.bound.iter().flat_map(|held| &held.listeners);
         match held.find(|listener| *listener.endpoint() == endpoint) {
             Some(listener) => listener.try_clone(),
-            None => Listener::bind(address, self.workers),
+            None => bind(address, self.workers),
         }
     }
 

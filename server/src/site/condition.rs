@@ -28,25 +28,25 @@ pub(crate) enum Condition {
     Cookie(NamedCondition),
     /// The client is in one of these networks.
     Client(Vec<Network>),
-    /// The host that the client asked for is one of these.
+    /// The requested host is one of these.
     Host(Vec<TextPattern>),
     /// The scheme is this one.
     Scheme(Box<str>),
     /// This file exists.
     FileExists(Arc<FlagFile>),
     /// The condition does not match.
-    Not(Box<Condition>),
+    Not(Box<Self>),
     /// One of these matches.
-    Any(Vec<Condition>),
+    Any(Vec<Self>),
     /// All of these match.
-    All(Vec<Condition>),
+    All(Vec<Self>),
 }
 
 /// A condition on a value that has a name.
 #[derive(Clone, Debug)]
 pub(crate) struct NamedCondition {
     pub(crate) name: Box<str>,
-    /// One of them matches. If there are none, any value does.
+    /// One of them matches. If the list is empty, any value does.
     pub(crate) values: Vec<TextPattern>,
 }
 
@@ -114,7 +114,7 @@ impl Condition {
         }
     }
 
-    /// Adds what the named wildcards of a host captured. Only a condition that had to match is asked.
+    /// Adds what the named wildcards of a host captured. Only conditions that had to match count.
     pub(super) fn capture<'p>(&'p self, request: &'p Request, captures: &mut Captures<'p>) {
         match self {
             Self::Host(patterns) => {
@@ -129,7 +129,7 @@ impl Condition {
     }
 }
 
-/// Returns the host that the client asked for, without a port.
+/// Returns the requested host, without a port.
 pub(super) fn host_of(request: &Request) -> &str {
     request.host().and_then(|host| std::str::from_utf8(host.name).ok()).unwrap_or_default()
 }
@@ -182,10 +182,10 @@ fn decode(text: &str) -> Cow<'_, [u8]> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::syntax::LetterCase;
+    use crate::syntax::CaseSensitivity;
 
     fn named(name: &str, value: Option<&str>) -> NamedCondition {
-        let values = value.map(|value| TextPattern::parse(value, LetterCase::Matters).unwrap());
+        let values = value.map(|value| TextPattern::parse(value, CaseSensitivity::Sensitive).unwrap());
         NamedCondition { name: name.into(), values: values.into_iter().collect() }
     }
 

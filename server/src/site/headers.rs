@@ -247,7 +247,7 @@ pub(super) fn is_successful(status: StatusCode) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::syntax::LetterCase;
+    use crate::syntax::CaseSensitivity;
 
     fn text(text: &str) -> TextTemplate {
         TextTemplate::parse(text).unwrap()
@@ -261,7 +261,7 @@ mod tests {
         edits.remove("ETag", None).unwrap();
         edits.set("Content-Type", text("text/plain"), None).unwrap();
         edits
-            .add("x-page", text("1"), Some(ResponseSelector::parse("text/html", LetterCase::Matters).unwrap()))
+            .add("x-page", text("1"), Some(ResponseSelector::parse("text/html", CaseSensitivity::Sensitive).unwrap()))
             .unwrap();
         let mut more = HeaderEdits::default();
         more.remove("x-two", None).unwrap();
@@ -299,7 +299,7 @@ mod tests {
 
     #[test]
     fn first_matching_rule_wins() {
-        let selector = |text| ResponseSelector::parse(text, LetterCase::Matters).unwrap();
+        let selector = |text| ResponseSelector::parse(text, CaseSensitivity::Sensitive).unwrap();
         let mut rules = FileFieldRules::default();
         rules.add(selector("/assets/*"), "max-age=31536000, immutable").unwrap();
         rules.add(selector("*.html"), "no-cache").unwrap();

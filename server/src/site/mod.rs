@@ -12,6 +12,7 @@ mod access;
 mod action;
 mod client;
 mod condition;
+mod cors;
 mod files;
 mod headers;
 mod host;
@@ -37,6 +38,7 @@ pub(crate) use action::{
 };
 pub(crate) use client::{ForwardingField, TrustedProxies, UnixPeerTrust};
 pub(crate) use condition::{Condition, FlagFile, NamedCondition};
+pub(crate) use cors::{AllowedOrigins, CorsCredentials, CorsRules};
 pub(crate) use files::cache::BYTES_MAX as CACHE_BYTES_MAX;
 pub(crate) use files::directories::BYTES_MAX as DIRECTORIES_BYTES_MAX;
 pub(crate) use files::root::Root;

@@ -179,6 +179,15 @@ impl<'t> Pipeline<'t> {
             self.cache_scope = scope;
         }
         let route = matched.as_ref().map(|matched| matched.route);
+        let cors = route.map_or(self.site.rules.cors.as_ref(), |route| route.cors.as_ref());
+        if let Some(cors) = cors {
+            // The response depends on the origin.
+            self.cache_scope = CacheScope::None;
+            // Before the access rules, because a preflight request has no credentials.
+            if let Some(response) = cors.preflight(request) {
+                return RouteResult::Responded(RoutedResponse::new(response, route, ResponseSource::Generated));
+            }
+        }
         let uses_content = route.is_some_and(|route| route.action.uses_content());
         let checked = match self.check_route(request, route).await {
             Ok(()) if !uses_content && request.head().framing != RequestFraming::None => {
@@ -342,6 +351,9 @@ impl<'t> Pipeline<'t> {
             FieldChanges::of_response(file_fields, headers, &requested, (source, &response, file.as_ref()))
                 .apply(response.fields_mut());
         }
+        if let Some(cors) = route.map_or(rules.cors.as_ref(), |route| route.cors.as_ref()) {
+            cors.apply(request, &mut response);
+        }
         match self.dry_run_reason {
             Some(reason) if response.reason().is_none() => response.log_reason(reason),
             _ => response,
@@ -456,7 +468,7 @@ impl<'t> RoutedResponse<'t> {
     }
 }
 
-/// Returns the part of the path beneath that of the pattern, if the rules say so.
+/// Returns the part of the path beneath that of the pattern, if only this part is looked up.
 fn path_beneath(rules: &FilesRules, values: &RequestValues<'_>) -> Option<SafePath> {
     if rules.path_prefix == PathPrefix::Kept {
         return None;

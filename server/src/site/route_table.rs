@@ -4,6 +4,7 @@ use super::access::{AccessRules, DryRunCount, PasswordCache};
 use super::action::{Action, FilesRules, IndexNames, Listing, PathPrefix, Precompressed};
 use super::client::TrustedProxies;
 use super::condition::Condition;
+use super::cors::CorsRules;
 use super::files::DocumentRoot;
 use super::files::root::Root;
 use super::headers::{FileFieldRules, HeaderEdits};
@@ -34,6 +35,8 @@ pub(crate) struct SiteRules {
     pub(crate) headers: HeaderEdits,
     /// Fields of files, by path or media type.
     pub(crate) file_fields: FileFieldRules,
+    /// Which origins may use responses without a route.
+    pub(crate) cors: Option<Arc<CorsRules>>,
     /// The files that replace error responses.
     pub(crate) error_pages: Option<ErrorPages>,
 }
@@ -57,6 +60,7 @@ impl SiteRules {
             body_bytes_max: u64::MAX,
             headers: HeaderEdits::default(),
             file_fields: FileFieldRules::default(),
+            cors: None,
             error_pages: Vec::new(),
             action: Action::Files(files),
         };
@@ -91,6 +95,8 @@ pub(crate) struct Route {
     pub(crate) headers: HeaderEdits,
     /// Fields of files. Those that match no rule get that of the site.
     pub(crate) file_fields: FileFieldRules,
+    /// Which origins may use responses.
+    pub(crate) cors: Option<Arc<CorsRules>>,
     /// The error pages of the route, beneath the root of the site's error pages. Statuses without a page get
     /// that of the site.
     pub(crate) error_pages: Vec<(StatusCode, SafePath)>,

@@ -34,7 +34,7 @@ const VARIABLES: &[(&str, &str)] = &[
 pub(super) fn check_pattern(text: &str) -> Result<(), ValueError> {
     if let Some(rest) = ["~*", "~"].iter().find_map(|mark| text.strip_prefix(mark)) {
         let case = if text.starts_with("~*") { " and ignore-case=#true" } else { "" };
-        let instead = format!("write \"regex:{}\"{case}", rest.trim_start());
+        let instead = format!("write {}{case}", quoted(rest.trim_start()));
         return Err(ValueError::new("`~` does not mark a regular expression here", instead));
     }
     for (mark, end) in [("= ", ""), ("=/", ""), ("^~ ", "*")] {
@@ -61,7 +61,7 @@ pub(super) fn check_pattern(text: &str) -> Result<(), ValueError> {
         return Err(ValueError::new("a pattern with a backslash", instead));
     }
     if let Some(found) = text.chars().find(|c| matches!(c, '(' | ')' | '|' | '[' | ']' | '^' | '$')) {
-        let instead = alternatives(text).unwrap_or_else(|| format!("write \"regex:{}\"", as_expression(text)));
+        let instead = alternatives(text).unwrap_or_else(|| format!("write {}", quoted(&as_expression(text))));
         return Err(ValueError::new(format!("`{found}` has no meaning in a path pattern"), instead));
     }
     if let Some(segment) = text.split('/').find(|segment| segment.len() > 1 && segment.starts_with(':')) {
@@ -150,6 +150,14 @@ fn alternatives(text: &str) -> Option<String> {
     Some(format!("write {}", all.join(" ")))
 }
 
+/// Quotes a regular expression for KDL: a backslash stands for itself in a raw string.
+fn quoted(expression: &str) -> String {
+    match expression.contains('\\') {
+        true => format!("#\"regex:{expression}\"#"),
+        false => format!("\"regex:{expression}\""),
+    }
+}
+
 /// Writes what looks like a regular expression as one of ours.
 fn as_expression(text: &str) -> String {
     let is_glob = text.contains('*') && !text.contains(".*") && !text.contains(")*");
@@ -171,8 +179,8 @@ mod tests {
     fn patterns_of_other_servers_are_explained() {
         for (text, suggestion) in [
             ("/(admin|private)/*", "write \"/admin/*\" \"/private/*\""),
-            ("~ \\.php$", "write \"regex:\\.php$\""),
-            ("~* \\.(jpg|png)$", "write \"regex:\\.(jpg|png)$\" and ignore-case=#true"),
+            ("~ \\.php$", "write #\"regex:\\.php$\"#"),
+            ("~* \\.(jpg|png)$", "write #\"regex:\\.(jpg|png)$\"# and ignore-case=#true"),
             ("= /exact", "write \"/exact\""),
             ("^~ /images/", "write \"/images/*\""),
             ("*.css, *.js", "write \"*.css\" \"*.js\""),

@@ -149,7 +149,7 @@ pub(super) fn add_name(name: &str, names: &mut Vec<Box<str>>) -> Result<(), Valu
     if names.iter().any(|known| **known == *name) {
         return Err(ValueError::new(format!("`{{{name}}}` is repeated"), "each wildcard has its own name"));
     }
-    if super::Variable::named(name).is_some() {
+    if super::variable::Variable::named(name).is_some() {
         let what = format!("`{{{name}}}` is a value of the request");
         return Err(ValueError::new(what, format!("choose another name, such as {{the_{name}}}")));
     }

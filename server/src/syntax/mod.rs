@@ -2,6 +2,8 @@
 //!
 //! A parsed value is what a site works with. The configuration adds the position to an error.
 
+mod captures;
+mod case_sensitivity;
 mod foreign;
 mod glob;
 mod host;
@@ -12,15 +14,19 @@ mod regular_expression;
 mod response_selector;
 mod template;
 mod text_pattern;
+mod variable;
 
+pub(crate) use captures::Captures;
+pub(crate) use case_sensitivity::CaseSensitivity;
 pub(crate) use foreign::placeholder as foreign_placeholder;
 pub(crate) use host::HostName;
 pub(crate) use network::Network;
-pub(crate) use pattern::{Captures, LetterCase, Pattern, absolute_path, check_path_characters};
-pub(crate) use placeholder::{Needs, RequestValues, TextTemplate, VARIABLES, Variable, list_variables};
+pub(crate) use pattern::{Pattern, absolute_path, check_path_characters};
+pub(crate) use placeholder::{Needs, RequestValues, TextTemplate, list_variables};
 pub(crate) use response_selector::{ResponseSelector, SentFile};
 pub(crate) use template::{Template, TryPath};
 pub(crate) use text_pattern::TextPattern;
+pub(crate) use variable::VARIABLES;
 
 /// Why a value is invalid, and what to write instead.
 #[derive(Debug, PartialEq, Eq)]

@@ -17,6 +17,8 @@
 //! Every wildcard captures the text that it matches.
 
 use super::ValueError;
+use super::captures::Captures;
+use super::case_sensitivity::CaseSensitivity;
 use super::foreign;
 use super::glob::{self, Braces, Glob, Ranges, WILDCARDS_MAX};
 use super::regular_expression::{self, RegularExpression};
@@ -32,17 +34,7 @@ pub(crate) struct Pattern {
     kind: PatternKind,
     /// The names of the wildcards, in order; empty for one without a name.
     names: Box<[Box<str>]>,
-    case: LetterCase,
-}
-
-/// Whether upper and lower case differ.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub(crate) enum LetterCase {
-    /// `a` is not `A`.
-    #[default]
-    Matters,
-    /// An ASCII letter is equal to its other case.
-    Ignored,
+    case: CaseSensitivity,
 }
 
 #[derive(Clone, Debug)]
@@ -59,7 +51,7 @@ enum PatternKind {
     Regex(RegularExpression, RegexSource),
 }
 
-/// Where a regular expression comes from.
+/// The source of a regular expression.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum RegexSource {
     /// It is written in the configuration.
@@ -74,45 +66,6 @@ enum PatternEnd {
     Nothing,
     Slash,
     Anything,
-}
-
-/// The texts that wildcards matched, with their names.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Captures<'p> {
-    parts: Vec<(&'p str, &'p str)>,
-    rest: Option<&'p str>,
-}
-
-impl<'p> Captures<'p> {
-    /// Returns the text of a wildcard by its index, from 0; empty if it does not exist.
-    pub(crate) fn get(&self, number: usize) -> &'p str {
-        self.parts.get(number).map_or("", |(_, text)| text)
-    }
-
-    /// Returns the text of a wildcard without a name by its index among those, from 0.
-    pub(crate) fn star(&self, number: usize) -> &'p str {
-        self.parts.iter().filter(|(name, _)| name.is_empty()).nth(number).map_or("", |(_, text)| text)
-    }
-
-    /// Returns the text of a wildcard by its name; empty if it does not exist.
-    pub(crate) fn named(&self, name: &str) -> &'p str {
-        self.parts.iter().find(|(known, _)| *known == name).map_or("", |(_, text)| text)
-    }
-
-    /// Returns what is beneath the path of the pattern, if it ends with a wildcard for that.
-    pub(crate) fn rest(&self) -> Option<&'p str> {
-        self.rest
-    }
-
-    /// The capture of a single star.
-    pub(crate) fn whole(part: &'p str) -> Self {
-        Self { parts: vec![("", part)], rest: None }
-    }
-
-    /// Adds the captures of ranges of a text.
-    pub(super) fn add(&mut self, names: &'p [Box<str>], text: &'p str, ranges: Ranges) {
-        self.parts.extend(names.iter().map(|name| &**name).zip(ranges.into_iter().map(|range| &text[range])));
-    }
 }
 
 /// Returns a decoded path in the form that patterns match: with its leading slash, and a trailing one for a
@@ -131,16 +84,16 @@ impl Pattern {
     /// Returns the pattern `/*`.
     pub(crate) fn everything() -> Self {
         let names = Box::from([Box::from("")]);
-        Self { text: "/*".into(), kind: PatternKind::Prefix(Box::from("")), names, case: LetterCase::Matters }
+        Self { text: "/*".into(), kind: PatternKind::Prefix(Box::from("")), names, case: CaseSensitivity::Sensitive }
     }
 
     /// Parses a pattern.
     pub(crate) fn parse(text: &str) -> Result<Self, ValueError> {
-        Self::parse_with(text, LetterCase::Matters)
+        Self::parse_with(text, CaseSensitivity::Sensitive)
     }
 
     /// Parses a pattern that may ignore the case of letters.
-    pub(crate) fn parse_with(text: &str, case: LetterCase) -> Result<Self, ValueError> {
+    pub(crate) fn parse_with(text: &str, case: CaseSensitivity) -> Result<Self, ValueError> {
         let mut names = Vec::new();
         let mut kind = match regular_expression::written(text) {
             Some(expression) => {
@@ -150,7 +103,7 @@ impl Pattern {
             }
             None => parse_kind(text, case, &mut names)?,
         };
-        if case == LetterCase::Ignored {
+        if case == CaseSensitivity::Insensitive {
             kind.make_lowercase();
         }
         Ok(Self { text: text.into(), kind, names: names.into(), case })
@@ -158,18 +111,18 @@ impl Pattern {
 
     /// Returns this pattern with the case of letters ignored.
     pub(crate) fn ignoring_case(&self) -> Self {
-        Self::parse_with(&self.text, LetterCase::Ignored).unwrap_or_else(|_| self.clone())
+        Self::parse_with(&self.text, CaseSensitivity::Insensitive).unwrap_or_else(|_| self.clone())
     }
 
     /// Returns whether upper and lower case differ.
-    pub(crate) fn case(&self) -> LetterCase {
+    pub(crate) fn case(&self) -> CaseSensitivity {
         self.case
     }
 
     /// Returns the path if the pattern is this path alone.
     pub(crate) fn as_exact(&self) -> Option<&str> {
         match &self.kind {
-            PatternKind::Exact(path) if self.case == LetterCase::Matters => Some(path),
+            PatternKind::Exact(path) if self.case == CaseSensitivity::Sensitive => Some(path),
             _ => None,
         }
     }
@@ -177,7 +130,7 @@ impl Pattern {
     /// Returns the path, without its slash at the end, if the pattern is that path and everything beneath it.
     pub(crate) fn as_prefix(&self) -> Option<&str> {
         match &self.kind {
-            PatternKind::Prefix(path) if self.case == LetterCase::Matters => Some(path),
+            PatternKind::Prefix(path) if self.case == CaseSensitivity::Sensitive => Some(path),
             _ => None,
         }
     }
@@ -186,7 +139,7 @@ impl Pattern {
     pub(crate) fn literal_start(&self) -> &str {
         match &self.kind {
             PatternKind::Regex(_, RegexSource::Written) | PatternKind::FileName(_) => "",
-            _ if self.case == LetterCase::Ignored => "",
+            _ if self.case == CaseSensitivity::Insensitive => "",
             _ => self.text.split(['*', '{']).next().unwrap_or_default(),
         }
     }
@@ -215,7 +168,7 @@ impl Pattern {
     pub(crate) fn captures_all(&self) -> bool {
         match &self.kind {
             PatternKind::FileName(_) | PatternKind::Regex(..) => false,
-            _ => self.case == LetterCase::Matters,
+            _ => self.case == CaseSensitivity::Sensitive,
         }
     }
 
@@ -236,14 +189,14 @@ impl Pattern {
         debug_assert!(text.starts_with('/'), "see absolute_path");
         let mut ranges = Ranges::new();
         let is_match = match self.case {
-            LetterCase::Matters => self.kind.matches(text, &mut ranges),
+            CaseSensitivity::Sensitive => self.kind.matches(text, &mut ranges),
             // Lower case keeps the positions of all characters.
-            LetterCase::Ignored => self.kind.matches(&text.to_ascii_lowercase(), &mut ranges),
+            CaseSensitivity::Insensitive => self.kind.matches(&text.to_ascii_lowercase(), &mut ranges),
         };
         is_match.then(|| {
-            let mut captures = Captures::default();
+            let rest = ranges.last().filter(|_| self.ends_with_rest()).map(|range| &text[range.clone()]);
+            let mut captures = Captures::with_rest(rest);
             captures.add(&self.names, text, ranges);
-            captures.rest = captures.parts.last().filter(|_| self.ends_with_rest()).map(|(_, text)| *text);
             captures
         })
     }
@@ -285,7 +238,7 @@ impl PatternKind {
     }
 }
 
-fn parse_kind(text: &str, case: LetterCase, names: &mut Vec<Box<str>>) -> Result<PatternKind, ValueError> {
+fn parse_kind(text: &str, case: CaseSensitivity, names: &mut Vec<Box<str>>) -> Result<PatternKind, ValueError> {
     foreign::check_pattern(text)?;
     check_path_characters(text)?;
     if !text.starts_with(['/', '*']) {
@@ -342,7 +295,7 @@ fn rest_name(segment: &str) -> Option<&str> {
 fn parse_segments(
     text: &str,
     segments: &[&str],
-    (end, case): (PatternEnd, LetterCase),
+    (end, case): (PatternEnd, CaseSensitivity),
     names: &mut Vec<Box<str>>,
 ) -> Result<PatternKind, ValueError> {
     if let Some(segment) = segments.iter().find(|segment| segment.contains("...}")) {
@@ -500,7 +453,7 @@ mod tests {
         let path = SafePath::decode(raw.as_bytes()).unwrap_or_else(|reject| panic!("{raw}: {reject}"));
         let (pattern, text) = (Pattern::parse(pattern).unwrap(), absolute_path(&path));
         let captures = pattern.matches(&text)?;
-        assert_eq!(captures.parts.len(), pattern.wildcards(), "every wildcard has captured something");
+        assert_eq!(captures.len(), pattern.wildcards(), "every wildcard has captured something");
         Some((0..pattern.wildcards()).map(|number| captures.get(number).to_owned()).collect())
     }
 

@@ -1,42 +1,15 @@
 //! Placeholders in targets and texts: `{host}`, `{1}`, `{name}`, and the values that fill them.
 
 use super::ValueError;
+use super::captures::Captures;
 use super::foreign;
 use super::glob;
-use super::pattern::Captures;
+use super::variable::{VARIABLES, Variable};
 use std::net::IpAddr;
-
-/// A value of the request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Variable {
-    Host,
-    Path,
-    Query,
-    Scheme,
-    Method,
-    Client,
-}
-
-/// Every value of a request: its name, and what it is.
-pub(crate) const VARIABLES: [(&str, Variable, &str); 6] = [
-    ("host", Variable::Host, "The host that the client asked for, in lower case and without a port."),
-    ("path", Variable::Path, "The path that the client asked for, with its slash at the beginning."),
-    ("query", Variable::Query, "The query that the client sent, without the `?`; empty if there is none."),
-    ("scheme", Variable::Scheme, "`http` or `https`."),
-    ("method", Variable::Method, "The method of the request."),
-    ("client", Variable::Client, "The address of the client."),
-];
-
-impl Variable {
-    /// Finds a value of the request by its name.
-    pub(crate) fn named(name: &str) -> Option<Self> {
-        VARIABLES.iter().find(|(known, ..)| *known == name).map(|(_, variable, _)| *variable)
-    }
-}
 
 /// A part of a target or text.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Piece {
+pub(super) enum TemplatePiece {
     Text(Box<str>),
     /// `*`: the wildcard without a name of this index, from 0.
     Star(usize),
@@ -71,7 +44,7 @@ pub(super) enum Encoding {
     Strict,
 }
 
-impl Piece {
+impl TemplatePiece {
     /// Parses what is between braces.
     pub(super) fn parse(name: &str) -> Result<Self, ValueError> {
         if let Ok(number) = name.parse::<usize>() {
@@ -155,14 +128,14 @@ pub(super) fn push_encoded(byte: u8, out: &mut String) {
 pub(crate) struct TextTemplate {
     /// As written.
     text: Box<str>,
-    pieces: Box<[Piece]>,
+    pieces: Box<[TemplatePiece]>,
 }
 
 impl TextTemplate {
     /// Parses a text. Braces that are no placeholder stand for themselves, as in JSON; `{{name}}` is the text `{name}`.
     pub(crate) fn parse(text: &str) -> Result<Self, ValueError> {
         foreign::check_known_variables(text)?;
-        let mut pieces: Vec<Piece> = Vec::new();
+        let mut pieces: Vec<TemplatePiece> = Vec::new();
         let mut literal = String::new();
         let mut rest = text;
         while let Some(at) = rest.find('{') {
@@ -174,9 +147,9 @@ impl TextTemplate {
                 rest = &rest[name.len() + 2..];
             } else if let Some(name) = placeholder_name(rest) {
                 if !literal.is_empty() {
-                    pieces.push(Piece::Text(std::mem::take(&mut literal).into()));
+                    pieces.push(TemplatePiece::Text(std::mem::take(&mut literal).into()));
                 }
-                pieces.push(Piece::parse(&name[1..name.len() - 1])?);
+                pieces.push(TemplatePiece::parse(&name[1..name.len() - 1])?);
                 rest = &rest[name.len()..];
             } else {
                 literal.push('{');
@@ -185,7 +158,7 @@ impl TextTemplate {
         }
         literal.push_str(rest);
         if !literal.is_empty() {
-            pieces.push(Piece::Text(literal.into()));
+            pieces.push(TemplatePiece::Text(literal.into()));
         }
         Ok(Self { text: text.into(), pieces: pieces.into() })
     }
@@ -194,7 +167,7 @@ impl TextTemplate {
     pub(crate) fn as_static(&self) -> Option<&str> {
         match &*self.pieces {
             [] => Some(""),
-            [Piece::Text(text)] => Some(text),
+            [TemplatePiece::Text(text)] => Some(text),
             _ => None,
         }
     }
@@ -238,14 +211,14 @@ pub(crate) struct Needs<'a> {
 }
 
 impl<'a> Needs<'a> {
-    pub(super) fn of(all: impl IntoIterator<Item = &'a [Piece]>) -> Self {
+    pub(super) fn of(all: impl IntoIterator<Item = &'a [TemplatePiece]>) -> Self {
         let mut needs = Self::default();
         for piece in all.into_iter().flatten() {
             match piece {
-                Piece::Star(index) => needs.stars = needs.stars.max(index + 1),
-                Piece::Number(index) => needs.numbers = needs.numbers.max(index + 1),
-                Piece::Named(name) => needs.names.push(name),
-                Piece::Text(_) | Piece::Variable(_) => {}
+                TemplatePiece::Star(index) => needs.stars = needs.stars.max(index + 1),
+                TemplatePiece::Number(index) => needs.numbers = needs.numbers.max(index + 1),
+                TemplatePiece::Named(name) => needs.names.push(name),
+                TemplatePiece::Text(_) | TemplatePiece::Variable(_) => {}
             }
         }
         needs

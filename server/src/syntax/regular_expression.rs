@@ -1,8 +1,8 @@
 //! Regular expressions, marked by `regex:`. They match in linear time, and their size is bounded.
 
 use super::ValueError;
+use super::case_sensitivity::CaseSensitivity;
 use super::glob::{self, Ranges, WILDCARDS_MAX};
-use super::pattern::LetterCase;
 use regex::{Regex, RegexBuilder};
 
 /// The mark of a regular expression.
@@ -26,9 +26,9 @@ pub(super) fn escape(text: &str) -> String {
 }
 
 impl RegularExpression {
-    pub(super) fn compile(expression: &str, case: LetterCase) -> Result<Self, ValueError> {
+    pub(super) fn compile(expression: &str, case: CaseSensitivity) -> Result<Self, ValueError> {
         let mut builder = RegexBuilder::new(expression);
-        builder.size_limit(COMPILED_BYTES_MAX).case_insensitive(case == LetterCase::Ignored);
+        builder.size_limit(COMPILED_BYTES_MAX).case_insensitive(case == CaseSensitivity::Insensitive);
         match builder.build() {
             Ok(regex) => Ok(Self(regex)),
             Err(regex::Error::CompiledTooBig(_)) => {

@@ -1,7 +1,8 @@
 //! Selects responses by path or by media type.
 
 use super::ValueError;
-use super::pattern::{LetterCase, Pattern};
+use super::case_sensitivity::CaseSensitivity;
+use super::pattern::Pattern;
 use std::fmt;
 
 /// The first parts of registered media types.
@@ -27,7 +28,7 @@ pub(crate) struct SentFile<'a> {
 
 impl ResponseSelector {
     /// Parses a media type or a path pattern.
-    pub(crate) fn parse(text: &str, case: LetterCase) -> Result<Self, ValueError> {
+    pub(crate) fn parse(text: &str, case: CaseSensitivity) -> Result<Self, ValueError> {
         let Some((top, _)) = text.split_once('/').filter(|(top, _)| TOP_LEVEL_TYPES.contains(top)) else {
             return Pattern::parse_with(text, case).map(Self::Path);
         };
@@ -94,11 +95,11 @@ mod tests {
             ("*.html", Some("/docs/"), false, false),
             ("/docs/*", None, true, true),
         ] {
-            let selector = ResponseSelector::parse(text, LetterCase::Matters).unwrap();
+            let selector = ResponseSelector::parse(text, CaseSensitivity::Sensitive).unwrap();
             assert_eq!(selector.selects(requested, with_file.then_some(file)), expected, "{text} {requested:?}");
         }
         for text in ["text/html; charset=utf-8", "text/", "static/a", "text"] {
-            assert!(ResponseSelector::parse(text, LetterCase::Matters).is_err(), "{text}");
+            assert!(ResponseSelector::parse(text, CaseSensitivity::Sensitive).is_err(), "{text}");
         }
     }
 }

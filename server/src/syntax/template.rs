@@ -1,14 +1,16 @@
 //! Targets of redirects and rewrites: URLs and paths with placeholders.
 //!
 //! Invariant: a capture only becomes a percent-encoded part of a segment or of a query. In the place of a host stands
-//! what the rule wrote, the host that the client asked for, or a part of that. So a capture can never name another
+//! what the rule wrote, the requested host, or a part of that. So a capture can never name another
 //! host, end a line, or start another component of the URI.
 
 use super::ValueError;
+use super::captures::Captures;
 use super::foreign;
 use super::glob::WILDCARDS_MAX;
-use super::pattern::{Captures, check_path_characters};
-use super::placeholder::{Encoding, Needs, Piece, RequestValues, Variable, push_encoded};
+use super::pattern::check_path_characters;
+use super::placeholder::{Encoding, Needs, RequestValues, TemplatePiece, push_encoded};
+use super::variable::Variable;
 use selvedge::proto::path::{SafePath, encode_segment};
 use std::fmt;
 
@@ -18,9 +20,9 @@ pub(crate) struct Template {
     /// As written.
     text: Box<str>,
     /// The scheme and host, or empty.
-    origin: Box<[Piece]>,
-    path: Box<[Piece]>,
-    query: Option<Box<[Piece]>>,
+    origin: Box<[TemplatePiece]>,
+    path: Box<[TemplatePiece]>,
+    query: Option<Box<[TemplatePiece]>>,
     fragment: Option<Box<str>>,
     request_query: RequestQuery,
 }
@@ -30,7 +32,7 @@ pub(crate) struct Template {
 enum RequestQuery {
     /// It is appended to the query of the target.
     Kept,
-    /// The target ends with `?`, or says where the query belongs.
+    /// The target ends with `?`, or has a place for the query.
     Dropped,
 }
 
@@ -38,6 +40,7 @@ impl Template {
     /// Parses the target of a redirect.
     pub(crate) fn parse(text: &str) -> Result<Self, ValueError> {
         foreign::check_variables(text)?;
+        parse_pieces(text, &mut 0)?;
         check_form(text)?;
         Self::build(text)
     }
@@ -78,28 +81,28 @@ impl Template {
         let mut query = split_at(&mut pieces, '?');
         let mut request_query = RequestQuery::Kept;
         if let Some(query) = &mut query {
-            if let Some(Piece::Text(last)) = query.last_mut()
+            if let Some(TemplatePiece::Text(last)) = query.last_mut()
                 && let Some(rest) = last.strip_suffix('?')
             {
                 *last = rest.into();
                 request_query = RequestQuery::Dropped;
             }
-            if query.contains(&Piece::Variable(Variable::Query)) || query.is_empty() {
+            if query.contains(&TemplatePiece::Variable(Variable::Query)) || query.is_empty() {
                 request_query = RequestQuery::Dropped;
             }
-            query.retain(|piece| *piece != Piece::Text("".into()));
+            query.retain(|piece| *piece != TemplatePiece::Text("".into()));
         }
         let fragment = match fragment.as_deref() {
             None => None,
             Some([]) => Some("".into()),
-            Some([Piece::Text(text)]) => Some(encode_text(text).into()),
+            Some([TemplatePiece::Text(text)]) => Some(encode_text(text).into()),
             Some(_) => return Err(ValueError::new("a placeholder in a fragment", "a fragment has no `*` or {name}")),
         };
         if pieces.is_empty() && !origin.is_empty() {
-            pieces.push(Piece::Text("/".into()));
+            pieces.push(TemplatePiece::Text("/".into()));
         }
         for piece in pieces.iter_mut().chain(query.iter_mut().flatten()) {
-            if let Piece::Text(text) = piece {
+            if let TemplatePiece::Text(text) = piece {
                 *text = encode_text(text).into();
             }
         }
@@ -126,13 +129,16 @@ impl Template {
     /// Returns the number of captures of which each stands in a place of its own, so that they can be told from the
     /// result.
     pub(crate) fn wildcards(&self) -> usize {
-        let is_capture = |piece: &&Piece| matches!(piece, Piece::Star(_) | Piece::Number(_) | Piece::Named(_));
+        let is_capture = |piece: &&TemplatePiece| {
+            matches!(piece, TemplatePiece::Star(_) | TemplatePiece::Number(_) | TemplatePiece::Named(_))
+        };
         self.path.iter().filter(is_capture).count()
     }
 
     /// Whether it has a value of the request other than the path.
     pub(crate) fn has_variables(&self) -> bool {
-        let is_variable = |piece: &Piece| matches!(piece, Piece::Variable(variable) if *variable != Variable::Path);
+        let is_variable =
+            |piece: &TemplatePiece| matches!(piece, TemplatePiece::Variable(variable) if *variable != Variable::Path);
         self.path.iter().any(is_variable)
     }
 
@@ -179,19 +185,19 @@ impl Template {
         let mut path = String::new();
         for piece in &self.path {
             let text = match piece {
-                Piece::Text(text) => {
+                TemplatePiece::Text(text) => {
                     push_text(text, &mut path);
                     continue;
                 }
-                Piece::Star(index) => captures.star(*index),
-                Piece::Number(index) => captures.get(*index),
-                Piece::Named(name) => captures.named(name),
-                Piece::Variable(Variable::Path) => {
+                TemplatePiece::Star(index) => captures.star(*index),
+                TemplatePiece::Number(index) => captures.get(*index),
+                TemplatePiece::Named(name) => captures.named(name),
+                TemplatePiece::Variable(Variable::Path) => {
                     // It has its own slash.
                     push_without_double_slash("/", &mut path);
                     values.path.trim_start_matches('/')
                 }
-                Piece::Variable(_) => {
+                TemplatePiece::Variable(_) => {
                     let mut value = String::new();
                     piece.fill(values, Encoding::Strict, &mut value);
                     path.push_str(&value);
@@ -270,54 +276,56 @@ fn without_placeholders(text: &str) -> String {
     out.replace('*', "")
 }
 
-fn parse_pieces(text: &str, stars: &mut usize) -> Result<Vec<Piece>, ValueError> {
+fn parse_pieces(text: &str, stars: &mut usize) -> Result<Vec<TemplatePiece>, ValueError> {
     let mut pieces = Vec::new();
     let mut rest = text;
     while let Some(at) = rest.find(['*', '{']) {
         if at > 0 {
-            pieces.push(Piece::Text(rest[..at].into()));
+            pieces.push(TemplatePiece::Text(rest[..at].into()));
         }
         rest = &rest[at + 1..];
         if text.as_bytes()[text.len() - rest.len() - 1] == b'*' {
-            pieces.push(Piece::Star(*stars));
+            pieces.push(TemplatePiece::Star(*stars));
             *stars += 1;
             continue;
         }
         let Some((name, behind)) = rest.split_once('}') else {
             return Err(ValueError::new("a `{` without a `}`", "write {name}, or %7B for the character"));
         };
-        pieces.push(Piece::parse(name)?);
+        pieces.push(TemplatePiece::parse(name)?);
         rest = behind;
     }
     if !rest.is_empty() {
-        pieces.push(Piece::Text(rest.into()));
+        pieces.push(TemplatePiece::Text(rest.into()));
     }
     Ok(pieces)
 }
 
 /// Takes the scheme and the host from the start of a URL. A path has none.
-fn take_origin(pieces: &mut Vec<Piece>) -> Result<Vec<Piece>, ValueError> {
+fn take_origin(pieces: &mut Vec<TemplatePiece>) -> Result<Vec<TemplatePiece>, ValueError> {
     let mut origin = Vec::new();
     let host_start = match pieces.as_slice() {
-        [Piece::Variable(Variable::Scheme), Piece::Text(text), ..] if text.starts_with("://") => {
+        [TemplatePiece::Variable(Variable::Scheme), TemplatePiece::Text(text), ..] if text.starts_with("://") => {
             origin.push(pieces.remove(0));
             3
         }
-        [Piece::Text(text), ..] => match ["https://", "http://"].iter().find(|scheme| text.starts_with(**scheme)) {
-            Some(scheme) => scheme.len(),
-            None => return Ok(origin),
-        },
+        [TemplatePiece::Text(text), ..] => {
+            match ["https://", "http://"].iter().find(|scheme| text.starts_with(**scheme)) {
+                Some(scheme) => scheme.len(),
+                None => return Ok(origin),
+            }
+        }
         _ => return Ok(origin),
     };
-    if let Some(Piece::Text(text)) = pieces.first_mut() {
-        origin.push(Piece::Text(text[..host_start].into()));
+    if let Some(TemplatePiece::Text(text)) = pieces.first_mut() {
+        origin.push(TemplatePiece::Text(text[..host_start].into()));
         *text = text[host_start..].into();
     }
     let mut host = String::new();
     let mut is_literal = true;
     while let Some(piece) = pieces.first_mut() {
         match piece {
-            Piece::Text(text) => {
+            TemplatePiece::Text(text) => {
                 let end = text.find(['/', '?', '#']).unwrap_or(text.len());
                 let (own, rest) = text.split_at(end);
                 if let Some(c) = own.chars().find(|c| !c.is_ascii_alphanumeric() && !"-._:[]".contains(*c)) {
@@ -326,7 +334,7 @@ fn take_origin(pieces: &mut Vec<Piece>) -> Result<Vec<Piece>, ValueError> {
                 }
                 host.push_str(own);
                 if !own.is_empty() {
-                    origin.push(Piece::Text(own.into()));
+                    origin.push(TemplatePiece::Text(own.into()));
                 }
                 if rest.is_empty() {
                     pieces.remove(0);
@@ -336,8 +344,8 @@ fn take_origin(pieces: &mut Vec<Piece>) -> Result<Vec<Piece>, ValueError> {
                 break;
             }
             // It begins with a slash, so the host ends here.
-            Piece::Variable(Variable::Path) => break,
-            Piece::Variable(Variable::Host) | Piece::Named(_) => {
+            TemplatePiece::Variable(Variable::Path) => break,
+            TemplatePiece::Variable(Variable::Host) | TemplatePiece::Named(_) => {
                 is_literal = false;
                 origin.push(pieces.remove(0));
             }
@@ -357,17 +365,17 @@ fn take_origin(pieces: &mut Vec<Piece>) -> Result<Vec<Piece>, ValueError> {
 }
 
 /// Splits pieces at the first occurrence of a character in a text, and returns those after it.
-fn split_at(pieces: &mut Vec<Piece>, mark: char) -> Option<Vec<Piece>> {
-    let index = pieces.iter().position(|piece| matches!(piece, Piece::Text(text) if text.contains(mark)))?;
+fn split_at(pieces: &mut Vec<TemplatePiece>, mark: char) -> Option<Vec<TemplatePiece>> {
+    let index = pieces.iter().position(|piece| matches!(piece, TemplatePiece::Text(text) if text.contains(mark)))?;
     let mut behind = pieces.split_off(index);
-    if let Some(Piece::Text(text)) = behind.first_mut() {
+    if let Some(TemplatePiece::Text(text)) = behind.first_mut() {
         let (before, after) = text.split_once(mark)?;
         if !before.is_empty() {
-            pieces.push(Piece::Text(before.into()));
+            pieces.push(TemplatePiece::Text(before.into()));
         }
         *text = after.into();
     }
-    behind.retain(|piece| *piece != Piece::Text("".into()));
+    behind.retain(|piece| *piece != TemplatePiece::Text("".into()));
     Some(behind)
 }
 

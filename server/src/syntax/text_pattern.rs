@@ -4,8 +4,9 @@
 //! host, `{name}` is at least one character, and captures it.
 
 use super::ValueError;
+use super::captures::Captures;
+use super::case_sensitivity::CaseSensitivity;
 use super::glob::{Braces, Glob, Ranges};
-use super::pattern::{Captures, LetterCase};
 use super::regular_expression::{self, RegularExpression};
 use std::fmt;
 
@@ -16,7 +17,7 @@ pub(crate) struct TextPattern {
     text: Box<str>,
     kind: TextPatternKind,
     names: Box<[Box<str>]>,
-    case: LetterCase,
+    case: CaseSensitivity,
 }
 
 #[derive(Clone, Debug)]
@@ -27,7 +28,7 @@ enum TextPatternKind {
 
 impl TextPattern {
     /// Parses a pattern of a value.
-    pub(crate) fn parse(text: &str, case: LetterCase) -> Result<Self, ValueError> {
+    pub(crate) fn parse(text: &str, case: CaseSensitivity) -> Result<Self, ValueError> {
         Self::parse_with(text, case, Braces::Literal)
     }
 
@@ -39,10 +40,27 @@ impl TextPattern {
         if regular_expression::written(text).is_none() && text.contains('/') {
             return Err(ValueError::new("a host with a path", "the path belongs in the pattern of the route"));
         }
-        Self::parse_with(text, LetterCase::Ignored, Braces::Wildcard)
+        Self::parse_with(text, CaseSensitivity::Insensitive, Braces::Wildcard)
     }
 
-    fn parse_with(text: &str, case: LetterCase, braces: Braces) -> Result<Self, ValueError> {
+    /// Parses a pattern of an origin: a scheme, a host and perhaps a port.
+    pub(crate) fn parse_origin(text: &str) -> Result<Self, ValueError> {
+        let is_origin = |rest: &str| !rest.is_empty() && !rest.contains('/');
+        match text.split_once("://") {
+            _ if text == "*" || text == "null" || regular_expression::written(text).is_some() => {}
+            Some((_, rest)) if is_origin(rest) => {}
+            Some((scheme, rest)) => {
+                let host = rest.split('/').next().unwrap_or_default();
+                return Err(ValueError::new("an origin has no path", format!("write \"{scheme}://{host}\"")));
+            }
+            None => {
+                return Err(ValueError::new("an origin has a scheme", format!("write \"https://{text}\"")));
+            }
+        }
+        Self::parse_with(text, CaseSensitivity::Sensitive, Braces::Literal)
+    }
+
+    fn parse_with(text: &str, case: CaseSensitivity, braces: Braces) -> Result<Self, ValueError> {
         let mut names = Vec::new();
         let kind = match regular_expression::written(text) {
             Some(expression) => {
@@ -53,7 +71,7 @@ impl TextPattern {
             None => {
                 check_foreign(text)?;
                 let mut glob = Glob::parse(text, braces, &mut names)?;
-                if case == LetterCase::Ignored {
+                if case == CaseSensitivity::Insensitive {
                     glob.make_lowercase();
                 }
                 TextPatternKind::Glob(glob)
@@ -64,11 +82,11 @@ impl TextPattern {
 
     /// Returns this pattern with the case of letters ignored.
     pub(crate) fn ignoring_case(&self) -> Self {
-        Self::parse(&self.text, LetterCase::Ignored).unwrap_or_else(|_| self.clone())
+        Self::parse(&self.text, CaseSensitivity::Insensitive).unwrap_or_else(|_| self.clone())
     }
 
     /// Returns whether upper and lower case differ.
-    pub(crate) fn case(&self) -> LetterCase {
+    pub(crate) fn case(&self) -> CaseSensitivity {
         self.case
     }
 
@@ -82,7 +100,7 @@ impl TextPattern {
         self.ranges(text).is_some()
     }
 
-    /// Whether bytes match. Only text in UTF-8 does, or the same bytes.
+    /// Whether bytes match. Only text in UTF-8 does.
     pub(crate) fn is_match_bytes(&self, bytes: &[u8]) -> bool {
         std::str::from_utf8(bytes).is_ok_and(|text| self.is_match(text))
     }
@@ -98,8 +116,8 @@ impl TextPattern {
         let mut ranges = Ranges::new();
         let is_match = match (&self.kind, self.case) {
             (TextPatternKind::Regex(expression), _) => expression.matches(text, &mut ranges),
-            (TextPatternKind::Glob(glob), LetterCase::Matters) => glob.matches(text, 0..text.len(), &mut ranges),
-            (TextPatternKind::Glob(glob), LetterCase::Ignored) => {
+            (TextPatternKind::Glob(glob), CaseSensitivity::Sensitive) => glob.matches(text, 0..text.len(), &mut ranges),
+            (TextPatternKind::Glob(glob), CaseSensitivity::Insensitive) => {
                 glob.matches(&text.to_ascii_lowercase(), 0..text.len(), &mut ranges)
             }
         };
@@ -148,19 +166,19 @@ mod tests {
     #[test]
     fn values_match() {
         for (pattern, case, text, expected) in [
-            ("", LetterCase::Matters, "", true),
-            ("Bot", LetterCase::Matters, "bot", false),
-            ("Bot", LetterCase::Ignored, "bOT", true),
-            ("*bot*", LetterCase::Ignored, "Mozilla/5.0 (compatible; GPTBot/1.0)", true),
-            ("https://*.example.com/*", LetterCase::Matters, "https://a.b.example.com/x/y", true),
-            ("{a}", LetterCase::Matters, "{a}", true),
-            ("regex:^a+$", LetterCase::Ignored, "AAA", true),
-            ("regex:^a+$", LetterCase::Matters, "AAA", false),
+            ("", CaseSensitivity::Sensitive, "", true),
+            ("Bot", CaseSensitivity::Sensitive, "bot", false),
+            ("Bot", CaseSensitivity::Insensitive, "bOT", true),
+            ("*bot*", CaseSensitivity::Insensitive, "Mozilla/5.0 (compatible; GPTBot/1.0)", true),
+            ("https://*.example.com/*", CaseSensitivity::Sensitive, "https://a.b.example.com/x/y", true),
+            ("{a}", CaseSensitivity::Sensitive, "{a}", true),
+            ("regex:^a+$", CaseSensitivity::Insensitive, "AAA", true),
+            ("regex:^a+$", CaseSensitivity::Sensitive, "AAA", false),
         ] {
             let parsed = TextPattern::parse(pattern, case).unwrap();
             assert_eq!(parsed.is_match_bytes(text.as_bytes()), expected, "{pattern} {text}");
         }
-        assert!(!TextPattern::parse("*", LetterCase::Matters).unwrap().is_match_bytes(b"\xff"));
+        assert!(!TextPattern::parse("*", CaseSensitivity::Sensitive).unwrap().is_match_bytes(b"\xff"));
     }
 
     #[test]
@@ -178,10 +196,10 @@ mod tests {
     #[test]
     fn foreign_patterns_are_refused() {
         for text in ["~ bot", "!bot", "^bot", "bot$", ".*bot.*", "(a|b)", "a|b", "**"] {
-            assert!(TextPattern::parse(text, LetterCase::Matters).is_err(), "{text}");
+            assert!(TextPattern::parse(text, CaseSensitivity::Sensitive).is_err(), "{text}");
         }
         for text in ["Mozilla/5.0 (X11; Linux)", "a.b", "50%"] {
-            assert!(TextPattern::parse(text, LetterCase::Matters).is_ok(), "{text}");
+            assert!(TextPattern::parse(text, CaseSensitivity::Sensitive).is_ok(), "{text}");
         }
     }
 }

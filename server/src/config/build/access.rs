@@ -14,7 +14,7 @@ const BURST_TIME_MAX: Duration = Duration::from_secs(24 * 3600);
 impl Builder<'_, '_> {
     /// Builds the access settings of a site or route. What is absent is inherited.
     pub(super) fn access(&mut self, block: &Block, inherited: &AccessSettings) -> AccessSettings {
-        AccessSettings {
+        let access = AccessSettings {
             ip_access: match block.get("ip-access") {
                 Some(item) => Some(self.ip_access(item)),
                 None => inherited.ip_access.clone(),
@@ -32,7 +32,16 @@ impl Builder<'_, '_> {
                 Some(_) => Satisfy::All,
                 None => inherited.satisfy,
             },
+        };
+        if let Some(item) = block.get("satisfy")
+            && access.satisfy == Satisfy::Any
+            && (access.ip_access.is_none() || access.basic_auth.is_none())
+            && !block.has_any_invalid(&["ip-access", "basic-auth"])
+        {
+            let problem = Problem::new(item.at, "`satisfy \"any\"` has no effect without `ip-access` and `basic-auth`");
+            self.problem(problem.suggest("write both beside it, or remove it"));
         }
+        access
     }
 
     fn ip_access(&mut self, item: &Item) -> IpAccess {

@@ -7,47 +7,18 @@ mod server;
 mod site;
 mod unreachable_routes;
 mod values;
+mod when;
+mod wildcards;
 
 use super::model::{Enforcement, Settings, Switch};
 use super::position::Span;
 use super::problem::Problem;
 use super::reader::Reader;
+use super::requirement::{MachineRequirement, MachineRequirementKind};
 use super::tree::{Block, Item, SpannedValue};
-use super::value::{Address, Value};
+use super::value::Value;
 use crate::syntax::Network;
 use std::path::PathBuf;
-
-/// A requirement on the machine, and the position of its setting.
-#[derive(Debug)]
-pub(crate) struct MachineRequirement {
-    pub(crate) kind: MachineRequirementKind,
-    pub(crate) at: Span,
-}
-
-/// The kind of a requirement.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum MachineRequirementKind {
-    /// A directory that can be read.
-    Root(PathBuf),
-    /// A file that can be written or created.
-    WritableFile(PathBuf),
-    /// A folder in which a socket can be created.
-    SocketDirectory(PathBuf),
-    /// The pid file.
-    PidFile(PathBuf),
-    /// An htpasswd file.
-    UserFile(PathBuf),
-    /// An address of this machine, or a name of one.
-    ListenAddress(Address),
-    User(String),
-    Group(String),
-    /// An error page: a root and a path below it. It may be added later.
-    ErrorPage(PathBuf, String),
-    /// The settings of a site fit together; its number from 0.
-    Site(usize),
-    /// The settings of a route fit together; the numbers of its site and of the route.
-    Route(usize, usize),
-}
 
 /// Builds the model of the top level. If the reader has problems afterwards, the model must not be used.
 pub(super) fn build(top: &Block, reader: &mut Reader<'_>) -> (Settings, Vec<MachineRequirement>) {

@@ -2,17 +2,15 @@
 
 use super::unreachable_routes::EarlierRoutes;
 use super::values::{pattern, status};
-use super::{Builder, MachineRequirementKind, networks, texts};
-use crate::config::model::{AccessSettings, Action, Condition, Files, NamedCondition, Route, Switch, When};
-use crate::config::position::Span;
+use super::when::build_when;
+use super::wildcards::Wildcards;
+use super::{Builder, MachineRequirementKind, texts};
+use crate::config::model::{AccessSettings, Action, Files, Route, Switch, When};
 use crate::config::problem::Problem;
 use crate::config::settings::ACTIONS;
-use crate::config::suggest::suggestion;
 use crate::config::tree::{Block, Item, SpannedValue};
 use crate::config::value::Value;
-use crate::syntax::{
-    Needs, Pattern, Template, TextPattern, TextTemplate, TryPath, foreign_placeholder, list_variables,
-};
+use crate::syntax::{Pattern, Template, TextTemplate, TryPath};
 use std::path::PathBuf;
 
 /// What a route inherits from its site.
@@ -31,13 +29,15 @@ impl Builder<'_, '_> {
         let ignores_case = item.required("ignore-case").flag();
         let pattern = |given| if ignores_case { pattern(given).ignoring_case() } else { pattern(given) };
         let patterns: Vec<_> = item.arguments.iter().map(pattern).collect();
-        let when = block.get("when").map_or_else(When::default, |item| self.when(item.block()));
+        let when =
+            block.get("when").map_or_else(When::default, |item| build_when(item.block(), &mut self.reader.problems));
         let wildcards = Wildcards::of(&patterns, &when);
         for (pattern, given) in patterns.iter().zip(&item.arguments) {
             if let Some(problem) = earlier_routes.add(pattern, &when, given.at) {
                 self.problem(problem);
             }
         }
+        check_rewrite(block, &mut self.reader.problems);
         Route {
             access: self.access(block, &site.access),
             body_bytes_max: block.get("body-bytes-max").map_or(site.body_bytes_max, |item| item.first().number()),
@@ -129,7 +129,7 @@ impl Builder<'_, '_> {
             self.problem(problem.suggest("a host is written out, or is {host} or a wildcard of `when { host ... }`"));
         } else if let Some(star) = wildcards.dropped_star(&target.needs()) {
             let problem = Problem::new(given.at, format!("the pattern's `*` number {star} is not in the target"));
-            self.problem(problem.suggest("write {1}, {2} and so on to say which of them the target has"));
+            self.problem(problem.suggest("write {1}, {2} and so on to name those that the target has"));
         }
         target
     }
@@ -146,82 +146,27 @@ impl Builder<'_, '_> {
             );
         }
         if let Some(given) = body {
-            self.check_template(&text, given.at, wildcards);
+            self.reader.problems.extend(wildcards.check(&text, given.at));
         }
         Action::Respond { status, body: text, content_type: item.required("content-type").text().to_owned() }
     }
-
-    /// Reports wildcards of a text that a pattern does not fill.
-    pub(super) fn check_template(&mut self, text: &TextTemplate, at: Span, wildcards: &Wildcards<'_>) {
-        if let Some((what, instead)) = wildcards.missing(&text.needs()) {
-            self.problem(Problem::new(at, what).suggest(instead));
-        }
-    }
-}
-
-/// The wildcards that every pattern of a route has, which a target or text may use.
-#[derive(Debug, Default)]
-pub(super) struct Wildcards<'r> {
-    stars: usize,
-    numbers: usize,
-    names: Vec<&'r str>,
-    /// Names of the host.
-    host_names: Vec<&'r str>,
-}
-
-impl<'r> Wildcards<'r> {
-    fn of(patterns: &'r [Pattern], when: &'r When) -> Self {
-        let mut wildcards = Self {
-            stars: patterns.iter().map(Pattern::stars).min().unwrap_or(0),
-            numbers: patterns.iter().map(Pattern::wildcards).min().unwrap_or(0),
-            ..Self::default()
-        };
-        if let Some((first, others)) = patterns.split_first() {
-            let is_in_all = |name: &&Box<str>| others.iter().all(|other| other.names().contains(name));
-            let named = first.names().iter().filter(|name| !name.is_empty()).filter(is_in_all);
-            wildcards.names.extend(named.map(|name| &**name));
-        }
-        host_names(&when.conditions, &mut wildcards.host_names);
-        wildcards
-    }
-
-    /// Returns a problem and its solution if something that is needed is missing.
-    fn missing(&self, needs: &Needs<'_>) -> Option<(String, String)> {
-        if needs.stars > self.stars {
-            let what = format!("{} in the target, {} in the pattern", stars(needs.stars), self.stars);
-            return Some((what, "each `*` of the target needs one in the pattern".to_owned()));
-        }
-        if needs.numbers > self.numbers {
-            let what = format!("`{{{}}}` is not in every pattern of the route", needs.numbers);
-            return Some((what, format!("the pattern has {} wildcards", self.numbers)));
-        }
-        let is_known = |name: &&&str| self.names.contains(name) || self.host_names.contains(name);
-        let unknown = needs.names.iter().find(|name| !is_known(name))?;
-        let own: Vec<&str> = self.names.iter().chain(&self.host_names).copied().collect();
-        let instead = match foreign_placeholder(unknown) {
-            Some(ours) => format!("write {ours}"),
-            None if own.is_empty() => {
-                format!("name a wildcard of the pattern {{{unknown}}}, or write {}", list_variables())
-            }
-            None => suggestion(unknown, own.into_iter()),
-        };
-        Some((format!("`{{{unknown}}}` is not a wildcard of every pattern of the route"), instead))
-    }
-
-    /// Returns the number of the first `*` of the pattern that a target with stars leaves out.
-    fn dropped_star(&self, needs: &Needs<'_>) -> Option<usize> {
-        let has_only_stars = needs.stars > 0 && needs.numbers == 0 && needs.names.is_empty();
-        (has_only_stars && needs.stars < self.stars).then_some(needs.stars + 1)
-    }
-}
-
-fn stars(count: usize) -> String {
-    if count == 1 { "one `*`".to_owned() } else { format!("{count} `*`") }
 }
 
 pub(super) fn text_template(given: &SpannedValue) -> TextTemplate {
     let Value::TextTemplate(text) = &given.value else { unreachable!("the table requires a text") };
     text.clone()
+}
+
+/// Reports settings of a route that rewrites: the response is that of another route.
+fn check_rewrite(block: &Block, problems: &mut Vec<Problem>) {
+    const WITHOUT_EFFECT: [&str; 7] =
+        ["header", "header-add", "header-remove", "cache-control", "content-type", "cors", "error-page"];
+    let Some(rewrite) = block.get("rewrite") else { return };
+    for item in block.items.iter().filter(|item| WITHOUT_EFFECT.contains(&item.setting.name)) {
+        let what = format!("`{}` has no effect in a route that rewrites", item.setting.name);
+        let problem = Problem::new(item.at, what).see_also(rewrite.at, "the rewrite");
+        problems.push(problem.suggest("write it in the route that the new path leads to, or in the site"));
+    }
 }
 
 fn template(given: &SpannedValue) -> Template {
@@ -232,80 +177,4 @@ fn template(given: &SpannedValue) -> Template {
 fn try_path(given: &SpannedValue) -> TryPath {
     let Value::TryPath(path) = &given.value else { unreachable!("the table requires such a path") };
     path.clone()
-}
-
-impl Builder<'_, '_> {
-    fn when(&mut self, block: &Block) -> When {
-        When { conditions: self.conditions(block) }
-    }
-
-    /// Builds the conditions of a block, in the written order.
-    fn conditions(&mut self, block: &Block) -> Vec<Condition> {
-        let mut conditions = Vec::with_capacity(block.items.len());
-        for item in &block.items {
-            conditions.push(match item.setting.name {
-                "method" => Condition::Method(texts(&item.arguments)),
-                "query" => Condition::Query(named_condition(item)),
-                "header" => Condition::Header(named_condition(item)),
-                "cookie" => Condition::Cookie(named_condition(item)),
-                "client" => Condition::Client(networks(&item.arguments)),
-                "host" => Condition::Host(item.arguments.iter().map(text_pattern).collect()),
-                "scheme" => Condition::Scheme(item.first().text().to_owned()),
-                "file-exists" => Condition::FileExists(item.first().path().to_owned()),
-                "not" => match self.group(item).as_slice() {
-                    [condition] => Condition::Not(Box::new(condition.clone())),
-                    [] => continue,
-                    [..] => {
-                        let problem = Problem::new(item.at, "several conditions in `not`");
-                        self.problem(problem.suggest("write `not { any { ... } }` or `not { all { ... } }`"));
-                        continue;
-                    }
-                },
-                "any" => Condition::Any(self.group(item)),
-                _ => Condition::All(self.group(item)),
-            });
-        }
-        conditions
-    }
-
-    /// Builds the conditions of a group, which has at least one.
-    fn group(&mut self, item: &Item) -> Vec<Condition> {
-        let block = item.block();
-        if block.items.is_empty() && block.invalid.is_empty() {
-            let problem = Problem::new(item.at, format!("`{}` without a condition", item.setting.name));
-            self.problem(problem.suggest("write a condition in its block, or remove it"));
-        }
-        self.conditions(block)
-    }
-}
-
-fn named_condition(item: &Item) -> NamedCondition {
-    let ignores_case = item.required("ignore-case").flag();
-    let pattern = |given: &SpannedValue| match text_pattern(given) {
-        pattern if ignores_case => pattern.ignoring_case(),
-        pattern => pattern,
-    };
-    NamedCondition { name: item.first().text().to_owned(), values: item.arguments[1..].iter().map(pattern).collect() }
-}
-
-fn text_pattern(given: &SpannedValue) -> TextPattern {
-    let Value::TextPattern(pattern) = &given.value else { unreachable!("the table requires a text pattern") };
-    pattern.clone()
-}
-
-/// Adds the names of wildcards of hosts that have to match.
-fn host_names<'w>(conditions: &'w [Condition], names: &mut Vec<&'w str>) {
-    for condition in conditions {
-        match condition {
-            Condition::Host(patterns) => {
-                // Any of the patterns may match, so a name counts if all have it.
-                let (first, others) = patterns.split_first().expect("the table requires a host");
-                let is_in_all = |name: &&Box<str>| others.iter().all(|other| other.names().contains(name));
-                names
-                    .extend(first.names().iter().filter(|name| !name.is_empty()).filter(is_in_all).map(|name| &**name));
-            }
-            Condition::All(conditions) => host_names(conditions, names),
-            _ => {}
-        }
-    }
 }

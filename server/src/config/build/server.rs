@@ -8,9 +8,10 @@ use crate::config::model::{
 use crate::config::position::Span;
 use crate::config::problem::Problem;
 use crate::config::settings::BlockKind;
-use crate::config::tree::Block;
+use crate::config::tree::{Block, Item};
 use crate::config::value::{Address, Value};
 use std::collections::HashMap;
+use std::net::SocketAddr;
 use std::time::Duration;
 
 /// Default mode of a Unix socket: everyone may connect, as with a port.
@@ -73,8 +74,10 @@ impl Builder<'_, '_> {
                 }
                 _ => self.require(given.at, MachineRequirementKind::ListenAddress(address.clone())),
             }
-            listeners.push(Listener { address: address.clone(), mode });
+            listeners.push(Listener { address: address.clone(), mode, is_ipv6_only: false });
         }
+        check_overlaps(top, &mut self.reader.problems);
+        separate_families(&mut listeners);
         listeners
     }
 
@@ -166,6 +169,63 @@ impl Builder<'_, '_> {
             self.problem(problem.see_also(block.item("head-bytes-max").at, "`head-bytes-max`"));
         }
         limits
+    }
+}
+
+/// Reports addresses that another listener covers: the system binds only one of them.
+fn check_overlaps(top: &Block, problems: &mut Vec<Problem>) {
+    let address = |item: &Item| match &item.first().value {
+        Value::Listen(address) => address.clone(),
+        _ => unreachable!("the table requires an address"),
+    };
+    let all: Vec<_> = top.all("listen").map(|item| (address(item), item.first().at)).collect();
+    for (own, at) in &all {
+        let Address::Inet(inet) = own else { continue };
+        if inet.ip().is_unspecified() {
+            continue;
+        }
+        let covers = |other: &Address| {
+            let by_family = wildcard_port(other, Family::of(inet)) == Some(inet.port());
+            by_family || wildcard_port(other, Family::Ipv6) == Some(inet.port())
+        };
+        if let Some((other, place)) = all.iter().find(|(other, _)| covers(other)) {
+            let problem = Problem::new(*at, "another listener covers this address").see_also(*place, "that listener");
+            let Address::Inet(other) = other else { continue };
+            problems.push(problem.suggest(format!("remove it; clients reach {inet} at {other}")));
+        }
+    }
+}
+
+/// Leaves IPv4 clients to a listener at `0.0.0.0` where `[::]` has its port.
+fn separate_families(listeners: &mut [Listener]) {
+    let ports: Vec<u16> =
+        listeners.iter().filter_map(|listener| wildcard_port(&listener.address, Family::Ipv4)).collect();
+    for listener in listeners {
+        listener.is_ipv6_only =
+            wildcard_port(&listener.address, Family::Ipv6).is_some_and(|port| ports.contains(&port));
+    }
+}
+
+/// The family of an address.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Family {
+    Ipv4,
+    Ipv6,
+}
+
+impl Family {
+    fn of(address: &SocketAddr) -> Self {
+        if address.is_ipv4() { Self::Ipv4 } else { Self::Ipv6 }
+    }
+}
+
+/// Returns the port of `0.0.0.0` or `[::]`. Port 0 is a different port each time.
+fn wildcard_port(address: &Address, family: Family) -> Option<u16> {
+    match address {
+        Address::Inet(address) if Family::of(address) == family && address.ip().is_unspecified() => {
+            Some(address.port()).filter(|&port| port != 0)
+        }
+        _ => None,
     }
 }
 

@@ -1,11 +1,13 @@
 //! Sites: names, and settings for all routes.
 
-use super::route::{Inherited, Wildcards, text_template};
+use super::route::{Inherited, text_template};
 use super::unreachable_routes::EarlierRoutes;
 use super::values::{pattern, status};
+use super::when::text_pattern;
+use super::wildcards::Wildcards;
 use super::{Builder, MachineRequirementKind, texts};
 use crate::config::model::{
-    AccessSettings, Action, CacheControl, ContentTypeRule, ErrorPage, Files, HeaderChange, HeaderChangeKind,
+    AccessSettings, Action, CacheControl, ContentTypeRule, Cors, ErrorPage, Files, HeaderChange, HeaderChangeKind,
     ResponseSettings, Route, Site, Switch, When,
 };
 use crate::config::position::Span;
@@ -99,31 +101,41 @@ impl Builder<'_, '_> {
     ) -> ResponseSettings {
         let mut response_settings = ResponseSettings::default();
         let mut statuses = HashMap::new();
+        let mut earlier_rules = EarlierRoutes::default();
         for item in &block.items {
             let text = |number: usize| item.arguments[number].text().to_owned();
             match item.setting.name {
                 "header" | "header-add" => {
                     let value = text_template(&item.arguments[1]);
-                    self.check_template(&value, item.arguments[1].at, wildcards);
+                    self.reader.problems.extend(wildcards.check(&value, item.arguments[1].at));
                     let kind = match item.setting.name {
                         "header" => HeaderChangeKind::Set(value),
                         _ => HeaderChangeKind::Add(value),
                     };
-                    response_settings.headers.push(HeaderChange { name: text(0), kind, only_for: self.only_for(item) });
+                    response_settings.headers.push(HeaderChange {
+                        name: text(0),
+                        kind,
+                        only_for: only_for(item, &mut self.reader.problems),
+                    });
                 }
                 "header-remove" => {
-                    let only_for = self.only_for(item);
+                    let only_for = only_for(item, &mut self.reader.problems);
                     let change = HeaderChange { name: text(0), kind: HeaderChangeKind::Remove, only_for };
                     response_settings.headers.push(change);
                 }
                 "cache-control" => {
                     let selector = with_case(item, selector(&item.arguments[0]), ResponseSelector::ignoring_case);
+                    if let ResponseSelector::Path(pattern) = &selector {
+                        let at = item.arguments[0].at;
+                        self.reader.problems.extend(earlier_rules.add(pattern, &When::default(), at));
+                    }
                     response_settings.cache_control.push(CacheControl { selector, value: text(1) });
                 }
                 "content-type" => {
                     let pattern = with_case(item, pattern(&item.arguments[0]), Pattern::ignoring_case);
                     response_settings.content_types.push(ContentTypeRule { pattern, media_type: text(1) });
                 }
+                "cors" => response_settings.cors = Some(cors(item, &mut self.reader.problems)),
                 "error-page" => {
                     let status = status(&item.arguments[0]);
                     if let Some(first) = statuses.insert(status, item.at) {
@@ -148,18 +160,34 @@ impl Builder<'_, '_> {
     }
 }
 
-impl Builder<'_, '_> {
-    /// Builds the property `for` of a change of a field.
-    fn only_for(&mut self, item: &Item) -> Option<ResponseSelector> {
-        let Some(given) = item.property("for") else {
-            if item.required("ignore-case").flag() {
-                let problem = Problem::new(item.at, "`ignore-case` without `for` has no effect");
-                self.problem(problem.suggest("remove it"));
-            }
-            return None;
-        };
-        Some(with_case(item, selector(given), ResponseSelector::ignoring_case))
+fn cors(item: &Item, problems: &mut Vec<Problem>) -> Cors {
+    let cors = Cors {
+        origins: item.arguments.iter().map(text_pattern).collect(),
+        methods: item.required("methods").text().to_owned(),
+        headers: item.required("headers").text().to_owned(),
+        credentials: Switch::from(item.required("credentials").flag()),
+        max_age: item.required("max-age").time(),
+    };
+    if cors.allows_any() && cors.credentials == Switch::On {
+        let problem = Problem::new(item.at, "credentials for every origin");
+        problems.push(problem.suggest("name the origins: browsers refuse `*` with credentials"));
+    } else if cors.allows_any() && cors.origins.len() > 1 {
+        let problem = Problem::new(item.at, "`*` beside other origins");
+        problems.push(problem.suggest("write `*` alone, or remove it"));
     }
+    cors
+}
+
+/// Builds the property `for` of a change of a field.
+fn only_for(item: &Item, problems: &mut Vec<Problem>) -> Option<ResponseSelector> {
+    let Some(given) = item.property("for") else {
+        if item.required("ignore-case").flag() {
+            let problem = Problem::new(item.at, "`ignore-case` without `for` has no effect");
+            problems.push(problem.suggest("remove it"));
+        }
+        return None;
+    };
+    Some(with_case(item, selector(given), ResponseSelector::ignoring_case))
 }
 
 /// Returns a pattern of an item, which may ignore the case of letters.

@@ -30,7 +30,7 @@ impl EarlierRoutes {
             let problem = Problem::new(at, format!("`{pattern}` can never match"));
             return Some(
                 problem
-                    .see_also(place, "an earlier route matches all of its requests")
+                    .see_also(place, "an earlier line matches all of its requests")
                     .suggest(format!("move it before `{earlier}`, or remove it")),
             );
         }

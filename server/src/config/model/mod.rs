@@ -40,6 +40,8 @@ pub(crate) struct Listener {
     pub(crate) address: Address,
     /// File mode of a Unix socket; 0 for others.
     pub(crate) mode: u32,
+    /// Whether it is `[::]` and IPv4 clients have a listener of their own.
+    pub(crate) is_ipv6_only: bool,
 }
 
 /// How the process runs.
@@ -200,6 +202,26 @@ pub(crate) struct ResponseSettings {
     pub(crate) content_types: Vec<ContentTypeRule>,
     pub(crate) cache_control: Vec<CacheControl>,
     pub(crate) error_pages: Vec<ErrorPage>,
+    /// `None`: the site's.
+    pub(crate) cors: Option<Cors>,
+}
+
+/// Which origins may use responses, and how.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Cors {
+    /// Origins, or `*` alone.
+    pub(crate) origins: Vec<TextPattern>,
+    pub(crate) methods: String,
+    pub(crate) headers: String,
+    pub(crate) credentials: Switch,
+    pub(crate) max_age: Duration,
+}
+
+impl Cors {
+    /// Whether every origin is allowed.
+    pub(crate) fn allows_any(&self) -> bool {
+        self.origins.iter().any(|origin| origin.to_string() == "*")
+    }
 }
 
 /// A change to the fields of a response. Names and values are valid, and none is set by the engine.
@@ -275,14 +297,14 @@ pub(crate) enum Condition {
     Scheme(String),
     FileExists(PathBuf),
     /// The condition does not hold.
-    Not(Box<Condition>),
+    Not(Box<Self>),
     /// One of these holds.
-    Any(Vec<Condition>),
+    Any(Vec<Self>),
     /// All of these hold.
-    All(Vec<Condition>),
+    All(Vec<Self>),
 }
 
-/// A name that has to be present, with one of these values if there are any.
+/// A name that has to be present, with one of these values unless the list is empty.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct NamedCondition {
     pub(crate) name: String,

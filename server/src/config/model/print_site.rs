@@ -6,7 +6,7 @@ use super::{
     HeaderChangeKind, IpAccess, NamedCondition, ResponseSettings, Route, Satisfy, Site, When,
 };
 use crate::config::value::{write_size, write_time};
-use crate::syntax::{LetterCase, ResponseSelector};
+use crate::syntax::{CaseSensitivity, ResponseSelector};
 use std::fmt::{self, Display};
 
 impl Site {
@@ -56,6 +56,16 @@ impl ResponseSettings {
             let case = selector_case(&rule.selector);
             let selector = quote(&rule.selector.to_string());
             lines.line(format_args!("cache-control {selector} {}{case}", quote(&rule.value)))?;
+        }
+        if let Some(cors) = &self.cors {
+            lines.line(format_args!(
+                "cors {} methods={} headers={} credentials={} max-age=\"{}\"",
+                quoted(&cors.origins),
+                quote(&cors.methods),
+                quote(&cors.headers),
+                flag(cors.credentials),
+                write_time(cors.max_age)
+            ))?;
         }
         for page in &self.error_pages {
             lines.line(format_args!("error-page {} {}", page.status, quote(&page.path)))?;
@@ -107,10 +117,10 @@ impl Condition {
     }
 }
 
-fn case(case: LetterCase) -> &'static str {
+fn case(case: CaseSensitivity) -> &'static str {
     match case {
-        LetterCase::Matters => "",
-        LetterCase::Ignored => " ignore-case=#true",
+        CaseSensitivity::Sensitive => "",
+        CaseSensitivity::Insensitive => " ignore-case=#true",
     }
 }
 

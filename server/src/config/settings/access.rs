@@ -37,7 +37,7 @@ pub(super) const SETTINGS: &[Setting] = &[
                 "status",
                 ValueKind::Status { min: 400, max: 599 },
                 DefaultValue::Text("403"),
-                "Status code of the refusal. 404 does not admit that there is something.",
+                "Status code of the refusal. 404 does not admit that the path exists.",
             ),
             DRY_RUN,
         ])

@@ -6,6 +6,8 @@ mod limits;
 mod log;
 pub(crate) mod reference;
 mod route;
+#[cfg(feature = "program")]
+pub(crate) mod schema;
 mod server;
 mod site;
 

@@ -94,7 +94,8 @@ Flags are `#true` and `#false`. `//` starts a comment, and `/-` comments out the
 - **Times** have a unit: `ms`, `s`, `m`, `h`, `d`.
 - **Relative paths** start at the folder of the file that contains them.
 - **Environment variables** are allowed in every value: `\"${SITE_ROOT}\"`, or with a default `\"${SITE_ROOT:-/srv/site}\"`. A
-  variable that is not set and has no default is a problem. `$${` is a literal `${`.
+  variable that is not set and has no default is a problem. `$${` is a literal `${`. A flag may be `true` or `false` there, and a
+  variable that stands alone in a list may have several values, separated by blanks.
 - **Order**: routes are tried in the written order. The order of other settings has no effect.
 ";
 
@@ -109,7 +110,7 @@ it. Every wildcard captures what it matched, for a target or text of the route.
 |---|---|
 | `/about` | this path alone, not `/about/` |
 | `/app/*` | `/app`, `/app/` and everything beneath; not `/apple` |
-| `/app/{rest...}` | the same, with a name for what is beneath |
+| `/app/{rest...}` | as before, with a name for what is beneath |
 | `/*/feed.xml`, `/img/x*.png` | `*` within the path: any text of one segment, or none |
 | `/blog/{year}/{title}` | `{name}`: at least one character of one segment |
 | `/**/secret/*` | `**`: any number of segments, or none |

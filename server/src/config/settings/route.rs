@@ -43,7 +43,7 @@ pub(super) const SETTINGS: &[Setting] = &[
         .arguments(&[list("network", ValueKind::Network)])
         .repeatable()
         .if_absent("any"),
-    setting(WHEN, "host", "The client asked for one of these hosts, without a port.")
+    setting(WHEN, "host", "The requested host is one of these, without a port.")
         .arguments(&[list("host", ValueKind::HostPattern)])
         .repeatable()
         .if_absent("any of the site's")

@@ -112,6 +112,24 @@ pub(super) const SETTINGS: &[Setting] = &[
              in the order of their names. A pattern may match nothing; a plain name must exist.",
         )
         .example("include \"sites/*.kdl\""),
+    setting(TOP, "snippet", "Named settings that sites or routes take over with `use`.")
+        .arguments(&[one("name", ValueKind::Text)])
+        .opens(BlockKind::Site)
+        .repeatable()
+        .if_absent("none")
+        .details(
+            "Its block has the settings of the place where it is used. `${NAME}` in it is the value that the `use` gives, \
+             or a variable of the environment; `${NAME:-default}` has a default.",
+        )
+        .example(
+            "snippet \"app\" {\n    root \"${root}\"\n    route \"/*\" { files fallback=\"/index.html\"; }\n}\n\
+             site \"a.example\" { use \"app\" root=\"/srv/a\"; }\nsite \"b.example\" { use \"app\" root=\"/srv/b\"; }",
+        ),
+    setting(INCLUDING, "use", "Puts the settings of a `snippet` at this place.")
+        .arguments(&[one("name", ValueKind::Text)])
+        .repeatable()
+        .if_absent("nothing is taken over")
+        .details("`NAME=VALUE` after the name of the snippet gives a value to its `${NAME}`."),
     setting(TOP, "limits", "Limits on clients.").opens(BlockKind::Limits).if_absent("its defaults"),
     setting(TOP, "site", "A site and its host names.")
         .arguments(&[list("name", ValueKind::Host)])

@@ -2,6 +2,7 @@
 
 use super::{BlockKind, DefaultValue, IGNORE_CASE, Property, Setting, list, one, property, setting};
 use crate::config::value::ValueKind;
+use std::time::Duration;
 
 const SITE: &[BlockKind] = &[BlockKind::Site];
 const BOTH: &[BlockKind] = &[BlockKind::Site, BlockKind::Route];
@@ -82,6 +83,41 @@ pub(super) const SETTINGS: &[Setting] = &[
         .if_absent("by the file name, from the list of registered types")
         .details("The pattern is compared with the path of the file. The first match wins, a route's before the site's.")
         .example("content-type \"*.geojson\" \"application/geo+json\""),
+    setting(BOTH, "cors", "Lets pages of other origins use the responses, and responds to their preflight requests.")
+        .arguments(&[list("origin", ValueKind::Origin)])
+        .properties(&[
+            property(
+                "methods",
+                ValueKind::FieldValue,
+                DefaultValue::Text("GET, HEAD, POST"),
+                "Methods that such pages may use.",
+            ),
+            property(
+                "headers",
+                ValueKind::FieldValue,
+                DefaultValue::Text("Content-Type"),
+                "Request fields that such pages may set.",
+            ),
+            property(
+                "credentials",
+                ValueKind::Flag,
+                DefaultValue::Text("#false"),
+                "Whether their requests may have cookies and passwords.",
+            ),
+            property(
+                "max-age",
+                ValueKind::Time { min: Duration::from_secs(0), max: Duration::from_secs(24 * 3600) },
+                DefaultValue::Text("10m"),
+                "Time for which a browser remembers the response to a preflight request.",
+            ),
+        ])
+        .if_absent("no field; in a route, the site's")
+        .details(
+            "An origin is a scheme, a host and a port unless it is the usual one: `https://app.example.com`. `*` in it is \
+             any text, and `*` alone allows all origins. A preflight request is an `OPTIONS` with \
+             `Access-Control-Request-Method`; it needs no password.",
+        )
+        .example("cors \"https://app.example.com\" \"https://*.example.org\" methods=\"GET, PUT\" credentials=#true"),
     setting(BOTH, "body-bytes-max", "Most request content. Beyond it: 413.")
         .arguments(&[one("size", ValueKind::Size { min: 0, max: 1 << 50 })])
         .if_absent("the site's, then that of `limits`"),
@@ -92,8 +128,8 @@ pub(super) const SETTINGS: &[Setting] = &[
         .repeatable()
         .if_absent("none; files of `root`")
         .details(
-            "Routes are tried in the written order, and the first match decides. The table of patterns says what a \
-             pattern matches. Each route has one action: `files`, `redirect`, `rewrite`, `respond` or `deny`.",
+            "Routes are tried in the written order, and the first match decides. The table of patterns defines what \
+             a pattern matches. Each route has one action: `files`, `redirect`, `rewrite`, `respond` or `deny`.",
         )
         .example("route \"/old/*\" { redirect \"/new/*\" status=301 }"),
     setting(SITE, "listing", "Whether a directory without an index file is listed.")

@@ -67,6 +67,9 @@ fn every_example_is_valid() {
         let inside = match setting.blocks[0] {
             BlockKind::Top => example.to_owned(),
             BlockKind::Log => format!("log {{\n{example}\n}}"),
+            BlockKind::Site if setting.name == "satisfy" => {
+                format!("site \"a\" {{\nip-access {{ allow \"10.0.0.1\"; }}\nbasic-auth file=\"u\"\n{example}\n}}")
+            }
             BlockKind::Site => format!("site \"a\" {{\nroot \"a\"\n{example}\n}}"),
             BlockKind::Route if example.starts_with("route") => format!("site \"a\" {{\nroot \"a\"\n{example}\n}}"),
             BlockKind::Route => format!("site \"a\" {{\nroute \"/*\" {{\ndeny\n{example}\n}}\n}}"),

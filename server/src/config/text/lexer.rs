@@ -174,6 +174,50 @@ impl<'a> Lexer<'a> {
         }
     }
 
+    /// Skips a comment that begins with `#`, as in other formats, and reports it.
+    pub(super) fn skip_foreign_comment(&mut self) -> Skipped {
+        let after = self.rest().strip_prefix('#').map(|rest| rest.chars().next());
+        let is_comment = match after {
+            Some(Some(c)) => is_space(c) || is_newline(c) || matches!(c, '!' | '-' | '=' | '*'),
+            Some(None) => true,
+            None => false,
+        };
+        // `#-inf` is a keyword.
+        if !is_comment || self.rest().starts_with("#-inf") {
+            return Skipped::Valid;
+        }
+        let start = self.at;
+        self.skip_line();
+        self.problem(start, start + 1, "a comment does not begin with `#`", "write `//` for a comment");
+        Skipped::Invalid
+    }
+
+    /// Skips a text in quotes that are none in KDL, and reports it.
+    pub(super) fn skip_foreign_quotes(&mut self) -> Skipped {
+        let rest = self.rest();
+        let Some((first, closing)) = rest.chars().next().and_then(|c| Some((c, closing_quote(c)?))) else {
+            return Skipped::Valid;
+        };
+        let start = self.at;
+        let line = &rest[first.len_utf8()..rest.find(is_newline).unwrap_or(rest.len())];
+        let (text, len) = match line.find(closing) {
+            Some(end) => {
+                let quote = line[end..].chars().next().map_or(0, char::len_utf8);
+                (&line[..end], end + quote)
+            }
+            None => (line.split([' ', ';', '}']).next().unwrap_or_default(), 0),
+        };
+        let len = if len == 0 { text.len() } else { len };
+        self.at += first.len_utf8() + len;
+        let instead = format!("write \"{}\"", text.replace('"', "\\\""));
+        let what = match first {
+            '`' => "a backtick is not a quotation mark of KDL".to_owned(),
+            _ => format!("`{first}` is not a quotation mark of KDL"),
+        };
+        self.problem(start, self.at, &what, &instead);
+        Skipped::Invalid
+    }
+
     /// Whether a comment, a `/-` or a line continuation starts here.
     fn starts_comment(&self) -> bool {
         ["//", "/*", "/-"].iter().any(|comment| self.rest().starts_with(comment))
@@ -216,6 +260,18 @@ impl<'a> Lexer<'a> {
                 Skipped::Invalid
             }
         }
+    }
+}
+
+/// Returns the quotation marks that can close a text which begins with this character, if it is one of other formats.
+fn closing_quote(first: char) -> Option<&'static [char]> {
+    match first {
+        '\'' => Some(&['\'']),
+        '`' => Some(&['`']),
+        '\u{2018}' | '\u{2019}' | '\u{201a}' => Some(&['\u{2018}', '\u{2019}', '\'']),
+        '\u{201c}' | '\u{201d}' | '\u{201e}' => Some(&['\u{201c}', '\u{201d}', '"']),
+        '\u{ab}' | '\u{bb}' => Some(&['\u{ab}', '\u{bb}']),
+        _ => None,
     }
 }
 

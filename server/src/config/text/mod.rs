@@ -16,7 +16,7 @@ pub(super) use parser::read;
 use super::position::Span;
 
 /// A node as written.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Node {
     pub(super) name: String,
     pub(super) name_at: Span,
@@ -28,7 +28,7 @@ pub(super) struct Node {
 }
 
 /// An argument, or a property if it has a name.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Entry {
     pub(super) name: Option<String>,
     pub(super) scalar: Scalar,

@@ -125,6 +125,10 @@ impl Parser<'_> {
     /// Parses one value that starts here. An invalid one is reported and skipped.
     fn parse_value(&mut self) -> Option<Scalar> {
         let start = self.lexer.at;
+        if self.lexer.skip_foreign_comment() == Skipped::Invalid || self.lexer.skip_foreign_quotes() == Skipped::Invalid
+        {
+            return None;
+        }
         let skipped = if self.lexer.rest().starts_with(['"', '#']) {
             self.lexer.skip_string_or_keyword()
         } else {

@@ -41,7 +41,8 @@ fn explain(part: &str, at: Span) -> Problem {
         shown.push_str("...");
     }
     if part.starts_with('#') {
-        return Problem::new(at, format!("`{shown}` is not a keyword")).suggest("keywords are #true, #false and #null");
+        return Problem::new(at, format!("`{shown}` is not a keyword"))
+            .suggest("keywords are #true, #false and #null; a comment begins with `//`");
     }
     if starts_like_number(part) {
         let problem = Problem::new(at, format!("`{shown}` starts like a number but is not one"));

@@ -25,9 +25,20 @@ pub(crate) enum Descriptor {
     Name(String),
 }
 
+/// Longest path of a Unix socket in Linux, which stores it with a final NUL (unix(7)).
+const UNIX_PATH_BYTES_MAX: usize = 107;
+
 pub(super) fn read(text: &str, base: &Path) -> Result<Address, ValueError> {
     if let Some(path) = text.strip_prefix("unix:") {
-        return path::read_path(path, base).map(Address::Unix);
+        let path = path::read_path(path, base)?;
+        let bytes = path.as_os_str().len();
+        if bytes > UNIX_PATH_BYTES_MAX {
+            return Err(ValueError::new(
+                format!("the path of a Unix socket has at most {UNIX_PATH_BYTES_MAX} bytes, and this one has {bytes}"),
+                "move the socket to a folder with a shorter path, such as /run",
+            ));
+        }
+        return Ok(Address::Unix(path));
     }
     if let Some(descriptor) = text.strip_prefix("fd:") {
         return read_descriptor(descriptor).map(Address::Inherited);

@@ -12,7 +12,7 @@ pub(crate) use number::{write_size, write_time};
 use super::text::Scalar;
 pub(crate) use crate::syntax::ValueError;
 use crate::syntax::{
-    HostName, LetterCase, Network, Pattern, ResponseSelector, Template, TextPattern, TextTemplate, TryPath,
+    CaseSensitivity, HostName, Network, Pattern, ResponseSelector, Template, TextPattern, TextTemplate, TryPath,
 };
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -52,6 +52,8 @@ pub(crate) enum ValueKind {
     MediaType,
     /// Of a value that is no path.
     TextPattern,
+    /// Of the origin of a page.
+    Origin,
     /// Of a host in a condition.
     HostPattern,
     RedirectTarget,
@@ -132,6 +134,7 @@ impl ValueKind {
             Self::Selector => "a path pattern or a media type",
             Self::MediaType => "a media type",
             Self::TextPattern => "a text, which may have wildcards",
+            Self::Origin => "an origin",
             Self::HostPattern => "a host name, which may have wildcards",
             Self::TextTemplate => "a text",
             Self::FieldTemplate => "a field value",
@@ -147,6 +150,11 @@ impl ValueKind {
             Self::LogTarget => "a log target",
             Self::LogFormat => "a log format",
         }
+    }
+
+    /// Whether its values are numbers without a unit.
+    pub(crate) fn is_number(self) -> bool {
+        matches!(self, Self::Count { .. } | Self::Status { .. } | Self::OneOfStatuses(_))
     }
 
     /// Returns the unit of its numbers.
@@ -211,9 +219,10 @@ fn read_text(kind: ValueKind, text: &str, base: &Path) -> Result<Value, ValueErr
         ValueKind::Network | ValueKind::Proxy => text.parse().map(Value::Network),
         ValueKind::Host => text.parse().map(Value::Host),
         ValueKind::Pattern => Pattern::parse(text).map(Value::Pattern),
-        ValueKind::Selector => ResponseSelector::parse(text, LetterCase::Matters).map(Value::Selector),
+        ValueKind::Selector => ResponseSelector::parse(text, CaseSensitivity::Sensitive).map(Value::Selector),
         ValueKind::MediaType => name::read_media_type(text),
-        ValueKind::TextPattern => TextPattern::parse(text, LetterCase::Matters).map(Value::TextPattern),
+        ValueKind::TextPattern => TextPattern::parse(text, CaseSensitivity::Sensitive).map(Value::TextPattern),
+        ValueKind::Origin => TextPattern::parse_origin(text).map(Value::TextPattern),
         ValueKind::HostPattern => TextPattern::parse_host(text).map(Value::TextPattern),
         ValueKind::TextTemplate => TextTemplate::parse(text).map(Value::TextTemplate),
         ValueKind::FieldTemplate => {

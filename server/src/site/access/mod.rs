@@ -154,7 +154,7 @@ impl AccessRules {
         let is_same_choice = self.satisfy == passed.satisfy;
         match self.satisfy {
             Satisfy::All if is_same_choice => Self { ip_access, rate_limit, basic_auth, satisfy: self.satisfy },
-            // Whoever passed one of two rules may not have passed the other.
+            // A client that passed one of two rules may not have passed the other.
             Satisfy::Any if is_same_choice && ip_access.is_none() && basic_auth.is_none() => {
                 Self { rate_limit, satisfy: self.satisfy, ..Self::default() }
             }

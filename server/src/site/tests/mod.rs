@@ -9,7 +9,7 @@ mod hosts;
 mod routes;
 
 use super::*;
-use crate::syntax::{LetterCase, Pattern, ResponseSelector, Template, TextPattern, TextTemplate};
+use crate::syntax::{CaseSensitivity, Pattern, ResponseSelector, Template, TextPattern, TextTemplate};
 use selvedge::proto::path::SafePath;
 use selvedge::service::{Exchange, FileStamp};
 use selvedge::{Observer, RunningServer, Server};
@@ -82,6 +82,7 @@ fn route(pattern: &str, action: Action) -> Route {
         access: None,
         body_bytes_max: 10 << 20,
         file_fields: FileFieldRules::default(),
+        cors: None,
         error_pages: Vec::new(),
         headers: HeaderEdits::default(),
         action,

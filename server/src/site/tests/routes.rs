@@ -79,7 +79,7 @@ fn no_spelling_of_a_path_bypasses_a_denial() {
 fn conditions_select_routes() {
     let networks = |text: &str| Condition::Client(vec![text.parse().unwrap()]);
     let named = |name: &str, value: Option<&str>| {
-        let values = value.map(|value| TextPattern::parse(value, LetterCase::Matters).unwrap());
+        let values = value.map(|value| TextPattern::parse(value, CaseSensitivity::Sensitive).unwrap());
         NamedCondition { name: name.into(), values: values.into_iter().collect() }
     };
     let field = |name: &str, value| Condition::Field(named(name, value));

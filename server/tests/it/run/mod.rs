@@ -1,5 +1,6 @@
 //! `selvedge run`: a configuration in its own folder.
 
+mod configurations;
 mod example;
 mod process;
 mod reload;

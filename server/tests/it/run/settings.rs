@@ -11,7 +11,11 @@ fn all_problems_are_reported_and_nothing_is_served() {
     for command in ["run", "check"] {
         let exit = folder.run(command);
         assert_eq!(exit.code, Some(1), "{exit:?}");
-        assert!(exit.err.contains("`rot` is not known in `site`") && exit.err.ends_with("problem\n"), "{}", exit.err);
+        assert!(
+            exit.err.contains("`rot` is not known in `site`") && exit.err.ends_with("2 problems\n"),
+            "{}",
+            exit.err
+        );
     }
     folder.write("users", "ann:plain\n");
     folder.configure("site \"a\" { root \"none\"; basic-auth file=\"users\"; }\nsite \"b\" { root \"nor-this\"; }");

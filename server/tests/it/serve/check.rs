@@ -24,7 +24,8 @@ fn a_valid_configuration_prints_one_line() {
         format!("site \"a.example\" \"b.example\" {{\n root \"{root}\"\n route \"/old\" {{ redirect \"/new\" }}\n}}");
     let exit = check(&tree, &text, &[]);
     assert_eq!((exit.code, exit.err.as_str()), (Some(0), ""));
-    assert_eq!(exit.out, "selvedge.kdl: 1 site, 2 routes, no problems\n");
+    let file = folder(&tree).join("selvedge.kdl");
+    assert_eq!(exit.out, format!("{}: 1 site, 2 routes, no problems\n", file.display()), "with its absolute path");
 }
 
 #[test]
@@ -39,10 +40,12 @@ fn a_missing_error_page_is_a_warning() {
     );
     let exit = check(&tree, &text, &[]);
     assert_eq!(exit.code, Some(0), "{exit:?}");
-    assert_eq!(exit.out, "selvedge.kdl: 1 site, 2 routes, no problems, 2 warnings\n");
+    assert!(exit.out.ends_with("selvedge.kdl: 1 site, 2 routes, no problems, 2 warnings\n"), "{}", exit.out);
+    let root = folder(&tree).join(root).display().to_string();
+    let place = folder(&tree).display().to_string();
     let instead = "  until it can be read, clients get a short text instead";
     let none = format!(
-        "selvedge.kdl:4:17: warning: cannot read /none.html below {root}: it does not exist\n  \
+        "{place}/selvedge.kdl:4:17: warning: cannot read /none.html below {root}: it does not exist\n  \
          4 |  error-page 404 \"/none.html\"\n    |                 ^^^^^^^^^^^^\n{instead}\n"
     );
     assert!(exit.err.starts_with(&none), "{}", exit.err);
@@ -81,17 +84,18 @@ site \"d\" { route \"/*\" { deny; basic-auth file=\"none\"; }; }
     let exit = check(&tree, text, &[]);
     assert_eq!((exit.code, exit.out.as_str()), (Some(1), ""));
     for expected in [
-        "selvedge.kdl:1:8: cannot access the folder none: it does not exist\n",
-        "create it: mkdir -p none",
+        "selvedge.kdl:1:8: cannot access the folder FOLDER/none: it does not exist\n",
+        "create it: mkdir -p FOLDER/none",
         "selvedge.kdl:2:6: no user named missing-user\n",
-        "selvedge.kdl:3:14: cannot access the folder none: it does not exist\n",
-        "selvedge.kdl:4:17: cannot read none: it does not exist\n",
-        "selvedge.kdl:5:17: file is not a directory\n",
-        "selvedge.kdl:6:47: line 3 of users is not a user with an argon2 or bcrypt hash\n",
-        "selvedge.kdl:7:47: cannot read none: it does not exist\n",
+        "selvedge.kdl:3:14: cannot access the folder FOLDER/none: it does not exist\n",
+        "selvedge.kdl:4:17: cannot read FOLDER/none: it does not exist\n",
+        "selvedge.kdl:5:17: FOLDER/file is not a directory\n",
+        "selvedge.kdl:6:47: line 3 of FOLDER/users is not a user with an argon2 or bcrypt hash\n",
+        "selvedge.kdl:7:47: cannot read FOLDER/none: it does not exist\n",
         "\n7 problems\n",
     ] {
-        assert!(exit.err.contains(expected), "missing: {expected}\n{}", exit.err);
+        let expected = expected.replace("FOLDER", &folder.display().to_string());
+        assert!(exit.err.contains(&expected), "missing: {expected}\n{}", exit.err);
     }
     assert!(!exit.err.contains("secret"), "the password is in the output");
 }
@@ -160,7 +164,7 @@ fn included_files_and_environment_variables_are_read() {
 
     let exit = run_to_exit(selvedge_command().current_dir(folder).args(["check", "--config", "selvedge.kdl"]));
     assert_eq!(exit.code, Some(1));
-    assert!(exit.err.starts_with("sites/a.kdl:1:6: environment variable SELVEDGE_NAME is not set\n"), "{}", exit.err);
+    assert!(exit.err.contains("/sites/a.kdl:1:6: environment variable SELVEDGE_NAME is not set\n"), "{}", exit.err);
 }
 
 #[test]
@@ -190,7 +194,8 @@ fn an_unreadable_file_is_reported() {
     let tree = Tree::new();
     let exit = run_to_exit(selvedge_command().current_dir(folder(&tree)).args(["check", "--config", "none.kdl"]));
     assert_eq!(exit.code, Some(1));
-    assert!(exit.err.starts_with("none.kdl:1:1: cannot read none.kdl: it does not exist\n"), "{}", exit.err);
+    let file = folder(&tree).join("none.kdl").display().to_string();
+    assert!(exit.err.starts_with(&format!("{file}:1:1: cannot read {file}: it does not exist\n")), "{}", exit.err);
 
     fs::write(folder(&tree).join("latin.kdl"), b"// one\nsite \"b\xfccher\"").unwrap();
     let exit = run_to_exit(selvedge_command().current_dir(folder(&tree)).args(["check", "--config", "latin.kdl"]));
@@ -206,4 +211,84 @@ fn settings_are_printed_in_three_forms() {
     assert!(list.as_array().unwrap().iter().any(|setting| setting["name"] == "listen"));
     let page = run_to_exit(selvedge_command().args(["settings", "--markdown"]));
     assert!(page.out.starts_with("# Configuration\n"), "{page:?}");
+}
+
+#[test]
+fn problems_of_the_text_and_of_the_machine_are_reported_together() {
+    let tree = Tree::new();
+    let exit = check(&tree, "user \"missing-user\"\nsite \"a\" { root \"none\"; rot \"x\"; }", &[]);
+    for expected in ["no user named missing-user", "none: it does not exist", "`rot` is not known", "\n3 problems\n"] {
+        assert!(exit.err.contains(expected), "missing: {expected}\n{}", exit.err);
+    }
+}
+
+#[test]
+fn problems_are_printed_as_json() {
+    let tree = Tree::new();
+    let exit = check(&tree, "site \"a\" { root \".\"; rot \"x\"; }", &["--json"]);
+    assert_eq!((exit.code, exit.err.as_str()), (Some(1), ""));
+    for expected in ["\"line\": 1", "\"column\": 22", "\"end_column\": 25", "\"error\"", "did you mean `root`?"] {
+        assert!(exit.out.contains(expected), "missing: {expected}\n{}", exit.out);
+    }
+    let exit = check(&tree, "", &["--json"]);
+    assert!(exit.code == Some(0) && exit.out.contains("\"warning\"") && exit.out.contains("no site"), "{exit:?}");
+}
+
+#[test]
+fn the_configuration_is_found() {
+    let tree = Tree::new();
+    let folder = folder(&tree);
+    let in_folder = || {
+        let mut command = selvedge_command();
+        command.current_dir(folder).env_remove("SELVEDGE_CONFIG");
+        command
+    };
+    let exit = run_to_exit(in_folder().arg("check"));
+    assert!(exit.err.contains("neither") && exit.err.contains("/etc/selvedge/selvedge.kdl"), "{exit:?}");
+    for name in ["selvedge.kdl", "named.kdl", "of-environment.kdl"] {
+        fs::write(folder.join(name), "site \"a\" { route \"/\" { deny; }; }").unwrap();
+    }
+    let found = |exit: Exit, name: &str| {
+        assert_eq!(exit.code, Some(0), "{exit:?}");
+        assert!(exit.out.starts_with(&format!("{}: 1 site", folder.join(name).display())), "{exit:?}");
+    };
+    found(run_to_exit(in_folder().arg("check")), "selvedge.kdl");
+    found(run_to_exit(in_folder().args(["check", "named.kdl"])), "named.kdl");
+    found(run_to_exit(in_folder().args(["check", "--config", "named.kdl"])), "named.kdl");
+    found(run_to_exit(in_folder().env("SELVEDGE_CONFIG", "of-environment.kdl").arg("check")), "of-environment.kdl");
+    found(run_to_exit(in_folder().env("SELVEDGE_CONFIG", "x").args(["check", "named.kdl"])), "named.kdl");
+}
+
+#[test]
+fn what_a_root_should_not_have_is_a_warning() {
+    let tree = Tree::new();
+    tree.write("shop/Index.PHP", "<?php");
+    std::os::unix::fs::symlink("/etc", tree.site().join("shop/out")).unwrap();
+    std::os::unix::fs::symlink(".", tree.site().join("shop/inside")).unwrap();
+    let root = tree.site().file_name().unwrap().to_str().unwrap();
+    let exit = check(&tree, &format!("site \"a\" {{ root \"{root}\"; }}"), &[]);
+    assert!(exit.err.contains("shop/out leads out of the root"), "{exit:?}");
+    assert!(exit.err.contains("shop/Index.PHP would be sent as its source"), "{exit:?}");
+    assert!(exit.out.ends_with("2 warnings\n"), "{exit:?}");
+    let denied = "route \"*.php\" ignore-case=#true { deny; }";
+    let exit = check(&tree, &format!("site \"a\" {{ root \"{root}\"; {denied}; }}"), &[]);
+    assert!(exit.out.ends_with("1 warning\n"), "{exit:?}");
+}
+
+#[test]
+fn files_are_formatted() {
+    let tree = Tree::new();
+    let folder = folder(&tree);
+    fs::write(folder.join("a.kdl"), "site   \"a\"{\n// why\nroot \".\";\n}").unwrap();
+    let fmt = |arguments: &[&str]| run_to_exit(selvedge_command().current_dir(folder).arg("fmt").args(arguments));
+    let exit = fmt(&["--check", "a.kdl"]);
+    assert!(exit.code == Some(1) && exit.err.contains("a.kdl: not formatted"), "{exit:?}");
+    assert_eq!(fmt(&["a.kdl"]).code, Some(0));
+    let formatted = fs::read_to_string(folder.join("a.kdl")).unwrap();
+    assert_eq!(formatted, "site \"a\" {\n    // why\n    root \".\"\n}\n");
+    assert_eq!(fmt(&["--check", "a.kdl"]).code, Some(0));
+    fs::write(folder.join("b.kdl"), "site {").unwrap();
+    let exit = fmt(&["b.kdl"]);
+    assert!(exit.code == Some(1) && exit.err.contains("it has problems"), "{exit:?}");
+    assert_eq!(fs::read_to_string(folder.join("b.kdl")).unwrap(), "site {", "an invalid file stays as it is");
 }

@@ -50,8 +50,14 @@ fn without_a_server_a_command_fails() {
     let tree = Tree::new();
     for (arguments, _) in COMMANDS {
         let exit = run_to_exit(selvedge_command().current_dir(tree.site()).args(arguments));
+        assert!(exit.code == Some(1) && exit.err.starts_with("selvedge: no configuration: neither "), "{exit:?}");
+    }
+    tree.write("selvedge.kdl", "site \"a\" { route \"/\" { deny; }; }");
+    for (arguments, _) in COMMANDS {
+        let exit = run_to_exit(selvedge_command().current_dir(tree.site()).args(arguments));
         assert_eq!(exit.code, Some(1), "{exit:?}");
-        let expected = "selvedge: cannot reach a server at selvedge.sock: No such file or directory";
-        assert!(exit.err.starts_with(expected) && exit.err.lines().count() == 1, "{exit:?}");
+        let socket = tree.site().join("selvedge.sock");
+        let expected = format!("selvedge: cannot reach a server at {}: No such file or directory", socket.display());
+        assert!(exit.err.starts_with(&expected) && exit.err.lines().count() == 1, "{exit:?}");
     }
 }

@@ -29,6 +29,19 @@ impl Folder {
         folder
     }
 
+    /// Copies a file of `examples/configurations` and the site that it serves, with a free port.
+    pub(crate) fn of_configuration(file: &Path) -> Self {
+        let site = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/site");
+        let folder = Self(Tree::new());
+        fs::create_dir_all(folder.path("examples/site")).expect("directories can be made");
+        copy(&site, &folder.path("examples/site"));
+        let text = fs::read_to_string(file).expect("the example is there");
+        assert!(text.contains("listen \"127.0.0.1:8080\""), "the example listens at the address in its text");
+        let text = text.replace("127.0.0.1:8080", "127.0.0.1:0").replace("\"../site", "\"examples/site");
+        folder.write("selvedge.kdl", &text);
+        folder
+    }
+
     /// Replaces the configuration; the port stays.
     pub(crate) fn configure(&self, text: &str) {
         self.write("selvedge.kdl", &format!("listen \"127.0.0.1:0\"\nworkers 2\n{text}"));

@@ -1,0 +1,37 @@
+//! What a configuration requires of the machine.
+
+use super::position::Span;
+use super::value::Address;
+use std::path::PathBuf;
+
+/// A requirement on the machine, and the position of its setting.
+#[derive(Debug)]
+pub(crate) struct MachineRequirement {
+    pub(crate) kind: MachineRequirementKind,
+    pub(crate) at: Span,
+}
+
+/// The kind of a requirement.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum MachineRequirementKind {
+    /// A directory that can be read.
+    Root(PathBuf),
+    /// A file that can be written or created.
+    WritableFile(PathBuf),
+    /// A folder in which a socket can be created.
+    SocketDirectory(PathBuf),
+    /// The pid file.
+    PidFile(PathBuf),
+    /// An htpasswd file.
+    UserFile(PathBuf),
+    /// An address of this machine, or a name of one.
+    ListenAddress(Address),
+    User(String),
+    Group(String),
+    /// An error page: a root and a path below it. It may be added later.
+    ErrorPage(PathBuf, String),
+    /// The settings of a site fit together; its number from 0.
+    Site(usize),
+    /// The settings of a route fit together; the numbers of its site and of the route.
+    Route(usize, usize),
+}

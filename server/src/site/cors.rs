@@ -1,0 +1,83 @@
+//! Lets pages of other origins use responses (the CORS protocol of the Fetch Standard).
+
+use crate::syntax::TextPattern;
+use selvedge::{Method, Request, Response, StatusCode};
+
+/// Which origins may use responses, and how.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct CorsRules {
+    pub(crate) origins: AllowedOrigins,
+    /// Methods and fields that a preflight request may announce, separated by commas.
+    pub(crate) methods: Box<str>,
+    pub(crate) headers: Box<str>,
+    pub(crate) credentials: CorsCredentials,
+    /// Seconds for which a client remembers the response to a preflight request.
+    pub(crate) max_age: u64,
+}
+
+/// The origins that may use responses.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum AllowedOrigins {
+    /// Every origin, so that responses do not depend on it.
+    Any,
+    /// Those that match.
+    Some(Vec<TextPattern>),
+}
+
+/// Whether requests of other origins may have cookies and passwords.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum CorsCredentials {
+    Allowed,
+    NotAllowed,
+}
+
+impl CorsRules {
+    /// Responds to a preflight request; `None` for any other request.
+    pub(super) fn preflight(&self, request: &Request) -> Option<Response> {
+        if request.method() != Method::Options || request.field("access-control-request-method").is_none() {
+            return None;
+        }
+        if self.allowed_origin(request).is_none() {
+            // The response has no field of the protocol, so the client stops.
+            return Some(Response::error(StatusCode::FORBIDDEN).log_reason("the origin is not allowed"));
+        }
+        let mut response = Response::new(StatusCode::NO_CONTENT);
+        let max_age = self.max_age.to_string();
+        for (name, value) in [
+            ("access-control-allow-methods", &*self.methods),
+            ("access-control-allow-headers", &*self.headers),
+            ("access-control-max-age", max_age.as_str()),
+        ] {
+            if !value.is_empty() {
+                response.append(name, value).expect("the configuration was validated");
+            }
+        }
+        Some(response)
+    }
+
+    /// Adds the fields that let the origin of a request use its response.
+    pub(super) fn apply(&self, request: &Request, response: &mut Response) {
+        if matches!(self.origins, AllowedOrigins::Some(_)) {
+            response.append("vary", "origin").expect("it is a valid value");
+        }
+        let Some(origin) = self.allowed_origin(request) else { return };
+        // The settings of the site may have added the field.
+        response.fields_mut().remove("access-control-allow-origin");
+        // A value of a request is a valid value of a response.
+        let _ = response.append("access-control-allow-origin", origin);
+        if self.credentials == CorsCredentials::Allowed {
+            response.append("access-control-allow-credentials", "true").expect("it is a valid value");
+        }
+    }
+
+    /// Returns the value that allows the origin of a request, if it is allowed.
+    fn allowed_origin(&self, request: &Request) -> Option<String> {
+        let origin = std::str::from_utf8(request.field("origin")?).ok()?;
+        match &self.origins {
+            AllowedOrigins::Any => Some("*".to_owned()),
+            AllowedOrigins::Some(patterns) => {
+                patterns.iter().any(|pattern| pattern.is_match(origin)).then(|| origin.to_owned())
+            }
+        }
+    }
+}
