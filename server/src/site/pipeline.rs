@@ -226,6 +226,12 @@ impl<'t> Pipeline<'t> {
                     Err(refused) => routed(refused, ResponseSource::Generated),
                 }
             }
+            // HTTP/1.0 has no Host.
+            Action::Redirect(redirect) if redirect.target.needs_host() && values.host.is_empty() => {
+                let response = Response::error(StatusCode::BAD_REQUEST)
+                    .log_reason("the redirect needs a host, and the request has none");
+                routed(response, ResponseSource::Generated)
+            }
             Action::Redirect(redirect) => {
                 let location = redirect.target.location(&values);
                 routed(redirect_response(redirect.status, location), ResponseSource::Generated)

@@ -126,6 +126,11 @@ impl Template {
         Needs::of([&*self.origin]).names
     }
 
+    /// Whether the requested host stands in the place of its host.
+    pub(crate) fn needs_host(&self) -> bool {
+        self.origin.contains(&TemplatePiece::Variable(Variable::Host))
+    }
+
     /// Returns the number of captures of which each stands in a place of its own, so that they can be told from the
     /// result.
     pub(crate) fn wildcards(&self) -> usize {

@@ -182,3 +182,44 @@ fn static_responses_and_denials() {
     let chunked = "POST /tea HTTP/1.1\r\nHost: test\r\nTransfer-Encoding: chunked\r\n\r\nbroken\r\n";
     assert_eq!(served.exchange(chunked).status, 400, "content is checked before the response is sent");
 }
+
+#[test]
+fn a_redirect_to_the_requested_host_needs_one() {
+    let served = TestServer::new(vec![site("*", vec![route("/*", redirect(301, "https://{host}{path}"))])]);
+    let response = served.exchange("GET /a HTTP/1.0\r\nHost: A.example:80\r\n\r\n");
+    assert_eq!((response.status, response.field("location")), (301, Some("https://a.example/a")));
+    assert_eq!(served.exchange("GET /a HTTP/1.0\r\n\r\n").status, 400);
+    let response = served.exchange("GET http://b.example/a?b HTTP/1.1\r\nHost: a.example\r\nConnection: close\r\n\r\n");
+    assert_eq!(response.field("location"), Some("https://b.example/a?b"));
+}
+
+#[test]
+fn the_path_of_a_route_is_taken_off() {
+    let folder = SiteDirectory::new(&[("a.css", "css"), ("docs/index.html", "index"), ("static/b.css", "whole path")]);
+    let stripped = |pattern: &str| {
+        let mut rules = folder.files();
+        rules.path_prefix = PathPrefix::Stripped;
+        route(pattern, Action::Files(rules))
+    };
+    let served = TestServer::one(vec![
+        stripped("/static/*"),
+        stripped("/u/{name}/{rest...}"),
+        route("/*", Action::Files(folder.files())),
+    ]);
+    for (target, status, text) in [
+        ("/static/a.css", 200, "css"),
+        ("/static/docs/", 200, "index"),
+        ("/u/ann/a.css", 200, "css"),
+        ("/static/b.css", 404, ""),
+        ("/static/../a.css", 200, "css"),
+        ("/static/%2e%2e/a.css", 200, "css"),
+    ] {
+        let response = served.get(target);
+        assert_eq!(response.status, status, "{target}");
+        assert!(response.content.contains(text), "{target}");
+    }
+    for (target, location) in [("/static", "/static/"), ("/static/docs?q", "/static/docs/?q")] {
+        let response = served.get(target);
+        assert_eq!((response.status, response.field("location")), (301, Some(location)), "{target}");
+    }
+}
