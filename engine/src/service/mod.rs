@@ -19,7 +19,7 @@ pub use body::{
 };
 pub use exchange::{CloseReason, Closed, Exchange, Phase, ResponseOutcome, ServerEvent};
 pub(crate) use request::{ConnectionExtensions, InterimSender, LogInfo, RequestInner};
-pub use request::{Request, Timestamp};
+pub use request::{Request, Timestamp, hold_until_sent};
 pub(crate) use response::FieldList;
 pub use response::Response;
 

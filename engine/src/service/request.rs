@@ -59,6 +59,8 @@ pub(crate) struct LogInfo {
     pub(crate) client: Option<IpAddr>,
     pub(crate) user: Option<Rc<str>>,
     pub(crate) site_tag: u32,
+    /// What the application keeps until the response is sent, such as the permit of a limit.
+    pub(crate) held: Vec<Box<dyn Any>>,
 }
 
 impl Default for RequestInner {
@@ -221,6 +223,11 @@ impl Request {
     pub fn take_body(&mut self) -> IncomingBody {
         std::mem::take(&mut self.inner.content)
     }
+}
+
+/// Keeps a value, such as the permit of a limit, until the response to a request has been sent or has failed.
+pub fn hold_until_sent(request: &mut Request, value: Box<dyn Any>) {
+    request.inner.log_info.held.push(value);
 }
 
 /// Converts a target or method, which the parser restricts to ASCII.

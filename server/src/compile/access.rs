@@ -42,6 +42,10 @@ impl Compiler<'_> {
         AccessRules {
             ip_access: settings.ip_access.as_ref().map(ip_filter),
             rate_limit: settings.rate_limit.as_ref().and_then(|limit| self.rate_limiter(limit, of, places)),
+            requests_at_once: settings.requests_at_once.as_ref().map(|limit| {
+                let most = u32::try_from(limit.connections_max).unwrap_or(u32::MAX);
+                ConnectionLimiter::new(most, Vec::new(), mode(limit.enforcement))
+            }),
             basic_auth: settings.basic_auth.as_ref().and_then(|auth| self.basic_authenticator(auth, places)),
             satisfy: match settings.satisfy {
                 model::Satisfy::All => Satisfy::All,
@@ -62,6 +66,10 @@ impl Compiler<'_> {
         let own = AccessSettings {
             ip_access: settings.ip_access.clone().filter(|own| site_settings.ip_access.as_ref() != Some(own)),
             rate_limit: settings.rate_limit.clone().filter(|own| site_settings.rate_limit.as_ref() != Some(own)),
+            requests_at_once: settings
+                .requests_at_once
+                .clone()
+                .filter(|own| site_settings.requests_at_once.as_ref() != Some(own)),
             basic_auth: settings.basic_auth.clone().filter(|own| site_settings.basic_auth.as_ref() != Some(own)),
             satisfy: settings.satisfy,
         };
@@ -69,6 +77,7 @@ impl Compiler<'_> {
         AccessRules {
             ip_access: own.ip_access.or_else(|| site_rules.ip_access.clone()),
             rate_limit: own.rate_limit.or_else(|| site_rules.rate_limit.clone()),
+            requests_at_once: own.requests_at_once.or_else(|| site_rules.requests_at_once.clone()),
             basic_auth: own.basic_auth.or_else(|| site_rules.basic_auth.clone()),
             satisfy: own.satisfy,
         }

@@ -71,7 +71,7 @@ const SUGGESTIONS: &[(&str, &str)] = &[
     ("authuserfile", "write `basic-auth realm=TEXT file=FILE`"),
     ("limit_req", "write `rate-limit 10 per=\"1s\" burst=20`"),
     ("limit_req_zone", "write `rate-limit 10 per=\"1s\" burst=20` where it applies"),
-    ("limit_conn", "write `connections-per-client-max` in `limits`"),
+    ("limit_conn", "write `requests-at-once-max NUMBER` here, or `connections-per-client-max` in `limits`"),
     ("set_real_ip_from", "write `trusted-proxies NETWORK...` at the top"),
     ("real_ip_header", "write `trusted-proxies NETWORK... header=\"x-forwarded-for\"` at the top"),
     ("client_max_body_size", "write `body-bytes-max SIZE`"),

@@ -2,7 +2,9 @@
 
 use super::values::status;
 use super::{Builder, MachineRequirementKind, enforcement, networks};
-use crate::config::model::{AccessSettings, BasicAuth, ConfiguredAccess, IpAccess, IpRule, RateLimit, Satisfy, User};
+use crate::config::model::{
+    AccessSettings, BasicAuth, ClientConnectionLimit, ConfiguredAccess, IpAccess, IpRule, RateLimit, Satisfy, User,
+};
 use crate::config::problem::Problem;
 use crate::config::tree::{Block, Item};
 use std::collections::HashMap;
@@ -22,6 +24,13 @@ impl Builder<'_, '_> {
             rate_limit: match block.get("rate-limit") {
                 Some(item) => Some(self.rate_limit(item)),
                 None => inherited.rate_limit.clone(),
+            },
+            requests_at_once: match block.get("requests-at-once-max") {
+                Some(item) => Some(ClientConnectionLimit {
+                    connections_max: usize::try_from(item.first().number()).unwrap_or(usize::MAX),
+                    enforcement: enforcement(item),
+                }),
+                None => inherited.requests_at_once.clone(),
             },
             basic_auth: match block.get("basic-auth") {
                 Some(item) => Some(self.basic_auth(item)),

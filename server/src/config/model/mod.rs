@@ -117,7 +117,7 @@ pub(crate) struct ConfiguredLimits {
     pub(crate) shutdown_timeout: Duration,
 }
 
-/// A limit on the connections of one address.
+/// A limit on the connections or requests of one address.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct ClientConnectionLimit {
     pub(crate) connections_max: usize,
@@ -316,6 +316,8 @@ pub(crate) struct NamedCondition {
 pub(crate) struct AccessSettings {
     pub(crate) ip_access: Option<IpAccess>,
     pub(crate) rate_limit: Option<RateLimit>,
+    /// The limit on requests of one client that are in progress.
+    pub(crate) requests_at_once: Option<ClientConnectionLimit>,
     pub(crate) basic_auth: Option<BasicAuth>,
     pub(crate) satisfy: Satisfy,
 }

@@ -143,6 +143,10 @@ impl AccessSettings {
                 limit.requests, limit.burst
             ))?;
         }
+        if let Some(limit) = &self.requests_at_once {
+            let (most, dry_run_text) = (limit.connections_max, dry_run(limit.enforcement));
+            lines.line(format_args!("requests-at-once-max {most}{dry_run_text}"))?;
+        }
         self.basic_auth.iter().try_for_each(|auth| auth.write(lines))?;
         match self.satisfy {
             Satisfy::All => Ok(()),

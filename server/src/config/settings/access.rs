@@ -56,6 +56,15 @@ pub(super) const SETTINGS: &[Setting] = &[
         .arguments(&[list("network", ValueKind::Network)])
         .repeatable()
         .if_absent("none, unless `allow` is set"),
+    setting(BOTH, "requests-at-once-max", "Most requests of one client that are in progress. Beyond it: 429.")
+        .arguments(&[one("number", ValueKind::Count { min: 1, max: 1_000_000 })])
+        .properties(&[DRY_RUN])
+        .if_absent("no limit; in a route, the site's")
+        .details(
+            "A request is in progress until its response is sent, so this limits downloads that run beside each other. An \
+             IPv6 /64 is one client. A route's limit counts separately and replaces the site's.",
+        )
+        .example("route \"/downloads/*\" {\n    requests-at-once-max 2\n    files\n}"),
     setting(BOTH, "satisfy", "Whether a client has to pass `ip-access` and `basic-auth`, or any of them.")
         .arguments(&[one("which", ValueKind::Choice(&["all", "any"]))])
         .if_absent("`all`; in a route, the site's")

@@ -33,7 +33,8 @@ pub(crate) use rate_limiter::{Rate, RateLimiter};
 #[cfg(feature = "configuration")]
 pub(crate) use users::{UserProblem, Users};
 
-use selvedge::{Request, Response};
+use selvedge::service::{Admission, hold_until_sent};
+use selvedge::{Request, Response, StatusCode};
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -86,6 +87,8 @@ pub(crate) struct AccessRules {
     pub(crate) ip_access: Option<Arc<IpFilter>>,
     /// Limits the request rate of each client.
     pub(crate) rate_limit: Option<Arc<RateLimiter>>,
+    /// Limits the requests of each client that are in progress.
+    pub(crate) requests_at_once: Option<Arc<ConnectionLimiter>>,
     /// Authenticates users.
     pub(crate) basic_auth: Option<Arc<BasicAuthenticator>>,
     /// Whether a client has to pass the filter and the authentication, or one of them.
@@ -149,16 +152,19 @@ impl AccessRules {
             own.clone().filter(|own| !passed.as_ref().is_some_and(|passed| Arc::ptr_eq(own, passed)))
         }
         let rate_limit = unpassed(&self.rate_limit, &passed.rate_limit);
+        let requests_at_once = unpassed(&self.requests_at_once, &passed.requests_at_once);
         let (ip_access, basic_auth) =
             (unpassed(&self.ip_access, &passed.ip_access), unpassed(&self.basic_auth, &passed.basic_auth));
         let is_same_choice = self.satisfy == passed.satisfy;
         match self.satisfy {
-            Satisfy::All if is_same_choice => Self { ip_access, rate_limit, basic_auth, satisfy: self.satisfy },
+            Satisfy::All if is_same_choice => {
+                Self { ip_access, rate_limit, requests_at_once, basic_auth, satisfy: self.satisfy }
+            }
             // A client that passed one of two rules may not have passed the other.
             Satisfy::Any if is_same_choice && ip_access.is_none() && basic_auth.is_none() => {
-                Self { rate_limit, satisfy: self.satisfy, ..Self::default() }
+                Self { rate_limit, requests_at_once, satisfy: self.satisfy, ..Self::default() }
             }
-            _ => Self { rate_limit, ..self.clone() },
+            _ => Self { rate_limit, requests_at_once, ..self.clone() },
         }
     }
 
@@ -174,8 +180,10 @@ impl AccessRules {
         }
         let filters = sum(all.clone().filter_map(|rules| rules.ip_access.as_ref()), IpFilter::dry_run_count);
         let rate = sum(all.clone().filter_map(|rules| rules.rate_limit.as_ref()), RateLimiter::dry_run_count);
+        let at_once =
+            sum(all.clone().filter_map(|rules| rules.requests_at_once.as_ref()), ConnectionLimiter::dry_run_count);
         let basic = sum(all.filter_map(|rules| rules.basic_auth.as_ref()), BasicAuthenticator::dry_run_count);
-        let kinds = [("ip-access", filters), ("rate-limit", rate), ("basic-auth", basic)];
+        let kinds = [("ip-access", filters), ("rate-limit", rate), (REQUESTS_AT_ONCE, at_once), ("basic-auth", basic)];
         kinds.into_iter().filter_map(|(kind, count)| Some((kind, count?)))
     }
 
@@ -197,9 +205,32 @@ impl AccessRules {
         filters.and_then(|| self.rate_limit.as_ref().map_or(AccessDecision::Allow, |rule| rule.check(client)))
     }
 
+    /// Counts a request that is in progress until its response is sent.
+    fn check_requests_at_once(&self, request: &mut Request) -> AccessDecision {
+        let Some(limiter) = &self.requests_at_once else { return AccessDecision::Allow };
+        match limiter.admit(request.client()) {
+            Admission::Serve(permit) => {
+                hold_until_sent(request, permit);
+                AccessDecision::Allow
+            }
+            Admission::ServeOverLimit(permit) => {
+                hold_until_sent(request, permit);
+                AccessDecision::DryRunDenied("too many requests of this client at once (dry run)")
+            }
+            Admission::Refuse => {
+                let response = Response::error(StatusCode::TOO_MANY_REQUESTS).field("retry-after", "1");
+                AccessDecision::Deny(response.log_reason("too many requests of this client at once"))
+            }
+        }
+    }
+
     /// Authenticates the user. Runs last.
     pub(super) async fn check_user(&self, request: &mut Request, verifier: &Verifier) -> AccessDecision {
-        match &self.basic_auth {
+        let at_once = self.check_requests_at_once(request);
+        if matches!(at_once, AccessDecision::Deny(_)) {
+            return at_once;
+        }
+        let user = match &self.basic_auth {
             Some(rule) => match &self.ip_access {
                 Some(filter) if self.satisfy == Satisfy::Any && filter.allows(request.client()) => {
                     AccessDecision::Allow
@@ -207,6 +238,10 @@ impl AccessRules {
                 _ => rule.check(request, verifier).await,
             },
             None => AccessDecision::Allow,
-        }
+        };
+        at_once.and_then(|| user)
     }
 }
+
+/// The name of the setting.
+const REQUESTS_AT_ONCE: &str = "requests-at-once-max";

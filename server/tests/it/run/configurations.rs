@@ -2,6 +2,7 @@
 
 use crate::support::configured::{Folder, request};
 use crate::support::program::{run_to_exit, selvedge_command};
+use crate::support::wait::wait_until;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -231,6 +232,27 @@ fn nextclouds_rules_hold() {
             ("a", "GET /style.css", &[], 200, &[("cache-control", Some("max-age=15778463"))], ""),
         ],
     );
+}
+
+#[test]
+fn requests_in_progress_are_limited_for_each_route() {
+    let text = "site \"a\" {\n    route \"/slow/*\" { requests-at-once-max 1; respond 200 \"ok\"; }\n    route \"/*\" { respond 200 \"free\"; }\n}";
+    let folder = Folder::new(text);
+    let program = folder.serve();
+    // The content of the first request never ends, so it stays in progress.
+    let mut first = program.connect();
+    first.send("POST /slow/a HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\nx");
+    let mut second = program.connect();
+    let refused = wait_until("the first request is in progress", || {
+        let response = request(&mut second, "a", "GET /slow/b", &[]);
+        (response.status != 200).then_some(response)
+    });
+    assert_eq!((refused.status, refused.field("retry-after")), (429, Some("1")));
+    assert_eq!(request(&mut second, "a", "GET /", &[]).status, 200, "another route has no limit");
+    drop(first);
+    wait_until("the first request has ended", || {
+        (request(&mut second, "a", "GET /slow/b", &[]).status == 200).then_some(())
+    });
 }
 
 #[test]
