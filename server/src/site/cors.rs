@@ -31,6 +31,12 @@ pub(crate) enum CorsCredentials {
     NotAllowed,
 }
 
+/// Whether a text has the form of an origin, so that a wildcard of a pattern matches a part of a host only.
+fn is_origin(text: &str) -> bool {
+    let is_host = |host: &str| host.bytes().all(|b| b.is_ascii_alphanumeric() || b"-._:[]".contains(&b));
+    text == "null" || text.split_once("://").is_some_and(|(_, host)| is_host(host))
+}
+
 impl CorsRules {
     /// Responds to a preflight request; `None` for any other request.
     pub(super) fn preflight(&self, request: &Request) -> Option<Response> {
@@ -72,12 +78,29 @@ impl CorsRules {
 
     /// Returns the value that allows the origin of a request, if it is allowed.
     fn allowed_origin(&self, request: &Request) -> Option<String> {
-        let origin = std::str::from_utf8(request.field("origin")?).ok()?;
+        let origin = std::str::from_utf8(request.field("origin")?).ok().filter(|origin| is_origin(origin))?;
         match &self.origins {
             AllowedOrigins::Any => Some("*".to_owned()),
             AllowedOrigins::Some(patterns) => {
                 patterns.iter().any(|pattern| pattern.is_match(origin)).then(|| origin.to_owned())
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn origins_have_a_scheme_and_a_host() {
+        for text in ["https://a.example", "http://localhost:3000", "https://[::1]:1", "app://x", "null"] {
+            assert!(is_origin(text), "{text}");
+        }
+        for text in
+            ["", "a.example", "https://evil.example/.ok.example", "https://evil#.ok.example", "https://u@ok.example"]
+        {
+            assert!(!is_origin(text), "{text}");
         }
     }
 }

@@ -76,7 +76,7 @@ impl TemplatePiece {
             Self::Number(index) => captures.get(*index),
             Self::Named(name) => captures.named(name),
             Self::Variable(Variable::Path) => values.path,
-            Self::Variable(Variable::Host) => return out.push_str(&values.host.to_ascii_lowercase()),
+            Self::Variable(Variable::Host) => return push_host(values.host, encoding, out),
             Self::Variable(Variable::Scheme) => return out.push_str(values.scheme),
             Self::Variable(Variable::Client) => return out.push_str(&values.client.to_string()),
             Self::Variable(Variable::Method) => values.method,
@@ -86,6 +86,14 @@ impl TemplatePiece {
             Encoding::Host => out.push_str(&text.to_ascii_lowercase()),
             Encoding::Strict => push_strictly(text, out),
         }
+    }
+}
+
+/// Appends the requested host, which may have delimiters (RFC 3986 §3.2.2) that mean something in a text.
+fn push_host(host: &str, encoding: Encoding, out: &mut String) {
+    for byte in host.bytes().map(|b| b.to_ascii_lowercase()) {
+        let is_plain = byte.is_ascii_alphanumeric() || b"-._:[]".contains(&byte);
+        if is_plain || encoding == Encoding::Host { out.push(char::from(byte)) } else { push_encoded(byte, out) }
     }
 }
 
@@ -254,6 +262,8 @@ mod tests {
         ] {
             assert_eq!(TextTemplate::parse(text).unwrap().fill(&values()), expected, "{text}");
         }
+        let hostile = RequestValues { host: "a'(b", ..values() };
+        assert_eq!(TextTemplate::parse("{host}").unwrap().fill(&hostile), "a%27%28b");
         for text in ["$host", "%{REQUEST_URI}", "{0}", "{9}"] {
             assert!(TextTemplate::parse(text).is_err(), "{text}");
         }
