@@ -30,6 +30,8 @@ pub(crate) struct RequestInner {
     pub(crate) peer: SocketAddr,
     pub(crate) received_at: Timestamp,
     pub(crate) log_info: LogInfo,
+    /// What the application keeps until the response is sent, such as the permit of a limit.
+    pub(crate) held: Vec<Box<dyn Any>>,
     /// The application's state for the connection, while it processes this request.
     pub(crate) connection_extensions: ConnectionExtensions,
     /// A handle to send interim responses, if the application uses them.
@@ -59,8 +61,6 @@ pub(crate) struct LogInfo {
     pub(crate) client: Option<IpAddr>,
     pub(crate) user: Option<Rc<str>>,
     pub(crate) site_tag: u32,
-    /// What the application keeps until the response is sent, such as the permit of a limit.
-    pub(crate) held: Vec<Box<dyn Any>>,
 }
 
 impl Default for RequestInner {
@@ -73,6 +73,7 @@ impl Default for RequestInner {
             peer: SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0),
             received_at: Timestamp::default(),
             log_info: LogInfo::default(),
+            held: Vec::new(),
             connection_extensions: None,
             interim_sender: None,
         }
@@ -227,7 +228,7 @@ impl Request {
 
 /// Keeps a value, such as the permit of a limit, until the response to a request has been sent or has failed.
 pub fn hold_until_sent(request: &mut Request, value: Box<dyn Any>) {
-    request.inner.log_info.held.push(value);
+    request.inner.held.push(value);
 }
 
 /// Converts a target or method, which the parser restricts to ASCII.

@@ -223,7 +223,7 @@ impl FileFieldRules {
 
     /// Returns the media type of a file, if a rule has one.
     pub(super) fn content_type(&self, path: &str) -> Option<&str> {
-        self.content_types.iter().find(|(pattern, _)| pattern.matches(path).is_some()).map(|(_, value)| &**value)
+        self.content_types.iter().find(|(pattern, _)| pattern.is_match(path)).map(|(_, value)| &**value)
     }
 }
 

@@ -198,17 +198,20 @@ impl<'t> Pipeline<'t> {
         if let Err(response) = checked {
             return RouteResult::Responded(RoutedResponse::new(response, route, ResponseSource::Generated));
         }
-        let Some(RouteMatch { route, captures, document_root: files }) = matched else {
+        let Some(RouteMatch { route, document_root: files }) = matched else {
             let unmatched = Response::error(StatusCode::NOT_FOUND).log_reason("no route of the site matches");
             return RouteResult::Responded(self.without_route(unmatched));
         };
-        let mut captures: Captures<'_> = captures;
-        route.conditions.iter().for_each(|condition| condition.capture(request, &mut captures));
-        let values = request_values(request, self.client, &text, captures);
-        let headers = route.headers.has_placeholders().then(|| {
+        // Most actions need no captures, so they are found only for those that do.
+        let values = || {
+            let mut captures = route.pattern.matches(&text).unwrap_or_default();
+            route.conditions.iter().for_each(|condition| condition.capture(request, &mut captures));
+            request_values(request, self.client, &text, captures)
+        };
+        let headers = route.headers.has_placeholders().then(|| route.headers.filled(&values()));
+        if headers.is_some() {
             self.cache_scope = CacheScope::None;
-            route.headers.filled(&values)
-        });
+        }
         let routed = |response, source| {
             let routed = RoutedResponse::new(response, Some(route), source);
             RouteResult::Responded(RoutedResponse { headers: headers.clone(), ..routed })
@@ -221,25 +224,28 @@ impl<'t> Pipeline<'t> {
                     // the cache.
                     self.cache_scope = CacheScope::None;
                 }
-                match rewritten_path(target, &values) {
+                match rewritten_path(target, &values()) {
                     Ok(path) => RouteResult::Rewritten(path, route),
                     Err(refused) => routed(refused, ResponseSource::Generated),
                 }
             }
             // HTTP/1.0 has no Host.
-            Action::Redirect(redirect) if redirect.target.needs_host() && values.host.is_empty() => {
+            Action::Redirect(redirect) if redirect.target.needs_host() && host_of(request).is_empty() => {
                 let response = Response::error(StatusCode::BAD_REQUEST)
                     .log_reason("the redirect needs a host, and the request has none");
                 routed(response, ResponseSource::Generated)
             }
             Action::Redirect(redirect) => {
-                let location = redirect.target.location(&values);
+                let location = redirect.target.location(&values());
                 routed(redirect_response(redirect.status, location), ResponseSource::Generated)
             }
-            Action::Respond(fixed) => routed(fixed.response(&values), ResponseSource::Configured),
+            Action::Respond(fixed) => routed(fixed.response(&values()), ResponseSource::Configured),
             Action::Deny(deny) => routed(deny.response(), ResponseSource::Generated),
             Action::Files(rules) => {
-                let beneath = path_beneath(rules, &values);
+                let beneath = match rules.path_prefix {
+                    PathPrefix::Kept => None,
+                    PathPrefix::Stripped => path_beneath(&values()),
+                };
                 let served = self.serve_files(request, (path, beneath.as_ref()), (route, rules, files)).await;
                 RouteResult::Responded(RoutedResponse { headers, ..served })
             }
@@ -474,11 +480,8 @@ impl<'t> RoutedResponse<'t> {
     }
 }
 
-/// Returns the part of the path beneath that of the pattern, if only this part is looked up.
-fn path_beneath(rules: &FilesRules, values: &RequestValues<'_>) -> Option<SafePath> {
-    if rules.path_prefix == PathPrefix::Kept {
-        return None;
-    }
+/// Returns the part of the path beneath that of the pattern.
+fn path_beneath(values: &RequestValues<'_>) -> Option<SafePath> {
     let mut raw = String::new();
     for segment in values.captures.rest()?.split('/') {
         raw.push('/');

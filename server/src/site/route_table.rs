@@ -10,7 +10,7 @@ use super::files::root::Root;
 use super::headers::{FileFieldRules, HeaderEdits};
 use super::host::HostIndex;
 use crate::syntax::HostName;
-use crate::syntax::{Captures, Pattern};
+use crate::syntax::Pattern;
 use selvedge::proto::path::SafePath;
 use selvedge::proto::target::Host;
 use selvedge::{Request, StatusCode};
@@ -176,6 +176,8 @@ pub(super) struct Site {
     error_page_root: u32,
     /// Whether all routes share the access rules of the site.
     pub(super) access_scope: AccessScope,
+    /// Whether its access rules need nothing but the address of the client, so that a cached file may be sent.
+    pub(super) is_cacheable: bool,
 }
 
 /// Which access rules apply to a request.
@@ -188,9 +190,8 @@ pub(super) enum AccessScope {
 }
 
 /// A route that matches a request.
-pub(super) struct RouteMatch<'t, 'p> {
+pub(super) struct RouteMatch<'t> {
     pub(super) route: &'t Route,
-    pub(super) captures: Captures<'p>,
     pub(super) document_root: u32,
 }
 
@@ -238,7 +239,8 @@ impl RouteTable {
             });
             let by_route = rules.routes.iter().any(|route| route.access.is_some());
             let access_scope = if by_route { AccessScope::Route } else { AccessScope::Site };
-            table.push(Site { rules, document_roots: files, error_page_root: pages, access_scope });
+            let is_cacheable = rules.access.basic_auth.is_none() && rules.access.requests_at_once.is_none();
+            table.push(Site { rules, document_roots: files, error_page_root: pages, access_scope, is_cacheable });
         }
         if !problems.is_empty() {
             return Err(problems);
@@ -319,22 +321,21 @@ impl Site {
     /// Finds the first route that matches, and whether the path alone determined it.
     ///
     /// This holds after a rewrite, too. Passing over a route would also pass over its access rules.
-    pub(super) fn find_route<'t, 'p>(
-        &'t self,
-        text: &'p str,
+    pub(super) fn find_route(
+        &self,
+        text: &str,
         (request, client): (&Request, IpAddr),
-    ) -> (Option<RouteMatch<'t, 'p>>, CacheScope)
-    where
-        't: 'p,
-    {
+    ) -> (Option<RouteMatch<'_>>, CacheScope) {
         let mut scope = CacheScope::Path;
         for (route, files) in self.rules.routes.iter().zip(&self.document_roots) {
-            let Some(captures) = route.pattern.matches(text) else { continue };
+            if !route.pattern.is_match(text) {
+                continue;
+            }
             if !route.conditions.is_empty() {
                 scope = CacheScope::None;
             }
             if route.conditions.iter().all(|condition| condition.matches(request, client)) {
-                return (Some(RouteMatch { route, captures, document_root: *files }), scope);
+                return (Some(RouteMatch { route, document_root: *files }), scope);
             }
         }
         (None, scope)

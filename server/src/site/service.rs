@@ -84,10 +84,7 @@ impl SiteService {
             }
         };
         let namespace = self.namespaces[number as usize];
-        let access = &site.rules.access;
-        let is_cacheable = access.basic_auth.is_none()
-            && access.requests_at_once.is_none()
-            && request.head().framing == RequestFraming::None;
+        let is_cacheable = site.is_cacheable && request.head().framing == RequestFraming::None;
         // An error needs its error page, and has fields of its own. A route with access rules is never cached.
         let cached = is_cacheable.then(|| files::respond_from_cache(&self.state.cache, namespace, request)).flatten();
         let cached = cached.filter(headers::is_file_response);

@@ -184,6 +184,15 @@ impl Pattern {
         }
     }
 
+    /// Whether a path in the form of [`absolute_path`] matches. The common kinds need no allocation.
+    pub(crate) fn is_match(&self, text: &str) -> bool {
+        match (&self.kind, self.case) {
+            (PatternKind::Exact(exact), CaseSensitivity::Sensitive) => **exact == *text,
+            (PatternKind::Prefix(prefix), CaseSensitivity::Sensitive) => beneath(prefix, text).is_some(),
+            _ => self.matches(text).is_some(),
+        }
+    }
+
     /// Matches a path in the form of [`absolute_path`] and returns the captures.
     pub(crate) fn matches<'p>(&'p self, text: &'p str) -> Option<Captures<'p>> {
         debug_assert!(text.starts_with('/'), "see absolute_path");
@@ -216,18 +225,11 @@ impl PatternKind {
     fn matches(&self, text: &str, ranges: &mut Ranges) -> bool {
         match self {
             Self::Exact(exact) => **exact == *text,
-            Self::Prefix(prefix) => match text.strip_prefix(&**prefix) {
-                Some("") => {
-                    ranges.push(text.len()..text.len());
-                    true
-                }
-                // Only at a segment boundary: `/app/*` does not match `/apple`.
-                Some(rest) if rest.starts_with('/') => {
-                    ranges.push(text.len() - rest.len() + 1..text.len());
-                    true
-                }
-                _ => false,
-            },
+            Self::Prefix(prefix) => {
+                let rest = beneath(prefix, text);
+                ranges.extend(rest.map(|rest| text.len() - rest.len()..text.len()));
+                rest.is_some()
+            }
             Self::FileName(glob) => {
                 let start = text.rfind('/').map_or(0, |slash| slash + 1);
                 start < text.len() && glob.matches(text, start..text.len(), ranges)
@@ -236,6 +238,13 @@ impl PatternKind {
             Self::Regex(expression, _) => expression.matches(text, ranges),
         }
     }
+}
+
+/// Returns what is beneath a path, if a text is this path or beneath it.
+fn beneath<'t>(path: &str, text: &'t str) -> Option<&'t str> {
+    let rest = text.strip_prefix(path)?;
+    // Only at a segment boundary: `/app/*` does not match `/apple`.
+    if rest.is_empty() { Some(rest) } else { rest.strip_prefix('/') }
 }
 
 fn parse_kind(text: &str, case: CaseSensitivity, names: &mut Vec<Box<str>>) -> Result<PatternKind, ValueError> {

@@ -56,7 +56,7 @@ impl ResponseSelector {
         match self {
             Self::Path(pattern) => {
                 let mut paths = requested.into_iter().chain(file.map(|file| file.path));
-                paths.any(|path| pattern.matches(path).is_some())
+                paths.any(|path| pattern.is_match(path))
             }
             Self::MediaType(wanted) => file.is_some_and(|file| {
                 let essence = file.media_type.split(';').next().unwrap_or_default().trim();

@@ -25,6 +25,9 @@ pub(super) fn release(mut inner: Box<RequestInner>) {
     inner.content = IncomingBody::default();
     inner.log_info = LogInfo::default();
     inner.interim_sender = None;
+    if !inner.held.is_empty() {
+        inner.held.clear();
+    }
     POOL.with_borrow_mut(|pool| {
         if pool.len() < POOLED_MAX {
             pool.push(inner);
