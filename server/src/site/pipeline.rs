@@ -3,7 +3,7 @@
 //! [`super::service`] serves cached files without it.
 
 use super::access::{AccessDecision, AccessRules};
-use super::action::{Action, FilesRules, PathPrefix};
+use super::action::{Action, FilesRules, PathPrefix, Redirect};
 use super::condition::{host_of, scheme_of};
 use super::files;
 use super::files::cache_key::CacheNamespace;
@@ -229,16 +229,7 @@ impl<'t> Pipeline<'t> {
                     Err(refused) => routed(refused, ResponseSource::Generated),
                 }
             }
-            // HTTP/1.0 has no Host.
-            Action::Redirect(redirect) if redirect.target.needs_host() && host_of(request).is_empty() => {
-                let response = Response::error(StatusCode::BAD_REQUEST)
-                    .log_reason("the redirect needs a host, and the request has none");
-                routed(response, ResponseSource::Generated)
-            }
-            Action::Redirect(redirect) => {
-                let location = redirect.target.location(&values());
-                routed(redirect_response(redirect.status, location), ResponseSource::Generated)
-            }
+            Action::Redirect(redirect) => routed(redirect_response(redirect, &values()), ResponseSource::Generated),
             Action::Respond(fixed) => routed(fixed.response(&values()), ResponseSource::Configured),
             Action::Deny(deny) => routed(deny.response(), ResponseSource::Generated),
             Action::Files(rules) => {
@@ -513,9 +504,14 @@ fn rewritten_path(target: &Template, values: &RequestValues<'_>) -> Result<SafeP
         .map_err(|_| Response::error(StatusCode::NOT_FOUND).log_reason("the rewrite target is not a valid path"))
 }
 
-fn redirect_response(status: StatusCode, location: String) -> Response {
-    let mut response = Response::error(status);
-    match response.append("location", location) {
+fn redirect_response(redirect: &Redirect, values: &RequestValues<'_>) -> Response {
+    // HTTP/1.0 has no Host.
+    if redirect.target.needs_host() && values.host.is_empty() {
+        let reason = "the redirect needs a host, and the request has none";
+        return Response::error(StatusCode::BAD_REQUEST).log_reason(reason);
+    }
+    let mut response = Response::error(redirect.status);
+    match response.append("location", redirect.target.location(values)) {
         Ok(()) => response,
         Err(_) => Response::error(StatusCode::BAD_REQUEST).log_reason("the redirect target is not a valid Location"),
     }

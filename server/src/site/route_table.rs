@@ -178,6 +178,8 @@ pub(super) struct Site {
     pub(super) access_scope: AccessScope,
     /// Whether its access rules need nothing but the address of the client, so that a cached file may be sent.
     pub(super) is_cacheable: bool,
+    /// Whether its access rules allow every client without a check.
+    pub(super) is_open: bool,
 }
 
 /// Which access rules apply to a request.
@@ -240,7 +242,10 @@ impl RouteTable {
             let by_route = rules.routes.iter().any(|route| route.access.is_some());
             let access_scope = if by_route { AccessScope::Route } else { AccessScope::Site };
             let is_cacheable = rules.access.basic_auth.is_none() && rules.access.requests_at_once.is_none();
-            table.push(Site { rules, document_roots: files, error_page_root: pages, access_scope, is_cacheable });
+            let is_open = rules.access.ip_access.is_none() && rules.access.rate_limit.is_none();
+            let site =
+                Site { rules, document_roots: files, error_page_root: pages, access_scope, is_cacheable, is_open };
+            table.push(site);
         }
         if !problems.is_empty() {
             return Err(problems);

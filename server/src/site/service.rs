@@ -97,6 +97,7 @@ impl SiteService {
                     ClientAccess::unchecked(client),
                 ));
             }
+            _ if site.is_open => AccessDecision::Allow,
             _ => site.rules.access.check_client(client),
         };
         match (cached, decision) {
