@@ -24,6 +24,7 @@ FLOORS = {
         ["net::sys"],
         ["file"],
         ["net", "service"],
+        ["tls"],
         ["connection", "coding"],
         ["tower server replace_app connection_stats lib"],
     ],

@@ -15,6 +15,8 @@ mod peer;
 mod replace_app;
 mod server;
 pub mod service;
+#[cfg(feature = "tls")]
+pub mod tls;
 pub mod tower;
 
 #[doc = include_str!("../docs/from-axum-serve.md")]

@@ -106,6 +106,16 @@ pub(crate) const POOLED_LONG_BUFFERS_MAX: usize = 8;
 pub(crate) const COPY_BYTES_MAX: usize = 16 * 1024;
 /// Bytes that a session encodes before they are sent.
 pub(crate) const ENCODED_SLICE_BYTES: usize = 16 * 1024;
+/// Most bytes that a client sends within a handshake: long chains of client certificates fit.
+#[cfg(feature = "tls")]
+pub(crate) const HANDSHAKE_BYTES_MAX: usize = 64 * 1024;
+/// Content of an encoded record at the start of a connection. With the overhead of encoding, it fits into a packet, so
+/// that the client can use it when the packet arrives.
+#[cfg(feature = "tls")]
+pub(crate) const FIRST_RECORD_BYTES: usize = 1320;
+/// Content that is sent in such records: what the first packets of a connection carry before an acknowledgement.
+#[cfg(feature = "tls")]
+pub(crate) const FIRST_RECORDS_BYTES: usize = 10 * FIRST_RECORD_BYTES;
 /// Responses to pipelined requests are sent when this many bytes have gathered.
 pub(crate) const BATCH_BYTES: usize = 8 * 1024;
 /// A file is prefetched and sent in slices of at most this size. The worker yields between two slices.

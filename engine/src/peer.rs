@@ -1,9 +1,11 @@
 //! The remote end of a connection, as applications and sockets know it.
 
+use std::fmt;
 use std::future::Future;
 use std::io::{self, IoSlice};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 /// Placeholder for the peer address of a Unix socket connection: 127.0.0.1 with port 0, which no
@@ -12,6 +14,77 @@ pub const UNIX_PEER: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST
 
 /// Resolves when the server stops. Can be awaited on any thread.
 pub type StoppingFuture = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// What the TLS handshake of a connection agreed on. Clones share it.
+#[derive(Clone, PartialEq, Eq)]
+pub struct TlsInfo(Arc<TlsFacts>);
+
+/// The facts of a [`TlsInfo`].
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct TlsFacts {
+    pub(crate) version: &'static str,
+    pub(crate) cipher_suite: &'static str,
+    pub(crate) key_exchange: &'static str,
+    pub(crate) server_name: Option<Box<str>>,
+    pub(crate) protocol: Option<Box<[u8]>>,
+    pub(crate) peer_certificates: Vec<Vec<u8>>,
+    pub(crate) is_resumed: bool,
+    pub(crate) host_tag: u32,
+}
+
+impl TlsInfo {
+    #[cfg_attr(not(feature = "tls"), expect(dead_code, reason = "only a TLS session makes one"))]
+    pub(crate) fn new(facts: TlsFacts) -> Self {
+        Self(Arc::new(facts))
+    }
+
+    /// Returns the version: `TLSv1.2` or `TLSv1.3`.
+    pub fn version(&self) -> &'static str {
+        self.0.version
+    }
+
+    /// Returns the registered name of the cipher suite, such as `TLS13_AES_128_GCM_SHA256`.
+    pub fn cipher_suite(&self) -> &'static str {
+        self.0.cipher_suite
+    }
+
+    /// Returns the registered name of the key exchange, such as `X25519MLKEM768`. Empty for a session of TLS 1.2 that
+    /// was resumed.
+    pub fn key_exchange(&self) -> &'static str {
+        self.0.key_exchange
+    }
+
+    /// Returns the server name (SNI) in lower case, if the client sent one.
+    pub fn server_name(&self) -> Option<&str> {
+        self.0.server_name.as_deref()
+    }
+
+    /// Returns the application protocol (ALPN), such as `http/1.1`, if the client offered one.
+    pub fn protocol(&self) -> Option<&[u8]> {
+        self.0.protocol.as_deref()
+    }
+
+    /// Returns the client's verified certificate chain in DER, its own first. Empty without one.
+    pub fn peer_certificates(&self) -> &[Vec<u8>] {
+        &self.0.peer_certificates
+    }
+
+    /// Returns whether the session was resumed with a ticket.
+    pub fn is_resumed(&self) -> bool {
+        self.0.is_resumed
+    }
+
+    /// Returns the number of the host that the handshake chose, 0 unless it was set.
+    pub fn host_tag(&self) -> u32 {
+        self.0.host_tag
+    }
+}
+
+impl fmt::Debug for TlsInfo {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
 
 /// Both directions of a connection that was upgraded to another protocol. It can move to any
 /// thread. Dropping it closes the connection.

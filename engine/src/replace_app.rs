@@ -3,11 +3,11 @@
 //! Each worker has a current version for new connections. A connection has a reference to its own version, so
 //! requests share nothing with other workers and take no lock.
 
-use crate::connection::{self, AppContext, UNAVAILABLE_RESPONSE};
+use crate::connection::{self, AppContext, PLAIN_HTTP_RESPONSE, UNAVAILABLE_RESPONSE};
 use crate::limits::Limits;
 use crate::mailbox::{MailboxReceiver, MailboxSender};
 use crate::net::accepted::Accepted;
-use crate::net::link::{Link, Session};
+use crate::net::link::{Link, MakeSession};
 use crate::net::runtime::spawn_local;
 use crate::net::socket::Socket;
 use crate::net::worker::{Worker, WorkerEvent};
@@ -23,8 +23,8 @@ use std::sync::{Arc, mpsc as threads};
 pub(crate) struct AppConfig {
     pub(crate) limits: Limits,
     pub(crate) admission_hook: AdmissionHook,
-    /// Creates the session of a new connection, if its bytes are encoded.
-    pub(crate) make_session: Option<fn() -> Box<dyn Session>>,
+    /// Creates the sessions of new connections, if their bytes are encoded.
+    pub(crate) sessions: Option<Arc<dyn MakeSession>>,
 }
 
 /// An application with its observer, limits and admission hook.
@@ -61,6 +61,14 @@ impl<T: Service, O: Observer + Clone + Send> AppVersion<T, O> {
     #[must_use]
     pub fn limits(mut self, limits: Limits) -> Self {
         self.config.limits = limits;
+        self
+    }
+
+    /// Sets TLS, see [`crate::Server::tls`].
+    #[cfg(feature = "tls")]
+    #[must_use]
+    pub fn tls(mut self, tls: crate::tls::Tls) -> Self {
+        self.config.sessions = Some(Arc::new(tls));
         self
     }
 
@@ -174,8 +182,9 @@ impl<T: Service, O: Observer + Clone + Send> WorkerApps<T, O> {
                 return accepted.refuse(UNAVAILABLE_RESPONSE);
             }
         };
+        let sessions = self.config.borrow().sessions.clone();
+        let session = sessions.and_then(|sessions| sessions.make(&accepted.endpoint, PLAIN_HTTP_RESPONSE));
         let (id, permits) = (app.worker.insert_connection(), (accepted.permit, counted));
-        let session = self.config.borrow().make_session.map(|make| make());
         let link = Link::new(Socket::new(accepted.fd, &app.worker), session);
         spawn_local(connection::run(link, peer, id, app.clone(), permits));
     }

@@ -189,6 +189,15 @@ impl<O: Observer + Clone + Send> Server<O> {
         self
     }
 
+    /// Uses TLS at the listeners: at all of them, or at those of [`Tls::only_at`](crate::tls::Tls::only_at). Requests
+    /// then have a [`TlsInfo`](crate::service::TlsInfo), also as an extension.
+    #[cfg(feature = "tls")]
+    #[must_use]
+    pub fn tls(mut self, tls: crate::tls::Tls) -> Self {
+        self.config.sessions = Some(Arc::new(tls));
+        self
+    }
+
     /// Sets a function that admits or refuses each accepted connection. It runs on the worker and must not block.
     #[must_use]
     pub fn admit(mut self, admit: impl Fn(SocketAddr) -> Admission + Send + Sync + 'static) -> Self {

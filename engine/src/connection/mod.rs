@@ -25,6 +25,6 @@ mod transport;
 mod upgraded;
 
 pub(crate) use app_context::AppContext;
-pub(crate) use http1::UNAVAILABLE_RESPONSE;
+pub(crate) use http1::{PLAIN_HTTP_RESPONSE, UNAVAILABLE_RESPONSE};
 pub(crate) use run::run;
 pub(crate) use timeouts::phase_of;

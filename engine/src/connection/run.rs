@@ -75,6 +75,8 @@ fn run_connection<S: Detach, T: Service, O: Observer>(
             }
             if is_stalled {
                 transport.link.shutdown(ShutdownMode::ResetOnClose);
+            } else {
+                transport.link.close_session();
             }
             drop(connection);
         }

@@ -2,10 +2,12 @@
 
 use crate::connection::transport::Transport;
 use crate::net::connection_table::{Deadline, Interrupt};
+use crate::net::link::SessionFailure;
+use crate::net::raw::ShutdownMode;
 use crate::net::stream::Stream;
 use crate::service::CloseReason;
 use std::future::{Future, poll_fn};
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind};
 use std::pin::Pin;
 use std::task::Poll;
 
@@ -26,19 +28,35 @@ pub(super) fn start<S: Stream>(transport: &Transport<S>) -> Option<Start<'_>> {
 /// Completes the handshake within the time for a request head, which it is part of.
 async fn complete_handshake<S: Stream>(transport: &Transport<S>) -> Result<Protocol, CloseReason> {
     transport.timeouts.wait_for(Deadline::RequestHead, transport.shared.limits.header_timeout);
-    poll_fn(|cx| match transport.link.poll_handshake(cx) {
+    let turns = &transport.timeouts.worker.turns;
+    let failed = poll_fn(|cx| match transport.link.poll_handshake(cx, turns) {
         Poll::Ready(Ok(())) => Poll::Ready(Ok(Protocol::Http1)),
-        Poll::Ready(Err(error)) if error.kind() == ErrorKind::InvalidData => {
-            Poll::Ready(Err(CloseReason::HandshakeFailed))
-        }
-        Poll::Ready(Err(error)) if error.kind() == ErrorKind::UnexpectedEof => {
-            Poll::Ready(Err(CloseReason::HandshakeIncomplete))
-        }
-        Poll::Ready(Err(_)) => Poll::Ready(Err(CloseReason::Reset)),
+        Poll::Ready(Err(error)) => Poll::Ready(Err(reason_of(&error))),
         Poll::Pending => match transport.timeouts.interrupt() {
             Interrupt::TimedOut => Poll::Ready(Err(CloseReason::HandshakeTooSlow)),
             _ => Poll::Pending,
         },
     })
-    .await
+    .await;
+    if let Err(CloseReason::PlainHttp) = failed {
+        // A close with unread bytes would destroy the response.
+        transport.link.shutdown(ShutdownMode::Write);
+        transport.linger().await;
+    }
+    failed
+}
+
+/// Returns the close reason for a handshake that failed.
+fn reason_of(error: &io::Error) -> CloseReason {
+    match SessionFailure::of(error) {
+        Some(SessionFailure::Invalid) => CloseReason::HandshakeFailed,
+        Some(SessionFailure::PlainText) => CloseReason::PlainHttp,
+        Some(SessionFailure::Incompatible) => CloseReason::HandshakeIncompatible,
+        Some(SessionFailure::UnknownServerName) => CloseReason::UnknownServerName,
+        Some(SessionFailure::ClientCertificate) => CloseReason::ClientCertificateInvalid,
+        Some(SessionFailure::RefusedByClient) => CloseReason::HandshakeRefused,
+        Some(SessionFailure::Abandoned) => CloseReason::HandshakeIncomplete,
+        None if error.kind() == ErrorKind::UnexpectedEof => CloseReason::HandshakeIncomplete,
+        None => CloseReason::Reset,
+    }
 }

@@ -5,6 +5,7 @@ use crate::limits::{ACCEPT_PAUSE, ACCEPTS_PER_YIELD, SWEEP_INTERVAL};
 use crate::net::accepted::{Accepted, send_refusal};
 use crate::net::adaptive_backlog::AdaptiveBacklog;
 use crate::net::clock::Tick;
+use crate::net::listen::Endpoint;
 use crate::net::worker::{Worker, WorkerEvent};
 use crate::peer::UNIX_PEER;
 use rustix::event::{PollFd, PollFlags, Timespec};
@@ -33,7 +34,12 @@ pub(crate) struct Acceptor {
 impl Acceptor {
     /// Accepts connections until the task is aborted. If file descriptors run out, it uses a reserve descriptor to
     /// refuse one more client.
-    pub(crate) async fn accept(self: Rc<Self>, listener: Rc<AsyncFd<OwnedFd>>, mut backlog: Option<AdaptiveBacklog>) {
+    pub(crate) async fn accept(
+        self: Rc<Self>,
+        listener: Rc<AsyncFd<OwnedFd>>,
+        endpoint: Arc<Endpoint>,
+        mut backlog: Option<AdaptiveBacklog>,
+    ) {
         let Self { worker, permits, serve, refusal } = &*self;
         let mut reserve = ReserveFd::new();
         let mut accepted_in_row = 0;
@@ -59,7 +65,7 @@ impl Acceptor {
                         worker.event(WorkerEvent::AcceptRecovered);
                     }
                     update_backlog(&mut backlog, AdaptiveBacklog::accepted, &listener, worker);
-                    worker.dispatch(Accepted { fd, peer, permit }, &**serve);
+                    worker.dispatch(Accepted { fd, peer, endpoint: endpoint.clone(), permit }, &**serve);
                 }
                 Err(Errno::AGAIN) => {
                     ready.clear_ready();
@@ -90,11 +96,11 @@ impl Acceptor {
     }
 
     /// Accepts all connections in the accept queue, so that closing the listener does not reset them.
-    pub(crate) fn accept_pending(&self, listener: &AsyncFd<OwnedFd>) {
+    pub(crate) fn accept_pending(&self, listener: &AsyncFd<OwnedFd>, endpoint: &Arc<Endpoint>) {
         while let Ok(permit) = self.permits.clone().try_acquire_owned()
             && let Ok((fd, peer)) = accept_one(listener)
         {
-            self.worker.dispatch(Accepted { fd, peer, permit }, &*self.serve);
+            self.worker.dispatch(Accepted { fd, peer, endpoint: endpoint.clone(), permit }, &*self.serve);
         }
     }
 }
@@ -221,7 +227,8 @@ mod tests {
             let serve = Rc::new(move |_| count.set(count.get() + 1));
             let backlog = AdaptiveBacklog::new(worker.clock.tick());
             let acceptor = Acceptor { worker: worker.clone(), permits, serve, refusal: b"" };
-            let mut accepting = pin!(Rc::new(acceptor).accept(listener.clone(), Some(backlog)));
+            let mut accepting =
+                pin!(Rc::new(acceptor).accept(listener.clone(), Arc::new(Endpoint::Inet(address)), Some(backlog)));
             let clients: Vec<TcpStream> =
                 (0..3 * ACCEPTS_PER_YIELD + 1).map(|_| TcpStream::connect(address).unwrap()).collect();
             for turn in 1..=3 {

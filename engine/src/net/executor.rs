@@ -57,6 +57,8 @@ pub(crate) async fn run(config: WorkerConfig, worker: Rc<Worker>, serve: Rc<dyn 
             idle_epoll.run(&parked.connections).await;
         }
     });
+    let turns = worker.clone();
+    let turns_task = spawn_critical(&worker, async move { turns.turns.run().await });
     let acceptor = Acceptor { worker: worker.clone(), permits: permits.clone(), serve: serve.clone(), refusal };
     let listeners = Rc::new(WorkerListeners::new(acceptor));
     let sweep = Sweep { permits: permits.clone(), connections_max: config.connections_max };
@@ -110,6 +112,7 @@ pub(crate) async fn run(config: WorkerConfig, worker: Rc<Worker>, serve: Rc<dyn 
     command_task.abort();
     sweeper.abort();
     idle_epoll_task.abort();
+    turns_task.abort();
     ring_task.inspect(JoinHandle::abort);
     tick();
 }

@@ -6,11 +6,15 @@
 use crate::buffer::{Buffer, Size};
 use crate::limits::ENCODED_SLICE_BYTES;
 use crate::net::connection_table::ConnectionId;
+use crate::net::listen::Endpoint;
 use crate::net::raw::{FilePart, FileSource, SendBuffer, SendMode, ShutdownMode};
 use crate::net::stream::{Detach, Stream};
+use crate::net::turns::{Ticket, Turns};
 use crate::net::worker::Worker;
+use crate::peer::TlsInfo;
 use bytes::Bytes;
 use std::cell::RefCell;
+use std::fmt;
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::FileExt;
 use std::rc::Rc;
@@ -23,7 +27,20 @@ pub(crate) trait Session: Send {
     ///
     /// # Errors
     /// If the bytes are invalid. A message about that may be left for [`Session::take_messages`].
-    fn receive(&mut self, encoded: &[u8]) -> io::Result<()>;
+    fn receive(&mut self, encoded: &[u8]) -> Result<(), SessionFailure>;
+
+    /// Whether [`Session::advance`] has to be called before more bytes are received.
+    fn needs_turn(&self) -> bool {
+        false
+    }
+
+    /// Takes the next step of the handshake, which costs much time.
+    ///
+    /// # Errors
+    /// If the handshake fails. A message about that may be left for [`Session::take_messages`].
+    fn advance(&mut self) -> Result<(), SessionFailure> {
+        Ok(())
+    }
 
     /// Returns the number of decoded bytes that can be read.
     fn decoded_len(&self) -> usize;
@@ -45,6 +62,59 @@ pub(crate) trait Session: Send {
 
     /// Appends the message that ends the sending direction to `output`.
     fn close_write(&mut self, output: &mut Vec<u8>);
+
+    /// Returns what the handshake agreed on.
+    fn info(&self) -> Option<TlsInfo> {
+        None
+    }
+}
+
+/// Creates the sessions of new connections.
+pub(crate) trait MakeSession: fmt::Debug + Send + Sync {
+    /// Returns the session of a connection at a listener; `None` if its bytes are not encoded. `plain_text_response` is
+    /// sent to a client that encodes nothing.
+    fn make(&self, endpoint: &Endpoint, plain_text_response: &'static [u8]) -> Option<Box<dyn Session>>;
+}
+
+/// Why a session ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(not(feature = "tls"), expect(dead_code, reason = "without TLS, no session fails in most ways"))]
+pub(crate) enum SessionFailure {
+    /// The bytes are invalid.
+    Invalid,
+    /// The client does not encode its bytes.
+    PlainText,
+    /// Nothing that the client offers is supported.
+    Incompatible,
+    /// No host has the name that the client wants.
+    UnknownServerName,
+    /// The client's certificate is missing or invalid.
+    ClientCertificate,
+    /// The client refused what the server sent, such as its certificate.
+    RefusedByClient,
+    /// The client ended the handshake.
+    Abandoned,
+}
+
+impl SessionFailure {
+    /// Returns the failure that an error of a link carries.
+    pub(crate) fn of(error: &io::Error) -> Option<Self> {
+        error.get_ref()?.downcast_ref().copied()
+    }
+}
+
+impl fmt::Display for SessionFailure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the session failed: {self:?}")
+    }
+}
+
+impl std::error::Error for SessionFailure {}
+
+impl From<SessionFailure> for io::Error {
+    fn from(failure: SessionFailure) -> Self {
+        Self::new(ErrorKind::InvalidData, failure)
+    }
 }
 
 /// A socket and its session, if it has one.
@@ -58,6 +128,10 @@ struct SessionState {
     session: Box<dyn Session>,
     /// Encoded bytes that the socket has not accepted.
     output: SendBuffer,
+    /// The place in the queue of expensive steps.
+    ticket: Option<Ticket>,
+    /// Whether the closing message was written.
+    is_closed: bool,
 }
 
 impl SessionState {
@@ -103,6 +177,15 @@ impl SessionState {
         Ok(accepted)
     }
 
+    /// Sends the closing message.
+    fn close(&mut self, socket: &impl Stream) {
+        if !std::mem::replace(&mut self.is_closed, true) {
+            self.session.close_write(self.output.bytes());
+        }
+        // The socket has accepted all output before, so it refuses this short message only if the connection has failed.
+        let _ = self.flush(socket, SendMode::MoreFollows);
+    }
+
     /// Appends decoded bytes to `into`. Returns how many.
     fn read(&mut self, into: &mut Option<Buffer>) -> usize {
         let decoded = self.session.decoded_len();
@@ -135,7 +218,12 @@ impl SessionState {
 
 impl<S: Stream> Link<S> {
     pub(crate) fn new(socket: S, session: Option<Box<dyn Session>>) -> Self {
-        let session = session.map(|session| SessionState { session, output: SendBuffer::default() });
+        let session = session.map(|session| SessionState {
+            session,
+            output: SendBuffer::default(),
+            ticket: None,
+            is_closed: false,
+        });
         Self { socket, session: session.map(|state| Box::new(RefCell::new(state))) }
     }
 
@@ -144,18 +232,39 @@ impl<S: Stream> Link<S> {
         self.session.as_ref().is_some_and(|state| state.borrow().session.is_handshaking())
     }
 
+    /// Returns what the handshake of the session agreed on.
+    pub(crate) fn tls_info(&self) -> Option<TlsInfo> {
+        self.session.as_ref()?.borrow().session.info()
+    }
+
+    /// Sends the closing message of the session, if it has one and the socket accepts it at once.
+    pub(crate) fn close_session(&self) {
+        if let Some(state) = &self.session
+            && !state.borrow().session.is_handshaking()
+        {
+            state.borrow_mut().close(&self.socket);
+        }
+    }
+
     /// Completes the handshake of the session. Its last message may leave with the first response.
     ///
     /// # Errors
     /// If the connection fails or ends, or the peer's messages are invalid.
-    pub(crate) fn poll_handshake(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+    pub(crate) fn poll_handshake(&self, cx: &mut Context<'_>, turns: &Turns) -> Poll<io::Result<()>> {
         let Some(state) = &self.session else { return Poll::Ready(Ok(())) };
         let state = &mut *state.borrow_mut();
         loop {
-            let is_flushed = state.flush_messages(&self.socket)?;
             if !state.session.is_handshaking() {
                 return Poll::Ready(Ok(()));
             }
+            if state.session.needs_turn() {
+                ready!(turns.poll_turn(&mut state.ticket, cx));
+                state.session.advance().inspect_err(|_| {
+                    let _ = state.flush_messages(&self.socket);
+                })?;
+                continue;
+            }
+            let is_flushed = state.flush_messages(&self.socket)?;
             if !is_flushed {
                 ready!(self.socket.poll_writable(cx))?;
             } else if !ready!(state.poll_receive(&self.socket, cx, Size::Usual))? {
@@ -247,11 +356,7 @@ impl<S: Stream> Stream for Link<S> {
         if let Some(state) = &self.session
             && how == ShutdownMode::Write
         {
-            let state = &mut *state.borrow_mut();
-            state.session.close_write(state.output.bytes());
-            // The socket has accepted all output before, so it refuses this short message only if the connection
-            // has failed.
-            let _ = state.flush(&self.socket, SendMode::MoreFollows);
+            state.borrow_mut().close(&self.socket);
         }
         self.socket.shutdown(how);
     }

@@ -22,6 +22,7 @@ pub(crate) mod runtime;
 pub(crate) mod socket;
 pub(crate) mod stream;
 pub(crate) mod sys;
+pub(crate) mod turns;
 pub(crate) mod upgrade;
 pub(crate) mod uring;
 pub(crate) mod worker;

@@ -8,6 +8,7 @@ use crate::net::clock::Clock;
 use crate::net::connection_table::{ConnectionId, ConnectionTable, Deadline};
 use crate::net::idle_epoll::IdleEpoll;
 use crate::net::listen::{Endpoint, WorkerSockets};
+use crate::net::turns::Turns;
 use crate::net::uring::Uring;
 use std::cell::Cell;
 use std::convert::Infallible;
@@ -63,6 +64,8 @@ const IMBALANCE_MAX: usize = 16;
 pub(crate) struct Worker {
     pub(crate) clock: Clock,
     pub(crate) connections: ConnectionTable,
+    /// Turns for the expensive steps of handshakes.
+    pub(crate) turns: Turns,
     pub(crate) is_draining: Cell<bool>,
     /// Connections with a large send buffer.
     pub(crate) large_send_buffers: Cell<usize>,
@@ -94,6 +97,7 @@ impl Worker {
         Self {
             clock: Clock::new(),
             connections: ConnectionTable::default(),
+            turns: Turns::default(),
             is_draining: Cell::new(false),
             large_send_buffers: Cell::new(0),
             stopped_immediately: Cell::new(false),

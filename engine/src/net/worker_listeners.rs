@@ -9,6 +9,7 @@ use crate::net::worker::{WorkerEvent, spawn_critical};
 use std::cell::RefCell;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
+use std::sync::Arc;
 use tokio::io::unix::AsyncFd;
 use tokio::task::JoinHandle;
 
@@ -20,7 +21,7 @@ pub(crate) struct WorkerListeners {
 
 /// A listening socket and the task that accepts at it.
 struct AcceptTask {
-    endpoint: Endpoint,
+    endpoint: Arc<Endpoint>,
     socket: Rc<AsyncFd<OwnedFd>>,
     adapts_backlog: bool,
     task: JoinHandle<()>,
@@ -33,7 +34,7 @@ impl WorkerListeners {
 
     /// Starts to accept at the sockets of an endpoint.
     pub(crate) fn add(&self, endpoint: &Endpoint, WorkerSockets { sockets, adapts_backlog }: WorkerSockets) {
-        let worker = &self.acceptor.worker;
+        let (worker, endpoint) = (&self.acceptor.worker, Arc::new(endpoint.clone()));
         for socket in sockets {
             let socket = match sys::register(socket) {
                 Ok(socket) => Rc::new(socket),
@@ -43,7 +44,7 @@ impl WorkerListeners {
                 }
             };
             let backlog = adapts_backlog.then(|| AdaptiveBacklog::new(worker.clock.tick()));
-            let task = spawn_critical(worker, self.acceptor.clone().accept(socket.clone(), backlog));
+            let task = spawn_critical(worker, self.acceptor.clone().accept(socket.clone(), endpoint.clone(), backlog));
             self.tasks.borrow_mut().push(AcceptTask { endpoint: endpoint.clone(), socket, adapts_backlog, task });
         }
     }
@@ -52,13 +53,13 @@ impl WorkerListeners {
     /// served.
     pub(crate) fn remove_where(&self, matches: impl Fn(&Endpoint) -> bool) {
         let removed: Vec<AcceptTask> = self.tasks.borrow_mut().extract_if(.., |task| matches(&task.endpoint)).collect();
-        for AcceptTask { socket, adapts_backlog, task, .. } in removed {
+        for AcceptTask { endpoint, socket, adapts_backlog, task } in removed {
             task.abort();
             if adapts_backlog {
                 // The next process that listens at this socket starts with the full backlog.
                 accept::set_backlog(&socket, BACKLOG);
             }
-            self.acceptor.accept_pending(&socket);
+            self.acceptor.accept_pending(&socket, &endpoint);
         }
     }
 }

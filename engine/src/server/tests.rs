@@ -2,7 +2,8 @@
 
 use super::*;
 use crate::limits::LONG_BUFFER_BYTES;
-use crate::net::link::xor_session::{Keystream, XorSession};
+use crate::net::link::MakeSession;
+use crate::net::link::xor_session::{Keystream, XorSessions};
 use crate::service::{Body, Duplex, FileContent, OpenFile, Request, Response, UpgradeResponse};
 use bytes::Bytes;
 use selvedge_cases::load_cases;
@@ -109,12 +110,12 @@ fn without_dates(bytes: &[u8]) -> Vec<u8> {
 /// Runs a test for each driver, with a plain server and one whose connections have a session.
 fn with_servers(test: impl Fn(SocketAddr, SocketAddr)) {
     for driver in DRIVERS {
-        let start = |make_session| {
+        let start = |sessions: Option<Arc<dyn MakeSession>>| {
             let mut server = Server::bind_with_workers("127.0.0.1:0", 1).unwrap().driver(driver);
-            server.config.make_session = make_session;
+            server.config.sessions = sessions;
             server.serve(respond).unwrap()
         };
-        let (plain, encoded) = (start(None), start(Some(XorSession::make)));
+        let (plain, encoded) = (start(None), start(Some(Arc::new(XorSessions))));
         test(plain.addresses()[0], encoded.addresses()[0]);
         for server in [plain, encoded] {
             server.handle().stop_now();

@@ -146,6 +146,16 @@ close_reasons! {
     HeadTooSlow "the request head was not complete in time";
     /// The session of the connection refused the client's handshake.
     HandshakeFailed "the client's handshake was invalid";
+    /// The client sent plain HTTP to a listener with TLS.
+    PlainHttp "the client sent plain HTTP to a TLS port";
+    /// The client offers no TLS version, cipher suite, signature or protocol that the server has.
+    HandshakeIncompatible "the client's TLS has nothing in common with the server's";
+    /// No site has the server name of the handshake.
+    UnknownServerName "no site has the server name of the TLS handshake";
+    /// The site requires a client certificate, and the client sent none or an invalid one.
+    ClientCertificateInvalid "the client's certificate was missing or invalid";
+    /// The client refused the handshake, for example because it does not trust the certificate.
+    HandshakeRefused "the client refused the TLS handshake";
     /// The client closed the connection within the handshake.
     HandshakeIncomplete "the client closed the connection within the handshake";
     /// The handshake was not complete in time.

@@ -11,7 +11,7 @@ mod request;
 mod response;
 
 pub use crate::file::{FileContent, FileStamp, OpenFile};
-pub use crate::peer::{Duplex, StoppingFuture, UNIX_PEER};
+pub use crate::peer::{Duplex, StoppingFuture, TlsInfo, UNIX_PEER};
 pub use admission::Admission;
 pub(crate) use admission::AdmissionHook;
 pub use body::{
@@ -19,7 +19,7 @@ pub use body::{
 };
 pub use exchange::{CloseReason, Closed, Exchange, Phase, ResponseOutcome, ServerEvent};
 pub(crate) use request::{ConnectionExtensions, InterimSender, LogInfo, RequestInner};
-pub use request::{Request, Timestamp, hold_until_sent};
+pub use request::{Request, Timestamp, authority, hold_until_sent};
 pub(crate) use response::FieldList;
 pub use response::Response;
 

@@ -1,6 +1,7 @@
 //! A request as the application receives it.
 
 use crate::buffer::Buffer;
+use crate::peer::TlsInfo;
 use crate::service::body::{ContentError, ContentSource, IncomingBody, StreamId};
 use selvedge_proto::StatusCode;
 use selvedge_proto::field::{Fields, KnownField};
@@ -28,6 +29,7 @@ pub(crate) struct RequestInner {
     pub(crate) start: usize,
     pub(crate) content: IncomingBody,
     pub(crate) peer: SocketAddr,
+    pub(crate) tls: Option<TlsInfo>,
     pub(crate) received_at: Timestamp,
     pub(crate) log_info: LogInfo,
     /// What the application keeps until the response is sent, such as the permit of a limit.
@@ -71,6 +73,7 @@ impl Default for RequestInner {
             start: 0,
             content: IncomingBody::default(),
             peer: SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0),
+            tls: None,
             received_at: Timestamp::default(),
             log_info: LogInfo::default(),
             held: Vec::new(),
@@ -148,11 +151,6 @@ impl Request {
         self.inner.head.authority.and_then(|span| Host::parse(span.of(self.head_bytes())).ok())
     }
 
-    /// Returns the host and port of the request as received, for use as a cache key.
-    pub fn authority(&self) -> Option<&[u8]> {
-        self.inner.head.authority.map(|span| span.of(self.head_bytes()))
-    }
-
     /// Returns the value of the first field with this name (case-insensitive).
     pub fn field(&self, name: &str) -> Option<&[u8]> {
         self.inner.head.get(self.head_bytes(), name)
@@ -176,6 +174,11 @@ impl Request {
     /// Returns the remote end of the connection; [`UNIX_PEER`](super::UNIX_PEER) for a Unix socket.
     pub fn peer(&self) -> SocketAddr {
         self.inner.peer
+    }
+
+    /// Returns what the TLS handshake of the connection agreed on; `None` for a plain connection.
+    pub fn tls(&self) -> Option<&TlsInfo> {
+        self.inner.tls.as_ref()
     }
 
     /// Returns the address of the client: the peer's, unless the application has set another one
@@ -224,6 +227,11 @@ impl Request {
     pub fn take_body(&mut self) -> IncomingBody {
         std::mem::take(&mut self.inner.content)
     }
+}
+
+/// Returns the host and port of a request as received, for use as a cache key.
+pub fn authority(request: &Request) -> Option<&[u8]> {
+    request.inner.head.authority.map(|span| span.of(request.head_bytes()))
 }
 
 /// Keeps a value, such as the permit of a limit, until the response to a request has been sent or has failed.

@@ -95,6 +95,9 @@ pub(super) fn to_http_request(
     } else if requests_upgrade(request) {
         context.upgrade = Some(upgrade::offer(converted.extensions_mut()));
     }
+    if let Some(tls) = request.tls() {
+        converted.extensions_mut().insert(tls.clone());
+    }
     if let Some(interim_sender) = interim_sender {
         let (handle, guard) = early_hints::open(interim_sender);
         converted.extensions_mut().insert(handle);

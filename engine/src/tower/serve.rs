@@ -68,6 +68,12 @@ where
         self
     }
 
+    /// Uses TLS at the listeners; see [`Server::tls`].
+    #[cfg(feature = "tls")]
+    pub fn tls(self, tls: crate::tls::Tls) -> Self {
+        self.with(|server| server.tls(tls))
+    }
+
     /// Sets the number of workers; see [`Server::workers`].
     pub fn workers(self, workers: usize) -> Self {
         self.with(|server| server.workers(workers))

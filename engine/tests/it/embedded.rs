@@ -74,7 +74,7 @@ impl Service for Application {
                     request.method_text(),
                     request.path(),
                     request.query(),
-                    request.authority().map(|host| String::from_utf8_lossy(host).into_owned()),
+                    service::authority(request).map(|host| String::from_utf8_lossy(host).into_owned()),
                 );
                 response.body(text)
             }

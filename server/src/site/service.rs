@@ -14,6 +14,7 @@ use super::pipeline::{ClientAccess, Pipeline};
 use super::route_table::{AccessScope, RouteTable, Site};
 use super::site_state::SiteState;
 use selvedge::proto::head::RequestFraming;
+use selvedge::service::authority;
 use selvedge::{Request, Response, Service, StatusCode};
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -55,7 +56,7 @@ impl SiteService {
 
     /// Finds the site of a request and its index. The last authority is cached, since most requests repeat it.
     fn site_of(&self, request: &Request) -> Option<(u32, &Site)> {
-        let Some(authority) = request.authority() else { return self.state.routes.site_of(None) };
+        let Some(authority) = authority(request) else { return self.state.routes.site_of(None) };
         let mut last_host = self.last_host.borrow_mut();
         if last_host.0 == authority && !authority.is_empty() {
             return Some((last_host.1, self.state.routes.site(last_host.1)));

@@ -10,5 +10,5 @@ mod send_file;
 mod serve;
 
 pub(super) use connection::{Connection, Exit, ParkedState};
-pub(crate) use respond::UNAVAILABLE_RESPONSE;
+pub(crate) use respond::{PLAIN_HTTP_RESPONSE, UNAVAILABLE_RESPONSE};
 pub(super) use serve::serve;

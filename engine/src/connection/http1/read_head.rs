@@ -172,6 +172,7 @@ impl<S: Stream> Connection<S> {
         self.requests.set(self.requests.get().wrapping_add(1));
         let clock = &transport.timeouts.worker.clock;
         inner.peer = transport.peer;
+        inner.tls = transport.link.tls_info();
         inner.received_at = Timestamp { since_worker_start: clock.elapsed(), unix_time: clock.unix_seconds() };
         if inner.head.framing == RequestFraming::None {
             let ReceiveBuffer { buffer, at } = std::mem::take(&mut *transport.input.borrow_mut());

@@ -20,6 +20,11 @@ use std::future::poll_fn;
 use std::pin::Pin;
 use std::task::Poll;
 
+/// The response to a client that sends plain HTTP to a listener with TLS.
+pub(crate) const PLAIN_HTTP_RESPONSE: &[u8] =
+    b"HTTP/1.1 400 Bad Request\r\ncontent-type: text/plain\r\ncontent-length: 86\r\nconnection: close\r\n\r\n\
+      This port expects HTTPS, and the request was plain HTTP. Use https:// in the address.\n";
+
 /// The response to a client that is accepted only to be refused.
 pub(crate) const UNAVAILABLE_RESPONSE: &[u8] =
     b"HTTP/1.1 503 Service Unavailable\r\nserver: selvedge\r\nretry-after: 1\r\ncontent-length: 0\r\n\

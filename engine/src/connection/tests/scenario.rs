@@ -85,6 +85,8 @@ impl TestServer {
             drop(tokio::task::spawn_local(connection::run(stream, peer, id, app.clone(), ())));
         });
         tokio::task::spawn_local(sweep(worker.clone()));
+        let turns = worker.clone();
+        tokio::task::spawn_local(async move { turns.turns.run().await });
         Self { worker, recorder, connect, connected: Cell::new(0) }
     }
 

@@ -4,9 +4,8 @@ use super::pipe::ClientEnd;
 use super::responses;
 use super::scenario::{Client, Scenario, TestServer, advance, is_about, settle, with_virtual_time};
 use crate::limits::{ENCODED_SLICE_BYTES, Limits};
-use crate::net::link::Session;
+use crate::net::link::{Session, SessionFailure};
 use crate::service::{CloseReason, Phase};
-use std::io::{self, ErrorKind};
 
 const HELLO: &[u8] = b"hello";
 const READY: &[u8] = b"ready";
@@ -46,14 +45,14 @@ fn take_record(bytes: &mut Vec<u8>) -> Option<Vec<u8>> {
 }
 
 impl Session for RecordSession {
-    fn receive(&mut self, encoded: &[u8]) -> io::Result<()> {
+    fn receive(&mut self, encoded: &[u8]) -> Result<(), SessionFailure> {
         assert!(self.decoded.is_empty(), "decoded bytes are read before more arrive");
         self.received.extend_from_slice(encoded);
         if !self.is_ready {
             let begun = self.received.len().min(HELLO.len());
             if self.received[..begun] != HELLO[..begun] {
                 self.messages.extend_from_slice(INVALID);
-                return Err(ErrorKind::InvalidData.into());
+                return Err(SessionFailure::Invalid);
             }
             if begun < HELLO.len() {
                 return Ok(());

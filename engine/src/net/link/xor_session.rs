@@ -1,8 +1,8 @@
 //! A session for tests: each byte is changed by a key that depends on its position. So a byte that is lost, repeated,
 //! or sent without the session is noticed.
 
-use super::Session;
-use std::io;
+use super::{MakeSession, Session, SessionFailure};
+use crate::net::listen::Endpoint;
 
 /// The bytes of one direction.
 #[derive(Clone, Copy)]
@@ -38,7 +38,7 @@ impl XorSession {
 }
 
 impl Session for XorSession {
-    fn receive(&mut self, encoded: &[u8]) -> io::Result<()> {
+    fn receive(&mut self, encoded: &[u8]) -> Result<(), SessionFailure> {
         assert!(self.decoded.is_empty(), "decoded bytes are read before more arrive");
         self.decoded.extend_from_slice(encoded);
         self.received.apply(&mut self.decoded);
@@ -70,4 +70,14 @@ impl Session for XorSession {
     }
 
     fn close_write(&mut self, _output: &mut Vec<u8>) {}
+}
+
+/// Gives each connection such a session.
+#[derive(Debug)]
+pub(crate) struct XorSessions;
+
+impl MakeSession for XorSessions {
+    fn make(&self, _endpoint: &Endpoint, _plain_text_response: &'static [u8]) -> Option<Box<dyn Session>> {
+        Some(XorSession::make())
+    }
 }
