@@ -31,9 +31,9 @@ FLOORS = {
     "server": [
         ["syntax"],
         ["config"],
-        ["site", "log"],
+        ["site", "log", "certificates"],
         ["process", "cli"],
-        ["compile snapshot reload config_diff listeners memory_budget preflight root_warnings status"],
+        ["compile snapshot reload config_diff listeners memory_budget preflight root_warnings certificate_warnings status"],
         ["embed", "config_path run check control_client fmt"],
         ["program lib main"],
     ],

@@ -9,7 +9,7 @@ use crate::memory_budget::MemoryBudget;
 use crate::preflight::Disk;
 use crate::process::Sandbox;
 use crate::snapshot::Refusal;
-use crate::{log, preflight, process, reload, root_warnings};
+use crate::{certificate_warnings, log, preflight, process, reload, root_warnings};
 use std::io::{self, Write};
 use std::path::Path;
 use std::process::ExitCode;
@@ -32,6 +32,7 @@ pub(crate) fn check(options: &CheckArgs) -> ExitCode {
     };
     let mut warnings = preflight::warnings(&configuration.requirements, &compiled.carried);
     warnings.extend(root_warnings::warnings(&configuration));
+    warnings.extend(certificate_warnings::warnings(&configuration));
     if configuration.settings.sites.is_empty() {
         let suggestion = "write, for example, `site \"*\" { root \"/srv/www\"; }`".to_owned();
         let message = "warning: no site, so every request gets 421".to_owned();

@@ -17,6 +17,10 @@ mod config;
 mod preflight;
 
 #[cfg(feature = "program")]
+mod certificate_warnings;
+#[cfg(feature = "program")]
+mod certificates;
+#[cfg(feature = "program")]
 mod check;
 #[cfg(feature = "program")]
 mod cli;

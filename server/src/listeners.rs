@@ -2,7 +2,7 @@
 //!
 //! A listener that stays from one configuration to the next is not touched, so no connecting client is refused.
 
-use crate::config::model::Listener as ListenerSettings;
+use crate::config::model::{Listener as ListenerSettings, Switch};
 use crate::process::{ListenAddress, ListenError, ServingProcess};
 use selvedge::{Endpoint, Handle, Listener};
 use std::io;
@@ -62,6 +62,14 @@ impl ListenerSet {
         self.open.iter().flat_map(|(_, endpoints)| endpoints)
     }
 
+    /// Returns the endpoints with TLS of these settings.
+    pub(crate) fn endpoints_with_tls(&self, settings: &[ListenerSettings]) -> Vec<Endpoint> {
+        let with_tls = settings.iter().filter(|listener| listener.tls == Switch::On).map(ListenAddress::from);
+        let with_tls: Vec<_> = with_tls.collect();
+        let open = self.open.iter().filter(|(address, _)| with_tls.contains(address));
+        open.flat_map(|(_, endpoints)| endpoints).cloned().collect()
+    }
+
     /// Removes listeners that are no longer configured.
     pub(crate) fn remove_unlisted(&self, serving_process: &ServingProcess, server: &Handle) {
         for endpoint in self.release_unlisted(serving_process).iter().filter(|endpoint| !self.is_open(endpoint)) {
@@ -81,6 +89,11 @@ impl ListenerSet {
 }
 
 impl ListenerChange {
+    /// Returns the listeners after the change.
+    pub(crate) fn next(&self) -> &ListenerSet {
+        &self.next
+    }
+
     /// Returns the new listeners, for a server that starts with them.
     pub(crate) fn into_parts(self) -> (ListenerSet, Vec<Listener>) {
         (self.next, self.new)

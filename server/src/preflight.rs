@@ -1,6 +1,8 @@
 //! Preflight checks: reads the files of a configuration, and checks what it requires of the machine (roots, folders,
 //! names, accounts). Changes nothing.
 
+#[cfg(feature = "program")]
+use crate::certificates::{CertificatePaths, LoadError, load};
 use crate::compile::CarriedState;
 use crate::config::value::Address;
 use crate::config::{MachineRequirement, MachineRequirementKind, Problem, Sources};
@@ -131,6 +133,20 @@ fn check_requirement(kind: &MachineRequirementKind) -> Result<(), (String, Strin
             })
         }
         MachineRequirementKind::UserFile(path) => check_user_file(path),
+        #[cfg(feature = "program")]
+        MachineRequirementKind::Certificate(files) => check_certificate(files),
+        #[cfg(feature = "program")]
+        MachineRequirementKind::ClientAuthorities(path) => {
+            match crate::compile::read_authorities(selvedge::tls::ClientAuth::Required, path) {
+                Ok(_) => Ok(()),
+                Err(what) => unmet(what, "it has to have the certificates of the authorities in PEM"),
+            }
+        }
+        #[cfg(feature = "program")]
+        MachineRequirementKind::TicketKeys(path) => match crate::compile::read_secrets(path) {
+            Ok(_) => Ok(()),
+            Err(what) => unmet(what, "`openssl rand -out FILE 48` writes one"),
+        },
         MachineRequirementKind::ListenAddress(address) => check_address(address),
         #[cfg(feature = "program")]
         MachineRequirementKind::User(name) => check_account(crate::process::find_user(name)),
@@ -138,7 +154,11 @@ fn check_requirement(kind: &MachineRequirementKind) -> Result<(), (String, Strin
         MachineRequirementKind::Group(name) => check_account(crate::process::find_group(name)),
         // An application that embeds sites keeps its own user.
         #[cfg(not(feature = "program"))]
-        MachineRequirementKind::User(_) | MachineRequirementKind::Group(_) => Ok(()),
+        MachineRequirementKind::User(_)
+        | MachineRequirementKind::Group(_)
+        | MachineRequirementKind::Certificate(_)
+        | MachineRequirementKind::ClientAuthorities(_)
+        | MachineRequirementKind::TicketKeys(_) => Ok(()),
         // The compiler and `warnings` check these.
         MachineRequirementKind::ErrorPage(..) | MachineRequirementKind::Site(_) | MachineRequirementKind::Route(..) => {
             Ok(())
@@ -202,6 +222,18 @@ fn folder_of(path: &Path) -> &Path {
     match path.parent() {
         Some(folder) if !folder.as_os_str().is_empty() => folder,
         _ => Path::new("."),
+    }
+}
+
+#[cfg(feature = "program")]
+fn check_certificate(files: &crate::config::model::CertificateFiles) -> Result<(), (String, String)> {
+    let paths = CertificatePaths { chain: files.chain.clone(), key: files.key.clone() };
+    match load(&paths) {
+        Ok(_) => Ok(()),
+        Err(error @ LoadError::Unreadable(..)) => {
+            unmet(error.to_string(), "the user that the server runs as has to be able to read it")
+        }
+        Err(error) => unmet(error.to_string(), ""),
     }
 }
 

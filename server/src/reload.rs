@@ -17,7 +17,7 @@ use crate::status::{
     ServerStatus,
 };
 use crate::{compile, config_diff};
-use selvedge::{AppHandle, Driver, Handle, Server};
+use selvedge::{AppHandle, Driver, Endpoint, Handle, Server};
 use std::cell::Cell;
 use std::fs;
 use std::io;
@@ -179,8 +179,8 @@ pub(crate) fn start(
     let listeners = ListenerSet::default().plan_change(serving_process, &snapshot.settings.listeners);
     let listeners = listeners.map_err(|problems| cannot_listen(problems, &mut configuration))?;
     let (places, listeners) = listeners.into_parts();
-    let server = snapshot.server(Server::from_listeners(listeners, workers)).driver(driver);
-    let started = server.serve_replaceable(snapshot.service(workers));
+    let server = snapshot.server(Server::from_listeners(listeners, workers), &places).driver(driver);
+    let started = server.serve_replaceable(snapshot.service(workers, &places));
     let (running, app_handle) = started.map_err(|error| Refusal::Plain(format!("cannot start: {error}")))?;
     let live = LiveServer {
         file: file.to_owned(),
@@ -207,9 +207,15 @@ pub(crate) fn workers(settings: &Settings) -> usize {
 }
 
 impl LiveServer {
-    /// Returns the listeners.
-    pub(crate) fn listeners(&self) -> &ListenerSet {
-        &self.listeners
+    /// Returns the address of each listener, as clients use it.
+    pub(crate) fn endpoint_texts(&self) -> Vec<String> {
+        let with_tls = self.listeners.endpoints_with_tls(&self.snapshot.settings.listeners);
+        let text = |endpoint: &Endpoint| match endpoint {
+            Endpoint::Inet(address) if with_tls.contains(endpoint) => format!("https://{address}/"),
+            Endpoint::Inet(address) => format!("http://{address}/"),
+            unix @ Endpoint::Unix(_) => unix.to_string(),
+        };
+        self.listeners.endpoints().map(text).collect()
     }
 
     /// Releases sockets that the configuration does not name. Call it when the process is ready, because another
@@ -256,11 +262,12 @@ impl LiveServer {
         let next = Snapshot::prepare(&mut configuration, Some(&self.snapshot), &Disk, self.connect)?;
         let listeners = self.listeners.plan_change(&self.serving_process, &next.settings.listeners);
         let listeners = listeners.map_err(|problems| cannot_listen(problems, &mut configuration))?;
-        let places = listeners.apply(&self.serving_process, &self.handle);
         let changes = config_diff::between(&self.snapshot.settings, &next.settings);
         let at_next_start = config_diff::at_next_start(&self.settings_at_start, &next.settings);
-        // The new listeners are bound, and clients that connect there wait a moment.
-        self.app_handle.replace(&next.app_version(self.workers));
+        // New listeners are bound, and clients that connect there wait until the next line but one: only the new
+        // configuration knows whether a listener has TLS.
+        self.app_handle.replace(&next.app_version(self.workers, listeners.next()));
+        let places = listeners.apply(&self.serving_process, &self.handle);
         self.serving_process.set_shutdown_timeout(next.shutdown_timeout());
         self.earlier.push(self.snapshot.retire());
         self.snapshot = next;
@@ -321,6 +328,16 @@ impl LiveServer {
             }
         }
         done
+    }
+
+    /// Loads certificates again whose files have changed.
+    pub(crate) fn refresh_certificates(&self) {
+        self.snapshot.refresh_certificates();
+    }
+
+    /// Logs a warning for each certificate that is not valid or soon will not be.
+    pub(crate) fn warn_of_expiry(&self) {
+        self.snapshot.warn_of_expiry();
     }
 
     /// Returns the status. Waits for workers at most one second.

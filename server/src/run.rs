@@ -9,17 +9,19 @@ use crate::process::{self, ControlHandler, ControlReply, RunMode, StartError, St
 use crate::reload::{self, LiveServer};
 use crate::site::{Listing, Root, RouteTable, SiteRules, SiteService};
 use crate::snapshot::Refusal;
-use selvedge::{Endpoint, ExitCause, Handle, Limits, Server};
+use selvedge::{ExitCause, Handle, Limits, Server};
 use std::io;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-/// Interval at which the sandboxed directories are checked for replacement. A check of 10,000 folders takes about 1 %
-/// of a core.
-const ROOT_CHECK_INTERVAL: Duration = Duration::from_secs(2);
+/// Interval at which the sandboxed directories and the files of certificates are checked for changes. A check of 10,000
+/// folders takes about 1 % of a core.
+const FILE_CHECK_INTERVAL: Duration = Duration::from_secs(2);
+/// Interval at which expiring certificates are logged.
+const EXPIRY_CHECK_INTERVAL: Duration = Duration::from_secs(24 * 3600);
 
 /// Reply to commands after the end.
 const STOPPED: &str = "the server has stopped";
@@ -91,13 +93,13 @@ pub(crate) fn run(options: &RunArgs) -> ExitCode {
             return code;
         }
     };
-    let endpoints: Vec<String> = live.listeners().endpoints().map(endpoint_text).collect();
+    let endpoints = live.endpoint_texts();
     let commands = Arc::new(ServerCommands { live: Mutex::new(Some(live)), handle: running.handle() });
     if let Err(problem) = serving.start_commands(commands.clone()) {
         return print_refusal(&Refusal::Plain(problem));
     }
     let checker = commands.clone();
-    let started = thread::Builder::new().name("selvedge-look".to_owned()).spawn(move || checker.check_roots());
+    let started = thread::Builder::new().name("selvedge-look".to_owned()).spawn(move || checker.check_files());
     if let Err(error) = started {
         return print_refusal(&Refusal::Plain(format!("cannot start: {error}")));
     }
@@ -123,13 +125,6 @@ fn print_refusal(refusal: &Refusal) -> ExitCode {
     check::print_refusal(refusal)
 }
 
-fn endpoint_text(endpoint: &Endpoint) -> String {
-    match endpoint {
-        Endpoint::Inet(address) => format!("http://{address}/"),
-        unix @ Endpoint::Unix(_) => unix.to_string(),
-    }
-}
-
 /// Implements the control commands for a running server.
 struct ServerCommands {
     /// `None` after the server has stopped.
@@ -143,14 +138,22 @@ impl ServerCommands {
         self.live.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Checks the sandboxed directories periodically until the server has stopped.
-    fn check_roots(&self) {
+    /// Checks the sandboxed directories and the files of certificates periodically until the server has stopped.
+    fn check_files(&self) {
+        let mut expiry_checked: Option<Instant> = None;
         loop {
-            thread::sleep(ROOT_CHECK_INTERVAL);
             match &mut *self.live() {
-                Some(live) => live.check_roots(),
+                Some(live) => {
+                    live.check_roots();
+                    live.refresh_certificates();
+                    if expiry_checked.is_none_or(|at| at.elapsed() >= EXPIRY_CHECK_INTERVAL) {
+                        expiry_checked = Some(Instant::now());
+                        live.warn_of_expiry();
+                    }
+                }
                 None => return,
             }
+            thread::sleep(FILE_CHECK_INTERVAL);
         }
     }
 }

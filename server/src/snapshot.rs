@@ -1,13 +1,18 @@
 //! A configuration with everything that it needs open. It never changes.
 
-use crate::compile::{self, CarriedState, Compiled};
+use crate::certificate_warnings::{unix_now, validity_warning};
+use crate::certificates::{CertificateFacts, Refreshed};
+use crate::compile::{self, CarriedState, Compiled, SiteHosts};
 use crate::config::model::{AccessLog, ErrorLog, LogSettings, Settings};
 use crate::config::{Configuration, MachineRequirementKind, Problem, Problems, Sources};
+use crate::listeners::ListenerSet;
+use crate::log::config::Level;
 use crate::log::{Connect, Counters, LogObserver, LogProblem, Logs};
 use crate::site::{DryRunCount, RouteTable, SiteService};
 use crate::syntax::HostName;
 use selvedge::service::{Admission, UNIX_PEER};
-use selvedge::{AppVersion, Limits, Server};
+use selvedge::tls::{ClientOffer, SelectHost, Tls, TlsHost};
+use selvedge::{AppVersion, Endpoint, Limits, Server};
 use std::fmt;
 use std::net::SocketAddr;
 use std::path::Path;
@@ -25,7 +30,20 @@ pub(crate) struct Snapshot {
     pub(crate) counters: Arc<Counters>,
     table: Arc<RouteTable>,
     limits: Limits,
+    hosts: Option<Arc<SiteHosts>>,
     carried: CarriedState,
+}
+
+/// The port of https.
+const HTTPS_PORT: u16 = 443;
+
+/// The hosts of a configuration, which its servers share.
+struct SharedHosts(Arc<SiteHosts>);
+
+impl SelectHost for SharedHosts {
+    fn select(&self, offer: &ClientOffer<'_>) -> Option<Arc<TlsHost>> {
+        self.0.select(offer)
+    }
 }
 
 /// Why a configuration is refused.
@@ -83,7 +101,7 @@ impl Snapshot {
     ) -> Result<Self, Refusal> {
         let nothing = CarriedState::default();
         let carried = earlier.map_or(&nothing, |earlier| &earlier.carried);
-        let Compiled { table, logs: log_config, limits, carried } =
+        let Compiled { table, logs: log_config, hosts, limits, carried } =
             compile::compile(configuration, carried, sources)
                 .map_err(|problems| Refusal::of(problems, configuration))?;
         let unchanged = earlier.filter(|earlier| logs_of(&earlier.settings) == logs_of(&configuration.settings));
@@ -93,12 +111,17 @@ impl Snapshot {
         };
         let number = earlier.map_or(1, |earlier| earlier.number + 1);
         let counters = earlier.map_or_else(Arc::default, |earlier| earlier.counters.clone());
-        Ok(Self { number, settings: configuration.settings.clone(), logs, counters, table, limits, carried })
+        Ok(Self { number, settings: configuration.settings.clone(), logs, counters, table, limits, hosts, carried })
     }
 
     /// Returns the app version of this snapshot.
-    pub(crate) fn app_version(&self, workers: usize) -> AppVersion<SiteService, LogObserver> {
-        let app_version = AppVersion::new(self.service(workers), self.observer()).limits(self.limits.clone());
+    pub(crate) fn app_version(&self, workers: usize, listeners: &ListenerSet) -> AppVersion<SiteService, LogObserver> {
+        let app_version =
+            AppVersion::new(self.service(workers, listeners), self.observer()).limits(self.limits.clone());
+        let app_version = match self.tls(listeners) {
+            Some(tls) => app_version.tls(tls),
+            None => app_version,
+        };
         match self.admission_hook() {
             Some(hook) => app_version.admit(hook),
             None => app_version,
@@ -106,8 +129,12 @@ impl Snapshot {
     }
 
     /// Configures a server that starts with this snapshot.
-    pub(crate) fn server(&self, server: Server) -> Server<LogObserver> {
+    pub(crate) fn server(&self, server: Server, listeners: &ListenerSet) -> Server<LogObserver> {
         let server = server.observe(self.observer()).limits(self.limits.clone());
+        let server = match self.tls(listeners) {
+            Some(tls) => server.tls(tls),
+            None => server,
+        };
         match self.admission_hook() {
             Some(hook) => server.admit(hook),
             None => server,
@@ -115,9 +142,60 @@ impl Snapshot {
     }
 
     /// Returns the function that makes each worker's service.
-    pub(crate) fn service(&self, workers: usize) -> impl Fn() -> SiteService + Send + Sync + use<> {
-        let table = self.table.clone();
-        move || SiteService::new(table.clone(), workers)
+    pub(crate) fn service(
+        &self,
+        workers: usize,
+        listeners: &ListenerSet,
+    ) -> impl Fn() -> SiteService + Send + Sync + use<> {
+        let (table, https_port) = (self.table.clone(), self.https_port(listeners));
+        move || SiteService::new(table.clone(), workers).with_https_port(https_port)
+    }
+
+    /// Returns the port of the first listener with TLS. A Unix socket has none, and its clients use the usual one.
+    fn https_port(&self, listeners: &ListenerSet) -> Option<u16> {
+        let endpoints = listeners.endpoints_with_tls(&self.settings.listeners);
+        let ports = endpoints.iter().map(|endpoint| match endpoint {
+            Endpoint::Inet(address) => address.port(),
+            Endpoint::Unix(_) => HTTPS_PORT,
+        });
+        ports.take(1).next()
+    }
+
+    /// Returns the TLS of the listeners that have it.
+    fn tls(&self, listeners: &ListenerSet) -> Option<Tls> {
+        let endpoints = listeners.endpoints_with_tls(&self.settings.listeners);
+        let hosts = self.hosts.clone()?;
+        (!endpoints.is_empty()).then(|| Tls::selecting(SharedHosts(hosts)).only_at(endpoints))
+    }
+
+    /// Loads certificates again whose files have changed, and logs what follows.
+    pub(crate) fn refresh_certificates(&self) {
+        for set in self.carried.certificates() {
+            match set.refresh() {
+                Refreshed::Unchanged => {}
+                Refreshed::Replaced(path) => {
+                    let text = format!("{} has changed and is in use", path.display());
+                    self.logs.log(Level::Info, "CertificateReplaced", text);
+                }
+                Refreshed::Refused(why) => {
+                    let text = format!("the earlier certificate stays in use: {why}");
+                    self.logs.log(Level::Error, "CertificateRefused", text);
+                }
+            }
+        }
+    }
+
+    /// Logs a warning for each certificate that is not valid or soon will not be.
+    pub(crate) fn warn_of_expiry(&self) {
+        let now = unix_now();
+        for set in self.carried.certificates() {
+            for facts in set.certificates().current().iter().filter_map(CertificateFacts::of) {
+                if let Some(text) = validity_warning(&facts, now) {
+                    let text = format!("the certificate for {} {text}", facts.names.join(", "));
+                    self.logs.log(Level::Warn, "CertificateExpires", text);
+                }
+            }
+        }
     }
 
     fn observer(&self) -> LogObserver {

@@ -20,6 +20,8 @@ const NONCE_BYTES: usize = 12;
 /// The shortest content of a key file.
 const FILE_BYTES_MIN: usize = 32;
 
+static PROCESS_KEYS: OnceLock<TicketKeys> = OnceLock::new();
+
 type Secret = [u8; SECRET_BYTES];
 
 /// The keys of session tickets. Clones share them.
@@ -54,10 +56,17 @@ impl TicketKeys {
         Self::new(Source::Ratchet(Ratchet { period: current_period(), secret, previous: None }))
     }
 
-    /// Returns the random keys of this process.
+    /// Returns the keys of this process: random ones, or those of [`TicketKeys::continue_with`].
     pub fn of_process() -> &'static Self {
-        static KEYS: OnceLock<TicketKeys> = OnceLock::new();
-        KEYS.get_or_init(Self::random)
+        PROCESS_KEYS.get_or_init(Self::random)
+    }
+
+    /// Makes exported keys those of this process, so that it continues the sessions of another one. Without effect if
+    /// they are not from [`TicketKeys::export`], or the process already uses keys.
+    pub fn continue_with(exported: &[u8]) {
+        if let Some(keys) = Self::import(exported) {
+            let _ = PROCESS_KEYS.set(keys);
+        }
     }
 
     /// Uses secrets that several machines share, such as the content of files. The first encrypts, and all decrypt. Each

@@ -1,5 +1,7 @@
 //! What a configuration passes on to the next one: rate limits with their counts, verified passwords, and open roots.
 
+#[cfg(feature = "program")]
+use crate::certificates::{CertificatePaths, CertificateSet};
 use crate::site::{ConnectionLimiter, PasswordCache, RateLimiter, Root};
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -15,6 +17,9 @@ pub(crate) struct CarriedState {
     pub(super) passwords: Arc<PasswordCache>,
     /// Each root is opened once for all sites and configurations.
     pub(super) roots: HashMap<PathBuf, Arc<Root>>,
+    /// Certificates, by their files.
+    #[cfg(feature = "program")]
+    pub(super) certificates: HashMap<Vec<CertificatePaths>, Arc<CertificateSet>>,
 }
 
 impl CarriedState {
@@ -26,6 +31,12 @@ impl CarriedState {
     /// Returns an open root by path.
     pub(crate) fn root(&self, path: &Path) -> Option<&Root> {
         self.roots.get(path).map(|root| &**root)
+    }
+
+    /// Returns all certificates.
+    #[cfg(feature = "program")]
+    pub(crate) fn certificates(&self) -> impl Iterator<Item = &CertificateSet> {
+        self.certificates.values().map(|set| &**set)
     }
 
     /// Returns the limit on connections per client, if set.

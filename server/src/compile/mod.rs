@@ -10,6 +10,8 @@ mod limits;
 #[cfg(feature = "program")]
 mod log;
 mod site;
+#[cfg(feature = "program")]
+mod tls;
 
 use crate::config::model::{self, ForwardedField, Settings, Switch};
 use crate::config::{Configuration, MachineRequirementKind, Problem, Sources, Span};
@@ -22,6 +24,8 @@ use selvedge::Limits;
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+#[cfg(feature = "program")]
+pub(crate) use tls::{SiteHosts, read_authorities, read_secrets};
 
 /// The behaviour of a configuration.
 #[derive(Debug)]
@@ -29,6 +33,9 @@ pub(crate) struct Compiled {
     pub(crate) table: Arc<RouteTable>,
     #[cfg(feature = "program")]
     pub(crate) logs: LogConfig,
+    /// The hosts of sites with certificates.
+    #[cfg(feature = "program")]
+    pub(crate) hosts: Option<Arc<SiteHosts>>,
     pub(crate) limits: Limits,
     /// State that the next configuration continues with.
     pub(crate) carried: CarriedState,
@@ -50,12 +57,16 @@ pub(crate) fn compile(
         sources,
         carried: CarriedState::continue_from(earlier),
         unopened_roots: HashSet::new(),
+        #[cfg(feature = "program")]
+        hosts: tls::Hosts::default(),
         problems: Vec::new(),
     };
     compiler.connection_limit();
     let sites: Vec<_> = settings.sites.iter().enumerate().map(|site| compiler.site(site)).collect();
     #[cfg(feature = "program")]
     let logs = compiler.logs();
+    #[cfg(feature = "program")]
+    let hosts = std::mem::take(&mut compiler.hosts);
     let Compiler { carried, mut problems, .. } = compiler;
     match RouteTable::new(sites) {
         Ok(table) if problems.is_empty() => {
@@ -64,6 +75,8 @@ pub(crate) fn compile(
             #[cfg(feature = "program")]
             let open = open + logs.descriptors_max();
             Ok(Compiled {
+                #[cfg(feature = "program")]
+                hosts: hosts.select(&table, &settings.sites).map(Arc::new),
                 table,
                 #[cfg(feature = "program")]
                 logs,
@@ -114,6 +127,8 @@ struct Compiler<'a> {
     carried: CarriedState,
     /// Roots that cannot be opened, which are reported once.
     unopened_roots: HashSet<PathBuf>,
+    #[cfg(feature = "program")]
+    hosts: tls::Hosts<'a>,
     problems: Vec<Problem>,
 }
 

@@ -5,16 +5,16 @@ use crate::config::MachineRequirementKind;
 use crate::config::model::{self, HeaderChange, HeaderChangeKind, ResponseSettings};
 use crate::site::{
     AccessRules, AllowedOrigins, Condition, CorsCredentials, CorsRules, ErrorPages, FileFieldRules, FlagFile,
-    HeaderEdits, NamedCondition, Route as SiteRoute, SiteRules,
+    HeaderEdits, NamedCondition, PlainRequests, Route as SiteRoute, SiteRules,
 };
-use crate::syntax::Pattern;
+use crate::syntax::{Pattern, TextTemplate};
 use selvedge::StatusCode;
 use selvedge::proto::path::SafePath;
 use std::sync::Arc;
 
-impl Compiler<'_> {
+impl<'a> Compiler<'a> {
     /// Compiles a site. If it has problems, they are reported and the result must not be used.
-    pub(super) fn site(&mut self, (number, site): (usize, &model::Site)) -> SiteRules {
+    pub(super) fn site(&mut self, (number, site): (usize, &'a model::Site)) -> SiteRules {
         let at = RouteIndex { site: number, route: usize::MAX };
         let mut rules = SiteRules {
             names: site.names.clone(),
@@ -26,7 +26,13 @@ impl Compiler<'_> {
                 &format!("{:?}", site.names),
                 &[MachineRequirementKind::Site(number)],
             ),
-            headers: self.headers(at, &site.response_settings),
+            headers: self.site_headers(at, site),
+            #[cfg(feature = "program")]
+            host_tag: super::tls::tls_host(self, site),
+            plain_requests: match site.tls.https_redirect {
+                model::Switch::On => PlainRequests::Redirect,
+                model::Switch::Off => PlainRequests::Serve,
+            },
             file_fields: self.file_fields(at, &site.response_settings),
             cors: site.response_settings.cors.as_ref().map(cors),
             ..SiteRules::default()
@@ -70,6 +76,17 @@ impl Compiler<'_> {
         route.patterns.iter().map(of).collect()
     }
 
+    /// Compiles the changes of a site, which begin with Strict-Transport-Security.
+    fn site_headers(&mut self, at: RouteIndex, site: &model::Site) -> HeaderEdits {
+        let mut edits = HeaderEdits::default();
+        if let Some(hsts) = &site.tls.hsts {
+            let text = TextTemplate::parse(&hsts_value(hsts)).expect("the value has no placeholder");
+            let result = edits.set("strict-transport-security", text, None);
+            self.checked(at, result);
+        }
+        edits.concat(&self.headers(at, &site.response_settings))
+    }
+
     fn headers(&mut self, at: RouteIndex, settings: &ResponseSettings) -> HeaderEdits {
         let mut edits = HeaderEdits::default();
         for HeaderChange { name, kind, only_for } in &settings.headers {
@@ -107,6 +124,13 @@ impl Compiler<'_> {
         let decoded = SafePath::decode(text.as_bytes());
         self.checked(at, decoded.map_err(|error| format!("`{text}`: {}", error.message())))
     }
+}
+
+/// Returns the value of Strict-Transport-Security (RFC 6797 §6.1).
+fn hsts_value(hsts: &model::Hsts) -> String {
+    let flag = |switch, name| if switch == model::Switch::On { name } else { "" };
+    let subdomains = flag(hsts.subdomains, "; includeSubDomains");
+    format!("max-age={}{subdomains}{}", hsts.max_age.as_secs(), flag(hsts.preload, "; preload"))
 }
 
 fn cors(cors: &model::Cors) -> Arc<CorsRules> {

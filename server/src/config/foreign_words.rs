@@ -112,22 +112,41 @@ const SUGGESTIONS: &[(&str, &str)] = &[
     ("php_fastcgi", FASTCGI),
     ("php", FASTCGI),
     ("cgi", FASTCGI),
-    ("tls", TLS),
-    ("ssl", TLS),
-    ("ssl_certificate", TLS),
-    ("ssl_certificate_key", TLS),
-    ("ssl_protocols", TLS),
-    ("sslengine", TLS),
-    ("sslcertificatefile", TLS),
-    ("acme", TLS),
-    ("email", TLS),
+    ("tls", CERTIFICATE),
+    ("ssl", LISTENER),
+    ("sslengine", LISTENER),
+    ("ssl_certificate", CERTIFICATE),
+    ("ssl_certificate_key", CERTIFICATE),
+    ("sslcertificatefile", CERTIFICATE),
+    ("sslcertificatekeyfile", CERTIFICATE),
+    ("ssl_protocols", FIXED),
+    ("sslprotocol", FIXED),
+    ("ssl_ciphers", FIXED),
+    ("sslciphersuite", FIXED),
+    ("ssl_prefer_server_ciphers", FIXED),
+    ("ssl_dhparam", FIXED),
+    ("ssl_session_cache", FIXED),
+    ("ssl_session_timeout", FIXED),
+    ("ssl_session_tickets", FIXED),
+    ("ssl_session_ticket_key", "write `ticket-keys FILE` at the top"),
+    ("ssl_stapling", "certificate authorities have given up stapling; remove it"),
+    ("ssl_verify_client", CLIENTS),
+    ("ssl_client_certificate", CLIENTS),
+    ("sslverifyclient", CLIENTS),
+    ("client_auth", CLIENTS),
+    ("acme", ACME),
+    ("email", ACME),
     ("http2", "HTTP/2 is not yet there"),
     ("templates", "templates are not planned; serve the finished files"),
 ];
 
 const PROXY: &str = "a reverse proxy is not yet there";
 const FASTCGI: &str = "FastCGI and CGI are not yet there";
-const TLS: &str = "TLS is not yet there; put a server with TLS before this one";
+const LISTENER: &str = "write `listen \"[::]:443\"`; another port needs `tls=#true`";
+const CERTIFICATE: &str = "write `certificate \"chain.pem\" key=\"key.pem\"` in the site";
+const CLIENTS: &str = "write `client-certificates \"required\" ca=\"ca.pem\"` in the site";
+const FIXED: &str = "TLS 1.2 and 1.3 with current ciphers are always on; remove it";
+const ACME: &str = "automatic certificates are not yet there; write `certificate` in the site";
 
 /// Returns what to write for a setting of another server.
 pub(super) fn suggestion(name: &str) -> Option<&'static str> {

@@ -1,5 +1,6 @@
 //! What a configuration requires of the machine.
 
+use super::model::CertificateFiles;
 use super::position::Span;
 use super::value::Address;
 use std::path::PathBuf;
@@ -22,6 +23,12 @@ pub(crate) enum MachineRequirementKind {
     SocketDirectory(PathBuf),
     /// The pid file.
     PidFile(PathBuf),
+    /// A certificate chain with its private key.
+    Certificate(CertificateFiles),
+    /// The certificates of authorities that sign those of clients.
+    ClientAuthorities(PathBuf),
+    /// A file with a secret of session tickets, or a folder of such files.
+    TicketKeys(PathBuf),
     /// An htpasswd file.
     UserFile(PathBuf),
     /// An address of this machine, or a name of one.

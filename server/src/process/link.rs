@@ -50,6 +50,9 @@ pub(crate) struct StartInfo {
     pub(crate) notes: Vec<String>,
     /// Interval of heartbeats; `None` without a watchdog.
     pub(crate) heartbeat_interval: Option<Duration>,
+    /// The keys of session tickets, which the next process continues with.
+    #[serde(default)]
+    pub(crate) ticket_keys: Vec<u8>,
 }
 
 /// A message of a serving process.

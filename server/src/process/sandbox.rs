@@ -90,6 +90,13 @@ impl Sandbox {
             match &requirement.kind {
                 MachineRequirementKind::Root(root) => sandbox.allow_reading_root(root),
                 MachineRequirementKind::UserFile(file) => sandbox.allow_reading_file(file),
+                MachineRequirementKind::Certificate(files) => {
+                    sandbox.allow_reading_file(&files.chain);
+                    sandbox.allow_reading_file(&files.key);
+                }
+                MachineRequirementKind::ClientAuthorities(file) => sandbox.allow_reading_file(file),
+                MachineRequirementKind::TicketKeys(path) if path.is_dir() => sandbox.read.insert(path.clone()),
+                MachineRequirementKind::TicketKeys(path) => sandbox.allow_reading_file(path),
                 MachineRequirementKind::WritableFile(file) => sandbox.allow_writing_file(file),
                 // Bound and looked up outside of the sandbox.
                 MachineRequirementKind::SocketDirectory(_)

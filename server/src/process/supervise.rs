@@ -15,6 +15,7 @@ use super::sockets::Sockets;
 use crate::log::print_line;
 use rustix::process::Signal;
 use selvedge::Listener;
+use selvedge::tls::TicketKeys;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
 use signal_hook::iterator::Signals;
 use std::collections::VecDeque;
@@ -176,7 +177,12 @@ impl Supervisor {
         self.confirm_bindings();
         let heartbeat_interval = self.notifier.watchdog().map(|watchdog| watchdog / 8);
         let notes = self.notes.clone();
-        let start_info = StartInfo { restarts: self.started, notes, heartbeat_interval };
+        let start_info = StartInfo {
+            restarts: self.started,
+            notes,
+            heartbeat_interval,
+            ticket_keys: TicketKeys::of_process().export(),
+        };
         let setup = ChildSetup { sockets: &self.sockets, control: &self.control, start_info };
         let process = ChildProcess::start(self.started, role, binary, setup, &self.events)?;
         self.started += 1;

@@ -135,9 +135,8 @@ pub(super) fn host_of(request: &Request) -> &str {
 }
 
 /// Returns the scheme of a request.
-pub(super) fn scheme_of(_request: &Request) -> &'static str {
-    // No listener has TLS.
-    "http"
+pub(super) fn scheme_of(request: &Request) -> &'static str {
+    if request.tls().is_some() { "https" } else { "http" }
 }
 
 /// Returns the cookies of a field line (RFC 6265 §4.2.1).

@@ -107,7 +107,7 @@ impl HeaderEdits {
     }
 
     /// Returns these changes followed by others.
-    pub(super) fn concat(&self, others: &Self) -> Self {
+    pub(crate) fn concat(&self, others: &Self) -> Self {
         Self { edits: self.edits.iter().chain(&others.edits).cloned().collect() }
     }
 

@@ -2,7 +2,7 @@
 
 use selvedge::proto::head::Expectation;
 use selvedge::proto::path::SafePath;
-use selvedge::service::ContentError;
+use selvedge::service::{ContentError, UNIX_PEER};
 use selvedge::{Method, Request, Response, StatusCode};
 
 /// Content up to this length is read and discarded. For longer content the engine sends the response and then
@@ -76,6 +76,21 @@ pub(super) fn redirect_to_slash(path: &SafePath, request: &Request, slash: Slash
     match response.append("location", location) {
         Ok(()) => response,
         Err(_) => Response::error(StatusCode::BAD_REQUEST),
+    }
+}
+
+/// Redirects a plain request to https. `None` for one that has no path, or whose client is a proxy at a Unix socket.
+pub(super) fn redirect_to_https(request: &Request, port: u16) -> Option<Response> {
+    const HTTPS_PORT: u16 = 443;
+    let host = request.host().filter(|_| request.peer() != UNIX_PEER)?;
+    let name = std::str::from_utf8(host.name).ok()?;
+    let path = Some(request.path()).filter(|path| path.starts_with('/'))?;
+    let port = if port == HTTPS_PORT { String::new() } else { format!(":{port}") };
+    let query = request.query().map(|query| format!("?{query}")).unwrap_or_default();
+    let mut response = Response::error(StatusCode::PERMANENT_REDIRECT);
+    match response.append("location", format!("https://{name}{port}{path}{query}")) {
+        Ok(()) => Some(response),
+        Err(_) => Some(Response::error(StatusCode::BAD_REQUEST)),
     }
 }
 

@@ -25,6 +25,10 @@ pub(crate) struct SiteRules {
     pub(crate) names: Vec<HostName>,
     /// The number that identifies the site in the log: [`Request::site_tag`].
     pub(crate) site_tag: u32,
+    /// The TLS host whose connections may be used ([`TlsInfo::host_tag`](selvedge::service::TlsInfo::host_tag)).
+    pub(crate) host_tag: u32,
+    /// What plain requests get, if a listener has TLS.
+    pub(crate) plain_requests: PlainRequests,
     /// The proxies whose forwarding field is trusted.
     pub(crate) proxies: Option<TrustedProxies>,
     /// The access rules of the whole site, also for paths without a route.
@@ -39,6 +43,15 @@ pub(crate) struct SiteRules {
     pub(crate) cors: Option<Arc<CorsRules>>,
     /// The files that replace error responses.
     pub(crate) error_pages: Option<ErrorPages>,
+}
+
+/// What a request without TLS gets.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum PlainRequests {
+    #[default]
+    Serve,
+    /// A redirect to https.
+    Redirect,
 }
 
 impl SiteRules {
@@ -284,6 +297,12 @@ impl RouteTable {
     pub(super) fn site_of(&self, host: Option<Host<'_>>) -> Option<(u32, &Site)> {
         let number = self.hosts.find(host.map(|host| host.name))?;
         Some((number, self.site(number)))
+    }
+
+    /// Returns the number of the site with a host name, which may be none.
+    #[cfg(feature = "program")]
+    pub(crate) fn site_with_name(&self, name: Option<&str>) -> Option<u32> {
+        self.hosts.find(name.map(str::as_bytes))
     }
 
     /// Returns the site of an index.

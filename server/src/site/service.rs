@@ -9,9 +9,9 @@ use super::files;
 use super::files::cache::FileCache;
 use super::files::cache_key::CacheNamespace;
 use super::headers;
-use super::methods::SlashRedirect;
+use super::methods::{SlashRedirect, redirect_to_https};
 use super::pipeline::{ClientAccess, Pipeline};
-use super::route_table::{AccessScope, RouteTable, Site};
+use super::route_table::{AccessScope, PlainRequests, RouteTable, Site};
 use super::site_state::SiteState;
 use selvedge::proto::head::RequestFraming;
 use selvedge::service::authority;
@@ -54,6 +54,28 @@ impl SiteService {
         this
     }
 
+    /// Sets the port to which plain requests are redirected, if a listener has TLS.
+    #[cfg(feature = "program")]
+    pub(crate) fn with_https_port(self, port: Option<u16>) -> Self {
+        let mut this = self;
+        this.state.https_port = port;
+        this
+    }
+
+    /// Returns a response if the connection of a request must not be used for its site.
+    fn check_connection(&self, request: &Request, site: &Site) -> Option<Response> {
+        match (request.tls(), self.state.https_port) {
+            (Some(tls), _) if tls.host_tag() != site.rules.host_tag => Some(
+                Response::error(StatusCode::MISDIRECTED_REQUEST)
+                    .log_reason("the TLS handshake of the connection was for another site"),
+            ),
+            (None, Some(port)) if site.rules.plain_requests == PlainRequests::Redirect => {
+                redirect_to_https(request, port)
+            }
+            _ => None,
+        }
+    }
+
     /// Finds the site of a request and its index. The last authority is cached, since most requests repeat it.
     fn site_of(&self, request: &Request) -> Option<(u32, &Site)> {
         let Some(authority) = authority(request) else { return self.state.routes.site_of(None) };
@@ -76,6 +98,9 @@ impl SiteService {
             return FastPath::Responded(misdirected);
         };
         request.set_site_tag(site.rules.site_tag);
+        if let Some(response) = self.check_connection(request, site) {
+            return FastPath::Responded(response);
+        }
         let client = match &site.rules.proxies {
             None => request.peer().ip(),
             Some(proxies) => {

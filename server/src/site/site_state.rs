@@ -19,6 +19,8 @@ pub(super) struct SiteState {
     pub(super) listing_limits: listing::ListingLimits,
     pub(super) verifier: Verifier,
     pub(super) slash_redirect: SlashRedirect,
+    /// The port of https, if a listener has TLS.
+    pub(super) https_port: Option<u16>,
 }
 
 impl SiteState {
@@ -29,6 +31,7 @@ impl SiteState {
             listing_limits: listing::ListingLimits::new(),
             verifier: Verifier::new(routes.password_cache.clone()),
             slash_redirect: SlashRedirect::Absolute,
+            https_port: None,
             routes,
         }
     }

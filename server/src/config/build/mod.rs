@@ -5,6 +5,7 @@ mod log;
 mod route;
 mod server;
 mod site;
+mod tls;
 mod unreachable_routes;
 mod values;
 mod when;

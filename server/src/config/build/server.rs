@@ -1,5 +1,6 @@
 //! Listeners, process, limits, proxies.
 
+use super::tls::{check_listeners, listener_tls, ticket_keys};
 use super::{Builder, MachineRequirementKind, enforcement, networks};
 use crate::config::model::{
     ClientConnectionLimit, ConfiguredLimits, Driver, ForwardedField, Listener, LogSettings, Process, Settings,
@@ -40,6 +41,7 @@ impl Builder<'_, '_> {
             listeners: self.listeners(top),
             process: self.process(top),
             trusted_proxies: trusted_proxies(top),
+            ticket_keys: ticket_keys(self, top),
             sites: self.sites(top, limits.body_bytes_max),
             limits,
             logs,
@@ -74,9 +76,11 @@ impl Builder<'_, '_> {
                 }
                 _ => self.require(given.at, MachineRequirementKind::ListenAddress(address.clone())),
             }
-            listeners.push(Listener { address: address.clone(), mode, is_ipv6_only: false });
+            let tls = listener_tls(item, address);
+            listeners.push(Listener { address: address.clone(), mode, is_ipv6_only: false, tls });
         }
         check_overlaps(top, &mut self.reader.problems);
+        check_listeners(top, &mut self.reader.problems);
         separate_families(&mut listeners);
         listeners
     }

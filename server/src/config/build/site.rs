@@ -1,6 +1,7 @@
 //! Sites: names, and settings for all routes.
 
 use super::route::{Inherited, text_template};
+use super::tls::site_tls;
 use super::unreachable_routes::EarlierRoutes;
 use super::values::{pattern, status};
 use super::when::text_pattern;
@@ -61,6 +62,7 @@ impl Builder<'_, '_> {
         {
             routes.push(last_route(files.clone(), &inherited));
         }
+        let tls = site_tls(self, block);
         let log = block.get("log").map(Item::block);
         // A site's `log` inherits from the server's, so its defaults do not apply.
         let written = |name| log.and_then(|log| log.get(name).filter(|item| item.first().at != log.at));
@@ -69,6 +71,7 @@ impl Builder<'_, '_> {
             access_log: written("access").map(|item| self.access_log(item)),
             error_log: written("error").map(|item| self.error_log(item)),
             files,
+            tls,
             access: inherited.access.clone(),
             response_settings,
             routes,

@@ -16,6 +16,8 @@ pub(crate) struct Settings {
     pub(crate) trusted_proxies: TrustedProxies,
     pub(crate) limits: ConfiguredLimits,
     pub(crate) logs: LogSettings,
+    /// Files or folders with the secrets of session tickets. Empty: random keys.
+    pub(crate) ticket_keys: Vec<PathBuf>,
     pub(crate) sites: Vec<Site>,
 }
 
@@ -42,6 +44,7 @@ pub(crate) struct Listener {
     pub(crate) mode: u32,
     /// Whether it is `[::]` and IPv4 clients have a listener of their own.
     pub(crate) is_ipv6_only: bool,
+    pub(crate) tls: Switch,
 }
 
 /// How the process runs.
@@ -183,6 +186,7 @@ pub(crate) struct Site {
     pub(crate) names: Vec<HostName>,
     /// Where error pages are found; set if the site has any.
     pub(crate) files: Option<Files>,
+    pub(crate) tls: SiteTls,
     /// `None`: the server's.
     pub(crate) access_log: Option<AccessLog>,
     /// `None`: the server's.
@@ -192,6 +196,46 @@ pub(crate) struct Site {
     pub(crate) response_settings: ResponseSettings,
     /// In order; the first match decides. If the site has a root, the last route serves its files.
     pub(crate) routes: Vec<Route>,
+}
+
+/// How a site uses TLS.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct SiteTls {
+    pub(crate) certificates: Vec<CertificateFiles>,
+    pub(crate) client_certificates: Option<ClientCertificates>,
+    /// Whether plain requests are redirected.
+    pub(crate) https_redirect: Switch,
+    pub(crate) hsts: Option<Hsts>,
+}
+
+/// The files of a certificate, which may be one.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct CertificateFiles {
+    pub(crate) chain: PathBuf,
+    pub(crate) key: PathBuf,
+}
+
+/// Which certificates clients need.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct ClientCertificates {
+    pub(crate) mode: ClientCertificatesMode,
+    /// The file with the authorities that sign them.
+    pub(crate) authorities: PathBuf,
+}
+
+/// Whether a client needs a certificate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum ClientCertificatesMode {
+    Required,
+    Optional,
+}
+
+/// The field Strict-Transport-Security.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Hsts {
+    pub(crate) max_age: Duration,
+    pub(crate) subdomains: Switch,
+    pub(crate) preload: Switch,
 }
 
 /// Settings of every response. A route's header changes apply after its site's; its cache rules and error pages are

@@ -36,6 +36,10 @@ impl Display for Settings {
         }
         self.process.write(&mut lines)?;
         self.trusted_proxies.write(&mut lines)?;
+        if !self.ticket_keys.is_empty() {
+            let paths: String = self.ticket_keys.iter().map(|path| format!(" {}", quote_path(path))).collect();
+            lines.line(format_args!("ticket-keys{paths}"))?;
+        }
         lines.braces("limits", |lines| self.limits.write(lines))?;
         lines.braces("log", |lines| {
             self.logs.access.write(lines)?;
@@ -49,8 +53,13 @@ impl Display for Listener {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let address = self.address.to_string();
         match self.address {
-            Address::Unix(_) => write!(f, "listen {} mode=\"{:04o}\"", quote(&address), self.mode),
-            _ => write!(f, "listen {}", quote(&address)),
+            Address::Unix(_) => write!(f, "listen {} mode=\"{:04o}\"", quote(&address), self.mode)?,
+            _ => write!(f, "listen {}", quote(&address))?,
+        }
+        match self.tls {
+            Switch::On => f.write_str(" tls=#true"),
+            Switch::Off if self.address.has_https_port() => f.write_str(" tls=#false"),
+            Switch::Off => Ok(()),
         }
     }
 }

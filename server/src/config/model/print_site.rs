@@ -2,8 +2,9 @@
 
 use super::print::{Printer, dry_run, flag, quote, quote_path};
 use super::{
-    AccessSettings, Action, BasicAuth, Condition, ConfiguredAccess, ContentTypeRule, Files, HeaderChange,
-    HeaderChangeKind, IpAccess, NamedCondition, ResponseSettings, Route, Satisfy, Site, When,
+    AccessSettings, Action, BasicAuth, CertificateFiles, ClientCertificates, ClientCertificatesMode, Condition,
+    ConfiguredAccess, ContentTypeRule, Files, HeaderChange, HeaderChangeKind, Hsts, IpAccess, NamedCondition,
+    ResponseSettings, Route, Satisfy, Site, SiteTls, When,
 };
 use crate::config::value::{write_size, write_time};
 use crate::syntax::{CaseSensitivity, ResponseSelector};
@@ -18,6 +19,7 @@ impl Site {
                 lines.line(format_args!("listing {}", flag(files.listing)))?;
                 lines.line(format_args!("precompressed {}", flag(files.precompressed)))?;
             }
+            self.tls.write(lines)?;
             if self.access_log.is_some() || self.error_log.is_some() {
                 lines.braces("log", |lines| {
                     self.access_log.iter().try_for_each(|log| log.write(lines))?;
@@ -28,6 +30,31 @@ impl Site {
             self.response_settings.write(lines)?;
             self.routes.iter().try_for_each(|route| route.write(lines))
         })
+    }
+}
+
+impl SiteTls {
+    fn write(&self, lines: &mut Printer<'_, '_>) -> fmt::Result {
+        for CertificateFiles { chain, key } in &self.certificates {
+            lines.line(format_args!("certificate {} key={}", quote_path(chain), quote_path(key)))?;
+        }
+        if let Some(ClientCertificates { mode, authorities }) = &self.client_certificates {
+            let mode = match mode {
+                ClientCertificatesMode::Required => "required",
+                ClientCertificatesMode::Optional => "optional",
+            };
+            lines.line(format_args!("client-certificates \"{mode}\" ca={}", quote_path(authorities)))?;
+        }
+        if !self.certificates.is_empty() {
+            lines.line(format_args!("https-redirect {}", flag(self.https_redirect)))?;
+        }
+        let Some(Hsts { max_age, subdomains, preload }) = &self.hsts else { return Ok(()) };
+        lines.line(format_args!(
+            "hsts max-age=\"{}\" subdomains={} preload={}",
+            write_time(*max_age),
+            flag(*subdomains),
+            flag(*preload)
+        ))
     }
 }
 

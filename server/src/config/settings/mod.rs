@@ -10,8 +10,10 @@ mod route;
 pub(crate) mod schema;
 mod server;
 mod site;
+mod tls;
 
 pub(crate) use route::ACTIONS;
+pub(crate) use tls::PRELOAD_MIN;
 
 use super::value::ValueKind;
 use std::collections::HashMap;
@@ -142,9 +144,17 @@ pub(crate) enum DefaultValue {
 
 /// Returns all settings in the order of the reference.
 pub(crate) fn all() -> impl Iterator<Item = &'static Setting> + Clone {
-    [server::SETTINGS, limits::SETTINGS, log::SETTINGS, site::SETTINGS, route::SETTINGS, access::SETTINGS]
-        .into_iter()
-        .flatten()
+    [
+        server::SETTINGS,
+        limits::SETTINGS,
+        log::SETTINGS,
+        site::SETTINGS,
+        tls::SETTINGS,
+        route::SETTINGS,
+        access::SETTINGS,
+    ]
+    .into_iter()
+    .flatten()
 }
 
 /// Returns the settings of a block.

@@ -14,12 +14,20 @@ const HOUR: Duration = Duration::from_secs(3600);
 pub(super) const SETTINGS: &[Setting] = &[
     setting(TOP, "listen", "An address to listen on.")
         .arguments(&[one("address", ValueKind::Listen)])
-        .properties(&[property(
-            "mode",
-            ValueKind::FileMode,
-            DefaultValue::Effect("0666 for a Unix socket"),
-            "Octal file mode of a Unix socket: who may connect.",
-        )])
+        .properties(&[
+            property(
+                "mode",
+                ValueKind::FileMode,
+                DefaultValue::Effect("0666 for a Unix socket"),
+                "Octal file mode of a Unix socket: who may connect.",
+            ),
+            property(
+                "tls",
+                ValueKind::Flag,
+                DefaultValue::Effect("`#true` for port 443, else `#false`"),
+                "Whether clients use TLS (https).",
+            ),
+        ])
         .repeatable()
         .default("127.0.0.1:8080")
         .details(

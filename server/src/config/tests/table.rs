@@ -70,6 +70,10 @@ fn every_example_is_valid() {
             BlockKind::Site if setting.name == "satisfy" => {
                 format!("site \"a\" {{\nip-access {{ allow \"10.0.0.1\"; }}\nbasic-auth file=\"u\"\n{example}\n}}")
             }
+            BlockKind::Site if ["certificate", "client-certificates", "hsts"].contains(&setting.name) => {
+                let certificate = if setting.name == "certificate" { "" } else { "certificate \"a.pem\"" };
+                format!("listen \"[::]:443\"\nsite \"a\" {{\nroot \"a\"\n{certificate}\n{example}\n}}")
+            }
             BlockKind::Site => format!("site \"a\" {{\nroot \"a\"\n{example}\n}}"),
             BlockKind::Route if example.starts_with("route") => format!("site \"a\" {{\nroot \"a\"\n{example}\n}}"),
             BlockKind::Route => format!("site \"a\" {{\nroute \"/*\" {{\ndeny\n{example}\n}}\n}}"),

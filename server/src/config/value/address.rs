@@ -17,6 +17,20 @@ pub(crate) enum Address {
     Inherited(Descriptor),
 }
 
+/// The port of https.
+const HTTPS_PORT: u16 = 443;
+
+impl Address {
+    /// Whether the port is that of https.
+    pub(crate) fn has_https_port(&self) -> bool {
+        match self {
+            Self::Inet(address) => address.port() == HTTPS_PORT,
+            Self::Name { port, .. } => *port == HTTPS_PORT,
+            Self::Unix(_) | Self::Inherited(_) => false,
+        }
+    }
+}
+
 /// How an inherited descriptor is identified.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Descriptor {

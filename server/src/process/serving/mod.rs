@@ -18,6 +18,7 @@ use super::sandbox::{Confinement, Sandbox};
 use super::single_flight::SingleFlight;
 use super::sockets::Sockets;
 use request::{PendingListeners, call, receive};
+use selvedge::tls::TicketKeys;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Sender;
@@ -75,18 +76,19 @@ impl ServingProcess {
         let _ = link.send(&FromChild::Version { version: env!("CARGO_PKG_VERSION").to_owned() });
         let mut control = None;
         let mut pending = PendingListeners::default();
-        let beginning = loop {
+        let start_info = loop {
             match receive(&link)? {
                 (ToChild::Listener { address, batch }, sockets) => pending.add(address, batch, sockets),
                 (ToChild::Control, sockets) => control = sockets.into_iter().next().map(UnixListener::from),
-                (ToChild::Start(beginning), _) => break beginning,
+                (ToChild::Start(start_info), _) => break start_info,
                 (ToChild::Done { .. } | ToChild::Refused { .. }, _) => {}
             }
         };
+        TicketKeys::continue_with(&start_info.ticket_keys);
         for (address, listener) in pending.listeners()? {
             sockets.add(address, listener);
         }
-        Ok(Self::of(Parent::Supervisor { link, request_lock: Mutex::default() }, sockets, control, beginning))
+        Ok(Self::of(Parent::Supervisor { link, request_lock: Mutex::default() }, sockets, control, start_info))
     }
 
     fn of(parent: Parent, sockets: Sockets, control: Option<UnixListener>, start_info: StartInfo) -> Self {

@@ -7,3 +7,4 @@ mod reload;
 mod settings;
 mod site_logs;
 mod status;
+mod tls;

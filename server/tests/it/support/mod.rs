@@ -10,6 +10,8 @@ pub(crate) mod other_driver;
 pub(crate) mod program;
 pub(crate) mod temp_directory;
 #[cfg(feature = "program")]
+pub(crate) mod tls;
+#[cfg(feature = "program")]
 pub(crate) mod tree;
 #[cfg(feature = "program")]
 pub(crate) mod wait;

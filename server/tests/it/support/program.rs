@@ -63,6 +63,15 @@ impl Program {
         self.address
     }
 
+    /// Returns the address of the listener with TLS.
+    pub(crate) fn https_address(&self) -> SocketAddr {
+        wait_until("a listener with TLS is reported", || {
+            let lines = whole_lines(&self.process.err.text());
+            let (_, address) = lines.iter().find_map(|line| line.rsplit_once(" on https://"))?;
+            address.strip_suffix('/')?.parse().ok()
+        })
+    }
+
     /// Opens a connection.
     pub(crate) fn connect(&self) -> Client {
         Client::connect(self.address)

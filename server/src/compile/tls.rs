@@ -1,0 +1,192 @@
+//! Compiles the TLS of sites: a host for each set of certificates and rules for clients.
+
+use super::Compiler;
+use crate::certificates::{CertificatePaths, CertificateSet};
+use crate::config::MachineRequirementKind;
+use crate::config::model::{self, CertificateFiles, ClientCertificatesMode};
+use crate::site::RouteTable;
+use crate::syntax::HostName;
+use selvedge::tls::{ClientAuth, ClientCertificates, ClientOffer, SelectHost, TicketKeys, TlsHost};
+use std::fs;
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// What connections to a site have in common with connections to other sites: certificates, and rules for clients.
+type HostKey<'a> = (&'a [CertificateFiles], Option<&'a model::ClientCertificates>);
+
+/// The hosts of all sites, while they are compiled.
+#[derive(Default)]
+pub(super) struct Hosts<'a> {
+    known: Vec<(HostKey<'a>, Option<Arc<TlsHost>>)>,
+    /// The host of each site, by number; `None` without certificates.
+    of_sites: Vec<Option<Arc<TlsHost>>>,
+    tickets: Option<TicketKeys>,
+}
+
+impl<'a> Hosts<'a> {
+    /// Returns the hosts for a table; `None` if no site has certificates.
+    pub(super) fn select(self, table: &Arc<RouteTable>, sites: &[model::Site]) -> Option<SiteHosts> {
+        if self.of_sites.iter().all(Option::is_none) {
+            return None;
+        }
+        let has_address = |site: &model::Site| site.names.iter().any(is_address);
+        let without_name = sites.iter().position(has_address).and_then(|site| u32::try_from(site).ok());
+        Some(SiteHosts { table: table.clone(), hosts: self.of_sites.into(), without_name })
+    }
+}
+
+/// Chooses the host of a handshake: that of the site with its server name.
+pub(crate) struct SiteHosts {
+    table: Arc<RouteTable>,
+    hosts: Box<[Option<Arc<TlsHost>>]>,
+    /// The site for clients that send no name because they connect to an address.
+    without_name: Option<u32>,
+}
+
+impl std::fmt::Debug for SiteHosts {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "SiteHosts({})", self.hosts.len())
+    }
+}
+
+impl SelectHost for SiteHosts {
+    fn select(&self, offer: &ClientOffer<'_>) -> Option<Arc<TlsHost>> {
+        let site = match offer.server_name {
+            Some(name) => self.table.site_with_name(Some(name)),
+            None => self.without_name.or_else(|| self.table.site_with_name(None)),
+        };
+        self.hosts.get(site? as usize)?.clone()
+    }
+}
+
+fn is_address(name: &HostName) -> bool {
+    matches!(name, HostName::Exact(name) if name.trim_matches(['[', ']']).parse::<IpAddr>().is_ok())
+}
+
+/// Compiles the host of the next site. Returns its tag, 0 without certificates.
+pub(super) fn tls_host<'a>(compiler: &mut Compiler<'a>, site: &'a model::Site) -> u32 {
+    let key: HostKey<'a> = (&site.tls.certificates, site.tls.client_certificates.as_ref());
+    if key.0.is_empty() {
+        compiler.hosts.of_sites.push(None);
+        return 0;
+    }
+    let known = compiler.hosts.known.iter().position(|(other, _)| *other == key);
+    let index = known.unwrap_or_else(|| {
+        let tag = u32::try_from(compiler.hosts.known.len() + 1).expect("a configuration has fewer hosts");
+        let host = host(compiler, key, tag);
+        compiler.hosts.known.push((key, host));
+        compiler.hosts.known.len() - 1
+    });
+    compiler.hosts.of_sites.push(compiler.hosts.known[index].1.clone());
+    u32::try_from(index + 1).expect("a configuration has fewer hosts")
+}
+
+fn host(compiler: &mut Compiler<'_>, (files, clients): HostKey<'_>, tag: u32) -> Option<Arc<TlsHost>> {
+    let set = certificate_set(compiler, files)?;
+    let mut builder = TlsHost::builder()
+        .certificates(set.certificates().clone())
+        .ticket_keys(ticket_keys(compiler)?)
+        .identity(format!("{files:?}"))
+        .tag(tag);
+    if let Some(clients) = clients {
+        builder = builder.client_certificates(client_certificates(compiler, clients)?);
+    }
+    match builder.build() {
+        Ok(host) => Some(Arc::new(host)),
+        Err(error) => {
+            compiler.problem(&[MachineRequirementKind::Certificate(files[0].clone())], error);
+            None
+        }
+    }
+}
+
+/// Loads certificates, or continues with those of the previous configuration.
+fn certificate_set(compiler: &mut Compiler<'_>, files: &[CertificateFiles]) -> Option<Arc<CertificateSet>> {
+    let paths: Vec<_> =
+        files.iter().map(|files| CertificatePaths { chain: files.chain.clone(), key: files.key.clone() }).collect();
+    if let Some(set) = compiler.carried.certificates.get(&paths).or_else(|| compiler.earlier.certificates.get(&paths)) {
+        let set = set.clone();
+        compiler.carried.certificates.insert(paths, set.clone());
+        return Some(set);
+    }
+    match CertificateSet::load(&paths) {
+        Ok(set) => {
+            let set = Arc::new(set);
+            compiler.carried.certificates.insert(paths, set.clone());
+            Some(set)
+        }
+        Err(errors) => {
+            for (index, error) in errors {
+                compiler.problem(&[MachineRequirementKind::Certificate(files[index].clone())], error);
+            }
+            None
+        }
+    }
+}
+
+/// Reads the authorities of client certificates. Without them, the site is not served.
+fn client_certificates(compiler: &mut Compiler<'_>, clients: &model::ClientCertificates) -> Option<ClientCertificates> {
+    let mode = match clients.mode {
+        ClientCertificatesMode::Required => ClientAuth::Required,
+        ClientCertificatesMode::Optional => ClientAuth::Optional,
+    };
+    match read_authorities(mode, &clients.authorities) {
+        Ok(certificates) => Some(certificates),
+        Err(what) => {
+            compiler.problem(&[MachineRequirementKind::ClientAuthorities(clients.authorities.clone())], what);
+            None
+        }
+    }
+}
+
+/// Returns the keys of session tickets.
+fn ticket_keys(compiler: &mut Compiler<'_>) -> Option<TicketKeys> {
+    if let Some(keys) = &compiler.hosts.tickets {
+        return Some(keys.clone());
+    }
+    let mut secrets = Vec::new();
+    for path in &compiler.settings().ticket_keys {
+        match read_secrets(path) {
+            Ok(read) => secrets.extend(read),
+            Err(what) => {
+                compiler.problem(&[MachineRequirementKind::TicketKeys(path.clone())], what);
+                return None;
+            }
+        }
+    }
+    let keys = TicketKeys::from_secrets(&secrets).unwrap_or_else(|| TicketKeys::of_process().clone());
+    compiler.hosts.tickets = Some(keys.clone());
+    Some(keys)
+}
+
+/// Reads the authorities that sign client certificates.
+pub(crate) fn read_authorities(mode: ClientAuth, path: &Path) -> Result<ClientCertificates, String> {
+    let text = fs::read(path).map_err(|error| format!("cannot read {}: {error}", path.display()))?;
+    ClientCertificates::from_pem(mode, &text).map_err(|error| format!("{}: {error}", path.display()))
+}
+
+/// Reads the secrets of a file, or of the files of a folder, the last name first.
+pub(crate) fn read_secrets(path: &Path) -> Result<Vec<Vec<u8>>, String> {
+    let failed = |path: &Path, error: &dyn std::fmt::Display| format!("cannot read {}: {error}", path.display());
+    let mut files: Vec<PathBuf> = if path.is_dir() {
+        let entries = fs::read_dir(path).map_err(|error| failed(path, &error))?;
+        let entries: Result<Vec<_>, _> = entries.map(|entry| entry.map(|entry| entry.path())).collect();
+        entries.map_err(|error| failed(path, &error))?.into_iter().filter(|file| file.is_file()).collect()
+    } else {
+        vec![path.to_owned()]
+    };
+    files.sort_by(|a, b| b.cmp(a));
+    let mut secrets = Vec::new();
+    for file in files {
+        let secret = fs::read(&file).map_err(|error| failed(&file, &error))?;
+        if TicketKeys::from_secrets(std::slice::from_ref(&secret)).is_none() {
+            return Err(format!("{} has {} bytes; a secret has at least 32", file.display(), secret.len()));
+        }
+        secrets.push(secret);
+    }
+    if secrets.is_empty() {
+        return Err(format!("{} has no file with a secret", path.display()));
+    }
+    Ok(secrets)
+}

@@ -1,0 +1,85 @@
+//! Settings of TLS: certificates of sites, client certificates, redirects to https.
+
+use super::{BlockKind, DefaultValue, Setting, list, one, property, setting};
+use crate::config::value::ValueKind;
+use std::time::Duration;
+
+const TOP: &[BlockKind] = &[BlockKind::Top];
+const SITE: &[BlockKind] = &[BlockKind::Site];
+
+const DAY: Duration = Duration::from_secs(24 * 3600);
+
+pub(super) const SETTINGS: &[Setting] = &[
+    setting(TOP, "ticket-keys", "Secrets of session tickets that several servers share.")
+        .arguments(&[list("path", ValueKind::Path)])
+        .if_absent("random keys, which the processes of this server share")
+        .details(
+            "Each file, or each file of a folder, has at least 32 random bytes (`openssl rand -out FILE 48`). The first \
+             encrypts: the first path, and in a folder the last name. The others still decrypt. Keys derive from them \
+             every eight hours.",
+        )
+        .example("ticket-keys \"/etc/selvedge/tickets\""),
+    setting(SITE, "certificate", "Certificate chain and private key of the site, for listeners with TLS.")
+        .arguments(&[one("chain", ValueKind::Path)])
+        .properties(&[property(
+            "key",
+            ValueKind::Path,
+            DefaultValue::Effect("the file of the chain"),
+            "File with the private key, unencrypted.",
+        )])
+        .repeatable()
+        .if_absent("none")
+        .details(
+            "Both are PEM files; the certificate of the site precedes those of its issuers. Several, such as one with an \
+             ECDSA key and one with an RSA key, serve different clients. A file that changes is used within seconds; if \
+             its new content is invalid, the earlier certificate stays in use.",
+        )
+        .example("certificate \"/etc/ssl/example.com.pem\" key=\"/etc/ssl/example.com.key\""),
+    setting(SITE, "client-certificates", "Whether clients need a certificate.")
+        .arguments(&[one("mode", ValueKind::Choice(&["required", "optional"]))])
+        .properties(&[property(
+            "ca",
+            ValueKind::Path,
+            DefaultValue::Effect(""),
+            "PEM file with the certificates of the authorities that sign client certificates. It is required.",
+        )])
+        .if_absent("clients need none")
+        .details(
+            "A handshake with an invalid certificate fails, and with `required` one without a certificate, too. A \
+             connection to a site with other rules cannot be used for this one: such a request gets 421.",
+        )
+        .example("client-certificates \"required\" ca=\"clients-ca.pem\""),
+    setting(SITE, "https-redirect", "Whether plain requests are redirected to https.")
+        .arguments(&[one("flag", ValueKind::Flag)])
+        .if_absent("#true for a site with a certificate")
+        .details(
+            "The response is 308, to the port of the first listener with TLS. Requests at a Unix socket are never \
+             redirected: a proxy is in front.",
+        ),
+    setting(SITE, "hsts", "Tells browsers to use https only (Strict-Transport-Security).")
+        .properties(&[
+            property(
+                "max-age",
+                ValueKind::Time { min: Duration::ZERO, max: Duration::from_secs(10 * 366 * 24 * 3600) },
+                DefaultValue::Text("365d"),
+                "How long a browser remembers it. `0s` ends it.",
+            ),
+            property(
+                "subdomains",
+                ValueKind::Flag,
+                DefaultValue::Text("#false"),
+                "Whether it is for all names below the site's, too.",
+            ),
+            property(
+                "preload",
+                ValueKind::Flag,
+                DefaultValue::Text("#false"),
+                "Whether browsers may list the name. Needs `subdomains` and at least a year.",
+            ),
+        ])
+        .if_absent("no field")
+        .example("hsts max-age=\"365d\" subdomains=#true"),
+];
+
+/// The shortest time for which a list of browsers takes a name.
+pub(crate) const PRELOAD_MIN: Duration = Duration::from_secs(365 * DAY.as_secs());

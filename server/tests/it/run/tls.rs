@@ -1,0 +1,187 @@
+//! Sites over TLS: certificates, redirects, sessions, client certificates.
+
+use super::process::serving;
+use crate::support::configured::{Folder, get};
+use crate::support::program::Program;
+use crate::support::tls::{Authority, TlsClient, TlsResponse};
+use crate::support::wait::wait_until;
+use rustix::process::{Signal, kill_process};
+use std::fs;
+
+const LISTEN: &str = "listen \"127.0.0.2:0\" tls=#true\nlog { error \"error.log\" level=\"info\"; }\n";
+
+/// Writes a certificate of an authority for a name as `NAME.pem`, with its key.
+fn write_certificate(folder: &Folder, authority: &Authority, name: &str) {
+    let (chain, key) = authority.certificate(&[name]);
+    // Renamed, so that the program never reads a part of it.
+    folder.write("new.pem", &(chain + &key));
+    fs::rename(folder.path("new.pem"), folder.path(&format!("{name}.pem"))).expect("both names are in one folder");
+}
+
+/// Creates a folder with a certificate for each of these names.
+fn folder(authority: &Authority, names: &[&str], text: &str) -> Folder {
+    let folder = Folder::new(&format!("{LISTEN}{text}"));
+    names.iter().for_each(|name| write_certificate(&folder, authority, name));
+    folder
+}
+
+fn site(name: &str, more: &str) -> String {
+    format!(
+        "site \"{name}\" {{ certificate \"{name}.pem\"; {more} route \"/*\" {{ respond 200 \"{name} {{scheme}}\"; }}; }}\n"
+    )
+}
+
+fn get_from(program: &Program, client: &TlsClient, name: &str) -> TlsResponse {
+    client.get(program.https_address(), (name, name), "/x").expect("the server responds")
+}
+
+#[test]
+fn names_choose_certificates_and_plain_requests_are_redirected() {
+    let authority = Authority::new();
+    let text = site("a.test", "hsts subdomains=#true;") + &site("b.test", "https-redirect #false;");
+    let folder = folder(&authority, &["a.test", "b.test"], &text);
+    let (program, client) = (folder.serve(), TlsClient::new(&authority));
+    let https = program.https_address();
+    let response = get_from(&program, &client, "a.test").text;
+    assert!(response.ends_with("a.test https"), "{response}");
+    assert!(response.contains("\r\nstrict-transport-security: max-age=31536000; includeSubDomains\r\n"), "{response}");
+    let response = get_from(&program, &client, "b.test").text;
+    assert!(response.ends_with("b.test https") && !response.contains("strict-transport"), "{response}");
+
+    let redirect = get(&program, "a.test:81", "/x?y=%20");
+    let expected = format!("https://a.test:{}/x?y=%20", https.port());
+    assert_eq!((redirect.status, redirect.field("location")), (308, Some(expected.as_str())));
+    assert_eq!(redirect.field("strict-transport-security"), None);
+    assert_eq!(get(&program, "b.test", "/").text(), "b.test http");
+
+    // A connection is for the site of its handshake.
+    let response = client.get(https, ("a.test", "b.test"), "/").expect("the server responds").text;
+    assert!(response.starts_with("HTTP/1.1 421 "), "{response}");
+    let refused = client.get(https, ("c.test", "a.test"), "/").err().expect("no site has the name").to_string();
+    assert!(refused.contains("UnrecognisedName"), "{refused}");
+    wait_until("the refusal is logged", || {
+        folder.lines("error.log").iter().any(|line| line.contains("UnknownServerName")).then_some(())
+    });
+}
+
+#[test]
+fn sites_with_one_certificate_share_connections() {
+    let authority = Authority::new();
+    let site = |name| {
+        format!("site \"{name}\" {{ certificate \"a.test.pem\"; route \"/*\" {{ respond 200 \"{name}\"; }}; }}\n")
+    };
+    let folder = folder(&authority, &["a.test"], &(site("a.test") + &site("b.test")));
+    let (program, client) = (folder.serve(), TlsClient::new(&authority));
+    let response = client.get(program.https_address(), ("a.test", "b.test"), "/").expect("the server responds");
+    assert!(response.text.ends_with("\r\n\r\nb.test"), "{}", response.text);
+}
+
+#[test]
+fn a_changed_certificate_is_used_and_an_invalid_one_is_not() {
+    let authority = Authority::new();
+    let folder = folder(&authority, &["a.test"], &site("a.test", ""));
+    let program = folder.serve();
+    // A client that resumes a session gets no certificate.
+    let certificate = || get_from(&program, &TlsClient::new(&authority), "a.test").certificate;
+    let first = certificate();
+    folder.write("a.test.pem", "no certificate");
+    wait_until("the invalid file is reported", || {
+        let lines = folder.lines("error.log");
+        lines
+            .iter()
+            .any(|line| line.contains("CertificateRefused") && line.contains("no certificate found"))
+            .then_some(())
+    });
+    assert_eq!(certificate(), first);
+    // A reload does not drop it either.
+    program.signal(Signal::HUP);
+    wait_until("the reload is over", || {
+        program.error_lines().iter().any(|line| line.contains("reloaded: ")).then_some(())
+    });
+    assert_eq!(certificate(), first);
+    write_certificate(&folder, &authority, "a.test");
+    wait_until("the new certificate is in use", || (certificate() != first).then_some(()));
+}
+
+#[test]
+fn sessions_survive_reloads_kills_and_upgrades() {
+    let authority = Authority::new();
+    let folder = folder(&authority, &["a.test"], &site("a.test", ""));
+    let (program, client) = (folder.serve(), TlsClient::new(&authority));
+    assert!(!get_from(&program, &client, "a.test").is_resumed);
+    assert!(get_from(&program, &client, "a.test").is_resumed);
+
+    folder.configure(&format!("{LISTEN}{}", site("a.test", "hsts;")));
+    program.signal(Signal::HUP);
+    wait_until("the reload is over", || {
+        let response = get_from(&program, &client, "a.test");
+        assert!(response.is_resumed, "during and after a reload");
+        response.text.contains("strict-transport-security").then_some(())
+    });
+
+    let killed = serving(&program);
+    kill_process(killed, Signal::KILL).expect("it runs");
+    wait_until("another process serves", || (serving(&program) != killed).then_some(()));
+    assert!(get_from(&program, &client, "a.test").is_resumed, "after a kill");
+
+    let before = serving(&program);
+    program.signal(Signal::USR2);
+    wait_until("the upgrade is over", || (serving(&program) != before).then_some(()));
+    assert!(get_from(&program, &client, "a.test").is_resumed, "after an upgrade");
+}
+
+#[test]
+fn servers_with_the_same_secrets_resume_sessions_of_each_other() {
+    let authority = Authority::new();
+    let text = format!("ticket-keys \"secret\"\n{}", site("a.test", ""));
+    let folder = folder(&authority, &["a.test"], &text);
+    folder.write("secret", &"0123456789abcdef".repeat(3));
+    let client = TlsClient::new(&authority);
+    for expected in [false, true] {
+        let program = folder.serve();
+        assert_eq!(get_from(&program, &client, "a.test").is_resumed, expected);
+        program.stop();
+    }
+    folder.write("secret", "short");
+    let refused = folder.run("run");
+    assert!(refused.code == Some(1) && refused.err.contains("a secret has at least 32"), "{refused:?}");
+}
+
+#[test]
+fn client_certificates_are_required_by_their_site_only() {
+    let (authority, clients) = (Authority::new(), Authority::new());
+    let text = site("a.test", "client-certificates \"required\" ca=\"clients.pem\";") + &site("b.test", "");
+    let folder = folder(&authority, &["a.test", "b.test"], &text);
+    folder.write("clients.pem", &clients.pem());
+    let program = folder.serve();
+    let (own, foreign) = (clients.certificate(&["alice"]), authority.certificate(&["mallory"]));
+    let with = |own| TlsClient::with_certificate(&authority, own);
+    assert!(get_from(&program, &with(Some(&own)), "a.test").text.ends_with("a.test https"));
+    for invalid in [None, Some(&foreign)] {
+        assert!(with(invalid).get(program.https_address(), ("a.test", "a.test"), "/").is_err());
+    }
+    // The handshake of another site does not open this one, and a ticket of the other neither.
+    let client = with(None);
+    assert!(get_from(&program, &client, "b.test").text.ends_with("b.test https"));
+    let response = client.get(program.https_address(), ("b.test", "a.test"), "/").expect("the server responds");
+    assert!(response.text.starts_with("HTTP/1.1 421 "), "{}", response.text);
+    program.stop();
+    folder.write("clients.pem", "broken");
+    let refused = folder.run("run");
+    assert!(refused.code == Some(1) && refused.err.contains("clients.pem: no certificate found"), "{refused:?}");
+}
+
+#[test]
+fn check_warns_of_certificates_that_browsers_refuse() {
+    let authority = Authority::new();
+    let folder = folder(
+        &authority,
+        &["a.test"],
+        "site \"a.test\" \"b.test\" { certificate \"a.test.pem\"; route \"/*\" { deny; }; }\n",
+    );
+    let exit = folder.run("check");
+    assert!(exit.code == Some(0) && exit.err.contains("no certificate is for b.test"), "{exit:?}");
+    folder.write("a.test.pem", &authority.certificate(&["a.test"]).0);
+    let exit = folder.run("check");
+    assert!(exit.code == Some(1) && exit.err.contains("a.test.pem: no private key found"), "{exit:?}");
+}
