@@ -78,6 +78,16 @@ impl Limits {
     }
 }
 
+#[cfg(feature = "tls")]
+impl Limits {
+    /// Returns the most memory that TLS takes for a connection: the client's messages of a handshake, and the copy of them
+    /// that the TLS library decodes; then decoded content, encoded output, and keys.
+    pub const fn tls_connection_bytes_max() -> u64 {
+        const KEYS_BYTES_MAX: usize = 16 * 1024;
+        (2 * HANDSHAKE_BYTES_MAX + LONG_BUFFER_BYTES + 2 * BUFFER_BYTES + KEYS_BYTES_MAX) as u64
+    }
+}
+
 /// The keep-alive timeout when the connection limit is reached.
 pub const KEEP_ALIVE_TIMEOUT_MIN: Duration = Duration::from_secs(5);
 

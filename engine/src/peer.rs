@@ -28,6 +28,7 @@ pub(crate) struct TlsFacts {
     pub(crate) server_name: Option<Box<str>>,
     pub(crate) protocol: Option<Box<[u8]>>,
     pub(crate) peer_certificates: Vec<Vec<u8>>,
+    pub(crate) peer_subject: Option<Box<str>>,
     pub(crate) is_resumed: bool,
     pub(crate) host_tag: u32,
 }
@@ -67,6 +68,11 @@ impl TlsInfo {
     /// Returns the client's verified certificate chain in DER, its own first. Empty without one.
     pub fn peer_certificates(&self) -> &[Vec<u8>] {
         &self.0.peer_certificates
+    }
+
+    /// Returns the subject of the client's certificate, such as `CN=alice, O=Example`. `None` without a certificate.
+    pub fn peer_subject(&self) -> Option<&str> {
+        self.0.peer_subject.as_deref()
     }
 
     /// Returns whether the session was resumed with a ticket.

@@ -46,6 +46,10 @@ impl MemoryBudget {
             MemoryTerm { count: 1, name: "copies of larger files", bytes_each: OpenFile::copies_bytes_max() },
             MemoryTerm { count: workers, name: "pools and disk threads", bytes_each: Limits::worker_bytes_max() },
         ];
+        if settings.listeners.iter().any(|listener| listener.tls == Switch::On) {
+            let (connections, bytes_each) = (limits.connections_max as u64, Limits::tls_connection_bytes_max());
+            terms.push(MemoryTerm { count: connections, name: "TLS sessions", bytes_each });
+        }
         if settings.process.driver != Driver::Epoll {
             let (connections, bytes_each) = (limits.connections_max as u64, Limits::ring_connection_bytes_max());
             terms.push(MemoryTerm { count: workers, name: "io_uring rings", bytes_each: Limits::ring_bytes_max() });

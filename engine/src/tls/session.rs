@@ -175,9 +175,16 @@ fn info_of(connection: &ServerConnection, host_tag: u32) -> TlsInfo {
         server_name: connection.server_name().map(Into::into),
         protocol: connection.alpn_protocol().map(Into::into),
         peer_certificates: certificates.iter().map(|certificate| certificate.to_vec()).collect(),
+        peer_subject: certificates.first().and_then(|certificate| subject_of(certificate)),
         is_resumed: connection.handshake_kind() == Some(HandshakeKind::Resumed),
         host_tag,
     })
+}
+
+/// Returns the subject of a certificate in the notation of RFC 4514.
+fn subject_of(certificate: &[u8]) -> Option<Box<str>> {
+    let (_, parsed) = x509_parser::parse_x509_certificate(certificate).ok()?;
+    Some(parsed.subject().to_string().into())
 }
 
 /// Classifies an error of the TLS library.

@@ -9,7 +9,7 @@ use crate::net::backend::Driver;
 use crate::service::{Body, Duplex, Request, Response, UpgradeResponse};
 use crate::{ExitCause, RunningServer, Server};
 use bytes::Bytes;
-use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DistinguishedName, DnType, IsCa, KeyPair};
 use rustls::RootCertStore;
 use selvedge_proto::StatusCode;
 use std::net::SocketAddr;
@@ -40,7 +40,10 @@ impl Authority {
 
     /// Makes a certificate and its key as PEM texts.
     fn client_certificate(&self, name: &str) -> (String, String) {
-        self.sign(&[name], &KeyPair::generate().unwrap())
+        let (key, mut params) = (KeyPair::generate().unwrap(), CertificateParams::new(vec![]).unwrap());
+        params.distinguished_name = DistinguishedName::new();
+        params.distinguished_name.push(DnType::CommonName, name);
+        (params.signed_by(&key, &self.0).unwrap().pem(), key.serialize_pem())
     }
 
     fn pem(&self) -> String {
@@ -60,8 +63,9 @@ async fn respond(request: &mut Request) -> Response {
         "/tls" => {
             let tls = request.tls().expect("the connection has TLS");
             let client = tls.peer_certificates().len();
+            let subject = tls.peer_subject().unwrap_or_default();
             let text = format!(
-                "{} {:?} {} resumed={} tag={} client={client}",
+                "{} {:?} {} resumed={} tag={} client={client}{subject}",
                 tls.version(),
                 tls.server_name(),
                 tls.key_exchange(),

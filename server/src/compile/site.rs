@@ -162,6 +162,7 @@ fn condition(condition: &model::Condition) -> Condition {
         model::Condition::Cookie(condition) => Condition::Cookie(named(condition)),
         model::Condition::Client(networks) => Condition::Client(networks.clone()),
         model::Condition::Host(hosts) => Condition::Host(hosts.clone()),
+        model::Condition::ClientCertificate(subjects) => Condition::ClientCertificate(subjects.clone()),
         model::Condition::Scheme(scheme) => Condition::Scheme(scheme.as_str().into()),
         model::Condition::FileExists(path) => Condition::FileExists(Arc::new(FlagFile::new(path.clone()))),
         model::Condition::Not(inner) => Condition::Not(Box::new(self::condition(inner))),

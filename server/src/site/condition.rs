@@ -32,6 +32,8 @@ pub(crate) enum Condition {
     Host(Vec<TextPattern>),
     /// The scheme is this one.
     Scheme(Box<str>),
+    /// The client has a verified certificate, with one of these subjects unless the list is empty.
+    ClientCertificate(Vec<TextPattern>),
     /// This file exists.
     FileExists(Arc<FlagFile>),
     /// The condition does not match.
@@ -105,6 +107,12 @@ impl Condition {
             Self::Host(patterns) => {
                 let host = host_of(request);
                 patterns.iter().any(|pattern| pattern.is_match(host))
+            }
+            Self::ClientCertificate(subjects) => {
+                let subject = request.tls().and_then(|tls| tls.peer_subject());
+                subject.is_some_and(|subject| {
+                    subjects.is_empty() || subjects.iter().any(|pattern| pattern.is_match(subject))
+                })
             }
             Self::Scheme(scheme) => **scheme == *scheme_of(request),
             Self::FileExists(file) => file.exists(),

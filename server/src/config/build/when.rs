@@ -23,6 +23,7 @@ fn conditions(block: &Block, problems: &mut Vec<Problem>) -> Vec<Condition> {
             "cookie" => Condition::Cookie(named_condition(item)),
             "client" => Condition::Client(networks(&item.arguments)),
             "host" => Condition::Host(item.arguments.iter().map(text_pattern).collect()),
+            "client-certificate" => Condition::ClientCertificate(text_patterns(item, &item.arguments)),
             "scheme" => Condition::Scheme(item.first().text().to_owned()),
             "file-exists" => Condition::FileExists(item.first().path().to_owned()),
             "not" => match group(item, problems).as_slice() {
@@ -52,12 +53,17 @@ fn group(item: &Item, problems: &mut Vec<Problem>) -> Vec<Condition> {
 }
 
 fn named_condition(item: &Item) -> NamedCondition {
+    NamedCondition { name: item.first().text().to_owned(), values: text_patterns(item, &item.arguments[1..]) }
+}
+
+/// Builds patterns of an item, which may ignore the case of letters.
+fn text_patterns(item: &Item, given: &[SpannedValue]) -> Vec<TextPattern> {
     let ignores_case = item.required("ignore-case").flag();
     let pattern = |given: &SpannedValue| match text_pattern(given) {
         pattern if ignores_case => pattern.ignoring_case(),
         pattern => pattern,
     };
-    NamedCondition { name: item.first().text().to_owned(), values: item.arguments[1..].iter().map(pattern).collect() }
+    given.iter().map(pattern).collect()
 }
 
 pub(super) fn text_pattern(given: &SpannedValue) -> TextPattern {

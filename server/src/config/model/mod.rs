@@ -339,6 +339,8 @@ pub(crate) enum Condition {
     /// One of these hosts.
     Host(Vec<TextPattern>),
     Scheme(String),
+    /// A verified certificate of the client, with one of these subjects unless the list is empty.
+    ClientCertificate(Vec<TextPattern>),
     FileExists(PathBuf),
     /// The condition does not hold.
     Not(Box<Self>),

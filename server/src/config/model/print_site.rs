@@ -135,6 +135,12 @@ impl Condition {
             Self::Cookie(condition) => named(lines, "cookie", condition),
             Self::Client(networks) => lines.line(format_args!("client {}", quoted(networks))),
             Self::Host(hosts) => lines.line(format_args!("host {}", quoted(hosts))),
+            Self::ClientCertificate(subjects) => {
+                let case = subjects.first().map_or("", |pattern| case(pattern.case()));
+                let subjects: String =
+                    subjects.iter().map(|subject| format!(" {}", quote(&subject.to_string()))).collect();
+                lines.line(format_args!("client-certificate{subjects}{case}"))
+            }
             Self::Scheme(scheme) => lines.line(format_args!("scheme {}", quote(scheme))),
             Self::FileExists(path) => lines.line(format_args!("file-exists {}", quote_path(path))),
             Self::Not(condition) => block(lines, "not", std::slice::from_ref(condition)),

@@ -52,6 +52,16 @@ pub(super) const SETTINGS: &[Setting] = &[
     setting(WHEN, "scheme", "The scheme of the request.")
         .arguments(&[one("scheme", ValueKind::Choice(&["http", "https"]))])
         .if_absent("any"),
+    setting(WHEN, "client-certificate", "The client has a verified certificate, with one of these subjects if given.")
+        .arguments(&[any_number("subject", ValueKind::TextPattern)])
+        .properties(&[IGNORE_CASE])
+        .repeatable()
+        .if_absent("any")
+        .details(
+            "A subject is written as `CN=alice, O=Example`. The site needs `client-certificates`; with `\"optional\"`, \
+             clients without a certificate reach the other routes.",
+        )
+        .example("client-certificate \"CN=alice*\""),
     setting(WHEN, "file-exists", "This file exists. It is looked up once per second.")
         .arguments(&[one("path", ValueKind::Path)])
         .repeatable()

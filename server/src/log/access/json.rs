@@ -10,7 +10,7 @@ use crate::log::escape::escape_json_text;
 use crate::log::time::TimePattern;
 use selvedge::proto::field::KnownField;
 use selvedge::proto::http1::write::write_decimal;
-use selvedge::service::ResponseOutcome;
+use selvedge::service::{ResponseOutcome, TlsInfo};
 use selvedge::{Method, Request};
 use std::time::Duration;
 
@@ -114,7 +114,27 @@ fn append_request(record: &LogRecord<'_>, out: &mut Vec<u8>) {
             separator = b",";
         }
     }
-    out.extend_from_slice(b"}}");
+    out.push(b'}');
+    if let Some(tls) = request.tls() {
+        append_tls(record, tls, out);
+    }
+    out.push(b'}');
+}
+
+fn append_tls(record: &LogRecord<'_>, tls: &TlsInfo, out: &mut Vec<u8>) {
+    out.extend_from_slice(b",\"tls\":{\"version\":\"");
+    out.extend_from_slice(tls.version().as_bytes());
+    out.extend_from_slice(b"\",\"cipher_suite\":\"");
+    out.extend_from_slice(tls.cipher_suite().as_bytes());
+    out.extend_from_slice(b"\",\"proto\":\"");
+    record.json(tls.protocol().unwrap_or_default(), out);
+    out.extend_from_slice(b"\",\"server_name\":\"");
+    record.json(tls.server_name().unwrap_or_default().as_bytes(), out);
+    if let Some(subject) = tls.peer_subject() {
+        out.extend_from_slice(b"\",\"client_subject\":\"");
+        record.json(subject.as_bytes(), out);
+    }
+    out.extend_from_slice(if tls.is_resumed() { b"\",\"resumed\":true}" } else { b"\",\"resumed\":false}" });
 }
 
 fn has_known_method(request: &Request) -> bool {

@@ -2,7 +2,7 @@
 //!
 //! An unknown or unsupported directive is a problem with its position and a hint, never a line with another value.
 
-use super::step::{FormatStep, LogValue, StatusFilter, TimeOf, TimeUnit};
+use super::step::{FormatStep, LogValue, StatusFilter, TimeOf, TimeUnit, TlsValue};
 use crate::log::time::TimePattern;
 use selvedge::proto::field::{KnownField, is_token};
 use std::fmt;
@@ -172,6 +172,8 @@ impl<'a> Parser<'a> {
 }
 
 const NAMES: &str = "write common, combined, json, or directives such as %h";
+const TLS_NAMES: &str = "the names are SSL_PROTOCOL, SSL_CIPHER, SSL_TLS_SNI, SSL_SESSION_RESUMED, SSL_CLIENT_VERIFY and \
+                         SSL_CLIENT_S_DN, as in %{SSL_PROTOCOL}x";
 const ONE_LINE: &str = "a line is always one line";
 
 /// A parsed directive.
@@ -205,9 +207,13 @@ impl Directive<'_> {
             'P' => LogValue::Fixed(std::process::id().to_string().into_bytes()),
             'X' => LogValue::Connection,
             'k' => LogValue::EarlierRequests,
-            'i' | 'o' | 'C' => {
+            'i' | 'o' | 'C' | 'x' => {
                 let text = format!("{} needs a name", self.whole);
-                return Err(problem(self.at, text, "write it in braces, as in %{Referer}i"));
+                let hint = match self.letter {
+                    'x' => TLS_NAMES,
+                    _ => "write it in braces, as in %{Referer}i",
+                };
+                return Err(problem(self.at, text, hint));
             }
             _ => return Err(self.unknown()),
         })
@@ -217,6 +223,10 @@ impl Directive<'_> {
         let choices = match (self.letter, argument) {
             ('i' | 'o' | 'C', _) => return self.named(at, argument),
             ('t', _) => return self.time(at, argument),
+            ('x', name) => match TlsValue::from_name(name) {
+                Some(value) => return Ok(LogValue::Tls(value)),
+                None => TLS_NAMES,
+            },
             ('h' | 'a', "c") => return Ok(LogValue::Peer),
             ('T', "s") => return Ok(LogValue::Elapsed(TimeUnit::Seconds)),
             ('T', "ms") => return Ok(LogValue::Elapsed(TimeUnit::Milliseconds)),

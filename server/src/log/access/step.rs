@@ -5,13 +5,13 @@ use crate::log::time::TimePattern;
 use selvedge::proto::Persistence;
 use selvedge::proto::field::KnownField;
 use selvedge::proto::http1::write::write_decimal;
-use selvedge::service::{Exchange, ResponseOutcome};
+use selvedge::service::{Exchange, ResponseOutcome, TlsInfo};
 use selvedge::{Request, StatusCode};
 use std::io::Write;
 use std::net::IpAddr;
 
-/// The default port of `http`.
-const DEFAULT_PORT: u16 = 80;
+/// The default ports of `http` and `https`.
+const DEFAULT_PORTS: [u16; 2] = [80, 443];
 
 /// One step.
 #[derive(Clone, Debug)]
@@ -65,12 +65,52 @@ pub(super) enum LogValue {
     Site,
     Host,
     Port,
+    Tls(TlsValue),
     /// `X` for an aborted response, `+` or `-` for a connection that stays open or closes.
     Connection,
     /// Earlier requests on the connection.
     EarlierRequests,
     /// Fixed when the format was compiled.
     Fixed(Vec<u8>),
+}
+
+/// A value of the TLS handshake; a hyphen without TLS.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum TlsValue {
+    Version,
+    CipherSuite,
+    ServerName,
+    /// `Initial` or `Resumed`.
+    Session,
+    /// `SUCCESS` for a verified client certificate, else `NONE`.
+    ClientVerified,
+    ClientSubject,
+}
+
+impl TlsValue {
+    /// Returns the value of a name of Apache's mod_ssl.
+    pub(super) fn from_name(name: &str) -> Option<Self> {
+        Some(match name {
+            "SSL_PROTOCOL" => Self::Version,
+            "SSL_CIPHER" => Self::CipherSuite,
+            "SSL_TLS_SNI" => Self::ServerName,
+            "SSL_SESSION_RESUMED" => Self::Session,
+            "SSL_CLIENT_VERIFY" => Self::ClientVerified,
+            "SSL_CLIENT_S_DN" => Self::ClientSubject,
+            _ => return None,
+        })
+    }
+
+    fn of(self, tls: &TlsInfo) -> Option<&str> {
+        match self {
+            Self::Version => Some(tls.version()),
+            Self::CipherSuite => Some(tls.cipher_suite()),
+            Self::ServerName => tls.server_name(),
+            Self::Session => Some(if tls.is_resumed() { "Resumed" } else { "Initial" }),
+            Self::ClientVerified => Some(if tls.peer_certificates().is_empty() { "NONE" } else { "SUCCESS" }),
+            Self::ClientSubject => tls.peer_subject(),
+        }
+    }
 }
 
 /// One of the two times of a request.
@@ -161,7 +201,14 @@ impl LogValue {
             Self::Cookie(name) => append_or_hyphen(record, request.and_then(|request| cookie(request, name)), out),
             Self::Site => append_or_hyphen(record, Some(record.site.as_bytes()), out),
             Self::Host => append_or_hyphen(record, record.host().map(|host| host.name), out),
-            Self::Port => write_decimal(record.host().and_then(|host| host.port).unwrap_or(DEFAULT_PORT).into(), out),
+            Self::Port => {
+                let default = DEFAULT_PORTS[usize::from(request.is_some_and(|request| request.tls().is_some()))];
+                write_decimal(record.host().and_then(|host| host.port).unwrap_or(default).into(), out);
+            }
+            Self::Tls(value) => {
+                let text = request.and_then(Request::tls).and_then(|tls| value.of(tls));
+                append_or_hyphen(record, text.map(str::as_bytes), out);
+            }
             Self::Connection => out.push(match (exchange.outcome, exchange.persistence) {
                 (ResponseOutcome::Aborted, _) => b'X',
                 (ResponseOutcome::Complete, Persistence::KeepAlive) => b'+',

@@ -172,6 +172,32 @@ fn client_certificates_are_required_by_their_site_only() {
 }
 
 #[test]
+fn routes_and_logs_know_the_client_certificate() {
+    let (authority, clients) = (Authority::new(), Authority::new());
+    let format = "%{SSL_PROTOCOL}x %{SSL_CIPHER}x %{SSL_TLS_SNI}x %{SSL_CLIENT_VERIFY}x %{SSL_CLIENT_S_DN}x";
+    let text = format!(
+        "log {{ access \"access.log\" format=\"{format}\"; }}\nlisten \"127.0.0.2:0\" tls=#true\nsite \"a.test\" {{\n\
+         certificate \"a.test.pem\"\nclient-certificates \"optional\" ca=\"clients.pem\"\n\
+         route \"/*\" {{ when {{ client-certificate \"CN=alice*\"; }}; respond 200 \"alice\"; }}\n\
+         route \"/*\" {{ when {{ client-certificate; }}; respond 200 \"known\"; }}\n\
+         route \"/*\" {{ respond 200 \"unknown\"; }}\n}}\n"
+    );
+    let folder = Folder::new(&text);
+    write_certificate(&folder, &authority, "a.test");
+    folder.write("clients.pem", &clients.pem());
+    let program = folder.serve();
+    let own = [clients.certificate_of("alice"), clients.certificate_of("bob")];
+    for (own, expected) in [(Some(&own[0]), "alice"), (Some(&own[1]), "known"), (None, "unknown")] {
+        let client = TlsClient::with_certificate(&authority, own);
+        assert!(get_from(&program, &client, "a.test").text.ends_with(&format!("\r\n\r\n{expected}")));
+    }
+    program.stop();
+    let suite = "TLSv1.3 TLS13_AES_256_GCM_SHA384 a.test";
+    let expected = ["SUCCESS CN=alice", "SUCCESS CN=bob", "NONE -"].map(|client| format!("{suite} {client}"));
+    assert_eq!(folder.lines("access.log"), expected);
+}
+
+#[test]
 fn check_warns_of_certificates_that_browsers_refuse() {
     let authority = Authority::new();
     let folder = folder(

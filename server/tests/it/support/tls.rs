@@ -1,7 +1,7 @@
 //! A client with TLS, and certificates for tests.
 
 use super::wait::WAIT_TIMEOUT;
-use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DistinguishedName, DnType, IsCa, KeyPair};
 use selvedge::tls::rustls::pki_types::pem::PemObject;
 use selvedge::tls::rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use selvedge::tls::rustls::{self, ClientConfig, ClientConnection, HandshakeKind, RootCertStore, StreamOwned};
@@ -27,6 +27,15 @@ impl Authority {
         let params = CertificateParams::new(names).expect("the names are valid");
         let certificate = params.signed_by(&key, &self.0).expect("the key signs");
         (certificate.pem() + &self.0.pem(), key.serialize_pem())
+    }
+
+    /// Makes a certificate and its key for a subject, as PEM texts.
+    pub(crate) fn certificate_of(&self, common_name: &str) -> (String, String) {
+        let key = KeyPair::generate().expect("the system has random numbers");
+        let mut params = CertificateParams::new(vec![]).expect("no name is valid");
+        params.distinguished_name = DistinguishedName::new();
+        params.distinguished_name.push(DnType::CommonName, common_name);
+        (params.signed_by(&key, &self.0).expect("the key signs").pem(), key.serialize_pem())
     }
 
     pub(crate) fn pem(&self) -> String {
