@@ -35,6 +35,8 @@ pub(crate) enum Command {
     ReopenLogs(ControlArgs),
     /// Show the status of a running server
     Status(StatusArgs),
+    /// Show the certificates that a running server gets by itself
+    Certificates(StatusArgs),
 }
 
 /// Serves the sites of a configuration, in the foreground and supervised. HUP reloads the configuration, USR1 reopens
@@ -102,7 +104,7 @@ pub(crate) struct ControlArgs {
     pub(crate) control: Option<PathBuf>,
 }
 
-/// Shows the status of a running server.
+/// Shows a state of a running server.
 #[derive(Debug, Args)]
 pub(crate) struct StatusArgs {
     #[command(flatten)]

@@ -17,6 +17,8 @@ mod config;
 mod preflight;
 
 #[cfg(feature = "program")]
+mod certificate_status;
+#[cfg(feature = "program")]
 mod certificate_warnings;
 #[cfg(feature = "program")]
 mod certificates;

@@ -136,6 +136,8 @@ fn check_requirement(kind: &MachineRequirementKind) -> Result<(), (String, Strin
         #[cfg(feature = "program")]
         MachineRequirementKind::Certificate(files) => check_certificate(files),
         #[cfg(feature = "program")]
+        MachineRequirementKind::CertificateFolder(path) => check_certificate_folder(path),
+        #[cfg(feature = "program")]
         MachineRequirementKind::ClientAuthorities(path) => {
             match crate::compile::read_authorities(selvedge::tls::ClientAuth::Required, path) {
                 Ok(_) => Ok(()),
@@ -157,6 +159,7 @@ fn check_requirement(kind: &MachineRequirementKind) -> Result<(), (String, Strin
         MachineRequirementKind::User(_)
         | MachineRequirementKind::Group(_)
         | MachineRequirementKind::Certificate(_)
+        | MachineRequirementKind::CertificateFolder(_)
         | MachineRequirementKind::ClientAuthorities(_)
         | MachineRequirementKind::TicketKeys(_) => Ok(()),
         // The compiler and `warnings` check these.
@@ -222,6 +225,19 @@ fn folder_of(path: &Path) -> &Path {
     match path.parent() {
         Some(folder) if !folder.as_os_str().is_empty() => folder,
         _ => Path::new("."),
+    }
+}
+
+/// Checks that the folder of certificates can be written, or created by the server.
+#[cfg(feature = "program")]
+fn check_certificate_folder(path: &Path) -> Result<(), (String, String)> {
+    if path.exists() {
+        return check_writable_folder(path);
+    }
+    let parent = path.ancestors().skip(1).find(|folder| folder.exists() || folder.as_os_str().is_empty());
+    match parent {
+        Some(folder) if !folder.as_os_str().is_empty() => check_writable_folder(folder),
+        _ => check_writable_folder(Path::new(".")),
     }
 }
 

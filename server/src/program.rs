@@ -21,6 +21,10 @@ pub fn run_program() -> ExitCode {
             let format = if options.json { StatusFormat::Json } else { StatusFormat::Text };
             return control_client::run(&options.control, ControlCommand::Status(format));
         }
+        cli::Command::Certificates(options) => {
+            let format = if options.json { StatusFormat::Json } else { StatusFormat::Text };
+            return control_client::run(&options.control, ControlCommand::Certificates(format));
+        }
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

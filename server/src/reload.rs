@@ -1,6 +1,7 @@
 //! Reloads of a running server, as transactions: everything new is read, compiled, opened and bound first. If any
 //! step fails, nothing has changed.
 
+use crate::certificates::{AutomaticCertificates, CertificateFolder, CertificateStatus};
 use crate::config::model::{self, Settings};
 use crate::config::{self, Configuration, MachineRequirementKind, Problem, Sources};
 use crate::listeners::ListenerSet;
@@ -163,12 +164,14 @@ pub(crate) fn start(
     mut configuration: Configuration,
     driver: Driver,
     serving_process: &Arc<ServingProcess>,
-    connect: Connect,
+    (connect, automatic): (Connect, &Arc<AutomaticCertificates>),
 ) -> Result<(LiveServer, selvedge::RunningServer), Refusal> {
+    create_certificate_folder(&mut configuration)?;
     let sandbox = Sandbox::of(&configuration);
     let active_sandbox = ActiveSandbox::of(sandbox.clone());
     let confinement = serving_process.confine(&sandbox).map_err(Refusal::Plain)?;
-    let snapshot = Snapshot::prepare(&mut configuration, None, &Disk, connect)?;
+    let snapshot = Snapshot::prepare(&mut configuration, Err(automatic.clone()), &Disk, connect)?;
+    snapshot.apply_automatic_certificates();
     if let Some(warning) = confinement.warning() {
         snapshot.logs.log(Level::Warn, "Sandbox", warning.to_owned());
     }
@@ -199,6 +202,23 @@ pub(crate) fn start(
         earlier: Vec::new(),
     };
     Ok((live, running))
+}
+
+/// Creates the folder of certificates, if one is needed. The sandbox can only permit a folder that exists.
+fn create_certificate_folder(configuration: &mut Configuration) -> Result<(), Refusal> {
+    let folder = configuration.requirements.iter().find_map(|requirement| match &requirement.kind {
+        MachineRequirementKind::CertificateFolder(path) => Some((path.clone(), requirement.at)),
+        _ => None,
+    });
+    let Some((path, at)) = folder else { return Ok(()) };
+    match CertificateFolder::open(&path) {
+        Ok(_) => Ok(()),
+        Err(error) => {
+            let what = format!("cannot create the folder {}: {error}", path.display());
+            let instead = "create it, and make the user of the server its owner".to_owned();
+            Err(Refusal::of(vec![Problem::with_suggestion(at, what, instead)], configuration))
+        }
+    }
 }
 
 /// Returns the number of workers of a configuration.
@@ -259,7 +279,7 @@ impl LiveServer {
             return self.replace_process();
         }
         let mut configuration = check_requirements(configuration, CheckScope::ServingProcess)?;
-        let next = Snapshot::prepare(&mut configuration, Some(&self.snapshot), &Disk, self.connect)?;
+        let next = Snapshot::prepare(&mut configuration, Ok(&self.snapshot), &Disk, self.connect)?;
         let listeners = self.listeners.plan_change(&self.serving_process, &next.settings.listeners);
         let listeners = listeners.map_err(|problems| cannot_listen(problems, &mut configuration))?;
         let changes = config_diff::between(&self.snapshot.settings, &next.settings);
@@ -271,6 +291,7 @@ impl LiveServer {
         self.serving_process.set_shutdown_timeout(next.shutdown_timeout());
         self.earlier.push(self.snapshot.retire());
         self.snapshot = next;
+        self.snapshot.apply_automatic_certificates();
         // The previous snapshot is kept only by its connections.
         self.drop_unused_snapshots();
         self.listeners =
@@ -333,6 +354,16 @@ impl LiveServer {
     /// Loads certificates again whose files have changed.
     pub(crate) fn refresh_certificates(&self) {
         self.snapshot.refresh_certificates();
+    }
+
+    /// Logs what has happened to the certificates that the server gets by itself.
+    pub(crate) fn log_certificate_events(&self) {
+        self.snapshot.log_certificate_events();
+    }
+
+    /// Returns the state of the certificates that the server gets by itself.
+    pub(crate) fn certificate_status(&self) -> Vec<CertificateStatus> {
+        self.snapshot.certificate_status()
     }
 
     /// Logs a warning for each certificate that is not valid or soon will not be.

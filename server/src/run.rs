@@ -1,6 +1,7 @@
 //! `selvedge serve` and `selvedge run`, from top to bottom.
 
-use crate::check;
+use crate::certificate_warnings::unix_now;
+use crate::certificates::AutomaticCertificates;
 use crate::cli::{AccessLogArg, RunArgs, ServeArgs};
 use crate::config_path;
 use crate::log::config::{AccessLogConfig, Destination, ErrorFormat, ErrorLogConfig, Level, LogConfig, SiteLogConfig};
@@ -9,6 +10,7 @@ use crate::process::{self, ControlHandler, ControlReply, RunMode, StartError, St
 use crate::reload::{self, LiveServer};
 use crate::site::{Listing, Root, RouteTable, SiteRules, SiteService};
 use crate::snapshot::Refusal;
+use crate::{certificate_status, check};
 use selvedge::{ExitCause, Handle, Limits, Server};
 use std::io;
 use std::path::PathBuf;
@@ -85,7 +87,9 @@ pub(crate) fn run(options: &RunArgs) -> ExitCode {
         }
         Err(StartError::Other(problem)) => return print_refusal(&Refusal::Plain(problem)),
     };
-    let (live, running) = match reload::start(&file, configuration, driver, &serving, process::connect) {
+    let automatic = Arc::new(AutomaticCertificates::default());
+    let started = reload::start(&file, configuration, driver, &serving, (process::connect, &automatic));
+    let (live, running) = match started {
         Ok(started) => started,
         Err(refusal) => {
             let code = print_refusal(&refusal);
@@ -100,6 +104,10 @@ pub(crate) fn run(options: &RunArgs) -> ExitCode {
     }
     let checker = commands.clone();
     let started = thread::Builder::new().name("selvedge-look".to_owned()).spawn(move || checker.check_files());
+    if let Err(error) = started {
+        return print_refusal(&Refusal::Plain(format!("cannot start: {error}")));
+    }
+    let started = thread::Builder::new().name("selvedge-acme".to_owned()).spawn(move || automatic.run());
     if let Err(error) = started {
         return print_refusal(&Refusal::Plain(format!("cannot start: {error}")));
     }
@@ -146,6 +154,7 @@ impl ServerCommands {
                 Some(live) => {
                     live.check_roots();
                     live.refresh_certificates();
+                    live.log_certificate_events();
                     if expiry_checked.is_none_or(|at| at.elapsed() >= EXPIRY_CHECK_INTERVAL) {
                         expiry_checked = Some(Instant::now());
                         live.warn_of_expiry();
@@ -177,6 +186,13 @@ impl ControlHandler for ServerCommands {
     fn status(&self, format: StatusFormat) -> String {
         match &*self.live() {
             Some(live) => live.status().format(format),
+            None => STOPPED.to_owned(),
+        }
+    }
+
+    fn certificates(&self, format: StatusFormat) -> String {
+        match &*self.live() {
+            Some(live) => certificate_status::format(&live.certificate_status(), format, unix_now()),
             None => STOPPED.to_owned(),
         }
     }

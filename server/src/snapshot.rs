@@ -1,15 +1,18 @@
 //! A configuration with everything that it needs open. It never changes.
 
 use crate::certificate_warnings::{unix_now, validity_warning};
-use crate::certificates::{CertificateFacts, Refreshed};
+use crate::certificates::{
+    AcmeSettings, AutomaticCertificates, CertificateEvent, CertificateFacts, CertificateStatus, ChallengeChoice,
+    ReachCheck, Refreshed,
+};
 use crate::compile::{self, CarriedState, Compiled, SiteHosts};
-use crate::config::model::{AccessLog, ErrorLog, LogSettings, Settings};
+use crate::config::model::{self, AccessLog, ErrorLog, LogSettings, Settings, Switch};
 use crate::config::{Configuration, MachineRequirementKind, Problem, Problems, Sources};
 use crate::listeners::ListenerSet;
 use crate::log::config::Level;
 use crate::log::{Connect, Counters, LogObserver, LogProblem, Logs};
 use crate::site::{DryRunCount, RouteTable, SiteService};
-use crate::syntax::HostName;
+use crate::syntax::{HostName, NameReach};
 use selvedge::service::{Admission, UNIX_PEER};
 use selvedge::tls::{ClientOffer, SelectHost, Tls, TlsHost};
 use selvedge::{AppVersion, Endpoint, Limits, Server};
@@ -95,12 +98,18 @@ impl Snapshot {
     /// All problems; nothing stays open then.
     pub(crate) fn prepare(
         configuration: &mut Configuration,
-        earlier: Option<&Self>,
+        earlier: Result<&Self, Arc<AutomaticCertificates>>,
         sources: &dyn Sources,
         connect: Connect,
     ) -> Result<Self, Refusal> {
-        let nothing = CarriedState::default();
-        let carried = earlier.map_or(&nothing, |earlier| &earlier.carried);
+        let first;
+        let (earlier, carried) = match earlier {
+            Ok(earlier) => (Some(earlier), &earlier.carried),
+            Err(automatic) => {
+                first = CarriedState::serving(automatic);
+                (None, &first)
+            }
+        };
         let Compiled { table, logs: log_config, hosts, limits, carried } =
             compile::compile(configuration, carried, sources)
                 .map_err(|problems| Refusal::of(problems, configuration))?;
@@ -168,6 +177,37 @@ impl Snapshot {
         (!endpoints.is_empty()).then(|| Tls::selecting(SharedHosts(hosts)).only_at(endpoints))
     }
 
+    /// Makes the names of this configuration those for which the server gets certificates.
+    pub(crate) fn apply_automatic_certificates(&self) {
+        let Some(automatic) = self.carried.automatic() else { return };
+        let Settings { acme, listeners, sites, .. } = &self.settings;
+        let settings = AcmeSettings {
+            directories: acme.directories.clone(),
+            email: acme.email.clone(),
+            root: acme.root.clone(),
+            profile: acme.profile.clone(),
+            challenges: match acme.challenge {
+                model::Challenge::Any => ChallengeChoice::Any,
+                model::Challenge::Http => ChallengeChoice::Http,
+                model::Challenge::Tls => ChallengeChoice::Tls,
+            },
+            reach_check: match acme.reach_check {
+                Switch::On => ReachCheck::On,
+                Switch::Off => ReachCheck::Off,
+            },
+            has_plain_listener: listeners.iter().any(|listener| listener.tls == Switch::Off),
+        };
+        let with = sites.iter().filter(|site| site.tls.automatic == Switch::On);
+        let names = with.flat_map(|site| &site.names).filter(|name| name.reach() != NameReach::Unknown);
+        let names: Vec<String> = names.map(HostName::certificate_name).collect();
+        automatic.apply(settings, &names);
+    }
+
+    /// Returns the state of the certificates that the server gets by itself.
+    pub(crate) fn certificate_status(&self) -> Vec<CertificateStatus> {
+        self.carried.automatic().map(|automatic| automatic.status()).unwrap_or_default()
+    }
+
     /// Loads certificates again whose files have changed, and logs what follows.
     pub(crate) fn refresh_certificates(&self) {
         for set in self.carried.certificates() {
@@ -181,6 +221,16 @@ impl Snapshot {
                     let text = format!("the earlier certificate stays in use: {why}");
                     self.logs.log(Level::Error, "CertificateRefused", text);
                 }
+            }
+        }
+    }
+
+    /// Logs what has happened to the certificates that the server gets by itself.
+    pub(crate) fn log_certificate_events(&self) {
+        for event in self.carried.automatic().map(|automatic| automatic.take_events()).unwrap_or_default() {
+            match event {
+                CertificateEvent::Received(text) => self.logs.log(Level::Info, "CertificateReceived", text),
+                CertificateEvent::Failed(text) => self.logs.log(Level::Error, "CertificateFailed", text),
             }
         }
     }

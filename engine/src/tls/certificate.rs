@@ -5,6 +5,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
 use rustls::{InconsistentKeys, SignatureAlgorithm};
+use std::collections::HashMap;
 use std::fmt;
 use std::fs;
 use std::io;
@@ -54,19 +55,21 @@ impl Certificate {
     /// # Errors
     /// If a text is invalid, or the key does not belong to the certificate.
     pub fn from_pem(chain: &[u8], key: &[u8]) -> Result<Self, CertificateError> {
-        let chain = parse_chain(chain)?;
-        let key = PrivateKeyDer::from_pem_slice(key).map_err(|_| match has(key, b"ENCRYPTED") {
-            true => CertificateError::EncryptedKey,
-            false => CertificateError::NoKey,
-        })?;
-        let signer = rustls::crypto::aws_lc_rs::sign::any_supported_type(&key)
-            .map_err(|error| CertificateError::InvalidKey(error.to_string()))?;
-        let certified = CertifiedKey::new(chain, signer);
+        let certified = parse(chain, key)?;
         match certified.keys_match() {
             Ok(()) | Err(rustls::Error::InconsistentKeys(InconsistentKeys::Unknown)) => Ok(Self(Arc::new(certified))),
             Err(rustls::Error::InconsistentKeys(InconsistentKeys::KeyMismatch)) => Err(CertificateError::KeyMismatch),
             Err(error) => Err(CertificateError::InvalidChain(error.to_string())),
         }
+    }
+
+    /// Parses a certificate for a validation by a certificate authority (RFC 8737). It has an extension that the TLS library
+    /// does not know, so whether the key belongs to it is not checked.
+    ///
+    /// # Errors
+    /// If a text is invalid.
+    pub fn for_acme_challenge(chain: &[u8], key: &[u8]) -> Result<Self, CertificateError> {
+        parse(chain, key).map(|certified| Self(Arc::new(certified)))
     }
 
     /// Reads a chain and its private key from PEM files, which may be one file.
@@ -102,6 +105,18 @@ impl CertificateError {
     }
 }
 
+/// Parses a chain and its key.
+fn parse(chain: &[u8], key: &[u8]) -> Result<CertifiedKey, CertificateError> {
+    let chain = parse_chain(chain)?;
+    let key = PrivateKeyDer::from_pem_slice(key).map_err(|_| match has(key, b"ENCRYPTED") {
+        true => CertificateError::EncryptedKey,
+        false => CertificateError::NoKey,
+    })?;
+    let signer = rustls::crypto::aws_lc_rs::sign::any_supported_type(&key)
+        .map_err(|error| CertificateError::InvalidKey(error.to_string()))?;
+    Ok(CertifiedKey::new(chain, signer))
+}
+
 /// Parses the certificates of a PEM text.
 pub(super) fn parse_chain(text: &[u8]) -> Result<Vec<CertificateDer<'static>>, CertificateError> {
     let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(text).collect();
@@ -135,6 +150,24 @@ impl Certificates {
     /// Returns the current certificates.
     pub fn current(&self) -> Arc<[Certificate]> {
         self.0.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+/// Certificates of several names, each with its own set.
+#[derive(Debug)]
+pub(super) struct CertificatesByName {
+    pub(super) sets: HashMap<String, Certificates>,
+    /// For clients that send no name.
+    pub(super) first: Option<Certificates>,
+}
+
+impl ResolvesServerCert for CertificatesByName {
+    fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        let set = match hello.server_name() {
+            Some(name) => self.sets.get(name),
+            None => self.first.as_ref(),
+        };
+        set?.resolve(hello)
     }
 }
 

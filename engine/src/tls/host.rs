@@ -1,6 +1,6 @@
 //! A host of TLS connections: what a handshake with its names uses.
 
-use super::certificate::Certificates;
+use super::certificate::{Certificates, CertificatesByName};
 use super::client_certificates::ClientCertificates;
 use super::tickets::{HostTickets, TicketKeys};
 use rustls::ServerConfig;
@@ -8,6 +8,7 @@ use rustls::crypto::CryptoProvider;
 use rustls::crypto::aws_lc_rs::default_provider;
 use rustls::server::{NoServerSessionStorage, ResolvesServerCert, WebPkiClientVerifier};
 use std::fmt;
+use std::net::IpAddr;
 use std::sync::{Arc, OnceLock};
 
 /// The application protocols that a handshake can agree on, the preferred one first.
@@ -82,6 +83,14 @@ impl TlsHostBuilder {
     /// Sets the certificates.
     pub fn certificates(self, certificates: Certificates) -> Self {
         self.resolver(Arc::new(certificates))
+    }
+
+    /// Sets certificates for each name, in lower case. A client that sends no name, because it connects to an address, gets
+    /// those of the first address, or else of the first name.
+    pub fn certificates_by_name(self, sets: Vec<(String, Certificates)>) -> Self {
+        let address = sets.iter().find(|(name, _)| name.parse::<IpAddr>().is_ok());
+        let first = address.or(sets.first()).map(|(_, certificates)| certificates.clone());
+        self.resolver(Arc::new(CertificatesByName { sets: sets.into_iter().collect(), first }))
     }
 
     /// Sets a resolver of the TLS library for the certificates.

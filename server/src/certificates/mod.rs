@@ -2,8 +2,17 @@
 //!
 //! Never names the configuration, a site or the log.
 
+mod acme;
+mod automatic;
+mod challenges;
 mod facts;
 mod files;
+mod folder;
+mod journal;
+mod local_authority;
 
+pub(crate) use acme::{AcmeSettings, ChallengeChoice, ReachCheck};
+pub(crate) use automatic::{AutomaticCertificates, CertificateEvent, CertificateStatus};
 pub(crate) use facts::{CertificateFacts, is_covered};
 pub(crate) use files::{CertificatePaths, CertificateSet, LoadError, Refreshed, load};
+pub(crate) use folder::CertificateFolder;

@@ -1,7 +1,7 @@
 //! What a configuration passes on to the next one: rate limits with their counts, verified passwords, and open roots.
 
 #[cfg(feature = "program")]
-use crate::certificates::{CertificatePaths, CertificateSet};
+use crate::certificates::{AutomaticCertificates, CertificatePaths, CertificateSet};
 use crate::site::{ConnectionLimiter, PasswordCache, RateLimiter, Root};
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -20,17 +20,37 @@ pub(crate) struct CarriedState {
     /// Certificates, by their files.
     #[cfg(feature = "program")]
     pub(super) certificates: HashMap<Vec<CertificatePaths>, Arc<CertificateSet>>,
+    /// The certificates that the server gets by itself. A command that does not serve has none.
+    #[cfg(feature = "program")]
+    pub(super) automatic: Option<Arc<AutomaticCertificates>>,
 }
 
 impl CarriedState {
     /// Starts with the state that never depends on settings.
     pub(super) fn continue_from(earlier: &Self) -> Self {
-        Self { passwords: earlier.passwords.clone(), ..Self::default() }
+        Self {
+            passwords: earlier.passwords.clone(),
+            #[cfg(feature = "program")]
+            automatic: earlier.automatic.clone(),
+            ..Self::default()
+        }
     }
 
     /// Returns an open root by path.
     pub(crate) fn root(&self, path: &Path) -> Option<&Root> {
         self.roots.get(path).map(|root| &**root)
+    }
+
+    /// Creates the state of a server that starts.
+    #[cfg(feature = "program")]
+    pub(crate) fn serving(automatic: Arc<AutomaticCertificates>) -> Self {
+        Self { automatic: Some(automatic), ..Self::default() }
+    }
+
+    /// Returns the certificates that the server gets by itself.
+    #[cfg(feature = "program")]
+    pub(crate) fn automatic(&self) -> Option<&Arc<AutomaticCertificates>> {
+        self.automatic.as_ref()
     }
 
     /// Returns all certificates.

@@ -70,13 +70,21 @@ pub(crate) fn compile(
     let Compiler { carried, mut problems, .. } = compiler;
     match RouteTable::new(sites) {
         Ok(table) if problems.is_empty() => {
-            let table = Arc::new(table.with_password_cache(carried.passwords.clone()));
+            let table = table.with_password_cache(carried.passwords.clone());
+            #[cfg(feature = "program")]
+            let table = match carried.automatic().cloned() {
+                Some(automatic) => {
+                    table.with_challenges(Arc::new(move |token: &str| automatic.challenges().response(token)))
+                }
+                None => table,
+            };
+            let table = Arc::new(table);
             let open = carried.roots.len();
             #[cfg(feature = "program")]
             let open = open + logs.descriptors_max();
             Ok(Compiled {
                 #[cfg(feature = "program")]
-                hosts: hosts.select(&table, &settings.sites).map(Arc::new),
+                hosts: hosts.select(&table, &settings.sites, carried.automatic()).map(Arc::new),
                 table,
                 #[cfg(feature = "program")]
                 logs,

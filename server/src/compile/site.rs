@@ -29,6 +29,7 @@ impl<'a> Compiler<'a> {
             headers: self.site_headers(at, site),
             #[cfg(feature = "program")]
             host_tag: super::tls::tls_host(self, site),
+            validates_by_http: site.tls.automatic == model::Switch::On,
             plain_requests: match site.tls.https_redirect {
                 model::Switch::On => PlainRequests::Redirect,
                 model::Switch::Off => PlainRequests::Serve,

@@ -1,11 +1,11 @@
 //! Compiles the TLS of sites: a host for each set of certificates and rules for clients.
 
 use super::Compiler;
-use crate::certificates::{CertificatePaths, CertificateSet};
+use crate::certificates::{AutomaticCertificates, CertificatePaths, CertificateSet};
 use crate::config::MachineRequirementKind;
-use crate::config::model::{self, CertificateFiles, ClientCertificatesMode};
+use crate::config::model::{self, CertificateFiles, ClientCertificatesMode, Switch};
 use crate::site::RouteTable;
-use crate::syntax::HostName;
+use crate::syntax::{HostName, NameReach};
 use selvedge::tls::{ClientAuth, ClientCertificates, ClientOffer, SelectHost, TicketKeys, TlsHost};
 use std::fs;
 use std::net::IpAddr;
@@ -14,6 +14,9 @@ use std::sync::Arc;
 
 /// What connections to a site have in common with connections to other sites: certificates, and rules for clients.
 type HostKey<'a> = (&'a [CertificateFiles], Option<&'a model::ClientCertificates>);
+
+/// The lowest tag of a host whose certificates the server gets by itself.
+const AUTOMATIC_TAGS: u32 = 1 << 24;
 
 /// The hosts of all sites, while they are compiled.
 #[derive(Default)]
@@ -26,13 +29,23 @@ pub(super) struct Hosts<'a> {
 
 impl<'a> Hosts<'a> {
     /// Returns the hosts for a table; `None` if no site has certificates.
-    pub(super) fn select(self, table: &Arc<RouteTable>, sites: &[model::Site]) -> Option<SiteHosts> {
+    pub(super) fn select(
+        self,
+        table: &Arc<RouteTable>,
+        sites: &[model::Site],
+        automatic: Option<&Arc<AutomaticCertificates>>,
+    ) -> Option<SiteHosts> {
         if self.of_sites.iter().all(Option::is_none) {
             return None;
         }
         let has_address = |site: &model::Site| site.names.iter().any(is_address);
         let without_name = sites.iter().position(has_address).and_then(|site| u32::try_from(site).ok());
-        Some(SiteHosts { table: table.clone(), hosts: self.of_sites.into(), without_name })
+        Some(SiteHosts {
+            table: table.clone(),
+            hosts: self.of_sites.into(),
+            without_name,
+            automatic: automatic.cloned(),
+        })
     }
 }
 
@@ -42,6 +55,8 @@ pub(crate) struct SiteHosts {
     hosts: Box<[Option<Arc<TlsHost>>]>,
     /// The site for clients that send no name because they connect to an address.
     without_name: Option<u32>,
+    /// Responds to validations of a certificate authority.
+    automatic: Option<Arc<AutomaticCertificates>>,
 }
 
 impl std::fmt::Debug for SiteHosts {
@@ -52,6 +67,9 @@ impl std::fmt::Debug for SiteHosts {
 
 impl SelectHost for SiteHosts {
     fn select(&self, offer: &ClientOffer<'_>) -> Option<Arc<TlsHost>> {
+        if offer.is_acme_challenge {
+            return self.automatic.as_ref()?.challenges().host(offer.server_name?);
+        }
         let site = match offer.server_name {
             Some(name) => self.table.site_with_name(Some(name)),
             None => self.without_name.or_else(|| self.table.site_with_name(None)),
@@ -66,6 +84,14 @@ fn is_address(name: &HostName) -> bool {
 
 /// Compiles the host of the next site. Returns its tag, 0 without certificates.
 pub(super) fn tls_host<'a>(compiler: &mut Compiler<'a>, site: &'a model::Site) -> u32 {
+    if site.tls.automatic == Switch::On {
+        // Above the tags of hosts from files.
+        let tag = u32::try_from(compiler.hosts.of_sites.len()).expect("a configuration has fewer sites");
+        let tag = AUTOMATIC_TAGS + tag;
+        let host = automatic_host(compiler, site, tag);
+        compiler.hosts.of_sites.push(host);
+        return tag;
+    }
     let key: HostKey<'a> = (&site.tls.certificates, site.tls.client_certificates.as_ref());
     if key.0.is_empty() {
         compiler.hosts.of_sites.push(None);
@@ -80,6 +106,39 @@ pub(super) fn tls_host<'a>(compiler: &mut Compiler<'a>, site: &'a model::Site) -
     });
     compiler.hosts.of_sites.push(compiler.hosts.known[index].1.clone());
     u32::try_from(index + 1).expect("a configuration has fewer hosts")
+}
+
+/// Compiles the host of a site whose certificates the server gets by itself: one for each name.
+fn automatic_host(compiler: &mut Compiler<'_>, site: &model::Site, tag: u32) -> Option<Arc<TlsHost>> {
+    // A command that does not serve gets no certificate.
+    let automatic = compiler.carried.automatic.clone()?;
+    let folder = &compiler.settings().certificate_folder;
+    let mut sets = Vec::new();
+    for name in site.names.iter().filter(|name| name.reach() != NameReach::Unknown) {
+        let text = name.certificate_name();
+        match automatic.certificates(folder, (&text, name.reach())) {
+            Ok(certificates) => sets.push((text, certificates)),
+            Err(what) => {
+                compiler.problem(&[MachineRequirementKind::CertificateFolder(folder.clone())], what);
+                return None;
+            }
+        }
+    }
+    let mut builder = TlsHost::builder()
+        .certificates_by_name(sets)
+        .ticket_keys(ticket_keys(compiler)?)
+        .identity(format!("{:?}", site.names))
+        .tag(tag);
+    if let Some(clients) = &site.tls.client_certificates {
+        builder = builder.client_certificates(client_certificates(compiler, clients)?);
+    }
+    match builder.build() {
+        Ok(host) => Some(Arc::new(host)),
+        Err(error) => {
+            compiler.problem(&[MachineRequirementKind::CertificateFolder(folder.clone())], error);
+            None
+        }
+    }
 }
 
 fn host(compiler: &mut Compiler<'_>, (files, clients): HostKey<'_>, tag: u32) -> Option<Arc<TlsHost>> {

@@ -134,7 +134,7 @@ const SUGGESTIONS: &[(&str, &str)] = &[
     ("ssl_client_certificate", CLIENTS),
     ("sslverifyclient", CLIENTS),
     ("client_auth", CLIENTS),
-    ("acme", ACME),
+    ("acme_ca", ACME),
     ("email", ACME),
     ("http2", "HTTP/2 is not yet there"),
     ("templates", "templates are not planned; serve the finished files"),
@@ -146,7 +146,7 @@ const LISTENER: &str = "write `listen \"[::]:443\"`; another port needs `tls=#tr
 const CERTIFICATE: &str = "write `certificate \"chain.pem\" key=\"key.pem\"` in the site";
 const CLIENTS: &str = "write `client-certificates \"required\" ca=\"ca.pem\"` in the site";
 const FIXED: &str = "TLS 1.2 and 1.3 with current ciphers are always on; remove it";
-const ACME: &str = "automatic certificates are not yet there; write `certificate` in the site";
+const ACME: &str = "certificates are ordered by themselves; `acme { email ADDRESS; }` at the top has an address";
 
 /// Returns what to write for a setting of another server.
 pub(super) fn suggestion(name: &str) -> Option<&'static str> {

@@ -25,6 +25,8 @@ pub(crate) enum MachineRequirementKind {
     PidFile(PathBuf),
     /// A certificate chain with its private key.
     Certificate(CertificateFiles),
+    /// The folder of certificates that the server gets by itself.
+    CertificateFolder(PathBuf),
     /// The certificates of authorities that sign those of clients.
     ClientAuthorities(PathBuf),
     /// A file with a secret of session tickets, or a folder of such files.

@@ -26,6 +26,8 @@ pub(crate) enum ControlCommand {
     ReopenLogs,
     /// Return the status.
     Status(StatusFormat),
+    /// Return the state of certificates.
+    Certificates(StatusFormat),
 }
 
 /// Format of a status.
@@ -45,13 +47,15 @@ pub(crate) enum ControlReply {
 }
 
 impl ControlCommand {
-    const ALL: [Self; 6] = [
+    const ALL: [Self; 8] = [
         Self::Reload,
         Self::Stop,
         Self::Upgrade,
         Self::ReopenLogs,
         Self::Status(StatusFormat::Text),
         Self::Status(StatusFormat::Json),
+        Self::Certificates(StatusFormat::Text),
+        Self::Certificates(StatusFormat::Json),
     ];
 
     /// Returns the word on the control socket.
@@ -63,6 +67,8 @@ impl ControlCommand {
             Self::ReopenLogs => "reopen-logs",
             Self::Status(StatusFormat::Text) => "status",
             Self::Status(StatusFormat::Json) => "status json",
+            Self::Certificates(StatusFormat::Text) => "certificates",
+            Self::Certificates(StatusFormat::Json) => "certificates json",
         }
     }
 
@@ -71,7 +77,7 @@ impl ControlCommand {
     const fn reply_timeout(self) -> Duration {
         match self {
             Self::Reload | Self::Upgrade | Self::ReopenLogs => Duration::from_secs(120),
-            Self::Stop | Self::Status(_) => Duration::from_secs(10),
+            Self::Stop | Self::Status(_) | Self::Certificates(_) => Duration::from_secs(10),
         }
     }
 

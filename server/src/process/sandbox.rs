@@ -94,6 +94,7 @@ impl Sandbox {
                     sandbox.allow_reading_file(&files.chain);
                     sandbox.allow_reading_file(&files.key);
                 }
+                MachineRequirementKind::CertificateFolder(folder) => sandbox.write.insert(folder.clone()),
                 MachineRequirementKind::ClientAuthorities(file) => sandbox.allow_reading_file(file),
                 MachineRequirementKind::TicketKeys(path) if path.is_dir() => sandbox.read.insert(path.clone()),
                 MachineRequirementKind::TicketKeys(path) => sandbox.allow_reading_file(path),

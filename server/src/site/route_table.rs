@@ -27,6 +27,8 @@ pub(crate) struct SiteRules {
     pub(crate) site_tag: u32,
     /// The TLS host whose connections may be used ([`TlsInfo::host_tag`](selvedge::service::TlsInfo::host_tag)).
     pub(crate) host_tag: u32,
+    /// Whether a certificate authority may validate its names by http.
+    pub(crate) validates_by_http: bool,
     /// What plain requests get, if a listener has TLS.
     pub(crate) plain_requests: PlainRequests,
     /// The proxies whose forwarding field is trusted.
@@ -178,6 +180,20 @@ pub(crate) struct RouteTable {
     /// Every document root of a site once, by the id that routes store.
     pub(super) document_roots: Vec<DocumentRoot>,
     pub(super) password_cache: Arc<PasswordCache>,
+    /// Returns the response to a token of a certificate authority.
+    pub(super) challenges: Option<ChallengeResponses>,
+}
+
+/// Returns the response to a token, if it is known.
+pub(crate) type RespondToToken = dyn Fn(&str) -> Option<String> + Send + Sync;
+
+/// Finds the response to a token of a certificate authority (RFC 8555 §8.3).
+pub(super) struct ChallengeResponses(pub(super) Arc<RespondToToken>);
+
+impl fmt::Debug for ChallengeResponses {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ChallengeResponses")
+    }
 }
 
 /// A site with the ids of its document roots.
@@ -263,12 +279,18 @@ impl RouteTable {
         if !problems.is_empty() {
             return Err(problems);
         }
-        Ok(Self { hosts, sites: table, document_roots, password_cache: Arc::default() })
+        Ok(Self { hosts, sites: table, document_roots, password_cache: Arc::default(), challenges: None })
     }
 
     /// Sets the password cache, which outlives a configuration.
     pub(crate) fn with_password_cache(self, cache: Arc<PasswordCache>) -> Self {
         Self { password_cache: cache, ..self }
+    }
+
+    /// Sets the responses to a certificate authority.
+    #[cfg(feature = "program")]
+    pub(crate) fn with_challenges(self, respond: Arc<RespondToToken>) -> Self {
+        Self { challenges: Some(ChallengeResponses(respond)), ..self }
     }
 
     /// Returns the number of sites.

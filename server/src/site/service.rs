@@ -11,8 +11,9 @@ use super::files::cache_key::CacheNamespace;
 use super::headers;
 use super::methods::{SlashRedirect, redirect_to_https};
 use super::pipeline::{ClientAccess, Pipeline};
-use super::route_table::{AccessScope, PlainRequests, RouteTable, Site};
+use super::route_table::{AccessScope, ChallengeResponses, PlainRequests, RouteTable, Site};
 use super::site_state::SiteState;
+use bytes::Bytes;
 use selvedge::proto::head::RequestFraming;
 use selvedge::service::authority;
 use selvedge::{Request, Response, Service, StatusCode};
@@ -64,6 +65,11 @@ impl SiteService {
 
     /// Returns a response if the connection of a request must not be used for its site.
     fn check_connection(&self, request: &Request, site: &Site) -> Option<Response> {
+        if site.rules.validates_by_http
+            && let Some(response) = self.challenge_response(request)
+        {
+            return Some(response);
+        }
         match (request.tls(), self.state.https_port) {
             (Some(tls), _) if tls.host_tag() != site.rules.host_tag => Some(
                 Response::error(StatusCode::MISDIRECTED_REQUEST)
@@ -74,6 +80,15 @@ impl SiteService {
             }
             _ => None,
         }
+    }
+
+    /// Returns the response to a certificate authority that validates a name by a plain request.
+    fn challenge_response(&self, request: &Request) -> Option<Response> {
+        const CHALLENGE_PATH: &str = "/.well-known/acme-challenge/";
+        let token = request.path().strip_prefix(CHALLENGE_PATH).filter(|_| request.tls().is_none())?;
+        let ChallengeResponses(respond) = self.state.routes.challenges.as_ref()?;
+        let text = respond(token)?;
+        Some(Response::new(StatusCode::OK).field("content-type", "application/octet-stream").body(Bytes::from(text)))
     }
 
     /// Finds the site of a request and its index. The last authority is cached, since most requests repeat it.

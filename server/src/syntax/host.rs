@@ -2,6 +2,7 @@
 
 use super::ValueError;
 use std::fmt;
+use std::net::IpAddr;
 use std::str::FromStr;
 
 /// A host name of a site, in lower case and without a final dot.
@@ -13,6 +14,57 @@ pub(crate) enum HostName {
     Wildcard(Box<str>),
     /// `*`: every name that no other site has.
     Any,
+}
+
+/// Domains that are not in the public name system: special-use domains (RFC 6761, RFC 8375, ICANN's `internal`) and usual
+/// names of local networks.
+pub(crate) const INTERNAL_DOMAINS: [&str; 8] =
+    ["localhost", "internal", "test", "local", "lan", "home.arpa", "example", "invalid"];
+
+/// Who can look up a name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NameReach {
+    /// Everyone: a certificate authority can validate it.
+    Public,
+    /// Only machines of a local network.
+    Internal,
+    /// It is a wildcard, or not a name that a certificate can have.
+    Unknown,
+}
+
+impl HostName {
+    /// Returns who can look up the name.
+    pub(crate) fn reach(&self) -> NameReach {
+        let (name, is_wildcard) = match self {
+            Self::Exact(name) => (name, false),
+            Self::Wildcard(name) => (name, true),
+            Self::Any => return NameReach::Unknown,
+        };
+        if let Ok(address) = name.trim_matches(['[', ']']).parse::<IpAddr>() {
+            return if is_internal(address) { NameReach::Internal } else { NameReach::Public };
+        }
+        let is_beneath =
+            |domain: &&str| name.strip_suffix(*domain).is_some_and(|before| before.is_empty() || before.ends_with('.'));
+        if INTERNAL_DOMAINS.iter().any(is_beneath) {
+            return NameReach::Internal;
+        }
+        match name.contains('.') && !name.contains('_') && !is_wildcard {
+            true => NameReach::Public,
+            false => NameReach::Unknown,
+        }
+    }
+
+    /// Returns the name as a certificate has it: an IPv6 address without brackets.
+    pub(crate) fn certificate_name(&self) -> String {
+        self.to_string().trim_matches(['[', ']']).to_owned()
+    }
+}
+
+fn is_internal(address: IpAddr) -> bool {
+    match address {
+        IpAddr::V4(v4) => v4.is_loopback() || v4.is_private() || v4.is_link_local() || v4.is_unspecified(),
+        IpAddr::V6(v6) => v6.is_loopback() || v6.is_unique_local() || v6.is_unicast_link_local() || v6.is_unspecified(),
+    }
 }
 
 impl fmt::Display for HostName {
@@ -93,6 +145,27 @@ fn check_name(name: &str) -> Result<(), ValueError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn names_are_public_internal_or_unknown() {
+        for (text, expected) in [
+            ("example.com", NameReach::Public),
+            ("localhost.example.com", NameReach::Public),
+            ("198.51.100.7", NameReach::Public),
+            ("[2001:db8::1]", NameReach::Public),
+            ("localhost", NameReach::Internal),
+            ("a.b.test", NameReach::Internal),
+            ("*.app.internal", NameReach::Internal),
+            ("192.168.1.1", NameReach::Internal),
+            ("[::1]", NameReach::Internal),
+            ("latest", NameReach::Unknown),
+            ("*.example.com", NameReach::Unknown),
+            ("a_b.example.com", NameReach::Unknown),
+            ("*", NameReach::Unknown),
+        ] {
+            assert_eq!(text.parse::<HostName>().unwrap().reach(), expected, "{text}");
+        }
+    }
 
     #[test]
     fn invalid_names() {

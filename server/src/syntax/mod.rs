@@ -19,7 +19,7 @@ mod variable;
 pub(crate) use captures::Captures;
 pub(crate) use case_sensitivity::CaseSensitivity;
 pub(crate) use foreign::placeholder as foreign_placeholder;
-pub(crate) use host::HostName;
+pub(crate) use host::{HostName, INTERNAL_DOMAINS, NameReach};
 pub(crate) use network::Network;
 pub(crate) use pattern::{Pattern, absolute_path, check_path_characters};
 pub(crate) use placeholder::{Needs, RequestValues, TextTemplate, list_variables};

@@ -23,7 +23,7 @@ use std::path::PathBuf;
 
 /// Builds the model of the top level. If the reader has problems afterwards, the model must not be used.
 pub(super) fn build(top: &Block, reader: &mut Reader<'_>) -> (Settings, Vec<MachineRequirement>) {
-    let mut build = Builder { reader, requirements: Vec::new() };
+    let mut build = Builder { reader, requirements: Vec::new(), has_tls: false };
     let settings = build.settings(top);
     (settings, build.requirements)
 }
@@ -31,6 +31,8 @@ pub(super) fn build(top: &Block, reader: &mut Reader<'_>) -> (Settings, Vec<Mach
 struct Builder<'r, 'a> {
     reader: &'r mut Reader<'a>,
     requirements: Vec<MachineRequirement>,
+    /// Whether a listener has TLS.
+    has_tls: bool,
 }
 
 impl Builder<'_, '_> {

@@ -1,6 +1,8 @@
 //! Listeners, process, limits, proxies.
 
-use super::tls::{check_listeners, listener_tls, ticket_keys};
+use super::tls::{
+    acme, certificate_folder, check_listeners, has_public_site, https_listeners, listener_tls, ticket_keys,
+};
 use super::{Builder, MachineRequirementKind, enforcement, networks};
 use crate::config::model::{
     ClientConnectionLimit, ConfiguredLimits, Driver, ForwardedField, Listener, LogSettings, Process, Settings,
@@ -37,18 +39,29 @@ impl Builder<'_, '_> {
         };
         let logs =
             LogSettings { access: self.access_log(log.item("access")), error: self.error_log(log.item("error")) };
+        let listeners = self.listeners(top);
+        self.has_tls = listeners.iter().any(|listener| listener.tls == Switch::On);
+        let sites = self.sites(top, limits.body_bytes_max);
+        check_listeners(top, &sites, &mut self.reader.problems);
+        let certificate_folder = certificate_folder(self, top, &sites);
         Settings {
-            listeners: self.listeners(top),
+            listeners,
             process: self.process(top),
             trusted_proxies: trusted_proxies(top),
             ticket_keys: ticket_keys(self, top),
-            sites: self.sites(top, limits.body_bytes_max),
+            certificate_folder,
+            acme: acme(self, top),
+            sites,
             limits,
             logs,
         }
     }
 
     fn listeners(&mut self, top: &Block) -> Vec<Listener> {
+        let is_default = top.all("listen").all(|item| item.at == top.at);
+        if is_default && has_public_site(top) {
+            return https_listeners();
+        }
         let mut seen: HashMap<Address, Span> = HashMap::new();
         let mut listeners = Vec::new();
         for item in top.all("listen") {
@@ -80,7 +93,6 @@ impl Builder<'_, '_> {
             listeners.push(Listener { address: address.clone(), mode, is_ipv6_only: false, tls });
         }
         check_overlaps(top, &mut self.reader.problems);
-        check_listeners(top, &mut self.reader.problems);
         separate_families(&mut listeners);
         listeners
     }

@@ -62,7 +62,7 @@ impl Builder<'_, '_> {
         {
             routes.push(last_route(files.clone(), &inherited));
         }
-        let tls = site_tls(self, block);
+        let tls = site_tls(self, block, &names);
         let log = block.get("log").map(Item::block);
         // A site's `log` inherits from the server's, so its defaults do not apply.
         let written = |name| log.and_then(|log| log.get(name).filter(|item| item.first().at != log.at));

@@ -1,12 +1,16 @@
 //! TLS: certificates of sites, and whether listeners and sites fit together.
 
-use super::{Builder, MachineRequirementKind};
-use crate::config::model::{CertificateFiles, ClientCertificates, ClientCertificatesMode, Hsts, SiteTls, Switch};
-use crate::config::position::Span;
+use super::{Builder, MachineRequirementKind, texts};
+use crate::config::model::{
+    Acme, CertificateFiles, Challenge, ClientCertificates, ClientCertificatesMode, Hsts, Listener, Site, SiteTls,
+    Switch,
+};
 use crate::config::problem::Problem;
-use crate::config::settings::PRELOAD_MIN;
-use crate::config::tree::{Block, Item};
+use crate::config::settings::{BlockKind, PRELOAD_MIN};
+use crate::config::tree::{Block, Item, SpannedValue};
 use crate::config::value::{Address, Value};
+use crate::syntax::{HostName, NameReach};
+use std::net::Ipv6Addr;
 use std::path::PathBuf;
 
 /// Whether a listener has TLS.
@@ -24,7 +28,7 @@ pub(super) fn ticket_keys(builder: &mut Builder<'_, '_>, top: &Block) -> Vec<Pat
 }
 
 /// Builds the TLS settings of a site.
-pub(super) fn site_tls(builder: &mut Builder<'_, '_>, block: &Block) -> SiteTls {
+pub(super) fn site_tls(builder: &mut Builder<'_, '_>, block: &Block, names: &[HostName]) -> SiteTls {
     let mut certificates = Vec::new();
     for item in block.all("certificate") {
         let chain = item.first();
@@ -34,18 +38,110 @@ pub(super) fn site_tls(builder: &mut Builder<'_, '_>, block: &Block) -> SiteTls 
         certificates.push(files);
     }
     let has_certificate = block.has_any(&["certificate"]);
+    let automatic = automatic(builder, block, names);
+    let has_tls = has_certificate || automatic == Switch::On;
     for name in ["client-certificates", "https-redirect", "hsts"] {
         if let Some(item) = block.get(name)
-            && !has_certificate
+            && !has_tls
         {
-            let problem = Problem::new(item.at, format!("`{name}` without `certificate` has no effect"));
-            builder.problem(problem.suggest("write `certificate \"CHAIN\" key=\"KEY\"` in the site, or remove it"));
+            let problem = Problem::new(item.at, format!("`{name}` without a certificate has no effect"));
+            let instead =
+                "write `listen \"[::]:443\"`, or `certificate \"CHAIN\" key=\"KEY\"` in the site, or remove it";
+            builder.problem(problem.suggest(instead));
         }
     }
     let client_certificates = block.get("client-certificates").and_then(|item| client_certificates(builder, item));
-    let https_redirect = Switch::from(block.get("https-redirect").map_or(has_certificate, |item| item.first().flag()));
-    let hsts = block.get("hsts").map(|item| hsts(builder, item, https_redirect));
-    SiteTls { certificates, client_certificates, https_redirect, hsts }
+    let https_redirect = Switch::from(block.get("https-redirect").map_or(has_tls, |item| item.first().flag()));
+    let hsts = block.get("hsts").map(|item| hsts(builder, item, (has_tls, https_redirect)));
+    SiteTls { certificates, automatic, client_certificates, https_redirect, hsts }
+}
+
+/// Whether the server gets the certificates of a site by itself.
+fn automatic(builder: &mut Builder<'_, '_>, block: &Block, names: &[HostName]) -> Switch {
+    let has_certificate = block.has_any(&["certificate"]);
+    let written = block.get("automatic-certificate");
+    let is_possible = builder.has_tls && names.iter().any(|name| name.reach() != NameReach::Unknown);
+    match written.map(|item| (item.at, item.first().flag())) {
+        Some((at, true)) if has_certificate => {
+            builder.problem(
+                Problem::new(at, "`automatic-certificate` beside `certificate`").suggest("remove one of them"),
+            );
+            Switch::Off
+        }
+        Some((at, true)) if !is_possible => {
+            let problem = Problem::new(at, "`automatic-certificate` has no effect");
+            let instead = "it needs a listener with TLS, and a name that is no wildcard";
+            builder.problem(problem.suggest(instead));
+            Switch::Off
+        }
+        Some((_, false)) => Switch::Off,
+        _ => Switch::from(is_possible && !has_certificate),
+    }
+}
+
+/// Builds the settings of orders.
+pub(super) fn acme(builder: &mut Builder<'_, '_>, top: &Block) -> Acme {
+    let defaults;
+    let block = match top.get("acme") {
+        Some(item) => item.block(),
+        None => {
+            defaults = builder.reader.block(BlockKind::Acme, &[], top.at);
+            &defaults
+        }
+    };
+    let text = |name: &str| block.get(name).map(|item| item.first().text().to_owned());
+    let root = builder.path(block, "ca");
+    if let Some((path, at)) = root.clone() {
+        builder.require(at, MachineRequirementKind::ClientAuthorities(path));
+    }
+    let directories = texts(&block.item("directory").arguments);
+    for (directory, given) in directories.iter().zip(&block.item("directory").arguments) {
+        if !directory.starts_with("https://") {
+            let problem = Problem::new(given.at, "a directory is an https address");
+            builder.problem(problem.suggest("write, for example, \"https://acme.example/directory\""));
+        }
+    }
+    Acme {
+        directories,
+        email: text("email"),
+        root: root.map(|(path, _)| path),
+        profile: text("profile"),
+        challenge: match block.item("challenge").first().text() {
+            "http-01" => Challenge::Http,
+            "tls-alpn-01" => Challenge::Tls,
+            _ => Challenge::Any,
+        },
+        reach_check: Switch::from(block.item("reach-check").first().flag()),
+    }
+}
+
+/// Builds the folder of certificates, which is needed if a site gets one by itself.
+pub(super) fn certificate_folder(builder: &mut Builder<'_, '_>, top: &Block, sites: &[Site]) -> PathBuf {
+    let given = top.item("certificate-folder").first();
+    let path = given.path().to_owned();
+    if sites.iter().any(|site| site.tls.automatic == Switch::On) {
+        builder.require(given.at, MachineRequirementKind::CertificateFolder(path.clone()));
+    }
+    path
+}
+
+/// Whether a site has a public name, and does not refuse certificates.
+pub(super) fn has_public_site(top: &Block) -> bool {
+    let is_public =
+        |given: &SpannedValue| matches!(&given.value, Value::Host(name) if name.reach() == NameReach::Public);
+    let is_off = |item: &Item| item.block().get("automatic-certificate").is_some_and(|flag| !flag.first().flag());
+    top.all("site").any(|item| item.arguments.iter().any(is_public) && !is_off(item))
+}
+
+/// Returns the listeners of a configuration with a public site that names none.
+pub(super) fn https_listeners() -> Vec<Listener> {
+    let listener = |port, tls| Listener {
+        address: Address::Inet((Ipv6Addr::UNSPECIFIED, port).into()),
+        mode: 0,
+        is_ipv6_only: false,
+        tls,
+    };
+    vec![listener(80, Switch::Off), listener(443, Switch::On)]
 }
 
 fn client_certificates(builder: &mut Builder<'_, '_>, item: &Item) -> Option<ClientCertificates> {
@@ -65,12 +161,12 @@ fn client_certificates(builder: &mut Builder<'_, '_>, item: &Item) -> Option<Cli
     Some(ClientCertificates { mode, authorities: path })
 }
 
-fn hsts(builder: &mut Builder<'_, '_>, item: &Item, https_redirect: Switch) -> Hsts {
+fn hsts(builder: &mut Builder<'_, '_>, item: &Item, (has_tls, https_redirect): (bool, Switch)) -> Hsts {
     let flag = |name| Switch::from(item.required(name).flag());
     let hsts =
         Hsts { max_age: item.required("max-age").time(), subdomains: flag("subdomains"), preload: flag("preload") };
     let mut problem = |what: &str, instead: &str| builder.problem(Problem::new(item.at, what).suggest(instead));
-    if https_redirect == Switch::Off {
+    if https_redirect == Switch::Off && has_tls {
         problem(
             "`hsts` with `https-redirect #false`",
             "remove one of them: browsers ignore the field on plain responses",
@@ -83,20 +179,17 @@ fn hsts(builder: &mut Builder<'_, '_>, item: &Item, https_redirect: Switch) -> H
 }
 
 /// Reports listeners with TLS for which no site has a certificate, and certificates for which no listener has TLS.
-pub(super) fn check_listeners(top: &Block, problems: &mut Vec<Problem>) {
-    let sites = || top.all("site").map(Item::block);
-    let certificate = sites().find_map(|site| site.get("certificate").map(|item| item.at));
-    let is_unclear = sites().any(|site| site.invalid.contains(&"certificate")) || top.invalid.contains(&"listen");
-    let tls: Vec<Span> = top
-        .all("listen")
-        .filter(|item| match &item.first().value {
-            Value::Listen(address) => listener_tls(item, address) == Switch::On,
-            _ => false,
-        })
-        .map(|item| item.at)
-        .collect();
-    match (certificate, tls.first()) {
-        (None, Some(&listener)) if !is_unclear => {
+pub(super) fn check_listeners(top: &Block, sites: &[Site], problems: &mut Vec<Problem>) {
+    let blocks = || top.all("site").map(Item::block);
+    let certificate = blocks().find_map(|site| site.get("certificate").map(|item| item.at));
+    let is_unclear = blocks().any(|site| site.invalid.contains(&"certificate")) || top.invalid.contains(&"listen");
+    let is_automatic = sites.iter().any(|site| site.tls.automatic == Switch::On);
+    let with_tls = |item: &&Item| match &item.first().value {
+        Value::Listen(address) => listener_tls(item, address) == Switch::On,
+        _ => false,
+    };
+    match (certificate, top.all("listen").find(with_tls).map(|item| item.at)) {
+        (None, Some(listener)) if !is_unclear && !is_automatic => {
             let problem = Problem::new(listener, "no site has a certificate for this listener with TLS");
             problems.push(problem.suggest("write `certificate \"CHAIN\" key=\"KEY\"` in a site, or `tls=#false` here"));
         }

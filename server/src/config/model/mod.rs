@@ -18,6 +18,8 @@ pub(crate) struct Settings {
     pub(crate) logs: LogSettings,
     /// Files or folders with the secrets of session tickets. Empty: random keys.
     pub(crate) ticket_keys: Vec<PathBuf>,
+    pub(crate) certificate_folder: PathBuf,
+    pub(crate) acme: Acme,
     pub(crate) sites: Vec<Site>,
 }
 
@@ -202,10 +204,33 @@ pub(crate) struct Site {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct SiteTls {
     pub(crate) certificates: Vec<CertificateFiles>,
+    /// Whether the server gets certificates by itself; off if the site has `certificates`.
+    pub(crate) automatic: Switch,
     pub(crate) client_certificates: Option<ClientCertificates>,
     /// Whether plain requests are redirected.
     pub(crate) https_redirect: Switch,
     pub(crate) hsts: Option<Hsts>,
+}
+
+/// How certificates are ordered.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Acme {
+    /// At least one.
+    pub(crate) directories: Vec<String>,
+    pub(crate) email: Option<String>,
+    /// `None`: the roots of the system.
+    pub(crate) root: Option<PathBuf>,
+    pub(crate) profile: Option<String>,
+    pub(crate) challenge: Challenge,
+    pub(crate) reach_check: Switch,
+}
+
+/// How names are validated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Challenge {
+    Any,
+    Http,
+    Tls,
 }
 
 /// The files of a certificate, which may be one.

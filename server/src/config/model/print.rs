@@ -40,6 +40,8 @@ impl Display for Settings {
             let paths: String = self.ticket_keys.iter().map(|path| format!(" {}", quote_path(path))).collect();
             lines.line(format_args!("ticket-keys{paths}"))?;
         }
+        lines.line(format_args!("certificate-folder {}", quote_path(&self.certificate_folder)))?;
+        lines.braces("acme", |lines| self.acme.write(lines))?;
         lines.braces("limits", |lines| self.limits.write(lines))?;
         lines.braces("log", |lines| {
             self.logs.access.write(lines)?;

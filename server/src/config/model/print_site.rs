@@ -2,9 +2,9 @@
 
 use super::print::{Printer, dry_run, flag, quote, quote_path};
 use super::{
-    AccessSettings, Action, BasicAuth, CertificateFiles, ClientCertificates, ClientCertificatesMode, Condition,
-    ConfiguredAccess, ContentTypeRule, Files, HeaderChange, HeaderChangeKind, Hsts, IpAccess, NamedCondition,
-    ResponseSettings, Route, Satisfy, Site, SiteTls, When,
+    AccessSettings, Acme, Action, BasicAuth, CertificateFiles, Challenge, ClientCertificates, ClientCertificatesMode,
+    Condition, ConfiguredAccess, ContentTypeRule, Files, HeaderChange, HeaderChangeKind, Hsts, IpAccess,
+    NamedCondition, ResponseSettings, Route, Satisfy, Site, SiteTls, Switch, When,
 };
 use crate::config::value::{write_size, write_time};
 use crate::syntax::{CaseSensitivity, ResponseSelector};
@@ -33,8 +33,32 @@ impl Site {
     }
 }
 
+impl Acme {
+    pub(super) fn write(&self, lines: &mut Printer<'_, '_>) -> fmt::Result {
+        lines.line(format_args!("directory {}", quoted(&self.directories)))?;
+        for (name, text) in [("email", &self.email), ("profile", &self.profile)] {
+            if let Some(text) = text {
+                lines.line(format_args!("{name} {}", quote(text)))?;
+            }
+        }
+        if let Some(root) = &self.root {
+            lines.line(format_args!("ca {}", quote_path(root)))?;
+        }
+        let challenge = match self.challenge {
+            Challenge::Any => "any",
+            Challenge::Http => "http-01",
+            Challenge::Tls => "tls-alpn-01",
+        };
+        lines.line(format_args!("challenge \"{challenge}\""))?;
+        lines.line(format_args!("reach-check {}", flag(self.reach_check)))
+    }
+}
+
 impl SiteTls {
     fn write(&self, lines: &mut Printer<'_, '_>) -> fmt::Result {
+        if self.certificates.is_empty() {
+            lines.line(format_args!("automatic-certificate {}", flag(self.automatic)))?;
+        }
         for CertificateFiles { chain, key } in &self.certificates {
             lines.line(format_args!("certificate {} key={}", quote_path(chain), quote_path(key)))?;
         }
@@ -45,7 +69,7 @@ impl SiteTls {
             };
             lines.line(format_args!("client-certificates \"{mode}\" ca={}", quote_path(authorities)))?;
         }
-        if !self.certificates.is_empty() {
+        if !self.certificates.is_empty() || self.automatic == Switch::On {
             lines.line(format_args!("https-redirect {}", flag(self.https_redirect)))?;
         }
         let Some(Hsts { max_age, subdomains, preload }) = &self.hsts else { return Ok(()) };

@@ -34,14 +34,16 @@ pub(crate) enum BlockKind {
     Files,
     IpAccess,
     BasicAuth,
+    Acme,
 }
 
 impl BlockKind {
     /// All blocks, in the order of the reference.
-    pub(crate) const ALL: [Self; 11] = [
+    pub(crate) const ALL: [Self; 12] = [
         Self::Top,
         Self::Limits,
         Self::Supervision,
+        Self::Acme,
         Self::Log,
         Self::LogFile,
         Self::Site,
@@ -66,6 +68,7 @@ impl BlockKind {
             Self::Files => "`files`",
             Self::IpAccess => "`ip-access`",
             Self::BasicAuth => "`basic-auth`",
+            Self::Acme => "`acme`",
         }
     }
 }

@@ -33,7 +33,8 @@ pub(super) const SETTINGS: &[Setting] = &[
         .details(
             "An address and a port (`0.0.0.0:8080`, `[::]:8080`, `localhost:8080`), a Unix socket \
              (`unix:/run/site.sock`), or a descriptor that the parent process opened, by number (`fd:3`) or by \
-             systemd's name (`fd:web`). Port 0 takes a free port.",
+             systemd's name (`fd:web`). Port 0 takes a free port. A configuration without `listen` that has a site with a \
+             public name listens on `[::]:80`, and on `[::]:443` with TLS.",
         )
         .example("listen \"[::]:8080\"\nlisten \"unix:/run/selvedge/site.sock\" mode=\"0660\""),
     setting(TOP, "workers", "Number of worker threads.")

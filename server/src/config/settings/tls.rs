@@ -5,6 +5,7 @@ use crate::config::value::ValueKind;
 use std::time::Duration;
 
 const TOP: &[BlockKind] = &[BlockKind::Top];
+const ACME: &[BlockKind] = &[BlockKind::Acme];
 const SITE: &[BlockKind] = &[BlockKind::Site];
 
 const DAY: Duration = Duration::from_secs(24 * 3600);
@@ -19,6 +20,50 @@ pub(super) const SETTINGS: &[Setting] = &[
              every eight hours.",
         )
         .example("ticket-keys \"/etc/selvedge/tickets\""),
+    setting(TOP, "certificate-folder", "Folder of the certificates that the server gets by itself.")
+        .arguments(&[one("path", ValueKind::Path)])
+        .default("certificates")
+        .details(
+            "It has private keys and the account at the certificate authority; only its owner can read it. The server \
+             creates it. Servers on several machines may share it: each name is ordered once.",
+        )
+        .example("certificate-folder \"/var/lib/selvedge/certificates\""),
+    setting(TOP, "acme", "How certificates are ordered from a certificate authority.")
+        .opens(BlockKind::Acme)
+        .if_absent("its defaults"),
+    setting(ACME, "directory", "Directories of certificate authorities (RFC 8555). If one fails, the next is tried.")
+        .arguments(&[list("url", ValueKind::Text)])
+        .default("https://acme-v02.api.letsencrypt.org/directory")
+        .details("By using a directory you accept the terms of its certificate authority."),
+    setting(ACME, "email", "Address for messages of the certificate authority.")
+        .arguments(&[one("address", ValueKind::Text)])
+        .if_absent("none"),
+    setting(ACME, "ca", "PEM file with the root of the directory's own certificate.")
+        .arguments(&[one("path", ValueKind::Path)])
+        .if_absent("the roots of the system"),
+    setting(ACME, "profile", "Profile of the certificates, if the certificate authority has several.")
+        .arguments(&[one("name", ValueKind::Text)])
+        .if_absent("that of the certificate authority")
+        .details("Let's Encrypt has `classic`, `tlsserver` and `shortlived`."),
+    setting(ACME, "challenge", "How the certificate authority validates names.")
+        .arguments(&[one("kind", ValueKind::Choice(&["any", "http-01", "tls-alpn-01"]))])
+        .default("any")
+        .details(
+            "`http-01` is a request to port 80, `tls-alpn-01` a handshake at port 443. `any` is `http-01` if a listener \
+             has no TLS, and changes after a failure.",
+        ),
+    setting(ACME, "reach-check", "Whether the server checks that a name leads to it before it orders a certificate.")
+        .arguments(&[one("flag", ValueKind::Flag)])
+        .default("#true")
+        .details("The server requests a token from port 80 of the name. Turn it off if this machine cannot reach itself."),
+    setting(SITE, "automatic-certificate", "Whether the server gets the certificates of the site by itself.")
+        .arguments(&[one("flag", ValueKind::Flag)])
+        .if_absent("#true for a site without `certificate`, if a listener has TLS")
+        .details(
+            "Public names get one from a certificate authority (`acme`). Names below `localhost`, `internal`, `test`, \
+             `local`, `lan`, `home.arpa` and `example`, and addresses of local networks, get one from the server's own \
+             authority, which `selvedge trust` installs. A public wildcard gets none.",
+        ),
     setting(SITE, "certificate", "Certificate chain and private key of the site, for listeners with TLS.")
         .arguments(&[one("chain", ValueKind::Path)])
         .properties(&[property(

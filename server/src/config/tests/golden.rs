@@ -8,8 +8,14 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Defaults of a site, which are left out.
-const SITE_DEFAULTS: [&str; 5] =
-    ["index \"index.html\"", "listing #false", "precompressed #true", "body-bytes-max \"10MiB\"", "try-files \"*\""];
+const SITE_DEFAULTS: [&str; 6] = [
+    "automatic-certificate #false",
+    "index \"index.html\"",
+    "listing #false",
+    "precompressed #true",
+    "body-bytes-max \"10MiB\"",
+    "try-files \"*\"",
+];
 
 fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/config")

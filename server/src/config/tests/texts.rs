@@ -178,13 +178,13 @@ fn positions_match_the_text() {
     }
 }
 
-/// Whether the crate differs from the specification. It accepts `0X`, the word `-inf`, and raw strings of one line that
+/// Whether the crate differs from the specification. It accepts `0X`, `0B` and `0O`, the word `-inf`, and raw strings of one line that
 /// start with three quotes. It refuses a raw string of several lines whose content is a quote.
 fn is_wrong_in_crate(value: &str) -> bool {
     let raw = value.strip_prefix("#\"\"\"");
     let is_one_line = raw.is_some_and(|rest| !rest.starts_with(['\r', '\n', '\u{2028}']));
     let is_quote = value.split_whitespace().collect::<String>() == "#\"\"\"\"\"\"\"#";
-    value.contains("0X") || value == "-inf" || is_one_line || is_quote
+    ["0X", "0B", "0O"].iter().any(|prefix| value.contains(prefix)) || value == "-inf" || is_one_line || is_quote
 }
 
 /// Parts of strings.

@@ -18,6 +18,8 @@ pub(crate) trait ControlHandler: Send + Sync + 'static {
     fn reload(&self) -> ControlReply;
     /// Returns the status.
     fn status(&self, form: StatusFormat) -> String;
+    /// Returns the state of the certificates that the server gets by itself.
+    fn certificates(&self, form: StatusFormat) -> String;
     /// Stops accepting because another process serves. A stop follows.
     fn stop_listening(&self);
     /// Reopens the log files.
@@ -56,6 +58,7 @@ impl ServingProcess {
         if self.is_shutting_down() {
             return match command {
                 ControlCommand::Status(form) => ControlReply::Done(handler.status(form)),
+                ControlCommand::Certificates(form) => ControlReply::Done(handler.certificates(form)),
                 ControlCommand::Stop => ControlReply::Done(STOPPING.to_owned()),
                 ControlCommand::Reload | ControlCommand::Upgrade | ControlCommand::ReopenLogs => shutting_down(),
             };
@@ -63,6 +66,7 @@ impl ServingProcess {
         match command {
             ControlCommand::Reload => self.reload(handler),
             ControlCommand::Status(form) => ControlReply::Done(handler.status(form)),
+            ControlCommand::Certificates(form) => ControlReply::Done(handler.certificates(form)),
             ControlCommand::Upgrade => {
                 let reply =
                     self.replace(&FromChild::Upgrade, "an upgrade needs a supervisor, and this process has none");

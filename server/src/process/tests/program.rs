@@ -137,6 +137,10 @@ impl ControlHandler for TestHandler {
         format!("{format:?} of {}", std::process::id())
     }
 
+    fn certificates(&self, format: StatusFormat) -> String {
+        format!("{format:?} of {}", std::process::id())
+    }
+
     fn stop_listening(&self) {}
 
     fn reopen_logs(&self) {

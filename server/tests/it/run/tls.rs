@@ -2,7 +2,7 @@
 
 use super::process::serving;
 use crate::support::configured::{Folder, get};
-use crate::support::program::Program;
+use crate::support::program::{Program, run_to_exit, selvedge_command};
 use crate::support::tls::{Authority, TlsClient, TlsResponse};
 use crate::support::wait::wait_until;
 use rustix::process::{Signal, kill_process};
@@ -193,8 +193,37 @@ fn routes_and_logs_know_the_client_certificate() {
     }
     program.stop();
     let suite = "TLSv1.3 TLS13_AES_256_GCM_SHA384 a.test";
-    let expected = ["SUCCESS CN=alice", "SUCCESS CN=bob", "NONE -"].map(|client| format!("{suite} {client}"));
-    assert_eq!(folder.lines("access.log"), expected);
+    let expected = ["NONE -", "SUCCESS CN=alice", "SUCCESS CN=bob"].map(|client| format!("{suite} {client}"));
+    // Each worker has its lines.
+    let mut lines = folder.lines("access.log");
+    lines.sort();
+    assert_eq!(lines, expected);
+}
+
+#[test]
+fn names_of_local_networks_have_a_certificate_at_once() {
+    let text = format!(
+        "{LISTEN}site \"localhost\" \"app.internal\" \"127.0.0.2\" {{ route \"/*\" {{ respond 200 \"{{host}}\"; }}; }}\n"
+    );
+    let folder = Folder::new(&text);
+    let program = folder.serve();
+    let client = TlsClient::trusting(&folder.read("certificates/local-authority.pem"), None);
+    for name in ["localhost", "app.internal", "127.0.0.2"] {
+        let text = get_from(&program, &client, name).text;
+        assert!(text.ends_with(&format!("\r\n\r\n{name}")), "{text}");
+    }
+    let command = |words: &[&str]| {
+        run_to_exit(selvedge_command().args(words).arg("--config").arg(folder.path("selvedge.kdl"))).out
+    };
+    assert!(command(&["certificates"]).contains("app.internal  local  valid for "));
+    assert!(command(&["certificates", "--json"]).starts_with(r#"[{"name":"127.0.0.2","source":"local","expires":"#));
+    let redirect = get(&program, "app.internal", "/").field("location").map(str::to_owned);
+    assert_eq!(redirect, Some(format!("https://app.internal:{}/", program.https_address().port())));
+    // The next start has the certificates of the first.
+    let first = get_from(&program, &client, "localhost").certificate;
+    program.stop();
+    let client = TlsClient::trusting(&folder.read("certificates/local-authority.pem"), None);
+    assert_eq!(get_from(&folder.serve(), &client, "localhost").certificate, first);
 }
 
 #[test]

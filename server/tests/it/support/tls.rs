@@ -61,8 +61,14 @@ impl TlsClient {
 
     /// Makes a client with a certificate of its own.
     pub(crate) fn with_certificate(authority: &Authority, own: Option<&(String, String)>) -> Self {
+        Self::trusting(&authority.pem(), own)
+    }
+
+    /// Makes a client that trusts a root certificate in PEM.
+    pub(crate) fn trusting(root: &str, own: Option<&(String, String)>) -> Self {
         let mut roots = RootCertStore::empty();
-        roots.add(authority.0.der().clone()).expect("the certificate is valid");
+        let root = CertificateDer::from_pem_slice(root.as_bytes()).expect("the root is PEM");
+        roots.add(root).expect("the certificate is valid");
         let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
         let builder = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
         let builder = builder.expect("the versions are supported").with_root_certificates(roots);

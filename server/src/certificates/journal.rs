@@ -1,0 +1,150 @@
+//! The journal of orders, from which the budget of orders and the delay after failures follow. It is a file, so that
+//! neither a crash nor a bug can order without end.
+
+use std::collections::hash_map::DefaultHasher;
+use std::fmt;
+use std::hash::{Hash, Hasher};
+
+/// Most orders for one name within a week.
+const ORDERS_MAX: usize = 5;
+const WEEK_SECONDS: i64 = 7 * DAY_SECONDS;
+const DAY_SECONDS: i64 = 24 * 3600;
+/// The delay after the first failure; it doubles with each further one.
+const BACK_OFF_MIN: i64 = 60;
+const BACK_OFF_MAX: i64 = DAY_SECONDS;
+
+/// What happened with a name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum JournalEvent {
+    /// An order was sent to a certificate authority. Written before it is sent.
+    Ordered,
+    /// A certificate was received.
+    Received,
+    /// An attempt failed, with or without an order.
+    Failed,
+}
+
+impl fmt::Display for JournalEvent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Ordered => "ordered",
+            Self::Received => "received",
+            Self::Failed => "failed",
+        })
+    }
+}
+
+impl JournalEvent {
+    fn from_text(text: &str) -> Option<Self> {
+        [Self::Ordered, Self::Received, Self::Failed].into_iter().find(|event| event.to_string() == text)
+    }
+}
+
+/// Formats a line of the journal.
+pub(crate) fn line(now: i64, name: &str, event: JournalEvent) -> String {
+    format!("{now} {name} {event}")
+}
+
+/// Returns the lines of a journal that still matter.
+pub(crate) fn recent(journal: &str, now: i64) -> String {
+    let is_recent =
+        |line: &&str| parse(line).is_some_and(|(at, ..)| at > now - WEEK_SECONDS && at <= now + WEEK_SECONDS);
+    journal.lines().filter(is_recent).map(|line| format!("{line}\n")).collect()
+}
+
+fn parse(line: &str) -> Option<(i64, &str, JournalEvent)> {
+    let mut words = line.split(' ');
+    let (at, name, event) = (words.next()?, words.next()?, words.next()?);
+    Some((at.parse().ok()?, name, JournalEvent::from_text(event)?))
+}
+
+/// Returns how many certificates for a name may be ordered now.
+pub(crate) fn orders_left(journal: &str, name: &str, now: i64) -> usize {
+    let orders = journal
+        .lines()
+        .filter_map(parse)
+        .filter(|(at, other, event)| *other == name && *event == JournalEvent::Ordered && *at > now - WEEK_SECONDS);
+    ORDERS_MAX.saturating_sub(orders.count())
+}
+
+/// Returns the earliest time at which a certificate for a name may be ordered.
+pub(crate) fn earliest_order(journal: &str, name: &str) -> i64 {
+    let events = || journal.lines().filter_map(parse).filter(|(_, other, _)| *other == name);
+    let mut orders: Vec<i64> =
+        events().filter(|(.., event)| *event == JournalEvent::Ordered).map(|(at, ..)| at).collect();
+    orders.sort_unstable();
+    // The order that has to leave the week before another one is in the budget.
+    let by_budget = orders.iter().rev().nth(ORDERS_MAX - 1).map_or(i64::MIN, |at| at + WEEK_SECONDS);
+    let failures = events().fold((0, i64::MIN), |(count, last), (at, _, event)| match event {
+        JournalEvent::Failed => (count + 1, at),
+        JournalEvent::Received => (0, i64::MIN),
+        JournalEvent::Ordered => (count, last),
+    });
+    let by_failures = match failures {
+        (0, _) => i64::MIN,
+        (count, last) => last + back_off(count, name, last),
+    };
+    by_budget.max(by_failures)
+}
+
+/// Returns the delay after a number of failures in a row: up to a quarter less, so that servers with one folder and names
+/// of one outage do not return at once.
+fn back_off(failures: u32, name: &str, last: i64) -> i64 {
+    let delay = BACK_OFF_MIN.checked_shl(failures - 1).filter(|delay| (1..BACK_OFF_MAX).contains(delay));
+    let delay = delay.unwrap_or(BACK_OFF_MAX);
+    let mut hasher = DefaultHasher::new();
+    (name, last).hash(&mut hasher);
+    delay - (hasher.finish() % 1024) as i64 * delay / 4096
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use JournalEvent::{Failed, Ordered, Received};
+
+    const NOW: i64 = 1_800_000_000;
+
+    fn journal(events: &[(i64, &str, JournalEvent)]) -> String {
+        events.iter().map(|(at, name, event)| line(*at, name, *event) + "\n").collect()
+    }
+
+    #[test]
+    fn five_orders_in_a_week_are_the_budget() {
+        let mut events: Vec<_> = (0..4).map(|day| (NOW + day * DAY_SECONDS, "a", Ordered)).collect();
+        assert_eq!(earliest_order(&journal(&events), "a"), i64::MIN);
+        events.push((NOW + 5 * DAY_SECONDS, "a", Ordered));
+        assert_eq!(earliest_order(&journal(&events), "a"), NOW + WEEK_SECONDS);
+        events.push((NOW + WEEK_SECONDS, "a", Ordered));
+        assert_eq!(earliest_order(&journal(&events), "a"), NOW + DAY_SECONDS + WEEK_SECONDS);
+        assert_eq!(earliest_order(&journal(&events), "b"), i64::MIN);
+        let left = |after: i64| orders_left(&journal(&events), "a", NOW + after);
+        assert_eq!((left(6 * DAY_SECONDS), left(WEEK_SECONDS), left(9 * DAY_SECONDS)), (0, 0, 2));
+        // A success does not restore the budget: a loop of successes is a bug as well.
+        events.push((NOW + WEEK_SECONDS, "a", Received));
+        assert_eq!(earliest_order(&journal(&events), "a"), NOW + DAY_SECONDS + WEEK_SECONDS);
+    }
+
+    #[test]
+    fn the_delay_after_failures_doubles_up_to_a_day() {
+        let mut events = Vec::new();
+        let mut last = 0;
+        for count in 1..20 {
+            events.push((NOW, "a", Failed));
+            let delay = earliest_order(&journal(&events), "a") - NOW;
+            let full = (BACK_OFF_MIN << (count - 1).min(20)).min(BACK_OFF_MAX);
+            assert!(delay > full * 3 / 4 - 1 && delay <= full, "{count}: {delay}");
+            assert!(delay >= last);
+            last = delay;
+        }
+        events.push((NOW, "a", Received));
+        assert_eq!(earliest_order(&journal(&events), "a"), i64::MIN);
+        events.push((NOW, "a", Failed));
+        assert!(earliest_order(&journal(&events), "a") <= NOW + BACK_OFF_MIN);
+    }
+
+    #[test]
+    fn old_and_invalid_lines_are_dropped() {
+        let text = journal(&[(NOW - WEEK_SECONDS, "a", Ordered), (NOW, "a", Ordered)]) + "nonsense\n" + "1 a lost\n";
+        assert_eq!(recent(&text, NOW), format!("{NOW} a ordered\n"));
+    }
+}
