@@ -37,6 +37,10 @@ pub(crate) enum Command {
     Status(StatusArgs),
     /// Show the certificates that a running server gets by itself
     Certificates(StatusArgs),
+    /// Let this machine and its browsers trust the server's own authority
+    Trust(TrustArgs),
+    /// Undo `selvedge trust`
+    Untrust(TrustArgs),
 }
 
 /// Serves the sites of a configuration, in the foreground and supervised. HUP reloads the configuration, USR1 reopens
@@ -113,6 +117,14 @@ pub(crate) struct StatusArgs {
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+/// Changes the stores of the system, for which it has to run as root, and of the browsers of this user. The authority is
+/// that of `certificate-folder` in the configuration; it signs for names of local networks only.
+#[derive(Debug, Args)]
+pub(crate) struct TrustArgs {
+    #[command(flatten)]
+    pub(crate) config: ConfigArgs,
 }
 
 /// Prints the table of all settings.

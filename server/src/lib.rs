@@ -54,6 +54,8 @@ mod run;
 mod snapshot;
 #[cfg(feature = "program")]
 mod status;
+#[cfg(feature = "program")]
+mod trust;
 
 #[cfg(feature = "configuration")]
 pub use embed::{InvalidConfiguration, Sites};

@@ -1,6 +1,7 @@
 //! The command line of the program `selvedge`.
 
 use crate::process::{ControlCommand, StatusFormat};
+use crate::trust::{self, TrustCommand};
 use crate::{check, cli, control_client, fmt, log, run};
 use clap::Parser;
 use std::process::ExitCode;
@@ -21,6 +22,8 @@ pub fn run_program() -> ExitCode {
             let format = if options.json { StatusFormat::Json } else { StatusFormat::Text };
             return control_client::run(&options.control, ControlCommand::Status(format));
         }
+        cli::Command::Trust(options) => return trust::run(&options.config, TrustCommand::Trust),
+        cli::Command::Untrust(options) => return trust::run(&options.config, TrustCommand::Untrust),
         cli::Command::Certificates(options) => {
             let format = if options.json { StatusFormat::Json } else { StatusFormat::Text };
             return control_client::run(&options.control, ControlCommand::Certificates(format));

@@ -15,7 +15,15 @@ pub(crate) const ROOT_FILE: &str = "local-authority.pem";
 const KEY_FILE: &str = "local-authority.key";
 
 /// The name in the stores of the system and of browsers.
-pub(crate) const COMMON_NAME: &str = "Selvedge local authority";
+pub(crate) const AUTHORITY_NAME: &str = "Selvedge local authority";
+
+/// Creates the authority of a folder, if it is missing.
+///
+/// # Errors
+/// If a file cannot be read or written, or its content is invalid.
+pub(crate) fn create_local_authority(folder: &CertificateFolder) -> io::Result<()> {
+    LocalAuthority::open(folder).map(drop)
+}
 
 const DAY: Duration = Duration::from_secs(24 * 3600);
 const ROOT_DAYS: u32 = 3650;
@@ -73,7 +81,7 @@ impl LocalAuthority {
 fn root_params() -> Result<CertificateParams, Error> {
     let mut params = CertificateParams::new(vec![])?;
     params.distinguished_name = DistinguishedName::new();
-    params.distinguished_name.push(DnType::CommonName, COMMON_NAME);
+    params.distinguished_name.push(DnType::CommonName, AUTHORITY_NAME);
     params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
     params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
     let now = SystemTime::now();

@@ -16,3 +16,4 @@ pub(crate) use automatic::{AutomaticCertificates, CertificateEvent, CertificateS
 pub(crate) use facts::{CertificateFacts, is_covered};
 pub(crate) use files::{CertificatePaths, CertificateSet, LoadError, Refreshed, load};
 pub(crate) use folder::CertificateFolder;
+pub(crate) use local_authority::{AUTHORITY_NAME, ROOT_FILE, create_local_authority};

@@ -99,5 +99,12 @@ pub(crate) fn control_path(file: &Path, sources: &dyn Sources) -> PathBuf {
     read_settings(file, &mut reader).0.process.control
 }
 
+/// Returns the folder of certificates, as far as it can be read from a configuration that may be invalid.
+#[cfg(feature = "program")]
+pub(crate) fn certificate_folder(file: &Path, sources: &dyn Sources) -> PathBuf {
+    let mut reader = Reader::new(sources);
+    read_settings(file, &mut reader).0.certificate_folder
+}
+
 #[cfg(test)]
 mod tests;

@@ -85,8 +85,8 @@ pub(super) const SETTINGS: &[Setting] = &[
         .properties(&[property(
             "ca",
             ValueKind::Path,
-            DefaultValue::Effect(""),
-            "PEM file with the certificates of the authorities that sign client certificates. It is required.",
+            DefaultValue::Effect("none; it is required"),
+            "PEM file with the certificates of the authorities that sign client certificates.",
         )])
         .if_absent("clients need none")
         .details(
