@@ -182,8 +182,10 @@ impl<T: Service, O: Observer + Clone + Send> WorkerApps<T, O> {
                 return accepted.refuse(UNAVAILABLE_RESPONSE);
             }
         };
-        let sessions = self.config.borrow().sessions.clone();
-        let session = sessions.and_then(|sessions| sessions.make(&accepted.endpoint, PLAIN_HTTP_RESPONSE));
+        let session = {
+            let config = self.config.borrow();
+            config.sessions.as_ref().and_then(|sessions| sessions.make(&accepted.endpoint, PLAIN_HTTP_RESPONSE))
+        };
         let (id, permits) = (app.worker.insert_connection(), (accepted.permit, counted));
         let link = Link::new(Socket::new(accepted.fd, &app.worker), session);
         spawn_local(connection::run(link, peer, id, app.clone(), permits));

@@ -500,4 +500,4 @@ impl Handle {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -1,11 +1,11 @@
 //! Warnings about the certificates of a configuration: validity, names, chain.
 
-use crate::certificates::{CertificateFacts, CertificatePaths, is_covered, load};
+use crate::certificates::{CertificateFacts, CertificatePaths, is_covered, load, unix_now};
 use crate::config::model::{CertificateFiles, Site};
 use crate::config::{Configuration, MachineRequirementKind, Problem};
 use crate::syntax::HostName;
 use std::collections::HashSet;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 /// A certificate that is valid for less is reported.
 pub(crate) const EXPIRES_SOON: Duration = Duration::from_secs(14 * DAY_SECONDS as u64);
@@ -64,12 +64,6 @@ fn days(seconds: i64) -> String {
         1 => "1 day".to_owned(),
         days => format!("{days} days"),
     }
-}
-
-/// Returns the current time in Unix seconds.
-pub(crate) fn unix_now() -> i64 {
-    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    i64::try_from(since.as_secs()).unwrap_or(i64::MAX)
 }
 
 fn facts_of(files: &CertificateFiles) -> Option<CertificateFacts> {

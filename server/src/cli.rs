@@ -154,6 +154,10 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8080")]
     pub(crate) listen: String,
 
+    /// Use TLS, with certificates of the own authority (`selvedge trust` lets this machine trust it)
+    #[arg(long)]
+    pub(crate) tls: bool,
+
     /// List directories that have no index.html
     #[arg(long)]
     pub(crate) listing: bool,

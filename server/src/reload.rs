@@ -12,7 +12,7 @@ use crate::process::{
     ActiveSandbox, Confinement, ControlReply, Coverage, FileId, ListenError, Sandbox, ServingProcess,
 };
 use crate::site::SiteService;
-use crate::snapshot::{Refusal, RetiredSnapshot, Snapshot};
+use crate::snapshot::{Predecessor, Refusal, RetiredSnapshot, Snapshot};
 use crate::status::{
     ConfigurationStatus, ConnectionStatus, DryRunCount, LatencyStatus, LogStatus, RequestStatus, SentBytes,
     ServerStatus,
@@ -170,7 +170,7 @@ pub(crate) fn start(
     let sandbox = Sandbox::of(&configuration);
     let active_sandbox = ActiveSandbox::of(sandbox.clone());
     let confinement = serving_process.confine(&sandbox).map_err(Refusal::Plain)?;
-    let snapshot = Snapshot::prepare(&mut configuration, Err(automatic.clone()), &Disk, connect)?;
+    let snapshot = Snapshot::prepare(&mut configuration, Predecessor::Start(automatic.clone()), &Disk, connect)?;
     snapshot.apply_automatic_certificates();
     if let Some(warning) = confinement.warning() {
         snapshot.logs.log(Level::Warn, "Sandbox", warning.to_owned());
@@ -279,7 +279,7 @@ impl LiveServer {
             return self.replace_process();
         }
         let mut configuration = check_requirements(configuration, CheckScope::ServingProcess)?;
-        let next = Snapshot::prepare(&mut configuration, Ok(&self.snapshot), &Disk, self.connect)?;
+        let next = Snapshot::prepare(&mut configuration, Predecessor::Snapshot(&self.snapshot), &Disk, self.connect)?;
         let listeners = self.listeners.plan_change(&self.serving_process, &next.settings.listeners);
         let listeners = listeners.map_err(|problems| cannot_listen(problems, &mut configuration))?;
         let changes = config_diff::between(&self.snapshot.settings, &next.settings);

@@ -1,7 +1,6 @@
 //! `selvedge serve` and `selvedge run`, from top to bottom.
 
-use crate::certificate_warnings::unix_now;
-use crate::certificates::AutomaticCertificates;
+use crate::certificates::{AcmeSettings, AutomaticCertificates, folder_of_user, unix_now};
 use crate::cli::{AccessLogArg, RunArgs, ServeArgs};
 use crate::config_path;
 use crate::log::config::{AccessLogConfig, Destination, ErrorFormat, ErrorLogConfig, Level, LogConfig, SiteLogConfig};
@@ -10,7 +9,9 @@ use crate::process::{self, ControlHandler, ControlReply, RunMode, StartError, St
 use crate::reload::{self, LiveServer};
 use crate::site::{Listing, Root, RouteTable, SiteRules, SiteService};
 use crate::snapshot::Refusal;
+use crate::syntax::{HostName, NameReach};
 use crate::{certificate_status, check};
+use selvedge::tls::{Tls, TlsHost};
 use selvedge::{ExitCause, Handle, Limits, Server};
 use std::io;
 use std::path::PathBuf;
@@ -47,6 +48,10 @@ pub(crate) fn serve(options: &ServeArgs) -> Result<(), String> {
     let listing = if options.listing { Listing::On } else { Listing::Off };
     let table = RouteTable::new(vec![SiteRules::for_directory(Arc::new(root), listing)]).map_err(|_| "no site")?;
     let table = Arc::new(table);
+    let server = match options.tls {
+        true => server_with_tls(server, &options.listen)?,
+        false => server,
+    };
     let running = server
         .observe(LogObserver::new(&logs, &limits))
         .limits(limits)
@@ -59,11 +64,30 @@ pub(crate) fn serve(options: &ServeArgs) -> Result<(), String> {
     process::obey_signals(running.handle(), move || reopener.reopen())
         .map_err(|error| format!("cannot watch signals: {error}"))?;
     for address in running.addresses() {
-        log::print_line(&format!("serving {} on http://{address}/", options.dir.display()));
+        let scheme = if options.tls { "https" } else { "http" };
+        log::print_line(&format!("serving {} on {scheme}://{address}/", options.dir.display()));
     }
     running.join();
     logs.flush_and_join();
     Ok(())
+}
+
+/// Gives a server certificates of the own authority, for the names and addresses by which this machine is reached.
+fn server_with_tls(server: Server, listen: &str) -> Result<Server, String> {
+    let folder = folder_of_user().ok_or("certificates need a folder: set HOME")?;
+    let automatic = Arc::new(AutomaticCertificates::default());
+    let host = listen.rsplit_once(':').map_or(listen, |(host, _)| host).trim_matches(['[', ']']).to_ascii_lowercase();
+    let mut names = vec!["localhost".to_owned(), "127.0.0.1".to_owned(), "::1".to_owned()];
+    let is_internal = host.parse::<HostName>().is_ok_and(|name| name.reach() == NameReach::Internal);
+    if is_internal && !names.contains(&host) && host != "0.0.0.0" {
+        names.insert(0, host);
+    }
+    let set = |name: &String| Ok((name.clone(), automatic.certificates(&folder, (name, NameReach::Internal))?));
+    let sets = names.iter().map(set).collect::<Result<Vec<_>, String>>()?;
+    automatic.apply(AcmeSettings::default(), &names);
+    thread::spawn(move || automatic.run());
+    let host = TlsHost::builder().certificates_by_name(sets).build().map_err(|error| error.to_string())?;
+    Ok(server.tls(Tls::new(host)))
 }
 
 /// Runs a configuration: as the supervisor, or as the serving process.

@@ -1,9 +1,9 @@
 //! A configuration with everything that it needs open. It never changes.
 
-use crate::certificate_warnings::{unix_now, validity_warning};
+use crate::certificate_warnings::validity_warning;
 use crate::certificates::{
     AcmeSettings, AutomaticCertificates, CertificateEvent, CertificateFacts, CertificateStatus, ChallengeChoice,
-    ReachCheck, Refreshed,
+    ReachCheck, Refreshed, unix_now,
 };
 use crate::compile::{self, CarriedState, Compiled, SiteHosts};
 use crate::config::model::{self, AccessLog, ErrorLog, LogSettings, Settings, Switch};
@@ -14,7 +14,7 @@ use crate::log::{Connect, Counters, LogObserver, LogProblem, Logs};
 use crate::site::{DryRunCount, RouteTable, SiteService};
 use crate::syntax::{HostName, NameReach};
 use selvedge::service::{Admission, UNIX_PEER};
-use selvedge::tls::{ClientOffer, SelectHost, Tls, TlsHost};
+use selvedge::tls::Tls;
 use selvedge::{AppVersion, Endpoint, Limits, Server};
 use std::fmt;
 use std::net::SocketAddr;
@@ -40,13 +40,12 @@ pub(crate) struct Snapshot {
 /// The port of https.
 const HTTPS_PORT: u16 = 443;
 
-/// The hosts of a configuration, which its servers share.
-struct SharedHosts(Arc<SiteHosts>);
-
-impl SelectHost for SharedHosts {
-    fn select(&self, offer: &ClientOffer<'_>) -> Option<Arc<TlsHost>> {
-        self.0.select(offer)
-    }
+/// What a snapshot follows.
+pub(crate) enum Predecessor<'a> {
+    /// The snapshot in force.
+    Snapshot(&'a Snapshot),
+    /// None: the server starts, with certificates that it gets by itself.
+    Start(Arc<AutomaticCertificates>),
 }
 
 /// Why a configuration is refused.
@@ -98,14 +97,14 @@ impl Snapshot {
     /// All problems; nothing stays open then.
     pub(crate) fn prepare(
         configuration: &mut Configuration,
-        earlier: Result<&Self, Arc<AutomaticCertificates>>,
+        predecessor: Predecessor<'_>,
         sources: &dyn Sources,
         connect: Connect,
     ) -> Result<Self, Refusal> {
         let first;
-        let (earlier, carried) = match earlier {
-            Ok(earlier) => (Some(earlier), &earlier.carried),
-            Err(automatic) => {
+        let (earlier, carried) = match predecessor {
+            Predecessor::Snapshot(earlier) => (Some(earlier), &earlier.carried),
+            Predecessor::Start(automatic) => {
                 first = CarriedState::serving(automatic);
                 (None, &first)
             }
@@ -174,7 +173,7 @@ impl Snapshot {
     fn tls(&self, listeners: &ListenerSet) -> Option<Tls> {
         let endpoints = listeners.endpoints_with_tls(&self.settings.listeners);
         let hosts = self.hosts.clone()?;
-        (!endpoints.is_empty()).then(|| Tls::selecting(SharedHosts(hosts)).only_at(endpoints))
+        (!endpoints.is_empty()).then(|| Tls::selecting(hosts).only_at(endpoints))
     }
 
     /// Makes the names of this configuration those for which the server gets certificates.

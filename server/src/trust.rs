@@ -1,6 +1,6 @@
 //! `selvedge trust` and `selvedge untrust`: the server's own authority in the stores of the system and of browsers.
 
-use crate::certificates::{AUTHORITY_NAME, CertificateFolder, ROOT_FILE, create_local_authority};
+use crate::certificates::{AUTHORITY_NAME, CertificateFolder, ROOT_FILE, create_local_authority, folder_of_user};
 use crate::cli::ConfigArgs;
 use crate::preflight::Disk;
 use crate::{config, config_path, log};
@@ -29,9 +29,12 @@ pub(crate) enum TrustCommand {
 
 /// Installs or removes the authority, and prints what was done.
 pub(crate) fn run(options: &ConfigArgs, command: TrustCommand) -> ExitCode {
-    let folder = match config_path::find(options) {
-        Ok(file) => config::certificate_folder(&file, &Disk),
-        Err(problem) => return fail(&problem),
+    let is_named = options.file.is_some() || options.config.is_some();
+    let folder = match (config_path::find(options), folder_of_user()) {
+        (Ok(file), _) => config::certificate_folder(&file, &Disk),
+        // That of `selvedge serve --tls`.
+        (Err(_), Some(folder)) if !is_named => folder,
+        (Err(problem), _) => return fail(&problem),
     };
     let root = match CertificateFolder::open(&folder).and_then(|folder| create_local_authority(&folder)) {
         Ok(()) => folder.join(ROOT_FILE),

@@ -333,7 +333,8 @@ impl<S: Stream> Stream for Link<S> {
         if read == 0 {
             return Ok(0);
         }
-        state.borrow_mut().send(&self.socket, [first, &content[..read]], SendMode::MoreFollows)
+        let mode = if read == part.length { part.mode } else { SendMode::MoreFollows };
+        state.borrow_mut().send(&self.socket, [first, &content[..read]], mode)
     }
 
     fn poll_writable(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {

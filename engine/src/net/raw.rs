@@ -28,6 +28,8 @@ pub(crate) struct FilePart<'a> {
     pub(crate) source: FileSource<'a>,
     pub(crate) offset: u64,
     pub(crate) length: usize,
+    /// Whether more follows this part. `sendfile` finds that out by itself.
+    pub(crate) mode: SendMode,
 }
 
 /// How the bytes of a file get to the client.

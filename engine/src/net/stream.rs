@@ -31,7 +31,7 @@ pub(crate) trait Stream: 'static {
     fn send(&self, parts: [&[u8]; 2], mode: SendMode) -> io::Result<usize>;
 
     /// Sends as much as possible of `first`, then of a part of a file. Returns how much was accepted, 0 at the end of
-    /// the file or if it cannot be read. More output follows.
+    /// the file or if it cannot be read.
     ///
     /// # Errors
     /// `WouldBlock` when nothing can be accepted now; [`Stream::poll_writable`] then waits.

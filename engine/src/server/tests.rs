@@ -18,7 +18,7 @@ const DRIVERS: [Driver; 2] = [Driver::Epoll, Driver::IoUring];
 const FILE_LEN: usize = 8 << 20;
 
 /// Returns bytes that differ by position.
-fn pattern(len: usize) -> Vec<u8> {
+pub(crate) fn pattern(len: usize) -> Vec<u8> {
     (0..len).map(|at| (at * 7 + at / 251) as u8).collect()
 }
 
@@ -71,13 +71,13 @@ async fn echo(mut duplex: Box<dyn Duplex>) {
 
 /// Whether a client has a session.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum ClientKind {
+pub(crate) enum ClientKind {
     Plain,
     WithSession,
 }
 
 /// Sends bytes on a new connection. Returns what the server sends until it closes.
-fn exchange(address: SocketAddr, mut sent: Vec<u8>, client: ClientKind) -> Vec<u8> {
+pub(crate) fn exchange(address: SocketAddr, mut sent: Vec<u8>, client: ClientKind) -> Vec<u8> {
     let (mut to_server, mut from_server) = (Keystream::CLIENT, Keystream::SERVER);
     let mut stream = TcpStream::connect(address).unwrap();
     stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
@@ -101,7 +101,7 @@ fn exchange(address: SocketAddr, mut sent: Vec<u8>, client: ClientKind) -> Vec<u
 }
 
 /// Removes the values of Date.
-fn without_dates(bytes: &[u8]) -> Vec<u8> {
+pub(crate) fn without_dates(bytes: &[u8]) -> Vec<u8> {
     let mut lines: Vec<&[u8]> = bytes.split_inclusive(|&b| b == b'\n').collect();
     lines.retain(|line| !line.starts_with(b"date: "));
     lines.concat()

@@ -39,6 +39,12 @@ pub trait SelectHost: Send + Sync {
     fn select(&self, offer: &ClientOffer<'_>) -> Option<Arc<TlsHost>>;
 }
 
+impl<T: SelectHost + ?Sized> SelectHost for Arc<T> {
+    fn select(&self, offer: &ClientOffer<'_>) -> Option<Arc<TlsHost>> {
+        (**self).select(offer)
+    }
+}
+
 /// TLS for the listeners of a server.
 #[derive(Clone)]
 pub struct Tls {

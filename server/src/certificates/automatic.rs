@@ -337,7 +337,8 @@ fn file_of(name: &str) -> String {
     format!("{}.pem", name.replace(':', "_").replace('*', "wildcard"))
 }
 
-fn unix_now() -> i64 {
+/// Returns the current time in Unix seconds.
+pub(crate) fn unix_now() -> i64 {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     i64::try_from(since.as_secs()).unwrap_or(i64::MAX)
 }

@@ -136,6 +136,13 @@ fn create(path: &Path, content: &str) -> io::Result<()> {
     file.sync_all()
 }
 
+/// Returns the folder of certificates of this user, for commands without a configuration.
+pub(crate) fn folder_of_user() -> Option<PathBuf> {
+    let named = |name| std::env::var_os(name).filter(|path| !path.is_empty()).map(PathBuf::from);
+    let data = named("XDG_DATA_HOME").or_else(|| named("HOME").map(|home| home.join(".local/share")))?;
+    Some(data.join("selvedge/certificates"))
+}
+
 /// Returns a text that no other call returns, on any machine with this folder.
 fn unique() -> String {
     static COUNT: AtomicU64 = AtomicU64::new(0);

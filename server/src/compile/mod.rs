@@ -13,6 +13,8 @@ mod site;
 #[cfg(feature = "program")]
 mod tls;
 
+#[cfg(feature = "program")]
+use crate::certificates::CHALLENGE_PATH;
 use crate::config::model::{self, ForwardedField, Settings, Switch};
 use crate::config::{Configuration, MachineRequirementKind, Problem, Sources, Span};
 #[cfg(feature = "program")]
@@ -74,7 +76,8 @@ pub(crate) fn compile(
             #[cfg(feature = "program")]
             let table = match carried.automatic().cloned() {
                 Some(automatic) => {
-                    table.with_challenges(Arc::new(move |token: &str| automatic.challenges().response(token)))
+                    let respond = Arc::new(move |token: &str| automatic.challenges().response(token));
+                    table.with_challenges(CHALLENGE_PATH, respond)
                 }
                 None => table,
             };

@@ -188,7 +188,11 @@ pub(crate) struct RouteTable {
 pub(crate) type RespondToToken = dyn Fn(&str) -> Option<String> + Send + Sync;
 
 /// Finds the response to a token of a certificate authority (RFC 8555 §8.3).
-pub(super) struct ChallengeResponses(pub(super) Arc<RespondToToken>);
+pub(super) struct ChallengeResponses {
+    /// The path before the token.
+    pub(super) path: &'static str,
+    pub(super) respond: Arc<RespondToToken>,
+}
 
 impl fmt::Debug for ChallengeResponses {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -289,8 +293,8 @@ impl RouteTable {
 
     /// Sets the responses to a certificate authority.
     #[cfg(feature = "program")]
-    pub(crate) fn with_challenges(self, respond: Arc<RespondToToken>) -> Self {
-        Self { challenges: Some(ChallengeResponses(respond)), ..self }
+    pub(crate) fn with_challenges(self, path: &'static str, respond: Arc<RespondToToken>) -> Self {
+        Self { challenges: Some(ChallengeResponses { path, respond }), ..self }
     }
 
     /// Returns the number of sites.

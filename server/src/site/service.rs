@@ -84,9 +84,8 @@ impl SiteService {
 
     /// Returns the response to a certificate authority that validates a name by a plain request.
     fn challenge_response(&self, request: &Request) -> Option<Response> {
-        const CHALLENGE_PATH: &str = "/.well-known/acme-challenge/";
-        let token = request.path().strip_prefix(CHALLENGE_PATH).filter(|_| request.tls().is_none())?;
-        let ChallengeResponses(respond) = self.state.routes.challenges.as_ref()?;
+        let ChallengeResponses { path, respond } = self.state.routes.challenges.as_ref()?;
+        let token = request.path().strip_prefix(path).filter(|_| request.tls().is_none())?;
         let text = respond(token)?;
         Some(Response::new(StatusCode::OK).field("content-type", "application/octet-stream").body(Bytes::from(text)))
     }

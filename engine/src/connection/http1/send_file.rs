@@ -6,7 +6,7 @@ use crate::connection::transport::Transport;
 use crate::file::{self, FileContent, SealedCopy, SendSource, SharedFile, SweeperGuard};
 use crate::limits::{COPIED_SLICE_BYTES, FILE_COPIED_BYTES, FILE_END_BYTES, FILE_SLICE_BYTES};
 use crate::net::prefetch::prefetch;
-use crate::net::raw::{FilePart, FileSource};
+use crate::net::raw::{FilePart, FileSource, SendMode};
 use crate::net::runtime::{sleep, spawn_blocking, spawn_local, yield_now};
 use crate::net::stream::Stream;
 use crate::service::CloseReason;
@@ -62,7 +62,10 @@ pub(super) async fn send_file<S: Stream>(
                     return Ok(0);
                 }
                 let source = if is_copied { FileSource::Copied(&content.file) } else { FileSource::PageCache(source) };
-                let sent = transport.link.send_file(head.rest(), FilePart { source, offset: at, length: remaining });
+                // Without a sealed copy, the end of the file follows.
+                let mode = if slice_end == end { SendMode::Flush } else { SendMode::MoreFollows };
+                let part = FilePart { source, offset: at, length: remaining, mode };
+                let sent = transport.link.send_file(head.rest(), part);
                 // Once the client makes the response wait, every send checks the file first.
                 checks_each_send |=
                     sealed_copy.is_none() && !matches!(sent, Ok(sent) if sent == head.len() + remaining);

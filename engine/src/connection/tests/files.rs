@@ -263,6 +263,7 @@ fn a_file_with_a_sealed_copy_is_sent_unchanged() {
             settle().await;
         }
         assert!(client.response().is_complete && client.response().content == content(len));
+        assert_eq!((client.phase(), client.closed()), (Phase::Idle, None), "the end of the file is not held back");
         // The next response describes the current file, which has no sealed copy.
         let client = Scenario::get("/").sent(&server).await;
         assert_aborted(&client, CloseReason::FileChanged);

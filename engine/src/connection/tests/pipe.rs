@@ -238,7 +238,8 @@ impl Stream for PipeStream {
             FileSource::PageCache(file) => file.read_at(&mut bytes, part.offset)?,
             FileSource::Copied(file) => file.read_at(&mut bytes, part.offset)?,
         };
-        if read == 0 { Ok(0) } else { self.send([first, &bytes[..read]], SendMode::MoreFollows) }
+        let mode = if read == part.length { part.mode } else { SendMode::MoreFollows };
+        if read == 0 { Ok(0) } else { self.send([first, &bytes[..read]], mode) }
     }
 
     fn poll_writable(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {

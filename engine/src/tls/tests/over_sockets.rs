@@ -3,12 +3,10 @@
 use super::client::{End, connect, exchange};
 use super::*;
 use crate::limits::LONG_BUFFER_BYTES;
+use crate::server::tests::{self as plain, ClientKind, pattern, without_dates};
 use rustls::ClientConfig;
 use selvedge_cases::load_cases;
-use std::io::{Read, Write};
-use std::net::{Shutdown, TcpStream};
-use std::thread;
-use std::time::Duration;
+use std::io::Write;
 
 const NAME: &str = "www.example.com";
 
@@ -18,32 +16,9 @@ fn config(authority: &Authority) -> Arc<ClientConfig> {
     Arc::new(versions.with_root_certificates(authority.store()).with_no_client_auth())
 }
 
-/// Returns bytes that differ by position.
-fn pattern(len: usize) -> Vec<u8> {
-    (0..len).map(|at| (at * 7 + at / 251) as u8).collect()
-}
-
 /// Sends bytes on a plain connection. Returns what the server sends until its end.
 fn exchange_plain(address: SocketAddr, sent: &[u8]) -> Vec<u8> {
-    let mut stream = TcpStream::connect(address).unwrap();
-    stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
-    let (mut writer, sent) = (stream.try_clone().unwrap(), sent.to_vec());
-    let writing = thread::spawn(move || {
-        // The server may close the connection before it has read everything.
-        let _ = writer.write_all(&sent);
-        let _ = writer.shutdown(Shutdown::Write);
-    });
-    let mut received = Vec::new();
-    let _ = stream.read_to_end(&mut received);
-    writing.join().unwrap();
-    received
-}
-
-/// Removes the values of Date.
-fn without_dates(bytes: &[u8]) -> Vec<u8> {
-    let mut lines: Vec<&[u8]> = bytes.split_inclusive(|&b| b == b'\n').collect();
-    lines.retain(|line| !line.starts_with(b"date: "));
-    lines.concat()
+    plain::exchange(address, sent.to_vec(), ClientKind::Plain)
 }
 
 #[test]

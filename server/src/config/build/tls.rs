@@ -52,7 +52,14 @@ pub(super) fn site_tls(builder: &mut Builder<'_, '_>, block: &Block, names: &[Ho
     }
     let client_certificates = block.get("client-certificates").and_then(|item| client_certificates(builder, item));
     let https_redirect = Switch::from(block.get("https-redirect").map_or(has_tls, |item| item.first().flag()));
-    let hsts = block.get("hsts").map(|item| hsts(builder, item, (has_tls, https_redirect)));
+    if let Some(item) = block.get("hsts")
+        && has_tls
+        && https_redirect == Switch::Off
+    {
+        let problem = Problem::new(item.at, "`hsts` with `https-redirect #false`");
+        builder.problem(problem.suggest("remove one of them: browsers ignore the field on plain responses"));
+    }
+    let hsts = block.get("hsts").map(|item| hsts(builder, item));
     SiteTls { certificates, automatic, client_certificates, https_redirect, hsts }
 }
 
@@ -161,19 +168,13 @@ fn client_certificates(builder: &mut Builder<'_, '_>, item: &Item) -> Option<Cli
     Some(ClientCertificates { mode, authorities: path })
 }
 
-fn hsts(builder: &mut Builder<'_, '_>, item: &Item, (has_tls, https_redirect): (bool, Switch)) -> Hsts {
+fn hsts(builder: &mut Builder<'_, '_>, item: &Item) -> Hsts {
     let flag = |name| Switch::from(item.required(name).flag());
     let hsts =
         Hsts { max_age: item.required("max-age").time(), subdomains: flag("subdomains"), preload: flag("preload") };
-    let mut problem = |what: &str, instead: &str| builder.problem(Problem::new(item.at, what).suggest(instead));
-    if https_redirect == Switch::Off && has_tls {
-        problem(
-            "`hsts` with `https-redirect #false`",
-            "remove one of them: browsers ignore the field on plain responses",
-        );
-    }
     if hsts.preload == Switch::On && (hsts.subdomains == Switch::Off || hsts.max_age < PRELOAD_MIN) {
-        problem("`preload` without `subdomains` or with less than a year", "write subdomains=#true max-age=\"365d\"");
+        let problem = Problem::new(item.at, "`preload` without `subdomains` or with less than a year");
+        builder.problem(problem.suggest("write subdomains=#true max-age=\"365d\""));
     }
     hsts
 }

@@ -2,8 +2,9 @@
 
 use super::process::serving;
 use crate::support::configured::{Folder, get};
-use crate::support::program::{Program, run_to_exit, selvedge_command};
+use crate::support::program::{Process, Program, run_to_exit, selvedge_command};
 use crate::support::tls::{Authority, TlsClient, TlsResponse};
+use crate::support::tree::Tree;
 use crate::support::wait::wait_until;
 use rustix::process::{Signal, kill_process};
 use std::fs;
@@ -224,6 +225,23 @@ fn names_of_local_networks_have_a_certificate_at_once() {
     program.stop();
     let client = TlsClient::trusting(&folder.read("certificates/local-authority.pem"), None);
     assert_eq!(get_from(&folder.serve(), &client, "localhost").certificate, first);
+}
+
+#[test]
+fn a_folder_is_served_over_tls() {
+    let tree = Tree::new();
+    tree.write("index.html", "the page");
+    let data = tree.path("data");
+    let mut command = selvedge_command();
+    command.arg("serve").arg(tree.site()).args(["--tls", "--listen", "127.0.0.1:0"]).env("XDG_DATA_HOME", &data);
+    let process = Process::start(&mut command);
+    let address = process.https_address();
+    let root = fs::read_to_string(data.join("selvedge/certificates/local-authority.pem")).expect("it was created");
+    let client = TlsClient::trusting(&root, None);
+    for name in ["localhost", "127.0.0.1"] {
+        let response = client.get(address, (name, name), "/").expect("the server responds").text;
+        assert!(response.ends_with("the page"), "{response}");
+    }
 }
 
 #[test]

@@ -65,11 +65,7 @@ impl Program {
 
     /// Returns the address of the listener with TLS.
     pub(crate) fn https_address(&self) -> SocketAddr {
-        wait_until("a listener with TLS is reported", || {
-            let lines = whole_lines(&self.process.err.text());
-            let (_, address) = lines.iter().find_map(|line| line.rsplit_once(" on https://"))?;
-            address.strip_suffix('/')?.parse().ok()
-        })
+        self.process.https_address()
     }
 
     /// Opens a connection.
@@ -124,6 +120,15 @@ impl Process {
         let out = CapturedOutput::of(child.stdout.take().expect("the stream is piped"));
         let err = CapturedOutput::of(child.stderr.take().expect("the stream is piped"));
         Self { child, out, err }
+    }
+
+    /// Returns the address of the listener with TLS.
+    pub(crate) fn https_address(&self) -> SocketAddr {
+        wait_until("a listener with TLS is reported", || {
+            let lines = whole_lines(&self.err.text());
+            let (_, address) = lines.iter().find_map(|line| line.rsplit_once(" on https://"))?;
+            address.strip_suffix('/')?.parse().ok()
+        })
     }
 
     /// Waits for the ready line, or until the process has exited.
