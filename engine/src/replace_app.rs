@@ -8,6 +8,7 @@ use crate::limits::Limits;
 use crate::mailbox::{MailboxReceiver, MailboxSender};
 use crate::net::accepted::Accepted;
 use crate::net::link::{Link, MakeSession};
+use crate::net::listen::Endpoint;
 use crate::net::runtime::spawn_local;
 use crate::net::socket::Socket;
 use crate::net::worker::{Worker, WorkerEvent};
@@ -166,7 +167,7 @@ impl<T: Service, O: Observer + Clone + Send> WorkerApps<T, O> {
     }
 
     /// Starts to serve a connection, unless the admission hook refuses it.
-    pub(crate) fn serve(&self, accepted: Accepted) {
+    pub(crate) fn serve(&self, accepted: Accepted, endpoint: &Endpoint) {
         let (app, peer) = (self.app(), accepted.peer);
         app.worker.count_accepted();
         let counted = match self.config.borrow().admission_hook.call(peer) {
@@ -184,7 +185,7 @@ impl<T: Service, O: Observer + Clone + Send> WorkerApps<T, O> {
         };
         let session = {
             let config = self.config.borrow();
-            config.sessions.as_ref().and_then(|sessions| sessions.make(&accepted.endpoint, PLAIN_HTTP_RESPONSE))
+            config.sessions.as_ref().and_then(|sessions| sessions.make(endpoint, PLAIN_HTTP_RESPONSE))
         };
         let (id, permits) = (app.worker.insert_connection(), (accepted.permit, counted));
         let link = Link::new(Socket::new(accepted.fd, &app.worker), session);

@@ -373,7 +373,7 @@ async fn run_worker<T: Service, O: Observer + Clone + Send>(
         worker.report_uring_unavailable(error);
     }
     let apps_to_tick = apps.clone();
-    let serve = Rc::new(move |accepted: Accepted| apps.serve(accepted));
+    let serve = Rc::new(move |accepted: Accepted, endpoint: &Endpoint| apps.serve(accepted, endpoint));
     executor::run(config, worker, serve, Rc::new(move || apps_to_tick.tick())).await;
 }
 

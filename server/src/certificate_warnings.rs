@@ -4,7 +4,7 @@ use crate::certificates::{CertificateFacts, CertificatePaths, is_covered, load, 
 use crate::config::model::{CertificateFiles, Site};
 use crate::config::{Configuration, MachineRequirementKind, Problem};
 use crate::syntax::HostName;
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 /// A certificate that is valid for less is reported.
@@ -14,13 +14,19 @@ const DAY_SECONDS: i64 = 24 * 3600;
 /// Returns the warnings of a configuration.
 pub(crate) fn warnings(configuration: &Configuration) -> Vec<Problem> {
     let now = unix_now();
+    let mut sites_of: HashMap<&CertificateFiles, Vec<&Site>> = HashMap::new();
+    for site in &configuration.settings.sites {
+        if let Some(first) = site.tls.certificates.first() {
+            sites_of.entry(first).or_default().push(site);
+        }
+    }
     let (mut problems, mut known) = (Vec::new(), HashSet::new());
     for requirement in &configuration.requirements {
         let MachineRequirementKind::Certificate(files) = &requirement.kind else { continue };
         // Problems are reported elsewhere.
         let Some(facts) = facts_of(files) else { continue };
-        let sites = configuration.settings.sites.iter().filter(|site| site.tls.certificates.contains(files));
-        let uncovered: Vec<String> = sites.flat_map(|site| uncovered_names(site, files)).collect();
+        let sites = sites_of.get(files).into_iter().flatten();
+        let uncovered: Vec<String> = sites.flat_map(|site| uncovered_names(site)).collect();
         let path = files.chain.display();
         let mut warn = |text: String, instead: &str| {
             // Several sites may share a certificate.
@@ -71,11 +77,8 @@ fn facts_of(files: &CertificateFiles) -> Option<CertificateFacts> {
     CertificateFacts::of(&load(&paths).ok()?)
 }
 
-/// Returns the names of a site that none of its certificates is for, if this is its first certificate.
-fn uncovered_names(site: &Site, files: &CertificateFiles) -> Vec<String> {
-    if site.tls.certificates.first() != Some(files) {
-        return Vec::new();
-    }
+/// Returns the names of a site that none of its certificates is for.
+fn uncovered_names(site: &Site) -> Vec<String> {
     let covered: Vec<String> =
         site.tls.certificates.iter().filter_map(facts_of).flat_map(|facts| facts.names).collect();
     let names = site.names.iter().filter(|name| **name != HostName::Any).map(ToString::to_string);

@@ -25,8 +25,8 @@ use tokio::time::timeout;
 pub(crate) struct Acceptor {
     pub(crate) worker: Rc<Worker>,
     pub(crate) permits: Arc<Semaphore>,
-    /// Starts to serve a connection.
-    pub(crate) serve: Rc<dyn Fn(Accepted)>,
+    /// Starts to serve a connection that was accepted at an endpoint.
+    pub(crate) serve: Rc<dyn Fn(Accepted, &Endpoint)>,
     /// Sent to a client that is accepted only to be refused.
     pub(crate) refusal: &'static [u8],
 }
@@ -37,7 +37,7 @@ impl Acceptor {
     pub(crate) async fn accept(
         self: Rc<Self>,
         listener: Rc<AsyncFd<OwnedFd>>,
-        endpoint: Arc<Endpoint>,
+        endpoint: Rc<Endpoint>,
         mut backlog: Option<AdaptiveBacklog>,
     ) {
         let Self { worker, permits, serve, refusal } = &*self;
@@ -65,7 +65,7 @@ impl Acceptor {
                         worker.event(WorkerEvent::AcceptRecovered);
                     }
                     update_backlog(&mut backlog, AdaptiveBacklog::accepted, &listener, worker);
-                    worker.dispatch(Accepted { fd, peer, endpoint: endpoint.clone(), permit }, &**serve);
+                    worker.dispatch(Accepted { fd, peer, permit }, &endpoint, &**serve);
                 }
                 Err(Errno::AGAIN) => {
                     ready.clear_ready();
@@ -96,11 +96,11 @@ impl Acceptor {
     }
 
     /// Accepts all connections in the accept queue, so that closing the listener does not reset them.
-    pub(crate) fn accept_pending(&self, listener: &AsyncFd<OwnedFd>, endpoint: &Arc<Endpoint>) {
+    pub(crate) fn accept_pending(&self, listener: &AsyncFd<OwnedFd>, endpoint: &Endpoint) {
         while let Ok(permit) = self.permits.clone().try_acquire_owned()
             && let Ok((fd, peer)) = accept_one(listener)
         {
-            self.worker.dispatch(Accepted { fd, peer, endpoint: endpoint.clone(), permit }, &*self.serve);
+            self.worker.dispatch(Accepted { fd, peer, permit }, endpoint, &*self.serve);
         }
     }
 }
@@ -224,11 +224,11 @@ mod tests {
             let worker = Rc::new(Worker::standalone(&Limits::default()));
             let (served, permits) = (Rc::new(Cell::new(0)), Arc::new(Semaphore::new(1024)));
             let count = served.clone();
-            let serve = Rc::new(move |_| count.set(count.get() + 1));
+            let serve = Rc::new(move |_, _: &Endpoint| count.set(count.get() + 1));
             let backlog = AdaptiveBacklog::new(worker.clock.tick());
             let acceptor = Acceptor { worker: worker.clone(), permits, serve, refusal: b"" };
             let mut accepting =
-                pin!(Rc::new(acceptor).accept(listener.clone(), Arc::new(Endpoint::Inet(address)), Some(backlog)));
+                pin!(Rc::new(acceptor).accept(listener.clone(), Rc::new(Endpoint::Inet(address)), Some(backlog)));
             let clients: Vec<TcpStream> =
                 (0..3 * ACCEPTS_PER_YIELD + 1).map(|_| TcpStream::connect(address).unwrap()).collect();
             for turn in 1..=3 {

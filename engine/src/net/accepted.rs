@@ -1,16 +1,13 @@
 //! Accepted connections.
 
-use crate::net::listen::Endpoint;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
-use std::sync::Arc;
 use tokio::sync::OwnedSemaphorePermit;
 
 /// An accepted connection that is not yet served.
 pub(crate) struct Accepted {
     pub(crate) fd: OwnedFd,
     pub(crate) peer: SocketAddr,
-    pub(crate) endpoint: Arc<Endpoint>,
     pub(crate) permit: OwnedSemaphorePermit,
 }
 

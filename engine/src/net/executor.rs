@@ -7,6 +7,7 @@ use crate::net::accepted::Accepted;
 use crate::net::backend::BackendChoice;
 use crate::net::clock::ticks;
 use crate::net::connection_table::WITHOUT_REQUEST;
+use crate::net::listen::Endpoint;
 use crate::net::sys;
 use crate::net::worker::{Worker, WorkerCommand, spawn_critical};
 use crate::net::worker_listeners::WorkerListeners;
@@ -44,7 +45,12 @@ pub(crate) struct WorkerConfig {
 
 /// Runs a worker on this thread until it is stopped. `serve` starts a connection's task. `tick` is called about 4
 /// times per second while connections exist.
-pub(crate) async fn run(config: WorkerConfig, worker: Rc<Worker>, serve: Rc<dyn Fn(Accepted)>, tick: Rc<dyn Fn()>) {
+pub(crate) async fn run(
+    config: WorkerConfig,
+    worker: Rc<Worker>,
+    serve: Rc<dyn Fn(Accepted, &Endpoint)>,
+    tick: Rc<dyn Fn()>,
+) {
     pin_to(config.cpu);
     let _clear_parked = ClearParkedOnDrop(worker.clone());
     let WorkerConfig { mut inbox, permits, mut stop, refusal, .. } = config;
@@ -65,7 +71,7 @@ pub(crate) async fn run(config: WorkerConfig, worker: Rc<Worker>, serve: Rc<dyn 
     let sweeper = spawn_critical(&worker, sweep.run(worker.clone(), tick.clone()));
     let (command_listeners, command_worker) = (listeners.clone(), worker.clone());
     let execute = move |command| match command {
-        WorkerCommand::Serve(accepted) => serve(accepted),
+        WorkerCommand::Serve(accepted, endpoint) => serve(accepted, &endpoint),
         WorkerCommand::EvictIdlest => drop(command_worker.connections.evict_idlest()),
         // A draining worker accepts no connections.
         WorkerCommand::AddListener(..) if command_worker.is_draining.get() => {}

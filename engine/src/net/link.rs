@@ -233,8 +233,9 @@ impl<S: Stream> Link<S> {
     }
 
     /// Returns what the handshake of the session agreed on.
+    #[inline]
     pub(crate) fn tls_info(&self) -> Option<TlsInfo> {
-        self.session.as_ref()?.borrow().session.info()
+        self.session.as_ref().and_then(|state| info_of(state))
     }
 
     /// Sends the closing message of the session, if it has one and the socket accepts it at once.
@@ -296,6 +297,12 @@ impl<S: Stream> Link<S> {
             }
         }
     }
+}
+
+/// Returns what a handshake agreed on. A plain connection does not pay for it.
+#[inline(never)]
+fn info_of(state: &RefCell<SessionState>) -> Option<TlsInfo> {
+    state.borrow().session.info()
 }
 
 impl<S: Stream> Stream for Link<S> {

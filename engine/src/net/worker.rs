@@ -35,7 +35,7 @@ pub(crate) enum WorkerEvent {
 /// A command to a worker.
 pub(crate) enum WorkerCommand {
     /// Serves a connection that a worker with more connections accepted.
-    Serve(Accepted),
+    Serve(Accepted, Endpoint),
     /// Evicts the idlest connection: all permits are in use and the sending worker has no idle connection.
     EvictIdlest,
     /// Starts to accept at an endpoint.
@@ -157,11 +157,11 @@ impl Worker {
 
     /// Serves a connection on this worker. If this worker has clearly more than its share, passes the connection
     /// to the worker with the fewest.
-    pub(crate) fn dispatch(&self, accepted: Accepted, serve: &dyn Fn(Accepted)) {
+    pub(crate) fn dispatch(&self, accepted: Accepted, endpoint: &Endpoint, serve: &dyn Fn(Accepted, &Endpoint)) {
         match self.pick_worker() {
-            number if number == self.number => serve(accepted),
+            number if number == self.number => serve(accepted, endpoint),
             // A send fails only if that worker has ended. Then this worker is about to end, too.
-            number => drop(self.pool.inboxes[number].send(WorkerCommand::Serve(accepted))),
+            number => drop(self.pool.inboxes[number].send(WorkerCommand::Serve(accepted, endpoint.clone()))),
         }
     }
 

@@ -9,7 +9,6 @@ use crate::net::worker::{WorkerEvent, spawn_critical};
 use std::cell::RefCell;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
-use std::sync::Arc;
 use tokio::io::unix::AsyncFd;
 use tokio::task::JoinHandle;
 
@@ -21,7 +20,7 @@ pub(crate) struct WorkerListeners {
 
 /// A listening socket and the task that accepts at it.
 struct AcceptTask {
-    endpoint: Arc<Endpoint>,
+    endpoint: Rc<Endpoint>,
     socket: Rc<AsyncFd<OwnedFd>>,
     adapts_backlog: bool,
     task: JoinHandle<()>,
@@ -34,7 +33,7 @@ impl WorkerListeners {
 
     /// Starts to accept at the sockets of an endpoint.
     pub(crate) fn add(&self, endpoint: &Endpoint, WorkerSockets { sockets, adapts_backlog }: WorkerSockets) {
-        let (worker, endpoint) = (&self.acceptor.worker, Arc::new(endpoint.clone()));
+        let (worker, endpoint) = (&self.acceptor.worker, Rc::new(endpoint.clone()));
         for socket in sockets {
             let socket = match sys::register(socket) {
                 Ok(socket) => Rc::new(socket),

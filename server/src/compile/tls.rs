@@ -7,6 +7,7 @@ use crate::config::model::{self, CertificateFiles, ClientCertificatesMode, Switc
 use crate::site::RouteTable;
 use crate::syntax::{HostName, NameReach};
 use selvedge::tls::{ClientAuth, ClientCertificates, ClientOffer, SelectHost, TicketKeys, TlsHost};
+use std::collections::HashMap;
 use std::fs;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
@@ -21,7 +22,8 @@ const AUTOMATIC_TAGS: u32 = 1 << 24;
 /// The hosts of all sites, while they are compiled.
 #[derive(Default)]
 pub(super) struct Hosts<'a> {
-    known: Vec<(HostKey<'a>, Option<Arc<TlsHost>>)>,
+    /// By what they have in common, each with its tag.
+    known: HashMap<HostKey<'a>, (u32, Option<Arc<TlsHost>>)>,
     /// The host of each site, by number; `None` without certificates.
     of_sites: Vec<Option<Arc<TlsHost>>>,
     tickets: Option<TicketKeys>,
@@ -97,15 +99,17 @@ pub(super) fn tls_host<'a>(compiler: &mut Compiler<'a>, site: &'a model::Site) -
         compiler.hosts.of_sites.push(None);
         return 0;
     }
-    let known = compiler.hosts.known.iter().position(|(other, _)| *other == key);
-    let index = known.unwrap_or_else(|| {
-        let tag = u32::try_from(compiler.hosts.known.len() + 1).expect("a configuration has fewer hosts");
-        let host = host(compiler, key, tag);
-        compiler.hosts.known.push((key, host));
-        compiler.hosts.known.len() - 1
-    });
-    compiler.hosts.of_sites.push(compiler.hosts.known[index].1.clone());
-    u32::try_from(index + 1).expect("a configuration has fewer hosts")
+    let (tag, host) = match compiler.hosts.known.get(&key) {
+        Some(known) => known.clone(),
+        None => {
+            let tag = u32::try_from(compiler.hosts.known.len() + 1).expect("a configuration has fewer hosts");
+            let made = (tag, host(compiler, key, tag));
+            compiler.hosts.known.insert(key, made.clone());
+            made
+        }
+    };
+    compiler.hosts.of_sites.push(host);
+    tag
 }
 
 /// Compiles the host of a site whose certificates the server gets by itself: one for each name.

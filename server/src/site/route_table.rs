@@ -213,6 +213,8 @@ pub(super) struct Site {
     pub(super) is_cacheable: bool,
     /// Whether its access rules allow every client without a check.
     pub(super) is_open: bool,
+    /// Whether a plain request may get a redirect to https, or a response to a certificate authority.
+    pub(super) checks_plain_requests: bool,
 }
 
 /// Which access rules apply to a request.
@@ -276,8 +278,16 @@ impl RouteTable {
             let access_scope = if by_route { AccessScope::Route } else { AccessScope::Site };
             let is_cacheable = rules.access.basic_auth.is_none() && rules.access.requests_at_once.is_none();
             let is_open = rules.access.ip_access.is_none() && rules.access.rate_limit.is_none();
-            let site =
-                Site { rules, document_roots: files, error_page_root: pages, access_scope, is_cacheable, is_open };
+            let checks_plain_requests = rules.validates_by_http || rules.plain_requests == PlainRequests::Redirect;
+            let site = Site {
+                rules,
+                document_roots: files,
+                error_page_root: pages,
+                access_scope,
+                is_cacheable,
+                is_open,
+                checks_plain_requests,
+            };
             table.push(site);
         }
         if !problems.is_empty() {

@@ -64,6 +64,7 @@ impl SiteService {
     }
 
     /// Returns a response if the connection of a request must not be used for its site.
+    #[inline(never)]
     fn check_connection(&self, request: &Request, site: &Site) -> Option<Response> {
         if site.rules.validates_by_http
             && let Some(response) = self.challenge_response(request)
@@ -112,7 +113,9 @@ impl SiteService {
             return FastPath::Responded(misdirected);
         };
         request.set_site_tag(site.rules.site_tag);
-        if let Some(response) = self.check_connection(request, site) {
+        if (site.checks_plain_requests || request.tls().is_some())
+            && let Some(response) = self.check_connection(request, site)
+        {
             return FastPath::Responded(response);
         }
         let client = match &site.rules.proxies {
