@@ -2,7 +2,7 @@
 //! descriptors run out, accepting pauses.
 
 use crate::limits::{ACCEPT_PAUSE, ACCEPTS_PER_YIELD, SWEEP_INTERVAL};
-use crate::net::accepted::{Accepted, send_refusal};
+use crate::net::accepted::{Accepted, ServeAccepted, send_refusal};
 use crate::net::adaptive_backlog::AdaptiveBacklog;
 use crate::net::clock::Tick;
 use crate::net::listen::Endpoint;
@@ -26,7 +26,7 @@ pub(crate) struct Acceptor {
     pub(crate) worker: Rc<Worker>,
     pub(crate) permits: Arc<Semaphore>,
     /// Starts to serve a connection that was accepted at an endpoint.
-    pub(crate) serve: Rc<dyn Fn(Accepted, &Endpoint)>,
+    pub(crate) serve: Rc<ServeAccepted>,
     /// Sent to a client that is accepted only to be refused.
     pub(crate) refusal: &'static [u8],
 }

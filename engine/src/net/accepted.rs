@@ -1,5 +1,6 @@
 //! Accepted connections.
 
+use crate::net::listen::Endpoint;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use tokio::sync::OwnedSemaphorePermit;
@@ -10,6 +11,9 @@ pub(crate) struct Accepted {
     pub(crate) peer: SocketAddr,
     pub(crate) permit: OwnedSemaphorePermit,
 }
+
+/// Serves a connection that was accepted at an endpoint.
+pub(crate) type ServeAccepted = dyn Fn(Accepted, &Endpoint);
 
 impl Accepted {
     /// Sends the client `refusal` and closes the connection.

@@ -3,11 +3,10 @@
 use crate::limits::{KEEP_ALIVE_TIMEOUT_MIN, SWEEP_INTERVAL};
 use crate::mailbox::MailboxReceiver;
 use crate::net::accept::Acceptor;
-use crate::net::accepted::Accepted;
+use crate::net::accepted::ServeAccepted;
 use crate::net::backend::BackendChoice;
 use crate::net::clock::ticks;
 use crate::net::connection_table::WITHOUT_REQUEST;
-use crate::net::listen::Endpoint;
 use crate::net::sys;
 use crate::net::worker::{Worker, WorkerCommand, spawn_critical};
 use crate::net::worker_listeners::WorkerListeners;
@@ -45,12 +44,7 @@ pub(crate) struct WorkerConfig {
 
 /// Runs a worker on this thread until it is stopped. `serve` starts a connection's task. `tick` is called about 4
 /// times per second while connections exist.
-pub(crate) async fn run(
-    config: WorkerConfig,
-    worker: Rc<Worker>,
-    serve: Rc<dyn Fn(Accepted, &Endpoint)>,
-    tick: Rc<dyn Fn()>,
-) {
+pub(crate) async fn run(config: WorkerConfig, worker: Rc<Worker>, serve: Rc<ServeAccepted>, tick: Rc<dyn Fn()>) {
     pin_to(config.cpu);
     let _clear_parked = ClearParkedOnDrop(worker.clone());
     let WorkerConfig { mut inbox, permits, mut stop, refusal, .. } = config;

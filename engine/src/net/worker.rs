@@ -2,7 +2,7 @@
 
 use crate::limits::{Limits, SWEEP_INTERVAL};
 use crate::mailbox::MailboxSender;
-use crate::net::accepted::Accepted;
+use crate::net::accepted::{Accepted, ServeAccepted};
 use crate::net::backend::Backend;
 use crate::net::clock::Clock;
 use crate::net::connection_table::{ConnectionId, ConnectionTable, Deadline};
@@ -157,7 +157,7 @@ impl Worker {
 
     /// Serves a connection on this worker. If this worker has clearly more than its share, passes the connection
     /// to the worker with the fewest.
-    pub(crate) fn dispatch(&self, accepted: Accepted, endpoint: &Endpoint, serve: &dyn Fn(Accepted, &Endpoint)) {
+    pub(crate) fn dispatch(&self, accepted: Accepted, endpoint: &Endpoint, serve: &ServeAccepted) {
         match self.pick_worker() {
             number if number == self.number => serve(accepted, endpoint),
             // A send fails only if that worker has ended. Then this worker is about to end, too.
