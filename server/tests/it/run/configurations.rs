@@ -239,12 +239,20 @@ fn requests_in_progress_are_limited_for_each_route() {
     let text = "site \"a\" {\n    route \"/slow/*\" { requests-at-once-max 1; respond 200 \"ok\"; }\n    route \"/*\" { respond 200 \"free\"; }\n}";
     let folder = Folder::new(text);
     let program = folder.serve();
-    // The content of the first request never ends, so it stays in progress.
-    let mut first = program.connect();
-    first.send("POST /slow/a HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\nx");
+    // The content of the first request never ends, so it stays in progress. When a probe is in progress as it
+    // arrives, it is refused instead, so each probe has a new first request.
+    let start = || {
+        let mut client = program.connect();
+        client.send("POST /slow/a HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\nx");
+        client
+    };
+    let mut first = start();
     let mut second = program.connect();
     let refused = wait_until("the first request is in progress", || {
         let response = request(&mut second, "a", "GET /slow/b", &[]);
+        if response.status == 200 {
+            first = start();
+        }
         (response.status != 200).then_some(response)
     });
     assert_eq!((refused.status, refused.field("retry-after")), (429, Some("1")));
