@@ -34,7 +34,7 @@ FLOORS = {
         ["site", "log", "certificates"],
         ["process", "cli"],
         ["compile snapshot reload config_diff listeners memory_budget preflight root_warnings certificate_warnings certificate_status status"],
-        ["embed", "config_path run check control_client fmt trust"],
+        ["embed", "config_path run check control_client fmt serve trust"],
         ["program lib main"],
     ],
     "cases": [["cases"]],

@@ -16,7 +16,7 @@ pub(crate) fn format(all: &[CertificateStatus], format: StatusFormat, now: i64) 
 fn text(all: &[CertificateStatus], now: i64) -> String {
     let width = all.iter().map(|status| status.name.len()).max().unwrap_or_default();
     let mut text = String::new();
-    for CertificateStatus { name, source, expires, last_error, next_attempt } in all {
+    for CertificateStatus { name, source, expires, last_error, next_attempt, record } in all {
         let state = match expires {
             Some(until) if *until < now => "expired".to_owned(),
             Some(until) => format!("valid for {}", duration(until - now)),
@@ -27,6 +27,9 @@ fn text(all: &[CertificateStatus], now: i64) -> String {
         if let Some(error) = last_error {
             let next = next_attempt.map(|at| format!("; next attempt in {}", duration((at - now).max(0))));
             let _ = writeln!(text, "{:width$}  {error}{}", "", next.unwrap_or_default());
+        }
+        if let Some(record) = record {
+            let _ = writeln!(text, "{:width$}  {record}", "");
         }
     }
     text
@@ -53,11 +56,13 @@ mod tests {
             expires,
             last_error: error.map(str::to_owned),
             next_attempt: error.map(|_| 1060),
+            record: error.map(|_| "_x.b. IN TXT \"y\"".to_owned()),
         };
         let all = [status("a.example.com", Some(1000 + 90 * 86_400), None), status("b", None, Some("it is down"))];
         let expected = "a.example.com  acme   valid for 90 days\n\
                         b              acme   none yet\n\
-                        \x20              it is down; next attempt in 60 s\n";
+                        \x20              it is down; next attempt in 60 s\n\
+                        \x20              _x.b. IN TXT \"y\"\n";
         assert_eq!(format(&all, StatusFormat::Text, 1000), expected);
         assert!(format(&all, StatusFormat::Json, 1000).contains(r#""next_attempt":1060"#));
         assert_eq!(format(&[], StatusFormat::Text, 1000), "the server gets no certificate by itself");

@@ -94,7 +94,7 @@ mod tests {
         const NOW: i64 = 1_800_000_000;
         let text = |from_days: i64, until_days: i64| {
             let valid = (NOW + from_days * DAY_SECONDS, NOW + until_days * DAY_SECONDS);
-            validity_warning(&CertificateFacts { names: vec![], valid, chain_length: 1, is_self_signed: false }, NOW)
+            validity_warning(&CertificateFacts { valid, chain_length: 1, ..CertificateFacts::default() }, NOW)
         };
         assert_eq!(text(-80, 10).as_deref(), Some("expires in 10 days"));
         assert_eq!(text(-80, 0).as_deref(), Some("expires in less than a day"));

@@ -1,6 +1,7 @@
 //! The command line.
 
 use crate::log::Format;
+use crate::syntax::{HostName, NameReach, ValueError};
 use clap::{Args, Parser, Subcommand};
 use selvedge::Driver;
 use std::path::PathBuf;
@@ -154,6 +155,15 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8080")]
     pub(crate) listen: String,
 
+    /// Serve https for this name at ports 80 and 443, with a certificate from Let's Encrypt; by using it you accept its
+    /// terms. Repeat it for further names
+    #[arg(long = "domain", value_name = "NAME", conflicts_with_all = ["listen", "tls"], value_parser = domain)]
+    pub(crate) domains: Vec<HostName>,
+
+    /// Directory of another certificate authority for `--domain`
+    #[arg(long, value_name = "URL", requires = "domains")]
+    pub(crate) acme_directory: Option<String>,
+
     /// Use TLS, with certificates of the own authority (`selvedge trust` lets this machine trust it)
     #[arg(long)]
     pub(crate) tls: bool,
@@ -188,7 +198,7 @@ pub(crate) struct ServeArgs {
 #[derive(Clone, Debug)]
 pub(crate) enum AccessLogArg {
     /// A line for each request.
-    In(Format),
+    In { format: Format, text: String },
     /// None.
     Off,
 }
@@ -205,6 +215,18 @@ fn driver(text: &str) -> Result<Driver, String> {
 fn access_log(text: &str) -> Result<AccessLogArg, String> {
     match text {
         "off" => Ok(AccessLogArg::Off),
-        _ => Format::read(text).map(AccessLogArg::In).map_err(|problem| problem.to_string()),
+        _ => Format::read(text)
+            .map(|format| AccessLogArg::In { format, text: text.to_owned() })
+            .map_err(|problem| problem.to_string()),
+    }
+}
+
+fn domain(text: &str) -> Result<HostName, String> {
+    let name: HostName = text.parse().map_err(|ValueError { message, .. }| message)?;
+    match name.reach() {
+        NameReach::Public | NameReach::Internal => Ok(name),
+        NameReach::PublicWildcard | NameReach::Unknown => {
+            Err("a wildcard needs a configuration, see docs/https.md".to_owned())
+        }
     }
 }

@@ -13,6 +13,9 @@ pub(crate) fn between(before: &Settings, now: &Settings) -> Vec<String> {
     let blocks = [
         ("log", before.logs != now.logs),
         ("limits", before.limits != now.limits),
+        ("acme", before.acme != now.acme),
+        ("certificate-folder", before.certificate_folder != now.certificate_folder),
+        ("ticket-keys", before.ticket_keys != now.ticket_keys),
         ("trusted-proxies", before.trusted_proxies != now.trusted_proxies),
     ];
     lines.extend(blocks.into_iter().filter(|(_, changed)| *changed).map(|(name, _)| format!("changed: {name}")));

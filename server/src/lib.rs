@@ -51,6 +51,8 @@ mod root_warnings;
 #[cfg(feature = "program")]
 mod run;
 #[cfg(feature = "program")]
+mod serve;
+#[cfg(feature = "program")]
 mod snapshot;
 #[cfg(feature = "program")]
 mod status;

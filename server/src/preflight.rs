@@ -82,7 +82,8 @@ pub(crate) fn problems(requirements: &[MachineRequirement], scope: CheckScope) -
         | MachineRequirementKind::PidFile(_)
         | MachineRequirementKind::ListenAddress(_)
         | MachineRequirementKind::User(_)
-        | MachineRequirementKind::Group(_) => scope == CheckScope::All,
+        | MachineRequirementKind::Group(_)
+        | MachineRequirementKind::Program(_) => scope == CheckScope::All,
         MachineRequirementKind::WritableFile(_) => scope != CheckScope::Sites,
         _ => true,
     });
@@ -133,6 +134,11 @@ fn check_requirement(kind: &MachineRequirementKind) -> Result<(), (String, Strin
             })
         }
         MachineRequirementKind::UserFile(path) => check_user_file(path),
+        MachineRequirementKind::Program(program) => check_program(&program.path),
+        MachineRequirementKind::KeyFile(path) => match read_regular(path) {
+            Ok(_) => Ok(()),
+            Err(error) => unmet(format!("cannot read {}: {error}", path.display()), "name a file with the key"),
+        },
         #[cfg(feature = "program")]
         MachineRequirementKind::Certificate(files) => check_certificate(files),
         #[cfg(feature = "program")]
@@ -250,6 +256,16 @@ fn check_certificate(files: &crate::config::model::CertificateFiles) -> Result<(
             unmet(error.to_string(), "the user that the server runs as has to be able to read it")
         }
         Err(error) => unmet(error.to_string(), ""),
+    }
+}
+
+/// A program is a file that may be executed.
+fn check_program(path: &Path) -> Result<(), (String, String)> {
+    use std::os::unix::fs::PermissionsExt;
+    match std::fs::metadata(path) {
+        Ok(found) if found.is_file() && found.permissions().mode() & 0o111 != 0 => Ok(()),
+        Ok(_) => unmet(format!("{} cannot be executed", path.display()), "`chmod +x FILE`"),
+        Err(error) => unmet(format!("cannot run {}: {error}", path.display()), "name a program"),
     }
 }
 

@@ -1,15 +1,25 @@
 //! The command line of the program `selvedge`.
 
+use crate::process;
 use crate::process::{ControlCommand, StatusFormat};
 use crate::trust::{self, TrustCommand};
-use crate::{check, cli, control_client, fmt, log, run};
+use crate::{check, cli, control_client, fmt, log, run, serve};
 use clap::Parser;
 use std::process::ExitCode;
 
 /// Runs the program `selvedge` with its command line.
 pub fn run_program() -> ExitCode {
+    if process::is_program_runner() {
+        return process::run_programs();
+    }
     let result = match cli::Cli::parse().command {
-        cli::Command::Serve(options) => run::serve(&options),
+        cli::Command::Serve(options) => match options.domains.is_empty() {
+            true => serve::serve(&options),
+            false => match serve::configuration_of_domains(&options) {
+                Ok(options) => return run::run(&options),
+                Err(problem) => Err(problem),
+            },
+        },
         cli::Command::Run(options) => return run::run(&options),
         cli::Command::Check(options) => return check::check(&options),
         cli::Command::Fmt(options) => return fmt::run(&options),

@@ -3,7 +3,7 @@
 use crate::certificate_warnings::validity_warning;
 use crate::certificates::{
     AcmeSettings, AutomaticCertificates, CertificateEvent, CertificateFacts, CertificateStatus, ChallengeChoice,
-    ReachCheck, Refreshed, unix_now,
+    ExternalAccount, ReachCheck, Refreshed, unix_now,
 };
 use crate::compile::{self, CarriedState, Compiled, SiteHosts};
 use crate::config::model::{self, AccessLog, ErrorLog, LogSettings, Settings, Switch};
@@ -12,7 +12,7 @@ use crate::listeners::ListenerSet;
 use crate::log::config::Level;
 use crate::log::{Connect, Counters, LogObserver, LogProblem, Logs};
 use crate::site::{DryRunCount, RouteTable, SiteService};
-use crate::syntax::{HostName, NameReach};
+use crate::syntax::HostName;
 use selvedge::service::{Admission, UNIX_PEER};
 use selvedge::tls::Tls;
 use selvedge::{AppVersion, Endpoint, Limits, Server};
@@ -189,7 +189,17 @@ impl Snapshot {
                 model::Challenge::Any => ChallengeChoice::Any,
                 model::Challenge::Http => ChallengeChoice::Http,
                 model::Challenge::Tls => ChallengeChoice::Tls,
+                model::Challenge::Dns => {
+                    let hook = acme.dns_hook.as_ref().expect("a configuration with this challenge has it");
+                    ChallengeChoice::Dns(hook.path.clone())
+                }
+                model::Challenge::DnsPersist => ChallengeChoice::DnsPersist,
             },
+            external_account: acme
+                .external_account
+                .as_ref()
+                .map(|account| ExternalAccount { key_id: account.key_id.clone(), key_file: account.key_file.clone() }),
+            name_server: acme.name_server,
             reach_check: match acme.reach_check {
                 Switch::On => ReachCheck::On,
                 Switch::Off => ReachCheck::Off,
@@ -197,9 +207,10 @@ impl Snapshot {
             has_plain_listener: listeners.iter().any(|listener| listener.tls == Switch::Off),
         };
         let with = sites.iter().filter(|site| site.tls.automatic == Switch::On);
-        let names = with.flat_map(|site| &site.names).filter(|name| name.reach() != NameReach::Unknown);
+        let names = with.flat_map(|site| &site.names).filter(|name| acme.certifies(name));
         let names: Vec<String> = names.map(HostName::certificate_name).collect();
-        automatic.apply(settings, &names);
+        let approvals: Vec<_> = sites.iter().filter_map(|site| compile::approval(&site.tls)).collect();
+        automatic.apply(settings, (&names, &approvals));
     }
 
     /// Returns the state of the certificates that the server gets by itself.
@@ -229,6 +240,7 @@ impl Snapshot {
         for event in self.carried.automatic().map(|automatic| automatic.take_events()).unwrap_or_default() {
             match event {
                 CertificateEvent::Received(text) => self.logs.log(Level::Info, "CertificateReceived", text),
+                CertificateEvent::NotApproved(text) => self.logs.log(Level::Info, "CertificateNotApproved", text),
                 CertificateEvent::Failed(text) => self.logs.log(Level::Error, "CertificateFailed", text),
             }
         }

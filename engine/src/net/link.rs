@@ -34,6 +34,11 @@ pub(crate) trait Session: Send {
         false
     }
 
+    /// Completes when what the next step needs is ready. It may take long.
+    fn poll_prepared(&mut self, _cx: &mut Context<'_>) -> Poll<()> {
+        Poll::Ready(())
+    }
+
     /// Takes the next step of the handshake, which costs much time.
     ///
     /// # Errors
@@ -259,6 +264,7 @@ impl<S: Stream> Link<S> {
                 return Poll::Ready(Ok(()));
             }
             if state.session.needs_turn() {
+                ready!(state.session.poll_prepared(cx));
                 ready!(turns.poll_turn(&mut state.ticket, cx));
                 state.session.advance().inspect_err(|_| {
                     let _ = state.flush_messages(&self.socket);

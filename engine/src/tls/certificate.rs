@@ -154,18 +154,36 @@ impl Certificates {
 }
 
 /// Certificates of several names, each with its own set.
-#[derive(Debug)]
 pub(super) struct CertificatesByName {
     pub(super) sets: HashMap<String, Certificates>,
     /// For clients that send no name.
     pub(super) first: Option<Certificates>,
+    /// Finds those of names that are not among the sets.
+    pub(super) further: Option<FindCertificates>,
+}
+
+/// Finds the certificates of a name.
+pub(super) type FindCertificates = Arc<dyn Fn(&str) -> Option<Certificates> + Send + Sync>;
+
+impl CertificatesByName {
+    fn find(&self, name: &str) -> Option<Certificates> {
+        let wildcard = || self.sets.get(&format!("*.{}", name.split_once('.')?.1));
+        let known = self.sets.get(name).or_else(wildcard).cloned();
+        known.or_else(|| self.further.as_ref()?(name))
+    }
+}
+
+impl fmt::Debug for CertificatesByName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CertificatesByName").field("sets", &self.sets).finish_non_exhaustive()
+    }
 }
 
 impl ResolvesServerCert for CertificatesByName {
     fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
         let set = match hello.server_name() {
-            Some(name) => self.sets.get(name),
-            None => self.first.as_ref(),
+            Some(name) => self.find(name),
+            None => self.first.clone(),
         };
         set?.resolve(hello)
     }

@@ -85,12 +85,22 @@ impl TlsHostBuilder {
         self.resolver(Arc::new(certificates))
     }
 
-    /// Sets certificates for each name, in lower case. A client that sends no name, because it connects to an address, gets
+    /// Sets certificates for each name, in lower case. A name that begins with `*.` covers one more label. A client that sends no name, because it connects to an address, gets
     /// those of the first address, or else of the first name.
     pub fn certificates_by_name(self, sets: Vec<(String, Certificates)>) -> Self {
         let address = sets.iter().find(|(name, _)| name.parse::<IpAddr>().is_ok());
         let first = address.or(sets.first()).map(|(_, certificates)| certificates.clone());
-        self.resolver(Arc::new(CertificatesByName { sets: sets.into_iter().collect(), first }))
+        self.resolver(Arc::new(CertificatesByName { sets: sets.into_iter().collect(), first, further: None }))
+    }
+
+    /// Sets certificates for each name, and a function for names that are not among them, which must not block.
+    pub fn certificates_by_name_or(
+        self,
+        sets: Vec<(String, Certificates)>,
+        further: impl Fn(&str) -> Option<Certificates> + Send + Sync + 'static,
+    ) -> Self {
+        let sets = sets.into_iter().collect();
+        self.resolver(Arc::new(CertificatesByName { sets, first: None, further: Some(Arc::new(further)) }))
     }
 
     /// Sets a resolver of the TLS library for the certificates.
@@ -151,7 +161,7 @@ impl TlsHostBuilder {
 }
 
 /// Returns the cryptography, which all hosts share.
-fn provider() -> Arc<CryptoProvider> {
+pub(super) fn provider() -> Arc<CryptoProvider> {
     static PROVIDER: OnceLock<Arc<CryptoProvider>> = OnceLock::new();
     PROVIDER.get_or_init(|| Arc::new(default_provider())).clone()
 }

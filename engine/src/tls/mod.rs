@@ -2,6 +2,7 @@
 //! certificates and the keys of session tickets. Only this module knows the TLS library.
 
 mod certificate;
+mod client;
 mod client_certificates;
 mod host;
 mod session;
@@ -10,6 +11,7 @@ mod tests;
 mod tickets;
 
 pub use certificate::{Certificate, CertificateError, Certificates};
+pub use client::{RootCertificates, client_config};
 pub use client_certificates::{ClientAuth, ClientCertificates};
 pub use host::{HostError, TlsHost, TlsHostBuilder};
 pub use rustls;
@@ -21,6 +23,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::io;
 use std::path::Path;
+use std::pin::Pin;
 use std::sync::Arc;
 
 /// What a client offers at the start of a handshake.
@@ -37,11 +40,24 @@ pub struct ClientOffer<'a> {
 pub trait SelectHost: Send + Sync {
     /// Returns the host for an offer; `None` to refuse the handshake.
     fn select(&self, offer: &ClientOffer<'_>) -> Option<Arc<TlsHost>>;
+
+    /// Prepares what the handshake needs, such as a certificate for a new name. [`SelectHost::select`] is called when the
+    /// result has completed. By default, nothing is to be prepared.
+    fn prepare(&self, _offer: &ClientOffer<'_>) -> Option<Preparation> {
+        None
+    }
 }
+
+/// What completes when a handshake can go on.
+pub type Preparation = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 impl<T: SelectHost + ?Sized> SelectHost for Arc<T> {
     fn select(&self, offer: &ClientOffer<'_>) -> Option<Arc<TlsHost>> {
         (**self).select(offer)
+    }
+
+    fn prepare(&self, offer: &ClientOffer<'_>) -> Option<Preparation> {
+        (**self).prepare(offer)
     }
 }
 

@@ -1,15 +1,16 @@
 //! The TLS session of one connection: bytes in, bytes out. The link moves them between the session and the socket.
 
 use super::host::{ACME_PROTOCOL, TlsHost};
-use super::{ClientOffer, SelectHost};
+use super::{ClientOffer, Preparation, SelectHost};
 use crate::buffer::{Buffer, Size};
 use crate::limits::{BUFFER_BYTES, ENCODED_SLICE_BYTES, FIRST_RECORD_BYTES, FIRST_RECORDS_BYTES, HANDSHAKE_BYTES_MAX};
 use crate::net::link::{Session, SessionFailure};
 use crate::peer::TlsInfo;
-use rustls::server::{Accepted, Acceptor};
+use rustls::server::{Accepted, Acceptor, ClientHello};
 use rustls::{AlertDescription, Error, HandshakeKind, ServerConnection};
 use std::io::{Read, Write};
 use std::sync::Arc;
+use std::task::{Context, Poll, ready};
 
 /// The first byte of a TLS connection: the type of a handshake record.
 const HANDSHAKE_RECORD: u8 = 0x16;
@@ -39,9 +40,29 @@ enum State {
     /// The first message is incomplete.
     Hello(Box<Start>),
     /// The first message is complete, and the host is not chosen.
-    Offered(Box<Accepted>, Arc<dyn SelectHost>),
+    Offered(Box<Offered>),
     Connected(Box<ServerConnection>, u32),
     Failed,
+}
+
+struct Offered {
+    accepted: Accepted,
+    hosts: Arc<dyn SelectHost>,
+    /// What has to complete before the host is chosen.
+    preparation: Option<Preparation>,
+}
+
+impl Offered {
+    fn new(accepted: Accepted, hosts: Arc<dyn SelectHost>) -> Self {
+        let preparation = hosts.prepare(&offer_of(&accepted.client_hello()));
+        Self { accepted, hosts, preparation }
+    }
+}
+
+/// Returns what a client offers.
+fn offer_of<'a>(hello: &'a ClientHello<'a>) -> ClientOffer<'a> {
+    let is_acme_challenge = hello.alpn().is_some_and(|mut all| all.all(|protocol| protocol == ACME_PROTOCOL));
+    ClientOffer { server_name: hello.server_name(), is_acme_challenge }
 }
 
 struct Start {
@@ -88,7 +109,7 @@ impl TlsSession {
             match start.acceptor.accept() {
                 Ok(Some(accepted)) => {
                     self.pending.extend_from_slice(bytes);
-                    self.state = State::Offered(Box::new(accepted), start.hosts);
+                    self.state = State::Offered(Box::new(Offered::new(accepted, start.hosts)));
                     return Ok(());
                 }
                 Ok(None) if bytes.is_empty() => {
@@ -110,9 +131,7 @@ impl TlsSession {
 
     /// Chooses the host and computes the server's first messages.
     fn choose_host(&mut self, accepted: Accepted, hosts: &dyn SelectHost) -> Result<(), SessionFailure> {
-        let hello = accepted.client_hello();
-        let is_acme_challenge = hello.alpn().is_some_and(|mut all| all.all(|protocol| protocol == ACME_PROTOCOL));
-        let Some(host) = hosts.select(&ClientOffer { server_name: hello.server_name(), is_acme_challenge }) else {
+        let Some(host) = hosts.select(&offer_of(&accepted.client_hello())) else {
             return self.fail(SessionFailure::UnknownServerName, &UNRECOGNIZED_NAME);
         };
         let TlsHost { config, tag } = &*host;
@@ -222,6 +241,16 @@ impl Session for TlsSession {
         }
     }
 
+    fn poll_prepared(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        if let State::Offered(offered) = &mut self.state
+            && let Some(preparation) = &mut offered.preparation
+        {
+            ready!(preparation.as_mut().poll(cx));
+            offered.preparation = None;
+        }
+        Poll::Ready(())
+    }
+
     fn needs_turn(&self) -> bool {
         match &self.state {
             State::Offered(..) => true,
@@ -232,7 +261,7 @@ impl Session for TlsSession {
 
     fn advance(&mut self) -> Result<(), SessionFailure> {
         match std::mem::replace(&mut self.state, State::Failed) {
-            State::Offered(accepted, hosts) => self.choose_host(*accepted, &*hosts),
+            State::Offered(offered) => self.choose_host(offered.accepted, &*offered.hosts),
             state => {
                 self.state = state;
                 let pending = std::mem::take(&mut self.pending);

@@ -1,33 +1,49 @@
 //! Certificates that the server gets by itself: from a certificate authority for public names, from its own for others.
 
-use super::acme::{AcmeSettings, ChallengeChoice, Issuing};
+use super::acme::{AcmeSettings, ChallengeChoice, IssueError, Issuing, ValidationMethod};
+use super::approval::{Approval, RunProgram};
 use super::challenges::Challenges;
-use super::facts::CertificateFacts;
 use super::folder::{CertificateFolder, FolderLock};
 use super::journal::{self, JournalEvent};
-use super::local_authority::LocalAuthority;
-use crate::syntax::NameReach;
-use selvedge::tls::{Certificate, Certificates};
+use super::name_entry::{NameEntry, file_of};
+use super::on_demand::OnDemand;
+use super::unix_now;
+use crate::syntax::{HostName, NameReach};
+use instant_acme::CertificateIdentifier;
+use selvedge::tls::{Certificates, Preparation};
 use serde::Serialize;
-use std::collections::BTreeMap;
+use std::cell::RefCell;
+use std::collections::{BTreeMap, HashSet};
 use std::path::Path;
-use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, SystemTime};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
 use tokio::sync::Notify;
 
 const JOURNAL: &str = "journal";
 /// How often certificates are looked at.
 const LOOK_INTERVAL: Duration = Duration::from_secs(10);
+/// Seconds until a certificate authority is queried again about a renewal: after a query that failed, and the bounds of what
+/// it can demand.
+const QUERY_INTERVAL: i64 = 6 * 3600;
+const QUERY_INTERVAL_MIN: i64 = 60;
+const QUERY_INTERVAL_MAX: i64 = 24 * 3600;
+/// Seconds until the next attempt after a failed check, which doubles up to the maximum.
+const CHECK_DELAY_MIN: i64 = 10;
+const CHECK_DELAY_MAX: i64 = 600;
 /// Most lines that wait for the log.
 const EVENTS_MAX: usize = 1000;
 
 /// All names, and what they need.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct AutomaticCertificates {
     state: Mutex<State>,
     challenges: Challenges,
+    /// Runs the programs of the configuration.
+    programs: OnceLock<Arc<dyn RunProgram>>,
     /// Notified when something is to be done.
     wake: Notify,
+    /// Names that the configuration does not have.
+    on_demand: OnDemand,
 }
 
 #[derive(Debug, Default)]
@@ -38,27 +54,13 @@ struct State {
     events: Vec<CertificateEvent>,
 }
 
-/// A name with its certificate.
-#[derive(Debug)]
-struct NameEntry {
-    certificates: Certificates,
-    reach: NameReach,
-    /// Whether the configuration in force has it.
-    is_wanted: bool,
-    /// First and last second in which the certificate is valid.
-    valid: Option<(i64, i64)>,
-    /// The content of its file, to notice when another server has replaced it.
-    content: String,
-    failures: u32,
-    last_error: Option<String>,
-    next_attempt: Option<i64>,
-}
-
 /// What happened, for the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum CertificateEvent {
     Received(String),
     Failed(String),
+    /// A name that a client wants was not approved.
+    NotApproved(String),
 }
 
 /// The state of a name, for `selvedge certificates`.
@@ -71,9 +73,23 @@ pub(crate) struct CertificateStatus {
     pub(crate) last_error: Option<String>,
     /// Time of the next attempt in Unix time, if one failed.
     pub(crate) next_attempt: Option<i64>,
+    /// The record that the owner of the name has to set, for validations by such a record.
+    pub(crate) record: Option<String>,
+}
+
+impl std::fmt::Debug for AutomaticCertificates {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("AutomaticCertificates").field("state", &self.lock()).finish_non_exhaustive()
+    }
 }
 
 impl AutomaticCertificates {
+    /// Sets what runs the programs of the configuration.
+    pub(crate) fn run_programs_with(&self, programs: Arc<dyn RunProgram>) {
+        // It never changes within a process.
+        let _ = self.programs.set(programs);
+    }
+
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -82,11 +98,11 @@ impl AutomaticCertificates {
         &self.challenges
     }
 
-    /// Returns the certificates of a name, which are filled when they exist. Internal names have one at once.
+    /// Uses a folder. Call it before [`AutomaticCertificates::certificates`].
     ///
     /// # Errors
     /// If the folder cannot be used.
-    pub(crate) fn certificates(&self, folder: &Path, (name, reach): (&str, NameReach)) -> Result<Certificates, String> {
+    pub(crate) fn use_folder(&self, folder: &Path) -> Result<(), String> {
         let state = &mut *self.lock();
         if state.folder.as_ref().is_none_or(|open| open.path() != folder) {
             let opened = CertificateFolder::open(folder);
@@ -94,7 +110,16 @@ impl AutomaticCertificates {
             self.challenges.share(&opened);
             state.folder = Some(opened);
         }
-        let folder = state.folder.as_ref().expect("it was opened");
+        Ok(())
+    }
+
+    /// Returns the certificates of a name, which are filled when they exist. Internal names have one at once.
+    ///
+    /// # Errors
+    /// If the folder cannot be used.
+    pub(crate) fn certificates(&self, name: &str, reach: NameReach) -> Result<Certificates, String> {
+        let state = &mut *self.lock();
+        let folder = state.folder.as_ref().ok_or("no folder is in use")?;
         let entry = state.names.entry(name.to_owned()).or_insert_with(|| NameEntry::new(reach));
         entry.load(folder, name);
         if reach == NameReach::Internal && entry.is_due(name, unix_now()) {
@@ -104,11 +129,15 @@ impl AutomaticCertificates {
     }
 
     /// Sets the names and settings of the configuration in force.
-    pub(crate) fn apply(&self, settings: AcmeSettings, wanted: &[String]) {
+    pub(crate) fn apply(&self, settings: AcmeSettings, (wanted, approvals): (&[String], &[Approval])) {
+        let wanted: HashSet<&str> = wanted.iter().map(String::as_str).collect();
         let mut state = self.lock();
         state.settings = settings;
         for (name, entry) in &mut state.names {
-            entry.is_wanted = wanted.contains(name);
+            let is_approved = entry.approval.as_ref().is_some_and(|approval| approvals.contains(approval));
+            entry.is_wanted = is_approved || wanted.contains(name.as_str());
+            // What a check refused may have been corrected. The journal still limits orders.
+            entry.next_attempt = None;
         }
         self.wake.notify_one();
     }
@@ -130,22 +159,85 @@ impl AutomaticCertificates {
             expires: entry.valid.map(|(_, until)| until),
             last_error: entry.last_error.clone(),
             next_attempt: entry.next_attempt,
+            record: entry.wanted_record.clone(),
         };
         state.names.iter().filter(|(_, entry)| entry.is_wanted).map(status).collect()
     }
 
     /// Gets and renews certificates until the process ends.
-    pub(crate) fn run(&self) -> std::io::Result<()> {
+    pub(crate) fn run(self: &Arc<Self>) -> std::io::Result<()> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let automatic = self.clone();
+        runtime.spawn(async move {
+            loop {
+                for (name, approval) in automatic.on_demand.next().await {
+                    let automatic = automatic.clone();
+                    tokio::spawn(async move { automatic.approve(&name, &approval).await });
+                }
+            }
+        });
         runtime.block_on(async {
             loop {
                 let due: Vec<(String, NameReach)> = self.due_names(unix_now());
                 for (name, reach) in due {
                     self.renew(&name, reach).await;
+                    self.on_demand.finish(&name);
                 }
+                self.plan_renewals().await;
                 let _ = tokio::time::timeout(LOOK_INTERVAL, self.wake.notified()).await;
             }
         })
+    }
+
+    /// Adds a name that was approved. Its certificate may be in the folder.
+    fn add_approved(&self, name: &str, approval: Arc<Approval>) {
+        let state = &mut *self.lock();
+        let Some(folder) = &state.folder else { return };
+        let reach = name.parse().map_or(NameReach::Unknown, |name: HostName| name.reach());
+        let entry = state.names.entry(name.to_owned()).or_insert_with(|| NameEntry::new(reach));
+        entry.approval = Some((*approval).clone());
+        entry.is_wanted = true;
+        entry.load(folder, name);
+        if entry.is_due(name, unix_now()) {
+            self.wake.notify_one();
+        } else {
+            self.on_demand.finish(name);
+        }
+    }
+
+    /// Returns the certificates of a name that was approved.
+    pub(crate) fn approved(&self, name: &str) -> Option<Certificates> {
+        self.with_entry(name, |entry| entry.is_wanted.then(|| entry.certificates.clone())).flatten()
+    }
+
+    /// Prepares a handshake for a name that the configuration does not have. `None` if its certificate is there, or if it
+    /// gets none.
+    pub(crate) fn prepare(&self, name: &str, approval: &Arc<Approval>) -> Option<Preparation> {
+        let is_name = matches!(name.parse(), Ok(parsed @ HostName::Exact(_))
+            if matches!(HostName::reach(&parsed), NameReach::Public | NameReach::Internal));
+        if !is_name || self.with_entry(name, |entry| entry.is_wanted && entry.valid.is_some()) == Some(true) {
+            return None;
+        }
+        let mut receiver = self.on_demand.wait(name, approval, unix_now())?;
+        Some(Box::pin(async move {
+            // It ends with the sender.
+            let _ = receiver.changed().await;
+        }))
+    }
+
+    /// Decides about a name, and lets a certificate be ordered if it was approved.
+    async fn approve(&self, name: &str, approval: &Arc<Approval>) {
+        match approval.decide(name, self.programs.get().cloned()).await {
+            Ok(()) => self.add_approved(name, approval.clone()),
+            Err(why) => {
+                self.on_demand.refuse(name, unix_now());
+                self.note(CertificateEvent::NotApproved(format!("{name} gets no certificate: {why}")));
+            }
+        }
+    }
+
+    fn note(&self, event: CertificateEvent) {
+        push(&mut self.lock().events, event);
     }
 
     fn due_names(&self, now: i64) -> Vec<(String, NameReach)> {
@@ -162,24 +254,13 @@ impl AutomaticCertificates {
     }
 
     async fn renew(&self, name: &str, reach: NameReach) {
-        let (folder, settings, by_http) = {
-            let state = self.lock();
-            let Some(folder) = state.folder.clone() else { return };
-            let failures = state.names.get(name).map_or(0, |entry| entry.failures);
-            let by_http = match state.settings.challenges {
-                ChallengeChoice::Http => true,
-                ChallengeChoice::Tls => false,
-                // A validation that failed is tried in the other way.
-                ChallengeChoice::Any => state.settings.has_plain_listener && failures.is_multiple_of(2),
-            };
-            (folder, state.settings.clone(), by_http)
-        };
+        let Some((folder, settings, failures)) = self.order_state(name) else { return };
         let now = unix_now();
         let lock = match folder.lock(now) {
             Ok(Some(lock)) => lock,
             // Another server with this folder gets certificates; its result is found in the folder.
             Ok(None) => return,
-            Err(error) => return self.fail(name, None, format!("cannot lock {}: {error}", folder.path().display())),
+            Err(error) => return self.postpone(name, format!("cannot lock {}: {error}", folder.path().display())),
         };
         let is_done = self.with_entry(name, |entry| {
             entry.load(&folder, name);
@@ -190,7 +271,7 @@ impl AutomaticCertificates {
         }
         if reach == NameReach::Internal {
             if let Some(Err(why)) = self.with_entry(name, |entry| entry.sign(&folder, name)) {
-                self.fail(name, None, why);
+                self.postpone(name, why);
             }
             return;
         }
@@ -200,11 +281,73 @@ impl AutomaticCertificates {
             self.with_entry(name, |entry| entry.next_attempt = Some(earliest));
             return;
         }
+        // A name that was approved once may have been withdrawn since.
+        let approval =
+            self.with_entry(name, |entry| entry.approval.clone().filter(|_| entry.valid.is_some())).flatten();
+        if let Some(approval) = approval
+            && let Err(why) = approval.decide(name, self.programs.get().cloned()).await
+        {
+            return self.postpone(name, why);
+        }
         let _ = folder.write(JOURNAL, &journal::recent(&text, now));
-        let issuing = Issuing { settings: &settings, folder: &folder, challenges: &self.challenges, by_http };
-        match issue(&issuing, &lock, name).await {
+        let issuing = self.issuing((&settings, &folder), failures);
+        let replaced = self.with_entry(name, |entry| entry.renewal.directory.clone().zip(entry.renewal_id())).flatten();
+        let issued = issue(&issuing, &lock, (name, replaced)).await;
+        let record = issuing.wanted_record.take();
+        self.with_entry(name, |entry| entry.wanted_record = record);
+        match issued {
             Ok(pem) => self.receive(&folder, name, &pem),
-            Err(why) => self.fail(name, Some(&folder), why),
+            Err(IssueError::NotReady(why)) => self.postpone(name, why),
+            Err(IssueError::Failed { why, not_before }) => self.fail(name, &folder, (why, not_before)),
+        }
+    }
+
+    /// Returns what an order of a name needs: the folder, the settings, and the number of failures in a row.
+    fn order_state(&self, name: &str) -> Option<(CertificateFolder, AcmeSettings, u32)> {
+        let state = self.lock();
+        let failures = state.names.get(name).map_or(0, |entry| entry.failures);
+        Some((state.folder.clone()?, state.settings.clone(), failures))
+    }
+
+    fn issuing<'a>(
+        &'a self,
+        (settings, folder): (&'a AcmeSettings, &'a CertificateFolder),
+        failures: u32,
+    ) -> Issuing<'a> {
+        let method = match &settings.challenges {
+            ChallengeChoice::Http => ValidationMethod::Http,
+            ChallengeChoice::Tls => ValidationMethod::Tls,
+            ChallengeChoice::Dns(program) => ValidationMethod::Dns(program),
+            ChallengeChoice::DnsPersist => ValidationMethod::DnsPersist,
+            // A validation that failed is tried in the other way.
+            ChallengeChoice::Any if settings.has_plain_listener && failures.is_multiple_of(2) => ValidationMethod::Http,
+            ChallengeChoice::Any => ValidationMethod::Tls,
+        };
+        let programs = self.programs.get().cloned();
+        Issuing { settings, folder, challenges: &self.challenges, method, programs, wanted_record: RefCell::default() }
+    }
+
+    /// Queries certificate authorities when their certificates should be renewed.
+    async fn plan_renewals(&self) {
+        let now = unix_now();
+        let due: Vec<(String, CertificateIdentifier<'static>)> = {
+            let state = self.lock();
+            let due = state.names.iter().filter(|(_, entry)| entry.is_wanted && entry.is_query_due(now));
+            due.filter_map(|(name, entry)| Some((name.clone(), entry.renewal_id()?))).collect()
+        };
+        for (name, id) in due {
+            let Some((folder, settings, failures)) = self.order_state(&name) else { return };
+            let issuing = self.issuing((&settings, &folder), failures);
+            let mut next_query = now + QUERY_INTERVAL;
+            for directory in &settings.directories {
+                let Some(authority) = issuing.known_authority(directory).await else { continue };
+                if let Ok((window, delay)) = authority.renewal_window(&id).await {
+                    next_query = now + delay.clamp(QUERY_INTERVAL_MIN, QUERY_INTERVAL_MAX);
+                    self.with_entry(&name, |entry| entry.plan_renewal((&name, directory), window, next_query));
+                    break;
+                }
+            }
+            self.with_entry(&name, |entry| entry.renewal.next_query = next_query);
         }
     }
 
@@ -223,20 +366,33 @@ impl AutomaticCertificates {
         push(&mut state.events, CertificateEvent::Received(text));
     }
 
-    fn fail(&self, name: &str, folder: Option<&CertificateFolder>, why: String) {
+    /// Notes that an order failed. The delay until the next one is in the journal.
+    fn fail(&self, name: &str, folder: &CertificateFolder, (why, not_before): (String, Option<i64>)) {
         let now = unix_now();
-        let next = folder.map_or(now + 60, |folder| {
-            let _ = folder.append(JOURNAL, &journal::line(now, name, JournalEvent::Failed));
-            let text = folder.read(JOURNAL).unwrap_or_default().unwrap_or_default();
-            journal::earliest_order(&text, name).max(now + 1)
-        });
+        let deferred = not_before.filter(|at| *at > now).map(JournalEvent::DeferredUntil);
+        for event in [JournalEvent::Failed].into_iter().chain(deferred) {
+            let _ = folder.append(JOURNAL, &journal::line(now, name, event));
+        }
+        let text = folder.read(JOURNAL).unwrap_or_default().unwrap_or_default();
+        self.note_failure(name, why, journal::earliest_order(&text, name).max(now + 1));
+    }
+
+    /// Notes that a check failed before anything was ordered. The next attempt is soon, and at once after a reload.
+    fn postpone(&self, name: &str, why: String) {
+        let failures = self.with_entry(name, |entry| entry.failures).unwrap_or_default();
+        let delay =
+            CHECK_DELAY_MIN.checked_shl(failures).unwrap_or(CHECK_DELAY_MAX).clamp(CHECK_DELAY_MIN, CHECK_DELAY_MAX);
+        self.note_failure(name, why, unix_now() + delay);
+    }
+
+    fn note_failure(&self, name: &str, why: String, next: i64) {
         let state = &mut *self.lock();
+        let text = format!("{name} gets no certificate; the next attempt is in {} s: {why}", next - unix_now());
         if let Some(entry) = state.names.get_mut(name) {
             entry.failures = entry.failures.saturating_add(1);
-            entry.last_error = Some(why.clone());
+            entry.last_error = Some(why);
             entry.next_attempt = Some(next);
         }
-        let text = format!("{name} gets no certificate; the next attempt is in {} s: {why}", next - now);
         push(&mut state.events, CertificateEvent::Failed(text));
     }
 
@@ -245,10 +401,15 @@ impl AutomaticCertificates {
     }
 }
 
-/// Orders a certificate: from the first directory, or from the next one if that fails.
-async fn issue(issuing: &Issuing<'_>, lock: &FolderLock, name: &str) -> Result<String, String> {
-    issuing.check_reach(name)?;
-    let mut why = "no directory of a certificate authority is configured".to_owned();
+/// Orders a certificate: from the first directory, or from the next one if that fails. `replaced` is the certificate that
+/// it replaces, with the directory that knows it.
+async fn issue(
+    issuing: &Issuing<'_>,
+    lock: &FolderLock,
+    (name, replaced): (&str, Option<(String, CertificateIdentifier<'static>)>),
+) -> Result<String, IssueError> {
+    issuing.check_reach(name).map_err(IssueError::NotReady)?;
+    let mut failed = IssueError::NotReady("no directory of a certificate authority is configured".to_owned());
     for directory in &issuing.settings.directories {
         let before_order = || {
             let now = unix_now();
@@ -264,81 +425,21 @@ async fn issue(issuing: &Issuing<'_>, lock: &FolderLock, name: &str) -> Result<S
             let line = journal::line(now, name, JournalEvent::Ordered);
             issuing.folder.append(JOURNAL, &line).map_err(|error| format!("the journal cannot be written: {error}"))
         };
-        match issuing.issue(directory, name, before_order).await {
-            Ok(pem) => return Ok(pem),
-            Err(error) => why = error,
+        let known = replaced.as_ref().filter(|(knows, _)| knows == directory).map(|(_, id)| id.clone());
+        match (issuing.issue(directory, (name, known), before_order).await, &failed) {
+            (Ok(pem), _) => return Ok(pem),
+            // The delay after an order that failed remains.
+            (Err(IssueError::NotReady(why)), IssueError::Failed { not_before, .. }) => {
+                failed = IssueError::Failed { why, not_before: *not_before };
+            }
+            (Err(error), _) => failed = error,
         }
     }
-    Err(why)
-}
-
-impl NameEntry {
-    fn new(reach: NameReach) -> Self {
-        Self {
-            certificates: Certificates::new(Vec::new()),
-            reach,
-            is_wanted: false,
-            valid: None,
-            content: String::new(),
-            failures: 0,
-            last_error: None,
-            next_attempt: None,
-        }
-    }
-
-    /// Uses the certificate in the folder, if it has changed and is valid longer.
-    fn load(&mut self, folder: &CertificateFolder, name: &str) {
-        if let Ok(Some(text)) = folder.read(&file_of(name))
-            && text != self.content
-        {
-            self.accept(&text);
-        }
-    }
-
-    /// Uses a certificate, unless it is invalid.
-    fn accept(&mut self, pem: &str) {
-        let Ok(certificate) = Certificate::from_pem(pem.as_bytes(), pem.as_bytes()) else { return };
-        let Some(facts) = CertificateFacts::of(&certificate) else { return };
-        if self.valid.is_some_and(|(_, until)| until > facts.valid.1) {
-            return;
-        }
-        self.valid = Some(facts.valid);
-        pem.clone_into(&mut self.content);
-        self.certificates.replace(vec![certificate]);
-    }
-
-    /// Signs a certificate with the local authority.
-    fn sign(&mut self, folder: &CertificateFolder, name: &str) -> Result<(), String> {
-        let signed = LocalAuthority::open(folder).and_then(|authority| authority.sign(name));
-        let pem = signed.map_err(|error| format!("cannot sign a certificate for {name}: {error}"))?;
-        folder.write(&file_of(name), &pem).map_err(|error| format!("cannot store a certificate: {error}"))?;
-        self.accept(&pem);
-        Ok(())
-    }
-
-    /// Whether a certificate is needed now: none exists, or a third of its life or less is left.
-    fn is_due(&self, name: &str, now: i64) -> bool {
-        let Some((from, until)) = self.valid else { return true };
-        let life = until - from;
-        // Names of one start are not renewed at once.
-        let spread = name.bytes().fold(0i64, |sum, byte| (sum * 31 + i64::from(byte)) % 1000);
-        now >= until - life / 3 - life / 48 * spread / 1000
-    }
+    Err(failed)
 }
 
 fn push(events: &mut Vec<CertificateEvent>, event: CertificateEvent) {
     if events.len() < EVENTS_MAX {
         events.push(event);
     }
-}
-
-/// Returns the file of a name: without the characters of an IPv6 address and a wildcard.
-fn file_of(name: &str) -> String {
-    format!("{}.pem", name.replace(':', "_").replace('*', "wildcard"))
-}
-
-/// Returns the current time in Unix seconds.
-pub(crate) fn unix_now() -> i64 {
-    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    i64::try_from(since.as_secs()).unwrap_or(i64::MAX)
 }

@@ -5,6 +5,7 @@ use rcgen::{CertificateParams, CustomExtension, KeyPair};
 use selvedge::tls::{Certificate, Certificates, TlsHost};
 use std::collections::HashMap;
 use std::io;
+use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// The path of a response by http, before the token.
@@ -29,6 +30,21 @@ fn file_of(token: &str) -> String {
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Returns the server name with which a name is validated: for an address, that of its reverse look-up (RFC 8738 §6).
+fn server_name(name: &str) -> String {
+    match name.parse() {
+        Err(_) => name.to_owned(),
+        Ok(IpAddr::V4(address)) => {
+            let [a, b, c, d] = address.octets();
+            format!("{d}.{c}.{b}.{a}.in-addr.arpa")
+        }
+        Ok(IpAddr::V6(address)) => {
+            let digits = address.octets().into_iter().rev().flat_map(|byte| [byte & 15, byte >> 4]);
+            digits.map(|digit| format!("{digit:x}.")).collect::<String>() + "ip6.arpa"
+        }
+    }
 }
 
 impl Challenges {
@@ -78,11 +94,27 @@ impl Challenges {
         let certificate = Certificate::for_acme_challenge(pem.as_bytes(), pem.as_bytes()).map_err(io::Error::other)?;
         let builder = TlsHost::builder().certificates(Certificates::new(vec![certificate])).for_acme_challenge();
         let host = builder.build().map_err(io::Error::other)?;
-        lock(&self.tls).insert(name.to_owned(), Arc::new(host));
+        lock(&self.tls).insert(server_name(name), Arc::new(host));
         Ok(())
     }
 
     pub(super) fn remove_tls(&self, name: &str) {
-        lock(&self.tls).remove(name);
+        lock(&self.tls).remove(&server_name(name));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_validated_by_their_reverse_names() {
+        for (name, expected) in [
+            ("a.example", "a.example"),
+            ("203.0.113.7", "7.113.0.203.in-addr.arpa"),
+            ("2001:db8::1", "1.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.8.b.d.0.1.0.0.2.ip6.arpa"),
+        ] {
+            assert_eq!(server_name(name), expected);
+        }
     }
 }

@@ -2,11 +2,11 @@
 
 use selvedge::tls::Certificate;
 use std::net::IpAddr;
-use x509_parser::extensions::GeneralName;
+use x509_parser::extensions::{GeneralName, ParsedExtension};
 use x509_parser::parse_x509_certificate;
 
 /// Facts about a certificate.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct CertificateFacts {
     /// The names and addresses that it is for, in lower case.
     pub(crate) names: Vec<String>,
@@ -16,6 +16,8 @@ pub(crate) struct CertificateFacts {
     pub(crate) chain_length: usize,
     /// Whether it is its own issuer.
     pub(crate) is_self_signed: bool,
+    /// Key identifier of its issuer and its serial number, by which the issuer knows it (RFC 9773 §4.1).
+    pub(crate) renewal_id: Option<(Vec<u8>, Vec<u8>)>,
 }
 
 impl CertificateFacts {
@@ -25,11 +27,16 @@ impl CertificateFacts {
         let alternative = parsed.subject_alternative_name().ok().flatten();
         let names = alternative.iter().flat_map(|extension| &extension.value.general_names);
         let validity = parsed.validity();
+        let issuer_key = parsed.iter_extensions().find_map(|extension| match extension.parsed_extension() {
+            ParsedExtension::AuthorityKeyIdentifier(issuer) => issuer.key_identifier.as_ref().map(|id| id.0.to_vec()),
+            _ => None,
+        });
         Some(Self {
             names: names.filter_map(name_of).collect(),
             valid: (validity.not_before.timestamp(), validity.not_after.timestamp()),
             chain_length: certificate.chain().len(),
             is_self_signed: parsed.subject() == parsed.issuer(),
+            renewal_id: issuer_key.map(|key| (key, parsed.tbs_certificate.raw_serial().to_vec())),
         })
     }
 }

@@ -12,6 +12,8 @@ const DAY_SECONDS: i64 = 24 * 3600;
 /// The delay after the first failure; it doubles with each further one.
 const BACK_OFF_MIN: i64 = 60;
 const BACK_OFF_MAX: i64 = DAY_SECONDS;
+/// The longest wait that a certificate authority can demand.
+const DEFERRAL_MAX: i64 = WEEK_SECONDS;
 
 /// What happened with a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,22 +22,31 @@ pub(crate) enum JournalEvent {
     Ordered,
     /// A certificate was received.
     Received,
-    /// An attempt failed, with or without an order.
+    /// An order failed.
     Failed,
+    /// The certificate authority wants no order before this time in Unix seconds.
+    DeferredUntil(i64),
 }
+
+/// The word before the time of [`JournalEvent::DeferredUntil`].
+const DEFERRED: &str = "deferred-until-";
 
 impl fmt::Display for JournalEvent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Ordered => "ordered",
-            Self::Received => "received",
-            Self::Failed => "failed",
-        })
+        match self {
+            Self::Ordered => f.write_str("ordered"),
+            Self::Received => f.write_str("received"),
+            Self::Failed => f.write_str("failed"),
+            Self::DeferredUntil(at) => write!(f, "{DEFERRED}{at}"),
+        }
     }
 }
 
 impl JournalEvent {
     fn from_text(text: &str) -> Option<Self> {
+        if let Some(at) = text.strip_prefix(DEFERRED) {
+            return at.parse().ok().map(Self::DeferredUntil);
+        }
         [Self::Ordered, Self::Received, Self::Failed].into_iter().find(|event| event.to_string() == text)
     }
 }
@@ -78,13 +89,18 @@ pub(crate) fn earliest_order(journal: &str, name: &str) -> i64 {
     let failures = events().fold((0, i64::MIN), |(count, last), (at, _, event)| match event {
         JournalEvent::Failed => (count + 1, at),
         JournalEvent::Received => (0, i64::MIN),
-        JournalEvent::Ordered => (count, last),
+        JournalEvent::Ordered | JournalEvent::DeferredUntil(_) => (count, last),
+    });
+    let by_deferral = events().filter_map(|(at, _, event)| match event {
+        // A time that is implausibly late would be an order that is never sent.
+        JournalEvent::DeferredUntil(until) => Some(until.min(at + DEFERRAL_MAX)),
+        _ => None,
     });
     let by_failures = match failures {
         (0, _) => i64::MIN,
         (count, last) => last + back_off(count, name, last),
     };
-    by_budget.max(by_failures)
+    by_deferral.chain([by_budget, by_failures]).max().unwrap_or(i64::MIN)
 }
 
 /// Returns the delay after a number of failures in a row: up to a quarter less, so that servers with one folder and names
@@ -100,7 +116,7 @@ fn back_off(failures: u32, name: &str, last: i64) -> i64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use JournalEvent::{Failed, Ordered, Received};
+    use JournalEvent::{DeferredUntil, Failed, Ordered, Received};
 
     const NOW: i64 = 1_800_000_000;
 
@@ -140,6 +156,15 @@ mod tests {
         assert_eq!(earliest_order(&journal(&events), "a"), i64::MIN);
         events.push((NOW, "a", Failed));
         assert!(earliest_order(&journal(&events), "a") <= NOW + BACK_OFF_MIN);
+    }
+
+    #[test]
+    fn a_certificate_authority_can_defer_orders() {
+        for (until, expected) in [(3600, 3600), (10 * WEEK_SECONDS, WEEK_SECONDS)] {
+            let text = line(NOW, "a", DeferredUntil(NOW + until)) + "\n";
+            assert_eq!(earliest_order(&text, "a"), NOW + expected);
+            assert_eq!(earliest_order(&text, "b"), i64::MIN);
+        }
     }
 
     #[test]

@@ -3,6 +3,8 @@
 //! Never names the configuration, a site or the log.
 
 mod acme;
+mod approval;
+mod authority_client;
 mod automatic;
 mod challenges;
 mod facts;
@@ -10,11 +12,24 @@ mod files;
 mod folder;
 mod journal;
 mod local_authority;
+mod name_entry;
+mod name_records;
+mod on_demand;
+mod validation;
 
-pub(crate) use acme::{AcmeSettings, ChallengeChoice, ReachCheck};
-pub(crate) use automatic::{AutomaticCertificates, CertificateEvent, CertificateStatus, unix_now};
+pub(crate) use acme::{AcmeSettings, ChallengeChoice, ExternalAccount, ReachCheck};
+pub(crate) use approval::{Approval, RunProgram};
+pub(crate) use automatic::{AutomaticCertificates, CertificateEvent, CertificateStatus};
 pub(crate) use challenges::CHALLENGE_PATH;
 pub(crate) use facts::{CertificateFacts, is_covered};
 pub(crate) use files::{CertificatePaths, CertificateSet, LoadError, Refreshed, load};
 pub(crate) use folder::{CertificateFolder, folder_of_user};
 pub(crate) use local_authority::{AUTHORITY_NAME, ROOT_FILE, create_local_authority};
+
+use std::time::SystemTime;
+
+/// Returns the current time in Unix seconds.
+pub(crate) fn unix_now() -> i64 {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since.as_secs()).unwrap_or(i64::MAX)
+}

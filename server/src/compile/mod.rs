@@ -27,7 +27,7 @@ use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 #[cfg(feature = "program")]
-pub(crate) use tls::{SiteHosts, read_authorities, read_secrets};
+pub(crate) use tls::{SiteHosts, approval, read_authorities, read_secrets};
 
 /// The behaviour of a configuration.
 #[derive(Debug)]
@@ -87,7 +87,7 @@ pub(crate) fn compile(
             let open = open + logs.descriptors_max();
             Ok(Compiled {
                 #[cfg(feature = "program")]
-                hosts: hosts.select(&table, &settings.sites, carried.automatic()).map(Arc::new),
+                hosts: hosts.select(&table, settings, carried.automatic()).map(Arc::new),
                 table,
                 #[cfg(feature = "program")]
                 logs,

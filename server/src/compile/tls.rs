@@ -1,13 +1,13 @@
 //! Compiles the TLS of sites: a host for each set of certificates and rules for clients.
 
 use super::Compiler;
-use crate::certificates::{AutomaticCertificates, CertificatePaths, CertificateSet};
+use crate::certificates::{Approval, AutomaticCertificates, CertificatePaths, CertificateSet};
 use crate::config::MachineRequirementKind;
 use crate::config::model::{self, CertificateFiles, ClientCertificatesMode, Switch};
 use crate::site::RouteTable;
-use crate::syntax::{HostName, NameReach};
-use selvedge::tls::{ClientAuth, ClientCertificates, ClientOffer, SelectHost, TicketKeys, TlsHost};
-use std::collections::HashMap;
+use crate::syntax::HostName;
+use selvedge::tls::{ClientAuth, ClientCertificates, ClientOffer, Preparation, SelectHost, TicketKeys, TlsHost};
+use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
@@ -34,9 +34,10 @@ impl<'a> Hosts<'a> {
     pub(super) fn select(
         self,
         table: &Arc<RouteTable>,
-        sites: &[model::Site],
+        settings: &model::Settings,
         automatic: Option<&Arc<AutomaticCertificates>>,
     ) -> Option<SiteHosts> {
+        let sites = &settings.sites;
         if self.of_sites.iter().all(Option::is_none) {
             return None;
         }
@@ -47,6 +48,7 @@ impl<'a> Hosts<'a> {
             hosts: self.of_sites.into(),
             without_name,
             automatic: automatic.cloned(),
+            approvals: sites.iter().map(|site| approval_of(site, &settings.acme)).collect(),
         })
     }
 }
@@ -59,6 +61,15 @@ pub(crate) struct SiteHosts {
     without_name: Option<u32>,
     /// Responds to validations of a certificate authority.
     automatic: Option<Arc<AutomaticCertificates>>,
+    /// What approves further names of each site, by number.
+    approvals: Box<[Option<FurtherNames>]>,
+}
+
+/// Names of a site beyond its configured ones.
+struct FurtherNames {
+    approval: Arc<Approval>,
+    /// The configured names, which need no approval.
+    configured: HashSet<String>,
 }
 
 impl std::fmt::Debug for SiteHosts {
@@ -78,6 +89,31 @@ impl SelectHost for SiteHosts {
         };
         self.hosts.get(site? as usize)?.clone()
     }
+
+    fn prepare(&self, offer: &ClientOffer<'_>) -> Option<Preparation> {
+        let name = offer.server_name.filter(|_| !offer.is_acme_challenge)?;
+        let site = self.table.site_with_name(Some(name))? as usize;
+        let FurtherNames { approval, configured } = self.approvals.get(site)?.as_ref()?;
+        let by_wildcard = || configured.contains(&format!("*.{}", name.split_once('.')?.1)).then_some(());
+        match configured.contains(name) || by_wildcard().is_some() {
+            true => None,
+            false => self.automatic.as_ref()?.prepare(name, approval),
+        }
+    }
+}
+
+fn approval_of(site: &model::Site, acme: &model::Acme) -> Option<FurtherNames> {
+    let approval = Arc::new(approval(&site.tls)?);
+    let configured = site.names.iter().filter(|name| acme.certifies(name)).map(HostName::certificate_name).collect();
+    Some(FurtherNames { approval, configured })
+}
+
+/// Returns what approves further names of a site.
+pub(crate) fn approval(tls: &model::SiteTls) -> Option<Approval> {
+    Some(match tls.on_demand.as_ref()? {
+        model::Approval::Program(program) => Approval::Program(program.path.clone()),
+        model::Approval::Url { url, timeout } => Approval::Url { url: url.clone(), timeout: *timeout },
+    })
 }
 
 fn is_address(name: &HostName) -> bool {
@@ -117,10 +153,14 @@ fn automatic_host(compiler: &mut Compiler<'_>, site: &model::Site, tag: u32) -> 
     // A command that does not serve gets no certificate.
     let automatic = compiler.carried.automatic.clone()?;
     let folder = &compiler.settings().certificate_folder;
+    if let Err(what) = automatic.use_folder(folder) {
+        compiler.problem(&[MachineRequirementKind::CertificateFolder(folder.clone())], what);
+        return None;
+    }
     let mut sets = Vec::new();
-    for name in site.names.iter().filter(|name| name.reach() != NameReach::Unknown) {
+    for name in site.names.iter().filter(|name| compiler.settings().acme.certifies(name)) {
         let text = name.certificate_name();
-        match automatic.certificates(folder, (&text, name.reach())) {
+        match automatic.certificates(&text, name.reach()) {
             Ok(certificates) => sets.push((text, certificates)),
             Err(what) => {
                 compiler.problem(&[MachineRequirementKind::CertificateFolder(folder.clone())], what);
@@ -128,11 +168,11 @@ fn automatic_host(compiler: &mut Compiler<'_>, site: &model::Site, tag: u32) -> 
             }
         }
     }
-    let mut builder = TlsHost::builder()
-        .certificates_by_name(sets)
-        .ticket_keys(ticket_keys(compiler)?)
-        .identity(format!("{:?}", site.names))
-        .tag(tag);
+    let builder = match site.tls.on_demand {
+        None => TlsHost::builder().certificates_by_name(sets),
+        Some(_) => TlsHost::builder().certificates_by_name_or(sets, move |name| automatic.approved(name)),
+    };
+    let mut builder = builder.ticket_keys(ticket_keys(compiler)?).identity(format!("{:?}", site.names)).tag(tag);
     if let Some(clients) = &site.tls.client_certificates {
         builder = builder.client_certificates(client_certificates(compiler, clients)?);
     }

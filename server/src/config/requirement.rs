@@ -1,6 +1,6 @@
 //! What a configuration requires of the machine.
 
-use super::model::CertificateFiles;
+use super::model::{CertificateFiles, Program};
 use super::position::Span;
 use super::value::Address;
 use std::path::PathBuf;
@@ -31,6 +31,10 @@ pub(crate) enum MachineRequirementKind {
     ClientAuthorities(PathBuf),
     /// A file with a secret of session tickets, or a folder of such files.
     TicketKeys(PathBuf),
+    /// A program that the server runs.
+    Program(Program),
+    /// A file with a key that the serving process reads.
+    KeyFile(PathBuf),
     /// An htpasswd file.
     UserFile(PathBuf),
     /// An address of this machine, or a name of one.

@@ -4,21 +4,24 @@
 //! A sandbox cannot be widened. A configuration that needs more needs another process ([`Sandbox::covers`],
 //! [`super::ServingProcess::replace_process`]).
 
+use crate::config::model::Program;
 use crate::config::{Configuration, MachineRequirementKind};
 use landlock::{
     ABI, Access, AccessFs, CompatLevel, Compatible, RestrictionStatus, Ruleset, RulesetAttr, RulesetCreatedAttr,
     RulesetError, RulesetStatus, path_beneath_rules,
 };
 use std::collections::BTreeSet;
-use std::fmt;
 use std::ops::Bound;
 use std::path::{Path, PathBuf};
+use std::{env, fmt, fs};
 
 /// Folders that may be read and written, each with all that is beneath it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Sandbox {
     read: Folders,
     write: Folders,
+    /// Programs that another process runs for it.
+    programs: BTreeSet<Program>,
 }
 
 /// Folders, none of which is within another. With many sites, they are as numerous as the sites.
@@ -56,6 +59,8 @@ impl Folders {
 /// reserve descriptor.
 const SYSTEM_READ_PATHS: [&str; 6] =
     ["/etc", "/run/systemd/resolve", "/proc", "/sys/fs/cgroup", "/sys/devices/system/cpu", "/dev/null"];
+/// Where systems have the certificates of the authorities that they trust.
+const SYSTEM_AUTHORITIES: [&str; 2] = ["/etc/ssl/certs/ca-certificates.crt", "/etc/ssl/cert.pem"];
 /// The newest rights that are requested; an older kernel grants fewer.
 const RIGHTS: ABI = ABI::V5;
 
@@ -94,8 +99,14 @@ impl Sandbox {
                     sandbox.allow_reading_file(&files.chain);
                     sandbox.allow_reading_file(&files.key);
                 }
-                MachineRequirementKind::CertificateFolder(folder) => sandbox.write.insert(folder.clone()),
-                MachineRequirementKind::ClientAuthorities(file) => sandbox.allow_reading_file(file),
+                MachineRequirementKind::CertificateFolder(folder) => {
+                    sandbox.write.insert(folder.clone());
+                    sandbox.allow_reading_authorities();
+                }
+                MachineRequirementKind::ClientAuthorities(file) | MachineRequirementKind::KeyFile(file) => {
+                    sandbox.allow_reading_file(file);
+                }
+                MachineRequirementKind::Program(program) => drop(sandbox.programs.insert(program.clone())),
                 MachineRequirementKind::TicketKeys(path) if path.is_dir() => sandbox.read.insert(path.clone()),
                 MachineRequirementKind::TicketKeys(path) => sandbox.allow_reading_file(path),
                 MachineRequirementKind::WritableFile(file) => sandbox.allow_writing_file(file),
@@ -123,6 +134,17 @@ impl Sandbox {
         }
     }
 
+    /// Allows reading the authorities that the system trusts, if the environment names another file or folder than
+    /// that of the system. The links of the system lead out of `/etc` on some machines.
+    fn allow_reading_authorities(&mut self) {
+        let named = |variable| env::var_os(variable).map(PathBuf::from);
+        let of_system = SYSTEM_AUTHORITIES.into_iter().filter_map(|path| fs::canonicalize(path).ok());
+        for file in named("SSL_CERT_FILE").into_iter().chain(of_system) {
+            self.allow_reading_file(&file);
+        }
+        self.read.extend(named("SSL_CERT_DIR"));
+    }
+
     /// Allows reading the folder of a file, because the file may be replaced.
     fn allow_reading_file(&mut self, file: &Path) {
         self.read.insert(folder_of(file));
@@ -143,7 +165,9 @@ impl Sandbox {
     /// Whether this sandbox permits everything that `other` permits.
     pub(crate) fn covers(&self, other: &Self) -> Coverage {
         let is_read = |path: &Path| self.read.contain(path) || self.write.contain(path);
-        match other.read.iter().all(is_read) && other.write.iter().all(|path| self.write.contain(path)) {
+        let has_programs = other.programs.is_subset(&self.programs);
+        match has_programs && other.read.iter().all(is_read) && other.write.iter().all(|path| self.write.contain(path))
+        {
             true => Coverage::Enough,
             false => Coverage::TooNarrow,
         }
@@ -207,6 +231,9 @@ impl fmt::Display for Sandbox {
                 writeln!(f, "//   {what} beneath {}", folder.display().to_string().escape_debug())?;
             }
         }
+        for Program { path, .. } in &self.programs {
+            writeln!(f, "//   run {}, in another process", path.display().to_string().escape_debug())?;
+        }
         Ok(())
     }
 }
@@ -248,7 +275,7 @@ mod tests {
 
     #[test]
     fn link_targets_are_reachable() {
-        let base = std::env::temp_dir().join(format!("selvedge-sandbox-links-{}", std::process::id()));
+        let base = env::temp_dir().join(format!("selvedge-sandbox-links-{}", std::process::id()));
         for name in ["config", "secrets", "logs"] {
             fs::create_dir_all(base.join(name)).unwrap();
         }
@@ -269,7 +296,7 @@ mod tests {
 
     #[test]
     fn only_listed_folders_are_reachable() {
-        let base = std::env::temp_dir().join(format!("selvedge-sandbox-{}", std::process::id()));
+        let base = env::temp_dir().join(format!("selvedge-sandbox-{}", std::process::id()));
         let file = |name: &str| base.join(name).join("file");
         for name in ["read/site", "write", "hidden"] {
             fs::create_dir_all(base.join(name)).unwrap();

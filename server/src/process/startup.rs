@@ -7,6 +7,7 @@ use super::link::{FromChild, Link};
 use super::notify::{Inherited, Notifier};
 use super::owned_file::OwnedFile;
 use super::privileges::ServiceAccount;
+use super::programs::{ProgramRunner, StartedRunner};
 use super::restarts::Restarts;
 use super::serving::ServingProcess;
 use super::sockets::Sockets;
@@ -26,8 +27,8 @@ const EXIT_MESSAGE_BYTES_MAX: usize = 16 * 1024;
 
 /// What this process does.
 pub(crate) enum RunMode {
-    /// It serves.
-    Serve(Box<ServingProcess>),
+    /// It serves, with what runs the programs of the configuration.
+    Serve(Box<ServingProcess>, Option<StartedRunner>),
     /// It was the supervisor and has ended.
     Ended(ExitCode),
 }
@@ -59,14 +60,15 @@ pub(crate) fn start(settings: &Settings, workers: usize) -> Result<RunMode, Star
     let process = &settings.process;
     let account = ServiceAccount::find(process.user.as_deref(), process.group.as_deref())?;
     let drop_privileges = || account.as_ref().map_or(Ok(()), ServiceAccount::drop_privileges);
-    if env::var_os(SUPERVISED_VARIABLE).is_some() {
+    if is_supervised() {
         // The process was started by a path in /proc, whose last part would be its name.
         let _ = rustix::thread::set_name(c"selvedge");
         let link = Link::of_standard_input().map_err(|error| format!("the supervisor cannot be reached: {error}"))?;
         let serving = ServingProcess::supervised(link, Sockets::new(workers, Inherited::default()))?;
         serving.set_shutdown_timeout(settings.limits.shutdown_timeout);
+        let programs = ProgramRunner::start(&settings.programs(), process)?;
         drop_privileges()?;
-        return Ok(RunMode::Serve(Box::new(serving)));
+        return Ok(RunMode::Serve(Box::new(serving), programs));
     }
     // First, because the file could be moved during the steps below.
     let program = executable::started_from().map_err(|error| format!("the program's file cannot be found: {error}"))?;
@@ -83,10 +85,11 @@ pub(crate) fn start(settings: &Settings, workers: usize) -> Result<RunMode, Star
     if process.supervision.supervised == Switch::Off {
         let control = control.sockets().next().expect("a listener has a socket").try_clone_to_owned();
         let control = control.map_err(|error| format!("cannot accept control commands: {error}"))?;
+        let programs = ProgramRunner::start(&settings.programs(), process)?;
         drop_privileges()?;
         let serving = ServingProcess::unsupervised(sockets, UnixListener::from(control), notifier, files);
         serving.set_shutdown_timeout(settings.limits.shutdown_timeout);
-        return Ok(RunMode::Serve(Box::new(serving)));
+        return Ok(RunMode::Serve(Box::new(serving), programs));
     }
     let (restarts, shutdown_timeout) = (Restarts::from(&process.supervision), settings.limits.shutdown_timeout);
     let config = SupervisorConfig { restarts, shutdown_timeout, program };
@@ -95,9 +98,14 @@ pub(crate) fn start(settings: &Settings, workers: usize) -> Result<RunMode, Star
     Ok(RunMode::Ended(ended?))
 }
 
+/// Whether this process was started by a supervisor.
+pub(crate) fn is_supervised() -> bool {
+    env::var_os(SUPERVISED_VARIABLE).is_some()
+}
+
 /// Sends the supervisor, if any, the reason why this process ends before it serves.
 pub(crate) fn exit_message(text: &str) {
-    if env::var_os(SUPERVISED_VARIABLE).is_some() {
+    if is_supervised() {
         // If the message cannot be sent, the supervisor sees the process end.
         let link = Link::of_standard_input();
         // Standard error has the full text.

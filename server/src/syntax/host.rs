@@ -28,7 +28,9 @@ pub(crate) enum NameReach {
     Public,
     /// Only machines of a local network.
     Internal,
-    /// It is a wildcard, or not a name that a certificate can have.
+    /// Everyone, but it is a wildcard: a certificate authority can validate it by records only.
+    PublicWildcard,
+    /// It is not a name that a certificate can have.
     Unknown,
 }
 
@@ -48,7 +50,8 @@ impl HostName {
         if INTERNAL_DOMAINS.iter().any(is_beneath) {
             return NameReach::Internal;
         }
-        match name.contains('.') && !name.contains('_') && !is_wildcard {
+        match name.contains('.') && !name.contains('_') {
+            true if is_wildcard => NameReach::PublicWildcard,
             true => NameReach::Public,
             false => NameReach::Unknown,
         }
@@ -159,7 +162,8 @@ mod tests {
             ("192.168.1.1", NameReach::Internal),
             ("[::1]", NameReach::Internal),
             ("latest", NameReach::Unknown),
-            ("*.example.com", NameReach::Unknown),
+            ("*.example.com", NameReach::PublicWildcard),
+            ("*.com", NameReach::Unknown),
             ("a_b.example.com", NameReach::Unknown),
             ("*", NameReach::Unknown),
         ] {

@@ -1,6 +1,7 @@
 //! Builds the model from items: checks that concern several settings, and values that depend on others.
 
 mod access;
+mod acme;
 mod log;
 mod route;
 mod server;
@@ -11,7 +12,7 @@ mod values;
 mod when;
 mod wildcards;
 
-use super::model::{Enforcement, Settings, Switch};
+use super::model::{Acme, Enforcement, Settings, Switch};
 use super::position::Span;
 use super::problem::Problem;
 use super::reader::Reader;
@@ -23,7 +24,7 @@ use std::path::PathBuf;
 
 /// Builds the model of the top level. If the reader has problems afterwards, the model must not be used.
 pub(super) fn build(top: &Block, reader: &mut Reader<'_>) -> (Settings, Vec<MachineRequirement>) {
-    let mut build = Builder { reader, requirements: Vec::new(), has_tls: false };
+    let mut build = Builder { reader, requirements: Vec::new(), has_tls: false, acme: None };
     let settings = build.settings(top);
     (settings, build.requirements)
 }
@@ -33,6 +34,8 @@ struct Builder<'r, 'a> {
     requirements: Vec<MachineRequirement>,
     /// Whether a listener has TLS.
     has_tls: bool,
+    /// How certificates are ordered, once it is known.
+    acme: Option<Acme>,
 }
 
 impl Builder<'_, '_> {

@@ -1,11 +1,10 @@
 //! Listeners, process, limits, proxies.
 
-use super::tls::{
-    acme, certificate_folder, check_listeners, has_public_site, https_listeners, listener_tls, ticket_keys,
-};
+use super::acme::acme;
+use super::tls::{certificate_folder, check_listeners, has_public_site, https_listeners, listener_tls, ticket_keys};
 use super::{Builder, MachineRequirementKind, enforcement, networks};
 use crate::config::model::{
-    ClientConnectionLimit, ConfiguredLimits, Driver, ForwardedField, Listener, LogSettings, Process, Settings,
+    Acme, ClientConnectionLimit, ConfiguredLimits, Driver, ForwardedField, Listener, LogSettings, Process, Settings,
     Supervision, Switch, TrustedProxies,
 };
 use crate::config::position::Span;
@@ -39,7 +38,9 @@ impl Builder<'_, '_> {
         };
         let logs =
             LogSettings { access: self.access_log(log.item("access")), error: self.error_log(log.item("error")) };
-        let listeners = self.listeners(top);
+        let acme = acme(self, top);
+        self.acme = Some(acme.clone());
+        let listeners = self.listeners(top, &acme);
         self.has_tls = listeners.iter().any(|listener| listener.tls == Switch::On);
         let sites = self.sites(top, limits.body_bytes_max);
         check_listeners(top, &sites, &mut self.reader.problems);
@@ -50,16 +51,16 @@ impl Builder<'_, '_> {
             trusted_proxies: trusted_proxies(top),
             ticket_keys: ticket_keys(self, top),
             certificate_folder,
-            acme: acme(self, top),
+            acme,
             sites,
             limits,
             logs,
         }
     }
 
-    fn listeners(&mut self, top: &Block) -> Vec<Listener> {
+    fn listeners(&mut self, top: &Block, acme: &Acme) -> Vec<Listener> {
         let is_default = top.all("listen").all(|item| item.at == top.at);
-        if is_default && has_public_site(top) {
+        if is_default && has_public_site(top, acme) {
             return https_listeners();
         }
         let mut seen: HashMap<Address, Span> = HashMap::new();

@@ -1,12 +1,12 @@
 //! TLS: certificates of sites, and whether listeners and sites fit together.
 
-use super::{Builder, MachineRequirementKind, texts};
+use super::acme::approval;
+use super::{Builder, MachineRequirementKind};
 use crate::config::model::{
-    Acme, CertificateFiles, Challenge, ClientCertificates, ClientCertificatesMode, Hsts, Listener, Site, SiteTls,
-    Switch,
+    Acme, CertificateFiles, ClientCertificates, ClientCertificatesMode, Hsts, Listener, Site, SiteTls, Switch,
 };
 use crate::config::problem::Problem;
-use crate::config::settings::{BlockKind, PRELOAD_MIN};
+use crate::config::settings::PRELOAD_MIN;
 use crate::config::tree::{Block, Item, SpannedValue};
 use crate::config::value::{Address, Value};
 use crate::syntax::{HostName, NameReach};
@@ -50,6 +50,7 @@ pub(super) fn site_tls(builder: &mut Builder<'_, '_>, block: &Block, names: &[Ho
             builder.problem(problem.suggest(instead));
         }
     }
+    let on_demand = approval(builder, block, (names, automatic));
     let client_certificates = block.get("client-certificates").and_then(|item| client_certificates(builder, item));
     let https_redirect = Switch::from(block.get("https-redirect").map_or(has_tls, |item| item.first().flag()));
     if let Some(item) = block.get("hsts")
@@ -60,14 +61,16 @@ pub(super) fn site_tls(builder: &mut Builder<'_, '_>, block: &Block, names: &[Ho
         builder.problem(problem.suggest("remove one of them: browsers ignore the field on plain responses"));
     }
     let hsts = block.get("hsts").map(|item| hsts(builder, item));
-    SiteTls { certificates, automatic, client_certificates, https_redirect, hsts }
+    SiteTls { certificates, automatic, on_demand, client_certificates, https_redirect, hsts }
 }
 
 /// Whether the server gets the certificates of a site by itself.
 fn automatic(builder: &mut Builder<'_, '_>, block: &Block, names: &[HostName]) -> Switch {
     let has_certificate = block.has_any(&["certificate"]);
     let written = block.get("automatic-certificate");
-    let is_possible = builder.has_tls && names.iter().any(|name| name.reach() != NameReach::Unknown);
+    let certifies = |name: &HostName| builder.acme.as_ref().is_some_and(|acme| acme.certifies(name));
+    let has_approval = block.has_any(&["on-demand-certificates"]);
+    let is_possible = builder.has_tls && (has_approval || names.iter().any(certifies));
     match written.map(|item| (item.at, item.first().flag())) {
         Some((at, true)) if has_certificate => {
             builder.problem(
@@ -77,48 +80,12 @@ fn automatic(builder: &mut Builder<'_, '_>, block: &Block, names: &[HostName]) -
         }
         Some((at, true)) if !is_possible => {
             let problem = Problem::new(at, "`automatic-certificate` has no effect");
-            let instead = "it needs a listener with TLS, and a name that is no wildcard";
+            let instead = "it needs a listener with TLS, and a name that is no wildcard or a `challenge` by records";
             builder.problem(problem.suggest(instead));
             Switch::Off
         }
         Some((_, false)) => Switch::Off,
         _ => Switch::from(is_possible && !has_certificate),
-    }
-}
-
-/// Builds the settings of orders.
-pub(super) fn acme(builder: &mut Builder<'_, '_>, top: &Block) -> Acme {
-    let defaults;
-    let block = match top.get("acme") {
-        Some(item) => item.block(),
-        None => {
-            defaults = builder.reader.block(BlockKind::Acme, &[], top.at);
-            &defaults
-        }
-    };
-    let text = |name: &str| block.get(name).map(|item| item.first().text().to_owned());
-    let root = builder.path(block, "ca");
-    if let Some((path, at)) = root.clone() {
-        builder.require(at, MachineRequirementKind::ClientAuthorities(path));
-    }
-    let directories = texts(&block.item("directory").arguments);
-    for (directory, given) in directories.iter().zip(&block.item("directory").arguments) {
-        if !directory.starts_with("https://") {
-            let problem = Problem::new(given.at, "a directory is an https address");
-            builder.problem(problem.suggest("write, for example, \"https://acme.example/directory\""));
-        }
-    }
-    Acme {
-        directories,
-        email: text("email"),
-        root: root.map(|(path, _)| path),
-        profile: text("profile"),
-        challenge: match block.item("challenge").first().text() {
-            "http-01" => Challenge::Http,
-            "tls-alpn-01" => Challenge::Tls,
-            _ => Challenge::Any,
-        },
-        reach_check: Switch::from(block.item("reach-check").first().flag()),
     }
 }
 
@@ -132,12 +99,12 @@ pub(super) fn certificate_folder(builder: &mut Builder<'_, '_>, top: &Block, sit
     path
 }
 
-/// Whether a site has a public name, and does not refuse certificates.
-pub(super) fn has_public_site(top: &Block) -> bool {
-    let is_public =
-        |given: &SpannedValue| matches!(&given.value, Value::Host(name) if name.reach() == NameReach::Public);
+/// Whether a site is for public names, and does not refuse certificates.
+pub(super) fn has_public_site(top: &Block, acme: &Acme) -> bool {
+    let is_public = |given: &SpannedValue| matches!(&given.value, Value::Host(name) if acme.certifies(name) && name.reach() != NameReach::Internal);
     let is_off = |item: &Item| item.block().get("automatic-certificate").is_some_and(|flag| !flag.first().flag());
-    top.all("site").any(|item| item.arguments.iter().any(is_public) && !is_off(item))
+    let has_approval = |item: &Item| item.block().has_any(&["on-demand-certificates"]);
+    top.all("site").any(|item| (item.arguments.iter().any(is_public) || has_approval(item)) && !is_off(item))
 }
 
 /// Returns the listeners of a configuration with a public site that names none.

@@ -1,7 +1,11 @@
 //! The settings in force as plain values. Defaults are resolved, and nothing refers to the text.
 
+mod acme;
 mod print;
 mod print_site;
+
+pub(crate) use acme::{Acme, Approval, Challenge, ExternalAccount, Program};
+pub(crate) use print::quote;
 
 use super::value::{Address, LogTarget};
 use crate::syntax::{HostName, Network, Pattern, ResponseSelector, Template, TextPattern, TextTemplate, TryPath};
@@ -206,31 +210,12 @@ pub(crate) struct SiteTls {
     pub(crate) certificates: Vec<CertificateFiles>,
     /// Whether the server gets certificates by itself; off if the site has `certificates`.
     pub(crate) automatic: Switch,
+    /// What approves certificates for names that the configuration does not have.
+    pub(crate) on_demand: Option<Approval>,
     pub(crate) client_certificates: Option<ClientCertificates>,
     /// Whether plain requests are redirected.
     pub(crate) https_redirect: Switch,
     pub(crate) hsts: Option<Hsts>,
-}
-
-/// How certificates are ordered.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Acme {
-    /// At least one.
-    pub(crate) directories: Vec<String>,
-    pub(crate) email: Option<String>,
-    /// `None`: the roots of the system.
-    pub(crate) root: Option<PathBuf>,
-    pub(crate) profile: Option<String>,
-    pub(crate) challenge: Challenge,
-    pub(crate) reach_check: Switch,
-}
-
-/// How names are validated.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Challenge {
-    Any,
-    Http,
-    Tls,
 }
 
 /// The files of a certificate, which may be one.

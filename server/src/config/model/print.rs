@@ -226,7 +226,7 @@ pub(super) fn quote_path(path: &Path) -> String {
 }
 
 /// Quotes a text for KDL. A `${` is escaped so that it is no variable.
-pub(super) fn quote(text: &str) -> String {
+pub(crate) fn quote(text: &str) -> String {
     let mut out = "\"".to_owned();
     for c in text.replace("${", "$${").chars() {
         match c {

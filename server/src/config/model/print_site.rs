@@ -2,9 +2,9 @@
 
 use super::print::{Printer, dry_run, flag, quote, quote_path};
 use super::{
-    AccessSettings, Acme, Action, BasicAuth, CertificateFiles, Challenge, ClientCertificates, ClientCertificatesMode,
-    Condition, ConfiguredAccess, ContentTypeRule, Files, HeaderChange, HeaderChangeKind, Hsts, IpAccess,
-    NamedCondition, ResponseSettings, Route, Satisfy, Site, SiteTls, Switch, When,
+    AccessSettings, Action, BasicAuth, CertificateFiles, ClientCertificates, ClientCertificatesMode, Condition,
+    ConfiguredAccess, ContentTypeRule, Files, HeaderChange, HeaderChangeKind, Hsts, IpAccess, NamedCondition,
+    ResponseSettings, Route, Satisfy, Site, SiteTls, Switch, When,
 };
 use crate::config::value::{write_size, write_time};
 use crate::syntax::{CaseSensitivity, ResponseSelector};
@@ -33,31 +33,13 @@ impl Site {
     }
 }
 
-impl Acme {
-    pub(super) fn write(&self, lines: &mut Printer<'_, '_>) -> fmt::Result {
-        lines.line(format_args!("directory {}", quoted(&self.directories)))?;
-        for (name, text) in [("email", &self.email), ("profile", &self.profile)] {
-            if let Some(text) = text {
-                lines.line(format_args!("{name} {}", quote(text)))?;
-            }
-        }
-        if let Some(root) = &self.root {
-            lines.line(format_args!("ca {}", quote_path(root)))?;
-        }
-        let challenge = match self.challenge {
-            Challenge::Any => "any",
-            Challenge::Http => "http-01",
-            Challenge::Tls => "tls-alpn-01",
-        };
-        lines.line(format_args!("challenge \"{challenge}\""))?;
-        lines.line(format_args!("reach-check {}", flag(self.reach_check)))
-    }
-}
-
 impl SiteTls {
     fn write(&self, lines: &mut Printer<'_, '_>) -> fmt::Result {
         if self.certificates.is_empty() {
             lines.line(format_args!("automatic-certificate {}", flag(self.automatic)))?;
+        }
+        if let Some(approval) = &self.on_demand {
+            lines.line(format_args!("on-demand-certificates {approval}"))?;
         }
         for CertificateFiles { chain, key } in &self.certificates {
             lines.line(format_args!("certificate {} key={}", quote_path(chain), quote_path(key)))?;
@@ -283,6 +265,6 @@ impl Files {
 }
 
 /// Quotes each value, separated by spaces.
-fn quoted<T: Display>(values: &[T]) -> String {
+pub(super) fn quoted<T: Display>(values: &[T]) -> String {
     values.iter().map(|value| quote(&value.to_string())).collect::<Vec<_>>().join(" ")
 }

@@ -46,24 +46,94 @@ pub(super) const SETTINGS: &[Setting] = &[
         .if_absent("that of the certificate authority")
         .details("Let's Encrypt has `classic`, `tlsserver` and `shortlived`."),
     setting(ACME, "challenge", "How the certificate authority validates names.")
-        .arguments(&[one("kind", ValueKind::Choice(&["any", "http-01", "tls-alpn-01"]))])
+        .arguments(&[one(
+            "kind",
+            ValueKind::Choice(&["any", "http-01", "tls-alpn-01", "dns-01", "dns-persist-01"]),
+        )])
         .default("any")
         .details(
             "`http-01` is a request to port 80, `tls-alpn-01` a handshake at port 443. `any` is `http-01` if a listener \
-             has no TLS, and changes after a failure.",
+             has no TLS, and changes after a failure. `dns-01` is a record that `dns-hook` sets for each order, \
+             `dns-persist-01` a record that you set once; `selvedge certificates` prints it. Wildcards need one of these \
+             two.",
         ),
-    setting(ACME, "reach-check", "Whether the server checks that a name leads to it before it orders a certificate.")
+    setting(ACME, "dns-hook", "Program that sets the records of `dns-01`.")
+        .arguments(&[one("path", ValueKind::Path)])
+        .properties(&[
+            property(
+                "user",
+                ValueKind::Account,
+                DefaultValue::Effect("the user of the server"),
+                "User that runs it.",
+            ),
+            property(
+                "timeout",
+                ValueKind::Time { min: Duration::from_secs(1), max: Duration::from_secs(600) },
+                DefaultValue::Text("60s"),
+                "Time after which it is killed.",
+            ),
+        ])
+        .if_absent("none")
+        .details(
+            "It is run with the arguments `set NAME VALUE`, and has to set a TXT record; later with `clear NAME VALUE`. It \
+             succeeds with the exit code 0. The server then waits up to a minute until it sees the record. The program has \
+             no input, and of the environment only `PATH`.",
+        )
+        .example("dns-hook \"/usr/local/bin/dns-record\" user=\"acme\""),
+    setting(ACME, "external-account", "Account that the certificate authority has for its customer.")
+        .arguments(&[one("key-id", ValueKind::Text)])
+        .properties(&[property(
+            "file",
+            ValueKind::Path,
+            DefaultValue::Effect("none; it is required"),
+            "File with the key in base64, as the certificate authority shows it.",
+        )])
+        .if_absent("none")
+        .details("Some certificate authorities require it (external account binding, RFC 8555 §7.3.4).")
+        .example("external-account \"kid-1\" file=\"/etc/selvedge/eab.key\""),
+    setting(ACME, "name-server", "Name server for the checks before an order.")
+        .arguments(&[one("address", ValueKind::Text)])
+        .if_absent("those of the system")
+        .example("name-server \"127.0.0.1:53\""),
+    setting(ACME, "reach-check", "Whether the server checks names before it orders certificates.")
         .arguments(&[one("flag", ValueKind::Flag)])
         .default("#true")
-        .details("The server requests a token from port 80 of the name. Turn it off if this machine cannot reach itself."),
+        .details(
+            "The server requests a token from port 80 of the name, or connects to its port 443, and looks for CAA records \
+             that forbid the certificate. For records it checks that they can be seen. Turn it off if this machine cannot \
+             reach itself or no name server.",
+        ),
     setting(SITE, "automatic-certificate", "Whether the server gets the certificates of the site by itself.")
         .arguments(&[one("flag", ValueKind::Flag)])
         .if_absent("#true for a site without `certificate`, if a listener has TLS")
         .details(
             "Public names get one from a certificate authority (`acme`). Names below `localhost`, `internal`, `test`, \
              `local`, `lan`, `home.arpa` and `example`, and addresses of local networks, get one from the server's own \
-             authority, which `selvedge trust` installs. A public wildcard gets none.",
+             authority, which `selvedge trust` installs. A public wildcard needs a `challenge` by records.",
         ),
+    setting(SITE, "on-demand-certificates", "Which further names get a certificate when a client connects.")
+        .arguments(&[one("approval", ValueKind::PathOrUrl)])
+        .properties(&[
+            property(
+                "user",
+                ValueKind::Account,
+                DefaultValue::Effect("the user of the server"),
+                "User that runs the program.",
+            ),
+            property(
+                "timeout",
+                ValueKind::Time { min: Duration::from_secs(1), max: Duration::from_secs(60) },
+                DefaultValue::Text("5s"),
+                "Time after which the approval is refused.",
+            ),
+        ])
+        .if_absent("none")
+        .details(
+            "For a site with a wildcard name, such as `*`. `approval` is the path of a program, which is run with the \
+             name, and approves it with the exit code 0. Or it is a URL, which is requested with `?domain=NAME`, and \
+             approves it with the status 200. The client waits meanwhile. The budget of orders holds as for other names.",
+        )
+        .example("on-demand-certificates \"http://127.0.0.1:9000/allowed\""),
     setting(SITE, "certificate", "Certificate chain and private key of the site, for listeners with TLS.")
         .arguments(&[one("chain", ValueKind::Path)])
         .properties(&[property(

@@ -74,6 +74,11 @@ fn every_example_is_valid() {
                 let certificate = if setting.name == "certificate" { "" } else { "certificate \"a.pem\"" };
                 format!("listen \"[::]:443\"\nsite \"a\" {{\nroot \"a\"\n{certificate}\n{example}\n}}")
             }
+            BlockKind::Site if setting.name == "on-demand-certificates" => {
+                format!("site \"*\" {{\nroot \"a\"\n{example}\n}}")
+            }
+            BlockKind::Acme if setting.name == "dns-hook" => format!("acme {{\nchallenge \"dns-01\"\n{example}\n}}"),
+            BlockKind::Acme => format!("acme {{\n{example}\n}}"),
             BlockKind::Site => format!("site \"a\" {{\nroot \"a\"\n{example}\n}}"),
             BlockKind::Route if example.starts_with("route") => format!("site \"a\" {{\nroot \"a\"\n{example}\n}}"),
             BlockKind::Route => format!("site \"a\" {{\nroute \"/*\" {{\ndeny\n{example}\n}}\n}}"),

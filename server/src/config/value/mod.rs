@@ -37,6 +37,8 @@ pub(crate) enum ValueKind {
     Choice(&'static [&'static str]),
     /// Of a file or folder; a relative one starts at the folder of its configuration file.
     Path,
+    /// A path, or a URL of http or https.
+    PathOrUrl,
     FileName,
     Include,
     Account,
@@ -122,6 +124,7 @@ impl ValueKind {
             Self::Text => "a text",
             Self::Choice(_) => "a word",
             Self::Path => "a path",
+            Self::PathOrUrl => "a path or URL",
             Self::FileName => "a file name",
             Self::Include => "a path, which may have wildcards",
             Self::Account => "a name",
@@ -210,6 +213,8 @@ fn read_text(kind: ValueKind, text: &str, base: &Path) -> Result<Value, ValueErr
         ValueKind::Text | ValueKind::LogFormat => Ok(owned()),
         ValueKind::Choice(words) => name::read_choice(text, words),
         ValueKind::Path => path::read_path(text, base).map(Value::Path),
+        ValueKind::PathOrUrl if text.starts_with("http://") || text.starts_with("https://") => Ok(owned()),
+        ValueKind::PathOrUrl => path::read_path(text, base).map(Value::Path),
         ValueKind::FileName => path::read_file_name(text),
         ValueKind::Include => path::check_no_nul(text).map(|()| owned()),
         ValueKind::Account => name::read_account(text),

@@ -33,7 +33,7 @@ fn program() {
     let settings = config::read(&file, &Disk).expect("the tests' configurations are valid").settings;
     let workers = settings.process.workers.unwrap_or(1);
     let code = match start(&settings, workers) {
-        Ok(RunMode::Serve(serving)) => serve(&file, Arc::new(*serving), &settings),
+        Ok(RunMode::Serve(serving, _)) => serve(&file, Arc::new(*serving), &settings),
         Ok(RunMode::Ended(code)) => {
             // `ExitCode` has no accessor; its debug text has the number.
             let text = format!("{code:?}");
