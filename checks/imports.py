@@ -33,7 +33,7 @@ FLOORS = {
         ["config"],
         ["site", "log", "certificates"],
         ["process", "cli"],
-        ["compile snapshot reload config_diff listeners memory_budget preflight root_warnings certificate_warnings certificate_status status"],
+        ["compile snapshot reload config_diff listeners memory_budget preflight remote_control root_warnings certificate_warnings certificate_status status"],
         ["embed", "config_path run check control_client fmt serve trust"],
         ["program lib main"],
     ],

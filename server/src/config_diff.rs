@@ -32,7 +32,7 @@ pub(crate) fn at_next_start(before: &Settings, now: &Settings) -> Vec<&'static s
         ("user", old.user != new.user),
         ("group", old.group != new.group),
         ("pid-file", old.pid_file != new.pid_file),
-        ("control", old.control != new.control),
+        ("control", old.control != new.control || before.remote_control != now.remote_control),
         ("supervision", old.supervision != new.supervision),
         ("connections-max", before.limits.connections_max != now.limits.connections_max),
     ];

@@ -47,6 +47,8 @@ mod program;
 #[cfg(feature = "program")]
 mod reload;
 #[cfg(feature = "program")]
+mod remote_control;
+#[cfg(feature = "program")]
 mod root_warnings;
 #[cfg(feature = "program")]
 mod run;

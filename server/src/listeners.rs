@@ -11,6 +11,8 @@ use std::io;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ListenerSet {
     open: Vec<(ListenAddress, Vec<Endpoint>)>,
+    /// The listener of remote commands, which another server of this process uses.
+    control: Option<ListenAddress>,
 }
 
 /// A planned change of listeners, with all new ones bound.
@@ -21,6 +23,11 @@ pub(crate) struct ListenerChange {
 }
 
 impl ListenerSet {
+    /// Returns no listeners, beside one of remote commands that stays bound.
+    pub(crate) fn beside(control: Option<ListenAddress>) -> Self {
+        Self { open: Vec::new(), control }
+    }
+
     /// Binds the new addresses.
     ///
     /// # Errors
@@ -30,7 +37,8 @@ impl ListenerSet {
         serving_process: &ServingProcess,
         wanted: &[ListenerSettings],
     ) -> Result<ListenerChange, Vec<ListenError>> {
-        let (mut next, mut new, mut problems) = (Self::default(), Vec::<Listener>::new(), Vec::new());
+        let (mut next, mut new, mut problems) =
+            (Self::beside(self.control.clone()), Vec::<Listener>::new(), Vec::new());
         for listener in wanted {
             let address = ListenAddress::from(listener);
             match serving_process.bind(&address) {
@@ -79,7 +87,8 @@ impl ListenerSet {
 
     fn release_unlisted(&self, serving_process: &ServingProcess) -> Vec<Endpoint> {
         let mut addresses = serving_process.addresses();
-        addresses.retain(|address| self.open.iter().all(|(open, _)| open != address));
+        let used = |address: &ListenAddress| self.open.iter().any(|(open, _)| open == address);
+        addresses.retain(|address| !used(address) && self.control.as_ref() != Some(address));
         addresses.iter().flat_map(|address| serving_process.release(address)).collect()
     }
 

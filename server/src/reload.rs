@@ -11,6 +11,7 @@ use crate::preflight::{self, CheckScope, Disk};
 use crate::process::{
     ActiveSandbox, Confinement, ControlReply, Coverage, FileId, ListenError, Sandbox, ServingProcess,
 };
+use crate::remote_control::RemoteEndpoint;
 use crate::site::SiteService;
 use crate::snapshot::{Predecessor, Refusal, RetiredSnapshot, Snapshot};
 use crate::status::{
@@ -30,6 +31,9 @@ use std::time::{Duration, Instant};
 /// Why a configuration without sites does not replace one with sites. An editor that is writing the file may have
 /// truncated it.
 const NO_SITE: &str = "the new configuration has no sites, and may be incomplete";
+
+/// Why a configuration in a request is refused.
+const TOO_NARROW: &str = "the configuration needs files or programs that this process may not use";
 
 /// How long workers may take to report their connections. A slower one is reported as unresponsive.
 const STATS_TIMEOUT: Duration = Duration::from_secs(1);
@@ -55,17 +59,21 @@ pub(crate) struct LiveServer {
     app_handle: AppHandle<SiteService, LogObserver>,
     listeners: ListenerSet,
     snapshot: Snapshot,
+    /// Where remote commands are accepted.
+    remote_control: Option<RemoteEndpoint>,
     /// Replaced snapshots that still have connections.
     earlier: Vec<RetiredSnapshot>,
 }
 
 /// Reads files within the sandbox, and records whether any was denied.
 #[derive(Default)]
-struct SandboxedFiles {
+struct SandboxedFiles<'a> {
     is_denied: Cell<bool>,
+    /// The text of a file, instead of its content.
+    replaced: Option<(&'a Path, String)>,
 }
 
-impl SandboxedFiles {
+impl SandboxedFiles<'_> {
     fn record_denial<T>(&self, result: io::Result<T>) {
         if result.is_err_and(|error| error.kind() == io::ErrorKind::PermissionDenied) {
             self.is_denied.set(true);
@@ -73,8 +81,11 @@ impl SandboxedFiles {
     }
 }
 
-impl Sources for SandboxedFiles {
+impl Sources for SandboxedFiles<'_> {
     fn text(&self, file: &Path) -> Result<String, String> {
+        if let Some((_, text)) = self.replaced.as_ref().filter(|(replaced, _)| *replaced == file) {
+            return Ok(text.clone());
+        }
         Disk.text(file).inspect_err(|_| self.record_denial(preflight::read_regular(file)))
     }
 
@@ -179,7 +190,10 @@ pub(crate) fn start(
         snapshot.logs.log(Level::Error, "Restarted", message.clone());
     }
     let workers = workers(&snapshot.settings);
-    let listeners = ListenerSet::default().plan_change(serving_process, &snapshot.settings.listeners);
+    let remote_control = RemoteEndpoint::bind(&snapshot, serving_process);
+    let remote_control = remote_control.map_err(|problem| cannot_listen(vec![problem], &mut configuration))?;
+    let beside = ListenerSet::beside(remote_control.as_ref().map(|remote| remote.address().clone()));
+    let listeners = beside.plan_change(serving_process, &snapshot.settings.listeners);
     let listeners = listeners.map_err(|problems| cannot_listen(problems, &mut configuration))?;
     let (places, listeners) = listeners.into_parts();
     let server = snapshot.server(Server::from_listeners(listeners, workers), &places).driver(driver);
@@ -199,6 +213,7 @@ pub(crate) fn start(
         app_handle,
         listeners: places,
         snapshot,
+        remote_control,
         earlier: Vec::new(),
     };
     Ok((live, running))
@@ -247,19 +262,24 @@ impl LiveServer {
     /// Stops accepting, because another process serves.
     pub(crate) fn stop_listening(&self) {
         self.listeners.endpoints().for_each(|endpoint| self.handle.remove_listener(endpoint));
+        self.remote_control.iter().for_each(RemoteEndpoint::stop);
     }
 
-    /// Reloads the configuration.
+    /// Reloads the configuration: that of the file, or a text instead of it.
     ///
     /// # Errors
     /// All problems; nothing has changed then.
-    pub(crate) fn reload(&mut self) -> Result<ReloadOutcome, Refusal> {
-        let sources = SandboxedFiles::default();
+    pub(crate) fn reload(&mut self, text: Option<String>) -> Result<ReloadOutcome, Refusal> {
+        // A new process would read the file.
+        let is_text = text.is_some();
+        let replaced = text.map(|text| (self.file.as_path(), text));
+        let sources = SandboxedFiles { replaced, ..SandboxedFiles::default() };
         let configuration = match config::read(&self.file, &sources) {
             Ok(configuration) => configuration,
             // A new process may be able to read it, or reports that it is unreadable.
             Err(_)
-                if sources.is_denied.get()
+                if !is_text
+                    && sources.is_denied.get()
                     && self.active_sandbox.is_some()
                     && !self.serving_process.is_unsupervised() =>
             {
@@ -276,7 +296,10 @@ impl LiveServer {
             .as_ref()
             .is_some_and(|active_sandbox| active_sandbox.covers(&required) == Coverage::TooNarrow)
         {
-            return self.replace_process();
+            return match is_text {
+                true => Err(Refusal::Plain(format!("{TOO_NARROW}: write it to {}, and reload", self.file.display()))),
+                false => self.replace_process(),
+            };
         }
         let mut configuration = check_requirements(configuration, CheckScope::ServingProcess)?;
         let next = Snapshot::prepare(&mut configuration, Predecessor::Snapshot(&self.snapshot), &Disk, self.connect)?;
@@ -292,6 +315,9 @@ impl LiveServer {
         self.earlier.push(self.snapshot.retire());
         self.snapshot = next;
         self.snapshot.apply_automatic_certificates();
+        if let (Some(remote), Some(host)) = (&self.remote_control, &self.snapshot.control_host) {
+            remote.replace_host(host.clone());
+        }
         // The previous snapshot is kept only by its connections.
         self.drop_unused_snapshots();
         self.listeners =
@@ -338,8 +364,8 @@ impl LiveServer {
     }
 
     /// Reloads, and logs the result.
-    pub(crate) fn reload_and_log(&mut self) -> Result<ReloadOutcome, Refusal> {
-        let done = self.reload();
+    pub(crate) fn reload_and_log(&mut self, text: Option<String>) -> Result<ReloadOutcome, Refusal> {
+        let done = self.reload(text);
         match &done {
             Ok(reloaded) => self.snapshot.logs.log(Level::Info, "Reloaded", reloaded.lines().join("; ")),
             Err(refusal) => {
@@ -349,6 +375,16 @@ impl LiveServer {
             }
         }
         done
+    }
+
+    /// Returns where remote commands are accepted.
+    pub(crate) fn remote_control(&self) -> Option<&RemoteEndpoint> {
+        self.remote_control.as_ref()
+    }
+
+    /// Logs a remote command, or why a client cannot send one.
+    pub(crate) fn log_remote(&self, level: Level, name: &'static str, text: String) {
+        self.snapshot.logs.log(level, name, text);
     }
 
     /// Loads certificates again whose files have changed.

@@ -4,11 +4,14 @@ use crate::certificates::{AutomaticCertificates, unix_now};
 use crate::cli::RunArgs;
 use crate::config_path;
 use crate::log;
+use crate::log::config::Level;
 use crate::process::{self, ControlHandler, ControlReply, RunMode, StartError, StartedRunner, StatusFormat, StopMode};
 use crate::reload::{self, LiveServer};
+use crate::remote_control::{RemoteCommands, RemoteControl};
 use crate::snapshot::Refusal;
 use crate::{certificate_status, check};
 use selvedge::{ExitCause, Handle};
+use std::io;
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
@@ -59,25 +62,24 @@ pub(crate) fn run(options: &RunArgs) -> ExitCode {
     if let Err(problem) = serving.start_commands(commands.clone()) {
         return print_refusal(&Refusal::Plain(problem));
     }
-    let checker = commands.clone();
-    let started = thread::Builder::new().name("selvedge-look".to_owned()).spawn(move || checker.check_files());
-    if let Err(error) = started {
+    if let Err(error) = start_threads(&commands, programs, automatic) {
         return print_refusal(&Refusal::Plain(format!("cannot start: {error}")));
     }
-    match programs.map(StartedRunner::connect).transpose() {
-        Ok(programs) => programs.into_iter().for_each(|programs| automatic.run_programs_with(Arc::new(programs))),
-        Err(error) => return print_refusal(&Refusal::Plain(format!("cannot start: {error}"))),
-    }
-    let started = thread::Builder::new().name("selvedge-acme".to_owned()).spawn(move || automatic.run());
-    if let Err(error) = started {
-        return print_refusal(&Refusal::Plain(format!("cannot start: {error}")));
-    }
+    let remote = commands.live().as_ref().and_then(LiveServer::remote_control).map(|endpoint| endpoint.parts());
+    let remote = match remote.map(|parts| RemoteControl::start(parts, commands.clone())).transpose() {
+        Ok(remote) => remote,
+        Err(error) => return print_refusal(&Refusal::Plain(format!("cannot accept remote commands: {error}"))),
+    };
     serving.ready();
     commands.live().iter().for_each(LiveServer::remove_unlisted_listeners);
     for endpoint in endpoints {
         log::print_line(&format!("serving {} on {endpoint}", file.display()));
     }
+    if let Some(endpoint) = commands.live().as_ref().and_then(LiveServer::remote_control) {
+        log::print_line(&format!("serving remote commands on https://{}/", endpoint.authority()));
+    }
     let exit_cause = running.join();
+    drop(remote);
     serving.mark_drained();
     if let Some(live) = commands.live().take() {
         live.finish();
@@ -87,6 +89,21 @@ pub(crate) fn run(options: &RunArgs) -> ExitCode {
         ExitCause::Stopped => ExitCode::SUCCESS,
         ExitCause::WorkerPanicked => ExitCode::FAILURE,
     }
+}
+
+/// Starts the threads that look at files and that order certificates.
+fn start_threads(
+    commands: &Arc<ServerCommands>,
+    programs: Option<StartedRunner>,
+    automatic: Arc<AutomaticCertificates>,
+) -> io::Result<()> {
+    let checker = commands.clone();
+    thread::Builder::new().name("selvedge-look".to_owned()).spawn(move || checker.check_files())?;
+    if let Some(programs) = programs {
+        automatic.run_programs_with(Arc::new(programs.connect()?));
+    }
+    thread::Builder::new().name("selvedge-acme".to_owned()).spawn(move || automatic.run())?;
+    Ok(())
 }
 
 fn print_refusal(refusal: &Refusal) -> ExitCode {
@@ -105,6 +122,21 @@ impl ServerCommands {
     fn live(&self) -> MutexGuard<'_, Option<LiveServer>> {
         // A panic during a reload leaves either configuration in force.
         self.live.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn reload_from(&self, text: Option<String>) -> ControlReply {
+        let Some(live) = &mut *self.live() else { return ControlReply::Refused(STOPPED.to_owned()) };
+        match live.reload_and_log(text) {
+            Ok(reloaded) => {
+                let lines = reloaded.lines();
+                log::print_line(&format!("reloaded: {}", lines.join("; ")));
+                ControlReply::Done(lines.join("\n"))
+            }
+            Err(refusal) => {
+                log::print_line(&format!("not reloaded: {}", refusal.lines().join("; ")));
+                ControlReply::Refused(format!("not reloaded, so all is as it was:\n{refusal}"))
+            }
+        }
     }
 
     /// Checks the sandboxed directories and the files of certificates periodically until the server has stopped.
@@ -128,20 +160,27 @@ impl ServerCommands {
     }
 }
 
+impl RemoteCommands for ServerCommands {
+    fn reload(&self, text: Option<String>) -> ControlReply {
+        self.reload_from(text)
+    }
+
+    fn status(&self, format: StatusFormat) -> String {
+        ControlHandler::status(self, format)
+    }
+
+    fn certificates(&self, format: StatusFormat) -> String {
+        ControlHandler::certificates(self, format)
+    }
+
+    fn log(&self, level: Level, name: &'static str, text: String) {
+        self.live().iter().for_each(|live| live.log_remote(level, name, text.clone()));
+    }
+}
+
 impl ControlHandler for ServerCommands {
     fn reload(&self) -> ControlReply {
-        let Some(live) = &mut *self.live() else { return ControlReply::Refused(STOPPED.to_owned()) };
-        match live.reload_and_log() {
-            Ok(reloaded) => {
-                let lines = reloaded.lines();
-                log::print_line(&format!("reloaded: {}", lines.join("; ")));
-                ControlReply::Done(lines.join("\n"))
-            }
-            Err(refusal) => {
-                log::print_line(&format!("not reloaded: {}", refusal.lines().join("; ")));
-                ControlReply::Refused(format!("not reloaded, so all is as it was:\n{refusal}"))
-            }
-        }
+        self.reload_from(None)
     }
 
     fn status(&self, format: StatusFormat) -> String {

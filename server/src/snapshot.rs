@@ -14,7 +14,7 @@ use crate::log::{Connect, Counters, LogObserver, LogProblem, Logs};
 use crate::site::{DryRunCount, RouteTable, SiteService};
 use crate::syntax::HostName;
 use selvedge::service::{Admission, UNIX_PEER};
-use selvedge::tls::Tls;
+use selvedge::tls::{Tls, TlsHost};
 use selvedge::{AppVersion, Endpoint, Limits, Server};
 use std::fmt;
 use std::net::SocketAddr;
@@ -34,6 +34,8 @@ pub(crate) struct Snapshot {
     table: Arc<RouteTable>,
     limits: Limits,
     hosts: Option<Arc<SiteHosts>>,
+    /// The host of remote commands.
+    pub(crate) control_host: Option<Arc<TlsHost>>,
     carried: CarriedState,
 }
 
@@ -109,7 +111,7 @@ impl Snapshot {
                 (None, &first)
             }
         };
-        let Compiled { table, logs: log_config, hosts, limits, carried } =
+        let Compiled { table, logs: log_config, hosts, control_host, limits, carried } =
             compile::compile(configuration, carried, sources)
                 .map_err(|problems| Refusal::of(problems, configuration))?;
         let unchanged = earlier.filter(|earlier| logs_of(&earlier.settings) == logs_of(&configuration.settings));
@@ -119,7 +121,17 @@ impl Snapshot {
         };
         let number = earlier.map_or(1, |earlier| earlier.number + 1);
         let counters = earlier.map_or_else(Arc::default, |earlier| earlier.counters.clone());
-        Ok(Self { number, settings: configuration.settings.clone(), logs, counters, table, limits, hosts, carried })
+        Ok(Self {
+            number,
+            settings: configuration.settings.clone(),
+            logs,
+            counters,
+            table,
+            limits,
+            hosts,
+            control_host,
+            carried,
+        })
     }
 
     /// Returns the app version of this snapshot.
@@ -208,6 +220,8 @@ impl Snapshot {
         };
         let with = sites.iter().filter(|site| site.tls.automatic == Switch::On);
         let names = with.flat_map(|site| &site.names).filter(|name| acme.certifies(name));
+        let of_control = self.settings.remote_control.iter().filter(|remote| remote.certificate.is_none());
+        let names = names.chain(of_control.map(|remote| &remote.host));
         let names: Vec<String> = names.map(HostName::certificate_name).collect();
         let approvals: Vec<_> = sites.iter().filter_map(|site| compile::approval(&site.tls)).collect();
         automatic.apply(settings, (&names, &approvals));

@@ -23,6 +23,8 @@ use crate::site::{ForwardingField, Root, RouteTable, TrustedProxies, UnixPeerTru
 pub(crate) use access::RATE_CLIENTS;
 pub(crate) use carried_state::CarriedState;
 use selvedge::Limits;
+#[cfg(feature = "program")]
+use selvedge::tls::TlsHost;
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -38,6 +40,9 @@ pub(crate) struct Compiled {
     /// The hosts of sites with certificates.
     #[cfg(feature = "program")]
     pub(crate) hosts: Option<Arc<SiteHosts>>,
+    /// The host of remote commands.
+    #[cfg(feature = "program")]
+    pub(crate) control_host: Option<Arc<TlsHost>>,
     pub(crate) limits: Limits,
     /// State that the next configuration continues with.
     pub(crate) carried: CarriedState,
@@ -68,6 +73,8 @@ pub(crate) fn compile(
     #[cfg(feature = "program")]
     let logs = compiler.logs();
     #[cfg(feature = "program")]
+    let control_host = tls::control_host(&mut compiler);
+    #[cfg(feature = "program")]
     let hosts = std::mem::take(&mut compiler.hosts);
     let Compiler { carried, mut problems, .. } = compiler;
     match RouteTable::new(sites) {
@@ -89,6 +96,8 @@ pub(crate) fn compile(
                 #[cfg(feature = "program")]
                 hosts: hosts.select(&table, settings, carried.automatic()).map(Arc::new),
                 table,
+                #[cfg(feature = "program")]
+                control_host,
                 #[cfg(feature = "program")]
                 logs,
                 limits: limits::compile(&settings.limits, open),

@@ -126,7 +126,8 @@ pub(super) fn tls_host<'a>(compiler: &mut Compiler<'a>, site: &'a model::Site) -
         // Above the tags of hosts from files.
         let tag = u32::try_from(compiler.hosts.of_sites.len()).expect("a configuration has fewer sites");
         let tag = AUTOMATIC_TAGS + tag;
-        let host = automatic_host(compiler, site, tag);
+        let parts = (&site.names[..], site.tls.on_demand.as_ref(), site.tls.client_certificates.as_ref());
+        let host = automatic_host(compiler, parts, tag);
         compiler.hosts.of_sites.push(host);
         return tag;
     }
@@ -148,8 +149,27 @@ pub(super) fn tls_host<'a>(compiler: &mut Compiler<'a>, site: &'a model::Site) -
     tag
 }
 
-/// Compiles the host of a site whose certificates the server gets by itself: one for each name.
-fn automatic_host(compiler: &mut Compiler<'_>, site: &model::Site, tag: u32) -> Option<Arc<TlsHost>> {
+/// Compiles the host of remote commands.
+pub(super) fn control_host(compiler: &mut Compiler<'_>) -> Option<Arc<TlsHost>> {
+    let remote = compiler.configuration.settings.remote_control.as_ref()?;
+    match &remote.certificate {
+        Some(files) => host(compiler, (std::slice::from_ref(files), Some(&remote.clients)), 0),
+        None => {
+            let names = std::slice::from_ref(&remote.host);
+            automatic_host(compiler, (names, None, Some(&remote.clients)), 0)
+        }
+    }
+}
+
+/// The names of a host, what approves further names, and its rules for clients.
+type AutomaticHost<'a> = (&'a [HostName], Option<&'a model::Approval>, Option<&'a model::ClientCertificates>);
+
+/// Compiles a host whose certificates the server gets by itself: one for each name.
+fn automatic_host(
+    compiler: &mut Compiler<'_>,
+    (names, on_demand, clients): AutomaticHost<'_>,
+    tag: u32,
+) -> Option<Arc<TlsHost>> {
     // A command that does not serve gets no certificate.
     let automatic = compiler.carried.automatic.clone()?;
     let folder = &compiler.settings().certificate_folder;
@@ -158,7 +178,7 @@ fn automatic_host(compiler: &mut Compiler<'_>, site: &model::Site, tag: u32) -> 
         return None;
     }
     let mut sets = Vec::new();
-    for name in site.names.iter().filter(|name| compiler.settings().acme.certifies(name)) {
+    for name in names.iter().filter(|name| compiler.settings().acme.certifies(name)) {
         let text = name.certificate_name();
         match automatic.certificates(&text, name.reach()) {
             Ok(certificates) => sets.push((text, certificates)),
@@ -168,12 +188,12 @@ fn automatic_host(compiler: &mut Compiler<'_>, site: &model::Site, tag: u32) -> 
             }
         }
     }
-    let builder = match site.tls.on_demand {
+    let builder = match on_demand {
         None => TlsHost::builder().certificates_by_name(sets),
         Some(_) => TlsHost::builder().certificates_by_name_or(sets, move |name| automatic.approved(name)),
     };
-    let mut builder = builder.ticket_keys(ticket_keys(compiler)?).identity(format!("{:?}", site.names)).tag(tag);
-    if let Some(clients) = &site.tls.client_certificates {
+    let mut builder = builder.ticket_keys(ticket_keys(compiler)?).identity(format!("{names:?}")).tag(tag);
+    if let Some(clients) = clients {
         builder = builder.client_certificates(client_certificates(compiler, clients)?);
     }
     match builder.build() {

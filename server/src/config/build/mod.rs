@@ -3,6 +3,7 @@
 mod access;
 mod acme;
 mod log;
+mod remote_control;
 mod route;
 mod server;
 mod site;

@@ -1,6 +1,7 @@
 //! Listeners, process, limits, proxies.
 
 use super::acme::acme;
+use super::remote_control::{control_socket, remote_control};
 use super::tls::{certificate_folder, check_listeners, has_public_site, https_listeners, listener_tls, ticket_keys};
 use super::{Builder, MachineRequirementKind, enforcement, networks};
 use crate::config::model::{
@@ -42,15 +43,17 @@ impl Builder<'_, '_> {
         self.acme = Some(acme.clone());
         let listeners = self.listeners(top, &acme);
         self.has_tls = listeners.iter().any(|listener| listener.tls == Switch::On);
+        let remote_control = remote_control(self, top, (&listeners, &acme));
         let sites = self.sites(top, limits.body_bytes_max);
         check_listeners(top, &sites, &mut self.reader.problems);
-        let certificate_folder = certificate_folder(self, top, &sites);
+        let certificate_folder = certificate_folder(self, top, (&sites, remote_control.as_ref()));
         Settings {
             listeners,
             process: self.process(top),
             trusted_proxies: trusted_proxies(top),
             ticket_keys: ticket_keys(self, top),
             certificate_folder,
+            remote_control,
             acme,
             sites,
             limits,
@@ -111,8 +114,7 @@ impl Builder<'_, '_> {
         if let Some((path, at)) = pid_file.clone() {
             self.require(at, MachineRequirementKind::PidFile(path));
         }
-        let control = top.item("control").first();
-        self.require(control.at, MachineRequirementKind::SocketDirectory(control.path().to_owned()));
+        let control = control_socket(self, top);
         let driver = match top.item("driver").first().text() {
             "epoll" => Driver::Epoll,
             "io_uring" => Driver::IoUring,
@@ -131,7 +133,7 @@ impl Builder<'_, '_> {
             user: user.map(|(user, _)| user),
             group: group.map(|(group, _)| group),
             pid_file: pid_file.map(|(path, _)| path),
-            control: control.path().to_owned(),
+            control,
             supervision,
         }
     }

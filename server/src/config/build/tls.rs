@@ -3,7 +3,8 @@
 use super::acme::approval;
 use super::{Builder, MachineRequirementKind};
 use crate::config::model::{
-    Acme, CertificateFiles, ClientCertificates, ClientCertificatesMode, Hsts, Listener, Site, SiteTls, Switch,
+    Acme, CertificateFiles, ClientCertificates, ClientCertificatesMode, Hsts, Listener, RemoteControl, Site, SiteTls,
+    Switch,
 };
 use crate::config::problem::Problem;
 use crate::config::settings::PRELOAD_MIN;
@@ -89,11 +90,16 @@ fn automatic(builder: &mut Builder<'_, '_>, block: &Block, names: &[HostName]) -
     }
 }
 
-/// Builds the folder of certificates, which is needed if a site gets one by itself.
-pub(super) fn certificate_folder(builder: &mut Builder<'_, '_>, top: &Block, sites: &[Site]) -> PathBuf {
+/// Builds the folder of certificates, which is needed if the server gets one by itself.
+pub(super) fn certificate_folder(
+    builder: &mut Builder<'_, '_>,
+    top: &Block,
+    (sites, remote): (&[Site], Option<&RemoteControl>),
+) -> PathBuf {
     let given = top.item("certificate-folder").first();
     let path = given.path().to_owned();
-    if sites.iter().any(|site| site.tls.automatic == Switch::On) {
+    let is_remote = remote.is_some_and(|remote| remote.certificate.is_none());
+    if is_remote || sites.iter().any(|site| site.tls.automatic == Switch::On) {
         builder.require(given.at, MachineRequirementKind::CertificateFolder(path.clone()));
     }
     path

@@ -3,9 +3,11 @@
 mod acme;
 mod print;
 mod print_site;
+mod remote_control;
 
 pub(crate) use acme::{Acme, Approval, Challenge, ExternalAccount, Program};
 pub(crate) use print::quote;
+pub(crate) use remote_control::RemoteControl;
 
 use super::value::{Address, LogTarget};
 use crate::syntax::{HostName, Network, Pattern, ResponseSelector, Template, TextPattern, TextTemplate, TryPath};
@@ -23,6 +25,8 @@ pub(crate) struct Settings {
     /// Files or folders with the secrets of session tickets. Empty: random keys.
     pub(crate) ticket_keys: Vec<PathBuf>,
     pub(crate) certificate_folder: PathBuf,
+    /// `None`: no remote commands.
+    pub(crate) remote_control: Option<RemoteControl>,
     pub(crate) acme: Acme,
     pub(crate) sites: Vec<Site>,
 }

@@ -41,6 +41,9 @@ impl Display for Settings {
             lines.line(format_args!("ticket-keys{paths}"))?;
         }
         lines.line(format_args!("certificate-folder {}", quote_path(&self.certificate_folder)))?;
+        if let Some(remote) = &self.remote_control {
+            lines.line(remote)?;
+        }
         lines.braces("acme", |lines| self.acme.write(lines))?;
         lines.braces("limits", |lines| self.limits.write(lines))?;
         lines.braces("log", |lines| {

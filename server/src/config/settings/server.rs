@@ -58,10 +58,36 @@ pub(super) const SETTINGS: &[Setting] = &[
     setting(TOP, "pid-file", "File with the process ID while the server runs.")
         .arguments(&[one("path", ValueKind::Path)])
         .if_absent("no file"),
-    setting(TOP, "control", "Unix socket for `selvedge reload`, `stop`, `upgrade`, `reopen-logs` and `status`.")
-        .arguments(&[one("path", ValueKind::Path)])
+    setting(TOP, "control", "Where control commands are accepted: a Unix socket, and an https address.")
+        .arguments(&[one("address", ValueKind::PathOrUrl)])
+        .properties(&[
+            property(
+                "client-ca",
+                ValueKind::Path,
+                DefaultValue::Effect("none; an https address requires it"),
+                "Authorities that sign the certificates of permitted clients.",
+            ),
+            property(
+                "certificate",
+                ValueKind::Path,
+                DefaultValue::Effect("the server gets one by itself"),
+                "Certificate chain of the https address.",
+            ),
+            property(
+                "key",
+                ValueKind::Path,
+                DefaultValue::Effect("the file of `certificate`"),
+                "Private key of `certificate`.",
+            ),
+        ])
+        .repeatable()
         .default("selvedge.sock")
-        .details("Only the owner can open it."),
+        .details(
+            "The Unix socket is for `selvedge reload`, `stop`, `upgrade`, `reopen-logs`, `status` and `certificates`; only \
+             its owner can open it. The https address accepts remote commands of clients with a certificate: \
+             [operations.md](operations.md#remote-commands). Without one, no remote command is accepted.",
+        )
+        .example("control \"https://control.example.com:8443\" client-ca=\"operators.pem\""),
     setting(TOP, "trusted-proxies", "Networks of proxies whose forwarding field is trusted.")
         .arguments(&[list("network", ValueKind::Proxy)])
         .properties(&[property(

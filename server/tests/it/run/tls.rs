@@ -8,6 +8,7 @@ use crate::support::tree::Tree;
 use crate::support::wait::wait_until;
 use rustix::process::{Signal, kill_process};
 use std::fs;
+use std::net::SocketAddr;
 
 const LISTEN: &str = "listen \"127.0.0.2:0\" tls=#true\nlog { error \"error.log\" level=\"info\"; }\n";
 
@@ -257,4 +258,77 @@ fn check_warns_of_certificates_that_browsers_refuse() {
     folder.write("a.test.pem", &authority.certificate(&["a.test"]).0);
     let exit = folder.run("check");
     assert!(exit.code == Some(1) && exit.err.contains("a.test.pem: no private key found"), "{exit:?}");
+}
+
+/// Returns the address of remote commands.
+fn control_address(program: &Program) -> SocketAddr {
+    wait_until("the address of remote commands is reported", || {
+        let text = program.standard_error();
+        let (_, rest) = text.split_once("serving remote commands on https://")?;
+        rest.split_once('/')?.0.parse().ok()
+    })
+}
+
+#[test]
+fn holders_of_a_certificate_send_remote_commands() {
+    let clients = Authority::new();
+    let folder = Folder::new("");
+    folder.write("clients.pem", &clients.pem());
+    let text = |response: &str| {
+        format!(
+            "listen \"127.0.0.1:0\"\ncontrol \"https://127.0.0.3:0\" client-ca=\"clients.pem\"\n\
+             log {{ access \"off\"; error \"error.log\" level=\"info\"; }}\n\
+             site \"*\" {{ route \"/*\" {{ respond 200 \"{response}\"; }}; }}\n"
+        )
+    };
+    folder.write("selvedge.kdl", &text("first"));
+    let program = folder.serve();
+    let address = control_address(&program);
+    let root = folder.read("certificates/local-authority.pem");
+    let (own, foreign) = (clients.certificate(&["alice"]), Authority::new().certificate(&["mallory"]));
+    for invalid in [None, Some(&foreign)] {
+        let refused = TlsClient::trusting(&root, invalid).get(address, ("127.0.0.3", &address.to_string()), "/status");
+        assert!(refused.is_err());
+    }
+    let client = TlsClient::trusting(&root, Some(&own));
+    let send = |line: &str, host: &str, more: &str, content: &str| {
+        let head = format!("{line} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n{more}");
+        let text = format!("{head}Content-Length: {}\r\n\r\n{content}", content.len());
+        client.send(address, "127.0.0.3", &text).expect("the server responds").text
+    };
+    let host = address.to_string();
+    for (line, host, more, status) in [
+        ("GET /status", host.as_str(), "", "200"),
+        ("GET /certificates", &host, "Accept: application/json\r\n", "200"),
+        ("GET /status", "localhost", "", "421"),
+        ("POST /reload", &host, "Origin: https://evil.example\r\n", "403"),
+        ("POST /reload", &host, &format!("Origin: https://{host}\r\n"), "200"),
+        ("GET /reload", &host, "", "405"),
+        ("POST /status", &host, "", "405"),
+        ("GET /", &host, "", "404"),
+    ] {
+        let response = send(line, host, more, "");
+        assert!(response.starts_with(&format!("HTTP/1.1 {status} ")), "{line} {host} {more}: {response}");
+    }
+    // A configuration in the request is in force until the next reload.
+    assert_eq!(get(&program, "a.test", "/").text(), "first");
+    assert!(send("POST /reload", &host, "", &text("second")).starts_with("HTTP/1.1 200 "));
+    assert_eq!(get(&program, "a.test", "/").text(), "second");
+    let refused = send("POST /reload", &host, "", "rot \"/srv\"");
+    assert!(refused.starts_with("HTTP/1.1 409 ") && refused.contains("`rot` is not known"), "{refused}");
+    assert_eq!(get(&program, "a.test", "/").text(), "second");
+    assert!(send("POST /reload", &host, "", "").starts_with("HTTP/1.1 200 "));
+    assert_eq!(get(&program, "a.test", "/").text(), "first");
+    // The authorities of another configuration hold at once, and a broken file changes nothing.
+    folder.write("clients.pem", "broken");
+    assert!(send("POST /reload", &host, "", "").starts_with("HTTP/1.1 409 "));
+    assert!(send("GET /status", &host, "", "").starts_with("HTTP/1.1 200 "));
+    folder.write("clients.pem", &Authority::new().pem());
+    assert!(send("POST /reload", &host, "", "").starts_with("HTTP/1.1 200 "));
+    assert!(TlsClient::trusting(&root, Some(&own)).get(address, ("127.0.0.3", &host), "/status").is_err());
+    wait_until("a command is logged", || {
+        let is_logged = |line: &String| line.contains("RemoteReload: POST /reload of 127.0.0.") && line.contains("CN=");
+        folder.lines("error.log").iter().any(is_logged).then_some(())
+    });
+    program.stop();
 }

@@ -85,6 +85,11 @@ impl Program {
         lines
     }
 
+    /// Returns standard error so far.
+    pub(crate) fn standard_error(&self) -> String {
+        self.process.err.text()
+    }
+
     pub(crate) fn signal(&self, signal: Signal) {
         kill_process(self.pid(), signal).expect("the process is a child that was not reaped");
     }

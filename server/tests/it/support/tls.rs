@@ -85,12 +85,17 @@ impl TlsClient {
 
     /// Sends a GET request on a new connection: to the site of a server name, for a host.
     pub(crate) fn get(&self, address: SocketAddr, (name, host): (&str, &str), path: &str) -> io::Result<TlsResponse> {
+        self.send(address, name, &format!("GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n"))
+    }
+
+    /// Sends a text on a new connection, and reads until its end.
+    pub(crate) fn send(&self, address: SocketAddr, name: &str, text: &str) -> io::Result<TlsResponse> {
         let socket = TcpStream::connect(address)?;
         socket.set_read_timeout(Some(WAIT_TIMEOUT))?;
         let name = ServerName::try_from(name.to_owned()).map_err(io::Error::other)?;
         let connection = ClientConnection::new(self.0.clone(), name).map_err(io::Error::other)?;
         let mut stream = StreamOwned::new(connection, socket);
-        write!(stream, "GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n")?;
+        stream.write_all(text.as_bytes())?;
         let mut text = String::new();
         stream.read_to_string(&mut text)?;
         let certificates = stream.conn.peer_certificates().unwrap_or_default();
