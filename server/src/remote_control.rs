@@ -266,7 +266,9 @@ fn reply(done: Option<ControlReply>) -> Response {
 }
 
 fn text_response(status: StatusCode, mut text: String) -> Response {
-    text.push('\n');
+    if !text.ends_with('\n') {
+        text.push('\n');
+    }
     Response::new(status).field("content-type", "text/plain; charset=utf-8").body(text)
 }
 
