@@ -15,11 +15,13 @@ import tempfile
 import time
 from pathlib import Path
 
-from acme import SELVEDGE, Authority, Scenario, free_port, wait_until
+from acme import SELVEDGE, Authority, Load, Scenario, free_port, wait_until
 from clients import HERE, STEP_TIMEOUT, TARGET, browser, python, run
 
 # How soon after its start a server with a public name is secure.
 SECURE_WITHIN = 10
+# How soon a replaced file is used.
+USED_WITHIN = 3
 VERSIONS = ["TLSv1.2", "TLSv1.3"]
 # Mozilla's recommendation for servers of any client of the last years.
 MOZILLA = "intermediate"
@@ -162,6 +164,21 @@ def go_connects():
         check_client(server, "go", [program], ["none", "none"], own)
 
 
+def a_replaced_file_is_used_under_load():
+    with file_server() as server:
+        with Load(server.port, "localhost", (server.folder / "ca.pem").read_text()) as load:
+            wait_until("clients connect", load.collect)
+            for renewal in range(3):
+                server.sign("renewed", "subjectAltName=DNS:localhost,IP:127.0.0.1")
+                known, replaced = len(load.serials), time.time()
+                for ending in ("key", "pem"):
+                    os.replace(server.folder / f"renewed.{ending}", server.folder / f"server.{ending}")
+                wait_until("the certificate is used", lambda: len(load.collect()) > known)
+                seconds = max(load.serials.values()) - replaced
+                assert seconds < USED_WITHIN, f"used after {seconds:.1f} s"
+                print(f"a replaced certificate is used after {seconds:.1f} s")
+
+
 def sslyze_finds_nothing():
     folder = Path(TARGET) / "sslyze"
     program = folder / "bin/sslyze"
@@ -177,7 +194,7 @@ def sslyze_finds_nothing():
 
 
 def main():
-    checks = [a_browser_shows_a_padlock, java_connects, go_connects, sslyze_finds_nothing]
+    checks = [a_browser_shows_a_padlock, java_connects, go_connects, a_replaced_file_is_used_under_load, sslyze_finds_nothing]
     wanted = sys.argv[3:]
     for check in (check for check in checks if not wanted or check.__name__ in wanted):
         began = time.monotonic()
