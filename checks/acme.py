@@ -76,7 +76,7 @@ class Authority:
 
     def key(self):
         """Makes the certificate of the directory itself, and its root."""
-        new = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2".split()
+        new = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 400".split()
         root, key = self.folder / "root.pem", self.folder / "root.key"
         sign = ["-CA", root, "-CAkey", key, "-addext", "subjectAltName=DNS:localhost"]
         sign += ["-addext", "basicConstraints=critical,CA:FALSE", "-subj", "/CN=localhost"]
@@ -146,9 +146,12 @@ class Server:
         self.process = None
         self.start()
 
-    def start(self):
+    def start(self, environment=None):
         self.process = subprocess.Popen(
-            [SELVEDGE, "run", self.folder / "selvedge.kdl"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+            [SELVEDGE, "run", self.folder / "selvedge.kdl"],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            env={**os.environ, **(environment or {})},
         )
 
     def status(self):
@@ -355,6 +358,40 @@ def kills_never_exceed_the_budget():
         time.sleep(3)
         orders = scenario.authority.orders()
         assert orders <= BUDGET, f"{orders} orders"
+
+
+def a_clock_that_is_40_days_ahead_stays_within_the_budget():
+    library = next(Path("/usr/lib").glob("*/faketime/libfaketimeMT.so.1"), None)
+    assert library, "libfaketime is not installed"
+    ahead = {"LD_PRELOAD": str(library), "FAKETIME": "+40d", "DONT_FAKE_MONOTONIC": "1"}
+    with Scenario(validity=45 * 86400) as scenario:
+        server = scenario.server(["a.example.com"])
+        wait_until("a certificate is there", lambda: server.has_certificate("a.example.com"))
+        roots = scenario.authority.root()
+        serials = {server.get("a.example.com", roots)}
+        server.stop()
+        server.start(ahead)
+        wait_until("the server runs", lambda: Authority.is_open(server.https))
+        # The clock of pebble is right, so each new certificate has to be renewed at once.
+        wait_until("the wrong clock is reported", lambda: "heck the clock" in server.error("a.example.com"))
+        server.kill()
+        server.start(ahead)
+        wait_until("the server runs", lambda: Authority.is_open(server.https))
+        began = time.monotonic()
+        # Certificates are looked at every 10 s.
+        while time.monotonic() < began + 22:
+            serials.add(server.get("a.example.com", roots))
+            time.sleep(0.05)
+        assert len(serials) == 2 and scenario.authority.orders() == 2, (serials, scenario.authority.orders())
+        # With the right clock, nothing is ordered, and the events of the future delay no order.
+        server.stop()
+        server.start()
+        wait_until("the server has its certificate", lambda: server.has_certificate("a.example.com"))
+        (server.folder / "certificates/a.example.com.pem").unlink()
+        server.kill()
+        server.start()
+        wait_until("a certificate is ordered", lambda: server.has_certificate("a.example.com"))
+        assert scenario.authority.orders() == 3, scenario.authority.orders()
 
 
 def two_servers_on_one_folder_order_once():
@@ -662,6 +699,7 @@ def main():
         renews_under_load,
         waits_for_an_authority_that_is_down,
         kills_never_exceed_the_budget,
+        a_clock_that_is_40_days_ahead_stays_within_the_budget,
         two_servers_on_one_folder_order_once,
         an_account_that_is_lost_is_created_again,
         wildcards_are_validated_by_a_hook,
