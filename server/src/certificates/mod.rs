@@ -15,6 +15,7 @@ mod local_authority;
 mod name_entry;
 mod name_records;
 mod on_demand;
+mod private_files;
 mod validation;
 
 pub(crate) use acme::{AcmeSettings, ChallengeChoice, ExternalAccount, ReachCheck};
@@ -25,6 +26,7 @@ pub(crate) use facts::{CertificateFacts, is_covered};
 pub(crate) use files::{CertificatePaths, CertificateSet, LoadError, Refreshed, load};
 pub(crate) use folder::{CertificateFolder, folder_of_user};
 pub(crate) use local_authority::{AUTHORITY_NAME, ROOT_FILE, create_local_authority};
+pub(crate) use private_files::{OpenFile, open_files_with, read_file};
 
 use std::time::SystemTime;
 

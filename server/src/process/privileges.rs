@@ -37,9 +37,14 @@ impl ServiceAccount {
         Ok(Some(Self { name: name.to_owned(), user: Uid::from_raw(user.uid.as_raw()), group, groups }))
     }
 
+    /// Whether the calling process already has this user and group.
+    pub(super) fn is_current(&self) -> bool {
+        geteuid() == self.user && getegid() == self.group
+    }
+
     /// Drops the privileges of the calling thread for good. Call it while the process has one thread.
     pub(super) fn drop_privileges(&self) -> Result<(), String> {
-        if geteuid() == self.user && getegid() == self.group {
+        if self.is_current() {
             return Ok(());
         }
         debug_assert_eq!(fs::read_dir("/proc/self/task").map_or(1, Iterator::count), 1, "no thread keeps its rights");

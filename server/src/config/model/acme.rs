@@ -50,6 +50,23 @@ impl Settings {
         let programs: BTreeSet<Program> = self.acme.dns_hook.iter().cloned().chain(approvals).collect();
         programs.into_iter().collect()
     }
+
+    /// Returns the files of certificates and keys, each once.
+    pub(crate) fn private_files(&self) -> BTreeSet<PathBuf> {
+        let control = self.remote_control.as_ref();
+        let certificates = self.sites.iter().flat_map(|site| &site.tls.certificates);
+        let certificates = certificates.chain(control.and_then(|control| control.certificate.as_ref()));
+        let clients = self.sites.iter().filter_map(|site| site.tls.client_certificates.as_ref());
+        let clients = clients.chain(control.map(|control| &control.clients));
+        let accounts = self.acme.external_account.iter().map(|account| &account.key_file);
+        certificates
+            .flat_map(|files| [&files.chain, &files.key])
+            .chain(clients.map(|clients| &clients.authorities))
+            .chain(accounts)
+            .chain(&self.ticket_keys)
+            .cloned()
+            .collect()
+    }
 }
 
 /// A program that the server runs.
