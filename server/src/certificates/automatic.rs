@@ -3,7 +3,7 @@
 use super::acme::{AcmeSettings, ChallengeChoice, IssueError, Issuing, ValidationMethod};
 use super::approval::{Approval, RunProgram};
 use super::challenges::Challenges;
-use super::folder::{CertificateFolder, FolderLock};
+use super::folder::{CertificateFolder, FolderLock, JOURNAL};
 use super::journal::{self, JournalEvent};
 use super::name_entry::{NameEntry, file_of};
 use super::on_demand::OnDemand;
@@ -19,7 +19,6 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 use tokio::sync::Notify;
 
-const JOURNAL: &str = "journal";
 /// How often certificates are looked at.
 const LOOK_INTERVAL: Duration = Duration::from_secs(10);
 /// Seconds until a certificate authority is queried again about a renewal: after a query that failed, and the bounds of what

@@ -138,7 +138,7 @@ fn open(path: &Path) -> io::Result<File> {
 
 /// Checks that only this user and root can change the folders on the way to a file, its symbolic links included. Another
 /// user could let the way lead to any file of root.
-fn check_folders(path: &Path) -> io::Result<()> {
+pub(super) fn check_folders(path: &Path) -> io::Result<()> {
     let mut path = path.to_owned();
     for _ in 0..LINKS_MAX {
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
@@ -154,7 +154,8 @@ fn check_folders(path: &Path) -> io::Result<()> {
     Err(rustix::io::Errno::LOOP.into())
 }
 
-fn check_folder(folder: &Path) -> io::Result<()> {
+/// Checks that only this user and root can change a folder.
+pub(super) fn check_folder(folder: &Path) -> io::Result<()> {
     let metadata = fs::metadata(folder)?;
     let is_own = [0, geteuid().as_raw()].contains(&metadata.uid());
     if is_own && (metadata.mode() & WRITABLE_BY_OTHERS == 0 || metadata.mode() & STICKY != 0) {

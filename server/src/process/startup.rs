@@ -106,6 +106,12 @@ fn drop_privileges(account: &ServiceAccount, settings: &Settings) -> Result<(), 
     if !files.is_empty() && !account.is_current() {
         open_files_with(Box::new(FileOpener::start(files)?));
     }
+    if let Some(folder) = settings.needed_certificate_folder()
+        && !account.is_current()
+    {
+        // If it is not handed over, the serving process reports what it cannot do.
+        let _ = account.own_folder(folder);
+    }
     account.drop_privileges()
 }
 

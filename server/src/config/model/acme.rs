@@ -2,13 +2,13 @@
 
 use super::print::{Printer, flag, quote, quote_path};
 use super::print_site::quoted;
-use super::{Settings, Switch};
+use super::{RemoteControl, Settings, Site, Switch};
 use crate::config::value::write_time;
 use crate::syntax::{HostName, NameReach};
 use std::collections::BTreeSet;
 use std::fmt::{self, Display, Formatter};
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// How certificates are ordered.
@@ -40,7 +40,18 @@ impl Acme {
     }
 }
 
+/// Whether the server gets a certificate for a site or for remote commands by itself.
+pub(crate) fn has_automatic_certificate(sites: &[Site], remote: Option<&RemoteControl>) -> bool {
+    remote.is_some_and(|remote| remote.certificate.is_none())
+        || sites.iter().any(|site| site.tls.automatic == Switch::On)
+}
+
 impl Settings {
+    /// Returns the folder of the certificates that the server gets by itself; `None` if it gets none.
+    pub(crate) fn needed_certificate_folder(&self) -> Option<&Path> {
+        has_automatic_certificate(&self.sites, self.remote_control.as_ref()).then_some(&*self.certificate_folder)
+    }
+
     /// Returns the programs that the server runs, each once.
     pub(crate) fn programs(&self) -> Vec<Program> {
         let approvals = self.sites.iter().filter_map(|site| match &site.tls.on_demand {
