@@ -134,7 +134,7 @@ impl ReloadOutcome {
         }
         lines.extend_from_slice(changes);
         if lines.len() == 1 {
-            lines.push("the configuration is unchanged".to_owned());
+            lines.push("the settings are unchanged, and files were read again".to_owned());
         }
         lines
     }

@@ -450,6 +450,9 @@ async fn issue(
             (Err(IssueError::NotReady(why)), IssueError::Failed { not_before, .. }) => {
                 failed = IssueError::Failed { why, not_before: *not_before };
             }
+            (Err(IssueError::Failed { why, not_before }), _) => {
+                failed = IssueError::Failed { why: format!("{directory}: {why}"), not_before };
+            }
             (Err(error), _) => failed = error,
         }
     }

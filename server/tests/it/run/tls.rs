@@ -367,6 +367,8 @@ fn holders_of_a_certificate_send_remote_commands() {
     ] {
         let response = send(line, host, more, "");
         assert!(response.starts_with(&format!("HTTP/1.1 {status} ")), "{line} {host} {more}: {response}");
+        let has_text = more.starts_with("Accept") || response.contains("\r\ncontent-type: text/plain");
+        assert!(has_text, "{line} {host} {more}: {response}");
     }
     // A configuration in the request is in force until the next reload.
     assert_eq!(get(&program, "a.test", "/").text(), "first");
