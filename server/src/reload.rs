@@ -22,7 +22,7 @@ use crate::{certificates, compile, config_diff};
 use selvedge::{AppHandle, Driver, Endpoint, Handle, Server};
 use std::cell::Cell;
 use std::fs;
-use std::io;
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread;
@@ -75,7 +75,7 @@ struct SandboxedFiles<'a> {
 
 impl SandboxedFiles<'_> {
     fn record_denial<T>(&self, result: io::Result<T>) {
-        if result.is_err_and(|error| error.kind() == io::ErrorKind::PermissionDenied) {
+        if result.is_err_and(|error| error.kind() == ErrorKind::PermissionDenied) {
             self.is_denied.set(true);
         }
     }
@@ -338,9 +338,9 @@ impl LiveServer {
     /// Whether a new process, which begins with the privileges of the supervisor, could read certificates or keys that
     /// this one may not read.
     fn new_process_can_read_more(&self, settings: &Settings) -> bool {
-        let is_denied = |path: &PathBuf| {
-            certificates::read_file(path).is_err_and(|error| error.kind() == io::ErrorKind::PermissionDenied)
-        };
+        // A pipe is broken if the process that opens such files has ended.
+        let is_denied = |error: io::Error| matches!(error.kind(), ErrorKind::PermissionDenied | ErrorKind::BrokenPipe);
+        let is_denied = |path: &PathBuf| certificates::read_file(path).is_err_and(is_denied);
         self.settings_at_start.process.user.is_some()
             && !self.serving_process.is_unsupervised()
             && settings.private_files().iter().any(is_denied)

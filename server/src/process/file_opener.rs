@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::HashSet;
 use std::env;
 use std::fs::{self, File, OpenOptions};
-use std::io;
+use std::io::{self, ErrorKind};
 use std::os::fd::AsFd;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::os::unix::process::CommandExt;
@@ -75,11 +75,11 @@ impl FileOpener {
 
 impl OpenFile for FileOpener {
     fn open(&self, path: &Path) -> io::Result<File> {
+        let ended = |_| io::Error::new(ErrorKind::BrokenPipe, "the process that opens the files of keys has ended");
         let link = lock(&self.link);
-        link.send(&OpenerMessage::Open(path.to_owned()))?;
-        let Some((reply, descriptors)) = link.receive()? else {
-            return Err(io::Error::other("the process that opens the files of keys has ended"));
-        };
+        link.send(&OpenerMessage::Open(path.to_owned())).map_err(ended)?;
+        let received = link.receive().and_then(|received| received.ok_or(ErrorKind::UnexpectedEof.into()));
+        let (reply, descriptors) = received.map_err(ended)?;
         match (reply, descriptors.into_iter().next()) {
             (OpenReply::Opened, Some(descriptor)) => Ok(File::from(descriptor)),
             (OpenReply::Failed(Some(code), _), _) => Err(io::Error::from_raw_os_error(code)),
@@ -193,7 +193,7 @@ mod tests {
             assert!(error.ends_with("/shared"), "{name}: {error}");
         }
         assert_eq!(open(&own.join("loop")).unwrap_err().raw_os_error(), Some(rustix::io::Errno::LOOP.raw_os_error()));
-        assert_eq!(open(&own.join("none")).unwrap_err().kind(), io::ErrorKind::NotFound);
+        assert_eq!(open(&own.join("none")).unwrap_err().kind(), ErrorKind::NotFound);
         assert!(open(&own).unwrap_err().to_string().contains("not a regular file"));
         fs::remove_dir_all(folder).unwrap();
     }

@@ -1,6 +1,6 @@
 //! Sites over TLS: certificates, redirects, sessions, client certificates.
 
-use super::process::serving;
+use super::process::{child_of, serving};
 use crate::support::configured::{Folder, get};
 use crate::support::program::{Process, Program, run_to_exit, selvedge_command};
 use crate::support::tls::{Authority, TlsClient, TlsResponse};
@@ -151,6 +151,18 @@ fn keys_that_only_root_can_read_are_used_by_another_user() {
     folder.configure(&text(&["a.test", "b.test"]));
     let reloaded = folder.run("reload");
     assert_eq!(reloaded.code, Some(0), "{reloaded:?}");
+    let second = certificate("b.test");
+
+    // A process whose opener has ended reads no changed file, and a reload starts another one.
+    let opener = child_of(serving(&program)).expect("it runs");
+    kill_process(opener, Signal::KILL).expect("it runs");
+    write("b.test");
+    wait_until("the end of the opener is reported", || {
+        folder.read("logs/error.log").contains("the process that opens the files of keys has ended").then_some(())
+    });
+    let reloaded = folder.run("reload");
+    assert_eq!(reloaded.code, Some(0), "{reloaded:?}");
+    assert_ne!(certificate("b.test"), second);
     let second = certificate("b.test");
 
     // Root reads no file that another user could have chosen.
