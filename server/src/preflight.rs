@@ -253,7 +253,7 @@ fn check_certificate(files: &crate::config::model::CertificateFiles) -> Result<(
     match load(&paths) {
         Ok(_) => Ok(()),
         Err(error @ LoadError::Unreadable(..)) => {
-            unmet(error.to_string(), "the user that the server runs as has to be able to read it")
+            unmet(error.to_string(), "the user that starts the server has to be able to read it")
         }
         Err(error) => unmet(error.to_string(), ""),
     }

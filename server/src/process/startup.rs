@@ -3,6 +3,7 @@
 use super::ListenAddress;
 use super::child::SUPERVISED_VARIABLE;
 use super::executable;
+use super::file_opener::FileOpener;
 use super::link::{FromChild, Link};
 use super::notify::{Inherited, Notifier};
 use super::owned_file::OwnedFile;
@@ -12,6 +13,7 @@ use super::restarts::Restarts;
 use super::serving::ServingProcess;
 use super::sockets::Sockets;
 use super::supervise::{SupervisorConfig, supervise};
+use crate::certificates::open_files_with;
 use crate::config::model::{self, Settings, Supervision, Switch};
 use crate::config::value::Address;
 use selvedge::Listener;
@@ -59,7 +61,7 @@ impl From<String> for StartError {
 pub(crate) fn start(settings: &Settings, workers: usize) -> Result<RunMode, StartError> {
     let process = &settings.process;
     let account = ServiceAccount::find(process.user.as_deref(), process.group.as_deref())?;
-    let drop_privileges = || account.as_ref().map_or(Ok(()), ServiceAccount::drop_privileges);
+    let drop_privileges = || account.as_ref().map_or(Ok(()), |account| drop_privileges(account, settings));
     if is_supervised() {
         // The process was started by a path in /proc, whose last part would be its name.
         let _ = rustix::thread::set_name(c"selvedge");
@@ -96,6 +98,21 @@ pub(crate) fn start(settings: &Settings, workers: usize) -> Result<RunMode, Star
     let ended = supervise(sockets, control, notifier, config);
     files.iter().for_each(OwnedFile::remove);
     Ok(RunMode::Ended(ended?))
+}
+
+/// Drops the privileges of this process. Another one keeps them, for files of certificates and keys.
+fn drop_privileges(account: &ServiceAccount, settings: &Settings) -> Result<(), String> {
+    let files = settings.private_files();
+    if !files.is_empty() && !account.is_current() {
+        open_files_with(Box::new(FileOpener::start(files)?));
+    }
+    if let Some(folder) = settings.needed_certificate_folder()
+        && !account.is_current()
+    {
+        // If it is not handed over, the serving process reports what it cannot do.
+        let _ = account.own_folder(folder);
+    }
+    account.drop_privileges()
 }
 
 /// Whether this process was started by a supervisor.

@@ -58,10 +58,11 @@ pub(super) const SETTINGS: &[Setting] = &[
         .repeatable()
         .if_absent("any")
         .details(
-            "A subject is written as `CN=alice, O=Example`. The site needs `client-certificates`; with `\"optional\"`, \
-             clients without a certificate reach the other routes.",
+            "A subject is written as `CN=alice, O=Example`, with a backslash before each of `,+;<>\\\"` in a value. `CN=alice*` \
+             would match `CN=alice2`, too. The site needs `client-certificates`; with `\"optional\"`, clients without a \
+             certificate reach the other routes.",
         )
-        .example("client-certificate \"CN=alice*\""),
+        .example("client-certificate \"CN=alice, O=*\""),
     setting(WHEN, "file-exists", "This file exists. It is looked up once per second.")
         .arguments(&[one("path", ValueKind::Path)])
         .repeatable()

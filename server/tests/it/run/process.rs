@@ -15,7 +15,7 @@ fn site(text: &str) -> String {
 }
 
 /// Returns the only child of a process.
-fn child_of(pid: Pid) -> Option<Pid> {
+pub(super) fn child_of(pid: Pid) -> Option<Pid> {
     let threads = fs::read_dir(format!("/proc/{}/task", pid.as_raw_nonzero())).ok()?;
     let lists = threads.filter_map(|thread| fs::read_to_string(thread.ok()?.path().join("children")).ok());
     let children: Vec<i32> = lists
