@@ -16,6 +16,7 @@ pub mod field;
 pub mod head;
 mod head_builder;
 pub mod http1;
+pub mod http2;
 pub mod limits;
 pub mod message;
 pub mod method;

@@ -1,0 +1,1 @@
+//! Field compression for HTTP/2 (RFC 7541).
