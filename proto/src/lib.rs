@@ -13,6 +13,7 @@ pub mod condition;
 pub mod date;
 pub mod encoding;
 pub mod field;
+pub mod field_section;
 pub mod head;
 mod head_builder;
 pub mod http1;

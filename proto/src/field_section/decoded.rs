@@ -1,0 +1,311 @@
+//! The decoded fields of one section, in one buffer, within limits.
+
+use crate::field::is_lower_case_token;
+use core::fmt;
+
+/// Bytes that each field adds to the size of a section, besides its name and value (RFC 9113 §10.5.1).
+pub const FIELD_OVERHEAD_BYTES: usize = 32;
+
+/// Limits of one field section.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SectionLimits {
+    /// Most fields, each crumb of a cookie and each pseudo-field included. Default 100.
+    pub fields_max: usize,
+    /// Largest section, in bytes: the sum of name, value and 32 for each field (SETTINGS_MAX_FIELD_SECTION_SIZE
+    /// of RFC 9114 §4.2.2, SETTINGS_MAX_HEADER_LIST_SIZE of RFC 9113 §6.5.2). Default 16,384. At most
+    /// 2³¹, since positions in a section have 32 bits.
+    pub section_bytes_max: usize,
+}
+
+impl Default for SectionLimits {
+    fn default() -> Self {
+        Self { fields_max: 100, section_bytes_max: 16_384 }
+    }
+}
+
+/// The limit that a section exceeds. The request gets 431 (RFC 6585 §5).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SectionLimit {
+    /// [`SectionLimits::fields_max`]
+    Fields,
+    /// [`SectionLimits::section_bytes_max`]
+    Bytes,
+}
+
+impl fmt::Display for SectionLimit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Fields => "the section has too many fields",
+            Self::Bytes => "the section is too large",
+        })
+    }
+}
+
+/// The class of a field name, as far as a rule of messages depends on it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum FieldClass {
+    /// A valid name without a rule of its own.
+    #[default]
+    Regular,
+    /// `:method`
+    Method,
+    /// `:scheme`
+    Scheme,
+    /// `:authority`
+    Authority,
+    /// `:path`
+    Path,
+    /// `:protocol` (RFC 8441 §4)
+    Protocol,
+    /// `:status`
+    Status,
+    /// Any other name that begins with a colon.
+    UnknownPseudo,
+    /// A name that is empty, not a token, or has an upper-case letter.
+    Invalid,
+    /// `connection`, `keep-alive`, `proxy-connection`, `transfer-encoding` or `upgrade` (RFC 9113 §8.2.2).
+    ConnectionSpecific,
+    /// `te`, whose only permitted value is `trailers`.
+    Te,
+    /// `host`
+    Host,
+    /// `cookie`, which may be split into crumbs (RFC 9113 §8.2.3).
+    Cookie,
+    /// `content-length`
+    ContentLength,
+}
+
+impl FieldClass {
+    /// Classifies a name.
+    pub fn of_name(name: &[u8]) -> Self {
+        if name.first() == Some(&b':') {
+            return Self::of_pseudo_name(name);
+        }
+        if !is_lower_case_token(name) {
+            return Self::Invalid;
+        }
+        match (name.len(), name) {
+            (2, b"te") => Self::Te,
+            (4, b"host") => Self::Host,
+            (6, b"cookie") => Self::Cookie,
+            (7, b"upgrade")
+            | (10, b"connection" | b"keep-alive")
+            | (16, b"proxy-connection")
+            | (17, b"transfer-encoding") => Self::ConnectionSpecific,
+            (14, b"content-length") => Self::ContentLength,
+            _ => Self::Regular,
+        }
+    }
+
+    fn of_pseudo_name(name: &[u8]) -> Self {
+        match name {
+            b":path" => Self::Path,
+            b":method" => Self::Method,
+            b":scheme" => Self::Scheme,
+            b":status" => Self::Status,
+            b":protocol" => Self::Protocol,
+            b":authority" => Self::Authority,
+            _ => Self::UnknownPseudo,
+        }
+    }
+
+    /// Whether the name begins with a colon.
+    pub const fn is_pseudo(self) -> bool {
+        matches!(
+            self,
+            Self::Method
+                | Self::Scheme
+                | Self::Authority
+                | Self::Path
+                | Self::Protocol
+                | Self::Status
+                | Self::UnknownPseudo
+        )
+    }
+}
+
+/// One field of a section.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SectionField<'a> {
+    /// The class of the name.
+    pub class: FieldClass,
+    /// The name as received.
+    pub name: &'a [u8],
+    /// The value as received.
+    pub value: &'a [u8],
+}
+
+/// The position of one field: its name begins at `start`, its value follows.
+#[derive(Clone, Copy, Debug)]
+struct Position {
+    start: u32,
+    name_len: u32,
+    value_len: u32,
+    class: FieldClass,
+}
+
+/// The fields of one section, in the order of the section. The buffers are reused from section to section.
+#[derive(Debug, Default)]
+pub struct DecodedFields {
+    bytes: Vec<u8>,
+    positions: Vec<Position>,
+    /// Size of the stored fields, with their overhead.
+    section_bytes: usize,
+    limits: SectionLimits,
+    exceeded: Option<SectionLimit>,
+}
+
+impl DecodedFields {
+    /// Creates an empty section. Does not allocate.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Returns the fields in order.
+    pub fn iter(&self) -> impl Iterator<Item = SectionField<'_>> + Clone {
+        self.positions.iter().map(|p| {
+            let (name, value) = (p.start as usize, (p.start + p.name_len) as usize);
+            SectionField {
+                class: p.class,
+                name: &self.bytes[name..value],
+                value: &self.bytes[value..value + p.value_len as usize],
+            }
+        })
+    }
+
+    /// Returns the number of fields.
+    pub fn len(&self) -> usize {
+        self.positions.len()
+    }
+
+    /// Whether no field is stored.
+    pub fn is_empty(&self) -> bool {
+        self.positions.is_empty()
+    }
+
+    /// Returns the size of the stored fields in bytes: name, value and 32 for each.
+    pub fn section_bytes(&self) -> usize {
+        self.section_bytes
+    }
+
+    /// Returns the limit that the section exceeds. The fields before it are stored.
+    pub fn exceeded(&self) -> Option<SectionLimit> {
+        self.exceeded
+    }
+
+    /// Removes all fields and begins a section with these limits.
+    pub(crate) fn begin(&mut self, limits: &SectionLimits) {
+        self.bytes.clear();
+        self.positions.clear();
+        self.section_bytes = 0;
+        self.limits = *limits;
+        self.exceeded = None;
+    }
+
+    /// Returns the limits of the current section.
+    pub(crate) fn limits(&self) -> &SectionLimits {
+        &self.limits
+    }
+
+    /// Frees the buffers.
+    pub(crate) fn release(&mut self) {
+        *self = Self::default();
+    }
+
+    /// Whether one more field of `len` bytes (name and value) is within the limits. Records an exceeded limit.
+    fn permits(&mut self, len: usize) -> bool {
+        if self.exceeded.is_some() {
+            return false;
+        }
+        if self.positions.len() >= self.limits.fields_max {
+            self.exceeded = Some(SectionLimit::Fields);
+            return false;
+        }
+        let section_bytes = self.section_bytes + len + FIELD_OVERHEAD_BYTES;
+        if section_bytes > self.limits.section_bytes_max {
+            self.exceeded = Some(SectionLimit::Bytes);
+            return false;
+        }
+        self.section_bytes = section_bytes;
+        true
+    }
+
+    /// Stores a field whose name and value follow each other in `text`, if the limits permit it. Copies nothing
+    /// beyond a limit.
+    #[inline]
+    pub(crate) fn push(&mut self, text: &[u8], name_len: usize, class: FieldClass) {
+        if self.permits(text.len()) {
+            let start = self.bytes.len();
+            self.bytes.extend_from_slice(text);
+            self.add_position(start, name_len, class);
+        }
+    }
+
+    /// Returns the buffer, to whose end a codec appends the name and the value of the next field. The codec then
+    /// calls [`DecodedFields::commit`].
+    pub(crate) fn buffer(&mut self) -> &mut Vec<u8> {
+        &mut self.bytes
+    }
+
+    /// Stores the appended field, which begins at `start`, or removes its bytes if a limit is exceeded.
+    pub(crate) fn commit(&mut self, start: usize, name_len: usize, class: FieldClass) {
+        if self.permits(self.bytes.len() - start) {
+            self.add_position(start, name_len, class);
+        } else {
+            self.bytes.truncate(start);
+        }
+    }
+
+    fn add_position(&mut self, start: usize, name_len: usize, class: FieldClass) {
+        let value_len = (self.bytes.len() - start - name_len) as u32;
+        self.positions.push(Position { start: start as u32, name_len: name_len as u32, value_len, class });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_classified() {
+        for (name, class) in [
+            ("", FieldClass::Invalid),
+            ("a b", FieldClass::Invalid),
+            ("a\t", FieldClass::Invalid),
+            ("Host", FieldClass::Invalid),
+            ("x\u{e9}", FieldClass::Invalid),
+            (":", FieldClass::UnknownPseudo),
+            (":Path", FieldClass::UnknownPseudo),
+            (":path", FieldClass::Path),
+            (":protocol", FieldClass::Protocol),
+            ("te", FieldClass::Te),
+            ("host", FieldClass::Host),
+            ("cookie", FieldClass::Cookie),
+            ("keep-alive", FieldClass::ConnectionSpecific),
+            ("connection", FieldClass::ConnectionSpecific),
+            ("content-length", FieldClass::ContentLength),
+            ("user-agent", FieldClass::Regular),
+            ("x_y.z", FieldClass::Regular),
+        ] {
+            assert_eq!(FieldClass::of_name(name.as_bytes()), class, "{name:?}");
+        }
+    }
+
+    #[test]
+    fn limits_are_exact_and_nothing_is_stored_beyond_them() {
+        let limits = SectionLimits { fields_max: 2, section_bytes_max: 2 * (3 + FIELD_OVERHEAD_BYTES) };
+        let mut fields = DecodedFields::new();
+        fields.begin(&limits);
+        fields.push(b"a12", 1, FieldClass::Regular);
+        fields.push(b"b34", 1, FieldClass::Regular);
+        assert_eq!((fields.exceeded(), fields.section_bytes()), (None, 70));
+        fields.push(b"c", 1, FieldClass::Regular);
+        assert_eq!((fields.exceeded(), fields.len(), fields.buffer().len()), (Some(SectionLimit::Fields), 2, 6));
+        fields.begin(&SectionLimits { section_bytes_max: 69, ..limits });
+        fields.push(b"a12", 1, FieldClass::Regular);
+        fields.buffer().extend_from_slice(b"b34");
+        fields.commit(3, 1, FieldClass::Regular);
+        assert_eq!((fields.exceeded(), fields.len(), fields.buffer().len()), (Some(SectionLimit::Bytes), 1, 3));
+        assert_eq!(fields.iter().next().map(|f| (f.name, f.value)), Some((&b"a"[..], &b"12"[..])));
+    }
+}
