@@ -1,6 +1,7 @@
 //! Error codes (RFC 9113 §7), and the reasons to end a connection or a stream.
 
 use super::budget::Waste;
+use super::hpack::HpackError;
 use core::fmt;
 
 /// An error code of RST_STREAM and GOAWAY (RFC 9113 §7). Unknown codes are kept.
@@ -122,10 +123,13 @@ reasons! {
     pub enum ConnectionError;
     with {
         Self::BudgetExhausted(waste) => ENHANCE_YOUR_CALM, waste.message(), "BudgetExhausted";
+        Self::CompressionInvalid(error) => COMPRESSION_ERROR, error.message(), "CompressionInvalid";
     }
     {
         /// The peer caused too much work that was thrown away. The last such work is named.
         BudgetExhausted(Waste),
+        /// A field block cannot be decoded. RFC 9113 §4.3
+        CompressionInvalid(HpackError),
     }
     /// The connection does not begin with the client preface. RFC 9113 §3.4
     PrefaceInvalid => PROTOCOL_ERROR, "the connection preface is invalid";

@@ -1,5 +1,8 @@
 //! All limits of one HTTP/2 connection, and the memory that they permit.
 
+use super::settings::ExtendedConnect;
+use crate::field_section::SectionLimits;
+
 /// Limits of one connection. Each loop over a peer's bytes is bounded by one of these.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Http2Limits {
@@ -24,13 +27,8 @@ pub struct Http2Limits {
     pub decoder_table_bytes_max: u32,
     /// Size of the dynamic table of sent fields, in bytes. Default 4,096. The peer's own limit holds, too.
     pub encoder_table_bytes_max: u32,
-    /// Largest received field section, in bytes: name, value and 32 for each field (RFC 9113 §6.5.2).
-    /// Default 32,768: a head of 16 KiB with 100 fields, and the 32 bytes for each field. Exceeded: the
-    /// section is marked as too large and has no fields.
-    pub field_section_bytes_max: u32,
-    /// Most fields of a received section, each crumb of a cookie counted. Default 100. Exceeded: the
-    /// section is marked as too large and has no fields.
-    pub fields_max: u32,
+    /// Limits of a received field section. Exceeded: the section is marked as too large (status 431).
+    pub section: SectionLimits,
     /// Longest compressed field block, in bytes. Default 65,536: it must be decoded whole, even if it is
     /// refused (RFC 9113 §4.3). Exceeded: `ENHANCE_YOUR_CALM`.
     pub field_block_bytes_max: u32,
@@ -51,6 +49,8 @@ pub struct Http2Limits {
     pub budget_points: u32,
     /// Points that the budget regains in each second. Default 1,000: 20 cancelled requests.
     pub budget_points_per_second: u32,
+    /// Whether a server accepts extended CONNECT (RFC 8441). Default: disabled, as the driver must support it.
+    pub extended_connect: ExtendedConnect,
 }
 
 /// Upper bound of the limit of streams: an index of a stream has 16 bits.
@@ -78,8 +78,7 @@ impl Default for Http2Limits {
             connection_window_bytes: 1_048_576,
             decoder_table_bytes_max: 4_096,
             encoder_table_bytes_max: 4_096,
-            field_section_bytes_max: 32_768,
-            fields_max: 100,
+            section: SectionLimits::default(),
             field_block_bytes_max: 65_536,
             continuation_frames_max: 8,
             settings_timeout_ms: 10_000,
@@ -87,6 +86,7 @@ impl Default for Http2Limits {
             turn_bytes: 65_536,
             budget_points: 32_000,
             budget_points_per_second: 1_000,
+            extended_connect: ExtendedConnect::Disabled,
         }
     }
 }

@@ -32,7 +32,7 @@
 //!         at += step.consumed;
 //!     }
 //!     // 2. Heads of responses that are ready.
-//!     connection.send_fields(stream, Section::Head, End::More, &mut out, |encoder, out| …)?;
+//!     connection.send_fields(stream, Section::Head, End::More, &mut out, |block| block.status(…))?;
 //!     connection.set_content(stream, Content::Ready);
 //!     // 3. Content, in the order of priorities, until `out` is full or nothing may be sent.
 //!     while out.len() < OUT_BYTES_MAX && let Some(turn) = connection.next_to_send() {
@@ -51,23 +51,26 @@
 //! If `out` grows because the peer does not read, the driver must stop to call [`Connection::receive`]: then
 //! replies to PING and SETTINGS are bounded by the driver, too.
 
-//!
-//! The field block that `write` appends is encoded by [`hpack`]; the closure gets its block encoder, and
-//! `Connection::fields` returns the decoded fields of the last section, when that module is complete.
 
 mod budget;
 mod connection;
 mod error;
+mod flow;
+mod frame;
 pub mod hpack;
 mod limits;
 mod priority;
+mod schedule;
 mod settings;
+mod stream;
 
 pub use budget::{SMALL_INCREMENT_BYTES, TINY_DATA_BYTES, Waste};
 pub use connection::{
     Connection, Content, End, Event, FieldSection, Millis, ResetCause, Role, Section, Step, StreamId, Turn,
 };
 pub use error::{ConnectionError, ErrorCode, OpenError, SendError, StreamError};
-pub use limits::{FRAME_BYTES_CEILING, FRAME_BYTES_FLOOR, Http2Limits, STREAMS_CEILING, WINDOW_CEILING, WINDOW_INITIAL};
+pub use limits::{
+    FRAME_BYTES_CEILING, FRAME_BYTES_FLOOR, Http2Limits, STREAMS_CEILING, WINDOW_CEILING, WINDOW_INITIAL,
+};
 pub use priority::{Delivery, Priority};
 pub use settings::{ExtendedConnect, PeerSettings};

@@ -26,7 +26,7 @@ impl Default for Priority {
 
 impl Priority {
     /// Parses the value of a Priority field or of PRIORITY_UPDATE (RFC 9218 §4). Members that are unknown or invalid
-    /// are ignored; so is everything after a syntax error.
+    /// are ignored.
     pub fn parse(value: &[u8]) -> Self {
         let mut priority = Self::default();
         for member in value.split(|&b| b == b',') {
@@ -40,5 +40,32 @@ impl Priority {
             }
         }
         priority
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_are_parsed_and_unknown_members_ignored() {
+        let priority = |urgency, delivery| Priority { urgency, delivery };
+        for (value, expected) in [
+            ("", Priority::default()),
+            ("u=0", priority(0, Delivery::Whole)),
+            ("u=7, i", priority(7, Delivery::Incremental)),
+            ("i=?1,u=1", priority(1, Delivery::Incremental)),
+            ("i, i=?0", priority(3, Delivery::Whole)),
+            ("u=1, u=5", priority(5, Delivery::Whole)),
+            (" u=2;x=1 , i;y", priority(2, Delivery::Incremental)),
+            ("x, u=4, z=\"a\"", priority(4, Delivery::Whole)),
+            ("u=8", Priority::default()),
+            ("u=-1", Priority::default()),
+            ("u=12", Priority::default()),
+            ("U=1, I", Priority::default()),
+            ("u = 1", Priority::default()),
+        ] {
+            assert_eq!(Priority::parse(value.as_bytes()), expected, "{value}");
+        }
     }
 }

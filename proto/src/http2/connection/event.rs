@@ -1,5 +1,6 @@
 //! What a connection reports, and the values that its driver passes.
 
+use crate::field_section::SectionLimit;
 use crate::http2::error::{ErrorCode, StreamError};
 use core::fmt;
 use core::ops::Range;
@@ -74,10 +75,11 @@ pub enum Content {
 pub enum FieldSection {
     /// A new section.
     New,
-    /// The section equals the one before, whose parsed head can be used again.
+    /// The section equals the one of the previous event of this kind, and no other event with fields was between
+    /// them. A head that was built from it can be used again.
     Repeated,
-    /// The section exceeds a limit and has no fields. A server responds with status 431.
-    TooLarge,
+    /// The section exceeds a limit; the fields before it are there. A server responds with status 431.
+    TooLarge(SectionLimit),
 }
 
 /// The result of processing input.
@@ -162,6 +164,6 @@ pub enum ResetCause {
 pub struct Turn {
     /// The stream.
     pub stream: StreamId,
-    /// Most bytes of its next DATA frame. 0: only an empty frame with [`End::Last`] is permitted.
+    /// Most bytes of its next DATA frame, at least 1.
     pub bytes_max: usize,
 }
