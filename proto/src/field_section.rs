@@ -5,4 +5,5 @@
 
 mod decoded;
 
+pub(crate) use decoded::StaticField;
 pub use decoded::{DecodedFields, FIELD_OVERHEAD_BYTES, FieldClass, SectionField, SectionLimit, SectionLimits};

@@ -135,40 +135,68 @@ pub struct SectionField<'a> {
     pub value: &'a [u8],
 }
 
-/// The position of one field: its name begins at `start`, its value follows.
+/// A field of a static table.
+#[derive(Debug)]
+pub(crate) struct StaticField {
+    /// Name and value.
+    pub(crate) text: &'static [u8],
+    pub(crate) name_len: usize,
+    pub(crate) class: FieldClass,
+}
+
+impl StaticField {
+    pub(crate) const fn name(&self) -> &'static [u8] {
+        self.text.split_at(self.name_len).0
+    }
+
+    pub(crate) const fn value(&self) -> &'static [u8] {
+        self.text.split_at(self.name_len).1
+    }
+}
+
+/// Where one field is. Its value follows its name.
 #[derive(Clone, Copy, Debug)]
-struct Position {
-    start: u32,
-    name_len: u32,
-    value_len: u32,
-    class: FieldClass,
+enum Position {
+    /// In a static table.
+    Static(&'static StaticField),
+    /// In the buffer, from `start` on.
+    Buffer { start: u32, name_len: u32, value_len: u32, class: FieldClass },
 }
 
 /// The fields of one section, in the order of the section. The buffers are reused from section to section.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct DecodedFields {
     bytes: Vec<u8>,
     positions: Vec<Position>,
-    /// Size of the stored fields, with their overhead.
-    section_bytes: usize,
     limits: SectionLimits,
+    /// Fields that the limits still permit; 0 if a limit is exceeded.
+    fields_left: usize,
+    /// Bytes that the limits still permit.
+    bytes_left: usize,
     exceeded: Option<SectionLimit>,
+}
+
+impl Default for DecodedFields {
+    fn default() -> Self {
+        Self::new()
+    }
 }
 
 impl DecodedFields {
     /// Creates an empty section. Does not allocate.
-    pub fn new() -> Self {
-        Self::default()
+    pub const fn new() -> Self {
+        let limits = SectionLimits { fields_max: 0, section_bytes_max: 0 };
+        Self { bytes: Vec::new(), positions: Vec::new(), limits, fields_left: 0, bytes_left: 0, exceeded: None }
     }
 
     /// Returns the fields in order.
     pub fn iter(&self) -> impl Iterator<Item = SectionField<'_>> + Clone {
-        self.positions.iter().map(|p| {
-            let (name, value) = (p.start as usize, (p.start + p.name_len) as usize);
-            SectionField {
-                class: p.class,
-                name: &self.bytes[name..value],
-                value: &self.bytes[value..value + p.value_len as usize],
+        self.positions.iter().map(|position| match *position {
+            Position::Static(field) => SectionField { class: field.class, name: field.name(), value: field.value() },
+            Position::Buffer { start, name_len, value_len, class } => {
+                let (start, len) = (start as usize, (name_len + value_len) as usize);
+                let (name, value) = self.bytes[start..start + len].split_at(name_len as usize);
+                SectionField { class, name, value }
             }
         })
     }
@@ -185,7 +213,7 @@ impl DecodedFields {
 
     /// Returns the size of the stored fields in bytes: name, value and 32 for each.
     pub fn section_bytes(&self) -> usize {
-        self.section_bytes
+        self.limits.section_bytes_max - self.bytes_left
     }
 
     /// Returns the limit that the section exceeds. The fields before it are stored.
@@ -197,8 +225,8 @@ impl DecodedFields {
     pub(crate) fn begin(&mut self, limits: &SectionLimits) {
         self.bytes.clear();
         self.positions.clear();
-        self.section_bytes = 0;
         self.limits = *limits;
+        (self.fields_left, self.bytes_left) = (limits.fields_max, limits.section_bytes_max);
         self.exceeded = None;
     }
 
@@ -209,25 +237,35 @@ impl DecodedFields {
 
     /// Frees the buffers.
     pub(crate) fn release(&mut self) {
-        *self = Self::default();
+        *self = Self::new();
     }
 
     /// Whether one more field of `len` bytes (name and value) is within the limits. Records an exceeded limit.
+    #[inline]
     fn permits(&mut self, len: usize) -> bool {
-        if self.exceeded.is_some() {
+        let size = len + FIELD_OVERHEAD_BYTES;
+        if self.fields_left == 0 || size > self.bytes_left {
+            self.record_exceeded();
             return false;
         }
-        if self.positions.len() >= self.limits.fields_max {
-            self.exceeded = Some(SectionLimit::Fields);
-            return false;
-        }
-        let section_bytes = self.section_bytes + len + FIELD_OVERHEAD_BYTES;
-        if section_bytes > self.limits.section_bytes_max {
-            self.exceeded = Some(SectionLimit::Bytes);
-            return false;
-        }
-        self.section_bytes = section_bytes;
+        self.fields_left -= 1;
+        self.bytes_left -= size;
         true
+    }
+
+    #[cold]
+    fn record_exceeded(&mut self) {
+        let limit = if self.fields_left == 0 { SectionLimit::Fields } else { SectionLimit::Bytes };
+        self.exceeded.get_or_insert(limit);
+        self.fields_left = 0;
+    }
+
+    /// Stores a field of a static table, if the limits permit it.
+    #[inline]
+    pub(crate) fn push_static(&mut self, field: &'static StaticField) {
+        if self.permits(field.text.len()) {
+            self.positions.push(Position::Static(field));
+        }
     }
 
     /// Stores a field whose name and value follow each other in `text`, if the limits permit it. Copies nothing
@@ -235,9 +273,10 @@ impl DecodedFields {
     #[inline]
     pub(crate) fn push(&mut self, text: &[u8], name_len: usize, class: FieldClass) {
         if self.permits(text.len()) {
-            let start = self.bytes.len();
+            let start = self.bytes.len() as u32;
             self.bytes.extend_from_slice(text);
-            self.add_position(start, name_len, class);
+            let value_len = (text.len() - name_len) as u32;
+            self.positions.push(Position::Buffer { start, name_len: name_len as u32, value_len, class });
         }
     }
 
@@ -249,16 +288,13 @@ impl DecodedFields {
 
     /// Stores the appended field, which begins at `start`, or removes its bytes if a limit is exceeded.
     pub(crate) fn commit(&mut self, start: usize, name_len: usize, class: FieldClass) {
-        if self.permits(self.bytes.len() - start) {
-            self.add_position(start, name_len, class);
+        let len = self.bytes.len() - start;
+        if self.permits(len) {
+            let (start, value_len) = (start as u32, (len - name_len) as u32);
+            self.positions.push(Position::Buffer { start, name_len: name_len as u32, value_len, class });
         } else {
             self.bytes.truncate(start);
         }
-    }
-
-    fn add_position(&mut self, start: usize, name_len: usize, class: FieldClass) {
-        let value_len = (self.bytes.len() - start - name_len) as u32;
-        self.positions.push(Position { start: start as u32, name_len: name_len as u32, value_len, class });
     }
 }
 

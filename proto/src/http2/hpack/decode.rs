@@ -101,11 +101,9 @@ impl Decoder {
         self.repeatable_block.clear();
         self.fields.begin(limits);
         let revision = self.table.revision();
-        let mut rest = block;
-        self.decode_size_updates(&mut rest)?;
+        let mut rest = self.decode_size_updates(block)?;
         while let Some((&first, after)) = rest.split_first() {
-            rest = after;
-            self.decode_field(first, &mut rest)?;
+            rest = self.decode_field(first, after)?;
         }
         if let Some(limit) = self.fields.exceeded() {
             return Ok(DecodeOutcome::LimitExceeded(limit));
@@ -116,90 +114,106 @@ impl Decoder {
         Ok(DecodeOutcome::Fields)
     }
 
-    /// Decodes the size updates at the start of a block (RFC 7541 §4.2, §6.3).
-    fn decode_size_updates(&mut self, rest: &mut &[u8]) -> Result<(), HpackError> {
+    /// Decodes the size updates at the start of a block (RFC 7541 §4.2, §6.3). Returns the bytes after them.
+    #[inline]
+    fn decode_size_updates<'a>(&mut self, block: &'a [u8]) -> Result<&'a [u8], HpackError> {
+        let mut rest = block;
         let mut updates = 0;
         while let Some((&first @ 0x20..=0x3f, after)) = rest.split_first() {
             if updates == SIZE_UPDATES_MAX {
                 return Err(HpackError::SizeUpdateRepeated);
             }
             updates += 1;
-            *rest = after;
-            let size_max = decode_integer(first, 5, rest)?;
-            if size_max > self.table_bytes_max {
-                return Err(HpackError::SizeUpdateTooLarge);
-            }
-            self.table.set_size_max(size_max);
-            self.needs_size_update = false;
+            rest = self.decode_size_update(first, after)?;
         }
         //= RFC 7541 §4.2: after a reduction, an update MUST occur at the start of the first block
-        if self.needs_size_update { Err(HpackError::SizeUpdateMissing) } else { Ok(()) }
+        if self.needs_size_update { Err(HpackError::SizeUpdateMissing) } else { Ok(rest) }
     }
 
+    #[cold]
+    fn decode_size_update<'a>(&mut self, first: u8, rest: &'a [u8]) -> Result<&'a [u8], HpackError> {
+        let (size_max, rest) = decode_integer(first, 5, rest)?;
+        if size_max > self.table_bytes_max {
+            return Err(HpackError::SizeUpdateTooLarge);
+        }
+        self.table.set_size_max(size_max);
+        self.needs_size_update = false;
+        Ok(rest)
+    }
+
+    /// Decodes the field that begins with `first` and continues in `rest`. Returns the bytes after it.
     #[inline]
-    fn decode_field(&mut self, first: u8, rest: &mut &[u8]) -> Result<(), HpackError> {
+    fn decode_field<'a>(&mut self, first: u8, rest: &'a [u8]) -> Result<&'a [u8], HpackError> {
         match first {
             0x80.. => {
-                let index = decode_integer(first, 7, rest)?;
-                let entry = find_entry(&self.table, index)?;
-                self.fields.push(entry.text, entry.name_len, entry.class);
-                Ok(())
+                let (index, rest) = decode_integer(first, 7, rest)?;
+                if let Some(field) = static_entry(index) {
+                    self.fields.push_static(field);
+                } else {
+                    let entry = dynamic_entry(&self.table, index)?;
+                    self.fields.push(entry.text, entry.name_len, entry.class);
+                }
+                Ok(rest)
             }
-            0x40.. => self.decode_literal(decode_integer(first, 6, rest)?, LiteralIndexing::Insert, rest),
+            0x40.. => {
+                let (name_index, rest) = decode_integer(first, 6, rest)?;
+                self.decode_literal(name_index, LiteralIndexing::Insert, rest)
+            }
             0x20.. => Err(HpackError::SizeUpdateMisplaced),
-            _ => self.decode_literal(decode_integer(first, 4, rest)?, LiteralIndexing::Skip, rest),
+            _ => {
+                let (name_index, rest) = decode_integer(first, 4, rest)?;
+                self.decode_literal(name_index, LiteralIndexing::Skip, rest)
+            }
         }
     }
 
     /// Decodes a literal field. `name_index` is the index of its name, or 0 if the name follows.
-    fn decode_literal(
+    fn decode_literal<'a>(
         &mut self,
         name_index: usize,
         indexing: LiteralIndexing,
-        rest: &mut &[u8],
-    ) -> Result<(), HpackError> {
+        mut rest: &'a [u8],
+    ) -> Result<&'a [u8], HpackError> {
         let buffer = self.fields.buffer();
         let start = buffer.len();
         let (name_len, class) = if name_index == 0 {
-            decode_string(rest, buffer)?;
+            rest = decode_string(rest, buffer)?;
             (buffer.len() - start, FieldClass::of_name(&buffer[start..]))
+        } else if let Some(field) = static_entry(name_index) {
+            buffer.extend_from_slice(field.name());
+            (field.name_len, field.class)
         } else {
-            let entry = find_entry(&self.table, name_index)?;
+            let entry = dynamic_entry(&self.table, name_index)?;
             buffer.extend_from_slice(entry.name());
             (entry.name_len, entry.class)
         };
-        decode_string(rest, buffer)?;
+        rest = decode_string(rest, buffer)?;
         if indexing == LiteralIndexing::Insert {
             let (name, value) = buffer[start..].split_at(name_len);
             self.table.insert(name, value, class);
         }
         self.fields.commit(start, name_len, class);
-        Ok(())
+        Ok(rest)
     }
 }
 
-/// Returns the entry of an index in both tables (RFC 7541 §2.3.3).
+/// Returns the entry of an index that the static table does not have (RFC 7541 §2.3.3).
 #[inline]
-fn find_entry(table: &DynamicTable, index: usize) -> Result<TableEntry<'_>, HpackError> {
-    if let Some(entry) = static_entry(index) {
-        return Ok(entry);
-    }
+fn dynamic_entry(table: &DynamicTable, index: usize) -> Result<TableEntry<'_>, HpackError> {
     let index = index.checked_sub(STATIC_ENTRIES + 1).ok_or(HpackError::IndexZero)?;
     table.get(index).ok_or(HpackError::IndexOutOfRange)
 }
 
-/// Decodes a string to the end of `out` (RFC 7541 §5.2).
-fn decode_string(rest: &mut &[u8], out: &mut Vec<u8>) -> Result<(), HpackError> {
+/// Decodes a string to the end of `out` (RFC 7541 §5.2). Returns the bytes after it.
+fn decode_string<'a>(rest: &'a [u8], out: &mut Vec<u8>) -> Result<&'a [u8], HpackError> {
     const HUFFMAN: u8 = 0x80;
-    let (&first, after) = rest.split_first().ok_or(HpackError::Truncated)?;
-    *rest = after;
-    let len = decode_integer(first, 7, rest)?;
-    let (encoded, after) = rest.split_at_checked(len).ok_or(HpackError::Truncated)?;
-    *rest = after;
-    if first & HUFFMAN != 0 {
-        decode_huffman(encoded, out)
-    } else {
+    let (&first, rest) = rest.split_first().ok_or(HpackError::Truncated)?;
+    let (len, rest) = decode_integer(first, 7, rest)?;
+    let (encoded, rest) = rest.split_at_checked(len).ok_or(HpackError::Truncated)?;
+    if first & HUFFMAN == 0 {
         out.extend_from_slice(encoded);
-        Ok(())
+    } else {
+        decode_huffman(encoded, out)?;
     }
+    Ok(rest)
 }

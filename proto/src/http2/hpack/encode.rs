@@ -8,11 +8,9 @@ use super::dynamic_table::{DynamicTable, ENTRY_OVERHEAD_BYTES};
 use super::huffman::{encode_huffman, huffman_len};
 use super::integer::encode_integer;
 use super::static_table::{NAMES, STATIC_ENTRIES, find_static_name, find_static_value};
+use crate::field::Fields;
 use crate::field_section::FieldClass;
 use crate::status::StatusCode;
-
-/// Most bytes of the dynamic table of an encoder, even if the peer permits more. Default of RFC 9113 §6.5.2.
-pub const ENCODER_TABLE_BYTES_MAX: usize = INITIAL_TABLE_BYTES;
 
 /// A cookie that is shorter than this, in bytes, is never indexed: its value could be found by guesses
 /// (RFC 7541 §7.1.3).
@@ -21,8 +19,14 @@ const COOKIE_BYTES_MIN: usize = 20;
 /// Index of `cookie` in the static table.
 const COOKIE_INDEX: usize = 32;
 
-/// Slots of the index of a dynamic table. Twice as many as a table of 4,096 bytes usually has entries.
-const SLOTS: usize = 128;
+/// Sets of the index of a dynamic table.
+const SETS: usize = 32;
+
+/// Slots of each set. All sets have as many slots as a table of 4,096 bytes has entries at most.
+const WAYS: usize = 4;
+
+/// Longest lines of a response whose encoding is kept, in bytes.
+const REPEATED_LINES_MAX: usize = 1_024;
 
 /// Number of fields of which the encoder knows that they occurred. A power of two.
 const SEEN: usize = 64;
@@ -87,17 +91,38 @@ impl Representation {
     }
 }
 
+/// A slot of the index: some bits of the hash of a field or of a name, and the number of the insertion that had it.
+#[derive(Clone, Copy, Debug, Default)]
+struct IndexSlot {
+    tag: u32,
+    insertion: u32,
+}
+
 /// The encoder of one connection.
 #[derive(Debug)]
 pub struct Encoder {
     table: DynamicTable,
-    /// Smallest table size since the last block, if the peer changed the size.
+    /// Limit of the table size that this endpoint sets.
+    table_bytes_max: usize,
+    /// Smallest table size since the last block, if the size changed.
     pending_size_min: Option<usize>,
-    /// For a hash of name and value, and for a hash of a name: the number of the insertion that had it last. Empty
-    /// until the first insertion. A slot may be stale or belong to another field, so the entry is compared.
-    slots: Vec<u32>,
+    /// Finds entries of the table. Empty until the first insertion. In each set, the newest slot is the first. A slot
+    /// may be stale or belong to another field, so the entry is compared.
+    index: Vec<[IndexSlot; WAYS]>,
     /// For some bits of a hash of name and value: other bits of the last field that had it.
     seen: [u16; SEEN],
+    /// Number of fields that occurred for the first time, modulo 2³².
+    first_occurrences: u32,
+    repeated: RepeatedLines,
+}
+
+/// The lines of the last response and their encoding, if it is still right.
+#[derive(Debug, Default)]
+struct RepeatedLines {
+    lines: Vec<u8>,
+    encoded: Vec<u8>,
+    /// The revision of the table to which the encoding belongs.
+    revision: u32,
 }
 
 impl Default for Encoder {
@@ -109,14 +134,33 @@ impl Default for Encoder {
 impl Encoder {
     /// Creates an encoder with an empty dynamic table of 4,096 bytes. Does not allocate.
     pub fn new() -> Self {
-        let table = DynamicTable::new(ENCODER_TABLE_BYTES_MAX);
-        Self { table, pending_size_min: None, slots: Vec::new(), seen: [0; SEEN] }
+        Self::with_table_bytes_max(INITIAL_TABLE_BYTES)
     }
 
-    /// Changes the size of the dynamic table to the peer's SETTINGS_HEADER_TABLE_SIZE, in bytes, or
-    /// [`ENCODER_TABLE_BYTES_MAX`], if that is less. The next block begins with the size updates.
+    /// Creates an encoder whose dynamic table has at most `table_bytes_max` bytes, whatever the peer permits. Does
+    /// not allocate.
+    pub fn with_table_bytes_max(table_bytes_max: usize) -> Self {
+        let size_max = table_bytes_max.min(INITIAL_TABLE_BYTES);
+        Self {
+            table: DynamicTable::new(size_max),
+            table_bytes_max,
+            pending_size_min: (size_max < INITIAL_TABLE_BYTES).then_some(size_max),
+            index: Vec::new(),
+            seen: [0; SEEN],
+            first_occurrences: 0,
+            repeated: RepeatedLines::default(),
+        }
+    }
+
+    /// Frees the buffers of the last response, for an idle connection. Keeps the dynamic table.
+    pub fn release_buffers(&mut self) {
+        self.repeated = RepeatedLines::default();
+    }
+
+    /// Changes the size of the dynamic table to the peer's SETTINGS_HEADER_TABLE_SIZE, in bytes, or to the limit of
+    /// this endpoint, if that is less. The next block begins with the size updates.
     pub fn set_peer_table_bytes(&mut self, table_bytes: u32) {
-        let size_max = (table_bytes as usize).min(ENCODER_TABLE_BYTES_MAX);
+        let size_max = (table_bytes as usize).min(self.table_bytes_max);
         if size_max != self.table.size_max() {
             self.pending_size_min = Some(self.pending_size_min.unwrap_or(size_max).min(size_max));
             self.table.set_size_max(size_max);
@@ -138,30 +182,42 @@ impl Encoder {
         BlockEncoder { encoder: self, out }
     }
 
-    /// Returns the index of the entry that the slot of `hash` has, if `matches` accepts name and value.
+    /// Returns the index of the newest entry that has this hash, if `matches` accepts name and value.
     fn find(&self, hash: u64, matches: impl Fn(&[u8], &[u8]) -> bool) -> Option<usize> {
-        let insertion = *self.slots.get(slot_of(hash))?;
-        let index = self.table.insertions().wrapping_sub(insertion) as usize;
+        let (set, tag) = set_and_tag(hash);
+        let slot = self.index.get(set)?.iter().find(|slot| slot.tag == tag)?;
+        let index = self.table.insertions().wrapping_sub(slot.insertion) as usize;
         let entry = self.table.get(index)?;
         matches(entry.name(), entry.value()).then_some(STATIC_ENTRIES + 1 + index)
     }
 
-    /// Inserts a field. The hashes are those of the field and of its name.
-    fn insert(&mut self, name: &[u8], value: &[u8], hashes: [u64; 2]) {
+    /// Inserts a field. The hashes are those of the field and, unless the static table has it, of its name.
+    fn insert(&mut self, name: &[u8], value: &[u8], hashes: [Option<u64>; 2]) {
         if self.table.insert(name, value, FieldClass::Regular) {
-            if self.slots.is_empty() {
-                self.slots = vec![0; SLOTS];
+            if self.index.is_empty() {
+                self.index = vec![[IndexSlot::default(); WAYS]; SETS];
             }
-            for hash in hashes {
-                self.slots[slot_of(hash)] = self.table.insertions();
+            for hash in hashes.into_iter().flatten() {
+                let (set, tag) = set_and_tag(hash);
+                let slots = &mut self.index[set];
+                let replaced = slots.iter().position(|slot| slot.tag == tag).unwrap_or(WAYS - 1);
+                slots.copy_within(..replaced, 1);
+                slots[0] = IndexSlot { tag, insertion: self.table.insertions() };
             }
         }
+    }
+
+    /// Returns two numbers that change if a field would be encoded in another way.
+    fn changes(&self) -> (u32, u32) {
+        (self.table.revision(), self.first_occurrences)
     }
 
     /// Whether the field of this hash occurred before, as far as is known. Records it.
     fn replace_seen(&mut self, hash: u64) -> bool {
         let fingerprint = (hash >> 40) as u16 | 1;
-        core::mem::replace(&mut self.seen[(hash >> 58) as usize % SEEN], fingerprint) == fingerprint
+        let is_seen = core::mem::replace(&mut self.seen[(hash >> 58) as usize % SEEN], fingerprint) == fingerprint;
+        self.first_occurrences = self.first_occurrences.wrapping_add(u32::from(!is_seen));
+        is_seen
     }
 }
 
@@ -191,6 +247,31 @@ impl BlockEncoder<'_> {
         Representation::INDEXED.encode(index, self.out);
     }
 
+    /// Appends the fields of a response in order.
+    ///
+    /// The lines of the previous response, if they are at most 1,024 bytes long, are not encoded again unless the
+    /// dynamic table has changed.
+    pub fn fields(&mut self, fields: &Fields) {
+        let lines = fields.lines();
+        let repeated = &self.encoder.repeated;
+        if repeated.revision == self.encoder.table.revision() && repeated.lines == lines {
+            return self.out.extend_from_slice(&repeated.encoded);
+        }
+        let (start, before) = (self.out.len(), self.encoder.changes());
+        for (name, value) in fields.iter() {
+            self.field(name.as_bytes(), value);
+        }
+        let is_repeatable = before == self.encoder.changes() && lines.len() <= REPEATED_LINES_MAX;
+        let (lines, encoded) = if is_repeatable { (lines, &self.out[start..]) } else { (&[][..], &[][..]) };
+        let revision = self.encoder.table.revision();
+        let repeated = &mut self.encoder.repeated;
+        for (kept, bytes) in [(&mut repeated.lines, lines), (&mut repeated.encoded, encoded)] {
+            kept.clear();
+            kept.extend_from_slice(bytes);
+        }
+        repeated.revision = revision;
+    }
+
     /// Appends a field. The name is in lower case; a pseudo-field precedes all other fields.
     pub fn field(&mut self, name: &[u8], value: &[u8]) {
         let static_name = find_static_name(name);
@@ -202,11 +283,11 @@ impl BlockEncoder<'_> {
             Some(index) => STATIC_INDEXING[index - 1],
             None => Indexing::of_name(name),
         };
-        let name_hash = hash_of(HASH_START, name);
         if indexing == Indexing::Never {
             return self.literal(Representation::NEVER_INDEXED, static_name, name, value);
         }
-        let hash = hash_of(name_hash, value);
+        let name_hash = static_name.is_none().then(|| hash_of(HASH_START, name));
+        let hash = hash_of(name_hash.or(static_name.map(|index| index as u64)).unwrap_or_default(), value);
         if let Some(index) = self.encoder.find(hash, |n, v| n == name && v == value) {
             return Representation::INDEXED.encode(index, self.out);
         }
@@ -214,10 +295,10 @@ impl BlockEncoder<'_> {
         let size = name.len() + value.len() + ENTRY_OVERHEAD_BYTES;
         // A large entry would evict most others.
         let fits = size <= self.encoder.table.size_max() / 2;
-        let name_index = static_name.or_else(|| self.encoder.find(name_hash, |n, _| n == name));
+        let name_index = static_name.or_else(|| self.encoder.find(name_hash?, |n, _| n == name));
         if fits && (is_seen || indexing == Indexing::Insert) {
             self.literal(Representation::INSERTED, name_index, name, value);
-            self.encoder.insert(name, value, [hash, name_hash]);
+            self.encoder.insert(name, value, [Some(hash), name_hash]);
         } else {
             self.literal(Representation::NOT_INSERTED, name_index, name, value);
         }
@@ -251,16 +332,21 @@ const HASH_START: u64 = 0x51_7c_c1_b7_27_22_0a_95;
 /// Continues a hash with bytes, eight at a time. The high bits are the best.
 ///
 /// A collision costs a second literal, nothing else, so the hash need not resist chosen values.
+#[inline]
 fn hash_of(start: u64, bytes: &[u8]) -> u64 {
     const MULTIPLIER: u64 = 0x9e37_79b9_7f4a_7c15;
     let mix = |hash: u64, word: u64| (hash.rotate_left(23) ^ word).wrapping_mul(MULTIPLIER);
-    let (words, rest) = bytes.as_chunks::<8>();
-    let hash = words.iter().fold(start, |hash, word| mix(hash, u64::from_le_bytes(*word)));
-    let last = rest.iter().fold(bytes.len() as u64, |word, &b| word << 8 | u64::from(b));
-    mix(mix(hash, last), 0)
+    let hash = mix(start, bytes.len() as u64);
+    let Some(last) = bytes.last_chunk::<8>() else {
+        return mix(mix(hash, bytes.iter().fold(0, |word, &b| word << 8 | u64::from(b))), 0);
+    };
+    // The last eight bytes may overlap the eight before them.
+    let (words, _) = bytes.as_chunks::<8>();
+    let hash = words.iter().fold(hash, |hash, word| mix(hash, u64::from_le_bytes(*word)));
+    mix(mix(hash, u64::from_le_bytes(*last)), 0)
 }
 
-/// Returns the slot of a hash.
-const fn slot_of(hash: u64) -> usize {
-    (hash >> 57) as usize % SLOTS
+/// Returns the set of a hash, and bits that do not depend on the set.
+const fn set_and_tag(hash: u64) -> (usize, u32) {
+    ((hash >> 59) as usize % SETS, (hash >> 27) as u32)
 }

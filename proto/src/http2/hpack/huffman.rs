@@ -114,28 +114,37 @@ fn decode_into(encoded: &[u8], out: &mut [u8]) -> Result<usize, HpackError> {
     // `window` has `available` bits of the input, aligned to the left. The bits after them are 0.
     let (mut window, mut available, mut rest, mut len) = (0u64, 0, encoded, 0);
     loop {
-        if available < CODE_BITS_MAX {
-            refill(&mut window, &mut available, &mut rest);
+        refill(&mut window, &mut available, &mut rest);
+        while available >= FAST_BITS {
+            let entry = TABLES.fast[(window >> (64 - FAST_BITS)) as usize];
+            if entry == 0 {
+                break;
+            }
+            let bits = usize::from(entry as u8);
+            out[len] = (entry >> 8) as u8;
+            len += 1;
+            window <<= bits;
+            available -= bits;
         }
-        let entry = TABLES.fast[(window >> (64 - FAST_BITS)) as usize];
-        let (symbol, bits) =
-            if entry != 0 { (entry >> 8, usize::from(entry & 0xff)) } else { decode_long((window >> 32) as u32) };
-        if bits > available {
+        if available < CODE_BITS_MAX && !rest.is_empty() {
+            continue;
+        }
+        let Some((symbol, bits)) = decode_one(window, available) else {
             return check_padding(window, available).map(|()| len);
-        }
-        if symbol as usize == SYMBOLS - 1 {
-            return Err(HpackError::HuffmanEndOfString);
-        }
-        out[len] = symbol as u8;
+        };
+        out[len] = symbol?;
         len += 1;
         window <<= bits;
         available -= bits;
     }
 }
 
-/// Moves bytes from `rest` to the window, until it has at least 30 bits or `rest` is empty.
+/// Moves bytes from `rest` to the window, until it has at least 32 bits or `rest` is empty.
 #[inline]
 fn refill(window: &mut u64, available: &mut usize, rest: &mut &[u8]) {
+    if *available >= 32 {
+        return;
+    }
     if let Some((four, after)) = rest.split_first_chunk::<4>() {
         *window |= u64::from(u32::from_be_bytes(*four)) << (32 - *available);
         *available += 32;
@@ -147,6 +156,16 @@ fn refill(window: &mut u64, available: &mut usize, rest: &mut &[u8]) {
         *available += 8;
         *rest = after;
     }
+}
+
+/// Returns the byte at the start of the window and the length of its code, or `None` if the bits are fewer than a
+/// code.
+fn decode_one(window: u64, available: usize) -> Option<(Result<u8, HpackError>, usize)> {
+    let entry = TABLES.fast[(window >> (64 - FAST_BITS)) as usize];
+    let (symbol, bits) =
+        if entry != 0 { (entry >> 8, usize::from(entry as u8)) } else { decode_long((window >> 32) as u32) };
+    let symbol = u8::try_from(symbol).map_err(|_| HpackError::HuffmanEndOfString);
+    (bits <= available).then_some((symbol, bits))
 }
 
 /// Returns the symbol at the start of `window` and the length of its code, which has more than eight bits.

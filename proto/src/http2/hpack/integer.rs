@@ -8,29 +8,32 @@ const INTEGER_MAX: u64 = (1 << 31) - 1;
 /// Most bytes after the prefix: 35 bits, of which a valid integer uses 31.
 const CONTINUATION_BYTES_MAX: u32 = 5;
 
-/// Decodes the integer that begins in the low `prefix_bits` bits of `first`. `rest` has the following bytes; the
-/// bytes of the integer are removed from it.
+/// Decodes the integer that begins in the low `prefix_bits` bits of `first` and continues in `rest`. Returns it and
+/// the bytes after it.
 #[inline]
-pub(crate) fn decode_integer(first: u8, prefix_bits: u32, rest: &mut &[u8]) -> Result<usize, HpackError> {
+pub(crate) fn decode_integer(first: u8, prefix_bits: u32, rest: &[u8]) -> Result<(usize, &[u8]), HpackError> {
     let prefix_max = u8::MAX >> (8 - prefix_bits);
     let prefix = first & prefix_max;
-    if prefix < prefix_max { Ok(usize::from(prefix)) } else { decode_continuation(u64::from(prefix), rest) }
+    if prefix < prefix_max { Ok((usize::from(prefix), rest)) } else { decode_continuation(u64::from(prefix), rest) }
 }
 
-fn decode_continuation(prefix: u64, rest: &mut &[u8]) -> Result<usize, HpackError> {
+/// Decodes the bytes after a prefix. Not inlined, as nearly all integers consist of their prefix.
+#[inline(never)]
+fn decode_continuation(prefix: u64, mut rest: &[u8]) -> Result<(usize, &[u8]), HpackError> {
     let mut value = prefix;
     for index in 0..CONTINUATION_BYTES_MAX {
         let (&byte, after) = rest.split_first().ok_or(HpackError::Truncated)?;
-        *rest = after;
+        rest = after;
         value += u64::from(byte & 0x7f) << (7 * index);
         if byte & 0x80 == 0 {
-            return if value > INTEGER_MAX { Err(HpackError::IntegerTooLarge) } else { Ok(value as usize) };
+            return if value > INTEGER_MAX { Err(HpackError::IntegerTooLarge) } else { Ok((value as usize, rest)) };
         }
     }
     Err(HpackError::IntegerTooLarge)
 }
 
 /// Appends an integer with a prefix of `prefix_bits` bits. `flags` has the bits above the prefix.
+#[inline]
 pub(crate) fn encode_integer(value: usize, prefix_bits: u32, flags: u8, out: &mut Vec<u8>) {
     let prefix_max = usize::from(u8::MAX >> (8 - prefix_bits));
     if value < prefix_max {
@@ -38,7 +41,10 @@ pub(crate) fn encode_integer(value: usize, prefix_bits: u32, flags: u8, out: &mu
         return;
     }
     out.push(flags | prefix_max as u8);
-    let mut rest = value - prefix_max;
+    encode_continuation(value - prefix_max, out);
+}
+
+fn encode_continuation(mut rest: usize, out: &mut Vec<u8>) {
     while rest >= 0x80 {
         out.push(rest as u8 | 0x80);
         rest >>= 7;
@@ -51,8 +57,7 @@ mod tests {
     use super::*;
 
     fn decode(bytes: &[u8], prefix_bits: u32) -> Result<(usize, usize), HpackError> {
-        let (first, mut rest) = (bytes[0], &bytes[1..]);
-        decode_integer(first, prefix_bits, &mut rest).map(|value| (value, rest.len()))
+        decode_integer(bytes[0], prefix_bits, &bytes[1..]).map(|(value, rest)| (value, rest.len()))
     }
 
     #[test]

@@ -1,7 +1,6 @@
 //! The static table (RFC 7541 Appendix A), and a perfect hash table of its names.
 
-use super::dynamic_table::TableEntry;
-use crate::field_section::FieldClass;
+use crate::field_section::{FieldClass, StaticField};
 
 /// Number of entries. Their indices begin with 1.
 pub(crate) const STATIC_ENTRIES: usize = 61;
@@ -9,7 +8,7 @@ pub(crate) const STATIC_ENTRIES: usize = 61;
 macro_rules! static_table {
     ($($name:literal, $value:literal, $class:ident;)+) => {
         /// The entry of index 1 is the first.
-        static ENTRIES: [TableEntry<'static>; STATIC_ENTRIES] = [$(TableEntry {
+        static ENTRIES: [StaticField; STATIC_ENTRIES] = [$(StaticField {
             text: concat!($name, $value).as_bytes(),
             name_len: $name.len(),
             class: FieldClass::$class,
@@ -86,9 +85,21 @@ static_table! {
 
 /// Returns the entry of an index from 1 to 61.
 #[inline]
-pub(crate) fn static_entry(index: usize) -> Option<TableEntry<'static>> {
-    ENTRIES.get(index.wrapping_sub(1)).copied()
+pub(crate) fn static_entry(index: usize) -> Option<&'static StaticField> {
+    ENTRIES.get(index.wrapping_sub(1))
 }
+
+/// For each entry, the number of entries from it on that have its name.
+static NAME_COUNT: [u8; STATIC_ENTRIES] = {
+    let (mut counts, mut entry) = ([1u8; STATIC_ENTRIES], STATIC_ENTRIES - 1);
+    while entry > 0 {
+        entry -= 1;
+        if is_equal(NAMES[entry], NAMES[entry + 1]) {
+            counts[entry] = counts[entry + 1] + 1;
+        }
+    }
+    counts
+};
 
 /// Slots of the hash table: a power of two.
 const SLOTS: usize = 128;
@@ -139,11 +150,8 @@ pub(crate) fn find_static_name(name: &[u8]) -> Option<usize> {
 
 /// Returns the index of the entry with this value among the entries of one name, the first of which is `first`.
 pub(crate) fn find_static_value(first: usize, value: &[u8]) -> Option<usize> {
-    let name = ENTRIES[first - 1].name();
-    // All entries but those of `:status` are found or excluded by two comparisons.
-    (first..)
-        .map_while(|index| static_entry(index).filter(|entry| entry.name() == name).map(|entry| (index, entry)))
-        .find_map(|(index, entry)| (entry.value() == value).then_some(index))
+    let count = usize::from(NAME_COUNT[first - 1]);
+    (first..first + count).find(|index| ENTRIES[index - 1].value() == value)
 }
 
 #[cfg(test)]
