@@ -1,6 +1,5 @@
 //! All limits of one HTTP/2 connection, and the memory that they permit.
 
-use super::settings::ExtendedConnect;
 use crate::field_section::SectionLimits;
 
 /// Limits of one connection. Each loop over a peer's bytes is bounded by one of these.
@@ -51,6 +50,16 @@ pub struct Http2Limits {
     pub budget_points_per_second: u32,
     /// Whether a server accepts extended CONNECT (RFC 8441). Default: disabled, as the driver must support it.
     pub extended_connect: ExtendedConnect,
+}
+
+/// Whether an endpoint accepts extended CONNECT, which carries WebSocket (RFC 8441).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ExtendedConnect {
+    /// It does not.
+    #[default]
+    Disabled,
+    /// It does.
+    Enabled,
 }
 
 /// Upper bound of the limit of streams: an index of a stream has 16 bits.

@@ -51,7 +51,6 @@
 //! If `out` grows because the peer does not read, the driver must stop to call [`Connection::receive`]: then
 //! replies to PING and SETTINGS are bounded by the driver, too.
 
-
 mod budget;
 mod connection;
 mod error;
@@ -63,6 +62,7 @@ mod priority;
 mod schedule;
 mod settings;
 mod stream;
+mod stream_table;
 
 pub use budget::{SMALL_INCREMENT_BYTES, TINY_DATA_BYTES, Waste};
 pub use connection::{
@@ -70,7 +70,8 @@ pub use connection::{
 };
 pub use error::{ConnectionError, ErrorCode, OpenError, SendError, StreamError};
 pub use limits::{
-    FRAME_BYTES_CEILING, FRAME_BYTES_FLOOR, Http2Limits, STREAMS_CEILING, WINDOW_CEILING, WINDOW_INITIAL,
+    ExtendedConnect, FRAME_BYTES_CEILING, FRAME_BYTES_FLOOR, Http2Limits, STREAMS_CEILING, WINDOW_CEILING,
+    WINDOW_INITIAL,
 };
 pub use priority::{Delivery, Priority};
-pub use settings::{ExtendedConnect, PeerSettings};
+pub use settings::PeerSettings;

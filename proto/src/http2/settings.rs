@@ -4,7 +4,9 @@ use super::connection::Role;
 use super::error::ConnectionError;
 use super::frame::{FrameHeader, FrameType};
 use super::hpack::INITIAL_TABLE_BYTES;
-use super::limits::{FRAME_BYTES_CEILING, FRAME_BYTES_FLOOR, Http2Limits, WINDOW_CEILING, WINDOW_INITIAL};
+use super::limits::{
+    ExtendedConnect, FRAME_BYTES_CEILING, FRAME_BYTES_FLOOR, Http2Limits, WINDOW_CEILING, WINDOW_INITIAL,
+};
 
 const HEADER_TABLE_SIZE: u16 = 0x1;
 const ENABLE_PUSH: u16 = 0x2;
@@ -35,16 +37,6 @@ pub struct PeerSettings {
     pub field_section_bytes_max: u32,
     /// `SETTINGS_ENABLE_CONNECT_PROTOCOL` (RFC 8441 §3).
     pub extended_connect: ExtendedConnect,
-}
-
-/// Whether an endpoint accepts extended CONNECT, which carries WebSocket (RFC 8441).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum ExtendedConnect {
-    /// It does not.
-    #[default]
-    Disabled,
-    /// It does.
-    Enabled,
 }
 
 impl Default for PeerSettings {

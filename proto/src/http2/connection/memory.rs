@@ -5,7 +5,7 @@ use super::reset_streams::ResetStreams;
 use crate::http2::frame::FRAME_HEADER_BYTES;
 use crate::http2::hpack::REPEATED_BLOCK_BYTES_MAX;
 use crate::http2::limits::Http2Limits;
-use crate::http2::stream::StreamTable;
+use crate::http2::stream_table::StreamTable;
 
 /// Bytes of a dynamic table for each byte of its size: its buffer has twice the size, and the positions of its entries
 /// half of it.

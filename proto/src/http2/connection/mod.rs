@@ -61,7 +61,7 @@ impl Connection {
     ///
     /// # Errors
     /// The peer violated the protocol, or its budget is exhausted. `out` then ends with GOAWAY; the driver sends it
-    /// and closes the connection. Later calls return the same error.
+    /// and closes the connection. Later calls return that error again.
     pub fn receive(&mut self, input: &[u8], now: Millis, out: &mut Vec<u8>) -> Result<Step, ConnectionError> {
         if let Some(error) = self.error {
             return Err(error);

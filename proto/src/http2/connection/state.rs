@@ -10,7 +10,8 @@ use crate::http2::hpack::{Decoder, Encoder, INITIAL_TABLE_BYTES};
 use crate::http2::limits::{Http2Limits, STREAMS_CEILING, WINDOW_INITIAL};
 use crate::http2::priority::Priority;
 use crate::http2::settings::PeerSettings;
-use crate::http2::stream::{Side, Slot, StreamTable};
+use crate::http2::stream::{Side, Slot};
+use crate::http2::stream_table::StreamTable;
 
 /// How far a graceful shutdown by this endpoint is (RFC 9113 §6.8).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
