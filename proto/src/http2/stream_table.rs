@@ -127,11 +127,10 @@ impl StreamTable {
         }
     }
 
-    /// Returns the stream whose turn it is, and what is left of its turn in bytes.
+    /// Returns the stream whose turn it is.
     #[inline]
-    pub(crate) fn next_turn(&self) -> Option<(&Stream, u32)> {
-        let stream = self.get(self.schedule.first()?);
-        Some((stream, stream.turn_left))
+    pub(crate) fn next_turn(&self) -> Option<&Stream> {
+        Some(self.get(self.schedule.first()?))
     }
 
     /// Changes the priority of a stream.

@@ -2,3 +2,4 @@
 
 mod cases;
 mod differential;
+mod http2;

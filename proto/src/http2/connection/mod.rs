@@ -135,11 +135,11 @@ impl Connection {
     /// Returns the stream that sends next and how much, or `None` if no stream has content and a window.
     ///
     /// The most urgent stream is first (RFC 9218). Streams of one urgency take turns: of
-    /// [`Http2Limits::turn_bytes`], or of one frame if they are incremental. The call itself changes nothing;
+    /// [`Http2Limits::turn_bytes`], or of one frame if they are incremental; the last frame of a turn may exceed it. The call itself changes nothing;
     /// [`Connection::begin_data`] does. Cost: constant.
     pub fn next_to_send(&mut self) -> Option<Turn> {
-        let (stream, turn_left) = self.state.streams.next_turn()?;
-        let bytes_max = self.sendable_of(stream).min(turn_left);
+        let stream = self.state.streams.next_turn()?;
+        let bytes_max = self.sendable_of(stream);
         (bytes_max > 0).then_some(Turn { stream: stream.id, bytes_max: bytes_max as usize })
     }
 

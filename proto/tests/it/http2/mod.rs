@@ -1,0 +1,4 @@
+//! Tests of HTTP/2 connections.
+
+mod rows;
+mod script;
