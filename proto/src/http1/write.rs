@@ -72,6 +72,16 @@ impl CommonFields {
         bytes[COMMON_FIELDS_LEN - 2] = b'\r';
         Self(bytes)
     }
+
+    /// Returns the value of Server.
+    pub fn server(&self) -> &'static [u8] {
+        b"selvedge"
+    }
+
+    /// Returns the value of Date.
+    pub fn date(&self) -> &[u8] {
+        &self.0[DATE_OFFSET..DATE_OFFSET + HttpDate::LEN]
+    }
 }
 
 /// The usual size of a head without the application's fields, in bytes.

@@ -40,14 +40,6 @@ pub(in crate::connection) struct ParkedState {
     extensions: ConnectionExtensions,
 }
 
-/// Why the request loop ended.
-pub(in crate::connection) enum Exit {
-    /// The connection has ended.
-    Closed(CloseReason),
-    /// The connection is idle and continues without a task.
-    Parked,
-}
-
 impl<S: Stream> Connection<S> {
     pub(in crate::connection) fn new(transport: Transport<S>) -> Self {
         Self {
@@ -75,6 +67,11 @@ impl<S: Stream> Connection<S> {
     pub(in crate::connection) fn into_parked(self) -> (Transport<S>, ParkedState) {
         let parked = ParkedState { requests: self.requests.get(), extensions: self.extensions.take() };
         (self.transport, parked)
+    }
+
+    /// Returns the transport, for another protocol.
+    pub(in crate::connection) fn into_transport(self) -> Transport<S> {
+        self.transport
     }
 
     /// Returns the transport and the handler of the protocol to which the connection was upgraded.

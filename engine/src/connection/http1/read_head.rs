@@ -1,6 +1,7 @@
 //! Reads the head of the next request.
 
-use super::connection::{Connection, Exit};
+use super::connection::Connection;
+use crate::connection::exit::Exit;
 use super::request_pool;
 use super::respond::first_line;
 use crate::buffer::Buffer;

@@ -1,6 +1,7 @@
 //! The request loop: reads a head, calls the application, writes its response, and keeps or closes the connection.
 
-use super::connection::{Connection, Exit};
+use super::connection::Connection;
+use crate::connection::exit::Exit;
 use super::request_pool;
 use super::respond::PendingBody;
 use crate::connection::app_context::AppContext;
