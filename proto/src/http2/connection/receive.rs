@@ -351,15 +351,16 @@ fn receive_window_update(
     out: &mut Vec<u8>,
 ) -> Result<Option<Event>, ConnectionError> {
     let increment = read_u32(payload) & 0x7fff_ffff;
-    let is_small = increment < SMALL_INCREMENT_BYTES;
-    state.charge(if is_small { Waste::SmallWindowUpdate } else { Waste::WindowUpdate });
+    let small_or_large = if increment < SMALL_INCREMENT_BYTES { Waste::SmallWindowUpdate } else { Waste::WindowUpdate };
     let was_writable = state.is_writable();
     if header.stream == 0 {
+        state.charge(small_or_large);
         if increment == 0 {
             return Err(ConnectionError::WindowIncrementZero);
         }
         state.send_window.change(i64::from(increment)).map_err(|_| ConnectionError::WindowOverflow)?;
     } else if let Some(slot) = state.streams.find(StreamId(header.stream)) {
+        state.charge(small_or_large);
         if increment == 0 {
             return Ok(Some(state.violation(slot, StreamError::StreamWindowIncrementZero, out)));
         }

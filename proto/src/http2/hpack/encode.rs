@@ -9,7 +9,7 @@ use super::huffman::{encode_huffman, huffman_len};
 use super::integer::encode_integer;
 use super::static_table::{NAMES, STATIC_ENTRIES, find_static_name, find_static_value};
 use crate::field::Fields;
-use crate::field_section::FieldClass;
+use crate::field_section::{FieldClass, is_sent_in_streams};
 use crate::status::StatusCode;
 
 /// A cookie that is shorter than this, in bytes, is never indexed: its value could be found by guesses
@@ -247,7 +247,7 @@ impl BlockEncoder<'_> {
         Representation::INDEXED.encode(index, self.out);
     }
 
-    /// Appends the fields of a response in order.
+    /// Appends the fields of a response in order, except those that [`is_sent_in_streams`] excludes.
     ///
     /// The lines of the previous response, if they are at most 1,024 bytes long, are not encoded again unless the
     /// dynamic table has changed.
@@ -258,7 +258,7 @@ impl BlockEncoder<'_> {
             return self.out.extend_from_slice(&repeated.encoded);
         }
         let (start, before) = (self.out.len(), self.encoder.changes());
-        for (name, value) in fields.iter() {
+        for (name, value) in fields.iter().filter(|(name, _)| is_sent_in_streams(name.as_bytes())) {
             self.field(name.as_bytes(), value);
         }
         let is_repeatable = before == self.encoder.changes() && lines.len() <= REPEATED_LINES_MAX;

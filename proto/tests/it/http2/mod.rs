@@ -1,4 +1,5 @@
 //! Tests of HTTP/2 connections.
 
+mod attacks;
 mod rows;
 mod script;

@@ -3,12 +3,15 @@
 use super::script::{PREFACE, Script, Split, frame};
 use selvedge_proto::http2::{Http2Limits, Role};
 
-const SPLITS: [Split; 5] = [
+const SPLITS: [Split; 8] = [
     Split::Whole,
     Split::Pieces(&[1]),
     Split::Pieces(&[9, 1, 3]),
     Split::Pieces(&[10]),
     Split::Pieces(&[2, 13, 1, 1, 40, 7]),
+    Split::Random(1),
+    Split::Random(2),
+    Split::Random(3),
 ];
 
 /// A row: what it shows, the steps, and the transcript.
@@ -139,6 +142,12 @@ fn frames_in_the_wrong_state() {
             "headers 1 end; > respond 1; window 1 5; priority 1 0; rst 1 8",
             "head 1 end; HEADERS 1; reset 1 CANCEL by peer",
         ),
+    ]);
+}
+
+#[test]
+fn frames_on_closed_streams() {
+    check(&[
         (
             "DATA on a stream that the peer has reset",
             "headers 1; rst 1 8; data 1 1",
@@ -296,6 +305,10 @@ fn field_blocks() {
             "head 1; RST_STREAM 1 CANCEL; head 3 end",
         ),
     ]);
+}
+
+#[test]
+fn limits_of_field_blocks() {
     let limits = Http2Limits { field_block_bytes_max: 8, continuation_frames_max: 2, ..Http2Limits::default() };
     check_with(
         Role::Server,

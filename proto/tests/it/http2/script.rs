@@ -156,6 +156,8 @@ pub(super) enum Split {
     Whole,
     /// In pieces whose sizes repeat.
     Pieces(&'static [usize]),
+    /// In pieces of random sizes, which depend only on the seed.
+    Random(u64),
 }
 
 /// A connection with its transcript.
@@ -205,16 +207,24 @@ impl Script {
 
     /// Receives bytes in the pieces of the split.
     pub(super) fn receive(&mut self, bytes: &[u8]) {
-        match self.split {
-            Split::Whole => self.receive_piece(bytes),
-            Split::Pieces(sizes) => {
-                let (mut rest, mut sizes) = (bytes, sizes.iter().cycle());
-                while !rest.is_empty() {
-                    let (piece, after) = rest.split_at((*sizes.next().unwrap()).min(rest.len()));
-                    self.receive_piece(piece);
-                    rest = after;
-                }
+        let mut rest = bytes;
+        for round in 0.. {
+            if rest.is_empty() {
+                break;
             }
+            let size = match &mut self.split {
+                Split::Whole => rest.len(),
+                Split::Pieces(sizes) => sizes[round % sizes.len()],
+                Split::Random(state) => {
+                    *state ^= *state << 13;
+                    *state ^= *state >> 7;
+                    *state ^= *state << 17;
+                    1 + (*state % 48) as usize
+                }
+            };
+            let (piece, after) = rest.split_at(size.min(rest.len()));
+            self.receive_piece(piece);
+            rest = after;
         }
     }
 
