@@ -1,4 +1,4 @@
-//! How the task of a connection ends.
+//! The protocols of a connection: which it may begin with, and how one ends.
 
 use crate::service::CloseReason;
 
@@ -11,4 +11,12 @@ pub(super) enum Exit {
     Parked,
     /// The connection continues with HTTP/2.
     Http2,
+}
+
+/// Which protocols the first bytes of a connection may choose.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum FirstProtocol {
+    Http1,
+    /// The preface of HTTP/2 chooses it (RFC 9113 §3.4).
+    Http1OrHttp2,
 }

@@ -29,6 +29,7 @@ mod transport;
 mod upgraded;
 
 pub(crate) use app_context::AppContext;
+pub(crate) use exit::FirstProtocol;
 pub(crate) use http1::{PLAIN_HTTP_RESPONSE, UNAVAILABLE_RESPONSE};
 pub(crate) use run::run;
 pub(crate) use timeouts::phase_of;

@@ -2,8 +2,8 @@
 //! stays in the connection table, and any interrupt or received byte resumes it.
 
 use crate::connection::app_context::{AppContext, SharedContext};
-use crate::connection::{http1, http2};
 use crate::connection::transport::Transport;
+use crate::connection::{http1, http2};
 use crate::net::connection_table::{self, ConnectionId};
 use crate::net::link::Link;
 use crate::net::stream::{Detach, Stream};

@@ -2,11 +2,11 @@
 
 use crate::connection::app_context::AppContext;
 use crate::connection::close::{has_stalled, may_read_more};
-use crate::connection::exit::Exit;
+use crate::connection::exit::{Exit, FirstProtocol};
+use crate::connection::parked::ActiveConnection;
 use crate::connection::start::{Protocol, start};
 use crate::connection::timeouts::abort_reason;
 use crate::connection::transport::Transport;
-use crate::connection::parked::ActiveConnection;
 use crate::connection::{http1, http2, parked, send_queue, upgraded};
 use crate::net::connection_table::{ConnectionId, Interrupt};
 use crate::net::link::Link;
@@ -26,13 +26,13 @@ use std::task::{Context, Poll, ready};
 pub(crate) fn run<S: Detach, T: Service, O: Observer>(
     link: Link<S>,
     peer: SocketAddr,
-    id: ConnectionId,
+    (id, first_protocol): (ConnectionId, FirstProtocol),
     app: Rc<AppContext<T, O>>,
     permit: impl Sized + 'static,
 ) -> impl Future<Output = ()> {
     // Constructed outside the future, which would otherwise reserve space for the arguments as well.
     let transport = Transport::new(link, peer, id, app.worker.clone(), app.shared.clone());
-    run_connection(Rc::new(http1::Connection::new(transport)), app, permit)
+    run_connection(Rc::new(http1::Connection::new(transport, first_protocol)), app, permit)
 }
 
 /// Starts the task of a resumed connection.

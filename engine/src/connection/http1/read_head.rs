@@ -1,12 +1,12 @@
 //! Reads the head of the next request.
 
 use super::connection::Connection;
-use crate::connection::exit::Exit;
 use super::request_pool;
 use super::respond::first_line;
 use crate::buffer::Buffer;
 use crate::connection::app_context::AppContext;
 use crate::connection::exchange::StreamFacts;
+use crate::connection::exit::{Exit, FirstProtocol};
 use crate::connection::receive_buffer::ReceiveBuffer;
 use crate::connection::transport::{Received, Transport};
 use crate::net::connection_table::{Deadline, Interrupt};
@@ -19,6 +19,9 @@ use selvedge_proto::head::RequestFraming;
 use selvedge_proto::http1::parse_request;
 use selvedge_proto::{Reject, StatusCode};
 use std::rc::{Rc, Weak};
+
+/// The first line of the client preface of HTTP/2. The rest of the preface may follow later.
+const CLIENT_PREFACE_LINE: &[u8] = b"PRI * HTTP/2.0\r\n";
 
 /// An error response to a request that never reaches the application.
 struct Refusal {
@@ -89,6 +92,7 @@ impl<S: Stream> Connection<S> {
                     parse_request(input.bytes(), &transport.shared.limits.message, head)
                 };
                 match complete {
+                    Err(_) if self.begins_http2() => return Err(Exit::Http2),
                     Err(reject) => return Err(Box::pin(self.refuse(reject.into(), app)).await),
                     Ok(true) => {
                         if let Some(inner) = begun.take() {
@@ -114,6 +118,13 @@ impl<S: Stream> Connection<S> {
                 }
             }
         }
+    }
+
+    /// Whether the client begins with HTTP/2, and may. Its preface is an invalid request of HTTP/1 (RFC 9113 §3.4).
+    #[cold]
+    fn begins_http2(&self) -> bool {
+        let may_begin = self.requests.get() == 0 && self.first_protocol == FirstProtocol::Http1OrHttp2;
+        may_begin && self.transport.input.borrow().bytes().starts_with(CLIENT_PREFACE_LINE)
     }
 
     /// Decides what follows a wait in which no bytes arrived; `None` to wait again.

@@ -2,8 +2,8 @@
 
 use crate::buffer::Buffer;
 use crate::connection::progress::Progress;
-use crate::connection::transport::Transport;
 use crate::connection::sealed_copies::sealed_copy;
+use crate::connection::transport::Transport;
 use crate::file::FileContent;
 use crate::limits::{COPIED_SLICE_BYTES, FILE_COPIED_BYTES, FILE_END_BYTES, FILE_SLICE_BYTES};
 use crate::net::prefetch::prefetch;

@@ -8,8 +8,8 @@ use crate::net::raw::SendMode;
 use crate::net::stream::Stream;
 use crate::service::{CloseReason, ConnectionExtensions, ContentError, ContentSource, StreamId};
 use bytes::Bytes;
-use selvedge_proto::StatusCode;
 use selvedge_proto::MessageLimits;
+use selvedge_proto::StatusCode;
 use selvedge_proto::field::Fields;
 use selvedge_proto::field_section::{FIELD_OVERHEAD_BYTES, SectionLimits};
 use selvedge_proto::head::Expectation;
@@ -44,7 +44,8 @@ pub(in crate::connection) struct ParkedState {
 impl<S: Stream> Connection<S> {
     /// Begins a connection, and writes the server's preface.
     pub(in crate::connection) fn new(transport: Transport<S>) -> Self {
-        let limits = Http2Limits { section: section_limits(&transport.shared.limits.message), ..Http2Limits::default() };
+        let limits =
+            Http2Limits { section: section_limits(&transport.shared.limits.message), ..Http2Limits::default() };
         let mut protocol = Box::new(http2::Connection::new(Role::Server, &limits, now(&transport)));
         protocol.start(transport.output.borrow_mut().bytes());
         Self::with(transport, protocol, None, 0)

@@ -11,7 +11,7 @@ use crate::net::worker::Worker;
 use crate::service::{Chunks, CloseReason};
 use bytes::{Buf, Bytes};
 use rustix::io::{Errno, ReadWriteFlags, preadv2};
-use selvedge_proto::http2::{End, SendError, Section, Turn};
+use selvedge_proto::http2::{End, Section, SendError, Turn};
 use std::future::Future;
 use std::io::IoSliceMut;
 use std::os::fd::AsFd;
@@ -91,9 +91,7 @@ pub(super) fn poll_send<S: Stream>(
             response.record.content_bytes += count as u64;
             Poll::Ready(sent)
         }
-        Outgoing::File(file) => {
-            file.poll_send(connection, turn, scratch, cx, &mut response.record.content_bytes)
-        }
+        Outgoing::File(file) => file.poll_send(connection, turn, scratch, cx, &mut response.record.content_bytes),
         Outgoing::Stream(stream) => stream.poll_send(connection, turn, cx, &mut response.record.content_bytes),
     };
     response.waits_for_content = polled.is_pending();

@@ -106,9 +106,12 @@ where
     fn reject(&mut self, stream: StreamId, end: End, reject: Reject) {
         let connection = self.connection;
         //= RFC 9110 §9.3.2: a response to HEAD has no content, also if the rest of its head is refused
-        let is_head = connection.protocol.borrow().fields().iter().any(|field| {
-            field.class == FieldClass::Method && field.value == b"HEAD"
-        });
+        let is_head = connection
+            .protocol
+            .borrow()
+            .fields()
+            .iter()
+            .any(|field| field.class == FieldClass::Method && field.value == b"HEAD");
         let method = if is_head { Method::Head } else { Method::Other };
         let response = Response::error_with_text(reject.status(), reject.message()).no_log_reason();
         let record = send_refusal(connection, stream, method, response);

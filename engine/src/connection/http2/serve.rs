@@ -84,7 +84,7 @@ struct SendWait {
 }
 
 /// What the task of a connection knows.
-pub(super) struct Server<'a, S: Stream, T, O, M, F> {
+pub(super) struct Server<'a, S: Stream, T, O: Observer, M, F> {
     pub(super) connection: &'a Rc<Connection<S>>,
     pub(super) app: &'a AppContext<T, O>,
     call: M,
@@ -258,7 +258,8 @@ where
         let mut has_written = false;
         while let Some(turn) = self.next_turn() {
             let place = self.streams.find(turn.stream);
-            let Some((place, (response, mut cx))) = place.and_then(|at| Some((at, self.streams.response_mut(at)?))) else {
+            let Some((place, (response, mut cx))) = place.and_then(|at| Some((at, self.streams.response_mut(at)?)))
+            else {
                 // A stream without a response has nothing to send.
                 self.connection.protocol.borrow_mut().set_content(turn.stream, Content::Waiting);
                 continue;
@@ -385,7 +386,8 @@ where
             }
         }
         // What an interrupt has written leaves with the next turn.
-        if connection.transport.unsent_len() > 0 && self.send_wait.is_none()
+        if connection.transport.unsent_len() > 0
+            && self.send_wait.is_none()
             && let Some(task) = &self.task
         {
             task.wake_by_ref();
