@@ -20,8 +20,8 @@ use selvedge_proto::http1::parse_request;
 use selvedge_proto::{Reject, StatusCode};
 use std::rc::{Rc, Weak};
 
-/// The first line of the client preface of HTTP/2. The rest of the preface may follow later.
-const CLIENT_PREFACE_LINE: &[u8] = b"PRI * HTTP/2.0\r\n";
+/// The start of a version of HTTP/1 in a request line.
+const HTTP1_NAME: &[u8] = b"HTTP/1.";
 
 /// An error response to a request that never reaches the application.
 struct Refusal {
@@ -120,11 +120,13 @@ impl<S: Stream> Connection<S> {
         }
     }
 
-    /// Whether the client begins with HTTP/2, and may. Its preface is an invalid request of HTTP/1 (RFC 9113 §3.4).
+    /// Whether the client begins with HTTP/2, and may. Its preface is an invalid request of HTTP/1 (RFC 9113 §3.4). What
+    /// does not claim to be HTTP/1 is left to HTTP/2 as well, which ends the connection.
     #[cold]
     fn begins_http2(&self) -> bool {
         let may_begin = self.requests.get() == 0 && self.first_protocol == FirstProtocol::Http1OrHttp2;
-        may_begin && self.transport.input.borrow().bytes().starts_with(CLIENT_PREFACE_LINE)
+        let input = self.transport.input.borrow();
+        may_begin && !first_line(input.bytes()).windows(HTTP1_NAME.len()).any(|part| part == HTTP1_NAME)
     }
 
     /// Decides what follows a wait in which no bytes arrived; `None` to wait again.

@@ -157,7 +157,9 @@ where
         if transport.unsent_len() > UNSENT_BYTES_MAX {
             return Ok(false);
         }
-        match transport.poll_receive(cx) {
+        // The bytes that chose this protocol are there already.
+        let has_input = !transport.input.borrow().bytes().is_empty();
+        match if has_input { Poll::Ready(Received::More) } else { transport.poll_receive(cx) } {
             Poll::Ready(Received::More) => {
                 let input = std::mem::take(&mut *transport.input.borrow_mut());
                 self.process(&input)?;
