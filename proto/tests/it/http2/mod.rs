@@ -1,5 +1,7 @@
 //! Tests of HTTP/2 connections.
 
 mod attacks;
+mod pair;
+mod random;
 mod rows;
 mod script;

@@ -1,5 +1,6 @@
 //! Tables of frames and what must happen. Each row runs whole, byte by byte and in pieces of several sizes.
 
+use super::random::Random;
 use super::script::{PREFACE, Script, Split, frame};
 use selvedge_proto::http2::{Http2Limits, Role};
 
@@ -9,9 +10,9 @@ const SPLITS: [Split; 8] = [
     Split::Pieces(&[9, 1, 3]),
     Split::Pieces(&[10]),
     Split::Pieces(&[2, 13, 1, 1, 40, 7]),
-    Split::Random(1),
-    Split::Random(2),
-    Split::Random(3),
+    Split::Random(Random::new(1)),
+    Split::Random(Random::new(2)),
+    Split::Random(Random::new(3)),
 ];
 
 /// A row: what it shows, the steps, and the transcript.
