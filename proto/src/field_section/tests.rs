@@ -20,7 +20,8 @@ fn section(lines: &str) -> DecodedFields {
         }
         .unwrap_or((line.to_owned(), ""));
         let text = [name.as_bytes(), value.replace("\\r", "\r").replace("\\n", "\n").as_bytes()].concat();
-        fields.push(&text, name.len(), FieldClass::of_name(name.as_bytes()));
+        let class = FieldClass::of_name(name.as_bytes());
+        fields.push(&text, name.len(), FieldFacts::new(class, &text[name.len()..]));
     }
     fields
 }
