@@ -1,6 +1,6 @@
 //! What a connection reports, and the values that its driver passes.
 
-use crate::field_section::SectionLimit;
+use crate::field_section::{SectionLimit, StreamEnd};
 use crate::http2::error::{ErrorCode, StreamError};
 use core::fmt;
 use core::ops::Range;
@@ -48,6 +48,15 @@ pub enum End {
     More,
     /// It is the last frame of the stream in this direction: END_STREAM.
     Last,
+}
+
+impl From<End> for StreamEnd {
+    fn from(end: End) -> Self {
+        match end {
+            End::More => Self::Open,
+            End::Last => Self::Ended,
+        }
+    }
 }
 
 /// A field section to send.

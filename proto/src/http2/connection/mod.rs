@@ -255,6 +255,7 @@ impl Connection {
         self.state.resets.compact();
         self.state.early_priorities.shrink_to_fit();
         self.state.decoder.release_buffers();
+        self.state.encoder.release_buffers();
         self.state.last_section = LastSection::Discarded;
     }
 

@@ -274,8 +274,7 @@ impl Receiver {
             changed.map_err(|_| ConnectionError::InitialWindowInvalid)?;
         }
         if state.peer.header_table_bytes != before.header_table_bytes {
-            let table_bytes = state.peer.header_table_bytes.min(state.limits.encoder_table_bytes_max);
-            state.encoder.set_peer_table_bytes(table_bytes);
+            state.encoder.set_peer_table_bytes(state.peer.header_table_bytes);
         }
         write_frame(out, FrameType::Settings, ACK, 0, &[]);
         Ok((!was_writable && state.is_writable()).then_some(Event::Writable))

@@ -77,10 +77,7 @@ impl State {
     pub(super) fn new(role: Role, limits: &Http2Limits, now: Millis) -> Self {
         let mut limits = *limits;
         limits.streams_max = limits.streams_max.min(STREAMS_CEILING);
-        let mut encoder = Encoder::new();
-        if limits.encoder_table_bytes_max < INITIAL_TABLE_BYTES as u32 {
-            encoder.set_peer_table_bytes(limits.encoder_table_bytes_max);
-        }
+        let encoder = Encoder::with_table_bytes_max(limits.encoder_table_bytes_max as usize);
         Self {
             role,
             limits,
