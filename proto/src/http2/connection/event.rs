@@ -85,7 +85,7 @@ pub enum FieldSection {
     /// A new section.
     New,
     /// The section equals the one of the previous event of this kind, and no other event with fields was between
-    /// them. A head that was built from it can be used again.
+    /// them. A head that was built from it can be used again; if none could be built, the section is to be read again.
     Repeated,
     /// The section exceeds a limit; the fields before it are there. A server responds with status 431.
     TooLarge(SectionLimit),
@@ -132,7 +132,8 @@ pub enum Event {
         section: FieldSection,
     },
     /// A stream is closed before both sides have ended it. A server may receive it for a stream that was refused
-    /// and had no [`Event::Headers`].
+    /// and had no [`Event::Headers`]; a client with `NO_ERROR` after a complete response, if the server needs no more
+    /// content (RFC 9113 §8.1).
     Reset {
         /// The stream.
         stream: StreamId,

@@ -535,6 +535,12 @@ fn graceful_shutdown() {
             "> shutdown; > time 999; > finished; > time 1000; > finished; ping-ack shutdown",
             "GOAWAY 2147483647 NO_ERROR; PING shutdown; finished false; GOAWAY 0 NO_ERROR; finished true",
         ),
+        (
+            "the last stream of GOAWAY never increases",
+            "headers 1 end; > shutdown; ping-ack shutdown; headers 3 end; window 0 0",
+            "head 1 end; GOAWAY 2147483647 NO_ERROR; PING shutdown; GOAWAY 1 NO_ERROR; GOAWAY 1 PROTOCOL_ERROR; \
+             error WindowIncrementZero",
+        ),
         ("shutdown begins once", "> shutdown; > shutdown", "GOAWAY 2147483647 NO_ERROR; PING shutdown"),
         (
             "GOAWAY of the client",
