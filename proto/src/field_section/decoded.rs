@@ -1,6 +1,6 @@
 //! The decoded fields of one section, in one buffer, within limits.
 
-use crate::field::is_lower_case_token;
+use crate::field::{is_field_value, is_lower_case_token};
 use core::fmt;
 
 /// Bytes that each field adds to the size of a section, besides its name and value (RFC 9113 §10.5.1).
@@ -124,6 +124,39 @@ impl FieldClass {
     }
 }
 
+/// What the codec found out about a field when it was decoded first.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct FieldFacts {
+    pub(crate) class: FieldClass,
+    pub(crate) value: ValueGrammar,
+}
+
+impl FieldFacts {
+    /// Checks a value whose name is of this class.
+    pub(crate) fn new(class: FieldClass, value: &[u8]) -> Self {
+        Self { class, value: ValueGrammar::of(value) }
+    }
+}
+
+/// Whether a value is valid in HTTP/2 and HTTP/3.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ValueGrammar {
+    /// It has no control character but a tab, and no white space at its ends.
+    #[default]
+    Valid,
+    /// The message is malformed.
+    Invalid,
+}
+
+impl ValueGrammar {
+    /// Checks a value.
+    //= RFC 9113 §8.2.1: a value with NUL, LF or CR, or that starts or ends with SP or HTAB, is malformed
+    pub fn of(value: &[u8]) -> Self {
+        let is_trimmed = !matches!(value, [b' ' | b'\t', ..] | [.., b' ' | b'\t']);
+        if is_trimmed && is_field_value(value) { Self::Valid } else { Self::Invalid }
+    }
+}
+
 /// One field of a section.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SectionField<'a> {
@@ -133,6 +166,8 @@ pub struct SectionField<'a> {
     pub name: &'a [u8],
     /// The value as received.
     pub value: &'a [u8],
+    /// Whether the value is valid.
+    pub grammar: ValueGrammar,
 }
 
 /// A field of a static table.
@@ -160,7 +195,7 @@ enum Position {
     /// In a static table.
     Static(&'static StaticField),
     /// In the buffer, from `start` on.
-    Buffer { start: u32, name_len: u32, value_len: u32, class: FieldClass },
+    Buffer { start: u32, name_len: u32, value_len: u32, facts: FieldFacts },
 }
 
 /// The fields of one section, in the order of the section. The buffers are reused from section to section.
@@ -192,11 +227,16 @@ impl DecodedFields {
     /// Returns the fields in order.
     pub fn iter(&self) -> impl Iterator<Item = SectionField<'_>> + Clone {
         self.positions.iter().map(|position| match *position {
-            Position::Static(field) => SectionField { class: field.class, name: field.name(), value: field.value() },
-            Position::Buffer { start, name_len, value_len, class } => {
+            Position::Static(field) => SectionField {
+                class: field.class,
+                name: field.name(),
+                value: field.value(),
+                grammar: ValueGrammar::Valid,
+            },
+            Position::Buffer { start, name_len, value_len, facts } => {
                 let (start, len) = (start as usize, (name_len + value_len) as usize);
                 let (name, value) = self.bytes[start..start + len].split_at(name_len as usize);
-                SectionField { class, name, value }
+                SectionField { class: facts.class, name, value, grammar: facts.value }
             }
         })
     }
@@ -271,12 +311,12 @@ impl DecodedFields {
     /// Stores a field whose name and value follow each other in `text`, if the limits permit it. Copies nothing
     /// beyond a limit.
     #[inline]
-    pub(crate) fn push(&mut self, text: &[u8], name_len: usize, class: FieldClass) {
+    pub(crate) fn push(&mut self, text: &[u8], name_len: usize, facts: FieldFacts) {
         if self.permits(text.len()) {
             let start = self.bytes.len() as u32;
             self.bytes.extend_from_slice(text);
             let value_len = (text.len() - name_len) as u32;
-            self.positions.push(Position::Buffer { start, name_len: name_len as u32, value_len, class });
+            self.positions.push(Position::Buffer { start, name_len: name_len as u32, value_len, facts });
         }
     }
 
@@ -287,11 +327,11 @@ impl DecodedFields {
     }
 
     /// Stores the appended field, which begins at `start`, or removes its bytes if a limit is exceeded.
-    pub(crate) fn commit(&mut self, start: usize, name_len: usize, class: FieldClass) {
+    pub(crate) fn commit(&mut self, start: usize, name_len: usize, facts: FieldFacts) {
         let len = self.bytes.len() - start;
         if self.permits(len) {
             let (start, value_len) = (start as u32, (len - name_len) as u32);
-            self.positions.push(Position::Buffer { start, name_len: name_len as u32, value_len, class });
+            self.positions.push(Position::Buffer { start, name_len: name_len as u32, value_len, facts });
         } else {
             self.bytes.truncate(start);
         }
@@ -332,15 +372,15 @@ mod tests {
         let limits = SectionLimits { fields_max: 2, section_bytes_max: 2 * (3 + FIELD_OVERHEAD_BYTES) };
         let mut fields = DecodedFields::new();
         fields.begin(&limits);
-        fields.push(b"a12", 1, FieldClass::Regular);
-        fields.push(b"b34", 1, FieldClass::Regular);
+        fields.push(b"a12", 1, FieldFacts::default());
+        fields.push(b"b34", 1, FieldFacts::default());
         assert_eq!((fields.exceeded(), fields.section_bytes()), (None, 70));
-        fields.push(b"c", 1, FieldClass::Regular);
+        fields.push(b"c", 1, FieldFacts::default());
         assert_eq!((fields.exceeded(), fields.len(), fields.buffer().len()), (Some(SectionLimit::Fields), 2, 6));
         fields.begin(&SectionLimits { section_bytes_max: 69, ..limits });
-        fields.push(b"a12", 1, FieldClass::Regular);
+        fields.push(b"a12", 1, FieldFacts::default());
         fields.buffer().extend_from_slice(b"b34");
-        fields.commit(3, 1, FieldClass::Regular);
+        fields.commit(3, 1, FieldFacts::default());
         assert_eq!((fields.exceeded(), fields.len(), fields.buffer().len()), (Some(SectionLimit::Bytes), 1, 3));
         assert_eq!(fields.iter().next().map(|f| (f.name, f.value)), Some((&b"a"[..], &b"12"[..])));
     }

@@ -134,7 +134,7 @@ impl<'a> PseudoFields<'a> {
                 FieldClass::Protocol if rules.protocols == Protocols::Any => &mut pseudo.protocol,
                 _ => return Err(MalformedMessage::PseudoFieldNotPermitted),
             };
-            check_value(field.value)?;
+            check_value(&field)?;
             if place.replace(field.value).is_some() {
                 return Err(MalformedMessage::PseudoFieldRepeated);
             }
@@ -195,7 +195,7 @@ fn append_fields(
                 return Err(MalformedMessage::ConnectionSpecificField.into());
             }
             class if class.is_pseudo() => return Err(MalformedMessage::PseudoFieldMisplaced.into()),
-            _ => check_value(field.value)?,
+            _ => check_value(&field)?,
         }
         match field.class {
             FieldClass::Host if host.replace(field.value).is_some() => return Err(Reject::HostRepeated.into()),

@@ -32,7 +32,7 @@ pub fn check_response(fields: &DecodedFields, end: StreamEnd) -> Result<Response
     let (mut status, mut content_length) = (None, None);
     let mut has_regular = false;
     for field in fields.iter() {
-        check_value(field.value)?;
+        check_value(&field)?;
         if field.class.is_pseudo() {
             let code = match field.class {
                 _ if has_regular => return Err(MalformedMessage::PseudoFieldMisplaced.into()),
@@ -97,7 +97,7 @@ pub fn read_trailers(fields: &DecodedFields, limits: &MessageLimits) -> Result<F
             return Err(MalformedMessage::PseudoFieldNotPermitted.into());
         }
         check_regular_field(&field)?;
-        check_value(field.value)?;
+        check_value(&field)?;
         if is_forbidden_in_trailers(field.name) {
             return Err(Reject::TrailerForbidden.into());
         }

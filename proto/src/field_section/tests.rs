@@ -3,11 +3,13 @@
 use super::*;
 use crate::field::KnownField;
 use crate::head::{Expectation, RequestFraming, RequestHead, Version};
+use crate::http1::parse_request;
 use crate::limits::MessageLimits;
 use crate::method::Method;
 use crate::reject::{Persistence, Reject};
 use crate::status::StatusCode;
 use crate::target::TargetForm;
+use proptest::prelude::*;
 
 /// Stores fields that are written as `name: value`, one on each line. A name may begin with a colon.
 fn section(lines: &str) -> DecodedFields {
@@ -20,7 +22,8 @@ fn section(lines: &str) -> DecodedFields {
         }
         .unwrap_or((line.to_owned(), ""));
         let text = [name.as_bytes(), value.replace("\\r", "\r").replace("\\n", "\n").as_bytes()].concat();
-        fields.push(&text, name.len(), FieldClass::of_name(name.as_bytes()));
+        let class = FieldClass::of_name(name.as_bytes());
+        fields.push(&text, name.len(), FieldFacts::new(class, &text[name.len()..]));
     }
     fields
 }
@@ -203,6 +206,53 @@ fn head_has_the_facts_of_the_request() {
     assert_eq!((head.method, head.target.form), (Method::Connect, TargetForm::Origin));
     assert_eq!(head.target.path.of(text.as_bytes()), b"/chat");
     assert_eq!(head.value(text.as_bytes(), KnownField::Upgrade), Some(&b"websocket"[..]));
+}
+
+/// Lines of a section: those of a valid request, and others that change or spoil it.
+fn generated_lines() -> impl Strategy<Value = String> {
+    let lines = [
+        ":method: GET",
+        ":method: OPTIONS",
+        ":scheme: http",
+        ":path: /a?b",
+        ":path: *",
+        ":authority: a",
+        "host: a",
+        "cookie: a=1",
+        "cookie: ",
+        "content-length: 3",
+        "expect: 100-continue",
+        "te: trailers",
+        "accept: a, b",
+        "x: y\tz",
+        "x: y\\r\\nz: a",
+        "X: y",
+        "connection: close",
+    ];
+    let other = prop::collection::vec(prop::sample::select(lines.to_vec()), 0..8);
+    (any::<bool>(), other).prop_map(|(has_request, other)| {
+        let request = if has_request { ":method: POST\n:scheme: https\n:path: /\n:authority: a\n" } else { "" };
+        format!("{request}{}", other.join("\n"))
+    })
+}
+
+proptest! {
+    /// Behind a gateway, the text must have one meaning.
+    #[test]
+    fn text_of_a_built_head_is_parsed_to_its_fields(lines in generated_lines()) {
+        let limits = MessageLimits::default();
+        if let Ok((text, _, head)) = build(&lines, StreamEnd::Open, &limits) {
+            let text = text.replacen(" HTTP/2.0\r\n", " HTTP/1.1\r\n", 1);
+            let mut parsed = RequestHead::default();
+            prop_assert_eq!(parse_request(text.as_bytes(), &limits, &mut parsed), Ok(true));
+            prop_assert_eq!((parsed.len, parsed.method, parsed.target), (text.len(), head.method, head.target));
+            let fields = |head: &RequestHead| {
+                head.fields(text.as_bytes()).map(|(name, value)| [name, b"=", value].concat()).collect::<Vec<_>>()
+            };
+            prop_assert_eq!(fields(&parsed), fields(&head));
+            prop_assert_eq!(parsed.authority, head.authority);
+        }
+    }
 }
 
 #[test]

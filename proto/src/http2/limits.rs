@@ -3,6 +3,8 @@
 use crate::field_section::SectionLimits;
 
 /// Limits of one connection. Each loop over a peer's bytes is bounded by one of these.
+///
+/// A value beyond what the protocol permits counts as the nearest permitted one; see [`Http2Limits::permitted`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Http2Limits {
     /// Most streams that the peer may have open. Default 100, at most [`STREAMS_CEILING`]: RFC 9113 §6.5.2
@@ -77,6 +79,22 @@ pub const FRAME_BYTES_FLOOR: u32 = 16_384;
 /// Greatest value of `SETTINGS_MAX_FRAME_SIZE`, in bytes (RFC 9113 §4.2).
 pub const FRAME_BYTES_CEILING: u32 = (1 << 24) - 1;
 
+impl Http2Limits {
+    /// Returns the limits with each value in the range that the protocol permits.
+    pub fn permitted(self) -> Self {
+        let frame_bytes = FRAME_BYTES_FLOOR..=FRAME_BYTES_CEILING;
+        Self {
+            streams_max: self.streams_max.min(STREAMS_CEILING),
+            frame_bytes_max: self.frame_bytes_max.clamp(*frame_bytes.start(), *frame_bytes.end()),
+            sent_frame_bytes_max: self.sent_frame_bytes_max.clamp(1, *frame_bytes.end()),
+            stream_window_bytes: self.stream_window_bytes.min(WINDOW_CEILING),
+            connection_window_bytes: self.connection_window_bytes.clamp(WINDOW_INITIAL, WINDOW_CEILING),
+            turn_bytes: self.turn_bytes.max(1),
+            ..self
+        }
+    }
+}
+
 impl Default for Http2Limits {
     fn default() -> Self {
         Self {
@@ -97,5 +115,29 @@ impl Default for Http2Limits {
             budget_points_per_second: 1_000,
             extended_connect: ExtendedConnect::Disabled,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn default_is_permitted_and_extremes_are_not() {
+        assert_eq!(Http2Limits::default().permitted(), Http2Limits::default());
+        let extreme = |value| Http2Limits {
+            streams_max: value,
+            frame_bytes_max: value,
+            sent_frame_bytes_max: value,
+            stream_window_bytes: value,
+            connection_window_bytes: value,
+            turn_bytes: value,
+            ..Http2Limits::default()
+        };
+        let (low, high) = (extreme(0).permitted(), extreme(u32::MAX).permitted());
+        assert_eq!((low.frame_bytes_max, low.sent_frame_bytes_max, low.turn_bytes), (16_384, 1, 1));
+        assert_eq!((low.streams_max, low.stream_window_bytes, low.connection_window_bytes), (0, 0, 65_535));
+        assert_eq!((high.streams_max, high.frame_bytes_max), (STREAMS_CEILING, FRAME_BYTES_CEILING));
+        assert_eq!((high.stream_window_bytes, high.connection_window_bytes), (WINDOW_CEILING, WINDOW_CEILING));
     }
 }

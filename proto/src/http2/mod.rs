@@ -19,33 +19,71 @@
 //! connection.start(&mut out);
 //! loop {
 //!     // 1. Everything that was received. The core consumes all of it, so the buffer is free afterwards.
-//!     let mut at = 0;
 //!     loop {
-//!         let step = connection.receive(&input[at..], now, &mut out)?;   // on an error: send `out`, close
+//!         let step = connection.receive(input, now, &mut out)?;          // on an error: send `out`, close
 //!         match step.event {
 //!             Some(Event::Headers { stream, end, section }) => …         // connection.fields()
-//!             Some(Event::Data { stream, content, end }) => …            // input[at..][content]
+//!             Some(Event::Data { stream, content, end }) => …            // input[content]
 //!             Some(Event::Reset { stream, .. }) => …                     // cancel the work for this stream
 //!             Some(…) => …
 //!             None => break,
 //!         }
-//!         at += step.consumed;
+//!         input = &input[step.consumed..];
 //!     }
-//!     // 2. Heads of responses that are ready.
-//!     connection.send_fields(stream, Section::Head, End::More, &mut out, |block| block.status(…))?;
-//!     connection.set_content(stream, Content::Ready);
-//!     // 3. Content, in the order of priorities, until `out` is full or nothing may be sent.
-//!     while out.len() < OUT_BYTES_MAX && let Some(turn) = connection.next_to_send() {
-//!         match next_piece_of(turn.stream, turn.bytes_max) {
-//!             Piece::Bytes(bytes, end) => {
-//!                 connection.begin_data(turn.stream, bytes.len(), end, &mut out)?;
-//!                 out.extend_from_slice(bytes);
-//!             }
-//!             Piece::NotYet => connection.set_content(turn.stream, Content::Waiting),
-//!         }
-//!     }
+//!     // 2. Heads of responses that are ready: send_fields(), set_content().
+//!     // 3. Content, until `out` is full or nothing may be sent: next_to_send(), begin_data(), the payload.
 //!     // 4. Send `out`; wait for input, for the application, or for connection.deadline().
 //! }
+//! ```
+//!
+//! # A request and its response
+//!
+//! ```
+//! use selvedge_proto::StatusCode;
+//! use selvedge_proto::http2::{Connection, Content, End, Event, Http2Limits, Millis, Role, Section};
+//!
+//! /// Gives bytes to a connection, and returns the events.
+//! fn receive(connection: &mut Connection, mut input: &[u8], out: &mut Vec<u8>) -> Vec<Event> {
+//!     let mut events = Vec::new();
+//!     loop {
+//!         let step = connection.receive(input, Millis(0), out).expect("the peer is correct");
+//!         let Some(event) = step.event else { return events };
+//!         events.push(event);
+//!         input = &input[step.consumed..];
+//!     }
+//! }
+//!
+//! let (limits, now) = (Http2Limits::default(), Millis(0));
+//! let (mut client, mut server) =
+//!     (Connection::new(Role::Client, &limits, now), Connection::new(Role::Server, &limits, now));
+//! let (mut to_server, mut to_client) = (Vec::new(), Vec::new());
+//! client.start(&mut to_server);
+//! server.start(&mut to_client);
+//!
+//! let stream = client
+//!     .open(End::Last, &mut to_server, |block| {
+//!         block.field(b":method", b"GET");
+//!         block.field(b":scheme", b"https");
+//!         block.field(b":authority", b"example.com");
+//!         block.field(b":path", b"/");
+//!     })
+//!     .expect("the server permits a stream");
+//! let events = receive(&mut server, &to_server, &mut to_client);
+//! assert!(matches!(events[..], [Event::Headers { end: End::Last, .. }]));
+//! assert_eq!(server.fields().len(), 4);
+//!
+//! server
+//!     .send_fields(stream, Section::Head(End::More), &mut to_client, |block| block.status(StatusCode::OK))
+//!     .expect("the stream is open");
+//! server.set_content(stream, Content::Ready);
+//! while let Some(turn) = server.next_to_send() {
+//!     let piece = b"hello";
+//!     server.begin_data(turn.stream, piece.len(), End::Last, &mut to_client).expect("it is within the turn");
+//!     to_client.extend_from_slice(piece);
+//! }
+//! let events = receive(&mut client, &to_client, &mut to_server);
+//! assert!(matches!(events[..], [Event::Headers { .. }, Event::Data { end: End::Last, .. }]));
+//! assert_eq!(client.open_streams(), 0);
 //! ```
 //!
 //! If `out` grows because the peer does not read, the driver must stop to call [`Connection::receive`]: then

@@ -22,12 +22,16 @@ const NO_RFC7540_PRIORITIES: u16 = 0x9;
 /// Bytes of one setting: identifier and value.
 const SETTING_BYTES: usize = 6;
 
+/// Streams that a client may open before the SETTINGS of the server arrive.
+const STREAMS_BEFORE_SETTINGS: u32 = 100;
+
 /// The settings that the peer sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PeerSettings {
     /// `SETTINGS_HEADER_TABLE_SIZE`: the size of its decoder's table, in bytes. Default 4,096.
     pub header_table_bytes: u32,
-    /// `SETTINGS_MAX_CONCURRENT_STREAMS`: how many streams this endpoint may open. Default: no limit.
+    /// `SETTINGS_MAX_CONCURRENT_STREAMS`: how many streams this endpoint may open. 100 until SETTINGS
+    /// arrive, which RFC 9113 §6.5.2 recommends as the least; then no limit, if they have none.
     pub streams_max: u32,
     /// `SETTINGS_INITIAL_WINDOW_SIZE`: the window of a new stream, in bytes. Default 65,535.
     pub initial_window_bytes: u32,
@@ -43,7 +47,7 @@ impl Default for PeerSettings {
     fn default() -> Self {
         Self {
             header_table_bytes: 4_096,
-            streams_max: u32::MAX,
+            streams_max: STREAMS_BEFORE_SETTINGS,
             initial_window_bytes: WINDOW_INITIAL,
             frame_bytes_max: FRAME_BYTES_FLOOR,
             field_section_bytes_max: u32::MAX,
@@ -53,6 +57,11 @@ impl Default for PeerSettings {
 }
 
 impl PeerSettings {
+    /// Replaces what was assumed before the first SETTINGS.
+    pub(crate) fn begin(&mut self) {
+        self.streams_max = u32::MAX;
+    }
+
     /// Applies the payload of SETTINGS in its order (RFC 9113 §6.5.3). `peer` is the role of its sender.
     pub(crate) fn apply(&mut self, payload: &[u8], peer: Role) -> Result<(), ConnectionError> {
         let (settings, []) = payload.as_chunks::<SETTING_BYTES>() else {

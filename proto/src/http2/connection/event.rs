@@ -1,6 +1,6 @@
 //! What a connection reports, and the values that its driver passes.
 
-use crate::field_section::SectionLimit;
+use crate::field_section::{SectionLimit, StreamEnd};
 use crate::http2::error::{ErrorCode, StreamError};
 use core::fmt;
 use core::ops::Range;
@@ -55,6 +55,15 @@ pub enum End {
     Last,
 }
 
+impl From<End> for StreamEnd {
+    fn from(end: End) -> Self {
+        match end {
+            End::More => Self::Open,
+            End::Last => Self::Ended,
+        }
+    }
+}
+
 /// A field section to send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Section {
@@ -81,7 +90,7 @@ pub enum FieldSection {
     /// A new section.
     New,
     /// The section equals the one of the previous event of this kind, and no other event with fields was between
-    /// them. A head that was built from it can be used again.
+    /// them. A head that was built from it can be used again; if none could be built, the section is to be read again.
     Repeated,
     /// The section exceeds a limit; the fields before it are there. A server responds with status 431.
     TooLarge(SectionLimit),
@@ -128,7 +137,8 @@ pub enum Event {
         section: FieldSection,
     },
     /// A stream is closed before both sides have ended it. A server may receive it for a stream that was refused
-    /// and had no [`Event::Headers`].
+    /// and had no [`Event::Headers`]; a client with `NO_ERROR` after a complete response, if the server needs no more
+    /// content (RFC 9113 §8.1).
     Reset {
         /// The stream.
         stream: StreamId,

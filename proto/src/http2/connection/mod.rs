@@ -255,6 +255,7 @@ impl Connection {
         self.state.resets.compact();
         self.state.early_priorities.shrink_to_fit();
         self.state.decoder.release_buffers();
+        self.state.encoder.release_buffers();
         self.state.last_section = LastSection::Discarded;
     }
 
@@ -282,7 +283,7 @@ impl Connection {
     #[cold]
     fn fail(&mut self, error: ConnectionError, out: &mut Vec<u8>) -> ConnectionError {
         self.error = Some(error);
-        write_goaway(out, self.state.last_peer_stream, error.code().0, error.message());
+        write_goaway(out, self.state.last_stream(), error.code().0, error.message());
         error
     }
 

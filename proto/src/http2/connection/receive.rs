@@ -260,11 +260,12 @@ impl Receiver {
             receive_settings_ack(state);
             return Ok(None);
         }
-        if self.progress == Progress::Established {
-            state.charge(Waste::Settings);
+        let (was_writable, before) = (state.is_writable(), state.peer);
+        match self.progress {
+            Progress::Established => state.charge(Waste::Settings),
+            Progress::AwaitsSettings => state.peer.begin(),
         }
         self.progress = Progress::Established;
-        let (was_writable, before) = (state.is_writable(), state.peer);
         let peer_role = if state.role == Role::Server { Role::Client } else { Role::Server };
         state.peer.apply(payload, peer_role)?;
         let difference = i64::from(state.peer.initial_window_bytes) - i64::from(before.initial_window_bytes);
@@ -273,8 +274,7 @@ impl Receiver {
             changed.map_err(|_| ConnectionError::InitialWindowInvalid)?;
         }
         if state.peer.header_table_bytes != before.header_table_bytes {
-            let table_bytes = state.peer.header_table_bytes.min(state.limits.encoder_table_bytes_max);
-            state.encoder.set_peer_table_bytes(table_bytes);
+            state.encoder.set_peer_table_bytes(state.peer.header_table_bytes);
         }
         write_frame(out, FrameType::Settings, ACK, 0, &[]);
         Ok((!was_writable && state.is_writable()).then_some(Event::Writable))

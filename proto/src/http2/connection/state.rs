@@ -7,7 +7,7 @@ use crate::http2::error::{ErrorCode, StreamError};
 use crate::http2::flow::{ReceiveWindow, SendWindow};
 use crate::http2::frame::{write_goaway, write_rst_stream, write_window_update};
 use crate::http2::hpack::{Decoder, Encoder, INITIAL_TABLE_BYTES};
-use crate::http2::limits::{Http2Limits, STREAMS_CEILING, WINDOW_INITIAL};
+use crate::http2::limits::{Http2Limits, WINDOW_INITIAL};
 use crate::http2::priority::Priority;
 use crate::http2::settings::PeerSettings;
 use crate::http2::stream::{Side, Slot};
@@ -75,12 +75,8 @@ pub(super) struct State {
 
 impl State {
     pub(super) fn new(role: Role, limits: &Http2Limits, now: Millis) -> Self {
-        let mut limits = *limits;
-        limits.streams_max = limits.streams_max.min(STREAMS_CEILING);
-        let mut encoder = Encoder::new();
-        if limits.encoder_table_bytes_max < INITIAL_TABLE_BYTES as u32 {
-            encoder.set_peer_table_bytes(limits.encoder_table_bytes_max);
-        }
+        let limits = limits.permitted();
+        let encoder = Encoder::with_table_bytes_max(limits.encoder_table_bytes_max as usize);
         Self {
             role,
             limits,
@@ -93,7 +89,7 @@ impl State {
             resets: ResetStreams::new(),
             peer: PeerSettings::default(),
             send_window: SendWindow::new(WINDOW_INITIAL),
-            receive_window: ReceiveWindow::new(limits.connection_window_bytes.max(WINDOW_INITIAL)),
+            receive_window: ReceiveWindow::new(limits.connection_window_bytes),
             stream_window_bytes: limits.stream_window_bytes.max(WINDOW_INITIAL),
             budget: Budget::new(limits.budget_points, limits.budget_points_per_second, now.0),
             last_peer_stream: 0,
@@ -139,8 +135,7 @@ impl State {
 
     /// Reopens the connection's window for bytes of DATA.
     pub(super) fn credit_connection(&mut self, bytes: u32, out: &mut Vec<u8>) {
-        let size = self.limits.connection_window_bytes.max(WINDOW_INITIAL);
-        if let Some(increment) = self.receive_window.consume(bytes, size) {
+        if let Some(increment) = self.receive_window.consume(bytes, self.limits.connection_window_bytes) {
             write_window_update(out, 0, increment);
         }
     }
@@ -216,6 +211,14 @@ impl State {
             _ => self.charge(Waste::ResetOfPeer),
         }
         Event::Reset { stream, code: error.code(), cause: ResetCause::Violation(error) }
+    }
+
+    /// Returns the last stream of a GOAWAY. It never increases (RFC 9113 §6.8).
+    pub(super) fn last_stream(&self) -> u32 {
+        match self.shutdown {
+            Shutdown::Final { last_stream } => last_stream,
+            Shutdown::No | Shutdown::Announced { .. } => self.last_peer_stream,
+        }
     }
 
     /// Excludes streams that the peer opens from now on.

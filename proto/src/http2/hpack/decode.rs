@@ -9,7 +9,7 @@ use super::error::HpackError;
 use super::huffman::decode_huffman;
 use super::integer::decode_integer;
 use super::static_table::{STATIC_ENTRIES, static_entry};
-use crate::field_section::{DecodedFields, FieldClass, SectionLimit, SectionLimits};
+use crate::field_section::{DecodedFields, FieldClass, FieldFacts, SectionLimit, SectionLimits};
 
 /// Longest block that is compared with the previous one, in bytes. A request of a browser whose fields are all in
 /// the tables has fewer than 100.
@@ -151,7 +151,7 @@ impl Decoder {
                     self.fields.push_static(field);
                 } else {
                     let entry = dynamic_entry(&self.table, index)?;
-                    self.fields.push(entry.text, entry.name_len, entry.class);
+                    self.fields.push(entry.text, entry.name_len, entry.facts);
                 }
                 Ok(rest)
             }
@@ -185,14 +185,15 @@ impl Decoder {
         } else {
             let entry = dynamic_entry(&self.table, name_index)?;
             buffer.extend_from_slice(entry.name());
-            (entry.name_len, entry.class)
+            (entry.name_len, entry.facts.class)
         };
         rest = decode_string(rest, buffer)?;
+        let (name, value) = buffer[start..].split_at(name_len);
+        let facts = FieldFacts::new(class, value);
         if indexing == LiteralIndexing::Insert {
-            let (name, value) = buffer[start..].split_at(name_len);
-            self.table.insert(name, value, class);
+            self.table.insert(name, value, facts);
         }
-        self.fields.commit(start, name_len, class);
+        self.fields.commit(start, name_len, facts);
         Ok(rest)
     }
 }

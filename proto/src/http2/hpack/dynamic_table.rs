@@ -3,7 +3,7 @@
 //! All names and values stand in one buffer, oldest first. Removed bytes at its start are reclaimed once they are
 //! as many as the table may have, so that an insertion moves few bytes on average and never allocates for itself.
 
-use crate::field_section::FieldClass;
+use crate::field_section::FieldFacts;
 use std::collections::VecDeque;
 
 /// Bytes that each entry adds to the size of the table (RFC 7541 §4.1).
@@ -15,7 +15,7 @@ struct EntryPosition {
     start: u32,
     name_len: u32,
     value_len: u32,
-    class: FieldClass,
+    facts: FieldFacts,
 }
 
 /// A field of a table.
@@ -24,7 +24,7 @@ pub(crate) struct TableEntry<'a> {
     /// Name and value.
     pub(crate) text: &'a [u8],
     pub(crate) name_len: usize,
-    pub(crate) class: FieldClass,
+    pub(crate) facts: FieldFacts,
 }
 
 impl<'a> TableEntry<'a> {
@@ -63,7 +63,7 @@ impl DynamicTable {
         let position = self.entries.get(self.entries.len().checked_sub(index + 1)?)?;
         let start = position.start as usize;
         let text = &self.bytes[start..start + (position.name_len + position.value_len) as usize];
-        Some(TableEntry { text, name_len: position.name_len as usize, class: position.class })
+        Some(TableEntry { text, name_len: position.name_len as usize, facts: position.facts })
     }
 
     /// Returns the most bytes that the table may have.
@@ -95,7 +95,7 @@ impl DynamicTable {
     /// Inserts a field. Evicts the oldest entries.
     ///
     /// A field that is larger than the table empties it (RFC 7541 §4.4). Returns whether the field was inserted.
-    pub(crate) fn insert(&mut self, name: &[u8], value: &[u8], class: FieldClass) -> bool {
+    pub(crate) fn insert(&mut self, name: &[u8], value: &[u8], facts: FieldFacts) -> bool {
         self.revision = self.revision.wrapping_add(1);
         let text_len = name.len() + value.len();
         let entry_size = text_len + ENTRY_OVERHEAD_BYTES;
@@ -110,7 +110,7 @@ impl DynamicTable {
         self.bytes.extend_from_slice(name);
         self.bytes.extend_from_slice(value);
         let (name_len, value_len) = (name.len() as u32, value.len() as u32);
-        self.entries.push_back(EntryPosition { start, name_len, value_len, class });
+        self.entries.push_back(EntryPosition { start, name_len, value_len, facts });
         self.size += entry_size;
         self.insertions = self.insertions.wrapping_add(1);
         true
@@ -148,7 +148,7 @@ mod tests {
         let (mut table, mut list) = (DynamicTable::new(SIZE_MAX), Vec::<Vec<u8>>::new());
         for number in 0..5_000usize {
             let text = vec![number as u8; 1 + number * 7 % 120];
-            assert!(table.insert(&text[..1], &text[1..], FieldClass::Regular));
+            assert!(table.insert(&text[..1], &text[1..], FieldFacts::default()));
             list.insert(0, text);
             while list.iter().map(|text| text.len() + ENTRY_OVERHEAD_BYTES).sum::<usize>() > SIZE_MAX {
                 list.pop();
@@ -163,11 +163,11 @@ mod tests {
     #[test]
     fn large_entry_empties_the_table() {
         let mut table = DynamicTable::new(40);
-        assert!(table.insert(b"name", b"valu", FieldClass::Regular));
+        assert!(table.insert(b"name", b"valu", FieldFacts::default()));
         assert_eq!(table.get(0).map(|entry| (entry.name(), entry.value())), Some((&b"name"[..], &b"valu"[..])));
-        assert!(!table.insert(b"name", b"value", FieldClass::Regular));
+        assert!(!table.insert(b"name", b"value", FieldFacts::default()));
         assert_eq!((table.entries.len(), table.size), (0, 0));
-        assert!(table.insert(b"a", b"", FieldClass::Regular));
+        assert!(table.insert(b"a", b"", FieldFacts::default()));
         table.set_size_max(32);
         assert_eq!((table.entries.len(), table.insertions()), (0, 2));
     }

@@ -9,7 +9,7 @@ use super::huffman::{encode_huffman, huffman_len};
 use super::integer::encode_integer;
 use super::static_table::{NAMES, STATIC_ENTRIES, find_static_name, find_static_value};
 use crate::field::Fields;
-use crate::field_section::{FieldClass, is_sent_in_streams};
+use crate::field_section::{FieldFacts, is_sent_in_streams};
 use crate::status::StatusCode;
 
 /// A cookie that is shorter than this, in bytes, is never indexed: its value could be found by guesses
@@ -193,7 +193,7 @@ impl Encoder {
 
     /// Inserts a field. The hashes are those of the field and, unless the static table has it, of its name.
     fn insert(&mut self, name: &[u8], value: &[u8], hashes: [Option<u64>; 2]) {
-        if self.table.insert(name, value, FieldClass::Regular) {
+        if self.table.insert(name, value, FieldFacts::default()) {
             if self.index.is_empty() {
                 self.index = vec![[IndexSlot::default(); WAYS]; SETS];
             }

@@ -1,5 +1,6 @@
 //! Floods and other abuse: each ends the connection within its bound. Usual clients never reach a bound.
 
+use super::random::Random;
 use super::script::{GET, POST, Script, Split, frame, hex};
 use selvedge_proto::http2::{
     ConnectionError, Content, End, ErrorCode, Event, Http2Limits, Millis, Role, Section, StreamId, Waste,
@@ -177,7 +178,7 @@ fn window_that_opens_byte_by_byte() {
     exhausted(Waste::SmallWindowUpdate, 7_000..=9_000, (error, rounds as u32));
 }
 
-/// Returns the identifiers of the first streams of a client. Only a connection makes them, so one is asked for them.
+/// Returns the identifiers of the first streams of a client. A connection makes them.
 fn open_streams(count: usize) -> Vec<StreamId> {
     let mut script = Script::new(Role::Client, &Http2Limits::default(), Split::Whole);
     let mut out = Vec::new();
@@ -260,18 +261,12 @@ fn table_size_that_changes_in_each_block() {
 
 #[test]
 fn random_frames_never_panic_and_end() {
-    let mut state = 7u64;
-    let mut random = move || {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        state
-    };
+    let mut random = Random::new(7);
     for _ in 0..2_000 {
         let mut script = server();
         for _ in 0..50 {
-            let payload: Vec<u8> = (0..random() % 40).map(|_| random() as u8).collect();
-            script.receive(&frame(random() as u8 % 17, random() as u8, (random() % 8) as u32, &payload));
+            let payload: Vec<u8> = (0..random.below(40)).map(|_| random.next() as u8).collect();
+            script.receive(&frame(random.below(17) as u8, random.next() as u8, random.below(8) as u32, &payload));
         }
     }
 }

@@ -1,5 +1,6 @@
 //! Tables of frames and what must happen. Each row runs whole, byte by byte and in pieces of several sizes.
 
+use super::random::Random;
 use super::script::{PREFACE, Script, Split, frame};
 use selvedge_proto::http2::{Http2Limits, Role};
 
@@ -9,9 +10,9 @@ const SPLITS: [Split; 8] = [
     Split::Pieces(&[9, 1, 3]),
     Split::Pieces(&[10]),
     Split::Pieces(&[2, 13, 1, 1, 40, 7]),
-    Split::Random(1),
-    Split::Random(2),
-    Split::Random(3),
+    Split::Random(Random::new(1)),
+    Split::Random(Random::new(2)),
+    Split::Random(Random::new(3)),
 ];
 
 /// A row: what it shows, the steps, and the transcript.
@@ -533,6 +534,12 @@ fn graceful_shutdown() {
             "after the notice the acknowledgement is not awaited",
             "> shutdown; > time 999; > finished; > time 1000; > finished; ping-ack shutdown",
             "GOAWAY 2147483647 NO_ERROR; PING shutdown; finished false; GOAWAY 0 NO_ERROR; finished true",
+        ),
+        (
+            "the last stream of GOAWAY never increases",
+            "headers 1 end; > shutdown; ping-ack shutdown; headers 3 end; window 0 0",
+            "head 1 end; GOAWAY 2147483647 NO_ERROR; PING shutdown; GOAWAY 1 NO_ERROR; GOAWAY 1 PROTOCOL_ERROR; \
+             error WindowIncrementZero",
         ),
         ("shutdown begins once", "> shutdown; > shutdown", "GOAWAY 2147483647 NO_ERROR; PING shutdown"),
         (

@@ -7,6 +7,7 @@
 //! data 3 10 pad=4            > reset 1 CANCEL
 //! ```
 
+use super::random::Random;
 use selvedge_proto::http2::hpack::BlockEncoder;
 use selvedge_proto::http2::{
     Connection, ConnectionError, Content, End, ErrorCode, Event, FieldSection, Http2Limits, Millis, ResetCause, Role,
@@ -157,7 +158,7 @@ pub(super) enum Split {
     /// In pieces whose sizes repeat.
     Pieces(&'static [usize]),
     /// In pieces of random sizes, which depend only on the seed.
-    Random(u64),
+    Random(Random),
 }
 
 /// A connection with its transcript.
@@ -215,12 +216,7 @@ impl Script {
             let size = match &mut self.split {
                 Split::Whole => rest.len(),
                 Split::Pieces(sizes) => sizes[round % sizes.len()],
-                Split::Random(state) => {
-                    *state ^= *state << 13;
-                    *state ^= *state >> 7;
-                    *state ^= *state << 17;
-                    1 + (*state % 48) as usize
-                }
+                Split::Random(random) => 1 + random.below(48),
             };
             let (piece, after) = rest.split_at(size.min(rest.len()));
             self.receive_piece(piece);
@@ -253,93 +249,79 @@ impl Script {
 
     fn call(&mut self, call: &str) {
         let words = Words::parse(call);
-        let stream = |index| self.streams.get(&words.number(index)).copied();
-        let out = &mut self.out;
-        let write = |block: &mut BlockEncoder<'_>| block.status(StatusCode::OK);
-        let connection = &mut self.connection;
+        match words.positional[0] {
+            "respond" | "interim" | "trailers" | "data" => self.send(&words),
+            "next" | "sendable" | "finished" => self.query(&words),
+            "time" => self.pass_time(words.number(1)),
+            _ => self.control(&words),
+        }
+        self.record_written();
+    }
+
+    fn stream(&self, words: &Words<'_>) -> StreamId {
+        self.streams[&words.number(1)]
+    }
+
+    fn send(&mut self, words: &Words<'_>) {
+        let (stream, connection, out) = (self.stream(words), &mut self.connection, &mut self.out);
+        let status = |block: &mut BlockEncoder<'_>| block.status(StatusCode::OK);
+        let interim = |block: &mut BlockEncoder<'_>| block.field(b":status", b"103");
+        let trailers = |block: &mut BlockEncoder<'_>| block.field(b"content-language", b"a");
         let result = match words.positional[0] {
-            "respond" => connection.send_fields(stream(1).unwrap(), Section::Head(words.end()), out, write),
-            "interim" => connection.send_fields(stream(1).unwrap(), Section::Interim, out, |block| {
-                block.field(b":status", b"103");
-            }),
-            "trailers" => connection.send_fields(stream(1).unwrap(), Section::Trailers, out, |block| {
-                block.field(b"content-language", b"a");
-            }),
-            "data" => connection.begin_data(stream(1).unwrap(), words.number(2) as usize, words.end(), out),
-            "reset" => {
-                connection.reset(stream(1).unwrap(), ErrorCode(words.number(2)), out);
-                Ok(())
-            }
-            "expect" => {
-                if let Err(error) = connection.expect_content(stream(1).unwrap(), u64::from(words.number(2)), out) {
-                    self.transcript.push(format!("refused {}", error.name()));
-                }
-                Ok(())
-            }
-            "consume" => {
-                connection.consumed(stream(1).unwrap(), words.number(2) as usize, out);
-                Ok(())
-            }
-            "ready" => {
-                connection.set_content(stream(1).unwrap(), Content::Ready);
-                Ok(())
-            }
-            "wait" => {
-                connection.set_content(stream(1).unwrap(), Content::Waiting);
-                Ok(())
-            }
-            "next" => {
-                let turn = connection.next_to_send();
-                let turn = turn.map_or("next none".into(), |turn| format!("next {} {}", turn.stream, turn.bytes_max));
-                self.transcript.push(turn);
-                Ok(())
-            }
-            "sendable" => {
-                let bytes = connection.sendable(stream(1).unwrap());
-                self.transcript.push(format!("sendable {bytes}"));
-                Ok(())
-            }
-            "open" => {
-                match connection.open(words.end(), out, |block| block.field(b":method", b"GET")) {
-                    Ok(stream) => {
-                        self.streams.insert(stream.get(), stream);
-                    }
-                    Err(error) => self.transcript.push(format!("not opened {error:?}")),
-                }
-                Ok(())
-            }
-            "ping" => {
-                connection.ping(*b"76543210", out);
-                Ok(())
-            }
-            "shutdown" => {
-                connection.begin_shutdown(self.now, out);
-                Ok(())
-            }
-            "finished" => {
-                self.transcript.push(format!("finished {}", connection.is_finished()));
-                Ok(())
-            }
-            "time" => {
-                self.now = Millis(u64::from(words.number(1)));
-                if connection.deadline().is_some_and(|deadline| deadline <= self.now)
-                    && let Err(error) = connection.expired(self.now, out)
-                {
-                    self.transcript.push(format!("error {}", error.name()));
-                    self.error = Some(error);
-                }
-                Ok(())
-            }
-            "compact" => {
-                connection.compact();
-                Ok(())
-            }
-            other => panic!("unknown call {other}"),
+            "respond" => connection.send_fields(stream, Section::Head(words.end()), out, status),
+            "interim" => connection.send_fields(stream, Section::Interim, out, interim),
+            "trailers" => connection.send_fields(stream, Section::Trailers, out, trailers),
+            _ => connection.begin_data(stream, words.number(2) as usize, words.end(), out),
         };
         if let Err(error) = result {
             self.transcript.push(format!("not sent {error:?}"));
         }
-        self.record_written();
+    }
+
+    fn query(&mut self, words: &Words<'_>) {
+        let line = match words.positional[0] {
+            "next" => match self.connection.next_to_send() {
+                Some(turn) => format!("next {} {}", turn.stream, turn.bytes_max),
+                None => "next none".into(),
+            },
+            "sendable" => format!("sendable {}", self.connection.sendable(self.stream(words))),
+            _ => format!("finished {}", self.connection.is_finished()),
+        };
+        self.transcript.push(line);
+    }
+
+    fn pass_time(&mut self, milliseconds: u32) {
+        self.now = Millis(u64::from(milliseconds));
+        if self.connection.deadline().is_some_and(|deadline| deadline <= self.now)
+            && let Err(error) = self.connection.expired(self.now, &mut self.out)
+        {
+            self.transcript.push(format!("error {}", error.name()));
+            self.error = Some(error);
+        }
+    }
+
+    fn control(&mut self, words: &Words<'_>) {
+        let (connection, out) = (&mut self.connection, &mut self.out);
+        let stream = || self.streams[&words.number(1)];
+        match words.positional[0] {
+            "reset" => connection.reset(stream(), ErrorCode(words.number(2)), out),
+            "expect" => {
+                if let Err(error) = connection.expect_content(stream(), u64::from(words.number(2)), out) {
+                    self.transcript.push(format!("refused {}", error.name()));
+                }
+            }
+            "consume" => connection.consumed(stream(), words.number(2) as usize, out),
+            "ready" => connection.set_content(stream(), Content::Ready),
+            "wait" => connection.set_content(stream(), Content::Waiting),
+            "open" => match connection.open(words.end(), out, |block| block.field(b":method", b"GET")) {
+                Ok(stream) => drop(self.streams.insert(stream.get(), stream)),
+                Err(error) => self.transcript.push(format!("not opened {error:?}")),
+            },
+            "ping" => connection.ping(*b"76543210", out),
+            "shutdown" => connection.begin_shutdown(self.now, out),
+            "compact" => connection.compact(),
+            other => panic!("unknown call {other}"),
+        }
     }
 
     fn record_event(&mut self, event: Event, input: &[u8]) {
