@@ -110,7 +110,7 @@ mod tests {
         assert_eq!(ready, [1, 2]);
         ready.clear();
         queue.take(&mut ready);
-        assert_eq!(ready, []);
+        assert!(ready.is_empty());
         first.begin_poll();
         first.waker().wake_by_ref();
         second.waker().wake_by_ref();

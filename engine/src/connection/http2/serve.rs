@@ -310,7 +310,8 @@ where
     fn flush(&mut self, cx: &mut Context<'_>) -> Result<bool, Exit> {
         let transport = &self.connection.transport;
         let unsent = transport.unsent_len();
-        if unsent == 0 {
+        // A session may hold encoded bytes that the socket has not accepted.
+        if unsent == 0 && self.send_wait.is_none() {
             return Ok(true);
         }
         let now = transport.timeouts.worker.clock.tick();
@@ -351,7 +352,7 @@ where
             self.begin_ending(CloseReason::AppReplaced);
         }
         match self.ending {
-            Some(reason) if self.streams.is_empty() && self.connection.protocol.borrow().is_finished() => {
+            Some(reason) if self.is_idle() && self.connection.protocol.borrow().is_finished() => {
                 Err(Exit::Closed(reason))
             }
             _ => Ok(()),
@@ -399,7 +400,7 @@ where
     }
 
     fn is_idle(&self) -> bool {
-        self.streams.is_empty() && self.connection.transport.unsent_len() == 0
+        self.streams.is_empty() && self.connection.transport.unsent_len() == 0 && self.send_wait.is_none()
     }
 
     /// Sets the deadline of what the connection waits for.
