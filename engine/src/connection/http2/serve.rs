@@ -135,12 +135,12 @@ where
         for _ in 0..TURNS_PER_YIELD {
             let received = self.receive(cx)?;
             self.poll_ready();
-            let filled = self.fill_output();
+            let has_content = self.fill_output() || self.is_cut;
             let unsent = self.connection.transport.unsent_len();
             let is_sent = self.flush(cx)?;
             sent_bytes += unsent;
             self.check_end()?;
-            if !received && !(filled && is_sent) {
+            if !received && !(has_content && is_sent) {
                 return self.wait();
             }
             if sent_bytes >= BYTES_PER_YIELD {
