@@ -275,6 +275,20 @@ impl DecodedFields {
         &self.limits
     }
 
+    /// Returns the capacity of the buffer of names and values, in bytes.
+    pub fn capacity(&self) -> usize {
+        self.bytes.capacity()
+    }
+
+    /// Reduces the capacity to the limit of the section, if it is more than twice as much: a Huffman-coded string
+    /// needs up to six times its length while it is decoded.
+    #[inline]
+    pub(crate) fn bound_capacity(&mut self) {
+        if self.bytes.capacity() / 2 > self.limits.section_bytes_max {
+            self.bytes.shrink_to(self.limits.section_bytes_max);
+        }
+    }
+
     /// Frees the buffers.
     pub(crate) fn release(&mut self) {
         *self = Self::new();

@@ -31,6 +31,15 @@ const REPEATED_LINES_MAX: usize = 1_024;
 /// Number of fields of which the encoder knows that they occurred. A power of two.
 const SEEN: usize = 64;
 
+/// Most bytes of the buffers of an encoder, without its dynamic table: the index of the table, the lines of the last
+/// response, and their encoding. A vector may have twice the capacity that it needs.
+pub const ENCODER_BUFFER_BYTES_MAX: usize =
+    SETS * WAYS * size_of::<IndexSlot>() + 2 * (2 * REPEATED_LINES_MAX + ENCODED_EXCESS_BYTES);
+
+/// Bytes by which an encoding may be longer than its lines: a line has four bytes besides its name and value, a literal
+/// of 127 or more bytes up to seven.
+const ENCODED_EXCESS_BYTES: usize = 3 * (REPEATED_LINES_MAX / 127);
+
 /// When a field is inserted into the dynamic table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Indexing {
