@@ -23,6 +23,11 @@ pub enum Role {
 pub struct StreamId(pub(crate) u32);
 
 impl StreamId {
+    /// Returns the stream of a number, unless it is 0 or above 2^31-1.
+    pub const fn new(number: u32) -> Option<Self> {
+        if number == 0 || number > i32::MAX as u32 { None } else { Some(Self(number)) }
+    }
+
     /// Returns the identifier as a number.
     pub const fn get(self) -> u32 {
         self.0
