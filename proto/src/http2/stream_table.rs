@@ -313,7 +313,7 @@ mod tests {
                 table.reschedule(slot);
             }
             3 => {
-                let delivery = if number % 2 == 0 { Delivery::Whole } else { Delivery::Incremental };
+                let delivery = if number.is_multiple_of(2) { Delivery::Whole } else { Delivery::Incremental };
                 let priority = Priority { urgency: (number % 8) as u8, delivery };
                 if table.get(slot).priority != priority {
                     lists.lists.iter_mut().for_each(|list| list.retain(|other| *other != slot));

@@ -22,7 +22,7 @@ use super::settings::{PeerSettings, write_settings};
 use super::stream::{PrioritySource, Stream};
 use crate::field_section::DecodedFields;
 use receive::Receiver;
-use state::{LAST_STREAM_MAX, LastSection, SHUTDOWN_PING, Shutdown, State};
+use state::{LAST_STREAM_MAX, SHUTDOWN_PING, Shutdown, State};
 
 /// The state of one connection. See the [module documentation](super) for the loop of a driver.
 #[derive(Debug)]
@@ -257,7 +257,6 @@ impl Connection {
         self.state.early_priorities.shrink_to_fit();
         self.state.decoder.release_buffers();
         self.state.encoder.release_buffers();
-        self.state.last_section = LastSection::Discarded;
     }
 
     /// Returns the number of open streams.

@@ -1,7 +1,7 @@
 //! Floods and other abuse: each ends the connection within its bound. Usual clients never reach a bound.
 
 use super::random::Random;
-use super::script::{GET, POST, Script, Split, frame, hex};
+use super::script::{GET, POST, PREFACE, Script, Split, frame, hex};
 use selvedge_proto::http2::{
     ConnectionError, Content, End, ErrorCode, Event, Http2Limits, Millis, Role, Section, StreamId, Waste,
 };
@@ -237,12 +237,44 @@ fn streams_beyond_the_limit() {
 }
 
 #[test]
+fn streams_beyond_a_limit_that_the_client_cannot_know_cost_nothing() {
+    let mut script = Script::before_preface(Role::Server, &Http2Limits::default(), Split::Whole);
+    script.receive(&[PREFACE, &frame(4, 0, 0, &[])].concat());
+    (0..2_000).for_each(|round| script.receive(&headers(2 * round + 1, 1, GET)));
+    assert_eq!(script.error, None);
+}
+
+#[test]
 fn streams_after_a_shutdown() {
     let mut script = server();
     script.run("> shutdown; ping-ack shutdown");
     script.take_transcript();
     let accepted = flood(&mut script, 100_000, |round| headers(2 * round + 1, 0, POST));
     exhausted(Waste::RefusedStream, 1_200..=1_300, accepted);
+}
+
+#[test]
+fn content_for_streams_that_are_not_accepted() {
+    let mut script = server();
+    script.run("> shutdown; ping-ack shutdown; headers 1");
+    let accepted = flood(&mut script, 100_000, |_| frame(0, 0, 1, &[b'x'; 16_384]));
+    exhausted(Waste::FrameAfterReset, 15_900..=16_000, accepted);
+    // More streams are reset than the server remembers.
+    let mut script = server();
+    for stream in (1..400).step_by(2) {
+        script.receive(&headers(stream, 0, POST));
+        script.run(&format!("> respond {stream} end; > reset {stream} 0"));
+    }
+    let accepted = flood(&mut script, 100_000, |_| frame(0, 0, 1, &[b'x'; 16_384]));
+    exhausted(Waste::FrameAfterReset, 15_900..=16_000, accepted);
+}
+
+#[test]
+fn interim_responses_without_end() {
+    let mut script = Script::new(Role::Client, &Http2Limits::default(), Split::Whole);
+    script.run("> open end");
+    let accepted = flood(&mut script, 100_000, |_| headers(1, 0, "0803313030"));
+    exhausted(Waste::Interim, 3_200..=3_200, accepted);
 }
 
 #[test]
