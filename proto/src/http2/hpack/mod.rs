@@ -9,6 +9,7 @@ mod dynamic_table;
 mod encode;
 mod error;
 mod huffman;
+mod indexing;
 mod integer;
 mod static_table;
 
