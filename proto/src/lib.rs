@@ -3,10 +3,9 @@
 //! This crate never does I/O, reads a clock, spawns, logs, or draws random numbers.
 //!
 //! It parses bytes ([`head`], [`target`], [`path`], [`condition`], [`range`], [`encoding`],
-//! [`date`]), builds request heads from parts ([`HeadBuilder`]), and writes responses ([`http1::write`]). [`http2::Connection`] is
-//! a connection of HTTP/2.
+//! [`date`]), builds request heads from parts ([`HeadBuilder`]), and writes responses ([`http1::write`]).
 //! A refused request yields a [`Reject`]: its status code, the persistence of the connection, a message
-//! and a name for the log.
+//! and a name for the log. [`http2::Connection`] is a connection of HTTP/2.
 
 #![forbid(unsafe_code)]
 
