@@ -22,7 +22,7 @@ pub(super) struct Contents {
 /// The content of one request.
 pub(super) struct StreamContent {
     stream: StreamId,
-    unread: VecDeque<Bytes>,
+    unread: VecDeque<Vec<u8>>,
     unread_bytes: usize,
     progress: Arrival,
     phase: Phase,
@@ -51,6 +51,9 @@ enum Phase {
     Stopped,
     Failed(ContentError),
 }
+
+/// Pieces up to this size are joined.
+const JOINED_BYTES_MAX: usize = 16 * 1024;
 
 /// The time limits of content.
 #[derive(Clone, Copy)]
@@ -145,8 +148,12 @@ impl Contents {
         if let Some((_, last)) = &mut content.progress.wait {
             *last = now;
         }
-        content.unread.push_back(Bytes::copy_from_slice(piece));
         content.unread_bytes += piece.len();
+        // Small pieces are joined, since each has a cost of its own.
+        match content.unread.back_mut() {
+            Some(last) if last.len() + piece.len() <= JOINED_BYTES_MAX => last.extend_from_slice(piece),
+            _ => content.unread.push_back(piece.to_vec()),
+        }
         (true, content.reader.take())
     }
 
@@ -178,7 +185,7 @@ impl Contents {
         if let Some(piece) = content.unread.pop_front() {
             content.unread_bytes -= piece.len();
             content.end_wait(now);
-            return (Poll::Ready(Some(Ok(piece))), Expectation::None);
+            return (Poll::Ready(Some(Ok(piece.into()))), Expectation::None);
         }
         let error = match content.phase {
             Phase::Arriving => {
