@@ -36,7 +36,7 @@ def blocks(lines):
         if not re.search(r"\bfor\b(?!<)", head):
             while head.startswith("<"):
                 head = without_generics(head)
-            yield re.match(r"[\w:]+", head.strip())[0], lines[at:end], start[1]
+            yield re.match(r"[$\w:]+", head.strip())[0], lines[at:end], start[1]
         at = end + 1
 
 

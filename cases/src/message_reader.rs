@@ -118,7 +118,8 @@ impl MessageReader {
         }
         self.head_bytes = self.pending.drain(..self.head.len).collect();
         match self.head.framing {
-            RequestFraming::None => self.complete_request(&Fields::new()),
+            // No HTTP/1 request ends with a stream.
+            RequestFraming::None | RequestFraming::UntilStreamEnd => self.complete_request(&Fields::new()),
             RequestFraming::Length(length) => self.state = NextPart::Length(length),
             RequestFraming::Chunked => self.state = NextPart::Chunked(Box::new(ChunkedDecoder::new())),
         }

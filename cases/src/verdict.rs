@@ -5,7 +5,7 @@
 
 use crate::escape::{quoted, unescape, word};
 use selvedge_proto::field::Fields;
-use selvedge_proto::head::{Expectation, RequestHead, Version};
+use selvedge_proto::head::{Expectation, RequestHead};
 use selvedge_proto::path::SafePath;
 use selvedge_proto::target::TargetForm;
 use selvedge_proto::{Persistence, Reject, StatusCode};
@@ -57,7 +57,7 @@ pub enum Verdict {
 ///
 /// | key | value |
 /// |---|---|
-/// | `version` | `1.0` or `1.1` |
+/// | `version` | `1.0`, `1.1`, `2.0` or `3.0` |
 /// | `host` | host and port, from the target or from Host; `-` if both are absent |
 /// | `path` | decoded, with a leading slash, and a final slash for a directory; `!` and the name of the reason if it is refused; `-` if the target's form has no path |
 /// | `query` | as received; `-` if it is absent |
@@ -73,10 +73,7 @@ pub fn accept_line(head: &RequestHead, bytes: &[u8], content: &[u8], trailers: &
         Some(text) => text,
         None => "-".to_owned(),
     };
-    let version = match head.version {
-        Version::Http10 => "1.0",
-        Version::Http11 => "1.1",
-    };
+    let version = head.version.as_str().trim_start_matches("HTTP/");
     let expect = match head.expectation {
         Expectation::Continue => "continue",
         Expectation::None => "-",

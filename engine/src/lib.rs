@@ -29,7 +29,7 @@ pub use limits::Limits;
 pub use net::backend::Driver;
 pub use net::listen::{Endpoint, Listener};
 pub use net::runtime::spawn_blocking;
-pub use replace_app::{AppHandle, AppVersion};
+pub use replace_app::{AppHandle, AppVersion, PlainHttp2};
 pub use selvedge_proto as proto;
 pub use selvedge_proto::{Reject, StatusCode, method::Method};
 pub use server::{ExitCause, Handle, RunningServer, Server};

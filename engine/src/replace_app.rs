@@ -3,7 +3,7 @@
 //! Each worker has a current version for new connections. A connection has a reference to its own version, so
 //! requests share nothing with other workers and take no lock.
 
-use crate::connection::{self, AppContext, PLAIN_HTTP_RESPONSE, UNAVAILABLE_RESPONSE};
+use crate::connection::{self, AppContext, FirstProtocol, PLAIN_HTTP_RESPONSE, UNAVAILABLE_RESPONSE};
 use crate::limits::Limits;
 use crate::mailbox::{MailboxReceiver, MailboxSender};
 use crate::net::accepted::Accepted;
@@ -19,6 +19,29 @@ use std::net::SocketAddr;
 use std::rc::{Rc, Weak};
 use std::sync::{Arc, mpsc as threads};
 
+/// Which listeners without TLS accept HTTP/2 (RFC 9113 §3.3, prior knowledge). Each accepts HTTP/1.1, too: the first
+/// bytes of a connection decide.
+#[derive(Clone, Debug, Default)]
+pub enum PlainHttp2 {
+    /// None. Default.
+    #[default]
+    Never,
+    /// All listeners.
+    Always,
+    /// These listeners.
+    At(Vec<Endpoint>),
+}
+
+impl PlainHttp2 {
+    fn is_accepted_at(&self, endpoint: &Endpoint) -> bool {
+        match self {
+            Self::Never => false,
+            Self::Always => true,
+            Self::At(endpoints) => endpoints.contains(endpoint),
+        }
+    }
+}
+
 /// The limits and admission hook of an app version.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct AppConfig {
@@ -26,6 +49,7 @@ pub(crate) struct AppConfig {
     pub(crate) admission_hook: AdmissionHook,
     /// Creates the sessions of new connections, if their bytes are encoded.
     pub(crate) sessions: Option<Arc<dyn MakeSession>>,
+    pub(crate) plain_http2: PlainHttp2,
 }
 
 /// An application with its observer, limits and admission hook.
@@ -70,6 +94,13 @@ impl<T: Service, O: Observer + Clone + Send> AppVersion<T, O> {
     #[must_use]
     pub fn tls(mut self, tls: crate::tls::Tls) -> Self {
         self.config.sessions = Some(Arc::new(tls));
+        self
+    }
+
+    /// Sets which listeners without TLS accept HTTP/2, see [`crate::Server::plain_http2`].
+    #[must_use]
+    pub fn plain_http2(mut self, plain_http2: PlainHttp2) -> Self {
+        self.config.plain_http2 = plain_http2;
         self
     }
 
@@ -183,13 +214,15 @@ impl<T: Service, O: Observer + Clone + Send> WorkerApps<T, O> {
                 return accepted.refuse(UNAVAILABLE_RESPONSE);
             }
         };
-        let session = {
+        let (session, first_protocol) = {
             let config = self.config.borrow();
-            config.sessions.as_ref().and_then(|sessions| sessions.make(endpoint, PLAIN_HTTP_RESPONSE))
+            let session = config.sessions.as_ref().and_then(|sessions| sessions.make(endpoint, PLAIN_HTTP_RESPONSE));
+            let has_plain_http2 = session.is_none() && config.plain_http2.is_accepted_at(endpoint);
+            (session, if has_plain_http2 { FirstProtocol::Http1OrHttp2 } else { FirstProtocol::Http1 })
         };
         let (id, permits) = (app.worker.insert_connection(), (accepted.permit, counted));
         let link = Link::new(Socket::new(accepted.fd, &app.worker), session);
-        spawn_local(connection::run(link, peer, id, app.clone(), permits));
+        spawn_local(connection::run(link, peer, (id, first_protocol), app.clone(), permits));
     }
 
     /// Reports an event of the worker to the observer.

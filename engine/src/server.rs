@@ -10,7 +10,7 @@ use crate::net::executor::{self, StopState, WorkerConfig};
 use crate::net::listen::{Endpoint, Listener};
 use crate::net::worker::{Worker, WorkerCommand, WorkerPool};
 use crate::net::{panic, runtime};
-use crate::replace_app::{AppConfig, AppHandle, AppVersion, ReplaceApp, WorkerApps};
+use crate::replace_app::{AppConfig, AppHandle, AppVersion, PlainHttp2, ReplaceApp, WorkerApps};
 use crate::service::{Admission, AdmissionHook, HalfClosed, NoObserver, Observer, Service};
 use crate::tower::{Application, IntoListener, ServiceOptions};
 use std::convert::Infallible;
@@ -195,6 +195,14 @@ impl<O: Observer + Clone + Send> Server<O> {
     #[must_use]
     pub fn tls(mut self, tls: crate::tls::Tls) -> Self {
         self.config.sessions = Some(Arc::new(tls));
+        self
+    }
+
+    /// Sets which listeners without TLS accept HTTP/2 from clients that know it beforehand. Default: none. Listeners with
+    /// TLS agree on the protocol in the handshake.
+    #[must_use]
+    pub fn plain_http2(mut self, plain_http2: PlainHttp2) -> Self {
+        self.config.plain_http2 = plain_http2;
         self
     }
 

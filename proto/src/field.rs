@@ -38,6 +38,12 @@ pub fn is_token(bytes: &[u8]) -> bool {
     !bytes.is_empty() && bytes.iter().all(|&b| IS_TOKEN_BYTE[usize::from(b)])
 }
 
+/// Whether the bytes are a token without upper-case letters, as HTTP/2 and HTTP/3 require of a field name
+/// (RFC 9113 §8.2.1).
+pub(crate) fn is_lower_case_token(bytes: &[u8]) -> bool {
+    !bytes.is_empty() && bytes.iter().all(|&b| b != 0 && LOWER_CASE_TOKEN[usize::from(b)] == b)
+}
+
 /// Whether a byte may occur in a field value: visible ASCII, space, tab and obs-text (RFC 9110 §5.5).
 pub(crate) const fn is_value_byte(b: u8) -> bool {
     (b >= 0x20 && b != 0x7f) || b == b'\t'

@@ -20,9 +20,30 @@ pub enum Version {
     /// HTTP/1.1, and every later 1.x (RFC 9110 §2.5)
     #[default]
     Http11,
+    /// HTTP/2
+    Http2,
+    /// HTTP/3
+    Http3,
 }
 
-/// How the content of a request ends (RFC 9112 §6.3).
+impl Version {
+    /// Returns the version as in a request line, such as `HTTP/1.1` or `HTTP/2.0`.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Http10 => "HTTP/1.0",
+            Self::Http11 => "HTTP/1.1",
+            Self::Http2 => "HTTP/2.0",
+            Self::Http3 => "HTTP/3.0",
+        }
+    }
+
+    /// Whether requests are text on a connection of their own: HTTP/1.0 and HTTP/1.1.
+    pub const fn is_http1(self) -> bool {
+        matches!(self, Self::Http10 | Self::Http11)
+    }
+}
+
+/// How the content of a request ends (RFC 9112 §6.3, RFC 9113 §8.1).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RequestFraming {
     /// The request has no content.
@@ -32,6 +53,8 @@ pub enum RequestFraming {
     Length(u64),
     /// Chunked content follows.
     Chunked,
+    /// Content of unknown length follows. The stream of HTTP/2 or HTTP/3 ends it.
+    UntilStreamEnd,
 }
 
 /// Whether the client waits for `100 Continue` (RFC 9110 §10.1.1).
@@ -189,6 +212,11 @@ impl RequestHead {
         self.field_count = 0;
         self.present = 0;
         self.repeated = 0;
+    }
+
+    /// Keeps the whole head for a request whose head is equal to the last one, bytes included.
+    pub(crate) fn keep_repeated(&mut self) {
+        self.is_cached_section = true;
     }
 
     /// Returns the received bytes from the start of the field section.

@@ -4,7 +4,7 @@
 //! code that reads a head works for every protocol version.
 
 use crate::field::{IS_TOKEN_BYTE, is_field_value, is_token, trim};
-use crate::head::{FieldLineSpan, RequestHead, Version};
+use crate::head::{FieldLineSpan, RequestFraming, RequestHead, Version};
 use crate::http1::{find_target_end, interpret_head};
 use crate::limits::{FIELDS_CEILING, HEAD_BYTES_CEILING, METHOD_BYTES_MAX, MessageLimits};
 use crate::method::Method;
@@ -16,7 +16,7 @@ use crate::target::{Span, Target};
 pub struct RequestLine<'a> {
     /// The method token.
     pub method: &'a [u8],
-    /// The target in one of its four forms.
+    /// The target in one of its four forms. That of an extended CONNECT (RFC 8441) is a path, in HTTP/2 and HTTP/3.
     pub target: &'a [u8],
     /// The protocol version.
     pub version: Version,
@@ -53,10 +53,7 @@ impl<'a> HeadBuilder<'a> {
         if method.len() > METHOD_BYTES_MAX {
             return Err(Reject::MethodTooLong);
         }
-        let version_text: &[u8] = match version {
-            Version::Http10 => b"HTTP/1.0",
-            Version::Http11 => b"HTTP/1.1",
-        };
+        let version_text = version.as_str().as_bytes();
         let line_max = limits.request_line_bytes_max.min(HEAD_BYTES_CEILING - 4);
         let line_len = method.len() + target.len() + version_text.len() + 2;
         if line_len > line_max {
@@ -79,8 +76,14 @@ impl<'a> HeadBuilder<'a> {
         head.method = Method::from_token(method);
         head.method_span = Span::between(0, method.len());
         head.request_line = Span::between(0, line_len);
-        head.target =
-            Target::parse(&bytes[start..], Span::between(target_start, target_start + target.len()), head.method)?;
+        let target_span = Span::between(target_start, target_start + target.len());
+        head.target = match head.method {
+            //= RFC 8441 §4: an extended CONNECT has a path
+            Method::Connect if !version.is_http1() && target.starts_with(b"/") => {
+                Target::parse(&bytes[start..], target_span, Method::Other)?
+            }
+            method => Target::parse(&bytes[start..], target_span, method)?,
+        };
         head.section_start = line_len as u16 + 2;
         let bytes_max = limits.head_bytes_max.min(HEAD_BYTES_CEILING);
         Ok(Self { bytes, head, start, bytes_max, fields_max: limits.fields_max.min(FIELDS_CEILING) })
@@ -99,22 +102,59 @@ impl<'a> HeadBuilder<'a> {
         if !is_field_value(value) {
             return Err(Reject::FieldValueInvalid);
         }
+        self.checked_field(name, value)
+    }
+
+    /// Appends a field line whose name and value are valid and trimmed.
+    ///
+    /// # Errors
+    /// [`Reject::TooManyFields`] or [`Reject::HeadTooLarge`].
+    pub(crate) fn checked_field(&mut self, name: &[u8], value: &[u8]) -> Result<(), Reject> {
+        self.begin_line(name, value.len())?;
+        self.bytes.extend_from_slice(value);
+        self.bytes.extend_from_slice(b"\r\n");
+        Ok(())
+    }
+
+    /// Appends one field line with all values, which are valid, trimmed and not empty, and `"; "` between them.
+    ///
+    /// # Errors
+    /// [`Reject::TooManyFields`] or [`Reject::HeadTooLarge`].
+    pub(crate) fn joined_field<'v>(
+        &mut self,
+        name: &[u8],
+        values: impl Iterator<Item = &'v [u8]> + Clone,
+    ) -> Result<(), Reject> {
+        const SEPARATOR: &[u8] = b"; ";
+        let len: usize = values.clone().map(|value| value.len() + SEPARATOR.len()).sum();
+        self.begin_line(name, len.saturating_sub(SEPARATOR.len()))?;
+        for (index, value) in values.enumerate() {
+            if index > 0 {
+                self.bytes.extend_from_slice(SEPARATOR);
+            }
+            self.bytes.extend_from_slice(value);
+        }
+        self.bytes.extend_from_slice(b"\r\n");
+        Ok(())
+    }
+
+    /// Appends the name of a field and records its line, if the limits permit a value of this length.
+    fn begin_line(&mut self, name: &[u8], value_len: usize) -> Result<(), Reject> {
         if usize::from(self.head.field_count) == self.fields_max {
             return Err(Reject::TooManyFields);
         }
         let name_start = self.bytes.len() - self.start - usize::from(self.head.section_start);
         let value_start = name_start + name.len() + 2;
-        let line_len = name.len() + value.len() + 4;
+        let line_len = name.len() + value_len + 4;
         // The empty line follows.
         if self.bytes.len() - self.start + line_len + 2 > self.bytes_max {
             return Err(Reject::HeadTooLarge);
         }
-        for part in [name, b": ", value, b"\r\n"] {
-            self.bytes.extend_from_slice(part);
-        }
+        self.bytes.extend_from_slice(name);
+        self.bytes.extend_from_slice(b": ");
         let span = FieldLineSpan {
             name: Span::between(name_start, name_start + name.len()),
-            value: Span::between(value_start, value_start + value.len()),
+            value: Span::between(value_start, value_start + value_len),
         };
         self.head.add_field(name, span);
         Ok(())
@@ -125,6 +165,15 @@ impl<'a> HeadBuilder<'a> {
     /// # Errors
     /// Those of [`crate::http1::parse_request`] for a complete head.
     pub fn finish(self) -> Result<(), Reject> {
+        self.finish_unframed(RequestFraming::None)
+    }
+
+    /// Completes the head. Its framing is `unframed` unless a field decides it: content follows in a stream of HTTP/2
+    /// or HTTP/3 even if no field announces it.
+    ///
+    /// # Errors
+    /// Those of [`HeadBuilder::finish`].
+    pub fn finish_unframed(self, unframed: RequestFraming) -> Result<(), Reject> {
         let Self { bytes, head, start, bytes_max, .. } = self;
         bytes.extend_from_slice(b"\r\n");
         let built = &bytes[start..];
@@ -132,7 +181,7 @@ impl<'a> HeadBuilder<'a> {
             return Err(Reject::HeadTooLarge);
         }
         head.len = built.len();
-        interpret_head(built, head)
+        interpret_head(built, head, unframed)
     }
 }
 

@@ -32,6 +32,34 @@ impl AnnouncedLength {
     }
 }
 
+/// Fields that are refused in a trailer section, since they are for framing, routing, authorization,
+/// or describe the content (RFC 9110 §6.5.1).
+const FORBIDDEN_IN_TRAILERS: [&str; 18] = [
+    "authorization",
+    "cache-control",
+    "connection",
+    "content-encoding",
+    "content-length",
+    "content-range",
+    "content-type",
+    "cookie",
+    "expect",
+    "host",
+    "keep-alive",
+    "max-forwards",
+    "proxy-authorization",
+    "range",
+    "te",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+];
+
+/// Whether a field of this name is refused in a trailer section. The name is compared without case.
+pub(crate) fn is_forbidden_in_trailers(name: &[u8]) -> bool {
+    FORBIDDEN_IN_TRAILERS.iter().any(|forbidden| name.eq_ignore_ascii_case(forbidden.as_bytes()))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -72,9 +72,22 @@ impl ListenerSet {
 
     /// Returns the endpoints with TLS of these settings.
     pub(crate) fn endpoints_with_tls(&self, settings: &[ListenerSettings]) -> Vec<Endpoint> {
-        let with_tls = settings.iter().filter(|listener| listener.tls == Switch::On).map(ListenAddress::from);
-        let with_tls: Vec<_> = with_tls.collect();
-        let open = self.open.iter().filter(|(address, _)| with_tls.contains(address));
+        self.endpoints_where(settings, |listener| listener.tls == Switch::On)
+    }
+
+    /// Returns the endpoints of these settings that accept HTTP/2 without TLS.
+    pub(crate) fn endpoints_with_plain_http2(&self, settings: &[ListenerSettings]) -> Vec<Endpoint> {
+        self.endpoints_where(settings, |listener| listener.plain_http2 == Switch::On)
+    }
+
+    fn endpoints_where(
+        &self,
+        settings: &[ListenerSettings],
+        matches: impl Fn(&ListenerSettings) -> bool,
+    ) -> Vec<Endpoint> {
+        let matching = settings.iter().filter(|listener| matches(listener)).map(ListenAddress::from);
+        let matching: Vec<_> = matching.collect();
+        let open = self.open.iter().filter(|(address, _)| matching.contains(address));
         open.flat_map(|(_, endpoints)| endpoints).cloned().collect()
     }
 

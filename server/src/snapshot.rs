@@ -15,7 +15,7 @@ use crate::site::{DryRunCount, RouteTable, SiteService};
 use crate::syntax::HostName;
 use selvedge::service::{Admission, UNIX_PEER};
 use selvedge::tls::{Tls, TlsHost};
-use selvedge::{AppVersion, Endpoint, Limits, Server};
+use selvedge::{AppVersion, Endpoint, Limits, PlainHttp2, Server};
 use std::fmt;
 use std::net::SocketAddr;
 use std::path::Path;
@@ -138,6 +138,7 @@ impl Snapshot {
     pub(crate) fn app_version(&self, workers: usize, listeners: &ListenerSet) -> AppVersion<SiteService, LogObserver> {
         let app_version =
             AppVersion::new(self.service(workers, listeners), self.observer()).limits(self.limits.clone());
+        let app_version = app_version.plain_http2(self.plain_http2(listeners));
         let app_version = match self.tls(listeners) {
             Some(tls) => app_version.tls(tls),
             None => app_version,
@@ -151,6 +152,7 @@ impl Snapshot {
     /// Configures a server that starts with this snapshot.
     pub(crate) fn server(&self, server: Server, listeners: &ListenerSet) -> Server<LogObserver> {
         let server = server.observe(self.observer()).limits(self.limits.clone());
+        let server = server.plain_http2(self.plain_http2(listeners));
         let server = match self.tls(listeners) {
             Some(tls) => server.tls(tls),
             None => server,
@@ -159,6 +161,10 @@ impl Snapshot {
             Some(hook) => server.admit(hook),
             None => server,
         }
+    }
+
+    fn plain_http2(&self, listeners: &ListenerSet) -> PlainHttp2 {
+        PlainHttp2::At(listeners.endpoints_with_plain_http2(&self.settings.listeners))
     }
 
     /// Returns the function that makes each worker's service.

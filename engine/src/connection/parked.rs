@@ -2,8 +2,8 @@
 //! stays in the connection table, and any interrupt or received byte resumes it.
 
 use crate::connection::app_context::{AppContext, SharedContext};
-use crate::connection::http1;
 use crate::connection::transport::Transport;
+use crate::connection::{http1, http2};
 use crate::net::connection_table::{self, ConnectionId};
 use crate::net::link::Link;
 use crate::net::stream::{Detach, Stream};
@@ -24,6 +24,22 @@ struct ParkedTransport<S> {
 /// What lasts of the protocol of a parked connection.
 enum ParkedProtocol {
     Http1(http1::ParkedState),
+    Http2(http2::ParkedState),
+}
+
+/// A connection with a task.
+pub(super) enum ActiveConnection<S> {
+    Http1(Rc<http1::Connection<S>>),
+    Http2(Rc<http2::Connection<S>>),
+}
+
+impl<S: Stream> ActiveConnection<S> {
+    fn transport(&self) -> &Transport<S> {
+        match self {
+            Self::Http1(connection) => &connection.transport,
+            Self::Http2(connection) => &connection.transport,
+        }
+    }
 }
 
 /// A parked connection.
@@ -48,17 +64,17 @@ struct ParkedConnections<S, T, O, P> {
 }
 
 /// Starts the task of a resumed connection.
-type StartTask<S, T, O, P> = fn(Rc<http1::Connection<S>>, Rc<AppContext<T, O>>, P);
+type StartTask<S, T, O, P> = fn(ActiveConnection<S>, Rc<AppContext<T, O>>, P);
 
 /// Parks a connection whose buffers are empty, if its link supports that. Otherwise the connection continues. `start`
 /// starts its task.
 pub(super) fn park<S: Detach, T: Service, O: Observer, P: 'static>(
-    connection: Rc<http1::Connection<S>>,
+    connection: ActiveConnection<S>,
     app: Rc<AppContext<T, O>>,
     permit: P,
     start: StartTask<S, T, O, P>,
 ) {
-    let timeouts = &connection.transport.timeouts;
+    let timeouts = &connection.transport().timeouts;
     let (worker, id) = (timeouts.worker.clone(), timeouts.id);
     match compact(connection, &worker, id) {
         Ok((transport, protocol)) => {
@@ -68,7 +84,9 @@ pub(super) fn park<S: Detach, T: Service, O: Observer, P: 'static>(
         }
         Err(connection) => {
             worker.connections.clear_interrupt(id);
-            connection.keep_active();
+            if let ActiveConnection::Http1(connection) = &connection {
+                connection.keep_active();
+            }
             start(connection, app, permit);
         }
     }
@@ -77,16 +95,29 @@ pub(super) fn park<S: Detach, T: Service, O: Observer, P: 'static>(
 /// Reduces a connection to what it needs while it is idle. Returns the connection if another handle to it exists or
 /// its link cannot park.
 fn compact<S: Detach>(
-    connection: Rc<http1::Connection<S>>,
+    connection: ActiveConnection<S>,
     worker: &Rc<Worker>,
     id: ConnectionId,
-) -> Result<(ParkedTransport<S>, ParkedProtocol), Rc<http1::Connection<S>>> {
-    let mut connection = Rc::try_unwrap(connection)?;
-    if !connection.transport.link.park(worker, id) {
-        return Err(Rc::new(connection));
-    }
-    let (Transport { link, peer, shared, .. }, state) = connection.into_parked();
-    Ok((ParkedTransport { link, peer, shared }, ParkedProtocol::Http1(state)))
+) -> Result<(ParkedTransport<S>, ParkedProtocol), ActiveConnection<S>> {
+    let (Transport { link, peer, shared, .. }, protocol) = match connection {
+        ActiveConnection::Http1(connection) => {
+            let mut connection = Rc::try_unwrap(connection).map_err(ActiveConnection::Http1)?;
+            if !connection.transport.link.park(worker, id) {
+                return Err(ActiveConnection::Http1(Rc::new(connection)));
+            }
+            let (transport, state) = connection.into_parked();
+            (transport, ParkedProtocol::Http1(state))
+        }
+        ActiveConnection::Http2(connection) => {
+            let mut connection = Rc::try_unwrap(connection).map_err(ActiveConnection::Http2)?;
+            if !connection.transport.link.park(worker, id) {
+                return Err(ActiveConnection::Http2(Rc::new(connection)));
+            }
+            let (transport, state) = connection.into_parked();
+            (transport, ParkedProtocol::Http2(state))
+        }
+    };
+    Ok((ParkedTransport { link, peer, shared }, protocol))
 }
 
 /// Returns the worker's parked connections, which all have one type.
@@ -128,11 +159,15 @@ impl<S: Detach, T: Service, O: Observer, P: 'static> connection_table::Resume fo
         let worker = app.worker.clone();
         link.unpark(&worker);
         let transport = Transport::new(link, peer, id, worker, shared).resumed();
-        match protocol {
+        let connection = match protocol {
             ParkedProtocol::Http1(state) => {
-                (self.start)(Rc::new(http1::Connection::resumed(transport, state)), app, permit);
+                ActiveConnection::Http1(Rc::new(http1::Connection::resumed(transport, state)))
             }
-        }
+            ParkedProtocol::Http2(state) => {
+                ActiveConnection::Http2(Rc::new(http2::Connection::resumed(transport, state)))
+            }
+        };
+        (self.start)(connection, app, permit);
     }
 
     fn clear(&self) {

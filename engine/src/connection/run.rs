@@ -2,11 +2,12 @@
 
 use crate::connection::app_context::AppContext;
 use crate::connection::close::{has_stalled, may_read_more};
-use crate::connection::http1::{self, Exit};
+use crate::connection::exit::{Exit, FirstProtocol};
+use crate::connection::parked::ActiveConnection;
 use crate::connection::start::{Protocol, start};
 use crate::connection::timeouts::abort_reason;
 use crate::connection::transport::Transport;
-use crate::connection::{parked, send_queue, upgraded};
+use crate::connection::{http1, http2, parked, send_queue, upgraded};
 use crate::net::connection_table::{ConnectionId, Interrupt};
 use crate::net::link::Link;
 use crate::net::panic;
@@ -16,31 +17,34 @@ use crate::net::stream::{Detach, Stream};
 use crate::service::{CloseReason, Closed, Observer, ServerEvent, Service};
 use std::future::{Future, poll_fn};
 use std::net::SocketAddr;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::rc::Rc;
-use std::task::{Poll, ready};
+use std::task::{Context, Poll, ready};
 
 /// Serves one connection until its end and reports it. `id` is its entry in the connection table. `permit` is dropped
 /// at the end.
 pub(crate) fn run<S: Detach, T: Service, O: Observer>(
     link: Link<S>,
     peer: SocketAddr,
-    id: ConnectionId,
+    (id, first_protocol): (ConnectionId, FirstProtocol),
     app: Rc<AppContext<T, O>>,
     permit: impl Sized + 'static,
 ) -> impl Future<Output = ()> {
     // Constructed outside the future, which would otherwise reserve space for the arguments as well.
     let transport = Transport::new(link, peer, id, app.worker.clone(), app.shared.clone());
-    run_connection(Rc::new(http1::Connection::new(transport)), app, permit)
+    run_connection(Rc::new(http1::Connection::new(transport, first_protocol)), app, permit)
 }
 
 /// Starts the task of a resumed connection.
 fn start_task<S: Detach, T: Service, O: Observer, P: 'static>(
-    connection: Rc<http1::Connection<S>>,
+    connection: ActiveConnection<S>,
     app: Rc<AppContext<T, O>>,
     permit: P,
 ) {
-    spawn_local(run_connection(connection, app, permit));
+    match connection {
+        ActiveConnection::Http1(connection) => drop(spawn_local(run_connection(connection, app, permit))),
+        ActiveConnection::Http2(connection) => drop(spawn_local(run_http2(connection, app, permit))),
+    }
 }
 
 /// Runs a new or resumed connection until its end.
@@ -51,43 +55,107 @@ fn run_connection<S: Detach, T: Service, O: Observer>(
     permit: impl Sized + 'static,
 ) -> impl Future<Output = ()> {
     async move {
-        let reason = match serve_with_interrupts(&connection, &app).await {
+        let reason = match serve_http1(&connection, &app).await {
             Exit::Closed(reason) => reason,
-            Exit::Parked => return parked::park(connection, app, permit, start_task),
+            Exit::Parked => return parked::park(ActiveConnection::Http1(connection), app, permit, start_task),
+            Exit::Http2 => match Rc::into_inner(connection) {
+                Some(connection) => {
+                    let connection = Rc::new(http2::Connection::new(connection.into_transport()));
+                    return Box::pin(run_http2(connection, app, permit)).await;
+                }
+                None => return,
+            },
         };
         // Wakes a body reader in a task of the application, which gets the end of the content now.
         connection.wake_reader();
-        let transport = &connection.transport;
-        let mut closed = Closed {
-            peer: transport.peer,
-            reason,
-            phase: transport.timeouts.phase(),
-            requests: connection.requests.get(),
-        };
-        let id = transport.timeouts.id;
+        let closed = closed(&connection.transport, reason, connection.requests.get());
         if reason == CloseReason::Upgraded {
-            closed.reason = Box::pin(upgraded::run_upgraded(connection, app.shared.app_state.get())).await;
+            let id = connection.transport.timeouts.id;
+            let reason = Box::pin(upgraded::run_upgraded(connection, app.shared.app_state.get())).await;
+            report_close(&Closed { reason, ..closed }, id, &app);
         } else {
-            let mut is_stalled = has_stalled(reason, closed.phase);
-            if may_read_more(reason) && !send_queue::release(transport) {
-                Box::pin(send_queue::drain_and_release(transport)).await;
-                is_stalled = !send_queue::release(transport);
-            }
-            if is_stalled {
-                transport.link.shutdown(ShutdownMode::ResetOnClose);
-            } else {
-                transport.link.close_session();
-            }
+            close(&connection.transport, &closed, &app).await;
             drop(connection);
         }
-        app.observer.closed(&closed);
-        app.worker.remove_connection(id);
         drop(permit);
     }
 }
 
+/// Runs a new or resumed HTTP/2 connection until its end.
+#[expect(clippy::manual_async_fn, reason = "an async fn stores its arguments twice, as long as the connection lasts")]
+fn run_http2<S: Detach, T: Service, O: Observer>(
+    connection: Rc<http2::Connection<S>>,
+    app: Rc<AppContext<T, O>>,
+    permit: impl Sized + 'static,
+) -> impl Future<Output = ()> {
+    async move {
+        let exit = {
+            let mut serving = pin!(http2::serve(&connection, &app));
+            let transport = &connection.transport;
+            poll_fn(|cx| {
+                if let Interrupt::Abort = register(transport, cx) {
+                    return Poll::Ready(Exit::Closed(abort_reason(&transport.timeouts.worker)));
+                }
+                poll_serving(transport, serving.as_mut(), &app, cx)
+            })
+            .await
+        };
+        let Exit::Closed(reason) = exit else {
+            return parked::park(ActiveConnection::Http2(connection), app, permit, start_task);
+        };
+        // A reader may be a task of the application.
+        connection.end_contents();
+        let closed = closed(&connection.transport, reason, connection.requests.get());
+        close(&connection.transport, &closed, &app).await;
+        drop((connection, permit));
+    }
+}
+
+/// Returns the record of a connection that ends.
+fn closed<S: Stream>(transport: &Transport<S>, reason: CloseReason, requests: u32) -> Closed {
+    Closed { peer: transport.peer, reason, phase: transport.timeouts.phase(), requests }
+}
+
+/// Closes a connection and reports it.
+async fn close<S: Stream, T, O: Observer>(transport: &Transport<S>, closed: &Closed, app: &AppContext<T, O>) {
+    let mut is_stalled = has_stalled(closed.reason, closed.phase);
+    if may_read_more(closed.reason) && !send_queue::release(transport) {
+        Box::pin(send_queue::drain_and_release(transport)).await;
+        is_stalled = !send_queue::release(transport);
+    }
+    if is_stalled {
+        transport.link.shutdown(ShutdownMode::ResetOnClose);
+    } else {
+        transport.link.close_session();
+    }
+    report_close(closed, transport.timeouts.id, app);
+}
+
+fn report_close<T, O: Observer>(closed: &Closed, id: ConnectionId, app: &AppContext<T, O>) {
+    app.observer.closed(closed);
+    app.worker.remove_connection(id);
+}
+
+/// Registers the task for interrupts. Returns the pending one.
+fn register<S: Stream>(transport: &Transport<S>, cx: &Context<'_>) -> Interrupt {
+    transport.timeouts.worker.connections.register_waker(transport.timeouts.id, cx.waker())
+}
+
+/// Polls a protocol. A panic ends the connection.
+fn poll_serving<S: Stream, T, O: Observer>(
+    transport: &Transport<S>,
+    serving: Pin<&mut impl Future<Output = Exit>>,
+    app: &AppContext<T, O>,
+    cx: &mut Context<'_>,
+) -> Poll<Exit> {
+    panic::catch(|| serving.poll(cx)).unwrap_or_else(|message| {
+        app.observer.event(&ServerEvent::Panic { peer: transport.peer, message });
+        Poll::Ready(Exit::Closed(CloseReason::Panicked))
+    })
+}
+
 /// Starts and serves a connection, and ends it on an abort interrupt or a panic.
-async fn serve_with_interrupts<S: Detach, T: Service, O: Observer>(
+async fn serve_http1<S: Detach, T: Service, O: Observer>(
     connection: &Rc<http1::Connection<S>>,
     app: &AppContext<T, O>,
 ) -> Exit {
@@ -95,7 +163,7 @@ async fn serve_with_interrupts<S: Detach, T: Service, O: Observer>(
     let mut starting = start(transport);
     let mut serving = pin!(http1::serve(connection, app));
     poll_fn(|cx| {
-        match transport.timeouts.worker.connections.register_waker(transport.timeouts.id, cx.waker()) {
+        match register(transport, cx) {
             Interrupt::Abort => return Poll::Ready(Exit::Closed(abort_reason(&transport.timeouts.worker))),
             // A task of the application may be waiting for content.
             Interrupt::TimedOut => connection.wake_reader(),
@@ -104,13 +172,11 @@ async fn serve_with_interrupts<S: Detach, T: Service, O: Observer>(
         if let Some(start) = &mut starting {
             match ready!(start.as_mut().poll(cx)) {
                 Ok(Protocol::Http1) => starting = None,
+                Ok(Protocol::Http2) => return Poll::Ready(Exit::Http2),
                 Err(reason) => return Poll::Ready(Exit::Closed(reason)),
             }
         }
-        panic::catch(|| serving.as_mut().poll(cx)).unwrap_or_else(|message| {
-            app.observer.event(&ServerEvent::Panic { peer: transport.peer, message });
-            Poll::Ready(Exit::Closed(CloseReason::Panicked))
-        })
+        poll_serving(transport, serving.as_mut(), app, cx)
     })
     .await
 }

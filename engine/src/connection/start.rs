@@ -5,6 +5,7 @@ use crate::net::connection_table::{Deadline, Interrupt};
 use crate::net::link::SessionFailure;
 use crate::net::raw::ShutdownMode;
 use crate::net::stream::Stream;
+use crate::peer::TlsInfo;
 use crate::service::CloseReason;
 use std::future::{Future, poll_fn};
 use std::io::{self, ErrorKind};
@@ -14,6 +15,7 @@ use std::task::Poll;
 /// The protocol of a connection.
 pub(super) enum Protocol {
     Http1,
+    Http2,
 }
 
 /// The start of a connection that has to wait for the client.
@@ -30,7 +32,7 @@ async fn complete_handshake<S: Stream>(transport: &Transport<S>) -> Result<Proto
     transport.timeouts.wait_for(Deadline::RequestHead, transport.shared.limits.header_timeout);
     let turns = &transport.timeouts.worker.turns;
     let failed = poll_fn(|cx| match transport.link.poll_handshake(cx, turns) {
-        Poll::Ready(Ok(())) => Poll::Ready(Ok(Protocol::Http1)),
+        Poll::Ready(Ok(())) => Poll::Ready(Ok(chosen_protocol(transport))),
         Poll::Ready(Err(error)) => Poll::Ready(Err(reason_of(&error))),
         Poll::Pending => match transport.timeouts.interrupt() {
             Interrupt::TimedOut => Poll::Ready(Err(CloseReason::HandshakeTooSlow)),
@@ -52,6 +54,15 @@ async fn complete_handshake<S: Stream>(transport: &Transport<S>) -> Result<Proto
 fn has_message(reason: &CloseReason) -> bool {
     use CloseReason::{ClientCertificateInvalid, HandshakeFailed, HandshakeIncompatible, PlainHttp, UnknownServerName};
     matches!(reason, PlainHttp | HandshakeFailed | HandshakeIncompatible | UnknownServerName | ClientCertificateInvalid)
+}
+
+/// Returns the protocol that the handshake agreed on. A client that offered none speaks HTTP/1.
+fn chosen_protocol<S: Stream>(transport: &Transport<S>) -> Protocol {
+    let info = transport.link.tls_info();
+    match info.as_ref().and_then(TlsInfo::protocol) {
+        Some(b"h2") => Protocol::Http2,
+        _ => Protocol::Http1,
+    }
 }
 
 /// Returns the close reason for a handshake that failed.

@@ -1,6 +1,6 @@
 //! System calls that send and receive on a descriptor, below both kinds of socket.
 
-use crate::buffer::Buffer;
+use crate::buffer::{Buffer, Size};
 use crate::file::OpenFile;
 use crate::net::sys;
 use rustix::io::retry_on_intr;
@@ -64,6 +64,15 @@ impl SendBuffer {
     /// Returns the buffer to append to.
     pub(crate) fn bytes(&mut self) -> &mut Vec<u8> {
         self.buffer.get_or_insert_with(Buffer::take)
+    }
+
+    /// Switches to a long buffer for bulk content.
+    pub(crate) fn use_long_buffer(&mut self) {
+        if !self.buffer.as_ref().is_some_and(Buffer::is_long) {
+            let mut long = Buffer::of_size(Size::Long);
+            long.extend_from_slice(self.rest());
+            *self = Self { buffer: Some(long), at: 0 };
+        }
     }
 
     /// Returns the bytes that are not sent.

@@ -2,6 +2,8 @@
 
 use crate::service::{Request, StreamId};
 use selvedge_proto::field::Fields;
+use selvedge_proto::field_section::MalformedMessage;
+use selvedge_proto::http2::{ConnectionError, StreamError};
 use selvedge_proto::{Persistence, Reject, StatusCode};
 use std::fmt;
 use std::net::SocketAddr;
@@ -111,17 +113,35 @@ macro_rules! close_reasons {
             Rejected(Reject),
             /// Request content was rejected, since its end is ambiguous.
             ContentRejected(Reject),
+            /// The client violated the rules of HTTP/2 for the whole connection.
+            Http2(ConnectionError),
+            /// The client violated the rules of HTTP/2 for one stream. Only the stream ends.
+            StreamInvalid(StreamError),
+            /// A request of HTTP/2 was malformed. Only its stream ends.
+            MessageMalformed(MalformedMessage),
         }
 
         impl CloseReason {
             /// Describes the reason in one clause.
             pub const fn explain(self) -> &'static str {
-                match self { $(Self::$name => $text,)+ Self::Rejected(reject) | Self::ContentRejected(reject) => reject.message() }
+                match self {
+                    $(Self::$name => $text,)+
+                    Self::Rejected(reject) | Self::ContentRejected(reject) => reject.message(),
+                    Self::Http2(error) => error.message(),
+                    Self::StreamInvalid(error) => error.message(),
+                    Self::MessageMalformed(malformed) => malformed.message(),
+                }
             }
 
             /// Returns the name of the variant, or of the rejection, as it appears in the log.
             pub const fn name(self) -> &'static str {
-                match self { $(Self::$name => stringify!($name),)+ Self::Rejected(reject) | Self::ContentRejected(reject) => reject.name() }
+                match self {
+                    $(Self::$name => stringify!($name),)+
+                    Self::Rejected(reject) | Self::ContentRejected(reject) => reject.name(),
+                    Self::Http2(error) => error.name(),
+                    Self::StreamInvalid(error) => error.name(),
+                    Self::MessageMalformed(malformed) => malformed.name(),
+                }
             }
         }
     };
@@ -172,6 +192,8 @@ close_reasons! {
     ContentUnread "too much request content was unread";
     /// The client disconnected or shut down its sending side while the request was processed.
     ClientDisconnected "the client disconnected before the response";
+    /// The client reset the stream of the request (HTTP/2).
+    ClientCancelled "the client cancelled the request";
     /// The connection was upgraded, and the other protocol has ended.
     Upgraded "the connection was upgraded to another protocol";
     /// The connection failed.

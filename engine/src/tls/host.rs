@@ -12,7 +12,7 @@ use std::net::IpAddr;
 use std::sync::{Arc, OnceLock};
 
 /// The application protocols that a handshake can agree on, the preferred one first.
-const PROTOCOLS: [&[u8]; 1] = [b"http/1.1"];
+const PROTOCOLS: [&[u8]; 2] = [b"h2", b"http/1.1"];
 /// The protocol of a validation by a certificate authority (RFC 8737).
 pub(super) const ACME_PROTOCOL: &[u8] = b"acme-tls/1";
 

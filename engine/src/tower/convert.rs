@@ -75,9 +75,12 @@ pub(super) fn to_http_request(
     *converted.uri_mut() = uri;
     *converted.headers_mut() = map;
     *converted.method_mut() = method(request);
-    if request.version() == Version::Http10 {
-        *converted.version_mut() = http::Version::HTTP_10;
-    }
+    *converted.version_mut() = match request.version() {
+        Version::Http10 => http::Version::HTTP_10,
+        Version::Http11 => http::Version::HTTP_11,
+        Version::Http2 => http::Version::HTTP_2,
+        Version::Http3 => http::Version::HTTP_3,
+    };
     let mut context = ConversionContext {
         method: request.method(),
         accepts_trailers,
@@ -181,7 +184,7 @@ fn requests_upgrade(request: &Request) -> bool {
 
 /// Takes the handle for interim responses, if the client supports them (RFC 9110 §15.2).
 fn take_interim_sender(request: &mut Request) -> Option<InterimSender> {
-    request.inner.interim_sender.take().filter(|_| request.version() == Version::Http11)
+    request.inner.interim_sender.take().filter(|_| request.version() != Version::Http10)
 }
 
 fn method(request: &Request) -> http::Method {

@@ -192,9 +192,13 @@ impl<S: Service> Shared<S> {
             }
         };
         let response = service.call(&mut request).await;
-        let log_info = SharedLogInfo::of(&request);
+        let (log_info, version) = (SharedLogInfo::of(&request), request.version());
         from_http::recycle(request);
         let mut http_response = to_http::build_response(response, content);
+        //= RFC 9113 §8.2.2: a connection-specific field is malformed
+        if !version.is_http1() {
+            http_response.headers_mut().remove(http::header::CONNECTION);
+        }
         if let Some(log_info) = log_info {
             http_response.extensions_mut().insert(log_info);
         }

@@ -273,9 +273,12 @@ async fn embedded_service_can_be_called_without_a_server() {
     let request = http::Request::post("/echo").body(Body::from_stream(Pieces(3))).expect("the request is valid");
     let Ok(response) = embedded.call(request).await;
     assert_eq!(response.status(), 400, "a chunked request without Host is refused");
-    let request = http::Request::post("/echo").header("host", "test").body(Body::from_stream(Pieces(3)));
-    let Ok(response) = embedded.call(request.expect("the request is valid")).await;
-    assert_eq!(response.into_body().collect().await.expect("the content is complete").to_bytes(), "321");
+    for version in [http::Version::HTTP_11, http::Version::HTTP_2] {
+        let request = http::Request::post("/echo").version(version).header("host", "test");
+        let request = request.body(Body::from_stream(Pieces(3))).expect("the request is valid");
+        let Ok(response) = embedded.call(request).await;
+        assert_eq!(response.into_body().collect().await.expect("the content is complete").to_bytes(), "321");
+    }
 }
 
 /// A stream of decreasing numbers.

@@ -18,33 +18,11 @@
 use crate::field::{Fields, IS_TOKEN_BYTE, is_value_byte};
 use crate::http1::parse_fields::{FieldLine, parse_field_line};
 use crate::limits::{CHUNK_OVERHEAD_RATIO, HEAD_BYTES_CEILING, MessageLimits};
+use crate::message::is_forbidden_in_trailers;
 use crate::reject::Reject;
 
 /// Most hexadecimal digits of a chunk size: a size of 15 digits fits into 60 bits.
 const SIZE_DIGITS_MAX: usize = 15;
-
-/// Fields that are refused in a trailer section, since they are for framing, routing, authorization,
-/// or describe the content (RFC 9110 §6.5.1).
-const FORBIDDEN_IN_TRAILERS: [&str; 18] = [
-    "authorization",
-    "cache-control",
-    "connection",
-    "content-encoding",
-    "content-length",
-    "content-range",
-    "content-type",
-    "cookie",
-    "expect",
-    "host",
-    "keep-alive",
-    "max-forwards",
-    "proxy-authorization",
-    "range",
-    "te",
-    "trailer",
-    "transfer-encoding",
-    "upgrade",
-];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum DecoderState {
@@ -175,7 +153,7 @@ impl ChunkedDecoder {
         match parse_field_line(readable, 0).map_err(trailer_reject)? {
             FieldLine::Field { span, next } => {
                 let name = core::str::from_utf8(span.name.of(bytes)).map_err(|_| Reject::TrailerInvalid)?;
-                if FORBIDDEN_IN_TRAILERS.iter().any(|forbidden| name.eq_ignore_ascii_case(forbidden)) {
+                if is_forbidden_in_trailers(name.as_bytes()) {
                     return Err(Reject::TrailerForbidden);
                 }
                 self.trailers.append(name, span.value.of(bytes)).map_err(|_| Reject::TrailerForbidden)?;

@@ -7,12 +7,16 @@ use crate::field::{KnownField, is_token, trim};
 use crate::head::{RequestFraming, RequestHead, Version};
 use crate::reject::Reject;
 
-/// Decides the framing from Content-Length and Transfer-Encoding.
-pub(crate) fn request_framing(bytes: &[u8], head: &RequestHead) -> Result<RequestFraming, Reject> {
+/// Decides the framing from Content-Length and Transfer-Encoding. It is `unframed` if both are absent.
+pub(crate) fn request_framing(
+    bytes: &[u8],
+    head: &RequestHead,
+    unframed: RequestFraming,
+) -> Result<RequestFraming, Reject> {
     let length = head.value(bytes, KnownField::ContentLength);
     let coding = head.value(bytes, KnownField::TransferEncoding);
     match (length, coding) {
-        (None, None) => Ok(RequestFraming::None),
+        (None, None) => Ok(unframed),
         //= RFC 9112 §6.1: Transfer-Encoding in HTTP/1.0 is faulty framing
         (_, Some(_)) if head.version == Version::Http10 => Err(Reject::TransferEncodingInHttp10),
         //= RFC 9112 §6.3 ¶3: both allow request smuggling; "ought to be handled as an error"

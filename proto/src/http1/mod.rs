@@ -11,5 +11,7 @@ mod parse_request;
 mod persistence;
 pub mod write;
 
+pub(crate) use framing::{parse_length, request_framing};
 pub use parse_request::parse_request;
 pub(crate) use parse_request::{find_target_end, interpret_head};
+pub(crate) use persistence::expectation;

@@ -1,7 +1,7 @@
 //! Parses the head of a request (RFC 9112 §3, §5) and decides host, framing and persistence.
 
 use crate::field::{IS_TOKEN_BYTE, KnownField};
-use crate::head::{RequestHead, Version};
+use crate::head::{RequestFraming, RequestHead, Version};
 use crate::http1::parse_fields::{FieldLine, parse_field_line, parse_line_end};
 use crate::http1::{framing, persistence};
 use crate::limits::{FIELDS_CEILING, HEAD_BYTES_CEILING, METHOD_BYTES_MAX, MessageLimits};
@@ -50,7 +50,7 @@ pub fn parse_request(bytes: &[u8], limits: &MessageLimits, head: &mut RequestHea
             }
             FieldLine::End { next } => {
                 head.len = section_at + next;
-                interpret_head(bytes, head)?;
+                interpret_head(bytes, head, RequestFraming::None)?;
                 head.cache_section(&section[..next]);
                 return Ok(true);
             }
@@ -173,17 +173,17 @@ fn parse_version(bytes: &[u8], start: usize) -> Result<Option<(Version, usize)>,
 }
 
 /// Checks the host of a complete head and decides its authority, framing, expectation and
-/// persistence.
-pub(crate) fn interpret_head(bytes: &[u8], head: &mut RequestHead) -> Result<(), Reject> {
+/// persistence. The framing is `unframed` if no field decides it.
+pub(crate) fn interpret_head(bytes: &[u8], head: &mut RequestHead, unframed: RequestFraming) -> Result<(), Reject> {
     check_host(bytes, head)?;
     set_authority(head);
-    head.framing = framing::request_framing(bytes, head)?;
+    head.framing = framing::request_framing(bytes, head, unframed)?;
     head.expectation = persistence::expectation(bytes, head)?;
     head.persistence = persistence::persistence(bytes, head);
     Ok(())
 }
 
-/// Checks that Host is present in HTTP/1.1, not repeated, and valid.
+/// Checks that Host is present, except in HTTP/1.0, not repeated, and valid.
 //= RFC 9112 §3.2: 400 to HTTP/1.1 without Host, to more than one Host, to an invalid Host
 fn check_host(bytes: &[u8], head: &mut RequestHead) -> Result<(), Reject> {
     if head.is_repeated(KnownField::Host) {
@@ -191,8 +191,8 @@ fn check_host(bytes: &[u8], head: &mut RequestHead) -> Result<(), Reject> {
     }
     let host = head.value(bytes, KnownField::Host);
     match host {
-        None if head.version == Version::Http11 => return Err(Reject::HostMissing),
-        None => {}
+        None if head.version == Version::Http10 => {}
+        None => return Err(Reject::HostMissing),
         Some(value) if head.is_cached_host(value) => {}
         Some(value) => {
             Host::parse(value)?;

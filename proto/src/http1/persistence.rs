@@ -13,9 +13,11 @@ pub(crate) fn persistence(bytes: &[u8], head: &RequestHead) -> Persistence {
     };
     match head.version {
         _ if head.value_span(KnownField::Connection).is_none() => match head.version {
-            Version::Http11 => Persistence::KeepAlive,
+            Version::Http11 | Version::Http2 | Version::Http3 => Persistence::KeepAlive,
             Version::Http10 => Persistence::Close,
         },
+        //= RFC 9113 §8.2.2: no field of a request decides it
+        Version::Http2 | Version::Http3 => Persistence::KeepAlive,
         _ if has(b"close") => Persistence::Close,
         Version::Http11 => Persistence::KeepAlive,
         Version::Http10 if has(b"keep-alive") => Persistence::KeepAlive,
@@ -24,8 +26,8 @@ pub(crate) fn persistence(bytes: &[u8], head: &RequestHead) -> Persistence {
 }
 
 /// Returns whether the client waits for `100 Continue`.
-//= RFC 9110 §10.1.1: 417 to an unknown expectation; 100-continue applies only in HTTP/1.1 and
-//= only if content follows
+//= RFC 9110 §10.1.1: 417 to an unknown expectation; 100-continue does not apply in HTTP/1.0 or
+//= without content
 pub(crate) fn expectation(bytes: &[u8], head: &RequestHead) -> Result<Expectation, Reject> {
     let mut expects_continue = false;
     for value in head.values(bytes, KnownField::Expect) {
@@ -34,6 +36,6 @@ pub(crate) fn expectation(bytes: &[u8], head: &RequestHead) -> Result<Expectatio
         }
         expects_continue |= list_members(value).next().is_some();
     }
-    let applies = expects_continue && head.version == Version::Http11 && head.framing != RequestFraming::None;
+    let applies = expects_continue && head.version != Version::Http10 && head.framing != RequestFraming::None;
     Ok(if applies { Expectation::Continue } else { Expectation::None })
 }

@@ -26,7 +26,7 @@ impl ResponseFraming {
         match (length, version) {
             (AnnouncedLength::Absent, _) => Self::Absent,
             (AnnouncedLength::Known(length), _) => Self::Length(length),
-            (AnnouncedLength::Unknown, Version::Http11) => Self::Chunked,
+            (AnnouncedLength::Unknown, Version::Http11 | Version::Http2 | Version::Http3) => Self::Chunked,
             //= RFC 9112 §6.1: no Transfer-Encoding to HTTP/1.0
             (AnnouncedLength::Unknown, Version::Http10) => Self::UntilClose,
         }
@@ -72,6 +72,16 @@ impl CommonFields {
         bytes[COMMON_FIELDS_LEN - 2] = b'\r';
         Self(bytes)
     }
+
+    /// Returns the value of Server.
+    pub fn server(&self) -> &'static [u8] {
+        b"selvedge"
+    }
+
+    /// Returns the value of Date.
+    pub fn date(&self) -> &[u8] {
+        &self.0[DATE_OFFSET..DATE_OFFSET + HttpDate::LEN]
+    }
 }
 
 /// The usual size of a head without the application's fields, in bytes.
@@ -89,8 +99,8 @@ impl ResponseHead<'_> {
         }
         out.extend_from_slice(self.fields.lines());
         let end: &[u8] = match (self.persistence, self.version) {
-            (Persistence::KeepAlive, Version::Http11) => b"\r\n",
             (Persistence::KeepAlive, Version::Http10) => b"connection: keep-alive\r\n\r\n",
+            (Persistence::KeepAlive, Version::Http11 | Version::Http2 | Version::Http3) => b"\r\n",
             (Persistence::Close, _) => b"connection: close\r\n\r\n",
         };
         match self.framing {

@@ -147,7 +147,7 @@ fn rebuild(case: &Case, built_head: &mut RequestHead) -> usize {
         let content = match head.framing {
             RequestFraming::None => 0,
             RequestFraming::Length(length) => usize::try_from(length).unwrap_or(usize::MAX),
-            RequestFraming::Chunked => return count,
+            RequestFraming::Chunked | RequestFraming::UntilStreamEnd => return count,
         };
         match rest.get(head.len.saturating_add(content)..) {
             Some(next) => rest = next,

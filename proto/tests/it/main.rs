@@ -2,3 +2,6 @@
 
 mod cases;
 mod differential;
+// Marked, so that clippy treats its helpers as tests.
+#[cfg(test)]
+mod http2;

@@ -34,7 +34,8 @@ impl RequestBody {
         expectation: Expectation,
     ) -> Option<u64> {
         let (remaining, length) = match framing {
-            RequestFraming::None => (Remaining::Nothing(None), Some(0)),
+            // No HTTP/1 request ends with a stream.
+            RequestFraming::None | RequestFraming::UntilStreamEnd => (Remaining::Nothing(None), Some(0)),
             RequestFraming::Length(length) => (Remaining::Length(length), Some(length)),
             RequestFraming::Chunked => (Remaining::Chunks(ChunkedDecoder::new()), None),
         };

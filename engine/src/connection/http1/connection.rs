@@ -2,14 +2,13 @@
 
 use super::body::RequestBody;
 use crate::connection::exchange::StreamFacts;
+use crate::connection::exit::FirstProtocol;
 use crate::connection::send_queue;
 use crate::connection::transport::Transport;
 use crate::limits::BATCH_BYTES;
 use crate::net::raw::SendMode;
 use crate::net::stream::Stream;
-use crate::service::{
-    CloseReason, ConnectionExtensions, ContentError, ContentSource, HalfClosed, StreamId, UpgradeHandler,
-};
+use crate::service::{ConnectionExtensions, ContentError, ContentSource, HalfClosed, StreamId, UpgradeHandler};
 use bytes::Bytes;
 use selvedge_proto::StatusCode;
 use selvedge_proto::field::Fields;
@@ -22,6 +21,7 @@ use std::time::Instant;
 pub(in crate::connection) struct Connection<S> {
     pub(in crate::connection) transport: Transport<S>,
     pub(super) body: RequestBody,
+    pub(super) first_protocol: FirstProtocol,
     /// Application state of this connection, which outlives a request.
     pub(super) extensions: Cell<ConnectionExtensions>,
     /// Whether a request is cancelled when its client shuts down its sending side.
@@ -40,18 +40,11 @@ pub(in crate::connection) struct ParkedState {
     extensions: ConnectionExtensions,
 }
 
-/// Why the request loop ended.
-pub(in crate::connection) enum Exit {
-    /// The connection has ended.
-    Closed(CloseReason),
-    /// The connection is idle and continues without a task.
-    Parked,
-}
-
 impl<S: Stream> Connection<S> {
-    pub(in crate::connection) fn new(transport: Transport<S>) -> Self {
+    pub(in crate::connection) fn new(transport: Transport<S>, first_protocol: FirstProtocol) -> Self {
         Self {
             transport,
+            first_protocol,
             body: RequestBody::default(),
             extensions: Cell::default(),
             half_closed: Cell::new(HalfClosed::Continue),
@@ -64,7 +57,7 @@ impl<S: Stream> Connection<S> {
     /// Restores a parked connection.
     pub(in crate::connection) fn resumed(transport: Transport<S>, parked: ParkedState) -> Self {
         let ParkedState { requests, extensions } = parked;
-        let new = Self::new(transport);
+        let new = Self::new(transport, FirstProtocol::Http1);
         new.requests.set(requests);
         new.extensions.set(extensions);
         new.is_resumed.set(true);
@@ -75,6 +68,11 @@ impl<S: Stream> Connection<S> {
     pub(in crate::connection) fn into_parked(self) -> (Transport<S>, ParkedState) {
         let parked = ParkedState { requests: self.requests.get(), extensions: self.extensions.take() };
         (self.transport, parked)
+    }
+
+    /// Returns the transport, for another protocol.
+    pub(in crate::connection) fn into_transport(self) -> Transport<S> {
+        self.transport
     }
 
     /// Returns the transport and the handler of the protocol to which the connection was upgraded.

@@ -4,11 +4,11 @@ mod body;
 mod body_state;
 mod connection;
 mod read_head;
-mod request_pool;
+pub(super) mod request_pool;
 mod respond;
 mod send_file;
 mod serve;
 
-pub(super) use connection::{Connection, Exit, ParkedState};
+pub(super) use connection::{Connection, ParkedState};
 pub(crate) use respond::{PLAIN_HTTP_RESPONSE, UNAVAILABLE_RESPONSE};
 pub(super) use serve::serve;

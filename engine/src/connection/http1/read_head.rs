@@ -1,11 +1,12 @@
 //! Reads the head of the next request.
 
-use super::connection::{Connection, Exit};
+use super::connection::Connection;
 use super::request_pool;
 use super::respond::first_line;
 use crate::buffer::Buffer;
 use crate::connection::app_context::AppContext;
 use crate::connection::exchange::StreamFacts;
+use crate::connection::exit::{Exit, FirstProtocol};
 use crate::connection::receive_buffer::ReceiveBuffer;
 use crate::connection::transport::{Received, Transport};
 use crate::net::connection_table::{Deadline, Interrupt};
@@ -18,6 +19,9 @@ use selvedge_proto::head::RequestFraming;
 use selvedge_proto::http1::parse_request;
 use selvedge_proto::{Reject, StatusCode};
 use std::rc::{Rc, Weak};
+
+/// The start of a version of HTTP/1 in a request line.
+const HTTP1_NAME: &[u8] = b"HTTP/1.";
 
 /// An error response to a request that never reaches the application.
 struct Refusal {
@@ -88,6 +92,7 @@ impl<S: Stream> Connection<S> {
                     parse_request(input.bytes(), &transport.shared.limits.message, head)
                 };
                 match complete {
+                    Err(_) if self.begins_http2() => return Err(Exit::Http2),
                     Err(reject) => return Err(Box::pin(self.refuse(reject.into(), app)).await),
                     Ok(true) => {
                         if let Some(inner) = begun.take() {
@@ -113,6 +118,15 @@ impl<S: Stream> Connection<S> {
                 }
             }
         }
+    }
+
+    /// Whether the client begins with HTTP/2, and may. Its preface is an invalid request of HTTP/1 (RFC 9113 §3.4). What
+    /// does not claim to be HTTP/1 is left to HTTP/2 as well, which ends the connection.
+    #[cold]
+    fn begins_http2(&self) -> bool {
+        let may_begin = self.requests.get() == 0 && self.first_protocol == FirstProtocol::Http1OrHttp2;
+        let input = self.transport.input.borrow();
+        may_begin && !first_line(input.bytes()).windows(HTTP1_NAME.len()).any(|part| part == HTTP1_NAME)
     }
 
     /// Decides what follows a wait in which no bytes arrived; `None` to wait again.

@@ -13,14 +13,14 @@ thread_local! {
 }
 
 /// Takes a struct from the pool.
-pub(super) fn acquire() -> Box<RequestInner> {
+pub(in crate::connection) fn acquire() -> Box<RequestInner> {
     let mut inner = POOL.with_borrow_mut(Vec::pop).unwrap_or_default();
     inner.head.clear();
     inner
 }
 
 /// Clears a struct and returns it to the pool.
-pub(super) fn release(mut inner: Box<RequestInner>) {
+pub(in crate::connection) fn release(mut inner: Box<RequestInner>) {
     inner.bytes = Buffer::default();
     inner.content = IncomingBody::default();
     inner.log_info = LogInfo::default();

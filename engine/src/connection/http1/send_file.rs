@@ -2,18 +2,17 @@
 
 use crate::buffer::Buffer;
 use crate::connection::progress::Progress;
+use crate::connection::sealed_copies::sealed_copy;
 use crate::connection::transport::Transport;
-use crate::file::{self, FileContent, SealedCopy, SendSource, SharedFile, SweeperGuard};
+use crate::file::FileContent;
 use crate::limits::{COPIED_SLICE_BYTES, FILE_COPIED_BYTES, FILE_END_BYTES, FILE_SLICE_BYTES};
 use crate::net::prefetch::prefetch;
 use crate::net::raw::{FilePart, FileSource, SendMode};
-use crate::net::runtime::{sleep, spawn_blocking, spawn_local, yield_now};
+use crate::net::runtime::yield_now;
 use crate::net::stream::Stream;
 use crate::service::CloseReason;
 use std::io::ErrorKind;
 use std::os::unix::fs::FileExt;
-use std::sync::Arc;
-use std::time::Instant;
 
 /// Sends part of a file in slices and yields between slices.
 ///
@@ -107,30 +106,6 @@ async fn prefetch_slice<S: Stream>(
     }
     transport.timeouts.clear();
     prefetch(&transport.timeouts.worker, &content.file, at, len).await.ok_or(CloseReason::FileReadFailed)
-}
-
-/// Returns the sealed copy of the file, if one exists. Starts to create one if the file is used often enough.
-fn sealed_copy(content: &FileContent) -> Option<Arc<SealedCopy>> {
-    match content.file.choose_source(&content.stamp, content.length, Instant::now()) {
-        SendSource::Copy(copy) => Some(copy),
-        SendSource::File => None,
-        SendSource::FileWorthCopying => {
-            drop(spawn_local(make_sealed_copy(content.file.shared().clone())));
-            None
-        }
-    }
-}
-
-/// Creates a sealed copy, and evicts unused copies unless another task does so already.
-async fn make_sealed_copy(file: Arc<SharedFile>) {
-    let _ = spawn_blocking(move || file.ensure_copied()).await;
-    let Some(_sweeper) = SweeperGuard::acquire() else { return };
-    loop {
-        sleep(file::SWEEP_INTERVAL).await;
-        if spawn_blocking(file::sweep).await != Some(true) {
-            return;
-        }
-    }
 }
 
 /// Reads the end of a file, before the file is checked against its announced state.

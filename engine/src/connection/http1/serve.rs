@@ -1,10 +1,11 @@
 //! The request loop: reads a head, calls the application, writes its response, and keeps or closes the connection.
 
-use super::connection::{Connection, Exit};
+use super::connection::Connection;
 use super::request_pool;
 use super::respond::PendingBody;
 use crate::connection::app_context::AppContext;
 use crate::connection::exchange::ResponseRecord;
+use crate::connection::exit::Exit;
 use crate::connection::receive_buffer::ReceiveBuffer;
 use crate::connection::response_plan::PANICKED;
 use crate::connection::timeouts::abort_reason;

@@ -4,7 +4,7 @@ use super::pipe::{ClientEnd, Pipe, PipeStream};
 use super::recorder::{Finished, Recorder};
 use super::responses::{self, ParsedResponse};
 use super::test_app::TestApp;
-use crate::connection::{self, AppContext, phase_of};
+use crate::connection::{self, AppContext, FirstProtocol, phase_of};
 use crate::limits::{Limits, SWEEP_INTERVAL};
 use crate::net::connection_table::{ConnectionId, WITHOUT_REQUEST};
 use crate::net::link::xor_session::{Keystream, XorSession};
@@ -82,7 +82,13 @@ impl TestServer {
         let recorder = Recorder::default();
         let app = AppContext::new(service, recorder.clone(), limits, worker.clone());
         let connect = Box::new(move |stream, peer, id| {
-            drop(tokio::task::spawn_local(connection::run(stream, peer, id, app.clone(), ())));
+            drop(tokio::task::spawn_local(connection::run(
+                stream,
+                peer,
+                (id, FirstProtocol::Http1OrHttp2),
+                app.clone(),
+                (),
+            )));
         });
         tokio::task::spawn_local(sweep(worker.clone()));
         let turns = worker.clone();

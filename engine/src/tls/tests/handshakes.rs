@@ -27,7 +27,7 @@ fn client(
             builder.with_client_auth_cert(chain, key).unwrap()
         }
     };
-    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    config.alpn_protocols = vec![b"http/1.1".to_vec()];
     Arc::new(config)
 }
 
@@ -40,6 +40,25 @@ fn a_handshake_agrees_on_the_best_of_both() {
         assert_eq!(text(BOTH), expected);
         let expected = r#"TLSv1.2 Some("a.test") X25519 resumed=false tag=7 client=0"#;
         assert_eq!(text(&[&rustls::version::TLS12]), expected);
+    });
+}
+
+#[test]
+fn the_handshake_chooses_the_protocol() {
+    let authority = Authority::new();
+    with_servers(&Tls::new(host(&authority, &["a.test"], 0)), |address| {
+        for (offered, expected) in [
+            (&[&b"http/1.1"[..], b"h2"][..], Some(&b"h2"[..])),
+            (&[b"h2"], Some(b"h2")),
+            (&[b"http/1.1"], Some(b"http/1.1")),
+            (&[], None),
+        ] {
+            let mut config = Arc::unwrap_or_clone(client(&authority, BOTH, None));
+            config.alpn_protocols = offered.iter().map(|protocol| protocol.to_vec()).collect();
+            let mut client = connect(address, "a.test", &Arc::new(config));
+            client.run_until(|client| !client.tls.is_handshaking()).unwrap();
+            assert_eq!(client.tls.alpn_protocol(), expected);
+        }
     });
 }
 

@@ -10,7 +10,7 @@ use bytes::{Buf, Bytes};
 use http::{Version, header, request};
 use http_body::Body;
 use selvedge_proto::field::Fields;
-use selvedge_proto::head;
+use selvedge_proto::head::{self, RequestFraming};
 use selvedge_proto::limits::{FIELDS_CEILING, HEAD_BYTES_CEILING, MessageLimits};
 use selvedge_proto::{HeadBuilder, Reject, RequestLine, StatusCode};
 use std::borrow::Cow;
@@ -92,7 +92,12 @@ fn build_head(inner: &mut RequestInner, parts: &request::Parts, length: Option<u
     // Only HTTP/1.0 permits a request without Host.
     let is_old =
         parts.version == Version::HTTP_10 || (authority.is_none() && !parts.headers.contains_key(header::HOST));
-    let version = if is_old { head::Version::Http10 } else { head::Version::Http11 };
+    let version = match parts.version {
+        _ if is_old => head::Version::Http10,
+        Version::HTTP_2 => head::Version::Http2,
+        Version::HTTP_3 => head::Version::Http3,
+        _ => head::Version::Http11,
+    };
     let line = RequestLine { method: parts.method.as_str().as_bytes(), target: target.as_bytes(), version };
     let mut builder = HeadBuilder::new(&mut inner.bytes, &mut inner.head, &limits, line)?;
     if let Some(authority) = authority {
@@ -110,7 +115,8 @@ fn build_head(inner: &mut RequestInner, parts: &request::Parts, length: Option<u
     match length {
         Some(0) => {}
         Some(length) => builder.field(b"content-length", length.to_string().as_bytes())?,
-        None => builder.field(b"transfer-encoding", b"chunked")?,
+        None if version.is_http1() => builder.field(b"transfer-encoding", b"chunked")?,
+        None => return builder.finish_unframed(RequestFraming::UntilStreamEnd),
     }
     builder.finish()
 }

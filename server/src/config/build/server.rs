@@ -2,7 +2,10 @@
 
 use super::acme::acme;
 use super::remote_control::{control_socket, remote_control};
-use super::tls::{certificate_folder, check_listeners, has_public_site, https_listeners, listener_tls, ticket_keys};
+use super::tls::{
+    certificate_folder, check_listeners, has_public_site, https_listeners, listener_plain_http2, listener_tls,
+    ticket_keys,
+};
 use super::{Builder, MachineRequirementKind, enforcement, networks};
 use crate::config::model::{
     Acme, ClientConnectionLimit, ConfiguredLimits, Driver, ForwardedField, Listener, LogSettings, Process, Settings,
@@ -94,7 +97,8 @@ impl Builder<'_, '_> {
                 _ => self.require(given.at, MachineRequirementKind::ListenAddress(address.clone())),
             }
             let tls = listener_tls(item, address);
-            listeners.push(Listener { address: address.clone(), mode, is_ipv6_only: false, tls });
+            let plain_http2 = listener_plain_http2(self, item, tls);
+            listeners.push(Listener { address: address.clone(), mode, is_ipv6_only: false, tls, plain_http2 });
         }
         check_overlaps(top, &mut self.reader.problems);
         separate_families(&mut listeners);

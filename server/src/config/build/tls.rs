@@ -19,6 +19,17 @@ pub(super) fn listener_tls(item: &Item, address: &Address) -> Switch {
     Switch::from(item.property("tls").map_or(address.has_https_port(), |given| given.flag()))
 }
 
+/// Whether a listener accepts HTTP/2 without TLS.
+pub(super) fn listener_plain_http2(builder: &mut Builder<'_, '_>, item: &Item, tls: Switch) -> Switch {
+    let Some(given) = item.property("http2") else { return Switch::Off };
+    if tls == Switch::On {
+        let problem = Problem::new(given.at, "`http2` is for listeners without TLS".to_owned());
+        let instead = "remove it: with TLS, each client chooses HTTP/2 or HTTP/1.1 in the handshake";
+        builder.problem(problem.suggest(instead));
+    }
+    Switch::from(given.flag())
+}
+
 /// Builds the paths of the secrets of session tickets.
 pub(super) fn ticket_keys(builder: &mut Builder<'_, '_>, top: &Block) -> Vec<PathBuf> {
     let Some(item) = top.get("ticket-keys") else { return Vec::new() };
@@ -118,6 +129,7 @@ pub(super) fn https_listeners() -> Vec<Listener> {
         address: Address::Inet((Ipv6Addr::UNSPECIFIED, port).into()),
         mode: 0,
         is_ipv6_only: false,
+        plain_http2: Switch::Off,
         tls,
     };
     vec![listener(80, Switch::Off), listener(443, Switch::On)]

@@ -55,6 +55,8 @@ pub(crate) struct Listener {
     /// Whether it is `[::]` and IPv4 clients have a listener of their own.
     pub(crate) is_ipv6_only: bool,
     pub(crate) tls: Switch,
+    /// Whether clients may begin with HTTP/2 without TLS.
+    pub(crate) plain_http2: Switch,
 }
 
 /// How the process runs.

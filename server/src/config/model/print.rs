@@ -62,8 +62,12 @@ impl Display for Listener {
             _ => write!(f, "listen {}", quote(&address))?,
         }
         match self.tls {
-            Switch::On => f.write_str(" tls=#true"),
-            Switch::Off if self.address.has_https_port() => f.write_str(" tls=#false"),
+            Switch::On => f.write_str(" tls=#true")?,
+            Switch::Off if self.address.has_https_port() => f.write_str(" tls=#false")?,
+            Switch::Off => {}
+        }
+        match self.plain_http2 {
+            Switch::On => f.write_str(" http2=#true"),
             Switch::Off => Ok(()),
         }
     }

@@ -27,6 +27,12 @@ pub(super) const SETTINGS: &[Setting] = &[
                 DefaultValue::Effect("`#true` for port 443, else `#false`"),
                 "Whether clients use TLS (https).",
             ),
+            property(
+                "http2",
+                ValueKind::Flag,
+                DefaultValue::Effect("HTTP/2 with TLS only"),
+                "Whether clients may use HTTP/2 without TLS.",
+            ),
         ])
         .repeatable()
         .default("127.0.0.1:8080")
@@ -34,7 +40,10 @@ pub(super) const SETTINGS: &[Setting] = &[
             "An address and a port (`0.0.0.0:8080`, `[::]:8080`, `localhost:8080`), a Unix socket \
              (`unix:/run/site.sock`), or a descriptor that the parent process opened, by number (`fd:3`) or by \
              systemd's name (`fd:web`). Port 0 takes a free port. A configuration without `listen` that has a site with a \
-             public name listens on `[::]:80`, and on `[::]:443` with TLS.",
+             public name listens on `[::]:80`, and on `[::]:443` with TLS. \
+             Clients of a listener with TLS choose HTTP/2 or HTTP/1.1 in the handshake. `http2=#true` is for listeners \
+             without TLS, such as behind a proxy that speaks HTTP/2: the first bytes of a connection choose the \
+             protocol.",
         )
         .example("listen \"[::]:8080\"\nlisten \"unix:/run/selvedge/site.sock\" mode=\"0660\""),
     setting(TOP, "workers", "Number of worker threads.")

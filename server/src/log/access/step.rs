@@ -243,10 +243,7 @@ impl TimeUnit {
 
 /// Returns the protocol, as in a request line.
 pub(super) fn protocol(request: &Request) -> &'static str {
-    match request.version() {
-        selvedge::proto::head::Version::Http10 => "HTTP/1.0",
-        selvedge::proto::head::Version::Http11 => "HTTP/1.1",
-    }
+    request.version().as_str()
 }
 
 /// Appends an address. IPv4, the common case, needs no formatter.

@@ -205,7 +205,10 @@ fn an_unreadable_file_is_reported() {
 #[test]
 fn settings_are_printed_in_three_forms() {
     let text = run_to_exit(selvedge_command().arg("settings"));
-    assert!(text.code == Some(0) && text.out.contains("\n    listen ADDRESS [mode=...] [tls=...]\n"), "{text:?}");
+    assert!(
+        text.code == Some(0) && text.out.contains("\n    listen ADDRESS [mode=...] [tls=...] [http2=...]\n"),
+        "{text:?}"
+    );
     let json = run_to_exit(selvedge_command().args(["settings", "--json"]));
     let list: serde_json::Value = serde_json::from_str(&json.out).unwrap();
     assert!(list.as_array().unwrap().iter().any(|setting| setting["name"] == "listen"));

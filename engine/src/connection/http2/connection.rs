@@ -1,0 +1,212 @@
+//! The state of an HTTP/2 connection that its task shares with readers of content.
+
+use super::contents::Contents;
+use crate::connection::exchange::StreamFacts;
+use crate::connection::transport::Transport;
+use crate::limits::BATCH_BYTES;
+use crate::net::raw::SendMode;
+use crate::net::stream::Stream;
+use crate::service::{CloseReason, ConnectionExtensions, ContentError, ContentSource, StreamId};
+use bytes::Bytes;
+use selvedge_proto::MessageLimits;
+use selvedge_proto::StatusCode;
+use selvedge_proto::field::Fields;
+use selvedge_proto::field_section::{FIELD_OVERHEAD_BYTES, SectionLimits};
+use selvedge_proto::head::Expectation;
+use selvedge_proto::http2::{self, ErrorCode, Http2Limits, Millis, Role, Section};
+use std::cell::{Cell, RefCell};
+use std::task::{Context, Poll, Waker};
+use std::time::Instant;
+
+/// An HTTP/2 connection.
+pub(in crate::connection) struct Connection<S> {
+    pub(in crate::connection) transport: Transport<S>,
+    pub(super) protocol: RefCell<Box<http2::Connection>>,
+    /// Content of requests.
+    pub(super) contents: RefCell<Contents>,
+    /// Application state of this connection, which outlives a request.
+    pub(super) extensions: Cell<ConnectionExtensions>,
+    /// Requests so far.
+    pub(in crate::connection) requests: Cell<u32>,
+    /// Whether the task of the connection runs now, so that it needs no wake-up to send what is written.
+    pub(super) is_in_turn: Cell<bool>,
+    /// Why calls are cancelled from now on.
+    pub(super) cancel_reason: Cell<CloseReason>,
+}
+
+/// What of a connection lasts while it is parked.
+pub(in crate::connection) struct ParkedState {
+    protocol: Box<http2::Connection>,
+    extensions: ConnectionExtensions,
+    requests: u32,
+}
+
+impl<S: Stream> Connection<S> {
+    /// Begins a connection, and writes the server's preface.
+    pub(in crate::connection) fn new(transport: Transport<S>) -> Self {
+        let limits =
+            Http2Limits { section: section_limits(&transport.shared.limits.message), ..Http2Limits::default() };
+        let mut protocol = Box::new(http2::Connection::new(Role::Server, &limits, now(&transport)));
+        protocol.start(transport.output.borrow_mut().bytes());
+        Self::with(transport, protocol, None, 0)
+    }
+
+    /// Restores a parked connection.
+    pub(in crate::connection) fn resumed(transport: Transport<S>, parked: ParkedState) -> Self {
+        let ParkedState { protocol, extensions, requests } = parked;
+        Self::with(transport, protocol, extensions, requests)
+    }
+
+    fn with(
+        transport: Transport<S>,
+        protocol: Box<http2::Connection>,
+        extensions: ConnectionExtensions,
+        requests: u32,
+    ) -> Self {
+        Self {
+            transport,
+            protocol: RefCell::new(protocol),
+            contents: RefCell::default(),
+            extensions: Cell::new(extensions),
+            requests: Cell::new(requests),
+            is_in_turn: Cell::new(false),
+            cancel_reason: Cell::new(CloseReason::ClientDisconnected),
+        }
+    }
+
+    /// Splits the connection into its transport and what lasts while it is parked.
+    pub(in crate::connection) fn into_parked(self) -> (Transport<S>, ParkedState) {
+        let mut protocol = self.protocol.into_inner();
+        protocol.compact();
+        let parked = ParkedState { protocol, extensions: self.extensions.take(), requests: self.requests.get() };
+        (self.transport, parked)
+    }
+
+    /// Whether all buffers are empty, so that the connection can park. Releases an unused send buffer permit.
+    pub(super) fn is_parkable(&self) -> bool {
+        let transport = &self.transport;
+        transport.unsent_len() == 0
+            && transport.link.send([&[], &[]], SendMode::Flush).is_ok()
+            && transport.input.borrow().bytes().is_empty()
+            && self.contents.borrow().is_empty()
+    }
+
+    /// Ends all content. Its readers, which may be tasks of the application, get an error.
+    pub(in crate::connection) fn end_contents(&self) {
+        let readers = self.contents.borrow_mut().fail_all(ContentError::Disconnected);
+        for reader in readers {
+            reader.wake();
+        }
+    }
+
+    /// Returns the time for the protocol.
+    pub(super) fn now(&self) -> Millis {
+        now(&self.transport)
+    }
+
+    pub(super) fn facts(&self, stream: http2::StreamId, began: Option<Instant>) -> StreamFacts {
+        StreamFacts { stream: StreamId(stream.get().into()), requests: self.requests.get(), began }
+    }
+
+    /// Calls the protocol with the send buffer.
+    pub(super) fn with_protocol<R>(&self, call: impl FnOnce(&mut http2::Connection, &mut Vec<u8>) -> R) -> R {
+        call(&mut self.protocol.borrow_mut(), self.transport.output.borrow_mut().bytes())
+    }
+
+    /// Resets a stream.
+    pub(super) fn reset(&self, stream: http2::StreamId, code: ErrorCode) {
+        self.with_protocol(|protocol, out| protocol.reset(stream, code, out));
+    }
+
+    /// Reports content as consumed, which opens the client's windows.
+    pub(super) fn consume(&self, stream: http2::StreamId, bytes: usize) {
+        if bytes > 0 {
+            self.with_protocol(|protocol, out| protocol.consumed(stream, bytes, out));
+        }
+    }
+
+    /// Drops the content of a stream that the application reads no more.
+    pub(super) fn drop_content(&self, stream: http2::StreamId) {
+        let Some(dropped) = self.contents.borrow_mut().remove(stream) else { return };
+        self.consume(stream, dropped.unread_bytes());
+        if let Some(reader) = dropped.into_reader() {
+            reader.wake();
+        }
+    }
+
+    /// Sends what a reader of content has caused, if it reads outside of the connection's task.
+    fn wake_to_send(&self, waker: Option<&Waker>) {
+        if !self.is_in_turn.get() && self.transport.unsent_len() > 0 {
+            let timeouts = &self.transport.timeouts;
+            timeouts.worker.connections.wake(timeouts.id, waker);
+        }
+    }
+}
+
+/// Most pseudo-fields of a request (RFC 9113 §8.3.1, RFC 8441 §4).
+const PSEUDO_FIELDS_MAX: usize = 5;
+
+/// Returns the limits of a decoded field section, which permit what the limits of a head permit.
+fn section_limits(message: &MessageLimits) -> SectionLimits {
+    let fields_max = message.fields_max + PSEUDO_FIELDS_MAX;
+    SectionLimits { fields_max, section_bytes_max: message.head_bytes_max + fields_max * FIELD_OVERHEAD_BYTES }
+}
+
+/// Returns the stream of a request.
+fn stream_of(id: StreamId) -> Option<http2::StreamId> {
+    http2::StreamId::new(u32::try_from(id.0).ok()?)
+}
+
+fn now<S: Stream>(transport: &Transport<S>) -> Millis {
+    let elapsed = transport.timeouts.worker.clock.elapsed().as_millis();
+    Millis(u64::try_from(elapsed).unwrap_or(u64::MAX))
+}
+
+impl<S: Stream> ContentSource for Connection<S> {
+    fn poll_content(&self, stream: StreamId, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, ContentError>>> {
+        let Some(stream) = stream_of(stream) else { return Poll::Ready(Some(Err(ContentError::Ended))) };
+        let now = self.transport.timeouts.worker.clock.tick();
+        let (polled, expectation) = self.contents.borrow_mut().poll(stream, now, cx);
+        if let Poll::Ready(Some(Ok(piece))) = &polled {
+            self.consume(stream, piece.len());
+        }
+        if expectation == Expectation::Continue {
+            self.with_protocol(|protocol, out| {
+                // A stream that was reset meanwhile needs no interim response.
+                let _ = protocol.send_fields(stream, Section::Interim, out, |block| block.status(StatusCode::CONTINUE));
+            });
+        }
+        self.wake_to_send(Some(cx.waker()));
+        polled
+    }
+
+    fn trailers(&self, stream: StreamId) -> Option<Fields> {
+        self.contents.borrow().trailers(stream_of(stream)?)
+    }
+
+    fn stop_reading(&self, stream: StreamId) {
+        let Some(stream) = stream_of(stream) else { return };
+        let unread = self.contents.borrow_mut().stop(stream);
+        self.consume(stream, unread);
+        self.wake_to_send(None);
+    }
+
+    fn failure(&self, stream: StreamId) -> Option<ContentError> {
+        self.contents.borrow().failure(stream_of(stream)?)
+    }
+
+    fn send_interim(&self, stream: StreamId, status: StatusCode, fields: &Fields) -> Result<(), ContentError> {
+        let id = stream_of(stream).ok_or(ContentError::Ended)?;
+        if self.transport.unsent_len() >= BATCH_BYTES {
+            return Err(ContentError::Disconnected);
+        }
+        let sent = self.with_protocol(|protocol, out| {
+            protocol.send_fields(id, Section::Interim, out, |block| {
+                block.status(status);
+                block.fields(fields);
+            })
+        });
+        self.wake_to_send(None);
+        sent.map_err(|_| ContentError::Ended)
+    }
+}

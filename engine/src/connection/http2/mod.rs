@@ -1,0 +1,20 @@
+//! HTTP/2 connections: one task drives all streams of a connection.
+//!
+//! The protocol itself is in [`selvedge_proto::http2`]. Here, `serve` moves bytes between the transport and the
+//! protocol, and takes turns: it receives, calls the application, sends. `streams` has the calls that wait and the
+//! responses that are being sent, `contents` what clients have sent to the application, `respond` writes heads,
+//! `output` writes content, and `stalls` finds clients that do not receive.
+
+mod call;
+mod connection;
+mod contents;
+mod output;
+mod ready_queue;
+mod request;
+mod respond;
+mod serve;
+mod stalls;
+mod streams;
+
+pub(super) use connection::{Connection, ParkedState};
+pub(super) use serve::serve;

@@ -1,0 +1,257 @@
+//! Sends the content of responses in DATA frames.
+
+use super::connection::Connection;
+use super::streams::PendingResponse;
+use crate::connection::sealed_copies::sealed_copy;
+use crate::file::{FileContent, SealedCopy};
+use crate::limits::FILE_SLICE_BYTES;
+use crate::net::prefetch::prefetch;
+use crate::net::stream::Stream;
+use crate::net::worker::Worker;
+use crate::service::{Chunks, CloseReason};
+use bytes::{Buf, Bytes};
+use rustix::io::{Errno, ReadWriteFlags, preadv2};
+use selvedge_proto::http2::{End, Section, SendError, Turn};
+use std::future::Future;
+use std::io::IoSliceMut;
+use std::os::fd::AsFd;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+/// The header of a frame (RFC 9113 §4.1).
+pub(super) const FRAME_HEADER_BYTES: usize = 9;
+
+/// The content of a response that is being sent.
+pub(super) enum Outgoing {
+    /// The rest of bytes in memory.
+    Bytes(Bytes),
+    File(OutgoingFile),
+    Stream(OutgoingStream),
+}
+
+/// The rest of a file.
+pub(super) struct OutgoingFile {
+    content: Box<FileContent>,
+    end: u64,
+    /// A copy that cannot change.
+    sealed_copy: Option<Arc<SealedCopy>>,
+    /// Reads the next part into the page cache.
+    prefetch: Option<Pin<Box<dyn Future<Output = Option<()>>>>>,
+}
+
+/// The rest of a stream of chunks.
+pub(super) struct OutgoingStream {
+    chunks: Pin<Box<dyn Chunks>>,
+    /// The rest of the current chunk.
+    chunk: Bytes,
+    /// What has to follow in total, if the length was announced.
+    remaining: Option<u64>,
+}
+
+/// The result of one turn of a stream.
+pub(super) enum Sent {
+    /// A frame was written, and more follows.
+    More,
+    /// The end was written.
+    All,
+    /// The response cannot be completed.
+    Failed(CloseReason),
+}
+
+impl Outgoing {
+    pub(super) fn of_file(content: Box<FileContent>) -> Self {
+        let end = content.offset.saturating_add(content.length);
+        let sealed_copy = sealed_copy(&content);
+        Self::File(OutgoingFile { content, end, sealed_copy, prefetch: None })
+    }
+
+    pub(super) fn of_chunks(chunks: Pin<Box<dyn Chunks>>, length: Option<u64>) -> Self {
+        Self::Stream(OutgoingStream { chunks, chunk: Bytes::new(), remaining: length })
+    }
+}
+
+/// Writes the next frame of a response. `Pending` if its content is not available yet; the context is woken then.
+/// `scratch` is memory for a frame header.
+pub(super) fn poll_send<S: Stream>(
+    connection: &Connection<S>,
+    response: &mut PendingResponse,
+    turn: Turn,
+    scratch: &mut Vec<u8>,
+    cx: &mut Context<'_>,
+) -> Poll<Sent> {
+    let sent_before = response.record.content_bytes;
+    let polled = match &mut response.content {
+        Outgoing::Bytes(bytes) => {
+            let count = bytes.len().min(turn.bytes_max);
+            let end = if count == bytes.len() { End::Last } else { End::More };
+            let sent = send_bytes(connection, turn, &bytes[..count], end);
+            bytes.advance(count);
+            response.record.content_bytes += count as u64;
+            Poll::Ready(sent)
+        }
+        Outgoing::File(file) => file.poll_send(connection, turn, scratch, cx, &mut response.record.content_bytes),
+        Outgoing::Stream(stream) => stream.poll_send(connection, turn, cx, &mut response.record.content_bytes),
+    };
+    response.waits_for_content = polled.is_pending();
+    if let Some(stall) = &mut response.stall {
+        stall.bytes += response.record.content_bytes - sent_before;
+    }
+    polled
+}
+
+/// Writes a DATA frame.
+fn send_bytes<S: Stream>(connection: &Connection<S>, turn: Turn, bytes: &[u8], end: End) -> Sent {
+    let begun = connection.with_protocol(|protocol, out| {
+        protocol.begin_data(turn.stream, bytes.len(), end, out)?;
+        out.extend_from_slice(bytes);
+        Ok::<(), SendError>(())
+    });
+    after_frame(begun, end)
+}
+
+fn after_frame(begun: Result<(), SendError>, end: End) -> Sent {
+    match (begun, end) {
+        (Ok(()), End::More) => Sent::More,
+        (Ok(()), End::Last) => Sent::All,
+        (Err(_), _) => Sent::Failed(CloseReason::ClientDisconnected),
+    }
+}
+
+impl OutgoingFile {
+    fn poll_send<S: Stream>(
+        &mut self,
+        connection: &Connection<S>,
+        turn: Turn,
+        scratch: &mut Vec<u8>,
+        cx: &mut Context<'_>,
+        sent: &mut u64,
+    ) -> Poll<Sent> {
+        let count = usize::try_from(self.end - self.content.offset).map_or(turn.bytes_max, |n| n.min(turn.bytes_max));
+        // The bytes are read behind the place of the frame header, which is written when they are right.
+        let mut output = connection.transport.output.borrow_mut();
+        let out = output.bytes();
+        let start = out.len();
+        out.resize(start + FRAME_HEADER_BYTES + count, 0);
+        let read = self.poll_read(&connection.transport.timeouts.worker, &mut out[start + FRAME_HEADER_BYTES..], cx);
+        if !matches!(read, Poll::Ready(Ok(()))) {
+            out.truncate(start);
+        }
+        if let Err(reason) = ready!(read) {
+            return Poll::Ready(Sent::Failed(reason));
+        }
+        self.content.offset += count as u64;
+        let end = if self.content.offset == self.end { End::Last } else { End::More };
+        scratch.clear();
+        let begun = connection.protocol.borrow_mut().begin_data(turn.stream, count, end, scratch);
+        match scratch.as_slice().try_into() {
+            Ok(header) => {
+                let header: [u8; FRAME_HEADER_BYTES] = header;
+                out[start..start + FRAME_HEADER_BYTES].copy_from_slice(&header);
+                *sent += count as u64;
+            }
+            Err(_) => out.truncate(start),
+        }
+        Poll::Ready(after_frame(begun, end))
+    }
+
+    /// Reads the next bytes of the file while it is in its announced state.
+    fn poll_read(
+        &mut self,
+        worker: &Rc<Worker>,
+        into: &mut [u8],
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<(), CloseReason>> {
+        if let Some(copy) = &self.sealed_copy {
+            let read = read_at(copy.file(), into, self.content.offset, ReadWriteFlags::empty());
+            return Poll::Ready(read.map_err(|_| CloseReason::FileReadFailed));
+        }
+        loop {
+            if let Some(prefetch) = &mut self.prefetch {
+                let prefetched = ready!(prefetch.as_mut().poll(cx));
+                self.prefetch = None;
+                if prefetched.is_none() {
+                    return Poll::Ready(Err(CloseReason::FileReadFailed));
+                }
+            }
+            match read_at(&**self.content.file, into, self.content.offset, ReadWriteFlags::NOWAIT) {
+                Ok(()) if self.content.is_unchanged() => return Poll::Ready(Ok(())),
+                Ok(()) => return Poll::Ready(Err(CloseReason::FileChanged)),
+                // Not in the page cache.
+                Err(Errno::AGAIN) => {
+                    let (worker, file, at) = (worker.clone(), self.content.file.clone(), self.content.offset);
+                    let length = (self.end - at).min(FILE_SLICE_BYTES);
+                    self.prefetch = Some(Box::pin(async move { prefetch(&worker, &file, at, length).await }));
+                }
+                // The file is shorter than announced.
+                Err(Errno::NODATA) => return Poll::Ready(Err(CloseReason::FileChanged)),
+                Err(_) => return Poll::Ready(Err(CloseReason::FileReadFailed)),
+            }
+        }
+    }
+}
+
+/// Reads all of `into` at an offset. Fails with `NODATA` at the end of the file, and with `AGAIN` if the flags forbid to
+/// wait for the disk.
+fn read_at(file: impl AsFd, into: &mut [u8], offset: u64, flags: ReadWriteFlags) -> Result<(), Errno> {
+    let mut at = 0;
+    while at < into.len() {
+        let read = preadv2(&file, &mut [IoSliceMut::new(&mut into[at..])], offset + at as u64, flags);
+        match read {
+            Ok(0) => return Err(Errno::NODATA),
+            Ok(count) => at += count,
+            Err(Errno::INTR) => {}
+            // The file system cannot tell, so the worker reads.
+            Err(Errno::OPNOTSUPP) if !flags.is_empty() => {
+                return read_at(file, &mut into[at..], offset + at as u64, ReadWriteFlags::empty());
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+impl OutgoingStream {
+    fn poll_send<S: Stream>(
+        &mut self,
+        connection: &Connection<S>,
+        turn: Turn,
+        cx: &mut Context<'_>,
+        sent: &mut u64,
+    ) -> Poll<Sent> {
+        while self.chunk.is_empty() {
+            match ready!(self.chunks.as_mut().poll_chunk(cx)) {
+                None => return Poll::Ready(self.end(connection, turn)),
+                Some(Ok(chunk)) => self.chunk = chunk,
+                Some(Err(_)) => return Poll::Ready(Sent::Failed(CloseReason::StreamFailed)),
+            }
+        }
+        let count = self.chunk.len().min(turn.bytes_max);
+        if let Some(remaining) = &mut self.remaining {
+            match remaining.checked_sub(count as u64) {
+                Some(rest) => *remaining = rest,
+                None => return Poll::Ready(Sent::Failed(CloseReason::StreamFailed)),
+            }
+        }
+        let piece = self.chunk.split_to(count);
+        *sent += count as u64;
+        let is_last = self.remaining == Some(0) && self.chunk.is_empty();
+        Poll::Ready(send_bytes(connection, turn, &piece, if is_last { End::Last } else { End::More }))
+    }
+
+    /// Writes the end of the content, with trailers if the application has any.
+    fn end<S: Stream>(&mut self, connection: &Connection<S>, turn: Turn) -> Sent {
+        if self.remaining.is_some_and(|remaining| remaining > 0) {
+            return Sent::Failed(CloseReason::StreamFailed);
+        }
+        let trailers = self.chunks.as_mut().trailers();
+        if self.remaining.is_some() || trailers.lines().is_empty() {
+            return send_bytes(connection, turn, &[], End::Last);
+        }
+        let sent = connection.with_protocol(|protocol, out| {
+            protocol.send_fields(turn.stream, Section::Trailers, out, |block| block.fields(&trailers))
+        });
+        after_frame(sent, End::Last)
+    }
+}

@@ -1,0 +1,173 @@
+//! What clients send: heads, content, trailers, and resets.
+
+use super::call::{ActiveRequest, Called};
+use super::respond::send_refusal;
+use super::serve::Server;
+use crate::buffer::Buffer;
+use crate::connection::exchange::ResponseRecord;
+use crate::connection::http1::request_pool;
+use crate::net::stream::Stream;
+use crate::service::{
+    CloseReason, ContentError, ContentSource, IncomingBody, InterimSender, Observer, Request, RequestInner, Response,
+    Service, StreamId as RequestId, Timestamp,
+};
+use selvedge_proto::field_section::{
+    FieldClass, MalformedMessage, Protocols, RequestRules, SectionError, StreamEnd, build_request, read_trailers,
+};
+use selvedge_proto::head::Version;
+use selvedge_proto::http2::{End, ErrorCode, FieldSection, ResetCause, StreamId};
+use selvedge_proto::method::Method;
+use selvedge_proto::{Reject, StatusCode};
+use std::future::Future;
+use std::rc::{Rc, Weak};
+use std::time::Instant;
+
+impl<S, T, O, M, F> Server<'_, S, T, O, M, F>
+where
+    S: Stream,
+    T: Service,
+    O: Observer,
+    M: Fn(ActiveRequest) -> F,
+    F: Future<Output = Called>,
+{
+    /// Begins a request, or refuses its head.
+    pub(super) fn begin_request(&mut self, stream: StreamId, end: End, _section: FieldSection) {
+        let connection = self.connection;
+        connection.requests.set(connection.requests.get().wrapping_add(1));
+        let mut inner = request_pool::acquire();
+        inner.bytes = Buffer::take();
+        inner.start = 0;
+        let built = {
+            let rules = RequestRules {
+                version: Version::Http2,
+                limits: &connection.transport.shared.limits.message,
+                protocols: Protocols::None,
+            };
+            let end = if end == End::Last { StreamEnd::Ended } else { StreamEnd::Open };
+            let RequestInner { bytes, head, .. } = &mut *inner;
+            build_request(connection.protocol.borrow().fields(), end, &rules, bytes, head)
+        };
+        match built {
+            Ok(length) => self.start_request(stream, end, length, inner),
+            Err(error) => {
+                request_pool::release(inner);
+                self.refuse(stream, end, error);
+            }
+        }
+    }
+
+    fn start_request(&mut self, stream: StreamId, end: End, length: Option<u64>, mut inner: Box<RequestInner>) {
+        let connection = self.connection;
+        let transport = &connection.transport;
+        let clock = &transport.timeouts.worker.clock;
+        inner.peer = transport.peer;
+        inner.tls = transport.link.tls_info();
+        inner.received_at = Timestamp { since_worker_start: clock.elapsed(), unix_time: clock.unix_seconds() };
+        let id = RequestId(stream.get().into());
+        if let Some(length) = length {
+            let expected = connection.with_protocol(|protocol, out| protocol.expect_content(stream, length, out));
+            if expected.is_err() {
+                return request_pool::release(inner);
+            }
+        }
+        let source = || -> Weak<dyn ContentSource> { Rc::downgrade(connection) as _ };
+        if end == End::More {
+            connection.contents.borrow_mut().begin(stream, inner.head.expectation);
+            inner.content = IncomingBody::new(source(), id, length, transport.shared.limits.body_bytes_max);
+        }
+        if self.app.service.uses_connection_extensions() {
+            inner.connection_extensions = connection.extensions.take();
+        }
+        if self.app.service.sends_interim() {
+            inner.interim_sender = Some(InterimSender { source: source(), stream: id });
+        }
+        let began = self.app.observer.wants_elapsed().then(Instant::now);
+        self.start_call(ActiveRequest { request: Request { inner }, stream, began });
+    }
+
+    /// Refuses a head: a malformed message resets its stream, another one gets an error response.
+    fn refuse(&mut self, stream: StreamId, end: End, error: SectionError) {
+        match error {
+            //= RFC 9113 §8.1.1: a malformed request is a stream error of type PROTOCOL_ERROR
+            SectionError::Malformed(malformed) => self.reset_malformed(stream, malformed),
+            SectionError::Rejected(reject) => self.reject(stream, end, reject),
+        }
+    }
+
+    fn reset_malformed(&mut self, stream: StreamId, malformed: MalformedMessage) {
+        let connection = self.connection;
+        connection.reset(stream, ErrorCode::PROTOCOL_ERROR);
+        let mut record = ResponseRecord::client_disconnected(CloseReason::MessageMalformed(malformed));
+        record.status = StatusCode::BAD_REQUEST;
+        record.reason = Some(malformed.message());
+        record.report_refusal(self.app, &connection.transport, (b"", None), connection.facts(stream, None));
+    }
+
+    fn reject(&mut self, stream: StreamId, end: End, reject: Reject) {
+        let connection = self.connection;
+        //= RFC 9110 §9.3.2: a response to HEAD has no content, also if the rest of its head is refused
+        let is_head = connection
+            .protocol
+            .borrow()
+            .fields()
+            .iter()
+            .any(|field| field.class == FieldClass::Method && field.value == b"HEAD");
+        let method = if is_head { Method::Head } else { Method::Other };
+        let response = Response::error_with_text(reject.status(), reject.message()).no_log_reason();
+        let record = send_refusal(connection, stream, method, response);
+        if end == End::More {
+            connection.reset(stream, ErrorCode::NO_ERROR);
+        }
+        record.report_refusal(self.app, &connection.transport, (b"", Some(reject)), connection.facts(stream, None));
+    }
+
+    /// Stores content for the application, or discards it.
+    pub(super) fn store_content(&mut self, stream: StreamId, piece: &[u8], end: End) {
+        let connection = self.connection;
+        let now = connection.transport.timeouts.worker.clock.tick();
+        if !piece.is_empty() {
+            let (is_stored, reader) = connection.contents.borrow_mut().push(stream, piece, now);
+            if !is_stored {
+                connection.consume(stream, piece.len());
+            }
+            if let Some(reader) = reader {
+                reader.wake();
+            }
+        }
+        if end == End::Last {
+            let reader = connection.contents.borrow_mut().end(stream, None);
+            if let Some(reader) = reader {
+                reader.wake();
+            }
+        }
+    }
+
+    /// Ends content with trailers.
+    pub(super) fn end_content(&mut self, stream: StreamId, _section: FieldSection) {
+        let connection = self.connection;
+        let limits = &connection.transport.shared.limits.message;
+        let trailers = read_trailers(connection.protocol.borrow().fields(), limits);
+        let reader = match trailers {
+            Ok(trailers) => connection.contents.borrow_mut().end(stream, Some(trailers)),
+            Err(SectionError::Rejected(reject)) => {
+                connection.contents.borrow_mut().fail(stream, ContentError::Rejected(reject))
+            }
+            Err(SectionError::Malformed(malformed)) => {
+                connection.reset(stream, ErrorCode::PROTOCOL_ERROR);
+                return self.cancel(stream, CloseReason::MessageMalformed(malformed));
+            }
+        };
+        if let Some(reader) = reader {
+            reader.wake();
+        }
+    }
+
+    /// Cancels the request of a stream that was reset.
+    pub(super) fn on_reset(&mut self, stream: StreamId, cause: ResetCause) {
+        let reason = match cause {
+            ResetCause::Peer | ResetCause::NotProcessed => CloseReason::ClientCancelled,
+            ResetCause::Violation(error) => CloseReason::StreamInvalid(error),
+        };
+        self.cancel(stream, reason);
+    }
+}

@@ -1,0 +1,200 @@
+//! Writes a response: its head, and its content as far as that is small and available.
+
+use super::call::{Called, finish};
+use super::connection::Connection;
+use super::output::Outgoing;
+use super::streams::PendingResponse;
+use crate::connection::app_context::{AppContext, AppState};
+use crate::connection::exchange::ResponseRecord;
+use crate::connection::response_plan::{ResponseContext, ResponsePlan, response_plan};
+use crate::limits::COPY_BYTES_MAX;
+use crate::net::stream::Stream;
+use crate::service::{Body, CloseReason, Observer, Response};
+use bytes::Bytes;
+use selvedge_proto::StatusCode;
+use selvedge_proto::http2::{Content, End, ErrorCode, Section, StreamId};
+use selvedge_proto::message::AnnouncedLength;
+use selvedge_proto::method::Method;
+
+/// What follows the head of a response.
+pub(super) enum AfterHead {
+    /// The response is complete or has failed, and was reported.
+    Finished,
+    /// Content follows.
+    Content(Box<PendingResponse>),
+}
+
+/// Longest decimal number of 64 bits.
+const DECIMAL_BYTES_MAX: usize = 20;
+
+/// Writes the head of a response. Small content follows at once, if the windows permit.
+pub(super) fn respond<S: Stream, T, O: Observer>(
+    connection: &Connection<S>,
+    app: &AppContext<T, O>,
+    called: Called,
+) -> AfterHead {
+    let Called { active, mut response } = called;
+    let (length, has_content) = plan(active.request.method(), &mut response);
+    let body = std::mem::take(&mut response.body);
+    let mut record = new_record(response);
+    let end = if has_content { End::More } else { End::Last };
+    if let Err(reason) = write_head(connection, active.stream, &mut record, length, end) {
+        record.outcome = Err(reason);
+        finish(active, &record, connection, app);
+        return AfterHead::Finished;
+    }
+    let content = match body {
+        _ if !has_content => None,
+        Body::Bytes(bytes) => send_small(connection, active.stream, bytes, &mut record).map(Outgoing::Bytes),
+        Body::File(file) => Some(Outgoing::of_file(file)),
+        Body::Stream { length, chunks } => Some(Outgoing::of_chunks(chunks, length)),
+        Body::Empty | Body::Upgrade(_) => None,
+    };
+    let Some(content) = content else {
+        end_stream(connection, active.stream);
+        finish(active, &record, connection, app);
+        return AfterHead::Finished;
+    };
+    connection.protocol.borrow_mut().set_content(active.stream, Content::Ready);
+    AfterHead::Content(Box::new(PendingResponse { active, record, content, waits_for_content: false, stall: None }))
+}
+
+/// Writes the response to a head that was refused.
+pub(super) fn send_refusal<S: Stream>(
+    connection: &Connection<S>,
+    stream: StreamId,
+    method: Method,
+    mut response: Response,
+) -> ResponseRecord {
+    let (length, has_content) = plan(method, &mut response);
+    let body = std::mem::take(&mut response.body);
+    let mut record = new_record(response);
+    let end = if has_content { End::More } else { End::Last };
+    record.outcome = write_head(connection, stream, &mut record, length, end);
+    if let Body::Bytes(bytes) = body
+        && record.outcome.is_ok()
+        && has_content
+        && send_small(connection, stream, bytes, &mut record).is_some()
+    {
+        // The client has closed its windows. The status is all that it gets.
+        connection.reset(stream, ErrorCode::CANCEL);
+        record.outcome = Err(CloseReason::SendTooSlow);
+    }
+    record
+}
+
+fn new_record(response: Response) -> ResponseRecord {
+    ResponseRecord {
+        status: response.status,
+        reason: response.reason(),
+        head_bytes: 0,
+        content_bytes: 0,
+        outcome: Ok(()),
+        close: None,
+        fields: response.into_fields(),
+    }
+}
+
+/// Plans a response. A response that the application may not give becomes an error.
+fn plan(method: Method, response: &mut Response) -> (AnnouncedLength, bool) {
+    let context = ResponseContext {
+        method,
+        close_requested: None,
+        unread_content: None,
+        is_draining: false,
+        app_state: AppState::Current,
+    };
+    match response_plan(context, response) {
+        ResponsePlan::Final { length, has_content, .. } => (length, has_content),
+        ResponsePlan::Invalid(status, reason) => {
+            *response = Response::error(status).log_reason(reason);
+            plan(method, response)
+        }
+        //= RFC 9113 §8.6: HTTP/2 has no 101
+        ResponsePlan::Upgrade => {
+            let reason = "the application responded with 101 over HTTP/2";
+            *response = Response::error(StatusCode::INTERNAL_SERVER_ERROR).log_reason(reason);
+            plan(method, response)
+        }
+    }
+}
+
+/// Writes the head.
+fn write_head<S: Stream>(
+    connection: &Connection<S>,
+    stream: StreamId,
+    record: &mut ResponseRecord,
+    length: AnnouncedLength,
+    end: End,
+) -> Result<(), CloseReason> {
+    let common_fields = connection.transport.common_fields();
+    let mut digits = [0; DECIMAL_BYTES_MAX];
+    let length = match length {
+        AnnouncedLength::Known(length) => Some(decimal(length, &mut digits)),
+        AnnouncedLength::Absent | AnnouncedLength::Unknown => None,
+    };
+    let (status, fields) = (record.status, record.fields.get());
+    let (before, after, sent) = connection.with_protocol(|protocol, out| {
+        let before = out.len();
+        let sent = protocol.send_fields(stream, Section::Head(end), out, |block| {
+            block.status(status);
+            block.field(b"server", common_fields.server());
+            block.field(b"date", common_fields.date());
+            block.fields(fields);
+            if let Some(length) = length {
+                block.field(b"content-length", length);
+            }
+        });
+        (before, out.len(), sent)
+    });
+    record.head_bytes = after - before;
+    sent.map_err(|_| CloseReason::ClientDisconnected)
+}
+
+/// Writes a number in decimal digits.
+fn decimal(number: u64, digits: &mut [u8; DECIMAL_BYTES_MAX]) -> &[u8] {
+    let (mut at, mut rest) = (DECIMAL_BYTES_MAX, number);
+    loop {
+        at -= 1;
+        digits[at] = b'0' + (rest % 10) as u8;
+        rest /= 10;
+        if rest == 0 {
+            return &digits[at..];
+        }
+    }
+}
+
+/// Sends content that is small and that the windows permit. Returns content that has to wait for its turn.
+fn send_small<S: Stream>(
+    connection: &Connection<S>,
+    stream: StreamId,
+    bytes: Bytes,
+    record: &mut ResponseRecord,
+) -> Option<Bytes> {
+    let is_sent = connection.with_protocol(|protocol, out| {
+        let fits = bytes.len() <= COPY_BYTES_MAX && bytes.len() <= protocol.sendable(stream);
+        let is_sent = fits && protocol.begin_data(stream, bytes.len(), End::Last, out).is_ok();
+        if is_sent {
+            out.extend_from_slice(&bytes);
+        }
+        is_sent
+    });
+    if !is_sent {
+        return Some(bytes);
+    }
+    record.content_bytes = bytes.len() as u64;
+    None
+}
+
+/// Ends the request of a stream whose response is complete.
+pub(super) fn end_stream<S: Stream>(connection: &Connection<S>, stream: StreamId) {
+    if connection.contents.borrow().is_empty() {
+        return;
+    }
+    let is_arriving = connection.contents.borrow().is_arriving(stream);
+    connection.drop_content(stream);
+    if is_arriving {
+        //= RFC 9113 §8.1: the client is to send no more of its content, and the response stays valid
+        connection.reset(stream, ErrorCode::NO_ERROR);
+    }
+}

@@ -1,0 +1,522 @@
+//! The task of a connection: takes turns until the connection ends or parks.
+//!
+//! In a turn it receives, calls the application, and sends. All frames of a turn leave in one send.
+
+use super::call::{ActiveRequest, Called, call, finish};
+use super::connection::Connection;
+use super::contents::ContentLimits;
+use super::output::{FRAME_HEADER_BYTES, Sent, poll_send};
+use super::respond::{AfterHead, end_stream, respond};
+use super::stalls;
+use super::streams::{PendingResponse, Streams};
+use crate::buffer::Size;
+use crate::connection::app_context::{AppContext, AppState};
+use crate::connection::exit::Exit;
+use crate::connection::receive_buffer::ReceiveBuffer;
+use crate::connection::timeouts::abort_reason;
+use crate::connection::transport::Received;
+use crate::limits::{BUFFER_BYTES, BYTES_PER_YIELD, LINGER_TIMEOUT, LONG_BUFFER_BYTES, Limits};
+use crate::net::clock::{Tick, ticks};
+use crate::net::connection_table::{Deadline, Interrupt};
+use crate::net::raw::{SendMode, ShutdownMode};
+use crate::net::stream::Stream;
+use crate::service::{CloseReason, Observer, Service};
+use selvedge_proto::Persistence;
+use selvedge_proto::http2::{Content, ErrorCode, Event, StreamId, Turn};
+use std::future::{Future, poll_fn};
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+/// Bytes that may be unsent while the connection still receives.
+const UNSENT_BYTES_MAX: usize = LONG_BUFFER_BYTES;
+/// Turns with progress before the task yields.
+const TURNS_PER_YIELD: u32 = 64;
+/// A send buffer with less room than this, for the content of a frame, is full.
+const FRAME_BYTES_MIN: usize = 1024;
+
+/// Serves streams until the connection ends or parks.
+pub(in crate::connection) async fn serve<S: Stream, T: Service, O: Observer>(
+    connection: &Rc<Connection<S>>,
+    app: &AppContext<T, O>,
+) -> Exit {
+    let mut server = Server {
+        connection,
+        app,
+        call: |active| call(connection, app, active),
+        streams: Streams::new(),
+        ready: Vec::new(),
+        scratch: Vec::new(),
+        task: None,
+        deadline: None,
+        ending: None,
+        closed: None,
+        idle_since: None,
+        send_wait: None,
+        output_size: Size::Usual,
+        is_cut: false,
+    };
+    let exit = poll_fn(|cx| server.poll(cx)).await;
+    if let Exit::Closed(reason) = exit {
+        server.closed = Some(reason);
+        drop(server);
+        let transport = &connection.transport;
+        let is_sent = transport.send_now(SendMode::MoreFollows).unwrap_or(false);
+        if is_sent && may_linger(reason) {
+            transport.link.shutdown(ShutdownMode::Write);
+            transport.linger().await;
+        }
+    }
+    exit
+}
+
+/// Whether the client may still send when the connection closes, which would destroy what it has not read.
+fn may_linger(reason: CloseReason) -> bool {
+    use CloseReason::{AppReplaced, ClosedAfterResponse, Draining, Http2};
+    matches!(reason, AppReplaced | ClosedAfterResponse | Draining | Http2(_))
+}
+
+/// A wait of the whole connection for a client that receives nothing.
+struct SendWait {
+    began: Tick,
+    /// Bytes that left since then.
+    bytes: u64,
+}
+
+/// What the task of a connection knows.
+pub(super) struct Server<'a, S: Stream, T, O: Observer, M, F> {
+    pub(super) connection: &'a Rc<Connection<S>>,
+    pub(super) app: &'a AppContext<T, O>,
+    call: M,
+    pub(super) streams: Streams<F>,
+    ready: Vec<u32>,
+    scratch: Vec<u8>,
+    task: Option<Waker>,
+    /// The deadline that was set last.
+    deadline: Option<(Deadline, Tick)>,
+    /// Why the connection ends when its streams are complete.
+    pub(super) ending: Option<CloseReason>,
+    /// Why the connection has ended.
+    closed: Option<CloseReason>,
+    /// Since when no stream is open.
+    idle_since: Option<Tick>,
+    send_wait: Option<SendWait>,
+    /// The size of the send buffer: long while the client takes content faster than usual buffers are filled.
+    output_size: Size,
+    /// Whether content was left over because the send buffer was full.
+    is_cut: bool,
+}
+
+impl<S, T, O, M, F> Server<'_, S, T, O, M, F>
+where
+    S: Stream,
+    T: Service,
+    O: Observer,
+    M: Fn(ActiveRequest) -> F,
+    F: Future<Output = Called>,
+{
+    /// Takes turns until nothing can be done without waiting.
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Exit> {
+        if !self.task.as_ref().is_some_and(|task| task.will_wake(cx.waker())) {
+            self.streams.queue.set_task(cx.waker());
+            self.task = Some(cx.waker().clone());
+        }
+        self.connection.is_in_turn.set(true);
+        let polled = self.poll_turns(cx);
+        self.connection.is_in_turn.set(false);
+        match polled {
+            Ok(()) => Poll::Pending,
+            Err(exit) => Poll::Ready(exit),
+        }
+    }
+
+    fn poll_turns(&mut self, cx: &mut Context<'_>) -> Result<(), Exit> {
+        let mut sent_bytes = 0;
+        for _ in 0..TURNS_PER_YIELD {
+            let received = self.receive(cx)?;
+            self.poll_ready();
+            let has_content = self.fill_output() || self.is_cut;
+            let unsent = self.connection.transport.unsent_len();
+            let is_sent = self.flush(cx)?;
+            sent_bytes += unsent;
+            self.check_end()?;
+            if !received && !(has_content && is_sent) {
+                return self.wait();
+            }
+            if sent_bytes >= BYTES_PER_YIELD {
+                break;
+            }
+        }
+        cx.waker().wake_by_ref();
+        Ok(())
+    }
+
+    /// Receives and processes available bytes. Returns whether any arrived.
+    fn receive(&mut self, cx: &mut Context<'_>) -> Result<bool, Exit> {
+        let transport = &self.connection.transport;
+        if transport.unsent_len() > UNSENT_BYTES_MAX {
+            return Ok(false);
+        }
+        // The bytes that chose this protocol are there already.
+        let has_input = !transport.input.borrow().bytes().is_empty();
+        match if has_input { Poll::Ready(Received::More) } else { transport.poll_receive(cx) } {
+            Poll::Ready(Received::More) => {
+                let input = std::mem::take(&mut *transport.input.borrow_mut());
+                self.process(&input)?;
+                // Bulk content is received with fewer calls into a longer buffer.
+                if input.buffer.as_ref().is_some_and(|buffer| buffer.len() >= BUFFER_BYTES) {
+                    transport.input.borrow_mut().use_long_buffer();
+                }
+                Ok(true)
+            }
+            Poll::Ready(Received::End) => Err(Exit::Closed(self.reason_of_end())),
+            Poll::Ready(Received::Failed) => Err(Exit::Closed(CloseReason::Reset)),
+            Poll::Ready(Received::Interrupted(_) | Received::SendStalled) | Poll::Pending => Ok(false),
+        }
+    }
+
+    fn reason_of_end(&self) -> CloseReason {
+        match self.ending {
+            Some(reason) => reason,
+            None if self.streams.is_empty() => CloseReason::ClientClosed,
+            None => CloseReason::ClientDisconnected,
+        }
+    }
+
+    /// Processes received bytes.
+    fn process(&mut self, input: &ReceiveBuffer) -> Result<(), Exit> {
+        let (bytes, mut at) = (input.bytes(), 0);
+        let now = self.connection.now();
+        loop {
+            let step = self.connection.with_protocol(|protocol, out| protocol.receive(&bytes[at..], now, out));
+            let step = step.map_err(|error| Exit::Closed(CloseReason::Http2(error)))?;
+            let Some(event) = step.event else { return Ok(()) };
+            self.on_event(event, &bytes[at..]);
+            at += step.consumed;
+        }
+    }
+
+    fn on_event(&mut self, event: Event, input: &[u8]) {
+        match event {
+            Event::Headers { stream, end, section } => self.begin_request(stream, end, section),
+            Event::Data { stream, content, end } => self.store_content(stream, &input[content], end),
+            Event::Trailers { stream, section } => self.end_content(stream, section),
+            Event::Reset { stream, cause, .. } => self.on_reset(stream, cause),
+            Event::GoAway { .. } => {
+                self.ending.get_or_insert(CloseReason::ClientClosed);
+            }
+            Event::Writable | Event::PingAcknowledged { .. } => {}
+        }
+    }
+
+    /// Calls the application for a request.
+    pub(super) fn start_call(&mut self, active: ActiveRequest) {
+        let stream = active.stream;
+        if let Some(called) = self.streams.start(stream, (self.call)(active)) {
+            self.respond(called);
+        }
+    }
+
+    /// Writes a response, and keeps what cannot be sent now.
+    pub(super) fn respond(&mut self, called: Called) {
+        if called.response.persistence() == Persistence::Close {
+            self.begin_ending(CloseReason::ClosedAfterResponse);
+        }
+        if let AfterHead::Content(response) = respond(self.connection, self.app, called) {
+            self.streams.keep(response);
+        }
+    }
+
+    /// Continues the calls and responses that were woken.
+    fn poll_ready(&mut self) {
+        let mut ready = std::mem::take(&mut self.ready);
+        self.streams.queue.take(&mut ready);
+        for place in ready.drain(..) {
+            if let Some(called) = self.streams.poll_call(place) {
+                self.respond(called);
+            } else if let Some(stream) = self.streams.stream_of_response(place) {
+                self.connection.protocol.borrow_mut().set_content(stream, Content::Ready);
+            }
+        }
+        self.ready = ready;
+    }
+
+    /// Returns the stream that writes next, and how much fits into the send buffer.
+    fn next_turn(&mut self) -> Option<Turn> {
+        let turn = self.connection.protocol.borrow_mut().next_to_send()?;
+        let mut output = self.connection.transport.output.borrow_mut();
+        if self.output_size == Size::Long && output.len() < BUFFER_BYTES {
+            output.use_long_buffer();
+        }
+        let out = output.bytes();
+        let room = (out.capacity() - out.len()).saturating_sub(FRAME_HEADER_BYTES);
+        let is_full = room < turn.bytes_max.min(FRAME_BYTES_MIN);
+        self.is_cut |= is_full;
+        (!is_full).then(|| Turn { bytes_max: turn.bytes_max.min(room), ..turn })
+    }
+
+    /// Writes content in the order of priorities until the send buffer is full. Returns whether any was written.
+    fn fill_output(&mut self) -> bool {
+        let mut has_written = false;
+        while let Some(turn) = self.next_turn() {
+            let place = self.streams.find(turn.stream);
+            let Some((place, (response, mut cx))) = place.and_then(|at| Some((at, self.streams.response_mut(at)?)))
+            else {
+                // A stream without a response has nothing to send.
+                self.connection.protocol.borrow_mut().set_content(turn.stream, Content::Waiting);
+                continue;
+            };
+            let sent = poll_send(self.connection, response, turn, &mut self.scratch, &mut cx);
+            has_written |= sent.is_ready();
+            match sent {
+                Poll::Ready(Sent::More) => {}
+                Poll::Ready(Sent::All) => self.end_response(place, Ok(())),
+                Poll::Ready(Sent::Failed(reason)) => self.end_response(place, Err(reason)),
+                Poll::Pending => self.connection.protocol.borrow_mut().set_content(turn.stream, Content::Waiting),
+            }
+        }
+        has_written
+    }
+
+    /// Reports a response that is complete or has failed.
+    pub(super) fn end_response(&mut self, place: u32, outcome: Result<(), CloseReason>) {
+        let Some(response) = self.streams.remove(place) else { return };
+        let PendingResponse { active, mut record, .. } = *response;
+        record.outcome = outcome;
+        match outcome {
+            Ok(()) => end_stream(self.connection, active.stream),
+            Err(_) => {
+                self.connection.drop_content(active.stream);
+                self.connection.reset(active.stream, ErrorCode::INTERNAL_ERROR);
+            }
+        }
+        finish(active, &record, self.connection, self.app);
+    }
+
+    /// Cancels the call or the response of a stream that was reset.
+    pub(super) fn cancel(&mut self, stream: StreamId, reason: CloseReason) {
+        let connection = self.connection;
+        connection.cancel_reason.set(reason);
+        connection.drop_content(stream);
+        let Some(place) = self.streams.find(stream) else { return };
+        if let Some(response) = self.streams.remove(place) {
+            let PendingResponse { active, mut record, .. } = *response;
+            record.outcome = Err(reason);
+            finish(active, &record, connection, self.app);
+        }
+    }
+
+    /// Sends what was written. Returns whether all of it left.
+    fn flush(&mut self, cx: &mut Context<'_>) -> Result<bool, Exit> {
+        let transport = &self.connection.transport;
+        let unsent = transport.unsent_len();
+        // A session may hold encoded bytes that the socket has not accepted.
+        if unsent == 0 && self.send_wait.is_none() {
+            return Ok(true);
+        }
+        let now = transport.timeouts.worker.clock.tick();
+        loop {
+            if transport.send_now(SendMode::Flush).map_err(Exit::Closed)? {
+                self.output_size = if self.is_cut { Size::Long } else { Size::Usual };
+                self.is_cut = false;
+                self.send_wait = None;
+                return Ok(true);
+            }
+            self.output_size = Size::Usual;
+            let wait = self.send_wait.get_or_insert(SendWait { began: now, bytes: 0 });
+            wait.bytes += (unsent - transport.unsent_len()) as u64;
+            match transport.link.poll_writable(cx) {
+                Poll::Ready(Ok(())) => {}
+                Poll::Ready(Err(_)) => return Err(Exit::Closed(CloseReason::Reset)),
+                Poll::Pending => return Ok(false),
+            }
+        }
+    }
+
+    /// Begins to end the connection: no new stream is accepted, and open ones are completed.
+    pub(super) fn begin_ending(&mut self, reason: CloseReason) {
+        if self.ending.is_none() {
+            self.ending = Some(reason);
+            self.idle_since = None;
+            let now = self.connection.now();
+            self.connection.with_protocol(|protocol, out| protocol.begin_shutdown(now, out));
+        }
+    }
+
+    /// Ends the connection if nothing is left to do.
+    fn check_end(&mut self) -> Result<(), Exit> {
+        let transport = &self.connection.transport;
+        if transport.timeouts.worker.is_draining.get() {
+            self.begin_ending(CloseReason::Draining);
+        } else if self.app.shared.app_state.get() == AppState::Replaced {
+            self.begin_ending(CloseReason::AppReplaced);
+        }
+        match self.ending {
+            Some(reason) if self.is_idle() && self.connection.protocol.borrow().is_finished() => {
+                Err(Exit::Closed(reason))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Handles the interrupts of a wait, and sets its deadline.
+    fn wait(&mut self) -> Result<(), Exit> {
+        let connection = self.connection;
+        let timeouts = &connection.transport.timeouts;
+        match timeouts.interrupt() {
+            Interrupt::None | Interrupt::Abort => {}
+            Interrupt::TimedOut => {
+                timeouts.clear_interrupt();
+                self.deadline = None;
+                self.on_timeout()?;
+            }
+            Interrupt::Evict => {
+                timeouts.clear_interrupt();
+                if self.is_idle() {
+                    self.begin_ending(CloseReason::Evicted);
+                    return Err(Exit::Closed(CloseReason::Evicted));
+                }
+            }
+            Interrupt::Drain => {
+                timeouts.clear_interrupt();
+                self.check_end()?;
+            }
+            Interrupt::Park => {
+                timeouts.clear_interrupt();
+                if self.is_idle() && self.ending.is_none() && connection.is_parkable() {
+                    return Err(Exit::Parked);
+                }
+            }
+        }
+        // What an interrupt has written leaves with the next turn.
+        if connection.transport.unsent_len() > 0
+            && self.send_wait.is_none()
+            && let Some(task) = &self.task
+        {
+            task.wake_by_ref();
+        }
+        self.set_deadline();
+        Ok(())
+    }
+
+    fn is_idle(&self) -> bool {
+        self.streams.is_empty() && self.connection.transport.unsent_len() == 0 && self.send_wait.is_none()
+    }
+
+    /// Sets the deadline of what the connection waits for.
+    fn set_deadline(&mut self) {
+        let limits = &self.connection.transport.shared.limits;
+        let timeouts = &self.connection.transport.timeouts;
+        let now = timeouts.worker.clock.tick();
+        let (mut kind, mut due) = (Deadline::None, Tick::MAX);
+        let mut add = |other, other_due: Option<Tick>| {
+            if let Some(other_due) = other_due.filter(|&other_due| other_due < due) {
+                (kind, due) = (other, other_due);
+            }
+        };
+        if self.is_idle() {
+            let since = *self.idle_since.get_or_insert(now);
+            // Without a stream, only this deadline and those of the protocol apply.
+            let (waits_for, time) = match (self.ending, self.connection.requests.get()) {
+                (Some(_), _) => (Deadline::Linger, LINGER_TIMEOUT),
+                (None, 0) => (Deadline::RequestHead, limits.header_timeout),
+                (None, _) => (Deadline::KeepAlive, limits.keep_alive_timeout),
+            };
+            add(waits_for, Some(since.saturating_add(ticks(time))));
+        } else {
+            self.idle_since = None;
+            add(Deadline::ResponseProgress, self.send_wait.as_ref().map(|wait| wait.due(limits)));
+            if !self.connection.contents.borrow().is_empty() {
+                add(Deadline::RequestBody, self.connection.contents.borrow().due(content_limits(limits)));
+            }
+            let protocol = self.connection.protocol.borrow();
+            for (_, response) in self.streams.responses_mut() {
+                stalls::update(response, protocol.sendable(response.active.stream), now);
+                add(Deadline::ResponseProgress, stalls::due(response, limits));
+            }
+        }
+        if let Some(protocol_due) = self.connection.protocol.borrow().deadline() {
+            let from_now = protocol_due.0.saturating_sub(self.connection.now().0);
+            let protocol_due = now.saturating_add(ticks(Duration::from_millis(from_now)));
+            if protocol_due < due {
+                due = protocol_due;
+            }
+        }
+        if self.deadline != Some((kind, due)) {
+            self.deadline = Some((kind, due));
+            timeouts.wait_until(kind, due);
+        }
+    }
+
+    /// Acts on the deadlines that have passed.
+    fn on_timeout(&mut self) -> Result<(), Exit> {
+        let connection = self.connection;
+        let limits = &connection.transport.shared.limits;
+        let now = connection.transport.timeouts.worker.clock.tick();
+        let protocol_now = connection.now();
+        let expired = connection.with_protocol(|protocol, out| match protocol.deadline() {
+            Some(due) if due <= protocol_now => protocol.expired(protocol_now, out),
+            _ => Ok(()),
+        });
+        expired.map_err(|error| Exit::Closed(CloseReason::Http2(error)))?;
+        if self.send_wait.as_ref().is_some_and(|wait| wait.due(limits) <= now) {
+            return Err(Exit::Closed(CloseReason::SendTooSlow));
+        }
+        if self.is_idle() {
+            return self.on_idle_timeout(now);
+        }
+        for reader in connection.contents.borrow_mut().fail_slow(now, content_limits(limits)) {
+            reader.wake();
+        }
+        let is_stalled = |response: &PendingResponse| stalls::due(response, limits).is_some_and(|due| due <= now);
+        let stalled = self.streams.responses_mut().filter(|(_, response)| is_stalled(response));
+        let stalled: Vec<u32> = stalled.map(|(place, _)| place).collect();
+        for place in stalled {
+            self.end_response(place, Err(CloseReason::SendTooSlow));
+        }
+        self.check_end()
+    }
+
+    fn on_idle_timeout(&mut self, now: Tick) -> Result<(), Exit> {
+        let limits = &self.connection.transport.shared.limits;
+        let idle_for = self.idle_since.map_or(0, |since| now.saturating_sub(since));
+        match (self.ending, self.connection.requests.get()) {
+            (Some(reason), _) if idle_for >= ticks(LINGER_TIMEOUT) => return Err(Exit::Closed(reason)),
+            (None, 0) if idle_for >= ticks(limits.header_timeout) => self.begin_ending(CloseReason::NothingReceived),
+            // The worker shortens the timeout near the connection limit.
+            (None, 1..) => self.begin_ending(CloseReason::KeepAliveTimeout),
+            _ => {}
+        }
+        self.check_end()
+    }
+}
+
+impl<S: Stream, T, O: Observer, M, F> Drop for Server<'_, S, T, O, M, F> {
+    /// Cancels the calls and reports the responses that are not complete.
+    fn drop(&mut self) {
+        let reason = match self.closed {
+            Some(CloseReason::ClientClosed) => CloseReason::ClientDisconnected,
+            Some(reason) => reason,
+            None => abort_reason(&self.connection.transport.timeouts.worker),
+        };
+        self.connection.cancel_reason.set(reason);
+        for response in self.streams.clear() {
+            let PendingResponse { active, mut record, .. } = *response;
+            record.outcome = Err(reason);
+            finish(active, &record, self.connection, self.app);
+        }
+    }
+}
+
+impl SendWait {
+    /// Returns when the client has been too slow.
+    fn due(&self, limits: &Limits) -> Tick {
+        let rate_seconds = self.bytes / u64::from(limits.send_min_rate.max(1));
+        let allowed = Duration::from_secs(rate_seconds).saturating_add(limits.send_timeout);
+        self.began.saturating_add(ticks(allowed)).saturating_add(1)
+    }
+}
+
+fn content_limits(limits: &Limits) -> ContentLimits {
+    ContentLimits { timeout: limits.body_timeout, min_rate: limits.body_min_rate }
+}
