@@ -33,7 +33,7 @@ pub(crate) mod value;
 pub(crate) use position::{Span, Texts};
 pub(crate) use problem::{Problem, Problems};
 pub(crate) use reader::RawValue;
-pub(crate) use requirement::{MachineRequirement, MachineRequirementKind};
+pub(crate) use requirement::{MachineRequirement, MachineRequirementKind, PageUse};
 pub(crate) use sources::Sources;
 
 use reader::Reader;

@@ -147,6 +147,14 @@ impl Template {
         self.path.iter().any(is_variable)
     }
 
+    /// Returns the path if it has no placeholder.
+    pub(crate) fn as_static_path(&self) -> Option<&str> {
+        match &*self.path {
+            [TemplatePiece::Text(text)] => Some(text),
+            _ => None,
+        }
+    }
+
     /// Returns the target with the request's query appended to its own.
     pub(crate) fn location(&self, values: &RequestValues<'_>) -> String {
         let mut location = String::new();

@@ -4,7 +4,7 @@ use super::unreachable_routes::EarlierRoutes;
 use super::values::{pattern, status};
 use super::when::build_when;
 use super::wildcards::Wildcards;
-use super::{Builder, MachineRequirementKind, texts};
+use super::{Builder, MachineRequirementKind, PageUse, texts};
 use crate::config::model::{AccessSettings, Action, Files, Route, Switch, When};
 use crate::config::problem::Problem;
 use crate::config::settings::ACTIONS;
@@ -70,7 +70,7 @@ impl Builder<'_, '_> {
         }
         match item.setting.name {
             "files" => {
-                self.check_try_files(item, wildcards);
+                check_try_files(item, wildcards, &mut self.reader.problems);
                 Action::Files(self.files(item, patterns, site))
             }
             "redirect" => {
@@ -109,6 +109,10 @@ impl Builder<'_, '_> {
                 PathBuf::new()
             }),
         };
+        if let Some(given) = item.property("fallback") {
+            let page = MachineRequirementKind::Page(root.clone(), given.text().to_owned(), PageUse::Fallback);
+            self.require(given.at, page);
+        }
         let block = item.block();
         Files {
             root,
@@ -120,17 +124,6 @@ impl Builder<'_, '_> {
                 .property("precompressed")
                 .map_or(site.precompressed, |given| Switch::from(given.flag())),
             try_files: block.item("try-files").arguments.iter().map(try_path).collect(),
-        }
-    }
-
-    /// Reports entries of `try-files` with wildcards that the route does not have.
-    fn check_try_files(&mut self, item: &Item, wildcards: &Wildcards<'_>) {
-        for given in &item.block().item("try-files").arguments {
-            if let TryPath::Path(template) = try_path(given)
-                && let Some((what, instead)) = wildcards.missing(&template.needs())
-            {
-                self.problem(Problem::new(given.at, what).suggest(instead));
-            }
         }
     }
 
@@ -181,6 +174,17 @@ fn check_rewrite(block: &Block, problems: &mut Vec<Problem>) {
         let what = format!("`{}` has no effect in a route that rewrites", item.setting.name);
         let problem = Problem::new(item.at, what).see_also(rewrite.at, "the rewrite");
         problems.push(problem.suggest("write it in the route that the new path leads to, or in the site"));
+    }
+}
+
+/// Reports entries of `try-files` with wildcards that the route does not have.
+fn check_try_files(item: &Item, wildcards: &Wildcards<'_>, problems: &mut Vec<Problem>) {
+    for given in &item.block().item("try-files").arguments {
+        if let TryPath::Path(template) = try_path(given)
+            && let Some((what, instead)) = wildcards.missing(&template.needs())
+        {
+            problems.push(Problem::new(given.at, what).suggest(instead));
+        }
     }
 }
 
