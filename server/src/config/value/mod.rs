@@ -119,7 +119,7 @@ impl ValueKind {
     /// placeholders are refused in them.
     fn check_placeholders(self, text: &str) -> Result<(), ValueError> {
         match self {
-            // They have placeholders, named wildcards, or a grammar of their own for braces.
+            // They have placeholders, named wildcards, or a grammar of their own, whose parser checks braces.
             Self::RedirectTarget
             | Self::RewriteTarget
             | Self::TryPath
