@@ -3,6 +3,7 @@
 
 use crate::certificates::{AutomaticCertificates, CertificateFolder, CertificateStatus};
 use crate::config::model::{self, Settings};
+use crate::config::value::LogTarget;
 use crate::config::{self, Configuration, MachineRequirementKind, Problem, Sources};
 use crate::listeners::ListenerSet;
 use crate::log::config::Level;
@@ -395,6 +396,12 @@ impl LiveServer {
             }
         }
         done
+    }
+
+    /// Whether the error log writes an event of this level to standard error.
+    pub(crate) fn logs_to_standard_error(&self, level: model::Level) -> bool {
+        let log = &self.snapshot.settings.logs.error;
+        log.target == LogTarget::Stderr && level <= log.level
     }
 
     /// Returns where remote commands are accepted.

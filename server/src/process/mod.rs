@@ -34,7 +34,7 @@ mod upgrade;
 mod tests;
 
 pub(crate) use active_sandbox::ActiveSandbox;
-pub(crate) use control::{ControlCommand, ControlReply, StatusFormat, call};
+pub(crate) use control::{ControlCommand, ControlReply, StatusFormat, call, stop};
 pub(crate) use file_id::FileId;
 pub(crate) use file_opener::{is_file_opener, open_files};
 pub(crate) use listen_address::ListenAddress;

@@ -18,6 +18,7 @@ use crate::config::model::{self, Settings, Supervision, Switch};
 use crate::config::value::Address;
 use selvedge::Listener;
 use std::env;
+use std::io;
 use std::os::unix::net::UnixListener;
 use std::process::ExitCode;
 
@@ -150,10 +151,16 @@ fn acquire(settings: &Settings, sockets: &mut Sockets) -> Result<AcquiredFiles, 
     }
     let process = &settings.process;
     let path = &process.control;
-    let control = Listener::bind_unix(path, CONTROL_MODE)
-        .map_err(|error| format!("cannot accept control commands at {}: {error}", path.display()))?;
-    let socket = OwnedFile::socket(path)
-        .map_err(|error| format!("cannot accept control commands at {}: {error}", path.display()))?;
+    let failed = |error: io::Error| match error.kind() {
+        io::ErrorKind::AddrInUse => format!(
+            "another server accepts control commands at {} (stop it with `selvedge stop`, or write `control \"other.sock\"` in \
+             one of the two configurations)",
+            path.display()
+        ),
+        _ => format!("cannot accept control commands at {}: {error}", path.display()),
+    };
+    let control = Listener::bind_unix(path, CONTROL_MODE).map_err(failed)?;
+    let socket = OwnedFile::socket(path).map_err(failed)?;
     let mut files = vec![socket];
     if let Some(file) = &process.pid_file {
         match OwnedFile::pid_file(file) {
