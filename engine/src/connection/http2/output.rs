@@ -9,7 +9,7 @@ use crate::net::prefetch::prefetch;
 use crate::net::stream::Stream;
 use crate::net::worker::Worker;
 use crate::service::{Chunks, CloseReason};
-use bytes::{Buf, Bytes};
+use bytes::Bytes;
 use rustix::io::{Errno, ReadWriteFlags, preadv2};
 use selvedge_proto::http2::{End, Section, SendError, Turn};
 use std::future::Future;
@@ -52,10 +52,10 @@ pub(super) struct OutgoingStream {
 
 /// The result of one turn of a stream.
 pub(super) enum Sent {
-    /// A frame was written, and more follows.
-    More,
-    /// The end was written.
-    All,
+    /// A frame with this many bytes of content was written, and more follows.
+    More(usize),
+    /// The end was written, with this many bytes of content.
+    All(usize),
     /// The response cannot be completed.
     Failed(CloseReason),
 }
@@ -81,22 +81,21 @@ pub(super) fn poll_send<S: Stream>(
     scratch: &mut Vec<u8>,
     cx: &mut Context<'_>,
 ) -> Poll<Sent> {
-    let sent_before = response.record.content_bytes;
     let polled = match &mut response.content {
         Outgoing::Bytes(bytes) => {
-            let count = bytes.len().min(turn.bytes_max);
-            let end = if count == bytes.len() { End::Last } else { End::More };
-            let sent = send_bytes(connection, turn, &bytes[..count], end);
-            bytes.advance(count);
-            response.record.content_bytes += count as u64;
-            Poll::Ready(sent)
+            let piece = bytes.split_to(bytes.len().min(turn.bytes_max));
+            let end = if bytes.is_empty() { End::Last } else { End::More };
+            Poll::Ready(send_bytes(connection, turn, &piece, end))
         }
-        Outgoing::File(file) => file.poll_send(connection, turn, scratch, cx, &mut response.record.content_bytes),
-        Outgoing::Stream(stream) => stream.poll_send(connection, turn, cx, &mut response.record.content_bytes),
+        Outgoing::File(file) => file.poll_send(connection, turn, scratch, cx),
+        Outgoing::Stream(stream) => stream.poll_send(connection, turn, cx),
     };
     response.waits_for_content = polled.is_pending();
-    if let Some(stall) = &mut response.stall {
-        stall.bytes += response.record.content_bytes - sent_before;
+    if let Poll::Ready(Sent::More(count) | Sent::All(count)) = polled {
+        response.record.content_bytes += count as u64;
+        if let Some(stall) = &mut response.stall {
+            stall.bytes += count as u64;
+        }
     }
     polled
 }
@@ -108,13 +107,13 @@ fn send_bytes<S: Stream>(connection: &Connection<S>, turn: Turn, bytes: &[u8], e
         out.extend_from_slice(bytes);
         Ok::<(), SendError>(())
     });
-    after_frame(begun, end)
+    after_frame(begun, bytes.len(), end)
 }
 
-fn after_frame(begun: Result<(), SendError>, end: End) -> Sent {
+fn after_frame(begun: Result<(), SendError>, count: usize, end: End) -> Sent {
     match (begun, end) {
-        (Ok(()), End::More) => Sent::More,
-        (Ok(()), End::Last) => Sent::All,
+        (Ok(()), End::More) => Sent::More(count),
+        (Ok(()), End::Last) => Sent::All(count),
         (Err(_), _) => Sent::Failed(CloseReason::ClientDisconnected),
     }
 }
@@ -126,7 +125,6 @@ impl OutgoingFile {
         turn: Turn,
         scratch: &mut Vec<u8>,
         cx: &mut Context<'_>,
-        sent: &mut u64,
     ) -> Poll<Sent> {
         let count = usize::try_from(self.end - self.content.offset).map_or(turn.bytes_max, |n| n.min(turn.bytes_max));
         // The bytes are read behind the place of the frame header, which is written when they are right.
@@ -149,11 +147,10 @@ impl OutgoingFile {
             Ok(header) => {
                 let header: [u8; FRAME_HEADER_BYTES] = header;
                 out[start..start + FRAME_HEADER_BYTES].copy_from_slice(&header);
-                *sent += count as u64;
             }
             Err(_) => out.truncate(start),
         }
-        Poll::Ready(after_frame(begun, end))
+        Poll::Ready(after_frame(begun, count, end))
     }
 
     /// Reads the next bytes of the file while it is in its announced state.
@@ -213,13 +210,7 @@ fn read_at(file: impl AsFd, into: &mut [u8], offset: u64, flags: ReadWriteFlags)
 }
 
 impl OutgoingStream {
-    fn poll_send<S: Stream>(
-        &mut self,
-        connection: &Connection<S>,
-        turn: Turn,
-        cx: &mut Context<'_>,
-        sent: &mut u64,
-    ) -> Poll<Sent> {
+    fn poll_send<S: Stream>(&mut self, connection: &Connection<S>, turn: Turn, cx: &mut Context<'_>) -> Poll<Sent> {
         while self.chunk.is_empty() {
             match ready!(self.chunks.as_mut().poll_chunk(cx)) {
                 None => return Poll::Ready(self.end(connection, turn)),
@@ -235,7 +226,6 @@ impl OutgoingStream {
             }
         }
         let piece = self.chunk.split_to(count);
-        *sent += count as u64;
         let is_last = self.remaining == Some(0) && self.chunk.is_empty();
         Poll::Ready(send_bytes(connection, turn, &piece, if is_last { End::Last } else { End::More }))
     }
@@ -252,6 +242,6 @@ impl OutgoingStream {
         let sent = connection.with_protocol(|protocol, out| {
             protocol.send_fields(turn.stream, Section::Trailers, out, |block| block.fields(&trailers))
         });
-        after_frame(sent, End::Last)
+        after_frame(sent, 0, End::Last)
     }
 }

@@ -140,7 +140,8 @@ where
             let is_sent = self.flush(cx)?;
             sent_bytes += unsent;
             self.check_end()?;
-            if !received && !(has_content && is_sent) {
+            let continues = received || (has_content && is_sent);
+            if !continues {
                 return self.wait();
             }
             if sent_bytes >= BYTES_PER_YIELD {
@@ -269,8 +270,8 @@ where
             let sent = poll_send(self.connection, response, turn, &mut self.scratch, &mut cx);
             has_written |= sent.is_ready();
             match sent {
-                Poll::Ready(Sent::More) => {}
-                Poll::Ready(Sent::All) => self.end_response(place, Ok(())),
+                Poll::Ready(Sent::More(_)) => {}
+                Poll::Ready(Sent::All(_)) => self.end_response(place, Ok(())),
                 Poll::Ready(Sent::Failed(reason)) => self.end_response(place, Err(reason)),
                 Poll::Pending => self.connection.protocol.borrow_mut().set_content(turn.stream, Content::Waiting),
             }
