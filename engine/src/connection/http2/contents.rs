@@ -13,6 +13,9 @@ use std::collections::VecDeque;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
+/// A piece is not joined to one that would be longer than this. Each piece costs memory besides its bytes.
+const JOINED_BYTES_MAX: usize = 4096;
+
 /// The content of all requests of a connection that have not ended.
 #[derive(Default)]
 pub(super) struct Contents {
@@ -22,6 +25,7 @@ pub(super) struct Contents {
 /// The content of one request.
 pub(super) struct StreamContent {
     stream: StreamId,
+    /// Pieces for the application. Short ones that arrive before it reads are joined.
     unread: VecDeque<Vec<u8>>,
     unread_bytes: usize,
     progress: Arrival,
@@ -51,9 +55,6 @@ enum Phase {
     Stopped,
     Failed(ContentError),
 }
-
-/// Pieces up to this size are joined.
-const JOINED_BYTES_MAX: usize = 16 * 1024;
 
 /// The time limits of content.
 #[derive(Clone, Copy)]
@@ -133,9 +134,9 @@ impl Contents {
         Some(self.all.swap_remove(at))
     }
 
-    /// Whether the client has not sent all content of a request.
+    /// Whether the client may still send content of a request, as far as is known here.
     pub(super) fn is_arriving(&self, stream: StreamId) -> bool {
-        self.find(stream).is_some_and(|content| matches!(content.phase, Phase::Arriving | Phase::Stopped))
+        self.find(stream).is_some_and(|content| content.phase != Phase::Complete)
     }
 
     /// Stores a piece of content. Returns whether the application may read it, and the reader that waits for it.

@@ -3,6 +3,7 @@
 use super::call::{Called, finish};
 use super::connection::Connection;
 use super::output::Outgoing;
+use super::serve::UNSENT_BYTES_MAX;
 use super::streams::PendingResponse;
 use crate::connection::app_context::{AppContext, AppState};
 use crate::connection::exchange::ResponseRecord;
@@ -12,7 +13,7 @@ use crate::net::stream::Stream;
 use crate::service::{Body, CloseReason, Observer, Response};
 use bytes::Bytes;
 use selvedge_proto::StatusCode;
-use selvedge_proto::http2::{Content, End, ErrorCode, Section, StreamId};
+use selvedge_proto::http2::{End, ErrorCode, Section, StreamId};
 use selvedge_proto::message::AnnouncedLength;
 use selvedge_proto::method::Method;
 
@@ -45,6 +46,8 @@ pub(super) fn respond<S: Stream, T, O: Observer>(
     }
     let content = match body {
         _ if !has_content => None,
+        // A client that does not receive could otherwise collect responses here.
+        Body::Bytes(bytes) if connection.transport.unsent_len() > UNSENT_BYTES_MAX => Some(Outgoing::Bytes(bytes)),
         Body::Bytes(bytes) => send_small(connection, active.stream, bytes, &mut record).map(Outgoing::Bytes),
         Body::File(file) => Some(Outgoing::of_file(file)),
         Body::Stream { length, chunks } => Some(Outgoing::of_chunks(chunks, length)),
@@ -55,7 +58,6 @@ pub(super) fn respond<S: Stream, T, O: Observer>(
         finish(active, &record, connection, app);
         return AfterHead::Finished;
     };
-    connection.protocol.borrow_mut().set_content(active.stream, Content::Ready);
     AfterHead::Content(Box::new(PendingResponse { active, record, content, waits_for_content: false, stall: None }))
 }
 
