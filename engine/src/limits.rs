@@ -30,6 +30,9 @@ pub struct Limits {
     pub body_bytes_max: u64,
     /// Most unread request content that is discarded to keep the connection open. Default 256 KiB. Exceeded: close.
     pub discard_bytes_max: u64,
+    /// Most requests at once on one connection of HTTP/2. Default 100, the least that RFC 9113 §6.5.2 recommends; at most
+    /// 32,767. Exceeded: the request is refused with `REFUSED_STREAM`, and clients send it again later.
+    pub http2_streams_max: u32,
     /// Most connections at once, over all workers. Default: the soft `RLIMIT_NOFILE`, less [`DESCRIPTORS_RESERVED`],
     /// [`DESCRIPTORS_RESERVED_PER_CORE`] for each core, and an eighth of the rest, which is reserved for files. At
     /// the limit the connection that is idle for the longest time is closed. If none is idle, new connections wait to
@@ -213,6 +216,7 @@ impl Default for Limits {
             keep_alive_timeout: Duration::from_secs(60),
             body_bytes_max: 10 << 20,
             discard_bytes_max: 256 << 10,
+            http2_streams_max: 100,
             connections_max: connections_allowed_by_descriptors(),
             shutdown_timeout: Duration::from_secs(30),
         }

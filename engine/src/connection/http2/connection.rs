@@ -13,7 +13,7 @@ use selvedge_proto::StatusCode;
 use selvedge_proto::field::Fields;
 use selvedge_proto::field_section::{FIELD_OVERHEAD_BYTES, SectionLimits};
 use selvedge_proto::head::Expectation;
-use selvedge_proto::http2::{self, ErrorCode, Http2Limits, Millis, Role, Section};
+use selvedge_proto::http2::{self, ErrorCode, ExtendedConnect, Http2Limits, Millis, Role, Section};
 use std::cell::{Cell, RefCell};
 use std::task::{Context, Poll, Waker};
 use std::time::Instant;
@@ -43,9 +43,14 @@ pub(in crate::connection) struct ParkedState {
 
 impl<S: Stream> Connection<S> {
     /// Begins a connection, and writes the server's preface.
-    pub(in crate::connection) fn new(transport: Transport<S>) -> Self {
-        let limits =
-            Http2Limits { section: section_limits(&transport.shared.limits.message), ..Http2Limits::default() };
+    pub(in crate::connection) fn new(transport: Transport<S>, extended_connect: ExtendedConnect) -> Self {
+        let limits = &transport.shared.limits;
+        let limits = Http2Limits {
+            section: section_limits(&limits.message),
+            streams_max: limits.http2_streams_max,
+            extended_connect,
+            ..Http2Limits::default()
+        };
         let mut protocol = Box::new(http2::Connection::new(Role::Server, &limits, now(&transport)));
         protocol.start(transport.output.borrow_mut().bytes());
         Self::with(transport, protocol, None, 0)

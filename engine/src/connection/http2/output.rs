@@ -2,6 +2,7 @@
 
 use super::connection::Connection;
 use super::streams::PendingResponse;
+use super::tunnel::OutgoingTunnel;
 use crate::connection::sealed_copies::sealed_copy;
 use crate::file::{FileContent, SealedCopy};
 use crate::limits::FILE_SLICE_BYTES;
@@ -29,6 +30,8 @@ pub(super) enum Outgoing {
     Bytes(Bytes),
     File(OutgoingFile),
     Stream(OutgoingStream),
+    /// What the handler of another protocol sends.
+    Tunnel(OutgoingTunnel),
 }
 
 /// The rest of a file.
@@ -93,6 +96,7 @@ pub(super) fn poll_send<S: Stream>(
         }
         Outgoing::File(file) => file.poll_send(connection, turn, scratch, cx, &mut response.record.content_bytes),
         Outgoing::Stream(stream) => stream.poll_send(connection, turn, cx, &mut response.record.content_bytes),
+        Outgoing::Tunnel(tunnel) => tunnel.poll_send(connection, turn, cx, &mut response.record.content_bytes),
     };
     response.waits_for_content = polled.is_pending();
     if let Some(stall) = &mut response.stall {
@@ -102,7 +106,7 @@ pub(super) fn poll_send<S: Stream>(
 }
 
 /// Writes a DATA frame.
-fn send_bytes<S: Stream>(connection: &Connection<S>, turn: Turn, bytes: &[u8], end: End) -> Sent {
+pub(super) fn send_bytes<S: Stream>(connection: &Connection<S>, turn: Turn, bytes: &[u8], end: End) -> Sent {
     let begun = connection.with_protocol(|protocol, out| {
         protocol.begin_data(turn.stream, bytes.len(), end, out)?;
         out.extend_from_slice(bytes);
@@ -236,7 +240,7 @@ impl OutgoingStream {
         }
         let piece = self.chunk.split_to(count);
         *sent += count as u64;
-        let is_last = self.remaining == Some(0) && self.chunk.is_empty();
+        let is_last = self.remaining == Some(0) && self.chunk.is_empty() && !self.chunks.may_have_trailers();
         Poll::Ready(send_bytes(connection, turn, &piece, if is_last { End::Last } else { End::More }))
     }
 
@@ -246,7 +250,7 @@ impl OutgoingStream {
             return Sent::Failed(CloseReason::StreamFailed);
         }
         let trailers = self.chunks.as_mut().trailers();
-        if self.remaining.is_some() || trailers.lines().is_empty() {
+        if trailers.lines().is_empty() {
             return send_bytes(connection, turn, &[], End::Last);
         }
         let sent = connection.with_protocol(|protocol, out| {

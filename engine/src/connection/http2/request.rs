@@ -41,7 +41,7 @@ where
             let rules = RequestRules {
                 version: Version::Http2,
                 limits: &connection.transport.shared.limits.message,
-                protocols: Protocols::None,
+                protocols: self.protocols(),
             };
             let end = if end == End::Last { StreamEnd::Ended } else { StreamEnd::Open };
             let RequestInner { bytes, head, .. } = &mut *inner;
@@ -54,6 +54,11 @@ where
                 self.refuse(stream, end, error);
             }
         }
+    }
+
+    /// Returns the protocols that clients may open streams of.
+    fn protocols(&self) -> Protocols {
+        if self.app.service.accepts_extended_connect() { Protocols::Any } else { Protocols::None }
     }
 
     fn start_request(&mut self, stream: StreamId, end: End, length: Option<u64>, mut inner: Box<RequestInner>) {

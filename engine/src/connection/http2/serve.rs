@@ -224,6 +224,9 @@ where
         }
         if let AfterHead::Content(response) = respond(self.connection, self.app, called) {
             self.streams.keep(response);
+            if self.ending.is_some() {
+                self.streams.announce_stop();
+            }
         }
     }
 
@@ -234,6 +237,8 @@ where
         for place in ready.drain(..) {
             if let Some(called) = self.streams.poll_call(place) {
                 self.respond(called);
+            } else if self.streams.is_complete_tunnel(place) {
+                self.end_response(place, Ok(()));
             } else if let Some(stream) = self.streams.stream_of_response(place) {
                 self.connection.protocol.borrow_mut().set_content(stream, Content::Ready);
             }
@@ -340,6 +345,7 @@ where
             self.idle_since = None;
             let now = self.connection.now();
             self.connection.with_protocol(|protocol, out| protocol.begin_shutdown(now, out));
+            self.streams.announce_stop();
         }
     }
 

@@ -10,7 +10,9 @@ use std::time::Duration;
 
 /// Records whether the windows of a response are closed.
 pub(super) fn update(response: &mut PendingResponse, sendable: usize, now: Tick) {
-    if sendable > 0 || response.waits_for_content {
+    // Another protocol has its own time limits.
+    let is_limited = !response.tunnel().is_some_and(|tunnel| tunnel.is_used());
+    if sendable > 0 || response.waits_for_content || !is_limited {
         response.stall = None;
     } else {
         response.stall.get_or_insert(Stall { began: now, bytes: 0 });
