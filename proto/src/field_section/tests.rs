@@ -8,7 +8,7 @@ use crate::limits::MessageLimits;
 use crate::method::Method;
 use crate::reject::{Persistence, Reject};
 use crate::status::StatusCode;
-use crate::target::TargetForm;
+use crate::target::{Target, TargetForm};
 use proptest::prelude::*;
 
 /// Stores fields that are written as `name: value`, one on each line. A name may begin with a colon.
@@ -253,7 +253,9 @@ proptest! {
             let text = text.replacen(" HTTP/2.0\r\n", " HTTP/1.1\r\n", 1);
             let mut parsed = RequestHead::default();
             prop_assert_eq!(parse_request(text.as_bytes(), &limits, &mut parsed), Ok(true));
-            prop_assert_eq!((parsed.len, parsed.method, parsed.target), (text.len(), head.method, head.target));
+            // A text of HTTP/1.1 has the authority in Host alone.
+            let target = Target { authority: None, ..head.target };
+            prop_assert_eq!((parsed.len, parsed.method, parsed.target), (text.len(), head.method, target));
             let fields = |head: &RequestHead| {
                 head.fields(text.as_bytes()).map(|(name, value)| [name, b"=", value].concat()).collect::<Vec<_>>()
             };
