@@ -59,7 +59,9 @@ where
             }
             (_, Trailers::Never | Trailers::Always) if has_ended() => Ok(service::Body::Empty),
             _ => {
-                let length = exact_length.or(announced_length).filter(|_| trailers != Trailers::AfterChunks);
+                // A response with an announced length of 0 ends with its head.
+                let has_length = |&length: &u64| length > 0 && trailers != Trailers::AfterChunks;
+                let length = exact_length.or(announced_length).filter(has_length);
                 let trailers = (trailers != Trailers::Never).then(Fields::new);
                 begin_stream(FrameChunks { body: Box::pin(body), trailers, has_ended: false }, length).await
             }
@@ -88,9 +90,7 @@ where
             return Ok(service::Body::Bytes(bytes));
         }
         Poll::Ready(Some(Err(_))) => return Err("the application's content failed"),
-        Poll::Ready(None) if length.is_some_and(|length| length > 0) => {
-            return Err("the application's content is shorter than announced");
-        }
+        Poll::Ready(None) if length.is_some() => return Err("the application's content is shorter than announced"),
         Poll::Ready(None) if !has_trailers(&frames) => return Ok(service::Body::Empty),
         Poll::Ready(Some(Ok(bytes))) => bytes,
         Poll::Ready(None) | Poll::Pending => Bytes::new(),
@@ -135,8 +135,9 @@ where
     if trailers == Trailers::Never || is_empty(&fields) {
         return Ok(service::Body::Bytes(bytes));
     }
-    let chunks = Box::pin(Prepared { bytes, trailers: fields });
-    Ok(service::Body::Stream { length: Some(length as u64), chunks })
+    // A response with an announced length of 0 ends with its head.
+    let length = (length > 0).then_some(length as u64);
+    Ok(service::Body::Stream { length, chunks: Box::pin(Prepared { bytes, trailers: fields }) })
 }
 
 fn is_empty(fields: &Fields) -> bool {

@@ -68,6 +68,7 @@ impl<S: Stream> Connection<S> {
         extensions: ConnectionExtensions,
         requests: u32,
     ) -> Self {
+        transport.timeouts.worker.connections.set_has_streams(transport.timeouts.id);
         Self {
             transport,
             protocol: RefCell::new(protocol),

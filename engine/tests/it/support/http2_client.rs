@@ -102,14 +102,19 @@ pub(crate) async fn complete(response: Response<RecvStream>) -> Complete {
     Complete { head, content, trailers }
 }
 
-/// Receives the next piece of content, and opens the windows for as much.
+/// Receives the next piece of content that is not empty, and opens the windows for as much.
 pub(crate) async fn receive(body: &mut RecvStream) -> Option<Result<Bytes, h2::Error>> {
-    let piece = body.data().await?;
-    if let Ok(piece) = &piece {
-        // It fails if the stream has ended.
-        let _ = body.flow_control().release_capacity(piece.len());
+    loop {
+        match body.data().await? {
+            Ok(piece) if piece.is_empty() => {}
+            Ok(piece) => {
+                // It fails if the stream has ended.
+                let _ = body.flow_control().release_capacity(piece.len());
+                return Some(Ok(piece));
+            }
+            Err(error) => return Some(Err(error)),
+        }
     }
-    Some(piece)
 }
 
 /// Receives the next interim response.

@@ -108,7 +108,8 @@ async fn all_four_kinds_of_calls_work() {
         assert_eq!(watched.message().await.expect("the stream is open"), Some(reading(degrees)));
     }
     assert_eq!(station.latest(sensor()).await.expect("it was recorded").into_inner(), reading(20.0));
-    let status = station.0.clone().unary::<_, Sensor, _>(sensor(), path("Other"), codec()).await;
+    station.0.ready().await.expect("the connection is open");
+    let status = station.0.unary::<_, Sensor, _>(sensor(), path("Other"), codec()).await;
     assert_eq!(status.expect_err("the service has no such method").code(), Code::Unimplemented);
 }
 
@@ -126,7 +127,7 @@ async fn both_directions_of_a_call_continue_at_once() {
     }
     drop(sender);
     assert_eq!(converted.message().await.expect("the call ends well"), None);
-    assert_eq!(converted.trailers().await.expect("the trailers are received").map(|fields| fields.len()), Some(0));
+    assert!(converted.trailers().await.expect("the call ends well").is_some());
 }
 
 /// The service, and the number of its calls that have no response.
@@ -177,6 +178,7 @@ async fn calls_end_when_the_client_cancels_them_or_their_deadline_passes() {
     // The client never ends its stream, so only the deadline ends this call.
     let mut request = Request::new(stream::pending::<Reading>());
     request.set_timeout(Duration::from_millis(50));
+    station.0.ready().await.expect("the connection is open");
     let recording = station.0.client_streaming::<_, _, Summary, _>(request, path("Record"), codec());
     let (status, _) = future::join(recording, calls.wait_for(|&calls| calls == 1)).await;
     assert_eq!(status.expect_err("nothing else ends the call").code(), Code::Cancelled);
