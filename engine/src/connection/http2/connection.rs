@@ -1,9 +1,10 @@
 //! The state of an HTTP/2 connection that its task shares with readers of content.
 
 use super::contents::Contents;
+use super::serve::UNSENT_BYTES_MAX;
 use crate::connection::exchange::StreamFacts;
 use crate::connection::transport::Transport;
-use crate::limits::BATCH_BYTES;
+use crate::net::clock::Tick;
 use crate::net::raw::SendMode;
 use crate::net::stream::Stream;
 use crate::service::{CloseReason, ConnectionExtensions, ContentError, ContentSource, StreamId};
@@ -25,11 +26,13 @@ pub(in crate::connection) struct Connection<S> {
     /// Content of requests.
     pub(super) contents: RefCell<Contents>,
     /// Application state of this connection, which outlives a request.
-    pub(super) extensions: Cell<ConnectionExtensions>,
+    pub(super) extensions: RefCell<ConnectionExtensions>,
     /// Requests so far.
     pub(in crate::connection) requests: Cell<u32>,
     /// Whether the task of the connection runs now, so that it needs no wake-up to send what is written.
     pub(super) is_in_turn: Cell<bool>,
+    /// Since when no stream is open.
+    pub(super) idle_since: Cell<Option<Tick>>,
     /// Why calls are cancelled from now on.
     pub(super) cancel_reason: Cell<CloseReason>,
 }
@@ -39,6 +42,7 @@ pub(in crate::connection) struct ParkedState {
     protocol: Box<http2::Connection>,
     extensions: ConnectionExtensions,
     requests: u32,
+    idle_since: Option<Tick>,
 }
 
 impl<S: Stream> Connection<S> {
@@ -53,29 +57,21 @@ impl<S: Stream> Connection<S> {
         };
         let mut protocol = Box::new(http2::Connection::new(Role::Server, &limits, now(&transport)));
         protocol.start(transport.output.borrow_mut().bytes());
-        Self::with(transport, protocol, None, 0)
+        Self::resumed(transport, ParkedState { protocol, extensions: None, requests: 0, idle_since: None })
     }
 
     /// Restores a parked connection.
     pub(in crate::connection) fn resumed(transport: Transport<S>, parked: ParkedState) -> Self {
-        let ParkedState { protocol, extensions, requests } = parked;
-        Self::with(transport, protocol, extensions, requests)
-    }
-
-    fn with(
-        transport: Transport<S>,
-        protocol: Box<http2::Connection>,
-        extensions: ConnectionExtensions,
-        requests: u32,
-    ) -> Self {
+        let ParkedState { protocol, extensions, requests, idle_since } = parked;
         transport.timeouts.worker.connections.set_has_streams(transport.timeouts.id);
         Self {
             transport,
             protocol: RefCell::new(protocol),
             contents: RefCell::default(),
-            extensions: Cell::new(extensions),
+            extensions: RefCell::new(extensions),
             requests: Cell::new(requests),
             is_in_turn: Cell::new(false),
+            idle_since: Cell::new(idle_since),
             cancel_reason: Cell::new(CloseReason::ClientDisconnected),
         }
     }
@@ -84,8 +80,8 @@ impl<S: Stream> Connection<S> {
     pub(in crate::connection) fn into_parked(self) -> (Transport<S>, ParkedState) {
         let mut protocol = self.protocol.into_inner();
         protocol.compact();
-        let parked = ParkedState { protocol, extensions: self.extensions.take(), requests: self.requests.get() };
-        (self.transport, parked)
+        let (requests, idle_since) = (self.requests.get(), self.idle_since.get());
+        (self.transport, ParkedState { protocol, extensions: self.extensions.take(), requests, idle_since })
     }
 
     /// Whether all buffers are empty, so that the connection can park. Releases an unused send buffer permit.
@@ -203,7 +199,7 @@ impl<S: Stream> ContentSource for Connection<S> {
 
     fn send_interim(&self, stream: StreamId, status: StatusCode, fields: &Fields) -> Result<(), ContentError> {
         let id = stream_of(stream).ok_or(ContentError::Ended)?;
-        if self.transport.unsent_len() >= BATCH_BYTES {
+        if self.transport.unsent_len() > UNSENT_BYTES_MAX {
             return Err(ContentError::Disconnected);
         }
         let sent = self.with_protocol(|protocol, out| {

@@ -13,6 +13,9 @@ use std::collections::VecDeque;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
+/// A piece is not joined to one that would be longer than this. Each piece costs memory besides its bytes.
+const JOINED_BYTES_MAX: usize = 4096;
+
 /// The content of all requests of a connection that have not ended.
 #[derive(Default)]
 pub(super) struct Contents {
@@ -22,7 +25,8 @@ pub(super) struct Contents {
 /// The content of one request.
 pub(super) struct StreamContent {
     stream: StreamId,
-    unread: VecDeque<Bytes>,
+    /// Pieces for the application. Short ones that arrive before it reads are joined.
+    unread: VecDeque<Vec<u8>>,
     unread_bytes: usize,
     progress: Arrival,
     phase: Phase,
@@ -147,9 +151,9 @@ impl Contents {
         Some(self.all.swap_remove(at))
     }
 
-    /// Whether the client has not sent all content of a request.
+    /// Whether the client may still send content of a request, as far as is known here.
     pub(super) fn is_arriving(&self, stream: StreamId) -> bool {
-        self.find(stream).is_some_and(|content| matches!(content.phase, Phase::Arriving | Phase::Stopped))
+        self.find(stream).is_some_and(|content| content.phase != Phase::Complete)
     }
 
     /// Stores a piece of content. Returns whether the application may read it, and the reader that waits for it.
@@ -162,7 +166,10 @@ impl Contents {
         if let Some((_, last)) = &mut content.progress.wait {
             *last = now;
         }
-        content.unread.push_back(Bytes::copy_from_slice(piece));
+        match content.unread.back_mut() {
+            Some(last) if last.len() + piece.len() <= JOINED_BYTES_MAX => last.extend_from_slice(piece),
+            _ => content.unread.push_back(piece.to_vec()),
+        }
         content.unread_bytes += piece.len();
         (true, content.reader.take())
     }
@@ -195,7 +202,7 @@ impl Contents {
         if let Some(piece) = content.unread.pop_front() {
             content.unread_bytes -= piece.len();
             content.end_wait(now);
-            return (Poll::Ready(Some(Ok(piece))), Expectation::None);
+            return (Poll::Ready(Some(Ok(piece.into()))), Expectation::None);
         }
         let error = match content.phase {
             Phase::Arriving => {

@@ -12,7 +12,7 @@ use crate::net::worker::Worker;
 use crate::service::{Chunks, CloseReason};
 use bytes::{Buf, Bytes};
 use rustix::io::{Errno, ReadWriteFlags, preadv2};
-use selvedge_proto::http2::{End, Section, SendError, Turn};
+use selvedge_proto::http2::{End, Section, SendError, StreamId, Turn};
 use std::future::Future;
 use std::io::IoSliceMut;
 use std::os::fd::AsFd;
@@ -53,6 +53,15 @@ pub(super) struct OutgoingStream {
     remaining: Option<u64>,
 }
 
+/// What follows in a stream of chunks.
+enum Next {
+    /// The current chunk.
+    Chunk,
+    End,
+    /// The application reported an error.
+    Failed,
+}
+
 /// The result of one turn of a stream.
 pub(super) enum Sent {
     /// A frame was written, and more follows.
@@ -89,7 +98,7 @@ pub(super) fn poll_send<S: Stream>(
         Outgoing::Bytes(bytes) => {
             let count = bytes.len().min(turn.bytes_max);
             let end = if count == bytes.len() { End::Last } else { End::More };
-            let sent = send_bytes(connection, turn, &bytes[..count], end);
+            let sent = send_bytes(connection, turn.stream, &bytes[..count], end);
             bytes.advance(count);
             response.record.content_bytes += count as u64;
             Poll::Ready(sent)
@@ -105,10 +114,31 @@ pub(super) fn poll_send<S: Stream>(
     polled
 }
 
+/// Writes the end of a response if no content precedes it, which needs no window. `Pending` if the application has to
+/// tell; the context is woken then.
+pub(super) fn poll_end<S: Stream>(
+    connection: &Connection<S>,
+    response: &mut PendingResponse,
+    cx: &mut Context<'_>,
+) -> Poll<Sent> {
+    let id = response.active.stream;
+    let polled = match &mut response.content {
+        Outgoing::Stream(stream) => stream.poll_chunk(cx).map(|next| match next {
+            Next::Chunk => Sent::More,
+            Next::End => stream.end(connection, id),
+            Next::Failed => Sent::Failed(CloseReason::StreamFailed),
+        }),
+        Outgoing::Tunnel(tunnel) => tunnel.poll_end(connection, id, cx),
+        Outgoing::Bytes(_) | Outgoing::File(_) => return Poll::Ready(Sent::More),
+    };
+    response.waits_for_content = polled.is_pending();
+    polled
+}
+
 /// Writes a DATA frame.
-pub(super) fn send_bytes<S: Stream>(connection: &Connection<S>, turn: Turn, bytes: &[u8], end: End) -> Sent {
+pub(super) fn send_bytes<S: Stream>(connection: &Connection<S>, stream: StreamId, bytes: &[u8], end: End) -> Sent {
     let begun = connection.with_protocol(|protocol, out| {
-        protocol.begin_data(turn.stream, bytes.len(), end, out)?;
+        protocol.begin_data(stream, bytes.len(), end, out)?;
         out.extend_from_slice(bytes);
         Ok::<(), SendError>(())
     });
@@ -224,12 +254,10 @@ impl OutgoingStream {
         cx: &mut Context<'_>,
         sent: &mut u64,
     ) -> Poll<Sent> {
-        while self.chunk.is_empty() {
-            match ready!(self.chunks.as_mut().poll_chunk(cx)) {
-                None => return Poll::Ready(self.end(connection, turn)),
-                Some(Ok(chunk)) => self.chunk = chunk,
-                Some(Err(_)) => return Poll::Ready(Sent::Failed(CloseReason::StreamFailed)),
-            }
+        match ready!(self.poll_chunk(cx)) {
+            Next::Chunk => {}
+            Next::End => return Poll::Ready(self.end(connection, turn.stream)),
+            Next::Failed => return Poll::Ready(Sent::Failed(CloseReason::StreamFailed)),
         }
         let count = self.chunk.len().min(turn.bytes_max);
         if let Some(remaining) = &mut self.remaining {
@@ -241,20 +269,32 @@ impl OutgoingStream {
         let piece = self.chunk.split_to(count);
         *sent += count as u64;
         let is_last = self.remaining == Some(0) && self.chunk.is_empty() && !self.chunks.may_have_trailers();
-        Poll::Ready(send_bytes(connection, turn, &piece, if is_last { End::Last } else { End::More }))
+        Poll::Ready(send_bytes(connection, turn.stream, &piece, if is_last { End::Last } else { End::More }))
+    }
+
+    /// Makes the current chunk one that is not empty.
+    fn poll_chunk(&mut self, cx: &mut Context<'_>) -> Poll<Next> {
+        while self.chunk.is_empty() {
+            match ready!(self.chunks.as_mut().poll_chunk(cx)) {
+                None => return Poll::Ready(Next::End),
+                Some(Ok(chunk)) => self.chunk = chunk,
+                Some(Err(_)) => return Poll::Ready(Next::Failed),
+            }
+        }
+        Poll::Ready(Next::Chunk)
     }
 
     /// Writes the end of the content, with trailers if the application has any.
-    fn end<S: Stream>(&mut self, connection: &Connection<S>, turn: Turn) -> Sent {
+    fn end<S: Stream>(&mut self, connection: &Connection<S>, stream: StreamId) -> Sent {
         if self.remaining.is_some_and(|remaining| remaining > 0) {
             return Sent::Failed(CloseReason::StreamFailed);
         }
         let trailers = self.chunks.as_mut().trailers();
         if trailers.lines().is_empty() {
-            return send_bytes(connection, turn, &[], End::Last);
+            return send_bytes(connection, stream, &[], End::Last);
         }
         let sent = connection.with_protocol(|protocol, out| {
-            protocol.send_fields(turn.stream, Section::Trailers, out, |block| block.fields(&trailers))
+            protocol.send_fields(stream, Section::Trailers, out, |block| block.fields(&trailers))
         });
         after_frame(sent, End::Last)
     }

@@ -34,6 +34,7 @@ where
     pub(super) fn begin_request(&mut self, stream: StreamId, end: End, _section: FieldSection) {
         let connection = self.connection;
         connection.requests.set(connection.requests.get().wrapping_add(1));
+        connection.idle_since.set(None);
         let mut inner = request_pool::acquire();
         inner.bytes = Buffer::take();
         inner.start = 0;
@@ -81,7 +82,7 @@ where
             inner.content = IncomingBody::new(source(), id, length, transport.shared.limits.body_bytes_max);
         }
         if self.app.service.uses_connection_extensions() {
-            inner.connection_extensions = connection.extensions.take();
+            inner.connection_extensions = connection.extensions.borrow().clone();
         }
         if self.app.service.sends_interim() {
             inner.interim_sender = Some(InterimSender { source: source(), stream: id });

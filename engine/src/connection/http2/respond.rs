@@ -3,6 +3,7 @@
 use super::call::{ActiveRequest, Called, finish};
 use super::connection::Connection;
 use super::output::Outgoing;
+use super::serve::UNSENT_BYTES_MAX;
 use super::streams::PendingResponse;
 use super::tunnel::{self, OutgoingTunnel};
 use crate::connection::app_context::{AppContext, AppState};
@@ -14,7 +15,7 @@ use crate::net::stream::Stream;
 use crate::service::{Body, CloseReason, Observer, Response, ServerEvent, UpgradeResponse};
 use bytes::Bytes;
 use selvedge_proto::StatusCode;
-use selvedge_proto::http2::{Content, End, ErrorCode, Section, StreamId};
+use selvedge_proto::http2::{End, ErrorCode, Section, StreamId};
 use selvedge_proto::message::AnnouncedLength;
 use selvedge_proto::method::Method;
 
@@ -54,6 +55,8 @@ pub(super) fn respond<S: Stream, T, O: Observer>(
         Body::Empty if upgrade.is_some() => {
             upgrade.map(|upgrade| Outgoing::Tunnel(open_tunnel(connection, app, &mut active, *upgrade)))
         }
+        // A client that does not receive could otherwise collect responses here.
+        Body::Bytes(bytes) if connection.transport.unsent_len() > UNSENT_BYTES_MAX => Some(Outgoing::Bytes(bytes)),
         Body::Bytes(bytes) => send_small(connection, active.stream, bytes, &mut record).map(Outgoing::Bytes),
         Body::File(file) => Some(Outgoing::of_file(file)),
         Body::Stream { length, chunks } => Some(Outgoing::of_chunks(chunks, length)),
@@ -64,7 +67,6 @@ pub(super) fn respond<S: Stream, T, O: Observer>(
         finish(active, &record, connection, app);
         return AfterHead::Finished;
     };
-    connection.protocol.borrow_mut().set_content(active.stream, Content::Ready);
     connection.contents.borrow_mut().lift_limits(active.stream);
     AfterHead::Content(Box::new(PendingResponse { active, record, content, waits_for_content: false, stall: None }))
 }

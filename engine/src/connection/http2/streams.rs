@@ -47,6 +47,13 @@ impl PendingResponse {
             Outgoing::Bytes(_) | Outgoing::File(_) | Outgoing::Stream(_) => None,
         }
     }
+
+    /// Whether the response waits for the client to open a window, for a limited time. The handler of another protocol
+    /// has its own time limits.
+    pub(super) fn waits_for_window(&self) -> bool {
+        let is_limited = !matches!(&self.content, Outgoing::Tunnel(tunnel) if tunnel.is_used());
+        is_limited && !self.waits_for_content
+    }
 }
 
 /// How long the windows of a client have been closed for a response.
@@ -129,12 +136,6 @@ impl<F: Future<Output = Called>> Streams<F> {
         let place = &mut self.places[number as usize];
         place.place.begin_poll();
         Some((place.response.as_mut()?, Context::from_waker(place.place.waker())))
-    }
-
-    /// Whether a place has a stream of another protocol that has ended in both directions.
-    pub(super) fn is_complete_tunnel(&mut self, number: u32) -> bool {
-        let response = self.places[number as usize].response.as_deref_mut();
-        response.and_then(PendingResponse::tunnel).is_some_and(|tunnel| tunnel.is_complete())
     }
 
     /// Informs the handlers of other protocols that the connection is about to end.

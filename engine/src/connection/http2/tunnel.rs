@@ -13,7 +13,7 @@ use crate::peer::{Duplex, StoppingFuture};
 use crate::service::{Body, IncomingBody, Request, Response, UpgradeResponse};
 use bytes::{Buf, Bytes, BytesMut};
 use selvedge_proto::StatusCode;
-use selvedge_proto::http2::{End, Turn};
+use selvedge_proto::http2::{End, StreamId, Turn};
 use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::io::{self, ErrorKind, IoSlice};
@@ -164,31 +164,45 @@ impl OutgoingTunnel {
         cx: &mut Context<'_>,
         sent: &mut u64,
     ) -> Poll<Sent> {
-        let mut state = self.shared.lock();
-        store(&mut state.sender, cx);
-        if state.to_send.is_empty() {
-            if state.handler == Handler::Sends {
-                return Poll::Pending;
-            }
-            drop(state);
-            let written = send_bytes(connection, turn, &[], End::Last);
-            self.has_ended = matches!(written, Sent::All);
-            // The client may still send to a handler that receives.
-            return if self.has_ended && !self.is_complete() { Poll::Pending } else { Poll::Ready(written) };
+        let polled = ready!(self.poll_end(connection, turn.stream, cx));
+        if !matches!(polled, Sent::More) {
+            return Poll::Ready(polled);
         }
+        let mut state = self.shared.lock();
         let count = state.to_send.len().min(turn.bytes_max);
         let piece = state.to_send.split_to(count);
         let writer = state.writer.take();
         drop(state);
         wake(writer);
         *sent += count as u64;
-        Poll::Ready(send_bytes(connection, turn, &piece, End::More))
+        Poll::Ready(send_bytes(connection, turn.stream, &piece, End::More))
     }
 
-    /// Whether both directions have ended.
-    pub(super) fn is_complete(&self) -> bool {
-        let state = self.shared.lock();
-        self.has_ended && (state.receive_end.is_some() || state.handler == Handler::Gone)
+    /// Writes the end if no bytes precede it, which needs no window.
+    pub(super) fn poll_end<S: Stream>(
+        &mut self,
+        connection: &Connection<S>,
+        stream: StreamId,
+        cx: &mut Context<'_>,
+    ) -> Poll<Sent> {
+        let mut state = self.shared.lock();
+        store(&mut state.sender, cx);
+        if !state.to_send.is_empty() {
+            return Poll::Ready(Sent::More);
+        }
+        if state.handler == Handler::Sends {
+            return Poll::Pending;
+        }
+        let is_complete = state.receive_end.is_some() || state.handler == Handler::Gone;
+        drop(state);
+        if !self.has_ended {
+            if let failed @ Sent::Failed(_) = send_bytes(connection, stream, &[], End::Last) {
+                return Poll::Ready(failed);
+            }
+            self.has_ended = true;
+        }
+        // The client may still send to a handler that receives.
+        if is_complete { Poll::Ready(Sent::All) } else { Poll::Pending }
     }
 
     /// Whether the handler uses the stream, so that no time limit applies.
