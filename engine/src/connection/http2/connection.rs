@@ -12,7 +12,7 @@ use bytes::Bytes;
 use selvedge_proto::StatusCode;
 use selvedge_proto::field::Fields;
 use selvedge_proto::head::Expectation;
-use selvedge_proto::http2::{self, ErrorCode, Millis, Role, Section};
+use selvedge_proto::http2::{self, ErrorCode, ExtendedConnect, Http2Limits, Millis, Role, Section};
 use std::cell::{Cell, RefCell};
 use std::task::{Context, Poll, Waker};
 use std::time::Instant;
@@ -45,8 +45,8 @@ pub(in crate::connection) struct ParkedState {
 
 impl<S: Stream> Connection<S> {
     /// Begins a connection, and writes the server's preface.
-    pub(in crate::connection) fn new(transport: Transport<S>) -> Self {
-        let limits = transport.shared.limits.of_http2();
+    pub(in crate::connection) fn new(transport: Transport<S>, extended_connect: ExtendedConnect) -> Self {
+        let limits = Http2Limits { extended_connect, ..transport.shared.limits.of_http2() };
         let mut protocol = Box::new(http2::Connection::new(Role::Server, &limits, now(&transport)));
         protocol.start(transport.output.borrow_mut().bytes());
         Self::resumed(transport, ParkedState { protocol, extensions: None, requests: 0, idle_since: None })
@@ -55,6 +55,7 @@ impl<S: Stream> Connection<S> {
     /// Restores a parked connection.
     pub(in crate::connection) fn resumed(transport: Transport<S>, parked: ParkedState) -> Self {
         let ParkedState { protocol, extensions, requests, idle_since } = parked;
+        transport.timeouts.worker.connections.set_has_streams(transport.timeouts.id);
         Self {
             transport,
             protocol: RefCell::new(protocol),

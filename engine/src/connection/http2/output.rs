@@ -2,6 +2,7 @@
 
 use super::connection::Connection;
 use super::streams::PendingResponse;
+use super::tunnel::OutgoingTunnel;
 use crate::connection::sealed_copies::sealed_copy;
 use crate::file::{FileContent, SealedCopy};
 use crate::limits::FILE_SLICE_BYTES;
@@ -29,6 +30,8 @@ pub(super) enum Outgoing {
     Bytes(Bytes),
     File(OutgoingFile),
     Stream(OutgoingStream),
+    /// What the handler of another protocol sends.
+    Tunnel(OutgoingTunnel),
 }
 
 /// The rest of a file.
@@ -98,6 +101,7 @@ pub(super) fn poll_send<S: Stream>(
         }
         Outgoing::File(file) => file.poll_send(connection, turn, scratch, cx),
         Outgoing::Stream(stream) => stream.poll_send(connection, turn, cx),
+        Outgoing::Tunnel(tunnel) => tunnel.poll_send(connection, turn, cx),
     };
     response.waits_for_content = polled.is_pending();
     if let Poll::Ready(Sent::More(count) | Sent::All(count)) = polled {
@@ -116,18 +120,22 @@ pub(super) fn poll_end<S: Stream>(
     response: &mut PendingResponse,
     cx: &mut Context<'_>,
 ) -> Poll<Sent> {
-    let Outgoing::Stream(stream) = &mut response.content else { return Poll::Ready(Sent::More(0)) };
-    let polled = stream.poll_chunk(cx).map(|next| match next {
-        Next::Chunk => Sent::More(0),
-        Next::End => stream.end(connection, response.active.stream),
-        Next::Failed => Sent::Failed(CloseReason::StreamFailed),
-    });
+    let id = response.active.stream;
+    let polled = match &mut response.content {
+        Outgoing::Stream(stream) => stream.poll_chunk(cx).map(|next| match next {
+            Next::Chunk => Sent::More(0),
+            Next::End => stream.end(connection, id),
+            Next::Failed => Sent::Failed(CloseReason::StreamFailed),
+        }),
+        Outgoing::Tunnel(tunnel) => tunnel.poll_end(connection, id, cx),
+        Outgoing::Bytes(_) | Outgoing::File(_) => return Poll::Ready(Sent::More(0)),
+    };
     response.waits_for_content = polled.is_pending();
     polled
 }
 
 /// Writes a DATA frame.
-fn send_bytes<S: Stream>(connection: &Connection<S>, stream: StreamId, bytes: &[u8], end: End) -> Sent {
+pub(super) fn send_bytes<S: Stream>(connection: &Connection<S>, stream: StreamId, bytes: &[u8], end: End) -> Sent {
     let begun = connection.with_protocol(|protocol, out| {
         protocol.begin_data(stream, bytes.len(), end, out)?;
         out.extend_from_slice(bytes);
@@ -250,7 +258,7 @@ impl OutgoingStream {
             }
         }
         let piece = self.chunk.split_to(count);
-        let is_last = self.remaining == Some(0) && self.chunk.is_empty();
+        let is_last = self.remaining == Some(0) && self.chunk.is_empty() && !self.chunks.may_have_trailers();
         Poll::Ready(send_bytes(connection, turn.stream, &piece, if is_last { End::Last } else { End::More }))
     }
 
@@ -272,7 +280,7 @@ impl OutgoingStream {
             return Sent::Failed(CloseReason::StreamFailed);
         }
         let trailers = self.chunks.as_mut().trailers();
-        if self.remaining.is_some() || trailers.lines().is_empty() {
+        if trailers.lines().is_empty() {
             return send_bytes(connection, stream, &[], End::Last);
         }
         let sent = connection.with_protocol(|protocol, out| {
