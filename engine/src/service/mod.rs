@@ -18,7 +18,7 @@ pub use body::{
     Body, Chunks, ContentError, ContentSource, IncomingBody, StreamError, StreamId, UpgradeHandler, UpgradeResponse,
 };
 pub use exchange::{CloseReason, Closed, Exchange, Phase, ResponseOutcome, ServerEvent};
-pub(crate) use request::{ConnectionExtensions, InterimSender, LogInfo, RequestInner};
+pub(crate) use request::{ConnectionExtensions, InterimSender, LogInfo, REQUEST_BYTES, RequestInner};
 pub use request::{Request, Timestamp, authority, hold_until_sent};
 pub(crate) use response::FieldList;
 pub use response::Response;
@@ -46,6 +46,13 @@ pub trait Service: 'static {
 
     /// Returns whether the service stores state for each connection.
     fn uses_connection_extensions(&self) -> bool {
+        false
+    }
+
+    /// Returns whether clients may open streams of other protocols on a connection of HTTP/2 (RFC 8441), which browsers do
+    /// for WebSocket. Such a request has the method CONNECT, a path, and the protocol's name in Upgrade
+    /// ([`selvedge_proto::head::RequestHead::is_extended_connect`]). [`Body::Upgrade`] accepts it. Default: they may not.
+    fn accepts_extended_connect(&self) -> bool {
         false
     }
 

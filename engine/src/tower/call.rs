@@ -39,6 +39,10 @@ macro_rules! options {
         fn sends_interim(&self) -> bool {
             self.options.early_hints
         }
+
+        fn accepts_extended_connect(&self) -> bool {
+            true
+        }
     };
 }
 

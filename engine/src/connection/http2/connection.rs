@@ -9,12 +9,10 @@ use crate::net::raw::SendMode;
 use crate::net::stream::Stream;
 use crate::service::{CloseReason, ConnectionExtensions, ContentError, ContentSource, StreamId};
 use bytes::Bytes;
-use selvedge_proto::MessageLimits;
 use selvedge_proto::StatusCode;
 use selvedge_proto::field::Fields;
-use selvedge_proto::field_section::{FIELD_OVERHEAD_BYTES, SectionLimits};
 use selvedge_proto::head::Expectation;
-use selvedge_proto::http2::{self, ErrorCode, Http2Limits, Millis, Role, Section};
+use selvedge_proto::http2::{self, ErrorCode, ExtendedConnect, Http2Limits, Millis, Role, Section};
 use std::cell::{Cell, RefCell};
 use std::task::{Context, Poll, Waker};
 use std::time::Instant;
@@ -47,9 +45,8 @@ pub(in crate::connection) struct ParkedState {
 
 impl<S: Stream> Connection<S> {
     /// Begins a connection, and writes the server's preface.
-    pub(in crate::connection) fn new(transport: Transport<S>) -> Self {
-        let limits =
-            Http2Limits { section: section_limits(&transport.shared.limits.message), ..Http2Limits::default() };
+    pub(in crate::connection) fn new(transport: Transport<S>, extended_connect: ExtendedConnect) -> Self {
+        let limits = Http2Limits { extended_connect, ..transport.shared.limits.of_http2() };
         let mut protocol = Box::new(http2::Connection::new(Role::Server, &limits, now(&transport)));
         protocol.start(transport.output.borrow_mut().bytes());
         Self::resumed(transport, ParkedState { protocol, extensions: None, requests: 0, idle_since: None })
@@ -58,6 +55,7 @@ impl<S: Stream> Connection<S> {
     /// Restores a parked connection.
     pub(in crate::connection) fn resumed(transport: Transport<S>, parked: ParkedState) -> Self {
         let ParkedState { protocol, extensions, requests, idle_since } = parked;
+        transport.timeouts.worker.connections.set_has_streams(transport.timeouts.id);
         Self {
             transport,
             protocol: RefCell::new(protocol),
@@ -144,15 +142,6 @@ impl<S: Stream> Connection<S> {
             timeouts.worker.connections.wake(timeouts.id, waker);
         }
     }
-}
-
-/// Most pseudo-fields of a request (RFC 9113 §8.3.1, RFC 8441 §4).
-const PSEUDO_FIELDS_MAX: usize = 5;
-
-/// Returns the limits of a decoded field section, which permit what the limits of a head permit.
-fn section_limits(message: &MessageLimits) -> SectionLimits {
-    let fields_max = message.fields_max + PSEUDO_FIELDS_MAX;
-    SectionLimits { fields_max, section_bytes_max: message.head_bytes_max + fields_max * FIELD_OVERHEAD_BYTES }
 }
 
 /// Returns the stream of a request.

@@ -34,6 +34,15 @@ pub(super) struct StreamContent {
     expectation: Expectation,
     trailers: Option<Fields>,
     reader: Option<Waker>,
+    timing: Timing,
+}
+
+/// Whether the time limits apply while the application waits.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Timing {
+    Limited,
+    /// The application responds already, so it is a conversation, in which each side may pause.
+    Unlimited,
 }
 
 /// How content arrives while the application waits for it.
@@ -92,7 +101,7 @@ impl StreamContent {
 
     /// Returns when the client has been too slow, if the application waits for it.
     fn due(&self, limits: ContentLimits) -> Option<Tick> {
-        let (began, last) = self.progress.wait?;
+        let (began, last) = self.progress.wait.filter(|_| self.timing == Timing::Limited)?;
         let rate_seconds = self.progress.bytes / u64::from(limits.min_rate.max(1));
         let allowed = ticks(Duration::from_secs(rate_seconds).saturating_add(limits.timeout));
         let due_by_rate = began.saturating_sub(self.progress.waited).saturating_add(allowed);
@@ -125,7 +134,15 @@ impl Contents {
             expectation,
             trailers: None,
             reader: None,
+            timing: Timing::Limited,
         });
+    }
+
+    /// Ends the time limits of a content, because its response has begun.
+    pub(super) fn lift_limits(&mut self, stream: StreamId) {
+        if let Some(content) = self.find_mut(stream) {
+            content.timing = Timing::Unlimited;
+        }
     }
 
     /// Removes the content of a request.
@@ -149,11 +166,12 @@ impl Contents {
         if let Some((_, last)) = &mut content.progress.wait {
             *last = now;
         }
+        content.unread_bytes += piece.len();
+        // Small pieces are joined, since each has a cost of its own.
         match content.unread.back_mut() {
             Some(last) if last.len() + piece.len() <= JOINED_BYTES_MAX => last.extend_from_slice(piece),
             _ => content.unread.push_back(piece.to_vec()),
         }
-        content.unread_bytes += piece.len();
         (true, content.reader.take())
     }
 
@@ -273,5 +291,17 @@ mod tests {
         assert_eq!(contents.fail_slow(seconds(101), LIMITS).len(), 0);
         assert_eq!(contents.fail_slow(seconds(102), LIMITS).len(), 1);
         assert_eq!(contents.failure(stream), Some(ContentError::TooSlow));
+    }
+
+    #[test]
+    fn content_has_no_time_limit_after_the_response_has_begun() {
+        let stream = StreamId::new(1).unwrap();
+        let mut contents = Contents::default();
+        contents.begin(stream, Expectation::None);
+        assert!(contents.poll(stream, seconds(0), &mut Context::from_waker(Waker::noop())).0.is_pending());
+        assert!(contents.due(LIMITS).is_some());
+        contents.lift_limits(stream);
+        assert_eq!(contents.due(LIMITS), None);
+        assert_eq!(contents.fail_slow(seconds(1_000), LIMITS).len(), 0);
     }
 }

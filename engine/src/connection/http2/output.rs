@@ -2,6 +2,7 @@
 
 use super::connection::Connection;
 use super::streams::PendingResponse;
+use super::tunnel::OutgoingTunnel;
 use crate::connection::sealed_copies::sealed_copy;
 use crate::file::{FileContent, SealedCopy};
 use crate::limits::FILE_SLICE_BYTES;
@@ -9,7 +10,7 @@ use crate::net::prefetch::prefetch;
 use crate::net::stream::Stream;
 use crate::net::worker::Worker;
 use crate::service::{Chunks, CloseReason};
-use bytes::{Buf, Bytes};
+use bytes::Bytes;
 use rustix::io::{Errno, ReadWriteFlags, preadv2};
 use selvedge_proto::http2::{End, Section, SendError, StreamId, Turn};
 use std::future::Future;
@@ -29,6 +30,8 @@ pub(super) enum Outgoing {
     Bytes(Bytes),
     File(OutgoingFile),
     Stream(OutgoingStream),
+    /// What the handler of another protocol sends.
+    Tunnel(OutgoingTunnel),
 }
 
 /// The rest of a file.
@@ -61,10 +64,10 @@ enum Next {
 
 /// The result of one turn of a stream.
 pub(super) enum Sent {
-    /// A frame was written, and more follows.
-    More,
-    /// The end was written.
-    All,
+    /// A frame with this many bytes of content was written, and more follows.
+    More(usize),
+    /// The end was written, with this many bytes of content.
+    All(usize),
     /// The response cannot be completed.
     Failed(CloseReason),
 }
@@ -90,22 +93,22 @@ pub(super) fn poll_send<S: Stream>(
     scratch: &mut Vec<u8>,
     cx: &mut Context<'_>,
 ) -> Poll<Sent> {
-    let sent_before = response.record.content_bytes;
     let polled = match &mut response.content {
         Outgoing::Bytes(bytes) => {
-            let count = bytes.len().min(turn.bytes_max);
-            let end = if count == bytes.len() { End::Last } else { End::More };
-            let sent = send_bytes(connection, turn.stream, &bytes[..count], end);
-            bytes.advance(count);
-            response.record.content_bytes += count as u64;
-            Poll::Ready(sent)
+            let piece = bytes.split_to(bytes.len().min(turn.bytes_max));
+            let end = if bytes.is_empty() { End::Last } else { End::More };
+            Poll::Ready(send_bytes(connection, turn.stream, &piece, end))
         }
-        Outgoing::File(file) => file.poll_send(connection, turn, scratch, cx, &mut response.record.content_bytes),
-        Outgoing::Stream(stream) => stream.poll_send(connection, turn, cx, &mut response.record.content_bytes),
+        Outgoing::File(file) => file.poll_send(connection, turn, scratch, cx),
+        Outgoing::Stream(stream) => stream.poll_send(connection, turn, cx),
+        Outgoing::Tunnel(tunnel) => tunnel.poll_send(connection, turn, cx),
     };
     response.waits_for_content = polled.is_pending();
-    if let Some(stall) = &mut response.stall {
-        stall.bytes += response.record.content_bytes - sent_before;
+    if let Poll::Ready(Sent::More(count) | Sent::All(count)) = polled {
+        response.record.content_bytes += count as u64;
+        if let Some(stall) = &mut response.stall {
+            stall.bytes += count as u64;
+        }
     }
     polled
 }
@@ -117,30 +120,34 @@ pub(super) fn poll_end<S: Stream>(
     response: &mut PendingResponse,
     cx: &mut Context<'_>,
 ) -> Poll<Sent> {
-    let Outgoing::Stream(stream) = &mut response.content else { return Poll::Ready(Sent::More) };
-    let polled = stream.poll_chunk(cx).map(|next| match next {
-        Next::Chunk => Sent::More,
-        Next::End => stream.end(connection, response.active.stream),
-        Next::Failed => Sent::Failed(CloseReason::StreamFailed),
-    });
+    let id = response.active.stream;
+    let polled = match &mut response.content {
+        Outgoing::Stream(stream) => stream.poll_chunk(cx).map(|next| match next {
+            Next::Chunk => Sent::More(0),
+            Next::End => stream.end(connection, id),
+            Next::Failed => Sent::Failed(CloseReason::StreamFailed),
+        }),
+        Outgoing::Tunnel(tunnel) => tunnel.poll_end(connection, id, cx),
+        Outgoing::Bytes(_) | Outgoing::File(_) => return Poll::Ready(Sent::More(0)),
+    };
     response.waits_for_content = polled.is_pending();
     polled
 }
 
 /// Writes a DATA frame.
-fn send_bytes<S: Stream>(connection: &Connection<S>, stream: StreamId, bytes: &[u8], end: End) -> Sent {
+pub(super) fn send_bytes<S: Stream>(connection: &Connection<S>, stream: StreamId, bytes: &[u8], end: End) -> Sent {
     let begun = connection.with_protocol(|protocol, out| {
         protocol.begin_data(stream, bytes.len(), end, out)?;
         out.extend_from_slice(bytes);
         Ok::<(), SendError>(())
     });
-    after_frame(begun, end)
+    after_frame(begun, bytes.len(), end)
 }
 
-fn after_frame(begun: Result<(), SendError>, end: End) -> Sent {
+fn after_frame(begun: Result<(), SendError>, count: usize, end: End) -> Sent {
     match (begun, end) {
-        (Ok(()), End::More) => Sent::More,
-        (Ok(()), End::Last) => Sent::All,
+        (Ok(()), End::More) => Sent::More(count),
+        (Ok(()), End::Last) => Sent::All(count),
         (Err(_), _) => Sent::Failed(CloseReason::ClientDisconnected),
     }
 }
@@ -152,7 +159,6 @@ impl OutgoingFile {
         turn: Turn,
         scratch: &mut Vec<u8>,
         cx: &mut Context<'_>,
-        sent: &mut u64,
     ) -> Poll<Sent> {
         let count = usize::try_from(self.end - self.content.offset).map_or(turn.bytes_max, |n| n.min(turn.bytes_max));
         // The bytes are read behind the place of the frame header, which is written when they are right.
@@ -175,11 +181,10 @@ impl OutgoingFile {
             Ok(header) => {
                 let header: [u8; FRAME_HEADER_BYTES] = header;
                 out[start..start + FRAME_HEADER_BYTES].copy_from_slice(&header);
-                *sent += count as u64;
             }
             Err(_) => out.truncate(start),
         }
-        Poll::Ready(after_frame(begun, end))
+        Poll::Ready(after_frame(begun, count, end))
     }
 
     /// Reads the next bytes of the file while it is in its announced state.
@@ -239,13 +244,7 @@ fn read_at(file: impl AsFd, into: &mut [u8], offset: u64, flags: ReadWriteFlags)
 }
 
 impl OutgoingStream {
-    fn poll_send<S: Stream>(
-        &mut self,
-        connection: &Connection<S>,
-        turn: Turn,
-        cx: &mut Context<'_>,
-        sent: &mut u64,
-    ) -> Poll<Sent> {
+    fn poll_send<S: Stream>(&mut self, connection: &Connection<S>, turn: Turn, cx: &mut Context<'_>) -> Poll<Sent> {
         match ready!(self.poll_chunk(cx)) {
             Next::Chunk => {}
             Next::End => return Poll::Ready(self.end(connection, turn.stream)),
@@ -259,8 +258,7 @@ impl OutgoingStream {
             }
         }
         let piece = self.chunk.split_to(count);
-        *sent += count as u64;
-        let is_last = self.remaining == Some(0) && self.chunk.is_empty();
+        let is_last = self.remaining == Some(0) && self.chunk.is_empty() && !self.chunks.may_have_trailers();
         Poll::Ready(send_bytes(connection, turn.stream, &piece, if is_last { End::Last } else { End::More }))
     }
 
@@ -282,12 +280,12 @@ impl OutgoingStream {
             return Sent::Failed(CloseReason::StreamFailed);
         }
         let trailers = self.chunks.as_mut().trailers();
-        if self.remaining.is_some() || trailers.lines().is_empty() {
+        if trailers.lines().is_empty() {
             return send_bytes(connection, stream, &[], End::Last);
         }
         let sent = connection.with_protocol(|protocol, out| {
             protocol.send_fields(stream, Section::Trailers, out, |block| block.fields(&trailers))
         });
-        after_frame(sent, End::Last)
+        after_frame(sent, 0, End::Last)
     }
 }

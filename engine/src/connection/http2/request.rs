@@ -42,7 +42,7 @@ where
             let rules = RequestRules {
                 version: Version::Http2,
                 limits: &connection.transport.shared.limits.message,
-                protocols: Protocols::None,
+                protocols: self.protocols(),
             };
             let end = if end == End::Last { StreamEnd::Ended } else { StreamEnd::Open };
             let RequestInner { bytes, head, .. } = &mut *inner;
@@ -55,6 +55,11 @@ where
                 self.refuse(stream, end, error);
             }
         }
+    }
+
+    /// Returns the protocols that clients may open streams of.
+    fn protocols(&self) -> Protocols {
+        if self.app.service.accepts_extended_connect() { Protocols::Any } else { Protocols::None }
     }
 
     fn start_request(&mut self, stream: StreamId, end: End, length: Option<u64>, mut inner: Box<RequestInner>) {

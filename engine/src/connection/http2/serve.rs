@@ -258,6 +258,9 @@ where
         if let AfterHead::Content(response) = respond(self.connection, self.app, called) {
             let stream = response.active.stream;
             let place = self.streams.keep(response);
+            if self.ending.is_some() {
+                self.streams.announce_stop();
+            }
             self.continue_response(place, stream);
         }
     }
@@ -307,7 +310,10 @@ where
             if let Some(stall) = &mut self.window_stall {
                 stall.bytes += response.record.content_bytes - before;
             }
-            let may_have_ended = matches!((&sent, &response.content), (Poll::Ready(Sent::More), Outgoing::Stream(_)));
+            let may_have_ended = matches!(
+                (&sent, &response.content),
+                (Poll::Ready(Sent::More(_)), Outgoing::Stream(_) | Outgoing::Tunnel(_))
+            );
             has_written |= sent.is_ready();
             self.after_send(place, turn.stream, sent);
             if may_have_ended && connection.protocol.borrow().sendable(turn.stream) == 0 {
@@ -332,8 +338,8 @@ where
     /// Acts on what a response has sent.
     fn after_send(&mut self, place: u32, stream: StreamId, sent: Poll<Sent>) {
         match sent {
-            Poll::Ready(Sent::More) => {}
-            Poll::Ready(Sent::All) => self.end_response(place, Ok(())),
+            Poll::Ready(Sent::More(_)) => {}
+            Poll::Ready(Sent::All(_)) => self.end_response(place, Ok(())),
             Poll::Ready(Sent::Failed(reason)) => self.end_response(place, Err(reason)),
             Poll::Pending => self.connection.protocol.borrow_mut().set_content(stream, Content::Waiting),
         }
@@ -408,6 +414,7 @@ where
             self.connection.idle_since.set(None);
             let now = self.connection.now();
             self.connection.with_protocol(|protocol, out| protocol.begin_shutdown(now, out));
+            self.streams.announce_stop();
         }
     }
 
@@ -505,7 +512,7 @@ where
             for (_, response) in self.streams.responses_mut() {
                 let closed_window = protocol.closed_window(response.active.stream);
                 stalls::update(response, closed_window, now);
-                is_stalled |= closed_window == Some(WindowOf::Connection) && !response.waits_for_content;
+                is_stalled |= closed_window == Some(WindowOf::Connection) && response.waits_for_window();
                 add(Deadline::ResponseProgress, stalls::due(response.stall.as_ref(), limits));
             }
             stalls::update_stall(&mut self.window_stall, is_stalled, now);
@@ -549,7 +556,7 @@ where
         let is_window_due = is_due(self.window_stall.as_ref());
         let is_stalled = |response: &PendingResponse| {
             let closed_window = connection.protocol.borrow().closed_window(response.active.stream);
-            let waits_for_window = closed_window == Some(WindowOf::Connection) && !response.waits_for_content;
+            let waits_for_window = closed_window == Some(WindowOf::Connection) && response.waits_for_window();
             is_due(response.stall.as_ref()) || is_window_due && waits_for_window
         };
         let stalled = self.streams.responses_mut().filter(|(_, response)| is_stalled(response));

@@ -12,7 +12,8 @@ use std::time::Duration;
 /// Records whether the window of a response is closed. That of the connection does not count here: other responses may
 /// use it.
 pub(super) fn update(response: &mut PendingResponse, closed_window: Option<WindowOf>, now: Tick) {
-    update_stall(&mut response.stall, closed_window == Some(WindowOf::Stream) && !response.waits_for_content, now);
+    let is_stalled = closed_window == Some(WindowOf::Stream) && response.waits_for_window();
+    update_stall(&mut response.stall, is_stalled, now);
 }
 
 /// Begins or ends a stall.

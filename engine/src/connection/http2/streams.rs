@@ -3,6 +3,7 @@
 use super::call::{ActiveRequest, Called};
 use super::output::Outgoing;
 use super::ready_queue::{Place, ReadyQueue};
+use super::tunnel::OutgoingTunnel;
 use crate::connection::exchange::ResponseRecord;
 use crate::net::clock::Tick;
 use selvedge_proto::http2::StreamId;
@@ -36,6 +37,23 @@ pub(super) struct PendingResponse {
     pub(super) waits_for_content: bool,
     /// Set while the client does not open its windows.
     pub(super) stall: Option<Stall>,
+}
+
+impl PendingResponse {
+    /// Returns the stream of another protocol, if it is one.
+    pub(super) fn tunnel(&mut self) -> Option<&mut OutgoingTunnel> {
+        match &mut self.content {
+            Outgoing::Tunnel(tunnel) => Some(tunnel),
+            Outgoing::Bytes(_) | Outgoing::File(_) | Outgoing::Stream(_) => None,
+        }
+    }
+
+    /// Whether the response waits for the client to open a window, for a limited time. The handler of another protocol
+    /// has its own time limits.
+    pub(super) fn waits_for_window(&self) -> bool {
+        let is_limited = !matches!(&self.content, Outgoing::Tunnel(tunnel) if tunnel.is_used());
+        is_limited && !self.waits_for_content
+    }
 }
 
 /// How long the windows of a client have been closed for a response.
@@ -118,6 +136,15 @@ impl<F: Future<Output = Called>> Streams<F> {
         let place = &mut self.places[number as usize];
         place.place.begin_poll();
         Some((place.response.as_mut()?, Context::from_waker(place.place.waker())))
+    }
+
+    /// Informs the handlers of other protocols that the connection is about to end.
+    pub(super) fn announce_stop(&mut self) {
+        for (_, response) in self.responses_mut() {
+            if let Some(tunnel) = response.tunnel() {
+                tunnel.announce_stop();
+            }
+        }
     }
 
     /// Returns all responses that are not complete, with the numbers of their places.
