@@ -148,9 +148,16 @@ impl<S: Stream> Connection<S> {
         }
     }
 
-    /// Sends what a reader of content has caused, if it reads outside of the connection's task.
+    /// Sends what the application has caused, if it runs outside of the connection's task.
     fn wake_to_send(&self, waker: Option<&Waker>) {
-        if !self.is_in_turn.get() && self.transport.unsent_len() > 0 {
+        if self.transport.unsent_len() > 0 {
+            self.wake(waker);
+        }
+    }
+
+    /// Wakes the connection's task, unless this is called by it or from a task with this waker.
+    fn wake(&self, waker: Option<&Waker>) {
+        if !self.is_in_turn.get() {
             let timeouts = &self.transport.timeouts;
             timeouts.worker.connections.wake(timeouts.id, waker);
         }
@@ -181,7 +188,12 @@ impl<S: Stream> ContentSource for Connection<S> {
                 let _ = protocol.send_fields(stream, Section::Interim, out, |block| block.status(StatusCode::CONTINUE));
             });
         }
-        self.wake_to_send(Some(cx.waker()));
+        if polled.is_pending() {
+            // The client has a time limit from now on.
+            self.wake(Some(cx.waker()));
+        } else {
+            self.wake_to_send(Some(cx.waker()));
+        }
         polled
     }
 

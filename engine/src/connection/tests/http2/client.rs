@@ -197,11 +197,6 @@ impl<'a> Http2Client<'a> {
         self.frames.iter().filter(|frame| frame.kind == kind).collect()
     }
 
-    /// Returns all frames.
-    pub(super) fn all_frames(&self) -> &[Frame] {
-        &self.frames
-    }
-
     /// Returns the last stream and the code of each GOAWAY.
     pub(super) fn goaways(&self) -> Vec<(u32, u32)> {
         let number = |bytes: &[u8]| u32::from_be_bytes(*bytes.first_chunk().expect("it has four bytes"));

@@ -296,6 +296,7 @@ fn a_panic_outside_of_a_call_fails_one_stream() {
             client.send().await;
             assert_eq!(client.response(streams[0]).status, 500);
             assert_eq!(client.response(streams[1]).reset, Some(INTERNAL_ERROR));
+            client.open_window(streams[0], 1_000);
             client.open_window(streams[2], 10);
             client.send().await;
             assert_eq!(client.response(streams[2]).reset, Some(INTERNAL_ERROR));
