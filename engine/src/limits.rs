@@ -1,5 +1,7 @@
 //! All limits of the engine, each with unit, default and reason.
 
+use selvedge_proto::field_section::{FIELD_OVERHEAD_BYTES, SectionLimits};
+use selvedge_proto::http2::Http2Limits;
 use selvedge_proto::limits::MessageLimits;
 use std::num::NonZeroUsize;
 use std::time::Duration;
@@ -10,6 +12,8 @@ use std::{io, thread};
 pub struct Limits {
     /// Limits on heads, chunks and trailers.
     pub message: MessageLimits,
+    /// Limits of connections with HTTP/2. Their [`Http2Limits::section`] follows from [`Limits::message`].
+    pub http2: Http2Limits,
     /// Time to a complete head: from accept for the first request of a connection, from its first byte for later
     /// ones. Default 10 s. Exceeded: 408, close.
     pub header_timeout: Duration,
@@ -78,6 +82,27 @@ impl Limits {
     }
 }
 
+/// Most pseudo-fields of a request (RFC 9113 §8.3.1, RFC 8441 §4).
+const PSEUDO_FIELDS_MAX: usize = 5;
+
+impl Limits {
+    /// Returns the limits of an HTTP/2 connection. A decoded field section may have what a head may have.
+    pub(crate) fn of_http2(&self) -> Http2Limits {
+        let fields_max = self.message.fields_max + PSEUDO_FIELDS_MAX;
+        let section_bytes_max = self.message.head_bytes_max + fields_max * FIELD_OVERHEAD_BYTES;
+        Http2Limits { section: SectionLimits { fields_max, section_bytes_max }, ..self.http2 }.permitted()
+    }
+
+    /// Returns the most memory that HTTP/2 takes for a connection: the state of the protocol, the heads of all
+    /// requests, content that applications have not read, and a long send buffer.
+    pub fn http2_connection_bytes_max(&self) -> u64 {
+        let limits = self.of_http2();
+        let requests = limits.streams_max as usize * (self.message.head_bytes_max + REQUEST_BYTES);
+        let content = limits.connection_window_bytes as usize;
+        (limits.state_bytes_max() + requests + content + LONG_BUFFER_BYTES) as u64
+    }
+}
+
 #[cfg(feature = "tls")]
 impl Limits {
     /// Returns the most memory that TLS takes for a connection: the client's messages of a handshake, and the copy of them
@@ -126,6 +151,10 @@ pub(crate) const FIRST_RECORD_BYTES: usize = 1320;
 /// Content that is sent in such records: what the first packets of a connection carry before an acknowledgement.
 #[cfg(feature = "tls")]
 pub(crate) const FIRST_RECORDS_BYTES: usize = 10 * FIRST_RECORD_BYTES;
+/// Bytes that may be unsent while a connection with HTTP/2 still receives.
+pub(crate) const UNSENT_BYTES_MAX: usize = LONG_BUFFER_BYTES;
+/// The memory of a request without its head and content.
+pub(crate) const REQUEST_BYTES: usize = 4 * 1024;
 /// Responses to pipelined requests are sent when this many bytes have gathered.
 pub(crate) const BATCH_BYTES: usize = 8 * 1024;
 /// A file is prefetched and sent in slices of at most this size. The worker yields between two slices.
@@ -205,6 +234,7 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             message: MessageLimits::default(),
+            http2: Http2Limits::default(),
             header_timeout: Duration::from_secs(10),
             body_timeout: Duration::from_secs(30),
             body_min_rate: 500,

@@ -1,6 +1,7 @@
 //! A request as the application receives it.
 
 use crate::buffer::Buffer;
+use crate::limits::REQUEST_BYTES;
 use crate::peer::TlsInfo;
 use crate::service::body::{ContentError, ContentSource, IncomingBody, StreamId};
 use selvedge_proto::StatusCode;
@@ -40,6 +41,8 @@ pub(crate) struct RequestInner {
     pub(crate) interim_sender: Option<InterimSender>,
 }
 
+const _: () = assert!(size_of::<RequestInner>() <= REQUEST_BYTES, "the memory budget counts a request");
+
 /// A handle to send interim responses before the final response.
 #[derive(Clone)]
 pub(crate) struct InterimSender {
@@ -54,8 +57,8 @@ impl InterimSender {
     }
 }
 
-/// State that an application stores with a connection.
-pub(crate) type ConnectionExtensions = Option<Box<dyn Any>>;
+/// State that an application stores with a connection. Requests that are processed at once share it.
+pub(crate) type ConnectionExtensions = Option<Rc<dyn Any>>;
 
 /// What the application records about a request for the [`crate::service::Exchange`].
 #[derive(Debug, Default)]
