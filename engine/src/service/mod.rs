@@ -49,6 +49,13 @@ pub trait Service: 'static {
         false
     }
 
+    /// Returns whether clients may open streams of other protocols on a connection of HTTP/2 (RFC 8441), which browsers do
+    /// for WebSocket. Such a request has the method CONNECT, a path, and the protocol's name in Upgrade
+    /// ([`selvedge_proto::head::RequestHead::is_extended_connect`]). [`Body::Upgrade`] accepts it. Default: they may not.
+    fn accepts_extended_connect(&self) -> bool {
+        false
+    }
+
     /// Returns whether requests get a handle to send interim responses (1xx) before the response.
     fn sends_interim(&self) -> bool {
         false

@@ -13,6 +13,8 @@ mod compression;
 mod connection_stats;
 mod embedded;
 mod failures;
+mod http2;
+mod http2_tunnels;
 mod layers;
 mod listeners;
 mod observer;
