@@ -141,9 +141,14 @@ class Server:
                 )
         return total / 1024
 
-    def descriptors(self):
-        """Returns the number of open file descriptors of all processes."""
-        return sum(len(os.listdir(f"/proc/{process}/fd")) for process in self.processes())
+    def sockets(self):
+        """Returns the number of open sockets of all processes. Files may stay open, because the server caches them."""
+        links = []
+        for process in self.processes():
+            for descriptor in os.listdir(f"/proc/{process}/fd"):
+                with contextlib.suppress(FileNotFoundError):
+                    links.append(os.readlink(f"/proc/{process}/fd/{descriptor}"))
+        return sum(link.startswith("socket:") for link in links)
 
     def errors(self):
         log = self.folder / "error.log"
@@ -262,6 +267,10 @@ class Connection:
         """Receives until the response is complete, reset, or the connection is closed."""
         self.receive_until(lambda: self.of(stream).is_over, seconds)
         return self.of(stream)
+
+    def with_fields(self):
+        """Returns the responses whose fields have been received."""
+        return [response for response in self.responses.values() if response.fields]
 
     def of(self, stream):
         return self.responses.setdefault(stream, Response())
