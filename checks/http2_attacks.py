@@ -19,7 +19,7 @@ from http2_server import (
 )
 
 SEND_TIMEOUT, SETTINGS_TIMEOUT = 2, 1
-LIMITS = f'send-timeout "{SEND_TIMEOUT}s"'
+LIMITS = f'send-timeout "{SEND_TIMEOUT}s"; http2-settings-timeout "{SETTINGS_TIMEOUT}s"'
 GROWTH_MAX = 16
 PROBE_MAX = 0.3
 STREAMS = 100
