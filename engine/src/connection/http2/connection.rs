@@ -12,7 +12,7 @@ use bytes::Bytes;
 use selvedge_proto::StatusCode;
 use selvedge_proto::field::Fields;
 use selvedge_proto::head::Expectation;
-use selvedge_proto::http2::{self, ErrorCode, ExtendedConnect, Http2Limits, Millis, Role, Section};
+use selvedge_proto::http2::{self, End, ErrorCode, ExtendedConnect, Http2Limits, Millis, Role, Section};
 use std::cell::{Cell, RefCell};
 use std::task::{Context, Poll, Waker};
 use std::time::Instant;
@@ -116,6 +116,26 @@ impl<S: Stream> Connection<S> {
     pub(super) fn consume(&self, stream: http2::StreamId, bytes: usize) {
         if bytes > 0 {
             self.with_protocol(|protocol, out| protocol.consumed(stream, bytes, out));
+        }
+    }
+
+    /// Stores content for the application, or discards it.
+    pub(super) fn store_content(&self, stream: http2::StreamId, piece: &[u8], end: End) {
+        let now = self.transport.timeouts.worker.clock.tick();
+        if !piece.is_empty() {
+            let (is_stored, reader) = self.contents.borrow_mut().push(stream, piece, now);
+            if !is_stored {
+                self.consume(stream, piece.len());
+            }
+            if let Some(reader) = reader {
+                reader.wake();
+            }
+        }
+        if end == End::Last {
+            let reader = self.contents.borrow_mut().end(stream, None);
+            if let Some(reader) = reader {
+                reader.wake();
+            }
         }
     }
 

@@ -8,10 +8,14 @@
 mod call;
 mod connection;
 mod contents;
+mod data_frame;
 mod output;
+mod pending;
 mod ready_queue;
+mod refusal;
 mod request;
 mod respond;
+mod sending;
 mod serve;
 mod stalls;
 mod streams;

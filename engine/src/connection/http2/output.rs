@@ -1,7 +1,7 @@
 //! Sends the content of responses in DATA frames.
 
 use super::connection::Connection;
-use super::streams::PendingResponse;
+use super::data_frame::{FRAME_HEADER_BYTES, Sent, after_frame, send_bytes};
 use super::tunnel::OutgoingTunnel;
 use crate::connection::sealed_copies::sealed_copy;
 use crate::file::{FileContent, SealedCopy};
@@ -12,7 +12,7 @@ use crate::net::worker::Worker;
 use crate::service::{Chunks, CloseReason};
 use bytes::Bytes;
 use rustix::io::{Errno, ReadWriteFlags, preadv2};
-use selvedge_proto::http2::{End, Section, SendError, StreamId, Turn};
+use selvedge_proto::http2::{End, Section, StreamId, Turn};
 use std::future::Future;
 use std::io::IoSliceMut;
 use std::os::fd::AsFd;
@@ -20,9 +20,6 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
-
-/// The header of a frame (RFC 9113 §4.1).
-pub(super) const FRAME_HEADER_BYTES: usize = 9;
 
 /// The content of a response that is being sent.
 pub(super) enum Outgoing {
@@ -62,16 +59,6 @@ enum Next {
     Failed,
 }
 
-/// The result of one turn of a stream.
-pub(super) enum Sent {
-    /// A frame with this many bytes of content was written, and more follows.
-    More(usize),
-    /// The end was written, with this many bytes of content.
-    All(usize),
-    /// The response cannot be completed.
-    Failed(CloseReason),
-}
-
 impl Outgoing {
     pub(super) fn of_file(content: Box<FileContent>) -> Self {
         let end = content.offset.saturating_add(content.length);
@@ -82,73 +69,43 @@ impl Outgoing {
     pub(super) fn of_chunks(chunks: Pin<Box<dyn Chunks>>, length: Option<u64>) -> Self {
         Self::Stream(OutgoingStream { chunks, chunk: Bytes::new(), remaining: length })
     }
-}
 
-/// Writes the next frame of a response. `Pending` if its content is not available yet; the context is woken then.
-/// `scratch` is memory for a frame header.
-pub(super) fn poll_send<S: Stream>(
-    connection: &Connection<S>,
-    response: &mut PendingResponse,
-    turn: Turn,
-    scratch: &mut Vec<u8>,
-    cx: &mut Context<'_>,
-) -> Poll<Sent> {
-    let polled = match &mut response.content {
-        Outgoing::Bytes(bytes) => {
-            let piece = bytes.split_to(bytes.len().min(turn.bytes_max));
-            let end = if bytes.is_empty() { End::Last } else { End::More };
-            Poll::Ready(send_bytes(connection, turn.stream, &piece, end))
-        }
-        Outgoing::File(file) => file.poll_send(connection, turn, scratch, cx),
-        Outgoing::Stream(stream) => stream.poll_send(connection, turn, cx),
-        Outgoing::Tunnel(tunnel) => tunnel.poll_send(connection, turn, cx),
-    };
-    response.waits_for_content = polled.is_pending();
-    if let Poll::Ready(Sent::More(count) | Sent::All(count)) = polled {
-        response.record.content_bytes += count as u64;
-        if let Some(stall) = &mut response.stall {
-            stall.bytes += count as u64;
+    /// Writes the next frame. `Pending` if the content is not available yet; the context is woken then.
+    pub(super) fn poll_send<S: Stream>(
+        &mut self,
+        connection: &Connection<S>,
+        turn: Turn,
+        scratch: &mut Vec<u8>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Sent> {
+        match self {
+            Self::Bytes(bytes) => {
+                let piece = bytes.split_to(bytes.len().min(turn.bytes_max));
+                let end = if bytes.is_empty() { End::Last } else { End::More };
+                Poll::Ready(send_bytes(connection, turn.stream, &piece, end))
+            }
+            Self::File(file) => file.poll_send(connection, turn, scratch, cx),
+            Self::Stream(stream) => stream.poll_send(connection, turn, cx),
+            Self::Tunnel(tunnel) => tunnel.poll_send(connection, turn, cx),
         }
     }
-    polled
-}
 
-/// Writes the end of a response if no content precedes it, which needs no window. `Pending` if the application has to
-/// tell; the context is woken then.
-pub(super) fn poll_end<S: Stream>(
-    connection: &Connection<S>,
-    response: &mut PendingResponse,
-    cx: &mut Context<'_>,
-) -> Poll<Sent> {
-    let id = response.active.stream;
-    let polled = match &mut response.content {
-        Outgoing::Stream(stream) => stream.poll_chunk(cx).map(|next| match next {
-            Next::Chunk => Sent::More(0),
-            Next::End => stream.end(connection, id),
-            Next::Failed => Sent::Failed(CloseReason::StreamFailed),
-        }),
-        Outgoing::Tunnel(tunnel) => tunnel.poll_end(connection, id, cx),
-        Outgoing::Bytes(_) | Outgoing::File(_) => return Poll::Ready(Sent::More(0)),
-    };
-    response.waits_for_content = polled.is_pending();
-    polled
-}
-
-/// Writes a DATA frame.
-pub(super) fn send_bytes<S: Stream>(connection: &Connection<S>, stream: StreamId, bytes: &[u8], end: End) -> Sent {
-    let begun = connection.with_protocol(|protocol, out| {
-        protocol.begin_data(stream, bytes.len(), end, out)?;
-        out.extend_from_slice(bytes);
-        Ok::<(), SendError>(())
-    });
-    after_frame(begun, bytes.len(), end)
-}
-
-fn after_frame(begun: Result<(), SendError>, count: usize, end: End) -> Sent {
-    match (begun, end) {
-        (Ok(()), End::More) => Sent::More(count),
-        (Ok(()), End::Last) => Sent::All(count),
-        (Err(_), _) => Sent::Failed(CloseReason::ClientDisconnected),
+    /// Writes the end if no content precedes it, which needs no window.
+    pub(super) fn poll_end<S: Stream>(
+        &mut self,
+        connection: &Connection<S>,
+        id: StreamId,
+        cx: &mut Context<'_>,
+    ) -> Poll<Sent> {
+        match self {
+            Self::Stream(stream) => stream.poll_chunk(cx).map(|next| match next {
+                Next::Chunk => Sent::More(0),
+                Next::End => stream.end(connection, id),
+                Next::Failed => Sent::Failed(CloseReason::StreamFailed),
+            }),
+            Self::Tunnel(tunnel) => tunnel.poll_end(connection, id, cx),
+            Self::Bytes(_) | Self::File(_) => Poll::Ready(Sent::More(0)),
+        }
     }
 }
 

@@ -3,8 +3,8 @@
 use super::call::{ActiveRequest, Called, finish};
 use super::connection::Connection;
 use super::output::Outgoing;
+use super::pending::PendingResponse;
 use super::serve::UNSENT_BYTES_MAX;
-use super::streams::PendingResponse;
 use super::tunnel::{self, OutgoingTunnel};
 use crate::connection::app_context::{AppContext, AppState};
 use crate::connection::exchange::ResponseRecord;

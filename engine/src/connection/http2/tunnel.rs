@@ -6,7 +6,7 @@
 //! sends from the other one when it is the stream's turn.
 
 use super::connection::Connection;
-use super::output::{Sent, send_bytes};
+use super::data_frame::{Sent, send_bytes};
 use crate::net::runtime::spawn_local;
 use crate::net::stream::Stream;
 use crate::peer::{Duplex, StoppingFuture};
