@@ -346,7 +346,8 @@ where
 
     /// Begins to end the connection: no new stream is accepted, and open ones are completed.
     pub(super) fn begin_ending(&mut self, reason: CloseReason) {
-        if self.ending.is_none() {
+        // A client that ends the connection does not know that the server does.
+        if matches!(self.ending, None | Some(CloseReason::ClientClosed)) {
             self.ending = Some(reason);
             self.connection.idle_since.set(None);
             let now = self.connection.now();
