@@ -10,6 +10,7 @@ import email.utils
 import http.client
 import http.server
 import json
+import multiprocessing
 import os
 import shutil
 import signal
@@ -75,7 +76,7 @@ class Authority:
 
     def key(self):
         """Makes the certificate of the directory itself, and its root."""
-        new = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2".split()
+        new = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 400".split()
         root, key = self.folder / "root.pem", self.folder / "root.key"
         sign = ["-CA", root, "-CAkey", key, "-addext", "subjectAltName=DNS:localhost"]
         sign += ["-addext", "basicConstraints=critical,CA:FALSE", "-subj", "/CN=localhost"]
@@ -145,9 +146,12 @@ class Server:
         self.process = None
         self.start()
 
-    def start(self):
+    def start(self, environment=None):
         self.process = subprocess.Popen(
-            [SELVEDGE, "run", self.folder / "selvedge.kdl"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+            [SELVEDGE, "run", self.folder / "selvedge.kdl"],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            env={**os.environ, **(environment or {})},
         )
 
     def status(self):
@@ -194,6 +198,75 @@ class DomainServer(Server):
     def __init__(self, folder, command, environment):
         self.folder, self.https = folder, 443
         self.process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment)
+
+
+class Load:
+    """1,000 requests a second over TLS, every tenth on a new connection, from processes of their own."""
+
+    processes, rate, requests_per_connection = 4, 1000, 10
+
+    def __init__(self, port, name, roots):
+        # The serial numbers of certificates with the time at which each was first seen, failures, and counts.
+        context = multiprocessing.get_context("fork")
+        self.seen, self.ended = context.SimpleQueue(), context.Event()
+        self.serials, self.failures, self.count = {}, [], 0
+        self.clients = [context.Process(target=self.run, args=(port, name, roots)) for _ in range(self.processes)]
+        self.began = time.monotonic()
+        [client.start() for client in self.clients]
+
+    def run(self, port, name, roots):
+        context, known, count = ssl.create_default_context(cadata=roots), set(), 0
+        while not self.ended.is_set():
+            try:
+                with socket.create_connection(("127.0.0.1", port), timeout=10) as plain:
+                    with context.wrap_socket(plain, server_hostname=name) as tls:
+                        serial = tls.getpeercert()["serialNumber"]
+                        if serial not in known:
+                            known.add(serial)
+                            self.seen.put((serial, time.time()))
+                        for number in range(self.requests_per_connection):
+                            due = self.began + count * self.processes / self.rate
+                            time.sleep(max(0, due - time.monotonic()))
+                            self.request(tls, name, number + 1 == self.requests_per_connection)
+                            count += 1
+            except Exception as error:
+                self.seen.put((None, repr(error)))
+        self.seen.put((None, count))
+
+    @staticmethod
+    def request(tls, name, is_last):
+        persistence = "close" if is_last else "keep-alive"
+        tls.sendall(f"GET / HTTP/1.1\r\nHost: {name}\r\nConnection: {persistence}\r\n\r\n".encode())
+        text = b""
+        while not text.endswith(b"secure\n"):
+            received = tls.recv(65536)
+            assert received, f"the connection ends after {text}"
+            text += received
+        assert text.startswith(b"HTTP/1.1 200 "), text
+
+    def collect(self):
+        """Returns the serial numbers that were seen."""
+        while not self.seen.empty():
+            serial, value = self.seen.get()
+            if serial:
+                self.serials[serial] = min(value, self.serials.get(serial, value))
+            elif isinstance(value, int):
+                self.count += value
+            else:
+                self.failures.append(value)
+        assert not self.failures, self.failures[:3]
+        return self.serials
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, *_):
+        self.ended.set()
+        [client.join() for client in self.clients]
+        if not kind:
+            self.collect()
+            seconds = time.monotonic() - self.began
+            print(f"{self.count} requests, {self.count / seconds:.0f} a second, none failed")
 
 
 class Scenario:
@@ -250,23 +323,10 @@ def renews_under_load():
     with Scenario(validity=45) as scenario:
         server = scenario.server(["a.example.com"])
         wait_until("a certificate is there", lambda: server.has_certificate("a.example.com"))
-        roots, serials, failures, ended = scenario.authority.root(), set(), [], threading.Event()
-
-        def load():
-            while not ended.is_set():
-                try:
-                    serials.add(server.get("a.example.com", roots))
-                except Exception as error:
-                    failures.append(error)
-
-        threads = [threading.Thread(target=load) for _ in range(4)]
-        [thread.start() for thread in threads]
-        try:
-            wait_until("the certificate is renewed", lambda: len(serials) > 1 or failures)
-        finally:
-            ended.set()
-            [thread.join() for thread in threads]
-        assert not failures, failures[:3]
+        with Load(server.https, "a.example.com", scenario.authority.root()) as load:
+            wait_until("the certificate is renewed", lambda: len(load.collect()) > 1)
+            # Connections that began before the renewal go on.
+            time.sleep(1)
 
 
 def waits_for_an_authority_that_is_down():
@@ -298,6 +358,40 @@ def kills_never_exceed_the_budget():
         time.sleep(3)
         orders = scenario.authority.orders()
         assert orders <= BUDGET, f"{orders} orders"
+
+
+def a_clock_that_is_40_days_ahead_stays_within_the_budget():
+    library = next(Path("/usr/lib").glob("*/faketime/libfaketimeMT.so.1"), None)
+    assert library, "libfaketime is not installed"
+    ahead = {"LD_PRELOAD": str(library), "FAKETIME": "+40d", "DONT_FAKE_MONOTONIC": "1"}
+    with Scenario(validity=45 * 86400) as scenario:
+        server = scenario.server(["a.example.com"])
+        wait_until("a certificate is there", lambda: server.has_certificate("a.example.com"))
+        roots = scenario.authority.root()
+        serials = {server.get("a.example.com", roots)}
+        server.stop()
+        server.start(ahead)
+        wait_until("the server runs", lambda: Authority.is_open(server.https))
+        # The clock of pebble is right, so each new certificate has to be renewed at once.
+        wait_until("the wrong clock is reported", lambda: "heck the clock" in server.error("a.example.com"))
+        server.kill()
+        server.start(ahead)
+        wait_until("the server runs", lambda: Authority.is_open(server.https))
+        began = time.monotonic()
+        # Certificates are looked at every 10 s.
+        while time.monotonic() < began + 22:
+            serials.add(server.get("a.example.com", roots))
+            time.sleep(0.05)
+        assert len(serials) == 2 and scenario.authority.orders() == 2, (serials, scenario.authority.orders())
+        # With the right clock, nothing is ordered, and the events of the future delay no order.
+        server.stop()
+        server.start()
+        wait_until("the server has its certificate", lambda: server.has_certificate("a.example.com"))
+        (server.folder / "certificates/a.example.com.pem").unlink()
+        server.kill()
+        server.start()
+        wait_until("a certificate is ordered", lambda: server.has_certificate("a.example.com"))
+        assert scenario.authority.orders() == 3, scenario.authority.orders()
 
 
 def two_servers_on_one_folder_order_once():
@@ -605,6 +699,7 @@ def main():
         renews_under_load,
         waits_for_an_authority_that_is_down,
         kills_never_exceed_the_budget,
+        a_clock_that_is_40_days_ahead_stays_within_the_budget,
         two_servers_on_one_folder_order_once,
         an_account_that_is_lost_is_created_again,
         wildcards_are_validated_by_a_hook,

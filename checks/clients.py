@@ -198,12 +198,13 @@ def with_rust(addresses, program):
 
 
 @contextlib.contextmanager
-def browser(scratch):
+def browser(scratch, arguments=(), environment=None):
     """Runs Chromium. Yields the address of its DevTools socket for a new page."""
     profile = tempfile.mkdtemp(dir=scratch)
     command = ["chromium", "--headless=new", "--no-sandbox", "--disable-gpu", "--no-first-run",
-               "--remote-debugging-port=0", f"--user-data-dir={profile}", "about:blank"]
-    process = subprocess.Popen(command, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+               "--remote-debugging-port=0", f"--user-data-dir={profile}", *arguments, "about:blank"]
+    environment = {**os.environ, **(environment or {})}
+    process = subprocess.Popen(command, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL, env=environment)
     try:
         port_file, end = os.path.join(profile, "DevToolsActivePort"), time.monotonic() + STEP_TIMEOUT
         while not (os.path.exists(port_file) and open(port_file).read().count("\n") >= 1):
@@ -246,4 +247,5 @@ def main():
         shutil.rmtree(scratch, ignore_errors=True)
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -12,6 +12,7 @@
 //!
 //! Invariant: a section that violates a rule never becomes a head.
 
+mod class;
 mod decoded;
 mod error;
 mod request;
@@ -19,10 +20,10 @@ mod response;
 #[cfg(test)]
 mod tests;
 
-pub use decoded::{
-    DecodedFields, FIELD_OVERHEAD_BYTES, FieldClass, SectionField, SectionLimit, SectionLimits, ValueGrammar,
-};
-pub(crate) use decoded::{FieldFacts, StaticField};
+pub(crate) use class::FieldFacts;
+pub use class::{FieldClass, ValueGrammar};
+pub(crate) use decoded::StaticField;
+pub use decoded::{DecodedFields, FIELD_OVERHEAD_BYTES, SectionField, SectionLimit, SectionLimits};
 pub use error::{MalformedMessage, SectionError};
 pub use request::{Protocols, RequestRules, StreamEnd, build_request, repeat_request};
 pub use response::{ResponseSection, check_response, is_sent_in_streams, read_trailers};

@@ -1,11 +1,11 @@
-//! HTTP/1.0 and HTTP/1.1 as functions of bytes and time.
+//! HTTP/1.0, HTTP/1.1 and HTTP/2 as functions of bytes and time.
 //!
 //! This crate never does I/O, reads a clock, spawns, logs, or draws random numbers.
 //!
 //! It parses bytes ([`head`], [`target`], [`path`], [`condition`], [`range`], [`encoding`],
 //! [`date`]), builds request heads from parts ([`HeadBuilder`]), and writes responses ([`http1::write`]).
 //! A refused request yields a [`Reject`]: its status code, the persistence of the connection, a message
-//! and a name for the log.
+//! and a name for the log. [`http2::Connection`] is a connection of HTTP/2.
 
 #![forbid(unsafe_code)]
 

@@ -28,7 +28,7 @@ pub(crate) enum Command {
     Settings(SettingsArgs),
     /// Reload the configuration of a running server
     Reload(ControlArgs),
-    /// Stop a running server gracefully
+    /// Stop a running server gracefully, and wait until it has ended
     Stop(ControlArgs),
     /// Upgrade a running server to the current binary without refusing a connection
     Upgrade(ControlArgs),

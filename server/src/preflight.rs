@@ -5,7 +5,7 @@
 use crate::certificates::{CertificatePaths, LoadError, load};
 use crate::compile::CarriedState;
 use crate::config::value::Address;
-use crate::config::{MachineRequirement, MachineRequirementKind, Problem, Sources};
+use crate::config::{MachineRequirement, MachineRequirementKind, PageUse, Problem, Sources};
 use crate::site::Root;
 use rustix::fs::{Access, OFlags, access};
 use selvedge::proto::path::SafePath;
@@ -92,11 +92,10 @@ pub(crate) fn problems(requirements: &[MachineRequirement], scope: CheckScope) -
 
 /// Returns warnings for what may be added while the server runs.
 pub(crate) fn warnings(requirements: &[MachineRequirement], opened: &CarriedState) -> Vec<Problem> {
-    let pages =
-        requirements.iter().filter(|requirement| matches!(requirement.kind, MachineRequirementKind::ErrorPage(..)));
+    let pages = requirements.iter().filter(|requirement| matches!(requirement.kind, MachineRequirementKind::Page(..)));
     failing(pages, |kind| match kind {
-        MachineRequirementKind::ErrorPage(root, path) => {
-            opened.root(root).map_or(Ok(()), |open| check_error_page(open, root, path))
+        MachineRequirementKind::Page(root, path, page_use) => {
+            opened.root(root).map_or(Ok(()), |open| check_page(open, (root, path), *page_use))
         }
         _ => Ok(()),
     })
@@ -169,7 +168,7 @@ fn check_requirement(kind: &MachineRequirementKind) -> Result<(), (String, Strin
         | MachineRequirementKind::ClientAuthorities(_)
         | MachineRequirementKind::TicketKeys(_) => Ok(()),
         // The compiler and `warnings` check these.
-        MachineRequirementKind::ErrorPage(..) | MachineRequirementKind::Site(_) | MachineRequirementKind::Route(..) => {
+        MachineRequirementKind::Page(..) | MachineRequirementKind::Site(_) | MachineRequirementKind::Route(..) => {
             Ok(())
         }
     }
@@ -189,14 +188,23 @@ fn check_root(path: &Path) -> Result<(), (String, String)> {
     }
 }
 
-fn check_error_page(open: &Root, root: &Path, path: &str) -> Result<(), (String, String)> {
+fn check_page(open: &Root, (root, path): (&Path, &str), page_use: PageUse) -> Result<(), (String, String)> {
     // An invalid path is reported by the compiler.
     let Ok(decoded) = SafePath::decode(path.as_bytes()) else { return Ok(()) };
     match open.check_readable(&decoded) {
         Ok(()) => Ok(()),
+        // A folder can be the target of a rewrite.
+        Err(error) if page_use == PageUse::Rewrite && error.kind() != io::ErrorKind::NotFound => Ok(()),
         Err(error) => {
             let what = format!("warning: cannot read {path} below {}: {}", root.display(), reason(&error));
-            unmet(what, "until it can be read, clients get a short text instead")
+            unmet(
+                what,
+                match page_use {
+                    PageUse::Error => "until it can be read, clients get a short text instead",
+                    PageUse::Fallback => "until it can be read, page navigations to missing files get 404",
+                    PageUse::Rewrite => "until it can be read, the requests that are rewritten get 404",
+                },
+            )
         }
     }
 }
@@ -253,7 +261,7 @@ fn check_certificate(files: &crate::config::model::CertificateFiles) -> Result<(
     match load(&paths) {
         Ok(_) => Ok(()),
         Err(error @ LoadError::Unreadable(..)) => {
-            unmet(error.to_string(), "the user that the server runs as has to be able to read it")
+            unmet(error.to_string(), "the user that starts the server has to be able to read it")
         }
         Err(error) => unmet(error.to_string(), ""),
     }

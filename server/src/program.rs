@@ -12,6 +12,9 @@ pub fn run_program() -> ExitCode {
     if process::is_program_runner() {
         return process::run_programs();
     }
+    if process::is_file_opener() {
+        return process::open_files();
+    }
     let result = match cli::Cli::parse().command {
         cli::Command::Serve(options) => match options.domains.is_empty() {
             true => serve::serve(&options),

@@ -3,6 +3,7 @@
 
 use crate::certificates::{AutomaticCertificates, CertificateFolder, CertificateStatus};
 use crate::config::model::{self, Settings};
+use crate::config::value::LogTarget;
 use crate::config::{self, Configuration, MachineRequirementKind, Problem, Sources};
 use crate::listeners::ListenerSet;
 use crate::log::config::Level;
@@ -18,11 +19,11 @@ use crate::status::{
     ConfigurationStatus, ConnectionStatus, DryRunCount, LatencyStatus, LogStatus, RequestStatus, SentBytes,
     ServerStatus,
 };
-use crate::{compile, config_diff};
+use crate::{certificates, compile, config_diff};
 use selvedge::{AppHandle, Driver, Endpoint, Handle, Server};
 use std::cell::Cell;
 use std::fs;
-use std::io;
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread;
@@ -75,7 +76,7 @@ struct SandboxedFiles<'a> {
 
 impl SandboxedFiles<'_> {
     fn record_denial<T>(&self, result: io::Result<T>) {
-        if result.is_err_and(|error| error.kind() == io::ErrorKind::PermissionDenied) {
+        if result.is_err_and(|error| error.kind() == ErrorKind::PermissionDenied) {
             self.is_denied.set(true);
         }
     }
@@ -134,7 +135,7 @@ impl ReloadOutcome {
         }
         lines.extend_from_slice(changes);
         if lines.len() == 1 {
-            lines.push("the configuration is unchanged".to_owned());
+            lines.push("the settings are unchanged, and files were read again".to_owned());
         }
         lines
     }
@@ -152,8 +153,13 @@ pub(crate) fn read(file: &Path) -> Result<Configuration, Refusal> {
     check_requirements(configuration, CheckScope::All)
 }
 
-fn check_requirements(mut configuration: Configuration, scope: CheckScope) -> Result<Configuration, Refusal> {
+fn check_requirements(configuration: Configuration, scope: CheckScope) -> Result<Configuration, Refusal> {
     let problems = preflight::problems(&configuration.requirements, scope);
+    refuse(problems, configuration)
+}
+
+/// Returns the configuration, unless it has problems.
+fn refuse(problems: Vec<Problem>, mut configuration: Configuration) -> Result<Configuration, Refusal> {
     if problems.is_empty() { Ok(configuration) } else { Err(Refusal::of(problems, &mut configuration)) }
 }
 
@@ -301,7 +307,11 @@ impl LiveServer {
                 false => self.replace_process(),
             };
         }
-        let mut configuration = check_requirements(configuration, CheckScope::ServingProcess)?;
+        let problems = preflight::problems(&configuration.requirements, CheckScope::ServingProcess);
+        if !problems.is_empty() && !is_text && self.new_process_can_read_more(&configuration.settings) {
+            return self.replace_process();
+        }
+        let mut configuration = refuse(problems, configuration)?;
         let next = Snapshot::prepare(&mut configuration, Predecessor::Snapshot(&self.snapshot), &Disk, self.connect)?;
         let listeners = self.listeners.plan_change(&self.serving_process, &next.settings.listeners);
         let listeners = listeners.map_err(|problems| cannot_listen(problems, &mut configuration))?;
@@ -324,6 +334,17 @@ impl LiveServer {
             places.map_err(|error| Refusal::Plain(format!("cannot listen on all new addresses: {error}")))?;
         let (generation, earlier) = (self.snapshot.number, self.earlier.len());
         Ok(ReloadOutcome::Applied { generation, earlier, changes, at_next_start })
+    }
+
+    /// Whether a new process, which begins with the privileges of the supervisor, could read certificates or keys that
+    /// this one may not read.
+    fn new_process_can_read_more(&self, settings: &Settings) -> bool {
+        // A pipe is broken if the process that opens such files has ended.
+        let is_denied = |error: io::Error| matches!(error.kind(), ErrorKind::PermissionDenied | ErrorKind::BrokenPipe);
+        let is_denied = |path: &PathBuf| certificates::read_file(path).is_err_and(is_denied);
+        self.settings_at_start.process.user.is_some()
+            && !self.serving_process.is_unsupervised()
+            && settings.private_files().iter().any(is_denied)
     }
 
     /// Requests a new serving process.
@@ -375,6 +396,12 @@ impl LiveServer {
             }
         }
         done
+    }
+
+    /// Whether the error log writes an event of this level to standard error.
+    pub(crate) fn logs_to_standard_error(&self, level: model::Level) -> bool {
+        let log = &self.snapshot.settings.logs.error;
+        log.target == LogTarget::Stderr && level <= log.level
     }
 
     /// Returns where remote commands are accepted.

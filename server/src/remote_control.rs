@@ -1,5 +1,6 @@
 //! Remote commands: an https address for holders of a client certificate, served by a worker of its own.
 
+use crate::log::canonical;
 use crate::log::config::Level;
 use crate::process::{ControlReply, ListenAddress, ListenError, ServingProcess, StatusFormat};
 use crate::snapshot::Snapshot;
@@ -149,7 +150,11 @@ struct ControlObserver(Arc<dyn RemoteCommands>);
 impl Observer for ControlObserver {
     fn closed(&self, closed: &Closed) {
         if !closed.reason.is_ordinary() {
-            self.0.log(Level::Warn, "RemoteConnection", format!("{}: {}", closed.peer, closed.reason.explain()));
+            self.0.log(
+                Level::Warn,
+                "RemoteConnection",
+                format!("{}: {}", canonical(closed.peer), closed.reason.explain()),
+            );
         }
     }
 }
@@ -171,7 +176,7 @@ impl Service for ControlService {
             (200, _) => (Level::Info, "RemoteStatus"),
             _ => (Level::Warn, "RemoteRefused"),
         };
-        let text = format!("{line} of {}, {}: {status}", request.peer(), subject.escape_debug());
+        let text = format!("{line} of {}, {}: {status}", canonical(request.peer()), subject.escape_debug());
         self.commands.log(level, name, text);
         response.no_log_reason()
     }
@@ -198,13 +203,9 @@ impl ControlService {
             ("/certificates", Method::Get | Method::Head) => {
                 shown(format, selvedge::spawn_blocking(move || commands.certificates(format)).await)
             }
-            ("/reload", _) => Response::error(StatusCode::METHOD_NOT_ALLOWED).field("allow", "POST"),
-            ("/status" | "/certificates", _) => {
-                Response::error(StatusCode::METHOD_NOT_ALLOWED).field("allow", "GET, HEAD")
-            }
-            _ => {
-                Response::error_with_text(StatusCode::NOT_FOUND, "The commands are /reload, /status and /certificates.")
-            }
+            ("/reload", _) => wrong_method("POST"),
+            ("/status" | "/certificates", _) => wrong_method("GET, HEAD"),
+            _ => refused(StatusCode::NOT_FOUND, "the commands are /reload, /status and /certificates"),
         }
     }
 
@@ -213,16 +214,17 @@ impl ControlService {
     fn check(&self, request: &Request) -> Result<(), Response> {
         let has_certificate = request.tls().is_some_and(|tls| !tls.peer_certificates().is_empty());
         if !has_certificate {
-            return Err(Response::error_with_text(StatusCode::FORBIDDEN, "A client certificate is required."));
+            return Err(refused(StatusCode::FORBIDDEN, "a client certificate is required"));
         }
         let is_host = request.known_field(KnownField::Host).is_some_and(|host| self.is_authority(host));
         if !is_host {
-            return Err(Response::error_with_text(StatusCode::MISDIRECTED_REQUEST, "This is another host."));
+            let why = format!("the host of the request has to be {}", self.authority);
+            return Err(refused(StatusCode::MISDIRECTED_REQUEST, &why));
         }
         let is_origin = |origin: &[u8]| origin.strip_prefix(b"https://").is_some_and(|host| self.is_authority(host));
         match request.field("origin") {
             Some(origin) if !is_origin(origin) => {
-                Err(Response::error_with_text(StatusCode::FORBIDDEN, "Pages of other origins may not send commands."))
+                Err(refused(StatusCode::FORBIDDEN, "pages of other origins may not send commands"))
             }
             _ => Ok(()),
         }
@@ -246,14 +248,16 @@ async fn configuration(request: &mut Request) -> Result<Option<String>, Response
     while let Some(chunk) = poll_fn(|cx| body.poll_chunk(cx)).await {
         match chunk {
             Ok(chunk) => content.extend_from_slice(&chunk),
-            Err(ContentError::TooLarge) => return Err(Response::error(StatusCode::CONTENT_TOO_LARGE)),
-            Err(_) => return Err(Response::error(StatusCode::BAD_REQUEST)),
+            Err(ContentError::TooLarge) => {
+                return Err(refused(StatusCode::CONTENT_TOO_LARGE, "the configuration is longer than 4 MiB"));
+            }
+            Err(_) => return Err(refused(StatusCode::BAD_REQUEST, "the configuration is incomplete")),
         }
     }
     match String::from_utf8(content) {
         Ok(text) if text.is_empty() => Ok(None),
         Ok(text) => Ok(Some(text)),
-        Err(_) => Err(Response::error_with_text(StatusCode::BAD_REQUEST, "The configuration is not UTF-8.")),
+        Err(_) => Err(refused(StatusCode::BAD_REQUEST, "the configuration is not UTF-8")),
     }
 }
 
@@ -261,8 +265,21 @@ fn reply(done: Option<ControlReply>) -> Response {
     match done {
         Some(ControlReply::Done(text)) => text_response(StatusCode::OK, text),
         Some(ControlReply::Refused(text)) => text_response(StatusCode::CONFLICT, text),
-        None => Response::error(StatusCode::SERVICE_UNAVAILABLE),
+        None => unavailable(),
     }
+}
+
+/// Refuses a request. Its client is a program, so the reason is plain text.
+fn refused(status: StatusCode, why: &str) -> Response {
+    text_response(status, format!("{} {}: {why}", status.code(), status.reason_phrase()))
+}
+
+fn wrong_method(allowed: &'static str) -> Response {
+    refused(StatusCode::METHOD_NOT_ALLOWED, &format!("the method is {allowed}")).field("allow", allowed)
+}
+
+fn unavailable() -> Response {
+    refused(StatusCode::SERVICE_UNAVAILABLE, "the command was not run to its end")
 }
 
 fn text_response(status: StatusCode, mut text: String) -> Response {
@@ -273,7 +290,7 @@ fn text_response(status: StatusCode, mut text: String) -> Response {
 }
 
 fn shown(format: StatusFormat, text: Option<String>) -> Response {
-    let Some(text) = text else { return Response::error(StatusCode::SERVICE_UNAVAILABLE) };
+    let Some(text) = text else { return unavailable() };
     match format {
         StatusFormat::Json => Response::new(StatusCode::OK).field("content-type", "application/json").body(text),
         StatusFormat::Text => text_response(StatusCode::OK, text),

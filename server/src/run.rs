@@ -2,6 +2,7 @@
 
 use crate::certificates::{AutomaticCertificates, unix_now};
 use crate::cli::RunArgs;
+use crate::config::model;
 use crate::config_path;
 use crate::log;
 use crate::log::config::Level;
@@ -129,11 +130,15 @@ impl ServerCommands {
         match live.reload_and_log(text) {
             Ok(reloaded) => {
                 let lines = reloaded.lines();
-                log::print_line(&format!("reloaded: {}", lines.join("; ")));
+                if !live.logs_to_standard_error(model::Level::Info) {
+                    log::print_line(&format!("reloaded: {}", lines.join("; ")));
+                }
                 ControlReply::Done(lines.join("\n"))
             }
             Err(refusal) => {
-                log::print_line(&format!("not reloaded: {}", refusal.lines().join("; ")));
+                if !live.logs_to_standard_error(model::Level::Error) {
+                    log::print_line(&format!("not reloaded: {}", refusal.lines().join("; ")));
+                }
                 ControlReply::Refused(format!("not reloaded, so all is as it was:\n{refusal}"))
             }
         }

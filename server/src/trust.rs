@@ -36,10 +36,13 @@ pub(crate) fn run(options: &ConfigArgs, command: TrustCommand) -> ExitCode {
         (Err(_), Some(folder)) if !is_named => folder,
         (Err(problem), _) => return fail(&problem),
     };
-    let root = match CertificateFolder::open(&folder).and_then(|folder| create_local_authority(&folder)) {
-        Ok(()) => folder.join(ROOT_FILE),
-        Err(error) => return fail(&format!("cannot use {}: {error}", folder.display())),
-    };
+    let root = folder.join(ROOT_FILE);
+    // What is to be removed is known by its name.
+    if command == TrustCommand::Trust
+        && let Err(error) = CertificateFolder::open(&folder).and_then(|folder| create_local_authority(&folder))
+    {
+        return fail(&format!("cannot use {}: {error}", folder.display()));
+    }
     let mut results = vec![in_system(&root, command)];
     results.extend(in_browsers(&root, command));
     let mut is_done = false;

@@ -40,12 +40,20 @@ async fn complete_handshake<S: Stream>(transport: &Transport<S>) -> Result<Proto
         },
     })
     .await;
-    if let Err(CloseReason::PlainHttp) = failed {
-        // A close with unread bytes would destroy the response.
+    if let Err(reason) = &failed
+        && has_message(reason)
+    {
+        // A client that is still sending would get a reset in place of the message.
         transport.link.shutdown(ShutdownMode::Write);
         transport.linger().await;
     }
     failed
+}
+
+/// Whether a handshake that fails for this reason ends with a message that the client should read.
+fn has_message(reason: &CloseReason) -> bool {
+    use CloseReason::{ClientCertificateInvalid, HandshakeFailed, HandshakeIncompatible, PlainHttp, UnknownServerName};
+    matches!(reason, PlainHttp | HandshakeFailed | HandshakeIncompatible | UnknownServerName | ClientCertificateInvalid)
 }
 
 /// Returns the protocol that the handshake agreed on. A client that offered none speaks HTTP/1.

@@ -137,9 +137,17 @@ struct SessionState {
     ticket: Option<Ticket>,
     /// Whether the closing message was written.
     is_closed: bool,
+    /// Whether the handshake has failed.
+    has_failed: bool,
 }
 
 impl SessionState {
+    /// Notes that the handshake has failed, and sends the message about that if the socket accepts it at once.
+    fn fail(&mut self, socket: &impl Stream) {
+        self.has_failed = true;
+        let _ = self.flush_messages(socket);
+    }
+
     /// Sends the encoded output.
     ///
     /// # Errors
@@ -182,9 +190,9 @@ impl SessionState {
         Ok(accepted)
     }
 
-    /// Sends the closing message.
+    /// Sends the closing message. A failed handshake has none: its last message is the one about the failure.
     fn close(&mut self, socket: &impl Stream) {
-        if !std::mem::replace(&mut self.is_closed, true) {
+        if !self.has_failed && !std::mem::replace(&mut self.is_closed, true) {
             self.session.close_write(self.output.bytes());
         }
         // The socket has accepted all output before, so it refuses this short message only if the connection has failed.
@@ -212,9 +220,13 @@ impl SessionState {
         if count > 0
             && let Some(encoded) = encoded
         {
+            let is_handshaking = self.session.is_handshaking();
             self.session.receive(&encoded).inspect_err(|_| {
                 // The peer may learn why. The connection ends in any case.
-                let _ = self.flush_messages(socket);
+                match is_handshaking {
+                    true => self.fail(socket),
+                    false => drop(self.flush_messages(socket)),
+                }
             })?;
         }
         Poll::Ready(Ok(count > 0))
@@ -228,6 +240,7 @@ impl<S: Stream> Link<S> {
             output: SendBuffer::default(),
             ticket: None,
             is_closed: false,
+            has_failed: false,
         });
         Self { socket, session: session.map(|state| Box::new(RefCell::new(state))) }
     }
@@ -255,7 +268,8 @@ impl<S: Stream> Link<S> {
     /// Completes the handshake of the session. Its last message may leave with the first response.
     ///
     /// # Errors
-    /// If the connection fails or ends, or the peer's messages are invalid.
+    /// If the connection fails or ends, or the peer's messages are invalid. Bytes that are received afterwards are not
+    /// decoded: discard them.
     pub(crate) fn poll_handshake(&self, cx: &mut Context<'_>, turns: &Turns) -> Poll<io::Result<()>> {
         let Some(state) = &self.session else { return Poll::Ready(Ok(())) };
         let state = &mut *state.borrow_mut();
@@ -266,9 +280,7 @@ impl<S: Stream> Link<S> {
             if state.session.needs_turn() {
                 ready!(state.session.poll_prepared(cx));
                 ready!(turns.poll_turn(&mut state.ticket, cx));
-                state.session.advance().inspect_err(|_| {
-                    let _ = state.flush_messages(&self.socket);
-                })?;
+                state.session.advance().inspect_err(|_| state.fail(&self.socket))?;
                 continue;
             }
             let is_flushed = state.flush_messages(&self.socket)?;
@@ -316,6 +328,8 @@ impl<S: Stream> Stream for Link<S> {
     fn poll_receive(&self, cx: &mut Context<'_>, into: &mut Option<Buffer>) -> Poll<io::Result<usize>> {
         match &self.session {
             None => self.socket.poll_receive(cx, into),
+            // The connection lingers, so its caller discards these bytes.
+            Some(state) if state.borrow().has_failed => self.socket.poll_receive(cx, into),
             Some(state) => self.poll_receive_decoded(&mut state.borrow_mut(), cx, into),
         }
     }

@@ -6,6 +6,7 @@ mod client;
 mod client_certificates;
 mod host;
 mod session;
+mod subject;
 #[cfg(test)]
 mod tests;
 mod tickets;

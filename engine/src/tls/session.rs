@@ -1,6 +1,7 @@
 //! The TLS session of one connection: bytes in, bytes out. The link moves them between the session and the socket.
 
 use super::host::{ACME_PROTOCOL, TlsHost};
+use super::subject::subject_of;
 use super::{ClientOffer, Preparation, SelectHost};
 use crate::buffer::{Buffer, Size};
 use crate::limits::{BUFFER_BYTES, ENCODED_SLICE_BYTES, FIRST_RECORD_BYTES, FIRST_RECORDS_BYTES, HANDSHAKE_BYTES_MAX};
@@ -198,12 +199,6 @@ fn info_of(connection: &ServerConnection, host_tag: u32) -> TlsInfo {
         is_resumed: connection.handshake_kind() == Some(HandshakeKind::Resumed),
         host_tag,
     })
-}
-
-/// Returns the subject of a certificate in the notation of RFC 4514.
-fn subject_of(certificate: &[u8]) -> Option<Box<str>> {
-    let (_, parsed) = x509_parser::parse_x509_certificate(certificate).ok()?;
-    Some(parsed.subject().to_string().into())
 }
 
 /// Classifies an error of the TLS library.

@@ -1,7 +1,8 @@
 //! The rules of requests (RFC 9113 §8.3.1, §8.5; RFC 8441), and the head that a request becomes.
 
 use super::check_value;
-use super::decoded::{DecodedFields, FieldClass};
+use super::class::FieldClass;
+use super::decoded::DecodedFields;
 use super::error::{MalformedMessage, SectionError};
 use crate::field::{KnownField, is_token};
 use crate::head::{RequestFraming, RequestHead, Scheme, Version};

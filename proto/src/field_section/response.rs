@@ -1,7 +1,8 @@
 //! The rules of responses (RFC 9113 §8.3.2) and of trailers (§8.1).
 
 use super::check_value;
-use super::decoded::{DecodedFields, FieldClass, SectionField};
+use super::class::FieldClass;
+use super::decoded::{DecodedFields, SectionField};
 use super::error::{MalformedMessage, SectionError};
 use super::request::StreamEnd;
 use crate::field::Fields;

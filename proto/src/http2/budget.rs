@@ -35,7 +35,7 @@ wastes! {
     ResetOfPeer = 50, "the peer caused too many resets of streams";
     /// The peer opened a stream beyond the limit of open streams.
     RefusedStream = 25, "the peer opened too many streams beyond the limit";
-    /// A frame arrived for a stream that this endpoint has reset.
+    /// HEADERS arrived for a stream that this endpoint has reset or does not accept, or content that no window bounds.
     FrameAfterReset = 2, "the peer sent too many frames for streams that were reset";
     /// RST_STREAM or WINDOW_UPDATE for a closed stream.
     FrameOnClosedStream = 5, "the peer sent too many frames for closed streams";
@@ -57,6 +57,8 @@ wastes! {
     Continuation = 20, "the peer sent too many CONTINUATION frames";
     /// A field section that exceeds a limit.
     SectionTooLarge = 50, "the peer sent too many field sections that are too large";
+    /// An interim response, of a server.
+    Interim = 10, "the peer sent too many interim responses";
     /// A frame of unknown type, or GOAWAY.
     Ignored = 20, "the peer sent too many frames that are ignored";
 }
@@ -122,7 +124,7 @@ impl Budget {
         self.regain(bytes.min(POINTS_OF_FRAME_MAX) + bytes / BYTES_OF_POINT);
     }
 
-    /// Regains points by received content.
+    /// Regains points by received content that is delivered.
     #[inline]
     pub(crate) fn data_received(&mut self, bytes: u32) {
         self.regain(bytes / BYTES_OF_POINT);

@@ -244,9 +244,11 @@ impl StreamTable {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::http2::connection::Content;
+    use crate::http2::priority::Delivery;
     use crate::http2::stream::Side;
     use proptest::prelude::*;
-    use std::collections::HashMap;
+    use std::collections::{HashMap, VecDeque};
 
     fn new_stream(id: u32) -> NewStream {
         NewStream { id: StreamId(id), remote: Side::Content, local: Side::Content, send_window: 10, receive_window: 10 }
@@ -267,10 +269,90 @@ mod tests {
                     table.remove(open.remove(&id).unwrap());
                 }
                 prop_assert_eq!(table.open_count(), open.len());
-                for id in (1..=next + 2).step_by(2) {
-                    prop_assert_eq!(table.slot_of(StreamId(id)), open.get(&id).copied());
+                for id in [next, next + 2, next.saturating_sub(2 * number) | 1] {
                     prop_assert_eq!(table.find(StreamId(id)), open.get(&id).copied());
                 }
+            }
+            for id in (1..=next + 2).step_by(2) {
+                prop_assert_eq!(table.slot_of(StreamId(id)), open.get(&id).copied());
+            }
+        }
+    }
+
+    /// The schedule as plain lists, one for each urgency.
+    #[derive(Default)]
+    struct Lists {
+        lists: [VecDeque<Slot>; 8],
+    }
+
+    impl Lists {
+        fn update(&mut self, table: &StreamTable, slot: Slot) {
+            let stream = table.get(slot);
+            let is_listed = self.lists.iter().any(|list| list.contains(&slot));
+            if stream.id == StreamId(0) || !stream.can_send() {
+                self.lists.iter_mut().for_each(|list| list.retain(|other| *other != slot));
+            } else if !is_listed {
+                self.lists[usize::from(stream.priority.urgency)].push_back(slot);
+            }
+        }
+
+        fn first(&self) -> Option<Slot> {
+            self.lists.iter().find_map(|list| list.front().copied())
+        }
+    }
+
+    /// Applies one operation to a table and to plain lists.
+    fn operate(table: &mut StreamTable, lists: &mut Lists, slot: Slot, operation: u8, number: u32) {
+        match operation {
+            0 | 1 => {
+                table.get_mut(slot).content = if operation == 0 { Content::Ready } else { Content::Waiting };
+                table.reschedule(slot);
+            }
+            2 => {
+                table.get_mut(slot).send_window.change(i64::from(number)).unwrap();
+                table.reschedule(slot);
+            }
+            3 => {
+                let delivery = if number.is_multiple_of(2) { Delivery::Whole } else { Delivery::Incremental };
+                let priority = Priority { urgency: (number % 8) as u8, delivery };
+                if table.get(slot).priority != priority {
+                    lists.lists.iter_mut().for_each(|list| list.retain(|other| *other != slot));
+                }
+                table.set_priority(slot, priority);
+            }
+            _ => {
+                let Some(turn) = table.next_turn() else { return };
+                let slot = table.slot_of(turn.id).unwrap();
+                let bytes = turn.send_window.available().min(1 + number);
+                let ends = bytes >= turn.turn_left;
+                let urgency = usize::from(turn.priority.urgency);
+                table.account_sent(slot, bytes);
+                if ends {
+                    lists.lists[urgency].rotate_left(1);
+                }
+                return lists.update(table, slot);
+            }
+        }
+        lists.update(table, slot);
+    }
+
+    proptest! {
+        #[test]
+        fn schedule_equals_plain_lists(operations in proptest::collection::vec((0u16..12, 0u8..8, 0u32..120), 1..300)) {
+            let (mut table, mut lists) = (StreamTable::new(100), Lists::default());
+            let mut next = 1;
+            for (slot, operation, number) in operations {
+                if usize::from(slot) >= table.streams.len() || table.get(slot).id == StreamId(0) {
+                    table.insert(new_stream(next));
+                    next += 2;
+                } else if operation == 7 && number < 20 {
+                    table.remove(slot);
+                    lists.update(&table, slot);
+                } else {
+                    operate(&mut table, &mut lists, slot, operation, number);
+                }
+                let first = lists.first().map(|slot| table.get(slot).id);
+                prop_assert_eq!(table.next_turn().map(|stream| stream.id), first);
             }
         }
     }

@@ -6,6 +6,7 @@ use super::challenges::Challenges;
 use super::facts::{CertificateFacts, is_covered};
 use super::folder::CertificateFolder;
 use super::name_records::NameRecords;
+use super::private_files::read_file;
 use instant_acme::{
     Account, AccountCredentials, CertificateIdentifier, Error, ExternalAccountKey, Identifier, NewAccount, NewOrder,
     Order, RetryPolicy,
@@ -262,7 +263,8 @@ impl ExternalAccount {
     fn read(&self) -> Result<ExternalAccountKey, String> {
         use base64ct::{Base64, Base64Unpadded, Base64Url, Base64UrlUnpadded, Encoding};
         let file = self.key_file.display();
-        let text = std::fs::read_to_string(&self.key_file).map_err(|error| format!("cannot read {file}: {error}"))?;
+        let text = read_file(&self.key_file).map_err(|error| format!("cannot read {file}: {error}"))?;
+        let text = String::from_utf8(text).map_err(|_| format!("{file} is not text"))?;
         let text = text.trim();
         let decoded =
             [Base64UrlUnpadded::decode_vec, Base64Url::decode_vec, Base64Unpadded::decode_vec, Base64::decode_vec]

@@ -3,7 +3,7 @@
 use super::acme::{AcmeSettings, ChallengeChoice, IssueError, Issuing, ValidationMethod};
 use super::approval::{Approval, RunProgram};
 use super::challenges::Challenges;
-use super::folder::{CertificateFolder, FolderLock};
+use super::folder::{CertificateFolder, FolderLock, JOURNAL};
 use super::journal::{self, JournalEvent};
 use super::name_entry::{NameEntry, file_of};
 use super::on_demand::OnDemand;
@@ -19,7 +19,6 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 use tokio::sync::Notify;
 
-const JOURNAL: &str = "journal";
 /// How often certificates are looked at.
 const LOOK_INTERVAL: Duration = Duration::from_secs(10);
 /// Seconds until a certificate authority is queried again about a renewal: after a query that failed, and the bounds of what
@@ -30,6 +29,9 @@ const QUERY_INTERVAL_MAX: i64 = 24 * 3600;
 /// Seconds until the next attempt after a failed check, which doubles up to the maximum.
 const CHECK_DELAY_MIN: i64 = 10;
 const CHECK_DELAY_MAX: i64 = 600;
+/// Seconds until the next order if a new certificate has to be renewed already. With one order every two days, an order
+/// from before the clock was changed and those after it are within the budget.
+const RENEWED_AT_ONCE_DELAY: i64 = 2 * 24 * 3600;
 /// Most lines that wait for the log.
 const EVENTS_MAX: usize = 1000;
 
@@ -276,7 +278,7 @@ impl AutomaticCertificates {
             return;
         }
         let text = folder.read(JOURNAL).unwrap_or_default().unwrap_or_default();
-        let earliest = journal::earliest_order(&text, name);
+        let earliest = journal::earliest_order(&text, name, now);
         if earliest > now {
             self.with_entry(name, |entry| entry.next_attempt = Some(earliest));
             return;
@@ -352,18 +354,34 @@ impl AutomaticCertificates {
     }
 
     fn receive(&self, folder: &CertificateFolder, name: &str, pem: &str) {
+        let now = unix_now();
         let stored = folder.write(&file_of(name), pem);
-        let _ = folder.append(JOURNAL, &journal::line(unix_now(), name, JournalEvent::Received));
-        let state = &mut *self.lock();
-        if let Some(entry) = state.names.get_mut(name) {
-            entry.accept(pem);
-            (entry.failures, entry.last_error, entry.next_attempt) = (0, None, None);
-        }
+        let _ = folder.append(JOURNAL, &journal::line(now, name, JournalEvent::Received));
         let text = match stored {
             Ok(()) => format!("{name} has a new certificate"),
             Err(error) => format!("{name} has a new certificate, which cannot be stored: {error}"),
         };
-        push(&mut state.events, CertificateEvent::Received(text));
+        let still_due = self.with_entry(name, |entry| {
+            entry.accept(pem);
+            (entry.failures, entry.last_error, entry.next_attempt) = (0, None, None);
+            entry.is_due(name, now).then_some(entry.valid)
+        });
+        self.note(CertificateEvent::Received(text));
+        if let Some(Some(valid)) = still_due {
+            self.defer(name, folder, (now, valid));
+        }
+    }
+
+    /// Notes that a new certificate has to be renewed already, so that no certificate is ordered after the other.
+    fn defer(&self, name: &str, folder: &CertificateFolder, (now, valid): (i64, Option<(i64, i64)>)) {
+        let next = now + RENEWED_AT_ONCE_DELAY;
+        let _ = folder.append(JOURNAL, &journal::line(now, name, JournalEvent::DeferredUntil(next)));
+        let left = valid.map_or(0, |(_, until)| (until - now) / 3600);
+        let why = format!(
+            "the new certificate has to be renewed already: by the clock of this machine, it is valid for {left} more \
+             hours. Check the clock"
+        );
+        self.note_failure(name, why, next);
     }
 
     /// Notes that an order failed. The delay until the next one is in the journal.
@@ -374,7 +392,7 @@ impl AutomaticCertificates {
             let _ = folder.append(JOURNAL, &journal::line(now, name, event));
         }
         let text = folder.read(JOURNAL).unwrap_or_default().unwrap_or_default();
-        self.note_failure(name, why, journal::earliest_order(&text, name).max(now + 1));
+        self.note_failure(name, why, journal::earliest_order(&text, name, now).max(now + 1));
     }
 
     /// Notes that a check failed before anything was ordered. The next attempt is soon, and at once after a reload.
@@ -431,6 +449,9 @@ async fn issue(
             // The delay after an order that failed remains.
             (Err(IssueError::NotReady(why)), IssueError::Failed { not_before, .. }) => {
                 failed = IssueError::Failed { why, not_before: *not_before };
+            }
+            (Err(IssueError::Failed { why, not_before }), _) => {
+                failed = IssueError::Failed { why: format!("{directory}: {why}"), not_before };
             }
             (Err(error), _) => failed = error,
         }

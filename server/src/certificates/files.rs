@@ -1,9 +1,9 @@
 //! Certificates in files. A set is read again when one of its files changes; an invalid file never replaces a valid
 //! certificate.
 
+use super::private_files::{metadata, read_file};
 use selvedge::tls::{Certificate, Certificates};
 use std::fmt;
-use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -46,7 +46,7 @@ impl fmt::Display for LoadError {
 /// # Errors
 /// If a file cannot be read, or its content is invalid.
 pub(crate) fn load(paths: &CertificatePaths) -> Result<Certificate, LoadError> {
-    let read = |path: &Path| fs::read(path).map_err(|error| LoadError::Unreadable(path.to_owned(), error));
+    let read = |path: &Path| read_file(path).map_err(|error| LoadError::Unreadable(path.to_owned(), error));
     Certificate::from_pem(&read(&paths.chain)?, &read(&paths.key)?).map_err(|error| {
         let path = if error.is_about_key() { &paths.key } else { &paths.chain };
         LoadError::Invalid(path.clone(), error)
@@ -142,7 +142,7 @@ fn states(paths: &[CertificatePaths]) -> Vec<FileState> {
 }
 
 fn state_of(path: &Path) -> FileState {
-    let metadata = fs::metadata(path).ok()?;
+    let metadata = metadata(path).ok()?;
     let changed = metadata.ctime().wrapping_mul(1_000_000_000).wrapping_add(metadata.ctime_nsec());
     let modified = metadata.mtime().wrapping_mul(1_000_000_000).wrapping_add(metadata.mtime_nsec());
     Some((metadata.dev(), metadata.ino(), metadata.len(), modified, changed))
@@ -152,6 +152,7 @@ fn state_of(path: &Path) -> FileState {
 mod tests {
     use super::*;
     use rcgen::{CertificateParams, KeyPair};
+    use std::fs;
 
     struct Pair {
         folder: PathBuf,

@@ -4,13 +4,17 @@
 
 use std::fs::{self, DirBuilder, OpenOptions};
 use std::io::{self, ErrorKind, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// How long a lock is held without being renewed. A server that ended without releasing it delays the others no longer.
 const LEASE_SECONDS: i64 = 300;
 const LOCK: &str = "lock";
+/// The journal of orders.
+pub(super) const JOURNAL: &str = "journal";
+/// The root certificate of the server's own authority.
+pub(crate) const ROOT_FILE: &str = "local-authority.pem";
 
 /// The folder.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,6 +35,15 @@ impl CertificateFolder {
     pub(crate) fn open(path: &Path) -> io::Result<Self> {
         DirBuilder::new().recursive(true).mode(0o700).create(path)?;
         Ok(Self(path.to_owned()))
+    }
+
+    /// Whether a server has written to a folder that only its owner can read.
+    ///
+    /// # Errors
+    /// If the folder cannot be read.
+    pub(crate) fn is_used(path: &Path) -> io::Result<bool> {
+        let is_private = fs::metadata(path)?.permissions().mode() & 0o077 == 0;
+        Ok(is_private && [JOURNAL, ROOT_FILE].iter().any(|name| path.join(name).is_file()))
     }
 
     pub(crate) fn path(&self) -> &Path {

@@ -14,6 +14,9 @@ const BACK_OFF_MIN: i64 = 60;
 const BACK_OFF_MAX: i64 = DAY_SECONDS;
 /// The longest wait that a certificate authority can demand.
 const DEFERRAL_MAX: i64 = WEEK_SECONDS;
+/// How far the clocks of servers with one folder may differ. A later event was written before the clock was set back, and
+/// would delay orders until its time.
+const CLOCK_DIFFERENCE_MAX: i64 = DAY_SECONDS;
 
 /// What happened with a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,9 +61,19 @@ pub(crate) fn line(now: i64, name: &str, event: JournalEvent) -> String {
 
 /// Returns the lines of a journal that still matter.
 pub(crate) fn recent(journal: &str, now: i64) -> String {
-    let is_recent =
-        |line: &&str| parse(line).is_some_and(|(at, ..)| at > now - WEEK_SECONDS && at <= now + WEEK_SECONDS);
+    let is_recent = |line: &&str| parse(line).is_some_and(|(at, ..)| matters(at, now));
     journal.lines().filter(is_recent).map(|line| format!("{line}\n")).collect()
+}
+
+/// Whether an event of this time is one of the last week.
+fn matters(at: i64, now: i64) -> bool {
+    at > now - WEEK_SECONDS && at <= now + CLOCK_DIFFERENCE_MAX
+}
+
+/// Returns the events of a name that still matter.
+fn events_of<'a>(journal: &'a str, name: &'a str, now: i64) -> impl Iterator<Item = (i64, JournalEvent)> + 'a {
+    let events = journal.lines().filter_map(parse);
+    events.filter(move |(at, other, _)| *other == name && matters(*at, now)).map(|(at, _, event)| (at, event))
 }
 
 fn parse(line: &str) -> Option<(i64, &str, JournalEvent)> {
@@ -71,27 +84,24 @@ fn parse(line: &str) -> Option<(i64, &str, JournalEvent)> {
 
 /// Returns how many certificates for a name may be ordered now.
 pub(crate) fn orders_left(journal: &str, name: &str, now: i64) -> usize {
-    let orders = journal
-        .lines()
-        .filter_map(parse)
-        .filter(|(at, other, event)| *other == name && *event == JournalEvent::Ordered && *at > now - WEEK_SECONDS);
+    let orders = events_of(journal, name, now).filter(|(_, event)| *event == JournalEvent::Ordered);
     ORDERS_MAX.saturating_sub(orders.count())
 }
 
 /// Returns the earliest time at which a certificate for a name may be ordered.
-pub(crate) fn earliest_order(journal: &str, name: &str) -> i64 {
-    let events = || journal.lines().filter_map(parse).filter(|(_, other, _)| *other == name);
+pub(crate) fn earliest_order(journal: &str, name: &str, now: i64) -> i64 {
+    let events = || events_of(journal, name, now);
     let mut orders: Vec<i64> =
-        events().filter(|(.., event)| *event == JournalEvent::Ordered).map(|(at, ..)| at).collect();
+        events().filter(|(_, event)| *event == JournalEvent::Ordered).map(|(at, _)| at).collect();
     orders.sort_unstable();
     // The order that has to leave the week before another one is in the budget.
     let by_budget = orders.iter().rev().nth(ORDERS_MAX - 1).map_or(i64::MIN, |at| at + WEEK_SECONDS);
-    let failures = events().fold((0, i64::MIN), |(count, last), (at, _, event)| match event {
+    let failures = events().fold((0, i64::MIN), |(count, last), (at, event)| match event {
         JournalEvent::Failed => (count + 1, at),
         JournalEvent::Received => (0, i64::MIN),
         JournalEvent::Ordered | JournalEvent::DeferredUntil(_) => (count, last),
     });
-    let by_deferral = events().filter_map(|(at, _, event)| match event {
+    let by_deferral = events().filter_map(|(at, event)| match event {
         // A time that is implausibly late would be an order that is never sent.
         JournalEvent::DeferredUntil(until) => Some(until.min(at + DEFERRAL_MAX)),
         _ => None,
@@ -127,17 +137,30 @@ mod tests {
     #[test]
     fn five_orders_in_a_week_are_the_budget() {
         let mut events: Vec<_> = (0..4).map(|day| (NOW + day * DAY_SECONDS, "a", Ordered)).collect();
-        assert_eq!(earliest_order(&journal(&events), "a"), i64::MIN);
+        let earliest = |events: &[_], name, now| earliest_order(&journal(events), name, now);
+        assert_eq!(earliest(&events, "a", NOW + 4 * DAY_SECONDS), i64::MIN);
         events.push((NOW + 5 * DAY_SECONDS, "a", Ordered));
-        assert_eq!(earliest_order(&journal(&events), "a"), NOW + WEEK_SECONDS);
+        assert_eq!(earliest(&events, "a", NOW + 5 * DAY_SECONDS), NOW + WEEK_SECONDS);
         events.push((NOW + WEEK_SECONDS, "a", Ordered));
-        assert_eq!(earliest_order(&journal(&events), "a"), NOW + DAY_SECONDS + WEEK_SECONDS);
-        assert_eq!(earliest_order(&journal(&events), "b"), i64::MIN);
+        let later = NOW + WEEK_SECONDS;
+        assert_eq!(earliest(&events, "a", later), NOW + DAY_SECONDS + WEEK_SECONDS);
+        assert_eq!(earliest(&events, "b", later), i64::MIN);
         let left = |after: i64| orders_left(&journal(&events), "a", NOW + after);
         assert_eq!((left(6 * DAY_SECONDS), left(WEEK_SECONDS), left(9 * DAY_SECONDS)), (0, 0, 2));
         // A success does not restore the budget: a loop of successes is a bug as well.
         events.push((NOW + WEEK_SECONDS, "a", Received));
-        assert_eq!(earliest_order(&journal(&events), "a"), NOW + DAY_SECONDS + WEEK_SECONDS);
+        assert_eq!(earliest_order(&journal(&events), "a", later), NOW + DAY_SECONDS + WEEK_SECONDS);
+    }
+
+    #[test]
+    fn events_from_before_the_clock_was_set_back_delay_nothing() {
+        let events = [Failed, Ordered, Ordered, Ordered, Ordered, Ordered, DeferredUntil(NOW + 42 * DAY_SECONDS)];
+        let text = journal(&events.map(|event| (NOW + 40 * DAY_SECONDS, "a", event)));
+        assert_eq!((earliest_order(&text, "a", NOW), orders_left(&text, "a", NOW)), (i64::MIN, ORDERS_MAX));
+        assert_eq!(recent(&text, NOW), "");
+        // Another server with this folder may have a clock that is ahead.
+        let text = journal(&events.map(|event| (NOW + 60, "a", event)));
+        assert!(earliest_order(&text, "a", NOW) > NOW && orders_left(&text, "a", NOW) == 0);
     }
 
     #[test]
@@ -146,24 +169,24 @@ mod tests {
         let mut last = 0;
         for count in 1..20 {
             events.push((NOW, "a", Failed));
-            let delay = earliest_order(&journal(&events), "a") - NOW;
+            let delay = earliest_order(&journal(&events), "a", NOW) - NOW;
             let full = (BACK_OFF_MIN << (count - 1).min(20)).min(BACK_OFF_MAX);
             assert!(delay > full * 3 / 4 - 1 && delay <= full, "{count}: {delay}");
             assert!(delay >= last);
             last = delay;
         }
         events.push((NOW, "a", Received));
-        assert_eq!(earliest_order(&journal(&events), "a"), i64::MIN);
+        assert_eq!(earliest_order(&journal(&events), "a", NOW), i64::MIN);
         events.push((NOW, "a", Failed));
-        assert!(earliest_order(&journal(&events), "a") <= NOW + BACK_OFF_MIN);
+        assert!(earliest_order(&journal(&events), "a", NOW) <= NOW + BACK_OFF_MIN);
     }
 
     #[test]
     fn a_certificate_authority_can_defer_orders() {
         for (until, expected) in [(3600, 3600), (10 * WEEK_SECONDS, WEEK_SECONDS)] {
             let text = line(NOW, "a", DeferredUntil(NOW + until)) + "\n";
-            assert_eq!(earliest_order(&text, "a"), NOW + expected);
-            assert_eq!(earliest_order(&text, "b"), i64::MIN);
+            assert_eq!(earliest_order(&text, "a", NOW), NOW + expected);
+            assert_eq!(earliest_order(&text, "b", NOW), i64::MIN);
         }
     }
 

@@ -1,7 +1,7 @@
 //! A certificate authority of this server, for names without a public address. Its certificate allows it to sign for
 //! such names only, so a stolen key endangers no other site.
 
-use super::folder::CertificateFolder;
+use super::folder::{CertificateFolder, ROOT_FILE};
 use crate::syntax::INTERNAL_DOMAINS;
 use rcgen::{
     BasicConstraints, CertificateParams, CidrSubnet, DistinguishedName, DnType, Error, ExtendedKeyUsagePurpose,
@@ -10,8 +10,7 @@ use rcgen::{
 use std::io;
 use std::time::{Duration, SystemTime};
 
-/// The files of the authority.
-pub(crate) const ROOT_FILE: &str = "local-authority.pem";
+/// The key of the authority.
 const KEY_FILE: &str = "local-authority.key";
 
 /// The name in the stores of the system and of browsers.

@@ -15,6 +15,7 @@ mod local_authority;
 mod name_entry;
 mod name_records;
 mod on_demand;
+mod private_files;
 mod validation;
 
 pub(crate) use acme::{AcmeSettings, ChallengeChoice, ExternalAccount, ReachCheck};
@@ -23,8 +24,9 @@ pub(crate) use automatic::{AutomaticCertificates, CertificateEvent, CertificateS
 pub(crate) use challenges::CHALLENGE_PATH;
 pub(crate) use facts::{CertificateFacts, is_covered};
 pub(crate) use files::{CertificatePaths, CertificateSet, LoadError, Refreshed, load};
-pub(crate) use folder::{CertificateFolder, folder_of_user};
-pub(crate) use local_authority::{AUTHORITY_NAME, ROOT_FILE, create_local_authority};
+pub(crate) use folder::{CertificateFolder, ROOT_FILE, folder_of_user};
+pub(crate) use local_authority::{AUTHORITY_NAME, create_local_authority};
+pub(crate) use private_files::{OpenFile, open_files_with, read_file};
 
 use std::time::SystemTime;
 

@@ -1,7 +1,7 @@
 //! Compiles the TLS of sites: a host for each set of certificates and rules for clients.
 
 use super::Compiler;
-use crate::certificates::{Approval, AutomaticCertificates, CertificatePaths, CertificateSet};
+use crate::certificates::{Approval, AutomaticCertificates, CertificatePaths, CertificateSet, read_file};
 use crate::config::MachineRequirementKind;
 use crate::config::model::{self, CertificateFiles, ClientCertificatesMode, Switch};
 use crate::site::RouteTable;
@@ -285,7 +285,7 @@ fn ticket_keys(compiler: &mut Compiler<'_>) -> Option<TicketKeys> {
 
 /// Reads the authorities that sign client certificates.
 pub(crate) fn read_authorities(mode: ClientAuth, path: &Path) -> Result<ClientCertificates, String> {
-    let text = fs::read(path).map_err(|error| format!("cannot read {}: {error}", path.display()))?;
+    let text = read_file(path).map_err(|error| format!("cannot read {}: {error}", path.display()))?;
     ClientCertificates::from_pem(mode, &text).map_err(|error| format!("{}: {error}", path.display()))
 }
 
@@ -302,7 +302,7 @@ pub(crate) fn read_secrets(path: &Path) -> Result<Vec<Vec<u8>>, String> {
     files.sort_by(|a, b| b.cmp(a));
     let mut secrets = Vec::new();
     for file in files {
-        let secret = fs::read(&file).map_err(|error| failed(&file, &error))?;
+        let secret = read_file(&file).map_err(|error| failed(&file, &error))?;
         if TicketKeys::from_secrets(std::slice::from_ref(&secret)).is_none() {
             return Err(format!("{} has {} bytes; a secret has at least 32", file.display(), secret.len()));
         }

@@ -1,5 +1,7 @@
 //! The settings of other servers, and what to write here.
 
+use super::settings::{self, BlockKind};
+
 /// Words of other servers in lower case, and what to write instead.
 const SUGGESTIONS: &[(&str, &str)] = &[
     // Sites.
@@ -140,6 +142,34 @@ const SUGGESTIONS: &[(&str, &str)] = &[
     ("templates", "templates are not planned; serve the finished files"),
 ];
 
+/// What to write in a route, where it differs.
+const IN_ROUTE: &[(&str, &str)] = &[
+    ("location", NESTED),
+    ("handle", NESTED),
+    ("directory", NESTED),
+    ("handle_path", "write `files root=\"...\"`, which takes the path of the route off"),
+    ("alias", "write `files root=\"...\"`, which takes the path of the route off"),
+    ("documentroot", "write `files root=\"...\" strip-prefix=#false`"),
+    ("directoryindex", "write `files { index NAME...; }`"),
+    ("file_server", "write `files`"),
+    ("try_files", "write `files { try-files \"*\" \"*.html\"; }`, or `files fallback=\"/index.html\"`"),
+    ("return", "write `redirect TARGET status=301`, `respond STATUS TEXT` or `deny status=404`"),
+    ("redir", "write `redirect TARGET status=301`"),
+    ("redirectmatch", "write `redirect TARGET status=301` in a route with the pattern `regex:...`"),
+    ("rewriterule", "write `redirect TARGET` or `rewrite TARGET` in a route with the pattern `regex:...`"),
+    ("rewritecond", "write `when { ... }`"),
+    ("if", "write `when { ... }`"),
+    ("limit_except", "write `when { method \"GET\"; }`"),
+    ("internal", "write `deny status=404`"),
+    ("abort", "write `deny`"),
+    ("error", "write `deny status=410`, or `respond 410 TEXT` for a text of your own"),
+    ("status", "write `deny status=410`, or `respond 410 TEXT` for a text of your own"),
+    ("autoindex", "write `files listing=#true`"),
+    ("options", "links within the root are followed, and `files listing=#true` lists folders"),
+    ("gzip_static", "write `files precompressed=#true`, the default of `precompressed` in the site"),
+];
+
+const NESTED: &str = "routes do not nest; write `route PATTERN { ... }` in the site";
 const PROXY: &str = "a reverse proxy is not yet there";
 const FASTCGI: &str = "FastCGI and CGI are not yet there";
 const LISTENER: &str = "write `listen \"[::]:443\"`; another port needs `tls=#true`";
@@ -148,10 +178,45 @@ const CLIENTS: &str = "write `client-certificates \"required\" ca=\"ca.pem\"` in
 const FIXED: &str = "TLS 1.2 and 1.3 with current ciphers are always on; remove it";
 const ACME: &str = "certificates are ordered by themselves; `acme { email ADDRESS; }` at the top has an address";
 
-/// Returns what to write for a setting of another server.
-pub(super) fn suggestion(name: &str) -> Option<&'static str> {
+/// Returns what to write for a setting of another server in a block.
+pub(super) fn suggestion(name: &str, place: BlockKind) -> Option<String> {
     let lower = name.to_ascii_lowercase();
-    SUGGESTIONS.iter().find(|(known, _)| *known == lower).map(|(_, suggestion)| *suggestion)
+    let (_, text) = SUGGESTIONS.iter().find(|(known, _)| *known == lower)?;
+    Some(with_place(text, place))
+}
+
+/// Returns what to write in a route, for words of other servers that are settings elsewhere or mean something else
+/// there.
+pub(super) fn in_route(name: &str) -> Option<&'static str> {
+    let lower = name.to_ascii_lowercase();
+    IN_ROUTE.iter().find(|(known, _)| *known == lower).map(|(_, text)| *text)
+}
+
+/// Adds the blocks of the setting that a text names, if it is not one of this block.
+fn with_place(text: &str, place: BlockKind) -> String {
+    let Some(setting) = written_setting(text).filter(|_| !names_place(text)) else { return text.to_owned() };
+    let blocks = [BlockKind::Top, BlockKind::Site, BlockKind::Route];
+    let owners: Vec<_> = blocks.into_iter().filter(|block| settings::find(*block, setting).is_some()).collect();
+    if owners.is_empty() || owners.contains(&place) {
+        return text.to_owned();
+    }
+    let within = |block: &BlockKind| match block {
+        BlockKind::Top => "at the top level".to_owned(),
+        block => format!("in {}", block.name()),
+    };
+    let places: Vec<_> = owners.iter().map(within).collect();
+    format!("{}, {text}", places.join(" or "))
+}
+
+/// Returns the setting that a text advises to write.
+fn written_setting(text: &str) -> Option<&str> {
+    let (_, code) = text.split_once("write `")?;
+    code.split([' ', '`', '=']).next()
+}
+
+/// Whether a text names the place of its setting.
+fn names_place(text: &str) -> bool {
+    ["at the top", "in the site", "in a route", "in the route", "in `"].iter().any(|place| text.contains(place))
 }
 
 #[cfg(test)]
@@ -165,5 +230,25 @@ mod tests {
         }
         let names: std::collections::HashSet<_> = SUGGESTIONS.iter().map(|(name, _)| name).collect();
         assert_eq!(names.len(), SUGGESTIONS.len());
+    }
+
+    #[test]
+    fn a_suggestion_is_valid_in_its_block_or_names_another() {
+        for (name, text) in IN_ROUTE {
+            assert_eq!(*name, name.to_ascii_lowercase());
+            let is_valid = |setting| settings::find(BlockKind::Route, setting).is_some();
+            assert!(written_setting(text).is_none_or(is_valid) || names_place(text), "{name}: {text}");
+        }
+        for (name, _) in SUGGESTIONS {
+            for place in [BlockKind::Top, BlockKind::Site, BlockKind::Route] {
+                let Some(text) = suggestion(name, place) else { continue };
+                let Some(setting) = written_setting(&text) else { continue };
+                let is_valid = settings::find(place, setting).is_some();
+                assert!(is_valid || names_place(&text), "{name} in {place:?}: {text}");
+            }
+        }
+        assert_eq!(in_route("autoindex"), Some("write `files listing=#true`"));
+        assert_eq!(suggestion("autoindex", BlockKind::Top).unwrap(), "in `site`, write `listing #true`");
+        assert_eq!(suggestion("AutoIndex", BlockKind::Site).unwrap(), "write `listing #true`");
     }
 }

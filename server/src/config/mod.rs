@@ -33,12 +33,13 @@ pub(crate) mod value;
 pub(crate) use position::{Span, Texts};
 pub(crate) use problem::{Problem, Problems};
 pub(crate) use reader::RawValue;
-pub(crate) use requirement::{MachineRequirement, MachineRequirementKind};
+pub(crate) use requirement::{MachineRequirement, MachineRequirementKind, PageUse};
 pub(crate) use sources::Sources;
 
 use reader::Reader;
 use settings::BlockKind;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// A configuration without problems in its text.
 #[derive(Debug)]
@@ -93,10 +94,19 @@ fn read_settings(file: &Path, reader: &mut Reader<'_>) -> (model::Settings, Vec<
     build::build(&top, reader)
 }
 
-/// Returns the path of the control socket, as far as it can be read from a configuration that may be invalid.
-pub(crate) fn control_path(file: &Path, sources: &dyn Sources) -> PathBuf {
+/// What a command needs of the configuration of a running server.
+#[derive(Debug)]
+pub(crate) struct ControlSettings {
+    /// Path of the control socket.
+    pub(crate) socket: PathBuf,
+    pub(crate) shutdown_timeout: Duration,
+}
+
+/// Returns what a command needs, as far as it can be read from a configuration that may be invalid.
+pub(crate) fn control_settings(file: &Path, sources: &dyn Sources) -> ControlSettings {
     let mut reader = Reader::new(sources);
-    read_settings(file, &mut reader).0.process.control
+    let settings = read_settings(file, &mut reader).0;
+    ControlSettings { socket: settings.process.control, shutdown_timeout: settings.limits.shutdown_timeout }
 }
 
 /// Returns the folder of certificates, as far as it can be read from a configuration that may be invalid.

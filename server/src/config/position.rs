@@ -49,6 +49,11 @@ impl Texts {
         self.files.iter().map(|text| text.path.as_path())
     }
 
+    /// Returns the text of a range.
+    pub(super) fn within(&self, span: Span) -> &str {
+        &self.files[span.file as usize].text[span.start as usize..span.end as usize]
+    }
+
     /// Adds a text and returns its number. The caller has limited its length.
     pub(super) fn add(&mut self, path: &Path, text: Arc<str>) -> u32 {
         debug_assert!(u32::try_from(text.len()).is_ok(), "positions are 32 bits wide");

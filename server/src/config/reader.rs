@@ -123,6 +123,10 @@ impl<'a> Reader<'a> {
 
     fn read_item(&mut self, setting: &'static Setting, node: &Node) -> Option<Item> {
         let before = self.problems.len();
+        if let Some(problem) = self.block_without_braces(setting, node) {
+            self.problems.push(problem);
+            return None;
+        }
         let mut arguments = Vec::with_capacity(setting.arguments.len());
         let mut properties: Vec<(&'static str, SpannedValue)> = Vec::with_capacity(setting.properties.len());
         let mut invalid = Vec::new();
@@ -185,7 +189,19 @@ impl<'a> Reader<'a> {
             Some(_) => is_list || (arguments.len() == written && written >= needed),
             None => is_read && self.problems.len() == before,
         };
-        is_usable.then_some(Item { setting, arguments, properties, invalid, block: children, at: node.at })
+        let has_problem = node.has_problem || self.problems.len() > before;
+        is_usable.then_some(Item { setting, arguments, properties, invalid, block: children, at: node.at, has_problem })
+    }
+
+    /// Returns the problem of a setting whose values are a setting of its block, as in `not client "10.0.0.1"`.
+    fn block_without_braces(&self, setting: &Setting, node: &Node) -> Option<Problem> {
+        let place = setting.block.filter(|_| setting.arguments.is_empty() && node.children.is_none())?;
+        let entries = node.entries.as_deref()?;
+        let [Entry { name: None, scalar: Scalar::Text(inner), at, .. }, ..] = entries else { return None };
+        settings::find(place, inner)?;
+        let written = self.texts.within(Span { end: node.at.end, ..*at });
+        let problem = Problem::new(*at, format!("`{inner}` belongs in the block of `{}`", setting.name));
+        Some(problem.suggest(format!("write `{} {{ {written}; }}`", setting.name)))
     }
 
     fn read_entry(&mut self, kind: ValueKind, entry: &Entry) -> Option<SpannedValue> {
@@ -246,7 +262,7 @@ impl<'a> Reader<'a> {
         let mut properties = Vec::new();
         self.add_default_properties(setting, at, &mut properties);
         let children = setting.block.map(|place| self.block(place, &[], at));
-        Item { setting, arguments, properties, invalid: Vec::new(), block: children, at }
+        Item { setting, arguments, properties, invalid: Vec::new(), block: children, at, has_problem: false }
     }
 
     fn add_default_properties(
@@ -320,13 +336,19 @@ fn unknown_setting(node: &Node, place: BlockKind) -> Problem {
     let what = format!("`{}` is not known in {}", node.name.escape_debug(), place.name());
     let elsewhere: Vec<_> =
         settings::all().filter(|setting| setting.name == node.name).flat_map(|setting| setting.blocks).collect();
-    let instead = if !elsewhere.is_empty() {
+    let of_action = settings::in_block(place)
+        .find(|setting| settings::ACTIONS.contains(&setting.name) && setting.property(&node.name).is_some());
+    let instead = if let Some(words) = foreign_words::in_route(&node.name).filter(|_| place == BlockKind::Route) {
+        words.to_owned()
+    } else if let Some(action) = of_action {
+        format!("it is a property: `{} {}=...`", action.name, node.name)
+    } else if !elsewhere.is_empty() {
         let places: Vec<_> = elsewhere.iter().map(|place| place.name()).collect();
         format!("it belongs in {}", places.join(", "))
     } else if let Some(owner) = settings::in_block(place).find(|setting| setting.property(&node.name).is_some()) {
         format!("it is a property: `{} ... {}=...`", owner.name, node.name)
-    } else if let Some(words) = foreign_words::suggestion(&node.name) {
-        words.to_owned()
+    } else if let Some(words) = foreign_words::suggestion(&node.name, place) {
+        words
     } else if place == BlockKind::Top && is_host_like(&node.name) && node.children.is_some() {
         format!("a site begins with `site`: `site \"{}\" {{ ... }}`", node.name.escape_debug())
     } else if let Some(new) = new_name(&node.name) {

@@ -41,10 +41,21 @@ pub(crate) enum MachineRequirementKind {
     ListenAddress(Address),
     User(String),
     Group(String),
-    /// An error page: a root and a path below it. It may be added later.
-    ErrorPage(PathBuf, String),
+    /// A file that requests get: a root, and the path below it. It may be added later.
+    Page(PathBuf, String, PageUse),
     /// The settings of a site fit together; its number from 0.
     Site(usize),
     /// The settings of a route fit together; the numbers of its site and of the route.
     Route(usize, usize),
+}
+
+/// What a page is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum PageUse {
+    /// For an error status.
+    Error,
+    /// For page navigations to missing files.
+    Fallback,
+    /// For requests that a route rewrites.
+    Rewrite,
 }

@@ -29,6 +29,8 @@ pub(super) struct Item {
     /// Present if the setting has a block in the table, even if none was written.
     pub(super) block: Option<Block>,
     pub(super) at: Span,
+    /// Whether a problem was reported within it.
+    pub(super) has_problem: bool,
 }
 
 /// A value with its position.

@@ -6,6 +6,7 @@ use super::escape::{escape, escape_json, escape_json_text};
 use selvedge::proto::date::HttpDate;
 use std::collections::HashMap;
 use std::io::Write;
+use std::net::SocketAddr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -21,7 +22,7 @@ pub(super) struct LogEvent {
     /// Message, with the exceeded limit if any.
     pub(super) text: String,
     /// Peer of the connection, if any.
-    pub(super) peer: Option<std::net::SocketAddr>,
+    pub(super) peer: Option<SocketAddr>,
     /// Request line as far as it was read; arbitrary bytes.
     pub(super) line: Vec<u8>,
     /// Number of events that this one stands for.
@@ -141,12 +142,17 @@ impl ErrorLog {
     }
 }
 
+/// Returns the address of a client without the form that IPv4 addresses have at a socket for IPv6.
+pub(crate) fn canonical(peer: SocketAddr) -> SocketAddr {
+    SocketAddr::new(peer.ip().to_canonical(), peer.port())
+}
+
 fn append_text(event: &LogEvent, time: &str, out: &mut Vec<u8>) {
     // Writing to memory cannot fail.
     let _ = write!(out, "{time} {} {}: ", event.level.name(), event.name);
     escape(event.text.as_bytes(), out);
     if let Some(peer) = event.peer {
-        let _ = write!(out, " peer={peer}");
+        let _ = write!(out, " peer={}", canonical(peer));
     }
     if !event.line.is_empty() {
         out.extend_from_slice(b" request=\"");
@@ -165,7 +171,7 @@ fn append_json(event: &LogEvent, time: &str, out: &mut Vec<u8>) {
     escape_json_text(&event.text, out);
     out.push(b'"');
     if let Some(peer) = event.peer {
-        let _ = write!(out, r#","peer":"{peer}""#);
+        let _ = write!(out, r#","peer":"{}""#, canonical(peer));
     }
     if !event.line.is_empty() {
         out.extend_from_slice(br#","request":""#);
@@ -197,6 +203,23 @@ mod tests {
         assert!(second.ends_with("warn X: because count=999\n"), "{second}");
         log.flush(start + WINDOW * 2, &mut out);
         assert!(!log.is_waiting());
+    }
+
+    #[test]
+    fn a_client_of_ipv4_has_one_address_at_every_socket() {
+        for peer in ["192.0.2.1:80", "[::ffff:192.0.2.1]:80"] {
+            let event = LogEvent {
+                peer: Some(peer.parse().unwrap()),
+                ..LogEvent::from_program(Level::Error, "X", String::new())
+            };
+            for (format, expected) in [(ErrorFormat::Text, "peer=192.0.2.1:80"), (ErrorFormat::Json, "192.0.2.1:80\"")]
+            {
+                let mut lines = LeveledLines::default();
+                lines.push(&event, format);
+                let line = text(&mut lines);
+                assert!(line.contains(expected) && !line.contains("ffff"), "{line}");
+            }
+        }
     }
 
     #[test]

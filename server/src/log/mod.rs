@@ -30,6 +30,7 @@ mod writer;
 mod tests;
 
 pub(crate) use access::{Format, FormatProblem};
+pub(crate) use error::canonical;
 pub(crate) use logs::{LogProblem, Logs};
 pub(crate) use metrics::{Counters, Totals};
 pub(crate) use observer::{LogObserver, PENDING_BYTES_MAX};

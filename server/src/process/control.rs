@@ -2,16 +2,17 @@
 //!
 //! The reply begins with a line `ok` or `refused`; the rest is text for people.
 
-use rustix::event::{PollFd, PollFlags, poll};
-use rustix::io::retry_on_intr;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::{Errno, retry_on_intr};
 use rustix::net::sockopt::socket_peercred;
-use rustix::process::{Uid, geteuid};
+use rustix::process::{PidfdFlags, Uid, geteuid, pidfd_open};
 use std::io::{self, BufRead, BufReader, Read, Write};
+use std::os::fd::OwnedFd;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 use std::sync::Arc;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// A control command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -176,9 +177,53 @@ pub(crate) fn call(control: &Path, command: ControlCommand) -> Result<ControlRep
     call_within(control, command, command.reply_timeout())
 }
 
+/// Stops the server behind a control socket, and waits at most `time` until its process has ended: the supervisor, or
+/// the serving process if it has none.
+pub(crate) fn stop(control: &Path, time: Duration) -> Result<ControlReply, String> {
+    let server = connect(control)?;
+    // Opened before the command, so that it refers to this server, not to a later process with its number.
+    let process = socket_peercred(&server).and_then(|peer| pidfd_open(peer.pid, PidfdFlags::empty()));
+    let reply = exchange(server, control, ControlCommand::Stop, ControlCommand::Stop.reply_timeout())?;
+    // The process of a server in another container cannot be seen.
+    let (ControlReply::Done(_), Ok(process)) = (&reply, process) else { return Ok(reply) };
+    let seconds = time.as_secs_f64();
+    match wait_for_end(&process, time) {
+        Ok(true) => Ok(ControlReply::Done("stopped".to_owned())),
+        Ok(false) => Err(format!("the server at {} still stops after {seconds} s", control.display())),
+        Err(error) => Err(format!("cannot wait for the end of the server at {}: {error}", control.display())),
+    }
+}
+
+/// Waits until a process has ended, and returns whether it has.
+fn wait_for_end(process: &OwnedFd, time: Duration) -> io::Result<bool> {
+    let deadline = Instant::now() + time;
+    loop {
+        let rest = deadline.saturating_duration_since(Instant::now());
+        let timeout = Timespec::try_from(rest).map_err(|_| io::ErrorKind::InvalidInput)?;
+        let mut watched = [PollFd::new(process, PollFlags::IN)];
+        match poll(&mut watched, Some(&timeout)) {
+            Ok(count) => return Ok(count > 0),
+            Err(Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+fn connect(control: &Path) -> Result<UnixStream, String> {
+    UnixStream::connect(control).map_err(|error| format!("cannot reach a server at {}: {error}", control.display()))
+}
+
 fn call_within(control: &Path, command: ControlCommand, time: Duration) -> Result<ControlReply, String> {
+    exchange(connect(control)?, control, command, time)
+}
+
+fn exchange(
+    mut server: UnixStream,
+    control: &Path,
+    command: ControlCommand,
+    time: Duration,
+) -> Result<ControlReply, String> {
     let failed = |what: &str, error: io::Error| format!("{what} {}: {error}", control.display());
-    let mut server = UnixStream::connect(control).map_err(|error| failed("cannot reach a server at", error))?;
     let mut reply = Vec::new();
     let sent =
         server.set_read_timeout(Some(time)).and_then(|()| server.write_all(format!("{}\n", command.word()).as_bytes()));

@@ -121,7 +121,8 @@ impl Link {
         self.send_with(message, &[])
     }
 
-    fn send_with(&self, message: &impl Serialize, descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
+    /// Sends a message with descriptors, at most 128.
+    pub(super) fn send_with(&self, message: &impl Serialize, descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
         let text = serde_json::to_vec(message)?;
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS_MAX))];
         let mut control = SendAncillaryBuffer::new(&mut space);

@@ -11,6 +11,7 @@ mod child;
 mod control;
 mod executable;
 mod file_id;
+mod file_opener;
 mod kill_deadline;
 mod link;
 mod listen_address;
@@ -33,8 +34,9 @@ mod upgrade;
 mod tests;
 
 pub(crate) use active_sandbox::ActiveSandbox;
-pub(crate) use control::{ControlCommand, ControlReply, StatusFormat, call};
+pub(crate) use control::{ControlCommand, ControlReply, StatusFormat, call, stop};
 pub(crate) use file_id::FileId;
+pub(crate) use file_opener::{is_file_opener, open_files};
 pub(crate) use listen_address::ListenAddress;
 pub(crate) use privileges::{find_group, find_user};
 pub(crate) use programs::{StartedRunner, is_program_runner, run_programs};

@@ -2,11 +2,16 @@
 //!
 //! Names are looked up by the C library's name service switch, so users of LDAP, sssd and systemd are found.
 
+use super::file_opener::{check_folder, check_folders};
+use crate::certificates::CertificateFolder;
 use nix::unistd::{Group, User, getgrouplist};
 use rustix::process::{Gid, Uid, getegid, geteuid};
 use rustix::thread::{set_thread_gid, set_thread_groups, set_thread_uid};
 use std::ffi::CString;
 use std::fs;
+use std::io;
+use std::os::unix::fs::lchown;
+use std::path::Path;
 
 /// A user with its groups.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,9 +42,37 @@ impl ServiceAccount {
         Ok(Some(Self { name: name.to_owned(), user: Uid::from_raw(user.uid.as_raw()), group, groups }))
     }
 
+    /// Whether the calling process already has this user and group.
+    pub(super) fn is_current(&self) -> bool {
+        geteuid() == self.user && getegid() == self.group
+    }
+
+    /// Makes this user the owner of a folder of certificates, and creates it if it is missing. These folders stay as they are:
+    /// that of another user than root, one that another user could have chosen, and one with other files.
+    pub(super) fn own_folder(&self, folder: &Path) -> io::Result<()> {
+        let missing: Vec<&Path> = folder.ancestors().take_while(|folder| !folder.exists()).collect();
+        let existing = missing.last().map_or(folder, |first| first.parent().unwrap_or(first));
+        check_folders(existing)?;
+        check_folder(existing)?;
+        if missing.is_empty() && !CertificateFolder::is_used(folder)? {
+            return Ok(());
+        }
+        CertificateFolder::open(folder)?;
+        let own = |path: &Path| lchown(path, Some(self.user.as_raw()), Some(self.group.as_raw()));
+        // Files from before the configuration had a user, or of `selvedge trust`.
+        for entry in fs::read_dir(folder)? {
+            let entry = entry?;
+            if entry.file_type()?.is_file() {
+                own(&entry.path())?;
+            }
+        }
+        own(folder)?;
+        missing.into_iter().try_for_each(own)
+    }
+
     /// Drops the privileges of the calling thread for good. Call it while the process has one thread.
     pub(super) fn drop_privileges(&self) -> Result<(), String> {
-        if geteuid() == self.user && getegid() == self.group {
+        if self.is_current() {
             return Ok(());
         }
         debug_assert_eq!(fs::read_dir("/proc/self/task").map_or(1, Iterator::count), 1, "no thread keeps its rights");
@@ -95,6 +128,7 @@ fn groups_of(user: &User, group: Gid) -> Result<Vec<Gid>, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::unix::fs::{MetadataExt, PermissionsExt};
 
     fn find(user: Option<&str>, group: Option<&str>) -> Result<ServiceAccount, String> {
         ServiceAccount::find(user, group).map(|account| account.expect("a name was given"))
@@ -109,6 +143,38 @@ mod tests {
         assert_eq!(daemon.group, find_group("sys").unwrap());
         assert_eq!(daemon.groups[0], daemon.group);
         assert_eq!(daemon.groups.iter().filter(|group| **group == daemon.group).count(), 1);
+    }
+
+    #[test]
+    fn a_folder_of_root_is_handed_over_unless_another_user_could_have_chosen_it() {
+        if !geteuid().is_root() {
+            return;
+        }
+        let base = std::env::temp_dir().join(format!("selvedge-own-folder-{}", std::process::id()));
+        let (new, shared) = (base.join("a/b"), base.join("shared"));
+        fs::create_dir_all(&shared).unwrap();
+        fs::set_permissions(&shared, fs::Permissions::from_mode(0o777)).unwrap();
+        let owner = |path: &Path| fs::metadata(path).unwrap().uid();
+        let daemon = find(Some("daemon"), None).unwrap();
+        daemon.own_folder(&new).unwrap();
+        let expected = daemon.user.as_raw();
+        assert_eq!((owner(&new), owner(&base.join("a")), owner(&base)), (expected, expected, 0));
+        // A folder with files of root.
+        let old = base.join("old");
+        fs::create_dir(&old).unwrap();
+        fs::set_permissions(&old, fs::Permissions::from_mode(0o700)).unwrap();
+        fs::write(old.join("key"), "").unwrap();
+        daemon.own_folder(&old).unwrap();
+        assert_eq!((owner(&old), owner(&old.join("key"))), (0, 0), "no server has written to it");
+        fs::write(old.join("journal"), "").unwrap();
+        daemon.own_folder(&old).unwrap();
+        assert_eq!((owner(&old), owner(&old.join("key"))), (expected, expected));
+        std::os::unix::fs::symlink(&base, shared.join("link")).unwrap();
+        for path in [shared.join("new"), shared.join("link/new"), shared.clone()] {
+            assert!(daemon.own_folder(&path).is_err(), "{}", path.display());
+        }
+        assert_eq!((owner(&shared), base.join("new").exists(), shared.join("new").exists()), (0, false, false));
+        fs::remove_dir_all(base).unwrap();
     }
 
     #[test]

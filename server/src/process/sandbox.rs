@@ -116,7 +116,7 @@ impl Sandbox {
                 | MachineRequirementKind::ListenAddress(_)
                 | MachineRequirementKind::User(_)
                 | MachineRequirementKind::Group(_)
-                | MachineRequirementKind::ErrorPage(..)
+                | MachineRequirementKind::Page(..)
                 | MachineRequirementKind::Site(_)
                 | MachineRequirementKind::Route(..) => {}
             }

@@ -3,6 +3,7 @@
 use super::ListenAddress;
 use super::child::SUPERVISED_VARIABLE;
 use super::executable;
+use super::file_opener::FileOpener;
 use super::link::{FromChild, Link};
 use super::notify::{Inherited, Notifier};
 use super::owned_file::OwnedFile;
@@ -12,10 +13,12 @@ use super::restarts::Restarts;
 use super::serving::ServingProcess;
 use super::sockets::Sockets;
 use super::supervise::{SupervisorConfig, supervise};
+use crate::certificates::open_files_with;
 use crate::config::model::{self, Settings, Supervision, Switch};
 use crate::config::value::Address;
 use selvedge::Listener;
 use std::env;
+use std::io;
 use std::os::unix::net::UnixListener;
 use std::process::ExitCode;
 
@@ -59,7 +62,7 @@ impl From<String> for StartError {
 pub(crate) fn start(settings: &Settings, workers: usize) -> Result<RunMode, StartError> {
     let process = &settings.process;
     let account = ServiceAccount::find(process.user.as_deref(), process.group.as_deref())?;
-    let drop_privileges = || account.as_ref().map_or(Ok(()), ServiceAccount::drop_privileges);
+    let drop_privileges = || account.as_ref().map_or(Ok(()), |account| drop_privileges(account, settings));
     if is_supervised() {
         // The process was started by a path in /proc, whose last part would be its name.
         let _ = rustix::thread::set_name(c"selvedge");
@@ -98,6 +101,21 @@ pub(crate) fn start(settings: &Settings, workers: usize) -> Result<RunMode, Star
     Ok(RunMode::Ended(ended?))
 }
 
+/// Drops the privileges of this process. Another one keeps them, for files of certificates and keys.
+fn drop_privileges(account: &ServiceAccount, settings: &Settings) -> Result<(), String> {
+    let files = settings.private_files();
+    if !files.is_empty() && !account.is_current() {
+        open_files_with(Box::new(FileOpener::start(files)?));
+    }
+    if let Some(folder) = settings.needed_certificate_folder()
+        && !account.is_current()
+    {
+        // If it is not handed over, the serving process reports what it cannot do.
+        let _ = account.own_folder(folder);
+    }
+    account.drop_privileges()
+}
+
 /// Whether this process was started by a supervisor.
 pub(crate) fn is_supervised() -> bool {
     env::var_os(SUPERVISED_VARIABLE).is_some()
@@ -133,10 +151,16 @@ fn acquire(settings: &Settings, sockets: &mut Sockets) -> Result<AcquiredFiles, 
     }
     let process = &settings.process;
     let path = &process.control;
-    let control = Listener::bind_unix(path, CONTROL_MODE)
-        .map_err(|error| format!("cannot accept control commands at {}: {error}", path.display()))?;
-    let socket = OwnedFile::socket(path)
-        .map_err(|error| format!("cannot accept control commands at {}: {error}", path.display()))?;
+    let failed = |error: io::Error| match error.kind() {
+        io::ErrorKind::AddrInUse => format!(
+            "another server accepts control commands at {} (stop it with `selvedge stop`, or write `control \"other.sock\"` in \
+             one of the two configurations)",
+            path.display()
+        ),
+        _ => format!("cannot accept control commands at {}: {error}", path.display()),
+    };
+    let control = Listener::bind_unix(path, CONTROL_MODE).map_err(failed)?;
+    let socket = OwnedFile::socket(path).map_err(failed)?;
     let mut files = vec![socket];
     if let Some(file) = &process.pid_file {
         match OwnedFile::pid_file(file) {

@@ -5,7 +5,7 @@ use super::action::{FilesRules, Listing, TryFile};
 use super::files::resolve::Resolved;
 use super::files::root::Root;
 use super::files::{self, FileError, Files, Resource};
-use crate::syntax::{Captures, absolute_path};
+use crate::syntax::{RequestValues, Template, absolute_path};
 use selvedge::Request;
 use selvedge::proto::field::{KnownField, list_members, trim};
 use selvedge::proto::path::SafePath;
@@ -16,15 +16,24 @@ use std::time::Duration;
 
 /// What a path leads to.
 pub(super) enum FileLookup {
-    /// A file, and the time since worker start until which it is fresh. `None` if other paths lead to it as
-    /// well, so that its path must not be cached.
-    File(FoundFile, Option<Duration>),
+    /// A file.
+    File(FoundFile, FoundBy),
     /// The fallback page: the request path leads to nothing, and the request is a navigation.
     Fallback(FoundFile),
     /// A directory whose request path has no trailing slash.
     DirectoryWithoutSlash,
     /// A directory to be listed, and the root above it.
     Directory(OwnedFd, Arc<Root>),
+}
+
+/// What led to a file.
+pub(super) enum FoundBy {
+    /// The path of the request alone. With the time since worker start until which the file is fresh.
+    Path(Duration),
+    /// The path of the request and other values of it, so that the file must not be cached under the path.
+    PathAndValues,
+    /// An entry without the path of the request. Clients choose how many paths lead to the file.
+    AnyPath,
 }
 
 /// A file and its path in the form that patterns match: that of an index file has its name.
@@ -45,15 +54,15 @@ impl FoundFile {
 /// The entries that are tried if the route sets none.
 const DEFAULT_TRY_FILES: [TryFile; 2] = [TryFile::File, TryFile::Directory];
 
-/// Finds what a path leads to.
-pub(super) async fn find_file(
+/// Finds what a path leads to. `values` fill the placeholders of entries.
+pub(super) async fn find_file<'v>(
     files: &Files,
     rules: &FilesRules,
     path: &SafePath,
-    request: &Request,
+    (request, values): (&Request, &impl Fn() -> RequestValues<'v>),
 ) -> Result<FileLookup, FileError> {
     let now = request.received_at().since_worker_start;
-    match try_each(files, rules, path, now).await {
+    match try_each(files, rules, path, (now, values)).await {
         Ok(found) => Ok(found),
         Err(FileError::NotFound) => match &rules.fallback {
             Some(fallback) if is_navigation(request, path) => match resolve_path(files, fallback, now).await? {
@@ -66,7 +75,12 @@ pub(super) async fn find_file(
     }
 }
 
-async fn try_each(files: &Files, rules: &FilesRules, path: &SafePath, now: Duration) -> Result<FileLookup, FileError> {
+async fn try_each<'v>(
+    files: &Files,
+    rules: &FilesRules,
+    path: &SafePath,
+    (now, values): (Duration, &impl Fn() -> RequestValues<'v>),
+) -> Result<FileLookup, FileError> {
     // A file and a directory of one path are resolved together, so one look-up is enough for both entries.
     let (mut resolved, mut is_resolved) = (None, false);
     let entries = if rules.try_files.is_empty() { &DEFAULT_TRY_FILES[..] } else { &rules.try_files };
@@ -78,7 +92,7 @@ async fn try_each(files: &Files, rules: &FilesRules, path: &SafePath, now: Durat
             let with_suffix = path.with_suffix(&suffix.0);
             match resolve_path(files, &with_suffix, now).await {
                 Ok((Resolved::File(resource), fresh_until)) => {
-                    return Ok(FileLookup::File(FoundFile::new(resource, &with_suffix), Some(fresh_until)));
+                    return Ok(FileLookup::File(FoundFile::new(resource, &with_suffix), FoundBy::Path(fresh_until)));
                 }
                 Ok(_) | Err(FileError::NotFound) => continue,
                 Err(error) => return Err(error),
@@ -86,16 +100,18 @@ async fn try_each(files: &Files, rules: &FilesRules, path: &SafePath, now: Durat
         }
         if let TryFile::Path(template) = entry {
             // A path with a trailing slash names a directory, and this entry is for files.
-            let has_request_path = template.wildcards() > 0;
-            if has_request_path && path.names_directory() {
+            if template.has_path() && path.names_directory() {
                 continue;
             }
-            let filled = template.path_of(Captures::whole(path.as_str()));
-            let Ok(filled) = SafePath::decode(filled.as_bytes()) else { continue };
+            let Some(filled) = filled(template, path, values) else { continue };
             match resolve_path(files, &filled, now).await {
                 Ok((Resolved::File(resource), fresh_until)) => {
-                    let fresh_until = has_request_path.then_some(fresh_until);
-                    return Ok(FileLookup::File(FoundFile::new(resource, &filled), fresh_until));
+                    let found_by = match template.has_path() {
+                        false => FoundBy::AnyPath,
+                        true if template.wildcards() > 0 || template.has_variables() => FoundBy::PathAndValues,
+                        true => FoundBy::Path(fresh_until),
+                    };
+                    return Ok(FileLookup::File(FoundFile::new(resource, &filled), found_by));
                 }
                 Ok(_) | Err(FileError::NotFound) => continue,
                 Err(error) => return Err(error),
@@ -116,13 +132,24 @@ async fn try_each(files: &Files, rules: &FilesRules, path: &SafePath, now: Durat
         };
         if applies && let Some((found, fresh_until)) = resolved.take() {
             return Ok(match found {
-                Resolved::File(resource) => FileLookup::File(FoundFile::new(resource, path), Some(fresh_until)),
+                Resolved::File(resource) => {
+                    FileLookup::File(FoundFile::new(resource, path), FoundBy::Path(fresh_until))
+                }
                 Resolved::DirectoryWithoutSlash => FileLookup::DirectoryWithoutSlash,
                 Resolved::Directory(directory, root) => FileLookup::Directory(directory, root),
             });
         }
     }
     Err(FileError::NotFound)
+}
+
+/// Returns the path of an entry with the values of the request. `None` if a value makes a segment `.` or `..` of it,
+/// which could lead to a folder that the entry does not name.
+fn filled<'v>(template: &Template, path: &SafePath, values: &impl Fn() -> RequestValues<'v>) -> Option<SafePath> {
+    let path = absolute_path(path);
+    let filled = template.path_with(&RequestValues { path: &path, ..values() });
+    let has_dots = filled.split('/').any(|segment| matches!(segment, "." | ".."));
+    SafePath::decode(filled.as_bytes()).ok().filter(|_| !has_dots)
 }
 
 /// Resolves a path, from the cache if it is fresh. Also returns the time until which the result is fresh.

@@ -10,7 +10,7 @@ use super::files::cache_key::CacheNamespace;
 use super::files::resolve::Resolved;
 use super::headers::{self, FileFieldRules, HeaderEdits, ResponseFacts};
 use super::listing;
-use super::lookup::{self, FileLookup, FoundFile};
+use super::lookup::{self, FileLookup, FoundBy, FoundFile};
 use super::methods::{discard_content, limit_content, redirect_to_slash, respond_to_method};
 use super::route_table::{AccessScope, CacheScope, Route, RouteMatch, Site};
 use super::site_state::SiteState;
@@ -74,7 +74,8 @@ struct RoutedResponse<'t> {
 enum ResponseSource {
     /// A file, a directory, or the error for a missing one.
     File,
-    /// A fallback page. Its `Cache-Control` is that of its own path, not of the request path.
+    /// A fallback page, or a file of `try-files` at a fixed path. Its `Cache-Control` is that of its own path, not of
+    /// the request path, at which no file is.
     Fallback,
     /// A `respond` action of the configuration. No error page replaces it.
     Configured,
@@ -237,7 +238,7 @@ impl<'t> Pipeline<'t> {
                     PathPrefix::Kept => None,
                     PathPrefix::Stripped => path_beneath(&values()),
                 };
-                let served = self.serve_files(request, (path, beneath.as_ref()), (route, rules, files)).await;
+                let served = self.serve_files(request, (path, beneath.as_ref()), (route, rules, files), &values).await;
                 RouteResult::Responded(RoutedResponse { headers, ..served })
             }
         }
@@ -268,11 +269,12 @@ impl<'t> Pipeline<'t> {
     /// Responds with a file, a directory listing, or a redirect to the path with a slash.
     ///
     /// `beneath` is the part of the path that is looked up, if it is not the whole path.
-    async fn serve_files(
+    async fn serve_files<'v>(
         &self,
         request: &Request,
         (path, beneath): (&SafePath, Option<&SafePath>),
         (route, rules, number): (&'t Route, &FilesRules, u32),
+        values: &impl Fn() -> RequestValues<'v>,
     ) -> RoutedResponse<'t> {
         if let Some(response) = respond_to_method(request) {
             return RoutedResponse::new(response, Some(route), ResponseSource::Generated);
@@ -283,15 +285,20 @@ impl<'t> Pipeline<'t> {
             Some(beneath) if beneath.as_str().is_empty() && !path.names_directory() => {
                 Ok(FileLookup::DirectoryWithoutSlash)
             }
-            _ => lookup::find_file(files, rules, beneath.unwrap_or(path), request).await,
+            _ => lookup::find_file(files, rules, beneath.unwrap_or(path), (request, values)).await,
         };
         let response = match found {
-            Ok(FileLookup::File(file, fresh_until)) => {
-                if let Some(fresh_until) = fresh_until {
-                    self.cache_file(request, route, (&file, fresh_until));
-                }
+            Ok(FileLookup::File(file, found_by)) => {
+                let source = match found_by {
+                    FoundBy::Path(fresh_until) => {
+                        self.cache_file(request, route, (&file, fresh_until));
+                        ResponseSource::File
+                    }
+                    FoundBy::PathAndValues => ResponseSource::File,
+                    FoundBy::AnyPath => ResponseSource::Fallback,
+                };
                 let response = files.respond(request, &file.resource).await;
-                return RoutedResponse::new(response, Some(route), ResponseSource::File).with_file(file);
+                return RoutedResponse::new(response, Some(route), source).with_file(file);
             }
             Ok(FileLookup::Fallback(file)) => {
                 let mut response = files.respond(request, &file.resource).await;

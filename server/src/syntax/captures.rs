@@ -31,7 +31,8 @@ impl<'p> Captures<'p> {
     }
 
     /// The capture of a single star.
-    pub(crate) fn whole(part: &'p str) -> Self {
+    #[cfg(test)]
+    pub(super) fn whole(part: &'p str) -> Self {
         Self { parts: vec![("", part)], rest: None }
     }
 

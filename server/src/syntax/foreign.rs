@@ -97,16 +97,25 @@ pub(super) fn check_variables(text: &str) -> Result<(), ValueError> {
 
 /// Refuses the variables of other servers that this server has as well, in a text where `$` may mean a price.
 pub(super) fn check_known_variables(text: &str) -> Result<(), ValueError> {
-    for (at, mark) in text.match_indices(['$', '%']) {
+    let Some((written, ours)) = known_variables(text).next() else { return Ok(()) };
+    Err(ValueError::new(format!("`{written}` is not filled in here"), format!("write {ours}")))
+}
+
+/// Returns the first variable of another server that this server has as well, as it is written.
+pub(super) fn known_variable(text: &str) -> Option<&str> {
+    known_variables(text).next().map(|(written, _)| written)
+}
+
+/// Returns each such variable as it is written, with the placeholder of ours.
+fn known_variables(text: &str) -> impl Iterator<Item = (&str, &'static str)> {
+    text.match_indices(['$', '%']).filter_map(move |(at, mark)| {
         let rest = &text[at + 1..];
         let braced = rest.strip_prefix('{').and_then(|rest| rest.split_once('}')).map(|(name, _)| name);
         let bare = &rest[..rest.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(rest.len())];
         let name = if mark == "$" { braced.unwrap_or(bare) } else { braced.unwrap_or_default() };
-        if let Some(ours) = placeholder(name) {
-            return Err(ValueError::new(format!("`{mark}{name}` is not filled in here"), format!("write {ours}")));
-        }
-    }
-    Ok(())
+        let length = 1 + name.len() + if braced.is_some() { 2 } else { 0 };
+        placeholder(name).map(|ours| (&text[at..at + length], ours))
+    })
 }
 
 /// Returns what to write for a placeholder of another server, such as `{uri}`.

@@ -22,7 +22,9 @@ pub(crate) use foreign::placeholder as foreign_placeholder;
 pub(crate) use host::{HostName, INTERNAL_DOMAINS, NameReach};
 pub(crate) use network::Network;
 pub(crate) use pattern::{Pattern, absolute_path, check_path_characters};
-pub(crate) use placeholder::{Needs, RequestValues, TextTemplate, list_variables};
+pub(crate) use placeholder::{
+    Needs, PlaceholderNames, RequestValues, TextTemplate, check_no_placeholder, list_variables,
+};
 pub(crate) use response_selector::{ResponseSelector, SentFile};
 pub(crate) use template::{Template, TryPath};
 pub(crate) use text_pattern::TextPattern;

@@ -102,6 +102,30 @@ pub(crate) fn list_variables() -> String {
     VARIABLES.map(|(name, ..)| format!("{{{name}}}")).join(", ")
 }
 
+/// The settings whose values have placeholders, for messages.
+const FILLED: &str = "`redirect`, `rewrite`, `try-files`, `respond`, `header` and `header-add`";
+
+/// Which names between braces are placeholders.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum PlaceholderNames {
+    /// Numbers and the values of a request.
+    Known,
+    /// Also those that a wildcard may have.
+    Any,
+}
+
+/// Refuses a placeholder in a value that would keep it as it is.
+pub(crate) fn check_no_placeholder(text: &str, names: PlaceholderNames) -> Result<(), ValueError> {
+    let is_one = |written: &&str| match TemplatePiece::parse(&written[1..written.len() - 1]) {
+        Ok(TemplatePiece::Named(_)) | Err(_) => names == PlaceholderNames::Any,
+        Ok(_) => true,
+    };
+    let ours = text.match_indices('{').find_map(|(at, _)| placeholder_name(&text[at..]).filter(is_one));
+    let Some(written) = ours.or_else(|| foreign::known_variable(text)) else { return Ok(()) };
+    let instead = format!("write it out; only {FILLED} fill placeholders");
+    Err(ValueError::new(format!("`{written}` is not filled in here"), instead))
+}
+
 /// Encodes a value for a query or a text, including all delimiters.
 pub(super) fn push_strictly(text: &str, out: &mut String) {
     for byte in text.bytes() {

@@ -147,6 +147,14 @@ impl Template {
         self.path.iter().any(is_variable)
     }
 
+    /// Returns the path if it has no placeholder.
+    pub(crate) fn as_static_path(&self) -> Option<&str> {
+        match &*self.path {
+            [TemplatePiece::Text(text)] => Some(text),
+            _ => None,
+        }
+    }
+
     /// Returns the target with the request's query appended to its own.
     pub(crate) fn location(&self, values: &RequestValues<'_>) -> String {
         let mut location = String::new();
@@ -180,9 +188,9 @@ impl Template {
         self.fill(values, push_without_double_slash)
     }
 
-    /// Returns the percent-encoded path for captures alone.
-    pub(crate) fn path_of(&self, captures: Captures<'_>) -> String {
-        self.path_with(&RequestValues { captures, ..RequestValues::example() })
+    /// Whether it has the path of the request.
+    pub(crate) fn has_path(&self) -> bool {
+        self.path.contains(&TemplatePiece::Variable(Variable::Path))
     }
 
     fn fill(&self, values: &RequestValues<'_>, push_text: fn(&str, &mut String)) -> String {
@@ -441,7 +449,7 @@ pub(crate) enum TryPath {
 }
 
 impl TryPath {
-    /// Parses a path with at most one star.
+    /// Parses a path with at most one star. In it, the star is written as `{path}`.
     pub(crate) fn parse(text: &str) -> Result<Self, ValueError> {
         foreign::check_variables(text)?;
         check_path_characters(text)?;
@@ -459,9 +467,12 @@ impl TryPath {
         }
         match text.strip_prefix('*') {
             Some("") => Ok(Self::Request),
-            Some(suffix) if !suffix.contains(['/', '\\']) => Ok(Self::Suffix(suffix.into())),
-            // The path of the request has its own slash.
-            _ => Template::build_path(&text.replace('*', "/*")).map(Self::Path),
+            Some(suffix) if !suffix.contains(['/', '\\', '{']) => Ok(Self::Suffix(suffix.into())),
+            _ if text.contains('?') => Err(ValueError::new("a path with a query", "write the path of a file")),
+            _ if text.split('/').any(|segment| matches!(segment, "." | "..")) => {
+                Err(ValueError::new("a path with `.` or `..`", "write the path that it leads to"))
+            }
+            _ => Template::build_path(&text.replace('*', "{path}")).map(Self::Path),
         }
     }
 }
@@ -471,7 +482,7 @@ impl fmt::Display for TryPath {
         match self {
             Self::Request => f.write_str("*"),
             Self::Suffix(suffix) => write!(f, "*{suffix}"),
-            Self::Path(template) => f.write_str(&template.text.replace("/*", "*")),
+            Self::Path(template) => f.write_str(&template.text.replace("{path}", "*")),
         }
     }
 }
@@ -591,10 +602,11 @@ mod tests {
 
     #[test]
     fn entries_of_try_files_are_written_as_they_were_read() {
-        for text in ["*", "*.html", "*/index.html", "/a/*", "/a*.html", "/a.html"] {
+        for text in ["*", "*.html", "*/index.html", "/a/*", "/a*.html", "/a.html", "/{a}/{1}.html", "*.{a}", "/{host}*"]
+        {
             assert_eq!(TryPath::parse(text).unwrap().to_string(), text);
         }
-        for text in ["", "a", "/*/*", "/a#b", "/../a"] {
+        for text in ["", "a", "/*/*", "/a#b", "/../a", "/a/../b", "/{a", "/{uri}x{b.c}", "*.{"] {
             assert!(TryPath::parse(text).is_err(), "{text}");
         }
     }

@@ -7,6 +7,7 @@ use super::ValueError;
 use super::captures::Captures;
 use super::case_sensitivity::CaseSensitivity;
 use super::glob::{Braces, Glob, Ranges};
+use super::placeholder::{PlaceholderNames, check_no_placeholder};
 use super::regular_expression::{self, RegularExpression};
 use std::fmt;
 
@@ -70,6 +71,9 @@ impl TextPattern {
             }
             None => {
                 check_foreign(text)?;
+                if braces == Braces::Literal {
+                    check_no_placeholder(text, PlaceholderNames::Known)?;
+                }
                 let mut glob = Glob::parse(text, braces, &mut names)?;
                 if case == CaseSensitivity::Insensitive {
                     glob.make_lowercase();

@@ -13,7 +13,11 @@ pub(crate) enum Variable {
 
 /// Every value of a request: its name, and what it is.
 pub(crate) const VARIABLES: [(&str, Variable, &str); 6] = [
-    ("host", Variable::Host, "The requested host, in lower case and without a port."),
+    (
+        "host",
+        Variable::Host,
+        "The requested host, in lower case and without a port. Write another port than the usual one behind it: `{scheme}://{host}:8080{path}`.",
+    ),
     ("path", Variable::Path, "The requested path, with its slash at the beginning."),
     ("query", Variable::Query, "The query of the request, without the `?`; it may be empty."),
     ("scheme", Variable::Scheme, "`http` or `https`."),

@@ -13,9 +13,6 @@ use std::collections::VecDeque;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-/// A piece is not joined to one that would be longer than this. Each piece costs memory besides its bytes.
-const JOINED_BYTES_MAX: usize = 4096;
-
 /// The content of all requests of a connection that have not ended.
 #[derive(Default)]
 pub(super) struct Contents {
@@ -25,7 +22,6 @@ pub(super) struct Contents {
 /// The content of one request.
 pub(super) struct StreamContent {
     stream: StreamId,
-    /// Pieces for the application. Short ones that arrive before it reads are joined.
     unread: VecDeque<Vec<u8>>,
     unread_bytes: usize,
     progress: Arrival,
@@ -64,6 +60,9 @@ enum Phase {
     Stopped,
     Failed(ContentError),
 }
+
+/// Pieces up to this size are joined.
+const JOINED_BYTES_MAX: usize = 16 * 1024;
 
 /// The time limits of content.
 #[derive(Clone, Copy)]
@@ -166,11 +165,12 @@ impl Contents {
         if let Some((_, last)) = &mut content.progress.wait {
             *last = now;
         }
+        content.unread_bytes += piece.len();
+        // Small pieces are joined, since each has a cost of its own.
         match content.unread.back_mut() {
             Some(last) if last.len() + piece.len() <= JOINED_BYTES_MAX => last.extend_from_slice(piece),
             _ => content.unread.push_back(piece.to_vec()),
         }
-        content.unread_bytes += piece.len();
         (true, content.reader.take())
     }
 

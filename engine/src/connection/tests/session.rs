@@ -146,8 +146,19 @@ fn a_failed_handshake_ends_the_connection_with_a_message() {
         let server = TestServer::new();
         let invalid = connect(&server);
         invalid.send("GET / HTTP/1.1\r\n").await;
+        assert_eq!(invalid.pipe.outgoing(), INVALID);
+        // A client that is still sending can read the message.
+        assert!(invalid.pipe.is_write_shutdown());
+        invalid.send("Host: a\r\n\r\n").await;
+        assert_eq!(invalid.closed(), None);
+        invalid.end(ClientEnd::Ended).await;
         assert_eq!(invalid.closed(), Some(CloseReason::HandshakeFailed));
         assert_eq!(invalid.pipe.outgoing(), INVALID);
+        let endless = connect(&server);
+        endless.send("GET / HTTP/1.1\r\n").await;
+        let (reason, seconds) = endless.wait_closed().await;
+        assert_eq!(reason, CloseReason::HandshakeFailed);
+        assert!(is_about(seconds, 5), "{seconds}");
         let incomplete = connect(&server);
         incomplete.send("hel").await;
         incomplete.end(ClientEnd::Ended).await;
@@ -155,8 +166,9 @@ fn a_failed_handshake_ends_the_connection_with_a_message() {
         let reset = connect(&server);
         reset.end(ClientEnd::Reset).await;
         assert_eq!(reset.closed(), Some(CloseReason::Reset));
-        for client in [invalid, incomplete, reset] {
-            assert_eq!((client.finished().len(), client.phase_at_close()), (0, Phase::ReadingHead));
+        let (lingered, left) = (Phase::Lingering, Phase::ReadingHead);
+        for (client, phase) in [(invalid, lingered), (endless, lingered), (incomplete, left), (reset, left)] {
+            assert_eq!((client.finished().len(), client.phase_at_close()), (0, phase));
         }
     });
 }

@@ -22,7 +22,7 @@ use super::settings::{PeerSettings, write_settings};
 use super::stream::{PrioritySource, Stream};
 use crate::field_section::DecodedFields;
 use receive::Receiver;
-use state::{LAST_STREAM_MAX, LastSection, SHUTDOWN_PING, Shutdown, State};
+use state::{LAST_STREAM_MAX, SHUTDOWN_PING, Shutdown, State};
 
 /// The state of one connection. See the [module documentation](super) for the loop of a driver.
 #[derive(Debug)]
@@ -79,7 +79,8 @@ impl Connection {
     /// Sets the length of the content that the peer announces for a stream, in bytes: the value of Content-Length.
     ///
     /// To be called after [`Event::Headers`], and not for a response to HEAD or with status 304. Content of
-    /// another length resets the stream with [`StreamError::ContentLengthMismatch`] (RFC 9113 §8.1.1).
+    /// another length resets the stream with [`StreamError::ContentLengthMismatch`] (RFC 9113 §8.1.1). Nothing
+    /// happens if both sides have ended the stream: then the message rules alone judge the head.
     ///
     /// # Errors
     /// The stream has already ended with another length. It is reset.
@@ -277,7 +278,6 @@ impl Connection {
         self.state.early_priorities.shrink_to_fit();
         self.state.decoder.release_buffers();
         self.state.encoder.release_buffers();
-        self.state.last_section = LastSection::Discarded;
     }
 
     /// Returns the number of open streams.

@@ -432,7 +432,7 @@ fn receive_priority_update(state: &mut State, payload: &[u8]) -> Result<Option<E
         state.streams.get_mut(slot).priority_source = PrioritySource::Frame;
         state.streams.set_priority(slot, priority);
     } else if state.is_idle(id) {
-        state.early_priorities.retain(|(early, _)| *early != stream && early.get() > state.last_peer_stream);
+        state.early_priorities.retain(|(early, _)| *early != stream);
         if state.early_priorities.len() == EARLY_PRIORITIES_MAX {
             state.early_priorities.remove(0);
         }

@@ -59,6 +59,7 @@ pub(super) fn begin_data(
     let event = match state.streams.find(stream) {
         Some(slot) => match judge_content(state, slot, header.length, content, end) {
             Ok(()) => {
+                state.budget.data_received(content);
                 // The driver never sees padding, so the windows reopen here.
                 if padding > 0 {
                     state.credit_connection(padding, out);
@@ -88,7 +89,7 @@ fn charge_size(state: &mut State, content: u32, end: End) {
     match (content, end) {
         (0, End::More) => state.charge(Waste::EmptyData),
         (1..TINY_DATA_BYTES, End::More) => state.charge(Waste::TinyData),
-        _ => state.budget.data_received(content),
+        _ => {}
     }
 }
 
@@ -117,12 +118,15 @@ fn judge_closed(state: &mut State, header: &FrameHeader, end: End) -> Result<(),
         return Err(ConnectionError::StreamIdle);
     }
     if state.is_excluded(id) {
+        state.charge(Waste::FrameAfterReset);
         return Ok(());
     }
-    if state.resets.receive(stream, header.length) != InFlight::Permitted {
-        return Err(ConnectionError::StreamClosed);
+    match state.resets.receive(stream, header.length) {
+        // The window of the stream bounds it.
+        InFlight::Permitted => {}
+        InFlight::Forgotten => state.charge(Waste::FrameAfterReset),
+        InFlight::Exceeded | InFlight::Unknown => return Err(ConnectionError::StreamClosed),
     }
-    state.charge(Waste::FrameAfterReset);
     if end == End::Last {
         state.resets.forget(stream);
     }

@@ -203,7 +203,7 @@ fn receive_on_open_stream(
     }
     match end {
         End::Last => state.end_remote(slot),
-        End::More if is_interim(state) => {}
+        End::More if is_interim(state) => state.charge(Waste::Interim),
         End::More => state.streams.get_mut(slot).remote = Side::Content,
     }
     Some(Event::Headers { stream, end, section })
@@ -271,7 +271,7 @@ fn judge_closed(state: &mut State, head: BlockHead) -> Result<Option<Event>, Con
     if (state.skipped.0..state.skipped.1).contains(&id) {
         return Err(ConnectionError::StreamIdInvalid);
     }
-    if state.resets.receive(head.stream, 0) != InFlight::Permitted {
+    if !matches!(state.resets.receive(head.stream, 0), InFlight::Permitted | InFlight::Forgotten) {
         return Err(ConnectionError::StreamClosed);
     }
     state.charge(Waste::FrameAfterReset);

@@ -6,15 +6,17 @@ use super::StreamId;
 use crate::http2::flow::ReceiveWindow;
 use std::collections::VecDeque;
 
-/// Most streams that are remembered. Frames for older ones are ignored without a bound of their own, and cost the
-/// budget of the connection.
+/// Most streams that are remembered. Content for older ones is ignored, too, but costs the budget of the connection,
+/// as no window bounds it.
 const REMEMBERED_MAX: usize = 128;
 
 /// What to do with a frame of a closed stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum InFlight {
-    /// It was sent before the peer knew of the reset.
+    /// It was sent before the peer knew of the reset, and is within the stream's window.
     Permitted,
+    /// The stream was reset so long ago that its window is not known any more.
+    Forgotten,
     /// It exceeds the stream's window.
     Exceeded,
     /// This endpoint has not reset the stream.
@@ -51,7 +53,7 @@ impl ResetStreams {
                 true => InFlight::Permitted,
                 false => InFlight::Exceeded,
             },
-            None if stream.get() <= self.forgotten_max => InFlight::Permitted,
+            None if stream.get() <= self.forgotten_max => InFlight::Forgotten,
             None => InFlight::Unknown,
         }
     }
@@ -99,7 +101,7 @@ mod tests {
         for id in 0..=REMEMBERED_MAX as u32 {
             resets.remember(StreamId(2 * id + 1), ReceiveWindow::new(0));
         }
-        assert_eq!(resets.receive(StreamId(1), 1), InFlight::Permitted);
+        assert_eq!(resets.receive(StreamId(1), 1), InFlight::Forgotten);
         assert_eq!(resets.receive(StreamId(3), 1), InFlight::Exceeded);
     }
 }

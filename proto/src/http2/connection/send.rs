@@ -120,3 +120,19 @@ fn flag_of(end: End) -> u8 {
         End::Last => END_STREAM,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::http2::connection::Millis;
+    use crate::http2::limits::Http2Limits;
+
+    #[test]
+    fn last_stream_identifier_is_used_and_then_none() {
+        let mut state = State::new(Role::Client, &Http2Limits::default(), Millis(0));
+        state.next_own_stream = STREAM_ID_MAX;
+        let mut open = || open(&mut state, End::Last, &mut Vec::new(), |_| {});
+        assert_eq!(open(), Ok(StreamId(STREAM_ID_MAX)));
+        assert_eq!(open(), Err(OpenError::ConnectionEnding));
+    }
+}

@@ -88,8 +88,8 @@ impl Decoder {
     /// Decodes a complete block: the fragments of HEADERS and CONTINUATION, without padding.
     ///
     /// Fields beyond a limit are decoded for the dynamic table and not stored. A field that the tables have is
-    /// checked against the limits before it is copied. Memory is bounded by the limits, and by 1.6 times the
-    /// length of the block and the size of the table for the field that is being decoded.
+    /// checked against the limits before it is copied. Memory is bounded by twice the limits. During the call, the
+    /// field that is being decoded adds up to 1.6 times the length of the block and the size of the table.
     ///
     /// # Errors
     /// The first reason in the order of the block. The connection must then end with COMPRESSION_ERROR.
@@ -105,6 +105,7 @@ impl Decoder {
         while let Some((&first, after)) = rest.split_first() {
             rest = self.decode_field(first, after)?;
         }
+        self.fields.bound_capacity();
         if let Some(limit) = self.fields.exceeded() {
             return Ok(DecodeOutcome::LimitExceeded(limit));
         }

@@ -6,18 +6,12 @@
 use super::INITIAL_TABLE_BYTES;
 use super::dynamic_table::{DynamicTable, ENTRY_OVERHEAD_BYTES};
 use super::huffman::{encode_huffman, huffman_len};
+use super::indexing::{Indexing, Representation};
 use super::integer::encode_integer;
-use super::static_table::{NAMES, STATIC_ENTRIES, find_static_name, find_static_value};
+use super::static_table::{STATIC_ENTRIES, find_static_name, find_static_value};
 use crate::field::Fields;
 use crate::field_section::{FieldFacts, is_sent_in_streams};
 use crate::status::StatusCode;
-
-/// A cookie that is shorter than this, in bytes, is never indexed: its value could be found by guesses
-/// (RFC 7541 §7.1.3).
-const COOKIE_BYTES_MIN: usize = 20;
-
-/// Index of `cookie` in the static table.
-const COOKIE_INDEX: usize = 32;
 
 /// Sets of the index of a dynamic table.
 const SETS: usize = 32;
@@ -31,65 +25,14 @@ const REPEATED_LINES_MAX: usize = 1_024;
 /// Number of fields of which the encoder knows that they occurred. A power of two.
 const SEEN: usize = 64;
 
-/// When a field is inserted into the dynamic table.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Indexing {
-    /// At its first occurrence.
-    Insert,
-    /// At its second occurrence.
-    InsertIfSeen,
-    /// Never, nor by a recipient that forwards the field.
-    Never,
-}
+/// Most bytes of the buffers of an encoder, without its dynamic table: the index of the table, the lines of the last
+/// response, and their encoding. A vector may have twice the capacity that it needs.
+pub const ENCODER_BUFFER_BYTES_MAX: usize =
+    SETS * WAYS * size_of::<IndexSlot>() + 2 * (2 * REPEATED_LINES_MAX + ENCODED_EXCESS_BYTES);
 
-impl Indexing {
-    const fn of_name(name: &[u8]) -> Self {
-        match name {
-            b"authorization" | b"proxy-authorization" | b"set-cookie" => Self::Never,
-            b":authority" | b":method" | b":scheme" | b":status" => Self::Insert,
-            b"accept" | b"accept-encoding" | b"accept-language" | b"cookie" | b"user-agent" => Self::Insert,
-            b"accept-ranges" | b"alt-svc" | b"cache-control" | b"content-encoding" | b"content-type" => Self::Insert,
-            b"access-control-allow-origin" | b"date" | b"server" | b"strict-transport-security" => Self::Insert,
-            b"content-security-policy" | b"permissions-policy" | b"referrer-policy" | b"vary" => Self::Insert,
-            b"x-content-type-options" | b"x-frame-options" => Self::Insert,
-            _ => Self::InsertIfSeen,
-        }
-    }
-}
-
-/// The rule of each name of the static table.
-static STATIC_INDEXING: [Indexing; STATIC_ENTRIES] = {
-    let (mut table, mut entry) = ([Indexing::InsertIfSeen; STATIC_ENTRIES], 0);
-    while entry < STATIC_ENTRIES {
-        table[entry] = Indexing::of_name(NAMES[entry]);
-        entry += 1;
-    }
-    table
-};
-
-/// The first byte of a representation without its index, and the length of the index in that byte, in bits.
-#[derive(Clone, Copy, Debug)]
-struct Representation {
-    flags: u8,
-    prefix_bits: u32,
-}
-
-impl Representation {
-    /// A field of a table. RFC 7541 §6.1
-    const INDEXED: Self = Self { flags: 0x80, prefix_bits: 7 };
-    /// A literal that is inserted. RFC 7541 §6.2.1
-    const INSERTED: Self = Self { flags: 0x40, prefix_bits: 6 };
-    /// A change of the table's size. RFC 7541 §6.3
-    const SIZE_UPDATE: Self = Self { flags: 0x20, prefix_bits: 5 };
-    /// A literal that no recipient inserts. RFC 7541 §6.2.3
-    const NEVER_INDEXED: Self = Self { flags: 0x10, prefix_bits: 4 };
-    /// A literal that is not inserted. RFC 7541 §6.2.2
-    const NOT_INSERTED: Self = Self { flags: 0, prefix_bits: 4 };
-
-    fn encode(self, index: usize, out: &mut Vec<u8>) {
-        encode_integer(index, self.prefix_bits, self.flags, out);
-    }
-}
+/// Bytes by which an encoding may be longer than its lines: a line has four bytes besides its name and value, a literal
+/// of 127 or more bytes up to seven.
+const ENCODED_EXCESS_BYTES: usize = 3 * (REPEATED_LINES_MAX / 127);
 
 /// A slot of the index: some bits of the hash of a field or of a name, and the number of the insertion that had it.
 #[derive(Clone, Copy, Debug, Default)]
@@ -278,11 +221,7 @@ impl BlockEncoder<'_> {
         if let Some(index) = static_name.and_then(|first| find_static_value(first, value)) {
             return Representation::INDEXED.encode(index, self.out);
         }
-        let indexing = match static_name {
-            Some(COOKIE_INDEX) if value.len() < COOKIE_BYTES_MIN => Indexing::Never,
-            Some(index) => STATIC_INDEXING[index - 1],
-            None => Indexing::of_name(name),
-        };
+        let indexing = Indexing::of_field(name, static_name, value);
         if indexing == Indexing::Never {
             return self.literal(Representation::NEVER_INDEXED, static_name, name, value);
         }

@@ -9,11 +9,12 @@ mod dynamic_table;
 mod encode;
 mod error;
 mod huffman;
+mod indexing;
 mod integer;
 mod static_table;
 
 pub use decode::{DecodeOutcome, Decoder, REPEATED_BLOCK_BYTES_MAX};
-pub use encode::{BlockEncoder, Encoder};
+pub use encode::{BlockEncoder, ENCODER_BUFFER_BYTES_MAX, Encoder};
 pub use error::HpackError;
 
 /// Size of both dynamic tables of a new connection, in bytes (SETTINGS_HEADER_TABLE_SIZE, RFC 9113 §6.5.2).

@@ -1,7 +1,7 @@
 //! Floods and other abuse: each ends the connection within its bound. Usual clients never reach a bound.
 
 use super::random::Random;
-use super::script::{GET, POST, Script, Split, frame, hex};
+use super::script::{GET, POST, PREFACE, Script, Split, frame, hex};
 use selvedge_proto::http2::{
     ConnectionError, Content, End, ErrorCode, Event, Http2Limits, Millis, Role, Section, StreamId, Waste,
 };
@@ -157,7 +157,7 @@ fn window_that_opens_byte_by_byte() {
     script.take_transcript();
     let connection = &mut script.connection;
     let (mut out, mut rounds) = (Vec::new(), 0);
-    let streams: Vec<StreamId> = open_streams(100);
+    let streams: Vec<StreamId> = first_streams(100);
     for &stream in &streams {
         connection
             .send_fields(stream, Section::Head(End::More), &mut out, |block| block.status(StatusCode::OK))
@@ -178,11 +178,9 @@ fn window_that_opens_byte_by_byte() {
     exhausted(Waste::SmallWindowUpdate, 7_000..=9_000, (error, rounds as u32));
 }
 
-/// Returns the identifiers of the first streams of a client. A connection makes them.
-fn open_streams(count: usize) -> Vec<StreamId> {
-    let mut script = Script::new(Role::Client, &Http2Limits::default(), Split::Whole);
-    let mut out = Vec::new();
-    (0..count).map(|_| script.connection.open(End::Last, &mut out, |_| {}).unwrap()).collect()
+/// Returns the first streams of a client.
+fn first_streams(count: u32) -> Vec<StreamId> {
+    (0..count).map(|index| StreamId::new(2 * index + 1).unwrap()).collect()
 }
 
 #[test]
@@ -239,12 +237,44 @@ fn streams_beyond_the_limit() {
 }
 
 #[test]
+fn streams_beyond_a_limit_that_the_client_cannot_know_cost_nothing() {
+    let mut script = Script::before_preface(Role::Server, &Http2Limits::default(), Split::Whole);
+    script.receive(&[PREFACE, &frame(4, 0, 0, &[])].concat());
+    (0..2_000).for_each(|round| script.receive(&headers(2 * round + 1, 1, GET)));
+    assert_eq!(script.error, None);
+}
+
+#[test]
 fn streams_after_a_shutdown() {
     let mut script = server();
     script.run("> shutdown; ping-ack shutdown");
     script.take_transcript();
     let accepted = flood(&mut script, 100_000, |round| headers(2 * round + 1, 0, POST));
     exhausted(Waste::RefusedStream, 1_200..=1_300, accepted);
+}
+
+#[test]
+fn content_for_streams_that_are_not_accepted() {
+    let mut script = server();
+    script.run("> shutdown; ping-ack shutdown; headers 1");
+    let accepted = flood(&mut script, 100_000, |_| frame(0, 0, 1, &[b'x'; 16_384]));
+    exhausted(Waste::FrameAfterReset, 15_900..=16_000, accepted);
+    // More streams are reset than the server remembers.
+    let mut script = server();
+    for stream in (1..400).step_by(2) {
+        script.receive(&headers(stream, 0, POST));
+        script.run(&format!("> respond {stream} end; > reset {stream} 0"));
+    }
+    let accepted = flood(&mut script, 100_000, |_| frame(0, 0, 1, &[b'x'; 16_384]));
+    exhausted(Waste::FrameAfterReset, 15_900..=16_000, accepted);
+}
+
+#[test]
+fn interim_responses_without_end() {
+    let mut script = Script::new(Role::Client, &Http2Limits::default(), Split::Whole);
+    script.run("> open end");
+    let accepted = flood(&mut script, 100_000, |_| headers(1, 0, "0803313030"));
+    exhausted(Waste::Interim, 3_200..=3_200, accepted);
 }
 
 #[test]
@@ -339,12 +369,13 @@ fn streaming_of_small_messages_never_exhausts_the_budget() {
 #[test]
 fn upload_that_is_refused_early_never_exhausts_the_budget() {
     let mut script = server();
-    for round in 0..1_000 {
+    for round in 0..300 {
         let stream = 2 * round + 1;
         script.receive(&headers(stream, 0, POST));
         script.run(&format!("> respond {stream} end; > reset {stream} 0"));
-        for _ in 0..16 {
-            script.receive(&frame(0, 0, stream, &[b'x'; 16_384]));
+        let frame_bytes = [512, 4_096, 16_384][round as usize % 3];
+        for _ in 0..262_144 / frame_bytes {
+            script.receive(&frame(0, 0, stream, &vec![b'x'; frame_bytes]));
         }
         assert_eq!(script.error, None);
     }
@@ -358,7 +389,7 @@ fn large_response_does_not_delay_small_ones() {
         script.receive(&headers(2 * stream + 1, 1, GET));
     }
     let (connection, out) = (&mut script.connection, &mut script.out);
-    let streams = open_streams(100);
+    let streams = first_streams(100);
     for &stream in &streams {
         connection.send_fields(stream, Section::Head(End::More), out, |block| block.status(StatusCode::OK)).unwrap();
         connection.set_content(stream, Content::Ready);

@@ -180,6 +180,16 @@ fn frames_on_closed_streams() {
             "head 1; RST_STREAM 1 CANCEL; GOAWAY 1 STREAM_CLOSED; error StreamClosed",
         ),
         (
+            "frames after the peer has reset the stream, too",
+            "headers 1; > reset 1 8; rst 1 8; data 1 1",
+            "head 1; RST_STREAM 1 CANCEL; GOAWAY 1 STREAM_CLOSED; error StreamClosed",
+        ),
+        (
+            "frames after the end and a reset",
+            "headers 1 end; > reset 1 8; data 1 1",
+            "head 1 end; RST_STREAM 1 CANCEL; GOAWAY 1 STREAM_CLOSED; error StreamClosed",
+        ),
+        (
             "reset within a frame",
             "headers 1; raw 00000a000000000001; text xxx; > reset 1 8; text xxxxxxx; headers 3 end",
             "head 1; data 1 3; RST_STREAM 1 CANCEL; head 3 end",
@@ -404,6 +414,12 @@ fn flow_control_of_received_content() {
                 "connection's window is reopened for content that is dropped",
                 "headers 1; > reset 1 8; data 1 16384; data 1 16384; data 1 16384; data 1 16384; data 1 16384",
                 "head 1; RST_STREAM 1 CANCEL; WINDOW_UPDATE 0 32768; WINDOW_UPDATE 0 32768",
+            ),
+            (
+                "connection's window is reopened for the rest of a frame whose stream is reset",
+                "headers 1; headers 3; raw 004000000000000001; content 5; > reset 1 8; content 16379; \
+             raw 004000000000000003; > reset 3 8; content 16384; > consume 1 5",
+                "head 1; head 3 repeated; data 1 5; RST_STREAM 1 CANCEL; RST_STREAM 3 CANCEL; WINDOW_UPDATE 0 32768",
             ),
             (
                 "connection's window is reopened for a closed stream",
@@ -721,6 +737,10 @@ fn small_windows_and_tables_hold_after_the_acknowledgement() {
     let before = "headers 1 block=8286844001790178; data 1 100";
     for (acknowledgement, expected) in [
         ("", "SETTINGS ACK; head 1; data 1 101"),
+        (
+            "> reset 1 8; settings-ack;",
+            "SETTINGS ACK; head 1; data 1 100; RST_STREAM 1 CANCEL; GOAWAY 1 STREAM_CLOSED; error StreamClosed",
+        ),
         (
             // The table must shrink in the next block; the window became negative.
             "settings-ack; headers 3 end block=20828684010161;",

@@ -10,8 +10,8 @@
 use super::random::Random;
 use selvedge_proto::http2::hpack::BlockEncoder;
 use selvedge_proto::http2::{
-    Connection, ConnectionError, Content, End, ErrorCode, Event, FieldSection, Http2Limits, Millis, ResetCause, Role,
-    Section, StreamId,
+    Connection, ConnectionError, Content, End, ErrorCode, Event, FieldSection, Http2Limits, Millis, Priority,
+    ResetCause, Role, Section, StreamId,
 };
 use selvedge_proto::status::StatusCode;
 use std::collections::HashMap;
@@ -145,6 +145,7 @@ fn frame_in_words(step: &str) -> Vec<u8> {
             frame(byte(1), byte(2), stream(3), &payload)
         }
         "raw" => hex(words.positional[1]),
+        "content" => vec![b'x'; words.number(1) as usize],
         "text" => words.positional[1].as_bytes().to_vec(),
         other => panic!("unknown frame {other}"),
     }
@@ -253,7 +254,7 @@ impl Script {
             "respond" | "interim" | "trailers" | "data" => self.send(&words),
             "next" | "sendable" | "finished" => self.query(&words),
             "time" => self.pass_time(words.number(1)),
-            _ => self.control(&words),
+            _ => self.control(&words, call.rsplit(' ').next().unwrap_or_default()),
         }
         self.record_written();
     }
@@ -300,7 +301,7 @@ impl Script {
         }
     }
 
-    fn control(&mut self, words: &Words<'_>) {
+    fn control(&mut self, words: &Words<'_>, call_value: &str) {
         let (connection, out) = (&mut self.connection, &mut self.out);
         let stream = || self.streams[&words.number(1)];
         match words.positional[0] {
@@ -311,6 +312,7 @@ impl Script {
                 }
             }
             "consume" => connection.consumed(stream(), words.number(2) as usize, out),
+            "priority" => connection.set_priority(stream(), Priority::parse(call_value.as_bytes())),
             "ready" => connection.set_content(stream(), Content::Ready),
             "wait" => connection.set_content(stream(), Content::Waiting),
             "open" => match connection.open(words.end(), out, |block| block.field(b":method", b"GET")) {

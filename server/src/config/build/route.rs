@@ -4,7 +4,7 @@ use super::unreachable_routes::EarlierRoutes;
 use super::values::{pattern, status};
 use super::when::build_when;
 use super::wildcards::Wildcards;
-use super::{Builder, MachineRequirementKind, texts};
+use super::{Builder, MachineRequirementKind, PageUse, texts};
 use crate::config::model::{AccessSettings, Action, Files, Route, Switch, When};
 use crate::config::problem::Problem;
 use crate::config::settings::ACTIONS;
@@ -25,6 +25,7 @@ pub(super) struct Inherited {
 
 impl Builder<'_, '_> {
     pub(super) fn route(&mut self, item: &Item, site: &Inherited, earlier_routes: &mut EarlierRoutes) -> Route {
+        let problems_before = self.reader.problems.len();
         let block = item.block();
         let ignores_case = item.required("ignore-case").flag();
         let pattern = |given| if ignores_case { pattern(given).ignoring_case() } else { pattern(given) };
@@ -32,20 +33,19 @@ impl Builder<'_, '_> {
         let when =
             block.get("when").map_or_else(When::default, |item| build_when(item.block(), &mut self.reader.problems));
         let wildcards = Wildcards::of(&patterns, &when);
-        for (pattern, given) in patterns.iter().zip(&item.arguments) {
-            if let Some(problem) = earlier_routes.add(pattern, &when, given.at) {
-                self.problem(problem);
+        check_rewrite(block, &mut self.reader.problems);
+        let access = self.access(block, &site.access);
+        let action = self.action(item, (&patterns, &wildcards), site);
+        let response_settings = self.response_settings(block, site.root.as_ref(), &wildcards);
+        // The conditions of a route with a problem may not be those that are meant.
+        if !item.has_problem && self.reader.problems.len() == problems_before {
+            for (pattern, given) in patterns.iter().zip(&item.arguments) {
+                let problem = earlier_routes.add(pattern, &when, given.at);
+                self.reader.problems.extend(problem);
             }
         }
-        check_rewrite(block, &mut self.reader.problems);
-        Route {
-            access: self.access(block, &site.access),
-            body_bytes_max: block.get("body-bytes-max").map_or(site.body_bytes_max, |item| item.first().number()),
-            action: self.action(item, (&patterns, &wildcards), site),
-            response_settings: self.response_settings(block, site.root.as_ref(), &wildcards),
-            patterns,
-            when,
-        }
+        let body_bytes_max = block.get("body-bytes-max").map_or(site.body_bytes_max, |item| item.first().number());
+        Route { access, body_bytes_max, action, response_settings, patterns, when }
     }
 
     fn action(
@@ -56,7 +56,8 @@ impl Builder<'_, '_> {
     ) -> Action {
         let mut actions = route.block().items.iter().filter(|item| ACTIONS.contains(&item.setting.name));
         let Some(item) = actions.next() else {
-            if !route.block().has_any(&ACTIONS) {
+            // A word that is not known may be meant as the action.
+            if !route.has_problem {
                 let problem = Problem::new(route.at, "a route without an action");
                 self.problem(problem.suggest(format!("write one of {}", ACTIONS.join(", "))));
             }
@@ -68,7 +69,10 @@ impl Builder<'_, '_> {
             self.problem(problem.suggest("a route has one action; move this one to another route"));
         }
         match item.setting.name {
-            "files" => Action::Files(self.files(item, patterns, site)),
+            "files" => {
+                check_try_files(item, wildcards, &mut self.reader.problems);
+                Action::Files(self.files(item, patterns, site))
+            }
             "redirect" => {
                 let target = self.target(item.first(), wildcards);
                 if patterns.iter().any(|pattern| pattern.to_string() == target.to_string()) {
@@ -105,6 +109,10 @@ impl Builder<'_, '_> {
                 PathBuf::new()
             }),
         };
+        if let Some(given) = item.property("fallback") {
+            let page = MachineRequirementKind::Page(root.clone(), given.text().to_owned(), PageUse::Fallback);
+            self.require(given.at, page);
+        }
         let block = item.block();
         Files {
             root,
@@ -166,6 +174,17 @@ fn check_rewrite(block: &Block, problems: &mut Vec<Problem>) {
         let what = format!("`{}` has no effect in a route that rewrites", item.setting.name);
         let problem = Problem::new(item.at, what).see_also(rewrite.at, "the rewrite");
         problems.push(problem.suggest("write it in the route that the new path leads to, or in the site"));
+    }
+}
+
+/// Reports entries of `try-files` with wildcards that the route does not have.
+fn check_try_files(item: &Item, wildcards: &Wildcards<'_>, problems: &mut Vec<Problem>) {
+    for given in &item.block().item("try-files").arguments {
+        if let TryPath::Path(template) = try_path(given)
+            && let Some((what, instead)) = wildcards.missing(&template.needs())
+        {
+            problems.push(Problem::new(given.at, what).suggest(instead));
+        }
     }
 }
 

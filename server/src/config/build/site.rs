@@ -1,12 +1,13 @@
 //! Sites: names, and settings for all routes.
 
+use super::rewrites::check_rewrites;
 use super::route::{Inherited, text_template};
 use super::tls::site_tls;
 use super::unreachable_routes::EarlierRoutes;
 use super::values::{pattern, status};
 use super::when::text_pattern;
 use super::wildcards::Wildcards;
-use super::{Builder, MachineRequirementKind, texts};
+use super::{Builder, MachineRequirementKind, PageUse, texts};
 use crate::config::model::{
     AccessSettings, Action, CacheControl, ContentTypeRule, Cors, ErrorPage, Files, HeaderChange, HeaderChangeKind,
     ResponseSettings, Route, Site, Switch, When,
@@ -62,6 +63,7 @@ impl Builder<'_, '_> {
         {
             routes.push(last_route(files.clone(), &inherited));
         }
+        check_rewrites(self, block, &routes);
         let tls = site_tls(self, block, &names);
         let log = block.get("log").map(Item::block);
         // A site's `log` inherits from the server's, so its defaults do not apply.
@@ -147,7 +149,8 @@ impl Builder<'_, '_> {
                     }
                     match root {
                         Some(root) => {
-                            self.require(item.arguments[1].at, MachineRequirementKind::ErrorPage(root.clone(), text(1)))
+                            let page = MachineRequirementKind::Page(root.clone(), text(1), PageUse::Error);
+                            self.require(item.arguments[1].at, page);
                         }
                         None => {
                             let problem = Problem::new(item.at, "an error page needs a root");

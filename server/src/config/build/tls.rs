@@ -4,7 +4,7 @@ use super::acme::approval;
 use super::{Builder, MachineRequirementKind};
 use crate::config::model::{
     Acme, CertificateFiles, ClientCertificates, ClientCertificatesMode, Hsts, Listener, RemoteControl, Site, SiteTls,
-    Switch,
+    Switch, has_automatic_certificate,
 };
 use crate::config::problem::Problem;
 use crate::config::settings::PRELOAD_MIN;
@@ -109,8 +109,7 @@ pub(super) fn certificate_folder(
 ) -> PathBuf {
     let given = top.item("certificate-folder").first();
     let path = given.path().to_owned();
-    let is_remote = remote.is_some_and(|remote| remote.certificate.is_none());
-    if is_remote || sites.iter().any(|site| site.tls.automatic == Switch::On) {
+    if has_automatic_certificate(sites, remote) {
         builder.require(given.at, MachineRequirementKind::CertificateFolder(path.clone()));
     }
     path

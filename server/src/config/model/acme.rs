@@ -2,13 +2,13 @@
 
 use super::print::{Printer, flag, quote, quote_path};
 use super::print_site::quoted;
-use super::{Settings, Switch};
+use super::{RemoteControl, Settings, Site, Switch};
 use crate::config::value::write_time;
 use crate::syntax::{HostName, NameReach};
 use std::collections::BTreeSet;
 use std::fmt::{self, Display, Formatter};
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// How certificates are ordered.
@@ -40,7 +40,18 @@ impl Acme {
     }
 }
 
+/// Whether the server gets a certificate for a site or for remote commands by itself.
+pub(crate) fn has_automatic_certificate(sites: &[Site], remote: Option<&RemoteControl>) -> bool {
+    remote.is_some_and(|remote| remote.certificate.is_none())
+        || sites.iter().any(|site| site.tls.automatic == Switch::On)
+}
+
 impl Settings {
+    /// Returns the folder of the certificates that the server gets by itself; `None` if it gets none.
+    pub(crate) fn needed_certificate_folder(&self) -> Option<&Path> {
+        has_automatic_certificate(&self.sites, self.remote_control.as_ref()).then_some(&*self.certificate_folder)
+    }
+
     /// Returns the programs that the server runs, each once.
     pub(crate) fn programs(&self) -> Vec<Program> {
         let approvals = self.sites.iter().filter_map(|site| match &site.tls.on_demand {
@@ -49,6 +60,23 @@ impl Settings {
         });
         let programs: BTreeSet<Program> = self.acme.dns_hook.iter().cloned().chain(approvals).collect();
         programs.into_iter().collect()
+    }
+
+    /// Returns the files of certificates and keys, each once.
+    pub(crate) fn private_files(&self) -> BTreeSet<PathBuf> {
+        let control = self.remote_control.as_ref();
+        let certificates = self.sites.iter().flat_map(|site| &site.tls.certificates);
+        let certificates = certificates.chain(control.and_then(|control| control.certificate.as_ref()));
+        let clients = self.sites.iter().filter_map(|site| site.tls.client_certificates.as_ref());
+        let clients = clients.chain(control.map(|control| &control.clients));
+        let accounts = self.acme.external_account.iter().map(|account| &account.key_file);
+        certificates
+            .flat_map(|files| [&files.chain, &files.key])
+            .chain(clients.map(|clients| &clients.authorities))
+            .chain(accounts)
+            .chain(&self.ticket_keys)
+            .cloned()
+            .collect()
     }
 }
 

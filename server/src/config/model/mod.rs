@@ -5,7 +5,7 @@ mod print;
 mod print_site;
 mod remote_control;
 
-pub(crate) use acme::{Acme, Approval, Challenge, ExternalAccount, Program};
+pub(crate) use acme::{Acme, Approval, Challenge, ExternalAccount, Program, has_automatic_certificate};
 pub(crate) use print::quote;
 pub(crate) use remote_control::RemoteControl;
 

@@ -85,7 +85,8 @@ const PREFACE: &str = "\
 
 A configuration is a text in [KDL](https://kdl.dev). A setting is a name with values, properties (`name=value`) and, if it
 contains other settings, a block in braces. Values with characters other than letters, digits, `-`, `_` and `.` need quotes.
-Flags are `#true` and `#false`. `//` starts a comment, and `/-` comments out the next setting.
+Flags are `#true` and `#false`. A line end or `;` ends a setting; before `}` neither is needed. `//` starts a comment, and `/-` comments
+out the next setting.
 
 `selvedge check` reports every problem of a configuration, with its place and what to write instead.
 
@@ -124,13 +125,14 @@ problems. In the values of `when`, `*` is any text, with slashes, and `regex:` m
 
 ## Placeholders
 
-A target, the text of `respond` and the value of a field can have these. A value is percent-encoded where it is inserted.
+The targets of `redirect` and `rewrite`, entries of `try-files`, the text of `respond`, and the values of `header` and `header-add` can
+have these. In other values they are problems. A value is percent-encoded where it is inserted.
 
 | placeholder | value |
 |---|---|
 | `{1}` to `{8}` | what the wildcard of this number in the pattern matched |
 | `{name}` | what the wildcard of this name matched, in the pattern or in `when { host ... }` |
-| `*` | in a target: what the `*` at this position among the stars of the pattern matched |
+| `*` | in a target: what the `*` at this position among the stars of the pattern matched; in `try-files`: the path of the request |
 ";
 
 /// Returns the reference page.

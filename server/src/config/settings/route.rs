@@ -58,10 +58,11 @@ pub(super) const SETTINGS: &[Setting] = &[
         .repeatable()
         .if_absent("any")
         .details(
-            "A subject is written as `CN=alice, O=Example`. The site needs `client-certificates`; with `\"optional\"`, \
-             clients without a certificate reach the other routes.",
+            "A subject is written as `CN=alice, O=Example`, with a backslash before each of `,+;<>\\\"` in a value. `CN=alice*` \
+             would match `CN=alice2`, too. The site needs `client-certificates`; with `\"optional\"`, clients without a \
+             certificate reach the other routes.",
         )
-        .example("client-certificate \"CN=alice*\""),
+        .example("client-certificate \"CN=alice, O=*\""),
     setting(WHEN, "file-exists", "This file exists. It is looked up once per second.")
         .arguments(&[one("path", ValueKind::Path)])
         .repeatable()
@@ -98,7 +99,7 @@ pub(super) const SETTINGS: &[Setting] = &[
                 "fallback",
                 ValueKind::UrlPath,
                 DefaultValue::Effect("404"),
-                "Path that page navigations get if no file exists: the page of a single-page application.",
+                "Path of the file that page navigations get if no file exists: the page of a single-page application.",
             ),
             property(
                 "listing",
@@ -118,7 +119,11 @@ pub(super) const SETTINGS: &[Setting] = &[
         .details(
             "With a `root` of its own, `route \"/static/*\" { files root=\"/srv/assets\" }` sends `/srv/assets/a.css` for \
              `/static/a.css`; other servers call this alias. With `strip-prefix=#false` it would be \
-             `/srv/assets/static/a.css`, as with the root of the site.",
+             `/srv/assets/static/a.css`, as with the root of the site. A request is a page navigation if its \
+             `Sec-Fetch-Mode` is `navigate`. Without that field, it is one if its `Accept` names `text/html` and the last \
+             segment of its path has no dot. Other requests for missing files get 404: a script must not be a page. \
+             `try-files \"*\" \"/index.html\"` sends the page to every request. The file of `fallback` is one of the \
+             `root`, whatever the pattern.",
         )
         .example(
             "route \"/app/*\" { files fallback=\"/app/index.html\" }\n\
@@ -130,6 +135,13 @@ pub(super) const SETTINGS: &[Setting] = &[
     setting(FILES, "try-files", "Files to try, in order; `*` or `{path}` is the path of the request.")
         .arguments(&[list("path", ValueKind::TryPath)])
         .default("*")
+        .details(
+            "`\"*\"` is the file or folder of the path. Other entries are files: `\"*.html\"` for `/a` is `/a.html`, \
+             `\"/index.html\"` is this file for every path. If a prefix is taken off (see `strip-prefix`), `*` is the rest \
+             of the path, and all entries are beneath the route's own root. Further placeholders are filled: \
+             `route \"/docs/{page}/\" { files { try-files \"/docs/{page}.html\"; }; }` sends `/docs/intro.html` for \
+             `/docs/intro/`. An entry with `*` does not apply to a path with a slash at its end.",
+        )
         .example("try-files \"*\" \"*.html\""),
     setting(ROUTE, "redirect", "Action: redirects the client, and keeps the query.")
         .arguments(&[one("target", ValueKind::RedirectTarget)])

@@ -13,7 +13,7 @@ const ONLY_FOR: &[Property] = &[
         "for",
         ValueKind::Selector,
         DefaultValue::Effect("all responses"),
-        "Only responses with this path or with a file of this path or media type, as in `cache-control`.",
+        "Only responses to a request for this path, or with a file of this path or media type.",
     ),
     IGNORE_CASE,
 ];
@@ -47,7 +47,10 @@ pub(super) const SETTINGS: &[Setting] = &[
         .if_absent("none")
         .details(
             "The site's changes apply first, then the route's, each in the written order. Placeholders such as `{host}` \
-             are filled.",
+             are filled. With `for`, the path of the request counts on every response, also on an error. The field \
+             is not on responses from before the site is known. These are refused heads (400, such as one without Host; \
+             408, 414, 417, 431, 501, 505), connections beyond a limit (503), and hosts without a site (421). It is not \
+             on the redirect of `https-redirect` either.",
         )
         .example(
             "header \"X-Content-Type-Options\" \"nosniff\"\n\
@@ -70,8 +73,10 @@ pub(super) const SETTINGS: &[Setting] = &[
         .if_absent("no field")
         .details(
             "The first match wins, a route's before the site's. A pattern is as in `route`. It is compared with the path \
-             of the request and with that of the file: `*.html` is also for `/`, whose file is `/index.html`. A media \
-             type is that of the file: `text/html`, `image/*`. Errors and redirects get no such field.",
+             of the request and with that of the file: `*.html` is also for `/`, whose file is `/index.html`. For the \
+             page of `fallback`, and for an entry of `try-files` without the path of the request, only the path of the \
+             file counts. So the page for a missing `/assets/a.js` is not cached like an asset. A media type is that of \
+             the file: `text/html`, `image/*`. Errors and redirects get no such field.",
         )
         .example(
             "cache-control \"text/html\" \"no-cache\"\ncache-control \"/assets/*\" \"max-age=31536000, immutable\"",
@@ -120,7 +125,12 @@ pub(super) const SETTINGS: &[Setting] = &[
         .example("cors \"https://app.example.com\" \"https://*.example.org\" methods=\"GET, PUT\" credentials=#true"),
     setting(BOTH, "body-bytes-max", "Most request content. Beyond it: 413.")
         .arguments(&[one("size", ValueKind::Size { min: 0, max: 1 << 50 })])
-        .if_absent("the site's, then that of `limits`"),
+        .if_absent("the site's, then that of `limits`")
+        .details(
+            "A Content-Length beyond it is refused before anything is read. Chunked content is counted while it is read. \
+             No action of a route needs content, so at most 256 KiB of it are read: if no limit was exceeded until then, \
+             the response is sent, and the connection closes before the rest.",
+        ),
     setting(SITE, "route", "What to do with requests whose path matches.")
         .arguments(&[list("pattern", ValueKind::Pattern)])
         .properties(&[IGNORE_CASE])

@@ -39,6 +39,20 @@ fn every_default_has_its_kind() {
 }
 
 #[test]
+fn message_of_a_placeholder_that_is_not_filled_names_the_settings_that_fill_them() {
+    let fills = |kind| {
+        use value::ValueKind::{FieldTemplate, RedirectTarget, RewriteTarget, TextTemplate, TryPath};
+        matches!(kind, FieldTemplate | RedirectTarget | RewriteTarget | TextTemplate | TryPath)
+    };
+    let message = problems("pid-file \"{host}\"\n");
+    let with_kind = |setting: &&settings::Setting| setting.arguments.iter().any(|argument| fills(argument.kind));
+    let filled: HashSet<_> = settings::all().filter(with_kind).map(|setting| setting.name).collect();
+    let is_named = |setting: &&settings::Setting| message.contains(&format!("`{}`", setting.name));
+    let named: HashSet<_> = settings::all().filter(is_named).map(|setting| setting.name).collect();
+    assert_eq!(named, filled, "{message}");
+}
+
+#[test]
 fn every_entry_is_complete_and_unique_in_its_block() {
     let mut known = HashSet::new();
     for setting in settings::all() {

@@ -23,6 +23,8 @@ pub(super) struct Node {
     /// `None` if an entry is invalid, which has been reported.
     pub(super) entries: Option<Vec<Entry>>,
     pub(super) children: Option<Vec<Self>>,
+    /// Whether a problem was reported within it.
+    pub(super) has_problem: bool,
     /// Its head: name, arguments and properties.
     pub(super) at: Span,
 }

@@ -22,7 +22,8 @@ impl Parser<'_> {
     pub(super) fn parse_head(&mut self) -> Option<Node> {
         let start = self.lexer.at;
         let mistakes_before = self.lexer.problems.len();
-        let name = self.parse_value();
+        // A name with a problem has no further ones.
+        let name = self.parse_value().filter(|_| self.lexer.problems.len() == mistakes_before);
         let name_at = self.lexer.span(start, self.lexer.at);
         let mut end = self.lexer.at;
         let mut entries = Vec::new();
@@ -48,7 +49,7 @@ impl Parser<'_> {
             return None;
         };
         let at = self.lexer.span(start, end);
-        Some(Node { name, name_at, entries: is_whole.then_some(entries), children: None, at })
+        Some(Node { name, name_at, entries: is_whole.then_some(entries), children: None, has_problem: false, at })
     }
 
     /// Moves to the next entry, or returns that the head has ended.
@@ -122,7 +123,7 @@ impl Parser<'_> {
         }
     }
 
-    /// Parses one value that starts here. An invalid one is reported and skipped.
+    /// Parses one value that starts here. An invalid one is reported, and skipped if its meaning is unknown.
     fn parse_value(&mut self) -> Option<Scalar> {
         let start = self.lexer.at;
         if self.lexer.skip_foreign_comment() == Skipped::Invalid || self.lexer.skip_foreign_quotes() == Skipped::Invalid
@@ -138,13 +139,7 @@ impl Parser<'_> {
             return None;
         }
         let at: Span = self.lexer.span(start, self.lexer.at);
-        match scalar::read(&self.lexer.text[start..self.lexer.at], at) {
-            Ok(scalar) => Some(scalar),
-            Err(problem) => {
-                self.lexer.problems.push(problem);
-                None
-            }
-        }
+        scalar::read(&self.lexer.text[start..self.lexer.at], at, self.lexer.problems)
     }
 
     /// Skips the rest of a head with too many mistakes.

@@ -80,9 +80,11 @@ impl Parser<'_> {
 
     /// Parses one node: its head and its block.
     fn parse_node(&mut self, depth: usize) -> Option<Node> {
+        let problems_before = self.lexer.problems.len();
         let node = self.parse_head();
         let children = self.parse_blocks(depth);
-        node.map(|node| Node { children, ..node })
+        let has_problem = self.lexer.problems.len() > problems_before;
+        node.map(|node| Node { children, has_problem, ..node })
     }
 
     /// Parses the blocks of a node, one of which is in force, up to the end of the node.

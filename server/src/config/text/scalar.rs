@@ -7,10 +7,11 @@ use crate::config::problem::Problem;
 /// Most characters of a value that a message shows.
 const SHOWN_MAX: usize = 60;
 
-/// Parses a value whose end is known.
-pub(super) fn read(part: &str, at: Span) -> Result<Scalar, Problem> {
+/// Parses a value whose end is known. Also returns a value that has a problem, if only its spelling is wrong, so that
+/// further problems of its setting are found, too.
+pub(super) fn read(part: &str, at: Span, problems: &mut Vec<Problem>) -> Option<Scalar> {
     if part.trim_start_matches('#').starts_with('"') {
-        return string::read(part, at).map(Scalar::Text);
+        return string::read(part, at, problems).map(Scalar::Text);
     }
     let scalar = match part {
         "#true" => Some(Scalar::Flag(true)),
@@ -25,7 +26,16 @@ pub(super) fn read(part: &str, at: Span) -> Result<Scalar, Problem> {
         _ if starts_like_number(part) => number::read(part),
         word => Some(Scalar::Text(word.to_owned())),
     };
-    scalar.ok_or_else(|| explain(part, at))
+    if scalar.is_none() {
+        problems.push(explain(part, at));
+    }
+    scalar.or_else(|| is_number_with_unit(part).then(|| Scalar::Text(part.to_owned())))
+}
+
+/// Whether a word is digits with letters after them, as in `10MiB`, for which only the quotes are missing.
+fn is_number_with_unit(word: &str) -> bool {
+    let unit = word.trim_start_matches(|c: char| c.is_ascii_digit());
+    unit.len() < word.len() && !unit.is_empty() && unit.bytes().all(|byte| byte.is_ascii_alphabetic())
 }
 
 /// Whether a word starts with a digit, possibly after a sign or a full stop.

@@ -9,37 +9,46 @@ enum Piece {
     Character(char),
     /// A backslash and the white space and line ends after it, which stand for nothing.
     WhitespaceEscape,
+    /// An unknown escape, which is reported and stands for itself.
     Invalid,
 }
 
-/// Parses a string whose end is known.
-pub(super) fn read(part: &str, at: Span) -> Result<String, Problem> {
+/// Parses a string whose end is known. An unknown escape is reported and stands for itself.
+pub(super) fn read(part: &str, at: Span, problems: &mut Vec<Problem>) -> Option<String> {
     let hashes = part.len() - part.trim_start_matches('#').len();
     let quoted = &part[hashes..part.len() - hashes];
     let is_raw = hashes > 0;
     if !is_raw {
-        check_escapes(quoted, at)?;
+        problems.extend(check_escapes(quoted, at).err());
     }
     let Some(inner) = quoted.strip_prefix("\"\"\"") else {
         let inner = &quoted[1..quoted.len() - 1];
-        return Ok(if is_raw { inner.to_owned() } else { resolve_escapes(inner) });
+        return Some(if is_raw { inner.to_owned() } else { resolve_escapes(inner) });
     };
+    // The indentation is found before other escapes are resolved, so `\n` starts no line.
+    let lines = if is_raw { lines_of(inner) } else { lines_of(&remove_whitespace_escapes(inner)) };
+    match lines {
+        Ok(text) => Some(if is_raw { text } else { resolve_escapes(&text) }),
+        Err((what, instead)) => {
+            problems.push(Problem::new(at, what).suggest(instead));
+            None
+        }
+    }
+}
+
+/// Returns the text of a string over several lines, or what is wrong and what to write instead.
+fn lines_of(inner: &str) -> Result<String, (&'static str, &'static str)> {
     let inner = inner.strip_suffix("\"\"\"").unwrap_or(inner);
     if !inner.starts_with(is_newline) {
-        let problem = Problem::new(at, "a multi-line string starts on the line of its quotes");
-        return Err(
-            problem.suggest("put the opening \"\"\" at the end of a line, and the closing \"\"\" on its own line")
-        );
+        return Err((
+            "a multi-line string starts on the line of its quotes",
+            "put the opening \"\"\" at the end of a line, and the closing \"\"\" on its own line",
+        ));
     }
-    // The indentation is found before other escapes are resolved, so `\n` starts no line.
-    let text = if is_raw { unindent(inner) } else { unindent(&remove_whitespace_escapes(inner)) };
-    let Some(text) = text else {
-        let problem = Problem::new(at, "a multi-line string is indented less than its closing quotes");
-        return Err(
-            problem.suggest("indent each line at least as far as the closing \"\"\", which are on their own line")
-        );
-    };
-    Ok(if is_raw { text } else { resolve_escapes(&text) })
+    unindent(inner).ok_or((
+        "a multi-line string is indented less than its closing quotes",
+        "indent each line at least as far as the closing \"\"\", which are on their own line",
+    ))
 }
 
 /// Removes the first and the last line, and the indentation of the last line from the others. `None` if a line that is
@@ -61,11 +70,15 @@ fn remove_whitespace_escapes(text: &str) -> String {
 }
 
 fn resolve_escapes(text: &str) -> String {
-    let character = |(_, _, piece)| match piece {
-        Piece::Character(c) => Some(c),
-        Piece::WhitespaceEscape | Piece::Invalid => None,
-    };
-    pieces(text).filter_map(character).collect()
+    let mut resolved = String::with_capacity(text.len());
+    for (at, length, piece) in pieces(text) {
+        match piece {
+            Piece::Character(c) => resolved.push(c),
+            Piece::WhitespaceEscape => {}
+            Piece::Invalid => resolved.push_str(&text[at..at + length]),
+        }
+    }
+    resolved
 }
 
 /// Refuses the first unknown escape.
@@ -75,7 +88,7 @@ fn check_escapes(text: &str, at: Span) -> Result<(), Problem> {
     };
     let start = at.start + offset as u32;
     let problem = Problem::new(Span { start, end: start + length as u32, ..at }, "this escape is not known in KDL");
-    Err(problem.suggest("write \\\\ for a backslash; escapes are \\n \\r \\t \\\\ \\\" \\b \\f \\s \\u{...}"))
+    Err(problem.suggest("write \\\\ for a backslash, or #\"...\"# for a text without escapes; escapes are \\n \\r \\t \\\\ \\\" \\b \\f \\s \\u{...}"))
 }
 
 /// Returns the characters and escapes of a text with their positions and lengths.

@@ -12,7 +12,8 @@ pub(crate) use number::{write_size, write_time};
 use super::text::Scalar;
 pub(crate) use crate::syntax::ValueError;
 use crate::syntax::{
-    CaseSensitivity, HostName, Network, Pattern, ResponseSelector, Template, TextPattern, TextTemplate, TryPath,
+    CaseSensitivity, HostName, Network, Pattern, PlaceholderNames, ResponseSelector, Template, TextPattern,
+    TextTemplate, TryPath, check_no_placeholder,
 };
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -114,6 +115,50 @@ pub(crate) enum LogTarget {
 }
 
 impl ValueKind {
+    /// Refuses a placeholder in a value that would keep it as it is. Names of files may have braces, so only names of
+    /// placeholders are refused in them.
+    fn check_placeholders(self, text: &str) -> Result<(), ValueError> {
+        match self {
+            // They have placeholders, named wildcards, or a grammar of their own, whose parser checks braces.
+            Self::RedirectTarget
+            | Self::RewriteTarget
+            | Self::TryPath
+            | Self::TextTemplate
+            | Self::FieldTemplate
+            | Self::Pattern
+            | Self::Selector
+            | Self::TextPattern
+            | Self::Origin
+            | Self::HostPattern
+            | Self::LogFormat
+            | Self::PasswordHash => Ok(()),
+            Self::Path | Self::PathOrUrl | Self::FileName | Self::Include | Self::LogTarget => {
+                check_no_placeholder(text, PlaceholderNames::Known)
+            }
+            Self::Text
+            | Self::Choice(_)
+            | Self::Account
+            | Self::FileMode
+            | Self::Listen
+            | Self::Network
+            | Self::Proxy
+            | Self::Host
+            | Self::MediaType
+            | Self::UrlPath
+            | Self::Method
+            | Self::FieldName
+            | Self::RequestFieldName
+            | Self::FieldValue
+            | Self::UserName
+            | Self::Flag
+            | Self::Count { .. }
+            | Self::Size { .. }
+            | Self::Time { .. }
+            | Self::Status { .. }
+            | Self::OneOfStatuses(_) => check_no_placeholder(text, PlaceholderNames::Any),
+        }
+    }
+
     /// Returns the name in sentences and in the reference.
     pub(crate) fn name(self) -> &'static str {
         match self {
@@ -143,7 +188,7 @@ impl ValueKind {
             Self::FieldTemplate => "a field value",
             Self::RedirectTarget => "a path or a URL",
             Self::RewriteTarget | Self::UrlPath => "a path of the site",
-            Self::TryPath => "a path of the site with a `*`",
+            Self::TryPath => "a path of the site, with or without a `*`",
             Self::Status { .. } | Self::OneOfStatuses(_) => "a status",
             Self::Method => "a method",
             Self::FieldName | Self::RequestFieldName => "a field name",
@@ -208,6 +253,7 @@ pub(in crate::config) fn read(kind: ValueKind, scalar: &Scalar, base: &Path) -> 
 }
 
 fn read_text(kind: ValueKind, text: &str, base: &Path) -> Result<Value, ValueError> {
+    kind.check_placeholders(text)?;
     let owned = || Value::Text(text.to_owned());
     match kind {
         ValueKind::Text | ValueKind::LogFormat => Ok(owned()),

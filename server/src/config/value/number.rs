@@ -25,6 +25,24 @@ const SIZES: [(&str, u64); 14] = [
 /// Units of times in milliseconds.
 const TIMES: [(&str, u64); 5] = [("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000), ("ms", 1)];
 
+/// Words of other servers for statuses.
+const STATUS_WORDS: [(&str, u16); 11] = [
+    ("permanent", 301),
+    ("moved", 301),
+    ("redirect", 302),
+    ("temporary", 302),
+    ("temp", 302),
+    ("found", 302),
+    ("seeother", 303),
+    ("see-other", 303),
+    ("forbidden", 403),
+    ("not-found", 404),
+    ("gone", 410),
+];
+
+/// Units of times that are longer than a day in other servers, in days.
+const DAYS: [(&str, i128); 3] = [("w", 7), ("M", 30), ("y", 365)];
+
 pub(super) fn read_count(scalar: &Scalar, min: u64, max: u64) -> Result<Value, ValueError> {
     let range = format!("allowed: {}", ValueKind::Count { min, max }.range());
     let number = match scalar {
@@ -77,7 +95,14 @@ pub(super) fn read_time(scalar: &Scalar, min: Duration, max: Duration) -> Result
         Some(&(_, factor)) => factor,
         None if unit == "min" => 60_000,
         None if unit.is_empty() => return Err(missing_unit(number, "a time", &["s", "ms"])),
-        None => return Err(ValueError::new(format!("`{unit}` is not a unit of time"), "use ms, s, m, h or d")),
+        None => {
+            let units = "use ms, s, m, h or d";
+            let instead = match DAYS.iter().find(|(name, _)| *name == unit) {
+                Some((_, days)) => format!("{units}: \"{}d\"", number.saturating_mul(*days)),
+                None => units.to_owned(),
+            };
+            return Err(ValueError::new(format!("`{unit}` is not a unit of time"), instead));
+        }
     };
     let milliseconds = u64::try_from(number.saturating_mul(i128::from(factor))).map(Duration::from_millis);
     match milliseconds {
@@ -91,6 +116,13 @@ pub(super) fn read_status(
     is_allowed: &dyn Fn(u16) -> bool,
     kind: ValueKind,
 ) -> Result<Value, ValueError> {
+    let named = match scalar {
+        Scalar::Text(text) => STATUS_WORDS.iter().find(|(word, status)| *word == text && is_allowed(*status)),
+        _ => None,
+    };
+    if let Some((word, status)) = named {
+        return Err(ValueError::new(format!("`{word}` is not a status"), format!("write {status}")));
+    }
     let status = match scalar {
         Scalar::Integer(number) => u16::try_from(*number).ok(),
         Scalar::Text(text) => text.parse().ok(),

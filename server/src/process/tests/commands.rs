@@ -1,7 +1,7 @@
 //! Signals and the control socket.
 
 use super::program::{TestProgram, begin_request, configure, end_request, folder, get, get_unix, signal, until};
-use crate::process::control::call;
+use crate::process::control::{call, stop};
 use crate::process::{ControlCommand, ControlReply, StatusFormat};
 use rustix::process::Signal;
 use std::fs;
@@ -9,6 +9,7 @@ use std::io::Write;
 use std::net::TcpStream;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::thread;
+use std::time::Duration;
 
 #[test]
 fn commands_reach_the_serving_process() {
@@ -117,7 +118,7 @@ fn second_term_and_int_stop_immediately() {
         }
         let start = std::time::Instant::now();
         assert_eq!(program.code(), Some(0));
-        assert!(start.elapsed() < std::time::Duration::from_secs(9), "it did not wait for the request in progress");
+        assert!(start.elapsed() < Duration::from_secs(9), "it did not wait for the request in progress");
     }
 }
 
@@ -146,7 +147,7 @@ fn two_programs_cannot_share_a_control_socket() {
     let mut second = TestProgram::with(&first.folder, "listen \"127.0.0.1:0\"\nlisten \"unix:site\"", &binary);
     assert_eq!(second.code(), Some(1));
     let control = first.control();
-    let expected = format!("cannot accept control commands at {}: Address already in use", control.display());
+    let expected = format!("another server accepts control commands at {} (stop it", control.display());
     assert!(second.errors().contains(&expected), "{}", second.errors());
     assert!(!first.folder.join("site").exists());
     let status = first.send_command(ControlCommand::Status(StatusFormat::Text));
@@ -193,6 +194,24 @@ fn status_is_served_during_a_stop() {
         end_request(connection);
         assert_eq!(program.code(), Some(0));
         assert!(!program.control().exists());
+    }
+}
+
+#[test]
+fn stop_waits_until_the_process_has_ended() {
+    for rest in ["", "supervision { supervised #false; }"] {
+        let mut program = TestProgram::new(&format!("listen \"127.0.0.1:0\"\n{rest}"));
+        let address = program.ready().address.unwrap();
+        let connection = begin_request(address);
+        let control = program.control();
+        let caller = thread::spawn(move || stop(&control, Duration::from_secs(60)));
+        until("no connection is accepted", || TcpStream::connect(address).is_err().then_some(()));
+        let late = stop(&program.control(), Duration::from_millis(1)).unwrap_err();
+        assert!(late.ends_with("still stops after 0.001 s"), "{late}");
+        end_request(connection);
+        assert_eq!(caller.join().unwrap(), Ok(ControlReply::Done("stopped".to_owned())));
+        assert!(!program.control().exists() && TcpStream::connect(address).is_err());
+        assert_eq!(program.code(), Some(0));
     }
 }
 

@@ -101,6 +101,66 @@ fn fallback_is_served_for_navigations_only() {
 }
 
 #[test]
+fn try_files_has_placeholders() {
+    let folder = SiteDirectory::new(&[
+        ("docs/intro.html", "intro"),
+        ("v1/a.txt", "versioned"),
+        ("a.example/x/b", "of the host"),
+        ("secret.html", "secret"),
+    ]);
+    let entries = |texts: &[&str]| {
+        let entry = |text: &&str| match TryPath::parse(text).unwrap() {
+            TryPath::Path(template) => TryFile::Path(template),
+            other => panic!("{other} is not a path"),
+        };
+        Action::Files(FilesRules { try_files: texts.iter().map(entry).collect(), ..folder.files() })
+    };
+    let server = TestServer::one(vec![
+        route("/docs/{page}/", entries(&["/docs/{page}.html"])),
+        route("/*/v{version}/{name...}", entries(&["/v{2}/{name}", "/{host}/{name}"])),
+        route("/up/x{part}", entries(&["/docs/{part}/secret.html"])),
+        route("/*", entries(&["/{host}*"])),
+    ]);
+    assert_eq!(server.get("/docs/intro/").status_and_text(), (200, "intro"));
+    assert_eq!(server.get("/x/v1/a.txt").status_and_text(), (200, "versioned"));
+    // A segment of dots would lead out of the folder.
+    for missing in ["/docs/none/", "/x/v2/a.txt", "/up/x.."] {
+        assert_eq!(server.get(missing).status, 404, "{missing}");
+    }
+    assert_eq!(server.request("GET", "/x/v2/x/b", "A.example", &[]).status_and_text(), (200, "of the host"));
+    for _ in 0..2 {
+        assert_eq!(server.request("GET", "/x/b", "a.example", &[]).status_and_text(), (200, "of the host"));
+        assert_eq!(
+            server.request("GET", "/x/b", "b.example", &[]).status,
+            404,
+            "a file of a host is not cached by path"
+        );
+    }
+    assert_eq!(server.request("GET", "/secret.html", "..", &[]).status, 404);
+}
+
+#[test]
+fn path_of_the_request_does_not_decide_the_caching_of_a_file_that_is_elsewhere() {
+    let folder = SiteDirectory::new(&[("index.html", "page"), ("assets/a.js", "script")]);
+    let mut fields = FileFieldRules::default();
+    let selector = |text| ResponseSelector::parse(text, CaseSensitivity::Sensitive).unwrap();
+    fields.add(selector("/assets/*"), "immutable").unwrap();
+    fields.add(selector("*.html"), "no-cache").unwrap();
+    let fixed = TryFile::Path(Template::parse_path("/index.html").unwrap());
+    let by_entry = FilesRules { try_files: vec![TryFile::File, fixed], ..folder.files() };
+    let by_fallback = FilesRules { fallback: Some(path("/index.html")), ..folder.files() };
+    for rules in [by_entry, by_fallback] {
+        let server = TestServer::one(vec![Route { file_fields: fields.clone(), ..route("/*", Action::Files(rules)) }]);
+        let page = |target| server.get_with(target, &["Sec-Fetch-Mode: navigate"]);
+        for _ in 0..2 {
+            assert_eq!(page("/assets/a.js").field("cache-control"), Some("immutable"));
+            let missing = page("/assets/b.js");
+            assert_eq!((missing.status_and_text(), missing.field("cache-control")), ((200, "page"), Some("no-cache")));
+        }
+    }
+}
+
+#[test]
 fn routes_have_separate_roots() {
     let (one, two) =
         (SiteDirectory::new(&[("x/a.txt", "one")]), SiteDirectory::new(&[("y/a.txt", "two"), ("x/a.txt", "no")]));

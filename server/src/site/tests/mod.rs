@@ -9,7 +9,7 @@ mod hosts;
 mod routes;
 
 use super::*;
-use crate::syntax::{CaseSensitivity, Pattern, ResponseSelector, Template, TextPattern, TextTemplate};
+use crate::syntax::{CaseSensitivity, Pattern, ResponseSelector, Template, TextPattern, TextTemplate, TryPath};
 use selvedge::proto::path::SafePath;
 use selvedge::service::{Exchange, FileStamp};
 use selvedge::{Observer, RunningServer, Server};

@@ -223,3 +223,20 @@ fn the_path_of_a_route_is_taken_off() {
         assert_eq!((response.status, response.field("location")), (301, Some(location)), "{target}");
     }
 }
+
+#[test]
+fn limit_on_chunked_content_holds_as_far_as_it_is_read() {
+    let limited = |pattern, bytes_max| Route { body_bytes_max: bytes_max, ..route(pattern, respond_with("done")) };
+    let server = TestServer::one(vec![limited("/small", 1000), limited("/large", 1 << 20)]);
+    let post = |target: &str, framing: &str, content: &str| {
+        server.exchange(&format!("POST {target} HTTP/1.1\r\nHost: test\r\n{framing}\r\n\r\n{content}"))
+    };
+    let chunked = |bytes: usize| format!("{bytes:x}\r\n{}\r\n", "x".repeat(bytes));
+    let close = "Transfer-Encoding: chunked\r\nConnection: close";
+    assert_eq!(post("/small", close, &(chunked(1000) + "0\r\n\r\n")).status_and_text(), (200, "done"));
+    assert_eq!(post("/small", close, &chunked(1001)).status, 413);
+    assert_eq!(post("/large", "Content-Length: 1048577", "").status, 413, "the length is known");
+    // The action needs no content: after 256 KiB the response is sent, and the connection closes by itself.
+    let response = post("/large", "Transfer-Encoding: chunked", &chunked(768 << 10));
+    assert_eq!(response.status_and_text(), (200, "done"));
+}

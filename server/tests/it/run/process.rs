@@ -15,7 +15,7 @@ fn site(text: &str) -> String {
 }
 
 /// Returns the only child of a process.
-fn child_of(pid: Pid) -> Option<Pid> {
+pub(super) fn child_of(pid: Pid) -> Option<Pid> {
     let threads = fs::read_dir(format!("/proc/{}/task", pid.as_raw_nonzero())).ok()?;
     let lists = threads.filter_map(|thread| fs::read_to_string(thread.ok()?.path().join("children")).ok());
     let children: Vec<i32> = lists
@@ -50,10 +50,17 @@ fn a_command_finds_the_server_by_its_configuration_and_reports_the_result() {
     let refused = command(&folder, &["reload"]);
     assert!(refused.code == Some(1) && refused.err.contains("selvedge.kdl:3:1: `sit` is not known"), "{refused:?}");
     assert_eq!(get(&program, "a", "/").text(), "two");
-    let stopping = command(&folder, &["stop"]);
-    assert_eq!((stopping.code, stopping.out.as_str()), (Some(0), "stopping\n"));
-    assert_eq!(program.exit().code, Some(0));
-    assert!(!folder.path("selvedge.sock").exists());
+    let elsewhere = folder.path("other.sock").display().to_string();
+    folder.configure(&format!("control \"{elsewhere}\"\n{}", site("two")));
+    let not_there = command(&folder, &["stop"]);
+    assert!(not_there.err.contains(&elsewhere) && not_there.err.contains("--control PATH"), "{not_there:?}");
+    folder.configure(&site("two"));
+    let stopped = command(&folder, &["stop"]);
+    assert_eq!((stopped.code, stopped.out.as_str()), (Some(0), "stopped\n"));
+    assert!(!folder.path("selvedge.sock").exists(), "the server has ended");
+    let ended = program.exit();
+    assert_eq!(ended.code, Some(0));
+    assert_eq!(ended.err.matches("`sit` is not known").count(), 1, "{}", ended.err);
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Sites over TLS: certificates, redirects, sessions, client certificates.
 
-use super::process::serving;
+use super::process::{child_of, serving};
 use crate::support::configured::{Folder, get};
 use crate::support::program::{Process, Program, run_to_exit, selvedge_command};
 use crate::support::tls::{Authority, TlsClient, TlsResponse};
@@ -9,6 +9,8 @@ use crate::support::wait::wait_until;
 use rustix::process::{Signal, kill_process};
 use std::fs;
 use std::net::SocketAddr;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::Path;
 
 const LISTEN: &str = "listen \"127.0.0.2:0\" tls=#true\nlog { error \"error.log\" level=\"info\"; }\n";
 
@@ -103,6 +105,74 @@ fn a_changed_certificate_is_used_and_an_invalid_one_is_not() {
     assert_eq!(certificate(), first);
     write_certificate(&folder, &authority, "a.test");
     wait_until("the new certificate is in use", || (certificate() != first).then_some(()));
+}
+
+/// Sets the mode of a file or folder.
+fn set_mode(path: &Path, mode: u32) {
+    fs::set_permissions(path, fs::Permissions::from_mode(mode)).expect("its owner can do that");
+}
+
+#[test]
+fn keys_that_only_root_can_read_are_used_by_another_user() {
+    if !rustix::process::geteuid().is_root() {
+        return;
+    }
+    const DAEMON: u32 = 1;
+    let text = |names: &[&str]| {
+        let sites = names.iter().map(|name| site(name, "").replace("certificate \"", "certificate \"keys/"));
+        let sites: String = sites.collect();
+        format!("user \"{DAEMON}\"\nlisten \"127.0.0.2:0\" tls=#true\nlog {{ error \"logs/error.log\"; }}\n{sites}")
+    };
+    let authority = Authority::new();
+    let folder = Folder::new(&text(&["a.test"]));
+    let keys = folder.path("keys");
+    fs::create_dir(folder.path("logs")).expect("it does not exist");
+    std::os::unix::fs::chown(folder.path("logs"), Some(DAEMON), None).expect("root can do that");
+    fs::create_dir(&keys).expect("it does not exist");
+    set_mode(&keys, 0o700);
+    let write = |name: &str| {
+        write_certificate(&folder, &authority, name);
+        let file = format!("{name}.pem");
+        set_mode(&folder.path(&file), 0o600);
+        fs::rename(folder.path(&file), keys.join(file)).expect("both folders are on one file system");
+    };
+    write("a.test");
+    let program = folder.serve();
+    let certificate = |name| get_from(&program, &TlsClient::new(&authority), name).certificate;
+    let first = certificate("a.test");
+    let owner = fs::metadata(format!("/proc/{}", serving(&program).as_raw_nonzero())).expect("it runs").uid();
+    assert_eq!(owner, DAEMON);
+
+    write("a.test");
+    wait_until("the new certificate is in use", || (certificate("a.test") != first).then_some(()));
+
+    // The opener of the first process does not know this file, so another process serves.
+    write("b.test");
+    folder.configure(&text(&["a.test", "b.test"]));
+    let reloaded = folder.run("reload");
+    assert_eq!(reloaded.code, Some(0), "{reloaded:?}");
+    let second = certificate("b.test");
+
+    // A process whose opener has ended reads no changed file, and a reload starts another one.
+    let opener = child_of(serving(&program)).expect("it runs");
+    kill_process(opener, Signal::KILL).expect("it runs");
+    write("b.test");
+    wait_until("the end of the opener is reported", || {
+        folder.read("logs/error.log").contains("the process that opens the files of keys has ended").then_some(())
+    });
+    let reloaded = folder.run("reload");
+    assert_eq!(reloaded.code, Some(0), "{reloaded:?}");
+    assert_ne!(certificate("b.test"), second);
+    let second = certificate("b.test");
+
+    // Root reads no file that another user could have chosen.
+    set_mode(&keys, 0o722);
+    write("b.test");
+    wait_until("the file is refused", || {
+        folder.read("logs/error.log").contains("because other users can change").then_some(())
+    });
+    assert_eq!(certificate("b.test"), second);
+    program.stop();
 }
 
 #[test]
@@ -309,6 +379,8 @@ fn holders_of_a_certificate_send_remote_commands() {
     ] {
         let response = send(line, host, more, "");
         assert!(response.starts_with(&format!("HTTP/1.1 {status} ")), "{line} {host} {more}: {response}");
+        let has_text = more.starts_with("Accept") || response.contains("\r\ncontent-type: text/plain");
+        assert!(has_text, "{line} {host} {more}: {response}");
     }
     // A configuration in the request is in force until the next reload.
     assert_eq!(get(&program, "a.test", "/").text(), "first");

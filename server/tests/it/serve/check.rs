@@ -55,6 +55,30 @@ fn a_missing_error_page_is_a_warning() {
 }
 
 #[test]
+fn a_missing_target_of_a_fallback_or_rewrite_is_a_warning() {
+    let tree = Tree::new();
+    tree.write("app.html", "app");
+    tree.create_dir("docs");
+    let root = tree.site().file_name().unwrap().to_str().unwrap();
+    let text = format!(
+        "site \"a\" {{\n root \"{root}\"\n route \"/a/*\" {{ files fallback=\"/app.html\"; }}\n \
+         route \"/b/*\" {{ files fallback=\"/none.html\"; }}\n route \"/c\" {{ rewrite \"/app.html\"; }}\n \
+         route \"/d\" {{ rewrite \"/docs\"; }}\n route \"/e\" {{ rewrite \"/absent.html\"; }}\n}}"
+    );
+    let exit = check(&tree, &text, &[]);
+    assert_eq!(exit.code, Some(0), "{exit:?}");
+    assert!(exit.out.ends_with("no problems, 2 warnings\n"), "{exit:?}");
+    for expected in [
+        ":4:32: warning: cannot read /none.html below ",
+        "  until it can be read, page navigations to missing files get 404\n",
+        ":7:23: warning: cannot read /absent.html below ",
+        "  until it can be read, the requests that are rewritten get 404\n",
+    ] {
+        assert!(exit.err.contains(expected), "missing: {expected}\n{}", exit.err);
+    }
+}
+
+#[test]
 fn all_problems_of_the_text_are_reported() {
     let tree = Tree::new();
     let exit = check(&tree, "workers \"many\"\nlisten 8080\nsite \"a\" { rot \".\" }", &[]);
@@ -205,7 +229,10 @@ fn an_unreadable_file_is_reported() {
 #[test]
 fn settings_are_printed_in_three_forms() {
     let text = run_to_exit(selvedge_command().arg("settings"));
-    assert!(text.code == Some(0) && text.out.contains("\n    listen ADDRESS [mode=...] [tls=...]\n"), "{text:?}");
+    assert!(
+        text.code == Some(0) && text.out.contains("\n    listen ADDRESS [mode=...] [tls=...] [http2=...]\n"),
+        "{text:?}"
+    );
     let json = run_to_exit(selvedge_command().args(["settings", "--json"]));
     let list: serde_json::Value = serde_json::from_str(&json.out).unwrap();
     assert!(list.as_array().unwrap().iter().any(|setting| setting["name"] == "listen"));

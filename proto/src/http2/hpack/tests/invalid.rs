@@ -1,5 +1,6 @@
 //! Invalid blocks, limits, size updates and repeated blocks.
 
+use super::super::integer::encode_integer;
 use super::super::{DecodeOutcome, Decoder, HpackError};
 use super::{WIDE, decode, hex};
 use crate::field_section::{SectionLimit, SectionLimits};
@@ -103,6 +104,24 @@ fn exceeded_limit_stores_nothing_more_and_keeps_the_table_in_step() {
     assert_eq!(decode(&mut decoder, &[0xbe]).unwrap(), ["c: d"]);
     // An error beyond the limit is still an error.
     assert_eq!(decoder.decode_block(&hex("82 82 82 82 80"), &limits), Err(HpackError::IndexZero));
+}
+
+#[test]
+fn memory_is_bounded_by_the_limits_whatever_a_block_needs() {
+    let limits = SectionLimits { section_bytes_max: 20_000, ..WIDE };
+    // A value of 60,000 bytes: `0` has a code of five bits, and the byte 2 the code 0xfffffe2 of 28 bits.
+    for (pattern, count, outcome) in [
+        (hex("00 00 00 00 00"), 12_000, DecodeOutcome::LimitExceeded(SectionLimit::Bytes)),
+        (hex("ff ff fe 2f ff ff e2"), 8_571, DecodeOutcome::Fields),
+    ] {
+        let encoded = pattern.repeat(count);
+        let mut block = hex("00 01 61");
+        encode_integer(encoded.len(), 7, 0x80, &mut block);
+        block.extend_from_slice(&encoded);
+        let mut decoder = Decoder::new(4_096);
+        assert_eq!(decoder.decode_block(&block, &limits), Ok(outcome));
+        assert!(decoder.fields().capacity() <= 2 * limits.section_bytes_max);
+    }
 }
 
 #[test]
