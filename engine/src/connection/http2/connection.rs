@@ -1,9 +1,9 @@
 //! The state of an HTTP/2 connection that its task shares with readers of content.
 
 use super::contents::Contents;
-use super::serve::UNSENT_BYTES_MAX;
 use crate::connection::exchange::StreamFacts;
 use crate::connection::transport::Transport;
+use crate::limits::LONG_BUFFER_BYTES;
 use crate::net::clock::Tick;
 use crate::net::raw::SendMode;
 use crate::net::stream::Stream;
@@ -18,6 +18,9 @@ use selvedge_proto::http2::{self, ErrorCode, ExtendedConnect, Http2Limits, Milli
 use std::cell::{Cell, RefCell};
 use std::task::{Context, Poll, Waker};
 use std::time::Instant;
+
+/// Bytes that may be unsent while the connection still receives.
+pub(super) const UNSENT_BYTES_MAX: usize = LONG_BUFFER_BYTES;
 
 /// An HTTP/2 connection.
 pub(in crate::connection) struct Connection<S> {

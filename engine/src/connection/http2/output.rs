@@ -1,6 +1,7 @@
 //! Sends the content of responses in DATA frames.
 
 use super::connection::Connection;
+use super::frames::{Sent, after_frame, send_bytes};
 use super::streams::PendingResponse;
 use super::tunnel::OutgoingTunnel;
 use crate::connection::sealed_copies::sealed_copy;
@@ -12,7 +13,7 @@ use crate::net::worker::Worker;
 use crate::service::{Chunks, CloseReason};
 use bytes::{Buf, Bytes};
 use rustix::io::{Errno, ReadWriteFlags, preadv2};
-use selvedge_proto::http2::{End, Section, SendError, StreamId, Turn};
+use selvedge_proto::http2::{End, Section, StreamId, Turn};
 use std::future::Future;
 use std::io::IoSliceMut;
 use std::os::fd::AsFd;
@@ -60,16 +61,6 @@ enum Next {
     End,
     /// The application reported an error.
     Failed,
-}
-
-/// The result of one turn of a stream.
-pub(super) enum Sent {
-    /// A frame was written, and more follows.
-    More,
-    /// The end was written.
-    All,
-    /// The response cannot be completed.
-    Failed(CloseReason),
 }
 
 impl Outgoing {
@@ -133,24 +124,6 @@ pub(super) fn poll_end<S: Stream>(
     };
     response.waits_for_content = polled.is_pending();
     polled
-}
-
-/// Writes a DATA frame.
-pub(super) fn send_bytes<S: Stream>(connection: &Connection<S>, stream: StreamId, bytes: &[u8], end: End) -> Sent {
-    let begun = connection.with_protocol(|protocol, out| {
-        protocol.begin_data(stream, bytes.len(), end, out)?;
-        out.extend_from_slice(bytes);
-        Ok::<(), SendError>(())
-    });
-    after_frame(begun, end)
-}
-
-fn after_frame(begun: Result<(), SendError>, end: End) -> Sent {
-    match (begun, end) {
-        (Ok(()), End::More) => Sent::More,
-        (Ok(()), End::Last) => Sent::All,
-        (Err(_), _) => Sent::Failed(CloseReason::ClientDisconnected),
-    }
 }
 
 impl OutgoingFile {

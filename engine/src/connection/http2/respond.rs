@@ -1,9 +1,8 @@
 //! Writes a response: its head, and its content as far as that is small and available.
 
 use super::call::{ActiveRequest, Called, finish};
-use super::connection::Connection;
+use super::connection::{Connection, UNSENT_BYTES_MAX};
 use super::output::Outgoing;
-use super::serve::UNSENT_BYTES_MAX;
 use super::streams::PendingResponse;
 use super::tunnel::{self, OutgoingTunnel};
 use crate::connection::app_context::{AppContext, AppState};

@@ -3,9 +3,10 @@
 //! In a turn it receives, calls the application, and sends. All frames of a turn leave in one send.
 
 use super::call::{ActiveRequest, Called, call, finish};
-use super::connection::Connection;
+use super::connection::{Connection, UNSENT_BYTES_MAX};
 use super::contents::ContentLimits;
-use super::output::{FRAME_HEADER_BYTES, Outgoing, Sent, poll_end, poll_send};
+use super::frames::Sent;
+use super::output::{FRAME_HEADER_BYTES, Outgoing, poll_end, poll_send};
 use super::respond::{AfterHead, end_stream, respond};
 use super::stalls;
 use super::streams::{PendingResponse, Stall, Streams};
@@ -15,7 +16,7 @@ use crate::connection::exit::Exit;
 use crate::connection::receive_buffer::ReceiveBuffer;
 use crate::connection::timeouts::abort_reason;
 use crate::connection::transport::Received;
-use crate::limits::{BUFFER_BYTES, BYTES_PER_YIELD, LINGER_TIMEOUT, LONG_BUFFER_BYTES, Limits};
+use crate::limits::{BUFFER_BYTES, BYTES_PER_YIELD, LINGER_TIMEOUT, Limits};
 use crate::net::clock::{Tick, ticks};
 use crate::net::connection_table::{Deadline, Interrupt};
 use crate::net::panic;
@@ -29,8 +30,6 @@ use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-/// Bytes that may be unsent while the connection still receives.
-pub(super) const UNSENT_BYTES_MAX: usize = LONG_BUFFER_BYTES;
 /// Turns with progress before the task yields.
 const TURNS_PER_YIELD: u32 = 64;
 /// A send buffer with less room than this, for the content of a frame, is full.
