@@ -1,5 +1,8 @@
 //! All limits of the engine, each with unit, default and reason.
 
+use crate::service::REQUEST_BYTES;
+use selvedge_proto::field_section::{FIELD_OVERHEAD_BYTES, SectionLimits};
+use selvedge_proto::http2::Http2Limits;
 use selvedge_proto::limits::MessageLimits;
 use std::num::NonZeroUsize;
 use std::time::Duration;
@@ -10,6 +13,8 @@ use std::{io, thread};
 pub struct Limits {
     /// Limits on heads, chunks and trailers.
     pub message: MessageLimits,
+    /// Limits of connections with HTTP/2. Their [`Http2Limits::section`] follows from [`Limits::message`].
+    pub http2: Http2Limits,
     /// Time to a complete head: from accept for the first request of a connection, from its first byte for later
     /// ones. Default 10 s. Exceeded: 408, close.
     pub header_timeout: Duration,
@@ -30,9 +35,6 @@ pub struct Limits {
     pub body_bytes_max: u64,
     /// Most unread request content that is discarded to keep the connection open. Default 256 KiB. Exceeded: close.
     pub discard_bytes_max: u64,
-    /// Most requests at once on one connection of HTTP/2. Default 100, the least that RFC 9113 §6.5.2 recommends; at most
-    /// 32,767. Exceeded: the request is refused with `REFUSED_STREAM`, and clients send it again later.
-    pub http2_streams_max: u32,
     /// Most connections at once, over all workers. Default: the soft `RLIMIT_NOFILE`, less [`DESCRIPTORS_RESERVED`],
     /// [`DESCRIPTORS_RESERVED_PER_CORE`] for each core, and an eighth of the rest, which is reserved for files. At
     /// the limit the connection that is idle for the longest time is closed. If none is idle, new connections wait to
@@ -78,6 +80,27 @@ impl Limits {
     /// to wait.
     pub const fn ring_connection_bytes_max() -> u64 {
         (RING_BULK_BYTES + RING_BURST_BUFFERS * RING_BUFFER_BYTES as usize + 2 * BUFFER_BYTES) as u64
+    }
+}
+
+/// Most pseudo-fields of a request (RFC 9113 §8.3.1, RFC 8441 §4).
+const PSEUDO_FIELDS_MAX: usize = 5;
+
+impl Limits {
+    /// Returns the limits of an HTTP/2 connection. A decoded field section may have what a head may have.
+    pub(crate) fn of_http2(&self) -> Http2Limits {
+        let fields_max = self.message.fields_max + PSEUDO_FIELDS_MAX;
+        let section_bytes_max = self.message.head_bytes_max + fields_max * FIELD_OVERHEAD_BYTES;
+        Http2Limits { section: SectionLimits { fields_max, section_bytes_max }, ..self.http2 }.permitted()
+    }
+
+    /// Returns the most memory that HTTP/2 takes for a connection: the state of the protocol, the heads of all
+    /// requests, content that applications have not read, and a long send buffer.
+    pub fn http2_connection_bytes_max(&self) -> u64 {
+        let limits = self.of_http2();
+        let requests = limits.streams_max as usize * (self.message.head_bytes_max + REQUEST_BYTES);
+        let content = limits.connection_window_bytes as usize;
+        (limits.state_bytes_max() + requests + content + LONG_BUFFER_BYTES) as u64
     }
 }
 
@@ -208,6 +231,7 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             message: MessageLimits::default(),
+            http2: Http2Limits::default(),
             header_timeout: Duration::from_secs(10),
             body_timeout: Duration::from_secs(30),
             body_min_rate: 500,
@@ -216,7 +240,6 @@ impl Default for Limits {
             keep_alive_timeout: Duration::from_secs(60),
             body_bytes_max: 10 << 20,
             discard_bytes_max: 256 << 10,
-            http2_streams_max: 100,
             connections_max: connections_allowed_by_descriptors(),
             shutdown_timeout: Duration::from_secs(30),
         }

@@ -1,7 +1,7 @@
 //! The most memory that a configuration lets the server use, term by term.
 
 use crate::compile::{Compiled, RATE_CLIENTS};
-use crate::config::model::{Action, Driver, Settings, Site, Switch};
+use crate::config::model::{Action, Driver, Listener, Settings, Site, Switch};
 use crate::log::{PENDING_BYTES_MAX, queue_bytes_max};
 use crate::site::{CACHE_BYTES_MAX, DIRECTORIES_BYTES_MAX, PASSWORD_CHECKS_AT_ONCE_MAX};
 use selvedge::Limits;
@@ -49,6 +49,11 @@ impl MemoryBudget {
         if settings.listeners.iter().any(|listener| listener.tls == Switch::On) {
             let (connections, bytes_each) = (limits.connections_max as u64, Limits::tls_connection_bytes_max());
             terms.push(MemoryTerm { count: connections, name: "TLS sessions", bytes_each });
+        }
+        let has_http2 = |listener: &Listener| listener.tls == Switch::On || listener.plain_http2 == Switch::On;
+        if settings.listeners.iter().any(has_http2) {
+            let (connections, bytes_each) = (limits.connections_max as u64, limits.http2_connection_bytes_max());
+            terms.push(MemoryTerm { count: connections, name: "HTTP/2 connections", bytes_each });
         }
         if settings.process.driver != Driver::Epoll {
             let (connections, bytes_each) = (limits.connections_max as u64, Limits::ring_connection_bytes_max());

@@ -40,6 +40,9 @@ pub(crate) struct RequestInner {
     pub(crate) interim_sender: Option<InterimSender>,
 }
 
+/// The memory of a request without its head and content, in bytes.
+pub(crate) const REQUEST_BYTES: usize = size_of::<RequestInner>();
+
 /// A handle to send interim responses before the final response.
 #[derive(Clone)]
 pub(crate) struct InterimSender {

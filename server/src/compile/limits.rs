@@ -18,6 +18,7 @@ pub(super) fn compile(limits: &model::ConfiguredLimits, descriptors: usize) -> L
             chunk_overhead_allowance: limits.chunk_overhead_allowance,
             trailer_bytes_max: limits.trailer_bytes_max,
         },
+        http2: limits.http2,
         header_timeout: limits.header_timeout,
         body_timeout: limits.body_timeout,
         body_min_rate: limits.body_min_rate,

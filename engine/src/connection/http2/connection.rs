@@ -1,26 +1,21 @@
 //! The state of an HTTP/2 connection that its task shares with readers of content.
 
 use super::contents::Contents;
+use super::serve::UNSENT_BYTES_MAX;
 use crate::connection::exchange::StreamFacts;
 use crate::connection::transport::Transport;
-use crate::limits::LONG_BUFFER_BYTES;
 use crate::net::clock::Tick;
 use crate::net::raw::SendMode;
 use crate::net::stream::Stream;
 use crate::service::{CloseReason, ConnectionExtensions, ContentError, ContentSource, StreamId};
 use bytes::Bytes;
-use selvedge_proto::MessageLimits;
 use selvedge_proto::StatusCode;
 use selvedge_proto::field::Fields;
-use selvedge_proto::field_section::{FIELD_OVERHEAD_BYTES, SectionLimits};
 use selvedge_proto::head::Expectation;
-use selvedge_proto::http2::{self, ErrorCode, ExtendedConnect, Http2Limits, Millis, Role, Section};
+use selvedge_proto::http2::{self, End, ErrorCode, ExtendedConnect, Http2Limits, Millis, Role, Section};
 use std::cell::{Cell, RefCell};
 use std::task::{Context, Poll, Waker};
 use std::time::Instant;
-
-/// Bytes that may be unsent while the connection still receives.
-pub(super) const UNSENT_BYTES_MAX: usize = LONG_BUFFER_BYTES;
 
 /// An HTTP/2 connection.
 pub(in crate::connection) struct Connection<S> {
@@ -51,13 +46,7 @@ pub(in crate::connection) struct ParkedState {
 impl<S: Stream> Connection<S> {
     /// Begins a connection, and writes the server's preface.
     pub(in crate::connection) fn new(transport: Transport<S>, extended_connect: ExtendedConnect) -> Self {
-        let limits = &transport.shared.limits;
-        let limits = Http2Limits {
-            section: section_limits(&limits.message),
-            streams_max: limits.http2_streams_max,
-            extended_connect,
-            ..Http2Limits::default()
-        };
+        let limits = Http2Limits { extended_connect, ..transport.shared.limits.of_http2() };
         let mut protocol = Box::new(http2::Connection::new(Role::Server, &limits, now(&transport)));
         protocol.start(transport.output.borrow_mut().bytes());
         Self::resumed(transport, ParkedState { protocol, extensions: None, requests: 0, idle_since: None })
@@ -130,6 +119,26 @@ impl<S: Stream> Connection<S> {
         }
     }
 
+    /// Stores content for the application, or discards it.
+    pub(super) fn store_content(&self, stream: http2::StreamId, piece: &[u8], end: End) {
+        let now = self.transport.timeouts.worker.clock.tick();
+        if !piece.is_empty() {
+            let (is_stored, reader) = self.contents.borrow_mut().push(stream, piece, now);
+            if !is_stored {
+                self.consume(stream, piece.len());
+            }
+            if let Some(reader) = reader {
+                reader.wake();
+            }
+        }
+        if end == End::Last {
+            let reader = self.contents.borrow_mut().end(stream, None);
+            if let Some(reader) = reader {
+                reader.wake();
+            }
+        }
+    }
+
     /// Drops the content of a stream that the application reads no more.
     pub(super) fn drop_content(&self, stream: http2::StreamId) {
         let Some(dropped) = self.contents.borrow_mut().remove(stream) else { return };
@@ -139,22 +148,20 @@ impl<S: Stream> Connection<S> {
         }
     }
 
-    /// Sends what a reader of content has caused, if it reads outside of the connection's task.
+    /// Sends what the application has caused, if it runs outside of the connection's task.
     fn wake_to_send(&self, waker: Option<&Waker>) {
-        if !self.is_in_turn.get() && self.transport.unsent_len() > 0 {
+        if self.transport.unsent_len() > 0 {
+            self.wake(waker);
+        }
+    }
+
+    /// Wakes the connection's task, unless this is called by it or from a task with this waker.
+    fn wake(&self, waker: Option<&Waker>) {
+        if !self.is_in_turn.get() {
             let timeouts = &self.transport.timeouts;
             timeouts.worker.connections.wake(timeouts.id, waker);
         }
     }
-}
-
-/// Most pseudo-fields of a request (RFC 9113 §8.3.1, RFC 8441 §4).
-const PSEUDO_FIELDS_MAX: usize = 5;
-
-/// Returns the limits of a decoded field section, which permit what the limits of a head permit.
-fn section_limits(message: &MessageLimits) -> SectionLimits {
-    let fields_max = message.fields_max + PSEUDO_FIELDS_MAX;
-    SectionLimits { fields_max, section_bytes_max: message.head_bytes_max + fields_max * FIELD_OVERHEAD_BYTES }
 }
 
 /// Returns the stream of a request.
@@ -181,7 +188,12 @@ impl<S: Stream> ContentSource for Connection<S> {
                 let _ = protocol.send_fields(stream, Section::Interim, out, |block| block.status(StatusCode::CONTINUE));
             });
         }
-        self.wake_to_send(Some(cx.waker()));
+        if polled.is_pending() {
+            // The client has a time limit from now on.
+            self.wake(Some(cx.waker()));
+        } else {
+            self.wake_to_send(Some(cx.waker()));
+        }
         polled
     }
 

@@ -13,6 +13,9 @@ use std::collections::VecDeque;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
+/// A piece is not joined to one that would be longer than this. Each piece costs memory besides its bytes.
+const JOINED_BYTES_MAX: usize = 4096;
+
 /// The content of all requests of a connection that have not ended.
 #[derive(Default)]
 pub(super) struct Contents {
@@ -22,10 +25,11 @@ pub(super) struct Contents {
 /// The content of one request.
 pub(super) struct StreamContent {
     stream: StreamId,
+    /// Pieces for the application. Short ones that arrive before it reads are joined.
     unread: VecDeque<Vec<u8>>,
     unread_bytes: usize,
     progress: Arrival,
-    phase: Phase,
+    phase: ContentPhase,
     /// The client waits for `100 Continue`.
     expectation: Expectation,
     trailers: Option<Fields>,
@@ -52,7 +56,7 @@ struct Arrival {
 
 /// How far content has arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Phase {
+enum ContentPhase {
     Arriving,
     /// All of it has arrived.
     Complete,
@@ -60,9 +64,6 @@ enum Phase {
     Stopped,
     Failed(ContentError),
 }
-
-/// Pieces up to this size are joined.
-const JOINED_BYTES_MAX: usize = 16 * 1024;
 
 /// The time limits of content.
 #[derive(Clone, Copy)]
@@ -85,8 +86,8 @@ impl StreamContent {
 
     /// Fails a content that is not complete. Returns the reader, which gets the error now.
     fn fail(&mut self, error: ContentError) -> Option<Waker> {
-        if self.phase == Phase::Arriving {
-            self.phase = Phase::Failed(error);
+        if self.phase == ContentPhase::Arriving {
+            self.phase = ContentPhase::Failed(error);
         }
         self.end_wait(self.progress.wait.map_or(0, |(began, _)| began));
         self.reader.take()
@@ -129,7 +130,7 @@ impl Contents {
             unread: VecDeque::new(),
             unread_bytes: 0,
             progress: Arrival { bytes: 0, waited: 0, wait: None },
-            phase: Phase::Arriving,
+            phase: ContentPhase::Arriving,
             expectation,
             trailers: None,
             reader: None,
@@ -152,12 +153,12 @@ impl Contents {
 
     /// Whether the client may still send content of a request, as far as is known here.
     pub(super) fn is_arriving(&self, stream: StreamId) -> bool {
-        self.find(stream).is_some_and(|content| content.phase != Phase::Complete)
+        self.find(stream).is_some_and(|content| content.phase != ContentPhase::Complete)
     }
 
     /// Stores a piece of content. Returns whether the application may read it, and the reader that waits for it.
     pub(super) fn push(&mut self, stream: StreamId, piece: &[u8], now: Tick) -> (bool, Option<Waker>) {
-        let Some(content) = self.find_mut(stream).filter(|content| content.phase == Phase::Arriving) else {
+        let Some(content) = self.find_mut(stream).filter(|content| content.phase == ContentPhase::Arriving) else {
             return (false, None);
         };
         content.expectation = Expectation::None;
@@ -177,8 +178,8 @@ impl Contents {
     /// Ends the content of a request. Returns the reader that waits for it.
     pub(super) fn end(&mut self, stream: StreamId, trailers: Option<Fields>) -> Option<Waker> {
         let content = self.find_mut(stream)?;
-        if content.phase == Phase::Arriving {
-            content.phase = Phase::Complete;
+        if content.phase == ContentPhase::Arriving {
+            content.phase = ContentPhase::Complete;
             content.trailers = trailers;
         }
         content.reader.take()
@@ -205,17 +206,17 @@ impl Contents {
             return (Poll::Ready(Some(Ok(piece.into()))), Expectation::None);
         }
         let error = match content.phase {
-            Phase::Arriving => {
+            ContentPhase::Arriving => {
                 content.progress.wait.get_or_insert((now, now));
                 content.reader = Some(cx.waker().clone());
                 return (Poll::Pending, std::mem::take(&mut content.expectation));
             }
-            Phase::Complete => {
+            ContentPhase::Complete => {
                 content.end_wait(now);
                 return (Poll::Ready(None), Expectation::None);
             }
-            Phase::Stopped => ContentError::TooLarge,
-            Phase::Failed(error) => error,
+            ContentPhase::Stopped => ContentError::TooLarge,
+            ContentPhase::Failed(error) => error,
         };
         (Poll::Ready(Some(Err(error))), Expectation::None)
     }
@@ -228,8 +229,8 @@ impl Contents {
     /// Records that the application reads no more of a content. Returns the number of bytes that are discarded.
     pub(super) fn stop(&mut self, stream: StreamId) -> usize {
         let Some(content) = self.find_mut(stream) else { return 0 };
-        if content.phase == Phase::Arriving {
-            content.phase = Phase::Stopped;
+        if content.phase == ContentPhase::Arriving {
+            content.phase = ContentPhase::Stopped;
         }
         content.unread.clear();
         std::mem::take(&mut content.unread_bytes)
@@ -238,9 +239,9 @@ impl Contents {
     /// Returns why a content could not be read to its end.
     pub(super) fn failure(&self, stream: StreamId) -> Option<ContentError> {
         match self.find(stream)?.phase {
-            Phase::Failed(error) => Some(error),
-            Phase::Stopped => Some(ContentError::TooLarge),
-            Phase::Arriving | Phase::Complete => None,
+            ContentPhase::Failed(error) => Some(error),
+            ContentPhase::Stopped => Some(ContentError::TooLarge),
+            ContentPhase::Arriving | ContentPhase::Complete => None,
         }
     }
 

@@ -2,18 +2,20 @@
 //!
 //! The protocol itself is in [`selvedge_proto::http2`]. Here, `serve` moves bytes between the transport and the
 //! protocol, and takes turns: it receives, calls the application, sends. `streams` has the calls that wait and the
-//! responses that are being sent, `contents` what clients have sent to the application. `respond` writes heads, `output`
-//! and `frames` write content. `stalls` finds clients that do not receive, and `tunnel` has the streams of other
-//! protocols.
+//! responses that are being sent, `contents` what clients have sent to the application, `respond` writes heads,
+//! `output` writes content, `stalls` finds clients that do not receive, and `tunnel` has the streams of other protocols.
 
 mod call;
 mod connection;
 mod contents;
-mod frames;
+mod data_frame;
 mod output;
+mod pending;
 mod ready_queue;
+mod refusal;
 mod request;
 mod respond;
+mod sending;
 mod serve;
 mod stalls;
 mod streams;

@@ -1,8 +1,7 @@
 //! Sends the content of responses in DATA frames.
 
 use super::connection::Connection;
-use super::frames::{Sent, after_frame, send_bytes};
-use super::streams::PendingResponse;
+use super::data_frame::{FRAME_HEADER_BYTES, Sent, after_frame, send_bytes};
 use super::tunnel::OutgoingTunnel;
 use crate::connection::sealed_copies::sealed_copy;
 use crate::file::{FileContent, SealedCopy};
@@ -11,7 +10,7 @@ use crate::net::prefetch::prefetch;
 use crate::net::stream::Stream;
 use crate::net::worker::Worker;
 use crate::service::{Chunks, CloseReason};
-use bytes::{Buf, Bytes};
+use bytes::Bytes;
 use rustix::io::{Errno, ReadWriteFlags, preadv2};
 use selvedge_proto::http2::{End, Section, StreamId, Turn};
 use std::future::Future;
@@ -21,9 +20,6 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
-
-/// The header of a frame (RFC 9113 §4.1).
-pub(super) const FRAME_HEADER_BYTES: usize = 9;
 
 /// The content of a response that is being sent.
 pub(super) enum Outgoing {
@@ -73,57 +69,44 @@ impl Outgoing {
     pub(super) fn of_chunks(chunks: Pin<Box<dyn Chunks>>, length: Option<u64>) -> Self {
         Self::Stream(OutgoingStream { chunks, chunk: Bytes::new(), remaining: length })
     }
-}
 
-/// Writes the next frame of a response. `Pending` if its content is not available yet; the context is woken then.
-/// `scratch` is memory for a frame header.
-pub(super) fn poll_send<S: Stream>(
-    connection: &Connection<S>,
-    response: &mut PendingResponse,
-    turn: Turn,
-    scratch: &mut Vec<u8>,
-    cx: &mut Context<'_>,
-) -> Poll<Sent> {
-    let sent_before = response.record.content_bytes;
-    let polled = match &mut response.content {
-        Outgoing::Bytes(bytes) => {
-            let count = bytes.len().min(turn.bytes_max);
-            let end = if count == bytes.len() { End::Last } else { End::More };
-            let sent = send_bytes(connection, turn.stream, &bytes[..count], end);
-            bytes.advance(count);
-            response.record.content_bytes += count as u64;
-            Poll::Ready(sent)
+    /// Writes the next frame. `Pending` if the content is not available yet; the context is woken then.
+    pub(super) fn poll_send<S: Stream>(
+        &mut self,
+        connection: &Connection<S>,
+        turn: Turn,
+        scratch: &mut Vec<u8>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Sent> {
+        match self {
+            Self::Bytes(bytes) => {
+                let piece = bytes.split_to(bytes.len().min(turn.bytes_max));
+                let end = if bytes.is_empty() { End::Last } else { End::More };
+                Poll::Ready(send_bytes(connection, turn.stream, &piece, end))
+            }
+            Self::File(file) => file.poll_send(connection, turn, scratch, cx),
+            Self::Stream(stream) => stream.poll_send(connection, turn, cx),
+            Self::Tunnel(tunnel) => tunnel.poll_send(connection, turn, cx),
         }
-        Outgoing::File(file) => file.poll_send(connection, turn, scratch, cx, &mut response.record.content_bytes),
-        Outgoing::Stream(stream) => stream.poll_send(connection, turn, cx, &mut response.record.content_bytes),
-        Outgoing::Tunnel(tunnel) => tunnel.poll_send(connection, turn, cx, &mut response.record.content_bytes),
-    };
-    response.waits_for_content = polled.is_pending();
-    if let Some(stall) = &mut response.stall {
-        stall.bytes += response.record.content_bytes - sent_before;
     }
-    polled
-}
 
-/// Writes the end of a response if no content precedes it, which needs no window. `Pending` if the application has to
-/// tell; the context is woken then.
-pub(super) fn poll_end<S: Stream>(
-    connection: &Connection<S>,
-    response: &mut PendingResponse,
-    cx: &mut Context<'_>,
-) -> Poll<Sent> {
-    let id = response.active.stream;
-    let polled = match &mut response.content {
-        Outgoing::Stream(stream) => stream.poll_chunk(cx).map(|next| match next {
-            Next::Chunk => Sent::More,
-            Next::End => stream.end(connection, id),
-            Next::Failed => Sent::Failed(CloseReason::StreamFailed),
-        }),
-        Outgoing::Tunnel(tunnel) => tunnel.poll_end(connection, id, cx),
-        Outgoing::Bytes(_) | Outgoing::File(_) => return Poll::Ready(Sent::More),
-    };
-    response.waits_for_content = polled.is_pending();
-    polled
+    /// Writes the end if no content precedes it, which needs no window.
+    pub(super) fn poll_end<S: Stream>(
+        &mut self,
+        connection: &Connection<S>,
+        id: StreamId,
+        cx: &mut Context<'_>,
+    ) -> Poll<Sent> {
+        match self {
+            Self::Stream(stream) => stream.poll_chunk(cx).map(|next| match next {
+                Next::Chunk => Sent::More(0),
+                Next::End => stream.end(connection, id),
+                Next::Failed => Sent::Failed(CloseReason::StreamFailed),
+            }),
+            Self::Tunnel(tunnel) => tunnel.poll_end(connection, id, cx),
+            Self::Bytes(_) | Self::File(_) => Poll::Ready(Sent::More(0)),
+        }
+    }
 }
 
 impl OutgoingFile {
@@ -133,7 +116,6 @@ impl OutgoingFile {
         turn: Turn,
         scratch: &mut Vec<u8>,
         cx: &mut Context<'_>,
-        sent: &mut u64,
     ) -> Poll<Sent> {
         let count = usize::try_from(self.end - self.content.offset).map_or(turn.bytes_max, |n| n.min(turn.bytes_max));
         // The bytes are read behind the place of the frame header, which is written when they are right.
@@ -156,11 +138,10 @@ impl OutgoingFile {
             Ok(header) => {
                 let header: [u8; FRAME_HEADER_BYTES] = header;
                 out[start..start + FRAME_HEADER_BYTES].copy_from_slice(&header);
-                *sent += count as u64;
             }
             Err(_) => out.truncate(start),
         }
-        Poll::Ready(after_frame(begun, end))
+        Poll::Ready(after_frame(begun, count, end))
     }
 
     /// Reads the next bytes of the file while it is in its announced state.
@@ -220,13 +201,7 @@ fn read_at(file: impl AsFd, into: &mut [u8], offset: u64, flags: ReadWriteFlags)
 }
 
 impl OutgoingStream {
-    fn poll_send<S: Stream>(
-        &mut self,
-        connection: &Connection<S>,
-        turn: Turn,
-        cx: &mut Context<'_>,
-        sent: &mut u64,
-    ) -> Poll<Sent> {
+    fn poll_send<S: Stream>(&mut self, connection: &Connection<S>, turn: Turn, cx: &mut Context<'_>) -> Poll<Sent> {
         match ready!(self.poll_chunk(cx)) {
             Next::Chunk => {}
             Next::End => return Poll::Ready(self.end(connection, turn.stream)),
@@ -240,7 +215,6 @@ impl OutgoingStream {
             }
         }
         let piece = self.chunk.split_to(count);
-        *sent += count as u64;
         let is_last = self.remaining == Some(0) && self.chunk.is_empty() && !self.chunks.may_have_trailers();
         Poll::Ready(send_bytes(connection, turn.stream, &piece, if is_last { End::Last } else { End::More }))
     }
@@ -269,6 +243,6 @@ impl OutgoingStream {
         let sent = connection.with_protocol(|protocol, out| {
             protocol.send_fields(stream, Section::Trailers, out, |block| block.fields(&trailers))
         });
-        after_frame(sent, End::Last)
+        after_frame(sent, 0, End::Last)
     }
 }

@@ -1,9 +1,10 @@
 //! Writes a response: its head, and its content as far as that is small and available.
 
 use super::call::{ActiveRequest, Called, finish};
-use super::connection::{Connection, UNSENT_BYTES_MAX};
+use super::connection::Connection;
 use super::output::Outgoing;
-use super::streams::PendingResponse;
+use super::pending::PendingResponse;
+use super::serve::UNSENT_BYTES_MAX;
 use super::tunnel::{self, OutgoingTunnel};
 use crate::connection::app_context::{AppContext, AppState};
 use crate::connection::exchange::ResponseRecord;

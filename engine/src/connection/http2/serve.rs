@@ -3,20 +3,21 @@
 //! In a turn it receives, calls the application, and sends. All frames of a turn leave in one send.
 
 use super::call::{ActiveRequest, Called, call, finish};
-use super::connection::{Connection, UNSENT_BYTES_MAX};
+use super::connection::Connection;
 use super::contents::ContentLimits;
-use super::frames::Sent;
-use super::output::{FRAME_HEADER_BYTES, Outgoing, poll_end, poll_send};
+use super::data_frame::Sent;
+use super::output::Outgoing;
+use super::pending::{PendingResponse, Stall, poll_end, poll_send};
 use super::respond::{AfterHead, end_stream, respond};
+use super::sending::Sending;
 use super::stalls;
-use super::streams::{PendingResponse, Stall, Streams};
-use crate::buffer::Size;
+use super::streams::Streams;
 use crate::connection::app_context::{AppContext, AppState};
 use crate::connection::exit::Exit;
 use crate::connection::receive_buffer::ReceiveBuffer;
 use crate::connection::timeouts::abort_reason;
 use crate::connection::transport::Received;
-use crate::limits::{BUFFER_BYTES, BYTES_PER_YIELD, LINGER_TIMEOUT, Limits};
+use crate::limits::{BUFFER_BYTES, BYTES_PER_YIELD, LINGER_TIMEOUT, LONG_BUFFER_BYTES, Limits};
 use crate::net::clock::{Tick, ticks};
 use crate::net::connection_table::{Deadline, Interrupt};
 use crate::net::panic;
@@ -24,23 +25,23 @@ use crate::net::raw::{SendMode, ShutdownMode};
 use crate::net::stream::Stream;
 use crate::service::{CloseReason, Observer, ServerEvent, Service};
 use selvedge_proto::Persistence;
-use selvedge_proto::http2::{Content, ErrorCode, Event, StreamId, Turn, WindowOf};
+use selvedge_proto::http2::{Content, ErrorCode, Event, StreamId, WindowOf};
 use std::future::{Future, poll_fn};
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
+/// Bytes that may be unsent while the connection still receives.
+pub(super) const UNSENT_BYTES_MAX: usize = LONG_BUFFER_BYTES;
 /// Turns with progress before the task yields.
 const TURNS_PER_YIELD: u32 = 64;
-/// A send buffer with less room than this, for the content of a frame, is full.
-const FRAME_BYTES_MIN: usize = 1024;
 
 /// Serves streams until the connection ends or parks.
 pub(in crate::connection) async fn serve<S: Stream, T: Service, O: Observer>(
     connection: &Rc<Connection<S>>,
     app: &AppContext<T, O>,
 ) -> Exit {
-    let mut server = Server {
+    let mut task = ConnectionTask {
         connection,
         app,
         call: |active| call(connection, app, active),
@@ -51,15 +52,13 @@ pub(in crate::connection) async fn serve<S: Stream, T: Service, O: Observer>(
         deadline: None,
         ending: None,
         closed: None,
-        send_wait: None,
+        sending: Sending::default(),
         window_stall: None,
-        output_size: Size::Usual,
-        is_cut: false,
     };
-    let exit = poll_fn(|cx| server.poll(cx)).await;
+    let exit = poll_fn(|cx| task.poll(cx)).await;
     if let Exit::Closed(reason) = exit {
-        server.closed = Some(reason);
-        drop(server);
+        task.closed = Some(reason);
+        drop(task);
         // Tasks of the application learn it before the connection lingers.
         connection.end_contents();
         let transport = &connection.transport;
@@ -78,15 +77,6 @@ fn may_linger(reason: CloseReason) -> bool {
     matches!(reason, AppReplaced | ClosedAfterResponse | Draining | Http2(_))
 }
 
-/// A wait of the whole connection for a client that receives nothing.
-struct SendWait {
-    began: Tick,
-    /// Bytes that left since then.
-    bytes: u64,
-    /// When the last of them left.
-    last: Tick,
-}
-
 /// What a turn has received.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Receipt {
@@ -97,7 +87,7 @@ enum Receipt {
 }
 
 /// What the task of a connection knows.
-pub(super) struct Server<'a, S: Stream, T, O: Observer, M, F> {
+pub(super) struct ConnectionTask<'a, S: Stream, T, O: Observer, M, F> {
     pub(super) connection: &'a Rc<Connection<S>>,
     pub(super) app: &'a AppContext<T, O>,
     call: M,
@@ -111,16 +101,12 @@ pub(super) struct Server<'a, S: Stream, T, O: Observer, M, F> {
     pub(super) ending: Option<CloseReason>,
     /// Why the connection has ended.
     closed: Option<CloseReason>,
-    send_wait: Option<SendWait>,
+    sending: Sending,
     /// Set while the client does not open the window of the connection, for which responses wait.
     window_stall: Option<Stall>,
-    /// The size of the send buffer: long while the client takes content faster than usual buffers are filled.
-    output_size: Size,
-    /// Whether content was left over because the send buffer was full.
-    is_cut: bool,
 }
 
-impl<S, T, O, M, F> Server<'_, S, T, O, M, F>
+impl<S, T, O, M, F> ConnectionTask<'_, S, T, O, M, F>
 where
     S: Stream,
     T: Service,
@@ -148,9 +134,9 @@ where
         for _ in 0..TURNS_PER_YIELD {
             let received = self.receive(cx)?;
             self.poll_ready();
-            let has_content = self.fill_output() || self.is_cut;
+            let has_content = self.fill_output() || self.sending.is_cut();
             let unsent = self.connection.transport.unsent_len();
-            let is_sent = self.flush(cx)?;
+            let is_sent = self.sending.flush(&self.connection.transport, cx).map_err(Exit::Closed)?;
             sent_bytes += unsent;
             self.check_end()?;
             let can_continue = match received {
@@ -195,7 +181,7 @@ where
             Poll::Ready(Received::SendStalled) => {
                 // Messages of the session wait, and their time is limited as that of responses.
                 let now = transport.timeouts.worker.clock.tick();
-                self.send_wait.get_or_insert(SendWait { began: now, bytes: 0, last: now });
+                self.sending.begin_wait(now);
                 Ok(Receipt::Nothing)
             }
             Poll::Ready(Received::Interrupted(_)) | Poll::Pending => Ok(Receipt::Nothing),
@@ -231,7 +217,7 @@ where
     fn on_event(&mut self, event: Event, input: &[u8]) {
         match event {
             Event::Headers { stream, end, section } => self.begin_request(stream, end, section),
-            Event::Data { stream, content, end } => self.store_content(stream, &input[content], end),
+            Event::Data { stream, content, end } => self.connection.store_content(stream, &input[content], end),
             Event::Trailers { stream, section } => self.end_content(stream, section),
             Event::Reset { stream, cause, .. } => self.on_reset(stream, cause),
             Event::GoAway { .. } => {
@@ -278,24 +264,10 @@ where
         self.ready = ready;
     }
 
-    /// Returns the stream that writes next, and how much fits into the send buffer.
-    fn next_turn(&mut self) -> Option<Turn> {
-        let turn = self.connection.protocol.borrow_mut().next_to_send()?;
-        let mut output = self.connection.transport.output.borrow_mut();
-        if self.output_size == Size::Long && output.len() < BUFFER_BYTES {
-            output.use_long_buffer();
-        }
-        let out = output.bytes();
-        let room = (out.capacity() - out.len()).saturating_sub(FRAME_HEADER_BYTES);
-        let is_full = room < turn.bytes_max.min(FRAME_BYTES_MIN);
-        self.is_cut |= is_full;
-        (!is_full).then(|| Turn { bytes_max: turn.bytes_max.min(room), ..turn })
-    }
-
     /// Writes content in the order of priorities until the send buffer is full. Returns whether any was written.
     fn fill_output(&mut self) -> bool {
         let mut has_written = false;
-        while let Some(turn) = self.next_turn() {
+        while let Some(turn) = self.sending.next_turn(self.connection) {
             let place = self.streams.find(turn.stream);
             let Some((place, (response, mut cx))) = place.and_then(|at| Some((at, self.streams.response_mut(at)?)))
             else {
@@ -311,7 +283,7 @@ where
             }
             let may_have_ended = matches!(
                 (&sent, &response.content),
-                (Poll::Ready(Sent::More), Outgoing::Stream(_) | Outgoing::Tunnel(_))
+                (Poll::Ready(Sent::More(_)), Outgoing::Stream(_) | Outgoing::Tunnel(_))
             );
             has_written |= sent.is_ready();
             self.after_send(place, turn.stream, sent);
@@ -337,8 +309,8 @@ where
     /// Acts on what a response has sent.
     fn after_send(&mut self, place: u32, stream: StreamId, sent: Poll<Sent>) {
         match sent {
-            Poll::Ready(Sent::More) => {}
-            Poll::Ready(Sent::All) => self.end_response(place, Ok(())),
+            Poll::Ready(Sent::More(_)) => {}
+            Poll::Ready(Sent::All(_)) => self.end_response(place, Ok(())),
             Poll::Ready(Sent::Failed(reason)) => self.end_response(place, Err(reason)),
             Poll::Pending => self.connection.protocol.borrow_mut().set_content(stream, Content::Waiting),
         }
@@ -371,38 +343,6 @@ where
             let PendingResponse { active, mut record, .. } = *response;
             record.outcome = Err(reason);
             finish(active, &record, connection, self.app);
-        }
-    }
-
-    /// Sends what was written. Returns whether all of it left.
-    fn flush(&mut self, cx: &mut Context<'_>) -> Result<bool, Exit> {
-        let transport = &self.connection.transport;
-        let mut unsent = transport.unsent_len();
-        // A session may hold encoded bytes that the socket has not accepted.
-        if unsent == 0 && self.send_wait.is_none() {
-            return Ok(true);
-        }
-        let now = transport.timeouts.worker.clock.tick();
-        loop {
-            if transport.send_now(SendMode::Flush).map_err(Exit::Closed)? {
-                self.output_size = if self.is_cut { Size::Long } else { Size::Usual };
-                self.is_cut = false;
-                self.send_wait = None;
-                return Ok(true);
-            }
-            self.output_size = Size::Usual;
-            let wait = self.send_wait.get_or_insert(SendWait { began: now, bytes: 0, last: now });
-            let left = transport.unsent_len();
-            if left < unsent {
-                wait.bytes += (unsent - left) as u64;
-                wait.last = now;
-            }
-            unsent = left;
-            match transport.link.poll_writable(cx) {
-                Poll::Ready(Ok(())) => {}
-                Poll::Ready(Err(_)) => return Err(Exit::Closed(CloseReason::Reset)),
-                Poll::Pending => return Ok(false),
-            }
         }
     }
 
@@ -465,7 +405,7 @@ where
         }
         // What an interrupt has written leaves with the next turn.
         if connection.transport.unsent_len() > 0
-            && self.send_wait.is_none()
+            && !self.sending.waits()
             && let Some(task) = &self.task
         {
             task.wake_by_ref();
@@ -475,7 +415,7 @@ where
     }
 
     fn is_idle(&self) -> bool {
-        self.streams.is_empty() && self.connection.transport.unsent_len() == 0 && self.send_wait.is_none()
+        self.streams.is_empty() && self.connection.transport.unsent_len() == 0 && !self.sending.waits()
     }
 
     /// Sets the deadline of what the connection waits for.
@@ -502,7 +442,7 @@ where
             add(waits_for, Some(since.saturating_add(ticks(time))));
         } else {
             self.connection.idle_since.set(None);
-            add(Deadline::ResponseProgress, self.send_wait.as_ref().map(|wait| wait.due(limits)));
+            add(Deadline::ResponseProgress, self.sending.due(limits));
             if !self.connection.contents.borrow().is_empty() {
                 add(Deadline::RequestBody, self.connection.contents.borrow().due(content_limits(limits)));
             }
@@ -541,7 +481,7 @@ where
             _ => Ok(()),
         });
         expired.map_err(|error| Exit::Closed(CloseReason::Http2(error)))?;
-        if self.send_wait.as_ref().is_some_and(|wait| wait.due(limits) <= now) {
+        if self.sending.due(limits).is_some_and(|due| due <= now) {
             return Err(Exit::Closed(CloseReason::SendTooSlow));
         }
         if self.is_idle() {
@@ -580,7 +520,7 @@ where
     }
 }
 
-impl<S: Stream, T, O: Observer, M, F> Drop for Server<'_, S, T, O, M, F> {
+impl<S: Stream, T, O: Observer, M, F> Drop for ConnectionTask<'_, S, T, O, M, F> {
     /// Cancels the calls and reports the responses that are not complete.
     fn drop(&mut self) {
         let reason = match self.closed {
@@ -594,16 +534,6 @@ impl<S: Stream, T, O: Observer, M, F> Drop for Server<'_, S, T, O, M, F> {
             record.outcome = Err(reason);
             finish(active, &record, self.connection, self.app);
         }
-    }
-}
-
-impl SendWait {
-    /// Returns when the client has been too slow.
-    fn due(&self, limits: &Limits) -> Tick {
-        let rate_seconds = self.bytes / u64::from(limits.send_min_rate.max(1));
-        let allowed = Duration::from_secs(rate_seconds).saturating_add(limits.send_timeout);
-        let due_by_rate = self.began.saturating_add(ticks(allowed));
-        due_by_rate.min(self.last.saturating_add(ticks(limits.send_timeout))).saturating_add(1)
     }
 }
 

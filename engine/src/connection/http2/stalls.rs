@@ -3,7 +3,7 @@
 //! A client can stop a stream with its windows, for any time and with little effort, while the server keeps the rest
 //! of the response. So a window that stays closed has the time limit of a socket that accepts nothing.
 
-use super::streams::{PendingResponse, Stall};
+use super::pending::{PendingResponse, Stall};
 use crate::limits::Limits;
 use crate::net::clock::{Tick, ticks};
 use selvedge_proto::http2::WindowOf;

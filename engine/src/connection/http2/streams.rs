@@ -1,11 +1,8 @@
 //! The streams of a connection whose call or response is not complete.
 
-use super::call::{ActiveRequest, Called};
-use super::output::Outgoing;
+use super::call::Called;
+use super::pending::PendingResponse;
 use super::ready_queue::{Place, ReadyQueue};
-use super::tunnel::OutgoingTunnel;
-use crate::connection::exchange::ResponseRecord;
-use crate::net::clock::Tick;
 use selvedge_proto::http2::StreamId;
 use std::future::Future;
 use std::pin::Pin;
@@ -26,41 +23,6 @@ struct StreamPlace<F> {
     call: Pin<Box<Option<F>>>,
     response: Option<Box<PendingResponse>>,
     place: Place,
-}
-
-/// A response whose head was written.
-pub(super) struct PendingResponse {
-    pub(super) active: ActiveRequest,
-    pub(super) record: ResponseRecord,
-    pub(super) content: Outgoing,
-    /// Whether the application, or the disk, has to deliver the next content.
-    pub(super) waits_for_content: bool,
-    /// Set while the client does not open its windows.
-    pub(super) stall: Option<Stall>,
-}
-
-impl PendingResponse {
-    /// Returns the stream of another protocol, if it is one.
-    pub(super) fn tunnel(&mut self) -> Option<&mut OutgoingTunnel> {
-        match &mut self.content {
-            Outgoing::Tunnel(tunnel) => Some(tunnel),
-            Outgoing::Bytes(_) | Outgoing::File(_) | Outgoing::Stream(_) => None,
-        }
-    }
-
-    /// Whether the response waits for the client to open a window, for a limited time. The handler of another protocol
-    /// has its own time limits.
-    pub(super) fn waits_for_window(&self) -> bool {
-        let is_limited = !matches!(&self.content, Outgoing::Tunnel(tunnel) if tunnel.is_used());
-        is_limited && !self.waits_for_content
-    }
-}
-
-/// How long the windows of a client have been closed for a response.
-pub(super) struct Stall {
-    pub(super) began: Tick,
-    /// Content that was sent since then.
-    pub(super) bytes: u64,
 }
 
 impl<F> Streams<F> {

@@ -6,7 +6,7 @@
 //! sends from the other one when it is the stream's turn.
 
 use super::connection::Connection;
-use super::frames::{Sent, send_bytes};
+use super::data_frame::{Sent, send_bytes};
 use crate::net::runtime::spawn_local;
 use crate::net::stop_notice::{StopNotice, StopSender, stop_notice};
 use crate::net::stream::Stream;
@@ -66,9 +66,9 @@ enum ReceiveEnd {
 
 /// The state, which both ends lock for single steps only. No waker is called while it is locked.
 #[derive(Clone, Default)]
-struct SharedTunnel(Arc<Mutex<TunnelState>>);
+struct Shared(Arc<Mutex<TunnelState>>);
 
-impl SharedTunnel {
+impl Shared {
     fn lock(&self) -> MutexGuard<'_, TunnelState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -101,7 +101,7 @@ pub(super) fn take_upgrade(request: &Request, response: &mut Response) -> Option
 
 /// Creates both ends of a stream. Starts a task that moves `content` to the handler.
 pub(super) fn open(mut content: IncomingBody) -> (Box<dyn Duplex>, OutgoingTunnel) {
-    let shared = SharedTunnel::default();
+    let shared = Shared::default();
     let (stop, stopping) = stop_notice();
     content.set_bytes_max(u64::MAX);
     drop(spawn_local(move_received(content, shared.clone())));
@@ -110,7 +110,7 @@ pub(super) fn open(mut content: IncomingBody) -> (Box<dyn Duplex>, OutgoingTunne
 }
 
 /// Moves received content to the handler until either ends.
-async fn move_received(mut content: IncomingBody, shared: SharedTunnel) {
+async fn move_received(mut content: IncomingBody, shared: Shared) {
     poll_fn(|cx| {
         loop {
             {
@@ -148,7 +148,7 @@ async fn move_received(mut content: IncomingBody, shared: SharedTunnel) {
 
 /// The connection's end of a stream. Dropping it ends the stream with an error for the handler, unless it is complete.
 pub(super) struct OutgoingTunnel {
-    shared: SharedTunnel,
+    shared: Shared,
     /// Whether the end of the server's direction was written.
     has_ended: bool,
     stop: StopSender,
@@ -161,10 +161,9 @@ impl OutgoingTunnel {
         connection: &Connection<S>,
         turn: Turn,
         cx: &mut Context<'_>,
-        sent: &mut u64,
     ) -> Poll<Sent> {
         let polled = ready!(self.poll_end(connection, turn.stream, cx));
-        if !matches!(polled, Sent::More) {
+        if !matches!(polled, Sent::More(_)) {
             return Poll::Ready(polled);
         }
         let mut state = self.shared.lock();
@@ -173,7 +172,6 @@ impl OutgoingTunnel {
         let writer = state.writer.take();
         drop(state);
         wake(writer);
-        *sent += count as u64;
         Poll::Ready(send_bytes(connection, turn.stream, &piece, End::More))
     }
 
@@ -187,7 +185,7 @@ impl OutgoingTunnel {
         let mut state = self.shared.lock();
         store(&mut state.sender, cx);
         if !state.to_send.is_empty() {
-            return Poll::Ready(Sent::More);
+            return Poll::Ready(Sent::More(0));
         }
         if state.handler == Handler::Sends {
             return Poll::Pending;
@@ -201,7 +199,7 @@ impl OutgoingTunnel {
             self.has_ended = true;
         }
         // The client may still send to a handler that receives.
-        if is_complete { Poll::Ready(Sent::All) } else { Poll::Pending }
+        if is_complete { Poll::Ready(Sent::All(0)) } else { Poll::Pending }
     }
 
     /// Whether the handler uses the stream, so that no time limit applies.
@@ -230,7 +228,7 @@ impl Drop for OutgoingTunnel {
 
 /// The handler's end of a stream.
 struct TunnelStream {
-    shared: SharedTunnel,
+    shared: Shared,
     stopping: StopNotice,
 }
 

@@ -22,13 +22,13 @@ use super::settings::{PeerSettings, write_settings};
 use super::stream::{PrioritySource, Stream};
 use crate::field_section::DecodedFields;
 use receive::Receiver;
-use state::{LAST_STREAM_MAX, SHUTDOWN_PING, Shutdown, State};
+use state::{ConnectionState, LAST_STREAM_MAX, SHUTDOWN_PING, Shutdown};
 
 /// The state of one connection. See the [module documentation](super) for the loop of a driver.
 #[derive(Debug)]
 pub struct Connection {
     receiver: Receiver,
-    state: State,
+    state: ConnectionState,
     /// The error that has ended the connection.
     error: Option<ConnectionError>,
 }
@@ -36,7 +36,7 @@ pub struct Connection {
 impl Connection {
     /// Creates the state of a new connection. Nothing is allocated until the peer opens a stream.
     pub fn new(role: Role, limits: &Http2Limits, now: Millis) -> Self {
-        Self { receiver: Receiver::new(role), state: State::new(role, limits, now), error: None }
+        Self { receiver: Receiver::new(role), state: ConnectionState::new(role, limits, now), error: None }
     }
 
     /// Writes the connection preface: SETTINGS, and WINDOW_UPDATE for the connection's window. To be called
@@ -311,7 +311,7 @@ impl Connection {
 
 /// Returns the most bytes of one DATA frame of a stream.
 #[inline]
-fn sendable_of(state: &State, stream: &Stream) -> u32 {
+fn sendable_of(state: &ConnectionState, stream: &Stream) -> u32 {
     let frame_bytes = state.peer.frame_bytes_max.min(state.limits.sent_frame_bytes_max);
     stream.send_window.available().min(state.send_window.available()).min(frame_bytes)
 }

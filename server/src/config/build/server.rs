@@ -16,6 +16,7 @@ use crate::config::problem::Problem;
 use crate::config::settings::BlockKind;
 use crate::config::tree::{Block, Item};
 use crate::config::value::{Address, Value};
+use selvedge::proto::http2::Http2Limits;
 use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -184,6 +185,7 @@ impl Builder<'_, '_> {
                 enforcement: enforcement(item),
             }),
             shutdown_timeout: time("shutdown-timeout"),
+            http2: http2_limits(block),
         };
         if limits.request_line_bytes_max > limits.head_bytes_max {
             let line = block.item("request-line-bytes-max").at;
@@ -269,4 +271,27 @@ fn trusted_proxies(top: &Block) -> TrustedProxies {
 /// Converts a number. The ranges of the table keep it below `usize`.
 fn size(number: u64) -> usize {
     usize::try_from(number).unwrap_or(usize::MAX)
+}
+
+/// Builds the limits of HTTP/2 connections.
+fn http2_limits(block: &Block) -> Http2Limits {
+    let number = |name: &str| u32::try_from(block.item(name).first().number()).expect("its range is within u32");
+    let milliseconds = |name: &str| u64::try_from(block.item(name).first().time().as_millis()).unwrap_or(u64::MAX);
+    Http2Limits {
+        streams_max: number("http2-streams-max"),
+        frame_bytes_max: number("http2-frame-bytes-max"),
+        sent_frame_bytes_max: number("http2-sent-frame-bytes-max"),
+        stream_window_bytes: number("http2-stream-window-bytes"),
+        connection_window_bytes: number("http2-connection-window-bytes"),
+        decoder_table_bytes_max: number("http2-table-bytes-max"),
+        encoder_table_bytes_max: number("http2-table-bytes-max"),
+        field_block_bytes_max: number("http2-field-block-bytes-max"),
+        continuation_frames_max: number("http2-continuations-max"),
+        settings_timeout_ms: milliseconds("http2-settings-timeout"),
+        shutdown_notice_ms: milliseconds("http2-shutdown-notice"),
+        turn_bytes: number("http2-turn-bytes"),
+        budget_points: number("http2-budget"),
+        budget_points_per_second: number("http2-budget-per-second"),
+        ..Http2Limits::default()
+    }
 }

@@ -11,6 +11,7 @@ pub(crate) use remote_control::RemoteControl;
 
 use super::value::{Address, LogTarget};
 use crate::syntax::{HostName, Network, Pattern, ResponseSelector, Template, TextPattern, TextTemplate, TryPath};
+use selvedge::proto::http2::Http2Limits;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -130,6 +131,7 @@ pub(crate) struct ConfiguredLimits {
     pub(crate) connections_max: Option<usize>,
     pub(crate) connections_per_client: Option<ClientConnectionLimit>,
     pub(crate) shutdown_timeout: Duration,
+    pub(crate) http2: Http2Limits,
 }
 
 /// A limit on the connections or requests of one address.

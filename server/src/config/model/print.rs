@@ -5,8 +5,10 @@ use super::{
     Rotation, Settings, Switch, TrustedProxies,
 };
 use crate::config::value::{Address, Descriptor, LogTarget, write_size, write_time};
+use selvedge::proto::http2::Http2Limits;
 use std::fmt::{self, Display, Formatter, Write};
 use std::path::Path;
+use std::time::Duration;
 
 /// Writes indented lines.
 pub(super) struct Printer<'a, 'f> {
@@ -157,8 +159,34 @@ impl ConfiguredLimits {
             let dry_run_text = dry_run(bound.enforcement);
             lines.line(format_args!("connections-per-client-max {}{dry_run_text}", bound.connections_max))?;
         }
-        lines.line(format_args!("shutdown-timeout \"{}\"", write_time(self.shutdown_timeout)))
+        lines.line(format_args!("shutdown-timeout \"{}\"", write_time(self.shutdown_timeout)))?;
+        write_http2_limits(&self.http2, lines)
     }
+}
+
+fn write_http2_limits(limits: &Http2Limits, lines: &mut Printer<'_, '_>) -> fmt::Result {
+    let mut number = |name: &str, value: u32| lines.line(format_args!("http2-{name} {value}"));
+    number("streams-max", limits.streams_max)?;
+    number("continuations-max", limits.continuation_frames_max)?;
+    number("budget", limits.budget_points)?;
+    number("budget-per-second", limits.budget_points_per_second)?;
+    for (name, bytes) in [
+        ("stream-window-bytes", limits.stream_window_bytes),
+        ("connection-window-bytes", limits.connection_window_bytes),
+        ("frame-bytes-max", limits.frame_bytes_max),
+        ("sent-frame-bytes-max", limits.sent_frame_bytes_max),
+        ("turn-bytes", limits.turn_bytes),
+        ("table-bytes-max", limits.decoder_table_bytes_max),
+        ("field-block-bytes-max", limits.field_block_bytes_max),
+    ] {
+        lines.line(format_args!("http2-{name} \"{}\"", write_size(bytes.into())))?;
+    }
+    for (name, milliseconds) in
+        [("settings-timeout", limits.settings_timeout_ms), ("shutdown-notice", limits.shutdown_notice_ms)]
+    {
+        lines.line(format_args!("http2-{name} \"{}\"", write_time(Duration::from_millis(milliseconds))))?;
+    }
+    Ok(())
 }
 
 impl AccessLog {

@@ -10,6 +10,8 @@ const LIMITS: &[BlockKind] = &[BlockKind::Limits];
 const WAIT: ValueKind = ValueKind::Time { min: Duration::from_millis(100), max: Duration::from_secs(24 * 3600) };
 const RATE: ValueKind = ValueKind::Count { min: 0, max: 1 << 30 };
 const GIB: u64 = 1 << 30;
+const WINDOW_MAX: u64 = (1 << 31) - 1;
+const FRAME: ValueKind = ValueKind::Size { min: 16_384, max: (1 << 24) - 1 };
 
 pub(super) const SETTINGS: &[Setting] = &[
     setting(LIMITS, "request-line-bytes-max", "Longest request line. Beyond it: 414.")
@@ -99,4 +101,55 @@ pub(super) const SETTINGS: &[Setting] = &[
     )
     .arguments(&[one("time", ValueKind::Time { min: Duration::from_millis(100), max: Duration::from_secs(24 * 3600) })])
     .default("30s"),
+    setting(
+        LIMITS,
+        "http2-streams-max",
+        "Most requests of one HTTP/2 connection that are in progress. Beyond it: refused.",
+    )
+    .arguments(&[one("number", ValueKind::Count { min: 1, max: 32_767 })])
+    .default("100")
+    .details("The client may repeat a refused request."),
+    setting(LIMITS, "http2-stream-window-bytes", "Request content of one HTTP/2 stream that waits to be read.")
+        .arguments(&[one("size", ValueKind::Size { min: 1024, max: WINDOW_MAX })])
+        .default("256KiB")
+        .details("A client sends at most this much in one round trip."),
+    setting(LIMITS, "http2-connection-window-bytes", "Request content of an HTTP/2 connection that waits to be read.")
+        .arguments(&[one("size", ValueKind::Size { min: 65_535, max: WINDOW_MAX })])
+        .default("1MiB"),
+    setting(LIMITS, "http2-frame-bytes-max", "Longest received frame of HTTP/2. Beyond it: close.")
+        .arguments(&[one("size", FRAME)])
+        .default("16KiB"),
+    setting(LIMITS, "http2-sent-frame-bytes-max", "Longest sent frame of HTTP/2.")
+        .arguments(&[one("size", FRAME)])
+        .default("16KiB")
+        .details("The limit of the client holds as well."),
+    setting(LIMITS, "http2-turn-bytes", "What a response of HTTP/2 sends before the next one has its turn.")
+        .arguments(&[one("size", ValueKind::Size { min: 1024, max: GIB })])
+        .default("64KiB"),
+    setting(LIMITS, "http2-table-bytes-max", "Size of the tables that compress fields (HPACK), for each direction.")
+        .arguments(&[one("size", ValueKind::Size { min: 0, max: 65_536 })])
+        .default("4KiB"),
+    setting(LIMITS, "http2-field-block-bytes-max", "Longest compressed head of HTTP/2. Beyond it: close.")
+        .arguments(&[one("size", ValueKind::Size { min: 1024, max: GIB })])
+        .default("64KiB"),
+    setting(LIMITS, "http2-continuations-max", "Most CONTINUATION frames of a head of HTTP/2. Beyond it: close.")
+        .arguments(&[one("number", ValueKind::Count { min: 0, max: 65_536 })])
+        .default("8"),
+    setting(LIMITS, "http2-settings-timeout", "Time to acknowledge the settings of HTTP/2. Beyond it: close.")
+        .arguments(&[one("time", WAIT)])
+        .default("10s"),
+    setting(LIMITS, "http2-shutdown-notice", "Time between the announcement of a close and the close of HTTP/2.")
+        .arguments(&[one("time", WAIT)])
+        .default("1s")
+        .details("A client that acknowledges the announcement earlier does not wait for it."),
+    setting(LIMITS, "http2-budget", "Points of an HTTP/2 connection for work that is thrown away. Beyond it: close.")
+        .arguments(&[one("points", RATE)])
+        .default("32000")
+        .details(
+            "A cancelled request costs 50 points, and a frame without effect costs a few. Responses that a client \
+             receives, and time, refill the budget.",
+        ),
+    setting(LIMITS, "http2-budget-per-second", "Points that `http2-budget` regains in each second.")
+        .arguments(&[one("points", RATE)])
+        .default("1000"),
 ];

@@ -1,16 +1,19 @@
-//! Writes DATA frames of content in memory.
+//! Writes DATA frames.
 
 use super::connection::Connection;
 use crate::net::stream::Stream;
 use crate::service::CloseReason;
 use selvedge_proto::http2::{End, SendError, StreamId};
 
+/// The header of a frame (RFC 9113 §4.1).
+pub(super) const FRAME_HEADER_BYTES: usize = 9;
+
 /// The result of one turn of a stream.
 pub(super) enum Sent {
-    /// A frame was written, and more follows.
-    More,
-    /// The end was written.
-    All,
+    /// A frame with this many bytes of content was written, and more follows.
+    More(usize),
+    /// The end was written, with this many bytes of content.
+    All(usize),
     /// The response cannot be completed.
     Failed(CloseReason),
 }
@@ -22,14 +25,13 @@ pub(super) fn send_bytes<S: Stream>(connection: &Connection<S>, stream: StreamId
         out.extend_from_slice(bytes);
         Ok::<(), SendError>(())
     });
-    after_frame(begun, end)
+    after_frame(begun, bytes.len(), end)
 }
 
-/// Returns the result of a frame.
-pub(super) fn after_frame(begun: Result<(), SendError>, end: End) -> Sent {
+pub(super) fn after_frame(begun: Result<(), SendError>, count: usize, end: End) -> Sent {
     match (begun, end) {
-        (Ok(()), End::More) => Sent::More,
-        (Ok(()), End::Last) => Sent::All,
+        (Ok(()), End::More) => Sent::More(count),
+        (Ok(()), End::Last) => Sent::All(count),
         (Err(_), _) => Sent::Failed(CloseReason::ClientDisconnected),
     }
 }
