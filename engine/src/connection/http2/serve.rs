@@ -174,7 +174,11 @@ where
                 }
                 Ok(Receipt::Bytes)
             }
-            Poll::Ready(Received::End) => Err(Exit::Closed(self.reason_of_end())),
+            Poll::Ready(Received::End) => Err(Exit::Closed(match self.ending {
+                Some(reason) => reason,
+                None if self.streams.is_empty() => CloseReason::ClientClosed,
+                None => CloseReason::ClientDisconnected,
+            })),
             Poll::Ready(Received::Failed) => Err(Exit::Closed(CloseReason::Reset)),
             Poll::Ready(Received::SendStalled) => {
                 // Messages of the session wait, and their time is limited as that of responses.
@@ -186,12 +190,6 @@ where
         }
     }
 
-    fn reason_of_end(&self) -> CloseReason {
-        match self.ending {
-            Some(reason) => reason,
-            None if self.streams.is_empty() => CloseReason::ClientClosed,
-            None => CloseReason::ClientDisconnected,
-        }
     }
 
     /// Processes received bytes. Leaves some if much output was written: requests are short, and responses are not.
