@@ -190,8 +190,6 @@ where
         }
     }
 
-    }
-
     /// Processes received bytes. Leaves some if much output was written: requests are short, and responses are not.
     fn process(&mut self, input: &mut ReceiveBuffer) -> Result<(), Exit> {
         let now = self.connection.now();
