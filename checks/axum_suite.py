@@ -24,6 +24,7 @@ AFTER = """    use tower::ServiceExt as _;
     // Convert the body to axum's, as for any other server.
     let svc = svc.map_request(|request: http::Request<selvedge::Body>| request.map(crate::body::Body::new));
     let server = selvedge::Server::bind_with_workers("127.0.0.1:0", 1).expect("cannot bind a port");
+    let server = server.plain_http2(selvedge::PlainHttp2::Always);
     let running = server.serve(svc).expect("cannot serve");
     let addr = running.addresses()[0];
     if let Some(file) = std::env::var_os("SERVERS_STARTED") {
@@ -38,7 +39,6 @@ AFTER = """    use tower::ServiceExt as _;
 # Tests that cannot pass, and why.
 SKIPPED = {
     "serve::": "tests axum's own server",
-    "extract::ws::tests::http2": "needs HTTP/2",
     "routing::tests::logging_rejections": "reads the log of its own thread, and a handler runs on a worker's",
     "routing::tests::head_with_middleware_applied":
         "expects no Transfer-Encoding in a response to HEAD; Selvedge sends the fields of GET (RFC 9110, 9.3.2)",

@@ -20,9 +20,10 @@ struct Pool {
 }
 
 /// Sizes of pooled buffers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Size {
     /// For heads, responses and slow content.
+    #[default]
     Usual,
     /// For content that arrives fast.
     Long,

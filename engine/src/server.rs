@@ -54,6 +54,7 @@ macro_rules! limit_methods {
             "[`Limits::keep_alive_timeout`]" keep_alive_timeout: Duration = keep_alive_timeout;
             "[`Limits::body_bytes_max`]" body_bytes_max: u64 = body_bytes_max;
             "[`Limits::discard_bytes_max`]" discard_bytes_max: u64 = discard_bytes_max;
+            "`streams_max` of HTTP/2" http2_streams_max: u32 = http2.streams_max;
             "[`Limits::connections_max`]" connections_max: usize = connections_max;
             "[`Limits::shutdown_timeout`]" shutdown_timeout: Duration = shutdown_timeout;
         }

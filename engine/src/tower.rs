@@ -21,6 +21,8 @@ mod log_reason;
 mod open_file_cache;
 mod remote_body;
 mod request_context;
+mod request_target;
+mod response_content;
 mod send_file;
 mod serve;
 mod slab;

@@ -50,7 +50,7 @@ fn request_block(encoder: &mut Encoder, path: &[u8]) -> Vec<u8> {
 }
 
 /// A server and what it keeps between requests.
-struct Server {
+struct ExampleServer {
     connection: Connection,
     limits: MessageLimits,
     head_bytes: Vec<u8>,
@@ -72,7 +72,7 @@ fn response_fields(etag: &str) -> Result<Fields, Box<dyn Error>> {
     Ok(fields)
 }
 
-impl Server {
+impl ExampleServer {
     /// Processes input, and responds to its requests.
     #[inline(never)]
     fn exchange(&mut self, mut input: &[u8]) -> Result<(), Box<dyn Error>> {
@@ -117,7 +117,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let kind = arguments.next().ok_or("usage: http2_exchange repeated|indexed REQUESTS")?;
     let requests: u32 = arguments.next().ok_or("the number of requests is missing")?.parse()?;
     let etags = if kind == "repeated" { ["\"a\""; 2] } else { ["\"a\"", "\"b\""] };
-    let mut server = Server {
+    let mut server = ExampleServer {
         connection: Connection::new(Role::Server, &Http2Limits::default(), Millis(0)),
         limits: MessageLimits::default(),
         head_bytes: Vec::new(),

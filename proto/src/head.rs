@@ -9,7 +9,7 @@ use crate::field::KnownField;
 use crate::limits::FIELDS_CEILING;
 use crate::method::Method;
 use crate::reject::Persistence;
-use crate::target::{Span, Target};
+use crate::target::{Span, Target, TargetForm};
 use core::fmt;
 
 /// The protocol version of a request, as far as it changes the response.
@@ -41,6 +41,15 @@ impl Version {
     pub const fn is_http1(self) -> bool {
         matches!(self, Self::Http10 | Self::Http11)
     }
+}
+
+/// The scheme that a client names for its target (RFC 9110 §4.2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scheme {
+    /// `http`
+    Http,
+    /// `https`
+    Https,
 }
 
 /// How the content of a request ends (RFC 9112 §6.3, RFC 9113 §8.1).
@@ -85,6 +94,9 @@ pub struct RequestHead {
     pub version: Version,
     /// The parsed request target.
     pub target: Target,
+    /// The pseudo-field `:scheme` (RFC 9113 §8.3.1). `None` for CONNECT without a path, and in HTTP/1, whose scheme is
+    /// a part of some targets.
+    pub scheme: Option<Scheme>,
     /// Host and port: from the target if it names them, else from Host (RFC 9112 §3.3).
     pub authority: Option<Span>,
     /// How the content ends.
@@ -151,6 +163,7 @@ impl Default for RequestHead {
             method_span: Span::default(),
             version: Version::Http11,
             target: Target::default(),
+            scheme: None,
             authority: None,
             framing: RequestFraming::None,
             expectation: Expectation::None,
@@ -178,6 +191,7 @@ impl RequestHead {
         self.section_start = 0;
         self.resume_offset = 0;
         self.len = 0;
+        self.scheme = None;
         self.request_line = Span::default();
     }
 
@@ -254,6 +268,12 @@ impl RequestHead {
             buffer.copy_from_slice(value);
             self.cached_host_len = value.len() as u8;
         }
+    }
+
+    /// Whether this is an extended CONNECT (RFC 8441), which opens a stream of another protocol. Its name is the value
+    /// of Upgrade, which no client can send otherwise in HTTP/2 and HTTP/3.
+    pub fn is_extended_connect(&self) -> bool {
+        self.method == Method::Connect && !self.version.is_http1() && self.target.form != TargetForm::Authority
     }
 
     /// Returns the field section of a complete head, including the empty line.

@@ -59,7 +59,7 @@ pub struct Target {
     pub path: Span,
     /// The query after the first `?`; `None` without a `?`.
     pub query: Option<Span>,
-    /// The authority of an absolute-form or authority-form.
+    /// The authority of an absolute-form or authority-form, or the pseudo-field `:authority` of HTTP/2 and HTTP/3.
     pub authority: Option<Span>,
 }
 

@@ -15,6 +15,7 @@ use crate::net::raw::ShutdownMode;
 use crate::net::runtime::spawn_local;
 use crate::net::stream::{Detach, Stream};
 use crate::service::{CloseReason, Closed, Observer, ServerEvent, Service};
+use selvedge_proto::http2::ExtendedConnect;
 use std::future::{Future, poll_fn};
 use std::net::SocketAddr;
 use std::pin::{Pin, pin};
@@ -60,7 +61,8 @@ fn run_connection<S: Detach, T: Service, O: Observer>(
             Exit::Parked => return parked::park(ActiveConnection::Http1(connection), app, permit, start_task),
             Exit::Http2 => match Rc::into_inner(connection) {
                 Some(connection) => {
-                    let connection = Rc::new(http2::Connection::new(connection.into_transport()));
+                    let transport = connection.into_transport();
+                    let connection = Rc::new(http2::Connection::new(transport, extended_connect(&app.service)));
                     return Box::pin(run_http2(connection, app, permit)).await;
                 }
                 None => return,
@@ -79,6 +81,11 @@ fn run_connection<S: Detach, T: Service, O: Observer>(
         }
         drop(permit);
     }
+}
+
+/// Returns whether clients may open streams of other protocols.
+fn extended_connect(service: &impl Service) -> ExtendedConnect {
+    if service.accepts_extended_connect() { ExtendedConnect::Enabled } else { ExtendedConnect::Disabled }
 }
 
 /// Runs a new or resumed HTTP/2 connection until its end.

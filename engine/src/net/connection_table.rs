@@ -53,6 +53,8 @@ struct Entry {
     /// Consecutive sweeps that found the connection idle.
     idle_sweeps: u8,
     is_used: bool,
+    /// Whether it has streams, which end at different times: it is drained whatever it waits for.
+    has_streams: bool,
     generation: u32,
     wake_target: WakeTarget,
 }
@@ -87,6 +89,7 @@ impl Entry {
         interrupt: Interrupt::None,
         idle_sweeps: 0,
         is_used: false,
+        has_streams: false,
         generation: 0,
         wake_target: WakeTarget::None,
     };
@@ -345,11 +348,18 @@ impl ConnectionTable {
         }
     }
 
-    /// Interrupts connections that wait for one of `deadlines`, and belong to a generation before `before` if it is
+    /// Records that a connection has streams.
+    pub(crate) fn set_has_streams(&self, id: ConnectionId) {
+        self.entries.borrow_mut()[id as usize].has_streams = true;
+    }
+
+    /// Interrupts connections that have streams or wait for one of `deadlines`, and belong to a generation before `before` if it is
     /// given, with `Drain`.
     pub(crate) fn drain(&self, deadlines: &[Deadline], before: Option<u32>) {
         self.interrupt_where(Interrupt::Drain, |entry| {
-            deadlines.contains(&entry.deadline) && entry.is_before(before) && entry.is_interruptible()
+            (entry.has_streams || deadlines.contains(&entry.deadline))
+                && entry.is_before(before)
+                && entry.is_interruptible()
         });
     }
 
@@ -414,8 +424,10 @@ mod tests {
         assert_eq!(connections.interrupt(early), Interrupt::None);
         connections.wait_for(late, Deadline::None, Tick::MAX);
         assert_eq!(connections.interrupt(late), Interrupt::None);
+        connections.set_has_streams(late);
         connections.drain(&WITHOUT_REQUEST, None);
-        assert_eq!((connections.interrupt(early), connections.interrupt(idle)), (Interrupt::None, Interrupt::Drain));
+        let interrupts = [early, late, idle].map(|id| connections.interrupt(id));
+        assert_eq!(interrupts, [Interrupt::None, Interrupt::Drain, Interrupt::Drain]);
         connections.abort(None);
         connections.wait_for(early, Deadline::RequestBody, 9);
         assert_eq!(connections.interrupt(early), Interrupt::Abort, "an abort is never cleared");

@@ -30,13 +30,14 @@ pub enum Body {
         chunks: Pin<Box<dyn Chunks>>,
     },
     /// No content: the connection switches to another protocol. Only valid with
-    /// [`selvedge_proto::StatusCode::SWITCHING_PROTOCOLS`].
+    /// [`selvedge_proto::StatusCode::SWITCHING_PROTOCOLS`]. In response to an extended CONNECT of HTTP/2, the stream
+    /// switches, and a status code of 2xx is valid, too; the client gets 200.
     Upgrade(Box<UpgradeResponse>),
 }
 
 /// The protocol that a connection switches to, and its handler.
 pub struct UpgradeResponse {
-    /// The value of the response's Upgrade field (RFC 9110 §7.8).
+    /// The value of the response's Upgrade field (RFC 9110 §7.8). HTTP/2 has no such field.
     pub protocol: Bytes,
     /// Receives the connection after the response was sent.
     pub handler: UpgradeHandler,
@@ -87,15 +88,21 @@ pub trait Chunks {
     /// Polls the next chunk; `None` at the end. The engine skips empty chunks.
     fn poll_chunk(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, StreamError>>>;
 
-    /// Returns the trailer fields. Called once, after the last chunk. The engine sends them
-    /// only if the length of the content was not known in advance.
+    /// Returns the trailer fields. Called once, after the last chunk. HTTP/1.1 has them only if the length of the
+    /// content was not known in advance.
     fn trailers(self: Pin<&mut Self>) -> Fields {
         Fields::new()
     }
+
+    /// Returns whether trailer fields may follow content whose length was known in advance, as HTTP/2 permits. Then the
+    /// engine polls once more after the last byte. Default: they may not.
+    fn may_have_trailers(&self) -> bool {
+        false
+    }
 }
 
-/// Why a streamed response failed. The engine closes the connection, so that the client
-/// detects the incomplete content, and logs the text.
+/// Why a streamed response failed. The engine closes the connection, or over HTTP/2 resets the
+/// stream, so that the client detects the incomplete content, and logs the text.
 #[derive(Debug)]
 pub struct StreamError(pub String);
 

@@ -30,8 +30,8 @@ use std::rc::Rc;
 ///
 /// Each worker owns a clone and calls it only on its own thread, so neither the service nor its
 /// futures need locks. A call is infallible: a failure is also a response. If it panics, the
-/// client gets a 500 if the response has not started, and its connection is closed. Other
-/// connections are not affected.
+/// client gets a 500 if the response has not started, and its connection is closed. Over HTTP/2, only
+/// its stream ends. Other connections are not affected.
 ///
 /// A future that computes for a long time delays all other connections of its worker.
 pub trait Service: 'static {
@@ -46,6 +46,13 @@ pub trait Service: 'static {
 
     /// Returns whether the service stores state for each connection.
     fn uses_connection_extensions(&self) -> bool {
+        false
+    }
+
+    /// Returns whether clients may open streams of other protocols on a connection of HTTP/2 (RFC 8441), which browsers do
+    /// for WebSocket. Such a request has the method CONNECT, a path, and the protocol's name in Upgrade
+    /// ([`selvedge_proto::head::RequestHead::is_extended_connect`]). [`Body::Upgrade`] accepts it. Default: they may not.
+    fn accepts_extended_connect(&self) -> bool {
         false
     }
 

@@ -57,8 +57,8 @@ impl InterimSender {
     }
 }
 
-/// State that an application stores with a connection.
-pub(crate) type ConnectionExtensions = Option<Box<dyn Any>>;
+/// State that an application stores with a connection. Requests that are processed at once share it.
+pub(crate) type ConnectionExtensions = Option<Rc<dyn Any>>;
 
 /// What the application records about a request for the [`crate::service::Exchange`].
 #[derive(Debug, Default)]

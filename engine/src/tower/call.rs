@@ -39,6 +39,10 @@ macro_rules! options {
         fn sends_interim(&self) -> bool {
             self.options.early_hints
         }
+
+        fn accepts_extended_connect(&self) -> bool {
+            true
+        }
     };
 }
 
@@ -88,7 +92,7 @@ impl<M> PerConnection<M> {
     {
         let own = ready(&self.make).await?;
         let service = Rc::new(RefCell::new(call(&self.make, own, request.peer()).await?));
-        request.inner.connection_extensions = Some(Box::new(service.clone()));
+        request.inner.connection_extensions = Some(service.clone());
         Ok(service)
     }
 }
@@ -103,15 +107,10 @@ where
     B::Error: Into<BoxError>,
 {
     async fn call(&self, request: &mut Request) -> Response {
-        let stored = request
-            .inner
-            .connection_extensions
-            .as_ref()
-            .and_then(|stored| stored.downcast_ref::<Rc<RefCell<S>>>())
-            .cloned();
+        let stored = request.inner.connection_extensions.clone().map(Rc::downcast::<RefCell<S>>);
         let service = match stored {
-            Some(service) => service,
-            None => match Box::pin(self.make_service(request)).await {
+            Some(Ok(service)) => service,
+            Some(Err(_)) | None => match Box::pin(self.make_service(request)).await {
                 Ok(service) => service,
                 Err(_) => return failure_response(),
             },

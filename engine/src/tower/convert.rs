@@ -1,26 +1,26 @@
 //! Converts engine requests to `http::Request`, and `http::Response` to engine responses.
 
-use crate::limits::COPY_BYTES_MAX;
-use crate::service::{self, Chunks, IncomingBody, InterimSender, Request, Response, StreamError};
+use crate::service::{self, IncomingBody, InterimSender, Request, Response};
 use crate::tower::log_info::SharedLogInfo;
 use crate::tower::remote_body::RemoteBody;
+use crate::tower::request_target::{self, PseudoFields};
+use crate::tower::response_content::{ResponseContent, Trailers};
 use crate::tower::slab::SlabKey;
 use crate::tower::{BoxError, LogReason, early_hints, header_map, send_file, upgrade};
-use bytes::{Buf, Bytes, BytesMut};
-use http::{HeaderMap, HeaderName, HeaderValue, Uri, header};
+use bytes::{Bytes, BytesMut};
+use http::uri::Authority;
+use http::{HeaderMap, HeaderName, HeaderValue, header};
 use http_body::Body;
 use selvedge_proto::StatusCode;
-use selvedge_proto::field::{Fields, KnownField, list_members};
+use selvedge_proto::field::{KnownField, list_members};
 use selvedge_proto::head::{RequestFraming, RequestHead, Version};
 use selvedge_proto::method::Method;
 use std::cell::{Cell, RefCell};
-use std::future::poll_fn;
-use std::pin::{Pin, pin};
-use std::task::{Context, Poll, ready};
 
 /// Facts about a request that are needed to convert its response, and handles given to the application.
 pub(super) struct ConversionContext {
     method: Method,
+    version: Version,
     /// The client accepts trailers (RFC 9110 §10.1.4).
     accepts_trailers: bool,
     content: Option<(SlabKey, IncomingBody)>,
@@ -57,7 +57,7 @@ pub(super) fn to_http_request(
     let bytes = request.head_bytes();
     let head = request.head();
     let target = head.target.raw.of(bytes);
-    let (target, FieldMap { map, accepts_trailers }) = match cached_fields(head, bytes) {
+    let (target, FieldMap { map, authority, accepts_trailers }) = match cached_fields(head, bytes) {
         Some(fields) => (copy_head(target), fields),
         None => {
             // One copy of the head, shared by the target and all values.
@@ -68,7 +68,7 @@ pub(super) fn to_http_request(
             )
         }
     };
-    let Ok(uri) = Uri::from_maybe_shared(target) else {
+    let Some(uri) = request_target::uri(request, target, authority) else {
         return Err(Response::error_with_text(StatusCode::BAD_REQUEST, "the request target is not a URI"));
     };
     let mut converted = http::Request::new(super::Body::empty());
@@ -83,20 +83,21 @@ pub(super) fn to_http_request(
     };
     let mut context = ConversionContext {
         method: request.method(),
+        version: request.version(),
         accepts_trailers,
         content: None,
         upgrade: None,
         log_info: None,
         _hints_guard: None,
     };
-    if has_content(request) {
+    if requests_upgrade(request) {
+        context.upgrade = Some(upgrade::offer(request, converted.extensions_mut()));
+    } else if has_content(request) {
         let content = request.take_body();
         let content_handle = content.clone_handle();
         let (body, key) = super::Body::from_content(content);
         *converted.body_mut() = body;
         context.content = Some((key, content_handle));
-    } else if requests_upgrade(request) {
-        context.upgrade = Some(upgrade::offer(converted.extensions_mut()));
     }
     if let Some(tls) = request.tls() {
         converted.extensions_mut().insert(tls.clone());
@@ -113,6 +114,8 @@ pub(super) fn to_http_request(
 #[derive(Clone)]
 struct FieldMap {
     map: HeaderMap,
+    /// The authority for the URI, if only the fields have it.
+    authority: Option<Authority>,
     accepts_trailers: bool,
 }
 
@@ -120,7 +123,11 @@ impl FieldMap {
     /// Converts the fields of a head. The fields are in `original`, and `shared` is a copy of it.
     fn of(head: &RequestHead, bytes: &[u8], original: &[u8], shared: &Bytes, mut map: HeaderMap) -> Self {
         let mut accepts_trailers = false;
+        let pseudo = PseudoFields::of(head);
         for (name, value) in head.fields(bytes) {
+            if pseudo.contain(name) {
+                continue;
+            }
             // The parser has validated both.
             let Ok(name) = HeaderName::from_bytes(name) else { continue };
             let Ok(shared) = HeaderValue::from_maybe_shared(header_map::shared_slice(shared, original, value)) else {
@@ -130,13 +137,15 @@ impl FieldMap {
                 name == header::TE && list_members(value).any(|member| member.eq_ignore_ascii_case(b"trailers"));
             map.append(name, shared);
         }
-        Self { map, accepts_trailers }
+        let authority = request_target::authority(head, bytes, original, shared);
+        Self { map, authority, accepts_trailers }
     }
 }
 
 /// A field section and its header map.
 struct CachedSection {
     section: Bytes,
+    pseudo: PseudoFields,
     fields: FieldMap,
 }
 
@@ -145,15 +154,15 @@ fn cached_fields(head: &RequestHead, bytes: &[u8]) -> Option<FieldMap> {
     if !head.is_cached_section() {
         return None;
     }
-    let section = head.field_section(bytes);
+    let (section, pseudo) = (head.field_section(bytes), PseudoFields::of(head));
     CACHED_SECTION.with_borrow_mut(|cached| {
-        if let Some(cached) = cached.as_ref().filter(|cached| cached.section == section) {
+        if let Some(cached) = cached.as_ref().filter(|cached| cached.section == section && cached.pseudo == pseudo) {
             return Some(cached.fields.clone());
         }
         // Not a slice of the head buffer, which would then stay allocated.
         let shared = Bytes::copy_from_slice(section);
         let fields = FieldMap::of(head, bytes, section, &shared, HeaderMap::new());
-        Some(cached.insert(CachedSection { section: shared, fields }).fields.clone())
+        Some(cached.insert(CachedSection { section: shared, pseudo, fields }).fields.clone())
     })
 }
 
@@ -173,12 +182,16 @@ fn has_content(request: &Request) -> bool {
     request.head().framing != RequestFraming::None
 }
 
-/// Returns whether the client offers another protocol. An offer in HTTP/1.0, or without
-/// `Connection: upgrade`, is ignored (RFC 9110 §7.8).
+/// Returns whether the client offers another protocol. An offer with content, in HTTP/1.0, or without
+/// `Connection: upgrade`, is ignored (RFC 9110 §7.8). In HTTP/2, an extended CONNECT is the offer (RFC 8441).
 fn requests_upgrade(request: &Request) -> bool {
+    if request.head().is_extended_connect() {
+        return true;
+    }
     let mut options = request.known_field_values(KnownField::Connection).flat_map(list_members);
     request.known_field(KnownField::Upgrade).is_some()
         && request.version() == Version::Http11
+        && !has_content(request)
         && options.any(|option| option.eq_ignore_ascii_case(b"upgrade"))
 }
 
@@ -241,7 +254,7 @@ where
     if let Some(LogReason(reason)) = parts.extensions.get() {
         response = response.log_reason(reason);
     }
-    if status == StatusCode::SWITCHING_PROTOCOLS {
+    if context.accepts_upgrade(status, &body) {
         let Some(offer) = context.upgrade.take() else {
             return (application_error("the application accepted an upgrade that the client did not offer"), None);
         };
@@ -251,7 +264,11 @@ where
     }
     headers.clear();
     SPARE_HEADERS.set(Some(headers));
-    let sends_trailers = context.accepts_trailers && announces_trailers;
+    let trailers = match context.version {
+        Version::Http2 | Version::Http3 => Trailers::Always,
+        Version::Http11 if context.accepts_trailers && announces_trailers => Trailers::AfterChunks,
+        Version::Http10 | Version::Http11 => Trailers::Never,
+    };
     match send_file::into_engine_body(body) {
         Ok(file) => (response.body(file), None),
         Err((body, hint)) => {
@@ -261,7 +278,7 @@ where
                 body,
                 exact_length,
                 announced_length,
-                sends_trailers,
+                trailers,
                 has_content_coding,
                 method: context.method,
                 forbids_content,
@@ -290,6 +307,16 @@ impl ConversionContext {
         }
     }
 
+    /// Whether a response switches to another protocol. A successful response to an extended CONNECT does (RFC 8441
+    /// §4), unless it has content.
+    fn accepts_upgrade(&self, status: StatusCode, body: &impl Body) -> bool {
+        let is_extended_connect = self.method == Method::Connect && self.upgrade.is_some();
+        match status.code() {
+            200..=299 => is_extended_connect && body.is_end_stream(),
+            _ => status == StatusCode::SWITCHING_PROTOCOLS,
+        }
+    }
+
     /// Returns why the request's content could not be read to its end, if reading failed.
     fn failure(&self) -> Option<service::ContentError> {
         self.content.as_ref()?.1.failure()
@@ -312,167 +339,5 @@ impl ConversionContext {
         {
             request.inner.content = content;
         }
-    }
-}
-
-/// The content of a response, and how to read it.
-pub(super) struct ResponseContent<B> {
-    body: B,
-    /// The length according to the body's size hint.
-    exact_length: Option<u64>,
-    /// The length according to Content-Length.
-    announced_length: Option<u64>,
-    /// Whether trailers may follow.
-    sends_trailers: bool,
-    /// Whether it has a content coding.
-    has_content_coding: bool,
-    method: Method,
-    /// Whether the status code forbids content.
-    forbids_content: bool,
-}
-
-impl<B> ResponseContent<B>
-where
-    B: Body + 'static,
-    B::Error: Into<BoxError>,
-{
-    /// Reads all content if it is small or available, and the first chunk if it is streamed.
-    pub(super) async fn into_body(self) -> Result<service::Body, &'static str> {
-        let Self { body, exact_length, announced_length, sends_trailers, has_content_coding, method, forbids_content } =
-            self;
-        if method == Method::Head {
-            // State the length that a GET would have; the body is dropped unread. The length of encoded
-            // content that a layer has already removed is unknown.
-            let is_length_unknown = exact_length.is_none() || has_content_coding;
-            let length = announced_length.or(exact_length.filter(|_| !body.is_end_stream()));
-            let length = if is_length_unknown { length } else { Some(length.unwrap_or(0)) };
-            return Ok(service::Body::Stream { length, chunks: Box::pin(NoChunks) });
-        }
-        match exact_length {
-            _ if forbids_content => Ok(service::Body::Empty),
-            None if announced_length == Some(0) && !sends_trailers => Ok(service::Body::Empty),
-            Some(0) => Ok(service::Body::Empty),
-            Some(length) if length <= COPY_BYTES_MAX as u64 && !sends_trailers => {
-                collect_bytes(pin!(body), length as usize).await
-            }
-            _ if body.is_end_stream() && !sends_trailers => Ok(service::Body::Empty),
-            _ => {
-                let length = exact_length.or(announced_length).filter(|_| !sends_trailers);
-                let trailers = sends_trailers.then(Fields::new);
-                let mut frames = FrameChunks { body: Box::pin(body), trailers, has_ended: false };
-                match poll_fn(|cx| Poll::Ready(Pin::new(&mut frames).poll_chunk(cx))).await {
-                    // All content is available, so it need not be streamed.
-                    Poll::Ready(Some(Ok(bytes))) if Some(bytes.len() as u64) == length => {
-                        Ok(service::Body::Bytes(bytes))
-                    }
-                    Poll::Ready(Some(Err(_))) => Err("the application's content failed"),
-                    Poll::Ready(None) if length.is_some() => Err("the application's content is shorter than announced"),
-                    Poll::Ready(None) if frames.trailers.is_none() => Ok(service::Body::Empty),
-                    first => {
-                        let first = match first {
-                            Poll::Ready(Some(Ok(bytes))) => bytes,
-                            _ => Bytes::new(),
-                        };
-                        Ok(service::Body::Stream { length, chunks: Box::pin(PrefixedChunks { first, frames }) })
-                    }
-                }
-            }
-        }
-    }
-}
-
-/// Collects small content of known length into one buffer.
-async fn collect_bytes<B>(mut body: Pin<&mut B>, length: usize) -> Result<service::Body, &'static str>
-where
-    B: Body,
-{
-    let mut collected = BytesMut::new();
-    while let Some(frame) = poll_fn(|cx| body.as_mut().poll_frame(cx)).await {
-        let frame = frame.map_err(|_| "the application's content failed")?;
-        let Ok(mut data) = frame.into_data() else { continue };
-        if data.remaining() == length {
-            return Ok(service::Body::Bytes(data.copy_to_bytes(length)));
-        }
-        collected.extend_from_slice(&data.copy_to_bytes(data.remaining()));
-        if collected.len() >= length {
-            break;
-        }
-    }
-    match collected.len() == length {
-        true => Ok(service::Body::Bytes(collected.freeze())),
-        false => Err("the application's content has another length than announced"),
-    }
-}
-
-/// An empty stream for responses to HEAD.
-struct NoChunks;
-
-impl Chunks for NoChunks {
-    fn poll_chunk(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Result<Bytes, StreamError>>> {
-        Poll::Ready(None)
-    }
-}
-
-/// The chunks of an `http_body::Body`.
-struct FrameChunks<B> {
-    body: Pin<Box<B>>,
-    /// The trailers, if the client accepts them.
-    trailers: Option<Fields>,
-    /// The body has ended; polling it again could panic.
-    has_ended: bool,
-}
-
-impl<B> Chunks for FrameChunks<B>
-where
-    B: Body,
-    B::Error: Into<BoxError>,
-{
-    fn poll_chunk(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, StreamError>>> {
-        while !self.has_ended {
-            let Some(frame) = ready!(self.body.as_mut().poll_frame(cx)) else {
-                self.has_ended = true;
-                break;
-            };
-            let frame = match frame {
-                Ok(frame) => frame,
-                Err(error) => return Poll::Ready(Some(Err(StreamError(error.into().to_string())))),
-            };
-            match frame.into_data() {
-                Ok(mut data) => return Poll::Ready(Some(Ok(data.copy_to_bytes(data.remaining())))),
-                Err(frame) => {
-                    if let (Some(trailers), Ok(map)) = (&mut self.trailers, frame.into_trailers()) {
-                        *trailers = header_map::to_fields(&map);
-                    }
-                }
-            }
-        }
-        Poll::Ready(None)
-    }
-
-    fn trailers(mut self: Pin<&mut Self>) -> Fields {
-        self.trailers.take().unwrap_or_default()
-    }
-}
-
-/// Chunks whose first chunk was already read.
-struct PrefixedChunks<B> {
-    first: Bytes,
-    frames: FrameChunks<B>,
-}
-
-impl<B> Chunks for PrefixedChunks<B>
-where
-    B: Body,
-    B::Error: Into<BoxError>,
-{
-    fn poll_chunk(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, StreamError>>> {
-        if !self.first.is_empty() {
-            return Poll::Ready(Some(Ok(std::mem::take(&mut self.first))));
-        }
-        Pin::new(&mut self.frames).poll_chunk(cx)
-    }
-
-    fn trailers(mut self: Pin<&mut Self>) -> Fields {
-        Pin::new(&mut self.frames).trailers()
     }
 }

@@ -14,7 +14,7 @@ thread_local! {
 /// Sends `103 Early Hints` before the response.
 ///
 /// It is a request extension if the server enables it ([`crate::Server::early_hints`]) and the client
-/// uses HTTP/1.1. It works until the response starts, and only on the thread that received the
+/// uses HTTP/1.1 or HTTP/2. It works until the response starts, and only on the thread that received the
 /// request.
 #[derive(Clone, Debug)]
 pub struct EarlyHints {

@@ -191,7 +191,12 @@ impl<S: Service> Shared<S> {
                 return to_http::build_response(response, None);
             }
         };
-        let response = service.call(&mut request).await;
+        let mut response = service.call(&mut request).await;
+        //= RFC 8441 §4: a success would open a stream of another protocol, which an embedded application cannot
+        if request.head().is_extended_connect() && matches!(response.status.code(), 200..=299) {
+            let reason = "an embedded application responded to CONNECT with 2xx";
+            response = Response::error(StatusCode::NOT_IMPLEMENTED).log_reason(reason);
+        }
         let (log_info, version) = (SharedLogInfo::of(&request), request.version());
         from_http::recycle(request);
         let mut http_response = to_http::build_response(response, content);

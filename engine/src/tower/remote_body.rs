@@ -8,7 +8,8 @@ use crate::mailbox::{MailboxReceiver, MailboxSender, mailbox};
 use crate::service::{ContentError, IncomingBody};
 use crate::tower::slab::{Slab, SlabKey};
 use bytes::Bytes;
-use std::task::{Context, Poll};
+use selvedge_proto::field::Fields;
+use std::task::{Context, Poll, ready};
 use std::thread::{self, ThreadId};
 use tokio::sync::mpsc;
 
@@ -29,14 +30,18 @@ struct Owner {
     commands: MailboxSender<(SlabKey, BodyCommand)>,
 }
 
-/// A chunk sent to another thread; `None` at the end of the content. The end is explicit, since a
-/// closed channel only means that the sender has ended.
-type SentChunk = Option<Result<Bytes, ContentError>>;
+/// A part of content sent to another thread. The end is explicit, since a closed channel only means that the sender
+/// has ended.
+enum Sent {
+    Chunk(Result<Bytes, ContentError>),
+    /// The end of the content, with its trailers.
+    End(Option<Fields>),
+}
 
 /// A command from another thread about one content.
 enum BodyCommand {
     /// Read all content and send it in chunks.
-    Read(mpsc::Sender<SentChunk>),
+    Read(mpsc::Sender<Sent>),
     /// Drop the content.
     Discard,
 }
@@ -64,28 +69,47 @@ async fn run_commands(mut receiver: MailboxReceiver<(SlabKey, BodyCommand)>) {
 }
 
 /// Reads content and sends it to another thread; the channel bounds how far it reads ahead.
-async fn forward_chunks(mut content: IncomingBody, sender: mpsc::Sender<SentChunk>) {
+async fn forward_chunks(mut content: IncomingBody, sender: mpsc::Sender<Sent>) {
     loop {
-        let chunk = content.chunk().await;
-        let has_more = matches!(chunk, Some(Ok(_)));
-        if sender.send(chunk).await.is_err() || !has_more {
+        let (part, has_more) = match content.chunk().await {
+            Some(chunk) => {
+                let has_more = chunk.is_ok();
+                (Sent::Chunk(chunk), has_more)
+            }
+            None => (Sent::End(content.trailers()), false),
+        };
+        if sender.send(part).await.is_err() || !has_more {
             return;
         }
     }
 }
 
-/// Polls the channel. A closed channel without an explicit end means that the worker has ended, and is
-/// reported as an error.
-fn poll_receiver(receiver: &mut mpsc::Receiver<SentChunk>, cx: &mut Context<'_>) -> Poll<SentChunk> {
-    receiver.poll_recv(cx).map(|sent| sent.unwrap_or(Some(Err(ContentError::Ended))))
+/// The channel from the worker, after reading has started on another thread.
+struct RemoteParts {
+    parts: mpsc::Receiver<Sent>,
+    trailers: Option<Fields>,
+}
+
+impl RemoteParts {
+    /// Polls the channel. A closed channel without an explicit end means that the worker has ended, and is
+    /// reported as an error.
+    fn poll_chunk(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, ContentError>>> {
+        Poll::Ready(match ready!(self.parts.poll_recv(cx)) {
+            Some(Sent::Chunk(chunk)) => Some(chunk),
+            Some(Sent::End(trailers)) => {
+                self.trailers = trailers;
+                None
+            }
+            None => Some(Err(ContentError::Ended)),
+        })
+    }
 }
 
 /// Handle to content that a worker's thread owns.
 pub(super) struct RemoteBody {
     owner: Owner,
     key: SlabKey,
-    /// The channel from the worker, after reading has started on another thread.
-    receiver: Option<mpsc::Receiver<SentChunk>>,
+    remote: Option<RemoteParts>,
 }
 
 impl RemoteBody {
@@ -94,7 +118,7 @@ impl RemoteBody {
         THREAD_BODIES.with(|thread_bodies| Self {
             owner: thread_bodies.owner.clone(),
             key: thread_bodies.bodies.insert(content),
-            receiver: None,
+            remote: None,
         })
     }
 
@@ -110,25 +134,26 @@ impl RemoteBody {
 
     /// Polls the next chunk; `None` at the end.
     pub(super) fn poll_chunk(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, ContentError>>> {
-        if let Some(receiver) = &mut self.receiver {
-            return poll_receiver(receiver, cx);
+        if let Some(remote) = &mut self.remote {
+            return remote.poll_chunk(cx);
         }
         if thread::current().id() == self.owner.thread {
             return self.with_content(|content| content.poll_chunk(cx)).unwrap_or(Poll::Ready(None));
         }
-        let (sender, mut receiver) = mpsc::channel(1);
+        let (sender, parts) = mpsc::channel(1);
         self.owner.send(self.key, BodyCommand::Read(sender));
-        let polled = poll_receiver(&mut receiver, cx);
-        self.receiver = Some(receiver);
-        polled
+        self.remote.insert(RemoteParts { parts, trailers: None }).poll_chunk(cx)
     }
 
-    /// Returns the trailer fields, if the content has any and was read on its own thread.
-    pub(super) fn trailers(&self) -> Option<selvedge_proto::field::Fields> {
-        if self.receiver.is_some() || thread::current().id() != self.owner.thread {
-            return None;
+    /// Returns the trailer fields, if the content has ended and has any.
+    pub(super) fn trailers(&mut self) -> Option<Fields> {
+        match &mut self.remote {
+            Some(remote) => remote.trailers.take(),
+            None if thread::current().id() == self.owner.thread => {
+                self.with_content(|content| content.trailers()).flatten()
+            }
+            None => None,
         }
-        self.with_content(|content| content.trailers()).flatten()
     }
 
     fn with_content<T>(&self, read: impl FnOnce(&mut IncomingBody) -> T) -> Option<T> {
@@ -145,7 +170,7 @@ impl Owner {
 
 impl Drop for RemoteBody {
     fn drop(&mut self) {
-        if self.receiver.is_some() {
+        if self.remote.is_some() {
             // Dropping the receiver stops the worker's read task.
         } else if thread::current().id() == self.owner.thread {
             // The table may already be dropped if the thread is ending.

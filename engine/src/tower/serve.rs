@@ -1,6 +1,7 @@
 //! `serve(listener, app)`, with the signature of `axum::serve`.
 
 use crate::limits::Limits;
+use crate::replace_app::PlainHttp2;
 use crate::server::{ExitCause, RunningServer, Server, limit_methods};
 use crate::service::HalfClosed;
 use crate::tower::{Application, IntoListener};
@@ -72,6 +73,19 @@ where
     #[cfg(feature = "tls")]
     pub fn tls(self, tls: crate::tls::Tls) -> Self {
         self.with(|server| server.tls(tls))
+    }
+
+    /// Sets which listeners without TLS accept HTTP/2; see [`Server::plain_http2`]. Listeners with TLS agree on the
+    /// protocol in the handshake.
+    ///
+    /// ```no_run
+    /// # async fn run(app: axum::Router) -> std::io::Result<()> {
+    /// let listener = tokio::net::TcpListener::bind("127.0.0.1:3000").await?;
+    /// selvedge::serve(listener, app).plain_http2(selvedge::PlainHttp2::Always).await
+    /// # }
+    /// ```
+    pub fn plain_http2(self, plain_http2: PlainHttp2) -> Self {
+        self.with(|server| server.plain_http2(plain_http2))
     }
 
     /// Sets the number of workers; see [`Server::workers`].

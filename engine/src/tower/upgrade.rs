@@ -1,11 +1,14 @@
-//! Connections that upgrade to another protocol (RFC 9110 §7.8).
+//! Connections of HTTP/1.1 that upgrade to another protocol (RFC 9110 §7.8), and streams of HTTP/2 that open one
+//! (RFC 8441).
 
-use crate::service::{Body as Content, Duplex, UpgradeHandler, UpgradeResponse};
+use crate::service::{Body as Content, Duplex, Request, UpgradeHandler, UpgradeResponse};
 use crate::tower::Body;
 #[cfg(feature = "hyper-upgrade")]
 use crate::tower::hyper_upgrade::HyperUpgrade;
 use bytes::Bytes;
 use http::{Extensions, HeaderValue, Response, StatusCode, header};
+#[cfg(feature = "hyper-upgrade")]
+use selvedge_proto::field::KnownField;
 use std::fmt;
 use std::future::Future;
 use std::io::{self, IoSlice};
@@ -17,7 +20,8 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 type UpgradeTask = Box<dyn FnOnce(Upgraded) + Send>;
 
 /// Upgrades a connection to another protocol. It is an extension of a request whose client offers a
-/// protocol in the Upgrade field.
+/// protocol: in the Upgrade field of HTTP/1.1, or by an extended CONNECT of HTTP/2 (RFC 8441). In HTTP/2 one stream
+/// switches, and the other streams of the connection go on.
 ///
 /// An upgraded connection counts toward the connection limit. No timeout applies to it except the
 /// shutdown timeout; [`Upgraded::stopping`] resolves when the shutdown begins.
@@ -44,10 +48,12 @@ type UpgradeTask = Box<dyn FnOnce(Upgraded) + Send>;
 #[derive(Clone)]
 pub struct Upgrade {
     task: Arc<Mutex<Option<UpgradeTask>>>,
+    /// The status code that accepts.
+    status: StatusCode,
 }
 
 impl Upgrade {
-    /// Builds the response that accepts the upgrade. After the response was sent, `handler` gets the
+    /// Builds the response that accepts the upgrade: 101, or 200 to an extended CONNECT. After the response was sent, `handler` gets the
     /// connection and runs as a task on the worker.
     pub fn accept<F, T>(self, protocol: &'static str, handler: F) -> Response<Body>
     where
@@ -59,7 +65,7 @@ impl Upgrade {
         });
         *self.task.lock().unwrap_or_else(PoisonError::into_inner) = Some(task);
         let mut response = Response::new(Body::empty());
-        *response.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
+        *response.status_mut() = self.status;
         if let Ok(protocol) = HeaderValue::from_str(protocol) {
             response.headers_mut().insert(header::UPGRADE, protocol);
         }
@@ -81,9 +87,15 @@ pub(super) struct UpgradeOffer {
 }
 
 /// Adds the upgrade extensions to a request.
-pub(super) fn offer(extensions: &mut Extensions) -> UpgradeOffer {
+pub(super) fn offer(request: &Request, extensions: &mut Extensions) -> UpgradeOffer {
     let task: Arc<Mutex<Option<UpgradeTask>>> = Arc::default();
-    extensions.insert(Upgrade { task: task.clone() });
+    let is_extended_connect = request.head().is_extended_connect();
+    let status = if is_extended_connect { StatusCode::OK } else { StatusCode::SWITCHING_PROTOCOLS };
+    extensions.insert(Upgrade { task: task.clone(), status });
+    #[cfg(feature = "hyper-upgrade")]
+    if is_extended_connect && let Some(protocol) = request.known_field(KnownField::Upgrade) {
+        extensions.insert(hyper::ext::Protocol::from(&*String::from_utf8_lossy(protocol)));
+    }
     UpgradeOffer {
         task,
         #[cfg(feature = "hyper-upgrade")]

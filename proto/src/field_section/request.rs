@@ -5,7 +5,7 @@ use super::class::FieldClass;
 use super::decoded::DecodedFields;
 use super::error::{MalformedMessage, SectionError};
 use crate::field::{KnownField, is_token};
-use crate::head::{RequestFraming, RequestHead, Version};
+use crate::head::{RequestFraming, RequestHead, Scheme, Version};
 use crate::head_builder::{HeadBuilder, RequestLine};
 use crate::http1::{expectation, request_framing};
 use crate::limits::MessageLimits;
@@ -85,6 +85,10 @@ pub fn build_request(
     }
     append_fields(fields, &pseudo, &mut builder)?;
     builder.finish_unframed(unframed(end))?;
+    head.scheme = pseudo.scheme();
+    if pseudo.authority.is_some() {
+        head.target.authority = head.authority;
+    }
     check_content(&bytes[start..], head, end)
 }
 
@@ -142,6 +146,12 @@ impl<'a> PseudoFields<'a> {
             pseudo.count += 1;
         }
         Ok(pseudo)
+    }
+
+    /// Returns the scheme, which is known to be one of the two.
+    fn scheme(&self) -> Option<Scheme> {
+        let is_https = self.scheme?.eq_ignore_ascii_case(b"https");
+        Some(if is_https { Scheme::Https } else { Scheme::Http })
     }
 
     /// Checks the combination of pseudo-fields. Returns the request line.

@@ -2,13 +2,13 @@
 
 use super::*;
 use crate::field::KnownField;
-use crate::head::{Expectation, RequestFraming, RequestHead, Version};
+use crate::head::{Expectation, RequestFraming, RequestHead, Scheme, Version};
 use crate::http1::parse_request;
 use crate::limits::MessageLimits;
 use crate::method::Method;
 use crate::reject::{Persistence, Reject};
 use crate::status::StatusCode;
-use crate::target::TargetForm;
+use crate::target::{Target, TargetForm};
 use proptest::prelude::*;
 
 /// Stores fields that are written as `name: value`, one on each line. A name may begin with a colon.
@@ -188,6 +188,8 @@ fn head_has_the_facts_of_the_request() {
     assert_eq!(head.request_line.of(bytes), b"GET /a?b HTTP/2.0");
     assert_eq!(head.target.path.of(bytes), b"/a");
     assert_eq!(head.authority.map(|span| span.of(bytes)), Some(&b"example.com"[..]));
+    assert_eq!((head.target.authority, head.scheme), (head.authority, Some(Scheme::Https)));
+    assert!(!head.is_extended_connect());
     assert_eq!(head.value(bytes, KnownField::Expect), Some(&b"100-continue"[..]));
     for (rest, end, length, framing) in [
         ("", StreamEnd::Ended, None, RequestFraming::None),
@@ -202,10 +204,16 @@ fn head_has_the_facts_of_the_request() {
     let (text, _, head) = build(CONNECT, StreamEnd::Open, &limits).unwrap();
     assert_eq!((head.method, head.target.form), (Method::Connect, TargetForm::Authority));
     assert_eq!(head.authority.map(|span| span.of(text.as_bytes())), Some(&b"example.com:443"[..]));
+    assert_eq!((head.scheme, head.is_extended_connect()), (None, false));
     let (text, _, head) = build(WEBSOCKET, StreamEnd::Open, &limits).unwrap();
     assert_eq!((head.method, head.target.form), (Method::Connect, TargetForm::Origin));
+    assert!(head.is_extended_connect());
     assert_eq!(head.target.path.of(text.as_bytes()), b"/chat");
     assert_eq!(head.value(text.as_bytes(), KnownField::Upgrade), Some(&b"websocket"[..]));
+    let host_alone = ":method: GET\n:scheme: http\n:path: /\nhost: a\n";
+    let (text, _, head) = build(host_alone, StreamEnd::Open, &limits).unwrap();
+    assert_eq!((head.target.authority, head.scheme), (None, Some(Scheme::Http)));
+    assert_eq!(head.authority.map(|span| span.of(text.as_bytes())), Some(&b"a"[..]));
 }
 
 /// Lines of a section: those of a valid request, and others that change or spoil it.
@@ -245,7 +253,9 @@ proptest! {
             let text = text.replacen(" HTTP/2.0\r\n", " HTTP/1.1\r\n", 1);
             let mut parsed = RequestHead::default();
             prop_assert_eq!(parse_request(text.as_bytes(), &limits, &mut parsed), Ok(true));
-            prop_assert_eq!((parsed.len, parsed.method, parsed.target), (text.len(), head.method, head.target));
+            // A text of HTTP/1.1 has the authority in Host alone.
+            let target = Target { authority: None, ..head.target };
+            prop_assert_eq!((parsed.len, parsed.method, parsed.target), (text.len(), head.method, target));
             let fields = |head: &RequestHead| {
                 head.fields(text.as_bytes()).map(|(name, value)| [name, b"=", value].concat()).collect::<Vec<_>>()
             };

@@ -104,7 +104,7 @@ mod stream_table;
 
 pub use budget::{SMALL_INCREMENT_BYTES, TINY_DATA_BYTES, Waste};
 pub use connection::{
-    Connection, Content, End, Event, FieldSection, Millis, ResetCause, Role, Section, Step, StreamId, Turn,
+    Connection, Content, End, Event, FieldSection, Millis, ResetCause, Role, Section, Step, StreamId, Turn, WindowOf,
 };
 pub use error::{ConnectionError, ErrorCode, OpenError, SendError, StreamError};
 pub use limits::{

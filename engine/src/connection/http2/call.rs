@@ -58,7 +58,8 @@ pub(super) fn call<'a, S: Stream, T: Service, O: Observer>(
         let mut calling = Calling { active: Some(active), connection, app };
         let response = {
             let request = &mut calling.active.as_mut().expect(ACTIVE_UNTIL_RESPONSE).request;
-            let mut call = pin!(app.service.call(request));
+            // The call itself may panic, not only its future.
+            let mut call = pin!(async { app.service.call(request).await });
             poll_fn(|cx| match panic::catch(|| call.as_mut().poll(cx)) {
                 Ok(polled) => polled,
                 Err(message) => {
@@ -83,7 +84,7 @@ pub(super) fn finish<S: Stream, T, O: Observer>(
     record.report(app, &connection.transport, &request, connection.facts(stream, began));
     let mut inner = request.inner;
     if let Some(extensions) = inner.connection_extensions.take() {
-        connection.extensions.set(Some(extensions));
+        connection.extensions.borrow_mut().get_or_insert(extensions);
     }
     request_pool::release(inner);
 }

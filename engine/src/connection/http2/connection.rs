@@ -1,9 +1,10 @@
 //! The state of an HTTP/2 connection that its task shares with readers of content.
 
 use super::contents::Contents;
+use super::serve::UNSENT_BYTES_MAX;
 use crate::connection::exchange::StreamFacts;
 use crate::connection::transport::Transport;
-use crate::limits::BATCH_BYTES;
+use crate::net::clock::Tick;
 use crate::net::raw::SendMode;
 use crate::net::stream::Stream;
 use crate::service::{CloseReason, ConnectionExtensions, ContentError, ContentSource, StreamId};
@@ -11,7 +12,7 @@ use bytes::Bytes;
 use selvedge_proto::StatusCode;
 use selvedge_proto::field::Fields;
 use selvedge_proto::head::Expectation;
-use selvedge_proto::http2::{self, ErrorCode, Millis, Role, Section};
+use selvedge_proto::http2::{self, End, ErrorCode, ExtendedConnect, Http2Limits, Millis, Role, Section};
 use std::cell::{Cell, RefCell};
 use std::task::{Context, Poll, Waker};
 use std::time::Instant;
@@ -23,11 +24,13 @@ pub(in crate::connection) struct Connection<S> {
     /// Content of requests.
     pub(super) contents: RefCell<Contents>,
     /// Application state of this connection, which outlives a request.
-    pub(super) extensions: Cell<ConnectionExtensions>,
+    pub(super) extensions: RefCell<ConnectionExtensions>,
     /// Requests so far.
     pub(in crate::connection) requests: Cell<u32>,
     /// Whether the task of the connection runs now, so that it needs no wake-up to send what is written.
     pub(super) is_in_turn: Cell<bool>,
+    /// Since when no stream is open.
+    pub(super) idle_since: Cell<Option<Tick>>,
     /// Why calls are cancelled from now on.
     pub(super) cancel_reason: Cell<CloseReason>,
 }
@@ -37,36 +40,30 @@ pub(in crate::connection) struct ParkedState {
     protocol: Box<http2::Connection>,
     extensions: ConnectionExtensions,
     requests: u32,
+    idle_since: Option<Tick>,
 }
 
 impl<S: Stream> Connection<S> {
     /// Begins a connection, and writes the server's preface.
-    pub(in crate::connection) fn new(transport: Transport<S>) -> Self {
-        let limits = transport.shared.limits.of_http2();
+    pub(in crate::connection) fn new(transport: Transport<S>, extended_connect: ExtendedConnect) -> Self {
+        let limits = Http2Limits { extended_connect, ..transport.shared.limits.of_http2() };
         let mut protocol = Box::new(http2::Connection::new(Role::Server, &limits, now(&transport)));
         protocol.start(transport.output.borrow_mut().bytes());
-        Self::with(transport, protocol, None, 0)
+        Self::resumed(transport, ParkedState { protocol, extensions: None, requests: 0, idle_since: None })
     }
 
     /// Restores a parked connection.
     pub(in crate::connection) fn resumed(transport: Transport<S>, parked: ParkedState) -> Self {
-        let ParkedState { protocol, extensions, requests } = parked;
-        Self::with(transport, protocol, extensions, requests)
-    }
-
-    fn with(
-        transport: Transport<S>,
-        protocol: Box<http2::Connection>,
-        extensions: ConnectionExtensions,
-        requests: u32,
-    ) -> Self {
+        let ParkedState { protocol, extensions, requests, idle_since } = parked;
+        transport.timeouts.worker.connections.set_has_streams(transport.timeouts.id);
         Self {
             transport,
             protocol: RefCell::new(protocol),
             contents: RefCell::default(),
-            extensions: Cell::new(extensions),
+            extensions: RefCell::new(extensions),
             requests: Cell::new(requests),
             is_in_turn: Cell::new(false),
+            idle_since: Cell::new(idle_since),
             cancel_reason: Cell::new(CloseReason::ClientDisconnected),
         }
     }
@@ -75,8 +72,8 @@ impl<S: Stream> Connection<S> {
     pub(in crate::connection) fn into_parked(self) -> (Transport<S>, ParkedState) {
         let mut protocol = self.protocol.into_inner();
         protocol.compact();
-        let parked = ParkedState { protocol, extensions: self.extensions.take(), requests: self.requests.get() };
-        (self.transport, parked)
+        let (requests, idle_since) = (self.requests.get(), self.idle_since.get());
+        (self.transport, ParkedState { protocol, extensions: self.extensions.take(), requests, idle_since })
     }
 
     /// Whether all buffers are empty, so that the connection can park. Releases an unused send buffer permit.
@@ -122,6 +119,26 @@ impl<S: Stream> Connection<S> {
         }
     }
 
+    /// Stores content for the application, or discards it.
+    pub(super) fn store_content(&self, stream: http2::StreamId, piece: &[u8], end: End) {
+        let now = self.transport.timeouts.worker.clock.tick();
+        if !piece.is_empty() {
+            let (is_stored, reader) = self.contents.borrow_mut().push(stream, piece, now);
+            if !is_stored {
+                self.consume(stream, piece.len());
+            }
+            if let Some(reader) = reader {
+                reader.wake();
+            }
+        }
+        if end == End::Last {
+            let reader = self.contents.borrow_mut().end(stream, None);
+            if let Some(reader) = reader {
+                reader.wake();
+            }
+        }
+    }
+
     /// Drops the content of a stream that the application reads no more.
     pub(super) fn drop_content(&self, stream: http2::StreamId) {
         let Some(dropped) = self.contents.borrow_mut().remove(stream) else { return };
@@ -131,9 +148,16 @@ impl<S: Stream> Connection<S> {
         }
     }
 
-    /// Sends what a reader of content has caused, if it reads outside of the connection's task.
+    /// Sends what the application has caused, if it runs outside of the connection's task.
     fn wake_to_send(&self, waker: Option<&Waker>) {
-        if !self.is_in_turn.get() && self.transport.unsent_len() > 0 {
+        if self.transport.unsent_len() > 0 {
+            self.wake(waker);
+        }
+    }
+
+    /// Wakes the connection's task, unless this is called by it or from a task with this waker.
+    fn wake(&self, waker: Option<&Waker>) {
+        if !self.is_in_turn.get() {
             let timeouts = &self.transport.timeouts;
             timeouts.worker.connections.wake(timeouts.id, waker);
         }
@@ -164,7 +188,12 @@ impl<S: Stream> ContentSource for Connection<S> {
                 let _ = protocol.send_fields(stream, Section::Interim, out, |block| block.status(StatusCode::CONTINUE));
             });
         }
-        self.wake_to_send(Some(cx.waker()));
+        if polled.is_pending() {
+            // The client has a time limit from now on.
+            self.wake(Some(cx.waker()));
+        } else {
+            self.wake_to_send(Some(cx.waker()));
+        }
         polled
     }
 
@@ -185,7 +214,7 @@ impl<S: Stream> ContentSource for Connection<S> {
 
     fn send_interim(&self, stream: StreamId, status: StatusCode, fields: &Fields) -> Result<(), ContentError> {
         let id = stream_of(stream).ok_or(ContentError::Ended)?;
-        if self.transport.unsent_len() >= BATCH_BYTES {
+        if self.transport.unsent_len() > UNSENT_BYTES_MAX {
             return Err(ContentError::Disconnected);
         }
         let sent = self.with_protocol(|protocol, out| {

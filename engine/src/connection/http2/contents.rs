@@ -13,6 +13,9 @@ use std::collections::VecDeque;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
+/// A piece is not joined to one that would be longer than this. Each piece costs memory besides its bytes.
+const JOINED_BYTES_MAX: usize = 4096;
+
 /// The content of all requests of a connection that have not ended.
 #[derive(Default)]
 pub(super) struct Contents {
@@ -22,14 +25,24 @@ pub(super) struct Contents {
 /// The content of one request.
 pub(super) struct StreamContent {
     stream: StreamId,
+    /// Pieces for the application. Short ones that arrive before it reads are joined.
     unread: VecDeque<Vec<u8>>,
     unread_bytes: usize,
     progress: Arrival,
-    phase: Phase,
+    phase: ContentPhase,
     /// The client waits for `100 Continue`.
     expectation: Expectation,
     trailers: Option<Fields>,
     reader: Option<Waker>,
+    timing: Timing,
+}
+
+/// Whether the time limits apply while the application waits.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Timing {
+    Limited,
+    /// The application responds already, so it is a conversation, in which each side may pause.
+    Unlimited,
 }
 
 /// How content arrives while the application waits for it.
@@ -43,7 +56,7 @@ struct Arrival {
 
 /// How far content has arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Phase {
+enum ContentPhase {
     Arriving,
     /// All of it has arrived.
     Complete,
@@ -51,9 +64,6 @@ enum Phase {
     Stopped,
     Failed(ContentError),
 }
-
-/// Pieces up to this size are joined.
-const JOINED_BYTES_MAX: usize = 16 * 1024;
 
 /// The time limits of content.
 #[derive(Clone, Copy)]
@@ -76,8 +86,8 @@ impl StreamContent {
 
     /// Fails a content that is not complete. Returns the reader, which gets the error now.
     fn fail(&mut self, error: ContentError) -> Option<Waker> {
-        if self.phase == Phase::Arriving {
-            self.phase = Phase::Failed(error);
+        if self.phase == ContentPhase::Arriving {
+            self.phase = ContentPhase::Failed(error);
         }
         self.end_wait(self.progress.wait.map_or(0, |(began, _)| began));
         self.reader.take()
@@ -91,7 +101,7 @@ impl StreamContent {
 
     /// Returns when the client has been too slow, if the application waits for it.
     fn due(&self, limits: ContentLimits) -> Option<Tick> {
-        let (began, last) = self.progress.wait?;
+        let (began, last) = self.progress.wait.filter(|_| self.timing == Timing::Limited)?;
         let rate_seconds = self.progress.bytes / u64::from(limits.min_rate.max(1));
         let allowed = ticks(Duration::from_secs(rate_seconds).saturating_add(limits.timeout));
         let due_by_rate = began.saturating_sub(self.progress.waited).saturating_add(allowed);
@@ -120,11 +130,19 @@ impl Contents {
             unread: VecDeque::new(),
             unread_bytes: 0,
             progress: Arrival { bytes: 0, waited: 0, wait: None },
-            phase: Phase::Arriving,
+            phase: ContentPhase::Arriving,
             expectation,
             trailers: None,
             reader: None,
+            timing: Timing::Limited,
         });
+    }
+
+    /// Ends the time limits of a content, because its response has begun.
+    pub(super) fn lift_limits(&mut self, stream: StreamId) {
+        if let Some(content) = self.find_mut(stream) {
+            content.timing = Timing::Unlimited;
+        }
     }
 
     /// Removes the content of a request.
@@ -133,14 +151,14 @@ impl Contents {
         Some(self.all.swap_remove(at))
     }
 
-    /// Whether the client has not sent all content of a request.
+    /// Whether the client may still send content of a request, as far as is known here.
     pub(super) fn is_arriving(&self, stream: StreamId) -> bool {
-        self.find(stream).is_some_and(|content| matches!(content.phase, Phase::Arriving | Phase::Stopped))
+        self.find(stream).is_some_and(|content| content.phase != ContentPhase::Complete)
     }
 
     /// Stores a piece of content. Returns whether the application may read it, and the reader that waits for it.
     pub(super) fn push(&mut self, stream: StreamId, piece: &[u8], now: Tick) -> (bool, Option<Waker>) {
-        let Some(content) = self.find_mut(stream).filter(|content| content.phase == Phase::Arriving) else {
+        let Some(content) = self.find_mut(stream).filter(|content| content.phase == ContentPhase::Arriving) else {
             return (false, None);
         };
         content.expectation = Expectation::None;
@@ -160,8 +178,8 @@ impl Contents {
     /// Ends the content of a request. Returns the reader that waits for it.
     pub(super) fn end(&mut self, stream: StreamId, trailers: Option<Fields>) -> Option<Waker> {
         let content = self.find_mut(stream)?;
-        if content.phase == Phase::Arriving {
-            content.phase = Phase::Complete;
+        if content.phase == ContentPhase::Arriving {
+            content.phase = ContentPhase::Complete;
             content.trailers = trailers;
         }
         content.reader.take()
@@ -188,17 +206,17 @@ impl Contents {
             return (Poll::Ready(Some(Ok(piece.into()))), Expectation::None);
         }
         let error = match content.phase {
-            Phase::Arriving => {
+            ContentPhase::Arriving => {
                 content.progress.wait.get_or_insert((now, now));
                 content.reader = Some(cx.waker().clone());
                 return (Poll::Pending, std::mem::take(&mut content.expectation));
             }
-            Phase::Complete => {
+            ContentPhase::Complete => {
                 content.end_wait(now);
                 return (Poll::Ready(None), Expectation::None);
             }
-            Phase::Stopped => ContentError::TooLarge,
-            Phase::Failed(error) => error,
+            ContentPhase::Stopped => ContentError::TooLarge,
+            ContentPhase::Failed(error) => error,
         };
         (Poll::Ready(Some(Err(error))), Expectation::None)
     }
@@ -211,8 +229,8 @@ impl Contents {
     /// Records that the application reads no more of a content. Returns the number of bytes that are discarded.
     pub(super) fn stop(&mut self, stream: StreamId) -> usize {
         let Some(content) = self.find_mut(stream) else { return 0 };
-        if content.phase == Phase::Arriving {
-            content.phase = Phase::Stopped;
+        if content.phase == ContentPhase::Arriving {
+            content.phase = ContentPhase::Stopped;
         }
         content.unread.clear();
         std::mem::take(&mut content.unread_bytes)
@@ -221,9 +239,9 @@ impl Contents {
     /// Returns why a content could not be read to its end.
     pub(super) fn failure(&self, stream: StreamId) -> Option<ContentError> {
         match self.find(stream)?.phase {
-            Phase::Failed(error) => Some(error),
-            Phase::Stopped => Some(ContentError::TooLarge),
-            Phase::Arriving | Phase::Complete => None,
+            ContentPhase::Failed(error) => Some(error),
+            ContentPhase::Stopped => Some(ContentError::TooLarge),
+            ContentPhase::Arriving | ContentPhase::Complete => None,
         }
     }
 
@@ -273,5 +291,17 @@ mod tests {
         assert_eq!(contents.fail_slow(seconds(101), LIMITS).len(), 0);
         assert_eq!(contents.fail_slow(seconds(102), LIMITS).len(), 1);
         assert_eq!(contents.failure(stream), Some(ContentError::TooSlow));
+    }
+
+    #[test]
+    fn content_has_no_time_limit_after_the_response_has_begun() {
+        let stream = StreamId::new(1).unwrap();
+        let mut contents = Contents::default();
+        contents.begin(stream, Expectation::None);
+        assert!(contents.poll(stream, seconds(0), &mut Context::from_waker(Waker::noop())).0.is_pending());
+        assert!(contents.due(LIMITS).is_some());
+        contents.lift_limits(stream);
+        assert_eq!(contents.due(LIMITS), None);
+        assert_eq!(contents.fail_slow(seconds(1_000), LIMITS).len(), 0);
     }
 }

@@ -3,18 +3,23 @@
 //! The protocol itself is in [`selvedge_proto::http2`]. Here, `serve` moves bytes between the transport and the
 //! protocol, and takes turns: it receives, calls the application, sends. `streams` has the calls that wait and the
 //! responses that are being sent, `contents` what clients have sent to the application, `respond` writes heads,
-//! `output` writes content, and `stalls` finds clients that do not receive.
+//! `output` writes content, `stalls` finds clients that do not receive, and `tunnel` has the streams of other protocols.
 
 mod call;
 mod connection;
 mod contents;
+mod data_frame;
 mod output;
+mod pending;
 mod ready_queue;
+mod refusal;
 mod request;
 mod respond;
+mod sending;
 mod serve;
 mod stalls;
 mod streams;
+mod tunnel;
 
 pub(super) use connection::{Connection, ParkedState};
 pub(super) use serve::serve;

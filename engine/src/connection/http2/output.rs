@@ -1,7 +1,8 @@
 //! Sends the content of responses in DATA frames.
 
 use super::connection::Connection;
-use super::streams::PendingResponse;
+use super::data_frame::{FRAME_HEADER_BYTES, Sent, after_frame, send_bytes};
+use super::tunnel::OutgoingTunnel;
 use crate::connection::sealed_copies::sealed_copy;
 use crate::file::{FileContent, SealedCopy};
 use crate::limits::FILE_SLICE_BYTES;
@@ -11,7 +12,7 @@ use crate::net::worker::Worker;
 use crate::service::{Chunks, CloseReason};
 use bytes::Bytes;
 use rustix::io::{Errno, ReadWriteFlags, preadv2};
-use selvedge_proto::http2::{End, Section, SendError, Turn};
+use selvedge_proto::http2::{End, Section, StreamId, Turn};
 use std::future::Future;
 use std::io::IoSliceMut;
 use std::os::fd::AsFd;
@@ -20,15 +21,14 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
-/// The header of a frame (RFC 9113 §4.1).
-pub(super) const FRAME_HEADER_BYTES: usize = 9;
-
 /// The content of a response that is being sent.
 pub(super) enum Outgoing {
     /// The rest of bytes in memory.
     Bytes(Bytes),
     File(OutgoingFile),
     Stream(OutgoingStream),
+    /// What the handler of another protocol sends.
+    Tunnel(OutgoingTunnel),
 }
 
 /// The rest of a file.
@@ -50,14 +50,13 @@ pub(super) struct OutgoingStream {
     remaining: Option<u64>,
 }
 
-/// The result of one turn of a stream.
-pub(super) enum Sent {
-    /// A frame with this many bytes of content was written, and more follows.
-    More(usize),
-    /// The end was written, with this many bytes of content.
-    All(usize),
-    /// The response cannot be completed.
-    Failed(CloseReason),
+/// What follows in a stream of chunks.
+enum Next {
+    /// The current chunk.
+    Chunk,
+    End,
+    /// The application reported an error.
+    Failed,
 }
 
 impl Outgoing {
@@ -70,51 +69,43 @@ impl Outgoing {
     pub(super) fn of_chunks(chunks: Pin<Box<dyn Chunks>>, length: Option<u64>) -> Self {
         Self::Stream(OutgoingStream { chunks, chunk: Bytes::new(), remaining: length })
     }
-}
 
-/// Writes the next frame of a response. `Pending` if its content is not available yet; the context is woken then.
-/// `scratch` is memory for a frame header.
-pub(super) fn poll_send<S: Stream>(
-    connection: &Connection<S>,
-    response: &mut PendingResponse,
-    turn: Turn,
-    scratch: &mut Vec<u8>,
-    cx: &mut Context<'_>,
-) -> Poll<Sent> {
-    let polled = match &mut response.content {
-        Outgoing::Bytes(bytes) => {
-            let piece = bytes.split_to(bytes.len().min(turn.bytes_max));
-            let end = if bytes.is_empty() { End::Last } else { End::More };
-            Poll::Ready(send_bytes(connection, turn, &piece, end))
-        }
-        Outgoing::File(file) => file.poll_send(connection, turn, scratch, cx),
-        Outgoing::Stream(stream) => stream.poll_send(connection, turn, cx),
-    };
-    response.waits_for_content = polled.is_pending();
-    if let Poll::Ready(Sent::More(count) | Sent::All(count)) = polled {
-        response.record.content_bytes += count as u64;
-        if let Some(stall) = &mut response.stall {
-            stall.bytes += count as u64;
+    /// Writes the next frame. `Pending` if the content is not available yet; the context is woken then.
+    pub(super) fn poll_send<S: Stream>(
+        &mut self,
+        connection: &Connection<S>,
+        turn: Turn,
+        scratch: &mut Vec<u8>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Sent> {
+        match self {
+            Self::Bytes(bytes) => {
+                let piece = bytes.split_to(bytes.len().min(turn.bytes_max));
+                let end = if bytes.is_empty() { End::Last } else { End::More };
+                Poll::Ready(send_bytes(connection, turn.stream, &piece, end))
+            }
+            Self::File(file) => file.poll_send(connection, turn, scratch, cx),
+            Self::Stream(stream) => stream.poll_send(connection, turn, cx),
+            Self::Tunnel(tunnel) => tunnel.poll_send(connection, turn, cx),
         }
     }
-    polled
-}
 
-/// Writes a DATA frame.
-fn send_bytes<S: Stream>(connection: &Connection<S>, turn: Turn, bytes: &[u8], end: End) -> Sent {
-    let begun = connection.with_protocol(|protocol, out| {
-        protocol.begin_data(turn.stream, bytes.len(), end, out)?;
-        out.extend_from_slice(bytes);
-        Ok::<(), SendError>(())
-    });
-    after_frame(begun, bytes.len(), end)
-}
-
-fn after_frame(begun: Result<(), SendError>, count: usize, end: End) -> Sent {
-    match (begun, end) {
-        (Ok(()), End::More) => Sent::More(count),
-        (Ok(()), End::Last) => Sent::All(count),
-        (Err(_), _) => Sent::Failed(CloseReason::ClientDisconnected),
+    /// Writes the end if no content precedes it, which needs no window.
+    pub(super) fn poll_end<S: Stream>(
+        &mut self,
+        connection: &Connection<S>,
+        id: StreamId,
+        cx: &mut Context<'_>,
+    ) -> Poll<Sent> {
+        match self {
+            Self::Stream(stream) => stream.poll_chunk(cx).map(|next| match next {
+                Next::Chunk => Sent::More(0),
+                Next::End => stream.end(connection, id),
+                Next::Failed => Sent::Failed(CloseReason::StreamFailed),
+            }),
+            Self::Tunnel(tunnel) => tunnel.poll_end(connection, id, cx),
+            Self::Bytes(_) | Self::File(_) => Poll::Ready(Sent::More(0)),
+        }
     }
 }
 
@@ -211,12 +202,10 @@ fn read_at(file: impl AsFd, into: &mut [u8], offset: u64, flags: ReadWriteFlags)
 
 impl OutgoingStream {
     fn poll_send<S: Stream>(&mut self, connection: &Connection<S>, turn: Turn, cx: &mut Context<'_>) -> Poll<Sent> {
-        while self.chunk.is_empty() {
-            match ready!(self.chunks.as_mut().poll_chunk(cx)) {
-                None => return Poll::Ready(self.end(connection, turn)),
-                Some(Ok(chunk)) => self.chunk = chunk,
-                Some(Err(_)) => return Poll::Ready(Sent::Failed(CloseReason::StreamFailed)),
-            }
+        match ready!(self.poll_chunk(cx)) {
+            Next::Chunk => {}
+            Next::End => return Poll::Ready(self.end(connection, turn.stream)),
+            Next::Failed => return Poll::Ready(Sent::Failed(CloseReason::StreamFailed)),
         }
         let count = self.chunk.len().min(turn.bytes_max);
         if let Some(remaining) = &mut self.remaining {
@@ -226,21 +215,33 @@ impl OutgoingStream {
             }
         }
         let piece = self.chunk.split_to(count);
-        let is_last = self.remaining == Some(0) && self.chunk.is_empty();
-        Poll::Ready(send_bytes(connection, turn, &piece, if is_last { End::Last } else { End::More }))
+        let is_last = self.remaining == Some(0) && self.chunk.is_empty() && !self.chunks.may_have_trailers();
+        Poll::Ready(send_bytes(connection, turn.stream, &piece, if is_last { End::Last } else { End::More }))
+    }
+
+    /// Makes the current chunk one that is not empty.
+    fn poll_chunk(&mut self, cx: &mut Context<'_>) -> Poll<Next> {
+        while self.chunk.is_empty() {
+            match ready!(self.chunks.as_mut().poll_chunk(cx)) {
+                None => return Poll::Ready(Next::End),
+                Some(Ok(chunk)) => self.chunk = chunk,
+                Some(Err(_)) => return Poll::Ready(Next::Failed),
+            }
+        }
+        Poll::Ready(Next::Chunk)
     }
 
     /// Writes the end of the content, with trailers if the application has any.
-    fn end<S: Stream>(&mut self, connection: &Connection<S>, turn: Turn) -> Sent {
+    fn end<S: Stream>(&mut self, connection: &Connection<S>, stream: StreamId) -> Sent {
         if self.remaining.is_some_and(|remaining| remaining > 0) {
             return Sent::Failed(CloseReason::StreamFailed);
         }
         let trailers = self.chunks.as_mut().trailers();
-        if self.remaining.is_some() || trailers.lines().is_empty() {
-            return send_bytes(connection, turn, &[], End::Last);
+        if trailers.lines().is_empty() {
+            return send_bytes(connection, stream, &[], End::Last);
         }
         let sent = connection.with_protocol(|protocol, out| {
-            protocol.send_fields(turn.stream, Section::Trailers, out, |block| block.fields(&trailers))
+            protocol.send_fields(stream, Section::Trailers, out, |block| block.fields(&trailers))
         });
         after_frame(sent, 0, End::Last)
     }

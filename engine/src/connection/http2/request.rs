@@ -1,28 +1,23 @@
 //! What clients send: heads, content, trailers, and resets.
 
 use super::call::{ActiveRequest, Called};
-use super::respond::send_refusal;
-use super::serve::Server;
+use super::refusal::refuse;
+use super::serve::ConnectionTask;
 use crate::buffer::Buffer;
-use crate::connection::exchange::ResponseRecord;
 use crate::connection::http1::request_pool;
 use crate::net::stream::Stream;
 use crate::service::{
-    CloseReason, ContentError, ContentSource, IncomingBody, InterimSender, Observer, Request, RequestInner, Response,
-    Service, StreamId as RequestId, Timestamp,
+    CloseReason, ContentError, ContentSource, IncomingBody, InterimSender, Observer, Request, RequestInner, Service,
+    StreamId as RequestId, Timestamp,
 };
-use selvedge_proto::field_section::{
-    FieldClass, MalformedMessage, Protocols, RequestRules, SectionError, StreamEnd, build_request, read_trailers,
-};
+use selvedge_proto::field_section::{Protocols, RequestRules, SectionError, StreamEnd, build_request, read_trailers};
 use selvedge_proto::head::Version;
-use selvedge_proto::http2::{End, ErrorCode, FieldSection, ResetCause, StreamId};
-use selvedge_proto::method::Method;
-use selvedge_proto::{Reject, StatusCode};
+use selvedge_proto::http2::{End, ErrorCode, FieldSection, Priority, ResetCause, StreamId};
 use std::future::Future;
 use std::rc::{Rc, Weak};
 use std::time::Instant;
 
-impl<S, T, O, M, F> Server<'_, S, T, O, M, F>
+impl<S, T, O, M, F> ConnectionTask<'_, S, T, O, M, F>
 where
     S: Stream,
     T: Service,
@@ -34,25 +29,42 @@ where
     pub(super) fn begin_request(&mut self, stream: StreamId, end: End, _section: FieldSection) {
         let connection = self.connection;
         connection.requests.set(connection.requests.get().wrapping_add(1));
+        connection.idle_since.set(None);
         let mut inner = request_pool::acquire();
         inner.bytes = Buffer::take();
         inner.start = 0;
+        let protocols = match self.app.service.accepts_extended_connect() {
+            true => Protocols::Any,
+            false => Protocols::None,
+        };
         let built = {
             let rules = RequestRules {
                 version: Version::Http2,
                 limits: &connection.transport.shared.limits.message,
-                protocols: Protocols::None,
+                protocols,
             };
             let end = if end == End::Last { StreamEnd::Ended } else { StreamEnd::Open };
             let RequestInner { bytes, head, .. } = &mut *inner;
             build_request(connection.protocol.borrow().fields(), end, &rules, bytes, head)
         };
         match built {
-            Ok(length) => self.start_request(stream, end, length, inner),
+            Ok(length) => {
+                self.set_priority(stream);
+                self.start_request(stream, end, length, inner);
+            }
             Err(error) => {
                 request_pool::release(inner);
-                self.refuse(stream, end, error);
+                refuse(self.connection, self.app, (stream, end), error);
             }
+        }
+    }
+
+    /// Applies the priority that a request states (RFC 9218 §5).
+    fn set_priority(&self, stream: StreamId) {
+        let mut protocol = self.connection.protocol.borrow_mut();
+        let stated = protocol.fields().iter().find(|field| field.name == b"priority");
+        if let Some(priority) = stated.map(|field| Priority::parse(field.value)) {
+            protocol.set_priority(stream, priority);
         }
     }
 
@@ -76,70 +88,13 @@ where
             inner.content = IncomingBody::new(source(), id, length, transport.shared.limits.body_bytes_max);
         }
         if self.app.service.uses_connection_extensions() {
-            inner.connection_extensions = connection.extensions.take();
+            inner.connection_extensions = connection.extensions.borrow().clone();
         }
         if self.app.service.sends_interim() {
             inner.interim_sender = Some(InterimSender { source: source(), stream: id });
         }
         let began = self.app.observer.wants_elapsed().then(Instant::now);
         self.start_call(ActiveRequest { request: Request { inner }, stream, began });
-    }
-
-    /// Refuses a head: a malformed message resets its stream, another one gets an error response.
-    fn refuse(&mut self, stream: StreamId, end: End, error: SectionError) {
-        match error {
-            //= RFC 9113 §8.1.1: a malformed request is a stream error of type PROTOCOL_ERROR
-            SectionError::Malformed(malformed) => self.reset_malformed(stream, malformed),
-            SectionError::Rejected(reject) => self.reject(stream, end, reject),
-        }
-    }
-
-    fn reset_malformed(&mut self, stream: StreamId, malformed: MalformedMessage) {
-        let connection = self.connection;
-        connection.reset(stream, ErrorCode::PROTOCOL_ERROR);
-        let mut record = ResponseRecord::client_disconnected(CloseReason::MessageMalformed(malformed));
-        record.status = StatusCode::BAD_REQUEST;
-        record.reason = Some(malformed.message());
-        record.report_refusal(self.app, &connection.transport, (b"", None), connection.facts(stream, None));
-    }
-
-    fn reject(&mut self, stream: StreamId, end: End, reject: Reject) {
-        let connection = self.connection;
-        //= RFC 9110 §9.3.2: a response to HEAD has no content, also if the rest of its head is refused
-        let is_head = connection
-            .protocol
-            .borrow()
-            .fields()
-            .iter()
-            .any(|field| field.class == FieldClass::Method && field.value == b"HEAD");
-        let method = if is_head { Method::Head } else { Method::Other };
-        let response = Response::error_with_text(reject.status(), reject.message()).no_log_reason();
-        let record = send_refusal(connection, stream, method, response);
-        if end == End::More {
-            connection.reset(stream, ErrorCode::NO_ERROR);
-        }
-        record.report_refusal(self.app, &connection.transport, (b"", Some(reject)), connection.facts(stream, None));
-    }
-
-    /// Stores content for the application, or discards it.
-    pub(super) fn store_content(&mut self, stream: StreamId, piece: &[u8], end: End) {
-        let connection = self.connection;
-        let now = connection.transport.timeouts.worker.clock.tick();
-        if !piece.is_empty() {
-            let (is_stored, reader) = connection.contents.borrow_mut().push(stream, piece, now);
-            if !is_stored {
-                connection.consume(stream, piece.len());
-            }
-            if let Some(reader) = reader {
-                reader.wake();
-            }
-        }
-        if end == End::Last {
-            let reader = connection.contents.borrow_mut().end(stream, None);
-            if let Some(reader) = reader {
-                reader.wake();
-            }
-        }
     }
 
     /// Ends content with trailers.

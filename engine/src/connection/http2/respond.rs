@@ -1,18 +1,21 @@
 //! Writes a response: its head, and its content as far as that is small and available.
 
-use super::call::{Called, finish};
+use super::call::{ActiveRequest, Called, finish};
 use super::connection::Connection;
 use super::output::Outgoing;
-use super::streams::PendingResponse;
+use super::pending::PendingResponse;
+use super::serve::UNSENT_BYTES_MAX;
+use super::tunnel::{self, OutgoingTunnel};
 use crate::connection::app_context::{AppContext, AppState};
 use crate::connection::exchange::ResponseRecord;
 use crate::connection::response_plan::{ResponseContext, ResponsePlan, response_plan};
 use crate::limits::COPY_BYTES_MAX;
+use crate::net::panic;
 use crate::net::stream::Stream;
-use crate::service::{Body, CloseReason, Observer, Response};
+use crate::service::{Body, CloseReason, Observer, Response, ServerEvent, UpgradeResponse};
 use bytes::Bytes;
 use selvedge_proto::StatusCode;
-use selvedge_proto::http2::{Content, End, ErrorCode, Section, StreamId};
+use selvedge_proto::http2::{End, ErrorCode, Section, StreamId};
 use selvedge_proto::message::AnnouncedLength;
 use selvedge_proto::method::Method;
 
@@ -33,8 +36,12 @@ pub(super) fn respond<S: Stream, T, O: Observer>(
     app: &AppContext<T, O>,
     called: Called,
 ) -> AfterHead {
-    let Called { active, mut response } = called;
-    let (length, has_content) = plan(active.request.method(), &mut response);
+    let Called { mut active, mut response } = called;
+    let upgrade = tunnel::take_upgrade(&active.request, &mut response);
+    let (length, has_content) = match upgrade {
+        Some(_) => (AnnouncedLength::Absent, true),
+        None => plan(active.request.method(), &mut response),
+    };
     let body = std::mem::take(&mut response.body);
     let mut record = new_record(response);
     let end = if has_content { End::More } else { End::Last };
@@ -45,6 +52,11 @@ pub(super) fn respond<S: Stream, T, O: Observer>(
     }
     let content = match body {
         _ if !has_content => None,
+        Body::Empty if upgrade.is_some() => {
+            upgrade.map(|upgrade| Outgoing::Tunnel(open_tunnel(connection, app, &mut active, *upgrade)))
+        }
+        // A client that does not receive could otherwise collect responses here.
+        Body::Bytes(bytes) if connection.transport.unsent_len() > UNSENT_BYTES_MAX => Some(Outgoing::Bytes(bytes)),
         Body::Bytes(bytes) => send_small(connection, active.stream, bytes, &mut record).map(Outgoing::Bytes),
         Body::File(file) => Some(Outgoing::of_file(file)),
         Body::Stream { length, chunks } => Some(Outgoing::of_chunks(chunks, length)),
@@ -55,8 +67,22 @@ pub(super) fn respond<S: Stream, T, O: Observer>(
         finish(active, &record, connection, app);
         return AfterHead::Finished;
     };
-    connection.protocol.borrow_mut().set_content(active.stream, Content::Ready);
+    connection.contents.borrow_mut().lift_limits(active.stream);
     AfterHead::Content(Box::new(PendingResponse { active, record, content, waits_for_content: false, stall: None }))
+}
+
+/// Passes a stream to the handler of another protocol. If the handler panics, it drops the stream.
+fn open_tunnel<S: Stream, T, O: Observer>(
+    connection: &Connection<S>,
+    app: &AppContext<T, O>,
+    active: &mut ActiveRequest,
+    upgrade: UpgradeResponse,
+) -> OutgoingTunnel {
+    let (duplex, outgoing) = tunnel::open(active.request.take_body());
+    if let Err(message) = panic::catch(|| (upgrade.handler)(duplex)) {
+        app.observer.event(&ServerEvent::Panic { peer: connection.transport.peer, message });
+    }
+    outgoing
 }
 
 /// Writes the response to a head that was refused.

@@ -5,11 +5,13 @@
 use super::call::{ActiveRequest, Called, call, finish};
 use super::connection::Connection;
 use super::contents::ContentLimits;
-use super::output::{FRAME_HEADER_BYTES, Sent, poll_send};
+use super::data_frame::Sent;
+use super::output::Outgoing;
+use super::pending::{PendingResponse, Stall, poll_end, poll_send};
 use super::respond::{AfterHead, end_stream, respond};
+use super::sending::Sending;
 use super::stalls;
-use super::streams::{PendingResponse, Streams};
-use crate::buffer::Size;
+use super::streams::Streams;
 use crate::connection::app_context::{AppContext, AppState};
 use crate::connection::exit::Exit;
 use crate::connection::receive_buffer::ReceiveBuffer;
@@ -18,29 +20,28 @@ use crate::connection::transport::Received;
 use crate::limits::{BUFFER_BYTES, BYTES_PER_YIELD, LINGER_TIMEOUT, LONG_BUFFER_BYTES, Limits};
 use crate::net::clock::{Tick, ticks};
 use crate::net::connection_table::{Deadline, Interrupt};
+use crate::net::panic;
 use crate::net::raw::{SendMode, ShutdownMode};
 use crate::net::stream::Stream;
-use crate::service::{CloseReason, Observer, Service};
+use crate::service::{CloseReason, Observer, ServerEvent, Service};
 use selvedge_proto::Persistence;
-use selvedge_proto::http2::{Content, ErrorCode, Event, StreamId, Turn};
+use selvedge_proto::http2::{Content, ErrorCode, Event, StreamId, WindowOf};
 use std::future::{Future, poll_fn};
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 /// Bytes that may be unsent while the connection still receives.
-const UNSENT_BYTES_MAX: usize = LONG_BUFFER_BYTES;
+pub(super) const UNSENT_BYTES_MAX: usize = LONG_BUFFER_BYTES;
 /// Turns with progress before the task yields.
 const TURNS_PER_YIELD: u32 = 64;
-/// A send buffer with less room than this, for the content of a frame, is full.
-const FRAME_BYTES_MIN: usize = 1024;
 
 /// Serves streams until the connection ends or parks.
 pub(in crate::connection) async fn serve<S: Stream, T: Service, O: Observer>(
     connection: &Rc<Connection<S>>,
     app: &AppContext<T, O>,
 ) -> Exit {
-    let mut server = Server {
+    let mut task = ConnectionTask {
         connection,
         app,
         call: |active| call(connection, app, active),
@@ -51,15 +52,15 @@ pub(in crate::connection) async fn serve<S: Stream, T: Service, O: Observer>(
         deadline: None,
         ending: None,
         closed: None,
-        idle_since: None,
-        send_wait: None,
-        output_size: Size::Usual,
-        is_cut: false,
+        sending: Sending::default(),
+        window_stall: None,
     };
-    let exit = poll_fn(|cx| server.poll(cx)).await;
+    let exit = poll_fn(|cx| task.poll(cx)).await;
     if let Exit::Closed(reason) = exit {
-        server.closed = Some(reason);
-        drop(server);
+        task.closed = Some(reason);
+        drop(task);
+        // Tasks of the application learn it before the connection lingers.
+        connection.end_contents();
         let transport = &connection.transport;
         let is_sent = transport.send_now(SendMode::MoreFollows).unwrap_or(false);
         if is_sent && may_linger(reason) {
@@ -76,15 +77,17 @@ fn may_linger(reason: CloseReason) -> bool {
     matches!(reason, AppReplaced | ClosedAfterResponse | Draining | Http2(_))
 }
 
-/// A wait of the whole connection for a client that receives nothing.
-struct SendWait {
-    began: Tick,
-    /// Bytes that left since then.
-    bytes: u64,
+/// What a turn has received.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Receipt {
+    Bytes,
+    Nothing,
+    /// Nothing was tried, because too many bytes are unsent.
+    Held,
 }
 
 /// What the task of a connection knows.
-pub(super) struct Server<'a, S: Stream, T, O: Observer, M, F> {
+pub(super) struct ConnectionTask<'a, S: Stream, T, O: Observer, M, F> {
     pub(super) connection: &'a Rc<Connection<S>>,
     pub(super) app: &'a AppContext<T, O>,
     call: M,
@@ -98,16 +101,12 @@ pub(super) struct Server<'a, S: Stream, T, O: Observer, M, F> {
     pub(super) ending: Option<CloseReason>,
     /// Why the connection has ended.
     closed: Option<CloseReason>,
-    /// Since when no stream is open.
-    idle_since: Option<Tick>,
-    send_wait: Option<SendWait>,
-    /// The size of the send buffer: long while the client takes content faster than usual buffers are filled.
-    output_size: Size,
-    /// Whether content was left over because the send buffer was full.
-    is_cut: bool,
+    sending: Sending,
+    /// Set while the client does not open the window of the connection, for which responses wait.
+    window_stall: Option<Stall>,
 }
 
-impl<S, T, O, M, F> Server<'_, S, T, O, M, F>
+impl<S, T, O, M, F> ConnectionTask<'_, S, T, O, M, F>
 where
     S: Stream,
     T: Service,
@@ -135,13 +134,17 @@ where
         for _ in 0..TURNS_PER_YIELD {
             let received = self.receive(cx)?;
             self.poll_ready();
-            let has_content = self.fill_output() || self.is_cut;
+            let has_content = self.fill_output() || self.sending.is_cut();
             let unsent = self.connection.transport.unsent_len();
-            let is_sent = self.flush(cx)?;
+            let is_sent = self.sending.flush(&self.connection.transport, cx).map_err(Exit::Closed)?;
             sent_bytes += unsent;
             self.check_end()?;
-            let continues = received || (has_content && is_sent);
-            if !continues {
+            let can_continue = match received {
+                Receipt::Bytes => true,
+                Receipt::Nothing => has_content && is_sent,
+                Receipt::Held => is_sent,
+            };
+            if !can_continue {
                 return self.wait();
             }
             if sent_bytes >= BYTES_PER_YIELD {
@@ -152,27 +155,36 @@ where
         Ok(())
     }
 
-    /// Receives and processes available bytes. Returns whether any arrived.
-    fn receive(&mut self, cx: &mut Context<'_>) -> Result<bool, Exit> {
+    /// Receives and processes available bytes.
+    fn receive(&mut self, cx: &mut Context<'_>) -> Result<Receipt, Exit> {
         let transport = &self.connection.transport;
         if transport.unsent_len() > UNSENT_BYTES_MAX {
-            return Ok(false);
+            return Ok(Receipt::Held);
         }
-        // The bytes that chose this protocol are there already.
+        // The bytes that chose this protocol, or that follow a turn with much output, are there already.
         let has_input = !transport.input.borrow().bytes().is_empty();
         match if has_input { Poll::Ready(Received::More) } else { transport.poll_receive(cx) } {
             Poll::Ready(Received::More) => {
-                let input = std::mem::take(&mut *transport.input.borrow_mut());
-                self.process(&input)?;
-                // Bulk content is received with fewer calls into a longer buffer.
-                if input.buffer.as_ref().is_some_and(|buffer| buffer.len() >= BUFFER_BYTES) {
+                let mut input = std::mem::take(&mut *transport.input.borrow_mut());
+                let is_bulk = input.buffer.as_ref().is_some_and(|buffer| buffer.len() >= BUFFER_BYTES);
+                self.process(&mut input)?;
+                if !input.bytes().is_empty() {
+                    transport.input.replace(input);
+                } else if is_bulk {
+                    // Bulk content is received with fewer calls into a longer buffer.
                     transport.input.borrow_mut().use_long_buffer();
                 }
-                Ok(true)
+                Ok(Receipt::Bytes)
             }
             Poll::Ready(Received::End) => Err(Exit::Closed(self.reason_of_end())),
             Poll::Ready(Received::Failed) => Err(Exit::Closed(CloseReason::Reset)),
-            Poll::Ready(Received::Interrupted(_) | Received::SendStalled) | Poll::Pending => Ok(false),
+            Poll::Ready(Received::SendStalled) => {
+                // Messages of the session wait, and their time is limited as that of responses.
+                let now = transport.timeouts.worker.clock.tick();
+                self.sending.begin_wait(now);
+                Ok(Receipt::Nothing)
+            }
+            Poll::Ready(Received::Interrupted(_)) | Poll::Pending => Ok(Receipt::Nothing),
         }
     }
 
@@ -184,23 +196,28 @@ where
         }
     }
 
-    /// Processes received bytes.
-    fn process(&mut self, input: &ReceiveBuffer) -> Result<(), Exit> {
-        let (bytes, mut at) = (input.bytes(), 0);
+    /// Processes received bytes. Leaves some if much output was written: requests are short, and responses are not.
+    fn process(&mut self, input: &mut ReceiveBuffer) -> Result<(), Exit> {
         let now = self.connection.now();
         loop {
-            let step = self.connection.with_protocol(|protocol, out| protocol.receive(&bytes[at..], now, out));
+            let bytes = input.bytes();
+            let step = self.connection.with_protocol(|protocol, out| protocol.receive(bytes, now, out));
             let step = step.map_err(|error| Exit::Closed(CloseReason::Http2(error)))?;
-            let Some(event) = step.event else { return Ok(()) };
-            self.on_event(event, &bytes[at..]);
-            at += step.consumed;
+            let is_done = step.event.is_none();
+            if let Some(event) = step.event {
+                self.on_event(event, bytes);
+            }
+            input.consume(step.consumed);
+            if is_done || self.connection.transport.unsent_len() > UNSENT_BYTES_MAX {
+                return Ok(());
+            }
         }
     }
 
     fn on_event(&mut self, event: Event, input: &[u8]) {
         match event {
             Event::Headers { stream, end, section } => self.begin_request(stream, end, section),
-            Event::Data { stream, content, end } => self.store_content(stream, &input[content], end),
+            Event::Data { stream, content, end } => self.connection.store_content(stream, &input[content], end),
             Event::Trailers { stream, section } => self.end_content(stream, section),
             Event::Reset { stream, cause, .. } => self.on_reset(stream, cause),
             Event::GoAway { .. } => {
@@ -224,7 +241,12 @@ where
             self.begin_ending(CloseReason::ClosedAfterResponse);
         }
         if let AfterHead::Content(response) = respond(self.connection, self.app, called) {
-            self.streams.keep(response);
+            let stream = response.active.stream;
+            let place = self.streams.keep(response);
+            if self.ending.is_some() {
+                self.streams.announce_stop();
+            }
+            self.continue_response(place, stream);
         }
     }
 
@@ -236,30 +258,16 @@ where
             if let Some(called) = self.streams.poll_call(place) {
                 self.respond(called);
             } else if let Some(stream) = self.streams.stream_of_response(place) {
-                self.connection.protocol.borrow_mut().set_content(stream, Content::Ready);
+                self.continue_response(place, stream);
             }
         }
         self.ready = ready;
     }
 
-    /// Returns the stream that writes next, and how much fits into the send buffer.
-    fn next_turn(&mut self) -> Option<Turn> {
-        let turn = self.connection.protocol.borrow_mut().next_to_send()?;
-        let mut output = self.connection.transport.output.borrow_mut();
-        if self.output_size == Size::Long && output.len() < BUFFER_BYTES {
-            output.use_long_buffer();
-        }
-        let out = output.bytes();
-        let room = (out.capacity() - out.len()).saturating_sub(FRAME_HEADER_BYTES);
-        let is_full = room < turn.bytes_max.min(FRAME_BYTES_MIN);
-        self.is_cut |= is_full;
-        (!is_full).then(|| Turn { bytes_max: turn.bytes_max.min(room), ..turn })
-    }
-
     /// Writes content in the order of priorities until the send buffer is full. Returns whether any was written.
     fn fill_output(&mut self) -> bool {
         let mut has_written = false;
-        while let Some(turn) = self.next_turn() {
+        while let Some(turn) = self.sending.next_turn(self.connection) {
             let place = self.streams.find(turn.stream);
             let Some((place, (response, mut cx))) = place.and_then(|at| Some((at, self.streams.response_mut(at)?)))
             else {
@@ -267,16 +275,45 @@ where
                 self.connection.protocol.borrow_mut().set_content(turn.stream, Content::Waiting);
                 continue;
             };
-            let sent = poll_send(self.connection, response, turn, &mut self.scratch, &mut cx);
+            let before = response.record.content_bytes;
+            let (connection, scratch) = (self.connection, &mut self.scratch);
+            let sent = catch(self.app, connection, || poll_send(connection, response, turn, scratch, &mut cx));
+            if let Some(stall) = &mut self.window_stall {
+                stall.bytes += response.record.content_bytes - before;
+            }
+            let may_have_ended = matches!(
+                (&sent, &response.content),
+                (Poll::Ready(Sent::More(_)), Outgoing::Stream(_) | Outgoing::Tunnel(_))
+            );
             has_written |= sent.is_ready();
-            match sent {
-                Poll::Ready(Sent::More(_)) => {}
-                Poll::Ready(Sent::All(_)) => self.end_response(place, Ok(())),
-                Poll::Ready(Sent::Failed(reason)) => self.end_response(place, Err(reason)),
-                Poll::Pending => self.connection.protocol.borrow_mut().set_content(turn.stream, Content::Waiting),
+            self.after_send(place, turn.stream, sent);
+            if may_have_ended && connection.protocol.borrow().sendable(turn.stream) == 0 {
+                self.continue_response(place, turn.stream);
             }
         }
         has_written
+    }
+
+    /// Continues a response that may have content. Without a window, it may still end.
+    fn continue_response(&mut self, place: u32, stream: StreamId) {
+        let connection = self.connection;
+        connection.protocol.borrow_mut().set_content(stream, Content::Ready);
+        if connection.protocol.borrow().sendable(stream) > 0 {
+            return;
+        }
+        let Some((response, mut cx)) = self.streams.response_mut(place) else { return };
+        let sent = catch(self.app, connection, || poll_end(connection, response, &mut cx));
+        self.after_send(place, stream, sent);
+    }
+
+    /// Acts on what a response has sent.
+    fn after_send(&mut self, place: u32, stream: StreamId, sent: Poll<Sent>) {
+        match sent {
+            Poll::Ready(Sent::More(_)) => {}
+            Poll::Ready(Sent::All(_)) => self.end_response(place, Ok(())),
+            Poll::Ready(Sent::Failed(reason)) => self.end_response(place, Err(reason)),
+            Poll::Pending => self.connection.protocol.borrow_mut().set_content(stream, Content::Waiting),
+        }
     }
 
     /// Reports a response that is complete or has failed.
@@ -286,9 +323,11 @@ where
         record.outcome = outcome;
         match outcome {
             Ok(()) => end_stream(self.connection, active.stream),
-            Err(_) => {
+            Err(reason) => {
                 self.connection.drop_content(active.stream);
-                self.connection.reset(active.stream, ErrorCode::INTERNAL_ERROR);
+                let is_slow = reason == CloseReason::SendTooSlow;
+                let code = if is_slow { ErrorCode::CANCEL } else { ErrorCode::INTERNAL_ERROR };
+                self.connection.reset(active.stream, code);
             }
         }
         finish(active, &record, self.connection, self.app);
@@ -307,40 +346,15 @@ where
         }
     }
 
-    /// Sends what was written. Returns whether all of it left.
-    fn flush(&mut self, cx: &mut Context<'_>) -> Result<bool, Exit> {
-        let transport = &self.connection.transport;
-        let unsent = transport.unsent_len();
-        // A session may hold encoded bytes that the socket has not accepted.
-        if unsent == 0 && self.send_wait.is_none() {
-            return Ok(true);
-        }
-        let now = transport.timeouts.worker.clock.tick();
-        loop {
-            if transport.send_now(SendMode::Flush).map_err(Exit::Closed)? {
-                self.output_size = if self.is_cut { Size::Long } else { Size::Usual };
-                self.is_cut = false;
-                self.send_wait = None;
-                return Ok(true);
-            }
-            self.output_size = Size::Usual;
-            let wait = self.send_wait.get_or_insert(SendWait { began: now, bytes: 0 });
-            wait.bytes += (unsent - transport.unsent_len()) as u64;
-            match transport.link.poll_writable(cx) {
-                Poll::Ready(Ok(())) => {}
-                Poll::Ready(Err(_)) => return Err(Exit::Closed(CloseReason::Reset)),
-                Poll::Pending => return Ok(false),
-            }
-        }
-    }
-
     /// Begins to end the connection: no new stream is accepted, and open ones are completed.
     pub(super) fn begin_ending(&mut self, reason: CloseReason) {
-        if self.ending.is_none() {
+        // A client that ends the connection does not know that the server does.
+        if matches!(self.ending, None | Some(CloseReason::ClientClosed)) {
             self.ending = Some(reason);
-            self.idle_since = None;
+            self.connection.idle_since.set(None);
             let now = self.connection.now();
             self.connection.with_protocol(|protocol, out| protocol.begin_shutdown(now, out));
+            self.streams.announce_stop();
         }
     }
 
@@ -374,7 +388,8 @@ where
             Interrupt::Evict => {
                 timeouts.clear_interrupt();
                 if self.is_idle() {
-                    self.begin_ending(CloseReason::Evicted);
+                    // The place is needed at once, so the client gets no time for a last request.
+                    connection.with_protocol(|protocol, out| protocol.finish_shutdown(out));
                     return Err(Exit::Closed(CloseReason::Evicted));
                 }
             }
@@ -391,7 +406,7 @@ where
         }
         // What an interrupt has written leaves with the next turn.
         if connection.transport.unsent_len() > 0
-            && self.send_wait.is_none()
+            && !self.sending.waits()
             && let Some(task) = &self.task
         {
             task.wake_by_ref();
@@ -401,7 +416,7 @@ where
     }
 
     fn is_idle(&self) -> bool {
-        self.streams.is_empty() && self.connection.transport.unsent_len() == 0 && self.send_wait.is_none()
+        self.streams.is_empty() && self.connection.transport.unsent_len() == 0 && !self.sending.waits()
     }
 
     /// Sets the deadline of what the connection waits for.
@@ -416,7 +431,9 @@ where
             }
         };
         if self.is_idle() {
-            let since = *self.idle_since.get_or_insert(now);
+            let since = self.connection.idle_since.get().unwrap_or(now);
+            self.connection.idle_since.set(Some(since));
+            self.window_stall = None;
             // Without a stream, only this deadline and those of the protocol apply.
             let (waits_for, time) = match (self.ending, self.connection.requests.get()) {
                 (Some(_), _) => (Deadline::Linger, LINGER_TIMEOUT),
@@ -425,16 +442,21 @@ where
             };
             add(waits_for, Some(since.saturating_add(ticks(time))));
         } else {
-            self.idle_since = None;
-            add(Deadline::ResponseProgress, self.send_wait.as_ref().map(|wait| wait.due(limits)));
+            self.connection.idle_since.set(None);
+            add(Deadline::ResponseProgress, self.sending.due(limits));
             if !self.connection.contents.borrow().is_empty() {
                 add(Deadline::RequestBody, self.connection.contents.borrow().due(content_limits(limits)));
             }
             let protocol = self.connection.protocol.borrow();
+            let mut is_stalled = false;
             for (_, response) in self.streams.responses_mut() {
-                stalls::update(response, protocol.sendable(response.active.stream), now);
-                add(Deadline::ResponseProgress, stalls::due(response, limits));
+                let closed_window = protocol.closed_window(response.active.stream);
+                stalls::update(response, closed_window, now);
+                is_stalled |= closed_window == Some(WindowOf::Connection) && response.waits_for_window();
+                add(Deadline::ResponseProgress, stalls::due(response.stall.as_ref(), limits));
             }
+            stalls::update_stall(&mut self.window_stall, is_stalled, now);
+            add(Deadline::ResponseProgress, stalls::due(self.window_stall.as_ref(), limits));
         }
         if let Some(protocol_due) = self.connection.protocol.borrow().deadline() {
             let from_now = protocol_due.0.saturating_sub(self.connection.now().0);
@@ -460,16 +482,23 @@ where
             _ => Ok(()),
         });
         expired.map_err(|error| Exit::Closed(CloseReason::Http2(error)))?;
-        if self.send_wait.as_ref().is_some_and(|wait| wait.due(limits) <= now) {
+        if self.sending.due(limits).is_some_and(|due| due <= now) {
             return Err(Exit::Closed(CloseReason::SendTooSlow));
         }
         if self.is_idle() {
             return self.on_idle_timeout(now);
         }
-        for reader in connection.contents.borrow_mut().fail_slow(now, content_limits(limits)) {
+        let readers = connection.contents.borrow_mut().fail_slow(now, content_limits(limits));
+        for reader in readers {
             reader.wake();
         }
-        let is_stalled = |response: &PendingResponse| stalls::due(response, limits).is_some_and(|due| due <= now);
+        let is_due = |stall: Option<&Stall>| stalls::due(stall, limits).is_some_and(|due| due <= now);
+        let is_window_due = is_due(self.window_stall.as_ref());
+        let is_stalled = |response: &PendingResponse| {
+            let closed_window = connection.protocol.borrow().closed_window(response.active.stream);
+            let waits_for_window = closed_window == Some(WindowOf::Connection) && response.waits_for_window();
+            is_due(response.stall.as_ref()) || is_window_due && waits_for_window
+        };
         let stalled = self.streams.responses_mut().filter(|(_, response)| is_stalled(response));
         let stalled: Vec<u32> = stalled.map(|(place, _)| place).collect();
         for place in stalled {
@@ -480,7 +509,7 @@ where
 
     fn on_idle_timeout(&mut self, now: Tick) -> Result<(), Exit> {
         let limits = &self.connection.transport.shared.limits;
-        let idle_for = self.idle_since.map_or(0, |since| now.saturating_sub(since));
+        let idle_for = self.connection.idle_since.get().map_or(0, |since| now.saturating_sub(since));
         match (self.ending, self.connection.requests.get()) {
             (Some(reason), _) if idle_for >= ticks(LINGER_TIMEOUT) => return Err(Exit::Closed(reason)),
             (None, 0) if idle_for >= ticks(limits.header_timeout) => self.begin_ending(CloseReason::NothingReceived),
@@ -492,7 +521,7 @@ where
     }
 }
 
-impl<S: Stream, T, O: Observer, M, F> Drop for Server<'_, S, T, O, M, F> {
+impl<S: Stream, T, O: Observer, M, F> Drop for ConnectionTask<'_, S, T, O, M, F> {
     /// Cancels the calls and reports the responses that are not complete.
     fn drop(&mut self) {
         let reason = match self.closed {
@@ -509,13 +538,16 @@ impl<S: Stream, T, O: Observer, M, F> Drop for Server<'_, S, T, O, M, F> {
     }
 }
 
-impl SendWait {
-    /// Returns when the client has been too slow.
-    fn due(&self, limits: &Limits) -> Tick {
-        let rate_seconds = self.bytes / u64::from(limits.send_min_rate.max(1));
-        let allowed = Duration::from_secs(rate_seconds).saturating_add(limits.send_timeout);
-        self.began.saturating_add(ticks(allowed)).saturating_add(1)
-    }
+/// Polls content of a response. A panic of the application fails this response, and not the others.
+fn catch<S: Stream, T, O: Observer>(
+    app: &AppContext<T, O>,
+    connection: &Connection<S>,
+    poll: impl FnOnce() -> Poll<Sent>,
+) -> Poll<Sent> {
+    panic::catch(poll).unwrap_or_else(|message| {
+        app.observer.event(&ServerEvent::Panic { peer: connection.transport.peer, message });
+        Poll::Ready(Sent::Failed(CloseReason::Panicked))
+    })
 }
 
 fn content_limits(limits: &Limits) -> ContentLimits {

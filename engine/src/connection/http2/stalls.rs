@@ -3,24 +3,31 @@
 //! A client can stop a stream with its windows, for any time and with little effort, while the server keeps the rest
 //! of the response. So a window that stays closed has the time limit of a socket that accepts nothing.
 
-use super::streams::{PendingResponse, Stall};
+use super::pending::{PendingResponse, Stall};
 use crate::limits::Limits;
 use crate::net::clock::{Tick, ticks};
+use selvedge_proto::http2::WindowOf;
 use std::time::Duration;
 
-/// Records whether the windows of a response are closed.
-pub(super) fn update(response: &mut PendingResponse, sendable: usize, now: Tick) {
-    if sendable > 0 || response.waits_for_content {
-        response.stall = None;
-    } else {
-        response.stall.get_or_insert(Stall { began: now, bytes: 0 });
+/// Records whether the window of a response is closed. That of the connection does not count here: other responses may
+/// use it.
+pub(super) fn update(response: &mut PendingResponse, closed_window: Option<WindowOf>, now: Tick) {
+    let is_stalled = closed_window == Some(WindowOf::Stream) && response.waits_for_window();
+    update_stall(&mut response.stall, is_stalled, now);
+}
+
+/// Begins or ends a stall.
+pub(super) fn update_stall(stall: &mut Option<Stall>, is_stalled: bool, now: Tick) {
+    match is_stalled {
+        true => _ = stall.get_or_insert(Stall { began: now, bytes: 0 }),
+        false => *stall = None,
     }
 }
 
-/// Returns when a response has stalled for too long. A client that opens its windows by a few bytes from time to time
-/// has to reach the minimum rate.
-pub(super) fn due(response: &PendingResponse, limits: &Limits) -> Option<Tick> {
-    let stall = response.stall.as_ref()?;
+/// Returns when a stall is too long. A client that opens its windows by a few bytes from time to time has to reach the
+/// minimum rate.
+pub(super) fn due(stall: Option<&Stall>, limits: &Limits) -> Option<Tick> {
+    let stall = stall?;
     let rate_seconds = stall.bytes / u64::from(limits.send_min_rate.max(1));
     let allowed = Duration::from_secs(rate_seconds).saturating_add(limits.send_timeout);
     Some(stall.began.saturating_add(ticks(allowed)).saturating_add(1))

@@ -1,10 +1,8 @@
 //! The streams of a connection whose call or response is not complete.
 
-use super::call::{ActiveRequest, Called};
-use super::output::Outgoing;
+use super::call::Called;
+use super::pending::PendingResponse;
 use super::ready_queue::{Place, ReadyQueue};
-use crate::connection::exchange::ResponseRecord;
-use crate::net::clock::Tick;
 use selvedge_proto::http2::StreamId;
 use std::future::Future;
 use std::pin::Pin;
@@ -25,24 +23,6 @@ struct StreamPlace<F> {
     call: Pin<Box<Option<F>>>,
     response: Option<Box<PendingResponse>>,
     place: Place,
-}
-
-/// A response whose head was written.
-pub(super) struct PendingResponse {
-    pub(super) active: ActiveRequest,
-    pub(super) record: ResponseRecord,
-    pub(super) content: Outgoing,
-    /// Whether the application, or the disk, has to deliver the next content.
-    pub(super) waits_for_content: bool,
-    /// Set while the client does not open its windows.
-    pub(super) stall: Option<Stall>,
-}
-
-/// How long the windows of a client have been closed for a response.
-pub(super) struct Stall {
-    pub(super) began: Tick,
-    /// Content that was sent since then.
-    pub(super) bytes: u64,
 }
 
 impl<F> Streams<F> {
@@ -118,6 +98,15 @@ impl<F: Future<Output = Called>> Streams<F> {
         let place = &mut self.places[number as usize];
         place.place.begin_poll();
         Some((place.response.as_mut()?, Context::from_waker(place.place.waker())))
+    }
+
+    /// Informs the handlers of other protocols that the connection is about to end.
+    pub(super) fn announce_stop(&mut self) {
+        for (_, response) in self.responses_mut() {
+            if let Some(tunnel) = response.tunnel() {
+                tunnel.announce_stop();
+            }
+        }
     }
 
     /// Returns all responses that are not complete, with the numbers of their places.

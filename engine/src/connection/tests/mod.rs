@@ -24,3 +24,5 @@ mod session;
 mod slow_reading;
 mod stop;
 mod streams;
+
+mod http2;

@@ -10,6 +10,8 @@ use std::rc::Rc;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Finished {
     pub(super) peer: SocketAddr,
+    /// The number of the request, or its stream.
+    pub(super) stream: u64,
     pub(super) line: String,
     pub(super) status: u16,
     pub(super) content_bytes: u64,
@@ -64,6 +66,7 @@ impl Observer for Recorder {
     fn finished(&self, exchange: &Exchange<'_>) {
         self.finished.borrow_mut().push(Finished {
             peer: exchange.peer,
+            stream: exchange.stream.0,
             line: String::from_utf8_lossy(exchange.request_line).into_owned(),
             status: exchange.status.code(),
             content_bytes: exchange.content_bytes,

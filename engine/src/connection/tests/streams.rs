@@ -15,25 +15,25 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
-type Piece = Option<Result<Bytes, StreamError>>;
+pub(super) type Piece = Option<Result<Bytes, StreamError>>;
 
 /// A stream whose chunks the test provides.
 #[derive(Clone, Default)]
-struct TestStream(Rc<RefCell<(VecDeque<Piece>, Option<Waker>)>>);
+pub(super) struct TestStream(Rc<RefCell<(VecDeque<Piece>, Option<Waker>)>>);
 
 impl TestStream {
-    fn give(&self, piece: Piece) {
+    pub(super) fn give(&self, piece: Piece) {
         let mut stream = self.0.borrow_mut();
         stream.0.push_back(piece);
         stream.1.take().inspect(Waker::wake_by_ref);
     }
 
-    fn bytes(&self, bytes: impl Into<Bytes>) {
+    pub(super) fn bytes(&self, bytes: impl Into<Bytes>) {
         self.give(Some(Ok(bytes.into())));
     }
 
     /// Returns a service that responds with this stream.
-    fn service(&self, length: Option<u64>) -> impl Service {
+    pub(super) fn service(&self, length: Option<u64>) -> impl Service {
         let stream = self.clone();
         async move |_: &mut Request| {
             Response::new(StatusCode::OK).body(Body::Stream { length, chunks: Box::pin(stream.clone()) })

@@ -82,7 +82,8 @@ fn build_head(inner: &mut RequestInner, parts: &request::Parts, length: Option<u
     };
     let authority = parts.uri.authority().map(|authority| authority.as_str());
     let target = match (&parts.method, authority) {
-        (&http::Method::CONNECT, Some(authority)) => Cow::Borrowed(authority),
+        // An extended CONNECT (RFC 8441) has a scheme and a path.
+        (&http::Method::CONNECT, Some(authority)) if parts.uri.scheme().is_none() => Cow::Borrowed(authority),
         _ => match parts.uri.path_and_query().map_or("/", |path| path.as_str()) {
             // The path of `http://example.com?a` is empty, which is equivalent to `/` (RFC 9110 §4.2.3).
             query if query.starts_with('?') => Cow::Owned(format!("/{query}")),

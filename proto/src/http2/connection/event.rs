@@ -174,6 +174,15 @@ pub enum ResetCause {
     NotProcessed,
 }
 
+/// Which flow-control window is meant (RFC 9113 §5.2.1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WindowOf {
+    /// That of one stream.
+    Stream,
+    /// That of the connection, which all streams share.
+    Connection,
+}
+
 /// The stream that sends next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Turn {

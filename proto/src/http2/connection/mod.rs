@@ -10,7 +10,7 @@ mod reset_streams;
 mod send;
 mod state;
 
-pub use event::{Content, End, Event, FieldSection, Millis, ResetCause, Role, Section, Step, StreamId, Turn};
+pub use event::{Content, End, Event, FieldSection, Millis, ResetCause, Role, Section, Step, StreamId, Turn, WindowOf};
 
 use super::budget::Waste;
 use super::error::{ConnectionError, ErrorCode, OpenError, SendError, StreamError};
@@ -22,13 +22,13 @@ use super::settings::{PeerSettings, write_settings};
 use super::stream::{PrioritySource, Stream};
 use crate::field_section::DecodedFields;
 use receive::Receiver;
-use state::{LAST_STREAM_MAX, SHUTDOWN_PING, Shutdown, State};
+use state::{ConnectionState, LAST_STREAM_MAX, SHUTDOWN_PING, Shutdown};
 
 /// The state of one connection. See the [module documentation](super) for the loop of a driver.
 #[derive(Debug)]
 pub struct Connection {
     receiver: Receiver,
-    state: State,
+    state: ConnectionState,
     /// The error that has ended the connection.
     error: Option<ConnectionError>,
 }
@@ -36,7 +36,7 @@ pub struct Connection {
 impl Connection {
     /// Creates the state of a new connection. Nothing is allocated until the peer opens a stream.
     pub fn new(role: Role, limits: &Http2Limits, now: Millis) -> Self {
-        Self { receiver: Receiver::new(role), state: State::new(role, limits, now), error: None }
+        Self { receiver: Receiver::new(role), state: ConnectionState::new(role, limits, now), error: None }
     }
 
     /// Writes the connection preface: SETTINGS, and WINDOW_UPDATE for the connection's window. To be called
@@ -140,14 +140,27 @@ impl Connection {
     /// [`Connection::begin_data`] does. Cost: constant.
     pub fn next_to_send(&mut self) -> Option<Turn> {
         let stream = self.state.streams.next_turn()?;
-        let bytes_max = self.sendable_of(stream);
+        let bytes_max = sendable_of(&self.state, stream);
         (bytes_max > 0).then_some(Turn { stream: stream.id, bytes_max: bytes_max as usize })
     }
 
     /// Returns how many bytes one DATA frame of a stream may have now: the least of the stream's window, the
     /// connection's window and the frame size. 0 if the stream is closed.
     pub fn sendable(&self, stream: StreamId) -> usize {
-        self.state.streams.slot_of(stream).map_or(0, |slot| self.sendable_of(self.state.streams.get(slot)) as usize)
+        self.state
+            .streams
+            .slot_of(stream)
+            .map_or(0, |slot| sendable_of(&self.state, self.state.streams.get(slot)) as usize)
+    }
+
+    /// Returns whose window is closed, so that a stream cannot send content. `None` if both are open, or if the stream
+    /// is closed.
+    pub fn closed_window(&self, stream: StreamId) -> Option<WindowOf> {
+        let stream = self.state.streams.get(self.state.streams.slot_of(stream)?);
+        if stream.send_window.available() == 0 {
+            return Some(WindowOf::Stream);
+        }
+        (self.state.send_window.available() == 0).then_some(WindowOf::Connection)
     }
 
     /// Writes the header of a DATA frame and accounts its payload. The driver appends exactly `length` bytes of
@@ -215,6 +228,14 @@ impl Connection {
             Shutdown::Announced { until: Millis(state.now.0.saturating_add(state.limits.shutdown_notice_ms)) };
         write_goaway(out, LAST_STREAM_MAX, ErrorCode::NO_ERROR.0, "");
         write_frame(out, FrameType::Ping, 0, 0, &SHUTDOWN_PING);
+    }
+
+    /// Ends a graceful shutdown without its notice: sends GOAWAY with the last stream, if that was not sent. Later
+    /// streams are ignored.
+    pub fn finish_shutdown(&mut self, out: &mut Vec<u8>) {
+        if !matches!(self.state.shutdown, Shutdown::Final { .. }) {
+            self.state.finish_shutdown(out);
+        }
     }
 
     /// Whether no stream is open and none will be: after a shutdown, or after GOAWAY from the peer.
@@ -286,13 +307,13 @@ impl Connection {
         write_goaway(out, self.state.last_stream(), error.code().0, error.message());
         error
     }
+}
 
-    /// Returns the most bytes of one DATA frame of a stream.
-    #[inline]
-    fn sendable_of(&self, stream: &Stream) -> u32 {
-        let frame_bytes = self.state.peer.frame_bytes_max.min(self.state.limits.sent_frame_bytes_max);
-        stream.send_window.available().min(self.state.send_window.available()).min(frame_bytes)
-    }
+/// Returns the most bytes of one DATA frame of a stream.
+#[inline]
+fn sendable_of(state: &ConnectionState, stream: &Stream) -> u32 {
+    let frame_bytes = state.peer.frame_bytes_max.min(state.limits.sent_frame_bytes_max);
+    stream.send_window.available().min(state.send_window.available()).min(frame_bytes)
 }
 
 /// Codes of RST_STREAM that blame the peer.

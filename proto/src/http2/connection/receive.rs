@@ -3,7 +3,7 @@
 use super::reader::{PartialFrame, Reading, bytes_needed, match_preface};
 use super::receive_data::begin_data;
 use super::receive_fields::IncomingBlock;
-use super::state::{SHUTDOWN_PING, Shutdown, State};
+use super::state::{ConnectionState, SHUTDOWN_PING, Shutdown};
 use super::{Event, ResetCause, Role, Step, StreamId};
 use crate::http2::budget::{SMALL_INCREMENT_BYTES, Waste};
 use crate::http2::error::{ConnectionError, ErrorCode, StreamError};
@@ -60,7 +60,7 @@ impl Receiver {
     /// Processes input up to the next event.
     pub(super) fn receive(
         &mut self,
-        state: &mut State,
+        state: &mut ConnectionState,
         input: &[u8],
         out: &mut Vec<u8>,
     ) -> Result<Step, ConnectionError> {
@@ -116,7 +116,7 @@ impl Receiver {
     #[inline]
     fn read_frame(
         &mut self,
-        state: &mut State,
+        state: &mut ConnectionState,
         input: &[u8],
         at: &mut usize,
         out: &mut Vec<u8>,
@@ -139,7 +139,7 @@ impl Receiver {
     /// Reads a frame whose parts arrive one after the other.
     fn read_partial(
         &mut self,
-        state: &mut State,
+        state: &mut ConnectionState,
         input: &[u8],
         at: &mut usize,
         out: &mut Vec<u8>,
@@ -162,7 +162,7 @@ impl Receiver {
 
     /// Refuses a frame that its header alone makes invalid, before any of its payload is stored.
     #[inline]
-    fn judge_header(&self, state: &State, header: &FrameHeader) -> Result<(), ConnectionError> {
+    fn judge_header(&self, state: &ConnectionState, header: &FrameHeader) -> Result<(), ConnectionError> {
         if header.length > state.limits.frame_bytes_max {
             return Err(ConnectionError::FrameTooLarge);
         }
@@ -195,7 +195,7 @@ impl Receiver {
     #[inline]
     fn process(
         &mut self,
-        state: &mut State,
+        state: &mut ConnectionState,
         header: &FrameHeader,
         payload: &[u8],
         out: &mut Vec<u8>,
@@ -215,7 +215,7 @@ impl Receiver {
 
     fn process_control(
         &mut self,
-        state: &mut State,
+        state: &mut ConnectionState,
         header: &FrameHeader,
         payload: &[u8],
         out: &mut Vec<u8>,
@@ -251,7 +251,7 @@ impl Receiver {
 
     fn receive_settings(
         &mut self,
-        state: &mut State,
+        state: &mut ConnectionState,
         header: &FrameHeader,
         payload: &[u8],
         out: &mut Vec<u8>,
@@ -280,7 +280,7 @@ impl Receiver {
         Ok((!was_writable && state.is_writable()).then_some(Event::Writable))
     }
 
-    fn receive_goaway(&mut self, state: &mut State, payload: &[u8]) -> Event {
+    fn receive_goaway(&mut self, state: &mut ConnectionState, payload: &[u8]) -> Event {
         state.charge(Waste::Ignored);
         let last_stream = read_u32(payload) & 0x7fff_ffff;
         let code = ErrorCode(read_u32(&payload[4..]));
@@ -293,7 +293,7 @@ impl Receiver {
 
     /// Closes and reports one of the streams that the peer's GOAWAY excludes (RFC 9113 §6.8).
     #[inline]
-    fn next_not_processed(&mut self, state: &mut State) -> Option<Event> {
+    fn next_not_processed(&mut self, state: &mut ConnectionState) -> Option<Event> {
         let last_stream = self.not_processed_above?;
         let Some(slot) = state.streams.find_above(last_stream) else {
             self.not_processed_above = None;
@@ -310,7 +310,7 @@ impl Receiver {
 }
 
 /// Applies those of our settings that the peer must know before they hold.
-fn receive_settings_ack(state: &mut State) {
+fn receive_settings_ack(state: &mut ConnectionState) {
     if state.settings_deadline.take().is_none() {
         return state.charge(Waste::Ignored);
     }
@@ -325,7 +325,7 @@ fn receive_settings_ack(state: &mut State) {
     }
 }
 
-fn receive_ping(state: &mut State, header: &FrameHeader, payload: &[u8], out: &mut Vec<u8>) -> Option<Event> {
+fn receive_ping(state: &mut ConnectionState, header: &FrameHeader, payload: &[u8], out: &mut Vec<u8>) -> Option<Event> {
     let payload = *payload.first_chunk::<8>()?;
     if !header.has(ACK) {
         state.charge(Waste::Ping);
@@ -345,7 +345,7 @@ fn receive_ping(state: &mut State, header: &FrameHeader, payload: &[u8], out: &m
 }
 
 fn receive_window_update(
-    state: &mut State,
+    state: &mut ConnectionState,
     header: &FrameHeader,
     payload: &[u8],
     out: &mut Vec<u8>,
@@ -377,7 +377,7 @@ fn receive_window_update(
 }
 
 fn receive_rst_stream(
-    state: &mut State,
+    state: &mut ConnectionState,
     header: &FrameHeader,
     payload: &[u8],
 ) -> Result<Option<Event>, ConnectionError> {
@@ -399,7 +399,7 @@ fn receive_rst_stream(
 
 /// Processes PRIORITY of RFC 7540, which is otherwise ignored (RFC 9113 §5.3.2).
 fn receive_priority(
-    state: &mut State,
+    state: &mut ConnectionState,
     header: &FrameHeader,
     payload: &[u8],
     out: &mut Vec<u8>,
@@ -421,7 +421,7 @@ fn receive_priority(
 }
 
 /// Applies PRIORITY_UPDATE (RFC 9218 §7.1), or keeps it until its stream is opened.
-fn receive_priority_update(state: &mut State, payload: &[u8]) -> Result<Option<Event>, ConnectionError> {
+fn receive_priority_update(state: &mut ConnectionState, payload: &[u8]) -> Result<Option<Event>, ConnectionError> {
     let id = read_u32(payload) & 0x7fff_ffff;
     if state.role == Role::Client || !state.is_peer_stream(id) {
         return Err(ConnectionError::PriorityUpdateInvalid);

@@ -1,7 +1,7 @@
 //! Receives DATA (RFC 9113 §6.1).
 
 use super::reset_streams::InFlight;
-use super::state::State;
+use super::state::ConnectionState;
 use super::{End, Event, StreamId};
 use crate::http2::budget::{TINY_DATA_BYTES, Waste};
 use crate::http2::error::{ConnectionError, StreamError};
@@ -29,7 +29,7 @@ enum UseOfContent {
 
 /// Judges a DATA frame by its header and padding length. Returns the payload that is to arrive.
 pub(super) fn begin_data(
-    state: &mut State,
+    state: &mut ConnectionState,
     header: &FrameHeader,
     pad_length: Option<u8>,
     out: &mut Vec<u8>,
@@ -85,7 +85,7 @@ pub(super) fn begin_data(
 }
 
 /// Charges for frames with little or no content.
-fn charge_size(state: &mut State, content: u32, end: End) {
+fn charge_size(state: &mut ConnectionState, content: u32, end: End) {
     match (content, end) {
         (0, End::More) => state.charge(Waste::EmptyData),
         (1..TINY_DATA_BYTES, End::More) => state.charge(Waste::TinyData),
@@ -94,7 +94,13 @@ fn charge_size(state: &mut State, content: u32, end: End) {
 }
 
 /// Accounts a frame on an open stream.
-fn judge_content(state: &mut State, slot: Slot, length: u32, content: u32, end: End) -> Result<(), StreamError> {
+fn judge_content(
+    state: &mut ConnectionState,
+    slot: Slot,
+    length: u32,
+    content: u32,
+    end: End,
+) -> Result<(), StreamError> {
     let stream = state.streams.get_mut(slot);
     match stream.remote {
         Side::Head => return Err(StreamError::ContentBeforeHead),
@@ -112,7 +118,7 @@ fn judge_content(state: &mut State, slot: Slot, length: u32, content: u32, end: 
 }
 
 /// Judges a frame of a stream that is not open.
-fn judge_closed(state: &mut State, header: &FrameHeader, end: End) -> Result<(), ConnectionError> {
+fn judge_closed(state: &mut ConnectionState, header: &FrameHeader, end: End) -> Result<(), ConnectionError> {
     let (id, stream) = (header.stream, StreamId(header.stream));
     if state.is_idle(id) {
         return Err(ConnectionError::StreamIdle);
@@ -135,7 +141,13 @@ fn judge_closed(state: &mut State, header: &FrameHeader, end: End) -> Result<(),
 
 impl IncomingData {
     /// Takes what has arrived of the payload. Returns the number of bytes, and whether the frame is complete.
-    pub(super) fn receive(&mut self, state: &mut State, input: &[u8], at: usize, out: &mut Vec<u8>) -> Received {
+    pub(super) fn receive(
+        &mut self,
+        state: &mut ConnectionState,
+        input: &[u8],
+        at: usize,
+        out: &mut Vec<u8>,
+    ) -> ReceivedData {
         let available = input.len() - at;
         if self.use_of_content == UseOfContent::Deliver && state.streams.find(self.stream).is_none() {
             // The driver has reset the stream within the frame; what was not delivered is credited here.
@@ -156,13 +168,13 @@ impl IncomingData {
             state.end_remote(slot);
         }
         let event = is_delivered.then(|| Event::Data { stream: self.stream, content: at..at + content, end });
-        Received { consumed: content + padding, is_complete, event }
+        ReceivedData { consumed: content + padding, is_complete, event }
     }
 }
 
 /// What arrived of the payload of a DATA frame.
 #[derive(Debug)]
-pub(super) struct Received {
+pub(super) struct ReceivedData {
     pub(super) consumed: usize,
     pub(super) is_complete: bool,
     pub(super) event: Option<Event>,

@@ -1,7 +1,7 @@
 //! Receives HEADERS and CONTINUATION (RFC 9113 §6.2, §6.10, §8.1).
 
 use super::reset_streams::InFlight;
-use super::state::{LastSection, State};
+use super::state::{ConnectionState, LastSection};
 use super::{End, Event, FieldSection, Role, StreamId};
 use crate::field_section::FieldClass;
 use crate::http2::budget::Waste;
@@ -53,7 +53,7 @@ impl IncomingBlock {
     /// Processes HEADERS.
     pub(super) fn receive_headers(
         &mut self,
-        state: &mut State,
+        state: &mut ConnectionState,
         header: &FrameHeader,
         payload: &[u8],
         out: &mut Vec<u8>,
@@ -85,7 +85,7 @@ impl IncomingBlock {
     /// Processes CONTINUATION. The stream is that of the block.
     pub(super) fn receive_continuation(
         &mut self,
-        state: &mut State,
+        state: &mut ConnectionState,
         header: &FrameHeader,
         payload: &[u8],
         out: &mut Vec<u8>,
@@ -107,7 +107,7 @@ impl IncomingBlock {
         event
     }
 
-    fn append(&mut self, state: &State, fragment: &[u8]) -> Result<(), ConnectionError> {
+    fn append(&mut self, state: &ConnectionState, fragment: &[u8]) -> Result<(), ConnectionError> {
         if self.fragments.len() + fragment.len() > state.limits.field_block_bytes_max as usize {
             return Err(ConnectionError::FieldBlockTooLong);
         }
@@ -131,7 +131,7 @@ fn unpad<'a>(header: &FrameHeader, payload: &'a [u8]) -> Result<&'a [u8], Connec
 
 /// Decodes a complete block, whatever happens to it, so that the decoder keeps its state (RFC 9113 §4.3).
 fn finish_block(
-    state: &mut State,
+    state: &mut ConnectionState,
     head: BlockHead,
     block: &[u8],
     out: &mut Vec<u8>,
@@ -178,7 +178,7 @@ fn forget_repetition(section: &mut FieldSection, repeats: Option<LastSection>, k
 
 /// Processes a section of an open stream: trailers, or the head of a response.
 fn receive_on_open_stream(
-    state: &mut State,
+    state: &mut ConnectionState,
     slot: Slot,
     head: BlockHead,
     section: FieldSection,
@@ -210,14 +210,14 @@ fn receive_on_open_stream(
 }
 
 /// Whether the section is an interim response: the first field is `:status` with a value of 1xx.
-fn is_interim(state: &State) -> bool {
+fn is_interim(state: &ConnectionState) -> bool {
     let first = state.decoder.fields().iter().next();
     first.is_some_and(|field| field.class == FieldClass::Status && field.value.first() == Some(&b'1'))
 }
 
 /// Opens a stream of the peer.
 fn open_stream(
-    state: &mut State,
+    state: &mut ConnectionState,
     head: BlockHead,
     section: FieldSection,
     out: &mut Vec<u8>,
@@ -256,7 +256,7 @@ fn open_stream(
 }
 
 /// Judges a section of a stream that is closed or cannot be opened.
-fn judge_closed(state: &mut State, head: BlockHead) -> Result<Option<Event>, ConnectionError> {
+fn judge_closed(state: &mut ConnectionState, head: BlockHead) -> Result<Option<Event>, ConnectionError> {
     let id = head.stream.get();
     if state.role == Role::Server && !state.is_peer_stream(id) {
         return Err(ConnectionError::StreamIdInvalid);

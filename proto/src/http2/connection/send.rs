@@ -1,6 +1,6 @@
 //! Sends field sections and DATA.
 
-use super::state::{Shutdown, State};
+use super::state::{ConnectionState, Shutdown};
 use super::{End, Role, Section, StreamId};
 use crate::http2::error::{OpenError, SendError};
 use crate::http2::frame::{END_STREAM, FRAME_HEADER_BYTES, FrameHeader, FrameType, complete_headers};
@@ -13,7 +13,7 @@ const STREAM_ID_MAX: u32 = (1 << 31) - 1;
 
 /// Opens a stream of a client with a request head.
 pub(super) fn open(
-    state: &mut State,
+    state: &mut ConnectionState,
     end: End,
     out: &mut Vec<u8>,
     write: impl FnOnce(&mut BlockEncoder<'_>),
@@ -41,7 +41,7 @@ pub(super) fn open(
 
 /// Sends a field section on an open stream.
 pub(super) fn send_fields(
-    state: &mut State,
+    state: &mut ConnectionState,
     stream: StreamId,
     section: Section,
     out: &mut Vec<u8>,
@@ -65,7 +65,7 @@ pub(super) fn send_fields(
 
 /// Writes HEADERS, with CONTINUATION if the block is long.
 fn write_headers(
-    state: &mut State,
+    state: &mut ConnectionState,
     stream: StreamId,
     end: End,
     out: &mut Vec<u8>,
@@ -79,7 +79,7 @@ fn write_headers(
 
 /// Writes the header of a DATA frame, and accounts its payload.
 pub(super) fn begin_data(
-    state: &mut State,
+    state: &mut ConnectionState,
     stream: StreamId,
     length: usize,
     end: End,
@@ -129,7 +129,7 @@ mod tests {
 
     #[test]
     fn last_stream_identifier_is_used_and_then_none() {
-        let mut state = State::new(Role::Client, &Http2Limits::default(), Millis(0));
+        let mut state = ConnectionState::new(Role::Client, &Http2Limits::default(), Millis(0));
         state.next_own_stream = STREAM_ID_MAX;
         let mut open = || open(&mut state, End::Last, &mut Vec::new(), |_| {});
         assert_eq!(open(), Ok(StreamId(STREAM_ID_MAX)));

@@ -40,7 +40,7 @@ pub(super) const SHUTDOWN_PING: [u8; 8] = *b"shutdown";
 pub(super) const LAST_STREAM_MAX: u32 = (1 << 31) - 1;
 
 #[derive(Debug)]
-pub(super) struct State {
+pub(super) struct ConnectionState {
     pub(super) role: Role,
     pub(super) limits: Http2Limits,
     /// The moment of the last call that had one.
@@ -73,7 +73,7 @@ pub(super) struct State {
     pub(super) early_priorities: Vec<(StreamId, Priority)>,
 }
 
-impl State {
+impl ConnectionState {
     pub(super) fn new(role: Role, limits: &Http2Limits, now: Millis) -> Self {
         let limits = limits.permitted();
         let encoder = Encoder::with_table_bytes_max(limits.encoder_table_bytes_max as usize);

@@ -1,0 +1,79 @@
+//! Responses whose head was written and whose content is being sent.
+
+use super::call::ActiveRequest;
+use super::connection::Connection;
+use super::data_frame::Sent;
+use super::output::Outgoing;
+use super::tunnel::OutgoingTunnel;
+use crate::connection::exchange::ResponseRecord;
+use crate::net::clock::Tick;
+use crate::net::stream::Stream;
+use selvedge_proto::http2::Turn;
+use std::task::{Context, Poll};
+
+/// A response whose head was written.
+pub(super) struct PendingResponse {
+    pub(super) active: ActiveRequest,
+    pub(super) record: ResponseRecord,
+    pub(super) content: Outgoing,
+    /// Whether the application, or the disk, has to deliver the next content.
+    pub(super) waits_for_content: bool,
+    /// Set while the client does not open its windows.
+    pub(super) stall: Option<Stall>,
+}
+
+impl PendingResponse {
+    /// Returns the stream of another protocol, if it is one.
+    pub(super) fn tunnel(&mut self) -> Option<&mut OutgoingTunnel> {
+        match &mut self.content {
+            Outgoing::Tunnel(tunnel) => Some(tunnel),
+            Outgoing::Bytes(_) | Outgoing::File(_) | Outgoing::Stream(_) => None,
+        }
+    }
+
+    /// Whether the response waits for the client to open a window, for a limited time. The handler of another protocol
+    /// has its own time limits.
+    pub(super) fn waits_for_window(&self) -> bool {
+        let is_limited = !matches!(&self.content, Outgoing::Tunnel(tunnel) if tunnel.is_used());
+        is_limited && !self.waits_for_content
+    }
+}
+
+/// How long the windows of a client have been closed for a response.
+pub(super) struct Stall {
+    pub(super) began: Tick,
+    /// Content that was sent since then.
+    pub(super) bytes: u64,
+}
+
+/// Writes the next frame of a response. `Pending` if its content is not available yet; the context is woken then.
+/// `scratch` is memory for a frame header.
+pub(super) fn poll_send<S: Stream>(
+    connection: &Connection<S>,
+    response: &mut PendingResponse,
+    turn: Turn,
+    scratch: &mut Vec<u8>,
+    cx: &mut Context<'_>,
+) -> Poll<Sent> {
+    let polled = response.content.poll_send(connection, turn, scratch, cx);
+    response.waits_for_content = polled.is_pending();
+    if let Poll::Ready(Sent::More(count) | Sent::All(count)) = polled {
+        response.record.content_bytes += count as u64;
+        if let Some(stall) = &mut response.stall {
+            stall.bytes += count as u64;
+        }
+    }
+    polled
+}
+
+/// Writes the end of a response if no content precedes it, which needs no window. `Pending` if the application has to
+/// tell; the context is woken then.
+pub(super) fn poll_end<S: Stream>(
+    connection: &Connection<S>,
+    response: &mut PendingResponse,
+    cx: &mut Context<'_>,
+) -> Poll<Sent> {
+    let polled = response.content.poll_end(connection, response.active.stream, cx);
+    response.waits_for_content = polled.is_pending();
+    polled
+}

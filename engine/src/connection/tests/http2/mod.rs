@@ -1,0 +1,9 @@
+//! HTTP/2 connections: many requests at once, windows, and an end in two steps.
+
+mod client;
+
+mod bounds;
+mod ending;
+mod requests;
+mod responses;
+mod slow_clients;
