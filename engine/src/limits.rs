@@ -16,8 +16,8 @@ pub struct Limits {
     /// Limits of connections with HTTP/2. Their [`Http2Limits::section`] follows from [`Limits::message`].
     pub http2: Http2Limits,
     /// Time to a complete head: from accept for the first request of a connection, from its first byte for later
-    /// ones. Default 10 s. Exceeded: 408, close. In HTTP/2, it is the time from accept to the first request. Exceeded:
-    /// GOAWAY, close.
+    /// ones. Default 10 s. Exceeded: 408, close. In HTTP/2, it is the time to the first
+    /// request, from the start of the connection or the end of its TLS handshake. Exceeded: GOAWAY, close.
     pub header_timeout: Duration,
     /// Longest time without a received byte while request content is expected. Default 30 s. Exceeded: 408, close. In
     /// HTTP/2, only the stream ends.
