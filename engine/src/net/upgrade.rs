@@ -4,13 +4,14 @@
 
 use crate::buffer::Buffer;
 use crate::net::raw::{SendMode, ShutdownMode};
+use crate::net::stop_notice::{StopNotice, StopSender, stop_notice};
 use crate::net::stream::{Detach, Stream};
 use crate::peer::{Duplex, StoppingFuture};
 use bytes::{Buf, Bytes};
 use std::io::{self, ErrorKind, IoSlice};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, ready};
-use tokio::sync::{oneshot, watch};
+use tokio::sync::oneshot;
 
 /// A stream that the worker and the handler share. Each locks it for single calls only.
 struct SharedStream<S>(Arc<Mutex<S>>);
@@ -31,22 +32,21 @@ pub(crate) fn split<S: Detach>(stream: S, first: Bytes) -> io::Result<(Box<dyn D
     let first = if rest.is_empty() { first } else { [first, rest].concat().into() };
     let stream = Arc::new(Mutex::new(stream));
     let (open, closed) = oneshot::channel();
-    let (stop, stopping) = watch::channel(());
+    let (stop, stopping) = stop_notice();
     let upgraded = UpgradedStream {
         stream: SharedStream(stream.clone()),
         received: Received::First(first),
         stopping,
         _open: open,
     };
-    Ok((Box::new(upgraded), UpgradeControl { stream: SharedStream(stream), closed, stop: Some(stop) }))
+    Ok((Box::new(upgraded), UpgradeControl { stream: SharedStream(stream), closed, stop }))
 }
 
 /// The worker's end of an upgraded connection.
 pub(crate) struct UpgradeControl<S: Detach> {
     stream: SharedStream<S::Detached>,
     closed: oneshot::Receiver<()>,
-    /// Dropped when the server stops.
-    stop: Option<watch::Sender<()>>,
+    stop: StopSender,
 }
 
 impl<S: Detach> UpgradeControl<S> {
@@ -57,7 +57,7 @@ impl<S: Detach> UpgradeControl<S> {
 
     /// Informs the handler that the server stops.
     pub(crate) fn announce_stop(&mut self) {
-        self.stop = None;
+        self.stop.announce();
     }
 
     /// Shuts down the connection, even while the handler uses it.
@@ -70,8 +70,7 @@ impl<S: Detach> UpgradeControl<S> {
 struct UpgradedStream<S> {
     stream: SharedStream<S>,
     received: Received,
-    /// Closed when the server stops.
-    stopping: watch::Receiver<()>,
+    stopping: StopNotice,
     _open: oneshot::Sender<()>,
 }
 
@@ -144,8 +143,6 @@ impl<S: Stream + Send> Duplex for UpgradedStream<S> {
     }
 
     fn stopping(&self) -> StoppingFuture {
-        let mut stopping = self.stopping.clone();
-        // No value is ever sent on this channel; it only closes.
-        Box::pin(async move { while stopping.changed().await.is_ok() {} })
+        self.stopping.future()
     }
 }
