@@ -455,7 +455,10 @@ where
                 is_stalled |= closed_window == Some(WindowOf::Connection) && response.waits_for_window();
                 add(Deadline::ResponseProgress, stalls::due(response.stall.as_ref(), limits));
             }
-            stalls::update_stall(&mut self.window_stall, is_stalled, now);
+            match is_stalled {
+                true => stalls::begin(&mut self.window_stall, now),
+                false => self.window_stall = None,
+            }
             add(Deadline::ResponseProgress, stalls::due(self.window_stall.as_ref(), limits));
         }
         if let Some(protocol_due) = self.connection.protocol.borrow().deadline() {

@@ -12,16 +12,16 @@ use std::time::Duration;
 /// Records whether the window of a response is closed. That of the connection does not count here: other responses may
 /// use it.
 pub(super) fn update(response: &mut PendingResponse, closed_window: Option<WindowOf>, now: Tick) {
-    let is_stalled = closed_window == Some(WindowOf::Stream) && response.waits_for_window();
-    update_stall(&mut response.stall, is_stalled, now);
+    if closed_window == Some(WindowOf::Stream) && response.waits_for_window() {
+        begin(&mut response.stall, now);
+    } else {
+        response.stall = None;
+    }
 }
 
-/// Begins or ends a stall.
-pub(super) fn update_stall(stall: &mut Option<Stall>, is_stalled: bool, now: Tick) {
-    match is_stalled {
-        true => _ = stall.get_or_insert(Stall { began: now, bytes: 0 }),
-        false => *stall = None,
-    }
+/// Begins a stall, unless it has begun.
+pub(super) fn begin(stall: &mut Option<Stall>, now: Tick) {
+    stall.get_or_insert(Stall { began: now, bytes: 0 });
 }
 
 /// Returns when a stall is too long. A client that opens its windows by a few bytes from time to time has to reach the
