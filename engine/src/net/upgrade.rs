@@ -4,13 +4,14 @@
 
 use crate::buffer::Buffer;
 use crate::net::raw::{SendMode, ShutdownMode};
+use crate::net::stop_signal::{StopSignal, StopWatch, stop_signal};
 use crate::net::stream::{Detach, Stream};
 use crate::peer::{Duplex, StoppingFuture};
 use bytes::{Buf, Bytes};
 use std::io::{self, ErrorKind, IoSlice};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, ready};
-use tokio::sync::{oneshot, watch};
+use tokio::sync::oneshot;
 
 /// A stream that the worker and the handler share. Each locks it for single calls only.
 struct SharedStream<S>(Arc<Mutex<S>>);
@@ -31,7 +32,7 @@ pub(crate) fn split<S: Detach>(stream: S, first: Bytes) -> io::Result<(Box<dyn D
     let first = if rest.is_empty() { first } else { [first, rest].concat().into() };
     let stream = Arc::new(Mutex::new(stream));
     let (open, closed) = oneshot::channel();
-    let (stop, stopping) = watch::channel(());
+    let (stop, stopping) = stop_signal();
     let upgraded = UpgradedStream {
         stream: SharedStream(stream.clone()),
         received: Received::First(first),
@@ -46,7 +47,7 @@ pub(crate) struct UpgradeControl<S: Detach> {
     stream: SharedStream<S::Detached>,
     closed: oneshot::Receiver<()>,
     /// Dropped when the server stops.
-    stop: Option<watch::Sender<()>>,
+    stop: Option<StopSignal>,
 }
 
 impl<S: Detach> UpgradeControl<S> {
@@ -71,7 +72,7 @@ struct UpgradedStream<S> {
     stream: SharedStream<S>,
     received: Received,
     /// Closed when the server stops.
-    stopping: watch::Receiver<()>,
+    stopping: StopWatch,
     _open: oneshot::Sender<()>,
 }
 
@@ -144,8 +145,6 @@ impl<S: Stream + Send> Duplex for UpgradedStream<S> {
     }
 
     fn stopping(&self) -> StoppingFuture {
-        let mut stopping = self.stopping.clone();
-        // No value is ever sent on this channel; it only closes.
-        Box::pin(async move { while stopping.changed().await.is_ok() {} })
+        self.stopping.stopping()
     }
 }

@@ -12,16 +12,23 @@ use std::time::Duration;
 /// Records whether the window of a response is closed. That of the connection does not count here: other responses may
 /// use it.
 pub(super) fn update(response: &mut PendingResponse, closed_window: Option<WindowOf>, now: Tick) {
-    if closed_window == Some(WindowOf::Stream) && response.waits_for_window() {
-        begin(&mut response.stall, now);
-    } else {
-        response.stall = None;
-    }
+    let is_closed = closed_window == Some(WindowOf::Stream) && response.waits_for_window();
+    update_stall(&mut response.stall, if is_closed { WindowState::Closed } else { WindowState::Open }, now);
 }
 
-/// Begins a stall, unless it has begun.
-pub(super) fn begin(stall: &mut Option<Stall>, now: Tick) {
-    stall.get_or_insert(Stall { began: now, bytes: 0 });
+/// Whether responses wait for a window.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum WindowState {
+    Open,
+    Closed,
+}
+
+/// Begins or ends a stall.
+pub(super) fn update_stall(stall: &mut Option<Stall>, window: WindowState, now: Tick) {
+    match window {
+        WindowState::Closed => _ = stall.get_or_insert(Stall { began: now, bytes: 0 }),
+        WindowState::Open => *stall = None,
+    }
 }
 
 /// Returns when a stall is too long. A client that opens its windows by a few bytes from time to time has to reach the
