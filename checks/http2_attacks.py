@@ -23,7 +23,7 @@ LIMITS = f'send-timeout "{SEND_TIMEOUT}s"; http2-settings-timeout "{SETTINGS_TIM
 GROWTH_MAX = 16
 PROBE_MAX = 0.3
 STREAMS = 100
-# What the kernel may hold of a response that nobody reads: the buffers of both ends, and what is in frames of a turn.
+# What the kernel may hold of a response that a client does not read: the buffers of both ends, and what is in frames of a turn.
 BUFFERED_MAX = 24 * MIB
 # How much longer small responses may take beside a large one. The minimum is for responses that are very fast alone.
 SLOWER_MAX, SLOWER_SECONDS_MIN = 10, 0.5

@@ -3,12 +3,14 @@
 A client that receives GOAWAY sends the requests above the last stream of it again on a new connection (RFC 9113 §6.8). No
 request may fail otherwise, and slow responses must end whole.
 """
+import signal
 import threading
 import time
 
 from hyperframe.frame import GoAwayFrame, WindowUpdateFrame
 
-from http2_server import LARGE_BYTES, Connection, Server
+from clients import STEP_TIMEOUT
+from http2_server import LARGE_BYTES, Connection, Server, raise_windows
 
 RELOADS, UPGRADES = 20, 3
 CLIENTS = 3
@@ -54,6 +56,7 @@ class Client(threading.Thread):
     def serve_connection(self):
         with DrainedConnection(self.server, self.transport) as connection:
             self.connections += 1
+            raise_windows(connection)
             next_stream, open_streams = 1, set()
             while not connection.is_closed:
                 while connection.goaway is None and not self.over.is_set() and len(open_streams) < AT_ONCE:
@@ -158,6 +161,16 @@ def upgrade(binary):
     return commands
 
 
+def upgrade_by_signal(server, _is_end_expected):
+    before = set(server.processes()) - {server.process.pid}
+    server.process.send_signal(signal.SIGUSR2)
+    end = time.monotonic() + STEP_TIMEOUT
+    # The former process ends with its last connections.
+    while before & set(server.processes()):
+        assert time.monotonic() < end, "the former process does not end"
+        time.sleep(0.02)
+
+
 def shutdown(server, is_end_expected):
     is_end_expected.set()
     server.end()
@@ -167,4 +180,5 @@ def check(binary, driver):
     versions = under_load(binary, driver, f"{RELOADS} reloads", reload)
     assert versions > RELOADS // 2, f"{versions} configurations were seen"
     under_load(binary, driver, f"{UPGRADES} upgrades", upgrade(binary))
+    under_load(binary, driver, "an upgrade by USR2", upgrade_by_signal)
     under_load(binary, driver, "a shutdown", shutdown)
