@@ -16,7 +16,7 @@ pub(super) struct Timeouts {
 
 impl Timeouts {
     pub(super) fn deadline(&self) -> Deadline {
-        self.worker.connections.deadline(self.id)
+        self.worker.connections.deadline(self.id).0
     }
 
     /// Sets the deadline, `time` from now.

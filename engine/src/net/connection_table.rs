@@ -217,13 +217,10 @@ impl ConnectionTable {
         }
     }
 
-    pub(crate) fn deadline(&self, id: ConnectionId) -> Deadline {
-        self.entries.borrow()[id as usize].deadline
-    }
-
-    /// Returns when the deadline of a connection is due.
-    pub(crate) fn due(&self, id: ConnectionId) -> Tick {
-        self.entries.borrow()[id as usize].due
+    /// Returns the deadline of a connection, and when it is due.
+    pub(crate) fn deadline(&self, id: ConnectionId) -> (Deadline, Tick) {
+        let entry = &self.entries.borrow()[id as usize];
+        (entry.deadline, entry.due)
     }
 
     pub(crate) fn interrupt(&self, id: ConnectionId) -> Interrupt {

@@ -74,8 +74,8 @@ pub(in crate::connection) async fn serve<S: Stream, T: Service, O: Observer>(
 /// counts.
 fn first_due<S: Stream>(connection: &Connection<S>) -> Tick {
     let timeouts = &connection.transport.timeouts;
-    match timeouts.deadline() {
-        Deadline::RequestHead => timeouts.worker.connections.due(timeouts.id),
+    match timeouts.worker.connections.deadline(timeouts.id) {
+        (Deadline::RequestHead, due) => due,
         _ => timeouts.worker.clock.tick_after(connection.transport.shared.limits.header_timeout),
     }
 }

@@ -234,7 +234,7 @@ impl Client<'_> {
     /// Returns the phase of an open connection.
     pub(super) fn phase(&self) -> Phase {
         assert_eq!(self.closed(), None, "it lives");
-        phase_of(self.server.worker.connections.deadline(self.id))
+        phase_of(self.server.worker.connections.deadline(self.id).0)
     }
 }
 
