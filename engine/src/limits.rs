@@ -1,6 +1,5 @@
 //! All limits of the engine, each with unit, default and reason.
 
-use crate::service::REQUEST_BYTES;
 use selvedge_proto::field_section::{FIELD_OVERHEAD_BYTES, SectionLimits};
 use selvedge_proto::http2::Http2Limits;
 use selvedge_proto::limits::MessageLimits;
@@ -152,6 +151,10 @@ pub(crate) const FIRST_RECORD_BYTES: usize = 1320;
 /// Content that is sent in such records: what the first packets of a connection carry before an acknowledgement.
 #[cfg(feature = "tls")]
 pub(crate) const FIRST_RECORDS_BYTES: usize = 10 * FIRST_RECORD_BYTES;
+/// Bytes that may be unsent while a connection with HTTP/2 still receives.
+pub(crate) const UNSENT_BYTES_MAX: usize = LONG_BUFFER_BYTES;
+/// The memory of a request without its head and content.
+pub(crate) const REQUEST_BYTES: usize = 4 * 1024;
 /// Responses to pipelined requests are sent when this many bytes have gathered.
 pub(crate) const BATCH_BYTES: usize = 8 * 1024;
 /// A file is prefetched and sent in slices of at most this size. The worker yields between two slices.

@@ -4,7 +4,7 @@
 
 use crate::buffer::Buffer;
 use crate::net::raw::{SendMode, ShutdownMode};
-use crate::net::stop_notice::{StopNotice, StopSender, stop_notice};
+use crate::net::stop_signal::{StopSignal, StopWatch, stop_signal};
 use crate::net::stream::{Detach, Stream};
 use crate::peer::{Duplex, StoppingFuture};
 use bytes::{Buf, Bytes};
@@ -32,21 +32,22 @@ pub(crate) fn split<S: Detach>(stream: S, first: Bytes) -> io::Result<(Box<dyn D
     let first = if rest.is_empty() { first } else { [first, rest].concat().into() };
     let stream = Arc::new(Mutex::new(stream));
     let (open, closed) = oneshot::channel();
-    let (stop, stopping) = stop_notice();
+    let (stop, stopping) = stop_signal();
     let upgraded = UpgradedStream {
         stream: SharedStream(stream.clone()),
         received: Received::First(first),
         stopping,
         _open: open,
     };
-    Ok((Box::new(upgraded), UpgradeControl { stream: SharedStream(stream), closed, stop }))
+    Ok((Box::new(upgraded), UpgradeControl { stream: SharedStream(stream), closed, stop: Some(stop) }))
 }
 
 /// The worker's end of an upgraded connection.
 pub(crate) struct UpgradeControl<S: Detach> {
     stream: SharedStream<S::Detached>,
     closed: oneshot::Receiver<()>,
-    stop: StopSender,
+    /// Dropped when the server stops.
+    stop: Option<StopSignal>,
 }
 
 impl<S: Detach> UpgradeControl<S> {
@@ -57,7 +58,7 @@ impl<S: Detach> UpgradeControl<S> {
 
     /// Informs the handler that the server stops.
     pub(crate) fn announce_stop(&mut self) {
-        self.stop.announce();
+        self.stop = None;
     }
 
     /// Shuts down the connection, even while the handler uses it.
@@ -70,7 +71,8 @@ impl<S: Detach> UpgradeControl<S> {
 struct UpgradedStream<S> {
     stream: SharedStream<S>,
     received: Received,
-    stopping: StopNotice,
+    /// Closed when the server stops.
+    stopping: StopWatch,
     _open: oneshot::Sender<()>,
 }
 
@@ -143,6 +145,6 @@ impl<S: Stream + Send> Duplex for UpgradedStream<S> {
     }
 
     fn stopping(&self) -> StoppingFuture {
-        self.stopping.future()
+        self.stopping.stopping()
     }
 }

@@ -18,7 +18,7 @@ pub use body::{
     Body, Chunks, ContentError, ContentSource, IncomingBody, StreamError, StreamId, UpgradeHandler, UpgradeResponse,
 };
 pub use exchange::{CloseReason, Closed, Exchange, Phase, ResponseOutcome, ServerEvent};
-pub(crate) use request::{ConnectionExtensions, InterimSender, LogInfo, REQUEST_BYTES, RequestInner};
+pub(crate) use request::{ConnectionExtensions, InterimSender, LogInfo, RequestInner};
 pub use request::{Request, Timestamp, authority, hold_until_sent};
 pub(crate) use response::FieldList;
 pub use response::Response;

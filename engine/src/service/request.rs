@@ -1,6 +1,7 @@
 //! A request as the application receives it.
 
 use crate::buffer::Buffer;
+use crate::limits::REQUEST_BYTES;
 use crate::peer::TlsInfo;
 use crate::service::body::{ContentError, ContentSource, IncomingBody, StreamId};
 use selvedge_proto::StatusCode;
@@ -40,8 +41,7 @@ pub(crate) struct RequestInner {
     pub(crate) interim_sender: Option<InterimSender>,
 }
 
-/// The memory of a request without its head and content, in bytes.
-pub(crate) const REQUEST_BYTES: usize = size_of::<RequestInner>();
+const _: () = assert!(size_of::<RequestInner>() <= REQUEST_BYTES, "the memory budget counts a request");
 
 /// A handle to send interim responses before the final response.
 #[derive(Clone)]

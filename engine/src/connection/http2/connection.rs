@@ -1,9 +1,9 @@
 //! The state of an HTTP/2 connection that its task shares with readers of content.
 
 use super::contents::Contents;
-use super::serve::UNSENT_BYTES_MAX;
 use crate::connection::exchange::StreamFacts;
 use crate::connection::transport::Transport;
+use crate::limits::UNSENT_BYTES_MAX;
 use crate::net::clock::Tick;
 use crate::net::raw::SendMode;
 use crate::net::stream::Stream;

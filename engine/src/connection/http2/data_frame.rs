@@ -9,7 +9,7 @@ use selvedge_proto::http2::{End, SendError, StreamId};
 pub(super) const FRAME_HEADER_BYTES: usize = 9;
 
 /// The result of one turn of a stream.
-pub(super) enum Sent {
+pub(super) enum SendStep {
     /// A frame with this many bytes of content was written, and more follows.
     More(usize),
     /// The end was written, with this many bytes of content.
@@ -19,7 +19,7 @@ pub(super) enum Sent {
 }
 
 /// Writes a DATA frame.
-pub(super) fn send_bytes<S: Stream>(connection: &Connection<S>, stream: StreamId, bytes: &[u8], end: End) -> Sent {
+pub(super) fn send_bytes<S: Stream>(connection: &Connection<S>, stream: StreamId, bytes: &[u8], end: End) -> SendStep {
     let begun = connection.with_protocol(|protocol, out| {
         protocol.begin_data(stream, bytes.len(), end, out)?;
         out.extend_from_slice(bytes);
@@ -28,10 +28,10 @@ pub(super) fn send_bytes<S: Stream>(connection: &Connection<S>, stream: StreamId
     after_frame(begun, bytes.len(), end)
 }
 
-pub(super) fn after_frame(begun: Result<(), SendError>, count: usize, end: End) -> Sent {
+pub(super) fn after_frame(begun: Result<(), SendError>, count: usize, end: End) -> SendStep {
     match (begun, end) {
-        (Ok(()), End::More) => Sent::More(count),
-        (Ok(()), End::Last) => Sent::All(count),
-        (Err(_), _) => Sent::Failed(CloseReason::ClientDisconnected),
+        (Ok(()), End::More) => SendStep::More(count),
+        (Ok(()), End::Last) => SendStep::All(count),
+        (Err(_), _) => SendStep::Failed(CloseReason::ClientDisconnected),
     }
 }

@@ -1,9 +1,11 @@
 //! HTTP/2 connections: one task drives all streams of a connection.
 //!
 //! The protocol itself is in [`selvedge_proto::http2`]. Here, `serve` moves bytes between the transport and the
-//! protocol, and takes turns: it receives, calls the application, sends. `streams` has the calls that wait and the
-//! responses that are being sent, `contents` what clients have sent to the application, `respond` writes heads,
-//! `output` writes content, `stalls` finds clients that do not receive, and `tunnel` has the streams of other protocols.
+//! protocol, and takes turns: it receives, calls the application, sends.
+//!
+//! `streams` has the calls that wait and the responses that are being sent. `contents` has what clients have sent.
+//! `respond` writes heads, `output` writes content. `stalls` finds clients that do not receive. `tunnel` has the
+//! streams of other protocols.
 
 mod call;
 mod connection;

@@ -1,7 +1,7 @@
 //! Sends the content of responses in DATA frames.
 
 use super::connection::Connection;
-use super::data_frame::{FRAME_HEADER_BYTES, Sent, after_frame, send_bytes};
+use super::data_frame::{FRAME_HEADER_BYTES, SendStep, after_frame, send_bytes};
 use super::tunnel::OutgoingTunnel;
 use crate::connection::sealed_copies::sealed_copy;
 use crate::file::{FileContent, SealedCopy};
@@ -77,7 +77,7 @@ impl Outgoing {
         turn: Turn,
         scratch: &mut Vec<u8>,
         cx: &mut Context<'_>,
-    ) -> Poll<Sent> {
+    ) -> Poll<SendStep> {
         match self {
             Self::Bytes(bytes) => {
                 let piece = bytes.split_to(bytes.len().min(turn.bytes_max));
@@ -96,15 +96,15 @@ impl Outgoing {
         connection: &Connection<S>,
         id: StreamId,
         cx: &mut Context<'_>,
-    ) -> Poll<Sent> {
+    ) -> Poll<SendStep> {
         match self {
             Self::Stream(stream) => stream.poll_chunk(cx).map(|next| match next {
-                Next::Chunk => Sent::More(0),
+                Next::Chunk => SendStep::More(0),
                 Next::End => stream.end(connection, id),
-                Next::Failed => Sent::Failed(CloseReason::StreamFailed),
+                Next::Failed => SendStep::Failed(CloseReason::StreamFailed),
             }),
             Self::Tunnel(tunnel) => tunnel.poll_end(connection, id, cx),
-            Self::Bytes(_) | Self::File(_) => Poll::Ready(Sent::More(0)),
+            Self::Bytes(_) | Self::File(_) => Poll::Ready(SendStep::More(0)),
         }
     }
 }
@@ -116,7 +116,7 @@ impl OutgoingFile {
         turn: Turn,
         scratch: &mut Vec<u8>,
         cx: &mut Context<'_>,
-    ) -> Poll<Sent> {
+    ) -> Poll<SendStep> {
         let count = usize::try_from(self.end - self.content.offset).map_or(turn.bytes_max, |n| n.min(turn.bytes_max));
         // The bytes are read behind the place of the frame header, which is written when they are right.
         let mut output = connection.transport.output.borrow_mut();
@@ -128,7 +128,7 @@ impl OutgoingFile {
             out.truncate(start);
         }
         if let Err(reason) = ready!(read) {
-            return Poll::Ready(Sent::Failed(reason));
+            return Poll::Ready(SendStep::Failed(reason));
         }
         self.content.offset += count as u64;
         let end = if self.content.offset == self.end { End::Last } else { End::More };
@@ -201,17 +201,17 @@ fn read_at(file: impl AsFd, into: &mut [u8], offset: u64, flags: ReadWriteFlags)
 }
 
 impl OutgoingStream {
-    fn poll_send<S: Stream>(&mut self, connection: &Connection<S>, turn: Turn, cx: &mut Context<'_>) -> Poll<Sent> {
+    fn poll_send<S: Stream>(&mut self, connection: &Connection<S>, turn: Turn, cx: &mut Context<'_>) -> Poll<SendStep> {
         match ready!(self.poll_chunk(cx)) {
             Next::Chunk => {}
             Next::End => return Poll::Ready(self.end(connection, turn.stream)),
-            Next::Failed => return Poll::Ready(Sent::Failed(CloseReason::StreamFailed)),
+            Next::Failed => return Poll::Ready(SendStep::Failed(CloseReason::StreamFailed)),
         }
         let count = self.chunk.len().min(turn.bytes_max);
         if let Some(remaining) = &mut self.remaining {
             match remaining.checked_sub(count as u64) {
                 Some(rest) => *remaining = rest,
-                None => return Poll::Ready(Sent::Failed(CloseReason::StreamFailed)),
+                None => return Poll::Ready(SendStep::Failed(CloseReason::StreamFailed)),
             }
         }
         let piece = self.chunk.split_to(count);
@@ -232,9 +232,9 @@ impl OutgoingStream {
     }
 
     /// Writes the end of the content, with trailers if the application has any.
-    fn end<S: Stream>(&mut self, connection: &Connection<S>, stream: StreamId) -> Sent {
+    fn end<S: Stream>(&mut self, connection: &Connection<S>, stream: StreamId) -> SendStep {
         if self.remaining.is_some_and(|remaining| remaining > 0) {
-            return Sent::Failed(CloseReason::StreamFailed);
+            return SendStep::Failed(CloseReason::StreamFailed);
         }
         let trailers = self.chunks.as_mut().trailers();
         if trailers.lines().is_empty() {

@@ -2,7 +2,7 @@
 
 use super::call::ActiveRequest;
 use super::connection::Connection;
-use super::data_frame::Sent;
+use super::data_frame::SendStep;
 use super::output::Outgoing;
 use super::tunnel::OutgoingTunnel;
 use crate::connection::exchange::ResponseRecord;
@@ -54,10 +54,10 @@ pub(super) fn poll_send<S: Stream>(
     turn: Turn,
     scratch: &mut Vec<u8>,
     cx: &mut Context<'_>,
-) -> Poll<Sent> {
+) -> Poll<SendStep> {
     let polled = response.content.poll_send(connection, turn, scratch, cx);
     response.waits_for_content = polled.is_pending();
-    if let Poll::Ready(Sent::More(count) | Sent::All(count)) = polled {
+    if let Poll::Ready(SendStep::More(count) | SendStep::All(count)) = polled {
         response.record.content_bytes += count as u64;
         if let Some(stall) = &mut response.stall {
             stall.bytes += count as u64;
@@ -72,7 +72,7 @@ pub(super) fn poll_end<S: Stream>(
     connection: &Connection<S>,
     response: &mut PendingResponse,
     cx: &mut Context<'_>,
-) -> Poll<Sent> {
+) -> Poll<SendStep> {
     let polled = response.content.poll_end(connection, response.active.stream, cx);
     response.waits_for_content = polled.is_pending();
     polled

@@ -5,19 +5,19 @@
 use super::call::{ActiveRequest, Called, call, finish};
 use super::connection::Connection;
 use super::contents::ContentLimits;
-use super::data_frame::Sent;
+use super::data_frame::SendStep;
 use super::output::Outgoing;
 use super::pending::{PendingResponse, Stall, poll_end, poll_send};
 use super::respond::{AfterHead, end_stream, respond};
 use super::sending::Sending;
-use super::stalls;
+use super::stalls::{self, WindowState};
 use super::streams::Streams;
 use crate::connection::app_context::{AppContext, AppState};
 use crate::connection::exit::Exit;
 use crate::connection::receive_buffer::ReceiveBuffer;
 use crate::connection::timeouts::abort_reason;
 use crate::connection::transport::Received;
-use crate::limits::{BUFFER_BYTES, BYTES_PER_YIELD, LINGER_TIMEOUT, LONG_BUFFER_BYTES, Limits};
+use crate::limits::{BUFFER_BYTES, BYTES_PER_YIELD, LINGER_TIMEOUT, Limits, UNSENT_BYTES_MAX};
 use crate::net::clock::{Tick, ticks};
 use crate::net::connection_table::{Deadline, Interrupt};
 use crate::net::panic;
@@ -31,8 +31,6 @@ use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-/// Bytes that may be unsent while the connection still receives.
-pub(super) const UNSENT_BYTES_MAX: usize = LONG_BUFFER_BYTES;
 /// Turns with progress before the task yields.
 const TURNS_PER_YIELD: u32 = 64;
 
@@ -283,7 +281,7 @@ where
             }
             let may_have_ended = matches!(
                 (&sent, &response.content),
-                (Poll::Ready(Sent::More(_)), Outgoing::Stream(_) | Outgoing::Tunnel(_))
+                (Poll::Ready(SendStep::More(_)), Outgoing::Stream(_) | Outgoing::Tunnel(_))
             );
             has_written |= sent.is_ready();
             self.after_send(place, turn.stream, sent);
@@ -307,11 +305,11 @@ where
     }
 
     /// Acts on what a response has sent.
-    fn after_send(&mut self, place: u32, stream: StreamId, sent: Poll<Sent>) {
+    fn after_send(&mut self, place: u32, stream: StreamId, sent: Poll<SendStep>) {
         match sent {
-            Poll::Ready(Sent::More(_)) => {}
-            Poll::Ready(Sent::All(_)) => self.end_response(place, Ok(())),
-            Poll::Ready(Sent::Failed(reason)) => self.end_response(place, Err(reason)),
+            Poll::Ready(SendStep::More(_)) => {}
+            Poll::Ready(SendStep::All(_)) => self.end_response(place, Ok(())),
+            Poll::Ready(SendStep::Failed(reason)) => self.end_response(place, Err(reason)),
             Poll::Pending => self.connection.protocol.borrow_mut().set_content(stream, Content::Waiting),
         }
     }
@@ -447,14 +445,16 @@ where
                 add(Deadline::RequestBody, self.connection.contents.borrow().due(content_limits(limits)));
             }
             let protocol = self.connection.protocol.borrow();
-            let mut is_stalled = false;
+            let mut stalled = WindowState::Open;
             for (_, response) in self.streams.responses_mut() {
                 let closed_window = protocol.closed_window(response.active.stream);
                 stalls::update(response, closed_window, now);
-                is_stalled |= closed_window == Some(WindowOf::Connection) && response.waits_for_window();
+                if closed_window == Some(WindowOf::Connection) && response.waits_for_window() {
+                    stalled = WindowState::Closed;
+                }
                 add(Deadline::ResponseProgress, stalls::due(response.stall.as_ref(), limits));
             }
-            stalls::update_stall(&mut self.window_stall, is_stalled, now);
+            stalls::update_stall(&mut self.window_stall, stalled, now);
             add(Deadline::ResponseProgress, stalls::due(self.window_stall.as_ref(), limits));
         }
         if let Some(protocol_due) = self.connection.protocol.borrow().deadline() {
@@ -541,11 +541,11 @@ impl<S: Stream, T, O: Observer, M, F> Drop for ConnectionTask<'_, S, T, O, M, F>
 fn catch<S: Stream, T, O: Observer>(
     app: &AppContext<T, O>,
     connection: &Connection<S>,
-    poll: impl FnOnce() -> Poll<Sent>,
-) -> Poll<Sent> {
+    poll: impl FnOnce() -> Poll<SendStep>,
+) -> Poll<SendStep> {
     panic::catch(poll).unwrap_or_else(|message| {
         app.observer.event(&ServerEvent::Panic { peer: connection.transport.peer, message });
-        Poll::Ready(Sent::Failed(CloseReason::Panicked))
+        Poll::Ready(SendStep::Failed(CloseReason::Panicked))
     })
 }
 

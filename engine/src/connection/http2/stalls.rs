@@ -12,15 +12,22 @@ use std::time::Duration;
 /// Records whether the window of a response is closed. That of the connection does not count here: other responses may
 /// use it.
 pub(super) fn update(response: &mut PendingResponse, closed_window: Option<WindowOf>, now: Tick) {
-    let is_stalled = closed_window == Some(WindowOf::Stream) && response.waits_for_window();
-    update_stall(&mut response.stall, is_stalled, now);
+    let is_closed = closed_window == Some(WindowOf::Stream) && response.waits_for_window();
+    update_stall(&mut response.stall, if is_closed { WindowState::Closed } else { WindowState::Open }, now);
+}
+
+/// Whether responses wait for a window.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum WindowState {
+    Open,
+    Closed,
 }
 
 /// Begins or ends a stall.
-pub(super) fn update_stall(stall: &mut Option<Stall>, is_stalled: bool, now: Tick) {
-    match is_stalled {
-        true => _ = stall.get_or_insert(Stall { began: now, bytes: 0 }),
-        false => *stall = None,
+pub(super) fn update_stall(stall: &mut Option<Stall>, window: WindowState, now: Tick) {
+    match window {
+        WindowState::Closed => _ = stall.get_or_insert(Stall { began: now, bytes: 0 }),
+        WindowState::Open => *stall = None,
     }
 }
 

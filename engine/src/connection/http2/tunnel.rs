@@ -6,9 +6,9 @@
 //! sends from the other one when it is the stream's turn.
 
 use super::connection::Connection;
-use super::data_frame::{Sent, send_bytes};
+use super::data_frame::{SendStep, send_bytes};
 use crate::net::runtime::spawn_local;
-use crate::net::stop_notice::{StopNotice, StopSender, stop_notice};
+use crate::net::stop_signal::{StopSignal, StopWatch, stop_signal};
 use crate::net::stream::Stream;
 use crate::peer::{Duplex, StoppingFuture};
 use crate::service::{Body, IncomingBody, Request, Response, UpgradeResponse};
@@ -66,9 +66,9 @@ enum ReceiveEnd {
 
 /// The state, which both ends lock for single steps only. No waker is called while it is locked.
 #[derive(Clone, Default)]
-struct Shared(Arc<Mutex<TunnelState>>);
+struct SharedTunnel(Arc<Mutex<TunnelState>>);
 
-impl Shared {
+impl SharedTunnel {
     fn lock(&self) -> MutexGuard<'_, TunnelState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -101,16 +101,16 @@ pub(super) fn take_upgrade(request: &Request, response: &mut Response) -> Option
 
 /// Creates both ends of a stream. Starts a task that moves `content` to the handler.
 pub(super) fn open(mut content: IncomingBody) -> (Box<dyn Duplex>, OutgoingTunnel) {
-    let shared = Shared::default();
-    let (stop, stopping) = stop_notice();
+    let shared = SharedTunnel::default();
+    let (stop, stopping) = stop_signal();
     content.set_bytes_max(u64::MAX);
     drop(spawn_local(move_received(content, shared.clone())));
     let tunnel = TunnelStream { shared: shared.clone(), stopping };
-    (Box::new(tunnel), OutgoingTunnel { shared, has_ended: false, stop })
+    (Box::new(tunnel), OutgoingTunnel { shared, has_ended: false, stop: Some(stop) })
 }
 
 /// Moves received content to the handler until either ends.
-async fn move_received(mut content: IncomingBody, shared: Shared) {
+async fn move_received(mut content: IncomingBody, shared: SharedTunnel) {
     poll_fn(|cx| {
         loop {
             {
@@ -148,10 +148,11 @@ async fn move_received(mut content: IncomingBody, shared: Shared) {
 
 /// The connection's end of a stream. Dropping it ends the stream with an error for the handler, unless it is complete.
 pub(super) struct OutgoingTunnel {
-    shared: Shared,
+    shared: SharedTunnel,
     /// Whether the end of the server's direction was written.
     has_ended: bool,
-    stop: StopSender,
+    /// Dropped when the connection is about to end.
+    stop: Option<StopSignal>,
 }
 
 impl OutgoingTunnel {
@@ -161,9 +162,9 @@ impl OutgoingTunnel {
         connection: &Connection<S>,
         turn: Turn,
         cx: &mut Context<'_>,
-    ) -> Poll<Sent> {
+    ) -> Poll<SendStep> {
         let polled = ready!(self.poll_end(connection, turn.stream, cx));
-        if !matches!(polled, Sent::More(_)) {
+        if !matches!(polled, SendStep::More(_)) {
             return Poll::Ready(polled);
         }
         let mut state = self.shared.lock();
@@ -181,11 +182,11 @@ impl OutgoingTunnel {
         connection: &Connection<S>,
         stream: StreamId,
         cx: &mut Context<'_>,
-    ) -> Poll<Sent> {
+    ) -> Poll<SendStep> {
         let mut state = self.shared.lock();
         store(&mut state.sender, cx);
         if !state.to_send.is_empty() {
-            return Poll::Ready(Sent::More(0));
+            return Poll::Ready(SendStep::More(0));
         }
         if state.handler == Handler::Sends {
             return Poll::Pending;
@@ -193,13 +194,13 @@ impl OutgoingTunnel {
         let is_complete = state.receive_end.is_some() || state.handler == Handler::Dropped;
         drop(state);
         if !self.has_ended {
-            if let failed @ Sent::Failed(_) = send_bytes(connection, stream, &[], End::Last) {
+            if let failed @ SendStep::Failed(_) = send_bytes(connection, stream, &[], End::Last) {
                 return Poll::Ready(failed);
             }
             self.has_ended = true;
         }
         // The client may still send to a handler that receives.
-        if is_complete { Poll::Ready(Sent::All(0)) } else { Poll::Pending }
+        if is_complete { Poll::Ready(SendStep::All(0)) } else { Poll::Pending }
     }
 
     /// Whether the handler uses the stream, so that no time limit applies.
@@ -209,7 +210,7 @@ impl OutgoingTunnel {
 
     /// Informs the handler that the connection is about to end.
     pub(super) fn announce_stop(&mut self) {
-        self.stop.announce();
+        self.stop = None;
     }
 }
 
@@ -228,8 +229,9 @@ impl Drop for OutgoingTunnel {
 
 /// The handler's end of a stream.
 struct TunnelStream {
-    shared: Shared,
-    stopping: StopNotice,
+    shared: SharedTunnel,
+    /// Closed when the connection is about to end.
+    stopping: StopWatch,
 }
 
 impl Duplex for TunnelStream {
@@ -296,7 +298,7 @@ impl Duplex for TunnelStream {
     }
 
     fn stopping(&self) -> StoppingFuture {
-        self.stopping.future()
+        self.stopping.stopping()
     }
 }
 

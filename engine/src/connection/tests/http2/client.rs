@@ -213,7 +213,7 @@ impl<'a> Http2Client<'a> {
         reported
     }
 
-    /// Reads the frames that have arrived. Returns whether there were any.
+    /// Reads the frames that have arrived. Returns whether any have.
     fn read(&mut self) -> bool {
         let all = self.client.pipe.outgoing();
         let before = self.read_len;
