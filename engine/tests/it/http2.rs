@@ -74,7 +74,8 @@ async fn trailers_are_received_and_sent() {
             let (sender, receiver) = tokio::sync::oneshot::channel();
             std::thread::spawn(move || {
                 let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime starts");
-                sender.send(runtime.block_on(content.collect()).map(|read| (read.trailers().cloned(), read.to_bytes())))
+                let read = runtime.block_on(content.collect());
+                let _ = sender.send(read.map(|read| (read.trailers().cloned(), read.to_bytes())));
             });
             receiver.await.expect("the thread ends").expect("the content is read")
         } else {

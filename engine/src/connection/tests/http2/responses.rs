@@ -261,7 +261,6 @@ fn a_panic_fails_one_stream() {
 struct Panics;
 
 impl Service for Panics {
-    #[expect(clippy::manual_async_fn, reason = "one call panics before it has a future")]
     fn call(&self, request: &mut Request) -> impl Future<Output = Response> {
         assert_ne!(request.target(), "/call", "the call panics");
         async {
