@@ -101,8 +101,8 @@ pub trait Chunks {
     }
 }
 
-/// Why a streamed response failed. The engine closes the connection, so that the client
-/// detects the incomplete content, and logs the text.
+/// Why a streamed response failed. The engine closes the connection, or over HTTP/2 resets the
+/// stream, so that the client detects the incomplete content, and logs the text.
 #[derive(Debug)]
 pub struct StreamError(pub String);
 

@@ -30,8 +30,8 @@ use std::rc::Rc;
 ///
 /// Each worker owns a clone and calls it only on its own thread, so neither the service nor its
 /// futures need locks. A call is infallible: a failure is also a response. If it panics, the
-/// client gets a 500 if the response has not started, and its connection is closed. Other
-/// connections are not affected.
+/// client gets a 500 if the response has not started, and its connection is closed. Over HTTP/2, only
+/// its stream ends. Other connections are not affected.
 ///
 /// A future that computes for a long time delays all other connections of its worker.
 pub trait Service: 'static {

@@ -14,6 +14,7 @@ mod connection_stats;
 mod embedded;
 mod failures;
 mod http2;
+mod http2_load;
 mod http2_tunnels;
 mod layers;
 mod listeners;

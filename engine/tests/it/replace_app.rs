@@ -1,17 +1,20 @@
 //! Replaces the application of a running server while clients are connected.
 
 use crate::support::client::Client;
+use crate::support::http2_client::{Http2Client, request};
 use selvedge::{
-    AppHandle, AppVersion, Limits, NoObserver, Request, Response, RunningServer, Server, Service, StatusCode,
+    AppHandle, AppVersion, Limits, NoObserver, PlainHttp2, Request, Response, RunningServer, Server, Service,
+    StatusCode,
 };
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-/// Responds to each request with one word.
+/// Responds to each request with one word, after its content.
 struct RespondWith(Arc<str>);
 
 impl Service for RespondWith {
-    async fn call(&self, _: &mut Request) -> Response {
+    async fn call(&self, request: &mut Request) -> Response {
+        request.body().discard(1_000).await.expect("the content is complete");
         Response::new(StatusCode::OK).body(self.0.to_string())
     }
 }
@@ -48,6 +51,25 @@ fn wait_until_dropped(alive: &Weak<str>) {
         std::thread::sleep(Duration::from_millis(2));
     }
     panic!("the application is never dropped");
+}
+
+#[tokio::test]
+async fn streams_of_a_replaced_application_are_completed() {
+    let (make, first) = respond_with("first");
+    let server = Server::bind_with_workers("127.0.0.1:0", 1).expect("a free port").plain_http2(PlainHttp2::Always);
+    let (running, app_handle) = server.serve_replaceable(make).expect("threads start");
+    let (busy, idle) = (Http2Client::connect(&running).await, Http2Client::connect(&running).await);
+    assert_eq!(idle.get("/").await.text(), "first");
+    let open = busy.open(request("POST", "/")).await;
+    let (make, _) = respond_with("second");
+    app_handle.replace(&AppVersion::new(make, NoObserver));
+    idle.connection.await.expect("the client does not panic").expect("the server ends the connection well");
+    assert_eq!(Http2Client::connect(&running).await.get("/").await.text(), "second");
+    assert_eq!(open.finish("content").await.text(), "first");
+    busy.connection.await.expect("the client does not panic").expect("the server ends the connection well");
+    wait_until_dropped(&first);
+    running.handle().stop();
+    running.join();
 }
 
 #[test]

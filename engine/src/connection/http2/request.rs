@@ -12,7 +12,7 @@ use crate::service::{
 };
 use selvedge_proto::field_section::{Protocols, RequestRules, SectionError, StreamEnd, build_request, read_trailers};
 use selvedge_proto::head::Version;
-use selvedge_proto::http2::{End, ErrorCode, FieldSection, ResetCause, StreamId};
+use selvedge_proto::http2::{End, ErrorCode, FieldSection, Priority, ResetCause, StreamId};
 use std::future::Future;
 use std::rc::{Rc, Weak};
 use std::time::Instant;
@@ -48,11 +48,23 @@ where
             build_request(connection.protocol.borrow().fields(), end, &rules, bytes, head)
         };
         match built {
-            Ok(length) => self.start_request(stream, end, length, inner),
+            Ok(length) => {
+                self.set_priority(stream);
+                self.start_request(stream, end, length, inner);
+            }
             Err(error) => {
                 request_pool::release(inner);
                 refuse(self.connection, self.app, (stream, end), error);
             }
+        }
+    }
+
+    /// Applies the priority that a request states (RFC 9218 §5).
+    fn set_priority(&self, stream: StreamId) {
+        let mut protocol = self.connection.protocol.borrow_mut();
+        let stated = protocol.fields().iter().find(|field| field.name == b"priority");
+        if let Some(priority) = stated.map(|field| Priority::parse(field.value)) {
+            protocol.set_priority(stream, priority);
         }
     }
 

@@ -44,6 +44,7 @@ impl Http2Client {
 
     pub(crate) async fn connect_with(running: &RunningServer, builder: &h2::client::Builder) -> Self {
         let stream = TcpStream::connect(running.addresses()[0]).await.expect("the server listens");
+        stream.set_nodelay(true).expect("the option is set");
         let (sender, mut connection): (_, Connection<TcpStream>) =
             builder.handshake(stream).await.expect("the preface is sent");
         let mut ping = connection.ping_pong().expect("the first ping");

@@ -3,7 +3,7 @@
 use super::super::files::temporary;
 use super::super::scenario::{TestServer, advance, settle, with_virtual_time};
 use super::super::test_app::content;
-use super::client::{Http2Client, INITIAL_WINDOW, PING, Replies, WINDOW_MAX};
+use super::client::{Http2Client, INITIAL_WINDOW, LAST, PING, Replies, WINDOW_MAX};
 use crate::limits::{LONG_BUFFER_BYTES, Limits};
 use crate::service::{Body, CloseReason, FileContent, OpenFile, Phase, Request, Response};
 use selvedge_proto::StatusCode;
@@ -70,6 +70,24 @@ fn replies_to_a_client_that_does_not_read_are_bounded() {
         }
         let reason = client.client.closed().expect("it ends");
         assert!(matches!(reason, CloseReason::SendTooSlow | CloseReason::Http2(_)), "{reason:?}");
+    });
+}
+
+#[test]
+fn urgent_responses_precede_others() {
+    with_virtual_time(async || {
+        let rows = [("u=7", "u=1", [5_535, 60_000]), ("u=1", "u=7", [60_000, 5_535]), ("", "", [60_000, 5_535])];
+        for (first, second, expected) in rows {
+            let server = TestServer::new();
+            let windows = [(INITIAL_WINDOW, WINDOW_MAX)];
+            let mut client = Http2Client::connect_with(&server, Replies::NoWindows, &windows).await;
+            let streams =
+                [first, second].map(|priority| client.request(LAST, "GET", "/bytes/60000", &[("priority", priority)]));
+            client.send().await;
+            // The window of the connection permits 65,535 bytes.
+            let received = streams.map(|stream| client.response(stream).content.len());
+            assert_eq!(received, expected, "{first} {second}");
+        }
     });
 }
 
