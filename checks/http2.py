@@ -13,6 +13,7 @@ import os
 import subprocess
 import sys
 import time
+import traceback
 from pathlib import Path
 
 from clients import TARGET, run
@@ -122,12 +123,12 @@ def main():
             try:
                 with Server(options.binary, driver) as server:
                     check(server, options)
-            except AssertionError as error:
-                failed.append(f"{driver}: {check.__name__}")
-                print(f"FAILED: {error}")
             except subprocess.CalledProcessError as error:
                 failed.append(f"{driver}: {check.__name__}")
                 print(f"FAILED: {error.cmd}: {(error.stderr or b'').decode()[-2000:]}")
+            except Exception:  # The other checks run nevertheless.
+                failed.append(f"{driver}: {check.__name__}")
+                print(f"FAILED: {traceback.format_exc(limit=-3)}")
             print(f"{driver}: {check.__name__}: {time.monotonic() - began:.1f} s", flush=True)
     if failed:
         sys.exit("FAILED: " + "; ".join(failed))

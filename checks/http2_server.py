@@ -51,16 +51,19 @@ route "/moved" { redirect "/hello.txt"; }
 
 
 class Server:
-    """`selvedge run` in a temporary folder. Its exit code must be 0, and its log must have no panic."""
+    """`selvedge run` in a temporary folder. Its exit code must be 0, and its log must have no panic.
 
-    def __init__(self, binary, driver, limits="", top=""):
+    The site "127.0.0.1" has the folder `documents`, which may be elsewhere.
+    """
+
+    def __init__(self, binary, driver, limits="", documents="root"):
         self.driver, self.folder = driver, Path(tempfile.mkdtemp(prefix="selvedge-http2-"))
         self.root = self.folder / "root"
         self.tls, self.plain = (int(free_address().split(":")[1]) for _ in range(2))
         self.write_files()
         self.binary = self.folder / "selvedge"
         self.install(binary)
-        self.limits, self.top = limits, top
+        self.limits, self.documents = limits, documents
         self.configure()
         checked = subprocess.run([self.binary, "check", self.configuration], capture_output=True, text=True)
         assert checked.returncode == 0, checked.stdout + checked.stderr
@@ -112,9 +115,9 @@ class Server:
         new.write_text(
             f'listen "127.0.0.1:{self.tls}" tls=#true\nlisten "127.0.0.1:{self.plain}" http2=#true\n'
             f'certificate-folder "certificates"\nlog {{ access "access.log"; error "error.log"; }}\n'
-            f'{self.top}\nlimits {{ {self.limits} }}\n'
+            f'limits {{ {self.limits} }}\n'
             f'site "localhost" {{ header "x-version" "{version}"; {SITE} }}\n'
-            'site "127.0.0.1" { root "root"; https-redirect #false; }\n'
+            f'site "127.0.0.1" {{ root "{self.documents}"; https-redirect #false; }}\n'
         )
         os.rename(new, self.configuration)
 
