@@ -3,7 +3,7 @@
 
     python3 checks/clients.py target/release
 
-The folder has the examples `echo`, `events`, `upload` and `chat`. curl and Chromium must be
+The folder has the examples `echo`, `events`, `upload` and `chat`. curl, openssl and Chromium must be
 installed; hyper, reqwest, httpx and websockets are installed from their registries into target/.
 Prints the actions of each client with each driver. Fails if a client gets an unexpected result.
 """
@@ -218,6 +218,39 @@ def browser(scratch, arguments=(), environment=None):
         process.wait()
 
 
+@contextlib.contextmanager
+def chat_with_tls(folder, scratch, driver):
+    """Runs the example `chat` with a certificate. Yields its address."""
+    chain, key = os.path.join(scratch, "chain.pem"), os.path.join(scratch, "key.pem")
+    run("openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "1",
+        "-subj", "/CN=chat", "-addext", "subjectAltName=IP:127.0.0.1", "-keyout", key, "-out", chain)
+    address = free_address()
+    process = subprocess.Popen([os.path.join(folder, "chat"), address, chain, key],
+                               env={**os.environ, "SELVEDGE_DRIVER": driver}, stderr=subprocess.DEVNULL)
+    try:
+        wait_until_it_listens(address)
+        yield address
+    finally:
+        process.kill()
+        process.wait()
+
+
+def with_chromium_over_http2(folder, program, scratch, driver):
+    """Opens WebSockets of a page over HTTP/2. The browser's own log shows that no other connection has them."""
+    log = os.path.join(scratch, "chromium.json")
+    _, path, _, script, expected = next(page for page in PAGES if page[0] == "chat")
+    arguments = ["--ignore-certificate-errors", f"--log-net-log={log}", "--net-log-capture-mode=Everything"]
+    with chat_with_tls(folder, scratch, driver) as address:
+        with browser(scratch, arguments) as page:
+            script = script.replace("ws://", "wss://")
+            got = json.loads(run(program, "-c", BROWSER, page, f"https://{address}{path}", script))
+    assert got == expected, f"WebSocket over HTTP/2: got {got!r}, expected {expected!r}"
+    events = open(log).read()
+    assert ":protocol: websocket" in events, "no WebSocket was opened over HTTP/2"
+    assert "Upgrade: websocket" not in events, "a WebSocket was opened over HTTP/1.1"
+    print("Chromium: two WebSockets over HTTP/2")
+
+
 def with_chromium(addresses, program, scratch):
     with browser(scratch) as page:
         for example, path, name, script, expected in PAGES:
@@ -241,6 +274,7 @@ def main():
                     run(in_python, "-c", PYTHON, client, *(addresses[name] for name in EXAMPLES))
                     print(f"{client}: {actions}")
                 with_chromium(addresses, in_python, scratch)
+            with_chromium_over_http2(folder, in_python, scratch, driver)
     except subprocess.CalledProcessError as error:
         sys.exit(f"{error.cmd[:2]}: {error.stderr and error.stderr.decode()}")
     finally:

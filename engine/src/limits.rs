@@ -98,7 +98,8 @@ impl Limits {
     }
 
     /// Returns the most memory that HTTP/2 takes for a connection: the state of the protocol, the heads of all
-    /// requests, content that applications have not read, and a long send buffer.
+    /// requests, content that applications have not read, and a long send buffer. A stream of another protocol, which an
+    /// application may accept, takes up to 96 KiB more.
     pub fn http2_connection_bytes_max(&self) -> u64 {
         let limits = self.of_http2();
         let requests = limits.streams_max as usize * (self.message.head_bytes_max + REQUEST_BYTES);

@@ -25,7 +25,17 @@ pub struct Body {
 struct BodySource {
     remote: RemoteBody,
     remaining: Option<u64>,
+    trailers: TrailersAfterLength,
     has_ended: bool,
+}
+
+/// Whether trailers may follow content whose length was announced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum TrailersAfterLength {
+    /// As in HTTP/1.1: the content ends with its last byte.
+    Never,
+    /// As in HTTP/2: the end is known when it is read.
+    Possible,
 }
 
 impl Body {
@@ -35,11 +45,11 @@ impl Body {
     }
 
     /// Wraps content that this thread owns. Also returns its key in this thread's table.
-    pub(super) fn from_content(content: IncomingBody) -> (Self, SlabKey) {
+    pub(super) fn from_content(content: IncomingBody, trailers: TrailersAfterLength) -> (Self, SlabKey) {
         let remaining = content.length();
         let remote = RemoteBody::new(content);
         let key = remote.key();
-        (Self { source: Some(Box::new(BodySource { remote, remaining, has_ended: false })) }, key)
+        (Self { source: Some(Box::new(BodySource { remote, remaining, trailers, has_ended: false })) }, key)
     }
 }
 
@@ -72,7 +82,10 @@ impl http_body::Body for Body {
     }
 
     fn is_end_stream(&self) -> bool {
-        self.source.as_ref().is_none_or(|content| content.has_ended || content.remaining == Some(0))
+        self.source.as_ref().is_none_or(|content| {
+            let ends_by_length = content.trailers == TrailersAfterLength::Never && content.remaining == Some(0);
+            content.has_ended || ends_by_length
+        })
     }
 
     fn size_hint(&self) -> SizeHint {

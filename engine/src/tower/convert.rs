@@ -1,6 +1,7 @@
 //! Converts engine requests to `http::Request`, and `http::Response` to engine responses.
 
 use crate::service::{self, IncomingBody, InterimSender, Request, Response};
+use crate::tower::body::TrailersAfterLength;
 use crate::tower::log_info::SharedLogInfo;
 use crate::tower::remote_body::RemoteBody;
 use crate::tower::request_target::{self, PseudoFields};
@@ -95,7 +96,9 @@ pub(super) fn to_http_request(
     } else if has_content(request) {
         let content = request.take_body();
         let content_handle = content.clone_handle();
-        let (body, key) = super::Body::from_content(content);
+        let is_http1 = request.version().is_http1();
+        let trailers = if is_http1 { TrailersAfterLength::Never } else { TrailersAfterLength::Possible };
+        let (body, key) = super::Body::from_content(content, trailers);
         *converted.body_mut() = body;
         context.content = Some((key, content_handle));
     }

@@ -120,6 +120,28 @@ async fn trailers_are_received_and_sent() {
     }
 }
 
+#[tokio::test]
+async fn content_of_known_length_ends_after_its_trailers() {
+    let app = async |request: http::Request<Body>| {
+        let mut content = request.into_body();
+        let mut ends = Vec::new();
+        while let Some(frame) = content.frame().await {
+            let kind = if frame.expect("the content is read").is_data() { "data" } else { "trailers" };
+            ends.push((kind, http_body::Body::is_end_stream(&content)));
+        }
+        text(format!("{ends:?}"))
+    };
+    let running = serve(app);
+    let client = Http2Client::connect(&running).await;
+    let mut head = request("POST", "/");
+    head.headers_mut().insert(header::CONTENT_LENGTH, HeaderValue::from_static("2"));
+    let mut open = client.open(head).await;
+    open.content.send_data("ab".into(), false).expect("the stream is open");
+    open.content.send_trailers(sum_trailer()).expect("the stream is open");
+    let response = complete(open.response.await.expect("the server responds")).await;
+    assert_eq!(response.text(), r#"[("data", false), ("trailers", true)]"#);
+}
+
 /// Content of unknown length with one piece.
 fn tokio_stream_of(bytes: Bytes) -> impl http_body::Body<Data = Bytes, Error = Infallible> + Send {
     StreamBody::new(OneFrame(Some(bytes)))

@@ -2,9 +2,11 @@
 //!
 //! ```text
 //! cargo run -p selvedge-examples --bin chat
+//! cargo run -p selvedge-examples --bin chat -- 127.0.0.1:3000 chain.pem key.pem
 //! ```
 //!
-//! `axum::extract::ws` works as on other servers; it needs this library's feature `hyper-upgrade`.
+//! `axum::extract::ws` works as on other servers; it needs this library's feature `hyper-upgrade`. With a certificate, a
+//! browser opens the WebSocket on the HTTP/2 connection that has loaded the page.
 
 use axum::Router;
 use axum::extract::State;
@@ -16,7 +18,7 @@ use tokio::sync::broadcast::{self, Sender};
 const PAGE: &str = r#"<!doctype html><meta charset="utf-8"><title>Chat</title>
 <ul id="messages"></ul><form id="form"><input autofocus><button>Send</button></form>
 <script>
-const socket = new WebSocket(`ws://${location.host}/chat`);
+const socket = new WebSocket(`${location.protocol.replace("http", "ws")}//${location.host}/chat`);
 socket.onmessage = event => {
     const line = document.createElement("li");
     line.textContent = event.data;
@@ -76,7 +78,12 @@ fn app() -> Router {
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> std::io::Result<()> {
     let listener = tokio::net::TcpListener::bind(selvedge_examples::address()).await?;
-    selvedge::serve(listener, app()).await
+    let server = selvedge::serve(listener, app());
+    let mut files = std::env::args_os().skip(2);
+    match (files.next(), files.next()) {
+        (Some(chain), Some(key)) => server.tls(selvedge::tls::Tls::from_files(chain, key)?).await,
+        _ => server.await,
+    }
 }
 
 #[tokio::test]

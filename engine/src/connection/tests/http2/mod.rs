@@ -7,3 +7,4 @@ mod ending;
 mod requests;
 mod responses;
 mod slow_clients;
+mod tunnels;
