@@ -62,7 +62,7 @@ async fn streams_of_a_replaced_application_are_completed() {
     assert_eq!(idle.get("/").await.text(), "first");
     let open = busy.open(request("POST", "/")).await;
     let (make, _) = respond_with("second");
-    app_handle.replace(&AppVersion::new(make, NoObserver));
+    app_handle.replace(&AppVersion::new(make, NoObserver).plain_http2(PlainHttp2::Always));
     idle.connection.await.expect("the client does not panic").expect("the server ends the connection well");
     assert_eq!(Http2Client::connect(&running).await.get("/").await.text(), "second");
     assert_eq!(open.finish("content").await.text(), "first");
