@@ -162,6 +162,10 @@ where
                 break;
             }
         }
+        if self.connection.transport.timeouts.interrupt() == Interrupt::TimedOut {
+            // A connection that is always busy has deadlines, too.
+            self.wait()?;
+        }
         cx.waker().wake_by_ref();
         Ok(())
     }
@@ -517,7 +521,9 @@ where
     }
 
     fn on_idle_timeout(&mut self, now: Tick) -> Result<(), Exit> {
-        let idle_for = self.connection.idle_since.get().map_or(0, |since| now.saturating_sub(since));
+        // A request may have arrived together with the interrupt.
+        let Some(since) = self.connection.idle_since.get() else { return self.check_end() };
+        let idle_for = now.saturating_sub(since);
         match (self.ending, self.connection.requests.get()) {
             (Some(reason), _) if idle_for >= ticks(LINGER_TIMEOUT) => return Err(Exit::Closed(reason)),
             (None, 0) if self.first_due <= now => self.begin_ending(CloseReason::NothingReceived),

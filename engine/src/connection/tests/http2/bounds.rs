@@ -32,6 +32,26 @@ fn responses_to_a_client_that_does_not_read_are_bounded() {
 }
 
 #[test]
+fn responses_that_are_ready_at_once_are_bounded() {
+    with_virtual_time(async || {
+        let server = TestServer::new();
+        let windows = [(INITIAL_WINDOW, WINDOW_MAX)];
+        let mut client = Http2Client::connect_with(&server, Replies::NoWindows, &windows).await;
+        client.open_window(0, WINDOW_MAX - 65_535);
+        let streams: Vec<u32> = (0..60).map(|_| client.post("/late/1")).collect();
+        streams.iter().for_each(|&stream| client.data(LAST, stream, &content(16_000)));
+        client.send().await;
+        client.client.pipe.set_window(0);
+        advance(2).await;
+        let written = client.client.finished().len() * 16_000;
+        assert!(written <= 2 * LONG_BUFFER_BYTES, "{written} bytes wait");
+        client.client.read(usize::MAX).await;
+        client.send().await;
+        assert!(streams.iter().all(|&stream| client.response(stream).content == content(16_000)));
+    });
+}
+
+#[test]
 fn requests_that_arrive_while_the_client_does_not_read_are_served() {
     with_virtual_time(async || {
         let server = TestServer::new();

@@ -175,6 +175,11 @@ impl<'a> Http2Client<'a> {
         }
     }
 
+    /// Sends what was added, and lets nothing follow yet.
+    pub(super) fn push(&mut self) {
+        self.client.pipe.push(&std::mem::take(&mut self.output));
+    }
+
     /// Requests a path, and returns the response.
     pub(super) async fn fetch(&mut self, path: &str) -> StreamResponse {
         let stream = self.get(path);

@@ -76,8 +76,10 @@ fn content_that_is_not_read_is_bounded_by_its_window() {
         assert_eq!(client.reported(), [(unread.into(), 499), (slow.into(), 200)].into());
         // Its bytes are returned to the window of the connection, again and again.
         for _ in 0..8 {
-            let next = client.post("/ok");
+            let next = client.post("/slow/1");
             client.data(0, next, &content(STREAM_WINDOW));
+            client.send().await;
+            advance(2).await;
             client.send().await;
             assert_eq!(client.response(next).status, 200);
         }
@@ -114,7 +116,7 @@ fn a_client_continues_when_the_application_reads() {
         let post = |client: &mut Http2Client<'_>, path| client.request(0, "POST", path, &expect);
         let (late, early) = (post(&mut client, "/late/5"), post(&mut client, "/late/5"));
         let (unread, refused) = (post(&mut client, "/ok"), post(&mut client, "/limit/4"));
-        client.data(LAST, early, b"hello");
+        client.data(0, early, b"he");
         client.send().await;
         assert!(!client.has_response(late));
         for (stream, status) in [(unread, 200), (refused, 413)] {
@@ -124,9 +126,11 @@ fn a_client_continues_when_the_application_reads() {
         advance(6).await;
         client.send().await;
         assert_eq!((&client.response(late).interim[..], client.response(late).status), (&[100][..], 0));
-        assert_eq!((&client.response(early).interim[..], client.response(early).text()), (&[][..], "hello"));
+        assert!(!client.has_response(early), "it has begun without");
+        client.data(LAST, early, b"llo");
         client.data(LAST, late, b"world");
         client.send().await;
+        assert_eq!((&client.response(early).interim[..], client.response(early).text()), (&[][..], "hello"));
         assert_eq!((&client.response(late).interim[..], client.response(late).text()), (&[100][..], "world"));
     });
 }
@@ -292,8 +296,10 @@ impl Service for Reader {
                     Some(Err(error)) => break Err(error),
                     None => break Ok(()),
                 }
-                if target == "/slowly" {
-                    sleep(Duration::from_millis(10)).await;
+                match target.as_str() {
+                    "/slowly" => sleep(Duration::from_millis(10)).await,
+                    "/half" if reader.read.get() > STREAM_WINDOW / 2 => std::future::pending().await,
+                    _ => {}
                 }
             };
             *reader.result.borrow_mut() = Some(result);
@@ -323,6 +329,20 @@ fn a_task_of_the_application_reads_content() {
             client.send().await;
             assert_eq!(reader.result.take(), Some(Ok(())));
         }
+    });
+}
+
+#[test]
+fn a_window_opens_also_if_the_reader_reads_no_more() {
+    with_virtual_time(async || {
+        let reader = Reader::default();
+        let server = TestServer::serving(reader.clone(), Limits::default());
+        let mut client = Http2Client::connect(&server).await;
+        let stream = client.post("/half");
+        client.data(0, stream, &content(STREAM_WINDOW));
+        client.send().await;
+        assert!((STREAM_WINDOW / 2..STREAM_WINDOW).contains(&reader.read.get()));
+        assert_eq!(client.frames(WINDOW_UPDATE).iter().filter(|frame| frame.stream == stream).count(), 1);
     });
 }
 

@@ -2,6 +2,7 @@
 
 use super::super::scenario::{TestServer, advance, is_about, with_virtual_time};
 use super::client::{CANCEL, Http2Client, INITIAL_WINDOW, PING, PRIORITY_UPDATE, Replies, WINDOW_MAX};
+use crate::net::clock::Tick;
 use crate::service::{CloseReason, Phase, ResponseOutcome};
 use selvedge_proto::http2::ConnectionError;
 use tokio::time::Instant;
@@ -186,6 +187,24 @@ fn an_idle_connection_ends_after_its_last_request() {
         client.send().await;
         assert_eq!(client.client.wait_closed().await.0, CloseReason::KeepAliveTimeout);
         assert_eq!(client.goaways(), [(WINDOW_MAX, 0), (3, 0)]);
+    });
+}
+
+#[test]
+fn a_request_that_arrives_with_the_timeout_continues_the_connection() {
+    with_virtual_time(async || {
+        let server = TestServer::new();
+        let mut client = Http2Client::connect(&server).await;
+        client.fetch("/ok").await;
+        let stream = client.get("/ok");
+        client.push();
+        server.worker.connections.shorten_idle(server.worker.clock.tick(), Tick::MAX, 0);
+        client.send().await;
+        assert_eq!((client.response(stream).status, client.goaways()), (200, vec![]));
+        server.worker.connections.shorten_idle(server.worker.clock.tick(), Tick::MAX, 0);
+        client.send().await;
+        assert_eq!(client.goaways(), [(WINDOW_MAX, 0), (stream, 0)]);
+        assert_eq!(client.client.closed(), Some(CloseReason::KeepAliveTimeout));
     });
 }
 
