@@ -4,6 +4,8 @@ Each asserts how the server ends the abuse, that a usual request on another conn
 and file descriptors return to what they were.
 """
 import contextlib
+import os
+import socket
 import time
 
 from hyperframe.frame import ContinuationFrame, HeadersFrame, RstStreamFrame, WindowUpdateFrame
@@ -13,6 +15,7 @@ from http2_server import (
     HUGE_BYTES,
     MIB,
     SETTINGS_INITIAL_WINDOW,
+    WINDOW_MAX,
     Connection,
     Server,
     raise_windows,
@@ -187,6 +190,20 @@ def request_flood(watch):
         return f"GOAWAY {connection.goaway} after {number} requests"
 
 
+def invalid_record(watch):
+    """A TLS record that cannot be decoded, behind a violation that closes the connection, is discarded."""
+    if watch.transport != "TLS":
+        return "not without TLS"
+    with Connection(watch.server, watch.transport) as connection:
+        connection.send(WindowUpdateFrame(0, window_increment=WINDOW_MAX))
+        connection.receive_until(lambda: connection.goaway)
+        with socket.socket(fileno=os.dup(connection.socket.fileno())) as below_tls:
+            below_tls.sendall(b"\x17\x03\x03\x00\x40" + bytes(64))
+        connection.receive_until(lambda: connection.is_closed)
+        assert connection.goaway == "FLOW_CONTROL_ERROR", connection.goaway
+        return f"GOAWAY {connection.goaway}"
+
+
 def small_beside_large(watch):
     """Small responses do not wait for a large one on their connection."""
     small = range(3, 2 * STREAMS, 2)
@@ -230,6 +247,7 @@ ATTACKS = [
     unacknowledged_settings,
     early_resets,
     request_flood,
+    invalid_record,
     small_beside_large,
 ]
 
