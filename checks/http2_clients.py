@@ -10,14 +10,17 @@ from pathlib import Path
 
 import httpx
 import websockets
+from hyperframe.frame import GoAwayFrame, WindowUpdateFrame
 
 from clients import HERE, STEP_TIMEOUT, TARGET, browser, run
-from http2_server import LARGE_BYTES, Server
+from http2_server import LARGE_BYTES, Connection, Server, raise_windows
 
 H2LOAD_REQUESTS = 3000
 # curl 7.88 and httpx 0.28 drop a complete response if the stream is reset before their upload ends, which the site does.
 # So their content fits in a window.
 UPLOAD_BYTES = 100_000
+# A slow reader waits this long between its reads.
+SLOW_READ_SECONDS = 0.01
 # What the generated page loads, of each kind.
 ASSETS = 60
 DOCUMENTATION = ["std/index.html", "std/vec/struct.Vec.html", "core/index.html"]
@@ -93,9 +96,26 @@ def with_go(server, transport):
     return "200 requests at once, a download, uploads"
 
 
+def with_goaway(server, transport):
+    """A client that sends GOAWAY behind its last request receives the response, however slowly it reads."""
+    with Connection(server, transport) as connection:
+        connection.send(connection.head(1, connection.fields("/large.bin")))
+        raise_windows(connection, 1)
+        connection.send(GoAwayFrame(0, last_stream_id=0))
+        response, known = connection.of(1), 0
+        while not response.is_over and not connection.is_closed:
+            connection.receive(STEP_TIMEOUT)
+            time.sleep(SLOW_READ_SECONDS)
+            if len(response.content) > known:
+                known = len(response.content)
+                connection.send(WindowUpdateFrame(0, window_increment=1))
+        assert len(response.content) == LARGE_BYTES, f"{len(response.content)} of {LARGE_BYTES} bytes"
+    return "a whole response"
+
+
 def check(server):
     for transport in ("TLS", "plain"):
-        for client in (with_curl, with_nghttp, with_h2load, with_httpx, with_go):
+        for client in (with_curl, with_nghttp, with_h2load, with_httpx, with_go, with_goaway):
             print(f"{client.__name__.removeprefix('with_')}, {transport}: {client(server, transport)}", flush=True)
 
 

@@ -39,6 +39,8 @@ def pseudo(**replaced):
 
 
 METHODS = {"allow": "GET, HEAD, OPTIONS"}
+ACCEPTED = {"path": "/accepts", "method": "POST"}
+SMALL = {"path": "/small-content", "method": "POST"}
 GET, AUTHORITY, ROOT = (":method", "GET"), (":authority", "localhost"), (":path", "/")
 SCHEME = (":scheme", "{scheme}")
 
@@ -79,16 +81,16 @@ METHOD_ROWS = [
 ]
 
 CONTENTS = [
-    Row("content", 200, path="/accepts", method="POST", content=b"abc", expected="accepted\n"),
-    Row("content of a given length", 200, path="/accepts", method="POST", content=b"abc", **field("content-length", "3")),
-    Row("content shorter than its length", MALFORMED, path="/accepts", method="POST", content=b"abc", **field("content-length", "4")),
-    Row("content longer than its length", MALFORMED, path="/accepts", method="POST", content=b"abc", **field("content-length", "2")),
-    Row("a length without content", MALFORMED, path="/accepts", method="POST", **field("content-length", "5")),
+    Row("content", 200, **ACCEPTED, content=b"abc", expected="accepted\n"),
+    Row("content of a given length", 200, **ACCEPTED, content=b"abc", **field("content-length", "3")),
+    Row("content shorter than its length", MALFORMED, **ACCEPTED, content=b"abc", **field("content-length", "4")),
+    Row("content longer than its length", MALFORMED, **ACCEPTED, content=b"abc", **field("content-length", "2")),
+    Row("a length without content", MALFORMED, **ACCEPTED, **field("content-length", "5")),
     Row("two lengths", 400, path="/accepts", content=b"abc", more=(("content-length", "3"), ("content-length", "4"))),
-    Row("much content of a given length", 413, path="/small-content", method="POST", content=b"a" * 101, **field("content-length", "101")),
-    Row("much content of no given length", 413, path="/small-content", method="POST", content=b"a" * 101),
-    Row("content at the limit", 200, path="/small-content", method="POST", content=b"a" * 100),
-    Row("Expect: 100-continue", 200, path="/accepts", method="POST", content=b"abc", **field("expect", "100-continue")),
+    Row("much content of a given length", 413, **SMALL, content=b"a" * 101, **field("content-length", "101")),
+    Row("much content of no given length", 413, **SMALL, content=b"a" * 101),
+    Row("content at the limit", 200, **SMALL, content=b"a" * 100),
+    Row("Expect: 100-continue", 200, **ACCEPTED, content=b"abc", **field("expect", "100-continue")),
     Row("another expectation", 417, **field("expect", "more")),
 ]
 

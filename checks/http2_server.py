@@ -26,7 +26,7 @@ from hyperframe.frame import (
     WindowUpdateFrame,
 )
 
-from clients import STEP_TIMEOUT, free_address, run, wait_until_it_listens
+from clients import STEP_TIMEOUT, free_address, wait_until_it_listens
 
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 FRAME_BYTES_MAX = 16384
