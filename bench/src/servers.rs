@@ -64,7 +64,7 @@ impl ContentKind {
 
 /// How a server is started.
 #[derive(Clone, Copy)]
-struct Start {
+struct StartCommand {
     /// Its configuration below `peers/`, with placeholders such as `@PORT@`.
     config: Option<&'static str>,
     arguments: &'static str,
@@ -76,16 +76,17 @@ struct ServerEntry {
     /// The I/O back end of a server on Selvedge; `auto` is its default.
     driver: Option<&'static str>,
     version: &'static [&'static str],
-    start: Start,
+    start: StartCommand,
     /// The start with HTTP/2 and TLS, if it differs.
-    http2: Option<Start>,
+    http2: Option<StartCommand>,
     serves: &'static [ContentKind],
     runs_under_callgrind: bool,
     install: &'static str,
 }
 
 const SERVE_ARGUMENTS: &str = "serve @ROOT@ --listen 127.0.0.1:@PORT@ --workers @WORKERS@ --log off";
-const SELVEDGE_WITH_HTTP2: Start = Start { config: Some("selvedge/http2.kdl"), arguments: "run @CONFIG@" };
+const SELVEDGE_WITH_HTTP2: StartCommand =
+    StartCommand { config: Some("selvedge/http2.kdl"), arguments: "run @CONFIG@" };
 const BASELINE_ARGUMENTS: &str = "@PORT@ @WORKERS@ @REQUEST_BYTES@ @PERSISTENCE@ @FILE@";
 const FILES_AND_HELLO: &[ContentKind] =
     &[ContentKind::File, ContentKind::LongFile, ContentKind::Tree, ContentKind::Hello];
@@ -136,7 +137,7 @@ const SERVERS: &[ServerEntry] = &[
         binary: ServerBinary::C("baseline/epoll.c"),
         driver: None,
         version: &[],
-        start: Start { config: None, arguments: BASELINE_ARGUMENTS },
+        start: StartCommand { config: None, arguments: BASELINE_ARGUMENTS },
         http2: None,
         serves: ONE_RESPONSE,
         runs_under_callgrind: true,
@@ -147,7 +148,7 @@ const SERVERS: &[ServerEntry] = &[
         binary: ServerBinary::Rust("baseline-tokio"),
         driver: None,
         version: &[],
-        start: Start { config: None, arguments: BASELINE_ARGUMENTS },
+        start: StartCommand { config: None, arguments: BASELINE_ARGUMENTS },
         http2: None,
         serves: &[ContentKind::File, ContentKind::Hello],
         runs_under_callgrind: true,
@@ -158,7 +159,7 @@ const SERVERS: &[ServerEntry] = &[
         binary: ServerBinary::Selvedge,
         driver: Some("auto"),
         version: &["--version"],
-        start: Start { config: None, arguments: SERVE_ARGUMENTS },
+        start: StartCommand { config: None, arguments: SERVE_ARGUMENTS },
         http2: Some(SELVEDGE_WITH_HTTP2),
         serves: SELVEDGE_CONTENT,
         runs_under_callgrind: false, // valgrind would measure the epoll entry: it has no io_uring
@@ -169,7 +170,7 @@ const SERVERS: &[ServerEntry] = &[
         binary: ServerBinary::Selvedge,
         driver: Some("epoll"),
         version: &["--version"],
-        start: Start { config: None, arguments: SERVE_ARGUMENTS },
+        start: StartCommand { config: None, arguments: SERVE_ARGUMENTS },
         http2: Some(SELVEDGE_WITH_HTTP2),
         serves: SELVEDGE_CONTENT,
         runs_under_callgrind: true,
@@ -180,7 +181,7 @@ const SERVERS: &[ServerEntry] = &[
         binary: ServerBinary::Selvedge,
         driver: Some(RING),
         version: &["--version"],
-        start: Start { config: None, arguments: SERVE_ARGUMENTS },
+        start: StartCommand { config: None, arguments: SERVE_ARGUMENTS },
         http2: Some(SELVEDGE_WITH_HTTP2),
         serves: SELVEDGE_CONTENT,
         runs_under_callgrind: false, // valgrind has no io_uring
@@ -191,8 +192,8 @@ const SERVERS: &[ServerEntry] = &[
         binary: ServerBinary::Program("nginx"),
         driver: None,
         version: &["-v"],
-        start: Start { config: Some("nginx/nginx.conf"), arguments: "-e @STATE@/error.log -c @CONFIG@" },
-        http2: Some(Start { config: Some("nginx/http2.conf"), arguments: "-e @STATE@/error.log -c @CONFIG@" }),
+        start: StartCommand { config: Some("nginx/nginx.conf"), arguments: "-e @STATE@/error.log -c @CONFIG@" },
+        http2: Some(StartCommand { config: Some("nginx/http2.conf"), arguments: "-e @STATE@/error.log -c @CONFIG@" }),
         serves: PEER_CONTENT,
         runs_under_callgrind: true,
         install: "apt-get install nginx-light",
@@ -202,8 +203,8 @@ const SERVERS: &[ServerEntry] = &[
         binary: ServerBinary::Program("h2o"),
         driver: None,
         version: &["-v"],
-        start: Start { config: Some("h2o/h2o.conf"), arguments: "-m worker -c @CONFIG@" },
-        http2: Some(Start { config: Some("h2o/http2.conf"), arguments: "-m worker -c @CONFIG@" }),
+        start: StartCommand { config: Some("h2o/h2o.conf"), arguments: "-m worker -c @CONFIG@" },
+        http2: Some(StartCommand { config: Some("h2o/http2.conf"), arguments: "-m worker -c @CONFIG@" }),
         serves: PEER_CONTENT,
         runs_under_callgrind: true,
         install: "apt-get install h2o",
@@ -213,7 +214,7 @@ const SERVERS: &[ServerEntry] = &[
         binary: ServerBinary::Program("lighttpd"),
         driver: None,
         version: &["-v"],
-        start: Start { config: Some("lighttpd/lighttpd.conf"), arguments: "-D -f @CONFIG@" },
+        start: StartCommand { config: Some("lighttpd/lighttpd.conf"), arguments: "-D -f @CONFIG@" },
         http2: None,
         serves: FILES,
         runs_under_callgrind: true,
@@ -224,7 +225,7 @@ const SERVERS: &[ServerEntry] = &[
         binary: ServerBinary::Program("apache2"),
         driver: None,
         version: &["-v"],
-        start: Start { config: Some("apache/apache.conf"), arguments: "-D FOREGROUND -f @CONFIG@" },
+        start: StartCommand { config: Some("apache/apache.conf"), arguments: "-D FOREGROUND -f @CONFIG@" },
         http2: None,
         serves: FILES,
         runs_under_callgrind: false,
@@ -235,8 +236,8 @@ const SERVERS: &[ServerEntry] = &[
         binary: ServerBinary::Program("caddy"),
         driver: None,
         version: &["version"],
-        start: Start { config: Some("caddy/Caddyfile"), arguments: "run --adapter caddyfile --config @CONFIG@" },
-        http2: Some(Start {
+        start: StartCommand { config: Some("caddy/Caddyfile"), arguments: "run --adapter caddyfile --config @CONFIG@" },
+        http2: Some(StartCommand {
             config: Some("caddy/http2.Caddyfile"),
             arguments: "run --adapter caddyfile --config @CONFIG@",
         }),
@@ -249,7 +250,7 @@ const SERVERS: &[ServerEntry] = &[
         binary: ServerBinary::Program("haproxy"),
         driver: None,
         version: &["-v"],
-        start: Start { config: Some("haproxy/haproxy.cfg"), arguments: "-db -f @CONFIG@" },
+        start: StartCommand { config: Some("haproxy/haproxy.cfg"), arguments: "-db -f @CONFIG@" },
         http2: None,
         serves: &[ContentKind::SmallFileOverHttp2, ContentKind::SmallFileOverTls],
         runs_under_callgrind: false, // it has no content for the probed tables
@@ -260,7 +261,7 @@ const SERVERS: &[ServerEntry] = &[
         binary: ServerBinary::Haskell("warp/warp.hs"),
         driver: None,
         version: &[],
-        start: Start { config: None, arguments: "@PORT@ @ROOT@ +RTS -N@WORKERS@ -A16m -RTS" },
+        start: StartCommand { config: None, arguments: "@PORT@ @ROOT@ +RTS -N@WORKERS@ -A16m -RTS" },
         http2: None,
         serves: FILES_AND_HELLO,
         runs_under_callgrind: false, // its timer signal terminates it under valgrind
@@ -271,8 +272,8 @@ const SERVERS: &[ServerEntry] = &[
         binary: ServerBinary::Rust("peer-hyper"),
         driver: None,
         version: &[],
-        start: Start { config: None, arguments: "@PORT@ @WORKERS@ @ROOT@" },
-        http2: Some(Start { config: None, arguments: "@PORT@ @WORKERS@ @ROOT@ @PORT_H2C@" }),
+        start: StartCommand { config: None, arguments: "@PORT@ @WORKERS@ @ROOT@" },
+        http2: Some(StartCommand { config: None, arguments: "@PORT@ @WORKERS@ @ROOT@ @PORT_H2C@" }),
         serves: &[
             ContentKind::File,
             ContentKind::Hello,
@@ -288,7 +289,7 @@ const SERVERS: &[ServerEntry] = &[
         binary: ServerBinary::Rust("peer-axum-selvedge"),
         driver: Some("auto"),
         version: &[],
-        start: Start { config: None, arguments: "@PORT@ @WORKERS@ @ROOT@" },
+        start: StartCommand { config: None, arguments: "@PORT@ @WORKERS@ @ROOT@" },
         http2: None,
         serves: &[ContentKind::Hello, ContentKind::Library, ContentKind::Application],
         runs_under_callgrind: false, // valgrind would measure the epoll entry: it has no io_uring
@@ -299,7 +300,7 @@ const SERVERS: &[ServerEntry] = &[
         binary: ServerBinary::Rust("peer-axum-selvedge"),
         driver: Some("epoll"),
         version: &[],
-        start: Start { config: None, arguments: "@PORT@ @WORKERS@ @ROOT@" },
+        start: StartCommand { config: None, arguments: "@PORT@ @WORKERS@ @ROOT@" },
         http2: None,
         serves: &[ContentKind::Hello, ContentKind::Library],
         runs_under_callgrind: true,
@@ -310,7 +311,7 @@ const SERVERS: &[ServerEntry] = &[
         binary: ServerBinary::Rust("peer-axum-selvedge"),
         driver: Some(RING),
         version: &[],
-        start: Start { config: None, arguments: "@PORT@ @WORKERS@ @ROOT@" },
+        start: StartCommand { config: None, arguments: "@PORT@ @WORKERS@ @ROOT@" },
         http2: None,
         serves: &[ContentKind::Hello, ContentKind::Library],
         runs_under_callgrind: false, // valgrind has no io_uring
@@ -321,7 +322,7 @@ const SERVERS: &[ServerEntry] = &[
         binary: ServerBinary::Rust("peer-axum"),
         driver: None,
         version: &[],
-        start: Start { config: None, arguments: "@PORT@ @WORKERS@ @ROOT@" },
+        start: StartCommand { config: None, arguments: "@PORT@ @WORKERS@ @ROOT@" },
         http2: None,
         serves: FILES_AND_APPLICATION,
         runs_under_callgrind: true,
@@ -332,7 +333,7 @@ const SERVERS: &[ServerEntry] = &[
         binary: ServerBinary::Rust("peer-actix"),
         driver: None,
         version: &[],
-        start: Start { config: None, arguments: "@PORT@ @WORKERS@ @ROOT@" },
+        start: StartCommand { config: None, arguments: "@PORT@ @WORKERS@ @ROOT@" },
         http2: None,
         serves: FILES_AND_APPLICATION,
         runs_under_callgrind: true,
@@ -424,7 +425,7 @@ impl Server {
     }
 
     /// Returns the start for a content.
-    fn start(&self, content: ContentKind) -> Start {
+    fn start(&self, content: ContentKind) -> StartCommand {
         self.entry.http2.filter(|_| content.needs_http2_or_tls()).unwrap_or(self.entry.start)
     }
 

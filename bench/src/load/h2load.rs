@@ -56,6 +56,8 @@ impl Protocol {
 pub(crate) struct Clients {
     pub(crate) protocol: Protocol,
     pub(crate) path: String,
+    /// The length of the file.
+    pub(crate) file_bytes: usize,
     pub(crate) connections: usize,
     /// The number of concurrent requests on each connection.
     pub(crate) streams: usize,
@@ -65,12 +67,12 @@ impl Clients {
     /// Sends this number of requests over new connections. Returns how long it took, without latencies.
     ///
     /// # Errors
-    /// If h2load fails, if not all requests get a 2xx response, or if the server chooses another protocol.
+    /// If h2load fails, if not all requests get the file with a 2xx response, or if the server chooses another protocol.
     pub(crate) fn run(&self, ports: Ports, requests: u64) -> Result<Window> {
         let cpu_before = children_cpu()?;
         let mut child = self.command(ports, requests).spawn().context("cannot start h2load")?;
         let output = wait(&mut child)?;
-        let mut window = parse(&output, self.protocol, requests)?;
+        let mut window = self.parse(&output, requests)?;
         let busy = children_cpu()?.saturating_sub(cpu_before);
         window.generator_busy = busy.as_secs_f64() / window.elapsed.as_secs_f64();
         Ok(window)
@@ -102,6 +104,30 @@ impl Clients {
         command.arg(format!("{scheme}://127.0.0.1:{}{}", self.protocol.port(ports), self.path));
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
         command
+    }
+
+    /// Reads the figures from the output of h2load.
+    fn parse(&self, output: &str, requests: u64) -> Result<Window> {
+        let value = |name: &str| output.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
+        let count = |name: &str, after: &str| -> Option<u64> {
+            value(name)?.split(", ").find_map(|part| part.strip_suffix(after))?.trim().parse().ok()
+        };
+        let succeeded = count("requests:", "succeeded").context("the output of h2load has no count of requests")?;
+        let ok = count("status codes:", "2xx").context("the output of h2load has no status codes")?;
+        ensure!(succeeded == requests && ok == requests, "{} of {requests} requests succeeded", ok.min(succeeded));
+        let content = value("traffic:").and_then(content_bytes).context("the output of h2load has no traffic")?;
+        ensure!(content == requests * self.file_bytes as u64, "{requests} responses had {content} bytes of content");
+        let chosen = value("Application protocol:").unwrap_or("none");
+        ensure!(chosen == self.protocol.negotiated_name(), "the server chose the protocol {chosen}");
+        if self.protocol != Protocol::H2c {
+            let (version, cipher) = (value("TLS Protocol:").unwrap_or("none"), value("Cipher:").unwrap_or("none"));
+            ensure!(version == "TLSv1.3" && cipher == CIPHER_SUITE, "the server chose {version} with {cipher}");
+        }
+        let finished = value("finished in").and_then(|line| duration(line.split(',').next()?));
+        let mut window = Window::new();
+        window.completed = succeeded;
+        window.elapsed = finished.context("the output of h2load has no duration of a known unit")?;
+        Ok(window)
     }
 }
 
@@ -157,27 +183,9 @@ fn children_cpu() -> Result<Duration> {
     Ok(Duration::from_micros(us.unsigned_abs()))
 }
 
-/// Reads the figures from the output of h2load.
-fn parse(output: &str, protocol: Protocol, requests: u64) -> Result<Window> {
-    let value = |name: &str| output.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
-    let count = |name: &str, after: &str| -> Option<u64> {
-        value(name)?.split(", ").find_map(|part| part.strip_suffix(after))?.trim().parse().ok()
-    };
-    let succeeded = count("requests:", "succeeded").context("the output of h2load has no count of requests")?;
-    let ok = count("status codes:", "2xx").context("the output of h2load has no status codes")?;
-    ensure!(succeeded == requests && ok == requests, "{ok} of {requests} requests succeeded");
-    let chosen = value("Application protocol:").unwrap_or("none");
-    ensure!(chosen == protocol.negotiated_name(), "the server chose the protocol {chosen}");
-    if protocol != Protocol::H2c {
-        let (version, cipher) = (value("TLS Protocol:").unwrap_or("none"), value("Cipher:").unwrap_or("none"));
-        ensure!(version == "TLSv1.3" && cipher == CIPHER_SUITE, "the server chose {version} with {cipher}");
-    }
-    let finished = value("finished in").context("the output of h2load has no duration")?;
-    let elapsed = finished.split(',').next().and_then(duration).context("the duration of h2load has no known unit")?;
-    let mut window = Window::new();
-    window.completed = succeeded;
-    window.elapsed = elapsed;
-    Ok(window)
+/// Returns the bytes of content: the number in parentheses before `data`, as in `2.88MB (3020000) data`.
+fn content_bytes(traffic: &str) -> Option<u64> {
+    traffic.strip_suffix(") data")?.rsplit_once('(')?.1.parse().ok()
 }
 
 /// Parses a duration of h2load, such as `1.23s`, `115.29ms` or `815us`; from a minute on `1m23s`.
@@ -208,25 +216,32 @@ mod tests {
         progress: 100% done\n\n\
         finished in 410.95ms, 48668.19 req/s, 8.26MB/s\n\
         requests: 200 total, 200 started, 200 done, 200 succeeded, 0 failed, 0 errored, 0 timeout\n\
-        status codes: 200 2xx, 0 3xx, 0 4xx, 0 5xx\n";
+        status codes: 200 2xx, 0 3xx, 0 4xx, 0 5xx\n\
+        traffic: 33.01KB (33800) total, 1.76KB (1800) headers (space savings 95.00%), 29.49KB (30200) data\n";
+
+    fn parse(output: &str) -> Result<Window> {
+        let protocol = Protocol::Http2OverTls;
+        Clients { protocol, path: "/".to_owned(), file_bytes: 151, connections: 1, streams: 1 }.parse(output, 200)
+    }
 
     #[test]
     fn output_of_a_complete_run_is_accepted() {
-        let window = parse(OUTPUT, Protocol::Http2OverTls, 200).unwrap();
+        let window = parse(OUTPUT).unwrap();
         assert_eq!((window.completed, window.elapsed), (200, Duration::from_micros(410_950)));
     }
 
     #[test]
     fn failed_requests_and_other_protocols_are_errors() {
         let cases = [
-            ("200 succeeded", "199 succeeded", "200 of 200 requests succeeded"),
+            ("200 succeeded", "199 succeeded", "199 of 200 requests succeeded"),
             ("200 2xx, 0 3xx, 0 4xx", "198 2xx, 0 3xx, 2 4xx", "198 of 200 requests succeeded"),
             ("protocol: h2", "protocol: http/1.1", "the server chose the protocol http/1.1"),
             ("TLSv1.3", "TLSv1.2", "the server chose TLSv1.2 with TLS_AES_128_GCM_SHA256"),
-            ("410.95ms", "410.95 days", "the duration of h2load has no known unit"),
+            ("410.95ms", "410.95 days", "the output of h2load has no duration of a known unit"),
+            ("(30200) data", "(30198) data", "200 responses had 30198 bytes of content"),
         ];
         for (from, to, expected) in cases {
-            let error = parse(&OUTPUT.replace(from, to), Protocol::Http2OverTls, 200).err().unwrap();
+            let error = parse(&OUTPUT.replace(from, to)).err().unwrap();
             assert_eq!(error.to_string(), expected);
         }
     }

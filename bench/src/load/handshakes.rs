@@ -27,7 +27,7 @@ pub(crate) fn resume(port: u16, seconds: u64) -> Result<u64> {
     count(&output)
 }
 
-/// Reads the output until the program exits. Each handshake prints one letter, so the pipe is read meanwhile.
+/// Reads the output until the program exits. Each handshake prints one character, so the pipe is read meanwhile.
 fn read(child: &mut Child, longest: Duration) -> Result<String> {
     let mut pipe = child.stdout.take().context("openssl has no output")?;
     let reader = std::thread::spawn(move || {
@@ -46,13 +46,13 @@ fn read(child: &mut Child, longest: Duration) -> Result<String> {
     Ok(reader.join().expect("reading a pipe does not panic")?)
 }
 
-/// Counts the letters for resumed handshakes, and checks that no other handshake was measured.
+/// Counts the marks of resumed handshakes, and checks that no other handshake was measured.
 fn count(output: &str) -> Result<u64> {
     let (_, measured) = output.split_once("reuse.").context("the output of openssl s_time is unknown")?;
     // The line after "starting".
-    let letters = measured.lines().nth(2).unwrap_or("");
-    let resumed = letters.bytes().filter(|letter| *letter == b'r').count();
-    ensure!(resumed > 0 && resumed == letters.len(), "the server resumed {resumed} of {} sessions", letters.len());
+    let marks = measured.lines().nth(2).unwrap_or("");
+    let resumed = marks.bytes().filter(|mark| *mark == b'r').count();
+    ensure!(resumed > 0 && resumed == marks.len(), "the server resumed {resumed} of {} sessions", marks.len());
     Ok(resumed as u64)
 }
 
@@ -60,9 +60,8 @@ fn count(output: &str) -> Result<u64> {
 mod tests {
     #[test]
     fn only_resumed_handshakes_count() {
-        let output = |letters: &str| {
-            format!("\n\nNow timing with session id reuse.\nstarting\n{letters}\n\n3 connections in 0s\n")
-        };
+        let output =
+            |marks: &str| format!("\n\nNow timing with session id reuse.\nstarting\n{marks}\n\n3 connections in 0s\n");
         assert_eq!(super::count(&output("rrr")).unwrap(), 3);
         let error = super::count(&output("rtr")).unwrap_err();
         assert_eq!(error.to_string(), "the server resumed 2 of 3 sessions");

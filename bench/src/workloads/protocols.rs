@@ -77,7 +77,7 @@ fn prepare(bench: &Bench) -> Result<()> {
 }
 
 fn clients(protocol: Protocol, file: &SizedFile, connections: usize, streams: usize) -> Clients {
-    Clients { protocol, path: format!("/{}", file.name), connections, streams }
+    Clients { protocol, path: format!("/{}", file.name), file_bytes: file.bytes, connections, streams }
 }
 
 fn plan(
@@ -126,21 +126,34 @@ fn idle(name: &str, title: &str, protocol: Protocol) -> Plan {
     plan("http2", name, title, &clients, move |bench, server| idle_memory(bench, server, &load))
 }
 
-/// Measures requests over open connections. The processor time includes the handshakes of the connections: h2load
-/// opens them in every run.
+/// Measures requests over open connections. h2load opens them in every run, so the processor time of a run with one
+/// request for each connection is subtracted.
 fn measure(bench: &Bench, server: &ServerProcess, clients: &Clients) -> Result<Figures> {
-    let in_flight = (clients.connections * clients.streams) as u64;
-    let first = clients.run(server.ports(), in_flight * FIRST_REQUESTS_PER_STREAM)?;
+    let (ports, connections) = (server.ports(), clients.connections as u64);
+    let in_flight = connections * clients.streams as u64;
+    let first = clients.run(ports, in_flight * FIRST_REQUESTS_PER_STREAM)?;
     let enough = |window: &Window, duration: Duration| {
-        ((window.completed_per_second() * duration.as_secs_f64()) as u64).max(in_flight)
+        ((window.completed_per_second() * duration.as_secs_f64()) as u64).max(in_flight * FIRST_REQUESTS_PER_STREAM)
     };
-    let warm_up = clients.run(server.ports(), enough(&first, bench.effort.warm_up()))?;
+    let warm_up = clients.run(ports, enough(&first, bench.effort.warm_up()))?;
+    let pids = server.pids();
+    let before = tree::cpu(&pids);
+    let opened = clients.run(ports, connections)?;
+    let (cpu_to_open, _) = tree::cpu(&pids).since(before);
+    let opening = Opening { requests: opened.completed, cpu: cpu_to_open };
     let requests = enough(&warm_up, bench.effort.window());
-    measured(server, || clients.run(server.ports(), requests))
+    measured(server, &opening, || clients.run(ports, requests))
 }
 
-/// Runs a load, and returns the server's processor time for each of its requests.
-fn measured(server: &ServerProcess, load: impl FnOnce() -> Result<Window>) -> Result<Figures> {
+/// The part of a load that opens the connections.
+#[derive(Default)]
+struct Opening {
+    requests: u64,
+    cpu: Duration,
+}
+
+/// Runs a load, and returns the server's processor time for each of its requests without the opening.
+fn measured(server: &ServerProcess, opening: &Opening, load: impl FnOnce() -> Result<Window>) -> Result<Figures> {
     let pids = server.pids();
     let (began, before, machine) = (Instant::now(), tree::cpu(&pids), tree::machine_cpu());
     let window = load()?;
@@ -148,7 +161,10 @@ fn measured(server: &ServerProcess, load: impl FnOnce() -> Result<Window>) -> Re
     let elapsed = began.elapsed().as_secs_f64();
     let machine = (tree::machine_cpu() - machine).as_secs_f64() / elapsed;
     let memory = tree::memory(&pids);
-    let (server_busy, cpu_us) = (cpu.as_secs_f64() / elapsed, cpu.as_secs_f64() * 1e6 / window.completed as f64);
+    let server_busy = cpu.as_secs_f64() / elapsed;
+    let requests = window.completed.saturating_sub(opening.requests);
+    ensure!(requests > 0, "no request got a response");
+    let cpu_us = cpu.saturating_sub(opening.cpu).as_secs_f64() * 1e6 / requests as f64;
     let limited = window.generator_busy > SATURATED_SHARE && server_busy < SATURATED_SHARE;
     Ok(Figures::from([
         (Figure::RequestsPerSecond, window.completed_per_second()),
@@ -169,7 +185,7 @@ fn full_handshakes(bench: &Bench, server: &ServerProcess, clients: &Clients) -> 
     let run = || clients.run(server.ports(), clients.connections as u64);
     run()?;
     let began = Instant::now();
-    let mut figures = measured(server, || {
+    let mut figures = measured(server, &Opening::default(), || {
         let mut total = run()?;
         while began.elapsed() < bench.effort.window() {
             total.add(&run()?);
