@@ -1,12 +1,13 @@
 //! Runs plans. Each round measures every server once, so that a disturbance affects all servers alike. Then
 //! the probes run, and the medians are computed.
 
+use crate::certificate::Certificate;
 use crate::figures::{Case, Figure, Figures, Sample, Samples, add_ratios};
 use crate::interrupt;
 use crate::load::closed::{ClosedLoop, Until};
 use crate::load::mix::{Mix, Persistence};
 use crate::process::probe;
-use crate::process::server_process::{ServerProcess, free_port};
+use crate::process::server_process::{Ports, ServerProcess};
 use crate::servers::{ContentKind, Launch, Server};
 use crate::site::BenchSite;
 use anyhow::{Result, ensure};
@@ -115,6 +116,7 @@ pub(crate) struct Bench {
     pub(crate) effort: Effort,
     /// A directory for files that servers and tools write.
     pub(crate) scratch: PathBuf,
+    pub(crate) certificate: Certificate,
     /// The cores for the servers; the load generator has the last one.
     pub(crate) cores: Vec<usize>,
     pub(crate) progress: ProgressBar,
@@ -201,13 +203,14 @@ impl Bench {
         }
         fs::create_dir_all(&state)?;
         action(&Launch {
-            port: free_port()?,
+            ports: Ports::free()?,
             workers: plan.workers,
             root: &self.site.root,
             content: plan.content,
             path: &plan.path,
             persistence: plan.mix.persistence,
             state: &state,
+            certificate: &self.certificate,
         })
     }
 
@@ -224,7 +227,7 @@ impl Bench {
 
     fn start_command(&self, command: Command, plan: &Plan, launch: &Launch<'_>) -> Result<ServerProcess> {
         let log = self.scratch.join("server.log");
-        ServerProcess::start(command, self.cores_for(plan.workers), launch.port, &plan.path, &log)
+        ServerProcess::start(command, self.cores_for(plan.workers), launch.ports, &plan.path, &log)
     }
 
     fn probe(&self, server: &Server, plan: &Plan) -> (Figures, Vec<anyhow::Error>) {

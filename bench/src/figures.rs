@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 pub(crate) enum Figure {
     OfferedPerSecond,
     RequestsPerSecond,
+    HandshakesPerCpuSecond,
     CpuUs,
     UserUs,
     SystemUs,
@@ -43,6 +44,7 @@ impl Figure {
         match self {
             Self::OfferedPerSecond => ("offered/s", 0),
             Self::RequestsPerSecond => ("requests/s", 0),
+            Self::HandshakesPerCpuSecond => ("handshakes/CPU second", 0),
             Self::CpuUs => ("CPU µs/request", 2),
             Self::UserUs => ("user", 2),
             Self::SystemUs => ("system", 2),

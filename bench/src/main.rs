@@ -5,6 +5,7 @@
 //! also after an error or a signal.
 
 mod bench;
+mod certificate;
 mod cli;
 mod figures;
 mod hello;
@@ -64,7 +65,9 @@ fn prepare(cli: &Cli, only: &[String]) -> Result<(Bench, Vec<Missing>)> {
     progress.tick();
     let (servers, missing) = servers::find(&work, only);
     let site = site::BenchSite::create(work.join("site"))?;
-    let bench = Bench { servers, site, effort: cli.effort(), scratch, cores: machine::cores()?, progress };
+    let certificate = certificate::Certificate::in_folder(&scratch);
+    let (effort, cores) = (cli.effort(), machine::cores()?);
+    let bench = Bench { servers, site, effort, scratch, certificate, cores, progress };
     Ok((bench, missing))
 }
 
@@ -96,7 +99,8 @@ fn run(cli: &Cli, wanted: &[&'static Workload]) -> Result<()> {
                 command: cli::command_line(),
                 seconds: bench.effort.seconds,
                 rounds: plans.iter().map(|plan| bench.rounds(plan)).max().unwrap_or(0),
-                servers: bench.servers.iter().map(servers::Server::facts).collect(),
+                // All plans of a workload start a server with one configuration.
+                servers: bench.servers.iter().map(|server| server.facts(plans[0].content)).collect(),
                 missing: missing.clone(),
                 cases: report::merge_cases(cases),
             };

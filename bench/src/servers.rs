@@ -1,9 +1,11 @@
 //! The table of measured servers. The search, the command lines and the list in the report are derived from it.
 
+use crate::certificate::Certificate;
 use crate::figures::{Figure, Ratio};
 use crate::hello;
 use crate::load::mix::{Persistence, request};
 use crate::names::{AXUM, SELVEDGE, bench_folder};
+use crate::process::server_process::Ports;
 use crate::server_binary::ServerBinary;
 use anyhow::Result;
 use serde::{Deserialize, Serialize};
@@ -26,6 +28,14 @@ pub(crate) enum ContentKind {
     Library,
     /// The responses of an application on a Rust library.
     Application,
+    /// The smallest file, over HTTP/2 without TLS.
+    SmallFileOverHttp2,
+    /// The smallest file, over TLS with HTTP/2 and HTTP/1.1.
+    SmallFileOverTls,
+    /// Files of any size, over HTTP/2 without TLS.
+    FilesOverHttp2,
+    /// Files of any size, over TLS with HTTP/2 and HTTP/1.1.
+    FilesOverTls,
 }
 
 impl ContentKind {
@@ -40,8 +50,24 @@ impl ContentKind {
                 Ratio { figure: Figure::CpuUs, relative_to: AXUM, result: Figure::CpuToAxum },
                 Ratio { figure: Figure::BytesPerConnection, relative_to: AXUM, result: Figure::BytesToAxum },
             ],
+            Self::SmallFileOverHttp2 | Self::SmallFileOverTls | Self::FilesOverHttp2 | Self::FilesOverTls => {
+                &[Ratio { figure: Figure::CpuUs, relative_to: SELVEDGE, result: Figure::CpuToSelvedge }]
+            }
         }
     }
+
+    /// Whether servers are started with HTTP/2 and TLS for this content.
+    fn needs_http2_or_tls(self) -> bool {
+        matches!(self, Self::SmallFileOverHttp2 | Self::SmallFileOverTls | Self::FilesOverHttp2 | Self::FilesOverTls)
+    }
+}
+
+/// How a server is started.
+#[derive(Clone, Copy)]
+struct StartCommand {
+    /// Its configuration below `peers/`, with placeholders such as `@PORT@`.
+    config: Option<&'static str>,
+    arguments: &'static str,
 }
 
 struct ServerEntry {
@@ -50,20 +76,42 @@ struct ServerEntry {
     /// The I/O back end of a server on Selvedge; `auto` is its default.
     driver: Option<&'static str>,
     version: &'static [&'static str],
-    /// Its configuration below `peers/`, with placeholders such as `@PORT@`.
-    config: Option<&'static str>,
-    arguments: &'static str,
+    start: StartCommand,
+    /// The start with HTTP/2 and TLS, if it differs.
+    http2: Option<StartCommand>,
     serves: &'static [ContentKind],
     runs_under_callgrind: bool,
     install: &'static str,
 }
 
 const SERVE_ARGUMENTS: &str = "serve @ROOT@ --listen 127.0.0.1:@PORT@ --workers @WORKERS@ --log off";
+const SELVEDGE_WITH_HTTP2: StartCommand =
+    StartCommand { config: Some("selvedge/http2.kdl"), arguments: "run @CONFIG@" };
 const BASELINE_ARGUMENTS: &str = "@PORT@ @WORKERS@ @REQUEST_BYTES@ @PERSISTENCE@ @FILE@";
 const FILES_AND_HELLO: &[ContentKind] =
     &[ContentKind::File, ContentKind::LongFile, ContentKind::Tree, ContentKind::Hello];
-const FILES_AND_LIBRARY: &[ContentKind] =
-    &[ContentKind::File, ContentKind::LongFile, ContentKind::Tree, ContentKind::Hello, ContentKind::Library];
+/// The content of servers with a file server, a configured response, HTTP/2 and TLS.
+const PEER_CONTENT: &[ContentKind] = &[
+    ContentKind::File,
+    ContentKind::LongFile,
+    ContentKind::Tree,
+    ContentKind::Hello,
+    ContentKind::SmallFileOverHttp2,
+    ContentKind::SmallFileOverTls,
+    ContentKind::FilesOverHttp2,
+    ContentKind::FilesOverTls,
+];
+const SELVEDGE_CONTENT: &[ContentKind] = &[
+    ContentKind::File,
+    ContentKind::LongFile,
+    ContentKind::Tree,
+    ContentKind::Hello,
+    ContentKind::Library,
+    ContentKind::SmallFileOverHttp2,
+    ContentKind::SmallFileOverTls,
+    ContentKind::FilesOverHttp2,
+    ContentKind::FilesOverTls,
+];
 const FILES_AND_APPLICATION: &[ContentKind] = &[
     ContentKind::File,
     ContentKind::LongFile,
@@ -89,8 +137,8 @@ const SERVERS: &[ServerEntry] = &[
         binary: ServerBinary::C("baseline/epoll.c"),
         driver: None,
         version: &[],
-        config: None,
-        arguments: BASELINE_ARGUMENTS,
+        start: StartCommand { config: None, arguments: BASELINE_ARGUMENTS },
+        http2: None,
         serves: ONE_RESPONSE,
         runs_under_callgrind: true,
         install: "apt-get install gcc",
@@ -100,8 +148,8 @@ const SERVERS: &[ServerEntry] = &[
         binary: ServerBinary::Rust("baseline-tokio"),
         driver: None,
         version: &[],
-        config: None,
-        arguments: BASELINE_ARGUMENTS,
+        start: StartCommand { config: None, arguments: BASELINE_ARGUMENTS },
+        http2: None,
         serves: &[ContentKind::File, ContentKind::Hello],
         runs_under_callgrind: true,
         install: "cargo",
@@ -111,9 +159,9 @@ const SERVERS: &[ServerEntry] = &[
         binary: ServerBinary::Selvedge,
         driver: Some("auto"),
         version: &["--version"],
-        config: None,
-        arguments: SERVE_ARGUMENTS,
-        serves: FILES_AND_LIBRARY,
+        start: StartCommand { config: None, arguments: SERVE_ARGUMENTS },
+        http2: Some(SELVEDGE_WITH_HTTP2),
+        serves: SELVEDGE_CONTENT,
         runs_under_callgrind: false, // valgrind would measure the epoll entry: it has no io_uring
         install: "cargo",
     },
@@ -122,9 +170,9 @@ const SERVERS: &[ServerEntry] = &[
         binary: ServerBinary::Selvedge,
         driver: Some("epoll"),
         version: &["--version"],
-        config: None,
-        arguments: SERVE_ARGUMENTS,
-        serves: FILES_AND_LIBRARY,
+        start: StartCommand { config: None, arguments: SERVE_ARGUMENTS },
+        http2: Some(SELVEDGE_WITH_HTTP2),
+        serves: SELVEDGE_CONTENT,
         runs_under_callgrind: true,
         install: "cargo",
     },
@@ -133,9 +181,9 @@ const SERVERS: &[ServerEntry] = &[
         binary: ServerBinary::Selvedge,
         driver: Some(RING),
         version: &["--version"],
-        config: None,
-        arguments: SERVE_ARGUMENTS,
-        serves: FILES_AND_LIBRARY,
+        start: StartCommand { config: None, arguments: SERVE_ARGUMENTS },
+        http2: Some(SELVEDGE_WITH_HTTP2),
+        serves: SELVEDGE_CONTENT,
         runs_under_callgrind: false, // valgrind has no io_uring
         install: "cargo",
     },
@@ -144,9 +192,9 @@ const SERVERS: &[ServerEntry] = &[
         binary: ServerBinary::Program("nginx"),
         driver: None,
         version: &["-v"],
-        config: Some("nginx/nginx.conf"),
-        arguments: "-e @STATE@/error.log -c @CONFIG@",
-        serves: FILES_AND_HELLO,
+        start: StartCommand { config: Some("nginx/nginx.conf"), arguments: "-e @STATE@/error.log -c @CONFIG@" },
+        http2: Some(StartCommand { config: Some("nginx/http2.conf"), arguments: "-e @STATE@/error.log -c @CONFIG@" }),
+        serves: PEER_CONTENT,
         runs_under_callgrind: true,
         install: "apt-get install nginx-light",
     },
@@ -155,9 +203,9 @@ const SERVERS: &[ServerEntry] = &[
         binary: ServerBinary::Program("h2o"),
         driver: None,
         version: &["-v"],
-        config: Some("h2o/h2o.conf"),
-        arguments: "-m worker -c @CONFIG@",
-        serves: FILES_AND_HELLO,
+        start: StartCommand { config: Some("h2o/h2o.conf"), arguments: "-m worker -c @CONFIG@" },
+        http2: Some(StartCommand { config: Some("h2o/http2.conf"), arguments: "-m worker -c @CONFIG@" }),
+        serves: PEER_CONTENT,
         runs_under_callgrind: true,
         install: "apt-get install h2o",
     },
@@ -166,8 +214,8 @@ const SERVERS: &[ServerEntry] = &[
         binary: ServerBinary::Program("lighttpd"),
         driver: None,
         version: &["-v"],
-        config: Some("lighttpd/lighttpd.conf"),
-        arguments: "-D -f @CONFIG@",
+        start: StartCommand { config: Some("lighttpd/lighttpd.conf"), arguments: "-D -f @CONFIG@" },
+        http2: None,
         serves: FILES,
         runs_under_callgrind: true,
         install: "apt-get install lighttpd",
@@ -177,8 +225,8 @@ const SERVERS: &[ServerEntry] = &[
         binary: ServerBinary::Program("apache2"),
         driver: None,
         version: &["-v"],
-        config: Some("apache/apache.conf"),
-        arguments: "-D FOREGROUND -f @CONFIG@",
+        start: StartCommand { config: Some("apache/apache.conf"), arguments: "-D FOREGROUND -f @CONFIG@" },
+        http2: None,
         serves: FILES,
         runs_under_callgrind: false,
         install: "apt-get install apache2-bin",
@@ -188,19 +236,33 @@ const SERVERS: &[ServerEntry] = &[
         binary: ServerBinary::Program("caddy"),
         driver: None,
         version: &["version"],
-        config: Some("caddy/Caddyfile"),
-        arguments: "run --adapter caddyfile --config @CONFIG@",
-        serves: FILES_AND_HELLO,
+        start: StartCommand { config: Some("caddy/Caddyfile"), arguments: "run --adapter caddyfile --config @CONFIG@" },
+        http2: Some(StartCommand {
+            config: Some("caddy/http2.Caddyfile"),
+            arguments: "run --adapter caddyfile --config @CONFIG@",
+        }),
+        serves: PEER_CONTENT,
         runs_under_callgrind: false, // valgrind does not run Go programs
         install: "apt-get install caddy",
+    },
+    ServerEntry {
+        name: "haproxy",
+        binary: ServerBinary::Program("haproxy"),
+        driver: None,
+        version: &["-v"],
+        start: StartCommand { config: Some("haproxy/haproxy.cfg"), arguments: "-db -f @CONFIG@" },
+        http2: None,
+        serves: &[ContentKind::SmallFileOverHttp2, ContentKind::SmallFileOverTls],
+        runs_under_callgrind: false, // it has no content for the probed tables
+        install: "apt-get install haproxy",
     },
     ServerEntry {
         name: "warp",
         binary: ServerBinary::Haskell("warp/warp.hs"),
         driver: None,
         version: &[],
-        config: None,
-        arguments: "@PORT@ @ROOT@ +RTS -N@WORKERS@ -A16m -RTS",
+        start: StartCommand { config: None, arguments: "@PORT@ @ROOT@ +RTS -N@WORKERS@ -A16m -RTS" },
+        http2: None,
         serves: FILES_AND_HELLO,
         runs_under_callgrind: false, // its timer signal terminates it under valgrind
         install: "apt-get install ghc libghc-warp-dev",
@@ -210,9 +272,15 @@ const SERVERS: &[ServerEntry] = &[
         binary: ServerBinary::Rust("peer-hyper"),
         driver: None,
         version: &[],
-        config: None,
-        arguments: "@PORT@ @WORKERS@ @ROOT@",
-        serves: &[ContentKind::File, ContentKind::Hello, ContentKind::Library],
+        start: StartCommand { config: None, arguments: "@PORT@ @WORKERS@ @ROOT@" },
+        http2: Some(StartCommand { config: None, arguments: "@PORT@ @WORKERS@ @ROOT@ @PORT_H2C@" }),
+        serves: &[
+            ContentKind::File,
+            ContentKind::Hello,
+            ContentKind::Library,
+            ContentKind::SmallFileOverHttp2,
+            ContentKind::FilesOverHttp2,
+        ],
         runs_under_callgrind: true,
         install: "cargo",
     },
@@ -221,8 +289,8 @@ const SERVERS: &[ServerEntry] = &[
         binary: ServerBinary::Rust("peer-axum-selvedge"),
         driver: Some("auto"),
         version: &[],
-        config: None,
-        arguments: "@PORT@ @WORKERS@ @ROOT@",
+        start: StartCommand { config: None, arguments: "@PORT@ @WORKERS@ @ROOT@" },
+        http2: None,
         serves: &[ContentKind::Hello, ContentKind::Library, ContentKind::Application],
         runs_under_callgrind: false, // valgrind would measure the epoll entry: it has no io_uring
         install: "cargo",
@@ -232,8 +300,8 @@ const SERVERS: &[ServerEntry] = &[
         binary: ServerBinary::Rust("peer-axum-selvedge"),
         driver: Some("epoll"),
         version: &[],
-        config: None,
-        arguments: "@PORT@ @WORKERS@ @ROOT@",
+        start: StartCommand { config: None, arguments: "@PORT@ @WORKERS@ @ROOT@" },
+        http2: None,
         serves: &[ContentKind::Hello, ContentKind::Library],
         runs_under_callgrind: true,
         install: "cargo",
@@ -243,8 +311,8 @@ const SERVERS: &[ServerEntry] = &[
         binary: ServerBinary::Rust("peer-axum-selvedge"),
         driver: Some(RING),
         version: &[],
-        config: None,
-        arguments: "@PORT@ @WORKERS@ @ROOT@",
+        start: StartCommand { config: None, arguments: "@PORT@ @WORKERS@ @ROOT@" },
+        http2: None,
         serves: &[ContentKind::Hello, ContentKind::Library],
         runs_under_callgrind: false, // valgrind has no io_uring
         install: "cargo",
@@ -254,8 +322,8 @@ const SERVERS: &[ServerEntry] = &[
         binary: ServerBinary::Rust("peer-axum"),
         driver: None,
         version: &[],
-        config: None,
-        arguments: "@PORT@ @WORKERS@ @ROOT@",
+        start: StartCommand { config: None, arguments: "@PORT@ @WORKERS@ @ROOT@" },
+        http2: None,
         serves: FILES_AND_APPLICATION,
         runs_under_callgrind: true,
         install: "cargo",
@@ -265,8 +333,8 @@ const SERVERS: &[ServerEntry] = &[
         binary: ServerBinary::Rust("peer-actix"),
         driver: None,
         version: &[],
-        config: None,
-        arguments: "@PORT@ @WORKERS@ @ROOT@",
+        start: StartCommand { config: None, arguments: "@PORT@ @WORKERS@ @ROOT@" },
+        http2: None,
         serves: FILES_AND_APPLICATION,
         runs_under_callgrind: true,
         install: "cargo",
@@ -300,7 +368,7 @@ pub(crate) struct ServerFacts {
 
 /// The parameters of one start of a server.
 pub(crate) struct Launch<'a> {
-    pub(crate) port: u16,
+    pub(crate) ports: Ports,
     pub(crate) workers: usize,
     pub(crate) root: &'a Path,
     pub(crate) content: ContentKind,
@@ -309,6 +377,8 @@ pub(crate) struct Launch<'a> {
     pub(crate) persistence: Persistence,
     /// A directory for its state.
     pub(crate) state: &'a Path,
+    /// The certificate for TLS. It exists in runs of workloads with TLS.
+    pub(crate) certificate: &'a Certificate,
 }
 
 /// Finds or builds all servers, or those with the names in `only`. Returns the found and the missing servers.
@@ -354,25 +424,33 @@ impl Server {
         self.entry.runs_under_callgrind
     }
 
-    pub(crate) fn facts(&self) -> ServerFacts {
+    /// Returns the start for a content.
+    fn start(&self, content: ContentKind) -> StartCommand {
+        self.entry.http2.filter(|_| content.needs_http2_or_tls()).unwrap_or(self.entry.start)
+    }
+
+    /// Returns the facts for the report of a workload with this content.
+    pub(crate) fn facts(&self, content: ContentKind) -> ServerFacts {
+        let start = self.start(content);
         let program = self.program.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
         let driver = self.entry.driver.map_or_else(String::new, |driver| format!("{DRIVER}={driver} "));
         ServerFacts {
             name: self.entry.name.to_owned(),
             version: self.version.clone(),
-            command: format!("{driver}{program} {}", self.entry.arguments),
-            config: self.entry.config.map(|config| format!("peers/{config}")),
+            command: format!("{driver}{program} {}", start.arguments),
+            config: start.config.map(|config| format!("peers/{config}")),
         }
     }
 
     /// Returns the command that starts the server. Writes its configuration file first.
     pub(crate) fn command(&self, launch: &Launch<'_>) -> Result<Command> {
         let config = launch.state.join("config");
-        if let Some(template) = self.entry.config {
+        let start = self.start(launch.content);
+        if let Some(template) = start.config {
             let text = fs::read_to_string(bench_folder().join("peers").join(template))?;
             fs::write(&config, launch.substitute(&text, &config))?;
         }
-        let mut arguments = self.entry.arguments;
+        let mut arguments = start.arguments;
         let mut program = self.program.clone();
         if matches!(self.entry.binary, ServerBinary::Selvedge)
             && matches!(launch.content, ContentKind::Hello | ContentKind::Library)
@@ -397,7 +475,11 @@ impl Launch<'_> {
         let is_root = rustix::process::geteuid().is_root();
         let user = std::env::var("USER").unwrap_or_else(|_| "root".to_owned());
         let words = [
-            ("@PORT@", self.port.to_string()),
+            ("@PORT@", self.ports.plain.to_string()),
+            ("@PORT_H2C@", self.ports.h2c.to_string()),
+            ("@PORT_TLS@", self.ports.tls.to_string()),
+            ("@CERTIFICATE@", self.certificate.chain.display().to_string()),
+            ("@KEY@", self.certificate.key.display().to_string()),
             ("@WORKERS@", self.workers.to_string()),
             ("@PROCESSES@", if self.workers == 1 { 0 } else { self.workers }.to_string()),
             ("@THREADS@", (256 * self.workers).to_string()),

@@ -20,16 +20,32 @@ const READY_MAX: Duration = Duration::from_secs(20);
 /// How long a server may take to stop before it is killed.
 const STOP_MAX: Duration = Duration::from_secs(5);
 
+/// The ports of a server on 127.0.0.1. Servers that only speak HTTP/1 use the first alone.
+#[derive(Clone, Copy)]
+pub(crate) struct Ports {
+    /// HTTP/1 without TLS.
+    pub(crate) plain: u16,
+    /// HTTP/2 without TLS.
+    pub(crate) h2c: u16,
+    /// TLS, with HTTP/2 and HTTP/1.1.
+    pub(crate) tls: u16,
+}
+
+impl Ports {
+    /// Returns ports that are free at the time of the call.
+    pub(crate) fn free() -> Result<Self> {
+        let bind = || TcpListener::bind("127.0.0.1:0").context("cannot find a free port");
+        // All three are bound before one is released, so that they differ.
+        let [plain, h2c, tls] = [bind()?, bind()?, bind()?].map(|listener| listener.local_addr());
+        Ok(Self { plain: plain?.port(), h2c: h2c?.port(), tls: tls?.port() })
+    }
+}
+
 /// A running server.
 pub(crate) struct ServerProcess {
     child: Child,
-    address: SocketAddr,
+    ports: Ports,
     log: PathBuf,
-}
-
-/// Returns a port that is free at the time of the call.
-pub(crate) fn free_port() -> Result<u16> {
-    Ok(TcpListener::bind("127.0.0.1:0").context("cannot find a free port")?.local_addr()?.port())
 }
 
 /// Runs `action` with this thread, and the processes that it starts, pinned to these cores.
@@ -45,18 +61,37 @@ pub(crate) fn run_on_cores<T>(cores: &[usize], action: impl FnOnce() -> T) -> Re
 
 impl ServerProcess {
     /// Starts a server on these cores, and waits until it responds to a request for `path` with 200.
-    pub(crate) fn start(mut command: Command, cores: &[usize], port: u16, path: &str, log: &Path) -> Result<Self> {
+    pub(crate) fn start(mut command: Command, cores: &[usize], ports: Ports, path: &str, log: &Path) -> Result<Self> {
         let output = File::create(log).with_context(|| format!("{}", log.display()))?;
         command.stdin(Stdio::null()).stdout(output.try_clone()?).stderr(output).process_group(0);
         let child = run_on_cores(cores, || command.spawn())?.with_context(|| format!("cannot start {command:?}"))?;
-        let address = SocketAddr::from(([127, 0, 0, 1], port));
-        let mut running = Self { child, address, log: log.to_owned() };
+        let mut running = Self { child, ports, log: log.to_owned() };
         running.wait_until_ready(path)?;
         Ok(running)
     }
 
+    /// Returns the address for HTTP/1 without TLS.
     pub(crate) fn address(&self) -> SocketAddr {
-        self.address
+        local_address(self.ports.plain)
+    }
+
+    pub(crate) fn ports(&self) -> Ports {
+        self.ports
+    }
+
+    /// Waits until the server listens on a port.
+    ///
+    /// # Errors
+    /// If it does not within [`READY_MAX`].
+    pub(crate) fn wait_for_listener(&self, port: u16) -> Result<()> {
+        let began = Instant::now();
+        while TcpStream::connect_timeout(&local_address(port), Duration::from_secs(1)).is_err() {
+            if began.elapsed() > READY_MAX {
+                bail!("the server does not listen on port {port}: {}", self.log_tail());
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        Ok(())
     }
 
     /// Returns the process and its descendants.
@@ -71,7 +106,7 @@ impl ServerProcess {
             if let Some(status) = self.child.try_wait()? {
                 bail!("the server exited during start-up ({status}): {}", self.log_tail());
             }
-            match first_status(self.address, path) {
+            match first_status(self.address(), path) {
                 Ok(200) => return Ok(()),
                 Ok(status) => last = format!("the status of {path} is {status}"),
                 Err(error) => last = error.to_string(),
@@ -86,6 +121,10 @@ impl ServerProcess {
         let lines: Vec<&str> = text.lines().rev().take(3).collect();
         lines.into_iter().rev().collect::<Vec<_>>().join(" | ")
     }
+}
+
+fn local_address(port: u16) -> SocketAddr {
+    SocketAddr::from(([127, 0, 0, 1], port))
 }
 
 /// Sends one request and returns the status code.

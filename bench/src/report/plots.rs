@@ -34,7 +34,7 @@ fn plots_of(case: &Case) -> Vec<Plot> {
                 Scale::Logarithmic,
             ),
         ],
-        "applications" => {
+        "applications" | "http2" | "tls" => {
             let has = |figure| case.rows.iter().any(|row| row.figures.contains_key(&figure));
             let memory = || bars(case, Figure::BytesPerConnection, "Private bytes per connection");
             let plots = [has(Figure::CpuUs).then(|| cpu(case)), has(Figure::BytesPerConnection).then(memory)];

@@ -4,6 +4,7 @@ mod applications;
 mod idle;
 mod interference;
 mod load_curve;
+mod protocols;
 mod throughput;
 
 use crate::bench::{Bench, Plan, Probe};
@@ -22,7 +23,7 @@ pub(crate) struct Workload {
 }
 
 /// All workloads, in the order in which they run and are reported.
-pub(crate) const WORKLOADS: [Workload; 10] = [
+pub(crate) const WORKLOADS: [Workload; 12] = [
     Workload {
         name: "small-file",
         about: "as in the Warp article: 151 bytes over keep-alive connections",
@@ -53,6 +54,12 @@ pub(crate) const WORKLOADS: [Workload; 10] = [
     Workload { name: "slow", about: "ordinary traffic beside slow clients", plans: |_| Ok(interference::slow()) },
     Workload { name: "cores", about: "one worker and two", plans: |bench| Ok(cores(bench)) },
     Workload { name: "many-files", about: "the Rust documentation, in Zipf order", plans: many_files },
+    Workload {
+        name: "http2",
+        about: "HTTP/2 with and without TLS: 151 bytes, 1 MiB, and memory of idle connections",
+        plans: protocols::http2,
+    },
+    Workload { name: "tls", about: "HTTP/1.1 over TLS: 151 bytes to 1 MiB, and handshakes", plans: protocols::tls },
 ];
 
 fn small_file() -> Vec<Plan> {

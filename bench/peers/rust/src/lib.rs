@@ -16,11 +16,13 @@ pub const FILE: &str = "1m.html";
 /// The data of the one event of `/events`.
 pub const EVENT: &str = "first";
 
-/// The command line: `PORT WORKERS ROOT`.
+/// The command line: `PORT WORKERS ROOT [PORT_H2C]`.
 pub struct Arguments {
     pub port: u16,
     pub workers: usize,
     pub root: PathBuf,
+    /// The port for HTTP/2 without TLS, of a program that serves it.
+    pub port_h2c: Option<u16>,
 }
 
 impl Arguments {
@@ -32,6 +34,7 @@ impl Arguments {
             port: next().parse().expect("PORT is a port number"),
             workers: next().parse().expect("WORKERS is a number"),
             root: next().into(),
+            port_h2c: arguments.next().map(|port| port.parse().expect("PORT_H2C is a port number")),
         }
     }
 }
