@@ -15,24 +15,28 @@ pub struct Limits {
     /// Limits of connections with HTTP/2. Their [`Http2Limits::section`] follows from [`Limits::message`].
     pub http2: Http2Limits,
     /// Time to a complete head: from accept for the first request of a connection, from its first byte for later
-    /// ones. Default 10 s. Exceeded: 408, close.
+    /// ones. Default 10 s. Exceeded: 408, close. In HTTP/2, it is the time to the first
+    /// request, from the start of the connection or the end of its TLS handshake. Exceeded: GOAWAY, close.
     pub header_timeout: Duration,
-    /// Longest time without a received byte while request content is expected. Default 30 s. Exceeded: 408, close.
+    /// Longest time without a received byte while request content is expected. Default 30 s. Exceeded: 408, close. In
+    /// HTTP/2, only the stream ends.
     pub body_timeout: Duration,
     /// Minimum rate of request content in bytes per second, averaged after a first [`Limits::body_timeout`]. Default
-    /// 500. Below it: 408, close.
+    /// 500. Below it: 408, close. In HTTP/2, only the stream ends.
     pub body_min_rate: u32,
-    /// Longest time in which a client reads nothing of a response. Default 30 s. Exceeded: close.
+    /// Longest time in which a client reads nothing of a response. Default 30 s. Exceeded: close. In HTTP/2, it is also
+    /// the longest time in which a client does not open the window of a response. Exceeded: the stream is reset.
     pub send_timeout: Duration,
     /// Minimum rate of a response in bytes per second, averaged after a first [`Limits::send_timeout`]. Default 500.
-    /// Below it: close.
+    /// Below it: close. In HTTP/2, windows that are opened more slowly reset the stream.
     pub send_min_rate: u32,
     /// Longest idle time between requests. Default 60 s; it shrinks towards [`KEEP_ALIVE_TIMEOUT_MIN`] as the connection
-    /// limit nears. Exceeded: close.
+    /// limit nears. Exceeded: close. In HTTP/2, it begins when no stream is open; PING does not extend it.
     pub keep_alive_timeout: Duration,
     /// Most request content, unless the application sets another limit. Default 10 MiB. Exceeded: 413.
     pub body_bytes_max: u64,
-    /// Most unread request content that is discarded to keep the connection open. Default 256 KiB. Exceeded: close.
+    /// Most unread request content that is discarded to keep the connection open. Default 256 KiB. Exceeded: close. HTTP/2
+    /// resets the stream of unread content, and the connection stays open.
     pub discard_bytes_max: u64,
     /// Most connections at once, over all workers. Default: the soft `RLIMIT_NOFILE`, less [`DESCRIPTORS_RESERVED`],
     /// [`DESCRIPTORS_RESERVED_PER_CORE`] for each core, and an eighth of the rest, which is reserved for files. At

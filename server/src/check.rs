@@ -3,7 +3,7 @@
 use crate::cli::{CheckArgs, SettingsArgs};
 use crate::compile::{self, CarriedState, Compiled};
 use crate::config::settings::{reference, schema};
-use crate::config::{Configuration, Problem, Problems, Span};
+use crate::config::{Configuration, MachineRequirement, MachineRequirementKind, Problem, Problems, Span};
 use crate::config_path;
 use crate::memory_budget::MemoryBudget;
 use crate::preflight::Disk;
@@ -45,8 +45,8 @@ pub(crate) fn check(options: &CheckArgs) -> ExitCode {
     let text = if options.effective {
         format!("{settings}\n{}\n{}", MemoryBudget::of(settings, &compiled), Sandbox::of(&configuration))
     } else {
-        let routes = settings.sites.iter().map(|site| site.routes.len()).sum();
-        let (sites, routes) = (count(settings.sites.len(), "site"), count(routes, "route"));
+        let routes = count(stated_routes(&configuration.requirements), "route");
+        let sites = count(settings.sites.len(), "site");
         let file = file.display();
         match warnings.len() {
             0 => format!("{file}: {sites}, {routes}, no problems\n"),
@@ -57,6 +57,11 @@ pub(crate) fn check(options: &CheckArgs) -> ExitCode {
         log::print_line(Problems::new(warnings, configuration.texts).to_string().trim_end());
     }
     exit_code(print(&text))
+}
+
+/// Counts the routes that the configuration states. The last route that a site gets for its `root` is none of them.
+fn stated_routes(requirements: &[MachineRequirement]) -> usize {
+    requirements.iter().filter(|requirement| matches!(requirement.kind, MachineRequirementKind::Route(..))).count()
 }
 
 /// Reads a configuration, checks its requirements, and compiles it.

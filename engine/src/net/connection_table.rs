@@ -221,6 +221,11 @@ impl ConnectionTable {
         self.entries.borrow()[id as usize].deadline
     }
 
+    /// Returns when the deadline of a connection is due.
+    pub(crate) fn due(&self, id: ConnectionId) -> Tick {
+        self.entries.borrow()[id as usize].due
+    }
+
     pub(crate) fn interrupt(&self, id: ConnectionId) -> Interrupt {
         self.entries.borrow()[id as usize].interrupt
     }

@@ -20,7 +20,7 @@ pub(crate) mod prefetch;
 pub(crate) mod raw;
 pub(crate) mod runtime;
 pub(crate) mod socket;
-pub(crate) mod stop_signal;
+pub(crate) mod stop_notice;
 pub(crate) mod stream;
 pub(crate) mod sys;
 pub(crate) mod turns;

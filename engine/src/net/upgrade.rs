@@ -4,7 +4,7 @@
 
 use crate::buffer::Buffer;
 use crate::net::raw::{SendMode, ShutdownMode};
-use crate::net::stop_signal::{StopSignal, StopWatch, stop_signal};
+use crate::net::stop_notice::{StopNotice, StopSender, stop_notice};
 use crate::net::stream::{Detach, Stream};
 use crate::peer::{Duplex, StoppingFuture};
 use bytes::{Buf, Bytes};
@@ -32,22 +32,21 @@ pub(crate) fn split<S: Detach>(stream: S, first: Bytes) -> io::Result<(Box<dyn D
     let first = if rest.is_empty() { first } else { [first, rest].concat().into() };
     let stream = Arc::new(Mutex::new(stream));
     let (open, closed) = oneshot::channel();
-    let (stop, stopping) = stop_signal();
+    let (stop, stopping) = stop_notice();
     let upgraded = UpgradedStream {
         stream: SharedStream(stream.clone()),
         received: Received::First(first),
         stopping,
         _open: open,
     };
-    Ok((Box::new(upgraded), UpgradeControl { stream: SharedStream(stream), closed, stop: Some(stop) }))
+    Ok((Box::new(upgraded), UpgradeControl { stream: SharedStream(stream), closed, stop }))
 }
 
 /// The worker's end of an upgraded connection.
 pub(crate) struct UpgradeControl<S: Detach> {
     stream: SharedStream<S::Detached>,
     closed: oneshot::Receiver<()>,
-    /// Dropped when the server stops.
-    stop: Option<StopSignal>,
+    stop: StopSender,
 }
 
 impl<S: Detach> UpgradeControl<S> {
@@ -58,7 +57,7 @@ impl<S: Detach> UpgradeControl<S> {
 
     /// Informs the handler that the server stops.
     pub(crate) fn announce_stop(&mut self) {
-        self.stop = None;
+        self.stop.announce();
     }
 
     /// Shuts down the connection, even while the handler uses it.
@@ -71,8 +70,7 @@ impl<S: Detach> UpgradeControl<S> {
 struct UpgradedStream<S> {
     stream: SharedStream<S>,
     received: Received,
-    /// Closed when the server stops.
-    stopping: StopWatch,
+    stopping: StopNotice,
     _open: oneshot::Sender<()>,
 }
 
@@ -145,6 +143,6 @@ impl<S: Stream + Send> Duplex for UpgradedStream<S> {
     }
 
     fn stopping(&self) -> StoppingFuture {
-        self.stopping.stopping()
+        self.stopping.future()
     }
 }

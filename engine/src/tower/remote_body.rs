@@ -32,7 +32,7 @@ struct Owner {
 
 /// A part of content sent to another thread. The end is explicit, since a closed channel only means that the sender
 /// has ended.
-enum Sent {
+enum RemotePart {
     Chunk(Result<Bytes, ContentError>),
     /// The end of the content, with its trailers.
     End(Option<Fields>),
@@ -41,7 +41,7 @@ enum Sent {
 /// A command from another thread about one content.
 enum BodyCommand {
     /// Read all content and send it in chunks.
-    Read(mpsc::Sender<Sent>),
+    Read(mpsc::Sender<RemotePart>),
     /// Drop the content.
     Discard,
 }
@@ -69,14 +69,14 @@ async fn run_commands(mut receiver: MailboxReceiver<(SlabKey, BodyCommand)>) {
 }
 
 /// Reads content and sends it to another thread; the channel bounds how far it reads ahead.
-async fn forward_chunks(mut content: IncomingBody, sender: mpsc::Sender<Sent>) {
+async fn forward_chunks(mut content: IncomingBody, sender: mpsc::Sender<RemotePart>) {
     loop {
         let (part, has_more) = match content.chunk().await {
             Some(chunk) => {
                 let has_more = chunk.is_ok();
-                (Sent::Chunk(chunk), has_more)
+                (RemotePart::Chunk(chunk), has_more)
             }
-            None => (Sent::End(content.trailers()), false),
+            None => (RemotePart::End(content.trailers()), false),
         };
         if sender.send(part).await.is_err() || !has_more {
             return;
@@ -86,7 +86,7 @@ async fn forward_chunks(mut content: IncomingBody, sender: mpsc::Sender<Sent>) {
 
 /// The channel from the worker, after reading has started on another thread.
 struct RemoteParts {
-    parts: mpsc::Receiver<Sent>,
+    parts: mpsc::Receiver<RemotePart>,
     trailers: Option<Fields>,
 }
 
@@ -95,8 +95,8 @@ impl RemoteParts {
     /// reported as an error.
     fn poll_chunk(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, ContentError>>> {
         Poll::Ready(match ready!(self.parts.poll_recv(cx)) {
-            Some(Sent::Chunk(chunk)) => Some(chunk),
-            Some(Sent::End(trailers)) => {
+            Some(RemotePart::Chunk(chunk)) => Some(chunk),
+            Some(RemotePart::End(trailers)) => {
                 self.trailers = trailers;
                 None
             }

@@ -138,7 +138,7 @@ const SUGGESTIONS: &[(&str, &str)] = &[
     ("client_auth", CLIENTS),
     ("acme_ca", ACME),
     ("email", ACME),
-    ("http2", "HTTP/2 is not yet there"),
+    ("http2", "with TLS, HTTP/2 is always on; without it, write `listen ADDRESS http2=#true`"),
     ("templates", "templates are not planned; serve the finished files"),
 ];
 

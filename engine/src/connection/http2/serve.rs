@@ -48,6 +48,7 @@ pub(in crate::connection) async fn serve<S: Stream, T: Service, O: Observer>(
         scratch: Vec::new(),
         task: None,
         deadline: None,
+        first_due: first_due(connection),
         ending: None,
         closed: None,
         sending: Sending::default(),
@@ -67,6 +68,16 @@ pub(in crate::connection) async fn serve<S: Stream, T: Service, O: Observer>(
         }
     }
     exit
+}
+
+/// Returns when the first request has to be there. The time of a handshake, or since the connection was accepted,
+/// counts.
+fn first_due<S: Stream>(connection: &Connection<S>) -> Tick {
+    let timeouts = &connection.transport.timeouts;
+    match timeouts.deadline() {
+        Deadline::RequestHead => timeouts.worker.connections.due(timeouts.id),
+        _ => timeouts.worker.clock.tick_after(connection.transport.shared.limits.header_timeout),
+    }
 }
 
 /// Whether the client may still send when the connection closes, which would destroy what it has not read.
@@ -95,6 +106,8 @@ pub(super) struct ConnectionTask<'a, S: Stream, T, O: Observer, M, F> {
     task: Option<Waker>,
     /// The deadline that was set last.
     deadline: Option<(Deadline, Tick)>,
+    /// When the first request has to be there.
+    first_due: Tick,
     /// Why the connection ends when its streams are complete.
     pub(super) ending: Option<CloseReason>,
     /// Why the connection has ended.
@@ -178,7 +191,11 @@ where
                 }
                 Ok(Receipt::Bytes)
             }
-            Poll::Ready(Received::End) => Err(Exit::Closed(self.reason_of_end())),
+            Poll::Ready(Received::End) => Err(Exit::Closed(match self.ending {
+                Some(reason) => reason,
+                None if self.streams.is_empty() => CloseReason::ClientClosed,
+                None => CloseReason::ClientDisconnected,
+            })),
             Poll::Ready(Received::Failed) => Err(Exit::Closed(CloseReason::Reset)),
             Poll::Ready(Received::SendStalled) => {
                 // Messages of the session wait, and their time is limited as that of responses.
@@ -187,14 +204,6 @@ where
                 Ok(Receipt::Nothing)
             }
             Poll::Ready(Received::Interrupted(_)) | Poll::Pending => Ok(Receipt::Nothing),
-        }
-    }
-
-    fn reason_of_end(&self) -> CloseReason {
-        match self.ending {
-            Some(reason) => reason,
-            None if self.streams.is_empty() => CloseReason::ClientClosed,
-            None => CloseReason::ClientDisconnected,
         }
     }
 
@@ -437,12 +446,12 @@ where
             self.connection.idle_since.set(Some(since));
             self.window_stall = None;
             // Without a stream, only this deadline and those of the protocol apply.
-            let (waits_for, time) = match (self.ending, self.connection.requests.get()) {
-                (Some(_), _) => (Deadline::Linger, LINGER_TIMEOUT),
-                (None, 0) => (Deadline::RequestHead, limits.header_timeout),
-                (None, _) => (Deadline::KeepAlive, limits.keep_alive_timeout),
+            let (waits_for, idle_due) = match (self.ending, self.connection.requests.get()) {
+                (Some(_), _) => (Deadline::Linger, since.saturating_add(ticks(LINGER_TIMEOUT))),
+                (None, 0) => (Deadline::RequestHead, self.first_due),
+                (None, _) => (Deadline::KeepAlive, since.saturating_add(ticks(limits.keep_alive_timeout))),
             };
-            add(waits_for, Some(since.saturating_add(ticks(time))));
+            add(waits_for, Some(idle_due));
         } else {
             self.connection.idle_since.set(None);
             add(Deadline::ResponseProgress, self.sending.due(limits));
@@ -512,13 +521,12 @@ where
     }
 
     fn on_idle_timeout(&mut self, now: Tick) -> Result<(), Exit> {
-        let limits = &self.connection.transport.shared.limits;
         // A request may have arrived together with the interrupt.
         let Some(since) = self.connection.idle_since.get() else { return self.check_end() };
         let idle_for = now.saturating_sub(since);
         match (self.ending, self.connection.requests.get()) {
             (Some(reason), _) if idle_for >= ticks(LINGER_TIMEOUT) => return Err(Exit::Closed(reason)),
-            (None, 0) if idle_for >= ticks(limits.header_timeout) => self.begin_ending(CloseReason::NothingReceived),
+            (None, 0) if self.first_due <= now => self.begin_ending(CloseReason::NothingReceived),
             // The worker shortens the timeout near the connection limit.
             (None, 1..) => self.begin_ending(CloseReason::KeepAliveTimeout),
             _ => {}

@@ -8,7 +8,7 @@
 use super::connection::Connection;
 use super::data_frame::{SendStep, send_bytes};
 use crate::net::runtime::spawn_local;
-use crate::net::stop_signal::{StopSignal, StopWatch, stop_signal};
+use crate::net::stop_notice::{StopNotice, StopSender, stop_notice};
 use crate::net::stream::Stream;
 use crate::peer::{Duplex, StoppingFuture};
 use crate::service::{Body, IncomingBody, Request, Response, UpgradeResponse};
@@ -102,11 +102,11 @@ pub(super) fn take_upgrade(request: &Request, response: &mut Response) -> Option
 /// Creates both ends of a stream. Starts a task that moves `content` to the handler.
 pub(super) fn open(mut content: IncomingBody) -> (Box<dyn Duplex>, OutgoingTunnel) {
     let shared = SharedTunnel::default();
-    let (stop, stopping) = stop_signal();
+    let (stop, stopping) = stop_notice();
     content.set_bytes_max(u64::MAX);
     drop(spawn_local(move_received(content, shared.clone())));
     let tunnel = TunnelStream { shared: shared.clone(), stopping };
-    (Box::new(tunnel), OutgoingTunnel { shared, has_ended: false, stop: Some(stop) })
+    (Box::new(tunnel), OutgoingTunnel { shared, has_ended: false, stop })
 }
 
 /// Moves received content to the handler until either ends.
@@ -151,8 +151,7 @@ pub(super) struct OutgoingTunnel {
     shared: SharedTunnel,
     /// Whether the end of the server's direction was written.
     has_ended: bool,
-    /// Dropped when the connection is about to end.
-    stop: Option<StopSignal>,
+    stop: StopSender,
 }
 
 impl OutgoingTunnel {
@@ -210,7 +209,7 @@ impl OutgoingTunnel {
 
     /// Informs the handler that the connection is about to end.
     pub(super) fn announce_stop(&mut self) {
-        self.stop = None;
+        self.stop.announce();
     }
 }
 
@@ -230,8 +229,7 @@ impl Drop for OutgoingTunnel {
 /// The handler's end of a stream.
 struct TunnelStream {
     shared: SharedTunnel,
-    /// Closed when the connection is about to end.
-    stopping: StopWatch,
+    stopping: StopNotice,
 }
 
 impl Duplex for TunnelStream {
@@ -298,7 +296,7 @@ impl Duplex for TunnelStream {
     }
 
     fn stopping(&self) -> StoppingFuture {
-        self.stopping.stopping()
+        self.stopping.future()
     }
 }
 

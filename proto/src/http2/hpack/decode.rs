@@ -79,8 +79,9 @@ impl Decoder {
         &self.fields
     }
 
-    /// Frees the buffers of the last block, for an idle connection. Keeps the dynamic table.
+    /// Frees the buffers of the last block, for an idle connection. Keeps the entries of the dynamic table.
     pub fn release_buffers(&mut self) {
+        self.table.compact();
         self.fields.release();
         self.repeatable_block = Vec::new();
     }

@@ -127,6 +127,13 @@ impl DynamicTable {
         }
     }
 
+    /// Frees the memory that the entries do not need, for an idle connection.
+    pub(crate) fn compact(&mut self) {
+        self.reclaim();
+        self.bytes.shrink_to_fit();
+        self.entries.shrink_to_fit();
+    }
+
     /// Removes the bytes of evicted entries.
     fn reclaim(&mut self) {
         let first = self.entries.front().map_or(self.bytes.len() as u32, |entry| entry.start);

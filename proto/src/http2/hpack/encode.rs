@@ -95,9 +95,36 @@ impl Encoder {
         }
     }
 
-    /// Frees the buffers of the last response, for an idle connection. Keeps the dynamic table.
+    /// Frees the buffers of the last response, for an idle connection. Keeps the entries of the dynamic table, which the
+    /// next insertion finds again.
     pub fn release_buffers(&mut self) {
         self.repeated = RepeatedLines::default();
+        self.table.compact();
+        self.index = Vec::new();
+    }
+
+    /// Makes the index of the entries that the table has.
+    #[cold]
+    fn make_index(&mut self) {
+        self.index = vec![[IndexSlot::default(); WAYS]; SETS];
+        let insertions = self.table.insertions();
+        let count = (0..).take_while(|&index| self.table.get(index).is_some()).count();
+        for index in (0..count).rev() {
+            let Some(entry) = self.table.get(index) else { return };
+            let hashes = hashes_of(entry.name(), entry.value());
+            self.index_hashes(hashes, insertions.wrapping_sub(index as u32));
+        }
+    }
+
+    /// Records the hashes of an entry.
+    fn index_hashes(&mut self, hashes: [Option<u64>; 2], insertion: u32) {
+        for hash in hashes.into_iter().flatten() {
+            let (set, tag) = set_and_tag(hash);
+            let slots = &mut self.index[set];
+            let replaced = slots.iter().position(|slot| slot.tag == tag).unwrap_or(WAYS - 1);
+            slots.copy_within(..replaced, 1);
+            slots[0] = IndexSlot { tag, insertion };
+        }
     }
 
     /// Changes the size of the dynamic table to the peer's SETTINGS_HEADER_TABLE_SIZE, in bytes, or to the limit of
@@ -122,6 +149,9 @@ impl Encoder {
             }
             Representation::SIZE_UPDATE.encode(size_max, out);
         }
+        if self.index.is_empty() && self.table.get(0).is_some() {
+            self.make_index();
+        }
         BlockEncoder { encoder: self, out }
     }
 
@@ -138,15 +168,9 @@ impl Encoder {
     fn insert(&mut self, name: &[u8], value: &[u8], hashes: [Option<u64>; 2]) {
         if self.table.insert(name, value, FieldFacts::default()) {
             if self.index.is_empty() {
-                self.index = vec![[IndexSlot::default(); WAYS]; SETS];
+                return self.make_index();
             }
-            for hash in hashes.into_iter().flatten() {
-                let (set, tag) = set_and_tag(hash);
-                let slots = &mut self.index[set];
-                let replaced = slots.iter().position(|slot| slot.tag == tag).unwrap_or(WAYS - 1);
-                slots.copy_within(..replaced, 1);
-                slots[0] = IndexSlot { tag, insertion: self.table.insertions() };
-            }
+            self.index_hashes(hashes, self.table.insertions());
         }
     }
 
@@ -162,6 +186,14 @@ impl Encoder {
         self.first_occurrences = self.first_occurrences.wrapping_add(u32::from(!is_seen));
         is_seen
     }
+}
+
+/// Returns the hashes by which a field is found: that of the field and, unless the static table has it, of its name.
+fn hashes_of(name: &[u8], value: &[u8]) -> [Option<u64>; 2] {
+    let static_name = find_static_name(name);
+    let name_hash = static_name.is_none().then(|| hash_of(HASH_START, name));
+    let hash = hash_of(name_hash.or(static_name.map(|index| index as u64)).unwrap_or_default(), value);
+    [Some(hash), name_hash]
 }
 
 /// A block that is being encoded.

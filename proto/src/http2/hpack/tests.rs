@@ -4,7 +4,7 @@ mod examples;
 mod generated;
 mod invalid;
 
-use super::{DecodeOutcome, Decoder, HpackError};
+use super::{DecodeOutcome, Decoder, Encoder, HpackError, INITIAL_TABLE_BYTES};
 use crate::field_section::SectionLimits;
 
 /// Limits that no test exceeds by chance.
@@ -25,4 +25,23 @@ fn decode(decoder: &mut Decoder, block: &[u8]) -> Result<Vec<String>, HpackError
 
 fn text(bytes: &[u8]) -> String {
     bytes.iter().map(|&b| char::from(b)).collect()
+}
+
+#[test]
+fn released_buffers_keep_the_entries_of_both_tables() {
+    let (mut encoder, mut decoder) = (Encoder::new(), Decoder::new(INITIAL_TABLE_BYTES));
+    let fields = [(&b"server"[..], &b"test"[..]), (b"x-own", b"value"), (b"x-other", b"value")];
+    for round in 0..6 {
+        let mut block = Vec::new();
+        let mut writer = encoder.begin_block(&mut block);
+        fields.iter().for_each(|(name, value)| writer.field(name, value));
+        if round > 1 {
+            assert_eq!(block.len(), fields.len(), "all fields are indexed in round {round}: {block:x?}");
+        }
+        decoder.decode_block(&block, &SectionLimits::default()).unwrap();
+        let decoded: Vec<_> = decoder.fields().iter().map(|field| (field.name, field.value)).collect();
+        assert_eq!(decoded, fields);
+        encoder.release_buffers();
+        decoder.release_buffers();
+    }
 }

@@ -140,9 +140,11 @@ pub(super) const SETTINGS: &[Setting] = &[
              `\"/index.html\"` is this file for every path. If a prefix is taken off (see `strip-prefix`), `*` is the rest \
              of the path, and all entries are beneath the route's own root. Further placeholders are filled: \
              `route \"/docs/{page}/\" { files { try-files \"/docs/{page}.html\"; }; }` sends `/docs/intro.html` for \
-             `/docs/intro/`. An entry with `*` does not apply to a path with a slash at its end.",
+             `/docs/intro/`. A folder is redirected to its path with a slash. For a path with a slash at its end, only `\"*\"` \
+             and entries without the path of the request apply. So if both `guide.html` and `guide/` exist, `\"*.html\" \"*\"` \
+             sends the page for `/guide`, and `\"*\" \"*.html\"` redirects to the folder.",
         )
-        .example("try-files \"*\" \"*.html\""),
+        .example("try-files \"*.html\" \"*\""),
     setting(ROUTE, "redirect", "Action: redirects the client, and keeps the query.")
         .arguments(&[one("target", ValueKind::RedirectTarget)])
         .properties(&[property(

@@ -25,7 +25,7 @@ fn a_valid_configuration_prints_one_line() {
     let exit = check(&tree, &text, &[]);
     assert_eq!((exit.code, exit.err.as_str()), (Some(0), ""));
     let file = folder(&tree).join("selvedge.kdl");
-    assert_eq!(exit.out, format!("{}: 1 site, 2 routes, no problems\n", file.display()), "with its absolute path");
+    assert_eq!(exit.out, format!("{}: 1 site, 1 route, no problems\n", file.display()), "with its absolute path");
 }
 
 #[test]
@@ -40,7 +40,7 @@ fn a_missing_error_page_is_a_warning() {
     );
     let exit = check(&tree, &text, &[]);
     assert_eq!(exit.code, Some(0), "{exit:?}");
-    assert!(exit.out.ends_with("selvedge.kdl: 1 site, 2 routes, no problems, 2 warnings\n"), "{}", exit.out);
+    assert!(exit.out.ends_with("selvedge.kdl: 1 site, 1 route, no problems, 2 warnings\n"), "{}", exit.out);
     let root = folder(&tree).join(root).display().to_string();
     let place = folder(&tree).display().to_string();
     let instead = "  until it can be read, clients get a short text instead";
