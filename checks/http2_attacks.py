@@ -25,7 +25,8 @@ LIMITS = f'send-timeout "{SEND_TIMEOUT}s"; http2-settings-timeout "{SETTINGS_TIM
 GROWTH_MAX = 16
 PROBE_MAX = 0.3
 STREAMS = 100
-# What the kernel may hold of a response that the client does not read: the buffers of both ends, and what is in frames of a turn.
+REPETITIONS = 10
+# What the kernel may hold of a response that a client does not read: the buffers of both ends, and what is in frames of a turn.
 BUFFERED_MAX = 24 * MIB
 # How much longer small responses may take beside a large one. The minimum is for responses that are very fast alone.
 SLOWER_MAX, SLOWER_SECONDS_MIN = 10, 0.5
@@ -205,7 +206,17 @@ def invalid_record(watch):
 
 
 def small_beside_large(watch):
-    """Small responses do not wait for a large one on their connection."""
+    """Small responses do not wait for a large one on their connection.
+
+    Repeated, because whether their requests are read in time depends on what the server does when they arrive.
+    """
+    summaries = [small_beside_large_once(watch) for _ in range(REPETITIONS)]
+    watch.probe()
+    return max(summaries)[1]
+
+
+def small_beside_large_once(watch):
+    """Returns how much of the large response preceded the small ones, and a summary."""
     small = range(3, 2 * STREAMS, 2)
     seconds, received = {}, {}
     for beside in (False, True):
@@ -225,12 +236,11 @@ def small_beside_large(watch):
                 assert not connection.is_closed and large.reset is None, large.reset
             seconds[beside], received[beside] = time.monotonic() - began, total
             assert all(connection.of(stream).content == b"hello\n" for stream in small)
-    watch.probe()
     assert received[True] < BUFFERED_MAX, f"{received[True] / MIB:.0f} MiB of the large response are before small ones"
     slower_max = max(SLOWER_MAX * seconds[False], SLOWER_SECONDS_MIN)
     assert watch.any_time or seconds[True] < slower_max, f"{seconds[True]:.2f} s, {seconds[False]:.2f} s alone"
     duration = f"{len(small)} responses in {seconds[True]:.3f} s, {seconds[False]:.3f} s alone"
-    return f"{duration}, {received[True] / MIB:.1f} MiB of the large one meanwhile"
+    return received[True], f"{duration}, {received[True] / MIB:.1f} MiB of the large one meanwhile"
 
 
 def received_and_dropped(response):

@@ -88,11 +88,14 @@ impl Limits {
 
 /// Most pseudo-fields of a request (RFC 9113 §8.3.1, RFC 8441 §4).
 const PSEUDO_FIELDS_MAX: usize = 5;
+/// Most crumbs of a cookie. Browsers send each pair of a cookie as a field of its own (RFC 9113 §8.2.3), up to 180 for
+/// a site, and the head has them as one field.
+const COOKIE_CRUMBS_MAX: usize = 200;
 
 impl Limits {
     /// Returns the limits of an HTTP/2 connection. A decoded field section may have what a head may have.
     pub(crate) fn of_http2(&self) -> Http2Limits {
-        let fields_max = self.message.fields_max + PSEUDO_FIELDS_MAX;
+        let fields_max = self.message.fields_max + PSEUDO_FIELDS_MAX + COOKIE_CRUMBS_MAX;
         let section_bytes_max = self.message.head_bytes_max + fields_max * FIELD_OVERHEAD_BYTES;
         Http2Limits { section: SectionLimits { fields_max, section_bytes_max }, ..self.http2 }.permitted()
     }
