@@ -73,8 +73,9 @@ pub(in crate::connection) async fn serve<S: Stream, T: Service, O: Observer>(
 
 /// Whether the client may still send when the connection closes, which would destroy what it has not read.
 fn may_linger(reason: CloseReason) -> bool {
-    use CloseReason::{AppReplaced, ClosedAfterResponse, Draining, Http2};
-    matches!(reason, AppReplaced | ClosedAfterResponse | Draining | Http2(_))
+    use CloseReason::{AppReplaced, ClientClosed, ClosedAfterResponse, Draining, Http2};
+    // A client that has sent GOAWAY still sends WINDOW_UPDATE frames for the responses that it receives.
+    matches!(reason, AppReplaced | ClientClosed | ClosedAfterResponse | Draining | Http2(_))
 }
 
 /// What a turn has received.
