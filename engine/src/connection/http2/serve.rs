@@ -22,11 +22,13 @@ use crate::net::clock::{Tick, ticks};
 use crate::net::connection_table::{Deadline, Interrupt};
 use crate::net::panic;
 use crate::net::raw::{SendMode, ShutdownMode};
+use crate::net::runtime::yield_now;
 use crate::net::stream::Stream;
 use crate::service::{CloseReason, Observer, ServerEvent, Service};
 use selvedge_proto::Persistence;
 use selvedge_proto::http2::{Content, ErrorCode, Event, StreamId, WindowOf};
 use std::future::{Future, poll_fn};
+use std::pin::pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
@@ -152,7 +154,8 @@ where
                 break;
             }
         }
-        cx.waker().wake_by_ref();
+        // A plain wake-up would run this task again, dozens of times, before the runtime looks for new input of the socket.
+        let _ = pin!(yield_now()).poll(cx);
         Ok(())
     }
 
