@@ -215,6 +215,7 @@ impl<S: Stream> Transport<S> {
     /// destroys the response (RFC 9112 §9.6).
     pub(super) async fn linger(&self) {
         self.timeouts.wait_for(Deadline::Linger, LINGER_TIMEOUT);
+        self.link.discard_input();
         let mut discarded = 0u64;
         while discarded < LINGER_BYTES_MAX {
             discarded += self.discard_input() as u64;

@@ -139,12 +139,15 @@ struct SessionState {
     is_closed: bool,
     /// Whether the handshake has failed.
     has_failed: bool,
+    /// Whether received bytes are no longer decoded.
+    is_input_discarded: bool,
 }
 
 impl SessionState {
     /// Notes that the handshake has failed, and sends the message about that if the socket accepts it at once.
     fn fail(&mut self, socket: &impl Stream) {
         self.has_failed = true;
+        self.is_input_discarded = true;
         let _ = self.flush_messages(socket);
     }
 
@@ -241,6 +244,7 @@ impl<S: Stream> Link<S> {
             ticket: None,
             is_closed: false,
             has_failed: false,
+            is_input_discarded: false,
         });
         Self { socket, session: session.map(|state| Box::new(RefCell::new(state))) }
     }
@@ -262,6 +266,13 @@ impl<S: Stream> Link<S> {
             && !state.borrow().session.is_handshaking()
         {
             state.borrow_mut().close(&self.socket);
+        }
+    }
+
+    /// Decodes no further bytes: the caller discards them. An alert about an invalid one would follow the closing message.
+    pub(crate) fn discard_input(&self) {
+        if let Some(state) = &self.session {
+            state.borrow_mut().is_input_discarded = true;
         }
     }
 
@@ -329,7 +340,7 @@ impl<S: Stream> Stream for Link<S> {
         match &self.session {
             None => self.socket.poll_receive(cx, into),
             // The connection lingers, so its caller discards these bytes.
-            Some(state) if state.borrow().has_failed => self.socket.poll_receive(cx, into),
+            Some(state) if state.borrow().is_input_discarded => self.socket.poll_receive(cx, into),
             Some(state) => self.poll_receive_decoded(&mut state.borrow_mut(), cx, into),
         }
     }

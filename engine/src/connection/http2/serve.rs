@@ -22,11 +22,13 @@ use crate::net::clock::{Tick, ticks};
 use crate::net::connection_table::{Deadline, Interrupt};
 use crate::net::panic;
 use crate::net::raw::{SendMode, ShutdownMode};
+use crate::net::runtime::yield_now;
 use crate::net::stream::Stream;
 use crate::service::{CloseReason, Observer, ServerEvent, Service};
 use selvedge_proto::Persistence;
 use selvedge_proto::http2::{Content, ErrorCode, Event, StreamId, WindowOf};
 use std::future::{Future, poll_fn};
+use std::pin::pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
@@ -82,8 +84,9 @@ fn first_due<S: Stream>(connection: &Connection<S>) -> Tick {
 
 /// Whether the client may still send when the connection closes, which would destroy what it has not read.
 fn may_linger(reason: CloseReason) -> bool {
-    use CloseReason::{AppReplaced, ClosedAfterResponse, Draining, Http2};
-    matches!(reason, AppReplaced | ClosedAfterResponse | Draining | Http2(_))
+    use CloseReason::{AppReplaced, ClientClosed, ClosedAfterResponse, Draining, Http2};
+    // A client that has sent GOAWAY still sends WINDOW_UPDATE frames for the responses that it receives.
+    matches!(reason, AppReplaced | ClientClosed | ClosedAfterResponse | Draining | Http2(_))
 }
 
 /// What a turn has received.
@@ -166,7 +169,8 @@ where
             // A connection that is always busy has deadlines, too.
             self.wait()?;
         }
-        cx.waker().wake_by_ref();
+        // A plain wake-up would run this task again, dozens of times, before the runtime looks for new input of the socket.
+        let _ = pin!(yield_now()).poll(cx);
         Ok(())
     }
 
