@@ -1,5 +1,6 @@
 //! HTTP/2 and TLS, with h2load as the load generator.
 
+use super::throughput::{MIB as BYTES_PER_MIB, SATURATED_SHARE};
 use crate::bench::{Bench, Measure, Plan, Probe};
 use crate::figures::{Figure, Figures, Sample};
 use crate::load::h2load::{Clients, H2LOAD, Protocol};
@@ -14,8 +15,6 @@ use crate::site::{MIB, SIZES, SMALL, SizedFile};
 use anyhow::{Result, ensure};
 use std::time::{Duration, Instant};
 
-/// A core that is busier than this is saturated.
-const SATURATED_SHARE: f64 = 0.9;
 /// The factor between the requests of two runs of the warm-up.
 const WARM_UP_GROWTH: u64 = 3;
 /// A warm-up with more requests is the last.
@@ -186,8 +185,8 @@ fn measured(server: &ServerProcess, opening: &Opening, load: impl FnOnce() -> Re
         (Figure::GeneratorBusy, window.generator_busy),
         (Figure::OtherProcessesBusy, (machine - server_busy - window.generator_busy).max(0.0)),
         (Figure::GeneratorLimited, f64::from(u8::from(limited))),
-        (Figure::PrivateMib, memory.private as f64 / 1_048_576.0),
-        (Figure::ResidentMib, memory.resident as f64 / 1_048_576.0),
+        (Figure::PrivateMib, memory.private as f64 / BYTES_PER_MIB),
+        (Figure::ResidentMib, memory.resident as f64 / BYTES_PER_MIB),
     ]))
 }
 
@@ -240,7 +239,7 @@ fn idle_memory(bench: &Bench, server: &ServerProcess, clients: &Clients) -> Resu
     drop(open);
     Ok(Figures::from([
         (Figure::BytesPerConnection, memory.private.saturating_sub(base) as f64 / clients.connections as f64),
-        (Figure::PrivateMib, memory.private as f64 / 1_048_576.0),
-        (Figure::ResidentMib, memory.resident as f64 / 1_048_576.0),
+        (Figure::PrivateMib, memory.private as f64 / BYTES_PER_MIB),
+        (Figure::ResidentMib, memory.resident as f64 / BYTES_PER_MIB),
     ]))
 }
