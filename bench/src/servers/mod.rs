@@ -1,12 +1,14 @@
 //! The measured servers. The search, the command lines and the list in the report are derived from one table.
 
+mod content;
 mod table;
 
+pub(crate) use content::ContentKind;
+
 use crate::certificate::Certificate;
-use crate::figures::{Figure, Ratio};
 use crate::hello;
 use crate::load::mix::{Persistence, request};
-use crate::names::{AXUM, SELVEDGE, bench_folder};
+use crate::names::bench_folder;
 use crate::process::server_process::Ports;
 use crate::server_binary::ServerBinary;
 use anyhow::Result;
@@ -18,59 +20,6 @@ use table::{RING, SERVERS, ServerEntry, StartCommand};
 
 /// The environment variable that selects the I/O back end of servers on Selvedge.
 const DRIVER: &str = "SELVEDGE_DRIVER";
-/// The server that the ratio to the baseline refers to.
-pub(crate) const BASELINE: &str = "baseline-epoll";
-/// The prefix of the names of all baseline servers.
-pub(crate) const BASELINE_PREFIX: &str = "baseline";
-
-/// The content that a workload requests.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum ContentKind {
-    /// One file that servers may keep in memory.
-    File,
-    /// One file that is too long for that.
-    LongFile,
-    /// Files below the root, some of them cold.
-    Tree,
-    /// A response of a program.
-    Hello,
-    /// The response of [`Self::Hello`], from a program on a Rust library.
-    Library,
-    /// The responses of an application on a Rust library.
-    Application,
-    /// The smallest file, over HTTP/2 without TLS.
-    SmallFileOverHttp2,
-    /// The smallest file, over TLS with HTTP/2 and HTTP/1.1.
-    SmallFileOverTls,
-    /// Files of any size, over HTTP/2 without TLS.
-    FilesOverHttp2,
-    /// Files of any size, over TLS with HTTP/2 and HTTP/1.1.
-    FilesOverTls,
-}
-
-impl ContentKind {
-    /// Returns the ratios of the tables with this content.
-    pub(crate) fn ratios(self) -> &'static [Ratio] {
-        match self {
-            Self::File | Self::LongFile | Self::Tree | Self::Hello => &[
-                Ratio { figure: Figure::CpuUs, relative_to: BASELINE, result: Figure::CpuToBaseline },
-                Ratio { figure: Figure::CpuUs, relative_to: SELVEDGE, result: Figure::CpuToSelvedge },
-            ],
-            Self::Library | Self::Application => &[
-                Ratio { figure: Figure::CpuUs, relative_to: AXUM, result: Figure::CpuToAxum },
-                Ratio { figure: Figure::BytesPerConnection, relative_to: AXUM, result: Figure::BytesToAxum },
-            ],
-            Self::SmallFileOverHttp2 | Self::SmallFileOverTls | Self::FilesOverHttp2 | Self::FilesOverTls => {
-                &[Ratio { figure: Figure::CpuUs, relative_to: SELVEDGE, result: Figure::CpuToSelvedge }]
-            }
-        }
-    }
-
-    /// Whether servers are started with HTTP/2 and TLS for this content.
-    fn needs_http2_or_tls(self) -> bool {
-        matches!(self, Self::SmallFileOverHttp2 | Self::SmallFileOverTls | Self::FilesOverHttp2 | Self::FilesOverTls)
-    }
-}
 
 /// An installed or built server.
 pub(crate) struct Server {

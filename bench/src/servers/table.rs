@@ -1,7 +1,7 @@
 //! The table of measured servers, with their command lines and the content that they serve.
 
-use super::{BASELINE, ContentKind};
-use crate::names::{AXUM, SELVEDGE};
+use super::content::ContentKind;
+use crate::names::{AXUM, BASELINE, SELVEDGE};
 use crate::server_binary::ServerBinary;
 
 /// How a server is started.
