@@ -31,7 +31,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use process::server_process::run_on_cores;
 use report::Section;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use servers::Missing;
+use servers::{Missing, ServerFacts};
 use std::process::ExitCode;
 use workloads::Workload;
 
@@ -99,8 +99,7 @@ fn run(cli: &Cli, wanted: &[&'static Workload]) -> Result<()> {
                 command: cli::command_line(),
                 seconds: bench.effort.seconds,
                 rounds: plans.iter().map(|plan| bench.rounds(plan)).max().unwrap_or(0),
-                // All plans of a workload start a server with one configuration.
-                servers: bench.servers.iter().map(|server| server.facts(plans[0].content)).collect(),
+                servers: facts(&bench, plans),
                 missing: missing.clone(),
                 cases: report::merge_cases(cases),
             };
@@ -112,6 +111,12 @@ fn run(cli: &Cli, wanted: &[&'static Workload]) -> Result<()> {
     bench.progress.finish_and_clear();
     output::print(&format!("written to {}", folder.display()));
     Ok(())
+}
+
+/// Returns the facts about all servers. All plans of a workload start a server with one configuration.
+fn facts(bench: &Bench, plans: &[Plan]) -> Vec<ServerFacts> {
+    let facts = |plan: &Plan| bench.servers.iter().map(|server| server.facts(plan.content)).collect();
+    plans.first().map(facts).unwrap_or_default()
 }
 
 /// Removes all tables that `--tables` does not name. Without names, all tables stay.

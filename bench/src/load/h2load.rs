@@ -64,6 +64,11 @@ pub(crate) struct Clients {
 }
 
 impl Clients {
+    /// Returns the fewest requests of a measurement: two for each stream.
+    pub(crate) fn fewest_requests(&self) -> u64 {
+        2 * (self.connections * self.streams) as u64
+    }
+
     /// Sends this number of requests over new connections. Returns how long it took, without latencies.
     ///
     /// # Errors

@@ -1,7 +1,6 @@
 //! Bar charts and line charts as SVG.
 
-use crate::names::{SELVEDGE, is_selvedge};
-use crate::servers::BASELINE_PREFIX;
+use crate::names::{BASELINE_PREFIX, SELVEDGE, is_selvedge};
 use std::fmt::Write as _;
 
 const WIDTH: f64 = 860.0;

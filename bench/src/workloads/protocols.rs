@@ -1,5 +1,6 @@
 //! HTTP/2 and TLS, with h2load as the load generator.
 
+use super::throughput::{MIB as BYTES_PER_MIB, SATURATED_SHARE};
 use crate::bench::{Bench, Measure, Plan, Probe};
 use crate::figures::{Figure, Figures, Sample};
 use crate::load::h2load::{Clients, H2LOAD, Protocol};
@@ -14,10 +15,10 @@ use crate::site::{MIB, SIZES, SMALL, SizedFile};
 use anyhow::{Result, ensure};
 use std::time::{Duration, Instant};
 
-/// A core that is busier than this is saturated.
-const SATURATED_SHARE: f64 = 0.9;
-/// The requests of each stream in the first run, which gives a rough rate.
-const FIRST_REQUESTS_PER_STREAM: u64 = 2;
+/// The factor between the requests of two runs of the warm-up.
+const WARM_UP_GROWTH: u64 = 3;
+/// A warm-up with more requests is the last.
+const WARM_UP_REQUESTS_MAX: u64 = 10_000_000;
 /// The connections that one run of h2load opens for full handshakes.
 const HANDSHAKES_PER_RUN: usize = 200;
 const IDLE_CONNECTIONS: usize = 1_000;
@@ -129,20 +130,29 @@ fn idle(name: &str, title: &str, protocol: Protocol) -> Plan {
 /// Measures requests over open connections. h2load opens them in every run, so the processor time of a run with one
 /// request for each connection is subtracted.
 fn measure(bench: &Bench, server: &ServerProcess, clients: &Clients) -> Result<Figures> {
-    let (ports, connections) = (server.ports(), clients.connections as u64);
-    let in_flight = connections * clients.streams as u64;
-    let first = clients.run(ports, in_flight * FIRST_REQUESTS_PER_STREAM)?;
-    let enough = |window: &Window, duration: Duration| {
-        ((window.completed_per_second() * duration.as_secs_f64()) as u64).max(in_flight * FIRST_REQUESTS_PER_STREAM)
-    };
-    let warm_up = clients.run(ports, enough(&first, bench.effort.warm_up()))?;
+    let ports = server.ports();
+    let rate = warm_up(bench, server, clients)?;
     let pids = server.pids();
     let before = tree::cpu(&pids);
-    let opened = clients.run(ports, connections)?;
+    let opened = clients.run(ports, clients.connections as u64)?;
     let (cpu_to_open, _) = tree::cpu(&pids).since(before);
     let opening = Opening { requests: opened.completed, cpu: cpu_to_open };
-    let requests = enough(&warm_up, bench.effort.window());
+    let requests = ((rate * bench.effort.window().as_secs_f64()) as u64).max(clients.fewest_requests());
     measured(server, &opening, || clients.run(ports, requests))
+}
+
+/// Sends requests for at least the duration of the warm-up. Returns the requests per second over open connections.
+fn warm_up(bench: &Bench, server: &ServerProcess, clients: &Clients) -> Result<f64> {
+    let opening = clients.run(server.ports(), clients.connections as u64)?.elapsed;
+    let mut requests = clients.fewest_requests();
+    loop {
+        let window = clients.run(server.ports(), requests)?;
+        let elapsed = window.elapsed.saturating_sub(opening);
+        if elapsed >= bench.effort.warm_up() || requests > WARM_UP_REQUESTS_MAX {
+            return Ok(requests as f64 / elapsed.as_secs_f64().max(1e-3));
+        }
+        requests *= WARM_UP_GROWTH;
+    }
 }
 
 /// The part of a load that opens the connections.
@@ -175,8 +185,8 @@ fn measured(server: &ServerProcess, opening: &Opening, load: impl FnOnce() -> Re
         (Figure::GeneratorBusy, window.generator_busy),
         (Figure::OtherProcessesBusy, (machine - server_busy - window.generator_busy).max(0.0)),
         (Figure::GeneratorLimited, f64::from(u8::from(limited))),
-        (Figure::PrivateMib, memory.private as f64 / 1_048_576.0),
-        (Figure::ResidentMib, memory.resident as f64 / 1_048_576.0),
+        (Figure::PrivateMib, memory.private as f64 / BYTES_PER_MIB),
+        (Figure::ResidentMib, memory.resident as f64 / BYTES_PER_MIB),
     ]))
 }
 
@@ -229,7 +239,7 @@ fn idle_memory(bench: &Bench, server: &ServerProcess, clients: &Clients) -> Resu
     drop(open);
     Ok(Figures::from([
         (Figure::BytesPerConnection, memory.private.saturating_sub(base) as f64 / clients.connections as f64),
-        (Figure::PrivateMib, memory.private as f64 / 1_048_576.0),
-        (Figure::ResidentMib, memory.resident as f64 / 1_048_576.0),
+        (Figure::PrivateMib, memory.private as f64 / BYTES_PER_MIB),
+        (Figure::ResidentMib, memory.resident as f64 / BYTES_PER_MIB),
     ]))
 }

@@ -12,12 +12,13 @@ use crate::servers::ContentKind;
 use anyhow::{Result, ensure};
 use std::time::Duration;
 
-const MIB: f64 = 1_048_576.0;
+/// The bytes of one MiB.
+pub(super) const MIB: f64 = 1_048_576.0;
 /// How long a client waits for a response at half load.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A core that is busier than this is saturated.
-const SATURATED_SHARE: f64 = 0.9;
+pub(super) const SATURATED_SHARE: f64 = 0.9;
 
 /// The source of the latencies.
 #[derive(Clone, Copy, PartialEq)]
