@@ -127,7 +127,8 @@ PATHS = [
 
 FIELDS = [
     Row("many fields", 431, more=tuple((f"x-{number}", "") for number in range(200))),
-    Row("many cookie crumbs", 431, more=(("cookie", ""),) * 200),
+    Row("too many cookie crumbs", 431, more=(("cookie", ""),) * 400),
+    Row("as many cookie crumbs as browsers send", 200, more=(("cookie", "name=value"),) * 180, expected=HELLO),
     Row("some cookie crumbs", 200, more=(("cookie", "name=value"),) * 40, expected=HELLO),
     Row("a large field", 431, **field("x", "v" * 40_000)),
     Row("te: trailers", 200, **field("te", "trailers"), expected=HELLO),
