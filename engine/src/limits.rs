@@ -48,14 +48,17 @@ pub struct Limits {
     pub shutdown_timeout: Duration,
 }
 
+/// Returns the most memory of a buffer for bytes of this length. A full buffer at most doubles.
+const fn buffer_bytes_max(bytes: usize) -> usize {
+    if bytes <= BUFFER_BYTES / 2 { BUFFER_BYTES } else { 2 * (bytes + BUFFER_BYTES) }
+}
+
 impl Limits {
     /// Returns an upper bound of the memory of one connection with these limits. It counts two receive buffers (of
     /// the request and of what follows it), the send buffer, a buffer for a copied part of a file, the task, and the
     /// positions of fields. Content that an application generates is not counted.
     pub fn connection_bytes_max(&self) -> u64 {
-        // A full buffer at most doubles.
-        let head = self.message.head_bytes_max.max(self.message.trailer_bytes_max);
-        let input = if head <= BUFFER_BYTES / 2 { BUFFER_BYTES } else { 2 * (head + BUFFER_BYTES) };
+        let input = buffer_bytes_max(self.message.head_bytes_max.max(self.message.trailer_bytes_max));
         // Bytes after a request may be bulk content.
         (input + input.max(LONG_BUFFER_BYTES) + 2 * BUFFER_BYTES + TASK_BYTES_MAX) as u64
     }
@@ -105,9 +108,10 @@ impl Limits {
     /// application may accept, takes up to 96 KiB more.
     pub fn http2_connection_bytes_max(&self) -> u64 {
         let limits = self.of_http2();
-        let requests = limits.streams_max as usize * (self.message.head_bytes_max + REQUEST_BYTES);
+        let head = buffer_bytes_max(self.message.head_bytes_max);
+        let requests = limits.streams_max as usize * (head + REQUEST_BYTES);
         let content = limits.connection_window_bytes as usize;
-        (limits.state_bytes_max() + requests + content + LONG_BUFFER_BYTES) as u64
+        (limits.state_bytes_max() + requests + content + 2 * LONG_BUFFER_BYTES) as u64
     }
 }
 

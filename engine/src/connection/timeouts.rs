@@ -1,7 +1,7 @@
 //! The deadline of a connection, and the interrupts from its worker.
 
 use crate::connection::progress::Progress;
-use crate::net::clock::{Tick, ticks};
+use crate::net::clock::Tick;
 use crate::net::connection_table::{ConnectionId, Deadline, Interrupt};
 use crate::net::worker::Worker;
 use crate::service::{CloseReason, Phase};
@@ -34,19 +34,14 @@ impl Timeouts {
         self.wait_until(Deadline::None, Tick::MAX);
     }
 
-    /// Sets the deadline of a transfer with a minimum rate: `progress.timeout` from now, but not later than the
-    /// minimum rate allows for the bytes since `progress.began`.
+    /// Sets the deadline of a transfer that progresses now.
     pub(super) fn wait_for_progress(&self, deadline: Deadline, progress: &Progress) {
         self.wait_for_progress_since(deadline, progress, self.worker.clock.tick());
     }
 
-    /// Sets the deadline of a transfer with a minimum rate, where `progress.timeout` starts at `since`.
+    /// Sets the deadline of a transfer whose last progress was at `since`.
     pub(super) fn wait_for_progress_since(&self, deadline: Deadline, progress: &Progress, since: Tick) {
-        let rate_seconds = progress.bytes / u64::from(progress.min_rate.max(1));
-        let allowed_time = Duration::from_secs(rate_seconds).saturating_add(progress.timeout);
-        let due_by_rate = progress.began.saturating_add(ticks(allowed_time)).saturating_add(1);
-        let due_by_timeout = since.saturating_add(ticks(progress.timeout)).saturating_add(1);
-        self.wait_until(deadline, due_by_timeout.min(due_by_rate));
+        self.wait_until(deadline, progress.limits.due(progress.began, progress.bytes, since));
     }
 
     pub(super) fn interrupt(&self) -> Interrupt {

@@ -5,7 +5,7 @@
 
 use crate::connection::app_context::SharedContext;
 use crate::connection::large_send_buffer::LargeSendBuffer;
-use crate::connection::progress::Progress;
+use crate::connection::progress::{Progress, TransferLimits};
 use crate::connection::receive_buffer::ReceiveBuffer;
 use crate::connection::timeouts::Timeouts;
 use crate::limits::{LINGER_BYTES_MAX, LINGER_TIMEOUT};
@@ -206,8 +206,7 @@ impl<S: Stream> Transport<S> {
         Progress {
             began: self.timeouts.worker.clock.tick(),
             bytes: 0,
-            timeout: self.shared.limits.send_timeout,
-            min_rate: self.shared.limits.send_min_rate,
+            limits: TransferLimits::of_responses(&self.shared.limits),
         }
     }
 

@@ -164,18 +164,24 @@ fn write_status_line(status: StatusCode, out: &mut Vec<u8>) {
     }
 }
 
+/// Most decimal digits of a number of 64 bits.
+pub const DECIMAL_DIGITS_MAX: usize = 20;
+
 /// Appends a number in decimal digits.
 pub fn write_decimal(number: u64, out: &mut Vec<u8>) {
-    const DIGITS_MAX: usize = 20;
-    let mut digits = [0; DIGITS_MAX];
-    let (mut at, mut rest) = (DIGITS_MAX - 1, number);
+    out.extend_from_slice(decimal(number, &mut [0; DECIMAL_DIGITS_MAX]));
+}
+
+/// Returns the decimal digits of a number, which are written into `digits`.
+pub fn decimal(number: u64, digits: &mut [u8; DECIMAL_DIGITS_MAX]) -> &[u8] {
+    let (mut at, mut rest) = (DECIMAL_DIGITS_MAX - 1, number);
     while rest > 9 {
         digits[at] = b'0' + (rest % 10) as u8;
         rest /= 10;
         at -= 1;
     }
     digits[at] = b'0' + rest as u8;
-    out.extend_from_slice(&digits[at..]);
+    &digits[at..]
 }
 
 #[cfg(test)]

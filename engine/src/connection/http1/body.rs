@@ -2,7 +2,7 @@
 
 use super::body_state::{BodyPhase, BodyState, Remaining};
 use crate::buffer::Size;
-use crate::connection::progress::Progress;
+use crate::connection::progress::{Progress, TransferLimits};
 use crate::connection::receive_buffer::ReceiveBuffer;
 use crate::connection::transport::{Received, Transport};
 use crate::limits::{BUFFER_BYTES, BYTES_PER_YIELD, COPY_BYTES_MAX};
@@ -50,8 +50,7 @@ impl RequestBody {
             progress: Progress {
                 began: transport.timeouts.worker.clock.tick(),
                 bytes: 0,
-                timeout: limits.body_timeout,
-                min_rate: limits.body_min_rate,
+                limits: TransferLimits::of_content(limits),
             },
             next_buffer_size: Size::Usual,
             bytes_since_yield: 0,

@@ -5,6 +5,7 @@ use crate::connection::exchange::StreamFacts;
 use crate::connection::transport::Transport;
 use crate::limits::UNSENT_BYTES_MAX;
 use crate::net::clock::Tick;
+use crate::net::connection_table::Deadline;
 use crate::net::raw::SendMode;
 use crate::net::stream::Stream;
 use crate::service::{CloseReason, ConnectionExtensions, ContentError, ContentSource, StreamId};
@@ -96,6 +97,16 @@ impl<S: Stream> Connection<S> {
     /// Returns the time for the protocol.
     pub(super) fn now(&self) -> Millis {
         now(&self.transport)
+    }
+
+    /// Returns when the first request has to be there. The time of a handshake, or since the connection was accepted,
+    /// counts.
+    pub(super) fn first_due(&self) -> Tick {
+        let timeouts = &self.transport.timeouts;
+        match timeouts.worker.connections.deadline(timeouts.id) {
+            (Deadline::RequestHead, due) => due,
+            _ => timeouts.worker.clock.tick_after(self.transport.shared.limits.header_timeout),
+        }
     }
 
     pub(super) fn facts(&self, stream: http2::StreamId, began: Option<Instant>) -> StreamFacts {

@@ -3,7 +3,8 @@
 //! How much is kept is bounded by the windows of streams and of the connection, which open again when the application
 //! reads.
 
-use crate::net::clock::{Tick, ticks};
+use crate::connection::progress::TransferLimits;
+use crate::net::clock::Tick;
 use crate::service::ContentError;
 use bytes::Bytes;
 use selvedge_proto::field::Fields;
@@ -11,7 +12,6 @@ use selvedge_proto::head::Expectation;
 use selvedge_proto::http2::StreamId;
 use std::collections::VecDeque;
 use std::task::{Context, Poll, Waker};
-use std::time::Duration;
 
 /// A piece is not joined to one that would be longer than this. Each piece costs memory besides its bytes.
 const JOINED_BYTES_MAX: usize = 4096;
@@ -65,14 +65,6 @@ enum ContentPhase {
     Failed(ContentError),
 }
 
-/// The time limits of content.
-#[derive(Clone, Copy)]
-pub(super) struct ContentLimits {
-    pub(super) timeout: Duration,
-    /// Bytes per second.
-    pub(super) min_rate: u32,
-}
-
 impl StreamContent {
     /// Returns the number of bytes that the application has not read.
     pub(super) fn unread_bytes(&self) -> usize {
@@ -100,12 +92,9 @@ impl StreamContent {
     }
 
     /// Returns when the client has been too slow, if the application waits for it.
-    fn due(&self, limits: ContentLimits) -> Option<Tick> {
+    fn due(&self, limits: TransferLimits) -> Option<Tick> {
         let (began, last) = self.progress.wait.filter(|_| self.timing == Timing::Limited)?;
-        let rate_seconds = self.progress.bytes / u64::from(limits.min_rate.max(1));
-        let allowed = ticks(Duration::from_secs(rate_seconds).saturating_add(limits.timeout));
-        let due_by_rate = began.saturating_sub(self.progress.waited).saturating_add(allowed);
-        Some(due_by_rate.min(last.saturating_add(ticks(limits.timeout))).saturating_add(1))
+        Some(limits.due(began.saturating_sub(self.progress.waited), self.progress.bytes, last))
     }
 }
 
@@ -251,12 +240,12 @@ impl Contents {
     }
 
     /// Returns when the first client is too slow, if an application waits.
-    pub(super) fn due(&self, limits: ContentLimits) -> Option<Tick> {
+    pub(super) fn due(&self, limits: TransferLimits) -> Option<Tick> {
         self.all.iter().filter_map(|content| content.due(limits)).min()
     }
 
     /// Fails the contents that arrive too slowly. Returns their readers.
-    pub(super) fn fail_slow(&mut self, now: Tick, limits: ContentLimits) -> Vec<Waker> {
+    pub(super) fn fail_slow(&mut self, now: Tick, limits: TransferLimits) -> Vec<Waker> {
         let slow = self.all.iter_mut().filter(|content| content.due(limits).is_some_and(|due| due <= now));
         slow.filter_map(|content| content.fail(ContentError::TooSlow)).collect()
     }
@@ -265,8 +254,10 @@ impl Contents {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::net::clock::ticks;
+    use std::time::Duration;
 
-    const LIMITS: ContentLimits = ContentLimits { timeout: Duration::from_secs(30), min_rate: 500 };
+    const LIMITS: TransferLimits = TransferLimits { timeout: Duration::from_secs(30), min_rate: 500 };
 
     fn seconds(seconds: u64) -> Tick {
         ticks(Duration::from_secs(seconds))

@@ -11,6 +11,7 @@ mod call;
 mod connection;
 mod contents;
 mod data_frame;
+mod deadlines;
 mod output;
 mod pending;
 mod ready_queue;

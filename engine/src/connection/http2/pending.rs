@@ -1,13 +1,15 @@
 //! Responses whose head was written and whose content is being sent.
 
-use super::call::ActiveRequest;
+use super::call::{ActiveRequest, finish};
 use super::connection::Connection;
 use super::data_frame::SendStep;
 use super::output::Outgoing;
 use super::tunnel::OutgoingTunnel;
+use crate::connection::app_context::AppContext;
 use crate::connection::exchange::ResponseRecord;
 use crate::net::clock::Tick;
 use crate::net::stream::Stream;
+use crate::service::{CloseReason, Observer};
 use selvedge_proto::http2::Turn;
 use std::task::{Context, Poll};
 
@@ -23,6 +25,18 @@ pub(super) struct PendingResponse {
 }
 
 impl PendingResponse {
+    /// Reports the response, and releases the memory of its request.
+    pub(super) fn finish<S: Stream, T, O: Observer>(
+        self,
+        outcome: Result<(), CloseReason>,
+        connection: &Connection<S>,
+        app: &AppContext<T, O>,
+    ) {
+        let Self { active, mut record, .. } = self;
+        record.outcome = outcome;
+        finish(active, &record, connection, app);
+    }
+
     /// Returns the stream of another protocol, if it is one.
     pub(super) fn tunnel(&mut self) -> Option<&mut OutgoingTunnel> {
         match &mut self.content {

@@ -12,10 +12,13 @@ use crate::service::{
 };
 use selvedge_proto::field_section::{Protocols, RequestRules, SectionError, StreamEnd, build_request, read_trailers};
 use selvedge_proto::head::Version;
-use selvedge_proto::http2::{End, ErrorCode, FieldSection, Priority, ResetCause, StreamId};
+use selvedge_proto::http2::{End, ErrorCode, Priority, ResetCause, StreamId};
 use std::future::Future;
 use std::rc::{Rc, Weak};
 use std::time::Instant;
+
+/// Requests in progress whose heads may be in pooled buffers.
+const POOLED_HEADS_MAX: usize = 2;
 
 impl<S, T, O, M, F> ConnectionTask<'_, S, T, O, M, F>
 where
@@ -26,7 +29,7 @@ where
     F: Future<Output = Called>,
 {
     /// Begins a request, or refuses its head.
-    pub(super) fn begin_request(&mut self, stream: StreamId, end: End, _section: FieldSection) {
+    pub(super) fn begin_request(&mut self, stream: StreamId, end: End) {
         let connection = self.connection;
         connection.requests.set(connection.requests.get().wrapping_add(1));
         connection.idle_since.set(None);
@@ -49,6 +52,10 @@ where
         };
         match built {
             Ok(length) => {
+                if self.streams.used() >= POOLED_HEADS_MAX {
+                    // Many requests that wait would hold much more than their heads.
+                    inner.bytes.shrink_for_waiting();
+                }
                 self.set_priority(stream);
                 self.start_request(stream, end, length, inner);
             }
@@ -98,7 +105,7 @@ where
     }
 
     /// Ends content with trailers.
-    pub(super) fn end_content(&mut self, stream: StreamId, _section: FieldSection) {
+    pub(super) fn end_content(&mut self, stream: StreamId) {
         let connection = self.connection;
         let limits = &connection.transport.shared.limits.message;
         let trailers = read_trailers(connection.protocol.borrow().fields(), limits);

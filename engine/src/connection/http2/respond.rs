@@ -14,6 +14,7 @@ use crate::net::stream::Stream;
 use crate::service::{Body, CloseReason, Observer, Response, ServerEvent, UpgradeResponse};
 use bytes::Bytes;
 use selvedge_proto::StatusCode;
+use selvedge_proto::http1::write::{DECIMAL_DIGITS_MAX, decimal};
 use selvedge_proto::http2::{End, ErrorCode, Section, StreamId};
 use selvedge_proto::message::AnnouncedLength;
 use selvedge_proto::method::Method;
@@ -25,9 +26,6 @@ pub(super) enum AfterHead {
     /// Content follows.
     Content(Box<PendingResponse>),
 }
-
-/// Longest decimal number of 64 bits.
-const DECIMAL_BYTES_MAX: usize = 20;
 
 /// Writes the head of a response. Small content follows at once, if the windows permit.
 pub(super) fn respond<S: Stream, T, O: Observer>(
@@ -153,7 +151,7 @@ fn write_head<S: Stream>(
     end: End,
 ) -> Result<(), CloseReason> {
     let common_fields = connection.transport.common_fields();
-    let mut digits = [0; DECIMAL_BYTES_MAX];
+    let mut digits = [0; DECIMAL_DIGITS_MAX];
     let length = match length {
         AnnouncedLength::Known(length) => Some(decimal(length, &mut digits)),
         AnnouncedLength::Absent | AnnouncedLength::Unknown => None,
@@ -174,19 +172,6 @@ fn write_head<S: Stream>(
     });
     record.head_bytes = after - before;
     sent.map_err(|_| CloseReason::ClientDisconnected)
-}
-
-/// Writes a number in decimal digits.
-fn decimal(number: u64, digits: &mut [u8; DECIMAL_BYTES_MAX]) -> &[u8] {
-    let (mut at, mut rest) = (DECIMAL_BYTES_MAX, number);
-    loop {
-        at -= 1;
-        digits[at] = b'0' + (rest % 10) as u8;
-        rest /= 10;
-        if rest == 0 {
-            return &digits[at..];
-        }
-    }
 }
 
 /// Sends content that is small and that the windows permit. Returns content that has to wait for its turn.

@@ -3,15 +3,15 @@
 use super::connection::Connection;
 use super::data_frame::FRAME_HEADER_BYTES;
 use crate::buffer::Size;
+use crate::connection::progress::TransferLimits;
 use crate::connection::transport::Transport;
-use crate::limits::{BUFFER_BYTES, Limits};
-use crate::net::clock::{Tick, ticks};
-use crate::net::raw::SendMode;
+use crate::limits::BUFFER_BYTES;
+use crate::net::clock::Tick;
+use crate::net::raw::{SendBuffer, SendMode};
 use crate::net::stream::Stream;
 use crate::service::CloseReason;
 use selvedge_proto::http2::Turn;
 use std::task::{Context, Poll};
-use std::time::Duration;
 
 /// A send buffer with less room than this, for the content of a frame, is full.
 const FRAME_BYTES_MIN: usize = 1024;
@@ -52,8 +52,8 @@ impl Sending {
     }
 
     /// Returns when the client has received too slowly.
-    pub(super) fn due(&self, limits: &Limits) -> Option<Tick> {
-        self.wait.as_ref().map(|wait| wait.due(limits))
+    pub(super) fn due(&self, limits: TransferLimits) -> Option<Tick> {
+        self.wait.as_ref().map(|wait| limits.due(wait.began, wait.bytes, wait.last))
     }
 
     /// Returns the stream that writes next, and how much fits into the send buffer.
@@ -79,6 +79,8 @@ impl Sending {
         let mut unsent = transport.unsent_len();
         // A session may hold encoded bytes that the socket has not accepted.
         if unsent == 0 && self.wait.is_none() {
+            // The protocol got a buffer, and has written nothing. An idle connection holds none.
+            *transport.output.borrow_mut() = SendBuffer::default();
             return Ok(true);
         }
         let now = transport.timeouts.worker.clock.tick();
@@ -103,15 +105,5 @@ impl Sending {
                 Poll::Pending => return Ok(false),
             }
         }
-    }
-}
-
-impl SendWait {
-    /// Returns when the client has been too slow.
-    fn due(&self, limits: &Limits) -> Tick {
-        let rate_seconds = self.bytes / u64::from(limits.send_min_rate.max(1));
-        let allowed = Duration::from_secs(rate_seconds).saturating_add(limits.send_timeout);
-        let due_by_rate = self.began.saturating_add(ticks(allowed));
-        due_by_rate.min(self.last.saturating_add(ticks(limits.send_timeout))).saturating_add(1)
     }
 }

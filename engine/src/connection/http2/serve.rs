@@ -2,23 +2,21 @@
 //!
 //! In a turn it receives, calls the application, and sends. All frames of a turn leave in one send.
 
-use super::call::{ActiveRequest, Called, call, finish};
+use super::call::{ActiveRequest, Called, call};
 use super::connection::Connection;
-use super::contents::ContentLimits;
 use super::data_frame::SendStep;
 use super::output::Outgoing;
-use super::pending::{PendingResponse, Stall, poll_end, poll_send};
+use super::pending::{Stall, poll_end, poll_send};
 use super::respond::{AfterHead, end_stream, respond};
 use super::sending::Sending;
-use super::stalls::{self, WindowState};
 use super::streams::Streams;
 use crate::connection::app_context::{AppContext, AppState};
 use crate::connection::exit::Exit;
 use crate::connection::receive_buffer::ReceiveBuffer;
 use crate::connection::timeouts::abort_reason;
 use crate::connection::transport::Received;
-use crate::limits::{BUFFER_BYTES, BYTES_PER_YIELD, LINGER_TIMEOUT, Limits, UNSENT_BYTES_MAX};
-use crate::net::clock::{Tick, ticks};
+use crate::limits::{BUFFER_BYTES, BYTES_PER_YIELD, UNSENT_BYTES_MAX};
+use crate::net::clock::Tick;
 use crate::net::connection_table::{Deadline, Interrupt};
 use crate::net::panic;
 use crate::net::raw::{SendMode, ShutdownMode};
@@ -26,12 +24,11 @@ use crate::net::runtime::yield_now;
 use crate::net::stream::Stream;
 use crate::service::{CloseReason, Observer, ServerEvent, Service};
 use selvedge_proto::Persistence;
-use selvedge_proto::http2::{Content, ErrorCode, Event, StreamId, WindowOf};
+use selvedge_proto::http2::{Content, ErrorCode, Event, StreamId};
 use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
-use std::time::Duration;
 
 /// Turns with progress before the task yields.
 const TURNS_PER_YIELD: u32 = 64;
@@ -50,7 +47,7 @@ pub(in crate::connection) async fn serve<S: Stream, T: Service, O: Observer>(
         scratch: Vec::new(),
         task: None,
         deadline: None,
-        first_due: first_due(connection),
+        first_due: connection.first_due(),
         ending: None,
         closed: None,
         sending: Sending::default(),
@@ -70,16 +67,6 @@ pub(in crate::connection) async fn serve<S: Stream, T: Service, O: Observer>(
         }
     }
     exit
-}
-
-/// Returns when the first request has to be there. The time of a handshake, or since the connection was accepted,
-/// counts.
-fn first_due<S: Stream>(connection: &Connection<S>) -> Tick {
-    let timeouts = &connection.transport.timeouts;
-    match timeouts.worker.connections.deadline(timeouts.id) {
-        (Deadline::RequestHead, due) => due,
-        _ => timeouts.worker.clock.tick_after(connection.transport.shared.limits.header_timeout),
-    }
 }
 
 /// Whether the client may still send when the connection closes, which would destroy what it has not read.
@@ -108,16 +95,16 @@ pub(super) struct ConnectionTask<'a, S: Stream, T, O: Observer, M, F> {
     scratch: Vec<u8>,
     task: Option<Waker>,
     /// The deadline that was set last.
-    deadline: Option<(Deadline, Tick)>,
+    pub(super) deadline: Option<(Deadline, Tick)>,
     /// When the first request has to be there.
-    first_due: Tick,
+    pub(super) first_due: Tick,
     /// Why the connection ends when its streams are complete.
     pub(super) ending: Option<CloseReason>,
     /// Why the connection has ended.
     closed: Option<CloseReason>,
-    sending: Sending,
+    pub(super) sending: Sending,
     /// Set while the client does not open the window of the connection, for which responses wait.
-    window_stall: Option<Stall>,
+    pub(super) window_stall: Option<Stall>,
 }
 
 impl<S, T, O, M, F> ConnectionTask<'_, S, T, O, M, F>
@@ -231,9 +218,9 @@ where
 
     fn on_event(&mut self, event: Event, input: &[u8]) {
         match event {
-            Event::Headers { stream, end, section } => self.begin_request(stream, end, section),
+            Event::Headers { stream, end, .. } => self.begin_request(stream, end),
             Event::Data { stream, content, end } => self.connection.store_content(stream, &input[content], end),
-            Event::Trailers { stream, section } => self.end_content(stream, section),
+            Event::Trailers { stream, .. } => self.end_content(stream),
             Event::Reset { stream, cause, .. } => self.on_reset(stream, cause),
             Event::GoAway { .. } => {
                 self.ending.get_or_insert(CloseReason::ClientClosed);
@@ -334,18 +321,17 @@ where
     /// Reports a response that is complete or has failed.
     pub(super) fn end_response(&mut self, place: u32, outcome: Result<(), CloseReason>) {
         let Some(response) = self.streams.remove(place) else { return };
-        let PendingResponse { active, mut record, .. } = *response;
-        record.outcome = outcome;
+        let stream = response.active.stream;
         match outcome {
-            Ok(()) => end_stream(self.connection, active.stream),
+            Ok(()) => end_stream(self.connection, stream),
             Err(reason) => {
-                self.connection.drop_content(active.stream);
+                self.connection.drop_content(stream);
                 let is_slow = reason == CloseReason::SendTooSlow;
                 let code = if is_slow { ErrorCode::CANCEL } else { ErrorCode::INTERNAL_ERROR };
-                self.connection.reset(active.stream, code);
+                self.connection.reset(stream, code);
             }
         }
-        finish(active, &record, self.connection, self.app);
+        response.finish(outcome, self.connection, self.app);
     }
 
     /// Cancels the call or the response of a stream that was reset.
@@ -355,9 +341,7 @@ where
         connection.drop_content(stream);
         let Some(place) = self.streams.find(stream) else { return };
         if let Some(response) = self.streams.remove(place) {
-            let PendingResponse { active, mut record, .. } = *response;
-            record.outcome = Err(reason);
-            finish(active, &record, connection, self.app);
+            response.finish(Err(reason), connection, self.app);
         }
     }
 
@@ -374,7 +358,7 @@ where
     }
 
     /// Ends the connection if nothing is left to do.
-    fn check_end(&mut self) -> Result<(), Exit> {
+    pub(super) fn check_end(&mut self) -> Result<(), Exit> {
         let transport = &self.connection.transport;
         if transport.timeouts.worker.is_draining.get() {
             self.begin_ending(CloseReason::Draining);
@@ -430,112 +414,8 @@ where
         Ok(())
     }
 
-    fn is_idle(&self) -> bool {
+    pub(super) fn is_idle(&self) -> bool {
         self.streams.is_empty() && self.connection.transport.unsent_len() == 0 && !self.sending.waits()
-    }
-
-    /// Sets the deadline of what the connection waits for.
-    fn set_deadline(&mut self) {
-        let limits = &self.connection.transport.shared.limits;
-        let timeouts = &self.connection.transport.timeouts;
-        let now = timeouts.worker.clock.tick();
-        let (mut kind, mut due) = (Deadline::None, Tick::MAX);
-        let mut add = |other, other_due: Option<Tick>| {
-            if let Some(other_due) = other_due.filter(|&other_due| other_due < due) {
-                (kind, due) = (other, other_due);
-            }
-        };
-        if self.is_idle() {
-            let since = self.connection.idle_since.get().unwrap_or(now);
-            self.connection.idle_since.set(Some(since));
-            self.window_stall = None;
-            // Without a stream, only this deadline and those of the protocol apply.
-            let (waits_for, idle_due) = match (self.ending, self.connection.requests.get()) {
-                (Some(_), _) => (Deadline::Linger, since.saturating_add(ticks(LINGER_TIMEOUT))),
-                (None, 0) => (Deadline::RequestHead, self.first_due),
-                (None, _) => (Deadline::KeepAlive, since.saturating_add(ticks(limits.keep_alive_timeout))),
-            };
-            add(waits_for, Some(idle_due));
-        } else {
-            self.connection.idle_since.set(None);
-            add(Deadline::ResponseProgress, self.sending.due(limits));
-            if !self.connection.contents.borrow().is_empty() {
-                add(Deadline::RequestBody, self.connection.contents.borrow().due(content_limits(limits)));
-            }
-            let protocol = self.connection.protocol.borrow();
-            let mut stalled = WindowState::Open;
-            for (_, response) in self.streams.responses_mut() {
-                let closed_window = protocol.closed_window(response.active.stream);
-                stalls::update(response, closed_window, now);
-                if closed_window == Some(WindowOf::Connection) && response.waits_for_window() {
-                    stalled = WindowState::Closed;
-                }
-                add(Deadline::ResponseProgress, stalls::due(response.stall.as_ref(), limits));
-            }
-            stalls::update_stall(&mut self.window_stall, stalled, now);
-            add(Deadline::ResponseProgress, stalls::due(self.window_stall.as_ref(), limits));
-        }
-        if let Some(protocol_due) = self.connection.protocol.borrow().deadline() {
-            let from_now = protocol_due.0.saturating_sub(self.connection.now().0);
-            let protocol_due = now.saturating_add(ticks(Duration::from_millis(from_now)));
-            if protocol_due < due {
-                due = protocol_due;
-            }
-        }
-        if self.deadline != Some((kind, due)) {
-            self.deadline = Some((kind, due));
-            timeouts.wait_until(kind, due);
-        }
-    }
-
-    /// Acts on the deadlines that have passed.
-    fn on_timeout(&mut self) -> Result<(), Exit> {
-        let connection = self.connection;
-        let limits = &connection.transport.shared.limits;
-        let now = connection.transport.timeouts.worker.clock.tick();
-        let protocol_now = connection.now();
-        let expired = connection.with_protocol(|protocol, out| match protocol.deadline() {
-            Some(due) if due <= protocol_now => protocol.expired(protocol_now, out),
-            _ => Ok(()),
-        });
-        expired.map_err(|error| Exit::Closed(CloseReason::Http2(error)))?;
-        if self.sending.due(limits).is_some_and(|due| due <= now) {
-            return Err(Exit::Closed(CloseReason::SendTooSlow));
-        }
-        if self.is_idle() {
-            return self.on_idle_timeout(now);
-        }
-        let readers = connection.contents.borrow_mut().fail_slow(now, content_limits(limits));
-        for reader in readers {
-            reader.wake();
-        }
-        let is_due = |stall: Option<&Stall>| stalls::due(stall, limits).is_some_and(|due| due <= now);
-        let is_window_due = is_due(self.window_stall.as_ref());
-        let is_stalled = |response: &PendingResponse| {
-            let closed_window = connection.protocol.borrow().closed_window(response.active.stream);
-            let waits_for_window = closed_window == Some(WindowOf::Connection) && response.waits_for_window();
-            is_due(response.stall.as_ref()) || is_window_due && waits_for_window
-        };
-        let stalled = self.streams.responses_mut().filter(|(_, response)| is_stalled(response));
-        let stalled: Vec<u32> = stalled.map(|(place, _)| place).collect();
-        for place in stalled {
-            self.end_response(place, Err(CloseReason::SendTooSlow));
-        }
-        self.check_end()
-    }
-
-    fn on_idle_timeout(&mut self, now: Tick) -> Result<(), Exit> {
-        // A request may have arrived together with the interrupt.
-        let Some(since) = self.connection.idle_since.get() else { return self.check_end() };
-        let idle_for = now.saturating_sub(since);
-        match (self.ending, self.connection.requests.get()) {
-            (Some(reason), _) if idle_for >= ticks(LINGER_TIMEOUT) => return Err(Exit::Closed(reason)),
-            (None, 0) if self.first_due <= now => self.begin_ending(CloseReason::NothingReceived),
-            // The worker shortens the timeout near the connection limit.
-            (None, 1..) => self.begin_ending(CloseReason::KeepAliveTimeout),
-            _ => {}
-        }
-        self.check_end()
     }
 }
 
@@ -549,9 +429,7 @@ impl<S: Stream, T, O: Observer, M, F> Drop for ConnectionTask<'_, S, T, O, M, F>
         };
         self.connection.cancel_reason.set(reason);
         for response in self.streams.clear() {
-            let PendingResponse { active, mut record, .. } = *response;
-            record.outcome = Err(reason);
-            finish(active, &record, self.connection, self.app);
+            response.finish(Err(reason), self.connection, self.app);
         }
     }
 }
@@ -566,8 +444,4 @@ fn catch<S: Stream, T, O: Observer>(
         app.observer.event(&ServerEvent::Panic { peer: connection.transport.peer, message });
         Poll::Ready(SendStep::Failed(CloseReason::Panicked))
     })
-}
-
-fn content_limits(limits: &Limits) -> ContentLimits {
-    ContentLimits { timeout: limits.body_timeout, min_rate: limits.body_min_rate }
 }

@@ -4,10 +4,9 @@
 //! of the response. So a window that stays closed has the time limit of a socket that accepts nothing.
 
 use super::pending::{PendingResponse, Stall};
-use crate::limits::Limits;
-use crate::net::clock::{Tick, ticks};
+use crate::connection::progress::TransferLimits;
+use crate::net::clock::Tick;
 use selvedge_proto::http2::WindowOf;
-use std::time::Duration;
 
 /// Records whether the window of a response is closed. That of the connection does not count here: other responses may
 /// use it.
@@ -33,9 +32,6 @@ pub(super) fn update_stall(stall: &mut Option<Stall>, window: WindowState, now: 
 
 /// Returns when a stall is too long. A client that opens its windows by a few bytes from time to time has to reach the
 /// minimum rate.
-pub(super) fn due(stall: Option<&Stall>, limits: &Limits) -> Option<Tick> {
-    let stall = stall?;
-    let rate_seconds = stall.bytes / u64::from(limits.send_min_rate.max(1));
-    let allowed = Duration::from_secs(rate_seconds).saturating_add(limits.send_timeout);
-    Some(stall.began.saturating_add(ticks(allowed)).saturating_add(1))
+pub(super) fn due(stall: Option<&Stall>, limits: TransferLimits) -> Option<Tick> {
+    stall.map(|stall| limits.due_by_rate(stall.began, stall.bytes))
 }

@@ -42,7 +42,12 @@ impl<F: Future<Output = Called>> Streams<F> {
 
     /// Whether no stream waits.
     pub(super) fn is_empty(&self) -> bool {
-        self.places.len() == self.free.len()
+        self.used() == 0
+    }
+
+    /// Returns the number of streams that wait.
+    pub(super) fn used(&self) -> usize {
+        self.places.len() - self.free.len()
     }
 
     /// Returns the place of a stream.
