@@ -14,7 +14,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 fn main() -> std::io::Result<()> {
-    let Arguments { port, workers, root } = Arguments::read();
+    let Arguments { port, workers, root, port_h2c: _ } = Arguments::read();
     actix_web::rt::System::new().block_on(
         HttpServer::new(move || {
             let file = root.join(FILE);

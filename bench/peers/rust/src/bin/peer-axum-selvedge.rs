@@ -13,7 +13,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 fn main() -> std::io::Result<()> {
-    let Arguments { port, workers, root } = Arguments::read();
+    let Arguments { port, workers, root, port_h2c: _ } = Arguments::read();
     let path = Arc::new(root.join(FILE));
     let application = application(get(move |headers: HeaderMap| send(path.clone(), headers)))
         .fallback_service(ServeDir::new(&root))

@@ -7,7 +7,7 @@ use selvedge_bench_peers::{Arguments, FILE, listen, on_each_worker};
 use tower_http::services::{ServeDir, ServeFile};
 
 fn main() {
-    let Arguments { port, workers, root } = Arguments::read();
+    let Arguments { port, workers, root, port_h2c: _ } = Arguments::read();
     on_each_worker(workers, move || {
         let application = application(get_service(ServeFile::new(root.join(FILE))));
         let application = application.fallback_service(ServeDir::new(&root));
