@@ -2,6 +2,7 @@
 
 mod client;
 mod handshakes;
+mod library;
 mod over_sockets;
 
 use super::{Certificate, Certificates, ClientAuth, ClientCertificates, Tls, TlsHost};

@@ -503,6 +503,7 @@ fn request_values<'a>(
         scheme: scheme_of(request),
         method: request.method_text(),
         client,
+        client_subject: request.tls().and_then(|tls| tls.peer_subject()).unwrap_or_default(),
     }
 }
 

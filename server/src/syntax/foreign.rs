@@ -28,6 +28,8 @@ const VARIABLES: &[(&str, &str)] = &[
     ("remote_addr", "{client}"),
     ("remote_host", "{client}"),
     ("binary_remote_addr", "{client}"),
+    ("ssl_client_s_dn", "{client_subject}"),
+    ("http.request.tls.client.subject", "{client_subject}"),
 ];
 
 /// Refuses a path pattern of another server.

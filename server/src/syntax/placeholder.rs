@@ -33,6 +33,8 @@ pub(crate) struct RequestValues<'a> {
     pub(crate) scheme: &'static str,
     pub(crate) method: &'a str,
     pub(crate) client: IpAddr,
+    /// The subject of the client's verified certificate, or empty.
+    pub(crate) client_subject: &'a str,
 }
 
 /// What a value is inserted into, which decides how it is encoded.
@@ -79,6 +81,7 @@ impl TemplatePiece {
             Self::Variable(Variable::Host) => return push_host(values.host, encoding, out),
             Self::Variable(Variable::Scheme) => return out.push_str(values.scheme),
             Self::Variable(Variable::Client) => return out.push_str(&values.client.to_string()),
+            Self::Variable(Variable::ClientSubject) => values.client_subject,
             Self::Variable(Variable::Method) => values.method,
             Self::Variable(Variable::Query) => return push_query(values.query.unwrap_or_default(), out),
         };
@@ -270,6 +273,7 @@ mod tests {
             scheme: "http",
             method: "GET",
             client: IpAddr::from([127, 0, 0, 1]),
+            client_subject: "CN=alice, O=\"A\"",
         }
     }
 
@@ -280,6 +284,7 @@ mod tests {
             ("plain", "plain"),
             ("{\"m.server\": \"{host}:443\"}", "{\"m.server\": \"example.com:443\"}"),
             ("{scheme} {method} {client} {1}", "http GET 127.0.0.1 a%3Cb/%C3%A9"),
+            ("{client_subject}", "CN%3Dalice%2C%20O%3D%22A%22"),
             ("{path}?{query}", "/x/a%3Cb/%C3%A9?q=1&r=%3C%22%27%3E"),
             ("{{host}} {} { {a b}", "{host} {} { {a b}"),
             ("a{color:red}", "a{color:red}"),

@@ -239,6 +239,7 @@ impl RequestValues<'_> {
             scheme: "http",
             method: "GET",
             client: std::net::IpAddr::from([127, 0, 0, 1]),
+            client_subject: "",
         }
     }
 }

@@ -9,10 +9,11 @@ pub(crate) enum Variable {
     Scheme,
     Method,
     Client,
+    ClientSubject,
 }
 
 /// Every value of a request: its name, and what it is.
-pub(crate) const VARIABLES: [(&str, Variable, &str); 6] = [
+pub(crate) const VARIABLES: [(&str, Variable, &str); 7] = [
     (
         "host",
         Variable::Host,
@@ -23,6 +24,11 @@ pub(crate) const VARIABLES: [(&str, Variable, &str); 6] = [
     ("scheme", Variable::Scheme, "`http` or `https`."),
     ("method", Variable::Method, "The method of the request."),
     ("client", Variable::Client, "The address of the client."),
+    (
+        "client_subject",
+        Variable::ClientSubject,
+        "The subject of the client's verified certificate, such as `CN%3Dalice`; empty without one.",
+    ),
 ];
 
 impl Variable {

@@ -251,17 +251,19 @@ fn routes_and_logs_know_the_client_certificate() {
         "log {{ access \"access.log\" format=\"{format}\"; }}\nlisten \"127.0.0.2:0\" tls=#true\nsite \"a.test\" {{\n\
          certificate \"a.test.pem\"\nclient-certificates \"optional\" ca=\"clients.pem\"\n\
          route \"/*\" {{ when {{ client-certificate \"CN=alice*\"; }}; respond 200 \"alice\"; }}\n\
-         route \"/*\" {{ when {{ client-certificate; }}; respond 200 \"known\"; }}\n\
-         route \"/*\" {{ respond 200 \"unknown\"; }}\n}}\n"
+         route \"/*\" {{ when {{ client-certificate; }}; respond 200 \"known: {{client_subject}}\"; }}\n\
+         route \"/*\" {{ header \"X-Client\" \"={{client_subject}}\"; respond 200 \"unknown\"; }}\n}}\n"
     );
     let folder = Folder::new(&text);
     write_certificate(&folder, &authority, "a.test");
     folder.write("clients.pem", &clients.pem());
     let program = folder.serve();
     let own = [clients.certificate_of("alice"), clients.certificate_of("bob")];
-    for (own, expected) in [(Some(&own[0]), "alice"), (Some(&own[1]), "known"), (None, "unknown")] {
+    for (own, expected) in [(Some(&own[0]), "alice"), (Some(&own[1]), "known: CN%3Dbob"), (None, "unknown")] {
         let client = TlsClient::with_certificate(&authority, own);
-        assert!(get_from(&program, &client, "a.test").text.ends_with(&format!("\r\n\r\n{expected}")));
+        let text = get_from(&program, &client, "a.test").text;
+        assert!(text.ends_with(&format!("\r\n\r\n{expected}")), "{text}");
+        assert_eq!(text.to_lowercase().contains("\r\nx-client: =\r\n"), own.is_none(), "{text}");
     }
     program.stop();
     let suite = "TLSv1.3 TLS13_AES_256_GCM_SHA384 a.test";

@@ -1,5 +1,6 @@
 //! Starting: the ready line, and errors that prevent the start.
 
+use crate::support::other_driver::is_over_tls;
 use crate::support::program::{Process, Program, run_to_exit, selvedge_command};
 use crate::support::tree::Tree;
 use std::net::TcpListener;
@@ -14,7 +15,8 @@ fn the_ready_line_names_the_directory_and_the_address() {
     assert!(address.ip().is_loopback() && address.port() != 0);
     assert_eq!(program.connect().get("/").content, b"home");
     let exit = program.stop();
-    assert_eq!(exit.err, format!("serving {} on http://{address}/\n", tree.site().display()));
+    let scheme = if is_over_tls() { "https" } else { "http" };
+    assert_eq!(exit.err, format!("serving {} on {scheme}://{address}/\n", tree.site().display()));
 }
 
 #[test]

@@ -3,14 +3,21 @@
 //! It asserts the rules for every response (RFC 9110 §6.6.1, RFC 9112 §6): one status line, a Date, one framing, and
 //! no field twice.
 
+use super::tls::{TlsClient, TlsStream};
 use super::wait::WAIT_TIMEOUT;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 
 /// A connection.
 pub(crate) struct Client {
-    stream: TcpStream,
+    stream: Stream,
     input: Vec<u8>,
+}
+
+/// The bytes of a connection.
+enum Stream {
+    Plain(TcpStream),
+    Encrypted(Box<TlsStream>),
 }
 
 /// A response.
@@ -30,15 +37,23 @@ pub(crate) struct Aborted {
 
 impl Client {
     pub(crate) fn connect(address: SocketAddr) -> Self {
-        let stream = TcpStream::connect(address).expect("the program accepts connections");
-        stream.set_read_timeout(Some(WAIT_TIMEOUT)).expect("the timeout is not zero");
-        stream.set_nodelay(true).expect("the stream is a socket");
-        Self { stream, input: Vec::new() }
+        Self { stream: Stream::Plain(socket(address)), input: Vec::new() }
+    }
+
+    /// Connects with TLS. The handshake is part of the first exchange.
+    pub(crate) fn connect_over_tls(address: SocketAddr, tls: &TlsClient) -> Self {
+        let stream = tls.stream(socket(address), &address.ip().to_string()).expect("an address is a server name");
+        Self { stream: Stream::Encrypted(Box::new(stream)), input: Vec::new() }
     }
 
     /// Sends raw bytes.
     pub(crate) fn send(&mut self, bytes: impl AsRef<[u8]>) {
-        self.stream.write_all(bytes.as_ref()).expect("the program reads");
+        let bytes = bytes.as_ref();
+        match &mut self.stream {
+            Stream::Plain(stream) => stream.write_all(bytes),
+            Stream::Encrypted(stream) => stream.write_all(bytes),
+        }
+        .expect("the program reads");
     }
 
     /// Sends a request. `fields` are field lines in addition to Host.
@@ -110,12 +125,13 @@ impl Client {
 
     /// Whether the program has closed the connection. Consumes no received bytes.
     pub(crate) fn was_closed(&self) -> bool {
-        self.stream.set_nonblocking(true).expect("the stream is a socket");
-        let ended = match self.stream.peek(&mut [0]) {
+        let Stream::Plain(stream) = &self.stream else { panic!("messages of TLS cannot be told from content") };
+        stream.set_nonblocking(true).expect("the stream is a socket");
+        let ended = match stream.peek(&mut [0]) {
             Ok(count) => count == 0,
             Err(error) => error.kind() != ErrorKind::WouldBlock,
         };
-        self.stream.set_nonblocking(false).expect("the stream is a socket");
+        stream.set_nonblocking(false).expect("the stream is a socket");
         ended
     }
 
@@ -123,17 +139,30 @@ impl Client {
     fn read_more(&mut self) -> usize {
         let mut piece = [0; 64 * 1024];
         loop {
-            match self.stream.read(&mut piece) {
+            let received = match &mut self.stream {
+                Stream::Plain(stream) => stream.read(&mut piece),
+                Stream::Encrypted(stream) => stream.read(&mut piece),
+            };
+            match received {
                 Ok(count) => {
                     self.input.extend_from_slice(&piece[..count]);
                     return count;
                 }
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) if error.kind() == ErrorKind::ConnectionReset => return 0,
+                Err(error) if matches!(error.kind(), ErrorKind::ConnectionReset | ErrorKind::UnexpectedEof) => {
+                    return 0;
+                }
                 Err(error) => panic!("cannot receive: {error}"),
             }
         }
     }
+}
+
+fn socket(address: SocketAddr) -> TcpStream {
+    let socket = TcpStream::connect(address).expect("the program accepts connections");
+    socket.set_read_timeout(Some(WAIT_TIMEOUT)).expect("the timeout is not zero");
+    socket.set_nodelay(true).expect("the stream is a socket");
+    socket
 }
 
 impl Response {

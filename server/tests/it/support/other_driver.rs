@@ -1,4 +1,4 @@
-//! Runs the tests of this binary again with the other driver.
+//! Runs the tests of this binary again: with the other driver, and those of a served folder over TLS.
 
 use std::env;
 use std::process::Command;
@@ -12,11 +12,34 @@ fn all_tests_pass_with_epoll() {
         println!("not run: {DRIVER} selects one driver for this run");
         return;
     }
-    let this = env::current_exe().expect("the binary has a path");
-    let output = Command::new(this).env(DRIVER, "epoll").output().expect("the binary can be started");
+    run_again("with epoll", Command::new(this()).env(DRIVER, "epoll"));
+}
+
+/// The variable that gives the programs that serve a folder TLS.
+#[cfg(feature = "program")]
+const OVER_TLS: &str = "SELVEDGE_TEST_OVER_TLS";
+
+/// Whether this run is over TLS.
+#[cfg(feature = "program")]
+pub(crate) fn is_over_tls() -> bool {
+    env::var_os(OVER_TLS).is_some()
+}
+
+#[cfg(feature = "program")]
+#[test]
+fn tests_of_a_served_folder_pass_over_tls() {
+    run_again("over TLS", Command::new(this()).arg("serve::").env(OVER_TLS, "1"));
+}
+
+fn this() -> std::path::PathBuf {
+    env::current_exe().expect("the binary has a path")
+}
+
+fn run_again(how: &str, command: &mut Command) {
+    let output = command.output().expect("the binary can be started");
     assert!(
         output.status.success(),
-        "with epoll:\n{}{}",
+        "{how}:\n{}{}",
         String::from_utf8_lossy(&output.stdout),
         String::from_utf8_lossy(&output.stderr)
     );

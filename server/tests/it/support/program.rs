@@ -1,6 +1,8 @@
 //! The program as a process: arguments, output streams, signals and exit.
 
 use super::client::Client;
+use super::other_driver::is_over_tls;
+use super::tls::TlsClient;
 use super::tree::Tree;
 use super::wait::wait_until;
 use rustix::process::{Pid, Signal, kill_process};
@@ -14,6 +16,8 @@ use std::thread::{self, JoinHandle};
 pub(crate) struct Program {
     process: Process,
     address: SocketAddr,
+    /// Connects to a program that serves a tree over TLS.
+    tls: Option<TlsClient>,
 }
 
 /// A started process, which may not be ready yet. Dropping it kills the process.
@@ -44,11 +48,18 @@ impl Program {
         Self::serve_with(tree, &[])
     }
 
-    /// Serves a tree with these arguments.
+    /// Serves a tree with these arguments. With TLS in a run over TLS.
     pub(crate) fn serve_with(tree: &Tree, arguments: &[&str]) -> Self {
         let mut command = selvedge_command();
         command.arg("serve").arg(tree.site()).args(["--listen", "127.0.0.1:0"]).args(arguments);
-        Self::start(&mut command)
+        if !is_over_tls() {
+            return Self::start(&mut command);
+        }
+        let data = tree.outside("data");
+        let mut program = Self::start(command.arg("--tls").env("XDG_DATA_HOME", &data));
+        let root = std::fs::read_to_string(data.join("selvedge/certificates/local-authority.pem"));
+        program.tls = Some(TlsClient::trusting(&root.expect("the program has created it"), None));
+        program
     }
 
     /// Starts a command and waits for its ready line.
@@ -70,7 +81,10 @@ impl Program {
 
     /// Opens a connection.
     pub(crate) fn connect(&self) -> Client {
-        Client::connect(self.address)
+        match &self.tls {
+            Some(tls) => Client::connect_over_tls(self.address, tls),
+            None => Client::connect(self.address),
+        }
     }
 
     /// Returns the lines of the access log so far.
@@ -148,7 +162,7 @@ impl Process {
             }
         });
         match address {
-            Some(address) => Ok(Program { process: self, address }),
+            Some(address) => Ok(Program { process: self, address, tls: None }),
             None => Err(self.exit()),
         }
     }
@@ -220,6 +234,6 @@ fn whole_lines(text: &str) -> Vec<String> {
 }
 
 fn address_of(line: &str) -> SocketAddr {
-    let (_, address) = line.rsplit_once(" on http://").expect("the ready line names an address");
+    let (_, address) = line.rsplit_once("://").expect("the ready line names an address");
     address.strip_suffix('/').and_then(|address| address.parse().ok()).expect("the ready line has a valid address")
 }

@@ -46,6 +46,9 @@ impl Authority {
 /// A client that trusts one authority and resumes its sessions.
 pub(crate) struct TlsClient(Arc<ClientConfig>);
 
+/// A connection with TLS.
+pub(crate) type TlsStream = StreamOwned<ClientConnection, TcpStream>;
+
 /// A response over TLS, and how its connection began.
 pub(crate) struct TlsResponse {
     pub(crate) text: String,
@@ -88,13 +91,18 @@ impl TlsClient {
         self.send(address, name, &format!("GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n"))
     }
 
+    /// Encrypts a connection to the site of a server name.
+    pub(crate) fn stream(&self, socket: TcpStream, name: &str) -> io::Result<TlsStream> {
+        let name = ServerName::try_from(name.to_owned()).map_err(io::Error::other)?;
+        let connection = ClientConnection::new(self.0.clone(), name).map_err(io::Error::other)?;
+        Ok(StreamOwned::new(connection, socket))
+    }
+
     /// Sends a text on a new connection, and reads until its end.
     pub(crate) fn send(&self, address: SocketAddr, name: &str, text: &str) -> io::Result<TlsResponse> {
         let socket = TcpStream::connect(address)?;
         socket.set_read_timeout(Some(WAIT_TIMEOUT))?;
-        let name = ServerName::try_from(name.to_owned()).map_err(io::Error::other)?;
-        let connection = ClientConnection::new(self.0.clone(), name).map_err(io::Error::other)?;
-        let mut stream = StreamOwned::new(connection, socket);
+        let mut stream = self.stream(socket, name)?;
         stream.write_all(text.as_bytes())?;
         let mut text = String::new();
         stream.read_to_string(&mut text)?;
