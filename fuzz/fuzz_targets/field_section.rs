@@ -11,7 +11,7 @@ use selvedge_proto::field_section::{
 use selvedge_proto::head::{RequestHead, Version};
 use selvedge_proto::http1::parse_request;
 use selvedge_proto::http2::hpack::Decoder;
-use selvedge_proto::target::Target;
+use selvedge_proto::target::{Target, TargetForm};
 
 fn fields_of(head: &RequestHead, bytes: &[u8]) -> Vec<(Vec<u8>, Vec<u8>)> {
     head.fields(bytes).map(|(name, value)| (name.to_vec(), value.to_vec())).collect()
@@ -28,8 +28,9 @@ fn check_head(head: &RequestHead, bytes: &[u8]) {
     assert_eq!(parse_request(&text, &limits, &mut parsed), Ok(true));
     assert_eq!(parsed.len, head.len);
     assert_eq!(fields_of(&parsed, &text), fields_of(head, bytes));
-    // The text has the authority in Host, so its target has none.
-    let target = Target { authority: None, ..head.target };
+    // Without an authority form, the text has the authority in Host, and its target has none.
+    let authority = head.target.authority.filter(|_| head.target.form == TargetForm::Authority);
+    let target = Target { authority, ..head.target };
     assert_eq!((parsed.method, parsed.target, parsed.authority), (head.method, target, head.authority));
     assert!(head.value(bytes, KnownField::TransferEncoding).is_none() && head.authority.is_some());
 }
