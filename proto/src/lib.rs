@@ -17,6 +17,7 @@ pub mod encoding;
 pub mod fastcgi;
 pub mod field;
 pub mod field_section;
+pub mod forward;
 pub mod head;
 mod head_builder;
 pub mod http1;
