@@ -78,7 +78,9 @@ fn framing_and_persistence_of_valid_responses() {
 
 #[test]
 fn incomplete_heads_need_more_bytes() {
-    for bytes in ["", "H", "HTTP/1.1", "HTTP/1.1 2", "HTTP/1.1 200", "HTTP/1.1 200 OK\r", "HTTP/1.1 200 OK\r\nA: b\r\n\r"] {
+    for bytes in
+        ["", "H", "HTTP/1.1", "HTTP/1.1 2", "HTTP/1.1 200", "HTTP/1.1 200 OK\r", "HTTP/1.1 200 OK\r\nA: b\r\n\r"]
+    {
         assert_eq!(parse(bytes.as_bytes(), GET), Ok(None), "{bytes:?}");
     }
 }
