@@ -14,6 +14,7 @@ pub mod date;
 pub mod encoding;
 pub mod field;
 pub mod field_section;
+pub mod forward;
 pub mod head;
 mod head_builder;
 pub mod http1;
