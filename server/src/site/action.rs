@@ -1,6 +1,7 @@
 //! The actions of routes, as validated values.
 
 use super::files::root::Root;
+use super::gateway::GatewayRules;
 use crate::syntax::{RequestValues, Template, TextTemplate};
 use bytes::Bytes;
 use selvedge::proto::field::Fields;
@@ -22,6 +23,8 @@ pub(crate) enum Action {
     Respond(FixedResponse),
     /// Denies the request.
     Deny(DenyResponse),
+    /// Runs a script or program.
+    Gateway(Arc<GatewayRules>),
 }
 
 impl Action {
@@ -29,7 +32,7 @@ impl Action {
     /// before the response.
     pub(super) fn uses_content(&self) -> bool {
         match self {
-            Self::Rewrite(_) => true,
+            Self::Rewrite(_) | Self::Gateway(_) => true,
             Self::Files(_) | Self::Redirect(_) | Self::Respond(_) | Self::Deny(_) => false,
         }
     }

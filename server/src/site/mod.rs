@@ -14,6 +14,7 @@ mod client;
 mod condition;
 mod cors;
 mod files;
+mod gateway;
 mod headers;
 mod host;
 mod listing;
@@ -42,6 +43,11 @@ pub(crate) use cors::{AllowedOrigins, CorsCredentials, CorsRules};
 pub(crate) use files::cache::BYTES_MAX as CACHE_BYTES_MAX;
 pub(crate) use files::directories::BYTES_MAX as DIRECTORIES_BYTES_MAX;
 pub(crate) use files::root::Root;
+#[expect(unused_imports, reason = "the configuration names them")]
+pub(crate) use gateway::{
+    GatewayLoad, GatewayRules, GatewayTimeouts, PhpRules, ProgramStart, ScriptRunner, ScriptServer, Scripts,
+    SendFileFolder, ServerAddress, StartProgram,
+};
 pub(crate) use headers::{FileFieldRules, HeaderEdits};
 pub(crate) use methods::SlashRedirect;
 pub(crate) use route_table::{ErrorPages, PlainRequests, Route, RouteTable, SiteRules};
