@@ -168,9 +168,10 @@ fn check_requirement(kind: &MachineRequirementKind) -> Result<(), (String, Strin
         | MachineRequirementKind::ClientAuthorities(_)
         | MachineRequirementKind::TicketKeys(_) => Ok(()),
         // The compiler and `warnings` check these.
-        MachineRequirementKind::Page(..) | MachineRequirementKind::Site(_) | MachineRequirementKind::Route(..) => {
-            Ok(())
-        }
+        MachineRequirementKind::Page(..)
+        | MachineRequirementKind::Site(_)
+        | MachineRequirementKind::Upstream(_)
+        | MachineRequirementKind::Route(..) => Ok(()),
     }
 }
 

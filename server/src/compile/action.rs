@@ -21,6 +21,10 @@ impl Compiler<'_> {
                 Action::Respond(self.checked(at, reply)?)
             }
             model::Action::Deny { status } => Action::Deny(self.checked(at, DenyResponse::new(*status))?),
+            model::Action::Proxy(_) | model::Action::Gateway(_) => {
+                self.checked(at, Err::<(), _>("this action is not part of this version"))?;
+                return None;
+            }
         })
     }
 

@@ -45,6 +45,8 @@ pub(crate) enum MachineRequirementKind {
     Page(PathBuf, String, PageUse),
     /// The settings of a site fit together; its number from 0.
     Site(usize),
+    /// The settings of an upstream fit together; its number from 0.
+    Upstream(usize),
     /// The settings of a route fit together; the numbers of its site and of the route.
     Route(usize, usize),
 }

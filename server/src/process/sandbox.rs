@@ -118,6 +118,7 @@ impl Sandbox {
                 | MachineRequirementKind::Group(_)
                 | MachineRequirementKind::Page(..)
                 | MachineRequirementKind::Site(_)
+                | MachineRequirementKind::Upstream(_)
                 | MachineRequirementKind::Route(..) => {}
             }
         }

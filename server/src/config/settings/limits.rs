@@ -152,4 +152,19 @@ pub(super) const SETTINGS: &[Setting] = &[
     setting(LIMITS, "http2-budget-per-second", "Points that `http2-budget` regains in each second.")
         .arguments(&[one("points", RATE)])
         .default("1000"),
+    setting(LIMITS, "upstream-head-bytes-max", "Longest head of an upstream's response. Beyond it: 502.")
+        .arguments(&[one("size", ValueKind::Size { min: 1024, max: 1 << 20 })])
+        .default("64KiB"),
+    setting(LIMITS, "upstream-idle-timeout", "Longest time that an idle connection to an upstream is kept.")
+        .arguments(&[one("time", WAIT)])
+        .default("60s")
+        .details(
+            "It is shorter for a server that announces a shorter time, or that was seen to close idle connections earlier.",
+        ),
+    setting(LIMITS, "upstream-idle-connections-max", "Most idle connections to all upstreams, for each worker.")
+        .arguments(&[one("number", ValueKind::Count { min: 0, max: 1 << 20 })])
+        .default("512"),
+    setting(LIMITS, "upstream-idle-per-server-max", "Most idle connections to one server of an upstream, for each worker.")
+        .arguments(&[one("number", ValueKind::Count { min: 0, max: 1 << 20 })])
+        .default("64"),
 ];

@@ -1,0 +1,23 @@
+//! Forwards requests to the servers of an application, and their responses to clients.
+//!
+//! `rules` are the settings as values. `upstream` is a group of servers with its shared state: which servers work
+//! (`health`), how busy they are (`capacity`), and which one gets the next request (`balance`). No step of a request takes
+//! a lock unless a server has failed or a request has to wait.
+
+mod address_cell;
+mod balance;
+mod capacity;
+mod failure_history;
+mod health;
+mod retry_budget;
+mod rules;
+mod sticky;
+mod upstream;
+
+pub(crate) use address_cell::AddressCell;
+pub(crate) use rules::{
+    AdaptiveMode, Balance, CapacityRules, FailureRules, FieldNamePolicy, ForwardingFields, HashKey, HealthCheck,
+    HostPolicy, PathPolicy, ProxyRules, ProxyStatus, RequestBuffering, ServerRules, StickyRules, UpstreamRules,
+    UrlRewriting,
+};
+pub(crate) use upstream::Upstream;
