@@ -37,6 +37,7 @@ impl Builder<'_, '_> {
                 "off" => ForwardedFields::Off,
                 _ => ForwardedFields::XForwarded,
             },
+            via: flag("via"),
             field_names: match block.item("field-names").first().text() {
                 "any" => FieldNames::Any,
                 _ => FieldNames::Strict,
