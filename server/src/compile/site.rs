@@ -89,8 +89,12 @@ impl<'a> Compiler<'a> {
     }
 
     fn headers(&mut self, at: RouteIndex, settings: &ResponseSettings) -> HeaderEdits {
+        self.header_edits(at, &settings.headers)
+    }
+
+    pub(super) fn header_edits(&mut self, at: RouteIndex, changes: &[HeaderChange]) -> HeaderEdits {
         let mut edits = HeaderEdits::default();
-        for HeaderChange { name, kind, only_for } in &settings.headers {
+        for HeaderChange { name, kind, only_for } in changes {
             let result = match kind {
                 HeaderChangeKind::Set(value) => edits.set(name, value.clone(), only_for.clone()),
                 HeaderChangeKind::Add(value) => edits.add(name, value.clone(), only_for.clone()),

@@ -46,7 +46,7 @@ pub(crate) use files::root::Root;
 #[expect(unused_imports, reason = "the configuration names them")]
 pub(crate) use gateway::{
     GatewayLoad, GatewayRules, GatewayTimeouts, PhpRules, ProgramStart, ScriptRunner, ScriptServer, Scripts,
-    SendFileFolder, ServerAddress, StartProgram,
+    SendFileFolder, StartProgram,
 };
 pub(crate) use headers::{FileFieldRules, HeaderEdits};
 pub(crate) use methods::SlashRedirect;

@@ -6,5 +6,5 @@ mod rules;
 
 pub(crate) use rules::{
     GatewayLoad, GatewayRules, GatewayTimeouts, PhpRules, ProgramStart, ScriptRunner, ScriptServer, Scripts,
-    SendFileFolder, ServerAddress, StartProgram,
+    SendFileFolder, StartProgram,
 };

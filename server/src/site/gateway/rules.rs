@@ -1,10 +1,10 @@
 //! Which script a request runs and what runs it, as validated values.
 
 use crate::site::FilesRules;
+use crate::site::proxy::AddressCell;
 use crate::site::files::root::Root;
 use selvedge::proto::path::SafePath;
 use std::fmt;
-use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::Arc;
@@ -91,29 +91,15 @@ pub(crate) enum ScriptRunner {
 }
 
 /// A server that runs scripts.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub(crate) struct ScriptServer {
-    /// Where it listens.
-    pub(crate) address: ServerAddress,
+    /// The server as the configuration names it, such as `unix:/run/php-fpm.sock`, for the log.
+    pub(crate) name: Box<str>,
+    /// Its addresses, which a resolver may replace while the server is in use. They are tried in order.
+    pub(crate) addresses: Arc<AddressCell>,
     /// Idle connections that each worker keeps. Default 0: each request has a connection, because an idle connection
     /// occupies a PHP process. SCGI has no idle connections.
     pub(crate) idle_connections_max: u32,
-}
-
-/// The address of a server that runs scripts.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum ServerAddress {
-    Tcp(SocketAddr),
-    Unix(Arc<Path>),
-}
-
-impl fmt::Display for ServerAddress {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Tcp(address) => address.fmt(f),
-            Self::Unix(path) => write!(f, "unix:{}", path.display()),
-        }
-    }
 }
 
 /// How long a script may take.
