@@ -22,6 +22,8 @@ mod lookup;
 mod methods;
 mod network;
 mod pipeline;
+#[cfg(feature = "configuration")]
+mod proxy;
 mod route_table;
 mod service;
 mod single_flight;
@@ -50,6 +52,12 @@ pub(crate) use gateway::{
 };
 pub(crate) use headers::{FileFieldRules, HeaderEdits};
 pub(crate) use methods::SlashRedirect;
+#[cfg(feature = "configuration")]
+pub(crate) use proxy::{
+    AdaptiveMode, AddressCell, Balance, CapacityRules, FailureRules, HashKey, HealthCheck, HostPolicy, PathPolicy,
+    ProxyHeaderVersion, ProxyRules, ProxyStatus, RequestBuffering, ServerChange, ServerRules, StickyRules, Upstream,
+    UpstreamEvent, UpstreamObserver, UpstreamRules, UrlRewriting,
+};
 pub(crate) use route_table::{ErrorPages, PlainRequests, Route, RouteTable, SiteRules};
 pub(crate) use service::SiteService;
 
