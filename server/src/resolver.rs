@@ -13,6 +13,8 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
 
+/// How long a configuration waits for the first look-ups of its names.
+pub(crate) const FIRST_LOOK_UPS_TIMEOUT: Duration = Duration::from_secs(1);
 /// Time between two look-ups of a name. The C library does not report for how long a record is valid.
 const REFRESH_INTERVAL: Duration = Duration::from_secs(30);
 /// Time between two look-ups of a name that is not found.
@@ -102,9 +104,8 @@ impl Resolver {
 
     /// Waits until every name was looked up once, for at most a time. A start does not depend on the result.
     pub(crate) fn wait_for_first_look_ups(&self, most: Duration) {
-        let is_pending = |state: &mut State| {
-            state.names.values().any(|name| name.last.is_none() && name.cell.strong_count() > 0)
-        };
+        let is_pending =
+            |state: &mut State| state.names.values().any(|name| name.last.is_none() && name.cell.strong_count() > 0);
         drop(self.changed.wait_timeout_while(self.lock(), most, is_pending).unwrap_or_else(PoisonError::into_inner));
     }
 

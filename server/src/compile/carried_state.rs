@@ -9,9 +9,9 @@ use super::upstream::CarriedUpstream;
 use crate::certificates::{AutomaticCertificates, CertificatePaths, CertificateSet};
 #[cfg(feature = "program")]
 use crate::resolver::Resolver;
+use crate::site::{ConnectionLimiter, PasswordCache, RateLimiter, Root};
 #[cfg(feature = "program")]
 use crate::site::{GatewayLoad, Upstream};
-use crate::site::{ConnectionLimiter, PasswordCache, RateLimiter, Root};
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -14,6 +14,7 @@ mod client;
 mod condition;
 mod cors;
 mod files;
+#[cfg(feature = "configuration")]
 mod gateway;
 mod headers;
 mod host;
@@ -45,7 +46,7 @@ pub(crate) use cors::{AllowedOrigins, CorsCredentials, CorsRules};
 pub(crate) use files::cache::BYTES_MAX as CACHE_BYTES_MAX;
 pub(crate) use files::directories::BYTES_MAX as DIRECTORIES_BYTES_MAX;
 pub(crate) use files::root::Root;
-#[expect(unused_imports, reason = "the configuration names them")]
+#[cfg(feature = "configuration")]
 pub(crate) use gateway::{
     GatewayLoad, GatewayRules, GatewayTimeouts, PhpRules, ProgramStart, ScriptRunner, ScriptServer, Scripts,
     SendFileFolder, StartProgram,

@@ -233,7 +233,10 @@ impl<'t> Pipeline<'t> {
             Action::Redirect(redirect) => routed(redirect_response(redirect, &values()), ResponseSource::Generated),
             Action::Respond(fixed) => routed(fixed.response(&values()), ResponseSource::Configured),
             Action::Deny(deny) => routed(deny.response(), ResponseSource::Generated),
-            Action::Gateway(_) => routed(Response::error(StatusCode::BAD_GATEWAY), ResponseSource::Generated),
+            #[cfg(feature = "configuration")]
+            Action::Proxy(_) | Action::Gateway(_) => {
+                routed(Response::error(StatusCode::BAD_GATEWAY), ResponseSource::Generated)
+            }
             Action::Files(rules) => {
                 let beneath = match rules.path_prefix {
                     PathPrefix::Kept => None,

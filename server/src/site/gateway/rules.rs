@@ -1,8 +1,8 @@
 //! Which script a request runs and what runs it, as validated values.
 
 use crate::site::FilesRules;
-use crate::site::proxy::AddressCell;
 use crate::site::files::root::Root;
+use crate::site::proxy::AddressCell;
 use selvedge::proto::path::SafePath;
 use std::fmt;
 use std::os::fd::OwnedFd;
