@@ -36,6 +36,7 @@ pub(crate) fn at_next_start(before: &Settings, now: &Settings) -> Vec<&'static s
         ("control", old.control != new.control || before.remote_control != now.remote_control),
         ("supervision", old.supervision != new.supervision),
         ("connections-max", before.limits.connections_max != now.limits.connections_max),
+        ("limits of upstreams", before.limits.upstreams != now.limits.upstreams),
     ];
     list.into_iter().filter(|(_, changed)| *changed).map(|(name, _)| name).collect()
 }

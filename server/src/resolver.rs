@@ -25,19 +25,19 @@ const LOOK_UPS_AT_ONCE_MAX: usize = 8;
 const ADDRESSES_MAX: usize = 16;
 
 /// A host name and a port.
-type Place = (String, u16);
+type HostPort = (String, u16);
 
 /// The names of all upstream servers, of all configurations that have connections.
 #[derive(Debug, Default)]
 pub(crate) struct Resolver {
-    state: Mutex<State>,
+    state: Mutex<Names>,
     /// A name was added, or a look-up has ended.
     changed: Condvar,
 }
 
 #[derive(Debug, Default)]
-struct State {
-    names: HashMap<Place, Name>,
+struct Names {
+    names: HashMap<HostPort, Name>,
     look_ups: usize,
     events: Vec<ResolverEvent>,
 }
@@ -105,7 +105,7 @@ impl Resolver {
     /// Waits until every name was looked up once, for at most a time. A start does not depend on the result.
     pub(crate) fn wait_for_first_look_ups(&self, most: Duration) {
         let is_pending =
-            |state: &mut State| state.names.values().any(|name| name.last.is_none() && name.cell.strong_count() > 0);
+            |state: &mut Names| state.names.values().any(|name| name.last.is_none() && name.cell.strong_count() > 0);
         drop(self.changed.wait_timeout_while(self.lock(), most, is_pending).unwrap_or_else(PoisonError::into_inner));
     }
 
@@ -115,12 +115,12 @@ impl Resolver {
     }
 
     /// Returns the names to look up now, and forgets those that no server has.
-    fn begin_due(&self, now: Instant) -> Vec<Place> {
+    fn begin_due(&self, now: Instant) -> Vec<HostPort> {
         let mut state = self.lock();
         state.names.retain(|_, name| name.is_at_work || name.cell.strong_count() > 0);
         let free = LOOK_UPS_AT_ONCE_MAX.saturating_sub(state.look_ups);
         let due = state.names.iter_mut().filter(|(_, name)| !name.is_at_work && name.due <= now).take(free);
-        let begun: Vec<Place> = due
+        let begun: Vec<HostPort> = due
             .map(|(place, name)| {
                 name.is_at_work = true;
                 place.clone()
@@ -131,9 +131,9 @@ impl Resolver {
     }
 
     /// Takes the result of a look-up. A failure keeps the earlier addresses.
-    fn end(&self, place: &Place, result: io::Result<Vec<SocketAddr>>, now: Instant) {
+    fn end(&self, place: &HostPort, result: io::Result<Vec<SocketAddr>>, now: Instant) {
         let mut state = self.lock();
-        let State { names, look_ups, events } = &mut *state;
+        let Names { names, look_ups, events } = &mut *state;
         *look_ups -= 1;
         if let Some(name) = names.get_mut(place) {
             name.is_at_work = false;
@@ -167,13 +167,13 @@ impl Resolver {
         self.changed.notify_all();
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, Names> {
         // Each change leaves the state complete.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl State {
+impl Names {
     /// Returns the time until a name is due. A look-up that ends wakes the thread anyway.
     fn time_to_next(&self, now: Instant) -> Duration {
         if self.look_ups >= LOOK_UPS_AT_ONCE_MAX {
@@ -316,7 +316,7 @@ mod tests {
 
     impl Resolver {
         /// Ends another look-up of a name.
-        fn end_again(&self, place: &Place, result: io::Result<Vec<SocketAddr>>, now: Instant) {
+        fn end_again(&self, place: &HostPort, result: io::Result<Vec<SocketAddr>>, now: Instant) {
             self.lock().look_ups += 1;
             self.end(place, result, now);
         }

@@ -32,6 +32,8 @@ pub(crate) use carried_state::CarriedState;
 pub(crate) use carried_state::ServingState;
 #[cfg(feature = "program")]
 pub(crate) use gateway::StartCgiPrograms;
+#[cfg(feature = "program")]
+pub(crate) use limits::client as client_limits;
 use selvedge::Limits;
 #[cfg(feature = "program")]
 use selvedge::tls::TlsHost;
@@ -112,7 +114,7 @@ pub(crate) fn compile(
                 control_host,
                 #[cfg(feature = "program")]
                 logs,
-                limits: limits::compile(&settings.limits, open),
+                limits: limits::compile(settings, open),
                 carried,
             })
         }

@@ -1,6 +1,6 @@
 //! Upstreams: groups of servers that requests are forwarded to.
 
-use super::{Builder, MachineRequirementKind};
+use super::{Builder, KnownUpstream, MachineRequirementKind};
 use crate::config::model::{
     Adaptive, Balance, CertificateFiles, Failures, HashKey, HealthCheck, Listener, ProxyProtocol, RequestLimit,
     Upstream, UpstreamProtocol, UpstreamServer, UpstreamTimeouts, UpstreamTls,
@@ -12,15 +12,6 @@ use crate::config::suggest::suggestion;
 use crate::config::tree::{Block, Item, SpannedValue};
 use crate::config::value::{Address, ServerAddress, ServerPlace, ServerScheme, Value, is_address, read_url};
 use std::net::IpAddr;
-
-/// An upstream with what is known of its text.
-pub(super) struct KnownUpstream {
-    pub(super) upstream: Upstream,
-    /// The name, or the first URL of a route.
-    pub(super) at: Span,
-    /// Whether a route names it.
-    pub(super) is_used: bool,
-}
 
 impl Builder<'_, '_> {
     /// Builds the upstreams that the configuration declares.
@@ -110,7 +101,7 @@ impl Builder<'_, '_> {
         servers
     }
 
-    /// Refuses a server that is a listener of this configuration: requests would come back.
+    /// Refuses a server that is a listener of this configuration: requests would return to it.
     fn check_loop(&mut self, address: &ServerAddress, at: Span) {
         if self.listeners.iter().any(|listener| is_listener(&address.place, listener)) {
             let problem = Problem::new(at, "this is a listener of this configuration: requests would return to it");
