@@ -322,6 +322,7 @@ impl LiveServer {
         let at_next_start = config_diff::at_next_start(&self.settings_at_start, &next.settings);
         // New listeners are bound, and clients that connect there wait until the next line but one: only the new
         // configuration knows whether a listener has TLS.
+        self.snapshot.end_leases(&next);
         self.app_handle.replace(&next.app_version(self.workers, listeners.next()));
         let places = listeners.apply(&self.serving_process, &self.handle);
         self.serving_process.set_shutdown_timeout(next.shutdown_timeout());

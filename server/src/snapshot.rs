@@ -273,6 +273,12 @@ impl Snapshot {
         upstream_log::observe(&self.carried, &self.logs);
     }
 
+    /// Ends the leases of routes that the next configuration has changed or removed. Their streams end with the
+    /// replacement.
+    pub(crate) fn end_leases(&self, next: &Self) {
+        self.carried.end_leases(&next.carried);
+    }
+
     /// Waits for the first look-up of each name of an upstream server, so that the first requests find its addresses. A
     /// name service that does not respond delays this by one second at most.
     pub(crate) fn wait_for_names(&self) {

@@ -12,6 +12,8 @@ use crate::resolver::Resolver;
 use crate::site::{ConnectionLimiter, PasswordCache, RateLimiter, Root};
 #[cfg(feature = "program")]
 use crate::site::{GatewayLoad, Upstream};
+#[cfg(feature = "program")]
+use selvedge::service::ResponseLease;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -38,6 +40,9 @@ pub(crate) struct CarriedState {
     /// Requests at work of routes that run scripts, by the text of the route.
     #[cfg(feature = "program")]
     pub(super) gateway_loads: HashMap<String, Arc<GatewayLoad>>,
+    /// Leases of routes that forward requests, by the text of the route and its upstream.
+    #[cfg(feature = "program")]
+    pub(super) leases: HashMap<String, ResponseLease>,
     /// The names of upstream servers. A command that does not serve looks none up.
     #[cfg(feature = "program")]
     pub(super) resolver: Arc<Resolver>,
@@ -83,6 +88,13 @@ impl CarriedState {
     pub(crate) fn serving(state: ServingState) -> Self {
         let ServingState { automatic, resolver, cgi } = state;
         Self { automatic: Some(automatic), resolver, cgi, ..Self::default() }
+    }
+
+    /// Ends the leases of routes that the next configuration has changed or removed. Call it before the replacement.
+    #[cfg(feature = "program")]
+    pub(crate) fn end_leases(&self, next: &Self) {
+        let ended = self.leases.iter().filter(|(text, _)| !next.leases.contains_key(*text));
+        ended.for_each(|(_, lease)| lease.end());
     }
 
     /// Returns the groups of servers.

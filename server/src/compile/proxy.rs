@@ -4,9 +4,25 @@ use super::{Compiler, RouteIndex};
 use crate::config::model::{self, FieldNames, ForwardedHost, Switch};
 use crate::site::{Action, HostPolicy, PathPolicy, ProxyRules, ProxyStatus, RequestBuffering, UrlRewriting};
 use selvedge::proto::forward::{DoubtfulNames, ForwardedFields, RequestRules, ViaField};
+use selvedge::service::ResponseLease;
 use std::sync::Arc;
 
 impl Compiler<'_> {
+    /// Returns the lease of a route that forwards requests: while nothing of the route and its upstream changes, its streams
+    /// and upgraded connections outlive a reload.
+    pub(super) fn route_lease(&mut self, at: RouteIndex, route: &model::Route) -> Option<ResponseLease> {
+        let upstream = match &route.action {
+            model::Action::Proxy(proxy) => Some(Arc::as_ptr(&self.carried.upstreams.get(&proxy.upstream)?.upstream)),
+            model::Action::Gateway(_) => None,
+            _ => return None,
+        };
+        let names = &self.settings().sites[at.site].names;
+        let text = format!("{names:?} {route:?} {upstream:?}");
+        let lease = self.earlier.leases.get(&text).cloned().unwrap_or_default();
+        self.carried.leases.insert(text, lease.clone());
+        Some(lease)
+    }
+
     /// Compiles the action; `None` if its upstream has a problem, which is reported there.
     pub(super) fn proxy(&mut self, at: RouteIndex, proxy: &model::Proxy) -> Option<Action> {
         let upstream = self.carried.upstreams.get(&proxy.upstream)?.upstream.clone();

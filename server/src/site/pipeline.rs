@@ -213,7 +213,11 @@ impl<'t> Pipeline<'t> {
         if headers.is_some() {
             self.cache_scope = CacheScope::None;
         }
-        let routed = |response, source| {
+        let routed = |response: Response, source| {
+            let response = match &route.lease {
+                Some(lease) => response.lease(lease.clone()),
+                None => response,
+            };
             let routed = RoutedResponse::new(response, Some(route), source);
             RouteResult::Responded(RoutedResponse { headers: headers.clone(), ..routed })
         };

@@ -154,10 +154,12 @@ impl Builder<'_, '_> {
             let problem = Problem::new(host.at, "a check has no client whose host it could keep");
             self.problem(problem.suggest("write \"upstream\", the default, or a host"));
         }
+        let (every, timeout) = (item.required("every").time(), item.required("timeout"));
+        let is_default = timeout.at == item.at;
         let health = HealthCheck {
             path: item.required("path").text().to_owned(),
-            every: item.required("every").time(),
-            timeout: item.required("timeout").time(),
+            every,
+            timeout: if is_default { timeout.time().min(every) } else { timeout.time() },
             expect: (first, last),
             host: Some(host.text()).filter(|host| *host != "upstream").map(str::to_owned),
         };
