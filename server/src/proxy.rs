@@ -67,7 +67,7 @@ pub(crate) fn proxy(options: &ProxyArgs) -> Result<(), String> {
     process::obey_signals(running.handle(), move || reopener.reopen())
         .map_err(|error| format!("cannot watch signals: {error}"))?;
     for address in running.addresses() {
-        log::print_line(&format!("forwarding http://{address}/ to {}", options.to.join(" ")));
+        log::print_line(&format!("serving {} on http://{address}/", options.to.join(" ")));
     }
     let (carried, of_names) = (compiled.carried, Arc::downgrade(&logs));
     thread::spawn(move || {
@@ -112,7 +112,7 @@ pub(crate) fn configuration_of_names(options: &ProxyArgs) -> Result<RunArgs, Str
     let file = write_configuration(&folder, (CONFIGURATION, &text))?;
     if !process::is_supervised() {
         let urls: Vec<String> = names.iter().map(|name| format!("https://{name}/")).collect();
-        log::print_line(&format!("forwarding {} to {}", urls.join(" "), options.to.join(" ")));
+        log::print_line(&format!("serving {} on {}", options.to.join(" "), urls.join(" ")));
     }
     Ok(RunArgs { config: ConfigArgs { file: Some(file), config: None }, driver: Some(options.common.driver) })
 }
