@@ -43,10 +43,9 @@ pub(crate) use cors::{AllowedOrigins, CorsCredentials, CorsRules};
 pub(crate) use files::cache::BYTES_MAX as CACHE_BYTES_MAX;
 pub(crate) use files::directories::BYTES_MAX as DIRECTORIES_BYTES_MAX;
 pub(crate) use files::root::Root;
-#[expect(unused_imports, reason = "the configuration names them")]
 pub(crate) use gateway::{
-    GatewayLoad, GatewayRules, GatewayTimeouts, PhpRules, ProgramStart, ScriptRunner, ScriptServer, Scripts,
-    SendFileFolder, ServerAddress, StartProgram,
+    GatewayLoad, GatewayRules, GatewayTimeouts, PhpRules, ProgramEnd, ProgramRunner, ProgramStart, ScriptRunner,
+    ScriptServer, Scripts, SendFileFolder, StartProgram,
 };
 pub(crate) use headers::{FileFieldRules, HeaderEdits};
 pub(crate) use methods::SlashRedirect;

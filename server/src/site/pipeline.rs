@@ -8,6 +8,7 @@ use super::condition::{host_of, scheme_of};
 use super::files;
 use super::files::cache_key::CacheNamespace;
 use super::files::resolve::Resolved;
+use super::gateway::{self, GatewayOutcome, GatewayRequest, GatewayRules};
 use super::headers::{self, FileFieldRules, HeaderEdits, ResponseFacts};
 use super::listing;
 use super::lookup::{self, FileLookup, FoundBy, FoundFile};
@@ -55,6 +56,8 @@ pub(super) struct Pipeline<'t> {
     dry_run_reason: Option<&'static str>,
     /// Whether the response may be cached by its path.
     cache_scope: CacheScope,
+    /// The query of a script's local redirect that leads to the next route.
+    redirected_query: Option<String>,
 }
 
 /// A response before error pages and header edits are applied.
@@ -102,6 +105,7 @@ impl<'t> Pipeline<'t> {
             passed_rules: AccessRules::default(),
             dry_run_reason: None,
             cache_scope: CacheScope::Path,
+            redirected_query: None,
         }
     }
 
@@ -233,7 +237,14 @@ impl<'t> Pipeline<'t> {
             Action::Redirect(redirect) => routed(redirect_response(redirect, &values()), ResponseSource::Generated),
             Action::Respond(fixed) => routed(fixed.response(&values()), ResponseSource::Configured),
             Action::Deny(deny) => routed(deny.response(), ResponseSource::Generated),
-            Action::Gateway(_) => routed(Response::error(StatusCode::BAD_GATEWAY), ResponseSource::Generated),
+            Action::Gateway(rules) => {
+                let beneath = path_beneath(&values());
+                let result = self.run_gateway(request, (path, beneath.as_ref()), (route, rules, files)).await;
+                match result {
+                    RouteResult::Responded(served) => RouteResult::Responded(RoutedResponse { headers, ..served }),
+                    rewritten => rewritten,
+                }
+            }
             Action::Files(rules) => {
                 let beneath = match rules.path_prefix {
                     PathPrefix::Kept => None,
@@ -243,6 +254,43 @@ impl<'t> Pipeline<'t> {
                 RouteResult::Responded(RoutedResponse { headers, ..served })
             }
         }
+    }
+
+    /// Runs a script, or responds with a file of its application.
+    async fn run_gateway(
+        &mut self,
+        request: &mut Request,
+        (path, beneath): (&SafePath, Option<&SafePath>),
+        (route, rules, number): (&'t Route, &GatewayRules, u32),
+    ) -> RouteResult<'t> {
+        let redirected = self.redirected_query.take();
+        let files = self.state.files(number);
+        let call = GatewayRequest { rules, files, path, beneath, redirected: redirected.as_deref() };
+        let outcome = Box::pin(gateway::respond(&self.state.gateway, request, call)).await;
+        let response = match outcome {
+            GatewayOutcome::Response(response) => {
+                // The application has written its own error pages.
+                let is_own = request.upstream().is_some_and(|record| record.facts().status.is_some());
+                let source = if is_own { ResponseSource::Configured } else { ResponseSource::Generated };
+                return RouteResult::Responded(RoutedResponse::new(response, Some(route), source));
+            }
+            GatewayOutcome::LocalRedirect { path, query } => {
+                self.cache_scope = CacheScope::None;
+                self.redirected_query = Some(query);
+                return RouteResult::Rewritten(path, route);
+            }
+            GatewayOutcome::File(file) => match (respond_to_method(request), file) {
+                (Some(refused), _) => refused,
+                (None, FileLookup::File(file, FoundBy::Path(fresh_until))) => {
+                    self.cache_file(request, route, (&file, fresh_until));
+                    let response = files.respond(request, &file.resource).await;
+                    let served = RoutedResponse::new(response, Some(route), ResponseSource::File).with_file(file);
+                    return RouteResult::Responded(served);
+                }
+                (None, _) => redirect_to_slash(path, request, self.state.slash_redirect),
+            },
+        };
+        RouteResult::Responded(RoutedResponse::new(response, Some(route), ResponseSource::Generated))
     }
 
     /// Checks the access rules of the route that were not checked yet, and limits the request content. Without a

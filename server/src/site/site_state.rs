@@ -3,6 +3,7 @@
 use super::access::Verifier;
 use super::files::cache::FileCache;
 use super::files::{Files, SharedFileCache};
+use super::gateway::GatewayState;
 use super::listing;
 use super::methods::SlashRedirect;
 use super::route_table::RouteTable;
@@ -18,6 +19,7 @@ pub(super) struct SiteState {
     files_by_root: Box<[OnceCell<Files>]>,
     pub(super) listing_limits: listing::ListingLimits,
     pub(super) verifier: Verifier,
+    pub(super) gateway: GatewayState,
     pub(super) slash_redirect: SlashRedirect,
     /// The port of https, if a listener has TLS.
     pub(super) https_port: Option<u16>,
@@ -30,6 +32,7 @@ impl SiteState {
             cache: Rc::new(RefCell::new(cache)),
             listing_limits: listing::ListingLimits::new(),
             verifier: Verifier::new(routes.password_cache.clone()),
+            gateway: GatewayState::default(),
             slash_redirect: SlashRedirect::Absolute,
             https_port: None,
             routes,
