@@ -118,6 +118,7 @@ fn failing<'a>(
 fn check_requirement(kind: &MachineRequirementKind) -> Result<(), (String, String)> {
     match kind {
         MachineRequirementKind::Root(path) => check_root(path),
+        MachineRequirementKind::CgiPrograms(programs) => check_root(&programs.folder),
         MachineRequirementKind::WritableFile(path) | MachineRequirementKind::PidFile(path) => check_writable_file(path),
         MachineRequirementKind::SocketDirectory(path) => {
             check_writable_folder(folder_of(path)).map_err(|(what, instead)| {

@@ -1,6 +1,6 @@
 //! What a configuration requires of the machine.
 
-use super::model::{CertificateFiles, Program};
+use super::model::{CertificateFiles, CgiPrograms, Program};
 use super::position::Span;
 use super::value::Address;
 use std::path::PathBuf;
@@ -33,6 +33,8 @@ pub(crate) enum MachineRequirementKind {
     TicketKeys(PathBuf),
     /// A program that the server runs.
     Program(Program),
+    /// A folder with programs that the server runs for requests.
+    CgiPrograms(CgiPrograms),
     /// A file with a key that the serving process reads.
     KeyFile(PathBuf),
     /// An htpasswd file.

@@ -1,7 +1,10 @@
 //! The actions of routes, as validated values.
 
 use super::files::root::Root;
+#[cfg(feature = "configuration")]
 use super::gateway::GatewayRules;
+#[cfg(feature = "configuration")]
+use super::proxy::ProxyRules;
 use crate::syntax::{RequestValues, Template, TextTemplate};
 use bytes::Bytes;
 use selvedge::proto::field::Fields;
@@ -23,7 +26,11 @@ pub(crate) enum Action {
     Respond(FixedResponse),
     /// Denies the request.
     Deny(DenyResponse),
+    /// Forwards the request to a server of a group.
+    #[cfg(feature = "configuration")]
+    Proxy(Arc<ProxyRules>),
     /// Runs a script or program.
+    #[cfg(feature = "configuration")]
     Gateway(Arc<GatewayRules>),
 }
 
@@ -32,7 +39,9 @@ impl Action {
     /// before the response.
     pub(super) fn uses_content(&self) -> bool {
         match self {
-            Self::Rewrite(_) | Self::Gateway(_) => true,
+            Self::Rewrite(_) => true,
+            #[cfg(feature = "configuration")]
+            Self::Proxy(_) | Self::Gateway(_) => true,
             Self::Files(_) | Self::Redirect(_) | Self::Respond(_) | Self::Deny(_) => false,
         }
     }

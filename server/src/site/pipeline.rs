@@ -8,6 +8,7 @@ use super::condition::{host_of, scheme_of};
 use super::files;
 use super::files::cache_key::CacheNamespace;
 use super::files::resolve::Resolved;
+#[cfg(feature = "configuration")]
 use super::gateway::{self, GatewayOutcome, GatewayRequest, GatewayRules};
 use super::headers::{self, FileFieldRules, HeaderEdits, ResponseFacts};
 use super::listing;
@@ -57,6 +58,7 @@ pub(super) struct Pipeline<'t> {
     /// Whether the response may be cached by its path.
     cache_scope: CacheScope,
     /// The query of a script's local redirect that leads to the next route.
+    #[cfg(feature = "configuration")]
     redirected_query: Option<String>,
 }
 
@@ -105,6 +107,7 @@ impl<'t> Pipeline<'t> {
             passed_rules: AccessRules::default(),
             dry_run_reason: None,
             cache_scope: CacheScope::Path,
+            #[cfg(feature = "configuration")]
             redirected_query: None,
         }
     }
@@ -217,7 +220,11 @@ impl<'t> Pipeline<'t> {
         if headers.is_some() {
             self.cache_scope = CacheScope::None;
         }
-        let routed = |response, source| {
+        let routed = |response: Response, source| {
+            let response = match &route.lease {
+                Some(lease) => response.lease(lease.clone()),
+                None => response,
+            };
             let routed = RoutedResponse::new(response, Some(route), source);
             RouteResult::Responded(RoutedResponse { headers: headers.clone(), ..routed })
         };
@@ -237,6 +244,9 @@ impl<'t> Pipeline<'t> {
             Action::Redirect(redirect) => routed(redirect_response(redirect, &values()), ResponseSource::Generated),
             Action::Respond(fixed) => routed(fixed.response(&values()), ResponseSource::Configured),
             Action::Deny(deny) => routed(deny.response(), ResponseSource::Generated),
+            #[cfg(feature = "configuration")]
+            Action::Proxy(_) => routed(Response::error(StatusCode::BAD_GATEWAY), ResponseSource::Generated),
+            #[cfg(feature = "configuration")]
             Action::Gateway(rules) => {
                 let beneath = path_beneath(&values());
                 let result = self.run_gateway(request, (path, beneath.as_ref()), (route, rules, files)).await;
@@ -257,6 +267,7 @@ impl<'t> Pipeline<'t> {
     }
 
     /// Runs a script, or responds with a file of its application.
+    #[cfg(feature = "configuration")]
     async fn run_gateway(
         &mut self,
         request: &mut Request,
@@ -271,6 +282,10 @@ impl<'t> Pipeline<'t> {
             GatewayOutcome::Response(response) => {
                 // The application has written its own error pages.
                 let is_own = request.upstream().is_some_and(|record| record.facts().status.is_some());
+                let response = match &route.lease {
+                    Some(lease) => response.lease(lease.clone()),
+                    None => response,
+                };
                 let source = if is_own { ResponseSource::Configured } else { ResponseSource::Generated };
                 return RouteResult::Responded(RoutedResponse::new(response, Some(route), source));
             }

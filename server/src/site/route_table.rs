@@ -13,6 +13,7 @@ use crate::syntax::HostName;
 use crate::syntax::Pattern;
 use selvedge::proto::path::SafePath;
 use selvedge::proto::target::Host;
+use selvedge::service::ResponseLease;
 use selvedge::{Request, StatusCode};
 use std::fmt;
 use std::net::IpAddr;
@@ -78,6 +79,7 @@ impl SiteRules {
             cors: None,
             error_pages: Vec::new(),
             action: Action::Files(files),
+            lease: None,
         };
         Self { names: vec![HostName::Any], routes: vec![route], ..Self::default() }
     }
@@ -117,6 +119,8 @@ pub(crate) struct Route {
     pub(crate) error_pages: Vec<(StatusCode, SafePath)>,
     /// The action of the route.
     pub(crate) action: Action,
+    /// Lets streams and upgraded connections of the route outlive a reload that does not change it.
+    pub(crate) lease: Option<ResponseLease>,
 }
 
 /// Files that replace error responses and are sent with the status code of the error.
@@ -267,6 +271,7 @@ impl RouteTable {
             let files = rules.routes.iter().map(|route| {
                 let FilesRules { root, index, precompressed, .. } = match &route.action {
                     Action::Files(files) => files,
+                    #[cfg(feature = "configuration")]
                     Action::Gateway(gateway) => match gateway.files() {
                         Some(files) => files,
                         None => return 0,

@@ -82,7 +82,6 @@ impl Builder<'_, '_> {
     fn cgi(&mut self, item: &Item, patterns: &[Pattern]) -> CgiPrograms {
         let block = item.block();
         let given = item.first();
-        self.require(given.at, MachineRequirementKind::Root(given.path().to_owned()));
         let user = item.property("user");
         if let Some(user) = user {
             self.require(user.at, MachineRequirementKind::User(user.text().to_owned()));
@@ -93,14 +92,16 @@ impl Builder<'_, '_> {
             self.problem(problem.suggest("write a pattern that ends with `/*`, or program=\"NAME\""));
         }
         let number = |name: &str| block.item(name).first().number();
-        CgiPrograms {
+        let programs = CgiPrograms {
             folder: given.path().to_owned(),
             user: user.map(|user| user.text().to_owned()),
             program,
             run_timeout: block.item("run-timeout").first().time(),
             memory_bytes_max: number("memory-bytes-max"),
             output_bytes_max: number("output-bytes-max"),
-        }
+        };
+        self.require(given.at, MachineRequirementKind::CgiPrograms(programs.clone()));
+        programs
     }
 
     fn variables(&mut self, block: &Block) -> Vec<(String, String)> {

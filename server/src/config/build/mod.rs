@@ -17,7 +17,7 @@ mod values;
 mod when;
 mod wildcards;
 
-use super::model::{Acme, Enforcement, Listener, Settings, Switch};
+use super::model::{Acme, Enforcement, Listener, Settings, Switch, Upstream};
 use super::position::Span;
 use super::problem::Problem;
 use super::reader::Reader;
@@ -26,7 +26,6 @@ use super::tree::{Block, Item, SpannedValue};
 use super::value::Value;
 use crate::syntax::Network;
 use std::path::PathBuf;
-use upstream::KnownUpstream;
 
 /// Builds the model of the top level. If the reader has problems afterwards, the model must not be used.
 pub(super) fn build(top: &Block, reader: &mut Reader<'_>) -> (Settings, Vec<MachineRequirement>) {
@@ -56,6 +55,15 @@ struct Builder<'r, 'a> {
     upstreams: Vec<KnownUpstream>,
     /// Whether an upstream has a problem that hides its name.
     has_invalid_upstream: bool,
+}
+
+/// An upstream with what is known of its text.
+struct KnownUpstream {
+    upstream: Upstream,
+    /// The name, or the first URL of a route.
+    at: Span,
+    /// Whether a route names it.
+    is_used: bool,
 }
 
 impl Builder<'_, '_> {

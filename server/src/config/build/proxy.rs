@@ -1,12 +1,12 @@
 //! The route action `proxy`.
 
 use super::Builder;
-use super::route::{check_prefix, text_template};
+use super::values::{check_prefix, text_template};
 use super::wildcards::Wildcards;
 use crate::config::model::{FieldNames, ForwardedFields, ForwardedHost, HeaderChange, HeaderChangeKind, Proxy, Switch};
 use crate::config::problem::Problem;
-use crate::config::tree::{Block, Item};
-use crate::syntax::Pattern;
+use crate::config::tree::{Block, Item, SpannedValue};
+use crate::syntax::{Pattern, TextTemplate};
 
 impl Builder<'_, '_> {
     pub(super) fn proxy(&mut self, item: &Item, (patterns, wildcards): (&[Pattern], &Wildcards<'_>)) -> Proxy {
@@ -37,6 +37,7 @@ impl Builder<'_, '_> {
                 "off" => ForwardedFields::Off,
                 _ => ForwardedFields::XForwarded,
             },
+            via: flag("via"),
             field_names: match block.item("field-names").first().text() {
                 "any" => FieldNames::Any,
                 _ => FieldNames::Strict,
@@ -63,11 +64,7 @@ impl Builder<'_, '_> {
         changes
     }
 
-    fn field_text(
-        &mut self,
-        given: &crate::config::tree::SpannedValue,
-        wildcards: &Wildcards<'_>,
-    ) -> crate::syntax::TextTemplate {
+    fn field_text(&mut self, given: &SpannedValue, wildcards: &Wildcards<'_>) -> TextTemplate {
         let text = text_template(given);
         self.reader.problems.extend(wildcards.check(&text, given.at));
         text

@@ -2,7 +2,7 @@
 
 use super::proxy::check_file_settings;
 use super::unreachable_routes::EarlierRoutes;
-use super::values::{pattern, status};
+use super::values::{check_prefix, pattern, status, text_template};
 use super::when::build_when;
 use super::wildcards::Wildcards;
 use super::{Builder, MachineRequirementKind, PageUse, texts};
@@ -163,18 +163,6 @@ impl Builder<'_, '_> {
         }
         Action::Respond { status, body: text, content_type: item.required("content-type").text().to_owned() }
     }
-}
-
-/// Returns the problem of a prefix that is to be taken off, but is not in every pattern.
-pub(super) fn check_prefix(given: &SpannedValue, patterns: &[Pattern]) -> Option<Problem> {
-    let pattern = patterns.iter().find(|pattern| given.flag() && !pattern.ends_with_rest())?;
-    let problem = Problem::new(given.at, format!("`{pattern}` has no prefix to strip"));
-    Some(problem.suggest("a pattern with a prefix ends with `/*` or `/{name...}`"))
-}
-
-pub(super) fn text_template(given: &SpannedValue) -> TextTemplate {
-    let Value::TextTemplate(text) = &given.value else { unreachable!("the table requires a text") };
-    text.clone()
 }
 
 /// Reports settings of a route that rewrites: the response is that of another route.

@@ -1,6 +1,6 @@
 //! Upstreams: groups of servers that requests are forwarded to.
 
-use super::{Builder, MachineRequirementKind};
+use super::{Builder, KnownUpstream, MachineRequirementKind};
 use crate::config::model::{
     Adaptive, Balance, CertificateFiles, Failures, HashKey, HealthCheck, Listener, ProxyProtocol, RequestLimit,
     Upstream, UpstreamProtocol, UpstreamServer, UpstreamTimeouts, UpstreamTls,
@@ -12,15 +12,6 @@ use crate::config::suggest::suggestion;
 use crate::config::tree::{Block, Item, SpannedValue};
 use crate::config::value::{Address, ServerAddress, ServerPlace, ServerScheme, Value, is_address, read_url};
 use std::net::IpAddr;
-
-/// An upstream with what is known of its text.
-pub(super) struct KnownUpstream {
-    pub(super) upstream: Upstream,
-    /// The name, or the first URL of a route.
-    pub(super) at: Span,
-    /// Whether a route names it.
-    pub(super) is_used: bool,
-}
 
 impl Builder<'_, '_> {
     /// Builds the upstreams that the configuration declares.
@@ -110,7 +101,7 @@ impl Builder<'_, '_> {
         servers
     }
 
-    /// Refuses a server that is a listener of this configuration: requests would come back.
+    /// Refuses a server that is a listener of this configuration: requests would return to it.
     fn check_loop(&mut self, address: &ServerAddress, at: Span) {
         if self.listeners.iter().any(|listener| is_listener(&address.place, listener)) {
             let problem = Problem::new(at, "this is a listener of this configuration: requests would return to it");
@@ -163,10 +154,12 @@ impl Builder<'_, '_> {
             let problem = Problem::new(host.at, "a check has no client whose host it could keep");
             self.problem(problem.suggest("write \"upstream\", the default, or a host"));
         }
+        let (every, timeout) = (item.required("every").time(), item.required("timeout"));
+        let is_default = timeout.at == item.at;
         let health = HealthCheck {
             path: item.required("path").text().to_owned(),
-            every: item.required("every").time(),
-            timeout: item.required("timeout").time(),
+            every,
+            timeout: if is_default { timeout.time().min(every) } else { timeout.time() },
             expect: (first, last),
             host: Some(host.text()).filter(|host| *host != "upstream").map(str::to_owned),
         };

@@ -18,6 +18,7 @@ pub(crate) struct Proxy {
     pub(crate) request_headers: Vec<HeaderChange>,
     pub(crate) response_headers: Vec<HeaderChange>,
     pub(crate) forwarded: ForwardedFields,
+    pub(crate) via: Switch,
     pub(crate) field_names: FieldNames,
     /// 0: none.
     pub(crate) buffered_bytes_max: u32,
@@ -74,6 +75,7 @@ impl Proxy {
                 ForwardedFields::Off => "off",
             };
             lines.line(format_args!("forwarded \"{fields}\""))?;
+            lines.line(format_args!("via {}", flag(self.via)))?;
             let names = match self.field_names {
                 FieldNames::Strict => "strict",
                 FieldNames::Any => "any",

@@ -2,7 +2,7 @@
 
 use super::print::{Printer, quote, quote_path};
 use super::print_site::quoted;
-use super::{CertificateFiles, Settings};
+use super::{Action, CertificateFiles, Settings};
 use crate::config::value::{ServerAddress, ServerScheme, write_time};
 use crate::syntax::HostName;
 use std::fmt::{self, Display, Formatter};
@@ -279,6 +279,31 @@ impl Display for RequestLimit {
 }
 
 impl Settings {
+    /// Whether a route forwards requests to servers, or runs scripts or programs.
+    pub(crate) fn forwards_requests(&self) -> bool {
+        let mut routes = self.sites.iter().flat_map(|site| &site.routes);
+        routes.any(|route| matches!(route.action, Action::Proxy(_) | Action::Gateway(_)))
+    }
+
+    /// Returns the most requests of proxies that are at work or wait; `None` if the clients are their only limit.
+    pub(crate) fn forwarded_requests_max(&self) -> Option<u64> {
+        let of = |upstream: &Upstream| {
+            let limit = upstream.requests.as_ref()?;
+            Some(u64::from(limit.requests_max) * upstream.servers.len() as u64 + u64::from(limit.queue_max))
+        };
+        self.upstreams.iter().map(of).sum()
+    }
+
+    /// Returns the most content that a route receives before it forwards a request.
+    pub(crate) fn buffered_bytes_max(&self) -> u64 {
+        let routes = self.sites.iter().flat_map(|site| &site.routes);
+        let of = |route: &super::Route| match &route.action {
+            Action::Proxy(proxy) => u64::from(proxy.buffered_bytes_max),
+            _ => 0,
+        };
+        routes.map(of).max().unwrap_or(0)
+    }
+
     /// Finds an upstream by name.
     pub(crate) fn upstream(&self, name: &str) -> Option<&Upstream> {
         self.upstreams.iter().find(|upstream| upstream.name == name)

@@ -74,6 +74,9 @@ pub(super) const SETTINGS: &[Setting] = &[
              7239. What a client sends in these fields is replaced, unless it is one of `trusted-proxies`: then the \
              client's address is appended.",
         ),
+    setting(PROXY, "via", "Whether the field Via of forwarded requests names this server (RFC 9110 §7.6.3).")
+        .arguments(&[one("flag", ValueKind::Flag)])
+        .default("#false"),
     setting(PROXY, "field-names", "Which fields are forwarded.")
         .arguments(&[one("names", ValueKind::Choice(&["strict", "any"]))])
         .default("strict")

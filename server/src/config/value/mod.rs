@@ -270,6 +270,25 @@ impl ValueKind {
     }
 }
 
+/// Checks the URL of a server, relative to the current folder.
+///
+/// # Errors
+/// If it is no URL of a server.
+#[cfg(feature = "program")]
+pub(crate) fn check_server(text: &str) -> Result<(), ValueError> {
+    ValueKind::Server.check_placeholders(text)?;
+    read_url(text, Path::new("")).map(drop)
+}
+
+/// Checks the host of requests to an upstream, and returns it in lower case.
+///
+/// # Errors
+/// If it is neither `keep`, `upstream`, nor a host.
+#[cfg(feature = "program")]
+pub(crate) fn check_forwarded_host(text: &str) -> Result<String, ValueError> {
+    name::read_forwarded_host(text).map(|_| text.to_ascii_lowercase())
+}
+
 /// Parses a scalar as a value of a kind. Relative paths start at `base`.
 ///
 /// # Errors
@@ -337,7 +356,7 @@ fn read_text(kind: ValueKind, text: &str, base: &Path) -> Result<Value, ValueErr
         ValueKind::UserName => name::read_user_name(text),
         ValueKind::PasswordHash => name::read_password_hash(text),
         ValueKind::LogTarget => path::read_log_target(text, base).map(Value::LogTarget),
-        ValueKind::Server => server_address::read_url(text, base).map(Value::Server),
+        ValueKind::Server => read_url(text, base).map(Value::Server),
         ValueKind::ProxyTarget => Ok(owned()),
         ValueKind::ScriptServer => server_address::read_plain(text, base).map(Value::ScriptServer),
         ValueKind::ForwardedHost => name::read_forwarded_host(text),

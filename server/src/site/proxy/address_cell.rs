@@ -40,4 +40,10 @@ impl AddressCell {
         let addresses = self.addresses.lock().unwrap_or_else(PoisonError::into_inner);
         (self.version(), addresses.clone())
     }
+
+    /// Returns the addresses.
+    #[cfg(test)]
+    pub(crate) fn current(&self) -> Arc<[Address]> {
+        self.load().1
+    }
 }

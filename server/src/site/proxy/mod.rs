@@ -4,20 +4,22 @@
 //! (`health`), how busy they are (`capacity`), and which one gets the next request (`balance`). No step of a request takes
 //! a lock unless a server has failed or a request has to wait.
 
+mod adaptive;
 mod address_cell;
 mod balance;
 mod capacity;
 mod failure_history;
 mod health;
+mod proxy_rules;
 mod retry_budget;
 mod rules;
 mod sticky;
 mod upstream;
 
 pub(crate) use address_cell::AddressCell;
+pub(crate) use proxy_rules::{HostPolicy, PathPolicy, ProxyRules, ProxyStatus, RequestBuffering, UrlRewriting};
 pub(crate) use rules::{
-    AdaptiveMode, Balance, CapacityRules, FailureRules, FieldNamePolicy, ForwardingFields, HashKey, HealthCheck,
-    HostPolicy, PathPolicy, ProxyRules, ProxyStatus, RequestBuffering, ServerRules, StickyRules, UpstreamRules,
-    UrlRewriting,
+    AdaptiveMode, Balance, CapacityRules, FailureRules, HashKey, HealthCheck, ProxyHeaderVersion, ServerRules,
+    StickyRules, UpstreamRules,
 };
-pub(crate) use upstream::Upstream;
+pub(crate) use upstream::{ServerChange, Upstream, UpstreamEvent, UpstreamObserver};

@@ -1,9 +1,6 @@
-//! The rules of a proxy as plain values: the servers of an application, and what a route changes in messages.
+//! The rules of a group of servers as plain values.
 
 use super::address_cell::AddressCell;
-use super::upstream::Upstream;
-use crate::site::headers::HeaderEdits;
-use crate::syntax::Template;
 use selvedge::client::{ClientTimeouts, ClientTls, Protocol};
 use std::num::{NonZeroU16, NonZeroU32};
 use std::sync::Arc;
@@ -36,7 +33,7 @@ pub(crate) struct ServerRules {
     /// The server as the configuration names it, such as `http://10.0.0.5:3000`. It identifies the server to
     /// `hash` and `sticky`, so it has to be unique in its group.
     pub(crate) name: Box<str>,
-    /// Host and port as a Host field has them, for [`HostPolicy::Server`].
+    /// Host and port as a Host field has them, for a Host field of its own.
     pub(crate) authority: Box<str>,
     /// The addresses, which a resolver may replace while the server is in use.
     pub(crate) addresses: Arc<AddressCell>,
@@ -173,120 +170,5 @@ pub(crate) enum AdaptiveMode {
     /// The limit is computed, and requests beyond it are counted and noted in the log, but forwarded.
     Observe,
     /// Requests beyond the limit wait or get 503.
-    On,
-}
-
-/// What a route does with the requests that it forwards, and with their responses.
-#[derive(Clone, Debug)]
-pub(crate) struct ProxyRules {
-    /// The servers.
-    pub(crate) upstream: Arc<Upstream>,
-    /// The Host field of forwarded requests.
-    pub(crate) host: HostPolicy,
-    /// The path of forwarded requests.
-    pub(crate) path: PathPolicy,
-    /// Changes to the fields of requests.
-    pub(crate) request_headers: HeaderEdits,
-    /// Changes to the fields of responses, before those of the route.
-    pub(crate) response_headers: HeaderEdits,
-    /// Which fields tell the server about the client.
-    pub(crate) forwarding: ForwardingFields,
-    /// Which field names are forwarded.
-    pub(crate) field_names: FieldNamePolicy,
-    /// Whether content is received before a server is chosen.
-    pub(crate) buffering: RequestBuffering,
-    /// Whether URLs of the server in Location and the paths of its cookies become those of the client.
-    pub(crate) url_rewriting: UrlRewriting,
-    /// Whether responses have a Proxy-Status field (RFC 9209).
-    pub(crate) proxy_status: ProxyStatus,
-}
-
-impl ProxyRules {
-    /// Forwards to a group of servers with the default for everything else.
-    pub(crate) fn new(upstream: Arc<Upstream>) -> Self {
-        Self {
-            upstream,
-            host: HostPolicy::Client,
-            path: PathPolicy::Kept,
-            request_headers: HeaderEdits::default(),
-            response_headers: HeaderEdits::default(),
-            forwarding: ForwardingFields::XForwarded,
-            field_names: FieldNamePolicy::Strict,
-            buffering: RequestBuffering::Off,
-            url_rewriting: UrlRewriting::Off,
-            proxy_status: ProxyStatus::Off,
-        }
-    }
-}
-
-/// The Host field of forwarded requests.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum HostPolicy {
-    /// As the client sent it. Default.
-    Client,
-    /// The authority of the server.
-    Server,
-    /// This value.
-    Fixed(Box<str>),
-}
-
-/// The path of forwarded requests. The query is always kept.
-#[derive(Clone, Debug)]
-pub(crate) enum PathPolicy {
-    /// As the client sent it, byte for byte. Default.
-    Kept,
-    /// Without the segments before the wildcard at the end of the route's pattern. The rest is kept byte for byte.
-    PrefixStripped,
-    /// Filled from the request. Values are percent-encoded again.
-    Replaced(Template),
-}
-
-/// Which fields tell a server about the client. Values that a client sent are replaced unless it is a trusted proxy.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum ForwardingFields {
-    /// `X-Forwarded-For`, `X-Forwarded-Proto` and `X-Forwarded-Host`. Default.
-    XForwarded,
-    /// `Forwarded` (RFC 7239).
-    Forwarded,
-    /// All four.
-    Both,
-    /// None.
-    Off,
-}
-
-/// Which field names are forwarded. Many applications read `-`, `_` and `.` in a name as one character, so a client could
-/// send a field that looks like one of the proxy's.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum FieldNamePolicy {
-    /// Fields with `_` or `.` in their name are dropped. Default.
-    Strict,
-    /// All fields are forwarded.
-    Any,
-}
-
-/// Whether the content of a request is received before it is forwarded, so that a slow client does not occupy a server.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum RequestBuffering {
-    /// Content is forwarded while it arrives. Default.
-    Off,
-    /// Content up to this number of bytes is received first. Longer content is forwarded while it arrives.
-    UpTo(u32),
-}
-
-/// Whether URLs of a server in `Location` and `Content-Location`, and the paths of its cookies, become those of the client.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum UrlRewriting {
-    /// They are kept. Default.
-    Off,
-    /// They are rewritten.
-    On,
-}
-
-/// Whether responses have a Proxy-Status field (RFC 9209).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum ProxyStatus {
-    /// They have none. Default.
-    Off,
-    /// They have one, with the name of the group, the status of the server, and the kind of an error.
     On,
 }

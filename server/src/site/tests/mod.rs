@@ -86,6 +86,7 @@ fn route(pattern: &str, action: Action) -> Route {
         error_pages: Vec::new(),
         headers: HeaderEdits::default(),
         action,
+        lease: None,
     }
 }
 
