@@ -18,6 +18,7 @@ mod idle_epoll;
 pub(crate) mod link;
 pub(crate) mod listen;
 pub(crate) mod panic;
+pub(crate) mod pipe;
 pub(crate) mod prefetch;
 pub(crate) mod raw;
 pub(crate) mod runtime;

@@ -4,8 +4,8 @@ use super::{Compiler, RouteIndex};
 use crate::config::model::{self, CgiPrograms, SendFile};
 use crate::config::value::ServerPlace;
 use crate::site::{
-    Action, GatewayLoad, GatewayRules, GatewayTimeouts, PhpRules, ProgramStart, ScriptRunner, ScriptServer, Scripts,
-    SendFileFolder, StartProgram,
+    Action, GatewayLoad, GatewayRules, GatewayTimeouts, PhpRules, ProgramRunner, ProgramStart, ScriptRunner,
+    ScriptServer, Scripts, SendFileFolder, StartProgram,
 };
 use std::fmt;
 use std::io;
@@ -83,7 +83,8 @@ impl Compiler<'_> {
         // A command that does not serve runs no program.
         let starter = self.carried.cgi.as_ref().map(|cgi| cgi.starter(programs));
         let starter = starter.unwrap_or_else(|| Arc::new(NoPrograms));
-        Some((Scripts::Programs { folder, only }, ScriptRunner::Cgi(starter)))
+        let runner = ProgramRunner { starter, output_bytes_max: programs.output_bytes_max };
+        Some((Scripts::Programs { folder, only }, ScriptRunner::Cgi(runner)))
     }
 }
 

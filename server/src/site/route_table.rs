@@ -287,11 +287,17 @@ impl RouteTable {
             }
             let first = document_roots.len();
             let mut id_of = |document_root| document_root_id(&mut document_roots, first, document_root);
-            let files = rules.routes.iter().map(|route| match &route.action {
-                Action::Files(FilesRules { root, index, precompressed, .. }) => {
-                    id_of(DocumentRoot { root: root.clone(), index: index.0.clone(), precompressed: *precompressed })
-                }
-                _ => 0,
+            let files = rules.routes.iter().map(|route| {
+                let FilesRules { root, index, precompressed, .. } = match &route.action {
+                    Action::Files(files) => files,
+                    #[cfg(feature = "configuration")]
+                    Action::Gateway(gateway) => match gateway.files() {
+                        Some(files) => files,
+                        None => return 0,
+                    },
+                    _ => return 0,
+                };
+                id_of(DocumentRoot { root: root.clone(), index: index.0.clone(), precompressed: *precompressed })
             });
             let files = files.collect();
             let pages = rules.error_pages.as_ref().map_or(0, |pages| {
