@@ -251,7 +251,9 @@ def run_checks(options, driver):
                 assert not violations, f"the proxy broke a rule: {violations[:3]}"
         except Exception:  # The other checks run nevertheless.
             failed.append(f"{driver}: {name}")
-            print(f"FAILED: {traceback.format_exc(limit=-3)}")
+            print(f"FAILED: {traceback.format_exc(limit=-6)}")
+            for violation in backend.violations[:3]:
+                print(f"the proxy broke a rule: {violation}")
         print(f"{driver}: {name}: {time.monotonic() - began:.1f} s", flush=True)
     return failed
 

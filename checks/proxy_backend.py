@@ -71,7 +71,7 @@ def check_fields(fields):
     values = dict(fields)
     require(b"host" in values, "no Host")
     require(not values[b"host"] or HOST.fullmatch(values[b"host"]), f"Host {values[b'host']}")
-    options = [option.strip() for option in values.get(b"connection", b"").split(b",") if option.strip()]
+    options = [option.strip().lower() for option in values.get(b"connection", b"").split(b",") if option.strip()]
     require(all(option in (b"close", b"upgrade", b"te") for option in options), f"Connection {options}")
     require((b"upgrade" in options) == (b"upgrade" in values), "Upgrade without its option of Connection, or reversed")
     require((b"te" in options) == (b"te" in values), "TE without its option of Connection, or reversed")

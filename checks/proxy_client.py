@@ -118,7 +118,7 @@ class Client:
         """Reads the content of a response. Returns whether it is complete."""
         lengths, codings = response.values("content-length"), response.values("transfer-encoding")
         assert len(lengths) + len(codings) <= 1, f"framing {lengths} {codings}"
-        if method == "HEAD" or response.status in (204, 304):
+        if method == "HEAD" or response.status in (101, 204, 304):
             return True
         if lengths:
             self.exactly(int(lengths[0]), response)
@@ -138,13 +138,15 @@ class Client:
         return self.receive(method)
 
 
-def fetch_over_http2(address, method, path, *arguments):
-    """Sends a request with curl over HTTP/2 without TLS."""
+def fetch_over_http2(address, method, path, *arguments, content=None):
+    """Sends a request with curl over HTTP/2 without TLS. The length of the content is not announced."""
     with tempfile.TemporaryDirectory() as folder:
         body, head = Path(folder, "body"), Path(folder, "head")
         command = ["curl", "-sS", "--http2-prior-knowledge", "--max-time", str(WAIT), "-o", body, "-D", head]
         command += ["-I"] if method == "HEAD" else ["-X", method]
-        ended = subprocess.run([*command, *arguments, f"http://{address}{path}"], capture_output=True, timeout=2 * WAIT)
+        command += ["-T", "-"] if content is not None else []
+        command += [*arguments, f"http://{address}{path}"]
+        ended = subprocess.run(command, input=content, capture_output=True, timeout=2 * WAIT)
         heads = head.read_bytes().decode("latin-1").strip().split("\r\n\r\n") if head.exists() else [""]
         lines = heads[-1].split("\r\n")
         response = Response(is_complete=ended.returncode == 0)

@@ -22,7 +22,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 ESCAPE = re.compile(r"\\(?:x([0-9a-fA-F]{2})|\{(.*?)\\\*(\d+)\\\}|(.))")
-LETTERS = {"r": "\r", "n": "\n", "t": "\t", "0": "\0", "\\": "\\", '"': '"'}
+ESCAPED = {"r": "\r", "n": "\n", "t": "\t", "0": "\0", "\\": "\\", '"': '"'}
 VERDICT = re.compile(r'\[(!?)([^\]:]+)(?:: ([^\]]*))?\]|body="((?:[^"\\]|\\.)*)"|(\S+)')
 REASON = re.compile(r'^\s+(\w+) => "(.*)";$', re.MULTILINE)
 
@@ -31,10 +31,10 @@ def unescape(text):
     """Returns the bytes of a text with escapes."""
 
     def replaced(found):
-        digits, repeated, count, letter = found.groups()
+        digits, repeated, count, escaped = found.groups()
         if digits:
             return chr(int(digits, 16))
-        return unescape(repeated).decode("latin-1") * int(count) if repeated else LETTERS[letter]
+        return unescape(repeated).decode("latin-1") * int(count) if repeated else ESCAPED[escaped]
 
     return ESCAPE.sub(replaced, text).encode("latin-1")
 
