@@ -64,7 +64,7 @@ class Case:
             if word:
                 words.append(word)
             elif name:
-                (self.has_not if negation else self.has).append((name.lower(), value))
+                (self.has_not if negation else self.has).append((name.lower(), unescape(value).decode("latin-1")))
             else:
                 self.body = unescape(body)
         *words, fate = words
