@@ -3,6 +3,7 @@
 mod buffer;
 #[doc(hidden)]
 pub mod cache;
+pub mod client;
 #[cfg(feature = "compression")]
 mod coding;
 mod connection;

@@ -4,6 +4,7 @@ use crate::limits::BLOCKING_THREADS_MAX;
 use std::io;
 use std::time::Duration;
 pub(crate) use tokio::task::{spawn_local, yield_now};
+pub(crate) use tokio::time::{Interval, interval};
 
 /// Creates the runtime of one worker.
 pub(crate) fn runtime() -> io::Result<tokio::runtime::LocalRuntime> {

@@ -9,6 +9,7 @@ mod body;
 mod exchange;
 mod request;
 mod response;
+mod upstream;
 
 pub use crate::file::{FileContent, FileStamp, OpenFile};
 pub use crate::peer::{Duplex, StoppingFuture, TlsInfo, UNIX_PEER};
@@ -20,8 +21,9 @@ pub use body::{
 pub use exchange::{CloseReason, Closed, Exchange, Phase, ResponseOutcome, ServerEvent};
 pub(crate) use request::{ConnectionExtensions, InterimSender, LogInfo, RequestInner};
 pub use request::{Request, Timestamp, authority, hold_until_sent};
-pub(crate) use response::FieldList;
 pub use response::Response;
+pub(crate) use response::{FieldList, spare_fields};
+pub use upstream::{UpstreamFacts, UpstreamRecord};
 
 use std::future::Future;
 use std::rc::Rc;

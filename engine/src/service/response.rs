@@ -46,6 +46,11 @@ impl Drop for FieldList {
     }
 }
 
+/// Takes an empty list of fields with the buffer of a completed response, if one is at hand.
+pub(crate) fn spare_fields() -> Fields {
+    SPARE_FIELDS.take()
+}
+
 impl FieldList {
     pub(crate) fn get(&self) -> &Fields {
         match self {

@@ -149,10 +149,12 @@ impl Observer for LogObserver {
     fn finished(&self, exchange: &Exchange<'_>) {
         self.counters.iter().for_each(|counters| counters.exchange(exchange));
         self.append_access_lines(exchange);
-        let (name, text) = match (exchange.reject, exchange.reason) {
-            (Some(reject), _) => (reject.name(), with_limit(reject.message(), self.limit_of_reject(reject))),
-            (None, Some(reason)) => ("Answered", reason.to_owned()),
-            _ => return,
+        let failure = exchange.upstream.and_then(|upstream| upstream.facts().failure.clone());
+        let (name, text) = match (exchange.reject, exchange.reason, failure) {
+            (Some(reject), ..) => (reject.name(), with_limit(reject.message(), self.limit_of_reject(reject))),
+            (None, _, Some(failure)) => ("Upstream", failure.into()),
+            (None, Some(reason), None) => ("Answered", reason.to_owned()),
+            (None, None, None) => return,
         };
         let text = format!("{} {text}", exchange.status.code());
         // 501 and 505 depend on the request, not on the server.

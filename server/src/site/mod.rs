@@ -21,6 +21,8 @@ mod lookup;
 mod methods;
 mod network;
 mod pipeline;
+#[cfg(feature = "configuration")]
+mod proxy;
 mod route_table;
 mod service;
 mod single_flight;
@@ -44,6 +46,12 @@ pub(crate) use files::directories::BYTES_MAX as DIRECTORIES_BYTES_MAX;
 pub(crate) use files::root::Root;
 pub(crate) use headers::{FileFieldRules, HeaderEdits};
 pub(crate) use methods::SlashRedirect;
+#[cfg(feature = "configuration")]
+pub(crate) use proxy::{
+    AdaptiveMode, AddressCell, Balance, CapacityRules, FailureRules, HashKey, HealthCheck, HostPolicy, PathPolicy,
+    ProxyHeaderVersion, ProxyRules, ProxyStatus, RequestBuffering, ServerChange, ServerRules, StickyRules, Upstream,
+    UpstreamEvent, UpstreamObserver, UpstreamRules, UrlRewriting,
+};
 pub(crate) use route_table::{ErrorPages, PlainRequests, Route, RouteTable, SiteRules};
 pub(crate) use service::SiteService;
 

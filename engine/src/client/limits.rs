@@ -1,0 +1,83 @@
+//! Limits and timeouts of a client.
+
+use crate::limits::{BUFFER_BYTES, LONG_BUFFER_BYTES};
+use selvedge_proto::http2::Http2Limits;
+use selvedge_proto::limits::MessageLimits;
+use std::time::Duration;
+
+/// Most interim responses before a response.
+pub(super) const INTERIM_RESPONSES_MAX: u32 = 8;
+/// Bytes of the state of a connection: its slot, its socket, its place in the pool.
+const CONNECTION_STATE_BYTES: usize = 2 * 1024;
+/// Shortest learned idle time, in sweeps. A restarted upstream closes connections that were just used.
+pub(super) const LEARNED_IDLE_TICKS_MIN: u32 = 2;
+
+/// Limits of one client, which belongs to one worker.
+#[derive(Clone, Debug)]
+pub struct ClientLimits {
+    /// Limits on the heads, chunks and trailers of responses.
+    pub message: MessageLimits,
+    /// Limits of connections with HTTP/2.
+    pub http2: Http2Limits,
+    /// Most idle connections to one destination. Default 64. Beyond it, the one that is idle for the longest time is
+    /// closed.
+    pub idle_per_destination_max: usize,
+    /// Most idle connections to all destinations. Default 512. Beyond it, a connection is closed after its response.
+    pub idle_max: usize,
+    /// Longest time that an idle connection is kept. Default 60 s. It is shorter for an upstream that announces a shorter
+    /// time in Keep-Alive, or that was seen to close idle connections earlier.
+    pub idle_timeout: Duration,
+}
+
+impl Default for ClientLimits {
+    fn default() -> Self {
+        Self {
+            message: MessageLimits::default(),
+            http2: Http2Limits::default(),
+            idle_per_destination_max: 64,
+            idle_max: 512,
+            idle_timeout: Duration::from_secs(60),
+        }
+    }
+}
+
+impl ClientLimits {
+    /// Returns an upper bound of the memory of one exchange over HTTP/1.1: a head that is received, content that is
+    /// received while a piece of it is sent to the client, a send buffer, and the content that is kept for a
+    /// second attempt.
+    pub const fn exchange_bytes_max(&self) -> u64 {
+        let head = 2 * (self.message.head_bytes_max + BUFFER_BYTES);
+        (head + 2 * LONG_BUFFER_BYTES + BUFFER_BYTES + super::KEPT_CONTENT_BYTES_MAX + CONNECTION_STATE_BYTES) as u64
+    }
+
+    /// Returns an upper bound of the memory of all idle connections. They hold no buffers.
+    pub const fn idle_bytes_max(&self) -> u64 {
+        (self.idle_max * CONNECTION_STATE_BYTES) as u64
+    }
+}
+
+/// Timeouts of one exchange. They are checked 4 times per second, so each may last 0.5 s longer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ClientTimeouts {
+    /// Longest time to open a connection, its TLS handshake included. Default 5 s.
+    pub connect: Duration,
+    /// Longest time from the last sent byte of the request to the first byte of the response. It does not pass while
+    /// content of the request is awaited. Default 60 s.
+    pub response: Duration,
+    /// Longest time in which the upstream neither sends nor takes a byte while that is awaited. Default 60 s.
+    pub silence: Duration,
+    /// Longest time in which neither direction of a connection moves a byte after the switch to another protocol.
+    /// Default 1 h.
+    pub tunnel: Duration,
+}
+
+impl Default for ClientTimeouts {
+    fn default() -> Self {
+        Self {
+            connect: Duration::from_secs(5),
+            response: Duration::from_secs(60),
+            silence: Duration::from_secs(60),
+            tunnel: Duration::from_secs(3600),
+        }
+    }
+}
