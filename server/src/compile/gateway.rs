@@ -7,7 +7,6 @@ use crate::site::{
     Action, GatewayLoad, GatewayRules, GatewayTimeouts, PhpRules, ProgramRunner, ProgramStart, ScriptRunner,
     ScriptServer, Scripts, SendFileFolder, StartProgram,
 };
-use std::fmt;
 use std::io;
 use std::sync::Arc;
 
@@ -86,13 +85,6 @@ impl Compiler<'_> {
         let runner = ProgramRunner { starter, output_bytes_max: programs.output_bytes_max };
         Some((Scripts::Programs { folder, only }, ScriptRunner::Cgi(runner)))
     }
-}
-
-/// Returns what starts the programs of a folder.
-pub(crate) trait StartCgiPrograms: fmt::Debug + Send + Sync {
-    /// Returns what starts programs as the settings require. Programs that were added by a reload can be started after
-    /// the serving process is replaced, which that reload causes.
-    fn starter(&self, programs: &CgiPrograms) -> Arc<dyn StartProgram>;
 }
 
 /// Starts nothing.

@@ -31,8 +31,6 @@ pub(crate) use carried_state::CarriedState;
 #[cfg(feature = "program")]
 pub(crate) use carried_state::ServingState;
 #[cfg(feature = "program")]
-pub(crate) use gateway::StartCgiPrograms;
-#[cfg(feature = "program")]
 pub(crate) use limits::client as client_limits;
 use selvedge::Limits;
 #[cfg(feature = "program")]
@@ -94,6 +92,8 @@ pub(crate) fn compile(
     match RouteTable::new(sites) {
         Ok(table) if problems.is_empty() => {
             let table = table.with_password_cache(carried.passwords.clone());
+            #[cfg(feature = "program")]
+            let table = table.with_client_limits(limits::client(&settings.limits));
             #[cfg(feature = "program")]
             let table = match carried.automatic().cloned() {
                 Some(automatic) => {

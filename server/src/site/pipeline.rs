@@ -13,9 +13,9 @@ use super::gateway::{self, GatewayOutcome, GatewayRequest, GatewayRules};
 use super::headers::{self, FileFieldRules, HeaderEdits, ResponseFacts};
 use super::listing;
 use super::lookup::{self, FileLookup, FoundBy, FoundFile};
+use super::methods::{discard_content, limit_content, redirect_to_slash, respond_to_method};
 #[cfg(feature = "configuration")]
 use super::proxy::{self, Forwarded, PreparedRequest, ProxyRules, RequestFacts};
-use super::methods::{discard_content, limit_content, redirect_to_slash, respond_to_method};
 use super::route_table::{AccessScope, CacheScope, Route, RouteMatch, Site};
 use super::site_state::SiteState;
 use crate::syntax::{Captures, RequestValues, SentFile, Template, absolute_path};

@@ -13,6 +13,8 @@ use super::host::HostIndex;
 use super::proxy::Upstream;
 use crate::syntax::HostName;
 use crate::syntax::Pattern;
+#[cfg(feature = "configuration")]
+use selvedge::client::ClientLimits;
 use selvedge::proto::path::SafePath;
 use selvedge::proto::target::Host;
 use selvedge::service::ResponseLease;
@@ -188,6 +190,9 @@ pub(crate) struct RouteTable {
     /// The groups of servers that routes forward to, each once.
     #[cfg(feature = "configuration")]
     pub(super) upstreams: Vec<Arc<Upstream>>,
+    /// Limits of the connections to servers.
+    #[cfg(feature = "configuration")]
+    pub(super) client_limits: ClientLimits,
     pub(super) password_cache: Arc<PasswordCache>,
     /// Returns the response to a token of a certificate authority.
     pub(super) challenges: Option<ChallengeResponses>,
@@ -326,11 +331,19 @@ impl RouteTable {
             hosts,
             #[cfg(feature = "configuration")]
             upstreams: upstreams_of(&table),
+            #[cfg(feature = "configuration")]
+            client_limits: ClientLimits::default(),
             sites: table,
             document_roots,
             password_cache: Arc::default(),
             challenges: None,
         })
+    }
+
+    /// Sets the limits of the connections to servers. Default: those of the client.
+    #[cfg(feature = "program")]
+    pub(crate) fn with_client_limits(self, limits: ClientLimits) -> Self {
+        Self { client_limits: limits, ..self }
     }
 
     /// Sets the password cache, which outlives a configuration.

@@ -45,7 +45,7 @@ impl SiteState {
             https_port: None,
             #[cfg(feature = "configuration")]
             proxy: (!routes.upstreams.is_empty()).then(|| {
-                let worker = ProxyWorker::current();
+                let worker = ProxyWorker::current(&routes.client_limits);
                 routes.upstreams.iter().for_each(|upstream| start_checks(&worker, upstream));
                 worker
             }),
