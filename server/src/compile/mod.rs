@@ -219,7 +219,7 @@ impl<'a> Compiler<'a> {
 }
 
 /// Compiles the trusted proxies.
-fn trusted_proxies(proxies: &model::TrustedProxies) -> Option<TrustedProxies> {
+pub(crate) fn trusted_proxies(proxies: &model::TrustedProxies) -> Option<TrustedProxies> {
     let is_any = !proxies.networks.is_empty() || proxies.unix == Switch::On;
     is_any.then(|| TrustedProxies {
         networks: proxies.networks.clone(),
