@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_prefix_ends_where_its_parser_says_and_has_bounds() {
+    async fn a_prefix_has_the_length_of_its_parser_and_bounds() {
         let second = Duration::from_secs(60);
         let expected = Ok(("ab".to_owned(), b"rest.".to_vec()));
         assert_eq!(prefix(&[b"ab.rest."], second).await, expected);

@@ -80,7 +80,7 @@ pub(crate) fn compile(
     };
     compiler.connection_limit();
     #[cfg(feature = "program")]
-    compiler.upstreams();
+    upstream::upstreams(&mut compiler);
     let sites: Vec<_> = settings.sites.iter().enumerate().map(|site| compiler.site(site)).collect();
     #[cfg(feature = "program")]
     let logs = compiler.logs();

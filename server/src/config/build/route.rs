@@ -1,6 +1,7 @@
 //! Routes: conditions and actions.
 
-use super::proxy::check_file_settings;
+use super::gateway::gateway;
+use super::proxy::{check_file_settings, proxy};
 use super::unreachable_routes::EarlierRoutes;
 use super::values::{check_prefix, pattern, status, text_template};
 use super::when::build_when;
@@ -86,12 +87,12 @@ impl Builder<'_, '_> {
             "respond" => self.respond(item, wildcards),
             "proxy" => {
                 check_file_settings(route.block(), item, &mut self.reader.problems);
-                Action::Proxy(self.proxy(item, (patterns, wildcards)))
+                Action::Proxy(proxy(self, item, (patterns, wildcards)))
             }
-            "php" => Action::Gateway(self.gateway(item, patterns, site)),
+            "php" => Action::Gateway(gateway(self, item, patterns, site)),
             "fastcgi" | "scgi" | "cgi" => {
                 check_file_settings(route.block(), item, &mut self.reader.problems);
-                Action::Gateway(self.gateway(item, patterns, site))
+                Action::Gateway(gateway(self, item, patterns, site))
             }
             _ => Action::Deny { status: status(item.required("status")) },
         }
