@@ -8,6 +8,7 @@ mod action;
 mod carried_state;
 #[cfg(feature = "program")]
 mod gateway;
+mod headers;
 mod limits;
 #[cfg(feature = "program")]
 mod log;

@@ -1,6 +1,6 @@
 //! Compiles the action `proxy`.
 
-use super::site::header_edits;
+use super::headers::header_edits;
 use super::{Compiler, RouteIndex};
 use crate::config::model::{self, FieldNames, ForwardedHost, Switch};
 use crate::site::{Action, HostPolicy, PathPolicy, ProxyRules, ProxyStatus, RequestBuffering, UrlRewriting};

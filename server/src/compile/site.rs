@@ -1,8 +1,9 @@
 //! Compiles sites and their routes.
 
+use super::headers::header_edits;
 use super::{Compiler, RouteIndex};
 use crate::config::MachineRequirementKind;
-use crate::config::model::{self, HeaderChange, HeaderChangeKind, ResponseSettings};
+use crate::config::model::{self, ResponseSettings};
 use crate::site::{
     AccessRules, AllowedOrigins, Condition, CorsCredentials, CorsRules, ErrorPages, FileFieldRules, FlagFile,
     HeaderEdits, NamedCondition, PlainRequests, Route as SiteRoute, SiteRules,
@@ -117,20 +118,6 @@ impl<'a> Compiler<'a> {
         let decoded = SafePath::decode(text.as_bytes());
         self.checked(at, decoded.map_err(|error| format!("`{text}`: {}", error.message())))
     }
-}
-
-/// Compiles changes of fields.
-pub(super) fn header_edits(compiler: &mut Compiler<'_>, at: RouteIndex, changes: &[HeaderChange]) -> HeaderEdits {
-    let mut edits = HeaderEdits::default();
-    for HeaderChange { name, kind, only_for } in changes {
-        let result = match kind {
-            HeaderChangeKind::Set(value) => edits.set(name, value.clone(), only_for.clone()),
-            HeaderChangeKind::Add(value) => edits.add(name, value.clone(), only_for.clone()),
-            HeaderChangeKind::Remove => edits.remove(name, only_for.clone()),
-        };
-        compiler.checked(at, result.map_err(|error| format!("`{name}`: {error}")));
-    }
-    edits
 }
 
 /// Returns the value of Strict-Transport-Security (RFC 6797 §6.1).

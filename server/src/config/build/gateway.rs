@@ -1,8 +1,7 @@
 //! The route actions that run scripts and programs: `php`, `fastcgi`, `scgi` and `cgi`.
 
-use super::route::Inherited;
 use super::upstream::is_listener;
-use super::{Builder, MachineRequirementKind, texts};
+use super::{Builder, Inherited, MachineRequirementKind, texts};
 use crate::config::model::{CgiPrograms, Files, Gateway, ScriptRunner, SendFile, Switch};
 use crate::config::problem::Problem;
 use crate::config::tree::{Block, Item};

@@ -6,7 +6,7 @@ use super::unreachable_routes::EarlierRoutes;
 use super::values::{check_prefix, pattern, status, text_template};
 use super::when::build_when;
 use super::wildcards::Wildcards;
-use super::{Builder, MachineRequirementKind, PageUse, texts};
+use super::{Builder, Inherited, MachineRequirementKind, PageUse, texts};
 use crate::config::model::{AccessSettings, Action, Files, Route, Switch, When};
 use crate::config::problem::Problem;
 use crate::config::settings::ACTIONS;
@@ -14,16 +14,6 @@ use crate::config::tree::{Block, Item, SpannedValue};
 use crate::config::value::Value;
 use crate::syntax::{Pattern, Template, TextTemplate, TryPath};
 use std::path::PathBuf;
-
-/// What a route inherits from its site.
-pub(super) struct Inherited {
-    pub(super) root: Option<PathBuf>,
-    pub(super) index: Vec<String>,
-    pub(super) listing: Switch,
-    pub(super) precompressed: Switch,
-    pub(super) body_bytes_max: u64,
-    pub(super) access: AccessSettings,
-}
 
 impl Builder<'_, '_> {
     pub(super) fn route(&mut self, item: &Item, site: &Inherited, earlier_routes: &mut EarlierRoutes) -> Route {
