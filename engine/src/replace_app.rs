@@ -141,7 +141,8 @@ impl<T, O> fmt::Debug for AppHandle<T, O> {
 
 impl<T: Service, O: Observer + Clone + Send> AppHandle<T, O> {
     /// Makes `next` the version for new connections. Open connections keep theirs and close after
-    /// their next response. Those that are open after their own [`Limits::shutdown_timeout`] are closed.
+    /// their next response. Those that are open after their own [`Limits::shutdown_timeout`] are closed, unless a response
+    /// has a [`ResponseLease`](crate::service::ResponseLease).
     ///
     /// Returns when all workers have replaced theirs. Does nothing while the server stops.
     pub fn replace(&self, next: &AppVersion<T, O>) {
