@@ -1,13 +1,13 @@
 //! The runtime of a worker, and its threads for work that blocks.
 
-use crate::limits::BLOCKING_THREADS_MAX;
+use crate::limits::{BLOCKING_THREADS_MAX, SWEEP_INTERVAL};
 use std::future::Future;
 use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 pub(crate) use tokio::task::{spawn_local, yield_now};
-pub(crate) use tokio::time::{Interval, interval};
+pub(crate) use tokio::time::Interval;
 
 /// Creates the runtime of one worker.
 pub(crate) fn runtime() -> io::Result<tokio::runtime::LocalRuntime> {
@@ -51,6 +51,13 @@ impl Timer {
     pub(crate) fn stop(&mut self) {
         self.is_running = false;
     }
+}
+
+/// Returns the times of the sweeps of a table, the first one now.
+pub(crate) fn sweeps() -> Interval {
+    let mut sweeps = tokio::time::interval(SWEEP_INTERVAL);
+    sweeps.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    sweeps
 }
 
 /// Waits for a duration.
