@@ -2,7 +2,7 @@
 
 use super::path::{forwarded_path, split_prefix};
 use super::proxy_rules::{HostPolicy, PathPolicy, ProxyRules};
-use super::rules::ServerRules;
+use super::rules::{ProxyHeaderVersion, ServerRules};
 use crate::site::client::TrustedProxies;
 use crate::site::headers::HeaderEdits;
 use crate::syntax::RequestValues;
@@ -13,8 +13,10 @@ use selvedge::proto::field::{KnownField, list_members};
 use selvedge::proto::forward::{ClientInfo, PeerTrust, TeTrailers, forward_request};
 use selvedge::proto::head::{Scheme as ClientScheme, Version};
 use selvedge::proto::path::SafePath;
+use selvedge::proto::proxy_protocol::{self, ProxiedPeer, ProxyVersion};
 use selvedge::service::{UNIX_PEER, authority};
 use selvedge::{Request, proto};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 /// The request to a server, and what its response needs to know of it.
 #[derive(Debug, Default)]
@@ -115,6 +117,32 @@ impl Outgoing {
         }
         self.fields_len = self.head.fields.len();
     }
+}
+
+/// Returns the header of the PROXY protocol for the client of a request. The address that the client connected to is
+/// not known here, so only its port is sent.
+pub(super) fn proxy_header(version: ProxyHeaderVersion, request: &Request, client: IpAddr) -> Bytes {
+    let port = if request.peer().ip().to_canonical() == client { request.peer().port() } else { 0 };
+    let default_port = if request.tls().is_some() { 443 } else { 80 };
+    let port_requested = request.host().and_then(|host| host.port).unwrap_or(default_port);
+    let unspecified: IpAddr = match client {
+        IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+        IpAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+    };
+    let peer = match request.peer() {
+        UNIX_PEER if client.is_loopback() => ProxiedPeer::Unknown,
+        _ => ProxiedPeer::Client {
+            source: SocketAddr::new(client, port),
+            destination: SocketAddr::new(unspecified, port_requested),
+        },
+    };
+    let mut header = Vec::new();
+    let version = match version {
+        ProxyHeaderVersion::V1 => ProxyVersion::V1,
+        ProxyHeaderVersion::V2 => ProxyVersion::V2,
+    };
+    proxy_protocol::write(version, peer, &mut header);
+    header.into()
 }
 
 fn upgrade_kind(request: &Request) -> UpgradeKind {
