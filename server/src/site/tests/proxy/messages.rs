@@ -1,6 +1,7 @@
 //! What is forwarded of requests and responses.
 
 use super::*;
+use selvedge::StatusCode;
 use selvedge::proto::forward::{ForwardedFields, RequestRules};
 
 /// The lines about the client of a test.
