@@ -7,7 +7,9 @@ use crate::config::model;
 use crate::config_path;
 use crate::log;
 use crate::log::config::Level;
-use crate::process::{self, ControlHandler, ControlReply, RunMode, StartError, StartedPrograms, StartedRunner, StatusFormat, StopMode};
+use crate::process::{
+    self, ControlHandler, ControlReply, RunMode, StartError, StartedPrograms, StartedRunner, StatusFormat, StopMode,
+};
 use crate::reload::{self, LiveServer};
 use crate::remote_control::{RemoteCommands, RemoteControl};
 use crate::snapshot::Refusal;

@@ -15,9 +15,7 @@ use crate::site::{ProgramEnd, ProgramStart, StartProgram};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::retry_on_intr;
 use rustix::net::SendFlags;
-use rustix::process::{
-    Pid, PidfdFlags, Resource, Rlimit, Signal, geteuid, kill_process_group, pidfd_open, prlimit,
-};
+use rustix::process::{Pid, PidfdFlags, Resource, Rlimit, Signal, geteuid, kill_process_group, pidfd_open, prlimit};
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::env;
@@ -116,7 +114,8 @@ struct CgiRunner {
 impl CgiRunner {
     fn start(settings: &CgiPrograms, process: &Process) -> Result<Self, String> {
         let folder = settings.folder.display();
-        let failed = |error: io::Error| format!("no process can be started that runs the programs of {folder}: {error}");
+        let failed =
+            |error: io::Error| format!("no process can be started that runs the programs of {folder}: {error}");
         let (link, end) = Link::pair().map_err(failed)?;
         let mut command = Command::new("/proc/self/exe");
         command.arg0("selvedge-cgi").env(RUNNER_VARIABLE, "1").stdin(Stdio::from(end)).process_group(0);
@@ -297,7 +296,9 @@ impl RunningPrograms {
         //= RFC 3875 §7.2: the current directory is that of the script
         command.current_dir(file.parent().unwrap_or(&self.permitted.folder));
         for (name, value) in &request.environment {
-            let (Some(name), Some(value)) = (bytes(name), bytes(value)) else { return Err("a variable is invalid".into()) };
+            let (Some(name), Some(value)) = (bytes(name), bytes(value)) else {
+                return Err("a variable is invalid".into());
+            };
             command.env(name, value);
         }
         let mut child = command.spawn().map_err(|error| error.to_string())?;
@@ -441,11 +442,10 @@ mod tests {
     fn start(runner: &CgiRunner, program: &str, variables: &[(&str, &[u8])]) -> Started {
         let pipe = || std::io::pipe().map(|(reader, writer)| (OwnedFd::from(reader), OwnedFd::from(writer))).unwrap();
         let ((stdin_read, stdin), (stdout, stdout_write), (stderr, stderr_write)) = (pipe(), pipe(), pipe());
-        let (lease, other) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).unwrap();
-        let environment =
-            variables.iter().map(|(name, value)| (name.as_bytes().to_vec(), value.to_vec())).collect();
-        let ends =
-            selvedge::client::ProgramEnds { streams: [stdin_read, stdout_write, stderr_write], lease: other };
+        let (lease, other) =
+            socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).unwrap();
+        let environment = variables.iter().map(|(name, value)| (name.as_bytes().to_vec(), value.to_vec())).collect();
+        let ends = selvedge::client::ProgramEnds { streams: [stdin_read, stdout_write, stderr_write], lease: other };
         runner.start(ProgramStart { program: program.to_owned(), environment, ends }).unwrap();
         Started { stdin: Some(stdin.into()), stdout: stdout.into(), stderr: stderr.into(), lease }
     }
@@ -454,7 +454,8 @@ mod tests {
 
     #[test]
     fn a_program_gets_its_variables_and_its_input_and_nothing_else() {
-        let echo = "#!/bin/sh\nread -r line\necho \"$line:$VALUE:$HOME:$(pwd | sed 's,.*/,,')\"\necho oops >&2\nexit 3\n";
+        let echo =
+            "#!/bin/sh\nread -r line\necho \"$line:$VALUE:$HOME:$(pwd | sed 's,.*/,,')\"\necho oops >&2\nexit 3\n";
         with_runner("echo", &[("sub/echo", echo)], LONG, |runner| {
             let mut program = start(runner, "sub/echo", &[("VALUE", b"v w"), ("PATH", b"/usr/bin:/bin")]);
             program.stdin.take().unwrap().write_all(b"input\n").unwrap();
@@ -466,11 +467,16 @@ mod tests {
     #[test]
     fn any_byte_is_passed_in_a_variable() {
         let all: Vec<u8> = (1..=255).collect();
-        with_runner("bytes", &[("bytes", "#!/bin/sh\nprintf %s \"$ALL\" | od -An -v -tx1 | tr -d ' \\n'\n")], LONG, |runner| {
-            let mut program = start(runner, "bytes", &[("ALL", &all), ("PATH", b"/usr/bin:/bin")]);
-            let expected: String = all.iter().map(|byte| format!("{byte:02x}")).collect();
-            assert_eq!(program.output().0, expected);
-        });
+        with_runner(
+            "bytes",
+            &[("bytes", "#!/bin/sh\nprintf %s \"$ALL\" | od -An -v -tx1 | tr -d ' \\n'\n")],
+            LONG,
+            |runner| {
+                let mut program = start(runner, "bytes", &[("ALL", &all), ("PATH", b"/usr/bin:/bin")]);
+                let expected: String = all.iter().map(|byte| format!("{byte:02x}")).collect();
+                assert_eq!(program.output().0, expected);
+            },
+        );
     }
 
     #[test]

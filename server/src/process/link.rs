@@ -140,12 +140,7 @@ impl Link {
         self.send_by(message, descriptors, SendFlags::NOSIGNAL | SendFlags::DONTWAIT)
     }
 
-    fn send_by(
-        &self,
-        message: &impl Serialize,
-        descriptors: &[BorrowedFd<'_>],
-        flags: SendFlags,
-    ) -> io::Result<()> {
+    fn send_by(&self, message: &impl Serialize, descriptors: &[BorrowedFd<'_>], flags: SendFlags) -> io::Result<()> {
         let text = serde_json::to_vec(message)?;
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS_MAX))];
         let mut control = SendAncillaryBuffer::new(&mut space);

@@ -64,9 +64,7 @@ impl ScriptConnection {
     pub(super) fn program_end(&mut self) -> Option<ProgramEnd> {
         match self {
             Self::Server(_) => None,
-            Self::Program(pipes) => {
-                pipes.take_report().and_then(|report| serde_json::from_slice(&report).ok())
-            }
+            Self::Program(pipes) => pipes.take_report().and_then(|report| serde_json::from_slice(&report).ok()),
         }
     }
 

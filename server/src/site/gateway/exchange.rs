@@ -163,8 +163,10 @@ impl Exchange {
         let waiting = self.send_content(cx)?;
         loop {
             if let Some(output) = self.decode()? {
-                self.output_left =
-                    self.output_left.checked_sub(output.len() as u64).ok_or(GatewayError::OutputTooLong(self.output_bytes_max))?;
+                self.output_left = self
+                    .output_left
+                    .checked_sub(output.len() as u64)
+                    .ok_or(GatewayError::OutputTooLong(self.output_bytes_max))?;
                 return Poll::Ready(Ok(Some(output)));
             }
             let Some(connection) = &mut self.connection else { return Poll::Ready(Ok(None)) };
@@ -232,7 +234,9 @@ impl Exchange {
             }
             EndStatus::Overloaded => return Err(GatewayError::Overloaded),
             EndStatus::CannotMultiplex => return Err(GatewayError::Refused("the server refuses a second request")),
-            EndStatus::UnknownRole => return Err(GatewayError::Refused("the server does not run scripts as a responder")),
+            EndStatus::UnknownRole => {
+                return Err(GatewayError::Refused("the server does not run scripts as a responder"));
+            }
         }
         // A script may end before it has read all content. The connection then has no place for another request.
         if let Some(connection) = connection

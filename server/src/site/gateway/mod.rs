@@ -67,15 +67,14 @@ pub(super) enum GatewayOutcome {
     /// A file of the application is sent.
     File(FileLookup),
     /// The response for another path of this server.
-    LocalRedirect { path: SafePath, query: String },
+    LocalRedirect {
+        path: SafePath,
+        query: String,
+    },
 }
 
 /// Runs the script of a request.
-pub(super) async fn respond(
-    state: &GatewayState,
-    request: &mut Request,
-    call: GatewayRequest<'_>,
-) -> GatewayOutcome {
+pub(super) async fn respond(state: &GatewayState, request: &mut Request, call: GatewayRequest<'_>) -> GatewayOutcome {
     let script = match find(request, &call).await {
         Ok(script) => script,
         Err(outcome) => return outcome,
@@ -127,9 +126,9 @@ async fn find(request: &Request, call: &GatewayRequest<'_>) -> Result<Script, Ga
         Scripts::Programs { folder, only } => {
             let (prefix, path_info) = split_by_wildcard(call);
             let found = match only {
-                Some(only) => script::is_file(folder, only).await.map(|is_file| {
-                    is_file.then(|| Script { name: prefix, path_info, file: only.as_str().to_owned() })
-                }),
+                Some(only) => script::is_file(folder, only)
+                    .await
+                    .map(|is_file| is_file.then(|| Script { name: prefix, path_info, file: only.as_str().to_owned() })),
                 None => script::find_program(folder, &prefix, call.beneath.unwrap_or(call.path)).await,
             };
             let script = found.map_err(failed)?.ok_or_else(not_found)?;
@@ -261,8 +260,7 @@ async fn begin(
             let program = call.script.file.clone();
             runner.starter.start(ProgramStart { program, environment, ends }).map_err(GatewayError::Start)?;
             let connection = ScriptConnection::Program(Box::new(pipes));
-            let exchange =
-                Exchange::new(connection, (Framing::Plain, AfterExchange::Close), (start, upload), messages);
+            let exchange = Exchange::new(connection, (Framing::Plain, AfterExchange::Close), (start, upload), messages);
             Ok(exchange.with_output_limit(runner.output_bytes_max))
         }
     }

@@ -196,8 +196,20 @@ mod tests {
     #[test]
     fn source_is_known_by_its_name() {
         for name in [
-            "a.php", "A.PHP", "a.php~", "a.php.bak", "a.php.gz", "a.php5", "a.php8.orig", "a.phtml", "a.phar", "a.phps",
-            "index.php.swp", "a.php_", "a.php-old", "a.Php",
+            "a.php",
+            "A.PHP",
+            "a.php~",
+            "a.php.bak",
+            "a.php.gz",
+            "a.php5",
+            "a.php8.orig",
+            "a.phtml",
+            "a.phar",
+            "a.phps",
+            "index.php.swp",
+            "a.php_",
+            "a.php-old",
+            "a.Php",
         ] {
             assert!(is_source(name), "{name}");
         }

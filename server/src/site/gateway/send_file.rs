@@ -99,7 +99,8 @@ mod tests {
         assert_eq!(path_of_file(&folder, b"/etc/passwd"), None);
         let redirect = |path: &str| path_of_redirect(&folder, path.as_bytes()).map(|path| path.as_str().to_owned());
         assert_eq!(redirect("/protected/a%20b?c").as_deref(), Some("a b"));
-        for outside in ["/protected/../x", "/protected", "/protectedx", "/x", "/protected/%2e%2e/x", "/protected/a%2fb"] {
+        for outside in ["/protected/../x", "/protected", "/protectedx", "/x", "/protected/%2e%2e/x", "/protected/a%2fb"]
+        {
             assert_eq!(redirect(outside), None, "{outside}");
         }
         std::fs::remove_dir_all(base).unwrap();
