@@ -20,6 +20,7 @@ pub(crate) mod listen;
 pub(crate) mod panic;
 pub(crate) mod pipe;
 pub(crate) mod prefetch;
+pub(crate) mod prefix;
 pub(crate) mod raw;
 pub(crate) mod runtime;
 pub(crate) mod socket;

@@ -228,6 +228,16 @@ impl Request {
         self.inner.log_info.upstream = Some(upstream);
     }
 
+    /// Sends an interim response (1xx, except 101) before the response. The client has to use HTTP/1.1 or later.
+    ///
+    /// # Errors
+    /// [`ContentError::Ended`] if the application does not send interim responses
+    /// ([`Service::sends_interim`](super::Service::sends_interim)); [`ContentError::Disconnected`] if the client does not
+    /// read what was already sent.
+    pub fn send_interim(&self, status: StatusCode, fields: &Fields) -> Result<(), ContentError> {
+        self.inner.interim_sender.as_ref().ok_or(ContentError::Ended)?.send(status, fields)
+    }
+
     /// Returns when the request arrived.
     pub fn received_at(&self) -> Timestamp {
         self.inner.received_at

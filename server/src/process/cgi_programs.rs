@@ -9,7 +9,6 @@
 use super::link::Link;
 use super::privileges::ServiceAccount;
 use super::raise_descriptor_limit;
-use crate::compile::StartCgiPrograms;
 use crate::config::model::{CgiPrograms, Process};
 use crate::site::{ProgramEnd, ProgramStart, StartProgram};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -20,6 +19,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::env;
 use std::ffi::OsString;
+use std::fmt;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStringExt;
@@ -60,6 +60,13 @@ struct RunRequest {
     program: String,
     /// Each character is one byte, since values need not be UTF-8.
     environment: Vec<(String, String)>,
+}
+
+/// Returns what starts the programs of a folder.
+pub(crate) trait StartCgiPrograms: fmt::Debug + Send + Sync {
+    /// Returns what starts programs as the settings require. Programs that were added by a reload can be started after
+    /// the serving process is replaced, which that reload causes.
+    fn starter(&self, programs: &CgiPrograms) -> Arc<dyn StartProgram>;
 }
 
 /// What starts programs, by the settings of their folder.

@@ -1,7 +1,7 @@
 //! Startup of `selvedge run`: as the supervisor, as a serving process of a supervisor, or unsupervised.
 
 use super::ListenAddress;
-use super::cgi_programs::CgiRunners;
+use super::cgi_programs::{CgiRunners, StartCgiPrograms};
 use super::child::SUPERVISED_VARIABLE;
 use super::executable;
 use super::file_opener::FileOpener;
@@ -15,7 +15,6 @@ use super::serving::ServingProcess;
 use super::sockets::Sockets;
 use super::supervise::{SupervisorConfig, supervise};
 use crate::certificates::open_files_with;
-use crate::compile::StartCgiPrograms;
 use crate::config::model::{self, Settings, Supervision, Switch};
 use crate::config::value::Address;
 use selvedge::Listener;

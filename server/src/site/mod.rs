@@ -57,7 +57,7 @@ pub(crate) use methods::SlashRedirect;
 pub(crate) use proxy::{
     AdaptiveMode, AddressCell, Balance, CapacityRules, FailureRules, HashKey, HealthCheck, HostPolicy, PathPolicy,
     ProxyHeaderVersion, ProxyRules, ProxyStatus, RequestBuffering, ServerChange, ServerRules, StickyRules, Upstream,
-    UpstreamEvent, UpstreamObserver, UpstreamRules, UrlRewriting,
+    UpstreamEvent, UpstreamRules, UrlRewriting,
 };
 pub(crate) use route_table::{ErrorPages, PlainRequests, Route, RouteTable, SiteRules};
 pub(crate) use service::SiteService;

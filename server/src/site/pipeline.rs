@@ -14,6 +14,8 @@ use super::headers::{self, FileFieldRules, HeaderEdits, ResponseFacts};
 use super::listing;
 use super::lookup::{self, FileLookup, FoundBy, FoundFile};
 use super::methods::{discard_content, limit_content, redirect_to_slash, respond_to_method};
+#[cfg(feature = "configuration")]
+use super::proxy::{self, Forwarded, PreparedRequest, ProxyRules, RequestFacts};
 use super::route_table::{AccessScope, CacheScope, Route, RouteMatch, Site};
 use super::site_state::SiteState;
 use crate::syntax::{Captures, RequestValues, SentFile, Template, absolute_path};
@@ -57,6 +59,9 @@ pub(super) struct Pipeline<'t> {
     dry_run_reason: Option<&'static str>,
     /// Whether the response may be cached by its path.
     cache_scope: CacheScope,
+    /// Whether the path is that of a rewrite.
+    #[cfg_attr(not(feature = "configuration"), expect(dead_code, reason = "only requests that are forwarded need it"))]
+    is_rewritten: bool,
     /// The query of a script's local redirect that leads to the next route.
     #[cfg(feature = "configuration")]
     redirected_query: Option<String>,
@@ -82,9 +87,10 @@ enum ResponseSource {
     /// A fallback page, or a file of `try-files` at a fixed path. Its `Cache-Control` is that of its own path, not of
     /// the request path, at which no file is.
     Fallback,
-    /// A `respond` action of the configuration. No error page replaces it.
+    /// A `respond` action of the configuration, or a server that the request was forwarded to. No error page replaces
+    /// it.
     Configured,
-    /// The server: an access rule, a redirect, a malformed request, a method without a file.
+    /// The server: an access rule, a redirect, a malformed request, a method without a file, a failure of a proxy.
     Generated,
 }
 
@@ -107,6 +113,7 @@ impl<'t> Pipeline<'t> {
             passed_rules: AccessRules::default(),
             dry_run_reason: None,
             cache_scope: CacheScope::Path,
+            is_rewritten: false,
             #[cfg(feature = "configuration")]
             redirected_query: None,
         }
@@ -168,6 +175,7 @@ impl<'t> Pipeline<'t> {
             RouteResult::Responded(routed) => return routed,
             RouteResult::Rewritten(path, _) => path,
         };
+        self.is_rewritten = true;
         match self.run_route(request, &path).await {
             RouteResult::Responded(routed) => routed,
             // A client can cause it with `/en/en/x`, so it is not a server error.
@@ -245,7 +253,11 @@ impl<'t> Pipeline<'t> {
             Action::Respond(fixed) => routed(fixed.response(&values()), ResponseSource::Configured),
             Action::Deny(deny) => routed(deny.response(), ResponseSource::Generated),
             #[cfg(feature = "configuration")]
-            Action::Proxy(_) => routed(Response::error(StatusCode::BAD_GATEWAY), ResponseSource::Generated),
+            Action::Proxy(rules) => {
+                let prepared = self.prepare_forwarding(request, (rules, path), &values);
+                let (response, source) = Box::pin(self.forward(request, rules, prepared)).await;
+                routed(response, source)
+            }
             #[cfg(feature = "configuration")]
             Action::Gateway(rules) => {
                 let beneath = path_beneath(&values());
@@ -263,6 +275,33 @@ impl<'t> Pipeline<'t> {
                 let served = self.serve_files(request, (path, beneath.as_ref()), (route, rules, files), &values).await;
                 RouteResult::Responded(RoutedResponse { headers, ..served })
             }
+        }
+    }
+
+    /// Builds the request to a server of a group.
+    #[cfg(feature = "configuration")]
+    fn prepare_forwarding<'v>(
+        &self,
+        request: &Request,
+        (rules, path): (&ProxyRules, &SafePath),
+        values: &dyn Fn() -> RequestValues<'v>,
+    ) -> PreparedRequest {
+        let rewritten = self.is_rewritten.then_some(path);
+        let facts = RequestFacts { rewritten, proxies: self.site.rules.proxies.as_ref() };
+        proxy::prepare((self.state.proxy(), rules), request, facts, values)
+    }
+
+    /// Forwards the request to a server of a group.
+    #[cfg(feature = "configuration")]
+    async fn forward(
+        &self,
+        request: &mut Request,
+        rules: &ProxyRules,
+        prepared: PreparedRequest,
+    ) -> (Response, ResponseSource) {
+        match proxy::forward((self.state.proxy(), rules), request, self.client, prepared).await {
+            Forwarded::Received(response) => (response, ResponseSource::Configured),
+            Forwarded::Failed(response) => (response, ResponseSource::Generated),
         }
     }
 

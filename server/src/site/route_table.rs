@@ -9,8 +9,12 @@ use super::files::DocumentRoot;
 use super::files::root::Root;
 use super::headers::{FileFieldRules, HeaderEdits};
 use super::host::HostIndex;
+#[cfg(feature = "configuration")]
+use super::proxy::Upstream;
 use crate::syntax::HostName;
 use crate::syntax::Pattern;
+#[cfg(feature = "configuration")]
+use selvedge::client::ClientLimits;
 use selvedge::proto::path::SafePath;
 use selvedge::proto::target::Host;
 use selvedge::service::ResponseLease;
@@ -183,6 +187,12 @@ pub(crate) struct RouteTable {
     sites: Vec<Site>,
     /// Every document root of a site once, by the id that routes store.
     pub(super) document_roots: Vec<DocumentRoot>,
+    /// The groups of servers that routes forward to, each once.
+    #[cfg(feature = "configuration")]
+    pub(super) upstreams: Vec<Arc<Upstream>>,
+    /// Limits of the connections to servers.
+    #[cfg(feature = "configuration")]
+    pub(super) client_limits: ClientLimits,
     pub(super) password_cache: Arc<PasswordCache>,
     /// Returns the response to a token of a certificate authority.
     pub(super) challenges: Option<ChallengeResponses>,
@@ -245,6 +255,20 @@ pub(super) enum CacheScope {
     None,
 }
 
+/// Returns the groups of servers that routes forward to, each once.
+#[cfg(feature = "configuration")]
+fn upstreams_of(sites: &[Site]) -> Vec<Arc<Upstream>> {
+    let mut upstreams: Vec<Arc<Upstream>> = Vec::new();
+    for route in sites.iter().flat_map(|site| &site.rules.routes) {
+        if let Action::Proxy(rules) = &route.action
+            && !upstreams.iter().any(|known| Arc::ptr_eq(known, &rules.upstream))
+        {
+            upstreams.push(rules.upstream.clone());
+        }
+    }
+    upstreams
+}
+
 impl RouteTable {
     /// Builds the table.
     ///
@@ -303,7 +327,23 @@ impl RouteTable {
         if !problems.is_empty() {
             return Err(problems);
         }
-        Ok(Self { hosts, sites: table, document_roots, password_cache: Arc::default(), challenges: None })
+        Ok(Self {
+            hosts,
+            #[cfg(feature = "configuration")]
+            upstreams: upstreams_of(&table),
+            #[cfg(feature = "configuration")]
+            client_limits: ClientLimits::default(),
+            sites: table,
+            document_roots,
+            password_cache: Arc::default(),
+            challenges: None,
+        })
+    }
+
+    /// Sets the limits of the connections to servers. Default: those of the client.
+    #[cfg(feature = "program")]
+    pub(crate) fn with_client_limits(self, limits: ClientLimits) -> Self {
+        Self { client_limits: limits, ..self }
     }
 
     /// Sets the password cache, which outlives a configuration.

@@ -7,6 +7,8 @@ use super::files::{Files, SharedFileCache};
 use super::gateway::GatewayState;
 use super::listing;
 use super::methods::SlashRedirect;
+#[cfg(feature = "configuration")]
+use super::proxy::{ProxyWorker, start_checks};
 use super::route_table::RouteTable;
 use std::cell::{OnceCell, RefCell};
 use std::rc::Rc;
@@ -25,6 +27,9 @@ pub(super) struct SiteState {
     pub(super) slash_redirect: SlashRedirect,
     /// The port of https, if a listener has TLS.
     pub(super) https_port: Option<u16>,
+    /// The connections to servers of applications, if a route forwards requests.
+    #[cfg(feature = "configuration")]
+    pub(super) proxy: Option<Rc<ProxyWorker>>,
 }
 
 impl SiteState {
@@ -38,8 +43,23 @@ impl SiteState {
             gateway: GatewayState::default(),
             slash_redirect: SlashRedirect::Absolute,
             https_port: None,
+            #[cfg(feature = "configuration")]
+            proxy: (!routes.upstreams.is_empty()).then(|| {
+                let worker = ProxyWorker::current(&routes.client_limits);
+                routes.upstreams.iter().for_each(|upstream| start_checks(&worker, upstream));
+                worker
+            }),
             routes,
         }
+    }
+
+    /// Returns the connections to servers of applications.
+    ///
+    /// # Panics
+    /// If no route forwards requests.
+    #[cfg(feature = "configuration")]
+    pub(super) fn proxy(&self) -> &Rc<ProxyWorker> {
+        self.proxy.as_ref().expect("a route that forwards requests created it")
     }
 
     /// Returns the files of a document root.

@@ -22,7 +22,8 @@ impl Random {
         Self(seed)
     }
 
-    fn next(&mut self) -> u64 {
+    /// Returns 64 random bits.
+    pub(super) fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         mix(self.0)
     }

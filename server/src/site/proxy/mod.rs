@@ -8,13 +8,26 @@ mod adaptive;
 mod address_cell;
 mod balance;
 mod capacity;
+mod checks;
+mod content;
+mod exchange;
+mod failure;
 mod failure_history;
 mod health;
+mod outgoing;
+mod path;
 mod proxy_rules;
 mod retry_budget;
+mod rewriting;
 mod rules;
 mod sticky;
 mod upstream;
+mod worker;
+
+pub(super) use checks::start_checks;
+pub(super) use exchange::{Forwarded, PreparedRequest, forward, prepare};
+pub(super) use outgoing::RequestFacts;
+pub(super) use worker::ProxyWorker;
 
 pub(crate) use address_cell::AddressCell;
 pub(crate) use proxy_rules::{HostPolicy, PathPolicy, ProxyRules, ProxyStatus, RequestBuffering, UrlRewriting};

@@ -10,7 +10,7 @@ use super::sticky::{StickyCookie, cookie};
 use selvedge::Request;
 use std::fmt;
 use std::net::IpAddr;
-use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -29,6 +29,8 @@ pub(crate) struct Upstream {
     /// The start of its time.
     began: Instant,
     observer: Mutex<Option<UpstreamObserver>>,
+    /// Whether a worker checks the servers.
+    is_checked: Arc<AtomicBool>,
 }
 
 /// The shared state of one server.
@@ -108,6 +110,11 @@ impl Chooser {
     pub(super) fn new(seed: u64) -> Self {
         Self { random: Random::new(seed), rotation: Rotation::default() }
     }
+
+    /// Returns 64 random bits.
+    pub(super) fn random_bits(&mut self) -> u64 {
+        self.random.next()
+    }
 }
 
 /// Why no server takes a request.
@@ -142,6 +149,16 @@ impl Drop for Place {
         if !server.queue.wake_one() {
             self.upstream.queue.wake_one();
         }
+    }
+}
+
+/// The duty of one worker to check the servers of a group, until it is dropped.
+#[derive(Debug)]
+pub(super) struct CheckClaim(Arc<AtomicBool>);
+
+impl Drop for CheckClaim {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::Relaxed);
     }
 }
 
@@ -188,6 +205,7 @@ impl Upstream {
             retrying: AtomicU32::new(0),
             began: Instant::now(),
             observer: Mutex::default(),
+            is_checked: Arc::default(),
             rules,
         }
     }
@@ -344,6 +362,16 @@ impl Upstream {
             }
         }
         if (0..count).any(|index| weight(index) > 0) { Attempt::Full(None) } else { Attempt::AllTried }
+    }
+
+    /// Whether its servers are to be checked, and no worker does.
+    pub(super) fn needs_checks(&self) -> bool {
+        self.rules.check.is_some() && !self.is_checked.load(Ordering::Relaxed)
+    }
+
+    /// Reserves the checks for this worker, unless another one has them.
+    pub(super) fn claim_checks(&self) -> Option<CheckClaim> {
+        (!self.is_checked.swap(true, Ordering::Relaxed)).then(|| CheckClaim(self.is_checked.clone()))
     }
 
     /// Permits a repetition, if few of the requests at work are repetitions.
