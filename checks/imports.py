@@ -19,14 +19,14 @@ ROOT = Path(__file__).resolve().parent.parent
 FLOORS = {
     "proto": [["proto"]],
     "engine": [
-        ["limits", "mailbox", "peer", "cache"],
+        ["limits", "mailbox", "peer", "cache", "response_lease"],
         ["buffer"],
         ["net::sys"],
         ["file"],
         ["net", "service"],
         ["tls"],
         ["connection", "coding", "client"],
-        ["tower server replace_app connection_stats lib"],
+        ["tower server replace_app proxy_headers connection_stats lib"],
     ],
     "server": [
         ["syntax"],

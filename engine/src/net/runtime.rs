@@ -1,7 +1,10 @@
 //! The runtime of a worker, and its threads for work that blocks.
 
 use crate::limits::{BLOCKING_THREADS_MAX, SWEEP_INTERVAL};
+use std::future::Future;
 use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll};
 use std::time::Duration;
 pub(crate) use tokio::task::{spawn_local, yield_now};
 pub(crate) use tokio::time::Interval;
@@ -32,6 +35,29 @@ pub(crate) fn sweeps() -> Interval {
     let mut sweeps = tokio::time::interval(SWEEP_INTERVAL);
     sweeps.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     sweeps
+}
+
+/// The deadline of a wait that most often ends before it.
+#[derive(Default)]
+pub(crate) struct Timer {
+    sleep: Option<Pin<Box<tokio::time::Sleep>>>,
+    is_running: bool,
+}
+
+impl Timer {
+    /// Starts the wait, unless it has started, and completes when `time` has passed since then.
+    pub(crate) fn poll_after(&mut self, time: Duration, cx: &mut Context<'_>) -> Poll<()> {
+        let sleep = self.sleep.get_or_insert_with(|| Box::pin(tokio::time::sleep(time)));
+        if !std::mem::replace(&mut self.is_running, true) {
+            sleep.as_mut().reset(tokio::time::Instant::now() + time);
+        }
+        sleep.as_mut().poll(cx)
+    }
+
+    /// Ends the wait.
+    pub(crate) fn stop(&mut self) {
+        self.is_running = false;
+    }
 }
 
 /// Waits for a duration.

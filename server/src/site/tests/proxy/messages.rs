@@ -5,8 +5,7 @@ use selvedge::StatusCode;
 use selvedge::proto::forward::{ForwardedFields, RequestRules};
 
 /// The lines about the client of a test.
-const ABOUT_CLIENT: &str =
-    "x-forwarded-for: 127.0.0.1\r\nx-forwarded-proto: http\r\nx-forwarded-host: test\r\n";
+const ABOUT_CLIENT: &str = "x-forwarded-for: 127.0.0.1\r\nx-forwarded-proto: http\r\nx-forwarded-host: test\r\n";
 
 #[test]
 fn requests_and_responses_are_forwarded() {
