@@ -30,6 +30,13 @@ fn lower_thread_priority() {
     let _ = rustix::process::setpriority_process(None, BLOCKING_THREAD_NICENESS);
 }
 
+/// Returns the times of the sweeps of a table, the first one now.
+pub(crate) fn sweeps() -> Interval {
+    let mut sweeps = tokio::time::interval(SWEEP_INTERVAL);
+    sweeps.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    sweeps
+}
+
 /// The deadline of a wait that most often ends before it.
 #[derive(Default)]
 pub(crate) struct Timer {
@@ -51,13 +58,6 @@ impl Timer {
     pub(crate) fn stop(&mut self) {
         self.is_running = false;
     }
-}
-
-/// Returns the times of the sweeps of a table, the first one now.
-pub(crate) fn sweeps() -> Interval {
-    let mut sweeps = tokio::time::interval(SWEEP_INTERVAL);
-    sweeps.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-    sweeps
 }
 
 /// Waits for a duration.
