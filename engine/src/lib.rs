@@ -14,6 +14,7 @@ mod mailbox;
 mod net;
 mod peer;
 mod replace_app;
+mod response_lease;
 mod server;
 pub mod service;
 #[cfg(feature = "tls")]

@@ -1,6 +1,6 @@
 //! The most memory that a configuration lets the server use, term by term.
 
-use crate::compile::{Compiled, RATE_CLIENTS};
+use crate::compile::{Compiled, RATE_CLIENTS, client_limits};
 use crate::config::model::{Action, Driver, Listener, Settings, Site, Switch};
 use crate::log::{PENDING_BYTES_MAX, queue_bytes_max};
 use crate::site::{CACHE_BYTES_MAX, DIRECTORIES_BYTES_MAX, PASSWORD_CHECKS_AT_ONCE_MAX};
@@ -71,6 +71,7 @@ impl MemoryBudget {
             name: "rate limit tables",
             bytes_each: 8 * RATE_CLIENTS as u64,
         });
+        terms.extend(upstream_terms(settings, limits, workers));
         let logs = &compiled.logs;
         terms.push(MemoryTerm {
             count: workers * logs.access.len() as u64,
@@ -99,6 +100,24 @@ impl fmt::Display for MemoryBudget {
         }
         writeln!(f, "//   {:>12} total", mebibytes(self.total()))
     }
+}
+
+/// Returns the terms of connections to upstreams. Each connection of a client may have a request at work, and one of
+/// HTTP/2 as many as its streams, unless every upstream has a limit.
+fn upstream_terms(settings: &Settings, limits: &Limits, workers: u64) -> Vec<MemoryTerm> {
+    if settings.upstreams.is_empty() {
+        return Vec::new();
+    }
+    let client = client_limits(&settings.limits);
+    let has_http2 = |listener: &Listener| listener.tls == Switch::On || listener.plain_http2 == Switch::On;
+    let streams = if settings.listeners.iter().any(has_http2) { limits.http2.streams_max } else { 1 };
+    let of_clients = (limits.connections_max as u64).saturating_mul(u64::from(streams));
+    let count = settings.forwarded_requests_max().map_or(of_clients, |most| most.min(of_clients));
+    let bytes_each = client.exchange_bytes_max() + settings.buffered_bytes_max();
+    vec![
+        MemoryTerm { count, name: "requests to upstreams", bytes_each },
+        MemoryTerm { count: workers, name: "idle connections to upstreams", bytes_each: client.idle_bytes_max() },
+    ]
 }
 
 fn mebibytes(bytes: u64) -> String {

@@ -2,17 +2,19 @@
 
 use crate::certificate_warnings::validity_warning;
 use crate::certificates::{
-    AcmeSettings, AutomaticCertificates, CertificateEvent, CertificateFacts, CertificateStatus, ChallengeChoice,
-    ExternalAccount, ReachCheck, Refreshed, unix_now,
+    AcmeSettings, CertificateEvent, CertificateFacts, CertificateStatus, ChallengeChoice, ExternalAccount, ReachCheck,
+    Refreshed, unix_now,
 };
-use crate::compile::{self, CarriedState, Compiled, SiteHosts};
+use crate::compile::{self, CarriedState, Compiled, ServingState, SiteHosts};
 use crate::config::model::{self, AccessLog, ErrorLog, LogSettings, Settings, Switch};
 use crate::config::{Configuration, MachineRequirementKind, Problem, Problems, Sources};
 use crate::listeners::ListenerSet;
 use crate::log::config::Level;
 use crate::log::{Connect, Counters, LogObserver, LogProblem, Logs};
+use crate::resolver::FIRST_LOOK_UPS_TIMEOUT;
 use crate::site::{DryRunCount, RouteTable, SiteService};
 use crate::syntax::HostName;
+use crate::upstream_log;
 use selvedge::service::{Admission, UNIX_PEER};
 use selvedge::tls::{Tls, TlsHost};
 use selvedge::{AppVersion, Endpoint, Limits, PlainHttp2, Server};
@@ -46,8 +48,8 @@ const HTTPS_PORT: u16 = 443;
 pub(crate) enum Predecessor<'a> {
     /// The snapshot in force.
     Snapshot(&'a Snapshot),
-    /// None: the server starts, with certificates that it gets by itself.
-    Start(Arc<AutomaticCertificates>),
+    /// None: the server starts.
+    Start(ServingState),
 }
 
 /// Why a configuration is refused.
@@ -106,8 +108,8 @@ impl Snapshot {
         let first;
         let (earlier, carried) = match predecessor {
             Predecessor::Snapshot(earlier) => (Some(earlier), &earlier.carried),
-            Predecessor::Start(automatic) => {
-                first = CarriedState::serving(automatic);
+            Predecessor::Start(state) => {
+                first = CarriedState::serving(state);
                 (None, &first)
             }
         };
@@ -264,6 +266,28 @@ impl Snapshot {
                 CertificateEvent::Failed(text) => self.logs.log(Level::Error, "CertificateFailed", text),
             }
         }
+    }
+
+    /// Logs changes of the servers of upstreams to the logs of this configuration.
+    pub(crate) fn observe_upstreams(&self) {
+        upstream_log::observe(&self.carried, &self.logs);
+    }
+
+    /// Ends the leases of routes that the next configuration has changed or removed. Their streams end with the
+    /// replacement.
+    pub(crate) fn end_leases(&self, next: &Self) {
+        self.carried.end_leases(&next.carried);
+    }
+
+    /// Waits for the first look-up of each name of an upstream server, so that the first requests find its addresses. A
+    /// name service that does not respond delays this by one second at most.
+    pub(crate) fn wait_for_names(&self) {
+        self.carried.resolver().wait_for_first_look_ups(FIRST_LOOK_UPS_TIMEOUT);
+    }
+
+    /// Logs what has happened to the names of upstream servers.
+    pub(crate) fn log_name_events(&self) {
+        upstream_log::log_names(&self.carried, &self.logs);
     }
 
     /// Logs a warning for each certificate that is not valid or soon will not be.

@@ -21,10 +21,19 @@ impl Compiler<'_> {
                 Action::Respond(self.checked(at, reply)?)
             }
             model::Action::Deny { status } => Action::Deny(self.checked(at, DenyResponse::new(*status))?),
+            #[cfg(feature = "program")]
+            model::Action::Proxy(proxy) => self.proxy(at, proxy)?,
+            #[cfg(feature = "program")]
+            model::Action::Gateway(gateway) => self.gateway(at, gateway)?,
+            #[cfg(not(feature = "program"))]
+            model::Action::Proxy(_) | model::Action::Gateway(_) => {
+                self.checked(at, Err::<(), _>("embedded sites do not forward requests; `selvedge run` does"))?;
+                return None;
+            }
         })
     }
 
-    fn files(&mut self, at: RouteIndex, files: &Files) -> Option<FilesRules> {
+    pub(super) fn files(&mut self, at: RouteIndex, files: &Files) -> Option<FilesRules> {
         let root = self.root(&files.root);
         let index = self.checked(at, IndexNames::new(files.index.iter().map(String::as_str)));
         let fallback = match &files.fallback {

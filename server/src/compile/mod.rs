@@ -6,12 +6,18 @@
 mod access;
 mod action;
 mod carried_state;
+#[cfg(feature = "program")]
+mod gateway;
 mod limits;
 #[cfg(feature = "program")]
 mod log;
+#[cfg(feature = "program")]
+mod proxy;
 mod site;
 #[cfg(feature = "program")]
 mod tls;
+#[cfg(feature = "program")]
+mod upstream;
 
 #[cfg(feature = "program")]
 use crate::certificates::CHALLENGE_PATH;
@@ -22,6 +28,12 @@ use crate::log::config::LogConfig;
 use crate::site::{ForwardingField, Root, RouteTable, TrustedProxies, UnixPeerTrust};
 pub(crate) use access::RATE_CLIENTS;
 pub(crate) use carried_state::CarriedState;
+#[cfg(feature = "program")]
+pub(crate) use carried_state::ServingState;
+#[cfg(feature = "program")]
+pub(crate) use gateway::StartCgiPrograms;
+#[cfg(feature = "program")]
+pub(crate) use limits::client as client_limits;
 use selvedge::Limits;
 #[cfg(feature = "program")]
 use selvedge::tls::TlsHost;
@@ -69,6 +81,8 @@ pub(crate) fn compile(
         problems: Vec::new(),
     };
     compiler.connection_limit();
+    #[cfg(feature = "program")]
+    compiler.upstreams();
     let sites: Vec<_> = settings.sites.iter().enumerate().map(|site| compiler.site(site)).collect();
     #[cfg(feature = "program")]
     let logs = compiler.logs();
@@ -100,7 +114,7 @@ pub(crate) fn compile(
                 control_host,
                 #[cfg(feature = "program")]
                 logs,
-                limits: limits::compile(&settings.limits, open),
+                limits: limits::compile(settings, open),
                 carried,
             })
         }

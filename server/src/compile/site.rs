@@ -63,6 +63,10 @@ impl<'a> Compiler<'a> {
             (self.headers(at, &route.response_settings), self.file_fields(at, &route.response_settings));
         let pages = self.error_pages(at, &route.response_settings);
         let Some(action) = self.action(at, &route.action) else { return Vec::new() };
+        #[cfg(feature = "program")]
+        let lease = self.route_lease(at, route);
+        #[cfg(not(feature = "program"))]
+        let lease = None;
         let of = |pattern: &Pattern| SiteRoute {
             pattern: pattern.clone(),
             conditions: conditions.clone(),
@@ -73,6 +77,7 @@ impl<'a> Compiler<'a> {
             cors: route.response_settings.cors.as_ref().or(site_settings.response_settings.cors.as_ref()).map(cors),
             error_pages: pages.clone(),
             action: action.clone(),
+            lease: lease.clone(),
         };
         route.patterns.iter().map(of).collect()
     }
@@ -89,8 +94,12 @@ impl<'a> Compiler<'a> {
     }
 
     fn headers(&mut self, at: RouteIndex, settings: &ResponseSettings) -> HeaderEdits {
+        self.header_edits(at, &settings.headers)
+    }
+
+    pub(super) fn header_edits(&mut self, at: RouteIndex, changes: &[HeaderChange]) -> HeaderEdits {
         let mut edits = HeaderEdits::default();
-        for HeaderChange { name, kind, only_for } in &settings.headers {
+        for HeaderChange { name, kind, only_for } in changes {
             let result = match kind {
                 HeaderChangeKind::Set(value) => edits.set(name, value.clone(), only_for.clone()),
                 HeaderChangeKind::Add(value) => edits.add(name, value.clone(), only_for.clone()),

@@ -2,6 +2,8 @@
 
 use super::files::root::Root;
 #[cfg(feature = "configuration")]
+use super::gateway::GatewayRules;
+#[cfg(feature = "configuration")]
 use super::proxy::ProxyRules;
 use crate::syntax::{RequestValues, Template, TextTemplate};
 use bytes::Bytes;
@@ -27,6 +29,9 @@ pub(crate) enum Action {
     /// Forwards the request to a server of a group.
     #[cfg(feature = "configuration")]
     Proxy(Arc<ProxyRules>),
+    /// Runs a script or program.
+    #[cfg(feature = "configuration")]
+    Gateway(Arc<GatewayRules>),
 }
 
 impl Action {
@@ -36,7 +41,7 @@ impl Action {
         match self {
             Self::Rewrite(_) => true,
             #[cfg(feature = "configuration")]
-            Self::Proxy(_) => true,
+            Self::Proxy(_) | Self::Gateway(_) => true,
             Self::Files(_) | Self::Redirect(_) | Self::Respond(_) | Self::Deny(_) => false,
         }
     }

@@ -14,6 +14,8 @@ mod client;
 mod condition;
 mod cors;
 mod files;
+#[cfg(feature = "configuration")]
+mod gateway;
 mod headers;
 mod host;
 mod listing;
@@ -44,6 +46,11 @@ pub(crate) use cors::{AllowedOrigins, CorsCredentials, CorsRules};
 pub(crate) use files::cache::BYTES_MAX as CACHE_BYTES_MAX;
 pub(crate) use files::directories::BYTES_MAX as DIRECTORIES_BYTES_MAX;
 pub(crate) use files::root::Root;
+#[cfg(feature = "configuration")]
+pub(crate) use gateway::{
+    GatewayLoad, GatewayRules, GatewayTimeouts, PhpRules, ProgramStart, ScriptRunner, ScriptServer, Scripts,
+    SendFileFolder, StartProgram,
+};
 pub(crate) use headers::{FileFieldRules, HeaderEdits};
 pub(crate) use methods::SlashRedirect;
 #[cfg(feature = "configuration")]

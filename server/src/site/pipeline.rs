@@ -221,7 +221,11 @@ impl<'t> Pipeline<'t> {
         if headers.is_some() {
             self.cache_scope = CacheScope::None;
         }
-        let routed = |response, source| {
+        let routed = |response: Response, source| {
+            let response = match &route.lease {
+                Some(lease) => response.lease(lease.clone()),
+                None => response,
+            };
             let routed = RoutedResponse::new(response, Some(route), source);
             RouteResult::Responded(RoutedResponse { headers: headers.clone(), ..routed })
         };
@@ -246,6 +250,10 @@ impl<'t> Pipeline<'t> {
                 let prepared = self.prepare_forwarding(request, (rules, path), &values);
                 let (response, source) = Box::pin(self.forward(request, rules, prepared)).await;
                 routed(response, source)
+            }
+            #[cfg(feature = "configuration")]
+            Action::Gateway(_) => {
+                routed(Response::error(StatusCode::BAD_GATEWAY), ResponseSource::Generated)
             }
             Action::Files(rules) => {
                 let beneath = match rules.path_prefix {

@@ -15,6 +15,7 @@ use crate::syntax::HostName;
 use crate::syntax::Pattern;
 use selvedge::proto::path::SafePath;
 use selvedge::proto::target::Host;
+use selvedge::service::ResponseLease;
 use selvedge::{Request, StatusCode};
 use std::fmt;
 use std::net::IpAddr;
@@ -80,6 +81,7 @@ impl SiteRules {
             cors: None,
             error_pages: Vec::new(),
             action: Action::Files(files),
+            lease: None,
         };
         Self { names: vec![HostName::Any], routes: vec![route], ..Self::default() }
     }
@@ -119,6 +121,8 @@ pub(crate) struct Route {
     pub(crate) error_pages: Vec<(StatusCode, SafePath)>,
     /// The action of the route.
     pub(crate) action: Action,
+    /// Lets streams and upgraded connections of the route outlive a reload that does not change it.
+    pub(crate) lease: Option<ResponseLease>,
 }
 
 /// Files that replace error responses and are sent with the status code of the error.

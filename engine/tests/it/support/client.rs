@@ -53,6 +53,13 @@ impl Client {
         String::from_utf8(self.received.drain(..head_end + 4).collect()).expect("the head is text")
     }
 
+    /// Reads until the text, and drops what was received up to its end.
+    pub(crate) fn read_past(&mut self, text: &str) {
+        let text = text.as_bytes();
+        let start = self.read_until(|received| received.windows(text.len()).position(|part| part == text));
+        self.received.drain(..start + text.len());
+    }
+
     /// Sends a GET request for `path`. Returns the content of the response.
     pub(crate) fn get(&mut self, path: &str) -> String {
         self.send(format!("GET {path} HTTP/1.1\r\nHost: test\r\n\r\n"));

@@ -1,7 +1,8 @@
 //! Routes: conditions and actions.
 
+use super::proxy::check_file_settings;
 use super::unreachable_routes::EarlierRoutes;
-use super::values::{pattern, status};
+use super::values::{check_prefix, pattern, status, text_template};
 use super::when::build_when;
 use super::wildcards::Wildcards;
 use super::{Builder, MachineRequirementKind, PageUse, texts};
@@ -83,18 +84,22 @@ impl Builder<'_, '_> {
             }
             "rewrite" => Action::Rewrite { target: self.target(item.first(), wildcards) },
             "respond" => self.respond(item, wildcards),
+            "proxy" => {
+                check_file_settings(route.block(), item, &mut self.reader.problems);
+                Action::Proxy(self.proxy(item, (patterns, wildcards)))
+            }
+            "php" => Action::Gateway(self.gateway(item, patterns, site)),
+            "fastcgi" | "scgi" | "cgi" => {
+                check_file_settings(route.block(), item, &mut self.reader.problems);
+                Action::Gateway(self.gateway(item, patterns, site))
+            }
             _ => Action::Deny { status: status(item.required("status")) },
         }
     }
 
     fn files(&mut self, item: &Item, patterns: &[Pattern], site: &Inherited) -> Files {
         let strip_prefix = item.property("strip-prefix");
-        if let Some(given) = strip_prefix.filter(|given| given.flag())
-            && let Some(pattern) = patterns.iter().find(|pattern| !pattern.ends_with_rest())
-        {
-            let problem = Problem::new(given.at, format!("`{pattern}` has no prefix to strip"));
-            self.problem(problem.suggest("a pattern with a prefix ends with `/*` or `/{name...}`"));
-        }
+        self.reader.problems.extend(strip_prefix.and_then(|given| check_prefix(given, patterns)));
         let has_root = item.property("root").is_some();
         let root = match item.property("root") {
             Some(given) => {
@@ -128,7 +133,7 @@ impl Builder<'_, '_> {
     }
 
     /// Builds a target. Each of its wildcards is one of every pattern.
-    fn target(&mut self, given: &SpannedValue, wildcards: &Wildcards<'_>) -> Template {
+    pub(super) fn target(&mut self, given: &SpannedValue, wildcards: &Wildcards<'_>) -> Template {
         let target = template(given);
         if let Some((what, instead)) = wildcards.missing(&target.needs()) {
             self.problem(Problem::new(given.at, what).suggest(instead));
@@ -158,11 +163,6 @@ impl Builder<'_, '_> {
         }
         Action::Respond { status, body: text, content_type: item.required("content-type").text().to_owned() }
     }
-}
-
-pub(super) fn text_template(given: &SpannedValue) -> TextTemplate {
-    let Value::TextTemplate(text) = &given.value else { unreachable!("the table requires a text") };
-    text.clone()
 }
 
 /// Reports settings of a route that rewrites: the response is that of another route.

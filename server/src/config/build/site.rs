@@ -1,10 +1,10 @@
 //! Sites: names, and settings for all routes.
 
 use super::rewrites::check_rewrites;
-use super::route::{Inherited, text_template};
+use super::route::Inherited;
 use super::tls::site_tls;
 use super::unreachable_routes::EarlierRoutes;
-use super::values::{pattern, status};
+use super::values::{pattern, status, text_template};
 use super::when::text_pattern;
 use super::wildcards::Wildcards;
 use super::{Builder, MachineRequirementKind, PageUse, texts};

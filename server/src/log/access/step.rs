@@ -151,9 +151,7 @@ impl UpstreamValue {
             }
             Self::Status => facts.status.map(|status| u64::from(status.code())),
             Self::Tries => Some(u64::from(facts.tries)),
-            Self::Milliseconds => {
-                facts.response_time.map(|time| u64::try_from(time.as_millis()).unwrap_or(u64::MAX))
-            }
+            Self::Milliseconds => facts.response_time.map(|time| u64::try_from(time.as_millis()).unwrap_or(u64::MAX)),
         };
         match number {
             Some(number) => write_decimal(number, out),

@@ -31,13 +31,19 @@ impl AddressCell {
     }
 
     /// Returns a number that changes with the addresses; never 0.
-    pub(super) fn version(&self) -> u64 {
+    pub(in crate::site) fn version(&self) -> u64 {
         self.version.load(Ordering::Acquire)
     }
 
     /// Returns the addresses and their version.
-    pub(super) fn load(&self) -> (u64, Arc<[Address]>) {
+    pub(in crate::site) fn load(&self) -> (u64, Arc<[Address]>) {
         let addresses = self.addresses.lock().unwrap_or_else(PoisonError::into_inner);
         (self.version(), addresses.clone())
+    }
+
+    /// Returns the addresses.
+    #[cfg(test)]
+    pub(crate) fn current(&self) -> Arc<[Address]> {
+        self.load().1
     }
 }

@@ -45,11 +45,7 @@ fn mix(mut bits: u64) -> u64 {
 
 /// Chooses two servers at random by weight, and returns the one with fewer requests at work for its weight. With equal
 /// load, the first one, so that idle servers share requests by weight.
-pub(super) fn least_loaded(
-    count: usize,
-    candidate: impl Fn(usize) -> Candidate,
-    random: &mut Random,
-) -> Option<usize> {
+pub(super) fn least_loaded(count: usize, candidate: impl Fn(usize) -> Candidate, random: &mut Random) -> Option<usize> {
     let total: u64 = (0..count).map(|index| u64::from(candidate(index).weight)).sum();
     let first = pick(count, &candidate, random, (total, None))?;
     let rest = total - u64::from(candidate(first).weight).min(total);
@@ -119,9 +115,9 @@ impl Rotation {
 /// Returns the hash of a key. It is equal on all machines, so that several proxies choose one server for one key.
 pub(super) fn hash(key: &[u8]) -> u64 {
     // FNV-1a, whose low bits are then spread.
-    let folded = key.iter().fold(0xcbf2_9ce4_8422_2325, |hash: u64, &byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
-    });
+    let folded = key
+        .iter()
+        .fold(0xcbf2_9ce4_8422_2325, |hash: u64, &byte| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3));
     mix(folded)
 }
 

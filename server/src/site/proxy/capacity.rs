@@ -223,7 +223,10 @@ mod tests {
     #[test]
     fn a_full_server_takes_no_request() {
         let places = Places::new(&rules(2, 0, AdaptiveMode::Off));
-        assert_eq!([places.enter(), places.enter(), places.enter()], [Some(Entered::Within), Some(Entered::Within), None]);
+        assert_eq!(
+            [places.enter(), places.enter(), places.enter()],
+            [Some(Entered::Within), Some(Entered::Within), None]
+        );
         assert!(places.is_full() && places.at_work() == 2);
         places.leave();
         assert!(!places.is_full() && places.enter().is_some());

@@ -131,9 +131,7 @@ impl GroupHealth {
     /// Whether at most half of the group is out if this server is. A server on trial is still out. Call it with the
     /// histories locked.
     fn may_take_out(&self, server: usize) -> bool {
-        let is_out = |other: &usize| {
-            *other != server && self.servers[*other].out_until.load(Ordering::Relaxed) != 0
-        };
+        let is_out = |other: &usize| *other != server && self.servers[*other].out_until.load(Ordering::Relaxed) != 0;
         let out = (0..self.servers.len()).filter(is_out).count();
         out < self.servers.len() / 2
     }
