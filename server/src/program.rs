@@ -12,6 +12,9 @@ pub fn run_program() -> ExitCode {
     if process::is_program_runner() {
         return process::run_programs();
     }
+    if process::is_cgi_runner() {
+        return process::run_cgi_programs();
+    }
     if process::is_file_opener() {
         return process::open_files();
     }

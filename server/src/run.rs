@@ -7,7 +7,9 @@ use crate::config::model;
 use crate::config_path;
 use crate::log;
 use crate::log::config::Level;
-use crate::process::{self, ControlHandler, ControlReply, RunMode, StartError, StartedRunner, StatusFormat, StopMode};
+use crate::process::{
+    self, ControlHandler, ControlReply, RunMode, StartError, StartedPrograms, StartedRunner, StatusFormat, StopMode,
+};
 use crate::reload::{self, LiveServer};
 use crate::remote_control::{RemoteCommands, RemoteControl};
 use crate::snapshot::Refusal;
@@ -49,7 +51,8 @@ pub(crate) fn run(options: &RunArgs) -> ExitCode {
         }
         Err(StartError::Other(problem)) => return print_refusal(&Refusal::Plain(problem)),
     };
-    let state = ServingState::default();
+    let StartedPrograms { approval, cgi } = programs;
+    let state = ServingState { cgi, ..ServingState::default() };
     let started = reload::start(&file, configuration, driver, &serving, (process::connect, state.clone()));
     let (live, running) = match started {
         Ok(started) => started,
@@ -64,7 +67,7 @@ pub(crate) fn run(options: &RunArgs) -> ExitCode {
     if let Err(problem) = serving.start_commands(commands.clone()) {
         return print_refusal(&Refusal::Plain(problem));
     }
-    if let Err(error) = start_threads(&commands, programs, state) {
+    if let Err(error) = start_threads(&commands, approval, state) {
         return print_refusal(&Refusal::Plain(format!("cannot start: {error}")));
     }
     let remote = commands.live().as_ref().and_then(LiveServer::remote_control).map(|endpoint| endpoint.parts());

@@ -17,7 +17,7 @@ use crate::syntax::HostName;
 use crate::upstream_log;
 use selvedge::service::{Admission, UNIX_PEER};
 use selvedge::tls::{Tls, TlsHost};
-use selvedge::{AppVersion, Endpoint, Limits, PlainHttp2, Server};
+use selvedge::{AppVersion, Endpoint, Limits, PlainHttp2, ProxyHeaders, Server};
 use std::fmt;
 use std::net::SocketAddr;
 use std::path::Path;
@@ -141,6 +141,7 @@ impl Snapshot {
         let app_version =
             AppVersion::new(self.service(workers, listeners), self.observer()).limits(self.limits.clone());
         let app_version = app_version.plain_http2(self.plain_http2(listeners));
+        let app_version = app_version.proxy_headers(self.proxy_headers(listeners));
         let app_version = match self.tls(listeners) {
             Some(tls) => app_version.tls(tls),
             None => app_version,
@@ -154,7 +155,7 @@ impl Snapshot {
     /// Configures a server that starts with this snapshot.
     pub(crate) fn server(&self, server: Server, listeners: &ListenerSet) -> Server<LogObserver> {
         let server = server.observe(self.observer()).limits(self.limits.clone());
-        let server = server.plain_http2(self.plain_http2(listeners));
+        let server = server.plain_http2(self.plain_http2(listeners)).proxy_headers(self.proxy_headers(listeners));
         let server = match self.tls(listeners) {
             Some(tls) => server.tls(tls),
             None => server,
@@ -167,6 +168,15 @@ impl Snapshot {
 
     fn plain_http2(&self, listeners: &ListenerSet) -> PlainHttp2 {
         PlainHttp2::At(listeners.endpoints_with_plain_http2(&self.settings.listeners))
+    }
+
+    /// Returns the listeners whose connections begin with a header of a trusted proxy.
+    fn proxy_headers(&self, listeners: &ListenerSet) -> ProxyHeaders {
+        let endpoints = listeners.endpoints_with_proxy_header(&self.settings.listeners);
+        match compile::trusted_proxies(&self.settings.trusted_proxies) {
+            Some(proxies) if !endpoints.is_empty() => ProxyHeaders::at(endpoints, move |peer| proxies.trusts(peer)),
+            _ => ProxyHeaders::never(),
+        }
     }
 
     /// Returns the function that makes each worker's service.

@@ -15,14 +15,20 @@ mod byte_stream;
 mod connection;
 mod destination;
 mod error;
+mod group;
 mod http1;
+mod http2;
 mod input;
 mod learned_idle;
 mod limits;
+mod open;
 mod outgoing_content;
+mod program_pipes;
 mod request;
 mod response;
 mod table;
+#[cfg(test)]
+mod tests;
 mod tunnel;
 
 pub use crate::net::client_session::ClientTls;
@@ -31,12 +37,12 @@ pub use destination::{Address, Destination, Protocol};
 pub use error::{ClientError, ClientErrorKind, ClientPhase, ConnectionUse, RetrySafety};
 pub use limits::{ClientLimits, ClientTimeouts};
 pub use outgoing_content::OutgoingContent;
+pub use program_pipes::{ProgramEnds, ProgramPipes};
 pub use request::{OutgoingHead, Scheme};
 pub use response::{IncomingResponse, ResponseContent};
 pub use tunnel::Tunnel;
 
 use crate::net::client_session::ApplicationProtocol;
-use outgoing_content::KEPT_CONTENT_BYTES_MAX;
 use selvedge_proto::StatusCode;
 use selvedge_proto::field::Fields;
 use std::fmt;
@@ -85,9 +91,7 @@ impl Client {
         let table = &self.0.0;
         match to.protocol {
             Protocol::Http1 => http1::send(table, to, head, content, (timeouts, interim)).await,
-            Protocol::Http2 => {
-                Err(ClientError::new(ClientPhase::Connect, ClientErrorKind::ProtocolUnsupported, RetrySafety::NotSent))
-            }
+            Protocol::Http2 => Box::pin(http2::send(table, to, head, content, (timeouts, interim))).await,
         }
     }
 
@@ -101,7 +105,7 @@ impl Client {
         if let Some(lease) = table.take_idle(&group, IdleCheck::Thorough) {
             return Ok(ByteStream::new(lease, timeouts.response));
         }
-        let lease = connection::open(table, &group, timeouts.connect, ApplicationProtocol::None).await?;
+        let lease = open::open(table, &group, timeouts.connect, ApplicationProtocol::None).await?;
         Ok(ByteStream::new(lease, timeouts.response))
     }
 

@@ -55,7 +55,7 @@ impl Timeouts {
 
     /// Records that a response of the connection has a lease, until the value is dropped.
     pub(super) fn hold(&self, lease: ResponseLease) -> HeldLease {
-        self.worker.connections.add_lease(self.id, lease.clone());
+        self.worker.connections.leases.add(self.id, lease.clone());
         HeldLease { worker: self.worker.clone(), id: self.id, lease }
     }
 
@@ -81,7 +81,7 @@ impl HeldLease {
 
 impl Drop for HeldLease {
     fn drop(&mut self) {
-        self.worker.connections.remove_lease(self.id, &self.lease);
+        self.worker.connections.leases.remove(self.id, &self.lease);
     }
 }
 

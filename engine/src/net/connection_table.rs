@@ -134,9 +134,8 @@ pub(crate) struct ConnectionTable {
     /// Connections with a task.
     pub(crate) tasks: TaskCounter,
     /// The current generation of connections.
-    generation: Cell<u32>,
-    /// The leases of responses in progress. Most connections have none.
-    leases: RefCell<HashMap<ConnectionId, Vec<ResponseLease>>>,
+    pub(crate) generation: Cell<u32>,
+    pub(crate) leases: Leases,
 }
 
 /// Counts the connections with a task, to find when the memory of many ended tasks can be returned.
@@ -166,6 +165,34 @@ impl TaskCounter {
             self.peak.set(self.count.get());
         }
         should_trim
+    }
+}
+
+/// The leases of responses in progress. Most connections have none.
+#[derive(Default)]
+pub(crate) struct Leases(RefCell<HashMap<ConnectionId, Vec<ResponseLease>>>);
+
+impl Leases {
+    /// Records that a response of a connection has a lease.
+    pub(crate) fn add(&self, id: ConnectionId, lease: ResponseLease) {
+        self.0.borrow_mut().entry(id).or_default().push(lease);
+    }
+
+    /// Records that a response with a lease has ended.
+    pub(crate) fn remove(&self, id: ConnectionId, lease: &ResponseLease) {
+        let mut leases = self.0.borrow_mut();
+        let Some(of_connection) = leases.get_mut(&id) else { return };
+        if let Some(place) = of_connection.iter().position(|known| known.is(lease)) {
+            of_connection.swap_remove(place);
+        }
+        if of_connection.is_empty() {
+            leases.remove(&id);
+        }
+    }
+
+    /// Whether a response of a connection has a lease that is in force.
+    fn are_in_force(&self, id: ConnectionId) -> bool {
+        self.0.borrow().get(&id).is_some_and(|leases| leases.iter().any(ResponseLease::is_in_force))
     }
 }
 
@@ -363,8 +390,8 @@ impl ConnectionTable {
     /// of earlier generations, and no upgraded connection with a lease; one with streams distinguishes between them.
     pub(crate) fn drain(&self, deadlines: &[Deadline], before: Option<u32>) {
         self.interrupt_where(Interrupt::Drain, |id, entry| {
-            let concerns =
-                entry.has_streams || (deadlines.contains(&entry.deadline) && !(before.is_some() && self.has_lease(id)));
+            let concerns = entry.has_streams
+                || (deadlines.contains(&entry.deadline) && !(before.is_some() && self.leases.are_in_force(id)));
             concerns && entry.is_before(before) && entry.is_interruptible()
         });
     }
@@ -374,38 +401,11 @@ impl ConnectionTable {
     pub(crate) fn abort(&self, before: Option<u32>) -> usize {
         let kept = Cell::new(0);
         self.interrupt_where(Interrupt::Abort, |id, entry| {
-            let is_kept = before.is_some() && entry.is_before(before) && self.has_lease(id);
+            let is_kept = before.is_some() && entry.is_before(before) && self.leases.are_in_force(id);
             kept.set(kept.get() + usize::from(is_kept));
             entry.is_before(before) && !is_kept
         });
         kept.get()
-    }
-
-    /// Records that a response of a connection has a lease.
-    pub(crate) fn add_lease(&self, id: ConnectionId, lease: ResponseLease) {
-        self.leases.borrow_mut().entry(id).or_default().push(lease);
-    }
-
-    /// Records that a response with a lease has ended.
-    pub(crate) fn remove_lease(&self, id: ConnectionId, lease: &ResponseLease) {
-        let mut leases = self.leases.borrow_mut();
-        let Some(of_connection) = leases.get_mut(&id) else { return };
-        if let Some(place) = of_connection.iter().position(|known| known.is(lease)) {
-            of_connection.swap_remove(place);
-        }
-        if of_connection.is_empty() {
-            leases.remove(&id);
-        }
-    }
-
-    /// Whether a response of a connection has a lease that is in force.
-    fn has_lease(&self, id: ConnectionId) -> bool {
-        self.leases.borrow().get(&id).is_some_and(|leases| leases.iter().any(ResponseLease::is_in_force))
-    }
-
-    /// Returns the current generation.
-    pub(crate) fn generation(&self) -> u32 {
-        self.generation.get()
     }
 
     /// Starts a new generation of connections. Returns its number.
@@ -513,10 +513,10 @@ mod tests {
         }
         connections.set_has_streams(streams);
         let [lease, other] = [ResponseLease::new(), ResponseLease::new()];
-        connections.add_lease(leased, lease.clone());
-        connections.add_lease(ended, other.clone());
-        connections.add_lease(streams, lease.clone());
-        connections.add_lease(streams, other.clone());
+        connections.leases.add(leased, lease.clone());
+        connections.leases.add(ended, other.clone());
+        connections.leases.add(streams, lease.clone());
+        connections.leases.add(streams, other.clone());
         other.end();
         let second = connections.begin_generation();
         let interrupts = || [leased, ended, streams].map(|id| connections.interrupt(id));
@@ -525,17 +525,17 @@ mod tests {
         assert_eq!(connections.abort(Some(second)), 2);
         assert_eq!(interrupts(), [Interrupt::None, Interrupt::Abort, Interrupt::Drain]);
         // A response that has ended no longer keeps its connection, whatever others have.
-        connections.remove_lease(streams, &lease);
+        connections.leases.remove(streams, &lease);
         assert_eq!(connections.abort(Some(second)), 1);
         assert_eq!(interrupts(), [Interrupt::None, Interrupt::Abort, Interrupt::Abort]);
         connections.drain(&WITHOUT_REQUEST, None);
         assert_eq!(connections.interrupt(leased), Interrupt::Drain);
         assert_eq!(connections.abort(None), 0);
         assert_eq!(connections.interrupt(leased), Interrupt::Abort);
-        connections.remove_lease(leased, &lease);
-        connections.remove_lease(ended, &other);
-        connections.remove_lease(streams, &other);
-        assert!(connections.leases.borrow().is_empty());
+        connections.leases.remove(leased, &lease);
+        connections.leases.remove(ended, &other);
+        connections.leases.remove(streams, &other);
+        assert!(connections.leases.0.borrow().is_empty());
     }
 
     #[test]

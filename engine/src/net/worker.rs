@@ -202,7 +202,7 @@ impl Worker {
                 sleep(SWEEP_INTERVAL).await;
                 let kept = worker.connections.abort(Some(generation));
                 // A later generation has a task of its own, for the connections of all earlier ones.
-                if kept == 0 || worker.connections.generation() != generation {
+                if kept == 0 || worker.connections.generation.get() != generation {
                     return;
                 }
             }

@@ -158,6 +158,8 @@ close_reasons! {
     ClosedAfterResponse "the connection was closed after the response";
     /// The application did not admit another connection of this client.
     ClientOverLimit "the client has too many connections";
+    /// The connection is not one of a trusted proxy, or does not begin with a valid header of the PROXY protocol.
+    ProxyHeaderInvalid "the connection has no valid header of the PROXY protocol from a trusted proxy";
     /// The connection was idle for the keep-alive timeout.
     KeepAliveTimeout "idle for the keep-alive timeout";
     /// The connection was idle and was evicted for a new connection.

@@ -23,6 +23,10 @@ pub struct UpstreamFacts {
     pub response_time: Option<Duration>,
     /// What failed, in words: the phase, the address and the reason. With several tries, the last one.
     pub failure: Option<Box<str>>,
+    /// What the script or program has written to its standard error. The application bounds its length.
+    pub messages: Vec<u8>,
+    /// Further bytes of messages that were not kept.
+    pub message_bytes_lost: u64,
 }
 
 /// A handle to the facts about the upstream of one request. Its clones share the facts, so that the content of a

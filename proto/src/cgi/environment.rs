@@ -30,6 +30,10 @@ pub struct ScriptRequest<'a> {
     pub head_bytes: &'a [u8],
     /// The path.
     pub path: ScriptPath<'a>,
+    /// The method. It differs from that of the head after a local redirect, as does the query.
+    pub method: &'a str,
+    /// The query, empty without one.
+    pub query: &'a str,
     /// Whether the client uses TLS.
     pub is_secure: bool,
     /// The client: its address, and the port of the connection, which is left out if it is 0.
@@ -62,8 +66,8 @@ pub fn for_each_variable(request: &ScriptRequest<'_>, to: &mut impl Variables) {
     to.variable(b"GATEWAY_INTERFACE", b"CGI/1.1");
     to.variable(b"SERVER_SOFTWARE", request.software.as_bytes());
     to.variable(b"SERVER_PROTOCOL", head.version.as_str().as_bytes());
-    to.variable(b"REQUEST_METHOD", head.method_span.of(head_bytes));
-    to.variable(b"QUERY_STRING", query.unwrap_or_default());
+    to.variable(b"REQUEST_METHOD", request.method.as_bytes());
+    to.variable(b"QUERY_STRING", request.query.as_bytes());
     let mut uri = target_path.to_vec();
     if let Some(query) = query {
         uri.push(b'?');
@@ -197,6 +201,8 @@ mod tests {
             head: &head,
             head_bytes: text.as_bytes(),
             path: ScriptPath::default(),
+            method: std::str::from_utf8(head.method_span.of(text.as_bytes())).unwrap(),
+            query: head.target.query.map_or("", |span| std::str::from_utf8(span.of(text.as_bytes())).unwrap()),
             is_secure: false,
             client: "192.0.2.1:1234".parse().unwrap(),
             user: None,

@@ -1,5 +1,9 @@
 //! Compiles the actions of routes.
 
+#[cfg(feature = "program")]
+use super::gateway::gateway;
+#[cfg(feature = "program")]
+use super::proxy::proxy;
 use super::{Compiler, RouteIndex};
 use crate::config::model::{self, Files, Switch};
 use crate::site::{
@@ -22,9 +26,9 @@ impl Compiler<'_> {
             }
             model::Action::Deny { status } => Action::Deny(self.checked(at, DenyResponse::new(*status))?),
             #[cfg(feature = "program")]
-            model::Action::Proxy(proxy) => self.proxy(at, proxy)?,
+            model::Action::Proxy(rules) => proxy(self, at, rules)?,
             #[cfg(feature = "program")]
-            model::Action::Gateway(gateway) => self.gateway(at, gateway)?,
+            model::Action::Gateway(rules) => gateway(self, at, rules)?,
             #[cfg(not(feature = "program"))]
             model::Action::Proxy(_) | model::Action::Gateway(_) => {
                 self.checked(at, Err::<(), _>("embedded sites do not forward requests; `selvedge run` does"))?;

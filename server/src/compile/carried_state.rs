@@ -2,11 +2,11 @@
 //! upstreams with what is known of their servers.
 
 #[cfg(feature = "program")]
-use super::gateway::StartCgiPrograms;
-#[cfg(feature = "program")]
 use super::upstream::CarriedUpstream;
 #[cfg(feature = "program")]
 use crate::certificates::{AutomaticCertificates, CertificatePaths, CertificateSet};
+#[cfg(feature = "program")]
+use crate::process::StartCgiPrograms;
 #[cfg(feature = "program")]
 use crate::resolver::Resolver;
 use crate::site::{ConnectionLimiter, PasswordCache, RateLimiter, Root};

@@ -8,6 +8,7 @@ mod action;
 mod carried_state;
 #[cfg(feature = "program")]
 mod gateway;
+mod headers;
 mod limits;
 #[cfg(feature = "program")]
 mod log;
@@ -30,8 +31,6 @@ pub(crate) use access::RATE_CLIENTS;
 pub(crate) use carried_state::CarriedState;
 #[cfg(feature = "program")]
 pub(crate) use carried_state::ServingState;
-#[cfg(feature = "program")]
-pub(crate) use gateway::StartCgiPrograms;
 #[cfg(feature = "program")]
 pub(crate) use limits::client as client_limits;
 use selvedge::Limits;
@@ -82,7 +81,7 @@ pub(crate) fn compile(
     };
     compiler.connection_limit();
     #[cfg(feature = "program")]
-    compiler.upstreams();
+    upstream::upstreams(&mut compiler);
     let sites: Vec<_> = settings.sites.iter().enumerate().map(|site| compiler.site(site)).collect();
     #[cfg(feature = "program")]
     let logs = compiler.logs();
@@ -94,6 +93,8 @@ pub(crate) fn compile(
     match RouteTable::new(sites) {
         Ok(table) if problems.is_empty() => {
             let table = table.with_password_cache(carried.passwords.clone());
+            #[cfg(feature = "program")]
+            let table = table.with_client_limits(limits::client(&settings.limits));
             #[cfg(feature = "program")]
             let table = match carried.automatic().cloned() {
                 Some(automatic) => {
@@ -219,7 +220,7 @@ impl<'a> Compiler<'a> {
 }
 
 /// Compiles the trusted proxies.
-fn trusted_proxies(proxies: &model::TrustedProxies) -> Option<TrustedProxies> {
+pub(crate) fn trusted_proxies(proxies: &model::TrustedProxies) -> Option<TrustedProxies> {
     let is_any = !proxies.networks.is_empty() || proxies.unix == Switch::On;
     is_any.then(|| TrustedProxies {
         networks: proxies.networks.clone(),

@@ -35,175 +35,173 @@ struct UpstreamFiles {
     hash: u64,
 }
 
-impl Compiler<'_> {
-    /// Compiles all upstreams.
-    pub(super) fn upstreams(&mut self) {
-        for (number, settings) in self.settings().upstreams.iter().enumerate() {
-            let Some(files) = self.upstream_files(settings) else { continue };
-            let known = self.earlier.upstreams.get(&settings.name);
-            let known = known.filter(|known| known.settings == *settings && known.files == files.hash);
-            let hash = files.hash;
-            let upstream = match known {
-                Some(known) => known.upstream.clone(),
-                None => match self.upstream_rules((number, settings), files) {
-                    Some(rules) => Arc::new(Upstream::new(rules)),
-                    None => continue,
-                },
-            };
-            let carried = CarriedUpstream { settings: settings.clone(), files: hash, upstream };
-            self.carried.upstreams.insert(settings.name.clone(), carried);
-        }
-    }
-
-    fn upstream_rules(
-        &mut self,
-        (number, settings): (usize, &model::Upstream),
-        files: UpstreamFiles,
-    ) -> Option<UpstreamRules> {
-        let mut servers = Vec::with_capacity(settings.servers.len());
-        for server in &settings.servers {
-            let tls = match server.address.scheme {
-                ServerScheme::Http => None,
-                ServerScheme::Https => Some(Arc::new(self.client_tls((number, settings), &server.address, &files)?)),
-            };
-            servers.push(ServerRules {
-                name: server.address.to_string().into(),
-                authority: authority(&server.address).into(),
-                addresses: self.addresses(&server.address.place),
-                weight: NonZeroU16::new(server.weight).expect("the table has a weight from 1"),
-                tls,
-                protocol: match settings.protocol {
-                    UpstreamProtocol::Http1 => Protocol::Http1,
-                    UpstreamProtocol::Http2 => Protocol::Http2,
-                },
-                proxy_header: settings.proxy_protocol.map(|version| match version {
-                    ProxyProtocol::V1 => ProxyHeaderVersion::V1,
-                    ProxyProtocol::V2 => ProxyHeaderVersion::V2,
-                }),
-            });
-        }
-        Some(UpstreamRules {
-            name: settings.name.as_str().into(),
-            servers,
-            balance: balance(&settings.balance, files.secret),
-            failures: FailureRules {
-                failures_max: not_zero(settings.failures.failures_max),
-                window: settings.failures.window,
-                ejection: settings.failures.ejection,
-                ejection_max: settings.failures.ejection_max,
+/// Compiles all upstreams.
+pub(super) fn upstreams(compiler: &mut Compiler<'_>) {
+    for (number, settings) in compiler.settings().upstreams.iter().enumerate() {
+        let Some(files) = upstream_files(compiler, settings) else { continue };
+        let known = compiler.earlier.upstreams.get(&settings.name);
+        let known = known.filter(|known| known.settings == *settings && known.files == files.hash);
+        let hash = files.hash;
+        let upstream = match known {
+            Some(known) => known.upstream.clone(),
+            None => match upstream_rules(compiler, (number, settings), files) {
+                Some(rules) => Arc::new(Upstream::new(rules)),
+                None => continue,
             },
-            check: settings.health.as_ref().map(health_check),
-            slow_start: settings.slow_start,
-            capacity: capacity(settings),
-            timeouts: ClientTimeouts {
-                connect: settings.timeouts.connect,
-                response: settings.timeouts.response,
-                silence: settings.timeouts.silence,
-                tunnel: settings.timeouts.tunnel,
-            },
-        })
-    }
-
-    /// Returns the addresses of a server. Those of a name follow the name service.
-    pub(super) fn addresses(&self, place: &ServerPlace) -> Arc<AddressCell> {
-        match place {
-            ServerPlace::Inet(address) => Arc::new(AddressCell::new([Address::Tcp(*address)])),
-            ServerPlace::Unix(path) => Arc::new(AddressCell::new([Address::Unix(Arc::from(path.as_path()))])),
-            ServerPlace::Name { host, port } => self.carried.resolver.addresses(host, *port),
-        }
-    }
-
-    /// Reads the files of an upstream. Their content decides whether it is unchanged, too.
-    fn upstream_files(&mut self, settings: &model::Upstream) -> Option<UpstreamFiles> {
-        let mut hasher = DefaultHasher::new();
-        let authorities = match &settings.tls.authorities {
-            Some(path) => {
-                let requirement = MachineRequirementKind::ClientAuthorities(path.clone());
-                Some(self.file_of_upstream(path, requirement, &mut hasher)?)
-            }
-            None => None,
         };
-        let certificate = match &settings.tls.client_certificate {
-            Some(files) => {
-                let requirement = MachineRequirementKind::Certificate(files.clone());
-                self.file_of_upstream(&files.chain, requirement.clone(), &mut hasher)?;
-                self.file_of_upstream(&files.key, requirement.clone(), &mut hasher)?;
-                match load(&CertificatePaths { chain: files.chain.clone(), key: files.key.clone() }) {
-                    Ok(certificate) => Some(certificate),
-                    Err(error) => {
-                        self.problem(&[requirement], error);
-                        return None;
-                    }
+        let carried = CarriedUpstream { settings: settings.clone(), files: hash, upstream };
+        compiler.carried.upstreams.insert(settings.name.clone(), carried);
+    }
+}
+
+fn upstream_rules(
+    compiler: &mut Compiler<'_>,
+    (number, settings): (usize, &model::Upstream),
+    files: UpstreamFiles,
+) -> Option<UpstreamRules> {
+    let mut servers = Vec::with_capacity(settings.servers.len());
+    for server in &settings.servers {
+        let tls = match server.address.scheme {
+            ServerScheme::Http => None,
+            ServerScheme::Https => Some(Arc::new(client_tls(compiler, (number, settings), &server.address, &files)?)),
+        };
+        servers.push(ServerRules {
+            name: server.address.to_string().into(),
+            authority: authority(&server.address).into(),
+            addresses: addresses(compiler, &server.address.place),
+            weight: NonZeroU16::new(server.weight).expect("the table has a weight from 1"),
+            tls,
+            protocol: match settings.protocol {
+                UpstreamProtocol::Http1 => Protocol::Http1,
+                UpstreamProtocol::Http2 => Protocol::Http2,
+            },
+            proxy_header: settings.proxy_protocol.map(|version| match version {
+                ProxyProtocol::V1 => ProxyHeaderVersion::V1,
+                ProxyProtocol::V2 => ProxyHeaderVersion::V2,
+            }),
+        });
+    }
+    Some(UpstreamRules {
+        name: settings.name.as_str().into(),
+        servers,
+        balance: balance(&settings.balance, files.secret),
+        failures: FailureRules {
+            failures_max: not_zero(settings.failures.failures_max),
+            window: settings.failures.window,
+            ejection: settings.failures.ejection,
+            ejection_max: settings.failures.ejection_max,
+        },
+        check: settings.health.as_ref().map(health_check),
+        slow_start: settings.slow_start,
+        capacity: capacity(settings),
+        timeouts: ClientTimeouts {
+            connect: settings.timeouts.connect,
+            response: settings.timeouts.response,
+            silence: settings.timeouts.silence,
+            tunnel: settings.timeouts.tunnel,
+        },
+    })
+}
+
+/// Returns the addresses of a server. Those of a name follow the name service.
+pub(super) fn addresses(compiler: &Compiler<'_>, place: &ServerPlace) -> Arc<AddressCell> {
+    match place {
+        ServerPlace::Inet(address) => Arc::new(AddressCell::new([Address::Tcp(*address)])),
+        ServerPlace::Unix(path) => Arc::new(AddressCell::new([Address::Unix(Arc::from(path.as_path()))])),
+        ServerPlace::Name { host, port } => compiler.carried.resolver.addresses(host, *port),
+    }
+}
+
+/// Reads the files of an upstream. Their content decides whether it is unchanged, too.
+fn upstream_files(compiler: &mut Compiler<'_>, settings: &model::Upstream) -> Option<UpstreamFiles> {
+    let mut hasher = DefaultHasher::new();
+    let authorities = match &settings.tls.authorities {
+        Some(path) => {
+            let requirement = MachineRequirementKind::ClientAuthorities(path.clone());
+            Some(file_of_upstream(compiler, path, requirement, &mut hasher)?)
+        }
+        None => None,
+    };
+    let certificate = match &settings.tls.client_certificate {
+        Some(files) => {
+            let requirement = MachineRequirementKind::Certificate(files.clone());
+            file_of_upstream(compiler, &files.chain, requirement.clone(), &mut hasher)?;
+            file_of_upstream(compiler, &files.key, requirement.clone(), &mut hasher)?;
+            match load(&CertificatePaths { chain: files.chain.clone(), key: files.key.clone() }) {
+                Ok(certificate) => Some(certificate),
+                Err(error) => {
+                    compiler.problem(&[requirement], error);
+                    return None;
                 }
             }
-            None => None,
-        };
-        let secret = match &settings.balance {
-            model::Balance::Sticky { secret: Some(path), .. } => Some(self.sticky_secret(path, &mut hasher)?),
-            _ => None,
-        };
-        Some(UpstreamFiles { authorities, certificate, secret, hash: hasher.finish() })
-    }
+        }
+        None => None,
+    };
+    let secret = match &settings.balance {
+        model::Balance::Sticky { secret: Some(path), .. } => Some(sticky_secret(compiler, path, &mut hasher)?),
+        _ => None,
+    };
+    Some(UpstreamFiles { authorities, certificate, secret, hash: hasher.finish() })
+}
 
-    fn file_of_upstream(
-        &mut self,
-        path: &Path,
-        requirement: MachineRequirementKind,
-        hasher: &mut DefaultHasher,
-    ) -> Option<Vec<u8>> {
-        match read_file(path) {
-            Ok(content) => {
-                content.hash(hasher);
-                Some(content)
-            }
-            Err(error) => {
-                self.problem(&[requirement], format!("cannot read {}: {error}", path.display()));
-                None
-            }
+fn file_of_upstream(
+    compiler: &mut Compiler<'_>,
+    path: &Path,
+    requirement: MachineRequirementKind,
+    hasher: &mut DefaultHasher,
+) -> Option<Vec<u8>> {
+    match read_file(path) {
+        Ok(content) => {
+            content.hash(hasher);
+            Some(content)
+        }
+        Err(error) => {
+            compiler.problem(&[requirement], format!("cannot read {}: {error}", path.display()));
+            None
         }
     }
+}
 
-    /// Reads the secret of a cookie: the file may be longer than the key.
-    fn sticky_secret(&mut self, path: &PathBuf, hasher: &mut DefaultHasher) -> Option<[u8; 32]> {
-        let requirement = MachineRequirementKind::KeyFile(path.clone());
-        let content = self.file_of_upstream(path, requirement.clone(), hasher)?;
-        if content.len() < 32 {
-            let what = format!("{} has {} bytes; a secret has at least 32", path.display(), content.len());
-            self.problem(&[requirement], what);
-            return None;
-        }
-        Some(key_of(&content))
+/// Reads the secret of a cookie: the file may be longer than the key.
+fn sticky_secret(compiler: &mut Compiler<'_>, path: &PathBuf, hasher: &mut DefaultHasher) -> Option<[u8; 32]> {
+    let requirement = MachineRequirementKind::KeyFile(path.clone());
+    let content = file_of_upstream(compiler, path, requirement.clone(), hasher)?;
+    if content.len() < 32 {
+        let what = format!("{} has {} bytes; a secret has at least 32", path.display(), content.len());
+        compiler.problem(&[requirement], what);
+        return None;
     }
+    Some(key_of(&content))
+}
 
-    fn client_tls(
-        &mut self,
-        (number, settings): (usize, &model::Upstream),
-        address: &ServerAddress,
-        files: &UpstreamFiles,
-    ) -> Option<ClientTls> {
-        let name = match (&settings.tls.server_name, &address.place) {
-            (Some(name), _) => name.certificate_name(),
-            (None, ServerPlace::Name { host, .. }) => host.clone(),
-            (None, place) => place.to_string(),
-        };
-        let builder = ClientTlsBuilder::new(&name).roots(match &files.authorities {
-            Some(text) => RootCertificates::Pem(text),
-            None => RootCertificates::System,
-        });
-        let builder = match &files.certificate {
-            Some(certificate) => builder.certificate(certificate.clone()),
-            None => builder,
-        };
-        match builder.build() {
-            Ok(tls) => Some(tls),
-            Err(error) => {
-                let place = match &settings.tls.authorities {
-                    Some(path) => MachineRequirementKind::ClientAuthorities(path.clone()),
-                    None => MachineRequirementKind::Upstream(number),
-                };
-                self.problem(&[place], format!("TLS to {address}: {error}"));
-                None
-            }
+fn client_tls(
+    compiler: &mut Compiler<'_>,
+    (number, settings): (usize, &model::Upstream),
+    address: &ServerAddress,
+    files: &UpstreamFiles,
+) -> Option<ClientTls> {
+    let name = match (&settings.tls.server_name, &address.place) {
+        (Some(name), _) => name.certificate_name(),
+        (None, ServerPlace::Name { host, .. }) => host.clone(),
+        (None, place) => place.to_string(),
+    };
+    let builder = ClientTlsBuilder::new(&name).roots(match &files.authorities {
+        Some(text) => RootCertificates::Pem(text),
+        None => RootCertificates::System,
+    });
+    let builder = match &files.certificate {
+        Some(certificate) => builder.certificate(certificate.clone()),
+        None => builder,
+    };
+    match builder.build() {
+        Ok(tls) => Some(tls),
+        Err(error) => {
+            let place = match &settings.tls.authorities {
+                Some(path) => MachineRequirementKind::ClientAuthorities(path.clone()),
+                None => MachineRequirementKind::Upstream(number),
+            };
+            compiler.problem(&[place], format!("TLS to {address}: {error}"));
+            None
         }
     }
 }

@@ -128,6 +128,10 @@ impl Sandbox {
                 | MachineRequirementKind::Route(..) => {}
             }
         }
+        if configuration.settings.has_gateways() {
+            // Request content without a length is stored there.
+            sandbox.write.insert(env::temp_dir());
+        }
         if verifies_by_system(&configuration.settings) {
             sandbox.allow_reading_authorities();
         }

@@ -67,7 +67,7 @@ impl TrustedProxies {
     }
 
     /// Whether the peer of a connection is a trusted proxy.
-    pub(super) fn trusts(&self, peer: SocketAddr) -> bool {
+    pub(crate) fn trusts(&self, peer: SocketAddr) -> bool {
         match peer {
             UNIX_PEER => self.unix == UnixPeerTrust::Trusted,
             _ => any_contains(&self.networks, peer.ip().to_canonical()),

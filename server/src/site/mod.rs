@@ -48,8 +48,8 @@ pub(crate) use files::directories::BYTES_MAX as DIRECTORIES_BYTES_MAX;
 pub(crate) use files::root::Root;
 #[cfg(feature = "configuration")]
 pub(crate) use gateway::{
-    GatewayLoad, GatewayRules, GatewayTimeouts, PhpRules, ProgramStart, ScriptRunner, ScriptServer, Scripts,
-    SendFileFolder, StartProgram,
+    GatewayLoad, GatewayRules, GatewayTimeouts, PhpRules, ProgramEnd, ProgramRunner, ProgramStart, ScriptRunner,
+    ScriptServer, Scripts, SendFileFolder, StartProgram,
 };
 pub(crate) use headers::{FileFieldRules, HeaderEdits};
 pub(crate) use methods::SlashRedirect;
@@ -57,7 +57,7 @@ pub(crate) use methods::SlashRedirect;
 pub(crate) use proxy::{
     AdaptiveMode, AddressCell, Balance, CapacityRules, FailureRules, HashKey, HealthCheck, HostPolicy, PathPolicy,
     ProxyHeaderVersion, ProxyRules, ProxyStatus, RequestBuffering, ServerChange, ServerRules, StickyRules, Upstream,
-    UpstreamEvent, UpstreamObserver, UpstreamRules, UrlRewriting,
+    UpstreamEvent, UpstreamRules, UrlRewriting,
 };
 pub(crate) use route_table::{ErrorPages, PlainRequests, Route, RouteTable, SiteRules};
 pub(crate) use service::SiteService;

@@ -8,12 +8,14 @@ use super::condition::{host_of, scheme_of};
 use super::files;
 use super::files::cache_key::CacheNamespace;
 use super::files::resolve::Resolved;
+#[cfg(feature = "configuration")]
+use super::gateway::{self, GatewayOutcome, GatewayRequest, GatewayRules};
 use super::headers::{self, FileFieldRules, HeaderEdits, ResponseFacts};
 use super::listing;
 use super::lookup::{self, FileLookup, FoundBy, FoundFile};
+use super::methods::{discard_content, limit_content, redirect_to_slash, respond_to_method};
 #[cfg(feature = "configuration")]
 use super::proxy::{self, Forwarded, PreparedRequest, ProxyRules, RequestFacts};
-use super::methods::{discard_content, limit_content, redirect_to_slash, respond_to_method};
 use super::route_table::{AccessScope, CacheScope, Route, RouteMatch, Site};
 use super::site_state::SiteState;
 use crate::syntax::{Captures, RequestValues, SentFile, Template, absolute_path};
@@ -60,6 +62,9 @@ pub(super) struct Pipeline<'t> {
     /// Whether the path is that of a rewrite.
     #[cfg_attr(not(feature = "configuration"), expect(dead_code, reason = "only requests that are forwarded need it"))]
     is_rewritten: bool,
+    /// The query of a script's local redirect that leads to the next route.
+    #[cfg(feature = "configuration")]
+    redirected_query: Option<String>,
 }
 
 /// A response before error pages and header edits are applied.
@@ -109,6 +114,8 @@ impl<'t> Pipeline<'t> {
             dry_run_reason: None,
             cache_scope: CacheScope::Path,
             is_rewritten: false,
+            #[cfg(feature = "configuration")]
+            redirected_query: None,
         }
     }
 
@@ -252,8 +259,13 @@ impl<'t> Pipeline<'t> {
                 routed(response, source)
             }
             #[cfg(feature = "configuration")]
-            Action::Gateway(_) => {
-                routed(Response::error(StatusCode::BAD_GATEWAY), ResponseSource::Generated)
+            Action::Gateway(rules) => {
+                let beneath = path_beneath(&values());
+                let result = self.run_gateway(request, (path, beneath.as_ref()), (route, rules, files)).await;
+                match result {
+                    RouteResult::Responded(served) => RouteResult::Responded(RoutedResponse { headers, ..served }),
+                    rewritten => rewritten,
+                }
             }
             Action::Files(rules) => {
                 let beneath = match rules.path_prefix {
@@ -291,6 +303,48 @@ impl<'t> Pipeline<'t> {
             Forwarded::Received(response) => (response, ResponseSource::Configured),
             Forwarded::Failed(response) => (response, ResponseSource::Generated),
         }
+    }
+
+    /// Runs a script, or responds with a file of its application.
+    #[cfg(feature = "configuration")]
+    async fn run_gateway(
+        &mut self,
+        request: &mut Request,
+        (path, beneath): (&SafePath, Option<&SafePath>),
+        (route, rules, number): (&'t Route, &GatewayRules, u32),
+    ) -> RouteResult<'t> {
+        let redirected = self.redirected_query.take();
+        let files = self.state.files(number);
+        let call = GatewayRequest { rules, files, path, beneath, redirected: redirected.as_deref() };
+        let outcome = Box::pin(gateway::respond(&self.state.gateway, request, call)).await;
+        let response = match outcome {
+            GatewayOutcome::Response(response) => {
+                // The application has written its own error pages.
+                let is_own = request.upstream().is_some_and(|record| record.facts().status.is_some());
+                let response = match &route.lease {
+                    Some(lease) => response.lease(lease.clone()),
+                    None => response,
+                };
+                let source = if is_own { ResponseSource::Configured } else { ResponseSource::Generated };
+                return RouteResult::Responded(RoutedResponse::new(response, Some(route), source));
+            }
+            GatewayOutcome::LocalRedirect { path, query } => {
+                self.cache_scope = CacheScope::None;
+                self.redirected_query = Some(query);
+                return RouteResult::Rewritten(path, route);
+            }
+            GatewayOutcome::File(file) => match (respond_to_method(request), file) {
+                (Some(refused), _) => refused,
+                (None, FileLookup::File(file, FoundBy::Path(fresh_until))) => {
+                    self.cache_file(request, route, (&file, fresh_until));
+                    let response = files.respond(request, &file.resource).await;
+                    let served = RoutedResponse::new(response, Some(route), ResponseSource::File).with_file(file);
+                    return RouteResult::Responded(served);
+                }
+                (None, _) => redirect_to_slash(path, request, self.state.slash_redirect),
+            },
+        };
+        RouteResult::Responded(RoutedResponse::new(response, Some(route), ResponseSource::Generated))
     }
 
     /// Checks the access rules of the route that were not checked yet, and limits the request content. Without a

@@ -13,6 +13,8 @@ use super::host::HostIndex;
 use super::proxy::Upstream;
 use crate::syntax::HostName;
 use crate::syntax::Pattern;
+#[cfg(feature = "configuration")]
+use selvedge::client::ClientLimits;
 use selvedge::proto::path::SafePath;
 use selvedge::proto::target::Host;
 use selvedge::service::ResponseLease;
@@ -188,6 +190,9 @@ pub(crate) struct RouteTable {
     /// The groups of servers that routes forward to, each once.
     #[cfg(feature = "configuration")]
     pub(super) upstreams: Vec<Arc<Upstream>>,
+    /// Limits of the connections to servers.
+    #[cfg(feature = "configuration")]
+    pub(super) client_limits: ClientLimits,
     pub(super) password_cache: Arc<PasswordCache>,
     /// Returns the response to a token of a certificate authority.
     pub(super) challenges: Option<ChallengeResponses>,
@@ -287,11 +292,17 @@ impl RouteTable {
             }
             let first = document_roots.len();
             let mut id_of = |document_root| document_root_id(&mut document_roots, first, document_root);
-            let files = rules.routes.iter().map(|route| match &route.action {
-                Action::Files(FilesRules { root, index, precompressed, .. }) => {
-                    id_of(DocumentRoot { root: root.clone(), index: index.0.clone(), precompressed: *precompressed })
-                }
-                _ => 0,
+            let files = rules.routes.iter().map(|route| {
+                let FilesRules { root, index, precompressed, .. } = match &route.action {
+                    Action::Files(files) => files,
+                    #[cfg(feature = "configuration")]
+                    Action::Gateway(gateway) => match gateway.files() {
+                        Some(files) => files,
+                        None => return 0,
+                    },
+                    _ => return 0,
+                };
+                id_of(DocumentRoot { root: root.clone(), index: index.0.clone(), precompressed: *precompressed })
             });
             let files = files.collect();
             let pages = rules.error_pages.as_ref().map_or(0, |pages| {
@@ -320,11 +331,19 @@ impl RouteTable {
             hosts,
             #[cfg(feature = "configuration")]
             upstreams: upstreams_of(&table),
+            #[cfg(feature = "configuration")]
+            client_limits: ClientLimits::default(),
             sites: table,
             document_roots,
             password_cache: Arc::default(),
             challenges: None,
         })
+    }
+
+    /// Sets the limits of the connections to servers. Default: those of the client.
+    #[cfg(feature = "program")]
+    pub(crate) fn with_client_limits(self, limits: ClientLimits) -> Self {
+        Self { client_limits: limits, ..self }
     }
 
     /// Sets the password cache, which outlives a configuration.

@@ -3,6 +3,8 @@
 use super::access::Verifier;
 use super::files::cache::FileCache;
 use super::files::{Files, SharedFileCache};
+#[cfg(feature = "configuration")]
+use super::gateway::GatewayState;
 use super::listing;
 use super::methods::SlashRedirect;
 #[cfg(feature = "configuration")]
@@ -20,6 +22,8 @@ pub(super) struct SiteState {
     files_by_root: Box<[OnceCell<Files>]>,
     pub(super) listing_limits: listing::ListingLimits,
     pub(super) verifier: Verifier,
+    #[cfg(feature = "configuration")]
+    pub(super) gateway: GatewayState,
     pub(super) slash_redirect: SlashRedirect,
     /// The port of https, if a listener has TLS.
     pub(super) https_port: Option<u16>,
@@ -35,11 +39,13 @@ impl SiteState {
             cache: Rc::new(RefCell::new(cache)),
             listing_limits: listing::ListingLimits::new(),
             verifier: Verifier::new(routes.password_cache.clone()),
+            #[cfg(feature = "configuration")]
+            gateway: GatewayState::default(),
             slash_redirect: SlashRedirect::Absolute,
             https_port: None,
             #[cfg(feature = "configuration")]
             proxy: (!routes.upstreams.is_empty()).then(|| {
-                let worker = ProxyWorker::current();
+                let worker = ProxyWorker::current(&routes.client_limits);
                 routes.upstreams.iter().for_each(|upstream| start_checks(&worker, upstream));
                 worker
             }),

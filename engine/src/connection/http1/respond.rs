@@ -160,10 +160,12 @@ impl<S: Stream> Connection<S> {
 
     /// Sends the head and the pending content.
     pub(super) async fn send_pending(&self, rest: PendingBody, record: &mut ResponseRecord) {
+        // The lease is held until everything is sent.
+        let PendingBody { body, framing, lease: _held } = rest;
         let transport = &self.transport;
         let mut progress = transport.send_progress();
         // Responses to earlier requests leave even if the content of this one fails.
-        let is_available = matches!(rest.body, Body::Empty | Body::Bytes(_) | Body::Upgrade(_));
+        let is_available = matches!(body, Body::Empty | Body::Bytes(_) | Body::Upgrade(_));
         let follows_responses = transport.unsent_len() > record.head_bytes;
         if follows_responses
             && !is_available
@@ -174,7 +176,7 @@ impl<S: Stream> Connection<S> {
         }
         let keeps_alive = record.close.is_none();
         let sent = &mut record.content_bytes;
-        record.outcome = match rest.body {
+        record.outcome = match body {
             Body::Empty | Body::Upgrade(_) => transport.flush().await,
             Body::Bytes(bytes) => {
                 let head_bytes = transport.unsent_len() as u64;
@@ -190,7 +192,7 @@ impl<S: Stream> Connection<S> {
                 send_queue::release(transport);
                 outcome
             }
-            Body::Stream { length, chunks } => self.send_stream(chunks, length, rest.framing, sent).await,
+            Body::Stream { length, chunks } => self.send_stream(chunks, length, framing, sent).await,
         };
     }
 

@@ -17,7 +17,7 @@ mod values;
 mod when;
 mod wildcards;
 
-use super::model::{Acme, Enforcement, Listener, Settings, Switch, Upstream};
+use super::model::{AccessSettings, Acme, Enforcement, Listener, Settings, Switch, Upstream};
 use super::position::Span;
 use super::problem::Problem;
 use super::reader::Reader;
@@ -55,6 +55,16 @@ struct Builder<'r, 'a> {
     upstreams: Vec<KnownUpstream>,
     /// Whether an upstream has a problem that hides its name.
     has_invalid_upstream: bool,
+}
+
+/// What a route inherits from its site.
+struct Inherited {
+    root: Option<PathBuf>,
+    index: Vec<String>,
+    listing: Switch,
+    precompressed: Switch,
+    body_bytes_max: u64,
+    access: AccessSettings,
 }
 
 /// An upstream with what is known of its text.

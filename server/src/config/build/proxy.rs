@@ -1,6 +1,7 @@
 //! The route action `proxy`.
 
 use super::Builder;
+use super::upstream::proxy_target;
 use super::values::{check_prefix, text_template};
 use super::wildcards::Wildcards;
 use crate::config::model::{FieldNames, ForwardedFields, ForwardedHost, HeaderChange, HeaderChangeKind, Proxy, Switch};
@@ -8,67 +9,74 @@ use crate::config::problem::Problem;
 use crate::config::tree::{Block, Item, SpannedValue};
 use crate::syntax::{Pattern, TextTemplate};
 
-impl Builder<'_, '_> {
-    pub(super) fn proxy(&mut self, item: &Item, (patterns, wildcards): (&[Pattern], &Wildcards<'_>)) -> Proxy {
-        let block = item.block();
-        let strip_prefix = item.required("strip-prefix");
-        self.reader.problems.extend(check_prefix(strip_prefix, patterns));
-        let path = block.get("path").map(|item| self.target(item.first(), wildcards));
-        if let Some(path) = block.get("path").filter(|_| strip_prefix.flag()) {
-            let problem = Problem::new(path.at, "`path` beside `strip-prefix`");
-            let problem = problem.see_also(strip_prefix.at, "`strip-prefix`");
-            self.problem(problem.suggest("remove one of them; `path \"/*\"` is the path without the prefix"));
-        }
-        let flag = |name: &str| Switch::from(block.item(name).first().flag());
-        Proxy {
-            upstream: self.proxy_target(item),
-            strip_prefix: Switch::from(strip_prefix.flag()),
-            host: match block.item("host").first().text() {
-                "keep" => ForwardedHost::Keep,
-                "upstream" => ForwardedHost::Upstream,
-                host => ForwardedHost::Fixed(host.to_owned()),
-            },
-            path,
-            request_headers: self.changes(block, "header-up", wildcards),
-            response_headers: self.changes(block, "header-down", wildcards),
-            forwarded: match block.item("forwarded").first().text() {
-                "forwarded" => ForwardedFields::Forwarded,
-                "both" => ForwardedFields::Both,
-                "off" => ForwardedFields::Off,
-                _ => ForwardedFields::XForwarded,
-            },
-            via: flag("via"),
-            field_names: match block.item("field-names").first().text() {
-                "any" => FieldNames::Any,
-                _ => FieldNames::Strict,
-            },
-            buffered_bytes_max: u32::try_from(block.item("buffer-request").first().number())
-                .expect("its range is within u32"),
-            rewrite_location: flag("rewrite-location"),
-            proxy_status: flag("proxy-status"),
-        }
+pub(super) fn proxy(
+    builder: &mut Builder<'_, '_>,
+    item: &Item,
+    (patterns, wildcards): (&[Pattern], &Wildcards<'_>),
+) -> Proxy {
+    let block = item.block();
+    let strip_prefix = item.required("strip-prefix");
+    builder.reader.problems.extend(check_prefix(strip_prefix, patterns));
+    let path = block.get("path").map(|item| builder.target(item.first(), wildcards));
+    if let Some(path) = block.get("path").filter(|_| strip_prefix.flag()) {
+        let problem = Problem::new(path.at, "`path` beside `strip-prefix`");
+        let problem = problem.see_also(strip_prefix.at, "`strip-prefix`");
+        builder.problem(problem.suggest("remove one of them; `path \"/*\"` is the path without the prefix"));
     }
+    let flag = |name: &str| Switch::from(block.item(name).first().flag());
+    Proxy {
+        upstream: proxy_target(builder, item),
+        strip_prefix: Switch::from(strip_prefix.flag()),
+        host: match block.item("host").first().text() {
+            "keep" => ForwardedHost::Keep,
+            "upstream" => ForwardedHost::Upstream,
+            host => ForwardedHost::Fixed(host.to_owned()),
+        },
+        path,
+        request_headers: changes(builder, block, "header-up", wildcards),
+        response_headers: changes(builder, block, "header-down", wildcards),
+        forwarded: match block.item("forwarded").first().text() {
+            "forwarded" => ForwardedFields::Forwarded,
+            "both" => ForwardedFields::Both,
+            "off" => ForwardedFields::Off,
+            _ => ForwardedFields::XForwarded,
+        },
+        via: flag("via"),
+        field_names: match block.item("field-names").first().text() {
+            "any" => FieldNames::Any,
+            _ => FieldNames::Strict,
+        },
+        buffered_bytes_max: u32::try_from(block.item("buffer-request").first().number())
+            .expect("its range is within u32"),
+        rewrite_location: flag("rewrite-location"),
+        proxy_status: flag("proxy-status"),
+    }
+}
 
-    /// Builds the changes of fields in one direction, in the written order.
-    fn changes(&mut self, block: &Block, direction: &str, wildcards: &Wildcards<'_>) -> Vec<HeaderChange> {
-        let mut changes = Vec::new();
-        for item in &block.items {
-            let Some(kind) = item.setting.name.strip_prefix(direction) else { continue };
-            let kind = match (kind, item.arguments.get(1)) {
-                ("", Some(given)) => HeaderChangeKind::Set(self.field_text(given, wildcards)),
-                (_, Some(given)) => HeaderChangeKind::Add(self.field_text(given, wildcards)),
-                (_, None) => HeaderChangeKind::Remove,
-            };
-            changes.push(HeaderChange { name: item.first().text().to_owned(), kind, only_for: None });
-        }
-        changes
+/// Builds the changes of fields in one direction, in the written order.
+fn changes(
+    builder: &mut Builder<'_, '_>,
+    block: &Block,
+    direction: &str,
+    wildcards: &Wildcards<'_>,
+) -> Vec<HeaderChange> {
+    let mut changes = Vec::new();
+    for item in &block.items {
+        let Some(kind) = item.setting.name.strip_prefix(direction) else { continue };
+        let kind = match (kind, item.arguments.get(1)) {
+            ("", Some(given)) => HeaderChangeKind::Set(field_text(builder, given, wildcards)),
+            (_, Some(given)) => HeaderChangeKind::Add(field_text(builder, given, wildcards)),
+            (_, None) => HeaderChangeKind::Remove,
+        };
+        changes.push(HeaderChange { name: item.first().text().to_owned(), kind, only_for: None });
     }
+    changes
+}
 
-    fn field_text(&mut self, given: &SpannedValue, wildcards: &Wildcards<'_>) -> TextTemplate {
-        let text = text_template(given);
-        self.reader.problems.extend(wildcards.check(&text, given.at));
-        text
-    }
+fn field_text(builder: &mut Builder<'_, '_>, given: &SpannedValue, wildcards: &Wildcards<'_>) -> TextTemplate {
+    let text = text_template(given);
+    builder.reader.problems.extend(wildcards.check(&text, given.at));
+    text
 }
 
 /// Reports settings for files in a route that forwards requests or runs scripts.

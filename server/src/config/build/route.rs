@@ -1,28 +1,19 @@
 //! Routes: conditions and actions.
 
-use super::proxy::check_file_settings;
+use super::gateway::gateway;
+use super::proxy::{check_file_settings, proxy};
 use super::unreachable_routes::EarlierRoutes;
 use super::values::{check_prefix, pattern, status, text_template};
 use super::when::build_when;
 use super::wildcards::Wildcards;
-use super::{Builder, MachineRequirementKind, PageUse, texts};
-use crate::config::model::{AccessSettings, Action, Files, Route, Switch, When};
+use super::{Builder, Inherited, MachineRequirementKind, PageUse, texts};
+use crate::config::model::{Action, Files, Route, Switch, When};
 use crate::config::problem::Problem;
 use crate::config::settings::ACTIONS;
 use crate::config::tree::{Block, Item, SpannedValue};
 use crate::config::value::Value;
 use crate::syntax::{Pattern, Template, TextTemplate, TryPath};
 use std::path::PathBuf;
-
-/// What a route inherits from its site.
-pub(super) struct Inherited {
-    pub(super) root: Option<PathBuf>,
-    pub(super) index: Vec<String>,
-    pub(super) listing: Switch,
-    pub(super) precompressed: Switch,
-    pub(super) body_bytes_max: u64,
-    pub(super) access: AccessSettings,
-}
 
 impl Builder<'_, '_> {
     pub(super) fn route(&mut self, item: &Item, site: &Inherited, earlier_routes: &mut EarlierRoutes) -> Route {
@@ -86,12 +77,12 @@ impl Builder<'_, '_> {
             "respond" => self.respond(item, wildcards),
             "proxy" => {
                 check_file_settings(route.block(), item, &mut self.reader.problems);
-                Action::Proxy(self.proxy(item, (patterns, wildcards)))
+                Action::Proxy(proxy(self, item, (patterns, wildcards)))
             }
-            "php" => Action::Gateway(self.gateway(item, patterns, site)),
+            "php" => Action::Gateway(gateway(self, item, patterns, site)),
             "fastcgi" | "scgi" | "cgi" => {
                 check_file_settings(route.block(), item, &mut self.reader.problems);
-                Action::Gateway(self.gateway(item, patterns, site))
+                Action::Gateway(gateway(self, item, patterns, site))
             }
             _ => Action::Deny { status: status(item.required("status")) },
         }

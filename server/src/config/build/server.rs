@@ -6,6 +6,7 @@ use super::tls::{
     certificate_folder, check_listeners, has_public_site, https_listeners, listener_plain_http2, listener_tls,
     ticket_keys,
 };
+use super::upstream::{declared_upstreams, used_upstreams};
 use super::{Builder, MachineRequirementKind, enforcement, networks};
 use crate::config::model::{
     Acme, ClientConnectionLimit, ConfiguredLimits, Driver, ForwardedField, Listener, LogSettings, Process, Settings,
@@ -50,9 +51,9 @@ impl Builder<'_, '_> {
         let remote_control = remote_control(self, top, (&listeners, &acme));
         self.listeners.clone_from(&listeners);
         self.has_invalid_upstream = top.has_any_invalid(&["upstream"]);
-        self.declared_upstreams(top);
+        declared_upstreams(self, top);
         let sites = self.sites(top, limits.body_bytes_max);
-        let upstreams = self.used_upstreams(top);
+        let upstreams = used_upstreams(self, top);
         check_listeners(top, &sites, &mut self.reader.problems);
         let certificate_folder = certificate_folder(self, top, (&sites, remote_control.as_ref()));
         Settings {
@@ -104,25 +105,13 @@ impl Builder<'_, '_> {
             }
             let tls = listener_tls(item, address);
             let plain_http2 = listener_plain_http2(self, item, tls);
-            let proxy_protocol = self.listener_proxy_protocol(top, item);
+            let proxy_protocol = listener_proxy_protocol(self, top, item);
             let address = address.clone();
             listeners.push(Listener { address, mode, is_ipv6_only: false, tls, plain_http2, proxy_protocol });
         }
         check_overlaps(top, &mut self.reader.problems);
         separate_families(&mut listeners);
         listeners
-    }
-
-    /// Returns whether connections of a listener begin with a header of the PROXY protocol.
-    fn listener_proxy_protocol(&mut self, top: &Block, item: &Item) -> Switch {
-        let given = item.required("proxy-protocol");
-        if given.flag() && !top.has_any(&["trusted-proxies"]) {
-            let problem = Problem::new(given.at, "`proxy-protocol` without `trusted-proxies` closes every connection");
-            self.problem(
-                problem.suggest("write `trusted-proxies NETWORK...` at the top with the addresses of the proxy"),
-            );
-        }
-        Switch::from(given.flag())
     }
 
     fn process(&mut self, top: &Block) -> Process {
@@ -220,6 +209,17 @@ impl Builder<'_, '_> {
         }
         limits
     }
+}
+
+/// Returns whether connections of a listener begin with a header of the PROXY protocol.
+fn listener_proxy_protocol(builder: &mut Builder<'_, '_>, top: &Block, item: &Item) -> Switch {
+    let given = item.required("proxy-protocol");
+    if given.flag() && !top.has_any(&["trusted-proxies"]) {
+        let problem = Problem::new(given.at, "`proxy-protocol` without `trusted-proxies` closes every connection");
+        builder
+            .problem(problem.suggest("write `trusted-proxies NETWORK...` at the top with the addresses of the proxy"));
+    }
+    Switch::from(given.flag())
 }
 
 /// Reports addresses that another listener covers: the system binds only one of them.

@@ -138,6 +138,12 @@ impl Gateway {
 }
 
 impl Settings {
+    /// Whether a route runs scripts or programs.
+    pub(crate) fn has_gateways(&self) -> bool {
+        let mut routes = self.sites.iter().flat_map(|site| &site.routes);
+        routes.any(|route| matches!(route.action, super::Action::Gateway(_)))
+    }
+
     /// Returns the programs that routes with `cgi` run.
     pub(crate) fn cgi_programs(&self) -> impl Iterator<Item = &CgiPrograms> {
         let routes = self.sites.iter().flat_map(|site| &site.routes);

@@ -3,9 +3,10 @@
 use crate::site::FilesRules;
 use crate::site::files::root::Root;
 use crate::site::proxy::AddressCell;
+use selvedge::client::ProgramEnds;
 use selvedge::proto::path::SafePath;
+use serde::{Deserialize, Serialize};
 use std::fmt;
-use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -43,6 +44,14 @@ impl GatewayRules {
             spool_bytes_max: 64 << 20,
             send_file: None,
             variables: Arc::from([]),
+        }
+    }
+
+    /// Returns the files that are sent as they are, of a PHP application.
+    pub(in crate::site) fn files(&self) -> Option<&FilesRules> {
+        match &self.scripts {
+            Scripts::Php(php) => Some(&php.files),
+            Scripts::Application { .. } | Scripts::Programs { .. } => None,
         }
     }
 }
@@ -87,15 +96,24 @@ pub(crate) enum ScriptRunner {
     /// An SCGI server.
     Scgi(ScriptServer),
     /// Programs that run once for each request.
-    Cgi(Arc<dyn StartProgram>),
+    Cgi(ProgramRunner),
+}
+
+/// What runs programs.
+#[derive(Clone, Debug)]
+pub(crate) struct ProgramRunner {
+    /// Starts them.
+    pub(crate) starter: Arc<dyn StartProgram>,
+    /// Longest output of a program, its head included. Default 1 GiB. Exceeded: it is killed and the connection closed.
+    pub(crate) output_bytes_max: u64,
 }
 
 /// A server that runs scripts.
 #[derive(Clone, Debug)]
 pub(crate) struct ScriptServer {
-    /// The server as the configuration names it, such as `unix:/run/php-fpm.sock`, for the log.
-    pub(crate) name: Box<str>,
-    /// Its addresses, which a resolver may replace while the server is in use. They are tried in order.
+    /// Its name in the log, such as `unix:/run/php/php-fpm.sock`.
+    pub(crate) name: Arc<str>,
+    /// Where it listens. They are tried in order.
     pub(crate) addresses: Arc<AddressCell>,
     /// Idle connections that each worker keeps. Default 0: each request has a connection, because an idle connection
     /// occupies a PHP process. SCGI has no idle connections.
@@ -177,12 +195,35 @@ pub(crate) trait StartProgram: fmt::Debug + Send + Sync {
 pub(crate) struct ProgramStart {
     /// The path beneath the folder of programs.
     pub(crate) program: String,
-    /// Names and values. The values have no NUL.
+    /// Names and values. They have no NUL.
     pub(crate) environment: Vec<(Vec<u8>, Vec<u8>)>,
-    /// Its standard input, output and error.
-    pub(crate) streams: [OwnedFd; 3],
-    /// A socket that reports the end of the program. When its other end is closed, the program is killed.
-    pub(crate) lease: OwnedFd,
+    /// Its streams. The lease gets a [`ProgramEnd`] in JSON before the output ends. When its other end is closed, the
+    /// program is killed.
+    pub(crate) ends: ProgramEnds,
+}
+
+/// How a program ended.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum ProgramEnd {
+    /// It was not started, for this reason.
+    NotStarted(String),
+    /// With this exit code.
+    Exited(i32),
+    /// By this signal.
+    Killed(i32),
+    /// It was killed after this time in seconds.
+    TimedOut(u64),
+}
+
+impl fmt::Display for ProgramEnd {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotStarted(why) => write!(f, "the program was not started: {why}"),
+            Self::Exited(code) => write!(f, "the program ended with code {code}"),
+            Self::Killed(signal) => write!(f, "the program was killed by signal {signal}"),
+            Self::TimedOut(seconds) => write!(f, "the program was killed after {seconds} s"),
+        }
+    }
 }
 
 #[cfg(test)]

@@ -48,14 +48,15 @@ pub(super) struct Target {
 }
 
 impl ProxyWorker {
-    /// Returns the state of this worker. Call it within the runtime of the worker.
-    pub(in crate::site) fn current() -> Rc<Self> {
+    /// Returns the state of this worker. Call it within the runtime of the worker. The limits are those of the first
+    /// configuration.
+    pub(in crate::site) fn current(limits: &ClientLimits) -> Rc<Self> {
         CURRENT.with(|current| {
             if let Some(worker) = current.borrow().upgrade() {
                 return worker;
             }
             let worker = Rc::new(Self {
-                client: Client::new(ClientLimits::default()),
+                client: Client::new(limits.clone()),
                 groups: RefCell::default(),
                 spare_head: Cell::default(),
             });

@@ -106,3 +106,27 @@ fn a_reload_closes_no_stream_of_a_route_that_did_not_change() {
     socket.assert_closed();
     program.stop();
 }
+
+#[test]
+fn a_header_of_a_trusted_proxy_names_the_client() {
+    let text = "trusted-proxies \"127.0.0.1\"\nsite \"*\" {\n    route \"/*\" { respond 200 \"{client}\"; }\n}\n";
+    let folder = Folder::new("");
+    let listen = "listen \"127.0.0.1:0\" proxy-protocol=#true\n";
+    folder.write("selvedge.kdl", &format!("{listen}{text}"));
+    let program = folder.serve();
+    let request = "GET / HTTP/1.1\r\nHost: a\r\n\r\n";
+    let mut client = program.connect();
+    client.send(format!("PROXY TCP4 192.0.2.7 192.0.2.1 5000 80\r\n{request}"));
+    assert_eq!(client.receive("GET").expect("it is complete").text(), "192.0.2.7");
+    client.send(request);
+    assert_eq!(client.receive("GET").expect("it is complete").text(), "192.0.2.7", "for the whole connection");
+    let mut without = program.connect();
+    without.send(request);
+    without.assert_closed();
+    folder.write("selvedge.kdl", &format!("{listen}{}", text.replace("127.0.0.1", "192.0.2.1")));
+    reload(&program);
+    let mut stranger = program.connect();
+    stranger.send(format!("PROXY TCP4 192.0.2.7 192.0.2.1 5000 80\r\n{request}"));
+    stranger.assert_closed();
+    program.stop();
+}

@@ -29,7 +29,7 @@ fn failures_have_their_status_and_a_reason_in_the_log() {
     for (address, status, reason) in [
         (closed, 502, format!("connect: connection refused ({closed} of app, 1 try)")),
         (silent.address, 504, format!("await response: timed out ({} of app, 1 try)", silent.address)),
-        (malformed.address, 502, format!("await response: malformed response")),
+        (malformed.address, 502, "await response: malformed response".to_owned()),
     ] {
         let mut group = group(&[address]);
         group.timeouts = short;
@@ -72,7 +72,7 @@ fn a_request_that_was_not_sent_goes_to_another_server() {
 #[test]
 fn all_addresses_of_a_server_are_tried() {
     let upstream = TestUpstream::with_content("second");
-    let mut group = group(&[closed_address()]);
+    let group = group(&[closed_address()]);
     let addresses = [closed_address(), upstream.address].map(selvedge::client::Address::Tcp);
     group.servers[0].addresses.replace(addresses);
     let server = proxy(rules(group));
