@@ -173,6 +173,17 @@ fn is_reserved(name: &[u8]) -> bool {
     )
 }
 
+/// Appends a name in lower case. Returns whether it is a token; a byte that is not part of a token becomes NUL.
+pub(crate) fn append_name(name: &[u8], out: &mut Vec<u8>) -> bool {
+    let mut is_token = !name.is_empty();
+    out.extend(name.iter().map(|&byte| {
+        let lower = LOWER_CASE_TOKEN[usize::from(byte)];
+        is_token &= lower != 0;
+        lower
+    }));
+    is_token
+}
+
 /// The reason why a field cannot be added.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InvalidField {
@@ -214,15 +225,17 @@ impl Fields {
     /// If the name is not a token, the value has a control character, or only the server sets
     /// this field. The list is then unchanged.
     pub fn append(&mut self, name: &str, value: impl AsRef<[u8]>) -> Result<(), InvalidField> {
-        let value = trim(value.as_ref());
+        self.append_bytes(name.as_bytes(), value.as_ref())
+    }
+
+    /// Appends a field whose name is not known to be text, such as a received one.
+    ///
+    /// # Errors
+    /// Those of [`Fields::append`].
+    pub fn append_bytes(&mut self, name: &[u8], value: &[u8]) -> Result<(), InvalidField> {
+        let value = trim(value);
         let start = self.lines.len();
-        let mut is_name = !name.is_empty();
-        self.lines.extend(name.bytes().map(|byte| {
-            let lower = LOWER_CASE_TOKEN[usize::from(byte)];
-            is_name &= lower != 0;
-            lower
-        }));
-        let result = if !is_name {
+        let result = if !append_name(name, &mut self.lines) {
             Err(InvalidField::Name)
         } else if is_reserved(&self.lines[start..]) {
             Err(InvalidField::Reserved)

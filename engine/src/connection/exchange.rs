@@ -59,6 +59,7 @@ impl ResponseRecord {
     ) {
         app.observer.finished(&Exchange {
             request: Some(request),
+            upstream: request.upstream(),
             request_line: request.head().request_line.of(request.head_bytes()),
             elapsed: facts.began.map(|began| began.elapsed()),
             ..self.exchange(transport, facts)
@@ -91,6 +92,7 @@ impl ResponseRecord {
             requests: facts.requests,
             reject: None,
             reason: self.reason,
+            upstream: None,
             unix_time: transport.timeouts.worker.clock.unix_seconds(),
             elapsed: None,
         }

@@ -95,8 +95,10 @@ pub(crate) enum SessionFailure {
     UnknownServerName,
     /// The client's certificate is missing or invalid.
     ClientCertificate,
-    /// The client refused what the server sent, such as its certificate.
-    RefusedByClient,
+    /// The peer refused what this end sent, such as its certificate.
+    RefusedByPeer,
+    /// The server's certificate is invalid, with the reason.
+    ServerCertificate(&'static str),
     /// The client ended the handshake.
     Abandoned,
 }
@@ -249,6 +251,11 @@ impl<S: Stream> Link<S> {
         Self { socket, session: session.map(|state| Box::new(RefCell::new(state))) }
     }
 
+    /// Returns the socket below the session.
+    pub(crate) fn socket(&self) -> &S {
+        &self.socket
+    }
+
     /// Whether the handshake of the session is incomplete.
     pub(crate) fn is_handshaking(&self) -> bool {
         self.session.as_ref().is_some_and(|state| state.borrow().session.is_handshaking())
@@ -267,6 +274,11 @@ impl<S: Stream> Link<S> {
         {
             state.borrow_mut().close(&self.socket);
         }
+    }
+
+    /// Whether the end of the stream was announced by the session, if it has one. Otherwise bytes may be missing.
+    pub(crate) fn has_ended_cleanly(&self) -> bool {
+        self.session.as_ref().is_none_or(|state| state.borrow().session.is_read_closed())
     }
 
     /// Decodes no further bytes: the caller discards them. An alert about an invalid one would follow the closing message.

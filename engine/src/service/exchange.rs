@@ -1,6 +1,6 @@
 //! Records of finished requests, closed connections and server events, for log, metrics and status.
 
-use crate::service::{Request, StreamId};
+use crate::service::{Request, StreamId, UpstreamRecord};
 use selvedge_proto::field::Fields;
 use selvedge_proto::field_section::MalformedMessage;
 use selvedge_proto::http2::{ConnectionError, StreamError};
@@ -39,6 +39,8 @@ pub struct Exchange<'a> {
     pub reject: Option<Reject>,
     /// Why the application returned an error, if it gave a reason.
     pub reason: Option<&'static str>,
+    /// Facts about the server that the request was forwarded to, if the application forwards requests.
+    pub upstream: Option<&'a UpstreamRecord>,
     /// When the response was complete, in Unix seconds; up to 0.25 seconds old.
     pub unix_time: i64,
     /// Time from the complete request head to the complete response. Only set if
@@ -156,6 +158,8 @@ close_reasons! {
     ClosedAfterResponse "the connection was closed after the response";
     /// The application did not admit another connection of this client.
     ClientOverLimit "the client has too many connections";
+    /// The connection is not one of a trusted proxy, or does not begin with a valid header of the PROXY protocol.
+    ProxyHeaderInvalid "the connection has no valid header of the PROXY protocol from a trusted proxy";
     /// The connection was idle for the keep-alive timeout.
     KeepAliveTimeout "idle for the keep-alive timeout";
     /// The connection was idle and was evicted for a new connection.

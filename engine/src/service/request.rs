@@ -4,6 +4,7 @@ use crate::buffer::Buffer;
 use crate::limits::REQUEST_BYTES;
 use crate::peer::TlsInfo;
 use crate::service::body::{ContentError, ContentSource, IncomingBody, StreamId};
+use crate::service::upstream::UpstreamRecord;
 use selvedge_proto::StatusCode;
 use selvedge_proto::field::{Fields, KnownField};
 use selvedge_proto::head::{RequestHead, Version};
@@ -66,6 +67,7 @@ pub(crate) struct LogInfo {
     pub(crate) client: Option<IpAddr>,
     pub(crate) user: Option<Rc<str>>,
     pub(crate) site_tag: u32,
+    pub(crate) upstream: Option<UpstreamRecord>,
 }
 
 impl Default for RequestInner {
@@ -214,6 +216,26 @@ impl Request {
     /// such as its sites.
     pub fn set_site_tag(&mut self, label: u32) {
         self.inner.log_info.site_tag = label;
+    }
+
+    /// Returns the facts about the server that the request was forwarded to, if the application has set them.
+    pub fn upstream(&self) -> Option<&UpstreamRecord> {
+        self.inner.log_info.upstream.as_ref()
+    }
+
+    /// Sets the facts about the server that the request is forwarded to, for the log.
+    pub fn set_upstream(&mut self, upstream: UpstreamRecord) {
+        self.inner.log_info.upstream = Some(upstream);
+    }
+
+    /// Sends an interim response (1xx, except 101) before the response. The client has to use HTTP/1.1 or later.
+    ///
+    /// # Errors
+    /// [`ContentError::Ended`] if the application does not send interim responses
+    /// ([`Service::sends_interim`](super::Service::sends_interim)); [`ContentError::Disconnected`] if the client does not
+    /// read what was already sent.
+    pub fn send_interim(&self, status: StatusCode, fields: &Fields) -> Result<(), ContentError> {
+        self.inner.interim_sender.as_ref().ok_or(ContentError::Ended)?.send(status, fields)
     }
 
     /// Returns when the request arrived.

@@ -2,6 +2,7 @@
 
 mod cases;
 mod differential;
+mod responses;
 // Marked, so that clippy treats its helpers as tests.
 #[cfg(test)]
 mod http2;

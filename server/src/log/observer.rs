@@ -2,7 +2,7 @@
 
 use super::access::{Format, LINE_BYTES_MAX};
 use super::config::Level;
-use super::error::LogEvent;
+use super::error::{LogEvent, SEPARATE_LINES};
 use super::logs::{LogQueues, Logs};
 use super::metrics::{CounterHandle, Counters};
 use selvedge::service::{CloseReason, Closed, Exchange, Phase, ServerEvent};
@@ -96,6 +96,27 @@ impl LogObserver {
         }
     }
 
+    /// Sends what a script has written to its standard error: each line is one of the error log.
+    fn send_script_messages(&self, exchange: &Exchange<'_>) {
+        let Some(upstream) = exchange.upstream else { return };
+        let facts = upstream.facts();
+        if facts.messages.is_empty() {
+            return;
+        }
+        let site = self.queue.site(exchange.request.map_or(0, Request::site_tag));
+        let send = |text: String| {
+            let (peer, line) = (Some(exchange.peer), exchange.request_line.to_vec());
+            let (level, key, name) = (Level::Error, SEPARATE_LINES, "Script");
+            self.queue.send_site_event(site, LogEvent { level, key, name, text, peer, line, count: 1 });
+        };
+        for line in facts.messages.split(|&b| b == b'\n').map(<[u8]>::trim_ascii).filter(|line| !line.is_empty()) {
+            send(String::from_utf8_lossy(line).into_owned());
+        }
+        if facts.message_bytes_lost > 0 {
+            send(format!("{} more bytes of messages were not kept", facts.message_bytes_lost));
+        }
+    }
+
     /// Returns the exceeded limit of a refusal, for the log.
     fn limit_of_reject(&self, reject: Reject) -> Option<String> {
         let message = &self.limits.message;
@@ -149,10 +170,13 @@ impl Observer for LogObserver {
     fn finished(&self, exchange: &Exchange<'_>) {
         self.counters.iter().for_each(|counters| counters.exchange(exchange));
         self.append_access_lines(exchange);
-        let (name, text) = match (exchange.reject, exchange.reason) {
-            (Some(reject), _) => (reject.name(), with_limit(reject.message(), self.limit_of_reject(reject))),
-            (None, Some(reason)) => ("Answered", reason.to_owned()),
-            _ => return,
+        self.send_script_messages(exchange);
+        let failure = exchange.upstream.and_then(|upstream| upstream.facts().failure.clone());
+        let (name, text) = match (exchange.reject, exchange.reason, failure) {
+            (Some(reject), ..) => (reject.name(), with_limit(reject.message(), self.limit_of_reject(reject))),
+            (None, _, Some(failure)) => ("Upstream", failure.into()),
+            (None, Some(reason), None) => ("Answered", reason.to_owned()),
+            (None, None, None) => return,
         };
         let text = format!("{} {text}", exchange.status.code());
         // 501 and 505 depend on the request, not on the server.

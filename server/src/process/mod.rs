@@ -7,6 +7,7 @@
 //! ```
 
 mod active_sandbox;
+mod cgi_programs;
 mod child;
 mod control;
 mod executable;
@@ -34,6 +35,7 @@ mod upgrade;
 mod tests;
 
 pub(crate) use active_sandbox::ActiveSandbox;
+pub(crate) use cgi_programs::{StartCgiPrograms, is_cgi_runner, run_cgi_programs};
 pub(crate) use control::{ControlCommand, ControlReply, StatusFormat, call, stop};
 pub(crate) use file_id::FileId;
 pub(crate) use file_opener::{is_file_opener, open_files};
@@ -42,7 +44,7 @@ pub(crate) use privileges::{find_group, find_user};
 pub(crate) use programs::{StartedRunner, is_program_runner, run_programs};
 pub(crate) use sandbox::{Confinement, Coverage, Sandbox};
 pub(crate) use serving::{ControlHandler, ServingProcess, StopMode};
-pub(crate) use startup::{ListenError, RunMode, StartError, exit_message, is_supervised, start};
+pub(crate) use startup::{ListenError, RunMode, StartError, StartedPrograms, exit_message, is_supervised, start};
 pub(crate) use syslog_socket::connect;
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};

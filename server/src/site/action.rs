@@ -1,6 +1,10 @@
 //! The actions of routes, as validated values.
 
 use super::files::root::Root;
+#[cfg(feature = "configuration")]
+use super::gateway::GatewayRules;
+#[cfg(feature = "configuration")]
+use super::proxy::ProxyRules;
 use crate::syntax::{RequestValues, Template, TextTemplate};
 use bytes::Bytes;
 use selvedge::proto::field::Fields;
@@ -22,6 +26,12 @@ pub(crate) enum Action {
     Respond(FixedResponse),
     /// Denies the request.
     Deny(DenyResponse),
+    /// Forwards the request to a server of a group.
+    #[cfg(feature = "configuration")]
+    Proxy(Arc<ProxyRules>),
+    /// Runs a script or program.
+    #[cfg(feature = "configuration")]
+    Gateway(Arc<GatewayRules>),
 }
 
 impl Action {
@@ -30,6 +40,8 @@ impl Action {
     pub(super) fn uses_content(&self) -> bool {
         match self {
             Self::Rewrite(_) => true,
+            #[cfg(feature = "configuration")]
+            Self::Proxy(_) | Self::Gateway(_) => true,
             Self::Files(_) | Self::Redirect(_) | Self::Respond(_) | Self::Deny(_) => false,
         }
     }

@@ -51,11 +51,7 @@ impl TrustedProxies {
     /// Returns the client of a request.
     pub(super) fn client_of(&self, request: &Request) -> IpAddr {
         let peer = request.peer().ip().to_canonical();
-        let is_trusted = match request.peer() {
-            UNIX_PEER => self.unix == UnixPeerTrust::Trusted,
-            _ => any_contains(&self.networks, peer),
-        };
-        if !is_trusted {
+        if !self.trusts(request.peer()) {
             return peer;
         }
         let name = match self.field {
@@ -68,6 +64,14 @@ impl TrustedProxies {
             .map(|(_, value)| value)
             .collect();
         self.forwarded_client(peer, &lines)
+    }
+
+    /// Whether the peer of a connection is a trusted proxy.
+    pub(crate) fn trusts(&self, peer: SocketAddr) -> bool {
+        match peer {
+            UNIX_PEER => self.unix == UnixPeerTrust::Trusted,
+            _ => any_contains(&self.networks, peer.ip().to_canonical()),
+        }
     }
 
     /// Returns the last address that is not a trusted proxy, or [`UNKNOWN_CLIENT`] if a trusted proxy sent no

@@ -43,7 +43,7 @@ pub(super) struct FoundFile {
 }
 
 impl FoundFile {
-    fn new(resource: Rc<Resource>, path: &SafePath) -> Self {
+    pub(super) fn new(resource: Rc<Resource>, path: &SafePath) -> Self {
         let mut text = absolute_path(path);
         text.truncate(text.rfind('/').map_or(0, |slash| slash + 1));
         text.push_str(resource.name());

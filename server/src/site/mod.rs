@@ -14,6 +14,8 @@ mod client;
 mod condition;
 mod cors;
 mod files;
+#[cfg(feature = "configuration")]
+mod gateway;
 mod headers;
 mod host;
 mod listing;
@@ -21,6 +23,8 @@ mod lookup;
 mod methods;
 mod network;
 mod pipeline;
+#[cfg(feature = "configuration")]
+mod proxy;
 mod route_table;
 mod service;
 mod single_flight;
@@ -42,8 +46,19 @@ pub(crate) use cors::{AllowedOrigins, CorsCredentials, CorsRules};
 pub(crate) use files::cache::BYTES_MAX as CACHE_BYTES_MAX;
 pub(crate) use files::directories::BYTES_MAX as DIRECTORIES_BYTES_MAX;
 pub(crate) use files::root::Root;
+#[cfg(feature = "configuration")]
+pub(crate) use gateway::{
+    GatewayLoad, GatewayRules, GatewayTimeouts, PhpRules, ProgramEnd, ProgramRunner, ProgramStart, ScriptRunner,
+    ScriptServer, Scripts, SendFileFolder, StartProgram,
+};
 pub(crate) use headers::{FileFieldRules, HeaderEdits};
 pub(crate) use methods::SlashRedirect;
+#[cfg(feature = "configuration")]
+pub(crate) use proxy::{
+    AdaptiveMode, AddressCell, Balance, CapacityRules, FailureRules, HashKey, HealthCheck, HostPolicy, PathPolicy,
+    ProxyHeaderVersion, ProxyRules, ProxyStatus, RequestBuffering, ServerChange, ServerRules, StickyRules, Upstream,
+    UpstreamEvent, UpstreamRules, UrlRewriting,
+};
 pub(crate) use route_table::{ErrorPages, PlainRequests, Route, RouteTable, SiteRules};
 pub(crate) use service::SiteService;
 

@@ -8,10 +8,14 @@ use super::condition::{host_of, scheme_of};
 use super::files;
 use super::files::cache_key::CacheNamespace;
 use super::files::resolve::Resolved;
+#[cfg(feature = "configuration")]
+use super::gateway::{self, GatewayOutcome, GatewayRequest, GatewayRules};
 use super::headers::{self, FileFieldRules, HeaderEdits, ResponseFacts};
 use super::listing;
 use super::lookup::{self, FileLookup, FoundBy, FoundFile};
 use super::methods::{discard_content, limit_content, redirect_to_slash, respond_to_method};
+#[cfg(feature = "configuration")]
+use super::proxy::{self, Forwarded, PreparedRequest, ProxyRules, RequestFacts};
 use super::route_table::{AccessScope, CacheScope, Route, RouteMatch, Site};
 use super::site_state::SiteState;
 use crate::syntax::{Captures, RequestValues, SentFile, Template, absolute_path};
@@ -55,6 +59,12 @@ pub(super) struct Pipeline<'t> {
     dry_run_reason: Option<&'static str>,
     /// Whether the response may be cached by its path.
     cache_scope: CacheScope,
+    /// Whether the path is that of a rewrite.
+    #[cfg_attr(not(feature = "configuration"), expect(dead_code, reason = "only requests that are forwarded need it"))]
+    is_rewritten: bool,
+    /// The query of a script's local redirect that leads to the next route.
+    #[cfg(feature = "configuration")]
+    redirected_query: Option<String>,
 }
 
 /// A response before error pages and header edits are applied.
@@ -77,9 +87,10 @@ enum ResponseSource {
     /// A fallback page, or a file of `try-files` at a fixed path. Its `Cache-Control` is that of its own path, not of
     /// the request path, at which no file is.
     Fallback,
-    /// A `respond` action of the configuration. No error page replaces it.
+    /// A `respond` action of the configuration, or a server that the request was forwarded to. No error page replaces
+    /// it.
     Configured,
-    /// The server: an access rule, a redirect, a malformed request, a method without a file.
+    /// The server: an access rule, a redirect, a malformed request, a method without a file, a failure of a proxy.
     Generated,
 }
 
@@ -102,6 +113,9 @@ impl<'t> Pipeline<'t> {
             passed_rules: AccessRules::default(),
             dry_run_reason: None,
             cache_scope: CacheScope::Path,
+            is_rewritten: false,
+            #[cfg(feature = "configuration")]
+            redirected_query: None,
         }
     }
 
@@ -161,6 +175,7 @@ impl<'t> Pipeline<'t> {
             RouteResult::Responded(routed) => return routed,
             RouteResult::Rewritten(path, _) => path,
         };
+        self.is_rewritten = true;
         match self.run_route(request, &path).await {
             RouteResult::Responded(routed) => routed,
             // A client can cause it with `/en/en/x`, so it is not a server error.
@@ -213,7 +228,11 @@ impl<'t> Pipeline<'t> {
         if headers.is_some() {
             self.cache_scope = CacheScope::None;
         }
-        let routed = |response, source| {
+        let routed = |response: Response, source| {
+            let response = match &route.lease {
+                Some(lease) => response.lease(lease.clone()),
+                None => response,
+            };
             let routed = RoutedResponse::new(response, Some(route), source);
             RouteResult::Responded(RoutedResponse { headers: headers.clone(), ..routed })
         };
@@ -233,6 +252,21 @@ impl<'t> Pipeline<'t> {
             Action::Redirect(redirect) => routed(redirect_response(redirect, &values()), ResponseSource::Generated),
             Action::Respond(fixed) => routed(fixed.response(&values()), ResponseSource::Configured),
             Action::Deny(deny) => routed(deny.response(), ResponseSource::Generated),
+            #[cfg(feature = "configuration")]
+            Action::Proxy(rules) => {
+                let prepared = self.prepare_forwarding(request, (rules, path), &values);
+                let (response, source) = Box::pin(self.forward(request, rules, prepared)).await;
+                routed(response, source)
+            }
+            #[cfg(feature = "configuration")]
+            Action::Gateway(rules) => {
+                let beneath = path_beneath(&values());
+                let result = self.run_gateway(request, (path, beneath.as_ref()), (route, rules, files)).await;
+                match result {
+                    RouteResult::Responded(served) => RouteResult::Responded(RoutedResponse { headers, ..served }),
+                    rewritten => rewritten,
+                }
+            }
             Action::Files(rules) => {
                 let beneath = match rules.path_prefix {
                     PathPrefix::Kept => None,
@@ -242,6 +276,75 @@ impl<'t> Pipeline<'t> {
                 RouteResult::Responded(RoutedResponse { headers, ..served })
             }
         }
+    }
+
+    /// Builds the request to a server of a group.
+    #[cfg(feature = "configuration")]
+    fn prepare_forwarding<'v>(
+        &self,
+        request: &Request,
+        (rules, path): (&ProxyRules, &SafePath),
+        values: &dyn Fn() -> RequestValues<'v>,
+    ) -> PreparedRequest {
+        let rewritten = self.is_rewritten.then_some(path);
+        let facts = RequestFacts { rewritten, proxies: self.site.rules.proxies.as_ref() };
+        proxy::prepare((self.state.proxy(), rules), request, facts, values)
+    }
+
+    /// Forwards the request to a server of a group.
+    #[cfg(feature = "configuration")]
+    async fn forward(
+        &self,
+        request: &mut Request,
+        rules: &ProxyRules,
+        prepared: PreparedRequest,
+    ) -> (Response, ResponseSource) {
+        match proxy::forward((self.state.proxy(), rules), request, self.client, prepared).await {
+            Forwarded::Received(response) => (response, ResponseSource::Configured),
+            Forwarded::Failed(response) => (response, ResponseSource::Generated),
+        }
+    }
+
+    /// Runs a script, or responds with a file of its application.
+    #[cfg(feature = "configuration")]
+    async fn run_gateway(
+        &mut self,
+        request: &mut Request,
+        (path, beneath): (&SafePath, Option<&SafePath>),
+        (route, rules, number): (&'t Route, &GatewayRules, u32),
+    ) -> RouteResult<'t> {
+        let redirected = self.redirected_query.take();
+        let files = self.state.files(number);
+        let call = GatewayRequest { rules, files, path, beneath, redirected: redirected.as_deref() };
+        let outcome = Box::pin(gateway::respond(&self.state.gateway, request, call)).await;
+        let response = match outcome {
+            GatewayOutcome::Response(response) => {
+                // The application has written its own error pages.
+                let is_own = request.upstream().is_some_and(|record| record.facts().status.is_some());
+                let response = match &route.lease {
+                    Some(lease) => response.lease(lease.clone()),
+                    None => response,
+                };
+                let source = if is_own { ResponseSource::Configured } else { ResponseSource::Generated };
+                return RouteResult::Responded(RoutedResponse::new(response, Some(route), source));
+            }
+            GatewayOutcome::LocalRedirect { path, query } => {
+                self.cache_scope = CacheScope::None;
+                self.redirected_query = Some(query);
+                return RouteResult::Rewritten(path, route);
+            }
+            GatewayOutcome::File(file) => match (respond_to_method(request), file) {
+                (Some(refused), _) => refused,
+                (None, FileLookup::File(file, FoundBy::Path(fresh_until))) => {
+                    self.cache_file(request, route, (&file, fresh_until));
+                    let response = files.respond(request, &file.resource).await;
+                    let served = RoutedResponse::new(response, Some(route), ResponseSource::File).with_file(file);
+                    return RouteResult::Responded(served);
+                }
+                (None, _) => redirect_to_slash(path, request, self.state.slash_redirect),
+            },
+        };
+        RouteResult::Responded(RoutedResponse::new(response, Some(route), ResponseSource::Generated))
     }
 
     /// Checks the access rules of the route that were not checked yet, and limits the request content. Without a

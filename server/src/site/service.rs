@@ -153,6 +153,18 @@ impl SiteService {
 }
 
 impl Service for SiteService {
+    #[cfg(feature = "configuration")]
+    fn accepts_extended_connect(&self) -> bool {
+        // For WebSockets of applications.
+        self.state.proxy.is_some()
+    }
+
+    #[cfg(feature = "configuration")]
+    fn sends_interim(&self) -> bool {
+        // 103 (Early Hints) of applications.
+        self.state.proxy.is_some()
+    }
+
     async fn call(&self, request: &mut Request) -> Response {
         // Boxed before the await, so that the future of the connection contains only the box.
         let pipeline = match self.fast_path(request) {

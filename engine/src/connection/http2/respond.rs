@@ -34,6 +34,7 @@ pub(super) fn respond<S: Stream, T, O: Observer>(
     called: Called,
 ) -> AfterHead {
     let Called { mut active, mut response } = called;
+    let lease = response.take_lease();
     let upgrade = tunnel::take_upgrade(&active.request, &mut response);
     let (length, has_content) = match upgrade {
         Some(_) => (AnnouncedLength::Absent, true),
@@ -65,7 +66,9 @@ pub(super) fn respond<S: Stream, T, O: Observer>(
         return AfterHead::Finished;
     };
     connection.contents.borrow_mut().lift_limits(active.stream);
-    AfterHead::Content(Box::new(PendingResponse { active, record, content, waits_for_content: false, stall: None }))
+    let lease = lease.map(|lease| connection.transport.timeouts.hold(lease));
+    let response = PendingResponse { active, record, content, waits_for_content: false, stall: None, lease };
+    AfterHead::Content(Box::new(response))
 }
 
 /// Passes a stream to the handler of another protocol. If the handler panics, it drops the stream.

@@ -245,8 +245,8 @@ where
         if let AfterHead::Content(response) = respond(self.connection, self.app, called) {
             let stream = response.active.stream;
             let place = self.streams.keep(response);
-            if self.ending.is_some() {
-                self.streams.announce_stop();
+            if let Some(reason) = self.ending {
+                self.streams.announce_stop(reason);
             }
             self.continue_response(place, stream);
         }
@@ -353,7 +353,7 @@ where
             self.connection.idle_since.set(None);
             let now = self.connection.now();
             self.connection.with_protocol(|protocol, out| protocol.begin_shutdown(now, out));
-            self.streams.announce_stop();
+            self.streams.announce_stop(reason);
         }
     }
 
@@ -395,6 +395,10 @@ where
             Interrupt::Drain => {
                 timeouts.clear_interrupt();
                 self.check_end()?;
+                // A lease that kept a stream of another protocol may have ended since then.
+                if let Some(reason) = self.ending {
+                    self.streams.announce_stop(reason);
+                }
             }
             Interrupt::Park => {
                 timeouts.clear_interrupt();

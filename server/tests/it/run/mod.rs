@@ -3,6 +3,7 @@
 mod configurations;
 mod example;
 mod process;
+mod proxy;
 mod reload;
 mod settings;
 mod site_logs;

@@ -2,6 +2,8 @@
 //! sends requests. No test waits for a fixed time: it polls for a condition, see `wait`.
 
 #[cfg(feature = "program")]
+pub(crate) mod backend;
+#[cfg(feature = "program")]
 pub(crate) mod client;
 #[cfg(feature = "program")]
 pub(crate) mod configured;
