@@ -227,8 +227,18 @@ def steady_load(port):
 async def idle_close(binary, upstreams):
     proxy = Proxy(binary, upstreams, "")
     try:
-        load = Load(proxy.port, IDLE_CLIENTS, 3, lambda: IDLE_CLOSE_SECONDS + random.uniform(-0.3, 0.3))
-        await asyncio.sleep(IDLE_SECONDS)
+        bursts, end = [], time.monotonic() + IDLE_SECONDS
+        while not bursts or bursts[-1] < end:
+            pause = IDLE_CLOSE_SECONDS + random.uniform(-0.3, 0.3)
+            bursts.append((bursts[-1] if bursts else time.monotonic()) + pause)
+
+        def until_next_burst():
+            now = time.monotonic()
+            return next((burst - now for burst in bursts if burst > now), 0)
+
+        # All clients send at once, so that many connections are as old as the pause and close during the burst.
+        load = Load(proxy.port, IDLE_CLIENTS, 3, until_next_burst)
+        await asyncio.sleep(end - time.monotonic())
         await load.stop()
     finally:
         proxy.close()
