@@ -114,6 +114,7 @@ impl<S: Stream> Connection<S> {
             fields: response.into_fields(),
             content_bytes: 0,
             outcome: Ok(()),
+            reset: None,
             close,
         };
         match body {
@@ -145,6 +146,7 @@ impl<S: Stream> Connection<S> {
             fields: response.into_fields(),
             content_bytes: 0,
             outcome: Ok(()),
+            reset: None,
             close: Some(CloseReason::Upgraded),
         };
         (record, Some(PendingBody { body: Body::Empty, framing: ResponseFraming::Absent }))

@@ -34,7 +34,7 @@ impl PendingResponse {
     ) {
         let Self { active, mut record, .. } = self;
         record.outcome = outcome;
-        finish(active, &record, connection, app);
+        finish(active, record, connection, app);
     }
 
     /// Returns the stream of another protocol, if it is one.
