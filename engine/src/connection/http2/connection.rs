@@ -38,9 +38,8 @@ pub(in crate::connection) struct Connection<S> {
     pub(super) has_ended: Cell<bool>,
 }
 
-/// What of a connection lasts while it is parked.
+/// What of a connection lasts while it is parked, besides its protocol.
 pub(in crate::connection) struct ParkedState {
-    protocol: Box<http2::Connection>,
     extensions: ConnectionExtensions,
     requests: u32,
     idle_since: Option<Tick>,
@@ -52,12 +51,16 @@ impl<S: Stream> Connection<S> {
         let limits = Http2Limits { extended_connect, ..transport.shared.limits.of_http2() };
         let mut protocol = Box::new(http2::Connection::new(Role::Server, &limits, now(&transport)));
         protocol.start(transport.output.borrow_mut().bytes());
-        Self::resumed(transport, ParkedState { protocol, extensions: None, requests: 0, idle_since: None })
+        Self::resumed(transport, protocol, ParkedState { extensions: None, requests: 0, idle_since: None })
     }
 
     /// Restores a parked connection.
-    pub(in crate::connection) fn resumed(transport: Transport<S>, parked: ParkedState) -> Self {
-        let ParkedState { protocol, extensions, requests, idle_since } = parked;
+    pub(in crate::connection) fn resumed(
+        transport: Transport<S>,
+        protocol: Box<http2::Connection>,
+        parked: ParkedState,
+    ) -> Self {
+        let ParkedState { extensions, requests, idle_since } = parked;
         transport.timeouts.worker.connections.set_has_streams(transport.timeouts.id);
         Self {
             transport,
@@ -72,12 +75,12 @@ impl<S: Stream> Connection<S> {
         }
     }
 
-    /// Splits the connection into its transport and what lasts while it is parked.
-    pub(in crate::connection) fn into_parked(self) -> (Transport<S>, ParkedState) {
+    /// Splits the connection into its transport, its protocol, and what else lasts while it is parked.
+    pub(in crate::connection) fn into_parked(self) -> (Transport<S>, Box<http2::Connection>, ParkedState) {
         let mut protocol = self.protocol.into_inner();
         protocol.compact();
         let (requests, idle_since) = (self.requests.get(), self.idle_since.get());
-        (self.transport, ParkedState { protocol, extensions: self.extensions.take(), requests, idle_since })
+        (self.transport, protocol, ParkedState { extensions: self.extensions.take(), requests, idle_since })
     }
 
     /// Whether all buffers are empty, so that the connection can park. Releases an unused send buffer permit.

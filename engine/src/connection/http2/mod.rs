@@ -13,6 +13,7 @@ mod contents;
 mod data_frame;
 mod deadlines;
 mod output;
+mod parked_protocols;
 mod pending;
 mod ready_queue;
 mod refusal;
@@ -26,4 +27,5 @@ mod streams;
 mod tunnel;
 
 pub(super) use connection::{Connection, ParkedState};
+pub(super) use parked_protocols::{ParkedProtocol, ParkedProtocols};
 pub(super) use serve::serve;

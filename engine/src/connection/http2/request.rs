@@ -7,8 +7,8 @@ use crate::buffer::Buffer;
 use crate::connection::http1::request_pool;
 use crate::net::stream::Stream;
 use crate::service::{
-    CloseReason, ContentError, ContentSource, IncomingBody, InterimSender, Observer, Request, RequestInner,
-    ServerEvent, Service, StreamId as RequestId, Timestamp,
+    CloseReason, ContentError, ContentSource, IncomingBody, InterimSender, Observer, Request, RequestInner, Service,
+    StreamId as RequestId, Timestamp,
 };
 use selvedge_proto::field_section::{Protocols, RequestRules, SectionError, StreamEnd, read_trailers};
 use selvedge_proto::head::Version;

@@ -104,26 +104,18 @@ impl Encoder {
         }
     }
 
-    /// Frees the buffers of the last response, for an idle connection. Keeps the entries of the dynamic table, which the
-    /// next insertion finds again.
+    /// Frees all buffers, for an idle connection. The dynamic table is emptied: the next block begins with the size updates
+    /// that empty the table of the peer, too.
     pub fn release_buffers(&mut self) {
+        let (size_max, has_entries) = (self.table.size_max(), self.table.get(0).is_some());
+        self.table.set_size_max(0);
+        self.table.set_size_max(size_max);
+        if has_entries {
+            self.pending_size_min = Some(0);
+        }
         self.repeated = Vec::new();
         self.oldest_repeated = 0;
-        self.table.compact();
         self.index = Vec::new();
-    }
-
-    /// Makes the index of the entries that the table has.
-    #[cold]
-    fn make_index(&mut self) {
-        self.index = vec![[IndexSlot::default(); WAYS]; SETS];
-        let insertions = self.table.insertions();
-        let count = (0..).take_while(|&index| self.table.get(index).is_some()).count();
-        for index in (0..count).rev() {
-            let Some(entry) = self.table.get(index) else { return };
-            let hashes = hashes_of(entry.name(), entry.value());
-            self.index_hashes(hashes, insertions.wrapping_sub(index as u32));
-        }
     }
 
     /// Records the hashes of an entry.
@@ -159,9 +151,6 @@ impl Encoder {
             }
             Representation::SIZE_UPDATE.encode(size_max, out);
         }
-        if self.index.is_empty() && self.table.get(0).is_some() {
-            self.make_index();
-        }
         BlockEncoder { encoder: self, out }
     }
 
@@ -178,7 +167,7 @@ impl Encoder {
     fn insert(&mut self, name: &[u8], value: &[u8], hashes: [Option<u64>; 2]) {
         if self.table.insert(name, value, FieldFacts::default()) {
             if self.index.is_empty() {
-                return self.make_index();
+                self.index = vec![[IndexSlot::default(); WAYS]; SETS];
             }
             self.index_hashes(hashes, self.table.insertions());
         }
@@ -215,14 +204,6 @@ impl Encoder {
         self.first_occurrences = self.first_occurrences.wrapping_add(u32::from(!is_seen));
         is_seen
     }
-}
-
-/// Returns the hashes by which a field is found: that of the field and, unless the static table has it, of its name.
-fn hashes_of(name: &[u8], value: &[u8]) -> [Option<u64>; 2] {
-    let static_name = find_static_name(name);
-    let name_hash = static_name.is_none().then(|| hash_of(HASH_START, name));
-    let hash = hash_of(name_hash.or(static_name.map(|index| index as u64)).unwrap_or_default(), value);
-    [Some(hash), name_hash]
 }
 
 /// A block that is being encoded.
