@@ -207,6 +207,20 @@ impl fmt::Display for InvalidField {
 
 impl core::error::Error for InvalidField {}
 
+/// Returns the names and the values of lines as [`Fields`] stores them: `name: value`, each with its CRLF.
+///
+/// [`Fields::append`] refuses CR and LF in names and values, and colons in names. So a line ends at its first CR, and its
+/// name at the first colon.
+pub(crate) fn field_lines(mut lines: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
+    core::iter::from_fn(move || {
+        let end = swar::find(lines, 0, |word| swar::equal_to(word, b'\r'));
+        let (line, rest) = lines.split_at_checked(end)?;
+        lines = rest.strip_prefix(b"\r\n")?;
+        let colon = line.iter().position(|&b| b == b':')?;
+        Some((&line[..colon], line.get(colon + 2..)?))
+    })
+}
+
 /// The fields of a response, in order, stored as the lines of the message.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Fields {
@@ -299,13 +313,7 @@ impl Fields {
 
     /// Returns names, in lower case, and values, in order.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &[u8])> {
-        // `append` refuses CR and LF in names and values, and colons in names. So each line can be
-        // split at its end and at its first colon.
-        self.lines.split(|&b| b == b'\n').filter_map(|line| {
-            let line = line.strip_suffix(b"\r")?;
-            let colon = line.iter().position(|&b| b == b':')?;
-            Some((core::str::from_utf8(&line[..colon]).ok()?, trim(&line[colon + 1..])))
-        })
+        field_lines(&self.lines).filter_map(|(name, value)| Some((core::str::from_utf8(name).ok()?, value)))
     }
 
     /// Returns the lines of the message, each with its CRLF.

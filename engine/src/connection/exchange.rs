@@ -21,6 +21,8 @@ pub(super) struct ResponseRecord {
     pub(super) content_bytes: u64,
     /// `Ok` if all of it was handed to the transport.
     pub(super) outcome: Result<(), CloseReason>,
+    /// Why the stream was reset before the response was complete.
+    pub(super) reset: Option<CloseReason>,
     /// Why the connection ends after the response.
     pub(super) close: Option<CloseReason>,
 }
@@ -45,6 +47,7 @@ impl ResponseRecord {
             head_bytes: 0,
             content_bytes: 0,
             outcome: Err(reason),
+            reset: None,
             close: Some(reason),
         }
     }
@@ -88,6 +91,7 @@ impl ResponseRecord {
             head_bytes: self.head_bytes,
             content_bytes: self.content_bytes,
             outcome: if self.outcome.is_ok() { ResponseOutcome::Complete } else { ResponseOutcome::Aborted },
+            reset: self.reset,
             persistence: if self.close.is_none() { Persistence::KeepAlive } else { Persistence::Close },
             requests: facts.requests,
             reject: None,

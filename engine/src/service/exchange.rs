@@ -31,6 +31,9 @@ pub struct Exchange<'a> {
     pub content_bytes: u64,
     /// Whether the response was sent completely.
     pub outcome: ResponseOutcome,
+    /// Why the stream of the request was reset before the response was complete, while its connection continues
+    /// (HTTP/2).
+    pub reset: Option<CloseReason>,
     /// Whether the connection was to stay open after the response.
     pub persistence: Persistence,
     /// Number of requests on this connection so far, including this one.
@@ -53,7 +56,7 @@ pub struct Exchange<'a> {
 pub enum ResponseOutcome {
     /// All of it was written to the connection.
     Complete,
-    /// The connection ended before the response was complete.
+    /// The connection or the stream ended before the response was complete.
     Aborted,
 }
 
@@ -223,11 +226,12 @@ close_reasons! {
 }
 
 impl CloseReason {
-    /// Returns whether the connection was closed in an orderly way.
+    /// Returns whether the connection was closed, or a stream reset, in an orderly way.
     pub const fn is_ordinary(self) -> bool {
         matches!(
             self,
-            Self::ClientClosed
+            Self::ClientCancelled
+                | Self::ClientClosed
                 | Self::CloseRequested
                 | Self::ClosedAfterResponse
                 | Self::KeepAliveTimeout
@@ -275,6 +279,16 @@ pub enum ServerEvent {
     },
     /// The number of connections is below the limit again after [`ServerEvent::ConnectionLimitReached`].
     ConnectionLimitCleared,
+    /// A client of HTTP/2 violated a rule for streams without a request in progress, which were reset or refused. Above
+    /// all, it opened more streams than it may ([`StreamError::StreamsTooMany`]).
+    StreamsRefused {
+        /// The remote end of the connection.
+        peer: SocketAddr,
+        /// The violated rule.
+        error: StreamError,
+        /// The number of streams that were reset at once.
+        count: u32,
+    },
     /// A connection is served although its client has too many connections, since the limit per
     /// client is a dry run.
     ClientOverLimit {

@@ -5,6 +5,7 @@ use super::config::Level;
 use super::error::{LogEvent, SEPARATE_LINES};
 use super::logs::{LogQueues, Logs};
 use super::metrics::{CounterHandle, Counters};
+use selvedge::proto::http2::StreamError;
 use selvedge::service::{CloseReason, Closed, Exchange, Phase, ServerEvent};
 use selvedge::{Limits, Observer, Reject, Request};
 use std::cell::RefCell;
@@ -117,6 +118,20 @@ impl LogObserver {
         }
     }
 
+    /// Sends a line about a request to the error log of its site. Lines of one key are counted together.
+    fn log_exchange(
+        &self,
+        exchange: &Exchange<'_>,
+        level: Level,
+        (key, name): (&'static str, &'static str),
+        text: &str,
+    ) {
+        let text = format!("{} {text}", exchange.status.code());
+        let (peer, line) = (Some(exchange.peer), exchange.request_line.to_vec());
+        let site = self.queue.site(exchange.request.map_or(0, Request::site_tag));
+        self.queue.send_site_event(site, LogEvent { level, key, name, text, peer, line, count: 1 });
+    }
+
     /// Returns the exceeded limit of a refusal, for the log.
     fn limit_of_reject(&self, reject: Reject) -> Option<String> {
         let message = &self.limits.message;
@@ -171,20 +186,22 @@ impl Observer for LogObserver {
         self.counters.iter().for_each(|counters| counters.exchange(exchange));
         self.append_access_lines(exchange);
         self.send_script_messages(exchange);
-        let failure = exchange.upstream.and_then(|upstream| upstream.facts().failure.clone());
-        let (name, text) = match (exchange.reject, exchange.reason, failure) {
-            (Some(reject), ..) => (reject.name(), with_limit(reject.message(), self.limit_of_reject(reject))),
-            (None, _, Some(failure)) => ("Upstream", failure.into()),
-            (None, Some(reason), None) => ("Answered", reason.to_owned()),
-            (None, None, None) => return,
-        };
-        let text = format!("{} {text}", exchange.status.code());
         // 501 and 505 depend on the request, not on the server.
         let level = if matches!(exchange.status.code(), 500 | 502..=504) { Level::Error } else { Level::Warn };
-        let (peer, line) = (Some(exchange.peer), exchange.request_line.to_vec());
-        let key = exchange.reason.unwrap_or(name);
-        let site = self.queue.site(exchange.request.map_or(0, Request::site_tag));
-        self.queue.send_site_event(site, LogEvent { level, key, name, text, peer, line, count: 1 });
+        if let Some(reject) = exchange.reject {
+            let text = with_limit(reject.message(), self.limit_of_reject(reject));
+            self.log_exchange(exchange, level, (reject.name(), reject.name()), &text);
+        } else if let Some(failure) = exchange.upstream.and_then(|upstream| upstream.facts().failure.clone()) {
+            self.log_exchange(exchange, level, ("Upstream", "Upstream"), &failure);
+        } else if let Some(reason) = exchange.reason {
+            self.log_exchange(exchange, level, (reason, "Answered"), reason);
+        }
+        if let Some(reset) = exchange.reset {
+            let level = if reset.is_ordinary() { Level::Debug } else { Level::Warn };
+            let text = with_limit(reset.explain(), self.limit_of_close(reset));
+            let text = format!("{text}, on stream {}", exchange.stream.0);
+            self.log_exchange(exchange, level, (reset.name(), reset.name()), &text);
+        }
     }
 
     fn closed(&self, closed: &Closed) {
@@ -204,6 +221,7 @@ impl Observer for LogObserver {
     }
 
     fn event(&self, event: &ServerEvent) {
+        let mut event_count = 1;
         let (level, name, peer, text) = match event {
             ServerEvent::Panic { peer, message } => (Level::Error, "Panic", Some(*peer), message.clone()),
             ServerEvent::AcceptFailed { error } => {
@@ -225,6 +243,12 @@ impl Observer for LogObserver {
             ServerEvent::ConnectionLimitCleared => {
                 (Level::Info, "ConnectionLimitCleared", None, "connections are free again".to_owned())
             }
+            ServerEvent::StreamsRefused { peer, error, count } => {
+                event_count = u64::from(*count);
+                let limit = (*error == StreamError::StreamsTooMany).then(|| self.limits.http2.streams_max.to_string());
+                let text = format!("{}; the stream is reset", with_limit(error.message(), limit));
+                (Level::Warn, error.name(), Some(*peer), text)
+            }
             ServerEvent::ClientOverLimit { peer } => {
                 let text = "the client has too many connections (dry run)".to_owned();
                 (Level::Warn, "ClientOverLimit", Some(*peer), text)
@@ -233,7 +257,7 @@ impl Observer for LogObserver {
         if level < Level::Info {
             self.counters.iter().for_each(|counters| counters.count_event(name));
         }
-        self.queue.send_event(LogEvent { peer, ..LogEvent::from_program(level, name, text) });
+        self.queue.send_event(LogEvent { peer, count: event_count, ..LogEvent::from_program(level, name, text) });
     }
 
     fn tick(&self) {

@@ -118,6 +118,7 @@ impl<S: Stream> Connection<S> {
             fields: response.into_fields(),
             content_bytes: 0,
             outcome: Ok(()),
+            reset: None,
             close,
         };
         match body {
@@ -153,6 +154,7 @@ impl<S: Stream> Connection<S> {
             fields: response.into_fields(),
             content_bytes: 0,
             outcome: Ok(()),
+            reset: None,
             close: Some(CloseReason::Upgraded),
         };
         (record, Some(PendingBody { body: Body::Empty, framing: ResponseFraming::Absent, lease: None }))

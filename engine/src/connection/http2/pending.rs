@@ -37,7 +37,7 @@ impl PendingResponse {
     ) {
         let Self { active, mut record, .. } = self;
         record.outcome = outcome;
-        finish(active, &record, connection, app);
+        finish(active, record, connection, app);
     }
 
     /// Informs the handler of another protocol that the connection is about to end, unless it is kept through a replacement
