@@ -318,6 +318,11 @@ impl Forwarding<'_> {
         {
             return self.refuse(ForwardFailure::NoUpgrade);
         }
+        //= RFC 9110 §7.8: a server MUST NOT switch to a protocol that the client did not indicate
+        let offered = self.outgoing.head.upgrade.as_deref().unwrap_or_default();
+        if incoming.upgrade.as_ref().is_some_and(|tunnel| !tunnel.protocol().eq_ignore_ascii_case(offered)) {
+            return self.refuse(ForwardFailure::NoUpgrade);
+        }
         let mut response = Response::new(status);
         *response.fields_mut() = incoming.fields;
         self.edit_fields(&mut response, place.server);
