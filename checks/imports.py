@@ -25,7 +25,7 @@ FLOORS = {
         ["file"],
         ["net", "service"],
         ["tls"],
-        ["connection", "coding"],
+        ["connection", "coding", "client"],
         ["tower server replace_app proxy_headers connection_stats lib"],
     ],
     "server": [
@@ -46,6 +46,7 @@ NEVER = [
     ("engine/src/service", r"\btokio\b|\brustix\b|std::fs\b|\b(?:TcpStream|UnixStream|AsyncFd)\b"),
     ("engine/src/file", r"\btokio\b|\bselvedge_proto\b"),
     ("engine/src/net", r"\bselvedge_proto\b|\bhttp::|\"HTTP/1"),
+    ("engine/src/client", r"\btokio\b|\brustls\b|\bhttp::|\bTcpListener\b"),
     ("engine/src/coding", r"\bhttp::|\bhttp_body\b|\btower"),
     ("engine/src/connection", r"\btokio\b|\bFile::open\b|\bopenat2?\b|\bTcpListener\b"),
     ("server/src/syntax", r"std::fs\b|\brustix\b|\b(?:TcpStream|UnixStream|TcpListener)\b|\b(?:Instant|SystemTime)::now"),

@@ -4,6 +4,7 @@ use crate::net::link::SessionFailure;
 use crate::service::ContentError;
 use selvedge_proto::field_section::SectionError;
 use selvedge_proto::http1::MalformedResponse;
+use selvedge_proto::http1::write_request::InvalidRequest;
 use selvedge_proto::http2::{ConnectionError, ErrorCode};
 use std::fmt;
 use std::io::{self, ErrorKind};
@@ -87,6 +88,8 @@ pub enum ClientErrorKind {
     RequestContent(ContentError),
     /// The content of the request is shorter or longer than its announced length.
     RequestLength,
+    /// A part of the request is invalid. Nothing was sent.
+    InvalidRequest(InvalidRequest),
     /// Another error of the system.
     System(ErrorKind),
 }
@@ -112,6 +115,7 @@ impl fmt::Display for ClientErrorKind {
             Self::Http2(error) => return write!(f, "HTTP/2 error: {}", error.message()),
             Self::RequestContent(error) => return write!(f, "request content: {error}"),
             Self::RequestLength => "the request content differs from its announced length",
+            Self::InvalidRequest(error) => return error.fmt(f),
             Self::System(kind) => return kind.fmt(f),
         })
     }
@@ -166,7 +170,7 @@ pub struct ClientError {
     pub kind: ClientErrorKind,
     /// Whether the request may be sent again.
     pub retry: RetrySafety,
-    /// Whether the connection had served another request. Its end says little about the health of the upstream.
+    /// Whether the connection had served another request. Its end is no sign of a failing upstream.
     pub connection: ConnectionUse,
 }
 

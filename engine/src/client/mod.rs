@@ -15,15 +15,20 @@ mod byte_stream;
 mod connection;
 mod destination;
 mod error;
+mod group;
 mod http1;
+mod http2;
 mod input;
 mod learned_idle;
 mod limits;
+mod open;
 mod outgoing_content;
 mod program_pipes;
 mod request;
 mod response;
 mod table;
+#[cfg(test)]
+mod tests;
 mod tunnel;
 
 pub use crate::net::client_session::ClientTls;
@@ -38,7 +43,6 @@ pub use response::{IncomingResponse, ResponseContent};
 pub use tunnel::Tunnel;
 
 use crate::net::client_session::ApplicationProtocol;
-use outgoing_content::KEPT_CONTENT_BYTES_MAX;
 use selvedge_proto::StatusCode;
 use selvedge_proto::field::Fields;
 use std::fmt;
@@ -87,9 +91,7 @@ impl Client {
         let table = &self.0.0;
         match to.protocol {
             Protocol::Http1 => http1::send(table, to, head, content, (timeouts, interim)).await,
-            Protocol::Http2 => {
-                Err(ClientError::new(ClientPhase::Connect, ClientErrorKind::ProtocolUnsupported, RetrySafety::NotSent))
-            }
+            Protocol::Http2 => Box::pin(http2::send(table, to, head, content, (timeouts, interim))).await,
         }
     }
 
@@ -103,7 +105,7 @@ impl Client {
         if let Some(lease) = table.take_idle(&group, IdleCheck::Thorough) {
             return Ok(ByteStream::new(lease, timeouts.response));
         }
-        let lease = connection::open(table, &group, timeouts.connect, ApplicationProtocol::None).await?;
+        let lease = open::open(table, &group, timeouts.connect, ApplicationProtocol::None).await?;
         Ok(ByteStream::new(lease, timeouts.response))
     }
 

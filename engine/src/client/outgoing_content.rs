@@ -1,13 +1,11 @@
 //! The content of a request to an upstream, which can be sent again while all that was sent of it is kept.
 
+use super::limits::KEPT_CONTENT_BYTES_MAX;
 use crate::service::{ContentError, IncomingBody};
 use bytes::Bytes;
 use selvedge_proto::field::Fields;
 use std::fmt;
 use std::task::{Context, Poll, ready};
-
-/// Bytes of request content that are kept for a second attempt by default.
-pub(super) const KEPT_CONTENT_BYTES_MAX: usize = 64 * 1024;
 
 /// The content of a request to an upstream.
 #[derive(Default)]

@@ -27,11 +27,11 @@ pub struct IncomingResponse {
 /// directions. At its end, the connection returns to the pool. Dropping it before that closes the connection.
 pub struct ResponseContent {
     length: Option<u64>,
-    state: State,
+    state: ContentState,
 }
 
 /// What of the content is left.
-enum State {
+enum ContentState {
     /// All of it was received with the head.
     Complete(Bytes),
     Streaming(Pin<Box<dyn Chunks>>),
@@ -40,11 +40,11 @@ enum State {
 impl ResponseContent {
     /// Creates content that was received completely. `length` differs from that of the bytes in a response to HEAD.
     pub(super) const fn complete(bytes: Bytes, length: Option<u64>) -> Self {
-        Self { length, state: State::Complete(bytes) }
+        Self { length, state: ContentState::Complete(bytes) }
     }
 
     pub(super) const fn streaming(chunks: Pin<Box<dyn Chunks>>, length: Option<u64>) -> Self {
-        Self { length, state: State::Streaming(chunks) }
+        Self { length, state: ContentState::Streaming(chunks) }
     }
 
     /// Returns the length in bytes, if the head states it. For a response to HEAD and for status 304, it is the length
@@ -55,20 +55,20 @@ impl ResponseContent {
 
     /// Whether nothing is to be received.
     pub const fn is_complete(&self) -> bool {
-        matches!(self.state, State::Complete(_))
+        matches!(self.state, ContentState::Complete(_))
     }
 
     /// Returns the content as the body of a response: small content without a stream.
     pub fn into_body(self) -> Body {
         match self.state {
-            State::Complete(bytes) if self.length.is_some_and(|length| length == bytes.len() as u64) => {
+            ContentState::Complete(bytes) if self.length.is_some_and(|length| length == bytes.len() as u64) => {
                 if bytes.is_empty() { Body::Empty } else { Body::Bytes(bytes) }
             }
-            State::Complete(bytes) => {
+            ContentState::Complete(bytes) => {
                 let length = self.length;
                 Body::Stream { length, chunks: Box::pin(Self::complete(bytes, length)) }
             }
-            State::Streaming(chunks) => Body::Stream { length: self.length, chunks },
+            ContentState::Streaming(chunks) => Body::Stream { length: self.length, chunks },
         }
     }
 }
@@ -76,23 +76,23 @@ impl ResponseContent {
 impl Chunks for ResponseContent {
     fn poll_chunk(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, StreamError>>> {
         match &mut self.state {
-            State::Complete(bytes) if bytes.is_empty() => Poll::Ready(None),
-            State::Complete(bytes) => Poll::Ready(Some(Ok(std::mem::take(bytes)))),
-            State::Streaming(chunks) => chunks.as_mut().poll_chunk(cx),
+            ContentState::Complete(bytes) if bytes.is_empty() => Poll::Ready(None),
+            ContentState::Complete(bytes) => Poll::Ready(Some(Ok(std::mem::take(bytes)))),
+            ContentState::Streaming(chunks) => chunks.as_mut().poll_chunk(cx),
         }
     }
 
     fn trailers(mut self: Pin<&mut Self>) -> Fields {
         match &mut self.state {
-            State::Complete(_) => Fields::new(),
-            State::Streaming(chunks) => chunks.as_mut().trailers(),
+            ContentState::Complete(_) => Fields::new(),
+            ContentState::Streaming(chunks) => chunks.as_mut().trailers(),
         }
     }
 
     fn may_have_trailers(&self) -> bool {
         match &self.state {
-            State::Complete(_) => false,
-            State::Streaming(chunks) => chunks.may_have_trailers(),
+            ContentState::Complete(_) => false,
+            ContentState::Streaming(chunks) => chunks.may_have_trailers(),
         }
     }
 }

@@ -3,14 +3,14 @@
 //! One task of the client sweeps the table 4 times per second while it has an entry. Idle connections wake that task
 //! when bytes arrive or the upstream closes them, and leave the pool at once.
 
-use super::connection::Connection;
+use super::connection::PooledConnection;
 use super::destination::Destination;
 use super::error::ConnectionUse;
+use super::group::{Group, SlotId};
 use super::learned_idle::LearnedIdle;
-use super::limits::{ClientLimits, LEARNED_IDLE_TICKS_MIN};
-use crate::limits::SWEEP_INTERVAL;
+use super::limits::ClientLimits;
 use crate::net::clock::{Clock, Tick, ticks};
-use crate::net::runtime::{Interval, interval, spawn_local};
+use crate::net::runtime::{Interval, spawn_local, sweeps};
 use hashbrown::HashMap;
 use selvedge_proto::http1::parse_response::ResponseHead;
 use slab::Slab;
@@ -26,39 +26,28 @@ const SWEEPS_PER_RECOVERY: u32 = 120;
 /// Heads that are kept for the next responses, of 1 KiB each.
 const SPARE_HEADS_MAX: usize = 16;
 
-/// The place of a connection in the table, which it keeps until it is closed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct SlotId(u32);
-
 /// One connection.
-struct Slot {
+struct ConnectionSlot {
     /// When its wait is over; `Tick::MAX` if it does not wait.
     deadline: Tick,
     has_timed_out: bool,
     /// The task of the exchange, while it waits.
     waker: Option<Waker>,
     /// The connection, while it is idle.
-    idle: Option<Box<Connection>>,
-}
-
-/// The connections to one destination.
-pub(super) struct Group {
-    pub(super) destination: Destination,
-    /// Idle connections of HTTP/1.1 in the order of their last use.
-    idle: RefCell<Vec<SlotId>>,
-    /// The idle time that the upstream permits.
-    learned: Cell<LearnedIdle>,
+    idle: Option<Box<PooledConnection>>,
 }
 
 /// What the exchanges of a client share.
 pub(super) struct Table {
     pub(super) limits: ClientLimits,
     pub(super) clock: Clock,
-    slots: RefCell<Slab<Slot>>,
+    slots: RefCell<Slab<ConnectionSlot>>,
     groups: RefCell<HashMap<Destination, Rc<Group>, foldhash::fast::RandomState>>,
     idle_count: Cell<usize>,
     is_closed: Cell<bool>,
     notices: Arc<Notices>,
+    /// When learned idle times recovered.
+    last_recovery: Cell<Tick>,
     /// Heads to parse into, which are large.
     spare_heads: RefCell<Vec<Box<ResponseHead>>>,
 }
@@ -110,6 +99,7 @@ impl Table {
             idle_count: Cell::new(0),
             is_closed: Cell::new(false),
             notices: Arc::default(),
+            last_recovery: Cell::new(0),
             spare_heads: RefCell::default(),
         })
     }
@@ -119,8 +109,7 @@ impl Table {
         if let Some(group) = self.groups.borrow().get(destination) {
             return group.clone();
         }
-        let group =
-            Rc::new(Group { destination: destination.clone(), idle: RefCell::default(), learned: Cell::default() });
+        let group = Rc::new(Group::new(destination.clone()));
         // A destination with bytes of one client is never met again.
         if destination.first_bytes.is_none() {
             self.groups.borrow_mut().insert(destination.clone(), group.clone());
@@ -132,7 +121,7 @@ impl Table {
     pub(super) fn add(self: &Rc<Self>) -> Lease {
         let mut slots = self.slots.borrow_mut();
         let is_first = slots.is_empty();
-        let slot = Slot { deadline: Tick::MAX, has_timed_out: false, waker: None, idle: None };
+        let slot = ConnectionSlot { deadline: Tick::MAX, has_timed_out: false, waker: None, idle: None };
         let id = SlotId(u32::try_from(slots.insert(slot)).expect("descriptors are fewer than 2^32"));
         drop(slots);
         if is_first {
@@ -142,7 +131,7 @@ impl Table {
         Lease { table: self.clone(), id, connection: None }
     }
 
-    /// Takes the connection of a destination that was used last and that is open. `is_checked` asks the system, too.
+    /// Takes the connection of a destination that was used last and that is open. A thorough check calls the system.
     pub(super) fn take_idle(self: &Rc<Self>, group: &Rc<Group>, check: IdleCheck) -> Option<Lease> {
         loop {
             let id = group.idle.borrow_mut().pop()?;
@@ -168,7 +157,7 @@ impl Table {
     }
 
     /// Takes an idle connection out of its slot.
-    fn unlist(&self, id: SlotId) -> Option<Box<Connection>> {
+    fn unlist(&self, id: SlotId) -> Option<Box<PooledConnection>> {
         let mut slots = self.slots.borrow_mut();
         let slot = slots.get_mut(id.0 as usize)?;
         let connection = slot.idle.take()?;
@@ -178,7 +167,7 @@ impl Table {
     }
 
     /// Closes an idle connection, which leaves the list of its group.
-    fn close_idle(&self, id: SlotId) -> Option<Box<Connection>> {
+    fn close_idle(&self, id: SlotId) -> Option<Box<PooledConnection>> {
         let connection = self.unlist(id)?;
         connection.group.idle.borrow_mut().retain(|other| *other != id);
         self.slots.borrow_mut().remove(id.0 as usize);
@@ -194,7 +183,11 @@ impl Table {
                 connection.close();
             }
         }
-        drop(self.groups.take());
+        for group in self.groups.take().into_values() {
+            for connection in group.shared_connections.take() {
+                connection.retire();
+            }
+        }
         self.notices.wake_task();
     }
 
@@ -208,7 +201,7 @@ impl Table {
         let noticed = std::mem::take(&mut self.notices.lock().slots);
         for id in noticed {
             let is_quiet = match self.slots.borrow().get(id.0 as usize) {
-                Some(Slot { idle: Some(connection), .. }) => {
+                Some(ConnectionSlot { idle: Some(connection), .. }) => {
                     connection.idle_waker.as_ref().is_some_and(|waker| connection.is_quiet(waker))
                 }
                 _ => continue,
@@ -243,7 +236,8 @@ impl Table {
             }
         }
         wakers.into_iter().for_each(Waker::wake);
-        if now.is_multiple_of(SWEEPS_PER_RECOVERY) {
+        if now.saturating_sub(self.last_recovery.get()) >= SWEEPS_PER_RECOVERY {
+            self.last_recovery.set(now);
             self.recover();
         }
     }
@@ -259,16 +253,15 @@ impl Table {
     }
 
     /// Waits for the next sweep or a notice. The end of the client completes it.
-    fn poll_task(&self, sweeps: &mut Option<Interval>, cx: &mut Context<'_>) -> Poll<()> {
+    fn poll_task(&self, interval: &mut Option<Interval>, cx: &mut Context<'_>) -> Poll<()> {
         loop {
             self.notices.lock().task = Some(cx.waker().clone());
             self.check_noticed();
             if self.slots.borrow().is_empty() {
-                *sweeps = None;
+                *interval = None;
                 return Poll::Pending;
             }
-            let sweeps = sweeps.get_or_insert_with(|| interval(SWEEP_INTERVAL));
-            std::task::ready!(sweeps.poll_tick(cx));
+            std::task::ready!(interval.get_or_insert_with(sweeps).poll_tick(cx));
             self.sweep();
         }
     }
@@ -305,11 +298,11 @@ pub(super) fn spawn_sweep(table: &Rc<Table>) {
 }
 
 async fn run_sweep(table: Weak<Table>) {
-    let mut sweeps = None;
+    let mut interval = None;
     // Nothing else holds the waker of this task, so it is dropped only with the table's notices, whose end wakes it.
     poll_fn(|cx| match table.upgrade() {
         None => Poll::Ready(()),
-        Some(table) => table.poll_task(&mut sweeps, cx),
+        Some(table) => table.poll_task(&mut interval, cx),
     })
     .await;
 }
@@ -329,44 +322,25 @@ pub(super) enum IdleCheck {
     Thorough,
 }
 
-impl Group {
-    /// Learns that the upstream closed a connection after an idle time.
-    pub(super) fn closed_after(&self, idle_for: Tick) {
-        let mut learned = self.learned.get();
-        learned.closed_after(idle_for.max(LEARNED_IDLE_TICKS_MIN));
-        self.learned.set(learned);
-    }
-
-    fn is_used(&self) -> bool {
-        !self.idle.borrow().is_empty()
-    }
-
-    /// Returns the longest idle time that was learned, in ticks.
-    #[cfg(test)]
-    pub(super) fn learned_ticks(&self) -> Option<Tick> {
-        self.learned.get().ticks()
-    }
-}
-
 /// A connection that is used, or is being opened. Dropping it closes the connection.
 pub(super) struct Lease {
     pub(super) table: Rc<Table>,
     id: SlotId,
-    connection: Option<Box<Connection>>,
+    connection: Option<Box<PooledConnection>>,
 }
 
 impl Lease {
     /// Returns the connection.
-    pub(super) fn connection(&mut self) -> &mut Connection {
+    pub(super) fn connection(&mut self) -> &mut PooledConnection {
         self.connection.as_mut().expect("the connection is set once it is open")
     }
 
     /// Sets the connection once it is open.
-    pub(super) fn set_connection(&mut self, connection: Box<Connection>) {
+    pub(super) fn set_connection(&mut self, connection: Box<PooledConnection>) {
         self.connection = Some(connection);
     }
 
-    fn with_slot<T>(&self, act: impl FnOnce(&mut Slot) -> T) -> Option<T> {
+    fn with_slot<T>(&self, act: impl FnOnce(&mut ConnectionSlot) -> T) -> Option<T> {
         self.table.slots.borrow_mut().get_mut(self.id.0 as usize).map(act)
     }
 
@@ -389,9 +363,29 @@ impl Lease {
         matches!(replaced, Some(Err(())))
     }
 
+    /// Waits until a tick, in place of an earlier one. Returns true if one has passed, once.
+    pub(super) fn wait_until(&self, deadline: Tick, cx: &Context<'_>) -> bool {
+        let replaced = self.with_slot(|slot| {
+            if std::mem::take(&mut slot.has_timed_out) {
+                return Err(());
+            }
+            slot.deadline = deadline;
+            match &slot.waker {
+                Some(waker) if waker.will_wake(cx.waker()) => Ok(None),
+                _ => Ok(slot.waker.replace(cx.waker().clone())),
+            }
+        });
+        // Dropping the replaced waker may run other code, so it is dropped after the borrow.
+        matches!(replaced, Some(Err(())))
+    }
+
     /// Ends a wait: the connection made progress, or it does not wait for the upstream.
     pub(super) fn end_wait(&self) {
-        self.with_slot(|slot| slot.deadline = Tick::MAX);
+        self.with_slot(|slot| {
+            slot.deadline = Tick::MAX;
+            // Bytes may have arrived together with the end of the wait.
+            slot.has_timed_out = false;
+        });
     }
 
     /// Returns the connection to the pool, if it may be kept. `keep_alive` is the time that the upstream announced, in

@@ -59,7 +59,7 @@ impl EpollSocket {
         }
     }
 
-    /// Lets the next receive ask the system, even if epoll has reported nothing.
+    /// Lets the next receive call the system, even if epoll has reported nothing.
     pub(crate) fn expect_readiness(&self) {
         self.has_pending_edge.set(true);
     }

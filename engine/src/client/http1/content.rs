@@ -1,6 +1,6 @@
 //! The content of a response over HTTP/1.1, and the rest of the request that is sent while it arrives.
 
-use super::upload::{Upload, UploadError};
+use super::upload::{RequestUpload, UploadError};
 use crate::client::error::{ClientError, ClientErrorKind, ClientPhase, RetrySafety};
 use crate::client::outgoing_content::OutgoingContent;
 use crate::client::response::ResponseContent;
@@ -46,7 +46,7 @@ pub(super) struct Http1Content {
     pub(super) persistence: Persistence,
     /// The announced idle time in seconds.
     pub(super) keep_alive: Option<u32>,
-    pub(super) upload: Upload,
+    pub(super) upload: RequestUpload,
     pub(super) content: OutgoingContent,
     pub(super) silence: Duration,
     pub(super) trailers: Fields,

@@ -1,12 +1,11 @@
 //! One exchange over HTTP/1.1, up to the head of the response: the request is sent and the response awaited at once.
 
 use super::content::{Http1Content, complete_content};
-use super::head::{fields_of, write_head};
-use super::upload::{Upload, UploadError, UploadFraming};
-use crate::client::connection;
+use super::upload::{RequestUpload, UploadError, framing_of};
 use crate::client::destination::Destination;
 use crate::client::error::{ClientError, ClientErrorKind, ClientPhase, ConnectionUse, RetrySafety};
 use crate::client::limits::{ClientTimeouts, INTERIM_RESPONSES_MAX};
+use crate::client::open;
 use crate::client::outgoing_content::OutgoingContent;
 use crate::client::request::OutgoingHead;
 use crate::client::response::{IncomingResponse, ResponseContent};
@@ -15,6 +14,7 @@ use crate::client::tunnel::Tunnel;
 use bytes::Bytes;
 use selvedge_proto::StatusCode;
 use selvedge_proto::field::Fields;
+use selvedge_proto::forward::forward_response;
 use selvedge_proto::http1::parse_response;
 use selvedge_proto::http1::parse_response::{RequestContext, ResponseFraming, ResponseHead, UpgradeOffer};
 use selvedge_proto::method::Method;
@@ -38,14 +38,14 @@ pub(in crate::client) async fn send(
     let check = if is_idempotent(method) { IdleCheck::Quick } else { IdleCheck::Thorough };
     let lease = match table.take_idle(&group, check) {
         Some(lease) => lease,
-        None => Box::pin(connection::open(table, &group, timeouts.connect, to.protocol.alpn())).await?,
+        None => Box::pin(open::open(table, &group, timeouts.connect, to.protocol.alpn())).await?,
     };
     let upgrade = if head.upgrade.is_some() { UpgradeOffer::Offered } else { UpgradeOffer::None };
-    let framing = UploadFraming::of(method, content);
-    let mut exchange = Exchange {
+    let framing = framing_of(content);
+    let mut exchange = Http1Exchange {
         timeouts: *timeouts,
         context: RequestContext { method, upgrade },
-        upload: Upload::new(framing),
+        upload: RequestUpload::new(framing),
         sent_before: 0,
         has_received: false,
         interim_responses: 0,
@@ -55,7 +55,10 @@ pub(in crate::client) async fn send(
     };
     let connection = exchange.lease.connection();
     exchange.sent_before = connection.sent;
-    write_head(head, framing, connection.output.bytes());
+    if let Err(invalid) = head.write_http1(framing, connection.output.bytes()) {
+        let error = exchange.failed(ClientPhase::SendRequest, ClientErrorKind::InvalidRequest(invalid));
+        return Err(error);
+    }
     let result = poll_fn(|cx| exchange.poll_head(content, interim, cx)).await;
     match result {
         Ok(()) => Ok(exchange.into_response(content)),
@@ -68,11 +71,11 @@ const fn is_idempotent(method: Method) -> bool {
     method.is_safe() || matches!(method, Method::Put | Method::Delete)
 }
 
-struct Exchange {
+struct Http1Exchange {
     lease: Lease,
     timeouts: ClientTimeouts,
     context: RequestContext,
-    upload: Upload,
+    upload: RequestUpload,
     /// Bytes that the connection had sent before this request.
     sent_before: u64,
     /// Whether a byte of the response was received.
@@ -85,7 +88,7 @@ struct Exchange {
 
 type Failure = (ClientPhase, ClientErrorKind);
 
-impl Exchange {
+impl Http1Exchange {
     /// Sends the request and receives until the head of the response is complete. It is at the start of the input.
     fn poll_head(
         &mut self,
@@ -176,8 +179,11 @@ impl Exchange {
     /// Returns the failure of a connection that ended.
     fn ended(&self, kind: ClientErrorKind) -> Failure {
         match self.send_error {
-            Some(error) => (ClientPhase::SendRequest, error),
-            None => (ClientPhase::AwaitHead, kind),
+            // The end that was received tells no more than the error before it.
+            Some(error) if matches!(kind, ClientErrorKind::Closed | ClientErrorKind::Reset) => {
+                (ClientPhase::SendRequest, error)
+            }
+            _ => (ClientPhase::AwaitHead, kind),
         }
     }
 
@@ -185,7 +191,9 @@ impl Exchange {
     fn failed(mut self, phase: ClientPhase, kind: ClientErrorKind) -> ClientError {
         let connection = self.lease.connection();
         let retry = match kind {
-            ClientErrorKind::RequestContent(_) | ClientErrorKind::RequestLength => RetrySafety::Never,
+            ClientErrorKind::RequestContent(_)
+            | ClientErrorKind::RequestLength
+            | ClientErrorKind::InvalidRequest(_) => RetrySafety::Never,
             _ if self.has_received => RetrySafety::Never,
             _ if connection.sent == self.sent_before => RetrySafety::NotSent,
             _ => RetrySafety::NoResponse,
@@ -237,4 +245,12 @@ impl Exchange {
         let content = complete_content(rest, length);
         IncomingResponse { status, fields, content, upgrade: None }
     }
+}
+
+/// Returns the fields of a response that a gateway forwards.
+fn fields_of(head: &ResponseHead, bytes: &[u8]) -> Fields {
+    let mut fields = crate::service::spare_fields();
+    // The parser has checked all names and values.
+    let _ = forward_response(head.fields(bytes), &mut fields);
+    fields
 }

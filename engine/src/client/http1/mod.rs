@@ -2,7 +2,6 @@
 
 mod content;
 mod exchange;
-mod head;
 mod upload;
 
 pub(super) use exchange::send;

@@ -1,39 +1,27 @@
 //! Sends the content of a request, while the response is awaited or received.
 
-use crate::client::connection::Connection;
+use crate::client::connection::PooledConnection;
 use crate::client::error::ClientErrorKind;
 use crate::client::outgoing_content::OutgoingContent;
 use crate::limits::{BATCH_BYTES, BYTES_PER_YIELD, COPY_BYTES_MAX};
+use bytes::Bytes;
+use selvedge_proto::head::RequestFraming;
 use selvedge_proto::http1::write::{write_chunk_size, write_last_chunk};
-use selvedge_proto::method::Method;
 use std::io;
 use std::task::{Context, Poll, ready};
 
-/// How the content of a request ends.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum UploadFraming {
-    None,
-    Length(u64),
-    Chunked,
-}
-
-impl UploadFraming {
-    /// Chooses the framing of a request.
-    pub(super) fn of(method: Method, content: &OutgoingContent) -> Self {
-        match content.length() {
-            //= RFC 9110 §8.6: a length of 0 is sent if the method anticipates content
-            Some(0) if content.is_empty() && !matches!(method, Method::Post | Method::Put | Method::Patch) => {
-                Self::None
-            }
-            Some(length) => Self::Length(length),
-            None => Self::Chunked,
-        }
+/// Returns how the content of a request is framed.
+pub(super) fn framing_of(content: &OutgoingContent) -> RequestFraming {
+    match content.length() {
+        Some(0) => RequestFraming::None,
+        Some(length) => RequestFraming::Length(length),
+        None => RequestFraming::Chunked,
     }
 }
 
 /// The content of a request that is being sent.
-pub(super) struct Upload {
-    framing: UploadFraming,
+pub(super) struct RequestUpload {
+    framing: RequestFraming,
     state: UploadState,
     /// Whether the end of a chunk is to be written.
     has_open_chunk: bool,
@@ -63,11 +51,13 @@ pub(super) enum UploadError {
     Send(io::Error),
 }
 
-impl Upload {
-    pub(super) const fn new(framing: UploadFraming) -> Self {
+impl RequestUpload {
+    pub(super) const fn new(framing: RequestFraming) -> Self {
         let state = match framing {
-            UploadFraming::None | UploadFraming::Length(0) => UploadState::Flushing,
-            UploadFraming::Length(_) | UploadFraming::Chunked => UploadState::Reading,
+            RequestFraming::None => UploadState::Flushing,
+            RequestFraming::Length(_) | RequestFraming::Chunked | RequestFraming::UntilStreamEnd => {
+                UploadState::Reading
+            }
         };
         Self { framing, state, has_open_chunk: false, awaits_content: false, bytes_since_yield: 0 }
     }
@@ -95,7 +85,7 @@ impl Upload {
     /// Moves content from its source to the connection. Ready when all of it was sent.
     pub(super) fn poll(
         &mut self,
-        connection: &mut Connection,
+        connection: &mut PooledConnection,
         content: &mut OutgoingContent,
         cx: &mut Context<'_>,
     ) -> Poll<Result<(), UploadError>> {
@@ -148,15 +138,15 @@ impl Upload {
     }
 
     /// Writes the framing before a piece. Returns the piece.
-    fn framed(&mut self, piece: bytes::Bytes, output: &mut Vec<u8>) -> Result<bytes::Bytes, UploadError> {
+    fn framed(&mut self, piece: Bytes, output: &mut Vec<u8>) -> Result<Bytes, UploadError> {
         match &mut self.framing {
-            UploadFraming::Chunked => {
+            RequestFraming::Chunked => {
                 if std::mem::replace(&mut self.has_open_chunk, true) {
                     output.extend_from_slice(b"\r\n");
                 }
                 write_chunk_size(piece.len(), output);
             }
-            UploadFraming::Length(remaining) => {
+            RequestFraming::Length(remaining) => {
                 let length = piece.len() as u64;
                 *remaining =
                     remaining.checked_sub(length).ok_or(UploadError::Content(ClientErrorKind::RequestLength))?;
@@ -164,7 +154,7 @@ impl Upload {
                     self.state = UploadState::Flushing;
                 }
             }
-            UploadFraming::None => {}
+            RequestFraming::None | RequestFraming::UntilStreamEnd => {}
         }
         Ok(piece)
     }
@@ -173,14 +163,14 @@ impl Upload {
     fn end(&mut self, content: &OutgoingContent, output: &mut Vec<u8>) -> Result<(), UploadError> {
         match self.framing {
             // An announced length that is not reached would leave the upstream waiting.
-            UploadFraming::Length(1..) => return Err(UploadError::Content(ClientErrorKind::RequestLength)),
-            UploadFraming::Chunked => {
+            RequestFraming::Length(1..) => return Err(UploadError::Content(ClientErrorKind::RequestLength)),
+            RequestFraming::Chunked => {
                 if std::mem::take(&mut self.has_open_chunk) {
                     output.extend_from_slice(b"\r\n");
                 }
                 write_last_chunk(&content.trailers().unwrap_or_default(), output);
             }
-            UploadFraming::None | UploadFraming::Length(0) => {}
+            RequestFraming::None | RequestFraming::Length(0) | RequestFraming::UntilStreamEnd => {}
         }
         self.state = UploadState::Flushing;
         Ok(())

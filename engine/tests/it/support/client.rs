@@ -23,6 +23,11 @@ impl Client {
         Self { stream, received: Vec::new() }
     }
 
+    /// Returns a client of this connection, which has received nothing.
+    pub(crate) fn try_clone(&self) -> Self {
+        Self { stream: self.stream.try_clone().expect("a descriptor is left"), received: Vec::new() }
+    }
+
     pub(crate) fn send(&mut self, bytes: impl AsRef<[u8]>) {
         self.stream.write_all(bytes.as_ref()).expect("the server reads");
     }

@@ -68,7 +68,7 @@ async fn check_once(
         authority: host.as_bytes().to_vec(),
         scheme: if rules.tls.is_some() { Scheme::Https } else { Scheme::Http },
         fields: b"user-agent: selvedge-health-check\r\n".to_vec(),
-        upgrade: None,
+        ..OutgoingHead::default()
     };
     let (connect, response, silence) = (check.timeout, check.timeout, check.timeout);
     let timeouts = ClientTimeouts { connect, response, silence, ..upstream.rules().timeouts };

@@ -5,7 +5,7 @@ use super::checks::start_checks;
 use super::content::{ForwardedContent, Ongoing};
 use super::failure::ForwardFailure;
 use super::failure_history::Failure;
-use super::outgoing::{Outgoing, RequestFacts, UpgradeKind};
+use super::outgoing::{Outgoing, RequestFacts, UpgradeKind, proxy_header};
 use super::proxy_rules::{ProxyRules, ProxyStatus, RequestBuffering, UrlRewriting};
 use super::rewriting::{self, View};
 use super::upstream::{NoServer, Place, Preference, RetryPermit};
@@ -13,7 +13,8 @@ use super::worker::{ProxyWorker, Target, WorkerGroup};
 use crate::site::headers::ResponseFacts;
 use crate::syntax::RequestValues;
 use selvedge::client::{
-    ClientError, ClientErrorKind, ClientPhase, ConnectionUse, IncomingResponse, OutgoingContent, RetrySafety,
+    ClientError, ClientErrorKind, ClientPhase, ConnectionUse, Destination, IncomingResponse, OutgoingContent,
+    RetrySafety,
 };
 use selvedge::proto::field::Fields;
 use selvedge::proto::head::Version;
@@ -44,6 +45,7 @@ struct Forwarding<'a> {
     worker: &'a ProxyWorker,
     group: Rc<WorkerGroup>,
     rules: &'a ProxyRules,
+    client: IpAddr,
     preference: Preference,
     outgoing: Outgoing,
     content: OutgoingContent,
@@ -89,6 +91,7 @@ pub(in crate::site) async fn forward(
         worker,
         group,
         rules,
+        client,
         preference: rules.upstream.preference(request, client),
         outgoing,
         content,
@@ -139,12 +142,15 @@ async fn read_ahead(buffering: RequestBuffering, mut body: IncomingBody) -> Resu
 /// Reads content into what is kept for another attempt, and lets the first attempt begin there.
 async fn read_ahead_of_unknown_length(bytes_max: usize, body: IncomingBody) -> Result<OutgoingContent, ContentError> {
     let mut content = OutgoingContent::request(body).keep(usize::MAX);
-    let mut received = 0;
+    let (mut received, mut all) = (0, Vec::new());
     while received <= bytes_max {
-        match poll_fn(|cx| content.poll_chunk(cx)).await {
-            Some(piece) => received += piece?.len(),
-            None => break,
-        }
+        let Some(piece) = poll_fn(|cx| content.poll_chunk(cx)).await else {
+            // It is complete, so its length is known.
+            return Ok(OutgoingContent::bytes(all.into()));
+        };
+        let piece = piece?;
+        received += piece.len();
+        all.extend_from_slice(&piece);
     }
     content.rewind();
     // What follows is not kept.
@@ -232,7 +238,12 @@ impl Forwarding<'_> {
         };
         let (head, timeouts) = (&self.outgoing.head, &upstream.rules().timeouts);
         let began = Instant::now();
-        let sent = self.worker.client.send(&target.destination, head, &mut self.content, timeouts, &mut interim).await;
+        let with_header = upstream.server(server).proxy_header.map(|version| Destination {
+            first_bytes: Some(proxy_header(version, request, self.client)),
+            ..target.destination.clone()
+        });
+        let destination = with_header.as_ref().unwrap_or(&target.destination);
+        let sent = self.worker.client.send(destination, head, &mut self.content, timeouts, &mut interim).await;
         let took = began.elapsed();
         if let Ok(incoming) = &sent {
             self.record.update(|facts| {
@@ -305,6 +316,11 @@ impl Forwarding<'_> {
             && incoming.upgrade.is_none()
             && (200..300).contains(&status.code())
         {
+            return self.refuse(ForwardFailure::NoUpgrade);
+        }
+        //= RFC 9110 §7.8: a server MUST NOT switch to a protocol that the client did not indicate
+        let offered = self.outgoing.head.upgrade.as_deref().unwrap_or_default();
+        if incoming.upgrade.as_ref().is_some_and(|tunnel| !tunnel.protocol().eq_ignore_ascii_case(offered)) {
             return self.refuse(ForwardFailure::NoUpgrade);
         }
         let mut response = Response::new(status);

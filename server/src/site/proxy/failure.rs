@@ -24,6 +24,7 @@ impl ForwardFailure {
         match self {
             Self::Exchange(error) => match error.kind {
                 ClientErrorKind::TimedOut => (StatusCode::GATEWAY_TIMEOUT, "the upstream did not respond in time"),
+                ClientErrorKind::InvalidRequest(_) => (StatusCode::BAD_REQUEST, "the request cannot be forwarded"),
                 ClientErrorKind::ResourcesExhausted => {
                     (StatusCode::SERVICE_UNAVAILABLE, "no descriptor, port or memory is left for an upstream")
                 }
@@ -68,6 +69,7 @@ impl ForwardFailure {
                 error.kind,
                 ClientErrorKind::RequestContent(_)
                     | ClientErrorKind::RequestLength
+                    | ClientErrorKind::InvalidRequest(_)
                     | ClientErrorKind::ResourcesExhausted
             ),
             Self::NoAddress => true,
@@ -98,7 +100,12 @@ impl ForwardFailure {
                 (ClientErrorKind::Unreachable, _) => "destination_ip_unroutable",
                 (ClientErrorKind::SocketMissing, _) => "destination_unavailable",
                 (ClientErrorKind::ResourcesExhausted | ClientErrorKind::PermissionDenied, _) => "proxy_internal_error",
-                (ClientErrorKind::RequestContent(_) | ClientErrorKind::RequestLength, _) => "http_request_error",
+                (
+                    ClientErrorKind::RequestContent(_)
+                    | ClientErrorKind::RequestLength
+                    | ClientErrorKind::InvalidRequest(_),
+                    _,
+                ) => "http_request_error",
                 (_, ClientPhase::Tls) => "tls_protocol_error",
                 (ClientErrorKind::Reset | ClientErrorKind::Closed, ClientPhase::ReadContent) => {
                     "http_response_incomplete"

@@ -2,19 +2,21 @@
 
 use super::path::{forwarded_path, split_prefix};
 use super::proxy_rules::{HostPolicy, PathPolicy, ProxyRules};
-use super::rules::ServerRules;
+use super::rules::{ProxyHeaderVersion, ServerRules};
 use crate::site::client::TrustedProxies;
 use crate::site::headers::HeaderEdits;
 use crate::syntax::RequestValues;
 use base64ct::{Base64, Encoding};
 use bytes::Bytes;
-use selvedge::client::{OutgoingHead, Protocol, Scheme};
+use selvedge::client::{OutgoingHead, Scheme};
 use selvedge::proto::field::{KnownField, list_members};
-use selvedge::proto::forward::{ClientInfo, PeerTrust, TeTrailers, forward_request};
+use selvedge::proto::forward::{ClientInfo, PeerTrust, forward_request};
 use selvedge::proto::head::{Scheme as ClientScheme, Version};
 use selvedge::proto::path::SafePath;
+use selvedge::proto::proxy_protocol::{self, ProxiedPeer, ProxyVersion};
 use selvedge::service::{UNIX_PEER, authority};
 use selvedge::{Request, proto};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 /// The request to a server, and what its response needs to know of it.
 #[derive(Debug, Default)]
@@ -22,10 +24,6 @@ pub(super) struct Outgoing {
     pub(super) head: OutgoingHead,
     /// The part of the client's path that the server does not see; without a slash at its end.
     pub(super) stripped: Box<[u8]>,
-    /// Whether the client accepts trailers, which HTTP/2 tells the server.
-    te: TeTrailers,
-    /// The length of the fields that do not depend on the server.
-    fields_len: usize,
     /// The response edits, with the values of the request.
     pub(super) response_headers: Option<HeaderEdits>,
     /// How the client switches to another protocol, if it does.
@@ -74,7 +72,7 @@ impl Outgoing {
             },
             scheme: if request.tls().is_some() { ClientScheme::Https } else { ClientScheme::Http },
         };
-        let forwarded = forward_request(request.head(), request.head_bytes(), &rules.fields, client, &mut head.fields);
+        head.te = forward_request(request.head(), request.head_bytes(), &rules.fields, client, &mut head.fields).te;
         head.upgrade = offered_protocol(request, upgrade);
         if !rules.request_headers.is_empty() {
             match rules.request_headers.has_placeholders() {
@@ -84,8 +82,7 @@ impl Outgoing {
         }
         let response_headers =
             rules.response_headers.has_placeholders().then(|| rules.response_headers.filled(&values()));
-        let fields_len = head.fields.len();
-        Self { head, stripped, te: forwarded.te, fields_len, response_headers, upgrade }
+        Self { head, stripped, response_headers, upgrade }
     }
 
     /// Adds what depends on the server. Call it before each try.
@@ -99,10 +96,6 @@ impl Outgoing {
         };
         self.head.authority.clear();
         self.head.authority.extend_from_slice(host);
-        self.head.fields.truncate(self.fields_len);
-        if server.protocol == Protocol::Http2 && self.te == TeTrailers::Accepted {
-            self.head.fields.extend_from_slice(b"te: trailers\r\n");
-        }
     }
 
     /// Adds the key that a WebSocket needs over HTTP/1.1 and does not have over HTTP/2 (RFC 8441 §5).
@@ -113,8 +106,33 @@ impl Outgoing {
         for part in ["sec-websocket-key: ", &Base64::encode_string(&bytes), "\r\n"] {
             self.head.fields.extend_from_slice(part.as_bytes());
         }
-        self.fields_len = self.head.fields.len();
     }
+}
+
+/// Returns the header of the PROXY protocol for the client of a request. The address that the client connected to is
+/// not known here, so only its port is sent.
+pub(super) fn proxy_header(version: ProxyHeaderVersion, request: &Request, client: IpAddr) -> Bytes {
+    let port = if request.peer().ip().to_canonical() == client { request.peer().port() } else { 0 };
+    let default_port = if request.tls().is_some() { 443 } else { 80 };
+    let port_requested = request.host().and_then(|host| host.port).unwrap_or(default_port);
+    let unspecified: IpAddr = match client {
+        IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+        IpAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+    };
+    let peer = match request.peer() {
+        UNIX_PEER if client.is_loopback() => ProxiedPeer::Unknown,
+        _ => ProxiedPeer::Client {
+            source: SocketAddr::new(client, port),
+            destination: SocketAddr::new(unspecified, port_requested),
+        },
+    };
+    let mut header = Vec::new();
+    let version = match version {
+        ProxyHeaderVersion::V1 => ProxyVersion::V1,
+        ProxyHeaderVersion::V2 => ProxyVersion::V2,
+    };
+    proxy_protocol::write(version, peer, &mut header);
+    header.into()
 }
 
 fn upgrade_kind(request: &Request) -> UpgradeKind {
@@ -178,7 +196,8 @@ fn edit_lines(lines: &mut Vec<u8>, edits: &HeaderEdits) {
         }
         if let Some(value) = edit.value {
             debug_assert!(proto::field::is_token(edit.name.as_bytes()));
-            for part in [edit.name, ": ", value, "\r\n"] {
+            // HTTP/2 has no upper case in names.
+            for part in [&edit.name.to_ascii_lowercase(), ": ", value, "\r\n"] {
                 lines.extend_from_slice(part.as_bytes());
             }
         }
@@ -212,6 +231,6 @@ mod tests {
         edits.add("x-a", text("3"), None).unwrap();
         let mut lines = b"x-a: old\r\nx-b: 0\r\ncookie: c\r\nx-ab: kept\r\nX-A: older\r\n".to_vec();
         edit_lines(&mut lines, &edits);
-        assert_eq!(lines, b"x-b: 0\r\nx-ab: kept\r\nx-a: 1\r\nX-B: 2\r\nx-a: 3\r\n");
+        assert_eq!(lines, b"x-b: 0\r\nx-ab: kept\r\nx-a: 1\r\nx-b: 2\r\nx-a: 3\r\n");
     }
 }

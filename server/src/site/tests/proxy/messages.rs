@@ -1,6 +1,7 @@
 //! What is forwarded of requests and responses.
 
 use super::*;
+use selvedge::StatusCode;
 use selvedge::proto::forward::{ForwardedFields, RequestRules};
 
 /// The lines about the client of a test.
@@ -145,4 +146,30 @@ fn error_pages_replace_only_errors_of_the_proxy() {
         let site = SiteRules { error_pages: Some(pages.clone()), ..site("*", routes) };
         assert_eq!(TestServer::new(vec![site]).get("/").status_and_text(), (502, expected));
     }
+}
+
+#[test]
+fn connections_begin_with_a_proxy_header_if_the_rules_demand_it() {
+    let seen = Arc::new(Mutex::new(String::new()));
+    let (sink, listener) = (seen.clone(), std::net::TcpListener::bind("127.0.0.1:0").unwrap());
+    let address = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        let mut byte = [0];
+        let mut text = Vec::new();
+        while !text.ends_with(b"\r\n\r\n") && stream.read(&mut byte).unwrap() == 1 {
+            text.push(byte[0]);
+        }
+        *sink.lock().unwrap() = String::from_utf8(text).unwrap();
+        stream.write_all(b"HTTP/1.1 204 No Content\r\n\r\n").unwrap();
+    });
+    let mut group = group(&[address]);
+    group.servers[0].proxy_header = Some(ProxyHeaderVersion::V1);
+    let server = proxy(rules(group));
+    assert_eq!(server.get("/").status, 204);
+    let text = seen.lock().unwrap().clone();
+    let (header, request) = text.split_once("\r\n").unwrap();
+    let parts: Vec<&str> = header.split(' ').collect();
+    assert_eq!((parts[..4].join(" "), parts[5]), ("PROXY TCP4 127.0.0.1 0.0.0.0".to_owned(), "80"));
+    assert!(parts[4].parse::<u16>().unwrap() > 0 && request.starts_with("GET / HTTP/1.1\r\n"));
 }
