@@ -58,14 +58,18 @@ pub(super) async fn find_php(
     }
 }
 
-/// Finds the first segment that ends with `.php` and names a file.
+/// Finds the first segment that ends with `.php` and names a file. A path that leads nowhere has no such segment behind
+/// that place, so a long path costs few look-ups.
 async fn find_script_in(root: &Arc<Root>, path: &SafePath) -> Result<Option<TargetScript>, FileError> {
     for (index, segment) in path.segments().enumerate() {
         // The byte before the suffix is there: `.php` alone is a hidden name.
         if segment.len() > 4 && segment.ends_with(".php") {
             let (script, path_info) = path.split(index + 1);
-            if is_file(root, &script).await? {
-                return Ok(Some(TargetScript { path_info, ..whole_path(&script) }));
+            match type_of(root, &script).await {
+                Ok(FileType::RegularFile) => return Ok(Some(TargetScript { path_info, ..whole_path(&script) })),
+                Ok(FileType::Directory) => {}
+                Ok(_) | Err(FileError::NotFound) => return Ok(None),
+                Err(error) => return Err(error),
             }
         }
     }

@@ -182,3 +182,76 @@ fn a_kept_connection_that_the_server_closes_costs_no_response() {
     }
     program.stop();
 }
+
+#[test]
+fn a_path_of_php_leads_to_a_script_a_file_or_the_front_controller() {
+    let server = ScriptServer::fastcgi();
+    let route = "root \"site\"\n    route \"/*\" { php \"ADDRESS\" { root-there \"/there\"; }; }";
+    let (folder, program) = {
+        let route = route.replace("ADDRESS", &server.address().to_string());
+        let folder = Folder::new(&format!("site \"*\" {{\n    {route}\n}}\n"));
+        for name in [
+            "index.php",
+            "a.php",
+            "deep/b.php",
+            "deep/index.php",
+            "style.css",
+            "page/index.html",
+            "copy.php.bak",
+            "UPPER.PHP",
+            ".hidden.php",
+            "folder.php/c.php",
+            "folder.php/d.txt",
+        ] {
+            folder.write(&format!("site/{name}"), name);
+        }
+        let program = folder.serve();
+        (folder, program)
+    };
+    let response = [record(OUTPUT, &[HEAD, b"hello"].concat(), 0), end(0)].concat();
+    server.respond(Script { pieces: vec![response], after: AfterResponse::Close });
+    for (path, name, path_info) in [
+        ("/a.php", "/a.php", None),
+        ("/a.php/", "/a.php", Some("/")),
+        ("/a.php/x%20y/../z", "/a.php", Some("/z")),
+        ("/a.php/b.php", "/a.php", Some("/b.php")),
+        ("/%61.php?x=/b.php", "/a.php", None),
+        ("/deep/b.php/x", "/deep/b.php", Some("/x")),
+        ("/deep/", "/deep/index.php", None),
+        ("/folder.php/c.php/x", "/folder.php/c.php", Some("/x")),
+        ("/", "/index.php", None),
+        ("/none", "/index.php", None),
+        ("/none.php/x", "/index.php", None),
+        ("/style.css/a.php", "/index.php", None),
+        ("/style.css/", "/index.php", None),
+        ("/A.php", "/index.php", None),
+        ("/UPPER.PHP", "/index.php", None),
+        ("/copy.php.bak", "/index.php", None),
+        ("/.hidden.php", "/index.php", None),
+        ("/page/none", "/index.php", None),
+    ] {
+        assert_eq!(program.connect().request("GET", path, "Connection: close").text(), "hello", "{path}");
+        let request = server.request();
+        let get = |name: &str| request.variables.get(name).map(String::as_str);
+        assert_eq!((get("SCRIPT_NAME"), get("PATH_INFO")), (Some(name), path_info), "{path}");
+        assert_eq!(get("SCRIPT_FILENAME"), Some(&*format!("/there{name}")), "{path}");
+        assert_eq!((get("DOCUMENT_ROOT"), get("REQUEST_URI")), (Some("/there"), Some(path)));
+    }
+    for (path, status, content) in [
+        ("/style.css", 200, "style.css"),
+        ("/page/", 200, "page/index.html"),
+        ("/folder.php/d.txt", 200, "folder.php/d.txt"),
+    ] {
+        let response = program.connect().request("GET", path, "Connection: close");
+        assert_eq!((response.status, response.text()), (status, content), "{path}");
+    }
+    for path in ["/deep", "/page"] {
+        let response = program.connect().request("GET", path, "Connection: close");
+        assert_eq!((response.status, response.field("location")), (301, Some(&*format!("{path}/"))));
+    }
+    for (path, status) in [("/..%2fa.php", 404), ("/a.php%00.css", 400), ("/../a.php", 400), ("//a.php", 404)] {
+        assert_eq!(program.connect().request("GET", path, "Connection: close").status, status, "{path}");
+    }
+    program.stop();
+    drop(folder);
+}
