@@ -17,7 +17,7 @@ pub(crate) async fn receive_prefix<T>(
     (bytes_max, time): (usize, Duration),
     parse: impl Fn(&[u8]) -> io::Result<Option<(usize, T)>>,
 ) -> io::Result<(OwnedFd, T)> {
-    let socket = AsyncFd::with_interest(fd, Interest::READABLE)?;
+    let socket = AsyncFd::register_with_interest(fd, Interest::READABLE)?;
     let value = tokio::time::timeout(time, receive(&socket, bytes_max, parse)).await??;
     Ok((socket.into_inner(), value))
 }
