@@ -3,11 +3,12 @@
 //! [`super::service`] serves cached files without it.
 
 use super::access::{AccessDecision, AccessRules};
-use super::action::{Action, FilesRules, PathPrefix, Redirect};
+use super::action::{Action, Redirect};
 use super::condition::{host_of, scheme_of};
 use super::files;
 use super::files::cache_key::CacheNamespace;
 use super::files::resolve::Resolved;
+use super::files_rules::{FilesRules, PathPrefix};
 #[cfg(feature = "configuration")]
 use super::gateway::{self, GatewayOutcome, GatewayRequest, GatewayRules};
 use super::headers::{self, FileFieldRules, HeaderEdits, ResponseFacts};
@@ -314,7 +315,7 @@ impl<'t> Pipeline<'t> {
         (route, rules, number): (&'t Route, &GatewayRules, u32),
     ) -> RouteResult<'t> {
         let redirected = self.redirected_query.take();
-        let files = self.state.files(number);
+        let files = rules.files().is_some().then(|| self.state.files(number));
         let call = GatewayRequest { rules, files, path, beneath, redirected: redirected.as_deref() };
         let outcome = Box::pin(gateway::respond(&self.state.gateway, request, call)).await;
         let response = match outcome {
@@ -337,7 +338,7 @@ impl<'t> Pipeline<'t> {
                 (Some(refused), _) => refused,
                 (None, FileLookup::File(file, FoundBy::Path(fresh_until))) => {
                     self.cache_file(request, route, (&file, fresh_until));
-                    let response = files.respond(request, &file.resource).await;
+                    let response = self.state.files(number).respond(request, &file.resource).await;
                     let served = RoutedResponse::new(response, Some(route), ResponseSource::File).with_file(file);
                     return RouteResult::Responded(served);
                 }
