@@ -24,6 +24,8 @@ use selvedge::proto::field::Fields;
 use selvedge::proto::head::RequestFraming;
 use selvedge::proto::path::{SafePath, encode_segment};
 use selvedge::proto::target::TargetForm;
+#[cfg(feature = "configuration")]
+use selvedge::service::upstream_of;
 use selvedge::{Request, Response, StatusCode};
 use std::net::IpAddr;
 use std::time::Duration;
@@ -321,7 +323,7 @@ impl<'t> Pipeline<'t> {
         let response = match outcome {
             GatewayOutcome::Response(response) => {
                 // The application has written its own error pages.
-                let is_own = request.upstream().is_some_and(|record| record.facts().status.is_some());
+                let is_own = upstream_of(request).is_some_and(|record| record.facts().status.is_some());
                 let response = match &route.lease {
                     Some(lease) => response.lease(lease.clone()),
                     None => response,
