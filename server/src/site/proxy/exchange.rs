@@ -330,6 +330,11 @@ impl Forwarding<'_> {
         self.edit_fields(&mut response, place.server);
         if place.entered == Entered::BeyondObserved {
             response = response.log_reason(BEYOND_OBSERVED);
+            let (limit, count) = self.rules.upstream.observed_limit(place.server);
+            self.record.update(|facts| {
+                let text = || format!("{BEYOND_OBSERVED}: {limit} requests at once; {count} beyond it so far");
+                facts.failure.get_or_insert_with(|| text().into());
+            });
         }
         if let Some(tunnel) = incoming.upgrade {
             if self.outgoing.upgrade == UpgradeKind::ExtendedConnect {

@@ -382,6 +382,12 @@ impl Upstream {
         retry_budget::allows(retrying, at_work).then_some(permit)
     }
 
+    /// Returns the adaptive limit of a server, and the number of requests that it would have held back so far.
+    pub(super) fn observed_limit(&self, server: usize) -> (u32, u64) {
+        let places = &self.servers[server].places;
+        (places.adaptive_limit(), places.beyond_observed())
+    }
+
     /// Records a response of a working server, which took this time.
     pub(super) fn succeeded(&self, server: usize, took: Duration) {
         let now = self.now();
