@@ -13,6 +13,7 @@ mod action;
 mod client;
 mod condition;
 mod cors;
+mod field_changes;
 mod files;
 mod files_rules;
 #[cfg(feature = "configuration")]

@@ -44,7 +44,7 @@ use selvedge::proto::cgi::{ScriptHead, ScriptResponse, write_scgi};
 use selvedge::proto::fastcgi::{self, AfterRequest, RecordReader};
 use selvedge::proto::field::Fields;
 use selvedge::proto::path::SafePath;
-use selvedge::service::{Body, UpstreamRecord};
+use selvedge::service::{Body, UpstreamRecord, set_upstream};
 use selvedge::{Method, Request, Response, StatusCode};
 use spool::Spool;
 use upload::ContentUpload;
@@ -89,7 +89,7 @@ pub(super) async fn respond(state: &GatewayState, request: &mut Request, call: G
         return GatewayOutcome::Response(busy.log_reason("too many requests of the route are at work"));
     };
     let record = UpstreamRecord::new(runner_name(&call.rules.runner));
-    request.set_upstream(record.clone());
+    set_upstream(request, record.clone());
     match run(state, request, &call, (script, Messages::new(record.clone()), at_work)).await {
         Ok(outcome) => outcome,
         Err(error) => {

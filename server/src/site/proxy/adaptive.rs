@@ -52,11 +52,11 @@ pub(super) struct AdaptiveLimit {
     shortest: f64,
     /// Measurements since the shortest time was seen.
     age: u32,
-    phase: Phase,
+    phase: ProbePhase,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Phase {
+enum ProbePhase {
     Steady,
     /// Half of the limit applies, and the next measurement contains requests of the time before.
     ProbeBegins,
@@ -71,7 +71,7 @@ impl Default for AdaptiveLimit {
             limit: f64::from(LIMIT_FIRST),
             shortest: f64::INFINITY,
             age: WINDOWS_BETWEEN_PROBES,
-            phase: Phase::Steady,
+            phase: ProbePhase::Steady,
         }
     }
 }
@@ -82,19 +82,19 @@ impl AdaptiveLimit {
         let responses = f64::from(measured.responses.max(1));
         let mean = measured.total.as_secs_f64() / responses;
         match self.phase {
-            Phase::ProbeBegins => {
-                self.phase = Phase::Probe;
+            ProbePhase::ProbeBegins => {
+                self.phase = ProbePhase::Probe;
                 return self.current();
             }
-            Phase::Probe => {
-                self.phase = Phase::Steady;
+            ProbePhase::Probe => {
+                self.phase = ProbePhase::Steady;
                 // A much shorter time shows that the server was full even with half of the limit.
                 let is_much_shorter = mean < self.shortest * MUCH_SHORTER;
                 self.age = if is_much_shorter { WINDOWS_BETWEEN_PROBES } else { 0 };
                 self.shortest = mean;
                 return self.current();
             }
-            Phase::Steady => {}
+            ProbePhase::Steady => {}
         }
         let is_used = f64::from(measured.at_work_max) >= self.limit * USED_SHARE;
         self.age += 1;
@@ -111,13 +111,13 @@ impl AdaptiveLimit {
         }
         self.limit = self.limit.clamp(LIMIT_MIN, LIMIT_MAX);
         if is_used && self.age >= WINDOWS_BETWEEN_PROBES {
-            self.phase = Phase::ProbeBegins;
+            self.phase = ProbePhase::ProbeBegins;
         }
         self.current()
     }
 
     fn current(&self) -> u32 {
-        let limit = if self.phase == Phase::Steady { self.limit } else { (self.limit / 2.0).max(LIMIT_MIN) };
+        let limit = if self.phase == ProbePhase::Steady { self.limit } else { (self.limit / 2.0).max(LIMIT_MIN) };
         limit.round() as u32
     }
 }

@@ -62,7 +62,7 @@ impl ForwardFailure {
         }
     }
 
-    /// Whether the failure says something about the server.
+    /// Whether the failure is a sign of the server's health.
     pub(super) fn is_of_server(self) -> bool {
         match self {
             Self::Exchange(error) => !matches!(

@@ -64,8 +64,8 @@ fn content_that_is_too_long_to_buffer_streams() {
             let Ok(read @ 1..) = received.stream.read(&mut buffer) else { return Then::Close };
             content.extend_from_slice(&buffer[..read]);
         }
-        let letters = content.iter().filter(|byte| **byte == b'x').count();
-        received.respond(200, "", &letters.to_string());
+        let count = content.iter().filter(|byte| **byte == b'x').count();
+        received.respond(200, "", &count.to_string());
         Then::Continue
     });
     let mut rules = rules(group(&[upstream.address]));

@@ -1,4 +1,4 @@
-//! Servers that behave as a test says, and groups of them.
+//! Servers whose behaviour a test defines, and groups of them.
 
 use super::*;
 use selvedge::client::{Address, ClientTimeouts, Protocol};
