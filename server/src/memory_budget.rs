@@ -1,7 +1,7 @@
 //! The most memory that a configuration lets the server use, term by term.
 
 use crate::compile::{Compiled, RATE_CLIENTS, client_limits};
-use crate::config::model::{Action, Driver, Listener, Settings, Site, Switch};
+use crate::config::model::{Action, Driver, Listener, Route, Settings, Site, Switch};
 use crate::log::{PENDING_BYTES_MAX, queue_bytes_max};
 use crate::site::{CACHE_BYTES_MAX, DIRECTORIES_BYTES_MAX, PASSWORD_CHECKS_AT_ONCE_MAX};
 use selvedge::Limits;
@@ -14,6 +14,10 @@ use std::thread;
 const CONTENT_BYTES_MAX: u64 = 32 << 10;
 /// Directory listings of one worker: 32 at a time, of 2,000 entries with 1 KiB each.
 const LISTS_BYTES_MAX: u64 = 32 * 2_000 * 1024;
+
+/// A request to a script or program: the head of its response (64 KiB), received and sent records of FastCGI (64 KiB
+/// each), content that waits for its length (64 KiB, and two pieces of 256 KiB on the way to a file), and messages (16 KiB).
+const SCRIPT_BYTES_MAX: u64 = (64 + 2 * 64 + 64 + 2 * 256 + 16) << 10;
 
 /// The terms of the memory budget.
 #[derive(Debug)]
@@ -72,6 +76,10 @@ impl MemoryBudget {
             bytes_each: 8 * RATE_CLIENTS as u64,
         });
         terms.extend(upstream_terms(settings, limits, workers));
+        let count = script_requests_max(settings);
+        if count > 0 {
+            terms.push(MemoryTerm { count, name: "requests to scripts and programs", bytes_each: SCRIPT_BYTES_MAX });
+        }
         let logs = &compiled.logs;
         terms.push(MemoryTerm {
             count: workers * logs.access.len() as u64,
@@ -122,6 +130,16 @@ fn upstream_terms(settings: &Settings, limits: &Limits, workers: u64) -> Vec<Mem
 
 fn mebibytes(bytes: u64) -> String {
     format!("{} MiB", bytes.div_ceil(1 << 20))
+}
+
+/// Returns the most requests at work of routes that run scripts or programs.
+fn script_requests_max(settings: &Settings) -> u64 {
+    let routes = settings.sites.iter().flat_map(|site| &site.routes);
+    let of = |route: &Route| match &route.action {
+        Action::Gateway(gateway) => u64::from(gateway.requests_max),
+        _ => 0,
+    };
+    routes.map(of).sum()
 }
 
 /// Whether any directory may be listed.

@@ -381,7 +381,11 @@ impl Lease {
 
     /// Ends a wait: the connection made progress, or it does not wait for the upstream.
     pub(super) fn end_wait(&self) {
-        self.with_slot(|slot| slot.deadline = Tick::MAX);
+        self.with_slot(|slot| {
+            slot.deadline = Tick::MAX;
+            // Bytes may have arrived together with the end of the wait.
+            slot.has_timed_out = false;
+        });
     }
 
     /// Returns the connection to the pool, if it may be kept. `keep_alive` is the time that the upstream announced, in

@@ -7,6 +7,10 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::path::Path;
+use std::time::Duration;
+
+/// Silence after which the kernel probes whether a peer is still there. Its default of 2 hours is too long.
+const KEEP_ALIVE_PROBE_AFTER: Duration = Duration::from_secs(60);
 
 /// The result of starting a connection.
 pub(crate) enum Started {
@@ -26,6 +30,7 @@ pub(crate) fn start_tcp(address: SocketAddr) -> io::Result<Started> {
     sockopt::set_tcp_nodelay(&socket, true)?;
     // Finds a peer that has vanished while a connection of another protocol is silent.
     sockopt::set_socket_keepalive(&socket, true)?;
+    sockopt::set_tcp_keepidle(&socket, KEEP_ALIVE_PROBE_AFTER)?;
     begun(rustix::net::connect(&socket, &address), socket)
 }
 

@@ -190,6 +190,9 @@ pub(crate) struct RouteTable {
     /// The groups of servers that routes forward to, each once.
     #[cfg(feature = "configuration")]
     pub(super) upstreams: Vec<Arc<Upstream>>,
+    /// Whether a route forwards requests or runs scripts.
+    #[cfg(feature = "configuration")]
+    pub(super) has_applications: bool,
     /// Limits of the connections to servers.
     #[cfg(feature = "configuration")]
     pub(super) client_limits: ClientLimits,
@@ -253,6 +256,13 @@ pub(super) enum CacheScope {
     Path,
     /// Other parts of the request matter.
     None,
+}
+
+#[cfg(feature = "configuration")]
+impl Route {
+    fn has_application(&self) -> bool {
+        matches!(self.action, Action::Proxy(_) | Action::Gateway(_))
+    }
 }
 
 /// Returns the groups of servers that routes forward to, each once.
@@ -331,6 +341,8 @@ impl RouteTable {
             hosts,
             #[cfg(feature = "configuration")]
             upstreams: upstreams_of(&table),
+            #[cfg(feature = "configuration")]
+            has_applications: table.iter().flat_map(|site| &site.rules.routes).any(Route::has_application),
             #[cfg(feature = "configuration")]
             client_limits: ClientLimits::default(),
             sites: table,

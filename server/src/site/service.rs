@@ -16,6 +16,8 @@ use super::site_state::SiteState;
 use bytes::Bytes;
 use selvedge::proto::head::RequestFraming;
 use selvedge::service::authority;
+#[cfg(feature = "configuration")]
+use selvedge::HalfClosed;
 use selvedge::{Request, Response, Service, StatusCode};
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -153,6 +155,12 @@ impl SiteService {
 }
 
 impl Service for SiteService {
+    #[cfg(feature = "configuration")]
+    fn half_closed(&self) -> HalfClosed {
+        // An application does no work for a client that has left. Files are sent faster than clients leave.
+        if self.state.routes.has_applications { HalfClosed::Cancel } else { HalfClosed::Continue }
+    }
+
     #[cfg(feature = "configuration")]
     fn accepts_extended_connect(&self) -> bool {
         // For WebSockets of applications.

@@ -179,8 +179,11 @@ impl Http1Exchange {
     /// Returns the failure of a connection that ended.
     fn ended(&self, kind: ClientErrorKind) -> Failure {
         match self.send_error {
-            Some(error) => (ClientPhase::SendRequest, error),
-            None => (ClientPhase::AwaitHead, kind),
+            // The end that was received tells no more than the error before it.
+            Some(error) if matches!(kind, ClientErrorKind::Closed | ClientErrorKind::Reset) => {
+                (ClientPhase::SendRequest, error)
+            }
+            _ => (ClientPhase::AwaitHead, kind),
         }
     }
 

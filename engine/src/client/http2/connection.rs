@@ -32,6 +32,8 @@ pub(super) struct Http2State {
     pub(super) has_received: bool,
     /// When the last bytes arrived.
     pub(super) last_received: Tick,
+    /// Whether an exchange waits for a window or for room in the output.
+    pub(super) has_waiting_senders: bool,
     /// Whether no more streams are opened.
     pub(super) is_ending: bool,
     /// Whether the connection has served a request.
@@ -57,6 +59,7 @@ impl SharedConnection {
             streams_max: limits.http2.permitted().streams_max,
             has_received: false,
             last_received: clock.tick(),
+            has_waiting_senders: false,
             is_ending: false,
             has_served: false,
         };

@@ -156,7 +156,7 @@ impl Http2Exchange {
                 }
             }
             let mut state = self.stream.connection.state.borrow_mut();
-            let Http2State { protocol, output, streams, .. } = &mut *state;
+            let Http2State { protocol, output, streams, has_waiting_senders, .. } = &mut *state;
             let Some(stream) = streams.get_mut(&self.stream.id).filter(|stream| !stream.has_ended()) else {
                 self.upload = UploadState::Over;
                 return Ok(());
@@ -165,6 +165,7 @@ impl Http2Exchange {
             let count = protocol.sendable(self.stream.id).min(self.chunk.len()).min(room);
             if count == 0 {
                 stream.awaits_window = true;
+                *has_waiting_senders = true;
                 drop(state);
                 self.stream.set_waker(cx);
                 return Ok(());

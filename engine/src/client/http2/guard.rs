@@ -5,8 +5,8 @@ use crate::client::error::ClientError;
 use crate::client::group::Group;
 use std::rc::Rc;
 
-/// Ends the opening of a connection when it is dropped: when the first bytes of the upstream have arrived, which are its
-/// settings; or when opening has failed, or the future of the request that opens was dropped. Another request opens then.
+/// Ends the opening of a connection when it is dropped. That is when the settings of the upstream have arrived, or when
+/// opening has failed. If the future of the request that opens is dropped, another request opens.
 pub(super) struct OpeningGuard {
     group: Rc<Group>,
     opening: Rc<Opening>,

@@ -133,6 +133,7 @@ impl Http2Task {
             };
             let Some(event) = step.event else {
                 state.has_received = true;
+                wake_senders(&mut state, &mut self.wakers);
                 drop(state);
                 self.opening = None;
                 return Ok(());
@@ -176,11 +177,19 @@ impl Http2Task {
     }
 }
 
-/// Wakes the exchanges that wait for a window or for room in the output.
+/// Wakes the exchanges that wait for a window or for room in the output, if they can go on.
 fn wake_senders(state: &mut Http2State, wakers: &mut Vec<Waker>) {
-    for stream in state.streams.values_mut() {
-        if std::mem::take(&mut stream.awaits_window) {
+    let Http2State { protocol, output, streams, has_waiting_senders, .. } = state;
+    if !*has_waiting_senders || output.len() >= HTTP2_OUTPUT_BYTES_MAX {
+        return;
+    }
+    *has_waiting_senders = false;
+    for (id, stream) in streams.iter_mut().filter(|(_, stream)| stream.awaits_window) {
+        if protocol.sendable(*id) > 0 {
+            stream.awaits_window = false;
             wakers.extend(stream.waker.take());
+        } else {
+            *has_waiting_senders = true;
         }
     }
 }
@@ -234,9 +243,9 @@ impl Events<'_> {
                     }
                 });
             }
-            Event::Writable => wake_senders(self.state, self.wakers),
             Event::GoAway { .. } => self.state.is_ending = true,
-            Event::PingAcknowledged { .. } => {}
+            // Each exchange has its own place in the output, so windows are looked at after all events.
+            Event::Writable | Event::PingAcknowledged { .. } => {}
         }
     }
 

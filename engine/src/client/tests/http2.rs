@@ -281,3 +281,29 @@ fn upstreams_without_http2_are_refused() {
         assert_eq!(client.connections(), 0);
     });
 }
+
+#[test]
+fn a_window_that_opens_continues_the_upload() {
+    run(async {
+        // The upstream takes nothing before the response has begun, so the windows close.
+        let to = serve(Upstream::new(), async |(request, mut response): Exchange| {
+            let mut stream = response.send_response(Response::new(()), false).unwrap();
+            let mut body = request.into_body();
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            let count = content_of(&mut body).await.len();
+            stream.send_data(count.to_string().into(), true).unwrap();
+        });
+        let client = client();
+        let posts = [0; 2].map(|_| {
+            let (client, to) = (client.clone(), to.clone());
+            spawn_local(async move {
+                let content = OutgoingContent::bytes(vec![b'x'; 500_000].into());
+                let mut response = post(&client, &to, content).await.unwrap();
+                read_all(&mut response.content).await.unwrap()
+            })
+        });
+        for post in posts {
+            assert_eq!(post.await.unwrap(), b"500000");
+        }
+    });
+}

@@ -6,7 +6,7 @@ use crate::tls::{
     Verification,
 };
 use crate::{ExitCause, Request, Response, RunningServer, Server};
-use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
+use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -17,8 +17,9 @@ struct Authority {
 }
 
 impl Authority {
-    fn new() -> Self {
+    fn new(name: &str) -> Self {
         let mut params = CertificateParams::new(Vec::new()).unwrap();
+        params.distinguished_name.push(DnType::CommonName, name);
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         let key = KeyPair::generate().unwrap();
         let pem = params.self_signed(&key).unwrap().pem();
@@ -39,7 +40,10 @@ async fn respond(request: &mut Request) -> Response {
         format!("{protocol} {} {} ", tls.server_name().unwrap_or("-"), tls.peer_certificates().len())
     });
     let mut content = info.unwrap_or_default().into_bytes();
-    content.extend(request.body().read_all().await.unwrap_or_default());
+    match request.body().read_all().await {
+        Ok(read) => content.extend(read),
+        Err(error) => content.extend(error.to_string().into_bytes()),
+    }
     Response::new(StatusCode::OK).body(content)
 }
 
@@ -77,7 +81,7 @@ async fn text_of(client: &Client, to: &Destination, content: &[u8]) -> Result<St
 
 #[test]
 fn requests_over_tls_with_both_protocols() {
-    let authority = Authority::new();
+    let authority = Authority::new("authority");
     let (server, address) = start(host(&authority, "app.example").build().unwrap());
     run_real(async {
         let client = client();
@@ -99,7 +103,7 @@ fn requests_over_tls_with_both_protocols() {
 
 #[test]
 fn certificates_are_verified() {
-    let (authority, other) = (Authority::new(), Authority::new());
+    let (authority, other) = (Authority::new("authority"), Authority::new("other"));
     let (server, address) = start(host(&authority, "app.example").build().unwrap());
     run_real(async {
         let client = client();
@@ -127,7 +131,7 @@ fn certificates_are_verified() {
 
 #[test]
 fn the_client_shows_its_certificate() {
-    let authority = Authority::new();
+    let authority = Authority::new("authority");
     let clients = ClientCertificates::from_pem(ClientAuth::Required, authority.pem.as_bytes()).unwrap();
     let (server, address) = start(host(&authority, "app.example").client_certificates(clients).build().unwrap());
     run_real(async {

@@ -142,12 +142,15 @@ async fn read_ahead(buffering: RequestBuffering, mut body: IncomingBody) -> Resu
 /// Reads content into what is kept for another attempt, and lets the first attempt begin there.
 async fn read_ahead_of_unknown_length(bytes_max: usize, body: IncomingBody) -> Result<OutgoingContent, ContentError> {
     let mut content = OutgoingContent::request(body).keep(usize::MAX);
-    let mut received = 0;
+    let (mut received, mut all) = (0, Vec::new());
     while received <= bytes_max {
-        match poll_fn(|cx| content.poll_chunk(cx)).await {
-            Some(piece) => received += piece?.len(),
-            None => break,
-        }
+        let Some(piece) = poll_fn(|cx| content.poll_chunk(cx)).await else {
+            // It is complete, so its length is known.
+            return Ok(OutgoingContent::bytes(all.into()));
+        };
+        let piece = piece?;
+        received += piece.len();
+        all.extend_from_slice(&piece);
     }
     content.rewind();
     // What follows is not kept.
