@@ -447,7 +447,7 @@ mod tests {
     }
 
     fn start(runner: &CgiRunner, program: &str, variables: &[(&str, &[u8])]) -> Started {
-        let pipe = || std::io::pipe().map(|(reader, writer)| (OwnedFd::from(reader), OwnedFd::from(writer))).unwrap();
+        let pipe = || io::pipe().map(|(reader, writer)| (OwnedFd::from(reader), OwnedFd::from(writer))).unwrap();
         let ((stdin_read, stdin), (stdout, stdout_write), (stderr, stderr_write)) = (pipe(), pipe(), pipe());
         let (lease, other) =
             socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).unwrap();

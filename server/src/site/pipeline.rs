@@ -314,7 +314,7 @@ impl<'t> Pipeline<'t> {
         (route, rules, number): (&'t Route, &GatewayRules, u32),
     ) -> RouteResult<'t> {
         let redirected = self.redirected_query.take();
-        let files = self.state.files(number);
+        let files = rules.files().is_some().then(|| self.state.files(number));
         let call = GatewayRequest { rules, files, path, beneath, redirected: redirected.as_deref() };
         let outcome = Box::pin(gateway::respond(&self.state.gateway, request, call)).await;
         let response = match outcome {
@@ -337,7 +337,7 @@ impl<'t> Pipeline<'t> {
                 (Some(refused), _) => refused,
                 (None, FileLookup::File(file, FoundBy::Path(fresh_until))) => {
                     self.cache_file(request, route, (&file, fresh_until));
-                    let response = files.respond(request, &file.resource).await;
+                    let response = self.state.files(number).respond(request, &file.resource).await;
                     let served = RoutedResponse::new(response, Some(route), ResponseSource::File).with_file(file);
                     return RouteResult::Responded(served);
                 }

@@ -14,10 +14,10 @@ use super::pipeline::{ClientAccess, Pipeline};
 use super::route_table::{AccessScope, ChallengeResponses, PlainRequests, RouteTable, Site};
 use super::site_state::SiteState;
 use bytes::Bytes;
-use selvedge::proto::head::RequestFraming;
-use selvedge::service::authority;
 #[cfg(feature = "configuration")]
 use selvedge::HalfClosed;
+use selvedge::proto::head::RequestFraming;
+use selvedge::service::authority;
 use selvedge::{Request, Response, Service, StatusCode};
 use std::cell::RefCell;
 use std::sync::Arc;

@@ -52,8 +52,8 @@ use upload::Upload;
 /// A request for a route with scripts.
 pub(super) struct GatewayRequest<'a> {
     pub(super) rules: &'a GatewayRules,
-    /// The files of a PHP application.
-    pub(super) files: &'a Files,
+    /// The files of a PHP application; `None` for others.
+    pub(super) files: Option<&'a Files>,
     /// The path, and the part of it that the wildcard of the route matched.
     pub(super) path: &'a SafePath,
     pub(super) beneath: Option<&'a SafePath>,
@@ -114,11 +114,14 @@ async fn find(request: &Request, call: &GatewayRequest<'_>) -> Result<Script, Ga
     let failed = |error| GatewayOutcome::Response(Response::from(error));
     let now = request.received_at().since_worker_start;
     match &call.rules.scripts {
-        Scripts::Php(php) => match script::find_php(call.files, php, call.path, now).await {
-            Ok(PhpLookup::Script(script)) => Ok(script),
-            Ok(PhpLookup::File(file)) => Err(GatewayOutcome::File(file)),
-            Err(error) => Err(failed(error)),
-        },
+        Scripts::Php(php) => {
+            let files = call.files.expect("the table has the files of each PHP application");
+            match script::find_php(files, php, call.path, now).await {
+                Ok(PhpLookup::Script(script)) => Ok(script),
+                Ok(PhpLookup::File(file)) => Err(GatewayOutcome::File(file)),
+                Err(error) => Err(failed(error)),
+            }
+        }
         Scripts::Application { .. } => {
             let (name, path_info) = split_by_wildcard(call);
             Ok(Script { name, path_info, file: String::new() })

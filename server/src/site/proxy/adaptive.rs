@@ -67,7 +67,12 @@ enum Phase {
 impl Default for AdaptiveLimit {
     fn default() -> Self {
         // The server may be full at the first measurement, so its shortest time is measured at once.
-        Self { limit: f64::from(LIMIT_FIRST), shortest: f64::INFINITY, age: WINDOWS_BETWEEN_PROBES, phase: Phase::Steady }
+        Self {
+            limit: f64::from(LIMIT_FIRST),
+            shortest: f64::INFINITY,
+            age: WINDOWS_BETWEEN_PROBES,
+            phase: Phase::Steady,
+        }
     }
 }
 

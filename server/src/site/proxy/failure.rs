@@ -35,7 +35,7 @@ impl ForwardFailure {
                     _ => (StatusCode::BAD_GATEWAY, "no valid response of the upstream"),
                 },
             },
-            Self::NoAddress => (StatusCode::BAD_GATEWAY, "the name of the upstream is not resolved"),
+            Self::NoAddress => (StatusCode::SERVICE_UNAVAILABLE, "the name of the upstream is not resolved"),
             Self::NoPlace(NoPlace::QueueFull) => {
                 (StatusCode::SERVICE_UNAVAILABLE, "all servers of the upstream are full")
             }

@@ -88,7 +88,7 @@ fn a_server_without_an_address_is_a_failure() {
     let group = group(&[closed_address()]);
     group.servers[0].addresses.replace([]);
     let server = proxy(rules(group));
-    assert_eq!(server.get("/").status, 502);
+    assert_eq!(server.get("/").status, 503);
     assert!(server.logged().upstream.unwrap().contains("the name of the upstream is not resolved"));
 }
 
