@@ -32,7 +32,7 @@ HTML = SH + "echo 'Content-Type: text/html'\necho\n"
 PROGRAMS = {
     "env": SH + "printf 'Content-Type: text/plain\\n\\n'\nenv | sort\necho \"id=$(id -un) pwd=$(pwd) args=$#\"\n",
     "sub/deep": HTML + "echo \"deep $SCRIPT_NAME $PATH_INFO\"\n",
-    "status": SH + "printf 'Status: 404 Gone Fishing\\r\\nContent-Type: text/plain\\r\\nContent-Length: 4\\r\\n\\r\\nfish'\n",
+    "status": SH + "printf 'Status: 404 Not Here\\r\\nContent-Type: text/plain\\r\\nContent-Length: 4\\r\\n\\r\\nfish'\n",
     "abroad": SH + "printf 'Location: https://example.org/\\n\\n'\n",
     "local": SH + "printf 'Location: /cgi/env?from=local\\n\\n'\n",
     "loop": SH + "printf 'Location: /cgi/loop\\n\\n'\n",

@@ -3,11 +3,12 @@
 //! [`super::service`] serves cached files without it.
 
 use super::access::{AccessDecision, AccessRules};
-use super::action::{Action, FilesRules, PathPrefix, Redirect};
+use super::action::{Action, Redirect};
 use super::condition::{host_of, scheme_of};
 use super::files;
 use super::files::cache_key::CacheNamespace;
 use super::files::resolve::Resolved;
+use super::files_rules::{FilesRules, PathPrefix};
 #[cfg(feature = "configuration")]
 use super::gateway::{self, GatewayOutcome, GatewayRequest, GatewayRules};
 use super::headers::{self, FileFieldRules, HeaderEdits, ResponseFacts};

@@ -1,12 +1,13 @@
 //! The sites and their routes, as one immutable value that all workers share.
 
 use super::access::{AccessRules, DryRunCount, PasswordCache};
-use super::action::{Action, FilesRules, IndexNames, Listing, PathPrefix, Precompressed};
+use super::action::Action;
 use super::client::TrustedProxies;
 use super::condition::Condition;
 use super::cors::CorsRules;
 use super::files::DocumentRoot;
 use super::files::root::Root;
+use super::files_rules::{FilesRules, IndexNames, Listing, PathPrefix, Precompressed};
 use super::headers::{FileFieldRules, HeaderEdits};
 use super::host::HostIndex;
 #[cfg(feature = "configuration")]

@@ -38,7 +38,7 @@ use error::GatewayError;
 use exchange::{AfterExchange, Exchange, Framing};
 use messages::Messages;
 use rules::RequestAtWork;
-use script::{PhpLookup, Script};
+use script::{PhpLookup, TargetScript};
 use selvedge::client::ProgramPipes;
 use selvedge::proto::cgi::{ScriptHead, ScriptResponse, write_scgi};
 use selvedge::proto::fastcgi::{self, AfterRequest, RecordReader};
@@ -47,7 +47,7 @@ use selvedge::proto::path::SafePath;
 use selvedge::service::{Body, UpstreamRecord};
 use selvedge::{Method, Request, Response, StatusCode};
 use spool::Spool;
-use upload::Upload;
+use upload::ContentUpload;
 
 /// A request for a route with scripts.
 pub(super) struct GatewayRequest<'a> {
@@ -109,7 +109,7 @@ fn runner_name(runner: &ScriptRunner) -> std::rc::Rc<str> {
 }
 
 /// Finds the script of a request, or what the request gets without one.
-async fn find(request: &Request, call: &GatewayRequest<'_>) -> Result<Script, GatewayOutcome> {
+async fn find(request: &Request, call: &GatewayRequest<'_>) -> Result<TargetScript, GatewayOutcome> {
     let not_found = || GatewayOutcome::Response(Response::error(StatusCode::NOT_FOUND));
     let failed = |error| GatewayOutcome::Response(Response::from(error));
     let now = request.received_at().since_worker_start;
@@ -124,14 +124,14 @@ async fn find(request: &Request, call: &GatewayRequest<'_>) -> Result<Script, Ga
         }
         Scripts::Application { .. } => {
             let (name, path_info) = split_by_wildcard(call);
-            Ok(Script { name, path_info, file: String::new() })
+            Ok(TargetScript { name, path_info, file: String::new() })
         }
         Scripts::Programs { folder, only } => {
             let (prefix, path_info) = split_by_wildcard(call);
             let found = match only {
-                Some(only) => script::is_file(folder, only)
-                    .await
-                    .map(|is_file| is_file.then(|| Script { name: prefix, path_info, file: only.as_str().to_owned() })),
+                Some(only) => script::is_file(folder, only).await.map(|is_file| {
+                    is_file.then(|| TargetScript { name: prefix, path_info, file: only.as_str().to_owned() })
+                }),
                 None => script::find_program(folder, &prefix, call.beneath.unwrap_or(call.path)).await,
             };
             let script = found.map_err(failed)?.ok_or_else(not_found)?;
@@ -164,17 +164,17 @@ async fn run(
     state: &GatewayState,
     request: &mut Request,
     call: &GatewayRequest<'_>,
-    (script, messages, at_work): (Script, Messages, RequestAtWork),
+    (script, messages, at_work): (TargetScript, Messages, RequestAtWork),
 ) -> Result<GatewayOutcome, GatewayError> {
     let rules = call.rules;
     let (mut upload, length) = match call.redirected {
-        Some(_) => (Upload::Done, None),
+        Some(_) => (ContentUpload::Done, None),
         None => take_content(request, rules).await?,
     };
     let script_call = script_call(request, call, (script, length));
     let is_repeatable = upload.is_done() && request.method().is_safe();
     loop {
-        let content = std::mem::replace(&mut upload, Upload::Done);
+        let content = std::mem::replace(&mut upload, ContentUpload::Done);
         let mut exchange = begin(state, request, (rules, &script_call), (content, messages.clone())).await?;
         match exchange.read_head().await {
             Ok(head) => return finish(request, rules, head, (exchange, at_work)).await,
@@ -186,23 +186,26 @@ async fn run(
 }
 
 /// Takes the content with its length. Content without a length is stored.
-async fn take_content(request: &mut Request, rules: &GatewayRules) -> Result<(Upload, Option<u64>), GatewayError> {
+async fn take_content(
+    request: &mut Request,
+    rules: &GatewayRules,
+) -> Result<(ContentUpload, Option<u64>), GatewayError> {
     let mut content = request.take_body();
     if content.is_empty() {
-        return Ok((Upload::Done, None));
+        return Ok((ContentUpload::Done, None));
     }
     if let Some(length) = content.length() {
-        return Ok((Upload::Incoming(content), Some(length)));
+        return Ok((ContentUpload::Incoming(content), Some(length)));
     }
     let spool = Spool::read(&mut content, rules.spool_bytes_max).await?;
     let length = spool.length();
-    Ok((Upload::of_spool(spool), Some(length)))
+    Ok((ContentUpload::of_spool(spool), Some(length)))
 }
 
 fn script_call(
     request: &Request,
     call: &GatewayRequest<'_>,
-    (script, content_length): (Script, Option<u64>),
+    (script, content_length): (TargetScript, Option<u64>),
 ) -> ScriptCall {
     let (document_root, script_file) = match &call.rules.scripts {
         Scripts::Php(php) => {
@@ -231,17 +234,17 @@ async fn begin(
     state: &GatewayState,
     request: &Request,
     (rules, call): (&GatewayRules, &ScriptCall),
-    (upload, messages): (Upload, Messages),
+    (upload, messages): (ContentUpload, Messages),
 ) -> Result<Exchange, GatewayError> {
     let mut start = Vec::new();
     match &rules.runner {
         ScriptRunner::FastCgi(server) => {
             let connection = state.connect(server, &rules.timeouts, messages.record()).await?;
-            let (asked, after) = match server.idle_connections_max {
+            let (announced, after) = match server.idle_connections_max {
                 0 => (AfterRequest::Close, AfterExchange::Close),
                 _ => (AfterRequest::KeepOpen, AfterExchange::Release),
             };
-            fastcgi::write_begin(asked, &mut start);
+            fastcgi::write_begin(announced, &mut start);
             fastcgi::write_variables(&call.fastcgi(request, rules), &mut start);
             if upload.is_done() {
                 start.extend_from_slice(&fastcgi::content_header(0));
