@@ -14,7 +14,7 @@ import threading
 
 TOKEN = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 TARGET = re.compile(rb"(?:/[!$-;=?-Z\[\]^_`a-z{|}~\"<>]*|\*)")
-HOST = re.compile(rb"(?:\[[0-9a-f:.]+\]|[A-Za-z0-9._~%!$&'()*+,;=-]+)(?::[0-9]{1,5})?")
+HOST = re.compile(rb"(?:\[[0-9a-f:.]+\]|[A-Za-z0-9._~%!$&'()*+,;=-]+)(?::[0-9]{0,5})?")
 VALUE = re.compile(rb"(?:[!-~\x80-\xff](?:[\t -~\x80-\xff]*[!-~\x80-\xff])?)?")
 CHUNK_SIZE = re.compile(rb"[1-9a-f][0-9a-f]{0,7}|0", re.IGNORECASE)
 # Fields that end at the gateway. Connection, TE and Upgrade are its own, and are judged below.
@@ -95,6 +95,8 @@ class Upstream:
         self.backend, self.stream, self.number = backend, stream, number
         self.received, self.requests, self.is_over = bytearray(), 0, False
         self.transcript = bytearray()
+        # Bytes of content that a script has sent, if it counts them.
+        self.sent = 0
 
     def more(self):
         """Receives bytes. Raises [`Ended`] at the end of the connection."""

@@ -173,14 +173,14 @@ impl core::error::Error for MalformedRecord {}
 /// ```
 #[derive(Clone, Debug)]
 pub struct RecordReader {
-    state: State,
+    state: ReaderState,
     is_output_ended: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
-enum State {
+enum ReaderState {
     Header,
-    Payload { stream: Stream, remaining: u16, padding: u8 },
+    Payload { stream: OutputStream, remaining: u16, padding: u8 },
     End { padding: u8 },
     Padding { remaining: u8 },
     EndPadding { status: EndStatus, remaining: u8 },
@@ -188,7 +188,7 @@ enum State {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Stream {
+enum OutputStream {
     Output,
     Error,
 }
@@ -202,12 +202,12 @@ impl Default for RecordReader {
 impl RecordReader {
     /// Creates the reader of one response.
     pub const fn new() -> Self {
-        Self { state: State::Header, is_output_ended: false }
+        Self { state: ReaderState::Header, is_output_ended: false }
     }
 
     /// Whether the request has ended.
     pub const fn is_ended(&self) -> bool {
-        matches!(self.state, State::Ended)
+        matches!(self.state, ReaderState::Ended)
     }
 
     /// Reads the next event. `input` begins after the bytes of earlier events.
@@ -219,7 +219,7 @@ impl RecordReader {
         loop {
             let rest = &input[at..];
             match self.state {
-                State::Header => {
+                ReaderState::Header => {
                     let Some(header) = rest.first_chunk::<HEADER_BYTES>() else {
                         // The first byte of another protocol is refused without waiting for more.
                         if rest.first().is_some_and(|&version| version != VERSION) {
@@ -230,7 +230,7 @@ impl RecordReader {
                     self.state = self.begin_record(header)?;
                     at += HEADER_BYTES;
                 }
-                State::Payload { stream, remaining, padding } => {
+                ReaderState::Payload { stream, remaining, padding } => {
                     let count = rest.len().min(usize::from(remaining));
                     if count == 0 && remaining > 0 {
                         return Ok(RecordEvent::NeedMore { consumed: at });
@@ -238,50 +238,50 @@ impl RecordReader {
                     // `count` is at most `remaining`, which has 16 bits.
                     let remaining = remaining - count as u16;
                     self.state = match remaining {
-                        0 => State::Padding { remaining: padding },
-                        _ => State::Payload { stream, remaining, padding },
+                        0 => ReaderState::Padding { remaining: padding },
+                        _ => ReaderState::Payload { stream, remaining, padding },
                     };
                     let (start, end) = (at, at + count);
                     match stream {
                         _ if count == 0 => {}
-                        Stream::Output => return Ok(RecordEvent::Output { start, end }),
-                        Stream::Error => return Ok(RecordEvent::Error { start, end }),
+                        OutputStream::Output => return Ok(RecordEvent::Output { start, end }),
+                        OutputStream::Error => return Ok(RecordEvent::Error { start, end }),
                     }
                 }
-                State::Padding { remaining: 0 } => self.state = State::Header,
-                State::Padding { remaining } => {
+                ReaderState::Padding { remaining: 0 } => self.state = ReaderState::Header,
+                ReaderState::Padding { remaining } => {
                     let count = rest.len().min(usize::from(remaining));
                     if count == 0 {
                         return Ok(RecordEvent::NeedMore { consumed: at });
                     }
-                    self.state = State::Padding { remaining: remaining - count as u8 };
+                    self.state = ReaderState::Padding { remaining: remaining - count as u8 };
                     at += count;
                 }
-                State::End { padding } => {
+                ReaderState::End { padding } => {
                     let Some(payload) = rest.first_chunk::<END_BYTES>() else {
                         return Ok(RecordEvent::NeedMore { consumed: at });
                     };
-                    self.state = State::EndPadding { status: end_status(payload)?, remaining: padding };
+                    self.state = ReaderState::EndPadding { status: end_status(payload)?, remaining: padding };
                     at += END_BYTES;
                 }
-                State::EndPadding { status, remaining } => {
+                ReaderState::EndPadding { status, remaining } => {
                     let count = rest.len().min(usize::from(remaining));
                     let remaining = remaining - count as u8;
                     at += count;
                     if remaining > 0 {
-                        self.state = State::EndPadding { status, remaining };
+                        self.state = ReaderState::EndPadding { status, remaining };
                         return Ok(RecordEvent::NeedMore { consumed: at });
                     }
-                    self.state = State::Ended;
+                    self.state = ReaderState::Ended;
                     return Ok(RecordEvent::End { status, end: at });
                 }
-                State::Ended if rest.is_empty() => return Ok(RecordEvent::NeedMore { consumed: at }),
-                State::Ended => return Err(MalformedRecord::AfterEnd),
+                ReaderState::Ended if rest.is_empty() => return Ok(RecordEvent::NeedMore { consumed: at }),
+                ReaderState::Ended => return Err(MalformedRecord::AfterEnd),
             }
         }
     }
 
-    fn begin_record(&mut self, header: &[u8; HEADER_BYTES]) -> Result<State, MalformedRecord> {
+    fn begin_record(&mut self, header: &[u8; HEADER_BYTES]) -> Result<ReaderState, MalformedRecord> {
         let [version, kind, id_high, id_low, high, low, padding, _reserved] = *header;
         let remaining = u16::from_be_bytes([high, low]);
         if version != VERSION {
@@ -294,10 +294,10 @@ impl RecordReader {
             STDOUT if self.is_output_ended => Err(MalformedRecord::OutputAfterEnd),
             STDOUT => {
                 self.is_output_ended = remaining == 0;
-                Ok(State::Payload { stream: Stream::Output, remaining, padding })
+                Ok(ReaderState::Payload { stream: OutputStream::Output, remaining, padding })
             }
-            STDERR => Ok(State::Payload { stream: Stream::Error, remaining, padding }),
-            END_REQUEST if usize::from(remaining) == END_BYTES => Ok(State::End { padding }),
+            STDERR => Ok(ReaderState::Payload { stream: OutputStream::Error, remaining, padding }),
+            END_REQUEST if usize::from(remaining) == END_BYTES => Ok(ReaderState::End { padding }),
             END_REQUEST => Err(MalformedRecord::End),
             _ => Err(MalformedRecord::Type),
         }

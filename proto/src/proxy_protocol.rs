@@ -19,7 +19,7 @@ const FIXED_BYTES: usize = 16;
 const LINE_START: &[u8] = b"PROXY ";
 const TYPE_CRC32C: u8 = 3;
 
-/// Whom a connection is for.
+/// The client of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProxiedPeer {
     /// The proxy itself, as in a health check, or a client whose address the proxy does not know. The address of the
@@ -37,7 +37,7 @@ pub enum ProxiedPeer {
 /// A complete header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ProxyHeader {
-    /// Whom the connection is for.
+    /// The client.
     pub peer: ProxiedPeer,
     /// The number of bytes of the header.
     pub len: usize,
@@ -259,8 +259,8 @@ pub fn write(version: ProxyVersion, peer: ProxiedPeer, out: &mut Vec<u8>) {
     out.extend_from_slice(if is_v4 { &[0x21, 0x11, 0, 12] } else { &[0x21, 0x21, 0, 36] });
     for address in [source, destination] {
         match address.ip() {
-            IpAddr::V4(address) => out.extend_from_slice(&address.octets()),
-            IpAddr::V6(address) => out.extend_from_slice(&address.octets()),
+            IpAddr::V4(address) => out.extend_from_slice(&u32::from(address).to_be_bytes()),
+            IpAddr::V6(address) => out.extend_from_slice(&u128::from(address).to_be_bytes()),
         }
     }
     for address in [source, destination] {

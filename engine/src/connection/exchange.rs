@@ -3,7 +3,7 @@
 use crate::connection::app_context::AppContext;
 use crate::connection::transport::Transport;
 use crate::net::stream::Stream;
-use crate::service::{CloseReason, Exchange, FieldList, Observer, Request, ResponseOutcome, StreamId};
+use crate::service::{CloseReason, Exchange, FieldList, Observer, Request, ResponseOutcome, StreamId, upstream_of};
 use selvedge_proto::field::Fields;
 use selvedge_proto::{Persistence, Reject, StatusCode};
 use std::time::Instant;
@@ -62,7 +62,7 @@ impl ResponseRecord {
     ) {
         app.observer.finished(&Exchange {
             request: Some(request),
-            upstream: request.upstream(),
+            upstream: upstream_of(request),
             request_line: request.head().request_line.of(request.head_bytes()),
             elapsed: facts.began.map(|began| began.elapsed()),
             ..self.exchange(transport, facts)

@@ -1,10 +1,10 @@
 //! The bytes before the first protocol of a connection, such as a header in which a proxy names the client.
 
+use crate::net::sys::register_readable;
 use rustix::net::{RecvFlags, recv};
 use std::io::{self, ErrorKind};
 use std::os::fd::OwnedFd;
 use std::time::Duration;
-use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
 /// Receives a prefix of at most `bytes_max` bytes, and leaves what follows it in the socket. `parse` returns its length and
@@ -17,7 +17,7 @@ pub(crate) async fn receive_prefix<T>(
     (bytes_max, time): (usize, Duration),
     parse: impl Fn(&[u8]) -> io::Result<Option<(usize, T)>>,
 ) -> io::Result<(OwnedFd, T)> {
-    let socket = AsyncFd::with_interest(fd, Interest::READABLE)?;
+    let socket = register_readable(fd)?;
     let value = tokio::time::timeout(time, receive(&socket, bytes_max, parse)).await??;
     Ok((socket.into_inner(), value))
 }

@@ -218,26 +218,6 @@ impl Request {
         self.inner.log_info.site_tag = label;
     }
 
-    /// Returns the facts about the server that the request was forwarded to, if the application has set them.
-    pub fn upstream(&self) -> Option<&UpstreamRecord> {
-        self.inner.log_info.upstream.as_ref()
-    }
-
-    /// Sets the facts about the server that the request is forwarded to, for the log.
-    pub fn set_upstream(&mut self, upstream: UpstreamRecord) {
-        self.inner.log_info.upstream = Some(upstream);
-    }
-
-    /// Sends an interim response (1xx, except 101) before the response. The client has to use HTTP/1.1 or later.
-    ///
-    /// # Errors
-    /// [`ContentError::Ended`] if the application does not send interim responses
-    /// ([`Service::sends_interim`](super::Service::sends_interim)); [`ContentError::Disconnected`] if the client does not
-    /// read what was already sent.
-    pub fn send_interim(&self, status: StatusCode, fields: &Fields) -> Result<(), ContentError> {
-        self.inner.interim_sender.as_ref().ok_or(ContentError::Ended)?.send(status, fields)
-    }
-
     /// Returns when the request arrived.
     pub fn received_at(&self) -> Timestamp {
         self.inner.received_at
@@ -262,6 +242,26 @@ pub fn authority(request: &Request) -> Option<&[u8]> {
 /// Keeps a value, such as the permit of a limit, until the response to a request has been sent or has failed.
 pub fn hold_until_sent(request: &mut Request, value: Box<dyn Any>) {
     request.inner.held.push(value);
+}
+
+/// Returns the facts about the server that a request was forwarded to, if the application has set them.
+pub fn upstream_of(request: &Request) -> Option<&UpstreamRecord> {
+    request.inner.log_info.upstream.as_ref()
+}
+
+/// Sets the facts about the server that a request is forwarded to, for the log.
+pub fn set_upstream(request: &mut Request, upstream: UpstreamRecord) {
+    request.inner.log_info.upstream = Some(upstream);
+}
+
+/// Sends an interim response (1xx, except 101) before the response. The client has to use HTTP/1.1 or later.
+///
+/// # Errors
+/// [`ContentError::Ended`] if the application does not send interim responses
+/// ([`Service::sends_interim`](super::Service::sends_interim)); [`ContentError::Disconnected`] if the client does not
+/// read what was already sent.
+pub fn send_interim(request: &Request, status: StatusCode, fields: &Fields) -> Result<(), ContentError> {
+    request.inner.interim_sender.as_ref().ok_or(ContentError::Ended)?.send(status, fields)
 }
 
 /// Converts a target or method, which the parser restricts to ASCII.

@@ -1,8 +1,8 @@
 //! The variables of a request (RFC 3875 §4.1).
 //!
-//! A variable is made of a field only if exactly one field can make it: a name with `_` or another byte that
-//! is not a letter, a digit or `-` is left out, since `A_B` and `A-B` would make one variable. `Proxy` is left out, since
-//! many programs take `HTTP_PROXY` for the address of a proxy.
+//! A variable is made of a field only if exactly one field can make it. `A_B` and `A-B` would make one variable, so a name
+//! with another byte than a letter, a digit or `-` is left out. `Proxy` is left out, since many programs take `HTTP_PROXY`
+//! for the address of a proxy.
 
 use crate::field::KnownField;
 use crate::head::RequestHead;
@@ -13,7 +13,7 @@ use core::net::{IpAddr, SocketAddr};
 pub struct ScriptPath<'a> {
     /// SCRIPT_NAME: the path that leads to the script. Empty for the root.
     pub script_name: &'a str,
-    /// PATH_INFO: the rest of the path, with its leading slash. Empty if there is none.
+    /// PATH_INFO: the rest of the path, with its leading slash. Empty without one.
     pub path_info: &'a str,
     /// SCRIPT_FILENAME: the file of the script.
     pub script_file: Option<&'a str>,

@@ -11,7 +11,7 @@ use core::fmt;
 /// The head of a script's response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ScriptHead {
-    /// What the head asks for.
+    /// The kind of response.
     pub response: ScriptResponse,
     /// The fields for the client, without Status and those that the server writes.
     pub fields: Fields,
@@ -21,7 +21,7 @@ pub struct ScriptHead {
     pub len: usize,
 }
 
-/// What a script's head asks for (RFC 3875 §6.2).
+/// The kind of a script's response (RFC 3875 §6.2).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ScriptResponse {
     /// A response with this status. Without a Status, 200, or 302 if a Location has another URI.

@@ -2,23 +2,24 @@
 //!
 //! [`super::service`] serves cached files without it.
 
+#[cfg(feature = "configuration")]
+mod applications;
+
 use super::access::{AccessDecision, AccessRules};
-use super::action::{Action, FilesRules, PathPrefix, Redirect};
+use super::action::{Action, Redirect};
 use super::condition::{host_of, scheme_of};
+use super::field_changes::{FieldChanges, ResponseSource};
 use super::files;
 use super::files::cache_key::CacheNamespace;
 use super::files::resolve::Resolved;
-#[cfg(feature = "configuration")]
-use super::gateway::{self, GatewayOutcome, GatewayRequest, GatewayRules};
-use super::headers::{self, FileFieldRules, HeaderEdits, ResponseFacts};
+use super::files_rules::{FilesRules, PathPrefix};
+use super::headers::HeaderEdits;
 use super::listing;
 use super::lookup::{self, FileLookup, FoundBy, FoundFile};
 use super::methods::{discard_content, limit_content, redirect_to_slash, respond_to_method};
-#[cfg(feature = "configuration")]
-use super::proxy::{self, Forwarded, PreparedRequest, ProxyRules, RequestFacts};
 use super::route_table::{AccessScope, CacheScope, Route, RouteMatch, Site};
 use super::site_state::SiteState;
-use crate::syntax::{Captures, RequestValues, SentFile, Template, absolute_path};
+use crate::syntax::{Captures, RequestValues, Template, absolute_path};
 use selvedge::proto::field::Fields;
 use selvedge::proto::head::RequestFraming;
 use selvedge::proto::path::{SafePath, encode_segment};
@@ -77,21 +78,6 @@ struct RoutedResponse<'t> {
     file: Option<(String, String)>,
     /// The header edits with the values of the request, if they have placeholders.
     headers: Option<HeaderEdits>,
-}
-
-/// Where a response is from. Decides whether an error page replaces it and whether it gets `Cache-Control`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum ResponseSource {
-    /// A file, a directory, or the error for a missing one.
-    File,
-    /// A fallback page, or a file of `try-files` at a fixed path. Its `Cache-Control` is that of its own path, not of
-    /// the request path, at which no file is.
-    Fallback,
-    /// A `respond` action of the configuration, or a server that the request was forwarded to. No error page replaces
-    /// it.
-    Configured,
-    /// The server: an access rule, a redirect, a malformed request, a method without a file, a failure of a proxy.
-    Generated,
 }
 
 /// The result of a route.
@@ -278,75 +264,6 @@ impl<'t> Pipeline<'t> {
         }
     }
 
-    /// Builds the request to a server of a group.
-    #[cfg(feature = "configuration")]
-    fn prepare_forwarding<'v>(
-        &self,
-        request: &Request,
-        (rules, path): (&ProxyRules, &SafePath),
-        values: &dyn Fn() -> RequestValues<'v>,
-    ) -> PreparedRequest {
-        let rewritten = self.is_rewritten.then_some(path);
-        let facts = RequestFacts { rewritten, proxies: self.site.rules.proxies.as_ref() };
-        proxy::prepare((self.state.proxy(), rules), request, facts, values)
-    }
-
-    /// Forwards the request to a server of a group.
-    #[cfg(feature = "configuration")]
-    async fn forward(
-        &self,
-        request: &mut Request,
-        rules: &ProxyRules,
-        prepared: PreparedRequest,
-    ) -> (Response, ResponseSource) {
-        match proxy::forward((self.state.proxy(), rules), request, self.client, prepared).await {
-            Forwarded::Received(response) => (response, ResponseSource::Configured),
-            Forwarded::Failed(response) => (response, ResponseSource::Generated),
-        }
-    }
-
-    /// Runs a script, or responds with a file of its application.
-    #[cfg(feature = "configuration")]
-    async fn run_gateway(
-        &mut self,
-        request: &mut Request,
-        (path, beneath): (&SafePath, Option<&SafePath>),
-        (route, rules, number): (&'t Route, &GatewayRules, u32),
-    ) -> RouteResult<'t> {
-        let redirected = self.redirected_query.take();
-        let files = self.state.files(number);
-        let call = GatewayRequest { rules, files, path, beneath, redirected: redirected.as_deref() };
-        let outcome = Box::pin(gateway::respond(&self.state.gateway, request, call)).await;
-        let response = match outcome {
-            GatewayOutcome::Response(response) => {
-                // The application has written its own error pages.
-                let is_own = request.upstream().is_some_and(|record| record.facts().status.is_some());
-                let response = match &route.lease {
-                    Some(lease) => response.lease(lease.clone()),
-                    None => response,
-                };
-                let source = if is_own { ResponseSource::Configured } else { ResponseSource::Generated };
-                return RouteResult::Responded(RoutedResponse::new(response, Some(route), source));
-            }
-            GatewayOutcome::LocalRedirect { path, query } => {
-                self.cache_scope = CacheScope::None;
-                self.redirected_query = Some(query);
-                return RouteResult::Rewritten(path, route);
-            }
-            GatewayOutcome::File(file) => match (respond_to_method(request), file) {
-                (Some(refused), _) => refused,
-                (None, FileLookup::File(file, FoundBy::Path(fresh_until))) => {
-                    self.cache_file(request, route, (&file, fresh_until));
-                    let response = files.respond(request, &file.resource).await;
-                    let served = RoutedResponse::new(response, Some(route), ResponseSource::File).with_file(file);
-                    return RouteResult::Responded(served);
-                }
-                (None, _) => redirect_to_slash(path, request, self.state.slash_redirect),
-            },
-        };
-        RouteResult::Responded(RoutedResponse::new(response, Some(route), ResponseSource::Generated))
-    }
-
     /// Checks the access rules of the route that were not checked yet, and limits the request content. Without a
     /// route, the rules of the site apply.
     ///
@@ -490,83 +407,6 @@ impl<'t> Pipeline<'t> {
             Some(reason) => page.log_reason(reason),
             None => page,
         }
-    }
-}
-
-/// The changes to the fields of one response.
-struct FieldChanges<'a> {
-    content_type: Option<&'a str>,
-    cache_control: Option<&'a str>,
-    headers: &'a HeaderEdits,
-    requested: &'a str,
-    /// The path and media type of what is sent successfully.
-    sent: Option<(String, String)>,
-}
-
-impl<'a> FieldChanges<'a> {
-    /// The changes for a file.
-    fn new(
-        file_fields: &'a FileFieldRules,
-        headers: &'a HeaderEdits,
-        requested: &'a str,
-        file: Option<&FoundFile>,
-    ) -> Self {
-        let file = file.map(|file| (file.path.clone(), file.resource.media_type().to_owned()));
-        Self::with_sent(file_fields, headers, (Some(requested), requested), (file, true))
-    }
-
-    /// The changes for a response.
-    fn of_response(
-        file_fields: &'a FileFieldRules,
-        headers: &'a HeaderEdits,
-        requested: &'a str,
-        (source, response, file): (ResponseSource, &Response, Option<&(String, String)>),
-    ) -> Self {
-        let sent = match response.status {
-            status if !headers::is_successful(status) => None,
-            _ => file.cloned().or_else(|| {
-                let media_type = response.fields().get("content-type")?;
-                Some((requested.to_owned(), String::from_utf8_lossy(media_type).into_owned()))
-            }),
-        };
-        let is_file = matches!(source, ResponseSource::File | ResponseSource::Fallback) && sent.is_some();
-        let counts = (source != ResponseSource::Fallback).then_some(requested);
-        Self::with_sent(file_fields, headers, (counts, requested), (sent, is_file))
-    }
-
-    /// `counts` is the path of the request if it counts for Cache-Control.
-    fn with_sent(
-        file_fields: &'a FileFieldRules,
-        headers: &'a HeaderEdits,
-        (counts, requested): (Option<&'a str>, &'a str),
-        (mut sent, is_file): (Option<(String, String)>, bool),
-    ) -> Self {
-        let mut changes = Self { content_type: None, cache_control: None, headers, requested, sent: None };
-        if let Some((path, media_type)) = sent.as_mut().filter(|_| is_file) {
-            changes.content_type = file_fields.content_type(path);
-            if let Some(own) = changes.content_type {
-                *media_type = own.to_owned();
-            }
-            let file = Some(SentFile { path, media_type });
-            changes.cache_control = file_fields.cache_control(ResponseFacts { requested: counts, file });
-        }
-        changes.sent = sent;
-        changes
-    }
-
-    fn is_empty(&self) -> bool {
-        self.content_type.is_none() && self.cache_control.is_none() && self.headers.is_empty()
-    }
-
-    fn apply(&self, fields: &mut Fields) {
-        if let Some(media_type) = self.content_type
-            && fields.get("content-type").is_some_and(|own| !own.starts_with(b"multipart/byteranges"))
-        {
-            fields.set("content-type", media_type).expect("the parser checked it");
-        }
-        headers::add_cache_control(fields, self.cache_control);
-        let file = self.sent.as_ref().map(|(path, media_type)| SentFile { path, media_type });
-        self.headers.apply(fields, ResponseFacts { requested: Some(self.requested), file });
     }
 }
 

@@ -1,12 +1,13 @@
 //! The sites and their routes, as one immutable value that all workers share.
 
 use super::access::{AccessRules, DryRunCount, PasswordCache};
-use super::action::{Action, FilesRules, IndexNames, Listing, PathPrefix, Precompressed};
+use super::action::Action;
 use super::client::TrustedProxies;
 use super::condition::Condition;
 use super::cors::CorsRules;
 use super::files::DocumentRoot;
 use super::files::root::Root;
+use super::files_rules::{FilesRules, IndexNames, Listing, PathPrefix, Precompressed};
 use super::headers::{FileFieldRules, HeaderEdits};
 use super::host::HostIndex;
 #[cfg(feature = "configuration")]
@@ -190,6 +191,9 @@ pub(crate) struct RouteTable {
     /// The groups of servers that routes forward to, each once.
     #[cfg(feature = "configuration")]
     pub(super) upstreams: Vec<Arc<Upstream>>,
+    /// Whether a route forwards requests or runs scripts.
+    #[cfg(feature = "configuration")]
+    pub(super) has_applications: bool,
     /// Limits of the connections to servers.
     #[cfg(feature = "configuration")]
     pub(super) client_limits: ClientLimits,
@@ -253,6 +257,13 @@ pub(super) enum CacheScope {
     Path,
     /// Other parts of the request matter.
     None,
+}
+
+#[cfg(feature = "configuration")]
+impl Route {
+    fn has_application(&self) -> bool {
+        matches!(self.action, Action::Proxy(_) | Action::Gateway(_))
+    }
 }
 
 /// Returns the groups of servers that routes forward to, each once.
@@ -331,6 +342,8 @@ impl RouteTable {
             hosts,
             #[cfg(feature = "configuration")]
             upstreams: upstreams_of(&table),
+            #[cfg(feature = "configuration")]
+            has_applications: table.iter().flat_map(|site| &site.rules.routes).any(Route::has_application),
             #[cfg(feature = "configuration")]
             client_limits: ClientLimits::default(),
             sites: table,

@@ -232,7 +232,8 @@ fn check_tls(builder: &mut Builder<'_, '_>, item: &Item, upstream: &Upstream) {
 
 /// Returns the name of the upstream that a route names: one of the configuration, or the group of its URLs.
 pub(super) fn proxy_target(builder: &mut Builder<'_, '_>, item: &Item) -> String {
-    let given = item.first();
+    // All targets may have been reported.
+    let Some(given) = item.arguments.first() else { return String::new() };
     let known = builder.upstreams.iter_mut().find(|known| known.upstream.name == given.text());
     if let Some(known) = known.filter(|_| item.arguments.len() == 1) {
         known.is_used = true;

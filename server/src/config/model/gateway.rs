@@ -66,16 +66,6 @@ pub(crate) struct SendFile {
 }
 
 impl Gateway {
-    /// Returns the address of the server that runs the scripts; `None` for programs.
-    pub(crate) fn address(&self) -> Option<&ServerPlace> {
-        match &self.runner {
-            ScriptRunner::Php { address, .. }
-            | ScriptRunner::FastCgi { address, .. }
-            | ScriptRunner::Scgi { address, .. } => Some(address),
-            ScriptRunner::Cgi(_) => None,
-        }
-    }
-
     pub(super) fn write(&self, lines: &mut Printer<'_, '_>) -> fmt::Result {
         lines.braces(self.head()?, |lines| {
             for (name, value) in &self.variables {

@@ -16,7 +16,7 @@ mod resource;
 mod response;
 pub(super) mod root;
 
-use super::action::Precompressed;
+use super::files_rules::Precompressed;
 use super::single_flight::SingleFlight;
 use cache::FileCache;
 use cache_key::CacheNamespace;

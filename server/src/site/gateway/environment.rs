@@ -1,7 +1,7 @@
 //! The variables of a request in the encoding of each runner.
 
 use super::rules::GatewayRules;
-use super::script::Script;
+use super::script::TargetScript;
 use selvedge::proto::cgi::{ScriptPath, ScriptRequest, for_each_variable};
 use selvedge::proto::fastcgi::write_variable;
 use selvedge::service::UNIX_PEER;
@@ -17,7 +17,7 @@ const PROGRAM_PATH: &[u8] = b"/usr/local/bin:/usr/bin:/bin";
 /// The request as a script sees it.
 #[derive(Clone, Debug)]
 pub(super) struct ScriptCall {
-    pub(super) script: Script,
+    pub(super) script: TargetScript,
     /// SCRIPT_FILENAME.
     pub(super) script_file: Option<String>,
     /// DOCUMENT_ROOT.
@@ -25,6 +25,8 @@ pub(super) struct ScriptCall {
     /// The method and query of the request, or those of a local redirect.
     pub(super) method: String,
     pub(super) query: String,
+    /// Whether the client uses https.
+    pub(super) is_secure: bool,
     /// `None` without content.
     pub(super) content_length: Option<u64>,
 }
@@ -51,7 +53,7 @@ impl ScriptCall {
             },
             method: &self.method,
             query: &self.query,
-            is_secure: request.tls().is_some(),
+            is_secure: self.is_secure,
             client: SocketAddr::new(request.client(), port),
             user: request.user(),
             content_length: self.content_length,

@@ -5,7 +5,7 @@ use super::connection::ScriptConnection;
 use super::error::GatewayError;
 use super::messages::Messages;
 use super::rules::ProgramEnd;
-use super::upload::Upload;
+use super::upload::ContentUpload;
 use bytes::{Buf, Bytes};
 use selvedge::proto::MessageLimits;
 use selvedge::proto::cgi::{ScriptHead, parse_script_head};
@@ -37,21 +37,21 @@ pub(super) struct Exchange {
     connection: Option<ScriptConnection>,
     framing: Framing,
     after: AfterExchange,
-    upload: Upload,
-    outgoing: Outgoing,
+    upload: ContentUpload,
+    outgoing: PendingContent,
     /// Received bytes that are not decoded.
     input: Bytes,
     /// Output that is returned first.
     ready: VecDeque<Bytes>,
     messages: Messages,
-    /// Bytes of output that may still come.
+    /// Bytes of output that may still arrive.
     output_left: u64,
     output_bytes_max: u64,
 }
 
 /// Bytes to send, then content to send after them.
 #[derive(Default)]
-struct Outgoing {
+struct PendingContent {
     bytes: Bytes,
     payload: Bytes,
     /// Content after the payload, which needs a record of its own.
@@ -70,10 +70,10 @@ impl Exchange {
     pub(super) fn new(
         connection: ScriptConnection,
         (framing, after): (Framing, AfterExchange),
-        (start, upload): (Vec<u8>, Upload),
+        (start, upload): (Vec<u8>, ContentUpload),
         messages: Messages,
     ) -> Self {
-        let outgoing = Outgoing { bytes: start.into(), ..Outgoing::default() };
+        let outgoing = PendingContent { bytes: start.into(), ..PendingContent::default() };
         Self {
             connection: Some(connection),
             framing,
@@ -223,7 +223,7 @@ impl Exchange {
         }
     }
 
-    /// Ends the exchange as a record says.
+    /// Ends the exchange with this status.
     fn end_of_request(&mut self, status: EndStatus) -> Result<(), GatewayError> {
         let connection = self.connection.take();
         match status {
@@ -269,7 +269,7 @@ impl Exchange {
         }
     }
 
-    /// Returns why the output has ended: what the script says last, if anything.
+    /// Returns why the output has ended: the last message of the script, if it has one.
     fn end_text(&self, text: &str) -> String {
         match self.messages.last_line() {
             Some(line) => format!("{text}; its last message: {line}"),
@@ -288,8 +288,8 @@ impl Exchange {
                     // A script may respond without having read all content. Its response follows, or the end of the
                     // connection.
                     Poll::Ready(Err(_)) => {
-                        self.outgoing = Outgoing::default();
-                        self.upload = Upload::Done;
+                        self.outgoing = PendingContent::default();
+                        self.upload = ContentUpload::Done;
                         self.after = AfterExchange::Close;
                     }
                 }
@@ -310,7 +310,7 @@ impl Exchange {
     }
 }
 
-impl Outgoing {
+impl PendingContent {
     fn is_empty(&self) -> bool {
         self.bytes.is_empty() && self.payload.is_empty()
     }

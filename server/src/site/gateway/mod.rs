@@ -38,25 +38,27 @@ use error::GatewayError;
 use exchange::{AfterExchange, Exchange, Framing};
 use messages::Messages;
 use rules::RequestAtWork;
-use script::{PhpLookup, Script};
+use script::{PhpLookup, TargetScript};
 use selvedge::client::ProgramPipes;
 use selvedge::proto::cgi::{ScriptHead, ScriptResponse, write_scgi};
 use selvedge::proto::fastcgi::{self, AfterRequest, RecordReader};
 use selvedge::proto::field::Fields;
 use selvedge::proto::path::SafePath;
-use selvedge::service::{Body, UpstreamRecord};
+use selvedge::service::{Body, UpstreamRecord, set_upstream};
 use selvedge::{Method, Request, Response, StatusCode};
 use spool::Spool;
-use upload::Upload;
+use upload::ContentUpload;
 
 /// A request for a route with scripts.
 pub(super) struct GatewayRequest<'a> {
     pub(super) rules: &'a GatewayRules,
-    /// The files of a PHP application.
-    pub(super) files: &'a Files,
+    /// The files of a PHP application; `None` for others.
+    pub(super) files: Option<&'a Files>,
     /// The path, and the part of it that the wildcard of the route matched.
     pub(super) path: &'a SafePath,
     pub(super) beneath: Option<&'a SafePath>,
+    /// The scheme of the client, as far as a proxy in front of this server knows it.
+    pub(super) scheme: &'a str,
     /// The query of a local redirect that led here. The request then has the method GET.
     pub(super) redirected: Option<&'a str>,
 }
@@ -89,7 +91,7 @@ pub(super) async fn respond(state: &GatewayState, request: &mut Request, call: G
         return GatewayOutcome::Response(busy.log_reason("too many requests of the route are at work"));
     };
     let record = UpstreamRecord::new(runner_name(&call.rules.runner));
-    request.set_upstream(record.clone());
+    set_upstream(request, record.clone());
     match run(state, request, &call, (script, Messages::new(record.clone()), at_work)).await {
         Ok(outcome) => outcome,
         Err(error) => {
@@ -109,26 +111,29 @@ fn runner_name(runner: &ScriptRunner) -> std::rc::Rc<str> {
 }
 
 /// Finds the script of a request, or what the request gets without one.
-async fn find(request: &Request, call: &GatewayRequest<'_>) -> Result<Script, GatewayOutcome> {
+async fn find(request: &Request, call: &GatewayRequest<'_>) -> Result<TargetScript, GatewayOutcome> {
     let not_found = || GatewayOutcome::Response(Response::error(StatusCode::NOT_FOUND));
     let failed = |error| GatewayOutcome::Response(Response::from(error));
     let now = request.received_at().since_worker_start;
     match &call.rules.scripts {
-        Scripts::Php(php) => match script::find_php(call.files, php, call.path, now).await {
-            Ok(PhpLookup::Script(script)) => Ok(script),
-            Ok(PhpLookup::File(file)) => Err(GatewayOutcome::File(file)),
-            Err(error) => Err(failed(error)),
-        },
+        Scripts::Php(php) => {
+            let files = call.files.expect("the table has the files of each PHP application");
+            match script::find_php(files, php, call.path, now).await {
+                Ok(PhpLookup::Script(script)) => Ok(script),
+                Ok(PhpLookup::File(file)) => Err(GatewayOutcome::File(file)),
+                Err(error) => Err(failed(error)),
+            }
+        }
         Scripts::Application { .. } => {
             let (name, path_info) = split_by_wildcard(call);
-            Ok(Script { name, path_info, file: String::new() })
+            Ok(TargetScript { name, path_info, file: String::new() })
         }
         Scripts::Programs { folder, only } => {
             let (prefix, path_info) = split_by_wildcard(call);
             let found = match only {
-                Some(only) => script::is_file(folder, only)
-                    .await
-                    .map(|is_file| is_file.then(|| Script { name: prefix, path_info, file: only.as_str().to_owned() })),
+                Some(only) => script::is_file(folder, only).await.map(|is_file| {
+                    is_file.then(|| TargetScript { name: prefix, path_info, file: only.as_str().to_owned() })
+                }),
                 None => script::find_program(folder, &prefix, call.beneath.unwrap_or(call.path)).await,
             };
             let script = found.map_err(failed)?.ok_or_else(not_found)?;
@@ -161,17 +166,17 @@ async fn run(
     state: &GatewayState,
     request: &mut Request,
     call: &GatewayRequest<'_>,
-    (script, messages, at_work): (Script, Messages, RequestAtWork),
+    (script, messages, at_work): (TargetScript, Messages, RequestAtWork),
 ) -> Result<GatewayOutcome, GatewayError> {
     let rules = call.rules;
     let (mut upload, length) = match call.redirected {
-        Some(_) => (Upload::Done, None),
+        Some(_) => (ContentUpload::Done, None),
         None => take_content(request, rules).await?,
     };
     let script_call = script_call(request, call, (script, length));
     let is_repeatable = upload.is_done() && request.method().is_safe();
     loop {
-        let content = std::mem::replace(&mut upload, Upload::Done);
+        let content = std::mem::replace(&mut upload, ContentUpload::Done);
         let mut exchange = begin(state, request, (rules, &script_call), (content, messages.clone())).await?;
         match exchange.read_head().await {
             Ok(head) => return finish(request, rules, head, (exchange, at_work)).await,
@@ -183,23 +188,26 @@ async fn run(
 }
 
 /// Takes the content with its length. Content without a length is stored.
-async fn take_content(request: &mut Request, rules: &GatewayRules) -> Result<(Upload, Option<u64>), GatewayError> {
+async fn take_content(
+    request: &mut Request,
+    rules: &GatewayRules,
+) -> Result<(ContentUpload, Option<u64>), GatewayError> {
     let mut content = request.take_body();
     if content.is_empty() {
-        return Ok((Upload::Done, None));
+        return Ok((ContentUpload::Done, None));
     }
     if let Some(length) = content.length() {
-        return Ok((Upload::Incoming(content), Some(length)));
+        return Ok((ContentUpload::Incoming(content), Some(length)));
     }
     let spool = Spool::read(&mut content, rules.spool_bytes_max).await?;
     let length = spool.length();
-    Ok((Upload::of_spool(spool), Some(length)))
+    Ok((ContentUpload::of_spool(spool), Some(length)))
 }
 
 fn script_call(
     request: &Request,
     call: &GatewayRequest<'_>,
-    (script, content_length): (Script, Option<u64>),
+    (script, content_length): (TargetScript, Option<u64>),
 ) -> ScriptCall {
     let (document_root, script_file) = match &call.rules.scripts {
         Scripts::Php(php) => {
@@ -219,6 +227,7 @@ fn script_call(
         document_root,
         method: method.to_owned(),
         query: query.to_owned(),
+        is_secure: call.scheme == "https",
         content_length,
     }
 }
@@ -228,17 +237,17 @@ async fn begin(
     state: &GatewayState,
     request: &Request,
     (rules, call): (&GatewayRules, &ScriptCall),
-    (upload, messages): (Upload, Messages),
+    (upload, messages): (ContentUpload, Messages),
 ) -> Result<Exchange, GatewayError> {
     let mut start = Vec::new();
     match &rules.runner {
         ScriptRunner::FastCgi(server) => {
             let connection = state.connect(server, &rules.timeouts, messages.record()).await?;
-            let (asked, after) = match server.idle_connections_max {
+            let (announced, after) = match server.idle_connections_max {
                 0 => (AfterRequest::Close, AfterExchange::Close),
                 _ => (AfterRequest::KeepOpen, AfterExchange::Release),
             };
-            fastcgi::write_begin(asked, &mut start);
+            fastcgi::write_begin(announced, &mut start);
             fastcgi::write_variables(&call.fastcgi(request, rules), &mut start);
             if upload.is_done() {
                 start.extend_from_slice(&fastcgi::content_header(0));

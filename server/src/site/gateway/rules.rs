@@ -1,7 +1,7 @@
 //! Which script a request runs and what runs it, as validated values.
 
-use crate::site::FilesRules;
 use crate::site::files::root::Root;
+use crate::site::files_rules::FilesRules;
 use crate::site::proxy::AddressCell;
 use selvedge::client::ProgramEnds;
 use selvedge::proto::path::SafePath;

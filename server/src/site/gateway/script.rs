@@ -17,7 +17,7 @@ use crate::site::files::resolve::Resolved;
 
 /// A script, and the rest of the path.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Script {
+pub(super) struct TargetScript {
     /// SCRIPT_NAME.
     pub(super) name: String,
     /// PATH_INFO.
@@ -28,7 +28,7 @@ pub(super) struct Script {
 
 /// What a path of a PHP application leads to.
 pub(super) enum PhpLookup {
-    Script(Script),
+    Script(TargetScript),
     /// A file, or a directory whose path has no trailing slash.
     File(FileLookup),
 }
@@ -58,14 +58,18 @@ pub(super) async fn find_php(
     }
 }
 
-/// Finds the first segment that ends with `.php` and names a file.
-async fn find_script_in(root: &Arc<Root>, path: &SafePath) -> Result<Option<Script>, FileError> {
+/// Finds the first segment that ends with `.php` and names a file. A path that leads nowhere has no such segment behind
+/// that place, so a long path costs few look-ups.
+async fn find_script_in(root: &Arc<Root>, path: &SafePath) -> Result<Option<TargetScript>, FileError> {
     for (index, segment) in path.segments().enumerate() {
         // The byte before the suffix is there: `.php` alone is a hidden name.
         if segment.len() > 4 && segment.ends_with(".php") {
             let (script, path_info) = path.split(index + 1);
-            if is_file(root, &script).await? {
-                return Ok(Some(Script { path_info, ..whole_path(&script) }));
+            match type_of(root, &script).await {
+                Ok(FileType::RegularFile) => return Ok(Some(TargetScript { path_info, ..whole_path(&script) })),
+                Ok(FileType::Directory) => {}
+                Ok(_) | Err(FileError::NotFound) => return Ok(None),
+                Err(error) => return Err(error),
             }
         }
     }
@@ -121,7 +125,7 @@ pub(super) async fn find_program(
     folder: &Arc<Root>,
     prefix: &str,
     rest: &SafePath,
-) -> Result<Option<Script>, FileError> {
+) -> Result<Option<TargetScript>, FileError> {
     if is_hidden(rest) {
         return Ok(None);
     }
@@ -130,7 +134,7 @@ pub(super) async fn find_program(
         match type_of(folder, &program).await {
             Ok(FileType::RegularFile) => {
                 let file = program.as_str().to_owned();
-                return Ok(Some(Script { name: format!("{prefix}/{file}"), path_info, file }));
+                return Ok(Some(TargetScript { name: format!("{prefix}/{file}"), path_info, file }));
             }
             Ok(FileType::Directory) => {}
             Ok(_) | Err(FileError::NotFound) => return Ok(None),
@@ -140,8 +144,8 @@ pub(super) async fn find_program(
     Ok(None)
 }
 
-fn whole_path(script: &SafePath) -> Script {
-    Script { name: absolute_path(script), path_info: String::new(), file: script.as_str().to_owned() }
+fn whole_path(script: &SafePath) -> TargetScript {
+    TargetScript { name: absolute_path(script), path_info: String::new(), file: script.as_str().to_owned() }
 }
 
 /// Whether a segment begins with a dot. Such files are no scripts.
@@ -149,8 +153,8 @@ fn is_hidden(path: &SafePath) -> bool {
     path.segments().any(|segment| segment.starts_with('.'))
 }
 
-/// Whether a file with this name has source code of PHP, which is never sent: also a copy that an editor or a
-/// packer has left, and names with another case, which some file systems do not tell apart.
+/// Whether a file with this name has source code of PHP, which is never sent. Copies that an editor or a packer has left
+/// have it, too, and so have names with upper-case letters, which some file systems do not distinguish.
 pub(super) fn is_source(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
     name.match_indices(".ph").any(|(at, _)| {

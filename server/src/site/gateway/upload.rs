@@ -12,7 +12,7 @@ use std::task::{Context, Poll, ready};
 type ReadPiece = Pin<Box<dyn Future<Output = (SpoolFile, io::Result<Bytes>)>>>;
 
 /// The rest of the request content.
-pub(super) enum Upload {
+pub(super) enum ContentUpload {
     /// As it arrives.
     Incoming(IncomingBody),
     /// All of it.
@@ -32,7 +32,7 @@ pub(super) enum UploadError {
     File(io::Error),
 }
 
-impl Upload {
+impl ContentUpload {
     pub(super) fn of_spool(spool: Spool) -> Self {
         match spool {
             Spool::Memory(bytes) => Self::Memory(bytes),

@@ -24,6 +24,8 @@ const HEADROOM_REQUESTS: f64 = 2.0;
 const FAILURE_FACTOR: f64 = 0.8;
 /// Measurements after which the shortest time is measured again.
 const WINDOWS_BETWEEN_PROBES: u32 = 40;
+/// Share of the shortest time that a measurement with half of the limit has to go below to be repeated soon.
+const MUCH_SHORTER: f64 = 0.9;
 /// Share of the limit that has to be reached for a measurement to show the server's most.
 const USED_SHARE: f64 = 0.8;
 
@@ -46,15 +48,15 @@ pub(super) struct Measurement {
 #[derive(Debug)]
 pub(super) struct AdaptiveLimit {
     limit: f64,
-    /// The shortest mean time, in seconds; 0 before the first measurement.
+    /// The shortest mean time, in seconds; infinite before the first measurement.
     shortest: f64,
     /// Measurements since the shortest time was seen.
     age: u32,
-    phase: Phase,
+    phase: ProbePhase,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Phase {
+enum ProbePhase {
     Steady,
     /// Half of the limit applies, and the next measurement contains requests of the time before.
     ProbeBegins,
@@ -64,7 +66,13 @@ enum Phase {
 
 impl Default for AdaptiveLimit {
     fn default() -> Self {
-        Self { limit: f64::from(LIMIT_FIRST), shortest: 0.0, age: 0, phase: Phase::Steady }
+        // The server may be full at the first measurement, so its shortest time is measured at once.
+        Self {
+            limit: f64::from(LIMIT_FIRST),
+            shortest: f64::INFINITY,
+            age: WINDOWS_BETWEEN_PROBES,
+            phase: ProbePhase::Steady,
+        }
     }
 }
 
@@ -74,24 +82,24 @@ impl AdaptiveLimit {
         let responses = f64::from(measured.responses.max(1));
         let mean = measured.total.as_secs_f64() / responses;
         match self.phase {
-            Phase::ProbeBegins => {
-                self.phase = Phase::Probe;
+            ProbePhase::ProbeBegins => {
+                self.phase = ProbePhase::Probe;
                 return self.current();
             }
-            Phase::Probe => {
-                self.phase = Phase::Steady;
+            ProbePhase::Probe => {
+                self.phase = ProbePhase::Steady;
+                // A much shorter time shows that the server was full even with half of the limit.
+                let is_much_shorter = mean < self.shortest * MUCH_SHORTER;
+                self.age = if is_much_shorter { WINDOWS_BETWEEN_PROBES } else { 0 };
                 self.shortest = mean;
-                self.age = 0;
                 return self.current();
             }
-            Phase::Steady => {}
+            ProbePhase::Steady => {}
         }
         let is_used = f64::from(measured.at_work_max) >= self.limit * USED_SHARE;
-        if self.shortest == 0.0 || mean <= self.shortest {
+        self.age += 1;
+        if mean < self.shortest {
             self.shortest = mean;
-            self.age = 0;
-        } else {
-            self.age += 1;
         }
         if is_used {
             let per_second = responses / measured.elapsed.as_secs_f64().max(1e-6);
@@ -103,13 +111,13 @@ impl AdaptiveLimit {
         }
         self.limit = self.limit.clamp(LIMIT_MIN, LIMIT_MAX);
         if is_used && self.age >= WINDOWS_BETWEEN_PROBES {
-            self.phase = Phase::ProbeBegins;
+            self.phase = ProbePhase::ProbeBegins;
         }
         self.current()
     }
 
     fn current(&self) -> u32 {
-        let limit = if self.phase == Phase::Steady { self.limit } else { (self.limit / 2.0).max(LIMIT_MIN) };
+        let limit = if self.phase == ProbePhase::Steady { self.limit } else { (self.limit / 2.0).max(LIMIT_MIN) };
         limit.round() as u32
     }
 }
@@ -159,7 +167,7 @@ mod tests {
             }
             let share = sum / 900.0 / (parallel / model.service);
             assert!(share > 0.95, "{parallel} at once: {share} of its best");
-            assert!(f64::from(highest) <= parallel * 1.8 + 5.0, "{parallel} at once: a limit of {highest}");
+            assert!(f64::from(highest) <= parallel * 1.8 + 6.0, "{parallel} at once: a limit of {highest}");
         }
     }
 

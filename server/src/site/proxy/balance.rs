@@ -83,11 +83,11 @@ fn pick(
 
 /// The state of a smooth weighted round-robin: servers of high weight are spread among the others.
 #[derive(Debug, Default)]
-pub(super) struct Rotation {
+pub(super) struct TurnOrder {
     credits: Vec<i64>,
 }
 
-impl Rotation {
+impl TurnOrder {
     /// Gives each server its weight as credit, and returns the one with the most, which pays for all.
     pub(super) fn next(&mut self, count: usize, candidate: impl Fn(usize) -> Candidate) -> Option<usize> {
         self.credits.resize(count, 0);
@@ -186,7 +186,7 @@ mod tests {
     }
 
     fn rotation(weights: &[u32], steps: usize) -> String {
-        let mut rotation = Rotation::default();
+        let mut rotation = TurnOrder::default();
         let candidate = |index: usize| Candidate { at_work: 0, weight: weights[index] * WEIGHT_UNIT };
         let next = |_| rotation.next(weights.len(), candidate).map_or('-', |index| char::from(b'a' + index as u8));
         (0..steps).map(next).collect()
@@ -208,7 +208,7 @@ mod tests {
 
     #[test]
     fn round_robin_continues_evenly_after_a_server_was_out() {
-        let mut rotation = Rotation::default();
+        let mut rotation = TurnOrder::default();
         let mut count = |weights: [u32; 2], steps| {
             let candidate = |index: usize| Candidate { at_work: 0, weight: weights[index] };
             (0..steps).filter(|_| rotation.next(2, candidate) == Some(1)).count()

@@ -5,7 +5,7 @@ use super::checks::start_checks;
 use super::content::{ForwardedContent, Ongoing};
 use super::failure::ForwardFailure;
 use super::failure_history::Failure;
-use super::outgoing::{Outgoing, RequestFacts, UpgradeKind, proxy_header};
+use super::outgoing::{RequestFacts, ServerRequest, UpgradeKind, proxy_header};
 use super::proxy_rules::{ProxyRules, ProxyStatus, RequestBuffering, UrlRewriting};
 use super::rewriting::{self, View};
 use super::upstream::{NoServer, Place, Preference, RetryPermit};
@@ -18,7 +18,9 @@ use selvedge::client::{
 };
 use selvedge::proto::field::Fields;
 use selvedge::proto::head::Version;
-use selvedge::service::{Body, ContentError, IncomingBody, UpgradeHandler, UpgradeResponse, UpstreamRecord};
+use selvedge::service::{
+    Body, ContentError, IncomingBody, UpgradeHandler, UpgradeResponse, UpstreamRecord, send_interim, set_upstream,
+};
 use selvedge::{Method, Request, Response, StatusCode};
 use std::future::poll_fn;
 use std::net::IpAddr;
@@ -47,7 +49,7 @@ struct Forwarding<'a> {
     rules: &'a ProxyRules,
     client: IpAddr,
     preference: Preference,
-    outgoing: Outgoing,
+    outgoing: ServerRequest,
     content: OutgoingContent,
     record: UpstreamRecord,
     tried: Vec<usize>,
@@ -58,7 +60,7 @@ struct Forwarding<'a> {
 }
 
 /// A response, and the server that it is from.
-struct Received {
+struct ServerResponse {
     incoming: IncomingResponse,
     place: Place,
     address: Rc<str>,
@@ -78,7 +80,7 @@ pub(in crate::site) async fn forward(
     }
     let group = worker.group(&rules.upstream);
     let record = UpstreamRecord::new(group.name.clone());
-    request.set_upstream(record.clone());
+    set_upstream(request, record.clone());
     let content = match outgoing.upgrade {
         // What follows belongs to the other protocol.
         UpgradeKind::ExtendedConnect => OutgoingContent::empty(),
@@ -110,7 +112,7 @@ pub(in crate::site) async fn forward(
 }
 
 /// A request to a server that is built, but not sent.
-pub(in crate::site) struct PreparedRequest(Outgoing);
+pub(in crate::site) struct PreparedRequest(ServerRequest);
 
 /// Builds the request to a server. It does not depend on the server.
 pub(in crate::site) fn prepare<'v>(
@@ -120,7 +122,7 @@ pub(in crate::site) fn prepare<'v>(
     values: &dyn Fn() -> RequestValues<'v>,
 ) -> PreparedRequest {
     let group = worker.group(&rules.upstream);
-    let mut outgoing = Outgoing::new((rules, worker.empty_head()), request, facts, values);
+    let mut outgoing = ServerRequest::new((rules, worker.empty_head()), request, facts, values);
     if outgoing.upgrade == UpgradeKind::ExtendedConnect {
         let mut chooser = group.chooser.borrow_mut();
         outgoing.add_websocket_key([chooser.random_bits(), chooser.random_bits()]);
@@ -142,12 +144,15 @@ async fn read_ahead(buffering: RequestBuffering, mut body: IncomingBody) -> Resu
 /// Reads content into what is kept for another attempt, and lets the first attempt begin there.
 async fn read_ahead_of_unknown_length(bytes_max: usize, body: IncomingBody) -> Result<OutgoingContent, ContentError> {
     let mut content = OutgoingContent::request(body).keep(usize::MAX);
-    let mut received = 0;
+    let (mut received, mut all) = (0, Vec::new());
     while received <= bytes_max {
-        match poll_fn(|cx| content.poll_chunk(cx)).await {
-            Some(piece) => received += piece?.len(),
-            None => break,
-        }
+        let Some(piece) = poll_fn(|cx| content.poll_chunk(cx)).await else {
+            // It is complete, so its length is known.
+            return Ok(OutgoingContent::bytes(all.into()));
+        };
+        let piece = piece?;
+        received += piece.len();
+        all.extend_from_slice(&piece);
     }
     content.rewind();
     // What follows is not kept.
@@ -156,7 +161,7 @@ async fn read_ahead_of_unknown_length(bytes_max: usize, body: IncomingBody) -> R
 
 impl Forwarding<'_> {
     /// Tries servers until one responds, or until the request may not be repeated.
-    async fn run(&mut self, request: &Request) -> Result<Received, ForwardFailure> {
+    async fn run(&mut self, request: &Request) -> Result<ServerResponse, ForwardFailure> {
         let upstream = &self.rules.upstream;
         let mut last = None;
         loop {
@@ -165,7 +170,7 @@ impl Forwarding<'_> {
                 Ok(place) => place,
                 Err(NoServer::Full(reason)) => return Err(ForwardFailure::NoPlace(reason)),
                 Err(NoServer::AllTried) => match last {
-                    // Without another server, the same one may do better, unless it is unreachable.
+                    // Without another server, this one may do better, unless it is unreachable.
                     Some(failure) if !has_reached_server(failure) || self.tried.is_empty() => return Err(failure),
                     None => return Err(ForwardFailure::NoAddress),
                     Some(_) => {
@@ -187,7 +192,7 @@ impl Forwarding<'_> {
     }
 
     /// Sends the request to the addresses of a server until one accepts the connection.
-    async fn try_server(&mut self, request: &Request, place: Place) -> Result<Received, ForwardFailure> {
+    async fn try_server(&mut self, request: &Request, place: Place) -> Result<ServerResponse, ForwardFailure> {
         let upstream = &self.rules.upstream;
         let server = upstream.server(place.server);
         let targets = self.group.targets(place.server, server);
@@ -199,7 +204,7 @@ impl Forwarding<'_> {
             failure = match self.send(request, &targets[index], place.server).await {
                 Ok(incoming) => {
                     upstream.set_working_address(place.server, index);
-                    return Ok(Received { incoming, place, address: targets[index].text.clone() });
+                    return Ok(ServerResponse { incoming, place, address: targets[index].text.clone() });
                 }
                 Err(error) => ForwardFailure::Exchange(error),
             };
@@ -230,7 +235,7 @@ impl Forwarding<'_> {
             //= RFC 9110 §15.2: a client of HTTP/1.0 gets no interim response
             if status == StatusCode::EARLY_HINTS && request.version() != Version::Http10 {
                 // It is optional, and a client that has left is noticed elsewhere.
-                let _ = request.send_interim(status, fields);
+                let _ = send_interim(request, status, fields);
             }
         };
         let (head, timeouts) = (&self.outgoing.head, &upstream.rules().timeouts);
@@ -292,7 +297,7 @@ impl Forwarding<'_> {
                 if !is_idempotent(method) || self.is_repeated {
                     return false;
                 }
-                // The end of an idle connection says nothing about the next try.
+                // The end of an idle connection is no sign for the next try.
                 self.is_repeated = !is_end_of_idle_connection(failure);
             }
             RetrySafety::Never => return false,
@@ -306,8 +311,8 @@ impl Forwarding<'_> {
     }
 
     /// Returns the response to the client for that of a server.
-    fn respond(&self, received: Received) -> Forwarded {
-        let Received { incoming, place, address } = received;
+    fn respond(&self, received: ServerResponse) -> Forwarded {
+        let ServerResponse { incoming, place, address } = received;
         let status = incoming.status;
         if self.outgoing.upgrade == UpgradeKind::ExtendedConnect
             && incoming.upgrade.is_none()
@@ -325,6 +330,11 @@ impl Forwarding<'_> {
         self.edit_fields(&mut response, place.server);
         if place.entered == Entered::BeyondObserved {
             response = response.log_reason(BEYOND_OBSERVED);
+            let (limit, count) = self.rules.upstream.observed_limit(place.server);
+            self.record.update(|facts| {
+                let text = || format!("{BEYOND_OBSERVED}: {limit} requests at once; {count} beyond it so far");
+                facts.failure.get_or_insert_with(|| text().into());
+            });
         }
         if let Some(tunnel) = incoming.upgrade {
             if self.outgoing.upgrade == UpgradeKind::ExtendedConnect {
@@ -401,7 +411,7 @@ fn has_reached_server(failure: ForwardFailure) -> bool {
     }
 }
 
-/// Whether a server has closed an idle connection in the moment in which it was used. It says nothing about its health.
+/// Whether a server has closed an idle connection in the moment in which it was used. It is no sign of its health.
 fn is_end_of_idle_connection(failure: ForwardFailure) -> bool {
     match failure {
         ForwardFailure::Exchange(error) => {

@@ -35,7 +35,7 @@ impl ForwardFailure {
                     _ => (StatusCode::BAD_GATEWAY, "no valid response of the upstream"),
                 },
             },
-            Self::NoAddress => (StatusCode::BAD_GATEWAY, "the name of the upstream is not resolved"),
+            Self::NoAddress => (StatusCode::SERVICE_UNAVAILABLE, "the name of the upstream is not resolved"),
             Self::NoPlace(NoPlace::QueueFull) => {
                 (StatusCode::SERVICE_UNAVAILABLE, "all servers of the upstream are full")
             }
@@ -62,7 +62,7 @@ impl ForwardFailure {
         }
     }
 
-    /// Whether the failure says something about the server.
+    /// Whether the failure is a sign of the server's health.
     pub(super) fn is_of_server(self) -> bool {
         match self {
             Self::Exchange(error) => !matches!(
@@ -139,7 +139,7 @@ mod tests {
             (exchange(SendRequest, Reset), 502, "connection_terminated"),
             (exchange(Connect, ResourcesExhausted), 503, "proxy_internal_error"),
             (exchange(SendRequest, RequestContent(ContentError::TooLarge)), 413, "http_request_error"),
-            (ForwardFailure::NoAddress, 502, "dns_error"),
+            (ForwardFailure::NoAddress, 503, "dns_error"),
             (ForwardFailure::NoPlace(NoPlace::QueueFull), 503, "connection_limit_reached"),
         ] {
             let response = failure.response(Duration::from_secs(5));

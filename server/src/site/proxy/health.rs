@@ -192,12 +192,12 @@ mod tests {
     }
 
     fn availabilities(health: &GroupHealth, now: Duration) -> String {
-        let letter = |server| match health.availability(server, now) {
+        let mark = |server| match health.availability(server, now) {
             Availability::InUse => 'u',
             Availability::Trial => 't',
             Availability::Out => 'o',
         };
-        (0..health.servers.len()).map(letter).collect()
+        (0..health.servers.len()).map(mark).collect()
     }
 
     #[test]

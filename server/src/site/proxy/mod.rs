@@ -35,4 +35,4 @@ pub(crate) use rules::{
     AdaptiveMode, Balance, CapacityRules, FailureRules, HashKey, HealthCheck, ProxyHeaderVersion, ServerRules,
     StickyRules, UpstreamRules,
 };
-pub(crate) use upstream::{ServerChange, Upstream, UpstreamEvent, UpstreamObserver};
+pub(crate) use upstream::{ServerChange, Upstream, UpstreamEvent};

@@ -20,7 +20,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 /// The request to a server, and what its response needs to know of it.
 #[derive(Debug, Default)]
-pub(super) struct Outgoing {
+pub(super) struct ServerRequest {
     pub(super) head: OutgoingHead,
     /// The part of the client's path that the server does not see; without a slash at its end.
     pub(super) stripped: Box<[u8]>,
@@ -50,7 +50,7 @@ pub(in crate::site) struct RequestFacts<'a> {
     pub(in crate::site) proxies: Option<&'a TrustedProxies>,
 }
 
-impl Outgoing {
+impl ServerRequest {
     /// Builds the request. The Host field and the fields for one version of HTTP follow for each server.
     pub(super) fn new<'v>(
         (rules, mut head): (&ProxyRules, OutgoingHead),

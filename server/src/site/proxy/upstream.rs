@@ -1,6 +1,6 @@
 //! A group of servers and its state, which all workers share: a few atomic numbers for each server.
 
-use super::balance::{self, Candidate, Random, Rotation, WEIGHT_UNIT};
+use super::balance::{self, Candidate, Random, TurnOrder, WEIGHT_UNIT};
 use super::capacity::{Entered, NoPlace, Places, WaitQueue};
 use super::failure_history::Failure;
 use super::health::{Availability, CheckResult, GroupHealth};
@@ -19,7 +19,7 @@ pub(crate) struct Upstream {
     /// Distinguishes groups of one process, also of earlier configurations.
     id: u64,
     rules: UpstreamRules,
-    servers: Box<[Server]>,
+    servers: Box<[ServerState]>,
     health: GroupHealth,
     /// Requests that wait for a place at any server.
     queue: WaitQueue,
@@ -35,7 +35,7 @@ pub(crate) struct Upstream {
 
 /// The shared state of one server.
 #[derive(Debug)]
-struct Server {
+struct ServerState {
     /// The hash of its name, for consistent hashing.
     identity: u64,
     places: Places,
@@ -103,12 +103,12 @@ pub(super) enum Preference {
 #[derive(Debug)]
 pub(super) struct Chooser {
     random: Random,
-    rotation: Rotation,
+    rotation: TurnOrder,
 }
 
 impl Chooser {
     pub(super) fn new(seed: u64) -> Self {
-        Self { random: Random::new(seed), rotation: Rotation::default() }
+        Self { random: Random::new(seed), rotation: TurnOrder::default() }
     }
 
     /// Returns 64 random bits.
@@ -186,7 +186,7 @@ impl Upstream {
     pub(crate) fn new(rules: UpstreamRules) -> Self {
         static IDS: AtomicU64 = AtomicU64::new(0);
         assert!(!rules.servers.is_empty(), "a group has at least one server");
-        let server = |server: &ServerRules| Server {
+        let server = |server: &ServerRules| ServerState {
             identity: balance::hash(server.name.as_bytes()),
             places: Places::new(&rules.capacity),
             queue: WaitQueue::default(),
@@ -267,8 +267,8 @@ impl Upstream {
             Balance::Hash(HashKey::Field(name)) => request.field(name).map(balance::hash),
             Balance::Hash(HashKey::Cookie(name)) => cookie(request, name).map(balance::hash),
             Balance::Hash(HashKey::Client) => Some(match client {
-                IpAddr::V4(client) => balance::hash(&client.octets()),
-                IpAddr::V6(client) => balance::hash(&client.octets()),
+                IpAddr::V4(client) => balance::hash(&client.to_bits().to_be_bytes()),
+                IpAddr::V6(client) => balance::hash(&client.to_bits().to_be_bytes()),
             }),
         };
         key.map_or(Preference::LeastLoaded, Preference::Hash)
@@ -380,6 +380,12 @@ impl Upstream {
         let retrying = self.retrying.fetch_add(1, Ordering::Relaxed);
         let permit = RetryPermit(self.clone());
         retry_budget::allows(retrying, at_work).then_some(permit)
+    }
+
+    /// Returns the adaptive limit of a server, and the number of requests that it would have held back so far.
+    pub(super) fn observed_limit(&self, server: usize) -> (u32, u64) {
+        let places = &self.servers[server].places;
+        (places.adaptive_limit(), places.beyond_observed())
     }
 
     /// Records a response of a working server, which took this time.

@@ -2,6 +2,7 @@
 
 mod configurations;
 mod example;
+mod gateway;
 mod process;
 mod proxy;
 mod reload;

@@ -10,6 +10,8 @@ pub(crate) mod configured;
 pub(crate) mod other_driver;
 #[cfg(feature = "program")]
 pub(crate) mod program;
+#[cfg(feature = "program")]
+pub(crate) mod script_server;
 pub(crate) mod temp_directory;
 #[cfg(feature = "program")]
 pub(crate) mod tls;

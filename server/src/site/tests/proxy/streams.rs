@@ -2,24 +2,6 @@
 
 use super::*;
 
-fn connect(server: &TestServer, request: &str) -> TcpStream {
-    let mut client = TcpStream::connect(server.running.as_ref().unwrap().addresses()[0]).unwrap();
-    client.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
-    client.write_all(request.as_bytes()).unwrap();
-    client
-}
-
-/// Reads until the bytes end with this text.
-fn read_until(client: &mut TcpStream, end: &str) -> String {
-    let mut bytes = Vec::new();
-    let mut byte = [0];
-    while !bytes.ends_with(end.as_bytes()) {
-        assert_eq!(client.read(&mut byte).unwrap(), 1, "{}", String::from_utf8_lossy(&bytes));
-        bytes.push(byte[0]);
-    }
-    String::from_utf8(bytes).unwrap()
-}
-
 #[test]
 fn both_directions_stream_at_once() {
     // The server returns each chunk of the request before the next one is sent.
@@ -82,8 +64,8 @@ fn content_that_is_too_long_to_buffer_streams() {
             let Ok(read @ 1..) = received.stream.read(&mut buffer) else { return Then::Close };
             content.extend_from_slice(&buffer[..read]);
         }
-        let letters = content.iter().filter(|byte| **byte == b'x').count();
-        received.respond(200, "", &letters.to_string());
+        let count = content.iter().filter(|byte| **byte == b'x').count();
+        received.respond(200, "", &count.to_string());
         Then::Continue
     });
     let mut rules = rules(group(&[upstream.address]));

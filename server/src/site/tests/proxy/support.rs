@@ -1,4 +1,4 @@
-//! Servers that behave as a test says, and groups of them.
+//! Servers whose behaviour a test defines, and groups of them.
 
 use super::*;
 use selvedge::client::{Address, ClientTimeouts, Protocol};
@@ -155,4 +155,23 @@ pub(super) fn proxy(rules: ProxyRules) -> TestServer {
 
 pub(super) fn proxy_to(upstream: &TestUpstream) -> TestServer {
     proxy(rules(group(&[upstream.address])))
+}
+
+/// Opens a connection and sends a request.
+pub(super) fn connect(server: &TestServer, request: &str) -> TcpStream {
+    let mut client = TcpStream::connect(server.running.as_ref().unwrap().addresses()[0]).unwrap();
+    client.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+    client.write_all(request.as_bytes()).unwrap();
+    client
+}
+
+/// Reads until the bytes end with this text.
+pub(super) fn read_until(client: &mut TcpStream, end: &str) -> String {
+    let mut bytes = Vec::new();
+    let mut byte = [0];
+    while !bytes.ends_with(end.as_bytes()) {
+        assert_eq!(client.read(&mut byte).unwrap(), 1, "{}", String::from_utf8_lossy(&bytes));
+        bytes.push(byte[0]);
+    }
+    String::from_utf8(bytes).unwrap()
 }
