@@ -3,6 +3,7 @@
 use super::error::{ClientError, ClientErrorKind, ClientPhase, RetrySafety};
 use crate::net::pipe::{PipeReader, PipeWriter};
 use crate::net::runtime::Timer;
+use rustix::fs::{Mode, fchmod};
 use rustix::net::{AddressFamily, RecvFlags, SocketFlags, SocketType, recv, socketpair};
 use std::io;
 use std::os::fd::OwnedFd;
@@ -46,6 +47,11 @@ impl ProgramPipes {
         let (output, stdout) = PipeReader::new()?;
         let (errors, stderr) = PipeReader::new()?;
         let (lease, other) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
+        for end in [&stdin, &stdout, &stderr] {
+            // A program of another user may open its streams again by name, as in `cat /dev/stdin`. No other process can
+            // reach them.
+            fchmod(end, Mode::from_raw_mode(0o666))?;
+        }
         let (timer, input) = (Timer::default(), Some(input));
         let pipes = Self { input, output, errors, lease, timeout, timer, has_received: false };
         Ok((pipes, ProgramEnds { streams: [stdin, stdout, stderr], lease: other }))

@@ -8,6 +8,7 @@
 
 mod active_sandbox;
 mod cgi_programs;
+mod cgi_runner;
 mod child;
 mod control;
 mod executable;
@@ -35,7 +36,8 @@ mod upgrade;
 mod tests;
 
 pub(crate) use active_sandbox::ActiveSandbox;
-pub(crate) use cgi_programs::{StartCgiPrograms, is_cgi_runner, run_cgi_programs};
+pub(crate) use cgi_programs::StartCgiPrograms;
+pub(crate) use cgi_runner::{is_cgi_runner, run_cgi_programs};
 pub(crate) use control::{ControlCommand, ControlReply, StatusFormat, call, stop};
 pub(crate) use file_id::FileId;
 pub(crate) use file_opener::{is_file_opener, open_files};

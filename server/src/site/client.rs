@@ -48,6 +48,15 @@ const UNKNOWN_CLIENT: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
 const HOPS_MAX: usize = 32;
 
 impl TrustedProxies {
+    /// Returns the scheme that the client used, if the peer is trusted and names it in X-Forwarded-Proto. Of several values,
+    /// the last one is that of the peer.
+    #[cfg(feature = "configuration")]
+    pub(super) fn forwarded_scheme(&self, request: &Request) -> Option<&'static str> {
+        let value = request.field("x-forwarded-proto").filter(|_| self.trusts(request.peer()))?;
+        let last = trim(value.rsplit(|&b| b == b',').next()?);
+        ["https", "http"].into_iter().find(|scheme| last.eq_ignore_ascii_case(scheme.as_bytes()))
+    }
+
     /// Returns the client of a request.
     pub(super) fn client_of(&self, request: &Request) -> IpAddr {
         let peer = request.peer().ip().to_canonical();

@@ -25,6 +25,8 @@ pub(super) struct ScriptCall {
     /// The method and query of the request, or those of a local redirect.
     pub(super) method: String,
     pub(super) query: String,
+    /// Whether the client uses https.
+    pub(super) is_secure: bool,
     /// `None` without content.
     pub(super) content_length: Option<u64>,
 }
@@ -51,7 +53,7 @@ impl ScriptCall {
             },
             method: &self.method,
             query: &self.query,
-            is_secure: request.tls().is_some(),
+            is_secure: self.is_secure,
             client: SocketAddr::new(request.client(), port),
             user: request.user(),
             content_length: self.content_length,

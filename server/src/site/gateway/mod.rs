@@ -57,6 +57,8 @@ pub(super) struct GatewayRequest<'a> {
     /// The path, and the part of it that the wildcard of the route matched.
     pub(super) path: &'a SafePath,
     pub(super) beneath: Option<&'a SafePath>,
+    /// The scheme of the client, as far as a proxy in front of this server knows it.
+    pub(super) scheme: &'a str,
     /// The query of a local redirect that led here. The request then has the method GET.
     pub(super) redirected: Option<&'a str>,
 }
@@ -225,6 +227,7 @@ fn script_call(
         document_root,
         method: method.to_owned(),
         query: query.to_owned(),
+        is_secure: call.scheme == "https",
         content_length,
     }
 }

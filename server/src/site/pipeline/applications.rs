@@ -1,6 +1,7 @@
 //! The actions that pass a request to an application: proxies and scripts.
 
 use super::{Pipeline, RouteResult, RoutedResponse};
+use crate::site::condition::scheme_of;
 use crate::site::field_changes::ResponseSource;
 use crate::site::gateway::{self, GatewayOutcome, GatewayRequest, GatewayRules};
 use crate::site::lookup::{FileLookup, FoundBy};
@@ -47,7 +48,9 @@ impl<'t> Pipeline<'t> {
     ) -> RouteResult<'t> {
         let redirected = self.redirected_query.take();
         let files = rules.files().is_some().then(|| self.state.files(number));
-        let call = GatewayRequest { rules, files, path, beneath, redirected: redirected.as_deref() };
+        let proxies = self.site.rules.proxies.as_ref();
+        let scheme = proxies.and_then(|proxies| proxies.forwarded_scheme(request)).unwrap_or(scheme_of(request));
+        let call = GatewayRequest { rules, files, path, beneath, scheme, redirected: redirected.as_deref() };
         let outcome = Box::pin(gateway::respond(&self.state.gateway, request, call)).await;
         let response = match outcome {
             GatewayOutcome::Response(response) => {

@@ -255,3 +255,21 @@ fn a_path_of_php_leads_to_a_script_a_file_or_the_front_controller() {
     program.stop();
     drop(folder);
 }
+
+#[test]
+fn a_trusted_proxy_names_the_client_and_its_scheme() {
+    let server = ScriptServer::fastcgi();
+    let response = [record(OUTPUT, &[HEAD, b"hello"].concat(), 0), end(0)].concat();
+    server.respond(Script { pieces: vec![response], after: AfterResponse::Close });
+    let fields = "X-Forwarded-For: 192.0.2.9\nX-Forwarded-Proto: https\nConnection: close";
+    for (trusted, address, https) in [("127.0.0.1", "192.0.2.9", Some("on")), ("192.0.2.1", "127.0.0.1", None)] {
+        let route = format!("route \"/*\" {{ fastcgi \"{}\"; }}", server.address());
+        let folder = Folder::new(&format!("trusted-proxies \"{trusted}\"\nsite \"*\" {{\n    {route}\n}}\n"));
+        let program = folder.serve();
+        assert_eq!(program.connect().request("GET", "/", fields).text(), "hello");
+        let request = server.request();
+        let get = |name: &str| request.variables.get(name).map(String::as_str);
+        assert_eq!((get("REMOTE_ADDR"), get("HTTPS")), (Some(address), https), "{trusted}");
+        program.stop();
+    }
+}
