@@ -138,6 +138,11 @@ class Client:
         return self.receive(method)
 
 
+def fields_of(lines):
+    pairs = (line.partition(":") for line in lines)
+    return [(name.lower(), value.strip(" \t")) for name, _, value in pairs]
+
+
 def fetch_over_http2(address, method, path, *arguments, content=None):
     """Sends a request with curl over HTTP/2 without TLS. The length of the content is not announced."""
     with tempfile.TemporaryDirectory() as folder:
@@ -147,14 +152,15 @@ def fetch_over_http2(address, method, path, *arguments, content=None):
         command += ["-T", "-"] if content is not None else []
         command += [*arguments, f"http://{address}{path}"]
         ended = subprocess.run(command, input=content, capture_output=True, timeout=2 * WAIT)
-        heads = head.read_bytes().decode("latin-1").strip().split("\r\n\r\n") if head.exists() else [""]
-        lines = heads[-1].split("\r\n")
+        blocks = head.read_bytes().decode("latin-1").strip().split("\r\n\r\n") if head.exists() else []
         response = Response(is_complete=ended.returncode == 0)
-        if lines[0]:
-            assert lines[0].startswith("HTTP/2 "), lines
-            response.status = int(lines[0].split()[1])
-            pairs = (line.partition(":") for line in lines[1:])
-            response.fields = [(name.lower(), value.strip(" \t")) for name, _, value in pairs]
+        for block in blocks:
+            first, *lines = block.split("\r\n")
+            if first.startswith("HTTP/2 "):
+                response.status = int(first.split()[1])
+                response.fields = fields_of(lines)
+            elif first:
+                response.trailers = fields_of([first, *lines])
         if method != "HEAD" and body.exists():
             response.body = body.read_bytes()
         return response

@@ -227,6 +227,15 @@ const IN_ROUTE: &[(&str, &str)] = &[
     ("autoindex", "write `files listing=#true`"),
     ("options", "links within the root are followed, and `files listing=#true` lists folders"),
     ("gzip_static", "write `files precompressed=#true`, the default of `precompressed` in the site"),
+    ("proxy_pass", "write `proxy \"http://host:port\"`"),
+    ("reverse_proxy", "write `proxy \"http://host:port\"`"),
+    ("proxypass", "write `proxy \"http://host:port\"`"),
+    ("proxypassreverse", "write `proxy \"http://host:port\" { rewrite-location #true; }`"),
+    ("proxy_redirect", "write `proxy \"http://host:port\" { rewrite-location #true; }`"),
+    ("fastcgi_pass", "write `php \"unix:/run/php/php-fpm.sock\"`; for other applications, `fastcgi ADDRESS`"),
+    ("php_fastcgi", "write `php \"unix:/run/php/php-fpm.sock\"`; for other applications, `fastcgi ADDRESS`"),
+    ("scgi_pass", "write `scgi ADDRESS`"),
+    ("uwsgi_pass", "let uwsgi serve HTTP, FastCGI or SCGI, and write `proxy`, `fastcgi` or `scgi`"),
 ];
 
 /// What to write in an upstream.

@@ -260,7 +260,11 @@ impl Display for HealthCheck {
         let (every, timeout) = (write_time(self.every), write_time(self.timeout));
         write!(f, "health path={} every=\"{every}\" timeout=\"{timeout}\"", quote(&self.path))?;
         let (first, last) = self.expect;
-        write!(f, " expect=\"{first}-{last}\" host={}", quote(self.host.as_deref().unwrap_or("upstream")))
+        match first == last {
+            true => write!(f, " expect={first}")?,
+            false => write!(f, " expect=\"{first}-{last}\"")?,
+        }
+        write!(f, " host={}", quote(self.host.as_deref().unwrap_or("upstream")))
     }
 }
 

@@ -107,8 +107,13 @@ fn read_authority(text: &str, default_port: Option<u16>) -> Result<ServerPlace, 
         return Err(explain_path(ServerScheme::Http, text.split_at(at)));
     }
     if let Some((_, host)) = text.rsplit_once('@') {
+        let scheme = match default_port {
+            Some(443) => "https://",
+            Some(_) => "http://",
+            None => "",
+        };
         let instead = format!(
-            "write \"{host}\"; `header-up \"Authorization\" \"Basic ...\"` sends a user and a password to the server"
+            "write \"{scheme}{host}\"; `header-up \"Authorization\" \"Basic ...\"` sends a user and a password to the server"
         );
         return Err(ValueError::new("a user in the address of a server", instead));
     }
@@ -126,7 +131,12 @@ fn read_authority(text: &str, default_port: Option<u16>) -> Result<ServerPlace, 
     let bare = host.trim_matches(['[', ']']);
     if let Ok(ip) = bare.parse::<IpAddr>() {
         if ip.is_ipv6() && bare == host {
-            let instead = format!("write \"[{bare}]:{port}\"");
+            // The last group may be meant as the port.
+            let (address, port) = match bare.rsplit_once(':') {
+                Some((address, port)) if address.parse::<IpAddr>().is_ok() => (address, port.to_owned()),
+                _ => (bare, port.to_string()),
+            };
+            let instead = format!("write \"[{address}]:{port}\"");
             return Err(ValueError::new("an IPv6 address without brackets", instead));
         }
         return read_ip(ip, port);
@@ -181,9 +191,9 @@ fn explain_path(scheme: ServerScheme, (host, path): (&str, &str)) -> ValueError 
     };
     let instead = match path {
         "/" => format!("write \"{host}\"; `proxy ... strip-prefix=#true` takes the path of the route off"),
-        _ => format!(
-            "write \"{host}\"; `strip-prefix=#true` takes the path of the route off, and a route with `rewrite` before \
-             this one changes the path"
+        path => format!(
+            "write \"{host}\"; `path \"{}/*\"` in the block of `proxy` changes the path",
+            path.split(['?', '#']).next().unwrap_or_default().trim_end_matches('/').escape_debug()
         ),
     };
     ValueError::new("the address of a server has no path", instead)

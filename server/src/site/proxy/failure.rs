@@ -139,7 +139,7 @@ mod tests {
             (exchange(SendRequest, Reset), 502, "connection_terminated"),
             (exchange(Connect, ResourcesExhausted), 503, "proxy_internal_error"),
             (exchange(SendRequest, RequestContent(ContentError::TooLarge)), 413, "http_request_error"),
-            (ForwardFailure::NoAddress, 502, "dns_error"),
+            (ForwardFailure::NoAddress, 503, "dns_error"),
             (ForwardFailure::NoPlace(NoPlace::QueueFull), 503, "connection_limit_reached"),
         ] {
             let response = failure.response(Duration::from_secs(5));
