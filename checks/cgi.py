@@ -227,9 +227,10 @@ def responses(server):
         assert server.fetch(f"/cgi/{path}")[0] == 502, path
         server.logs(reason, lambda path=path: server.fetch(f"/cgi/{path}"))
     for path in ["short", "killed"]:
-        with contextlib.suppress(http.client.IncompleteRead):
+        # The end may be known before the head is sent.
+        with contextlib.suppress(http.client.IncompleteRead, http.client.RemoteDisconnected):
             response = server.fetch(f"/cgi/{path}")
-            raise AssertionError(f"{path} is complete: {response}")
+            assert response[0] == 502, f"{path} is complete: {response}"
 
 
 def input_(server):
