@@ -11,6 +11,8 @@ pub(super) const KEPT_CONTENT_BYTES_MAX: usize = 64 * 1024;
 pub(super) const INTERIM_RESPONSES_MAX: u32 = 8;
 /// Bytes of the state of a connection: its slot, its socket, its place in the pool.
 const CONNECTION_STATE_BYTES: usize = 2 * 1024;
+/// Keys and state of an idle session of TLS.
+const TLS_STATE_BYTES: usize = 16 * 1024;
 /// Content that a stream of HTTP/2 may hold while its client does not read.
 const HTTP2_STREAM_WINDOW_BYTES: u32 = 128 * 1024;
 /// Most connections of HTTP/2 to one destination. Usually, a connection has 100 streams.
@@ -71,9 +73,9 @@ impl ClientLimits {
         (limits.state_bytes_max() + limits.connection_window_bytes as usize + buffers) as u64
     }
 
-    /// Returns an upper bound of the memory of all idle connections. They hold no buffers.
+    /// Returns an upper bound of the memory of all idle connections, if all of them have TLS. They hold no buffers.
     pub const fn idle_bytes_max(&self) -> u64 {
-        (self.idle_max * CONNECTION_STATE_BYTES) as u64
+        (self.idle_max * (CONNECTION_STATE_BYTES + TLS_STATE_BYTES)) as u64
     }
 }
 

@@ -80,6 +80,7 @@ impl Client {
     ///
     /// # Errors
     /// See [`ClientError`]. Dropping the future closes the connection.
+    #[expect(clippy::too_many_arguments, reason = "the caller keeps each part in another place and for another time")]
     pub async fn send(
         &self,
         to: &Destination,
@@ -90,8 +91,11 @@ impl Client {
     ) -> Result<IncomingResponse, ClientError> {
         let table = &self.0.0;
         match to.protocol {
-            Protocol::Http1 => http1::send(table, to, head, content, (timeouts, interim)).await,
-            Protocol::Http2 => Box::pin(http2::send(table, to, head, content, (timeouts, interim))).await,
+            // HTTP/2 has no Upgrade, and servers that speak other protocols have HTTP/1.1, too.
+            Protocol::Http2 if head.upgrade.is_none() => {
+                Box::pin(http2::send(table, to, head, content, (timeouts, interim))).await
+            }
+            Protocol::Http1 | Protocol::Http2 => http1::send(table, to, head, content, (timeouts, interim)).await,
         }
     }
 

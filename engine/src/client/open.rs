@@ -1,7 +1,7 @@
 //! Opens connections to upstreams.
 
 use super::connection::PooledConnection;
-use super::destination::{Address, Protocol};
+use super::destination::Address;
 use super::error::{ClientError, ClientErrorKind, ClientPhase, RetrySafety};
 use super::group::Group;
 use super::table::{Lease, Table};
@@ -108,14 +108,4 @@ fn poll_or_timeout(
 fn send_first(socket: &EpollSocket, bytes: &[u8]) -> io::Result<()> {
     let sent = socket.send([bytes, &[]], SendMode::Flush)?;
     if sent == bytes.len() { Ok(()) } else { Err(ErrorKind::WriteZero.into()) }
-}
-
-impl Protocol {
-    /// Returns what is offered in the handshake.
-    pub(super) const fn alpn(self) -> ApplicationProtocol {
-        match self {
-            Self::Http1 => ApplicationProtocol::Http1,
-            Self::Http2 => ApplicationProtocol::Http2,
-        }
-    }
 }

@@ -46,7 +46,8 @@ pub struct OutgoingHead {
     pub fields: Vec<u8>,
     /// Whether the request accepts trailers.
     pub te: TeTrailers,
-    /// The protocol to switch to (Upgrade), if the request offers one. HTTP/1.1 only.
+    /// The protocol to switch to (Upgrade), if the request offers one. It is sent over HTTP/1.1, also to an upstream with
+    /// HTTP/2, and only without content: an upstream that switched early would take the rest for the other protocol.
     pub upgrade: Option<Bytes>,
 }
 
@@ -61,6 +62,11 @@ impl OutgoingHead {
         self.upgrade = None;
     }
 
+    /// Whether a request with this framing offers another protocol.
+    pub(super) fn offers_upgrade(&self, framing: RequestFraming) -> bool {
+        self.upgrade.is_some() && framing == RequestFraming::None
+    }
+
     /// Appends the head of a request of HTTP/1.1 to `out`.
     ///
     /// # Errors
@@ -71,7 +77,10 @@ impl OutgoingHead {
             target: &self.target,
             authority: &self.authority,
             framing,
-            connection: self.upgrade.as_deref().map_or(RequestConnection::KeepAlive, RequestConnection::Upgrade),
+            connection: match &self.upgrade {
+                Some(protocol) if self.offers_upgrade(framing) => RequestConnection::Upgrade(protocol),
+                _ => RequestConnection::KeepAlive,
+            },
             te: self.te,
             fields: &self.fields,
         };

@@ -49,6 +49,7 @@ pub(super) struct Table {
     /// When learned idle times recovered.
     last_recovery: Cell<Tick>,
     /// Heads to parse into, which are large.
+    #[expect(clippy::vec_box, reason = "a head moves between here and an exchange without a copy")]
     spare_heads: RefCell<Vec<Box<ResponseHead>>>,
 }
 

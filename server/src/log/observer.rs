@@ -171,10 +171,14 @@ impl Observer for LogObserver {
         self.counters.iter().for_each(|counters| counters.exchange(exchange));
         self.append_access_lines(exchange);
         self.send_script_messages(exchange);
-        let failure = exchange.upstream.and_then(|upstream| upstream.facts().failure.clone());
+        let failure = exchange.upstream.and_then(|upstream| {
+            let facts = upstream.facts();
+            facts.failure.clone().map(|text| (facts.failure_kind, text))
+        });
+        let kind = failure.as_ref().map(|(kind, _)| *kind).filter(|kind| !kind.is_empty());
         let (name, text) = match (exchange.reject, exchange.reason, failure) {
             (Some(reject), ..) => (reject.name(), with_limit(reject.message(), self.limit_of_reject(reject))),
-            (None, _, Some(failure)) => ("Upstream", failure.into()),
+            (None, _, Some((_, failure))) => ("Upstream", failure.into()),
             (None, Some(reason), None) => ("Answered", reason.to_owned()),
             (None, None, None) => return,
         };
@@ -182,7 +186,7 @@ impl Observer for LogObserver {
         // 501 and 505 depend on the request, not on the server.
         let level = if matches!(exchange.status.code(), 500 | 502..=504) { Level::Error } else { Level::Warn };
         let (peer, line) = (Some(exchange.peer), exchange.request_line.to_vec());
-        let key = exchange.reason.unwrap_or(name);
+        let key = kind.or(exchange.reason).unwrap_or(name);
         let site = self.queue.site(exchange.request.map_or(0, Request::site_tag));
         self.queue.send_site_event(site, LogEvent { level, key, name, text, peer, line, count: 1 });
     }

@@ -119,7 +119,9 @@ impl CgiRunner {
             |error: io::Error| format!("no process can be started that runs the programs of {folder}: {error}");
         let (link, end) = Link::pair().map_err(failed)?;
         let mut command = Command::new("/proc/self/exe");
-        command.arg0("selvedge-cgi").env(RUNNER_VARIABLE, "1").stdin(Stdio::from(end)).process_group(0);
+        // Its programs can read its environment, so it has none of the server's.
+        command.env_clear().env(RUNNER_VARIABLE, "1");
+        command.arg0("selvedge-cgi").stdin(Stdio::from(end)).process_group(0);
         // It ends with this process, so it is not waited for.
         command.spawn().map_err(failed)?;
         drop(command);

@@ -11,6 +11,7 @@ use crate::client::request::OutgoingHead;
 use crate::client::response::{IncomingResponse, ResponseContent};
 use crate::client::table::{IdleCheck, Lease, Table};
 use crate::client::tunnel::Tunnel;
+use crate::net::client_session::ApplicationProtocol;
 use bytes::Bytes;
 use selvedge_proto::StatusCode;
 use selvedge_proto::field::Fields;
@@ -38,10 +39,10 @@ pub(in crate::client) async fn send(
     let check = if is_idempotent(method) { IdleCheck::Quick } else { IdleCheck::Thorough };
     let lease = match table.take_idle(&group, check) {
         Some(lease) => lease,
-        None => Box::pin(open::open(table, &group, timeouts.connect, to.protocol.alpn())).await?,
+        None => Box::pin(open::open(table, &group, timeouts.connect, ApplicationProtocol::Http1)).await?,
     };
-    let upgrade = if head.upgrade.is_some() { UpgradeOffer::Offered } else { UpgradeOffer::None };
     let framing = framing_of(content);
+    let upgrade = if head.offers_upgrade(framing) { UpgradeOffer::Offered } else { UpgradeOffer::None };
     let mut exchange = Http1Exchange {
         timeouts: *timeouts,
         context: RequestContext { method, upgrade },

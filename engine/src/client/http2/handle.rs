@@ -42,7 +42,7 @@ impl StreamHandle {
         if state.output.len() > before {
             self.connection.wake_driver();
         }
-        Some(piece)
+        Some(piece.into())
     }
 }
 
@@ -51,7 +51,7 @@ impl Drop for StreamHandle {
         let mut state = self.connection.state.borrow_mut();
         let state = &mut *state;
         let stream = state.streams.remove(&self.id);
-        let unread = stream.as_ref().map_or(0, |stream| stream.received.iter().map(Bytes::len).sum());
+        let unread = stream.as_ref().map_or(0, |stream| stream.received.iter().map(Vec::len).sum());
         let code = match &stream {
             // The upstream needs no more of the request (RFC 9113 §8.1).
             Some(stream) if stream.is_complete => ErrorCode::NO_ERROR,

@@ -1,11 +1,13 @@
 //! What has arrived for one stream of HTTP/2.
 
 use crate::client::error::{ClientErrorKind, RetrySafety};
-use bytes::Bytes;
 use selvedge_proto::StatusCode;
 use selvedge_proto::field::Fields;
 use std::collections::VecDeque;
 use std::task::Waker;
+
+/// A piece is not joined to one that would be longer than this.
+const JOINED_BYTES_MAX: usize = 4 * 1024;
 
 /// What has arrived for a stream.
 #[derive(Default)]
@@ -21,7 +23,7 @@ pub(super) struct StreamState {
     pub(super) head: Option<StreamHead>,
     pub(super) has_head: bool,
     /// Content that the exchange has not taken. The windows bound it.
-    pub(super) received: VecDeque<Bytes>,
+    pub(super) received: VecDeque<Vec<u8>>,
     pub(super) trailers: Option<Fields>,
     /// Whether the response is complete.
     pub(super) is_complete: bool,
@@ -50,6 +52,15 @@ impl StreamState {
     /// Whether nothing more arrives.
     pub(super) fn has_ended(&self) -> bool {
         self.is_complete || self.failure.is_some()
+    }
+
+    /// Stores received content. Short pieces are joined, since each has a cost of its own.
+    pub(super) fn push(&mut self, piece: &[u8]) {
+        match self.received.back_mut() {
+            _ if piece.is_empty() => {}
+            Some(last) if last.len() + piece.len() <= JOINED_BYTES_MAX => last.extend_from_slice(piece),
+            _ => self.received.push_back(piece.to_vec()),
+        }
     }
 
     /// Ends the stream with an error.

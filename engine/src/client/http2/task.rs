@@ -8,7 +8,6 @@ use crate::client::limits::{HTTP2_OUTPUT_BYTES_MAX, INTERIM_RESPONSES_MAX};
 use crate::client::table::Lease;
 use crate::net::clock::{Tick, ticks};
 use crate::net::runtime::spawn_local;
-use bytes::Bytes;
 use selvedge_proto::StatusCode;
 use selvedge_proto::field::Fields;
 use selvedge_proto::field_section::{DecodedFields, check_response, read_trailers};
@@ -20,8 +19,6 @@ use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-/// Shorter content is copied, so that it does not hold the buffer of a receive.
-const SHORT_CONTENT_BYTES: usize = 4 * 1024;
 /// Received buffers before other tasks run.
 const RECEIVES_PER_YIELD: usize = 16;
 
@@ -138,9 +135,9 @@ impl Http2Task {
                 self.opening = None;
                 return Ok(());
             };
-            let rest = input.slice(at..);
+            let rest = &input[at..];
             at += step.consumed;
-            Events { state: &mut state, wakers: &mut self.wakers, limits: &limits }.apply(event, &rest);
+            Events { state: &mut state, wakers: &mut self.wakers, limits: &limits }.apply(event, rest);
         }
     }
 
@@ -202,14 +199,12 @@ struct Events<'a> {
 }
 
 impl Events<'_> {
-    fn apply(&mut self, event: Event, input: &Bytes) {
+    fn apply(&mut self, event: Event, input: &[u8]) {
         match event {
             Event::Headers { stream, end, .. } => self.receive_head(stream, end),
             Event::Data { stream, content, end } => {
                 let is_known = self.with_stream(stream, |stream| {
-                    if !content.is_empty() {
-                        stream.received.push_back(piece_of(input, content.clone()));
-                    }
+                    stream.push(&input[content.clone()]);
                     stream.is_complete |= end == End::Last;
                 });
                 if !is_known {
@@ -299,11 +294,6 @@ impl Events<'_> {
         }
         self.wakers.extend(stream.waker.take());
     }
-}
-
-/// Returns content of the input, without a copy if it is long.
-fn piece_of(input: &Bytes, content: std::ops::Range<usize>) -> Bytes {
-    if content.len() < SHORT_CONTENT_BYTES { Bytes::copy_from_slice(&input[content]) } else { input.slice(content) }
 }
 
 /// Returns the fields of a section that a gateway forwards.

@@ -1,6 +1,8 @@
 //! Tables of raw responses, each received whole, byte by byte and at random splits.
 
 use super::*;
+use crate::net::client_session::MakeClientSession;
+use crate::net::link::{Session, SessionFailure};
 use selvedge_proto::http1::MalformedResponse;
 
 /// How a response ends for the client.
@@ -48,7 +50,8 @@ const fn malformed(reason: MalformedResponse) -> Outcome {
 
 const CLOSED: &str = "read content: connection closed before the end of the response";
 
-fn rows() -> Vec<Row> {
+/// Responses that are complete.
+fn complete_rows() -> Vec<Row> {
     use After::{Closed, Open};
     vec![
         row("length", "GET", "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello", Open, Complete(200, "hello", Yes)),
@@ -100,6 +103,13 @@ fn rows() -> Vec<Row> {
             Open,
             Complete(200, "a", No),
         ),
+    ]
+}
+
+/// Interim responses.
+fn interim_rows() -> Vec<Row> {
+    use After::Open;
+    vec![
         row(
             "interim responses",
             "GET",
@@ -125,6 +135,13 @@ fn rows() -> Vec<Row> {
             Open,
             malformed(MalformedResponse::UpgradeNotOffered),
         ),
+    ]
+}
+
+/// Responses that are refused or end early.
+fn refused_rows() -> Vec<Row> {
+    use After::{Closed, Open};
+    vec![
         row(
             "two lengths",
             "GET",
@@ -216,7 +233,7 @@ async fn check(row: &Row, pieces: Vec<&[u8]>) {
 #[test]
 fn responses_arrive_whole_or_byte_by_byte_or_at_random_splits() {
     run(async {
-        for row in rows() {
+        for row in complete_rows().into_iter().chain(interim_rows()).chain(refused_rows()) {
             let bytes = row.sent.as_bytes();
             check(&row, vec![bytes]).await;
             for seed in 0..4 {
@@ -294,6 +311,76 @@ fn large_content_arrives_in_order() {
             assert!(read_all(&mut response.content).await.unwrap() == content);
             peer = Some(sending.await.unwrap());
             assert_eq!(client.idle_connections(), 1);
+        }
+    });
+}
+
+/// A session whose bytes are those of the connection, and whose closing message is a byte of zero.
+#[derive(Default)]
+struct MarkedSession {
+    decoded: Vec<u8>,
+    is_closed: bool,
+}
+
+impl Session for MarkedSession {
+    fn receive(&mut self, encoded: &[u8]) -> Result<(), SessionFailure> {
+        self.decoded.extend(encoded.iter().filter(|byte| **byte != 0));
+        self.is_closed |= encoded.contains(&0);
+        Ok(())
+    }
+
+    fn decoded_len(&self) -> usize {
+        self.decoded.len()
+    }
+
+    fn read(&mut self, count: usize, into: &mut Vec<u8>) {
+        into.extend(self.decoded.drain(..count));
+    }
+
+    fn is_read_closed(&self) -> bool {
+        self.is_closed
+    }
+
+    fn write(&mut self, bytes: &[u8], output: &mut Vec<u8>) {
+        output.extend_from_slice(bytes);
+    }
+
+    fn take_messages(&mut self, _output: &mut Vec<u8>) {}
+
+    fn is_handshaking(&self) -> bool {
+        false
+    }
+
+    fn close_write(&mut self, output: &mut Vec<u8>) {
+        output.push(0);
+    }
+}
+
+#[derive(Debug)]
+struct MarkedSessions;
+
+impl MakeClientSession for MarkedSessions {
+    fn make(&self, _protocol: ApplicationProtocol) -> std::io::Result<Box<dyn Session>> {
+        Ok(Box::<MarkedSession>::default())
+    }
+}
+
+#[test]
+fn content_until_the_end_needs_the_closing_message_of_the_session() {
+    run(async {
+        for (end, expected) in [(&b"\0"[..], Ok(b"all".to_vec())), (b"", Err(CLOSED.to_owned()))] {
+            let (upstream, client) = (Upstream::new(), client());
+            let tls = std::sync::Arc::new(ClientTls::new(Box::new(MarkedSessions)));
+            let to = Destination { tls: Some(tls), ..upstream.destination() };
+            let fetch = spawn_fetch(&client, &to, "GET");
+            let mut peer = upstream.accept().await;
+            peer.take_head().await;
+            peer.send(b"HTTP/1.1 200 OK\r\n\r\nall").await;
+            peer.send(end).await;
+            drop(peer);
+            let mut response = fetch.await.unwrap().unwrap();
+            assert_eq!(read_all(&mut response.content).await, expected);
+            assert_eq!(client.connections(), 0);
         }
     });
 }

@@ -147,6 +147,29 @@ fn much_passes_in_order_and_a_slow_client_makes_the_upstream_wait() {
 }
 
 #[test]
+fn an_upgrade_is_offered_over_http1_and_without_content() {
+    run(async {
+        let (upstream, client) = (Upstream::new(), client());
+        let head = OutgoingHead { upgrade: Some("websocket".into()), ..request("POST") };
+        for (content, offer) in [("", "\r\nconnection: upgrade\r\nupgrade: websocket\r\n"), ("a", "")] {
+            let (to, client, head) = (upstream.destination(), client.clone(), head.clone());
+            let to = Destination { protocol: Protocol::Http2, ..to };
+            let sending = spawn_local(async move {
+                let mut content = OutgoingContent::bytes(content.into());
+                client.send(&to, &head, &mut content, &ClientTimeouts::default(), &mut |_, _| {}).await
+            });
+            let mut peer = upstream.accept().await;
+            let received = peer.take_head().await;
+            assert!(received.starts_with("POST /path?query HTTP/1.1\r\n"), "{received}");
+            assert_eq!(received.contains("upgrade"), !offer.is_empty(), "{received}");
+            assert!(received.contains(offer), "{received}");
+            peer.send(b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 0\r\n\r\n").await;
+            assert!(sending.await.unwrap().unwrap().upgrade.is_none());
+        }
+    });
+}
+
+#[test]
 fn silence_ends_a_tunnel() {
     run(async {
         let (upstream, client) = (Upstream::new(), client());

@@ -60,8 +60,33 @@ impl GatewayError {
             || matches!(self, Self::Ended(_))
     }
 
+    /// Returns the reason without values of this request. Events with one reason are counted together in the log.
+    fn reason(&self) -> &'static str {
+        match self {
+            Self::Connection(error) => error.phase.name(),
+            Self::Record(error) => error.message(),
+            Self::Head(error) => error.message(),
+            Self::Ended(_) => "the output of the script ended early",
+            Self::Overloaded => "the server that runs scripts is overloaded",
+            Self::Refused(why) => why,
+            Self::OutputTooLong(_) => "the output of the program is too long",
+            Self::Start(_) => "no program can be started",
+            Self::Content(_) => "the request content cannot be read",
+            Self::Spool(_) => "the request content cannot be stored",
+            Self::NoAddress => "the name of the server that runs scripts is not resolved",
+            Self::SendFile(_) => "the file that the script names cannot be sent",
+        }
+    }
+
     /// Returns the response to the client.
     pub(super) fn response(&self) -> Response {
+        match self {
+            Self::Content(error) => (*error).into(),
+            _ => self.response_to_failure().log_reason(self.reason()),
+        }
+    }
+
+    fn response_to_failure(&self) -> Response {
         let bad_gateway = || Response::error(StatusCode::BAD_GATEWAY);
         let busy = || Response::error(StatusCode::SERVICE_UNAVAILABLE).field("retry-after", "1");
         match self {
