@@ -23,6 +23,9 @@ pub struct UpstreamFacts {
     pub response_time: Option<Duration>,
     /// What failed, in words: the phase, the address and the reason. With several tries, the last one.
     pub failure: Option<Box<str>>,
+    /// The kind of the failure, without the parts that differ between requests. A log counts failures of one kind
+    /// together. Empty if it is not known.
+    pub failure_kind: &'static str,
     /// What the script or program has written to its standard error. The application bounds its length.
     pub messages: Vec<u8>,
     /// Further bytes of messages that were not kept.

@@ -2,7 +2,8 @@
 
 mod cases;
 mod differential;
-mod responses;
-// Marked, so that clippy treats its helpers as tests.
+// Marked, so that clippy treats their helpers as tests.
 #[cfg(test)]
 mod http2;
+#[cfg(test)]
+mod responses;

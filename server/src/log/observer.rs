@@ -177,6 +177,12 @@ fn with_limit(text: &str, limit: Option<String>) -> String {
     limit.map_or_else(|| text.to_owned(), |limit| format!("{text} (bound: {limit})"))
 }
 
+/// Returns the kind and the text of the failure of an upstream, if it has failed.
+fn failure_of(upstream: &UpstreamHandle) -> Option<(&'static str, String)> {
+    let facts = upstream.facts();
+    facts.failure.as_ref().map(|text| (facts.failure_kind, text.to_string()))
+}
+
 impl Observer for LogObserver {
     fn wants_elapsed(&self) -> bool {
         self.wants_elapsed || self.counters.is_some()
@@ -191,8 +197,9 @@ impl Observer for LogObserver {
         if let Some(reject) = exchange.reject {
             let text = with_limit(reject.message(), self.limit_of_reject(reject));
             self.log_exchange(exchange, level, (reject.name(), reject.name()), &text);
-        } else if let Some(failure) = exchange.upstream.and_then(|upstream| upstream.facts().failure.clone()) {
-            self.log_exchange(exchange, level, ("Upstream", "Upstream"), &failure);
+        } else if let Some((kind, failure)) = exchange.upstream.and_then(failure_of) {
+            let key = if kind.is_empty() { exchange.reason.unwrap_or("Upstream") } else { kind };
+            self.log_exchange(exchange, level, (key, "Upstream"), &failure);
         } else if let Some(reason) = exchange.reason {
             self.log_exchange(exchange, level, (reason, "Answered"), reason);
         }

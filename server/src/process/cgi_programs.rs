@@ -2,8 +2,8 @@
 //!
 //! Before the serving process gives its privileges up, it starts one process for each folder of programs. That process
 //! becomes the user of the programs at once, so it never runs one as root, and runs programs of its folder only. It has
-//! one thread (`cgi_runner`), which waits for requests, for the ends of programs, and for the ends of their leases: a lease is a
-//! socket that the serving process closes when the client has left. The process ends when the serving process does, with
+//! one thread (`cgi_runner`), which waits for requests, for the ends of programs, and for the ends of their leases. A lease
+//! is a socket that the serving process closes when the client has left. The process ends when the serving process does, with
 //! all programs.
 
 use super::link::Link;
@@ -119,7 +119,9 @@ impl CgiRunner {
             |error: io::Error| format!("no process can be started that runs the programs of {folder}: {error}");
         let (link, end) = Link::pair().map_err(failed)?;
         let mut command = Command::new("/proc/self/exe");
-        command.arg0("selvedge-cgi").env(RUNNER_VARIABLE, "1").stdin(Stdio::from(end)).process_group(0);
+        // Its programs can read its environment, so it has none of the server's.
+        command.env_clear().env(RUNNER_VARIABLE, "1");
+        command.arg0("selvedge-cgi").stdin(Stdio::from(end)).process_group(0);
         // It ends with this process, so it is not waited for.
         command.spawn().map_err(failed)?;
         drop(command);

@@ -95,9 +95,7 @@ pub(super) async fn respond(state: &GatewayState, request: &mut Request, call: G
     match run(state, request, &call, (script, Messages::new(record.clone()), at_work)).await {
         Ok(outcome) => outcome,
         Err(error) => {
-            if !error.is_of_client() {
-                record.update(|facts| facts.failure = Some(format!("{}: {error}", facts.group).into()));
-            }
+            error.note(&record);
             GatewayOutcome::Response(error.response())
         }
     }
@@ -297,6 +295,9 @@ async fn finish(
     if environment::has_content(status) {
         response.body = match exchange.read_short().await? {
             Some(content) if content_length.is_none_or(|length| length == content.len() as u64) => content.into(),
+            Some(_) if request.method() != Method::Head => {
+                return Err(GatewayError::Ended("the content has another length than its Content-Length".to_owned()));
+            }
             short => {
                 exchange.put_back(short.unwrap_or_default());
                 Body::Stream { length: content_length, chunks: Box::pin(ScriptContent::new(exchange, at_work)) }

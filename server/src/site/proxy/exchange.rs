@@ -280,6 +280,7 @@ impl Forwarding<'_> {
             let name = &self.rules.upstream.server(server).name;
             let at = if facts.address.is_empty() { name } else { &*facts.address };
             facts.failure = Some(format!("{text} ({at} of {}, {tries})", facts.group).into());
+            facts.failure_kind = failure.kind();
         });
     }
 

@@ -85,6 +85,14 @@ impl ForwardFailure {
         }
     }
 
+    /// Returns the kind of the failure: failures of one kind are counted together in the log.
+    pub(super) fn kind(self) -> &'static str {
+        match self {
+            Self::Exchange(ClientError { kind: ClientErrorKind::Malformed(reason), .. }) => reason.name(),
+            _ => self.proxy_error(),
+        }
+    }
+
     /// Returns the error type of Proxy-Status (RFC 9209 §2.3).
     pub(super) fn proxy_error(self) -> &'static str {
         match self {

@@ -31,6 +31,7 @@ pub(crate) struct ProxyRules {
 
 impl ProxyRules {
     /// Forwards to a group of servers with the default for everything else.
+    #[cfg(test)]
     pub(crate) fn new(upstream: Arc<Upstream>) -> Self {
         Self {
             upstream,

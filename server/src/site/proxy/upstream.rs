@@ -424,3 +424,6 @@ impl Upstream {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
