@@ -149,7 +149,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         }
         input[STREAM].copy_from_slice(&(2 * request + 1).to_be_bytes());
         server.exchange(input)?;
-        if request as usize % REQUESTS_OF_WINDOW == 0 {
+        if (request as usize).is_multiple_of(REQUESTS_OF_WINDOW) {
             server.exchange(&window_update)?;
         }
     }

@@ -83,7 +83,7 @@ pub(super) fn park<S: Detach, T: Service, O: Observer, P: 'static>(
     match compact(connection, &worker, id) {
         Ok((transport, protocol)) => {
             let all = parked_connections(&worker, start);
-            let protocol = all.store(protocol);
+            let protocol = all.store(protocol, &transport.link);
             all.insert(id, ParkedConnection { transport, protocol, app, permit });
             worker.connections.park(id);
         }
@@ -139,10 +139,13 @@ impl<S, T, O, P> ParkedConnections<S, T, O, P> {
         Self { slots: RefCell::default(), http2: RefCell::default(), start }
     }
 
-    /// Stores the state of HTTP/2.
-    fn store(&self, protocol: CompactProtocol) -> ParkedProtocol<http2::ParkedProtocol> {
+    /// Stores the state of HTTP/2, unless the connection has a session.
+    fn store(&self, protocol: CompactProtocol, link: &Link<S>) -> ParkedProtocol<http2::ParkedProtocol> {
         match protocol {
             ParkedProtocol::Http1(state) => ParkedProtocol::Http1(state),
+            ParkedProtocol::Http2(protocol, state) if link.has_session() => {
+                ParkedProtocol::Http2(http2::ParkedProtocol::Apart(protocol), state)
+            }
             ParkedProtocol::Http2(protocol, state) => {
                 ParkedProtocol::Http2(self.http2.borrow_mut().insert(*protocol), state)
             }

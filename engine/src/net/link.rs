@@ -238,6 +238,13 @@ impl SessionState {
     }
 }
 
+impl<S> Link<S> {
+    /// Whether the bytes of the connection are encoded, as with TLS.
+    pub(crate) fn has_session(&self) -> bool {
+        self.session.is_some()
+    }
+}
+
 impl<S: Stream> Link<S> {
     pub(crate) fn new(socket: S, session: Option<Box<dyn Session>>) -> Self {
         let session = session.map(|session| SessionState {

@@ -187,6 +187,11 @@ impl Contents {
         }
     }
 
+    /// Whether the response is complete, and content is discarded.
+    pub(super) fn is_discarded(&self, stream: StreamId) -> bool {
+        self.find(stream).is_some_and(|content| content.phase == ContentPhase::Discarded)
+    }
+
     /// Begins to discard what arrives of a content. Its time limits apply. Returns the number of bytes that were not
     /// read, and the reader, which gets an error.
     pub(super) fn discard(&mut self, stream: StreamId, now: Tick) -> (usize, Option<Waker>) {

@@ -13,8 +13,13 @@ pub(in crate::connection) struct ParkedProtocols {
     free: Vec<u32>,
 }
 
-/// The place of a state. It is removed once.
-pub(in crate::connection) struct ParkedProtocol(u32);
+/// Where the state of a parked connection is.
+pub(in crate::connection) enum ParkedProtocol {
+    /// In this slot of the table, until it is removed.
+    InTable(u32),
+    /// In its own allocation, next to the session of its connection, which keeps the pages there anyway.
+    Apart(Box<http2::Connection>),
+}
 
 impl ParkedProtocols {
     /// Stores a state.
@@ -22,17 +27,21 @@ impl ParkedProtocols {
         while let Some(slot) = self.free.pop() {
             if let Some(empty) = self.slots.get_mut(slot as usize) {
                 *empty = Some(protocol);
-                return ParkedProtocol(slot);
+                return ParkedProtocol::InTable(slot);
             }
         }
         self.slots.push(Some(protocol));
-        ParkedProtocol(self.slots.len() as u32 - 1)
+        ParkedProtocol::InTable(self.slots.len() as u32 - 1)
     }
 
     /// Removes a state. Releases the memory of an empty table.
     pub(in crate::connection) fn remove(&mut self, place: ParkedProtocol) -> Option<Box<http2::Connection>> {
-        let protocol = self.slots.get_mut(place.0 as usize)?.take().map(Box::new);
-        self.free.push(place.0);
+        let slot = match place {
+            ParkedProtocol::InTable(slot) => slot,
+            ParkedProtocol::Apart(protocol) => return Some(protocol),
+        };
+        let protocol = self.slots.get_mut(slot as usize)?.take().map(Box::new);
+        self.free.push(slot);
         while let Some(None) = self.slots.last() {
             self.slots.pop();
         }
@@ -63,7 +72,7 @@ mod tests {
         let [first, second, third] = [1, 2, 3].map(|number| parked.insert(state(number)));
         assert_eq!(number_of(parked.remove(second)), 2);
         let fourth = parked.insert(state(4));
-        assert_eq!((fourth.0, parked.slots.len()), (1, 3));
+        assert!(matches!(fourth, ParkedProtocol::InTable(1)) && parked.slots.len() == 3);
         assert_eq!((number_of(parked.remove(third)), number_of(parked.remove(fourth))), (3, 4));
         assert_eq!(parked.slots.len(), 1);
         let fifth = parked.insert(state(5));

@@ -129,7 +129,8 @@ where
         let reason = match cause {
             ResetCause::Peer | ResetCause::NotProcessed => CloseReason::ClientCancelled,
             ResetCause::Violation(error) => {
-                if self.streams.find(stream).is_none() {
+                let is_discarded = self.connection.contents.borrow().is_discarded(stream);
+                if self.streams.find(stream).is_none() && !is_discarded {
                     self.refused.count(error, self.connection.transport.peer, &self.app.observer);
                 }
                 CloseReason::StreamInvalid(error)

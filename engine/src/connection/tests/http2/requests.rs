@@ -156,6 +156,20 @@ fn content_after_the_response_has_the_time_of_content() {
 }
 
 #[test]
+fn a_client_may_stop_within_its_content_after_the_response() {
+    with_virtual_time(async || {
+        let server = TestServer::new();
+        let mut client = Http2Client::connect(&server).await;
+        let stream = client.request(0, "POST", "/ok", &[("content-length", "1000")]);
+        client.send().await;
+        client.data(LAST, stream, b"not all");
+        client.send().await;
+        assert!(client.response(stream).is_complete);
+        assert_eq!((client.fetch("/ok").await.status, server.recorder.refused()), (200, vec![]));
+    });
+}
+
+#[test]
 fn nothing_is_discarded_if_the_limit_is_zero() {
     with_virtual_time(async || {
         let server = TestServer::with(Limits { discard_bytes_max: 0, ..Limits::default() });
