@@ -6,7 +6,7 @@ use super::error::{LogEvent, SEPARATE_LINES};
 use super::logs::{LogQueues, Logs};
 use super::metrics::{CounterHandle, Counters};
 use selvedge::proto::http2::StreamError;
-use selvedge::service::{CloseReason, Closed, Exchange, Phase, ServerEvent};
+use selvedge::service::{CloseReason, Closed, Exchange, Phase, ServerEvent, UpstreamRecord};
 use selvedge::{Limits, Observer, Reject, Request};
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -178,7 +178,7 @@ fn with_limit(text: &str, limit: Option<String>) -> String {
 }
 
 /// Returns the kind and the text of the failure of an upstream, if it has failed.
-fn failure_of(upstream: &UpstreamHandle) -> Option<(&'static str, String)> {
+fn failure_of(upstream: &UpstreamRecord) -> Option<(&'static str, String)> {
     let facts = upstream.facts();
     facts.failure.as_ref().map(|text| (facts.failure_kind, text.to_string()))
 }
