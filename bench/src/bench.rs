@@ -8,7 +8,7 @@ use crate::load::closed::{ClosedLoop, Until};
 use crate::load::mix::{Mix, Persistence};
 use crate::process::probe;
 use crate::process::server_process::{Ports, ServerProcess};
-use crate::servers::{ContentKind, Launch, Server, Upstream};
+use crate::servers::{ContentKind, Launch, Server, UpstreamProgram};
 use crate::site::BenchSite;
 use anyhow::{Result, ensure};
 use indicatif::ProgressBar;
@@ -107,7 +107,7 @@ pub(crate) struct Plan {
     pub(crate) rounds_min: usize,
     pub(crate) probe: Probe,
     /// The upstream, if the servers are measured as proxies.
-    pub(crate) upstream: Option<Upstream>,
+    pub(crate) upstream: Option<UpstreamProgram>,
     pub(crate) measure: Measure,
 }
 

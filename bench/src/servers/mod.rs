@@ -5,7 +5,7 @@ mod table;
 mod upstream;
 
 pub(crate) use content::ContentKind;
-pub(crate) use upstream::Upstream;
+pub(crate) use upstream::UpstreamProgram;
 
 use crate::certificate::Certificate;
 use crate::hello;

@@ -8,11 +8,11 @@ use std::process::Command;
 
 /// A built upstream.
 #[derive(Clone)]
-pub(crate) struct Upstream {
+pub(crate) struct UpstreamProgram {
     program: PathBuf,
 }
 
-impl Upstream {
+impl UpstreamProgram {
     /// Builds the program in `folder`.
     ///
     /// # Errors

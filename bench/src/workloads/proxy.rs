@@ -3,7 +3,7 @@
 use super::throughput::{LatencySource, ThroughputTable};
 use crate::bench::{Bench, Plan, Probe};
 use crate::load::mix::Mix;
-use crate::servers::{ContentKind, Upstream};
+use crate::servers::{ContentKind, UpstreamProgram};
 use crate::site::{MIB, SIZES, SMALL, SizedFile};
 use anyhow::Result;
 
@@ -13,7 +13,7 @@ const BYTES_PER_SECOND: f64 = 256.0 * 1024.0 * 1024.0;
 
 /// Returns the plans, and builds the upstream.
 pub(super) fn plans(bench: &Bench) -> Result<Vec<Plan>> {
-    let upstream = Upstream::build(&bench.scratch)?;
+    let upstream = UpstreamProgram::build(&bench.scratch)?;
     let plan = |name: &str, title: String, file: &SizedFile, connections, latency_source, probe| {
         let path = format!("/{}", file.name);
         let table = ThroughputTable {
