@@ -30,8 +30,6 @@ async fn receive<T>(
     let mut bytes = vec![0; bytes_max];
     loop {
         let mut ready = socket.readable().await?;
-        // Read before the bytes: what the peer sent before it closed is then among them.
-        let is_closed = ready.ready().is_read_closed();
         let Ok(peeked) = ready.try_io(|socket| receive_now(socket.get_ref(), &mut bytes, RecvFlags::PEEK)) else {
             continue;
         };
@@ -44,8 +42,7 @@ async fn receive<T>(
         if count == bytes_max {
             return Err(ErrorKind::InvalidData.into());
         }
-        if is_closed {
-            // The end of the peer's direction stays ready, so a further wait would not wait.
+        if ready.ready().is_read_closed() {
             return Err(ErrorKind::UnexpectedEof.into());
         }
         // The bytes stay in the socket, so only further ones make it ready again.
