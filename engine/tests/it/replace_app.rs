@@ -133,6 +133,10 @@ impl Service for Echo {
         let response = Response::new(StatusCode::OK).body(Body::Stream { length: None, chunks });
         if has_lease { response.lease(self.0.clone()) } else { response }
     }
+
+    fn accepts_extended_connect(&self) -> bool {
+        true
+    }
 }
 
 /// Sends back what it receives, until the server requests the stop.
@@ -193,6 +197,12 @@ async fn a_lease_keeps_streams_and_upgraded_connections_until_it_ends() {
     let mut body = open.response.await.expect("the server responds").into_body();
     assert_eq!(receive(&mut body).await.expect("content follows").expect("it arrives"), "begun");
 
+    assert!(http2.may_open_tunnels());
+    let mut head = request("CONNECT", "/upgrade");
+    head.extensions_mut().insert(h2::ext::Protocol::from_static("echo"));
+    let mut tunnel = http2.open(head).await;
+    let mut echoed = tunnel.response.await.expect("the server responds").into_body();
+
     for text in ["after the first replacement", "after the second"] {
         let waits = begin("/without");
         app_handle.replace(&version());
@@ -202,12 +212,15 @@ async fn a_lease_keeps_streams_and_upgraded_connections_until_it_ends() {
         exchange_bytes(&mut upgraded, text);
         open.content.send_data(text.into(), false).expect("the stream is open");
         assert_eq!(receive(&mut body).await.expect("content follows").expect("it arrives"), text);
+        tunnel.content.send_data(text.into(), false).expect("the stream is open");
+        assert_eq!(receive(&mut echoed).await.expect("bytes follow").expect("they arrive"), text);
     }
     without.read_until_close();
 
     lease.end();
     app_handle.replace(&version());
     assert!(upgraded.read_until_close().is_empty());
+    assert!(receive(&mut echoed).await.is_none(), "the handler ends when it learns of the stop");
     stream.read_until_close();
     assert!(receive(&mut body).await.is_none_or(|received| received.is_err()));
     running.handle().stop_now();

@@ -2,8 +2,8 @@
 //!
 //! Before the serving process gives its privileges up, it starts one process for each folder of programs. That process
 //! becomes the user of the programs at once, so it never runs one as root, and runs programs of its folder only. It has
-//! one thread (`cgi_runner`), which waits for requests, for the ends of programs, and for the ends of their leases: a lease is a
-//! socket that the serving process closes when the client has left. The process ends when the serving process does, with
+//! one thread (`cgi_runner`), which waits for requests, for the ends of programs, and for the ends of their leases. A lease
+//! is a socket that the serving process closes when the client has left. The process ends when the serving process does, with
 //! all programs.
 
 use super::link::Link;

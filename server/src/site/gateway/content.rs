@@ -1,6 +1,5 @@
 //! The content of a script's response, as it arrives.
 
-use super::error::GatewayError;
 use super::exchange::Exchange;
 use super::rules::RequestAtWork;
 use bytes::Bytes;
@@ -26,16 +25,9 @@ impl Chunks for ScriptContent {
         match ready!(self.exchange.poll_output(cx)) {
             Ok(output) => Poll::Ready(output.map(Ok)),
             Err(error) => {
-                note_failure(&self.exchange, &error);
+                error.note(self.exchange.messages().record());
                 Poll::Ready(Some(Err(StreamError(error.to_string()))))
             }
         }
-    }
-}
-
-/// Notes for the log why the response is incomplete.
-fn note_failure(exchange: &Exchange, error: &GatewayError) {
-    if !error.is_of_client() {
-        exchange.messages().record().update(|facts| facts.failure = Some(format!("{}: {error}", facts.group).into()));
     }
 }

@@ -6,7 +6,7 @@ use crate::site::files::FileError;
 use selvedge::client::{ClientError, ClientErrorKind, RetrySafety};
 use selvedge::proto::cgi::MalformedScriptHead;
 use selvedge::proto::fastcgi::MalformedRecord;
-use selvedge::service::ContentError;
+use selvedge::service::{ContentError, UpstreamRecord};
 use selvedge::{Response, StatusCode};
 use std::fmt;
 use std::io;
@@ -60,15 +60,15 @@ impl GatewayError {
             || matches!(self, Self::Ended(_))
     }
 
-    /// Returns the reason without values of this request. Events with one reason are counted together in the log.
-    fn reason(&self) -> &'static str {
+    /// Returns the kind of the failure, without values of this request.
+    fn kind(&self) -> &'static str {
         match self {
             Self::Connection(error) => error.phase.name(),
             Self::Record(error) => error.message(),
             Self::Head(error) => error.message(),
             Self::Ended(_) => "the output of the script ended early",
             Self::Overloaded => "the server that runs scripts is overloaded",
-            Self::Refused(why) => why,
+            Self::Refused(why) => *why,
             Self::OutputTooLong(_) => "the output of the program is too long",
             Self::Start(_) => "no program can be started",
             Self::Content(_) => "the request content cannot be read",
@@ -80,13 +80,6 @@ impl GatewayError {
 
     /// Returns the response to the client.
     pub(super) fn response(&self) -> Response {
-        match self {
-            Self::Content(error) => (*error).into(),
-            _ => self.response_to_failure().log_reason(self.reason()),
-        }
-    }
-
-    fn response_to_failure(&self) -> Response {
         let bad_gateway = || Response::error(StatusCode::BAD_GATEWAY);
         let busy = || Response::error(StatusCode::SERVICE_UNAVAILABLE).field("retry-after", "1");
         match self {
@@ -108,9 +101,14 @@ impl GatewayError {
         }
     }
 
-    /// Whether the error is one of the client, which is not logged as a failure of the script.
-    pub(super) fn is_of_client(&self) -> bool {
-        matches!(self, Self::Content(_))
+    /// Notes the failure for the log. An error of the client is none of the script.
+    pub(super) fn note(&self, record: &UpstreamRecord) {
+        if !matches!(self, Self::Content(_)) {
+            record.update(|facts| {
+                facts.failure = Some(format!("{}: {self}", facts.group).into());
+                facts.failure_kind = self.kind();
+            });
+        }
     }
 }
 

@@ -95,9 +95,7 @@ pub(super) async fn respond(state: &GatewayState, request: &mut Request, call: G
     match run(state, request, &call, (script, Messages::new(record.clone()), at_work)).await {
         Ok(outcome) => outcome,
         Err(error) => {
-            if !error.is_of_client() {
-                record.update(|facts| facts.failure = Some(format!("{}: {error}", facts.group).into()));
-            }
+            error.note(&record);
             GatewayOutcome::Response(error.response())
         }
     }
