@@ -1,0 +1,131 @@
+"""The upstreams of checks/proxy_peers.py, the proxy in front of them, and curl as its client.
+
+Each application has the paths /hello, /echo, /events (gets each text that is posted to /publish), /wait (begins a response
+and waits until the client leaves), /left (how many clients left it) and /refuse (403, before the content is read).
+"""
+import contextlib
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from clients import STEP_TIMEOUT, TARGET, free_address, run, wait_until_it_listens
+from http2_server import Server
+
+APPLICATIONS = Path(__file__).parent / "upstreams"
+# Arguments of curl by transport, and whether it is over TLS.
+TRANSPORTS = {
+    "HTTP/1.1": (["--http1.1"], "plain"),
+    "HTTP/1.1, TLS": (["--http1.1"], "TLS"),
+    "HTTP/2": (["--http2-prior-knowledge"], "plain"),
+    "HTTP/2, TLS": (["--http2"], "TLS"),
+}
+
+
+class Proxy(Server):
+    """A server with a route for each upstream, whose name is the first segment of a path."""
+
+    def __init__(self, binary, driver, **upstreams):
+        """Each upstream is an address, or the content of its block."""
+        self.upstreams = {
+            name: text if "server" in text else f'server "http://{text}"' for name, text in upstreams.items()
+        }
+        self.route = "proxy \"{name}\" strip-prefix=#true"
+        super().__init__(binary, driver)
+
+    def write_files(self):
+        self.root.mkdir()
+        (self.root / "hello.txt").write_text("hello\n")
+
+    def configure(self, version=1):
+        lines = [
+            f'listen "127.0.0.1:{self.tls}" tls=#true',
+            f'listen "127.0.0.1:{self.plain}" http2=#true',
+            'certificate-folder "certificates"',
+            'log { access "access.log"; error "error.log"; }',
+            'limits { shutdown-timeout "2s"; }',
+            *(f"upstream {name!r} {{\n{text}\n}}".replace("'", '"') for name, text in self.upstreams.items()),
+            f'site "localhost" {{ root "root"; https-redirect #false; body-bytes-max "1TiB"; header "x-version" "{version}"',
+            *(f'route "/{name}/*" {{ {self.route.format(name=name)} }}' for name in self.upstreams),
+            "}",
+        ]
+        new = self.folder / "selvedge.kdl.new"
+        new.write_text("\n".join(lines) + "\n")
+        os.rename(new, self.configuration)
+
+    def curl(self, transport, path, *arguments, **options):
+        """Runs curl. Returns the status, the fields and the content of the response."""
+        with tempfile.NamedTemporaryFile() as head:
+            command = self.curl_command(transport, path, "--max-time", str(STEP_TIMEOUT), "-D", head.name, *arguments)
+            ended = subprocess.run(command, capture_output=True, timeout=2 * STEP_TIMEOUT, **options)
+            lines = Path(head.name).read_text().strip().split("\n\n")[-1].splitlines()
+        assert ended.returncode == 0, f"{command}: {ended.stderr.decode()}"
+        fields = dict((name.lower(), value.strip()) for name, _, value in (line.partition(":") for line in lines[1:]))
+        return int(lines[0].split()[1]), fields, ended.stdout
+
+    def curl_command(self, transport, path, *arguments):
+        version, security = TRANSPORTS[transport]
+        return ["curl", "-sS", "-4", "--cacert", self.authority, *version, *arguments, self.url(security, path)]
+
+
+@contextlib.contextmanager
+def program(*command, address=None, **options):
+    """Runs a program that listens on an address. Yields its process."""
+    process = subprocess.Popen(command, stderr=subprocess.DEVNULL, stdin=subprocess.DEVNULL, **options)
+    try:
+        wait_until_it_listens(address)
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+
+
+@contextlib.contextmanager
+def uvicorn():
+    address = free_address()
+    host, port = address.split(":")
+    command = [sys.executable, "-m", "uvicorn", "--app-dir", APPLICATIONS, "--host", host, "--port", port, "asgi:application"]
+    with program(*command, address=address, stdout=subprocess.DEVNULL):
+        yield address
+
+
+@contextlib.contextmanager
+def gunicorn(*options):
+    address = free_address()
+    command = [sys.executable, "-m", "gunicorn", "--chdir", APPLICATIONS, "--bind", address, *options, "wsgi:application"]
+    with program(*command, address=address):
+        yield address
+
+
+@contextlib.contextmanager
+def node():
+    address = free_address()
+    with program("node", APPLICATIONS / "upstream.mjs", address, address=address):
+        yield address
+
+
+@contextlib.contextmanager
+def go():
+    folder = Path(TARGET) / "proxy-upstreams"
+    run("go", "build", "-o", folder / "upstream", APPLICATIONS / "upstream.go")
+    address = free_address()
+    with program(folder / "upstream", address, address=address):
+        yield address
+
+
+@contextlib.contextmanager
+def nginx(content):
+    """Runs nginx with a configuration, in which ADDRESS is its address."""
+    folder, address = Path(tempfile.mkdtemp(prefix="nginx-")), free_address()
+    (folder / "nginx.conf").write_text(
+        f"daemon off; master_process off; pid {folder}/pid; error_log {folder}/error.log; events {{}}\n"
+        f"http {{ access_log off; include /etc/nginx/mime.types; client_body_temp_path {folder}; proxy_temp_path {folder};\n"
+        f"{content.replace('ADDRESS', address)} }}"
+    )
+    try:
+        with program("nginx", "-p", folder, "-c", folder / "nginx.conf", address=address):
+            yield address
+    finally:
+        shutil.rmtree(folder)
