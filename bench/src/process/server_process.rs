@@ -49,7 +49,7 @@ pub(crate) struct ServerProcess {
     ports: Ports,
     log: PathBuf,
     /// The upstream of a proxy. It is stopped after the proxy.
-    upstream: Option<Box<ServerProcess>>,
+    upstream: Option<Box<Self>>,
 }
 
 /// Runs `action` with this thread, and the processes that it starts, pinned to these cores.

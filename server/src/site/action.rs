@@ -44,6 +44,16 @@ impl Action {
             Self::Files(_) | Self::Redirect(_) | Self::Respond(_) | Self::Deny(_) => false,
         }
     }
+
+    /// Returns how files are served, if the action serves any.
+    pub(super) fn files(&self) -> Option<&FilesRules> {
+        match self {
+            Self::Files(files) => Some(files),
+            #[cfg(feature = "configuration")]
+            Self::Gateway(gateway) => gateway.files(),
+            _ => None,
+        }
+    }
 }
 
 /// The status code and the target of a redirect.

@@ -61,7 +61,6 @@ pub(super) struct Pipeline<'t> {
     /// Whether the response may be cached by its path.
     cache_scope: CacheScope,
     /// Whether the path is that of a rewrite.
-    #[cfg_attr(not(feature = "configuration"), expect(dead_code, reason = "only requests that are forwarded need it"))]
     is_rewritten: bool,
     /// The query of a script's local redirect that leads to the next route.
     #[cfg(feature = "configuration")]

@@ -304,15 +304,7 @@ impl RouteTable {
             let first = document_roots.len();
             let mut id_of = |document_root| document_root_id(&mut document_roots, first, document_root);
             let files = rules.routes.iter().map(|route| {
-                let FilesRules { root, index, precompressed, .. } = match &route.action {
-                    Action::Files(files) => files,
-                    #[cfg(feature = "configuration")]
-                    Action::Gateway(gateway) => match gateway.files() {
-                        Some(files) => files,
-                        None => return 0,
-                    },
-                    _ => return 0,
-                };
+                let Some(FilesRules { root, index, precompressed, .. }) = route.action.files() else { return 0 };
                 id_of(DocumentRoot { root: root.clone(), index: index.0.clone(), precompressed: *precompressed })
             });
             let files = files.collect();

@@ -68,7 +68,7 @@ impl GatewayError {
             Self::Head(error) => error.message(),
             Self::Ended(_) => "the output of the script ended early",
             Self::Overloaded => "the server that runs scripts is overloaded",
-            Self::Refused(why) => *why,
+            Self::Refused(why) => why,
             Self::OutputTooLong(_) => "the output of the program is too long",
             Self::Start(_) => "no program can be started",
             Self::Content(_) => "the request content cannot be read",

@@ -67,8 +67,11 @@ impl FailureHistory {
 mod tests {
     use super::*;
 
+    /// What happens, by times in seconds.
+    type Events<'a> = &'a [(char, u64)];
+
     /// Plays failures and successes at times in seconds; returns the times at which the server is taken out.
-    fn play(events: &[(char, u64)]) -> Vec<(u64, u64)> {
+    fn play(events: Events<'_>) -> Vec<(u64, u64)> {
         let rules = FailureRules::default();
         let mut history = FailureHistory::default();
         let mut ejections = Vec::new();
@@ -90,7 +93,7 @@ mod tests {
 
     #[test]
     fn failures_take_a_server_out() {
-        let cases: &[(&str, &[(char, u64)], &[(u64, u64)])] = &[
+        let cases: &[(&str, Events<'_>, &[(u64, u64)])] = &[
             ("two failures", &[('x', 0), ('x', 1)], &[]),
             ("three failures in 10 s", &[('x', 0), ('x', 5), ('x', 10)], &[(10, 10)]),
             ("three failures in 11 s", &[('x', 0), ('x', 5), ('x', 11)], &[]),
