@@ -352,7 +352,7 @@ def main():
     parser.add_argument("binary")
     parser.add_argument("--driver", default="epoll")
     parser.add_argument("checks", nargs="*", metavar="CHECK")
-    options = parser.parse_args()
+    options = parser.parse_intermixed_args()
     chosen = [check for check in CHECKS if not options.checks or check.__name__ in options.checks]
     failed = []
     with contextlib.ExitStack() as stack:

@@ -241,7 +241,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("binary")
     parser.add_argument("--driver", default="epoll")
-    options = parser.parse_args()
+    options = parser.parse_intermixed_args()
     with Site(os.path.abspath(options.binary), options.driver) as site:
         for step in click_through(site):
             print(step, flush=True)
