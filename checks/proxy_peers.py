@@ -5,8 +5,7 @@
 
 The checks: `nginx`, `uvicorn`, `gunicorn`, `node`, `go` (the exchanges of each transport, events, clients that leave, and
 connections that end while they are idle), `station` (gRPC: the example `grpc` on tonic, and grpcio), `websockets`, `browser`
-(Chromium opens WebSockets over HTTP/2), `upload` (the memory during a large one), `early` (responses before the end of an
-upload), `dead` (a dead server of a group gets no POST twice) and `kept` (streams and WebSockets that outlive reloads).
+(Chromium opens WebSockets over HTTP/2), `upload` (the memory during a large one), `dead` (a dead server of a group gets no POST twice) and `kept` (streams and WebSockets that outlive reloads).
 
 curl, nginx, node, go and chromium must be installed; the packages of Python are installed from their registry into
 target/. `--grpc` is the program of the example; without it, only grpcio is the upstream of `station`.
@@ -85,18 +84,20 @@ def exchanges(proxy, name):
                 arguments = ["--data-binary", "@-", "-H", "Content-Type: x/y", *framing]
                 status, _, content = proxy.curl(transport, f"/{name}/echo", *arguments, input=sent)
                 assert status == 200 and content == sent, (transport, framing, size, status, len(content))
-        status, _, _ = proxy.curl(transport, f"/{name}/refuse", "--data-binary", "@-", input=bytes(3_000_000))
+        status = proxy.refused_upload(transport, f"/{name}/refuse", proxy.refused)
         assert status == 403, (transport, "a refused upload", status)
-    return f"GET, HEAD and uploads up to {ECHO_SIZES[-1]} bytes with {len(TRANSPORTS)} transports"
+    return f"GET, HEAD, uploads up to {ECHO_SIZES[-1]} bytes, and early responses, with {len(TRANSPORTS)} transports"
 
 
 def events(proxy, name):
     """Each event is published when the one before has arrived."""
     slowest = 0
     for transport in TRANSPORTS:
-        command = proxy.curl_command(transport, f"/{name}/events", "-N", "--max-time", str(STEP_TIMEOUT))
+        command = proxy.curl_command(transport, f"/{name}/events", "-N", "-i", "--max-time", str(STEP_TIMEOUT))
         with subprocess.Popen(command, stdout=subprocess.PIPE) as client:
             try:
+                while client.stdout.readline() not in (b"\r\n", b""):
+                    pass
                 for number in range(EVENTS):
                     began = time.monotonic()
                     proxy.curl("HTTP/1.1", f"/{name}/publish", "--data-binary", str(number))
@@ -177,7 +178,7 @@ def nginx_exchanges(proxy, text):
         assert len(proxy.curl(transport, "/nginx/slow/large.bin")[2]) == 3_000_000, transport
         assert proxy.curl(transport, "/nginx/none")[0] == 404, transport
         assert proxy.curl(transport, "/nginx/folder")[0] == 301, transport
-        status = proxy.curl(transport, "/nginx/text.txt", "--data-binary", "@-", input=bytes(5_000_000))[0]
+        status = proxy.refused_upload(transport, "/nginx/text.txt", proxy.refused)
         assert status == 413, (transport, "content above the limit of nginx", status)
     return f"files, ranges, gzip, 304, 404, 301 and 413 with {len(TRANSPORTS)} transports"
 
@@ -254,7 +255,6 @@ CHECKS = {
     "websockets": proxy_websockets.check,
     "browser": proxy_websockets.check_browser,
     "upload": proxy_uploads.check_upload,
-    "early": proxy_uploads.check_early,
     "dead": proxy_uploads.check_dead,
     "kept": proxy_kept.check,
 }

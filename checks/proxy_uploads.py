@@ -1,14 +1,12 @@
-"""Uploads through the proxy: a large one in bounded memory, early responses, and servers that die during one."""
+"""Uploads through the proxy: a large one in bounded memory, and servers that die during one."""
 import asyncio
 import collections
-import os
 import random
 import re
 import subprocess
 import threading
 import time
 
-import proxy_upstreams as upstreams
 from clients import STEP_TIMEOUT, free_address
 from proxy_upstreams import TRANSPORTS, Proxy
 
@@ -17,7 +15,6 @@ GIB = 1 << 30
 GIB_SECONDS_MAX = 120
 # The memory of the server may grow by this much during an upload.
 GROWTH_MIB_MAX = 32
-EARLY_BYTES = 512 << 20
 POSTS, POSTS_AT_ONCE = 400, 20
 POST_BYTES = 200_000
 LENGTH = re.compile(rb"content-length: (\d+)", re.IGNORECASE)
@@ -75,9 +72,7 @@ def check_upload(options):
     size = options.upload * GIB
     with Loop() as loop:
         with Proxy(options.binary, options.driver, sink=loop.serve(Sink)) as proxy:
-            path = proxy.folder / "sparse"
-            path.touch()
-            os.truncate(path, size)
+            path = proxy.sparse_file("sparse", size)
             for transport in TRANSPORTS:
                 proxy.curl(transport, "/sink/", "--data-binary", "warm")
                 before, highest, began = proxy.memory(), 0, time.monotonic()
@@ -95,23 +90,6 @@ def check_upload(options):
                     f"{size / GIB:g} GiB by {transport} in {seconds:.1f} s, memory {before:.1f} MiB before"
                     f" and {highest:.1f} MiB at most"
                 )
-
-
-def check_early(options):
-    """Applications that refuse an upload while most of it is not sent: the client gets the response and stops."""
-    applications = [("node", upstreams.node), ("go", upstreams.go), ("uvicorn", upstreams.uvicorn)]
-    for name, application in applications:
-        with application() as address, Proxy(options.binary, options.driver, **{name: address}) as proxy:
-            path = proxy.folder / "sparse"
-            path.touch()
-            os.truncate(path, EARLY_BYTES)
-            for transport in TRANSPORTS:
-                # curl fails with 55 or 56 if a reset of the connection overtakes the response.
-                arguments = ["-T", path, "-H", "Expect:", "-w", " %{size_upload}"]
-                status, _, written = proxy.curl(transport, f"/{name}/refuse", *arguments)
-                assert status == 403, (name, transport, status)
-                assert int(written) < EARLY_BYTES, (name, transport, "the whole upload was read")
-        yield f"{name} refuses {EARLY_BYTES >> 20} MiB before their end with {len(TRANSPORTS)} transports"
 
 
 class Counting(Sink):

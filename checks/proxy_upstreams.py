@@ -1,18 +1,19 @@
 """The upstreams of checks/proxy_peers.py, the proxy in front of them, and curl as its client.
 
-Each application has the paths /hello, /echo, /events (gets each text that is posted to /publish), /wait (begins a response
+Each application has the paths /hello, /echo, /events (the newest stream gets each text that is posted to /publish), /wait (begins a response
 and waits until the client leaves), /left (how many clients left it) and /refuse (403, before the content is read).
 """
 import contextlib
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
 from clients import STEP_TIMEOUT, TARGET, free_address, run, wait_until_it_listens
-from http2_server import Server
+from http2_server import FRAME_BYTES_MAX, Connection, Server
 
 APPLICATIONS = Path(__file__).parent / "upstreams"
 # Arguments of curl by transport, and whether it is over TLS.
@@ -22,6 +23,10 @@ TRANSPORTS = {
     "HTTP/2": (["--http2-prior-knowledge"], "plain"),
     "HTTP/2, TLS": (["--http2"], "TLS"),
 }
+# The initial window of a stream, unless a setting changes it.
+WINDOW_BYTES = 256 << 10
+# More than the buffers between a client and an application.
+REFUSED_BYTES = 256 << 20
 
 
 class Proxy(Server):
@@ -38,6 +43,14 @@ class Proxy(Server):
     def write_files(self):
         self.root.mkdir()
         (self.root / "hello.txt").write_text("hello\n")
+        self.refused = self.sparse_file("refused", REFUSED_BYTES)
+
+    def sparse_file(self, name, size):
+        """Returns the path of a new file, which takes no room."""
+        path = self.folder / name
+        path.touch()
+        os.truncate(path, size)
+        return path
 
     def configure(self, version=1):
         lines = [
@@ -69,16 +82,34 @@ class Proxy(Server):
         version, security = TRANSPORTS[transport]
         return ["curl", "-sS", "-4", "--cacert", self.authority, *version, *arguments, self.url(security, path)]
 
+    def refused_upload(self, transport, path, file):
+        """Sends a file, of which the upstream reads nothing or not all. Returns the status."""
+        version, security = TRANSPORTS[transport]
+        if version == ["--http1.1"]:
+            status, _, written = self.curl(transport, path, "-T", file, "-H", "Expect:", "-o", "/dev/null", "-w", "%{size_upload}")
+            assert int(written) < file.stat().st_size, f"{transport}: the whole upload was read"
+            return status
+        # curl before version 8 does not read the response on a stream that the server has closed.
+        with Connection(self, security) as client:
+            length = ("content-length", str(file.stat().st_size))
+            client.send(client.head(1, client.fields(path, "POST", [length]), end=False))
+            for _ in range(WINDOW_BYTES // FRAME_BYTES_MAX):
+                client.send(client.data(1, bytes(FRAME_BYTES_MAX), end=False))
+            return client.response(1).status()
+
 
 @contextlib.contextmanager
 def program(*command, address=None, **options):
-    """Runs a program that listens on an address. Yields its process."""
-    process = subprocess.Popen(command, stderr=subprocess.DEVNULL, stdin=subprocess.DEVNULL, **options)
+    """Runs a program that listens on an address, with the processes that it starts. Yields its process."""
+    options = {"stdout": subprocess.DEVNULL, **options}
+    process = subprocess.Popen(
+        command, stderr=subprocess.DEVNULL, stdin=subprocess.DEVNULL, start_new_session=True, **options
+    )
     try:
         wait_until_it_listens(address)
         yield process
     finally:
-        process.kill()
+        os.killpg(process.pid, signal.SIGKILL)
         process.wait()
 
 
@@ -87,7 +118,7 @@ def uvicorn():
     address = free_address()
     host, port = address.split(":")
     command = [sys.executable, "-m", "uvicorn", "--app-dir", APPLICATIONS, "--host", host, "--port", port, "asgi:application"]
-    with program(*command, address=address, stdout=subprocess.DEVNULL):
+    with program(*command, address=address):
         yield address
 
 

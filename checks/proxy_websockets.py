@@ -1,5 +1,6 @@
 """WebSockets through the proxy: the library `websockets` at both ends, and Chromium over HTTP/2."""
 import asyncio
+import contextlib
 import json
 import os
 import random
@@ -40,8 +41,9 @@ async def upstream(connection):
     elif path.endswith("/ping"):
         await (await connection.ping(b"from the upstream"))
         await connection.send("pong")
-    async for message in connection:
-        await connection.send(message)
+    with contextlib.suppress(websockets.ConnectionClosed):
+        async for message in connection:
+            await connection.send(message)
 
 
 async def conversation(url, context):
@@ -105,10 +107,7 @@ async def with_websockets(proxy, address):
     closed = asyncio.Queue()
 
     async def recorded(connection):
-        try:
-            await upstream(connection)
-        except websockets.ConnectionClosed:
-            pass
+        await upstream(connection)
         received = connection.protocol.close_rcvd
         closed.put_nowait((received and received.code, received and received.reason))
 

@@ -1,8 +1,9 @@
 """An upstream for checks/proxy_peers.py: an ASGI application, without a framework."""
 import asyncio
 
-PUBLISHED = asyncio.Queue()
 left = 0
+# The events of the newest stream.
+published = None
 
 
 async def pieces(receive):
@@ -32,15 +33,17 @@ async def echo(receive, send):
 
 
 async def events(receive, send):
+    global published
+    published = own = asyncio.Queue()
     await start(send, fields=[(b"content-type", b"text/event-stream")])
     await send({"type": "http.response.body", "more_body": True})
     while True:
-        text = await PUBLISHED.get()
+        text = await own.get()
         await send({"type": "http.response.body", "body": b"data: %s\n\n" % text, "more_body": True})
 
 
 async def publish(receive, send):
-    await PUBLISHED.put(b"".join([piece async for piece in pieces(receive)]))
+    await published.put(b"".join([piece async for piece in pieces(receive)]))
     await respond(send)
 
 

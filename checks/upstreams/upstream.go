@@ -15,7 +15,8 @@ import (
 )
 
 var (
-	published = make(chan string)
+	// The events of the newest stream.
+	published atomic.Pointer[chan string]
 	left      atomic.Int64
 )
 
@@ -38,11 +39,13 @@ func echo(w http.ResponseWriter, r *http.Request) {
 }
 
 func events(w http.ResponseWriter, r *http.Request) {
+	own := make(chan string)
+	published.Store(&own)
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.(http.Flusher).Flush()
 	for {
 		select {
-		case text := <-published:
+		case text := <-own:
 			fmt.Fprintf(w, "data: %s\n\n", text)
 			w.(http.Flusher).Flush()
 		case <-r.Context().Done():
@@ -53,7 +56,7 @@ func events(w http.ResponseWriter, r *http.Request) {
 
 func publish(_ http.ResponseWriter, r *http.Request) {
 	text, _ := io.ReadAll(r.Body)
-	published <- string(text)
+	*published.Load() <- string(text)
 }
 
 func wait(w http.ResponseWriter, r *http.Request) {

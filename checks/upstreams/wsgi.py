@@ -2,9 +2,10 @@
 import queue
 import time
 
-PUBLISHED = queue.Queue()
 WAIT_STEP = 0.05
 left = 0
+# The events of the newest stream.
+published = None
 
 
 def pieces(environment):
@@ -13,13 +14,15 @@ def pieces(environment):
 
 
 def events(environment):
+    global published
+    published = own = queue.Queue()
     yield b""
     while True:
-        yield b"data: %s\n\n" % PUBLISHED.get()
+        yield b"data: %s\n\n" % own.get()
 
 
 def publish(environment):
-    PUBLISHED.put(b"".join(pieces(environment)))
+    published.put(b"".join(pieces(environment)))
     yield b""
 
 
