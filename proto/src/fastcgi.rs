@@ -367,7 +367,10 @@ mod tests {
         record(END_REQUEST, &[0, 0, 0, 7, status, 0, 0, 0], 0)
     }
 
-    fn check(bytes: &[u8], expected: Result<(&[u8], &[u8], Option<EndStatus>), MalformedRecord>) {
+    /// Output, error messages, and the end.
+    type Expected<'a> = (&'a [u8], &'a [u8], Option<EndStatus>);
+
+    fn check(bytes: &[u8], expected: Result<Expected<'_>, MalformedRecord>) {
         let expected =
             expected.map(|(output, error, end)| Read { output: output.to_vec(), error: error.to_vec(), end });
         for lengths in [&[usize::MAX / 2][..], &[1], &[3, 1, 7], &[2, 11, 5], &[8], &[13, 1]] {

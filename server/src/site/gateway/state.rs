@@ -10,6 +10,9 @@ use std::collections::HashMap;
 use std::rc::Rc;
 use std::sync::Arc;
 
+/// The addresses of a server, with their version.
+type KnownAddresses = (u64, Arc<[Address]>);
+
 /// The gateways of one worker.
 #[derive(Debug, Default)]
 pub(in crate::site) struct GatewayState {
@@ -17,7 +20,7 @@ pub(in crate::site) struct GatewayState {
     clients: RefCell<HashMap<u32, Client>>,
     /// The addresses of each server when they were last read, by the address of their cell. A cell lives as long as the
     /// rules of the worker.
-    addresses: RefCell<HashMap<usize, (u64, Arc<[Address]>)>>,
+    addresses: RefCell<HashMap<usize, KnownAddresses>>,
 }
 
 impl GatewayState {
