@@ -15,8 +15,8 @@ const CONTENT_BYTES_MAX: u64 = 32 << 10;
 /// Directory listings of one worker: 32 at a time, of 2,000 entries with 1 KiB each.
 const LISTS_BYTES_MAX: u64 = 32 * 2_000 * 1024;
 
-/// A request to a script or program: the head of its response (64 KiB), received and sent records of FastCGI (64 KiB
-/// each), content that waits for its length (64 KiB, and two pieces of 256 KiB on the way to a file), and messages (16 KiB).
+/// A request to a script or program. 64 KiB each: the head of its response, a received and a sent record of FastCGI, and
+/// content that waits for its length. Two pieces of 256 KiB are on the way to a file. Messages have 16 KiB.
 const SCRIPT_BYTES_MAX: u64 = (64 + 2 * 64 + 64 + 2 * 256 + 16) << 10;
 
 /// The terms of the memory budget.

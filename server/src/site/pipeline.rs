@@ -176,33 +176,9 @@ impl<'t> Pipeline<'t> {
     /// Finds the route of a path, checks its access rules, and runs its action.
     async fn run_route(&mut self, request: &mut Request, path: &SafePath) -> RouteResult<'t> {
         let text = absolute_path(path);
-        let (matched, scope) = self.site.find_route(&text, (request, self.client));
-        if scope == CacheScope::None {
-            self.cache_scope = scope;
-        }
-        let route = matched.as_ref().map(|matched| matched.route);
-        let cors = route.map_or(self.site.rules.cors.as_ref(), |route| route.cors.as_ref());
-        if let Some(cors) = cors {
-            // The response depends on the origin.
-            self.cache_scope = CacheScope::None;
-            // Before the access rules, because a preflight request has no credentials.
-            if let Some(response) = cors.preflight(request) {
-                return RouteResult::Responded(RoutedResponse::new(response, route, ResponseSource::Generated));
-            }
-        }
-        let uses_content = route.is_some_and(|route| route.action.uses_content());
-        let checked = match self.check_route(request, route).await {
-            Ok(()) if !uses_content && request.head().framing != RequestFraming::None => {
-                discard_content(request).await.map_err(Response::from)
-            }
-            checked => checked,
-        };
-        if let Err(response) = checked {
-            return RouteResult::Responded(RoutedResponse::new(response, route, ResponseSource::Generated));
-        }
-        let Some(RouteMatch { route, document_root: files }) = matched else {
-            let unmatched = Response::error(StatusCode::NOT_FOUND).log_reason("no route of the site matches");
-            return RouteResult::Responded(self.without_route(unmatched));
+        let RouteMatch { route, document_root: files } = match self.find_route(request, &text).await {
+            Ok(matched) => matched,
+            Err(refused) => return RouteResult::Responded(refused),
         };
         // Most actions need no captures, so they are found only for those that do.
         let values = || {
@@ -262,6 +238,37 @@ impl<'t> Pipeline<'t> {
                 RouteResult::Responded(RoutedResponse { headers, ..served })
             }
         }
+    }
+
+    /// Finds the route of a path, and checks its access rules. Request content that its action does not use is discarded.
+    async fn find_route(&mut self, request: &mut Request, text: &str) -> Result<RouteMatch<'t>, RoutedResponse<'t>> {
+        let (matched, scope) = self.site.find_route(text, (request, self.client));
+        if scope == CacheScope::None {
+            self.cache_scope = scope;
+        }
+        let route = matched.as_ref().map(|matched| matched.route);
+        let cors = route.map_or(self.site.rules.cors.as_ref(), |route| route.cors.as_ref());
+        if let Some(cors) = cors {
+            // The response depends on the origin.
+            self.cache_scope = CacheScope::None;
+            // Before the access rules, because a preflight request has no credentials.
+            if let Some(response) = cors.preflight(request) {
+                return Err(RoutedResponse::new(response, route, ResponseSource::Generated));
+            }
+        }
+        let uses_content = route.is_some_and(|route| route.action.uses_content());
+        let checked = match self.check_route(request, route).await {
+            Ok(()) if !uses_content && request.head().framing != RequestFraming::None => {
+                discard_content(request).await.map_err(Response::from)
+            }
+            checked => checked,
+        };
+        if let Err(response) = checked {
+            return Err(RoutedResponse::new(response, route, ResponseSource::Generated));
+        }
+        matched.ok_or_else(|| {
+            self.without_route(Response::error(StatusCode::NOT_FOUND).log_reason("no route of the site matches"))
+        })
     }
 
     /// Checks the access rules of the route that were not checked yet, and limits the request content. Without a

@@ -134,3 +134,34 @@ fn a_refused_connection_of_tcp() {
         );
     });
 }
+
+#[test]
+fn a_full_accept_queue_of_a_unix_socket_is_waited_for() {
+    run(async {
+        let path = std::env::temp_dir().join(format!("selvedge-client-queue-{}", std::process::id()));
+        let _ = std::fs::remove_file(&path);
+        let family = rustix::net::AddressFamily::UNIX;
+        let kind = rustix::net::SocketType::STREAM;
+        let flags = rustix::net::SocketFlags::CLOEXEC | rustix::net::SocketFlags::NONBLOCK;
+        let listener = rustix::net::socket_with(family, kind, flags, None).unwrap();
+        rustix::net::bind(&listener, &rustix::net::SocketAddrUnix::new(&path).unwrap()).unwrap();
+        rustix::net::listen(&listener, 0).unwrap();
+        let listener = UnixListener::from_std(listener.into()).unwrap();
+        let fill = std::os::unix::net::UnixStream::connect(&path).unwrap();
+        let (client, to) = (client(), Destination::plain(Address::Unix(path.as_path().into())));
+        let (sent, seconds) = timed(&client, &to, OutgoingContent::empty()).await;
+        let error = sent.unwrap_err();
+        assert_eq!((error.phase, error.kind), (ClientPhase::Connect, ClientErrorKind::TimedOut));
+        assert_within(seconds, 2.0);
+        let fetch = spawn_fetch(&client, &to, "GET");
+        sleep(Duration::from_secs(1)).await;
+        drop(listener.accept().await.unwrap());
+        let (socket, _) = listener.accept().await.unwrap();
+        let mut peer = Peer { socket, received: Vec::new() };
+        peer.take_head().await;
+        peer.send(b"HTTP/1.1 204 No Content\r\n\r\n").await;
+        assert!(fetch.await.unwrap().is_ok());
+        std::fs::remove_file(&path).unwrap();
+        drop(fill);
+    });
+}

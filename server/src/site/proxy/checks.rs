@@ -45,7 +45,7 @@ impl CheckTask {
                 let (Some(worker), Some(upstream)) = (self.worker.upgrade(), self.upstream.upgrade()) else { return };
                 let Some(check) = upstream.rules().check.as_ref() else { return };
                 let result = check_once(&worker, &upstream, self.server, check).await;
-                upstream.checked(self.server, result.as_ref().map(|()| ()).map_err(|reason| &**reason));
+                upstream.checked(self.server, result.as_ref().copied().map_err(|reason| &**reason));
                 check.every
             };
             tokio::time::sleep(every).await;
