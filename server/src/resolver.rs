@@ -138,7 +138,7 @@ impl Resolver {
         if let Some(name) = names.get_mut(place) {
             name.is_at_work = false;
             let (host, _) = place;
-            match result.map_err(|error| error.to_string()).and_then(|found| some_of(found)) {
+            match result.map_err(|error| error.to_string()).and_then(some_of) {
                 Ok(addresses) => {
                     name.due = now + REFRESH_INTERVAL;
                     if name.last.as_ref() != Some(&Ok(addresses.clone())) {
@@ -267,7 +267,7 @@ mod tests {
         let place = ("app.internal".to_owned(), 80);
         assert!(current(&cell).is_empty(), "a name without a look-up has no address");
         let begin = |at: Duration| resolver.begin_due(Instant::now() + at);
-        assert_eq!(begin(Duration::ZERO), [place.clone()]);
+        assert_eq!(begin(Duration::ZERO), std::slice::from_ref(&place));
         assert!(begin(Duration::ZERO).is_empty(), "one look-up of a name at a time");
         resolver.end(&place, Err(io::Error::other("no network")), start);
         resolver.end_again(&place, Err(io::Error::other("no network")), start);

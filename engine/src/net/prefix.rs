@@ -42,6 +42,9 @@ async fn receive<T>(
         if count == bytes_max {
             return Err(ErrorKind::InvalidData.into());
         }
+        if ready.ready().is_read_closed() {
+            return Err(ErrorKind::UnexpectedEof.into());
+        }
         // The bytes stay in the socket, so only further ones make it ready again.
         ready.clear_ready();
     }

@@ -13,7 +13,7 @@ use selvedge::client::{Address, ClientTimeouts, ClientTls, Protocol};
 use selvedge::tls::{ClientTlsBuilder, RootCertificates};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::num::{NonZeroU16, NonZeroU32};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 /// What a cookie of `sticky` has beside its value: scripts of pages do not need it.
@@ -163,8 +163,8 @@ fn file_of_upstream(
 }
 
 /// Reads the secret of a cookie: the file may be longer than the key.
-fn sticky_secret(compiler: &mut Compiler<'_>, path: &PathBuf, hasher: &mut DefaultHasher) -> Option<[u8; 32]> {
-    let requirement = MachineRequirementKind::KeyFile(path.clone());
+fn sticky_secret(compiler: &mut Compiler<'_>, path: &Path, hasher: &mut DefaultHasher) -> Option<[u8; 32]> {
+    let requirement = MachineRequirementKind::KeyFile(path.to_owned());
     let content = file_of_upstream(compiler, path, requirement.clone(), hasher)?;
     if content.len() < 32 {
         let what = format!("{} has {} bytes; a secret has at least 32", path.display(), content.len());
