@@ -132,15 +132,18 @@ impl RunningPrograms {
 
     fn start(&mut self, request: RunRequest, descriptors: Vec<OwnedFd>) {
         let Ok([stdin, stdout, stderr, lease]) = <[OwnedFd; 4]>::try_from(descriptors) else { return };
+        let not_started = |why: String| ProgramEnd::NotStarted(format!("{}: {why}", request.program));
+        // It stays open until the end is reported.
+        let output = match stdout.try_clone() {
+            Ok(output) => output,
+            Err(error) => return report(&lease, &not_started(error.to_string())),
+        };
         let started = match self.programs.len() < RUNNING_MAX {
-            true => stdout
-                .try_clone()
-                .map_err(|error| error.to_string())
-                .and_then(|output| self.spawn(&request, [stdin, stdout, stderr]).map(|spawned| (spawned, output))),
+            true => self.spawn(&request, [stdin, stdout, stderr]),
             false => Err("too many programs run".to_owned()),
         };
         match started {
-            Ok(((child, exit), output)) => self.programs.push(Program {
+            Ok((child, exit)) => self.programs.push(Program {
                 child,
                 exit,
                 lease,
@@ -148,7 +151,10 @@ impl RunningPrograms {
                 deadline: Instant::now() + self.permitted.run_timeout,
                 is_reported: false,
             }),
-            Err(why) => report(&lease, &ProgramEnd::NotStarted(format!("{}: {why}", request.program))),
+            Err(why) => {
+                report(&lease, &not_started(why));
+                drop(output);
+            }
         }
     }
 

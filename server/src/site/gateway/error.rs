@@ -20,8 +20,10 @@ pub(super) enum GatewayError {
     Record(MalformedRecord),
     /// The head of the response is malformed.
     Head(MalformedScriptHead),
-    /// The output ended before its head or its announced end.
+    /// The output ended before its announced end.
     Ended(String),
+    /// The output ended before its head was complete.
+    NoHead(String),
     /// The server refuses the request.
     Overloaded,
     /// The server does not run scripts.
@@ -67,6 +69,7 @@ impl GatewayError {
             Self::Record(error) => error.message(),
             Self::Head(error) => error.message(),
             Self::Ended(_) => "the output of the script ended early",
+            Self::NoHead(_) => "the output of the script ended before its head was complete",
             Self::Overloaded => "the server that runs scripts is overloaded",
             Self::Refused(why) => why,
             Self::OutputTooLong(_) => "the output of the program is too long",
@@ -96,6 +99,7 @@ impl GatewayError {
             | Self::Record(_)
             | Self::Head(_)
             | Self::Ended(_)
+            | Self::NoHead(_)
             | Self::Refused(_)
             | Self::OutputTooLong(_) => bad_gateway(),
         }
@@ -118,7 +122,7 @@ impl fmt::Display for GatewayError {
             Self::Connection(error) => error.fmt(f),
             Self::Record(error) => error.fmt(f),
             Self::Head(error) => error.fmt(f),
-            Self::Ended(why) => f.write_str(why),
+            Self::Ended(why) | Self::NoHead(why) => f.write_str(why),
             Self::Overloaded => f.write_str("the server that runs scripts is overloaded"),
             Self::Refused(why) => f.write_str(why),
             Self::OutputTooLong(bytes_max) => write!(f, "the output is longer than {bytes_max} bytes"),

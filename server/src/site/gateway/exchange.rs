@@ -113,7 +113,7 @@ impl Exchange {
         let (limits, mut received) = (MessageLimits::default(), Vec::new());
         loop {
             let Some(chunk) = poll_fn(|cx| self.poll_output(cx)).await? else {
-                return Err(GatewayError::Ended(self.end_text("the output ended before its head was complete")));
+                return Err(GatewayError::NoHead(self.end_text("the output ended before its head was complete")));
             };
             received.extend_from_slice(&chunk);
             if let Some(head) = parse_script_head(&received, &limits)? {
