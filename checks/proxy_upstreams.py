@@ -37,7 +37,7 @@ class Proxy(Server):
         self.upstreams = {
             name: text if "server" in text else f'server "http://{text}"' for name, text in upstreams.items()
         }
-        self.route = "proxy \"{name}\" strip-prefix=#true"
+        self.route = "proxy \"NAME\" strip-prefix=#true"
         super().__init__(binary, driver)
 
     def write_files(self):
@@ -60,8 +60,8 @@ class Proxy(Server):
             'log { access "access.log"; error "error.log"; }',
             'limits { shutdown-timeout "2s"; }',
             *(f"upstream {name!r} {{\n{text}\n}}".replace("'", '"') for name, text in self.upstreams.items()),
-            f'site "localhost" {{ root "root"; https-redirect #false; body-bytes-max "1TiB"; header "x-version" "{version}"',
-            *(f'route "/{name}/*" {{ {self.route.format(name=name)} }}' for name in self.upstreams),
+            f'site "localhost" "127.0.0.1" {{ root "root"; https-redirect #false; body-bytes-max "1TiB"; header "x-version" "{version}"',
+            *(f'route "/{name}/*" {{ {self.route.replace("NAME", name)} }}' for name in self.upstreams),
             "}",
         ]
         new = self.folder / "selvedge.kdl.new"

@@ -42,6 +42,7 @@ func events(w http.ResponseWriter, r *http.Request) {
 	own := make(chan string)
 	published.Store(&own)
 	w.Header().Set("Content-Type", "text/event-stream")
+	io.WriteString(w, ": open\n\n")
 	w.(http.Flusher).Flush()
 	for {
 		select {
