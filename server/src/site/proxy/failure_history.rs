@@ -70,6 +70,9 @@ mod tests {
     /// What happens, by times in seconds.
     type Events<'a> = &'a [(char, u64)];
 
+    /// A name, what happens, and the times at which the server is taken out, each with its length.
+    type Case<'a> = (&'a str, Events<'a>, &'a [(u64, u64)]);
+
     /// Plays failures and successes at times in seconds; returns the times at which the server is taken out.
     fn play(events: Events<'_>) -> Vec<(u64, u64)> {
         let rules = FailureRules::default();
@@ -93,7 +96,7 @@ mod tests {
 
     #[test]
     fn failures_take_a_server_out() {
-        let cases: &[(&str, Events<'_>, &[(u64, u64)])] = &[
+        let cases: &[Case<'_>] = &[
             ("two failures", &[('x', 0), ('x', 1)], &[]),
             ("three failures in 10 s", &[('x', 0), ('x', 5), ('x', 10)], &[(10, 10)]),
             ("three failures in 11 s", &[('x', 0), ('x', 5), ('x', 11)], &[]),
