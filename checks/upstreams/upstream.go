@@ -72,6 +72,8 @@ func trailers(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Trailer", "X-Length, X-Received")
 	length, _ := io.Copy(io.Discard, r.Body)
 	io.WriteString(w, "content\n")
+	// Without it, the response of HTTP/2 has a length, with which a client of HTTP/1.1 gets no trailers.
+	w.(http.Flusher).Flush()
 	w.Header().Set("X-Length", strconv.FormatInt(length, 10))
 	w.Header().Set("X-Received", r.Trailer.Get("X-Sum"))
 }
