@@ -149,6 +149,8 @@ def check_dead(options):
     assert not twice, f"sent twice: {twice[:5]}"
     assert set(statuses) <= {200, 502, None} and statuses[200] > POSTS // 3, statuses
     assert statuses[502] + statuses[None], "no server broke a connection"
-    # Those that the server that is not there would get are sent to another one.
-    assert len(Counting.seen) == POSTS, f"{POSTS - len(Counting.seen)} reached no server"
-    yield f"{POSTS} POSTs to a group with a dead server: {dict(statuses)}, none was sent twice"
+    # Repetitions are a share of the requests at work, so some fail while all of them are used.
+    unsent = POSTS - len(Counting.seen)
+    assert unsent < POSTS // 10, f"{unsent} reached no server"
+    shown = ", ".join(f"{status or 'no response'}: {count}" for status, count in statuses.items())
+    yield f"{POSTS} POSTs to a group with a dead server: {shown}; none was sent twice, {unsent} reached no server"
