@@ -4,8 +4,9 @@
     python3 checks/proxy_peers.py target/release/selvedge [--grpc PATH] [--upload SIZE] [--kept NUMBER] [CHECK ...]
 
 The checks: `nginx`, `uvicorn`, `gunicorn`, `node`, `go` (the exchanges of each transport, events, clients that leave, and
-connections that end while they are idle), `station` (gRPC: the example `grpc` on tonic, and grpcio), `websockets`, `browser`
-(Chromium opens WebSockets over HTTP/2), `upload` (the memory during a large one), `dead` (a dead server of a group gets no POST twice) and `kept` (streams and WebSockets that outlive reloads).
+connections that end while they are idle), `station` (gRPC: the example `grpc` on tonic, and grpcio), `websockets`,
+`browser` (Chromium opens WebSockets over HTTP/2), `upload` (the memory during a large one), `dead` (a group with a dead
+server gets no POST twice) and `kept` (streams and WebSockets that outlive reloads).
 
 curl, nginx, node, go and chromium must be installed; the packages of Python are installed from their registry into
 target/. `--grpc` is the program of the example; without it, only grpcio is the upstream of `station`.
