@@ -19,7 +19,7 @@ VALUE = re.compile(rb"(?:[!-~\x80-\xff](?:[\t -~\x80-\xff]*[!-~\x80-\xff])?)?")
 CHUNK_SIZE = re.compile(rb"[1-9a-f][0-9a-f]{0,7}|0", re.IGNORECASE)
 # Fields that end at the gateway. Connection, TE and Upgrade are its own, and are judged below.
 NOT_FORWARDED = frozenset(
-    b"keep-alive proxy-connection proxy-authorization proxy-authenticate trailer expect http2-settings proxy".split()
+    b"keep-alive proxy-connection proxy-authorization proxy-authenticate expect http2-settings proxy".split()
 )
 ONCE = (b"host", b"content-length", b"transfer-encoding", b"connection", b"te", b"upgrade", b"x-forwarded-for",
         b"x-forwarded-proto", b"x-forwarded-host")

@@ -64,10 +64,14 @@ class OverHttp1:
     def lacking(self, text):
         return sum(text not in kept.received for kept in self.all)
 
-    def closed(self):
-        return sum(kept.is_closed for kept in self.all)
+    def open_streams(self):
+        return sum(not kept.is_closed for kept in self.all[::2])
+
+    def open_sockets(self):
+        return sum(not kept.is_closed for kept in self.all[1::2])
 
     def broken(self):
+        """The number of connections that were reset."""
         return sum(kept.error is not None for kept in self.all)
 
     def close(self):
@@ -94,7 +98,7 @@ class OverHttp2:
                     connection.send(connection.head(stream, fields, end=False))
                 connection.of(stream)
 
-    def streams(self):
+    def responses(self):
         return [response for connection in self.connections for response in connection.responses.values()]
 
     def receive(self):
@@ -103,63 +107,77 @@ class OverHttp2:
                 connection.receive(0)
 
     def lacking(self, text):
-        return sum(text not in stream.content for stream in self.streams())
+        return sum(text not in stream.content for stream in self.responses())
 
-    def closed(self):
-        gone = sum(len(connection.responses) for connection in self.connections if connection.is_closed)
-        return gone + sum(stream.is_over for connection in self.connections if not connection.is_closed
-                          for stream in connection.responses.values())
+    def count_open(self, connections):
+        return sum(
+            not (stream.is_over or connection.is_closed)
+            for connection in connections for stream in connection.responses.values()
+        )
+
+    def open_streams(self):
+        return self.count_open(self.connections[: len(self.connections) // 2])
+
+    def open_sockets(self):
+        return self.count_open(self.connections[len(self.connections) // 2 :])
 
     def broken(self):
-        return sum(connection.is_closed and not stream.is_over
-                   for connection in self.connections for stream in connection.responses.values())
+        """The number of connections that ended without GOAWAY."""
+        return sum(connection.is_closed and connection.goaway is None for connection in self.connections)
 
     def close(self):
         for connection in self.connections:
             connection.socket.close()
 
 
-def await_all(groups, condition, failure):
+def await_all(group, condition, failure):
     end = time.monotonic() + STEP_TIMEOUT
     while not condition():
         assert time.monotonic() < end, failure()
-        for group in groups:
-            group.receive()
+        group.receive()
 
 
-def broadcast(proxy, groups, text):
+def broadcast(proxy, group, number, text):
     """Each stream gets a text."""
     proxy.curl("HTTP/1.1", "/kept/broadcast", "--data-binary", text)
-    lacking = lambda: sum(group.lacking(text.encode()) for group in groups)  # noqa: E731, used twice
-    await_all(groups, lambda: lacking() == 0, lambda: f"{lacking()} streams did not get {text!r}")
-    closed = sum(group.closed() for group in groups)
+    sought = text.encode()
+    await_all(group, lambda: group.lacking(sought) == 0, lambda: f"{group.lacking(sought)} streams did not get {text!r}")
+    closed = 2 * number - group.open_streams() - group.open_sockets()
     assert closed == 0, f"{closed} streams are closed at {text!r}"
 
 
-def keep(proxy, groups, number):
+def reload(proxy, version):
+    proxy.configure(version)
+    proxy.command("reload")
+    assert proxy.curl("HTTP/1.1", "/hello.txt")[1]["x-version"] == str(version)
+
+
+def keep(proxy, group, number):
     """Reloads with all streams open, and then changes their routes."""
-    await_all(
-        groups, lambda: proxy.curl("HTTP/1.1", "/kept/count")[2] == b"%d" % number,
-        lambda: f"{proxy.curl('HTTP/1.1', '/kept/count')[2]} of {number} streams are open",
-    )
-    broadcast(proxy, groups, "begin")
+
+    def count():
+        return int(proxy.curl("HTTP/1.1", "/kept/count")[2])
+
+    await_all(group, lambda: count() == 2 * number, lambda: f"{count()} of {2 * number} are open")
+    broadcast(proxy, group, number, "begin")
     for version in range(2, RELOADS + 2):
-        proxy.configure(version)
-        proxy.command("reload")
-        assert proxy.curl("HTTP/1.1", "/hello.txt")[1]["x-version"] == str(version)
-        broadcast(proxy, groups, f"reload {version}")
+        reload(proxy, version)
+        broadcast(proxy, group, number, f"reload {version}")
     memory = proxy.memory()
     proxy.route += " { header-up \"x-changed\" \"1\"; }"
-    proxy.configure(RELOADS + 2)
     began = time.monotonic()
-    proxy.command("reload")
-    open_streams = lambda: number - sum(group.closed() for group in groups)  # noqa: E731, used twice
-    await_all(groups, lambda: open_streams() == 0, lambda: f"{open_streams()} streams of changed routes are open")
-    seconds = time.monotonic() - began
-    broken = sum(group.broken() for group in groups)
-    assert broken == 0, f"{broken} streams of changed routes were broken"
-    await_all(groups, lambda: proxy.curl("HTTP/1.1", "/kept/count")[2] == b"0", lambda: "the upstream has open streams")
-    return f"none closed by {RELOADS} reloads ({memory:.0f} MiB); all ended {seconds:.1f} s after a reload changed their routes"
+    reload(proxy, RELOADS + 2)
+    await_all(group, lambda: group.open_sockets() == 0, lambda: f"{group.open_sockets()} WebSockets of a changed route are open")
+    assert group.open_streams() == number, "streams ended as soon as WebSockets"
+    sockets_ended = time.monotonic() - began
+    await_all(group, lambda: group.open_streams() == 0, lambda: f"{group.open_streams()} streams of a changed route are open")
+    streams_ended = time.monotonic() - began
+    assert group.broken() == 0, f"{group.broken()} connections of changed routes were broken"
+    await_all(group, lambda: count() == 0, lambda: f"the upstream has {count()} open streams")
+    return (
+        f"none closed by {RELOADS} reloads ({memory:.0f} MiB); after a reload that changes their routes, the WebSockets ended"
+        f" in {sockets_ended:.1f} s, the streams in {streams_ended:.1f} s"
+    )
 
 
 def kept(options, transport, number):
@@ -170,7 +188,7 @@ def kept(options, transport, number):
                 group = OverHttp1(proxy, asyncio.new_event_loop(), number)
             else:
                 group = OverHttp2(proxy, number)
-            line = keep(proxy, [group], 2 * number)
+            line = keep(proxy, group, number)
             group.close()
     return f"{number} event streams and {number} WebSockets over {transport}: {line}"
 

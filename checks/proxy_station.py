@@ -8,7 +8,7 @@ import time
 import grpc
 
 import proxy_upstreams as upstreams
-from clients import STEP_TIMEOUT, free_address
+from clients import STEP_TIMEOUT, free_address, run, rust
 from proxy_upstreams import Proxy
 
 sys.path.insert(0, str(upstreams.APPLICATIONS))
@@ -115,24 +115,30 @@ class StationProxy(Proxy):
         self.configuration.write_text(text.replace("strip-prefix=#true", ""))
 
 
+def check_upstream(options, name, address, then):
+    """Calls an upstream from grpcio, with TLS and without, and from tonic. `then` is called with each channel."""
+    with StationProxy(options, address) as proxy:
+        for transport, channel in channels(proxy):
+            with channel:
+                all_calls(channel)
+                more = then(channel)
+            yield (
+                f"{name}, {transport}: four kinds of calls from grpcio, {CALLS_AT_ONCE} at once,"
+                f" messages of {LARGE_BYTES >> 20} MiB{more}"
+            )
+        run(rust(), "tonic", str(proxy.plain))
+        yield f"{name}: four kinds of calls from tonic"
+
+
 def check(options):
     if options.grpc:
         address = free_address()
-        with upstreams.program(options.grpc, address, address=address), StationProxy(options, address) as proxy:
-            for transport, channel in channels(proxy):
-                with channel:
-                    all_calls(channel)
-                yield f"tonic, {transport}: four kinds of calls, {CALLS_AT_ONCE} at once, messages of {LARGE_BYTES >> 20} MiB"
+        with upstreams.program(options.grpc, address, address=address):
+            yield from check_upstream(options, "tonic", address, lambda _: "")
     address, lines = free_address(), queue.SimpleQueue()
     command = [sys.executable, upstreams.APPLICATIONS / "station.py", address]
     with upstreams.program(*command, address=address, stdout=subprocess.PIPE, text=True) as process:
         concurrent.futures.ThreadPoolExecutor(1).submit(lambda: [lines.put(line) for line in process.stdout])
-        with StationProxy(options, address) as proxy:
-            for transport, channel in channels(proxy):
-                with channel:
-                    all_calls(channel)
-                    seconds = cancellation(channel, lines)
-                yield (
-                    f"grpcio, {transport}: four kinds of calls, {CALLS_AT_ONCE} at once, messages of {LARGE_BYTES >> 20} MiB,"
-                    f" a cancelled call ends in {seconds:.2f} s"
-                )
+        yield from check_upstream(
+            options, "grpcio", address, lambda channel: f", a cancelled call ends in {cancellation(channel, lines):.2f} s"
+        )

@@ -17,6 +17,8 @@ GIB_SECONDS_MAX = 120
 GROWTH_MIB_MAX = 32
 POSTS, POSTS_AT_ONCE = 400, 20
 POST_BYTES = 200_000
+# Requests within which one of the servers breaks its connection.
+BROKEN_SHARE = 0.5
 LENGTH = re.compile(rb"content-length: (\d+)", re.IGNORECASE)
 
 
@@ -93,21 +95,22 @@ def check_upload(options):
 
 
 class Counting(Sink):
-    """A sink that counts the heads of requests by their target. Some connections break at a random place."""
+    """A sink that counts the heads of requests by their target. Breaks its connection within some of the requests."""
 
     seen = collections.Counter()
 
-    def __init__(self, break_share):
+    def __init__(self, broken_share):
         super().__init__()
-        self.break_after = random.randrange(POST_BYTES) if random.random() < break_share else None
-        self.total = 0
+        self.broken_share, self.total, self.break_at = broken_share, 0, None
 
     def data_received(self, data):
         for target in re.findall(rb"POST (\S+) HTTP/1.1\r\n", data):
             self.seen[target] += 1
+            if random.random() < self.broken_share:
+                self.break_at = self.total + random.randrange(POST_BYTES)
         super().data_received(data)
         self.total += len(data)
-        if self.break_after is not None and self.total > self.break_after:
+        if self.break_at is not None and self.total > self.break_at:
             self.transport.abort()
 
 
@@ -133,7 +136,7 @@ async def post(proxy, number, semaphore):
 def check_dead(options):
     """Of a group, one server is not there, one breaks its connections, and one works."""
     with Loop() as loop:
-        servers = [free_address(), loop.serve(lambda: Counting(0.5)), loop.serve(lambda: Counting(0))]
+        servers = [free_address(), loop.serve(lambda: Counting(BROKEN_SHARE)), loop.serve(lambda: Counting(0))]
         block = "\n".join(f'server "http://{address}"' for address in servers) + "\nfailures 1000000"
         with Proxy(options.binary, options.driver, group=block) as proxy:
             async def all_posts():
@@ -146,6 +149,8 @@ def check_dead(options):
     assert not twice, f"sent twice: {twice[:5]}"
     assert set(statuses) <= {200, 502, None} and statuses[200] > POSTS // 3, statuses
     assert statuses[502] + statuses[None], "no server broke a connection"
-    # Those that the server that is not there would get are sent to another one.
-    assert len(Counting.seen) == POSTS, f"{POSTS - len(Counting.seen)} reached no server"
-    yield f"{POSTS} POSTs to a group with a dead server: {dict(statuses)}, none was sent twice"
+    # Repetitions are a share of the requests at work, so some fail while all of them are used.
+    unsent = POSTS - len(Counting.seen)
+    assert unsent < POSTS // 10, f"{unsent} reached no server"
+    shown = ", ".join(f"{status or 'no response'}: {count}" for status, count in statuses.items())
+    yield f"{POSTS} POSTs to a group with a dead server: {shown}; none was sent twice, {unsent} reached no server"

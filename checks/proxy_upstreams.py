@@ -1,7 +1,8 @@
 """The upstreams of checks/proxy_peers.py, the proxy in front of them, and curl as its client.
 
-Each application has the paths /hello, /echo, /events (the newest stream gets each text that is posted to /publish), /wait (begins a response
-and waits until the client leaves), /left (how many clients left it) and /refuse (403, before the content is read).
+Each application has the paths /hello, /echo, /events (the newest stream gets each text that is posted to /publish), /wait
+(begins a response and waits until the client leaves), /left (how many clients left it) and /refuse (403, before the content
+is read).
 """
 import contextlib
 import os
@@ -37,7 +38,7 @@ class Proxy(Server):
         self.upstreams = {
             name: text if "server" in text else f'server "http://{text}"' for name, text in upstreams.items()
         }
-        self.route = "proxy \"{name}\" strip-prefix=#true"
+        self.route = "proxy \"NAME\" strip-prefix=#true"
         super().__init__(binary, driver)
 
     def write_files(self):
@@ -60,8 +61,9 @@ class Proxy(Server):
             'log { access "access.log"; error "error.log"; }',
             'limits { shutdown-timeout "2s"; }',
             *(f"upstream {name!r} {{\n{text}\n}}".replace("'", '"') for name, text in self.upstreams.items()),
-            f'site "localhost" {{ root "root"; https-redirect #false; body-bytes-max "1TiB"; header "x-version" "{version}"',
-            *(f'route "/{name}/*" {{ {self.route.format(name=name)} }}' for name in self.upstreams),
+            'site "localhost" "127.0.0.1" { root "root"; https-redirect #false; body-bytes-max "1TiB"',
+            f'header "x-version" "{version}"',
+            *(f'route "/{name}/*" {{ {self.route.replace("NAME", name)} }}' for name in self.upstreams),
             "}",
         ]
         new = self.folder / "selvedge.kdl.new"
@@ -86,7 +88,8 @@ class Proxy(Server):
         """Sends a file, of which the upstream reads nothing or not all. Returns the status."""
         version, security = TRANSPORTS[transport]
         if version == ["--http1.1"]:
-            status, _, written = self.curl(transport, path, "-T", file, "-H", "Expect:", "-o", "/dev/null", "-w", "%{size_upload}")
+            arguments = ["-T", file, "-H", "Expect:", "-o", "/dev/null", "-w", "%{size_upload}"]
+            status, _, written = self.curl(transport, path, *arguments)
             assert int(written) < file.stat().st_size, f"{transport}: the whole upload was read"
             return status
         # curl before version 8 does not read the response on a stream that the server has closed.

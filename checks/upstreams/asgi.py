@@ -36,7 +36,7 @@ async def events(receive, send):
     global published
     published = own = asyncio.Queue()
     await start(send, fields=[(b"content-type", b"text/event-stream")])
-    await send({"type": "http.response.body", "more_body": True})
+    await send({"type": "http.response.body", "body": b": open\n\n", "more_body": True})
     while True:
         text = await own.get()
         await send({"type": "http.response.body", "body": b"data: %s\n\n" % text, "more_body": True})

@@ -1,6 +1,6 @@
 """An upstream for checks/proxy_peers.py on grpcio: the service of the example `grpc`. Prints each call that is cancelled.
 
-The messages are encoded here, because there are three of them: Sensor { name = 1 }, Reading { sensor = 1, degrees = 2,
+The three messages are encoded here: Sensor { name = 1 }, Reading { sensor = 1, degrees = 2,
 note = 3 } and Summary { readings = 1, note_bytes = 2 }.
 """
 import concurrent.futures

@@ -42,6 +42,7 @@ func events(w http.ResponseWriter, r *http.Request) {
 	own := make(chan string)
 	published.Store(&own)
 	w.Header().Set("Content-Type", "text/event-stream")
+	io.WriteString(w, ": open\n\n")
 	w.(http.Flusher).Flush()
 	for {
 		select {
@@ -71,6 +72,8 @@ func trailers(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Trailer", "X-Length, X-Received")
 	length, _ := io.Copy(io.Discard, r.Body)
 	io.WriteString(w, "content\n")
+	// Without it, the response of HTTP/2 has a length, with which a client of HTTP/1.1 gets no trailers.
+	w.(http.Flusher).Flush()
 	w.Header().Set("X-Length", strconv.FormatInt(length, 10))
 	w.Header().Set("X-Received", r.Trailer.Get("X-Sum"))
 }

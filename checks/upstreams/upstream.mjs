@@ -11,7 +11,7 @@ const paths = {
     "/quiet": (request, response) => response.writeHead(200, { Connection: "keep-alive" }).end("hello\n"),
     "/echo": (request, response) => request.pipe(response),
     "/events": (request, response) => {
-        response.writeHead(200, { "Content-Type": "text/event-stream" }).flushHeaders();
+        response.writeHead(200, { "Content-Type": "text/event-stream" }).write(": open\n\n");
         stream = response;
     },
     "/publish": (request, response) => {

@@ -16,7 +16,7 @@ def pieces(environment):
 def events(environment):
     global published
     published = own = queue.Queue()
-    yield b""
+    yield b": open\n\n"
     while True:
         yield b"data: %s\n\n" % own.get()
 

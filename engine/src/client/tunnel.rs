@@ -76,10 +76,20 @@ impl Tunnel {
     /// passed on, and the other one continues. At most 16 KiB from the client and one received buffer from the
     /// upstream wait; while nothing arrives, no buffer is held.
     ///
+    /// When the server stops or the application is replaced ([`Duplex::stopping`]), the upstream gets the end of the
+    /// client's direction. So it can send its last bytes, and the client gets them before the end.
+    ///
     /// # Errors
     /// If a connection fails, or no byte moves for the time of [`super::ClientTimeouts::tunnel`].
     pub async fn run(mut self, mut client: Box<dyn Duplex>) -> io::Result<()> {
-        poll_fn(|cx| self.poll_copy(&mut *client, cx)).await
+        let mut stopping = client.stopping();
+        poll_fn(|cx| {
+            if self.client_end == End::Open && stopping.as_mut().poll(cx).is_ready() {
+                self.client_end = End::Received;
+            }
+            self.poll_copy(&mut *client, cx)
+        })
+        .await
     }
 
     fn poll_copy(&mut self, client: &mut dyn Duplex, cx: &mut Context<'_>) -> Poll<io::Result<()>> {

@@ -4,10 +4,12 @@ use crate::field::list_members;
 
 /// Whether a field belongs to one connection: hop-by-hop fields, framing fields, and those for proxies that clients
 /// choose (RFC 9110 §7.6.1, §11.7). The name is compared without case.
+///
+/// Trailer is none of them (RFC 9110 §6.6.2). Trailers are forwarded, and some applications take only those that it names.
 pub(super) fn is_for_one_connection(name: &[u8]) -> bool {
     let names: &[&[u8]] = match name.len() {
         2 => &[b"te"],
-        7 => &[b"upgrade", b"trailer"],
+        7 => &[b"upgrade"],
         10 => &[b"connection", b"keep-alive"],
         14 => &[b"content-length", b"http2-settings"],
         16 => &[b"proxy-connection"],

@@ -20,6 +20,7 @@ struct DuplexState {
     /// Bytes that the client takes.
     room: usize,
     is_shut_down: bool,
+    is_stopping: bool,
     wakers: Vec<Waker>,
 }
 
@@ -69,7 +70,15 @@ impl Duplex for TestDuplex {
     }
 
     fn stopping(&self) -> StoppingFuture {
-        Box::pin(std::future::pending())
+        let state = self.0.clone();
+        Box::pin(poll_fn(move |cx| {
+            let mut state = state.lock().unwrap();
+            if state.is_stopping {
+                return Poll::Ready(());
+            }
+            state.wakers.push(cx.waker().clone());
+            Poll::Pending
+        }))
     }
 }
 
@@ -114,6 +123,25 @@ fn both_directions_are_copied_until_both_have_ended() {
         assert_eq!(duplex.received(), "first second third");
         assert!(duplex.0.lock().unwrap().is_shut_down);
         assert_eq!(client.connections(), 0);
+    });
+}
+
+#[test]
+fn a_stop_ends_the_direction_to_the_upstream_which_sends_its_last_bytes() {
+    run(async {
+        let (upstream, client) = (Upstream::new(), client());
+        let (mut peer, tunnel) = switch(&upstream, &client).await;
+        let duplex = TestDuplex::default();
+        duplex.change(|state| state.room = usize::MAX);
+        let copying = spawn_local(tunnel.run(Box::new(duplex.clone())));
+        settle().await;
+        duplex.change(|state| state.is_stopping = true);
+        assert!(peer.is_closed().await);
+        peer.send(b" last").await;
+        drop(peer);
+        copying.await.unwrap().unwrap();
+        assert_eq!(duplex.received(), "first last");
+        assert!(duplex.0.lock().unwrap().is_shut_down);
     });
 }
 
