@@ -116,6 +116,7 @@ fn table(root: &Arc<Root>) -> RouteTable {
         error_pages: Vec::new(),
         headers: HeaderEdits::default(),
         action,
+        lease: None,
     };
     let files = FilesRules {
         path_prefix: site::PathPrefix::Kept,
