@@ -51,7 +51,7 @@ PROGRAMS = {
     "stream": HTML + "echo one\nwhile ! [ -e /tmp/none ] && ! [ -e \"$MARKS/continue\" ]; do sleep 0.01; done\necho two\n",
     "leaving": HTML + "sleep 1000 &\necho $! > \"$MARKS/child\"\necho $$ > \"$MARKS/self\"\necho started\nwait\n",
     "nph-raw": SH + "printf 'HTTP/1.1 200 OK\\r\\n\\r\\n'\n",
-    "parent": HTML + "tr '\\0' '\\n' < /proc/$PPID/environ\nls -l /proc/$$/fd | wc -l\n",
+    "parent": HTML + "tr '\\0' '\\n' < /proc/$PPID/environ\nset -- /proc/$$/fd/*\necho $#\n",
     "null": HTML + "cat /dev/stdin > /dev/stdout\n",
 }
 
@@ -204,7 +204,7 @@ def environment(server):
     assert lines[-1] == f"id=www-data pwd={server.folder}/cgi-bin args=0", lines[-1]
     content = server.fetch("/cgi/parent")[2]
     assert "of the server" not in content, content
-    # Standard input, output, error, the script of the shell, and the line with the total.
+    # Standard input, output, error, the script of the shell, and the folder that it reads.
     assert int(content.split()[-1]) <= 5, content
     assert server.fetch("/cgi/sub/deep/x/y/")[2] == "deep /cgi/sub/deep /x/y/\n"
 

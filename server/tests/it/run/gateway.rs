@@ -93,7 +93,7 @@ fn responses_that_are_none_get_an_error_with_its_reason() {
         (output(b"X-Own: no content type\n\n"), 502, "has no Content-Type, Location or Status"),
         (end(2), 503, "is overloaded"),
         (end(3), 502, "does not run scripts as a responder"),
-        ([output(b"Status: 200\n\n"), vec![1]].concat(), 502, "bytes follow the end of the request"),
+        ([output(b"Status: 200\nContent-Length: 0\n\n"), vec![1]].concat(), 502, "bytes follow the end of the request"),
     ] {
         for response in fetch_in_parts(&program, &server, &bytes) {
             // The last byte may arrive after the end of the response, which is complete then.
