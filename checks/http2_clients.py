@@ -16,9 +16,12 @@ from clients import HERE, STEP_TIMEOUT, TARGET, browser, run
 from http2_server import LARGE_BYTES, Connection, Server, raise_windows
 
 H2LOAD_REQUESTS = 3000
-# curl 7.88 and httpx 0.28 drop a complete response if the stream is reset before their upload ends, which the site does.
-# So their content fits in a window.
-UPLOAD_BYTES = 100_000
+# httpx 0.28 drops a complete response if the stream is reset before its upload ends, which the site does after
+# discard-bytes-max. So its content fits in that.
+UPLOAD_BYTES = 200_000
+# curl reads an error response while the rest of its content is discarded, and then sends no more. After another response it
+# sends on, and curl 7.88 waits for its timeout if the stream is reset.
+LONG_UPLOAD_BYTES = 5_900_000
 # A slow reader waits this long between its reads.
 SLOW_READ_SECONDS = 0.01
 # What the generated page loads, of each kind.
@@ -46,7 +49,11 @@ def with_curl(server, transport):
     upload = ["--data-binary", f"@{server.folder}/content"]
     assert curl("/accepts", *upload) == (200, 9, UPLOAD_BYTES, b"accepted\n")
     assert curl("/hello.txt", *upload)[0] == 405
-    return "GET, HEAD, ranges, an upload, and one that is refused"
+    (server.folder / "content").write_bytes(b"x" * LONG_UPLOAD_BYTES)
+    for path, expected in [("/hello.txt", 405), ("/small-content", 413)]:
+        status, _, sent, _ = curl(path, *upload)
+        assert status == expected and sent < LONG_UPLOAD_BYTES, f"{path}: {status} after {sent} bytes"
+    return "GET, HEAD, ranges, an upload, and long ones with an early error"
 
 
 def with_nghttp(server, transport):

@@ -8,7 +8,7 @@ use crate::load::closed::{ClosedLoop, Until};
 use crate::load::mix::{Mix, Persistence};
 use crate::process::probe;
 use crate::process::server_process::{Ports, ServerProcess};
-use crate::servers::{ContentKind, Launch, Server};
+use crate::servers::{ContentKind, Launch, Server, UpstreamProgram};
 use crate::site::BenchSite;
 use anyhow::{Result, ensure};
 use indicatif::ProgressBar;
@@ -106,6 +106,8 @@ pub(crate) struct Plan {
     /// The minimum number of rounds, for figures that vary much from round to round.
     pub(crate) rounds_min: usize,
     pub(crate) probe: Probe,
+    /// The upstream, if the servers are measured as proxies.
+    pub(crate) upstream: Option<UpstreamProgram>,
     pub(crate) measure: Measure,
 }
 
@@ -196,6 +198,13 @@ impl Bench {
         &self.cores[..workers.min(self.cores.len())]
     }
 
+    /// Returns the core of an upstream: its own if the machine has one, else that of the load generator.
+    fn upstream_core(&self, workers: usize) -> &[usize] {
+        let from_last = if self.cores.len() > workers + 1 { 2 } else { 1 };
+        let first = self.cores.len() - from_last;
+        &self.cores[first..=first]
+    }
+
     fn with_launch<T>(&self, plan: &Plan, action: impl FnOnce(&Launch<'_>) -> Result<T>) -> Result<T> {
         let state = self.scratch.join("state");
         if state.exists() {
@@ -225,9 +234,15 @@ impl Bench {
         })
     }
 
+    /// Starts a server, after its upstream if the plan has one.
     fn start_command(&self, command: Command, plan: &Plan, launch: &Launch<'_>) -> Result<ServerProcess> {
         let log = self.scratch.join("server.log");
-        ServerProcess::start(command, self.cores_for(plan.workers), launch.ports, &plan.path, &log)
+        let start = || ServerProcess::start(command, self.cores_for(plan.workers), launch.ports, &plan.path, &log);
+        let Some(upstream) = &plan.upstream else { return start() };
+        let ports = Ports { plain: launch.ports.upstream, ..launch.ports };
+        let (core, log) = (self.upstream_core(plan.workers), self.scratch.join("upstream.log"));
+        let upstream = ServerProcess::start(upstream.command(launch), core, ports, &plan.path, &log)?;
+        Ok(start()?.with_upstream(upstream))
     }
 
     fn probe(&self, server: &Server, plan: &Plan) -> (Figures, Vec<anyhow::Error>) {

@@ -112,6 +112,7 @@ fn count_total(bench: &Bench, mix: &Mix, requests: u64) -> Result<u64> {
         workers: 1,
         rounds_min: 1,
         probe: Probe::None,
+        upstream: None,
         measure: Box::new(|_, _| Ok(Vec::new())),
     };
     let running = bench.start_under_callgrind(server, &plan)?;

@@ -71,7 +71,8 @@ fn find_case_files(root: &Path) -> Vec<PathBuf> {
         let listing = fs::read_dir(folder).unwrap_or_else(|error| panic!("cannot list {}: {error}", folder.display()));
         listing.filter_map(|entry| Some(entry.ok()?.path())).collect()
     };
-    let folders = entries(root).into_iter().filter(|path| path.is_dir());
+    // The rows of `proxy/` are responses; `checks/proxy.py` reads them.
+    let folders = entries(root).into_iter().filter(|path| path.is_dir() && !path.ends_with("proxy"));
     let mut files: Vec<PathBuf> = folders.flat_map(|folder| entries(&folder)).collect();
     files.retain(|path| path.extension().is_some_and(|extension| extension == "txt"));
     files.sort();

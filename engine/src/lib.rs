@@ -3,6 +3,7 @@
 mod buffer;
 #[doc(hidden)]
 pub mod cache;
+pub mod client;
 #[cfg(feature = "compression")]
 mod coding;
 mod connection;
@@ -12,7 +13,9 @@ pub mod limits;
 mod mailbox;
 mod net;
 mod peer;
+mod proxy_headers;
 mod replace_app;
+mod response_lease;
 mod server;
 pub mod service;
 #[cfg(feature = "tls")]
@@ -29,6 +32,7 @@ pub use limits::Limits;
 pub use net::backend::Driver;
 pub use net::listen::{Endpoint, Listener};
 pub use net::runtime::spawn_blocking;
+pub use proxy_headers::ProxyHeaders;
 pub use replace_app::{AppHandle, AppVersion, PlainHttp2};
 pub use selvedge_proto as proto;
 pub use selvedge_proto::{Reject, StatusCode, method::Method};

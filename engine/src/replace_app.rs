@@ -12,6 +12,7 @@ use crate::net::listen::Endpoint;
 use crate::net::runtime::spawn_local;
 use crate::net::socket::Socket;
 use crate::net::worker::{Worker, WorkerEvent};
+use crate::proxy_headers::{self, Origin, ProxyHeaders};
 use crate::service::{Admission, AdmissionHook, CloseReason, Closed, Observer, Phase, ServerEvent, Service};
 use std::cell::{Ref, RefCell};
 use std::fmt;
@@ -50,6 +51,7 @@ pub(crate) struct AppConfig {
     /// Creates the sessions of new connections, if their bytes are encoded.
     pub(crate) sessions: Option<Arc<dyn MakeSession>>,
     pub(crate) plain_http2: PlainHttp2,
+    pub(crate) proxy_headers: ProxyHeaders,
 }
 
 /// An application with its observer, limits and admission hook.
@@ -104,6 +106,14 @@ impl<T: Service, O: Observer + Clone + Send> AppVersion<T, O> {
         self
     }
 
+    /// Sets at which listeners connections begin with a header of the PROXY protocol, see
+    /// [`crate::Server::proxy_headers`].
+    #[must_use]
+    pub fn proxy_headers(mut self, proxy_headers: ProxyHeaders) -> Self {
+        self.config.proxy_headers = proxy_headers;
+        self
+    }
+
     /// Sets the admission hook, see [`crate::Server::admit`].
     #[must_use]
     pub fn admit(mut self, admit: impl Fn(SocketAddr) -> Admission + Send + Sync + 'static) -> Self {
@@ -131,7 +141,8 @@ impl<T, O> fmt::Debug for AppHandle<T, O> {
 
 impl<T: Service, O: Observer + Clone + Send> AppHandle<T, O> {
     /// Makes `next` the version for new connections. Open connections keep theirs and close after
-    /// their next response. Those that are open after their own [`Limits::shutdown_timeout`] are closed.
+    /// their next response. Those that are open after their own [`Limits::shutdown_timeout`] are closed, unless a response
+    /// has a [`ResponseLease`](crate::service::ResponseLease).
     ///
     /// Returns when all workers have replaced theirs. Does nothing while the server stops.
     pub fn replace(&self, next: &AppVersion<T, O>) {
@@ -197,8 +208,35 @@ impl<T: Service, O: Observer + Clone + Send> WorkerApps<T, O> {
         }
     }
 
+    /// Starts to serve a connection: at once, or after the header in which a proxy names its client.
+    pub(crate) fn accept(self: &Rc<Self>, accepted: Accepted, endpoint: &Endpoint) {
+        let origin = self.config.borrow().proxy_headers.origin(endpoint, accepted.peer);
+        match origin {
+            Origin::Client => self.serve(accepted, endpoint),
+            Origin::Proxy => drop(spawn_local(self.clone().serve_client_of_proxy(accepted, endpoint.clone()))),
+            Origin::Stranger => self.report_invalid_header(accepted.peer),
+        }
+    }
+
+    /// Receives the header of a proxy within the time for a request head, and serves the client that it names.
+    async fn serve_client_of_proxy(self: Rc<Self>, accepted: Accepted, endpoint: Endpoint) {
+        let Accepted { fd, peer, permit } = accepted;
+        let time = self.config.borrow().limits.header_timeout;
+        match proxy_headers::receive(fd, peer, time).await {
+            Ok((fd, client)) => self.serve(Accepted { fd, peer: client, permit }, &endpoint),
+            Err(_) => self.report_invalid_header(peer),
+        }
+    }
+
+    fn report_invalid_header(&self, peer: SocketAddr) {
+        let app = self.app();
+        app.worker.count_accepted();
+        let reason = CloseReason::ProxyHeaderInvalid;
+        app.observer.closed(&Closed { peer, reason, phase: Phase::ReadingHead, requests: 0 });
+    }
+
     /// Starts to serve a connection, unless the admission hook refuses it.
-    pub(crate) fn serve(&self, accepted: Accepted, endpoint: &Endpoint) {
+    fn serve(&self, accepted: Accepted, endpoint: &Endpoint) {
         let (app, peer) = (self.app(), accepted.peer);
         app.worker.count_accepted();
         let counted = match self.config.borrow().admission_hook.call(peer) {

@@ -10,6 +10,7 @@ use crate::net::executor::{self, StopState, WorkerConfig};
 use crate::net::listen::{Endpoint, Listener};
 use crate::net::worker::{Worker, WorkerCommand, WorkerPool};
 use crate::net::{panic, runtime};
+use crate::proxy_headers::ProxyHeaders;
 use crate::replace_app::{AppConfig, AppHandle, AppVersion, PlainHttp2, ReplaceApp, WorkerApps};
 use crate::service::{Admission, AdmissionHook, HalfClosed, NoObserver, Observer, Service};
 use crate::tower::{Application, IntoListener, ServiceOptions};
@@ -207,6 +208,13 @@ impl<O: Observer + Clone + Send> Server<O> {
         self
     }
 
+    /// Sets at which listeners connections begin with a header of the PROXY protocol. Default: none.
+    #[must_use]
+    pub fn proxy_headers(mut self, proxy_headers: ProxyHeaders) -> Self {
+        self.config.proxy_headers = proxy_headers;
+        self
+    }
+
     /// Sets a function that admits or refuses each accepted connection. It runs on the worker and must not block.
     #[must_use]
     pub fn admit(mut self, admit: impl Fn(SocketAddr) -> Admission + Send + Sync + 'static) -> Self {
@@ -382,7 +390,7 @@ async fn run_worker<T: Service, O: Observer + Clone + Send>(
         worker.report_uring_unavailable(error);
     }
     let apps_to_tick = apps.clone();
-    let serve = Rc::new(move |accepted: Accepted, endpoint: &Endpoint| apps.serve(accepted, endpoint));
+    let serve = Rc::new(move |accepted: Accepted, endpoint: &Endpoint| apps.accept(accepted, endpoint));
     executor::run(config, worker, serve, Rc::new(move || apps_to_tick.tick())).await;
 }
 

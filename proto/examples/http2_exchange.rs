@@ -9,19 +9,28 @@
 //!
 //! `repeated`: all requests and responses are equal. `indexed`: two of each alternate, whose fields are in the tables.
 
+use selvedge_proto::date::HttpDate;
 use selvedge_proto::field::Fields;
 use selvedge_proto::field_section::{Protocols, RequestRules, build_request, repeat_request};
 use selvedge_proto::head::{RequestHead, Version};
+use selvedge_proto::http1::write::CommonFields;
 use selvedge_proto::http2::hpack::Encoder;
 use selvedge_proto::http2::{Connection, Content, End, Event, FieldSection, Http2Limits, Millis, Role, Section};
 use selvedge_proto::{MessageLimits, StatusCode};
 use std::error::Error;
+use std::ops::Range;
 
 /// Length of the content of a response, in bytes.
 const CONTENT: [u8; 151] = [b'x'; 151];
 
 /// Requests between two WINDOW_UPDATE frames, as a client with the initial window sends them.
 const REQUESTS_OF_WINDOW: usize = 200;
+
+/// Requests until all fields are in the tables, so that a client's blocks do not change.
+const CHANGING_REQUESTS: u32 = 8;
+
+/// Where a frame has its stream.
+const STREAM: Range<usize> = 5..9;
 
 fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     let mut bytes = (payload.len() as u32).to_be_bytes()[1..].to_vec();
@@ -56,6 +65,7 @@ struct ExampleServer {
     head_bytes: Vec<u8>,
     head: RequestHead,
     out: Vec<u8>,
+    common_fields: CommonFields,
     responses: [Fields; 2],
 }
 
@@ -92,10 +102,9 @@ impl ExampleServer {
                     }
                     self.connection.send_fields(stream, Section::Head(End::More), &mut self.out, |block| {
                         block.status(StatusCode::OK);
-                        block.field(b"server", b"selvedge");
-                        block.field(b"date", b"Sat, 28 Nov 2026 08:00:00 GMT");
-                        block.field(b"content-length", b"151");
+                        block.common_fields(&self.common_fields);
                         block.fields(&self.responses[stream.get() as usize / 2 % 2]);
+                        block.field(b"content-length", b"151");
                     })?;
                     self.connection.set_content(stream, Content::Ready);
                 }
@@ -123,6 +132,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         head_bytes: Vec::new(),
         head: RequestHead::default(),
         out: Vec::new(),
+        common_fields: CommonFields::new(HttpDate::from_unix(1_795_000_000)),
         responses: [response_fields(etags[0])?, response_fields(etags[1])?],
     };
     server.connection.start(&mut server.out);
@@ -131,13 +141,17 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut client = Encoder::new();
     let paths: [&[u8]; 2] = if kind == "repeated" { [b"/", b"/"] } else { [b"/", b"/index.html"] };
     let window_update = frame(8, 0, 0, &(CONTENT.len() as u32 * REQUESTS_OF_WINDOW as u32).to_be_bytes());
+    let mut inputs = [Vec::new(), Vec::new()];
     for request in 0..requests {
-        let block = request_block(&mut client, paths[request as usize % 2]);
-        let mut input = frame(1, 5, 2 * request + 1, &block);
-        if request as usize % REQUESTS_OF_WINDOW == REQUESTS_OF_WINDOW - 1 {
-            input.extend_from_slice(&window_update);
+        let input = &mut inputs[request as usize % 2];
+        if request < CHANGING_REQUESTS {
+            *input = frame(1, 5, 0, &request_block(&mut client, paths[request as usize % 2]));
         }
-        server.exchange(&input)?;
+        input[STREAM].copy_from_slice(&(2 * request + 1).to_be_bytes());
+        server.exchange(input)?;
+        if (request as usize).is_multiple_of(REQUESTS_OF_WINDOW) {
+            server.exchange(&window_update)?;
+        }
     }
     Ok(())
 }

@@ -173,6 +173,17 @@ fn is_reserved(name: &[u8]) -> bool {
     )
 }
 
+/// Appends a name in lower case. Returns whether it is a token; a byte that is not part of a token becomes NUL.
+pub(crate) fn append_name(name: &[u8], out: &mut Vec<u8>) -> bool {
+    let mut is_token = !name.is_empty();
+    out.extend(name.iter().map(|&byte| {
+        let lower = LOWER_CASE_TOKEN[usize::from(byte)];
+        is_token &= lower != 0;
+        lower
+    }));
+    is_token
+}
+
 /// The reason why a field cannot be added.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InvalidField {
@@ -196,6 +207,20 @@ impl fmt::Display for InvalidField {
 
 impl core::error::Error for InvalidField {}
 
+/// Returns the names and the values of lines as [`Fields`] stores them: `name: value`, each with its CRLF.
+///
+/// [`Fields::append`] refuses CR and LF in names and values, and colons in names. So a line ends at its first CR, and its
+/// name at the first colon.
+pub(crate) fn field_lines(mut lines: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
+    core::iter::from_fn(move || {
+        let end = swar::find(lines, 0, |word| swar::equal_to(word, b'\r'));
+        let (line, rest) = lines.split_at_checked(end)?;
+        lines = rest.strip_prefix(b"\r\n")?;
+        let colon = line.iter().position(|&b| b == b':')?;
+        Some((&line[..colon], line.get(colon + 2..)?))
+    })
+}
+
 /// The fields of a response, in order, stored as the lines of the message.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Fields {
@@ -214,15 +239,17 @@ impl Fields {
     /// If the name is not a token, the value has a control character, or only the server sets
     /// this field. The list is then unchanged.
     pub fn append(&mut self, name: &str, value: impl AsRef<[u8]>) -> Result<(), InvalidField> {
-        let value = trim(value.as_ref());
+        self.append_bytes(name.as_bytes(), value.as_ref())
+    }
+
+    /// Appends a field whose name is not known to be text, such as a received one.
+    ///
+    /// # Errors
+    /// Those of [`Fields::append`].
+    pub fn append_bytes(&mut self, name: &[u8], value: &[u8]) -> Result<(), InvalidField> {
+        let value = trim(value);
         let start = self.lines.len();
-        let mut is_name = !name.is_empty();
-        self.lines.extend(name.bytes().map(|byte| {
-            let lower = LOWER_CASE_TOKEN[usize::from(byte)];
-            is_name &= lower != 0;
-            lower
-        }));
-        let result = if !is_name {
+        let result = if !append_name(name, &mut self.lines) {
             Err(InvalidField::Name)
         } else if is_reserved(&self.lines[start..]) {
             Err(InvalidField::Reserved)
@@ -286,13 +313,7 @@ impl Fields {
 
     /// Returns names, in lower case, and values, in order.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &[u8])> {
-        // `append` refuses CR and LF in names and values, and colons in names. So each line can be
-        // split at its end and at its first colon.
-        self.lines.split(|&b| b == b'\n').filter_map(|line| {
-            let line = line.strip_suffix(b"\r")?;
-            let colon = line.iter().position(|&b| b == b':')?;
-            Some((core::str::from_utf8(&line[..colon]).ok()?, trim(&line[colon + 1..])))
-        })
+        field_lines(&self.lines).filter_map(|(name, value)| Some((core::str::from_utf8(name).ok()?, value)))
     }
 
     /// Returns the lines of the message, each with its CRLF.

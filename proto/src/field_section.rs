@@ -25,7 +25,7 @@ pub use class::{FieldClass, ValueGrammar};
 pub(crate) use decoded::StaticField;
 pub use decoded::{DecodedFields, FIELD_OVERHEAD_BYTES, SectionField, SectionLimit, SectionLimits};
 pub use error::{MalformedMessage, SectionError};
-pub use request::{Protocols, RequestRules, StreamEnd, build_request, repeat_request};
+pub use request::{Protocols, RequestRules, StreamEnd, build_request, copy_request, repeat_request};
 pub use response::{ResponseSection, check_response, is_sent_in_streams, read_trailers};
 
 /// Refuses an invalid value.

@@ -228,6 +228,20 @@ impl RequestHead {
         self.repeated = 0;
     }
 
+    /// Copies a head, without the caches of `other`. The positions count from the start of the copied bytes.
+    pub(crate) fn copy_from(&mut self, other: &Self) {
+        self.clear_section();
+        let count = usize::from(other.field_count);
+        self.field_spans[..count].copy_from_slice(&other.field_spans[..count]);
+        (self.method, self.method_span, self.version) = (other.method, other.method_span, other.version);
+        (self.target, self.scheme, self.authority) = (other.target, other.scheme, other.authority);
+        (self.framing, self.expectation) = (other.framing, other.expectation);
+        (self.persistence, self.request_line) = (other.persistence, other.request_line);
+        (self.len, self.section_start, self.resume_offset) = (other.len, other.section_start, other.resume_offset);
+        (self.field_count, self.first_index) = (other.field_count, other.first_index);
+        (self.present, self.repeated) = (other.present, other.repeated);
+    }
+
     /// Keeps the whole head for a request whose head is equal to the last one, bytes included.
     pub(crate) fn keep_repeated(&mut self) {
         self.is_cached_section = true;

@@ -132,6 +132,18 @@ impl SafePath {
         Self { text, names_directory: false }
     }
 
+    /// Returns the path of the first `count` segments, and the rest with its leading and trailing slash. The rest is empty
+    /// if the path ends there.
+    pub fn split(&self, count: usize) -> (Self, String) {
+        let end = self.text.match_indices('/').nth(count.saturating_sub(1)).map_or(self.text.len(), |(at, _)| at);
+        let end = if count == 0 { 0 } else { end };
+        let (first, rest) = self.text.split_at(end);
+        let rest = rest.strip_prefix('/').unwrap_or(rest);
+        let slash = if self.names_directory { "/" } else { "" };
+        let rest = if rest.is_empty() { slash.to_owned() } else { format!("/{rest}{slash}") };
+        (Self { text: first.to_owned(), names_directory: first.is_empty() }, rest)
+    }
+
     /// Returns this path with a suffix, such as `.gz`, at its last segment. The caller must not pass
     /// a peer's bytes.
     #[must_use]
@@ -233,6 +245,24 @@ mod tests {
         check("/%zz", Err(PathReject::PercentEncodingInvalid));
         check("/%", Err(PathReject::PercentEncodingInvalid));
         check("/%c0%ae", Err(PathReject::NotUtf8));
+    }
+
+    #[test]
+    fn a_path_is_split_between_segments() {
+        for (raw, count, first, rest) in [
+            ("/a.php", 1, "a.php", ""),
+            ("/a.php/", 1, "a.php", "/"),
+            ("/a.php/x", 1, "a.php", "/x"),
+            ("/b/a.php/x/y/", 2, "b/a.php", "/x/y/"),
+            ("/a/b", 2, "a/b", ""),
+            ("/a/b", 9, "a/b", ""),
+            ("/a/b", 0, "", "/a/b"),
+            ("/", 0, "", "/"),
+        ] {
+            let (path, info) = SafePath::decode(raw.as_bytes()).unwrap().split(count);
+            assert_eq!((path.as_str(), info.as_str()), (first, rest), "{raw} at {count}");
+            assert_eq!(path.names_directory(), first.is_empty(), "{raw} at {count}");
+        }
     }
 
     #[test]

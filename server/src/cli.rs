@@ -1,5 +1,6 @@
 //! The command line.
 
+use crate::config::value::{check_forwarded_host, check_server};
 use crate::log::Format;
 use crate::syntax::{HostName, NameReach, ValueError};
 use clap::{Args, Parser, Subcommand};
@@ -18,6 +19,8 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     /// Serve a directory
     Serve(ServeArgs),
+    /// Forward requests to an application
+    Proxy(ProxyArgs),
     /// Serve the sites of a configuration
     Run(RunArgs),
     /// Check a configuration, or print the settings in force
@@ -172,6 +175,47 @@ pub(crate) struct ServeArgs {
     #[arg(long)]
     pub(crate) listing: bool,
 
+    #[command(flatten)]
+    pub(crate) common: CommonArgs,
+}
+
+/// Forwards requests to an application. TERM stops gracefully, INT immediately.
+#[derive(Debug, Args)]
+pub(crate) struct ProxyArgs {
+    /// Address and port to listen on (`:8080` for all addresses), or a public name: https at ports 80 and 443, with a
+    /// certificate from Let's Encrypt, whose terms you accept by it. A name may be repeated
+    #[arg(long, visible_alias = "listen", value_name = "ADDR|NAME", default_value = "127.0.0.1:8080", value_parser = from)]
+    pub(crate) from: Vec<ProxyFrom>,
+
+    /// Server to forward to: `localhost:9000`, `:9000`, `https://app.internal` or `unix:/run/app.sock`. Repeat it for
+    /// several servers, which share the requests
+    #[arg(long, value_name = "URL", required = true, value_parser = to)]
+    pub(crate) to: Vec<String>,
+
+    /// Host that the servers get: `keep` for that of the client, `upstream` for that of the URL, or a host
+    #[arg(long, value_name = "HOST", default_value = "keep", value_parser = forwarded_host)]
+    pub(crate) host: String,
+
+    /// Directory of another certificate authority for names
+    #[arg(long, value_name = "URL")]
+    pub(crate) acme_directory: Option<String>,
+
+    #[command(flatten)]
+    pub(crate) common: CommonArgs,
+}
+
+/// Where `selvedge proxy` listens.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum ProxyFrom {
+    /// An address and port.
+    Address(String),
+    /// A public name.
+    Name(HostName),
+}
+
+/// Options of the commands that serve without a configuration.
+#[derive(Debug, Args)]
+pub(crate) struct CommonArgs {
     /// Number of worker threads [default: one for each core that the process may use]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub(crate) workers: Option<u16>,
@@ -229,4 +273,33 @@ fn domain(text: &str) -> Result<HostName, String> {
             Err("a wildcard needs a configuration, see docs/https.md".to_owned())
         }
     }
+}
+
+/// Reads where to listen. A text without a port is a name, as in `--from example.com`.
+fn from(text: &str) -> Result<ProxyFrom, String> {
+    if let Some(port) = text.strip_prefix(':').or(Some(text)).filter(|port| port.parse::<u16>().is_ok()) {
+        let all = if text.starts_with(':') { "[::]" } else { "127.0.0.1" };
+        return Ok(ProxyFrom::Address(format!("{all}:{port}")));
+    }
+    match text.contains(':') {
+        true => Ok(ProxyFrom::Address(text.to_owned())),
+        false => domain(text).map(ProxyFrom::Name),
+    }
+}
+
+/// Reads the URL of a server. A port alone is one of this machine.
+fn to(text: &str) -> Result<String, String> {
+    let port = text.strip_prefix(':').unwrap_or(text);
+    let text = match port.parse::<u16>() {
+        Ok(port) => format!("localhost:{port}"),
+        Err(_) => text.to_owned(),
+    };
+    match check_server(&text) {
+        Ok(()) => Ok(text),
+        Err(ValueError { message, suggestion }) => Err(format!("{message}; {suggestion}")),
+    }
+}
+
+fn forwarded_host(text: &str) -> Result<String, String> {
+    check_forwarded_host(text).map_err(|ValueError { message, suggestion }| format!("{message}; {suggestion}"))
 }

@@ -1,6 +1,6 @@
 //! The differences between two configurations, in words.
 
-use crate::config::model::{Settings, Site};
+use crate::config::model::{Settings, Site, Upstream};
 use crate::process::ListenAddress;
 use std::collections::HashMap;
 
@@ -19,6 +19,7 @@ pub(crate) fn between(before: &Settings, now: &Settings) -> Vec<String> {
         ("trusted-proxies", before.trusted_proxies != now.trusted_proxies),
     ];
     lines.extend(blocks.into_iter().filter(|(_, changed)| *changed).map(|(name, _)| format!("changed: {name}")));
+    lines.extend(upstreams(before, now));
     lines.extend(sites(&before.sites, &now.sites));
     lines
 }
@@ -35,6 +36,7 @@ pub(crate) fn at_next_start(before: &Settings, now: &Settings) -> Vec<&'static s
         ("control", old.control != new.control || before.remote_control != now.remote_control),
         ("supervision", old.supervision != new.supervision),
         ("connections-max", before.limits.connections_max != now.limits.connections_max),
+        ("limits of upstreams", before.limits.upstreams != now.limits.upstreams),
     ];
     list.into_iter().filter(|(_, changed)| *changed).map(|(name, _)| name).collect()
 }
@@ -47,6 +49,17 @@ fn listeners(before: &Settings, now: &Settings) -> Vec<String> {
     let left =
         before.iter().filter(|place| !now.contains(place)).map(|place| format!("no longer listening on {place}"));
     new.chain(left).collect()
+}
+
+fn upstreams(before: &Settings, now: &Settings) -> Vec<String> {
+    let change = |upstream: &Upstream| match before.upstream(&upstream.name) {
+        Some(known) if known == upstream => None,
+        Some(_) => Some(format!("changed: upstream {}", upstream.name)),
+        None => Some(format!("new: upstream {}", upstream.name)),
+    };
+    let removed = before.upstreams.iter().filter(|upstream| now.upstream(&upstream.name).is_none());
+    let removed = removed.map(|upstream| format!("removed: upstream {}", upstream.name));
+    now.upstreams.iter().filter_map(change).chain(removed).take(SITES_MAX).collect()
 }
 
 fn sites(before: &[Site], now: &[Site]) -> Vec<String> {

@@ -45,9 +45,13 @@ mod process;
 #[cfg(feature = "program")]
 mod program;
 #[cfg(feature = "program")]
+mod proxy;
+#[cfg(feature = "program")]
 mod reload;
 #[cfg(feature = "program")]
 mod remote_control;
+#[cfg(feature = "program")]
+mod resolver;
 #[cfg(feature = "program")]
 mod root_warnings;
 #[cfg(feature = "program")]
@@ -60,6 +64,8 @@ mod snapshot;
 mod status;
 #[cfg(feature = "program")]
 mod trust;
+#[cfg(feature = "program")]
+mod upstream_log;
 
 #[cfg(feature = "configuration")]
 pub use embed::{InvalidConfiguration, Sites};

@@ -80,6 +80,11 @@ impl ListenerSet {
         self.endpoints_where(settings, |listener| listener.plain_http2 == Switch::On)
     }
 
+    /// Returns the endpoints of these settings whose connections begin with a header of the PROXY protocol.
+    pub(crate) fn endpoints_with_proxy_header(&self, settings: &[ListenerSettings]) -> Vec<Endpoint> {
+        self.endpoints_where(settings, |listener| listener.proxy_protocol == Switch::On)
+    }
+
     fn endpoints_where(
         &self,
         settings: &[ListenerSettings],

@@ -1,7 +1,7 @@
 //! The most memory that a configuration lets the server use, term by term.
 
-use crate::compile::{Compiled, RATE_CLIENTS};
-use crate::config::model::{Action, Driver, Listener, Settings, Site, Switch};
+use crate::compile::{Compiled, RATE_CLIENTS, client_limits};
+use crate::config::model::{Action, Driver, Listener, Route, Settings, Site, Switch};
 use crate::log::{PENDING_BYTES_MAX, queue_bytes_max};
 use crate::site::{CACHE_BYTES_MAX, DIRECTORIES_BYTES_MAX, PASSWORD_CHECKS_AT_ONCE_MAX};
 use selvedge::Limits;
@@ -14,6 +14,10 @@ use std::thread;
 const CONTENT_BYTES_MAX: u64 = 32 << 10;
 /// Directory listings of one worker: 32 at a time, of 2,000 entries with 1 KiB each.
 const LISTS_BYTES_MAX: u64 = 32 * 2_000 * 1024;
+
+/// A request to a script or program. 64 KiB each: the head of its response, a received and a sent record of FastCGI, and
+/// content that waits for its length. Two pieces of 256 KiB are on the way to a file. Messages have 16 KiB.
+const SCRIPT_BYTES_MAX: u64 = (64 + 2 * 64 + 64 + 2 * 256 + 16) << 10;
 
 /// The terms of the memory budget.
 #[derive(Debug)]
@@ -71,6 +75,11 @@ impl MemoryBudget {
             name: "rate limit tables",
             bytes_each: 8 * RATE_CLIENTS as u64,
         });
+        terms.extend(upstream_terms(settings, limits, workers));
+        let count = script_requests_max(settings);
+        if count > 0 {
+            terms.push(MemoryTerm { count, name: "requests to scripts and programs", bytes_each: SCRIPT_BYTES_MAX });
+        }
         let logs = &compiled.logs;
         terms.push(MemoryTerm {
             count: workers * logs.access.len() as u64,
@@ -101,8 +110,36 @@ impl fmt::Display for MemoryBudget {
     }
 }
 
+/// Returns the terms of connections to upstreams. Each connection of a client may have a request at work, and one of
+/// HTTP/2 as many as its streams, unless every upstream has a limit.
+fn upstream_terms(settings: &Settings, limits: &Limits, workers: u64) -> Vec<MemoryTerm> {
+    if settings.upstreams.is_empty() {
+        return Vec::new();
+    }
+    let client = client_limits(&settings.limits);
+    let has_http2 = |listener: &Listener| listener.tls == Switch::On || listener.plain_http2 == Switch::On;
+    let streams = if settings.listeners.iter().any(has_http2) { limits.http2.streams_max } else { 1 };
+    let of_clients = (limits.connections_max as u64).saturating_mul(u64::from(streams));
+    let count = settings.forwarded_requests_max().map_or(of_clients, |most| most.min(of_clients));
+    let bytes_each = client.exchange_bytes_max() + settings.buffered_bytes_max();
+    vec![
+        MemoryTerm { count, name: "requests to upstreams", bytes_each },
+        MemoryTerm { count: workers, name: "idle connections to upstreams", bytes_each: client.idle_bytes_max() },
+    ]
+}
+
 fn mebibytes(bytes: u64) -> String {
     format!("{} MiB", bytes.div_ceil(1 << 20))
+}
+
+/// Returns the most requests at work of routes that run scripts or programs.
+fn script_requests_max(settings: &Settings) -> u64 {
+    let routes = settings.sites.iter().flat_map(|site| &site.routes);
+    let of = |route: &Route| match &route.action {
+        Action::Gateway(gateway) => u64::from(gateway.requests_max),
+        _ => 0,
+    };
+    routes.map(of).sum()
 }
 
 /// Whether any directory may be listed.

@@ -118,6 +118,7 @@ fn failing<'a>(
 fn check_requirement(kind: &MachineRequirementKind) -> Result<(), (String, String)> {
     match kind {
         MachineRequirementKind::Root(path) => check_root(path),
+        MachineRequirementKind::CgiPrograms(programs) => check_root(&programs.folder),
         MachineRequirementKind::WritableFile(path) | MachineRequirementKind::PidFile(path) => check_writable_file(path),
         MachineRequirementKind::SocketDirectory(path) => {
             check_writable_folder(folder_of(path)).map_err(|(what, instead)| {
@@ -168,9 +169,10 @@ fn check_requirement(kind: &MachineRequirementKind) -> Result<(), (String, Strin
         | MachineRequirementKind::ClientAuthorities(_)
         | MachineRequirementKind::TicketKeys(_) => Ok(()),
         // The compiler and `warnings` check these.
-        MachineRequirementKind::Page(..) | MachineRequirementKind::Site(_) | MachineRequirementKind::Route(..) => {
-            Ok(())
-        }
+        MachineRequirementKind::Page(..)
+        | MachineRequirementKind::Site(_)
+        | MachineRequirementKind::Upstream(_)
+        | MachineRequirementKind::Route(..) => Ok(()),
     }
 }
 

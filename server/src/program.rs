@@ -3,7 +3,7 @@
 use crate::process;
 use crate::process::{ControlCommand, StatusFormat};
 use crate::trust::{self, TrustCommand};
-use crate::{check, cli, control_client, fmt, log, run, serve};
+use crate::{check, cli, control_client, fmt, log, proxy, run, serve};
 use clap::Parser;
 use std::process::ExitCode;
 
@@ -12,6 +12,9 @@ pub fn run_program() -> ExitCode {
     if process::is_program_runner() {
         return process::run_programs();
     }
+    if process::is_cgi_runner() {
+        return process::run_cgi_programs();
+    }
     if process::is_file_opener() {
         return process::open_files();
     }
@@ -19,6 +22,13 @@ pub fn run_program() -> ExitCode {
         cli::Command::Serve(options) => match options.domains.is_empty() {
             true => serve::serve(&options),
             false => match serve::configuration_of_domains(&options) {
+                Ok(options) => return run::run(&options),
+                Err(problem) => Err(problem),
+            },
+        },
+        cli::Command::Proxy(options) => match proxy::is_for_names(&options) {
+            false => proxy::proxy(&options),
+            true => match proxy::configuration_of_names(&options) {
                 Ok(options) => return run::run(&options),
                 Err(problem) => Err(problem),
             },

@@ -1,7 +1,8 @@
 //! Reloads of a running server, as transactions: everything new is read, compiled, opened and bound first. If any
 //! step fails, nothing has changed.
 
-use crate::certificates::{AutomaticCertificates, CertificateFolder, CertificateStatus};
+use crate::certificates::{CertificateFolder, CertificateStatus};
+use crate::compile::ServingState;
 use crate::config::model::{self, Settings};
 use crate::config::value::LogTarget;
 use crate::config::{self, Configuration, MachineRequirementKind, Problem, Sources};
@@ -181,14 +182,15 @@ pub(crate) fn start(
     mut configuration: Configuration,
     driver: Driver,
     serving_process: &Arc<ServingProcess>,
-    (connect, automatic): (Connect, &Arc<AutomaticCertificates>),
+    (connect, state): (Connect, ServingState),
 ) -> Result<(LiveServer, selvedge::RunningServer), Refusal> {
     create_certificate_folder(&mut configuration)?;
     let sandbox = Sandbox::of(&configuration);
     let active_sandbox = ActiveSandbox::of(sandbox.clone());
     let confinement = serving_process.confine(&sandbox).map_err(Refusal::Plain)?;
-    let snapshot = Snapshot::prepare(&mut configuration, Predecessor::Start(automatic.clone()), &Disk, connect)?;
+    let snapshot = Snapshot::prepare(&mut configuration, Predecessor::Start(state), &Disk, connect)?;
     snapshot.apply_automatic_certificates();
+    snapshot.observe_upstreams();
     if let Some(warning) = confinement.warning() {
         snapshot.logs.log(Level::Warn, "Sandbox", warning.to_owned());
     }
@@ -315,16 +317,19 @@ impl LiveServer {
         let next = Snapshot::prepare(&mut configuration, Predecessor::Snapshot(&self.snapshot), &Disk, self.connect)?;
         let listeners = self.listeners.plan_change(&self.serving_process, &next.settings.listeners);
         let listeners = listeners.map_err(|problems| cannot_listen(problems, &mut configuration))?;
+        next.wait_for_names();
         let changes = config_diff::between(&self.snapshot.settings, &next.settings);
         let at_next_start = config_diff::at_next_start(&self.settings_at_start, &next.settings);
         // New listeners are bound, and clients that connect there wait until the next line but one: only the new
         // configuration knows whether a listener has TLS.
+        self.snapshot.end_leases(&next);
         self.app_handle.replace(&next.app_version(self.workers, listeners.next()));
         let places = listeners.apply(&self.serving_process, &self.handle);
         self.serving_process.set_shutdown_timeout(next.shutdown_timeout());
         self.earlier.push(self.snapshot.retire());
         self.snapshot = next;
         self.snapshot.apply_automatic_certificates();
+        self.snapshot.observe_upstreams();
         if let (Some(remote), Some(host)) = (&self.remote_control, &self.snapshot.control_host) {
             remote.replace_host(host.clone());
         }
@@ -412,6 +417,16 @@ impl LiveServer {
     /// Logs a remote command, or why a client cannot send one.
     pub(crate) fn log_remote(&self, level: Level, name: &'static str, text: String) {
         self.snapshot.logs.log(level, name, text);
+    }
+
+    /// Waits for the first look-up of each name of an upstream server.
+    pub(crate) fn wait_for_names(&self) {
+        self.snapshot.wait_for_names();
+    }
+
+    /// Logs what has happened to the names of upstream servers.
+    pub(crate) fn log_name_events(&self) {
+        self.snapshot.log_name_events();
     }
 
     /// Loads certificates again whose files have changed.

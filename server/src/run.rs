@@ -1,12 +1,15 @@
 //! `selvedge run`, from top to bottom.
 
-use crate::certificates::{AutomaticCertificates, unix_now};
+use crate::certificates::unix_now;
 use crate::cli::RunArgs;
+use crate::compile::ServingState;
 use crate::config::model;
 use crate::config_path;
 use crate::log;
 use crate::log::config::Level;
-use crate::process::{self, ControlHandler, ControlReply, RunMode, StartError, StartedRunner, StatusFormat, StopMode};
+use crate::process::{
+    self, ControlHandler, ControlReply, RunMode, StartError, StartedPrograms, StartedRunner, StatusFormat, StopMode,
+};
 use crate::reload::{self, LiveServer};
 use crate::remote_control::{RemoteCommands, RemoteControl};
 use crate::snapshot::Refusal;
@@ -48,8 +51,9 @@ pub(crate) fn run(options: &RunArgs) -> ExitCode {
         }
         Err(StartError::Other(problem)) => return print_refusal(&Refusal::Plain(problem)),
     };
-    let automatic = Arc::new(AutomaticCertificates::default());
-    let started = reload::start(&file, configuration, driver, &serving, (process::connect, &automatic));
+    let StartedPrograms { approval, cgi } = programs;
+    let state = ServingState { cgi, ..ServingState::default() };
+    let started = reload::start(&file, configuration, driver, &serving, (process::connect, state.clone()));
     let (live, running) = match started {
         Ok(started) => started,
         Err(refusal) => {
@@ -63,7 +67,7 @@ pub(crate) fn run(options: &RunArgs) -> ExitCode {
     if let Err(problem) = serving.start_commands(commands.clone()) {
         return print_refusal(&Refusal::Plain(problem));
     }
-    if let Err(error) = start_threads(&commands, programs, automatic) {
+    if let Err(error) = start_threads(&commands, approval, state) {
         return print_refusal(&Refusal::Plain(format!("cannot start: {error}")));
     }
     let remote = commands.live().as_ref().and_then(LiveServer::remote_control).map(|endpoint| endpoint.parts());
@@ -71,6 +75,7 @@ pub(crate) fn run(options: &RunArgs) -> ExitCode {
         Ok(remote) => remote,
         Err(error) => return print_refusal(&Refusal::Plain(format!("cannot accept remote commands: {error}"))),
     };
+    commands.live().iter().for_each(LiveServer::wait_for_names);
     serving.ready();
     commands.live().iter().for_each(LiveServer::remove_unlisted_listeners);
     for endpoint in endpoints {
@@ -92,14 +97,16 @@ pub(crate) fn run(options: &RunArgs) -> ExitCode {
     }
 }
 
-/// Starts the threads that look at files and that order certificates.
+/// Starts the threads that look at files, resolve names and order certificates.
 fn start_threads(
     commands: &Arc<ServerCommands>,
     programs: Option<StartedRunner>,
-    automatic: Arc<AutomaticCertificates>,
+    state: ServingState,
 ) -> io::Result<()> {
     let checker = commands.clone();
     thread::Builder::new().name("selvedge-look".to_owned()).spawn(move || checker.check_files())?;
+    let ServingState { automatic, resolver, .. } = state;
+    thread::Builder::new().name("selvedge-dns".to_owned()).spawn(move || resolver.run())?;
     if let Some(programs) = programs {
         automatic.run_programs_with(Arc::new(programs.connect()?));
     }
@@ -153,6 +160,7 @@ impl ServerCommands {
                     live.check_roots();
                     live.refresh_certificates();
                     live.log_certificate_events();
+                    live.log_name_events();
                     if expiry_checked.is_none_or(|at| at.elapsed() >= EXPIRY_CHECK_INTERVAL) {
                         expiry_checked = Some(Instant::now());
                         live.warn_of_expiry();

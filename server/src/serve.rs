@@ -1,7 +1,7 @@
 //! `selvedge serve`, from top to bottom.
 
 use crate::certificates::{AcmeSettings, AutomaticCertificates, CertificateFolder, folder_of_user};
-use crate::cli::{AccessLogArg, ConfigArgs, RunArgs, ServeArgs};
+use crate::cli::{AccessLogArg, CommonArgs, ConfigArgs, RunArgs, ServeArgs};
 use crate::config::model::quote;
 use crate::log::config::{AccessLogConfig, Destination, ErrorFormat, ErrorLogConfig, Level, LogConfig, SiteLogConfig};
 use crate::log::{self, LogObserver, Logs};
@@ -26,7 +26,7 @@ pub(crate) fn serve(options: &ServeArgs) -> Result<(), String> {
     if !root.follows_links() {
         log::print_line("selvedge: this kernel has no openat2 (Linux 5.6), so symbolic links are not followed");
     }
-    let workers = match options.workers {
+    let workers = match options.common.workers {
         Some(workers) => usize::from(workers),
         None => thread::available_parallelism().map_or(1, usize::from),
     };
@@ -45,7 +45,7 @@ pub(crate) fn serve(options: &ServeArgs) -> Result<(), String> {
     let running = server
         .observe(LogObserver::new(&logs, &limits))
         .limits(limits)
-        .driver(options.driver)
+        .driver(options.common.driver)
         .serve_each(move || SiteService::new(table.clone(), workers))
         .map_err(|error| format!("cannot start: {error}"))?;
 
@@ -69,33 +69,52 @@ pub(crate) fn serve(options: &ServeArgs) -> Result<(), String> {
 pub(crate) fn configuration_of_domains(options: &ServeArgs) -> Result<RunArgs, String> {
     let folder = folder_of_user().ok_or("certificates need a folder: set HOME")?;
     let text = configuration(options, &folder)?;
-    let beside = folder.parent().unwrap_or(&folder);
-    let written = CertificateFolder::open(beside).and_then(|folder| folder.write(CONFIGURATION, &text));
-    let file = beside.join(CONFIGURATION);
-    written.map_err(|error| format!("cannot write {}: {error}", file.display()))?;
+    let file = write_configuration(&folder, (CONFIGURATION, &text))?;
     if !process::is_supervised() {
         let names: Vec<String> = options.domains.iter().map(|name| format!("https://{name}/")).collect();
         log::print_line(&format!("serving {} on {}", options.dir.display(), names.join(" ")));
     }
-    Ok(RunArgs { config: ConfigArgs { file: Some(file), config: None }, driver: Some(options.driver) })
+    Ok(RunArgs { config: ConfigArgs { file: Some(file), config: None }, driver: Some(options.common.driver) })
+}
+
+/// Writes a configuration beside the folder of certificates, and returns its path.
+pub(crate) fn write_configuration(folder: &Path, (name, text): (&str, &str)) -> Result<PathBuf, String> {
+    let beside = folder.parent().unwrap_or(folder);
+    let written = CertificateFolder::open(beside).and_then(|folder| folder.write(name, text));
+    let file = beside.join(name);
+    written.map_err(|error| format!("cannot write {}: {error}", file.display()))?;
+    Ok(file)
 }
 
 fn configuration(options: &ServeArgs, folder: &Path) -> Result<String, String> {
-    let quoted = |path: &Path| {
-        let path = std::path::absolute(path).map_err(|error| format!("cannot find {}: {error}", path.display()))?;
-        path.to_str().map(quote).ok_or_else(|| format!("{} is not UTF-8", path.display()))
-    };
-    let target = |file: &Option<PathBuf>, otherwise: &str| file.as_deref().map_or(Ok(quote(otherwise)), quoted);
-    let mut text =
-        "// Written by `selvedge serve` at each start. To change it, copy it, and start `selvedge run`.\n".to_owned();
-    text.push_str("listen \"[::]:80\"\nlisten \"[::]:443\"\n");
-    let _ = writeln!(text, "certificate-folder {}", quoted(folder)?);
+    let mut text = head_of_names("serve", folder, options.acme_directory.as_deref())?;
+    text += &common_settings(&options.common)?;
+    let listing = if options.listing { "    listing #true\n" } else { "" };
+    let names = quoted_names(&options.domains);
+    let _ = writeln!(text, "site {names} {{\n    root {}\n{listing}}}", quoted_path(&options.dir)?);
+    Ok(text)
+}
+
+/// Returns the start of a configuration for public names.
+pub(crate) fn head_of_names(command: &str, folder: &Path, acme_directory: Option<&str>) -> Result<String, String> {
+    let mut text = format!(
+        "// Written by `selvedge {command}` at each start. To change it, copy it, and start `selvedge run`.\n\
+         listen \"[::]:80\"\nlisten \"[::]:443\"\ncertificate-folder {}\n",
+        quoted_path(folder)?
+    );
+    if let Some(directory) = acme_directory {
+        let _ = writeln!(text, "acme {{\n    directory {}\n}}", quote(directory));
+    }
+    Ok(text)
+}
+
+/// Returns the settings of the options that commands without a configuration share.
+pub(crate) fn common_settings(options: &CommonArgs) -> Result<String, String> {
+    let mut text = String::new();
     if let Some(workers) = options.workers {
         let _ = writeln!(text, "workers {workers}");
     }
-    if let Some(directory) = &options.acme_directory {
-        let _ = writeln!(text, "acme {{\n    directory {}\n}}", quote(directory));
-    }
+    let target = |file: &Option<PathBuf>, otherwise: &str| file.as_deref().map_or(Ok(quote(otherwise)), quoted_path);
     let access = match &options.log {
         AccessLogArg::Off => "access \"off\"".to_owned(),
         AccessLogArg::In { text, .. } => {
@@ -104,10 +123,18 @@ fn configuration(options: &ServeArgs, folder: &Path) -> Result<String, String> {
     };
     let error = target(&options.error_log, "stderr")?;
     let _ = writeln!(text, "log {{\n    {access}\n    error {error} level=\"info\"\n}}");
-    let names: Vec<String> = options.domains.iter().map(|name| quote(&name.to_string())).collect();
-    let listing = if options.listing { "    listing #true\n" } else { "" };
-    let _ = writeln!(text, "site {} {{\n    root {}\n{listing}}}", names.join(" "), quoted(&options.dir)?);
     Ok(text)
+}
+
+/// Quotes names, separated by spaces.
+pub(crate) fn quoted_names(names: &[HostName]) -> String {
+    names.iter().map(|name| quote(&name.to_string())).collect::<Vec<_>>().join(" ")
+}
+
+/// Quotes a path, which is made absolute.
+fn quoted_path(path: &Path) -> Result<String, String> {
+    let path = std::path::absolute(path).map_err(|error| format!("cannot find {}: {error}", path.display()))?;
+    path.to_str().map(quote).ok_or_else(|| format!("{} is not UTF-8", path.display()))
 }
 
 /// Gives a server certificates of the own authority, for the names and addresses by which this machine is reached.
@@ -132,21 +159,21 @@ fn server_with_tls(server: Server, listen: &str) -> Result<Server, String> {
 /// Returns a log configuration with one site, at most one access log, and an error log.
 fn log_config(options: &ServeArgs) -> LogConfig {
     let to = |path: &Option<PathBuf>, otherwise| path.as_ref().map_or(otherwise, Destination::file);
-    let access = match &options.log {
+    let access = match &options.common.log {
         AccessLogArg::Off => vec![],
         AccessLogArg::In { format, .. } => vec![AccessLogConfig {
-            destination: to(&options.access_log, Destination::StandardOutput),
+            destination: to(&options.common.access_log, Destination::StandardOutput),
             format: format.clone(),
         }],
     };
     let site = SiteLogConfig { name: String::new(), access: (0..access.len()).collect(), error: None };
-    let destination = to(&options.error_log, Destination::StandardError);
+    let destination = to(&options.common.error_log, Destination::StandardError);
     let error = ErrorLogConfig { destination, format: ErrorFormat::Text, level: Level::Info };
     LogConfig { access, sites: vec![site], error, site_errors: Vec::new() }
 }
 
 /// Explains why an address is invalid and suggests another.
-fn cannot_listen(address: &str, error: &io::Error) -> String {
+pub(crate) fn cannot_listen(address: &str, error: &io::Error) -> String {
     let hint = match address.trim_start_matches(':').parse::<u16>() {
         Ok(port) => format!("; an address is needed too, as in 127.0.0.1:{port}"),
         Err(_) => String::new(),

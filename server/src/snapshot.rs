@@ -2,20 +2,22 @@
 
 use crate::certificate_warnings::validity_warning;
 use crate::certificates::{
-    AcmeSettings, AutomaticCertificates, CertificateEvent, CertificateFacts, CertificateStatus, ChallengeChoice,
-    ExternalAccount, ReachCheck, Refreshed, unix_now,
+    AcmeSettings, CertificateEvent, CertificateFacts, CertificateStatus, ChallengeChoice, ExternalAccount, ReachCheck,
+    Refreshed, unix_now,
 };
-use crate::compile::{self, CarriedState, Compiled, SiteHosts};
+use crate::compile::{self, CarriedState, Compiled, ServingState, SiteHosts};
 use crate::config::model::{self, AccessLog, ErrorLog, LogSettings, Settings, Switch};
 use crate::config::{Configuration, MachineRequirementKind, Problem, Problems, Sources};
 use crate::listeners::ListenerSet;
 use crate::log::config::Level;
 use crate::log::{Connect, Counters, LogObserver, LogProblem, Logs};
+use crate::resolver::FIRST_LOOK_UPS_TIMEOUT;
 use crate::site::{DryRunCount, RouteTable, SiteService};
 use crate::syntax::HostName;
+use crate::upstream_log;
 use selvedge::service::{Admission, UNIX_PEER};
 use selvedge::tls::{Tls, TlsHost};
-use selvedge::{AppVersion, Endpoint, Limits, PlainHttp2, Server};
+use selvedge::{AppVersion, Endpoint, Limits, PlainHttp2, ProxyHeaders, Server};
 use std::fmt;
 use std::net::SocketAddr;
 use std::path::Path;
@@ -46,8 +48,8 @@ const HTTPS_PORT: u16 = 443;
 pub(crate) enum Predecessor<'a> {
     /// The snapshot in force.
     Snapshot(&'a Snapshot),
-    /// None: the server starts, with certificates that it gets by itself.
-    Start(Arc<AutomaticCertificates>),
+    /// None: the server starts.
+    Start(ServingState),
 }
 
 /// Why a configuration is refused.
@@ -106,8 +108,8 @@ impl Snapshot {
         let first;
         let (earlier, carried) = match predecessor {
             Predecessor::Snapshot(earlier) => (Some(earlier), &earlier.carried),
-            Predecessor::Start(automatic) => {
-                first = CarriedState::serving(automatic);
+            Predecessor::Start(state) => {
+                first = CarriedState::serving(state);
                 (None, &first)
             }
         };
@@ -139,6 +141,7 @@ impl Snapshot {
         let app_version =
             AppVersion::new(self.service(workers, listeners), self.observer()).limits(self.limits.clone());
         let app_version = app_version.plain_http2(self.plain_http2(listeners));
+        let app_version = app_version.proxy_headers(self.proxy_headers(listeners));
         let app_version = match self.tls(listeners) {
             Some(tls) => app_version.tls(tls),
             None => app_version,
@@ -152,7 +155,7 @@ impl Snapshot {
     /// Configures a server that starts with this snapshot.
     pub(crate) fn server(&self, server: Server, listeners: &ListenerSet) -> Server<LogObserver> {
         let server = server.observe(self.observer()).limits(self.limits.clone());
-        let server = server.plain_http2(self.plain_http2(listeners));
+        let server = server.plain_http2(self.plain_http2(listeners)).proxy_headers(self.proxy_headers(listeners));
         let server = match self.tls(listeners) {
             Some(tls) => server.tls(tls),
             None => server,
@@ -165,6 +168,15 @@ impl Snapshot {
 
     fn plain_http2(&self, listeners: &ListenerSet) -> PlainHttp2 {
         PlainHttp2::At(listeners.endpoints_with_plain_http2(&self.settings.listeners))
+    }
+
+    /// Returns the listeners whose connections begin with a header of a trusted proxy.
+    fn proxy_headers(&self, listeners: &ListenerSet) -> ProxyHeaders {
+        let endpoints = listeners.endpoints_with_proxy_header(&self.settings.listeners);
+        match compile::trusted_proxies(&self.settings.trusted_proxies) {
+            Some(proxies) if !endpoints.is_empty() => ProxyHeaders::at(endpoints, move |peer| proxies.trusts(peer)),
+            _ => ProxyHeaders::never(),
+        }
     }
 
     /// Returns the function that makes each worker's service.
@@ -264,6 +276,28 @@ impl Snapshot {
                 CertificateEvent::Failed(text) => self.logs.log(Level::Error, "CertificateFailed", text),
             }
         }
+    }
+
+    /// Logs changes of the servers of upstreams to the logs of this configuration.
+    pub(crate) fn observe_upstreams(&self) {
+        upstream_log::observe(&self.carried, &self.logs);
+    }
+
+    /// Ends the leases of routes that the next configuration has changed or removed. Their streams end with the
+    /// replacement.
+    pub(crate) fn end_leases(&self, next: &Self) {
+        self.carried.end_leases(&next.carried);
+    }
+
+    /// Waits for the first look-up of each name of an upstream server, so that the first requests find its addresses. A
+    /// name service that does not respond delays this by one second at most.
+    pub(crate) fn wait_for_names(&self) {
+        self.carried.resolver().wait_for_first_look_ups(FIRST_LOOK_UPS_TIMEOUT);
+    }
+
+    /// Logs what has happened to the names of upstream servers.
+    pub(crate) fn log_name_events(&self) {
+        upstream_log::log_names(&self.carried, &self.logs);
     }
 
     /// Logs a warning for each certificate that is not valid or soon will not be.

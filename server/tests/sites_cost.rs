@@ -115,7 +115,9 @@ fn table(root: &Arc<Root>) -> RouteTable {
         cors: None,
         error_pages: Vec::new(),
         headers: HeaderEdits::default(),
+        lease: None,
         action,
+        lease: None,
     };
     let files = FilesRules {
         path_prefix: site::PathPrefix::Kept,

@@ -1,5 +1,6 @@
 /* The baseline server: the cost of the kernel alone. An epoll loop that parses nothing. It counts received
- * bytes, and sends a fixed response for every REQUEST_BYTES of them.
+ * bytes, and sends a fixed response for every REQUEST_BYTES of them. As the upstream of measured proxies it gets
+ * REQUEST_BYTES 0, because each proxy sends other fields: then it sends a response for each empty line (CR LF CR LF).
  *
  *   epoll PORT WORKERS REQUEST_BYTES keep|close FILE
  *
@@ -32,7 +33,7 @@ static size_t response_bytes, request_bytes;
 static int closes, in_memory;
 
 struct connection {
-    size_t got;    /* bytes of an incomplete request */
+    size_t got;    /* bytes of an incomplete request, or matched bytes of the empty line */
     size_t to_send; /* unsent bytes of responses in memory, or of the head */
     off_t from;    /* offset in the file, or -1 if all of it is sent */
 };
@@ -56,6 +57,18 @@ static int flush(int fd, struct connection *c) {
     return 1;
 }
 
+/* Counts the request heads that end in these bytes. `matched` are the bytes of an empty line at the end of the last ones. */
+static size_t heads_ended(const char *bytes, size_t count, size_t *matched) {
+    static const char END[] = "\r\n\r\n";
+    size_t ended = 0;
+    for (size_t i = 0; i < count; i++) {
+        if (bytes[i] == END[*matched]) ++*matched;
+        else *matched = bytes[i] == '\r';
+        if (*matched == 4) { ended++; *matched = 0; }
+    }
+    return ended;
+}
+
 static void on_event(int epoll, struct epoll_event *event) {
     static char buffer[65536];
     int fd = event->data.fd;
@@ -73,8 +86,12 @@ static void on_event(int epoll, struct epoll_event *event) {
         if (n == 0 || errno != EAGAIN) close(fd);
         return;
     }
-    c->got += (size_t)n;
-    size_t requests = c->got / request_bytes;
+    size_t requests;
+    if (request_bytes == 0) requests = heads_ended(buffer, (size_t)n, &c->got);
+    else {
+        c->got += (size_t)n;
+        requests = c->got / request_bytes;
+    }
     if (requests == 0) return;
     if (requests > PIPELINED_MAX) requests = PIPELINED_MAX;
     c->got -= requests * request_bytes;

@@ -4,3 +4,4 @@ pub(crate) mod probe;
 pub(crate) mod quota;
 pub(crate) mod server_process;
 pub(crate) mod tree;
+pub(crate) mod upstream_use;

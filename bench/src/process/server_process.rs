@@ -20,7 +20,7 @@ const READY_MAX: Duration = Duration::from_secs(20);
 /// How long a server may take to stop before it is killed.
 const STOP_MAX: Duration = Duration::from_secs(5);
 
-/// The ports of a server on 127.0.0.1. Servers that only speak HTTP/1 use the first alone.
+/// The ports of a server on 127.0.0.1, and that of its upstream. Servers that only speak HTTP/1 use the first alone.
 #[derive(Clone, Copy)]
 pub(crate) struct Ports {
     /// HTTP/1 without TLS.
@@ -29,15 +29,17 @@ pub(crate) struct Ports {
     pub(crate) h2c: u16,
     /// TLS, with HTTP/2 and HTTP/1.1.
     pub(crate) tls: u16,
+    /// The upstream of a proxy, which listens there only for workloads of proxies.
+    pub(crate) upstream: u16,
 }
 
 impl Ports {
     /// Returns ports that are free at the time of the call.
     pub(crate) fn free() -> Result<Self> {
         let bind = || TcpListener::bind("127.0.0.1:0").context("cannot find a free port");
-        // All three are bound before one is released, so that they differ.
-        let [plain, h2c, tls] = [bind()?, bind()?, bind()?].map(|listener| listener.local_addr());
-        Ok(Self { plain: plain?.port(), h2c: h2c?.port(), tls: tls?.port() })
+        // All are bound before one is released, so that they differ.
+        let [plain, h2c, tls, upstream] = [bind()?, bind()?, bind()?, bind()?].map(|listener| listener.local_addr());
+        Ok(Self { plain: plain?.port(), h2c: h2c?.port(), tls: tls?.port(), upstream: upstream?.port() })
     }
 }
 
@@ -46,6 +48,8 @@ pub(crate) struct ServerProcess {
     child: Child,
     ports: Ports,
     log: PathBuf,
+    /// The upstream of a proxy. It is stopped after the proxy.
+    upstream: Option<Box<Self>>,
 }
 
 /// Runs `action` with this thread, and the processes that it starts, pinned to these cores.
@@ -65,9 +69,20 @@ impl ServerProcess {
         let output = File::create(log).with_context(|| format!("{}", log.display()))?;
         command.stdin(Stdio::null()).stdout(output.try_clone()?).stderr(output).process_group(0);
         let child = run_on_cores(cores, || command.spawn())?.with_context(|| format!("cannot start {command:?}"))?;
-        let mut running = Self { child, ports, log: log.to_owned() };
+        let mut running = Self { child, ports, log: log.to_owned(), upstream: None };
         running.wait_until_ready(path)?;
         Ok(running)
+    }
+
+    /// Adds the upstream of this proxy, which runs as long as the proxy.
+    pub(crate) fn with_upstream(mut self, upstream: Self) -> Self {
+        self.upstream = Some(Box::new(upstream));
+        self
+    }
+
+    /// Returns the processes of the upstream. Empty unless the server is a proxy.
+    pub(crate) fn upstream_pids(&self) -> Vec<u32> {
+        self.upstream.as_ref().map_or_else(Vec::new, |upstream| upstream.pids())
     }
 
     /// Returns the address for HTTP/1 without TLS.

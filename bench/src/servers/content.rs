@@ -26,6 +26,8 @@ pub(crate) enum ContentKind {
     FilesOverHttp2,
     /// Files of any size, over TLS with HTTP/2 and HTTP/1.1.
     FilesOverTls,
+    /// One file of an upstream, through the server as a proxy.
+    Proxied,
 }
 
 impl ContentKind {
@@ -40,9 +42,11 @@ impl ContentKind {
                 Ratio { figure: Figure::CpuUs, relative_to: AXUM, result: Figure::CpuToAxum },
                 Ratio { figure: Figure::BytesPerConnection, relative_to: AXUM, result: Figure::BytesToAxum },
             ],
-            Self::SmallFileOverHttp2 | Self::SmallFileOverTls | Self::FilesOverHttp2 | Self::FilesOverTls => {
-                &[Ratio { figure: Figure::CpuUs, relative_to: SELVEDGE, result: Figure::CpuToSelvedge }]
-            }
+            Self::SmallFileOverHttp2
+            | Self::SmallFileOverTls
+            | Self::FilesOverHttp2
+            | Self::FilesOverTls
+            | Self::Proxied => &[Ratio { figure: Figure::CpuUs, relative_to: SELVEDGE, result: Figure::CpuToSelvedge }],
         }
     }
 

@@ -2,8 +2,10 @@
 
 mod content;
 mod table;
+mod upstream;
 
 pub(crate) use content::ContentKind;
+pub(crate) use upstream::UpstreamProgram;
 
 use crate::certificate::Certificate;
 use crate::hello;
@@ -106,7 +108,12 @@ impl Server {
 
     /// Returns the start for a content.
     fn start(&self, content: ContentKind) -> StartCommand {
-        self.entry.http2.filter(|_| content.needs_http2_or_tls()).unwrap_or(self.entry.start)
+        let other = if content == ContentKind::Proxied {
+            self.entry.proxy
+        } else {
+            self.entry.http2.filter(|_| content.needs_http2_or_tls())
+        };
+        other.unwrap_or(self.entry.start)
     }
 
     /// Returns the facts for the report of a workload with this content.
@@ -151,6 +158,11 @@ impl Server {
 }
 
 impl Launch<'_> {
+    /// Returns the file below the root at the path of the first request.
+    fn file(&self) -> PathBuf {
+        self.root.join(self.path.trim_start_matches('/'))
+    }
+
     fn substitute(&self, text: &str, config: &Path) -> String {
         let is_root = rustix::process::geteuid().is_root();
         let user = std::env::var("USER").unwrap_or_else(|_| "root".to_owned());
@@ -158,6 +170,7 @@ impl Launch<'_> {
             ("@PORT@", self.ports.plain.to_string()),
             ("@PORT_H2C@", self.ports.h2c.to_string()),
             ("@PORT_TLS@", self.ports.tls.to_string()),
+            ("@PORT_UPSTREAM@", self.ports.upstream.to_string()),
             ("@CERTIFICATE@", self.certificate.chain.display().to_string()),
             ("@KEY@", self.certificate.key.display().to_string()),
             ("@WORKERS@", self.workers.to_string()),
@@ -166,7 +179,7 @@ impl Launch<'_> {
             ("@ROOT@", self.root.display().to_string()),
             ("@STATE@", self.state.display().to_string()),
             ("@CONFIG@", config.display().to_string()),
-            ("@FILE@", self.root.join(self.path.trim_start_matches('/')).display().to_string()),
+            ("@FILE@", self.file().display().to_string()),
             ("@REQUEST_BYTES@", request(self.path, self.persistence).len().to_string()),
             ("@PERSISTENCE@", if self.persistence == Persistence::Close { "close" } else { "keep" }.to_owned()),
             ("@UNPRIVILEGED@", if is_root { "nobody".to_owned() } else { user.clone() }),

@@ -22,6 +22,8 @@ pub(super) struct ServerEntry {
     pub(super) start: StartCommand,
     /// The start with HTTP/2 and TLS, if it differs.
     pub(super) http2: Option<StartCommand>,
+    /// The start as a proxy in front of an upstream, if the server is one.
+    pub(super) proxy: Option<StartCommand>,
     pub(super) serves: &'static [ContentKind],
     pub(super) runs_under_callgrind: bool,
     pub(super) install: &'static str,
@@ -30,6 +32,11 @@ pub(super) struct ServerEntry {
 const SERVE_ARGUMENTS: &str = "serve @ROOT@ --listen 127.0.0.1:@PORT@ --workers @WORKERS@ --log off";
 const SELVEDGE_WITH_HTTP2: StartCommand =
     StartCommand { config: Some("selvedge/http2.kdl"), arguments: "run @CONFIG@" };
+const SELVEDGE_AS_PROXY: StartCommand = StartCommand { config: Some("selvedge/proxy.kdl"), arguments: "run @CONFIG@" };
+const NGINX_ARGUMENTS: &str = "-e @STATE@/error.log -c @CONFIG@";
+const H2O_ARGUMENTS: &str = "-m worker -c @CONFIG@";
+const HAPROXY_ARGUMENTS: &str = "-db -f @CONFIG@";
+const CADDY_ARGUMENTS: &str = "run --adapter caddyfile --config @CONFIG@";
 const BASELINE_ARGUMENTS: &str = "@PORT@ @WORKERS@ @REQUEST_BYTES@ @PERSISTENCE@ @FILE@";
 const FILES_AND_HELLO: &[ContentKind] =
     &[ContentKind::File, ContentKind::LongFile, ContentKind::Tree, ContentKind::Hello];
@@ -43,6 +50,7 @@ const PEER_CONTENT: &[ContentKind] = &[
     ContentKind::SmallFileOverTls,
     ContentKind::FilesOverHttp2,
     ContentKind::FilesOverTls,
+    ContentKind::Proxied,
 ];
 const SELVEDGE_CONTENT: &[ContentKind] = &[
     ContentKind::File,
@@ -54,6 +62,7 @@ const SELVEDGE_CONTENT: &[ContentKind] = &[
     ContentKind::SmallFileOverTls,
     ContentKind::FilesOverHttp2,
     ContentKind::FilesOverTls,
+    ContentKind::Proxied,
 ];
 const FILES_AND_APPLICATION: &[ContentKind] = &[
     ContentKind::File,
@@ -77,6 +86,7 @@ pub(super) const SERVERS: &[ServerEntry] = &[
         version: &[],
         start: StartCommand { config: None, arguments: BASELINE_ARGUMENTS },
         http2: None,
+        proxy: None,
         serves: ONE_RESPONSE,
         runs_under_callgrind: true,
         install: "apt-get install gcc",
@@ -88,6 +98,7 @@ pub(super) const SERVERS: &[ServerEntry] = &[
         version: &[],
         start: StartCommand { config: None, arguments: BASELINE_ARGUMENTS },
         http2: None,
+        proxy: None,
         serves: &[ContentKind::File, ContentKind::Hello],
         runs_under_callgrind: true,
         install: "cargo",
@@ -99,6 +110,7 @@ pub(super) const SERVERS: &[ServerEntry] = &[
         version: &["--version"],
         start: StartCommand { config: None, arguments: SERVE_ARGUMENTS },
         http2: Some(SELVEDGE_WITH_HTTP2),
+        proxy: Some(SELVEDGE_AS_PROXY),
         serves: SELVEDGE_CONTENT,
         runs_under_callgrind: false, // valgrind would measure the epoll entry: it has no io_uring
         install: "cargo",
@@ -110,6 +122,7 @@ pub(super) const SERVERS: &[ServerEntry] = &[
         version: &["--version"],
         start: StartCommand { config: None, arguments: SERVE_ARGUMENTS },
         http2: Some(SELVEDGE_WITH_HTTP2),
+        proxy: Some(SELVEDGE_AS_PROXY),
         serves: SELVEDGE_CONTENT,
         runs_under_callgrind: true,
         install: "cargo",
@@ -121,6 +134,7 @@ pub(super) const SERVERS: &[ServerEntry] = &[
         version: &["--version"],
         start: StartCommand { config: None, arguments: SERVE_ARGUMENTS },
         http2: Some(SELVEDGE_WITH_HTTP2),
+        proxy: Some(SELVEDGE_AS_PROXY),
         serves: SELVEDGE_CONTENT,
         runs_under_callgrind: false, // valgrind has no io_uring
         install: "cargo",
@@ -130,8 +144,9 @@ pub(super) const SERVERS: &[ServerEntry] = &[
         binary: ServerBinary::Program("nginx"),
         driver: None,
         version: &["-v"],
-        start: StartCommand { config: Some("nginx/nginx.conf"), arguments: "-e @STATE@/error.log -c @CONFIG@" },
-        http2: Some(StartCommand { config: Some("nginx/http2.conf"), arguments: "-e @STATE@/error.log -c @CONFIG@" }),
+        start: StartCommand { config: Some("nginx/nginx.conf"), arguments: NGINX_ARGUMENTS },
+        http2: Some(StartCommand { config: Some("nginx/http2.conf"), arguments: NGINX_ARGUMENTS }),
+        proxy: Some(StartCommand { config: Some("nginx/proxy.conf"), arguments: NGINX_ARGUMENTS }),
         serves: PEER_CONTENT,
         runs_under_callgrind: true,
         install: "apt-get install nginx-light",
@@ -141,8 +156,9 @@ pub(super) const SERVERS: &[ServerEntry] = &[
         binary: ServerBinary::Program("h2o"),
         driver: None,
         version: &["-v"],
-        start: StartCommand { config: Some("h2o/h2o.conf"), arguments: "-m worker -c @CONFIG@" },
-        http2: Some(StartCommand { config: Some("h2o/http2.conf"), arguments: "-m worker -c @CONFIG@" }),
+        start: StartCommand { config: Some("h2o/h2o.conf"), arguments: H2O_ARGUMENTS },
+        http2: Some(StartCommand { config: Some("h2o/http2.conf"), arguments: H2O_ARGUMENTS }),
+        proxy: Some(StartCommand { config: Some("h2o/proxy.conf"), arguments: H2O_ARGUMENTS }),
         serves: PEER_CONTENT,
         runs_under_callgrind: true,
         install: "apt-get install h2o",
@@ -154,6 +170,7 @@ pub(super) const SERVERS: &[ServerEntry] = &[
         version: &["-v"],
         start: StartCommand { config: Some("lighttpd/lighttpd.conf"), arguments: "-D -f @CONFIG@" },
         http2: None,
+        proxy: None,
         serves: FILES,
         runs_under_callgrind: true,
         install: "apt-get install lighttpd",
@@ -165,6 +182,7 @@ pub(super) const SERVERS: &[ServerEntry] = &[
         version: &["-v"],
         start: StartCommand { config: Some("apache/apache.conf"), arguments: "-D FOREGROUND -f @CONFIG@" },
         http2: None,
+        proxy: None,
         serves: FILES,
         runs_under_callgrind: false,
         install: "apt-get install apache2-bin",
@@ -174,11 +192,9 @@ pub(super) const SERVERS: &[ServerEntry] = &[
         binary: ServerBinary::Program("caddy"),
         driver: None,
         version: &["version"],
-        start: StartCommand { config: Some("caddy/Caddyfile"), arguments: "run --adapter caddyfile --config @CONFIG@" },
-        http2: Some(StartCommand {
-            config: Some("caddy/http2.Caddyfile"),
-            arguments: "run --adapter caddyfile --config @CONFIG@",
-        }),
+        start: StartCommand { config: Some("caddy/Caddyfile"), arguments: CADDY_ARGUMENTS },
+        http2: Some(StartCommand { config: Some("caddy/http2.Caddyfile"), arguments: CADDY_ARGUMENTS }),
+        proxy: Some(StartCommand { config: Some("caddy/proxy.Caddyfile"), arguments: CADDY_ARGUMENTS }),
         serves: PEER_CONTENT,
         runs_under_callgrind: false, // valgrind does not run Go programs
         install: "apt-get install caddy",
@@ -188,10 +204,11 @@ pub(super) const SERVERS: &[ServerEntry] = &[
         binary: ServerBinary::Program("haproxy"),
         driver: None,
         version: &["-v"],
-        start: StartCommand { config: Some("haproxy/haproxy.cfg"), arguments: "-db -f @CONFIG@" },
+        start: StartCommand { config: Some("haproxy/haproxy.cfg"), arguments: HAPROXY_ARGUMENTS },
         http2: None,
-        serves: &[ContentKind::SmallFileOverHttp2, ContentKind::SmallFileOverTls],
-        runs_under_callgrind: false, // it has no content for the probed tables
+        proxy: Some(StartCommand { config: Some("haproxy/proxy.cfg"), arguments: HAPROXY_ARGUMENTS }),
+        serves: &[ContentKind::SmallFileOverHttp2, ContentKind::SmallFileOverTls, ContentKind::Proxied],
+        runs_under_callgrind: true,
         install: "apt-get install haproxy",
     },
     ServerEntry {
@@ -201,6 +218,7 @@ pub(super) const SERVERS: &[ServerEntry] = &[
         version: &[],
         start: StartCommand { config: None, arguments: "@PORT@ @ROOT@ +RTS -N@WORKERS@ -A16m -RTS" },
         http2: None,
+        proxy: None,
         serves: FILES_AND_HELLO,
         runs_under_callgrind: false, // its timer signal terminates it under valgrind
         install: "apt-get install ghc libghc-warp-dev",
@@ -212,6 +230,7 @@ pub(super) const SERVERS: &[ServerEntry] = &[
         version: &[],
         start: StartCommand { config: None, arguments: "@PORT@ @WORKERS@ @ROOT@" },
         http2: Some(StartCommand { config: None, arguments: "@PORT@ @WORKERS@ @ROOT@ @PORT_H2C@" }),
+        proxy: None,
         serves: &[
             ContentKind::File,
             ContentKind::Hello,
@@ -229,6 +248,7 @@ pub(super) const SERVERS: &[ServerEntry] = &[
         version: &[],
         start: StartCommand { config: None, arguments: "@PORT@ @WORKERS@ @ROOT@" },
         http2: None,
+        proxy: None,
         serves: &[ContentKind::Hello, ContentKind::Library, ContentKind::Application],
         runs_under_callgrind: false, // valgrind would measure the epoll entry: it has no io_uring
         install: "cargo",
@@ -240,6 +260,7 @@ pub(super) const SERVERS: &[ServerEntry] = &[
         version: &[],
         start: StartCommand { config: None, arguments: "@PORT@ @WORKERS@ @ROOT@" },
         http2: None,
+        proxy: None,
         serves: &[ContentKind::Hello, ContentKind::Library],
         runs_under_callgrind: true,
         install: "cargo",
@@ -251,6 +272,7 @@ pub(super) const SERVERS: &[ServerEntry] = &[
         version: &[],
         start: StartCommand { config: None, arguments: "@PORT@ @WORKERS@ @ROOT@" },
         http2: None,
+        proxy: None,
         serves: &[ContentKind::Hello, ContentKind::Library],
         runs_under_callgrind: false, // valgrind has no io_uring
         install: "cargo",
@@ -262,6 +284,7 @@ pub(super) const SERVERS: &[ServerEntry] = &[
         version: &[],
         start: StartCommand { config: None, arguments: "@PORT@ @WORKERS@ @ROOT@" },
         http2: None,
+        proxy: None,
         serves: FILES_AND_APPLICATION,
         runs_under_callgrind: true,
         install: "cargo",
@@ -273,6 +296,7 @@ pub(super) const SERVERS: &[ServerEntry] = &[
         version: &[],
         start: StartCommand { config: None, arguments: "@PORT@ @WORKERS@ @ROOT@" },
         http2: None,
+        proxy: None,
         serves: FILES_AND_APPLICATION,
         runs_under_callgrind: true,
         install: "cargo",

@@ -119,6 +119,7 @@ fn events() -> Plan {
         workers: 1,
         rounds_min: 1,
         probe: Probe::None,
+        upstream: None,
         measure: Box::new(silent_streams),
     }
 }

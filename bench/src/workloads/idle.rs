@@ -31,6 +31,7 @@ pub(super) fn plans() -> Vec<Plan> {
         workers: 1,
         rounds_min: 1,
         probe: Probe::None,
+        upstream: None,
         measure: Box::new(move |bench, server| measure(bench, server, &load)),
     }]
 }

@@ -96,6 +96,7 @@ fn plan(
         workers: 1,
         rounds_min: ROUNDS_MIN,
         probe: Probe::None,
+        upstream: None,
         measure: Box::new(move |bench, server| measure(bench, server, &load)),
     }
 }

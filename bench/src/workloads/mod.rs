@@ -5,6 +5,7 @@ mod idle;
 mod interference;
 mod load_curve;
 mod protocols;
+mod proxy;
 mod throughput;
 
 use crate::bench::{Bench, Plan, Probe};
@@ -23,7 +24,7 @@ pub(crate) struct Workload {
 }
 
 /// All workloads, in the order in which they run and are reported.
-pub(crate) const WORKLOADS: [Workload; 12] = [
+pub(crate) const WORKLOADS: [Workload; 13] = [
     Workload {
         name: "small-file",
         about: "as in the Warp article: 151 bytes over keep-alive connections",
@@ -60,6 +61,11 @@ pub(crate) const WORKLOADS: [Workload; 12] = [
         plans: protocols::http2,
     },
     Workload { name: "tls", about: "HTTP/1.1 over TLS: 151 bytes to 1 MiB, and handshakes", plans: protocols::tls },
+    Workload {
+        name: "proxy",
+        about: "a reverse proxy before one fast upstream: 151 bytes, 64 KiB, 1 MiB",
+        plans: proxy::plans,
+    },
 ];
 
 fn small_file() -> Vec<Plan> {

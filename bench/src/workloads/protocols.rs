@@ -111,6 +111,7 @@ fn plan(
         workers: 1,
         rounds_min: 1,
         probe: Probe::None,
+        upstream: None,
         measure,
     }
 }

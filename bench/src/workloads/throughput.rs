@@ -8,6 +8,7 @@ use crate::load::open::{self, IdleGaps, NoBackgroundLoad, Schedule};
 use crate::load::window::Window;
 use crate::process::server_process::ServerProcess;
 use crate::process::tree;
+use crate::process::upstream_use::UpstreamUse;
 use crate::servers::ContentKind;
 use anyhow::{Result, ensure};
 use std::time::Duration;
@@ -62,7 +63,8 @@ impl ThroughputTable {
             let figures = measure(bench, server, &LoadShape { mix: &load, connections, warm_up }, latency_source)?;
             Ok(vec![Sample { condition: condition.clone(), figures }])
         });
-        Plan { workload, name, title, content, path, mix, connections, workers, rounds_min: 1, probe, measure }
+        let (rounds_min, upstream) = (1, None);
+        Plan { workload, name, title, content, path, mix, connections, workers, rounds_min, probe, upstream, measure }
     }
 }
 
@@ -87,15 +89,20 @@ fn measure(
     let mut load = ClosedLoop::connect(server.address(), mix.clone(), connections)?;
     load.run(Until::Elapsed(warm_up))?;
     let pids = server.pids();
+    let upstream = UpstreamUse::begin(server);
     let (before, machine) = (tree::cpu(&pids), tree::machine_cpu());
     let window = load.run(Until::Elapsed(bench.effort.window()))?;
     ensure!(window.completed > 0, "no request got a response");
     let (cpu, user_share) = tree::cpu(&pids).since(before);
     let machine = (tree::machine_cpu() - machine).as_secs_f64() / window.elapsed.as_secs_f64();
     let memory = tree::memory(&pids);
+    // An upstream may share the core of the load generator.
+    let upstream_busy = upstream.as_ref().map_or(0.0, |upstream| upstream.busy(window.elapsed));
+    let connections_kept = upstream.map(|upstream| upstream.kept_connections()).transpose()?;
     drop(load);
     let server_busy = cpu.as_secs_f64() / window.elapsed.as_secs_f64();
-    let limited = window.generator_busy > SATURATED_SHARE && server_busy < SATURATED_SHARE;
+    let load_busy = window.generator_busy + upstream_busy;
+    let limited = load_busy > SATURATED_SHARE && server_busy < SATURATED_SHARE;
     let cpu_us = cpu.as_secs_f64() * 1e6 / window.completed.max(1) as f64;
     let mut figures = Figures::from([
         (Figure::RequestsPerSecond, window.completed_per_second()),
@@ -104,12 +111,16 @@ fn measure(
         (Figure::SystemUs, cpu_us * (1.0 - user_share)),
         (Figure::ServerBusy, server_busy),
         (Figure::GeneratorBusy, window.generator_busy),
-        (Figure::OtherProcessesBusy, (machine - server_busy - window.generator_busy).max(0.0)),
+        (Figure::OtherProcessesBusy, (machine - server_busy - load_busy).max(0.0)),
         (Figure::GeneratorLimited, f64::from(u8::from(limited))),
         (Figure::Errors, window.errors as f64),
         (Figure::PrivateMib, memory.private as f64 / MIB),
         (Figure::ResidentMib, memory.resident as f64 / MIB),
     ]);
+    if let Some(count) = connections_kept {
+        figures.insert(Figure::UpstreamBusy, upstream_busy);
+        figures.insert(Figure::UpstreamConnections, count as f64);
+    }
     if latency_source == LatencySource::ClosedLoop {
         add_times(&mut figures, &window);
         return Ok(figures);

@@ -1,5 +1,8 @@
 //! Runs the clients of hyper and reqwest against the examples: `CLIENT ECHO EVENTS UPLOAD`, where the last three are
-//! addresses of the examples. Exits with an error if a response is unexpected.
+//! addresses of the examples. `tonic PORT` calls the example `grpc` behind a port of localhost. Exits with an error if a
+//! response is unexpected.
+
+mod station;
 
 use futures_util::StreamExt;
 use http_body_util::{BodyExt, Full, StreamBody};
@@ -18,6 +21,11 @@ type Outcome = Result<(), Box<dyn Error + Send + Sync>>;
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Outcome {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
+    if let [client, port] = &arguments[..]
+        && client == "tonic"
+    {
+        return station::run(port).await;
+    }
     let [client, echo, events, upload] = &arguments[..] else { return Err("CLIENT ECHO EVENTS UPLOAD".into()) };
     match client.as_str() {
         "hyper" => with_hyper(echo, events, upload).await,

@@ -3,7 +3,7 @@
 use crate::connection::app_context::AppContext;
 use crate::connection::transport::Transport;
 use crate::net::stream::Stream;
-use crate::service::{CloseReason, Exchange, FieldList, Observer, Request, ResponseOutcome, StreamId};
+use crate::service::{CloseReason, Exchange, FieldList, Observer, Request, ResponseOutcome, StreamId, upstream_of};
 use selvedge_proto::field::Fields;
 use selvedge_proto::{Persistence, Reject, StatusCode};
 use std::time::Instant;
@@ -21,6 +21,8 @@ pub(super) struct ResponseRecord {
     pub(super) content_bytes: u64,
     /// `Ok` if all of it was handed to the transport.
     pub(super) outcome: Result<(), CloseReason>,
+    /// Why the stream was reset before the response was complete.
+    pub(super) reset: Option<CloseReason>,
     /// Why the connection ends after the response.
     pub(super) close: Option<CloseReason>,
 }
@@ -45,6 +47,7 @@ impl ResponseRecord {
             head_bytes: 0,
             content_bytes: 0,
             outcome: Err(reason),
+            reset: None,
             close: Some(reason),
         }
     }
@@ -59,6 +62,7 @@ impl ResponseRecord {
     ) {
         app.observer.finished(&Exchange {
             request: Some(request),
+            upstream: upstream_of(request),
             request_line: request.head().request_line.of(request.head_bytes()),
             elapsed: facts.began.map(|began| began.elapsed()),
             ..self.exchange(transport, facts)
@@ -87,10 +91,12 @@ impl ResponseRecord {
             head_bytes: self.head_bytes,
             content_bytes: self.content_bytes,
             outcome: if self.outcome.is_ok() { ResponseOutcome::Complete } else { ResponseOutcome::Aborted },
+            reset: self.reset,
             persistence: if self.close.is_none() { Persistence::KeepAlive } else { Persistence::Close },
             requests: facts.requests,
             reject: None,
             reason: self.reason,
+            upstream: None,
             unix_time: transport.timeouts.worker.clock.unix_seconds(),
             elapsed: None,
         }

@@ -21,11 +21,14 @@ struct ParkedTransport<S> {
     shared: Rc<SharedContext>,
 }
 
-/// What lasts of the protocol of a parked connection.
-enum ParkedProtocol {
+/// What lasts of the protocol of a parked connection. The state of HTTP/2 is in another table, or is to be stored there.
+enum ParkedProtocol<P> {
     Http1(http1::ParkedState),
-    Http2(http2::ParkedState),
+    Http2(P, http2::ParkedState),
 }
+
+/// What lasts of the protocol of a connection that is about to be parked.
+type CompactProtocol = ParkedProtocol<Box<selvedge_proto::http2::Connection>>;
 
 /// A connection with a task.
 pub(super) enum ActiveConnection<S> {
@@ -45,7 +48,7 @@ impl<S: Stream> ActiveConnection<S> {
 /// A parked connection.
 struct ParkedConnection<S, T, O, P> {
     transport: ParkedTransport<S>,
-    protocol: ParkedProtocol,
+    protocol: ParkedProtocol<http2::ParkedProtocol>,
     app: Rc<AppContext<T, O>>,
     permit: P,
 }
@@ -60,6 +63,7 @@ const CAPACITY_MIN: usize = 1024;
 /// the heap and keep pages from the system.
 struct ParkedConnections<S, T, O, P> {
     slots: RefCell<ParkedSlots<S, T, O, P>>,
+    http2: RefCell<http2::ParkedProtocols>,
     start: StartTask<S, T, O, P>,
 }
 
@@ -78,8 +82,9 @@ pub(super) fn park<S: Detach, T: Service, O: Observer, P: 'static>(
     let (worker, id) = (timeouts.worker.clone(), timeouts.id);
     match compact(connection, &worker, id) {
         Ok((transport, protocol)) => {
-            let parked = ParkedConnection { transport, protocol, app, permit };
-            parked_connections(&worker, start).insert(id, parked);
+            let all = parked_connections(&worker, start);
+            let protocol = all.store(protocol, &transport.link);
+            all.insert(id, ParkedConnection { transport, protocol, app, permit });
             worker.connections.park(id);
         }
         Err(connection) => {
@@ -98,7 +103,7 @@ fn compact<S: Detach>(
     connection: ActiveConnection<S>,
     worker: &Rc<Worker>,
     id: ConnectionId,
-) -> Result<(ParkedTransport<S>, ParkedProtocol), ActiveConnection<S>> {
+) -> Result<(ParkedTransport<S>, CompactProtocol), ActiveConnection<S>> {
     let (Transport { link, peer, shared, .. }, protocol) = match connection {
         ActiveConnection::Http1(connection) => {
             let mut connection = Rc::try_unwrap(connection).map_err(ActiveConnection::Http1)?;
@@ -113,8 +118,8 @@ fn compact<S: Detach>(
             if !connection.transport.link.park(worker, id) {
                 return Err(ActiveConnection::Http2(Rc::new(connection)));
             }
-            let (transport, state) = connection.into_parked();
-            (transport, ParkedProtocol::Http2(state))
+            let (transport, protocol, state) = connection.into_parked();
+            (transport, ParkedProtocol::Http2(protocol, state))
         }
     };
     Ok((ParkedTransport { link, peer, shared }, protocol))
@@ -125,12 +130,28 @@ fn parked_connections<S: Detach, T: Service, O: Observer, P: 'static>(
     worker: &Worker,
     start: StartTask<S, T, O, P>,
 ) -> Rc<ParkedConnections<S, T, O, P>> {
-    let table: Rc<dyn Any> =
-        worker.connections.resumer_or_init(|| Rc::new(ParkedConnections { slots: RefCell::default(), start }));
+    let table: Rc<dyn Any> = worker.connections.resumer_or_init(|| Rc::new(ParkedConnections::new(start)));
     table.downcast().expect("the applications of a worker have one type")
 }
 
 impl<S, T, O, P> ParkedConnections<S, T, O, P> {
+    fn new(start: StartTask<S, T, O, P>) -> Self {
+        Self { slots: RefCell::default(), http2: RefCell::default(), start }
+    }
+
+    /// Stores the state of HTTP/2, unless the connection has a session.
+    fn store(&self, protocol: CompactProtocol, link: &Link<S>) -> ParkedProtocol<http2::ParkedProtocol> {
+        match protocol {
+            ParkedProtocol::Http1(state) => ParkedProtocol::Http1(state),
+            ParkedProtocol::Http2(protocol, state) if link.has_session() => {
+                ParkedProtocol::Http2(http2::ParkedProtocol::Apart(protocol), state)
+            }
+            ParkedProtocol::Http2(protocol, state) => {
+                ParkedProtocol::Http2(self.http2.borrow_mut().insert(*protocol), state)
+            }
+        }
+    }
+
     fn insert(&self, id: ConnectionId, parked: ParkedConnection<S, T, O, P>) {
         let mut all = self.slots.borrow_mut();
         if all.len() <= id as usize {
@@ -155,6 +176,13 @@ impl<S, T, O, P> ParkedConnections<S, T, O, P> {
 impl<S: Detach, T: Service, O: Observer, P: 'static> connection_table::Resume for ParkedConnections<S, T, O, P> {
     fn resume(self: Rc<Self>, id: ConnectionId) {
         let Some(ParkedConnection { transport, protocol, app, permit }) = self.remove(id) else { return };
+        let protocol = match protocol {
+            ParkedProtocol::Http1(state) => ParkedProtocol::Http1(state),
+            ParkedProtocol::Http2(place, state) => {
+                let stored = self.http2.borrow_mut().remove(place);
+                ParkedProtocol::Http2(stored.expect("a parked connection has a state"), state)
+            }
+        };
         let ParkedTransport { mut link, peer, shared } = transport;
         let worker = app.worker.clone();
         link.unpark(&worker);
@@ -163,8 +191,8 @@ impl<S: Detach, T: Service, O: Observer, P: 'static> connection_table::Resume fo
             ParkedProtocol::Http1(state) => {
                 ActiveConnection::Http1(Rc::new(http1::Connection::resumed(transport, state)))
             }
-            ParkedProtocol::Http2(state) => {
-                ActiveConnection::Http2(Rc::new(http2::Connection::resumed(transport, state)))
+            ParkedProtocol::Http2(protocol, state) => {
+                ActiveConnection::Http2(Rc::new(http2::Connection::resumed(transport, protocol, state)))
             }
         };
         (self.start)(connection, app, permit);
@@ -172,5 +200,6 @@ impl<S: Detach, T: Service, O: Observer, P: 'static> connection_table::Resume fo
 
     fn clear(&self) {
         drop(self.slots.take());
+        drop(self.http2.take());
     }
 }

@@ -59,14 +59,13 @@ fn run_connection<S: Detach, T: Service, O: Observer>(
         let reason = match serve_http1(&connection, &app).await {
             Exit::Closed(reason) => reason,
             Exit::Parked => return parked::park(ActiveConnection::Http1(connection), app, permit, start_task),
-            Exit::Http2 => match Rc::into_inner(connection) {
-                Some(connection) => {
-                    let transport = connection.into_transport();
-                    let connection = Rc::new(http2::Connection::new(transport, extended_connect(&app.service)));
-                    return Box::pin(run_http2(connection, app, permit)).await;
-                }
-                None => return,
-            },
+            Exit::Http2 => {
+                let connection =
+                    Rc::into_inner(connection).expect("only requests of HTTP/1 hold it, and none has begun");
+                let transport = connection.into_transport();
+                let connection = Rc::new(http2::Connection::new(transport, extended_connect(&app.service)));
+                return Box::pin(run_http2(connection, app, permit)).await;
+            }
         };
         // Wakes a body reader in a task of the application, which gets the end of the content now.
         connection.wake_reader();

@@ -68,12 +68,12 @@ fn chosen_protocol<S: Stream>(transport: &Transport<S>) -> Protocol {
 /// Returns the close reason for a handshake that failed.
 fn reason_of(error: &io::Error) -> CloseReason {
     match SessionFailure::of(error) {
-        Some(SessionFailure::Invalid) => CloseReason::HandshakeFailed,
+        Some(SessionFailure::Invalid | SessionFailure::ServerCertificate(_)) => CloseReason::HandshakeFailed,
         Some(SessionFailure::PlainText) => CloseReason::PlainHttp,
         Some(SessionFailure::Incompatible) => CloseReason::HandshakeIncompatible,
         Some(SessionFailure::UnknownServerName) => CloseReason::UnknownServerName,
         Some(SessionFailure::ClientCertificate) => CloseReason::ClientCertificateInvalid,
-        Some(SessionFailure::RefusedByClient) => CloseReason::HandshakeRefused,
+        Some(SessionFailure::RefusedByPeer) => CloseReason::HandshakeRefused,
         Some(SessionFailure::Abandoned) => CloseReason::HandshakeIncomplete,
         None if error.kind() == ErrorKind::UnexpectedEof => CloseReason::HandshakeIncomplete,
         None => CloseReason::Reset,

@@ -4,6 +4,7 @@ use crate::connection::progress::Progress;
 use crate::net::clock::Tick;
 use crate::net::connection_table::{ConnectionId, Deadline, Interrupt};
 use crate::net::worker::Worker;
+use crate::response_lease::ResponseLease;
 use crate::service::{CloseReason, Phase};
 use std::rc::Rc;
 use std::time::Duration;
@@ -52,9 +53,35 @@ impl Timeouts {
         self.worker.connections.clear_interrupt(self.id);
     }
 
+    /// Records that a response of the connection has a lease, until the value is dropped.
+    pub(super) fn hold(&self, lease: ResponseLease) -> HeldLease {
+        self.worker.connections.leases.add(self.id, lease.clone());
+        HeldLease { worker: self.worker.clone(), id: self.id, lease }
+    }
+
     /// Returns the phase of the connection, for statistics.
     pub(super) fn phase(&self) -> Phase {
         phase_of(self.deadline())
+    }
+}
+
+/// The lease of a response in progress. It is dropped before its connection leaves the table.
+pub(super) struct HeldLease {
+    worker: Rc<Worker>,
+    id: ConnectionId,
+    lease: ResponseLease,
+}
+
+impl HeldLease {
+    /// Whether the response outlives a replacement now: a server that stops ends all.
+    pub(super) fn is_in_force(&self) -> bool {
+        self.lease.is_in_force() && !self.worker.is_draining.get()
+    }
+}
+
+impl Drop for HeldLease {
+    fn drop(&mut self) {
+        self.worker.connections.leases.remove(self.id, &self.lease);
     }
 }
 

@@ -2,9 +2,9 @@
 //! the end of a shutdown.
 
 use crate::connection::app_context::AppState;
-use crate::connection::http1::Connection;
+use crate::connection::http1::{Connection, PendingUpgrade};
 use crate::connection::send_queue;
-use crate::connection::timeouts::abort_reason;
+use crate::connection::timeouts::{HeldLease, abort_reason};
 use crate::net::clock::Tick;
 use crate::net::connection_table::{Deadline, Interrupt};
 use crate::net::stream::Detach;
@@ -20,11 +20,14 @@ pub(super) async fn run_upgraded<S: Detach>(connection: Rc<Connection<S>>, app_s
     // An earlier stop is checked here. A later one arrives as an interrupt.
     let timeouts = &connection.transport.timeouts;
     timeouts.wait_until(Deadline::Upgraded, Tick::MAX);
-    let stops = timeouts.worker.is_draining.get() || app_state != AppState::Current;
     let (worker, id) = (timeouts.worker.clone(), timeouts.id);
-    let Some((transport, handler)) = Rc::into_inner(connection).and_then(Connection::into_upgraded) else {
+    let Some((transport, upgrade)) = Rc::into_inner(connection).and_then(Connection::into_upgraded) else {
         return CloseReason::ClosedAfterResponse;
     };
+    let PendingUpgrade { handler, lease } = *upgrade;
+    let held = lease.map(|lease| transport.timeouts.hold(lease));
+    let outlives = app_state == AppState::Current || held.as_ref().is_some_and(HeldLease::is_in_force);
+    let stops = worker.is_draining.get() || !outlives;
     send_queue::reset(&transport);
     let first = Bytes::copy_from_slice(transport.input.borrow().bytes());
     let Ok((duplex, mut control)) = upgrade::split(transport.link, first) else { return CloseReason::Reset };

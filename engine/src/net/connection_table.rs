@@ -5,8 +5,10 @@
 
 use crate::limits::{SWEEPS_UNTIL_PARKED, TRIM_AFTER_CONNECTIONS};
 use crate::net::clock::Tick;
+use crate::response_lease::ResponseLease;
 use std::any::Any;
 use std::cell::{Cell, OnceCell, RefCell};
+use std::collections::HashMap;
 use std::rc::Rc;
 use std::task::Waker;
 
@@ -132,7 +134,8 @@ pub(crate) struct ConnectionTable {
     /// Connections with a task.
     pub(crate) tasks: TaskCounter,
     /// The current generation of connections.
-    generation: Cell<u32>,
+    pub(crate) generation: Cell<u32>,
+    pub(crate) leases: Leases,
 }
 
 /// Counts the connections with a task, to find when the memory of many ended tasks can be returned.
@@ -162,6 +165,34 @@ impl TaskCounter {
             self.peak.set(self.count.get());
         }
         should_trim
+    }
+}
+
+/// The leases of responses in progress. Most connections have none.
+#[derive(Default)]
+pub(crate) struct Leases(RefCell<HashMap<ConnectionId, Vec<ResponseLease>>>);
+
+impl Leases {
+    /// Records that a response of a connection has a lease.
+    pub(crate) fn add(&self, id: ConnectionId, lease: ResponseLease) {
+        self.0.borrow_mut().entry(id).or_default().push(lease);
+    }
+
+    /// Records that a response with a lease has ended.
+    pub(crate) fn remove(&self, id: ConnectionId, lease: &ResponseLease) {
+        let mut leases = self.0.borrow_mut();
+        let Some(of_connection) = leases.get_mut(&id) else { return };
+        if let Some(place) = of_connection.iter().position(|known| known.is(lease)) {
+            of_connection.swap_remove(place);
+        }
+        if of_connection.is_empty() {
+            leases.remove(&id);
+        }
+    }
+
+    /// Whether a response of a connection has a lease that is in force.
+    fn are_in_force(&self, id: ConnectionId) -> bool {
+        self.0.borrow().get(&id).is_some_and(|leases| leases.iter().any(ResponseLease::is_in_force))
     }
 }
 
@@ -280,7 +311,7 @@ impl ConnectionTable {
     /// Interrupts all idle connections with `Park`.
     #[cfg(test)]
     pub(crate) fn park_idle(&self) {
-        self.interrupt_where(Interrupt::Park, Entry::can_park);
+        self.interrupt_where(Interrupt::Park, |_, entry| entry.can_park());
     }
 
     /// Interrupts connections whose deadline has passed. Connections that have been idle for
@@ -310,7 +341,7 @@ impl ConnectionTable {
     /// `configured`.
     pub(crate) fn shorten_idle(&self, now: Tick, configured: Tick, keep_alive: Tick) {
         let reduction = configured.saturating_sub(keep_alive);
-        self.interrupt_where(Interrupt::TimedOut, |entry| {
+        self.interrupt_where(Interrupt::TimedOut, |_, entry| {
             entry.deadline == Deadline::KeepAlive
                 && entry.is_interruptible()
                 && entry.due.saturating_sub(reduction) <= now
@@ -355,19 +386,26 @@ impl ConnectionTable {
         self.entries.borrow_mut()[id as usize].has_streams = true;
     }
 
-    /// Interrupts connections that have streams or wait for one of `deadlines`, and belong to a generation before `before` if it is
-    /// given, with `Drain`.
+    /// Interrupts connections that have streams or wait for one of `deadlines` with `Drain`. If `before` is given, only those
+    /// of earlier generations, and no upgraded connection with a lease; one with streams distinguishes between them.
     pub(crate) fn drain(&self, deadlines: &[Deadline], before: Option<u32>) {
-        self.interrupt_where(Interrupt::Drain, |entry| {
-            (entry.has_streams || deadlines.contains(&entry.deadline))
-                && entry.is_before(before)
-                && entry.is_interruptible()
+        self.interrupt_where(Interrupt::Drain, |id, entry| {
+            let concerns = entry.has_streams
+                || (deadlines.contains(&entry.deadline) && !(before.is_some() && self.leases.are_in_force(id)));
+            concerns && entry.is_before(before) && entry.is_interruptible()
         });
     }
 
-    /// Aborts all connections, or those of generations before `before`.
-    pub(crate) fn abort(&self, before: Option<u32>) {
-        self.interrupt_where(Interrupt::Abort, |entry| entry.is_before(before));
+    /// Aborts all connections, or those of generations before `before` without a lease. Returns the number of those
+    /// with one.
+    pub(crate) fn abort(&self, before: Option<u32>) -> usize {
+        let kept = Cell::new(0);
+        self.interrupt_where(Interrupt::Abort, |id, entry| {
+            let is_kept = before.is_some() && entry.is_before(before) && self.leases.are_in_force(id);
+            kept.set(kept.get() + usize::from(is_kept));
+            entry.is_before(before) && !is_kept
+        });
+        kept.get()
     }
 
     /// Starts a new generation of connections. Returns its number.
@@ -385,10 +423,10 @@ impl ConnectionTable {
             .for_each(|entry| visit(entry.generation, entry.deadline));
     }
 
-    fn interrupt_where(&self, interrupt: Interrupt, matches: impl Fn(&Entry) -> bool) {
+    fn interrupt_where(&self, interrupt: Interrupt, matches: impl Fn(ConnectionId, &Entry) -> bool) {
         let mut wakes = Vec::new();
         for (id, entry) in self.entries.borrow_mut().iter_mut().enumerate() {
-            if entry.is_used && matches(entry) {
+            if entry.is_used && matches(id as ConnectionId, entry) {
                 entry.interrupt = interrupt;
                 wakes.extend(entry.take_wake(id));
             }
@@ -464,6 +502,40 @@ mod tests {
         connections.abort(Some(second));
         let interrupts = [busy, idle, new].map(|id| connections.interrupt(id));
         assert_eq!(interrupts, [Interrupt::Abort, Interrupt::Abort, Interrupt::None]);
+    }
+
+    #[test]
+    fn a_lease_keeps_a_connection_through_a_replacement_but_not_through_a_stop() {
+        let connections = ConnectionTable::default();
+        let (leased, ended, streams) = (connections.insert(), connections.insert(), connections.insert());
+        for id in [leased, ended] {
+            connections.wait_for(id, Deadline::Upgraded, Tick::MAX);
+        }
+        connections.set_has_streams(streams);
+        let [lease, other] = [ResponseLease::new(), ResponseLease::new()];
+        connections.leases.add(leased, lease.clone());
+        connections.leases.add(ended, other.clone());
+        connections.leases.add(streams, lease.clone());
+        connections.leases.add(streams, other.clone());
+        other.end();
+        let second = connections.begin_generation();
+        let interrupts = || [leased, ended, streams].map(|id| connections.interrupt(id));
+        connections.drain(&[Deadline::Upgraded], Some(second));
+        assert_eq!(interrupts(), [Interrupt::None, Interrupt::Drain, Interrupt::Drain]);
+        assert_eq!(connections.abort(Some(second)), 2);
+        assert_eq!(interrupts(), [Interrupt::None, Interrupt::Abort, Interrupt::Drain]);
+        // A response that has ended no longer keeps its connection, whatever others have.
+        connections.leases.remove(streams, &lease);
+        assert_eq!(connections.abort(Some(second)), 1);
+        assert_eq!(interrupts(), [Interrupt::None, Interrupt::Abort, Interrupt::Abort]);
+        connections.drain(&WITHOUT_REQUEST, None);
+        assert_eq!(connections.interrupt(leased), Interrupt::Drain);
+        assert_eq!(connections.abort(None), 0);
+        assert_eq!(connections.interrupt(leased), Interrupt::Abort);
+        connections.leases.remove(leased, &lease);
+        connections.leases.remove(ended, &other);
+        connections.leases.remove(streams, &other);
+        assert!(connections.leases.0.borrow().is_empty());
     }
 
     #[test]

@@ -59,6 +59,19 @@ impl EpollSocket {
         }
     }
 
+    /// Lets the next receive call the system, even if epoll has reported nothing.
+    pub(crate) fn expect_readiness(&self) {
+        self.has_pending_edge.set(true);
+    }
+
+    /// Returns why an attempt to connect has failed.
+    ///
+    /// # Errors
+    /// The error of the attempt.
+    pub(crate) fn take_error(&self) -> io::Result<()> {
+        rustix::net::sockopt::socket_error(&self.fd)?.map_err(Into::into)
+    }
+
     fn poll_available(&self, cx: &mut Context<'_>, into: &mut Option<Buffer>) -> Poll<io::Result<usize>> {
         // The request is often received before the connection is accepted, so the first receive is tried without
         // registration.

@@ -95,8 +95,10 @@ pub(crate) enum SessionFailure {
     UnknownServerName,
     /// The client's certificate is missing or invalid.
     ClientCertificate,
-    /// The client refused what the server sent, such as its certificate.
-    RefusedByClient,
+    /// The peer refused what this end sent, such as its certificate.
+    RefusedByPeer,
+    /// The server's certificate is invalid, with the reason.
+    ServerCertificate(&'static str),
     /// The client ended the handshake.
     Abandoned,
 }
@@ -236,6 +238,13 @@ impl SessionState {
     }
 }
 
+impl<S> Link<S> {
+    /// Whether the bytes of the connection are encoded, as with TLS.
+    pub(crate) fn has_session(&self) -> bool {
+        self.session.is_some()
+    }
+}
+
 impl<S: Stream> Link<S> {
     pub(crate) fn new(socket: S, session: Option<Box<dyn Session>>) -> Self {
         let session = session.map(|session| SessionState {
@@ -247,6 +256,11 @@ impl<S: Stream> Link<S> {
             is_input_discarded: false,
         });
         Self { socket, session: session.map(|state| Box::new(RefCell::new(state))) }
+    }
+
+    /// Returns the socket below the session.
+    pub(crate) fn socket(&self) -> &S {
+        &self.socket
     }
 
     /// Whether the handshake of the session is incomplete.
@@ -267,6 +281,11 @@ impl<S: Stream> Link<S> {
         {
             state.borrow_mut().close(&self.socket);
         }
+    }
+
+    /// Whether the end of the stream was announced by the session, if it has one. Otherwise bytes may be missing.
+    pub(crate) fn has_ended_cleanly(&self) -> bool {
+        self.session.as_ref().is_none_or(|state| state.borrow().session.is_read_closed())
     }
 
     /// Decodes no further bytes: the caller discards them. An alert about an invalid one would follow the closing message.

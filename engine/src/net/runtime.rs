@@ -1,9 +1,13 @@
 //! The runtime of a worker, and its threads for work that blocks.
 
-use crate::limits::BLOCKING_THREADS_MAX;
+use crate::limits::{BLOCKING_THREADS_MAX, SWEEP_INTERVAL};
+use std::future::Future;
 use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll};
 use std::time::Duration;
 pub(crate) use tokio::task::{spawn_local, yield_now};
+pub(crate) use tokio::time::Interval;
 
 /// Creates the runtime of one worker.
 pub(crate) fn runtime() -> io::Result<tokio::runtime::LocalRuntime> {
@@ -24,6 +28,36 @@ const BLOCKING_THREAD_NICENESS: i32 = 10;
 fn lower_thread_priority() {
     // Optional: the server also works without it.
     let _ = rustix::process::setpriority_process(None, BLOCKING_THREAD_NICENESS);
+}
+
+/// Returns the times of the sweeps of a table, the first one now.
+pub(crate) fn sweeps() -> Interval {
+    let mut sweeps = tokio::time::interval(SWEEP_INTERVAL);
+    sweeps.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    sweeps
+}
+
+/// The deadline of a wait that most often ends before it.
+#[derive(Default)]
+pub(crate) struct Timer {
+    sleep: Option<Pin<Box<tokio::time::Sleep>>>,
+    is_running: bool,
+}
+
+impl Timer {
+    /// Starts the wait, unless it has started, and completes when `time` has passed since then.
+    pub(crate) fn poll_after(&mut self, time: Duration, cx: &mut Context<'_>) -> Poll<()> {
+        let sleep = self.sleep.get_or_insert_with(|| Box::pin(tokio::time::sleep(time)));
+        if !std::mem::replace(&mut self.is_running, true) {
+            sleep.as_mut().reset(tokio::time::Instant::now() + time);
+        }
+        sleep.as_mut().poll(cx)
+    }
+
+    /// Ends the wait.
+    pub(crate) fn stop(&mut self) {
+        self.is_running = false;
+    }
 }
 
 /// Waits for a duration.

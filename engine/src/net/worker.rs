@@ -189,16 +189,23 @@ impl Worker {
     }
 
     /// Starts a new generation of connections. Connections of earlier generations are drained after `finish_time` and
-    /// aborted one sweep later. Upgraded ones are drained at once.
+    /// aborted one sweep later. Upgraded ones are drained at once. Those with a lease continue, and are looked at again
+    /// after each further `finish_time`.
     pub(crate) fn begin_generation(self: &Rc<Self>, finish_time: Duration) {
         let (generation, worker) = (self.connections.begin_generation(), self.clone());
         worker.connections.drain(&[Deadline::Upgraded], Some(generation));
         tokio::task::spawn_local(async move {
-            sleep(finish_time).await;
-            worker.connections.drain(&[Deadline::KeepAlive], Some(generation));
-            // Idle connections close in the meantime.
-            sleep(SWEEP_INTERVAL).await;
-            worker.connections.abort(Some(generation));
+            loop {
+                sleep(finish_time).await;
+                worker.connections.drain(&[Deadline::KeepAlive], Some(generation));
+                // Idle connections close in the meantime.
+                sleep(SWEEP_INTERVAL).await;
+                let kept = worker.connections.abort(Some(generation));
+                // A later generation has a task of its own, for the connections of all earlier ones.
+                if kept == 0 || worker.connections.generation.get() != generation {
+                    return;
+                }
+            }
         });
     }
 

@@ -1,6 +1,6 @@
 //! Records of finished requests, closed connections and server events, for log, metrics and status.
 
-use crate::service::{Request, StreamId};
+use crate::service::{Request, StreamId, UpstreamRecord};
 use selvedge_proto::field::Fields;
 use selvedge_proto::field_section::MalformedMessage;
 use selvedge_proto::http2::{ConnectionError, StreamError};
@@ -31,6 +31,9 @@ pub struct Exchange<'a> {
     pub content_bytes: u64,
     /// Whether the response was sent completely.
     pub outcome: ResponseOutcome,
+    /// Why the stream of the request was reset before the response was complete, while its connection continues
+    /// (HTTP/2).
+    pub reset: Option<CloseReason>,
     /// Whether the connection was to stay open after the response.
     pub persistence: Persistence,
     /// Number of requests on this connection so far, including this one.
@@ -39,6 +42,8 @@ pub struct Exchange<'a> {
     pub reject: Option<Reject>,
     /// Why the application returned an error, if it gave a reason.
     pub reason: Option<&'static str>,
+    /// Facts about the server that the request was forwarded to, if the application forwards requests.
+    pub upstream: Option<&'a UpstreamRecord>,
     /// When the response was complete, in Unix seconds; up to 0.25 seconds old.
     pub unix_time: i64,
     /// Time from the complete request head to the complete response. Only set if
@@ -51,7 +56,7 @@ pub struct Exchange<'a> {
 pub enum ResponseOutcome {
     /// All of it was written to the connection.
     Complete,
-    /// The connection ended before the response was complete.
+    /// The connection or the stream ended before the response was complete.
     Aborted,
 }
 
@@ -156,6 +161,8 @@ close_reasons! {
     ClosedAfterResponse "the connection was closed after the response";
     /// The application did not admit another connection of this client.
     ClientOverLimit "the client has too many connections";
+    /// The connection is not one of a trusted proxy, or does not begin with a valid header of the PROXY protocol.
+    ProxyHeaderInvalid "the connection has no valid header of the PROXY protocol from a trusted proxy";
     /// The connection was idle for the keep-alive timeout.
     KeepAliveTimeout "idle for the keep-alive timeout";
     /// The connection was idle and was evicted for a new connection.
@@ -219,11 +226,12 @@ close_reasons! {
 }
 
 impl CloseReason {
-    /// Returns whether the connection was closed in an orderly way.
+    /// Returns whether the connection was closed, or a stream reset, in an orderly way.
     pub const fn is_ordinary(self) -> bool {
         matches!(
             self,
-            Self::ClientClosed
+            Self::ClientCancelled
+                | Self::ClientClosed
                 | Self::CloseRequested
                 | Self::ClosedAfterResponse
                 | Self::KeepAliveTimeout
@@ -271,6 +279,16 @@ pub enum ServerEvent {
     },
     /// The number of connections is below the limit again after [`ServerEvent::ConnectionLimitReached`].
     ConnectionLimitCleared,
+    /// A client of HTTP/2 violated a rule for streams without a request in progress, which were reset or refused. Above
+    /// all, it opened more streams than it may ([`StreamError::StreamsTooMany`]).
+    StreamsRefused {
+        /// The remote end of the connection.
+        peer: SocketAddr,
+        /// The violated rule.
+        error: StreamError,
+        /// The number of streams that were reset at once.
+        count: u32,
+    },
     /// A connection is served although its client has too many connections, since the limit per
     /// client is a dry run.
     ClientOverLimit {

@@ -9,9 +9,11 @@ mod body;
 mod exchange;
 mod request;
 mod response;
+mod upstream;
 
 pub use crate::file::{FileContent, FileStamp, OpenFile};
 pub use crate::peer::{Duplex, StoppingFuture, TlsInfo, UNIX_PEER};
+pub use crate::response_lease::ResponseLease;
 pub use admission::Admission;
 pub(crate) use admission::AdmissionHook;
 pub use body::{
@@ -19,9 +21,10 @@ pub use body::{
 };
 pub use exchange::{CloseReason, Closed, Exchange, Phase, ResponseOutcome, ServerEvent};
 pub(crate) use request::{ConnectionExtensions, InterimSender, LogInfo, RequestInner};
-pub use request::{Request, Timestamp, authority, hold_until_sent};
-pub(crate) use response::FieldList;
+pub use request::{Request, Timestamp, authority, hold_until_sent, send_interim, set_upstream, upstream_of};
 pub use response::Response;
+pub(crate) use response::{FieldList, spare_fields};
+pub use upstream::{UpstreamFacts, UpstreamRecord};
 
 use std::future::Future;
 use std::rc::Rc;

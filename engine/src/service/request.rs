@@ -4,6 +4,7 @@ use crate::buffer::Buffer;
 use crate::limits::REQUEST_BYTES;
 use crate::peer::TlsInfo;
 use crate::service::body::{ContentError, ContentSource, IncomingBody, StreamId};
+use crate::service::upstream::UpstreamRecord;
 use selvedge_proto::StatusCode;
 use selvedge_proto::field::{Fields, KnownField};
 use selvedge_proto::head::{RequestHead, Version};
@@ -66,6 +67,7 @@ pub(crate) struct LogInfo {
     pub(crate) client: Option<IpAddr>,
     pub(crate) user: Option<Rc<str>>,
     pub(crate) site_tag: u32,
+    pub(crate) upstream: Option<UpstreamRecord>,
 }
 
 impl Default for RequestInner {
@@ -240,6 +242,26 @@ pub fn authority(request: &Request) -> Option<&[u8]> {
 /// Keeps a value, such as the permit of a limit, until the response to a request has been sent or has failed.
 pub fn hold_until_sent(request: &mut Request, value: Box<dyn Any>) {
     request.inner.held.push(value);
+}
+
+/// Returns the facts about the server that a request was forwarded to, if the application has set them.
+pub fn upstream_of(request: &Request) -> Option<&UpstreamRecord> {
+    request.inner.log_info.upstream.as_ref()
+}
+
+/// Sets the facts about the server that a request is forwarded to, for the log.
+pub fn set_upstream(request: &mut Request, upstream: UpstreamRecord) {
+    request.inner.log_info.upstream = Some(upstream);
+}
+
+/// Sends an interim response (1xx, except 101) before the response. The client has to use HTTP/1.1 or later.
+///
+/// # Errors
+/// [`ContentError::Ended`] if the application does not send interim responses
+/// ([`Service::sends_interim`](super::Service::sends_interim)); [`ContentError::Disconnected`] if the client does not
+/// read what was already sent.
+pub fn send_interim(request: &Request, status: StatusCode, fields: &Fields) -> Result<(), ContentError> {
+    request.inner.interim_sender.as_ref().ok_or(ContentError::Ended)?.send(status, fields)
 }
 
 /// Converts a target or method, which the parser restricts to ASCII.

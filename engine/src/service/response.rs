@@ -1,5 +1,6 @@
 //! A response, and small error pages.
 
+use crate::response_lease::ResponseLease;
 use crate::service::body::{Body, ContentError};
 use selvedge_proto::field::{Fields, InvalidField};
 use selvedge_proto::{Persistence, StatusCode};
@@ -19,6 +20,7 @@ pub struct Response {
     fields: FieldList,
     reason: Option<&'static str>,
     persistence: Persistence,
+    lease: Option<ResponseLease>,
 }
 
 /// Fields owned by one response, or shared by many responses.
@@ -46,6 +48,11 @@ impl Drop for FieldList {
     }
 }
 
+/// Takes an empty list of fields with the buffer of a completed response, if one is at hand.
+pub(crate) fn spare_fields() -> Fields {
+    SPARE_FIELDS.take()
+}
+
 impl FieldList {
     pub(crate) fn get(&self) -> &Fields {
         match self {
@@ -64,6 +71,7 @@ impl Response {
             fields: FieldList::Own(Fields::new()),
             reason: None,
             persistence: Persistence::KeepAlive,
+            lease: None,
         }
     }
 
@@ -75,6 +83,7 @@ impl Response {
             fields: FieldList::Shared(fields),
             reason: None,
             persistence: Persistence::KeepAlive,
+            lease: None,
         }
     }
 
@@ -152,6 +161,22 @@ impl Response {
                 fields
             }
             FieldList::Shared(_) => unreachable!("shared fields were cloned above"),
+        }
+    }
+
+    /// Lets streamed content, or the connection after an upgrade, outlive a replacement of the application while the lease
+    /// is in force. Other content has no use for it.
+    #[must_use]
+    pub fn lease(mut self, lease: ResponseLease) -> Self {
+        self.lease = Some(lease);
+        self
+    }
+
+    /// Takes the lease of content that may take long.
+    pub(crate) fn take_lease(&mut self) -> Option<ResponseLease> {
+        match self.body {
+            Body::Stream { .. } | Body::Upgrade(_) => self.lease.take(),
+            Body::Empty | Body::Bytes(_) | Body::File(_) => None,
         }
     }
 

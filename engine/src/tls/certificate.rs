@@ -92,6 +92,11 @@ impl Certificate {
         Self(Arc::new(certified))
     }
 
+    /// Returns the value of the TLS library.
+    pub(super) fn certified(&self) -> Arc<CertifiedKey> {
+        self.0.clone()
+    }
+
     /// Returns the certificates of the chain in DER, the server's first.
     pub fn chain(&self) -> impl ExactSizeIterator<Item = &[u8]> {
         self.0.cert.iter().map(|certificate| &**certificate)

@@ -4,6 +4,8 @@
 mod certificate;
 mod client;
 mod client_certificates;
+mod client_session;
+mod client_tls;
 mod host;
 mod session;
 mod subject;
@@ -14,6 +16,7 @@ mod tickets;
 pub use certificate::{Certificate, CertificateError, Certificates};
 pub use client::{RootCertificates, client_config};
 pub use client_certificates::{ClientAuth, ClientCertificates};
+pub use client_tls::{ClientTlsBuilder, ClientTlsError, Verification};
 pub use host::{HostError, TlsHost, TlsHostBuilder};
 pub use rustls;
 pub use tickets::TicketKeys;

@@ -207,7 +207,7 @@ fn failure_of(error: &Error) -> SessionFailure {
         Error::AlertReceived(AlertDescription::UserCanceled | AlertDescription::CloseNotify) => {
             SessionFailure::Abandoned
         }
-        Error::AlertReceived(_) => SessionFailure::RefusedByClient,
+        Error::AlertReceived(_) => SessionFailure::RefusedByPeer,
         Error::PeerIncompatible(_) | Error::NoApplicationProtocol => SessionFailure::Incompatible,
         Error::NoCertificatesPresented | Error::InvalidCertificate(_) => SessionFailure::ClientCertificate,
         Error::General(text) if text.contains("no server certificate chain resolved") => {

@@ -13,6 +13,7 @@ mod compression;
 mod connection_stats;
 mod embedded;
 mod failures;
+mod gateway;
 mod http2;
 mod http2_load;
 mod http2_tunnels;

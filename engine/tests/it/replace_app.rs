@@ -1,11 +1,16 @@
 //! Replaces the application of a running server while clients are connected.
 
 use crate::support::client::Client;
+use crate::support::http2_client::receive;
 use crate::support::http2_client::{Http2Client, request};
+use bytes::Bytes;
+use selvedge::service::{Body, Duplex, ResponseLease, UpgradeResponse};
 use selvedge::{
     AppHandle, AppVersion, Limits, NoObserver, PlainHttp2, Request, Response, RunningServer, Server, Service,
     StatusCode,
 };
+use std::future::poll_fn;
+use std::io::IoSlice;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -108,6 +113,116 @@ fn connections_of_a_replaced_application_close_at_its_shutdown_timeout() {
     assert!(idle.read_until_close().is_empty() && reading_head.read_until_close().is_empty());
     assert_eq!(current.get("/"), "third");
     assert!(third.strong_count() > 0);
+    running.handle().stop_now();
+    running.join();
+}
+
+/// Sends content back while it arrives, or bytes after an upgrade: with a lease, unless the path is `/without`.
+struct Echo(ResponseLease);
+
+impl Service for Echo {
+    async fn call(&self, request: &mut Request) -> Response {
+        if request.path() == "/upgrade" {
+            let handler = Box::new(|duplex| drop(tokio::task::spawn_local(echo(duplex))));
+            let upgrade = UpgradeResponse { protocol: Bytes::from_static(b"echo"), handler };
+            let response = Response::new(StatusCode::SWITCHING_PROTOCOLS).body(Body::Upgrade(Box::new(upgrade)));
+            return response.lease(self.0.clone());
+        }
+        let has_lease = request.path() != "/without";
+        let chunks = Box::pin(request.take_body());
+        let response = Response::new(StatusCode::OK).body(Body::Stream { length: None, chunks });
+        if has_lease { response.lease(self.0.clone()) } else { response }
+    }
+
+    fn accepts_extended_connect(&self) -> bool {
+        true
+    }
+}
+
+/// Sends back what it receives, until the server requests the stop.
+async fn echo(mut duplex: Box<dyn Duplex>) {
+    let mut buffer = [0; 100];
+    let mut stopping = duplex.stopping();
+    loop {
+        let received = poll_fn(|cx| match stopping.as_mut().poll(cx) {
+            std::task::Poll::Ready(()) => std::task::Poll::Ready(Ok(0)),
+            std::task::Poll::Pending => duplex.poll_receive(cx, &mut buffer),
+        });
+        let Ok(count @ 1..) = received.await else { return };
+        // A few bytes always fit.
+        poll_fn(|cx| duplex.poll_send(cx, &[IoSlice::new(&buffer[..count])])).await.expect("the client reads");
+    }
+}
+
+/// Sends one chunk, and waits until it returns.
+fn exchange_chunk(client: &mut Client, text: &str) {
+    let chunk = format!("{:x}\r\n{text}\r\n", text.len());
+    client.send(&chunk);
+    client.read_past(&chunk);
+}
+
+/// Sends bytes on an upgraded connection, and waits until they return.
+fn exchange_bytes(client: &mut Client, text: &str) {
+    client.send(text);
+    client.read_past(text);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lease_keeps_streams_and_upgraded_connections_until_it_ends() {
+    let lease = ResponseLease::new();
+    let version = || {
+        let lease = lease.clone();
+        let version = AppVersion::new(move || Echo(lease.clone()), NoObserver);
+        version.limits(limits(Duration::from_millis(200))).plain_http2(PlainHttp2::Always)
+    };
+    let server = Server::bind_with_workers("127.0.0.1:0", 1).expect("a free port");
+    let server = server.limits(limits(Duration::from_millis(200))).plain_http2(PlainHttp2::Always);
+    let first = lease.clone();
+    let (running, app_handle) = server.serve_replaceable(move || Echo(first.clone())).expect("threads start");
+
+    let begin = |path: &str| {
+        let mut client = connect(&running);
+        client.send(format!("POST {path} HTTP/1.1\r\nHost: test\r\nTransfer-Encoding: chunked\r\n\r\n"));
+        exchange_chunk(&mut client, "begun");
+        client
+    };
+    let (mut stream, without) = (begin("/stream"), begin("/without"));
+    let mut upgraded = connect(&running);
+    upgraded.send("GET /upgrade HTTP/1.1\r\nHost: test\r\nConnection: upgrade\r\nUpgrade: echo\r\n\r\n");
+    assert!(upgraded.read_head().starts_with("HTTP/1.1 101 "));
+    exchange_bytes(&mut upgraded, "begun");
+    let http2 = Http2Client::connect(&running).await;
+    let mut open = http2.open(request("POST", "/stream")).await;
+    open.content.send_data("begun".into(), false).expect("the stream is open");
+    let mut body = open.response.await.expect("the server responds").into_body();
+    assert_eq!(receive(&mut body).await.expect("content follows").expect("it arrives"), "begun");
+
+    assert!(http2.may_open_tunnels());
+    let mut head = request("CONNECT", "/upgrade");
+    head.extensions_mut().insert(h2::ext::Protocol::from_static("echo"));
+    let mut tunnel = http2.open(head).await;
+    let mut echoed = tunnel.response.await.expect("the server responds").into_body();
+
+    for text in ["after the first replacement", "after the second"] {
+        let waits = begin("/without");
+        app_handle.replace(&version());
+        // The server ends it when the time of the replacement has passed.
+        waits.read_until_close();
+        exchange_chunk(&mut stream, text);
+        exchange_bytes(&mut upgraded, text);
+        open.content.send_data(text.into(), false).expect("the stream is open");
+        assert_eq!(receive(&mut body).await.expect("content follows").expect("it arrives"), text);
+        tunnel.content.send_data(text.into(), false).expect("the stream is open");
+        assert_eq!(receive(&mut echoed).await.expect("bytes follow").expect("they arrive"), text);
+    }
+    without.read_until_close();
+
+    lease.end();
+    app_handle.replace(&version());
+    assert!(upgraded.read_until_close().is_empty());
+    assert!(receive(&mut echoed).await.is_none(), "the handler ends when it learns of the stop");
+    stream.read_until_close();
+    assert!(receive(&mut body).await.is_none_or(|received| received.is_err()));
     running.handle().stop_now();
     running.join();
 }

@@ -23,13 +23,15 @@ impl Default for SectionLimits {
     }
 }
 
-/// The limit that a section exceeds. The request gets 431 (RFC 6585 §5).
+/// The limit that a section exceeds. The request gets 431 (RFC 6585 §5), or 414 for its path (RFC 9110 §15.5.15).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SectionLimit {
     /// [`SectionLimits::fields_max`]
     Fields,
     /// [`SectionLimits::section_bytes_max`]
     Bytes,
+    /// [`SectionLimits::section_bytes_max`], by `:path`
+    Path,
 }
 
 impl fmt::Display for SectionLimit {
@@ -37,6 +39,7 @@ impl fmt::Display for SectionLimit {
         f.write_str(match self {
             Self::Fields => "the section has too many fields",
             Self::Bytes => "the section is too large",
+            Self::Path => "the path is too long",
         })
     }
 }
@@ -180,10 +183,10 @@ impl DecodedFields {
 
     /// Whether one more field of `len` bytes (name and value) is within the limits. Records an exceeded limit.
     #[inline]
-    fn permits(&mut self, len: usize) -> bool {
+    fn permits(&mut self, len: usize, class: FieldClass) -> bool {
         let size = len + FIELD_OVERHEAD_BYTES;
         if self.fields_left == 0 || size > self.bytes_left {
-            self.record_exceeded();
+            self.record_exceeded(class);
             return false;
         }
         self.fields_left -= 1;
@@ -192,8 +195,12 @@ impl DecodedFields {
     }
 
     #[cold]
-    fn record_exceeded(&mut self) {
-        let limit = if self.fields_left == 0 { SectionLimit::Fields } else { SectionLimit::Bytes };
+    fn record_exceeded(&mut self, class: FieldClass) {
+        let limit = match class {
+            _ if self.fields_left == 0 => SectionLimit::Fields,
+            FieldClass::Path => SectionLimit::Path,
+            _ => SectionLimit::Bytes,
+        };
         self.exceeded.get_or_insert(limit);
         self.fields_left = 0;
     }
@@ -201,7 +208,7 @@ impl DecodedFields {
     /// Stores a field of a static table, if the limits permit it.
     #[inline]
     pub(crate) fn push_static(&mut self, field: &'static StaticField) {
-        if self.permits(field.text.len()) {
+        if self.permits(field.text.len(), field.class) {
             self.positions.push(Position::Static(field));
         }
     }
@@ -210,7 +217,7 @@ impl DecodedFields {
     /// beyond a limit.
     #[inline]
     pub(crate) fn push(&mut self, text: &[u8], name_len: usize, facts: FieldFacts) {
-        if self.permits(text.len()) {
+        if self.permits(text.len(), facts.class) {
             let start = self.bytes.len() as u32;
             self.bytes.extend_from_slice(text);
             let value_len = (text.len() - name_len) as u32;
@@ -227,7 +234,7 @@ impl DecodedFields {
     /// Stores the appended field, which begins at `start`, or removes its bytes if a limit is exceeded.
     pub(crate) fn commit(&mut self, start: usize, name_len: usize, facts: FieldFacts) {
         let len = self.bytes.len() - start;
-        if self.permits(len) {
+        if self.permits(len, facts.class) {
             let (start, value_len) = (start as u32, (len - name_len) as u32);
             self.positions.push(Position::Buffer { start, name_len: name_len as u32, value_len, facts });
         } else {

@@ -100,6 +100,7 @@ impl From<SectionLimit> for SectionError {
         Self::Rejected(match limit {
             SectionLimit::Fields => Reject::TooManyFields,
             SectionLimit::Bytes => Reject::HeadTooLarge,
+            SectionLimit::Path => Reject::RequestLineTooLong,
         })
     }
 }

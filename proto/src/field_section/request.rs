@@ -2,7 +2,7 @@
 
 use super::check_value;
 use super::class::FieldClass;
-use super::decoded::DecodedFields;
+use super::decoded::{DecodedFields, SectionLimit};
 use super::error::{MalformedMessage, SectionError};
 use crate::field::{KnownField, is_token};
 use crate::head::{RequestFraming, RequestHead, Scheme, Version};
@@ -71,7 +71,7 @@ pub fn build_request(
     head: &mut RequestHead,
 ) -> Result<Option<u64>, SectionError> {
     if let Some(limit) = fields.exceeded() {
-        return Err(limit.into());
+        return Err(refusal(fields, limit, rules));
     }
     let pseudo = PseudoFields::read(fields, rules)?;
     let start = bytes.len();
@@ -105,6 +105,36 @@ pub fn repeat_request(bytes: &[u8], head: &mut RequestHead, end: StreamEnd) -> R
     head.framing = request_framing(bytes, head, unframed(end))?;
     head.expectation = expectation(bytes, head)?;
     check_content(bytes, head, end)
+}
+
+/// Copies a head for a request whose field section is repeated. `earlier` is the head, with its bytes, that
+/// [`build_request`] has built from an equal section; the copy is appended to `bytes`.
+///
+/// Returns the number of bytes that the content must have, as [`repeat_request`] does.
+///
+/// # Errors
+/// [`MalformedMessage::ContentMissing`]. `head` then has no meaning.
+pub fn copy_request(
+    (earlier_bytes, earlier): (&[u8], &RequestHead),
+    end: StreamEnd,
+    bytes: &mut Vec<u8>,
+    head: &mut RequestHead,
+) -> Result<Option<u64>, SectionError> {
+    let start = bytes.len();
+    bytes.extend_from_slice(earlier_bytes);
+    head.copy_from(earlier);
+    repeat_request(&bytes[start..], head, end)
+}
+
+/// Returns why a section that exceeds a limit is refused: a path that is too long by itself counts first, as the request
+/// line of HTTP/1.1 does.
+#[cold]
+fn refusal(fields: &DecodedFields, limit: SectionLimit, rules: &RequestRules<'_>) -> SectionError {
+    let path = fields.iter().find(|field| field.class == FieldClass::Path);
+    match path {
+        Some(path) if path.value.len() > rules.limits.request_line_bytes_max => Reject::RequestLineTooLong.into(),
+        _ => limit.into(),
+    }
 }
 
 /// Returns the framing of a request without Content-Length.

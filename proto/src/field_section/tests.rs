@@ -283,6 +283,12 @@ fn repeated_request_keeps_its_head_and_decides_only_the_content() {
     assert_eq!((head.framing, head.expectation), (RequestFraming::UntilStreamEnd, Expectation::Continue));
     assert_eq!(repeat_request(text.as_bytes(), &mut head, StreamEnd::Ended), Ok(None));
     assert_eq!((head.framing, head.expectation), (RequestFraming::None, Expectation::None));
+    let (mut copied_text, mut copy) = (b"before".to_vec(), RequestHead::default());
+    assert_eq!(copy_request((text.as_bytes(), &head), StreamEnd::Open, &mut copied_text, &mut copy), Ok(None));
+    assert_eq!((&copied_text[6..], copy.is_cached_section()), (text.as_bytes(), true));
+    assert_eq!((copy.framing, copy.expectation), (RequestFraming::UntilStreamEnd, Expectation::Continue));
+    assert_eq!((copy.target, copy.authority, copy.len), (head.target, head.authority, head.len));
+    assert!(copy.fields(text.as_bytes()).eq(head.fields(text.as_bytes())) && copy.fields(text.as_bytes()).count() > 1);
     let (text, _, mut head) = build(&format!("{GET}content-length: 5"), StreamEnd::Open, &limits).unwrap();
     assert_eq!(repeat_request(text.as_bytes(), &mut head, StreamEnd::Open), Ok(Some(5)));
     assert_eq!(

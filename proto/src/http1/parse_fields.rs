@@ -82,7 +82,7 @@ pub(crate) fn parse_line_end(bytes: &[u8], end: usize, stop: u8, otherwise: Reje
 
 /// Returns the first position at or after `start` with a byte that is not part of a value: a control
 /// character other than a tab.
-fn find_value_end(bytes: &[u8], start: usize) -> usize {
+pub(super) fn find_value_end(bytes: &[u8], start: usize) -> usize {
     let mut pos = start;
     loop {
         pos = swar::find(bytes, pos, |word| swar::below(word, 0x20) | swar::equal_to(word, 0x7f));

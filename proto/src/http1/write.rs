@@ -73,14 +73,9 @@ impl CommonFields {
         Self(bytes)
     }
 
-    /// Returns the value of Server.
-    pub fn server(&self) -> &'static [u8] {
-        b"selvedge"
-    }
-
-    /// Returns the value of Date.
-    pub fn date(&self) -> &[u8] {
-        &self.0[DATE_OFFSET..DATE_OFFSET + HttpDate::LEN]
+    /// Returns the lines of Server and Date, each with its CRLF.
+    pub fn lines(&self) -> &[u8] {
+        &self.0[OK_STATUS_LINE.len()..]
     }
 }
 

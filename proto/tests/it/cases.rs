@@ -21,11 +21,11 @@ const ROWS_MIN: usize = 340;
 const BUILT_MIN: usize = 200;
 
 /// A generator whose numbers depend only on its seed, so that a failure can be reproduced.
-struct Xorshift(u64);
+pub(crate) struct Xorshift(u64);
 
 impl Xorshift {
     /// Seeds the generator with the row's name, so that a row that moves keeps its splits.
-    fn seeded(name: &str, round: u64) -> Self {
+    pub(crate) fn seeded(name: &str, round: u64) -> Self {
         let hash = name
             .bytes()
             .fold(0xcbf2_9ce4_8422_2325, |hash: u64, b| (hash ^ u64::from(b)).wrapping_mul(0x0100_0000_01b3));
@@ -43,7 +43,7 @@ impl Xorshift {
 /// Splits the bytes into pieces of random lengths.
 ///
 /// The bound of the lengths is random too, so that some rounds have many pieces and some have few.
-fn split_at_random(mut rest: &[u8], mut random: Xorshift) -> Vec<&[u8]> {
+pub(crate) fn split_at_random(mut rest: &[u8], mut random: Xorshift) -> Vec<&[u8]> {
     let bound = 2 + random.below(rest.len().max(1));
     let mut pieces = Vec::new();
     while !rest.is_empty() {

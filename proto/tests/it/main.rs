@@ -2,6 +2,8 @@
 
 mod cases;
 mod differential;
-// Marked, so that clippy treats its helpers as tests.
+// Marked, so that clippy treats their helpers as tests.
 #[cfg(test)]
 mod http2;
+#[cfg(test)]
+mod responses;

@@ -1,5 +1,9 @@
 //! Compiles the actions of routes.
 
+#[cfg(feature = "program")]
+use super::gateway::gateway;
+#[cfg(feature = "program")]
+use super::proxy::proxy;
 use super::{Compiler, RouteIndex};
 use crate::config::model::{self, Files, Switch};
 use crate::site::{
@@ -21,10 +25,19 @@ impl Compiler<'_> {
                 Action::Respond(self.checked(at, reply)?)
             }
             model::Action::Deny { status } => Action::Deny(self.checked(at, DenyResponse::new(*status))?),
+            #[cfg(feature = "program")]
+            model::Action::Proxy(rules) => proxy(self, at, rules)?,
+            #[cfg(feature = "program")]
+            model::Action::Gateway(rules) => gateway(self, at, rules)?,
+            #[cfg(not(feature = "program"))]
+            model::Action::Proxy(_) | model::Action::Gateway(_) => {
+                self.checked(at, Err::<(), _>("embedded sites do not forward requests; `selvedge run` does"))?;
+                return None;
+            }
         })
     }
 
-    fn files(&mut self, at: RouteIndex, files: &Files) -> Option<FilesRules> {
+    pub(super) fn files(&mut self, at: RouteIndex, files: &Files) -> Option<FilesRules> {
         let root = self.root(&files.root);
         let index = self.checked(at, IndexNames::new(files.index.iter().map(String::as_str)));
         let fallback = match &files.fallback {

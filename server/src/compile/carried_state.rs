@@ -1,8 +1,19 @@
-//! What a configuration passes on to the next one: rate limits with their counts, verified passwords, and open roots.
+//! What a configuration passes on to the next one: rate limits with their counts, verified passwords, open roots, and
+//! upstreams with what is known of their servers.
 
 #[cfg(feature = "program")]
+use super::upstream::CarriedUpstream;
+#[cfg(feature = "program")]
 use crate::certificates::{AutomaticCertificates, CertificatePaths, CertificateSet};
+#[cfg(feature = "program")]
+use crate::process::StartCgiPrograms;
+#[cfg(feature = "program")]
+use crate::resolver::Resolver;
 use crate::site::{ConnectionLimiter, PasswordCache, RateLimiter, Root};
+#[cfg(feature = "program")]
+use crate::site::{GatewayLoad, Upstream};
+#[cfg(feature = "program")]
+use selvedge::service::ResponseLease;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -23,6 +34,33 @@ pub(crate) struct CarriedState {
     /// The certificates that the server gets by itself. A command that does not serve has none.
     #[cfg(feature = "program")]
     pub(super) automatic: Option<Arc<AutomaticCertificates>>,
+    /// By name.
+    #[cfg(feature = "program")]
+    pub(super) upstreams: HashMap<String, CarriedUpstream>,
+    /// Requests at work of routes that run scripts, by the text of the route.
+    #[cfg(feature = "program")]
+    pub(super) gateway_loads: HashMap<String, Arc<GatewayLoad>>,
+    /// Leases of routes that forward requests, by the text of the route and its upstream.
+    #[cfg(feature = "program")]
+    pub(super) leases: HashMap<String, ResponseLease>,
+    /// The names of upstream servers. A command that does not serve looks none up.
+    #[cfg(feature = "program")]
+    pub(super) resolver: Arc<Resolver>,
+    /// Starts the programs of routes with `cgi`. A command that does not serve has none.
+    #[cfg(feature = "program")]
+    pub(super) cgi: Option<Arc<dyn StartCgiPrograms>>,
+}
+
+/// What a serving process has beside its configuration.
+#[cfg(feature = "program")]
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ServingState {
+    /// The certificates that the server gets by itself.
+    pub(crate) automatic: Arc<AutomaticCertificates>,
+    /// The names of upstream servers.
+    pub(crate) resolver: Arc<Resolver>,
+    /// Starts the programs of routes with `cgi`, if the configuration has any.
+    pub(crate) cgi: Option<Arc<dyn StartCgiPrograms>>,
 }
 
 impl CarriedState {
@@ -32,6 +70,10 @@ impl CarriedState {
             passwords: earlier.passwords.clone(),
             #[cfg(feature = "program")]
             automatic: earlier.automatic.clone(),
+            #[cfg(feature = "program")]
+            resolver: earlier.resolver.clone(),
+            #[cfg(feature = "program")]
+            cgi: earlier.cgi.clone(),
             ..Self::default()
         }
     }
@@ -43,8 +85,28 @@ impl CarriedState {
 
     /// Creates the state of a server that starts.
     #[cfg(feature = "program")]
-    pub(crate) fn serving(automatic: Arc<AutomaticCertificates>) -> Self {
-        Self { automatic: Some(automatic), ..Self::default() }
+    pub(crate) fn serving(state: ServingState) -> Self {
+        let ServingState { automatic, resolver, cgi } = state;
+        Self { automatic: Some(automatic), resolver, cgi, ..Self::default() }
+    }
+
+    /// Ends the leases of routes that the next configuration has changed or removed. Call it before the replacement.
+    #[cfg(feature = "program")]
+    pub(crate) fn end_leases(&self, next: &Self) {
+        let ended = self.leases.iter().filter(|(text, _)| !next.leases.contains_key(*text));
+        ended.for_each(|(_, lease)| lease.end());
+    }
+
+    /// Returns the groups of servers.
+    #[cfg(feature = "program")]
+    pub(crate) fn upstreams(&self) -> impl Iterator<Item = &Arc<Upstream>> {
+        self.upstreams.values().map(|carried| &carried.upstream)
+    }
+
+    /// Returns the names of upstream servers.
+    #[cfg(feature = "program")]
+    pub(crate) fn resolver(&self) -> &Arc<Resolver> {
+        &self.resolver
     }
 
     /// Returns the certificates that the server gets by itself.

@@ -1,14 +1,22 @@
 //! Limits on clients.
 
 use crate::config::model;
+#[cfg(feature = "program")]
+use selvedge::client::ClientLimits;
 use selvedge::{Limits, proto};
 
 /// Fewest connections, even if few descriptors remain.
 const CONNECTIONS_MIN: usize = 16;
 
 /// Returns the engine's limits, for a configuration that keeps `descriptors` open.
-pub(super) fn compile(limits: &model::ConfiguredLimits, descriptors: usize) -> Limits {
-    let of_rest = || Limits::default().connections_max.saturating_sub(descriptors).max(CONNECTIONS_MIN);
+pub(super) fn compile(settings: &model::Settings, descriptors: usize) -> Limits {
+    let limits = &settings.limits;
+    // A forwarded request needs a second descriptor, for the connection to its server.
+    let descriptors_each = if settings.forwards_requests() { 2 } else { 1 };
+    let of_rest = || {
+        let rest = Limits::default().connections_max.saturating_sub(descriptors);
+        (rest / descriptors_each).max(CONNECTIONS_MIN)
+    };
     Limits {
         message: proto::limits::MessageLimits {
             request_line_bytes_max: limits.request_line_bytes_max,
@@ -29,5 +37,19 @@ pub(super) fn compile(limits: &model::ConfiguredLimits, descriptors: usize) -> L
         discard_bytes_max: limits.discard_bytes_max,
         connections_max: limits.connections_max.unwrap_or_else(of_rest),
         shutdown_timeout: limits.shutdown_timeout,
+    }
+}
+
+/// Returns the limits of the connections that each worker opens to upstreams.
+#[cfg(feature = "program")]
+pub(crate) fn client(limits: &model::ConfiguredLimits) -> ClientLimits {
+    let own = &limits.upstreams;
+    let defaults = ClientLimits::default();
+    ClientLimits {
+        message: proto::limits::MessageLimits { head_bytes_max: own.head_bytes_max, ..defaults.message },
+        idle_per_destination_max: own.idle_per_server_max,
+        idle_max: own.idle_connections_max,
+        idle_timeout: own.idle_timeout,
+        ..defaults
     }
 }

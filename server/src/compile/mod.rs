@@ -6,12 +6,19 @@
 mod access;
 mod action;
 mod carried_state;
+#[cfg(feature = "program")]
+mod gateway;
+mod headers;
 mod limits;
 #[cfg(feature = "program")]
 mod log;
+#[cfg(feature = "program")]
+mod proxy;
 mod site;
 #[cfg(feature = "program")]
 mod tls;
+#[cfg(feature = "program")]
+mod upstream;
 
 #[cfg(feature = "program")]
 use crate::certificates::CHALLENGE_PATH;
@@ -22,6 +29,10 @@ use crate::log::config::LogConfig;
 use crate::site::{ForwardingField, Root, RouteTable, TrustedProxies, UnixPeerTrust};
 pub(crate) use access::RATE_CLIENTS;
 pub(crate) use carried_state::CarriedState;
+#[cfg(feature = "program")]
+pub(crate) use carried_state::ServingState;
+#[cfg(feature = "program")]
+pub(crate) use limits::client as client_limits;
 use selvedge::Limits;
 #[cfg(feature = "program")]
 use selvedge::tls::TlsHost;
@@ -69,6 +80,8 @@ pub(crate) fn compile(
         problems: Vec::new(),
     };
     compiler.connection_limit();
+    #[cfg(feature = "program")]
+    upstream::upstreams(&mut compiler);
     let sites: Vec<_> = settings.sites.iter().enumerate().map(|site| compiler.site(site)).collect();
     #[cfg(feature = "program")]
     let logs = compiler.logs();
@@ -80,6 +93,8 @@ pub(crate) fn compile(
     match RouteTable::new(sites) {
         Ok(table) if problems.is_empty() => {
             let table = table.with_password_cache(carried.passwords.clone());
+            #[cfg(feature = "program")]
+            let table = table.with_client_limits(limits::client(&settings.limits));
             #[cfg(feature = "program")]
             let table = match carried.automatic().cloned() {
                 Some(automatic) => {
@@ -100,7 +115,7 @@ pub(crate) fn compile(
                 control_host,
                 #[cfg(feature = "program")]
                 logs,
-                limits: limits::compile(&settings.limits, open),
+                limits: limits::compile(settings, open),
                 carried,
             })
         }
@@ -205,7 +220,7 @@ impl<'a> Compiler<'a> {
 }
 
 /// Compiles the trusted proxies.
-fn trusted_proxies(proxies: &model::TrustedProxies) -> Option<TrustedProxies> {
+pub(crate) fn trusted_proxies(proxies: &model::TrustedProxies) -> Option<TrustedProxies> {
     let is_any = !proxies.networks.is_empty() || proxies.unix == Switch::On;
     is_any.then(|| TrustedProxies {
         networks: proxies.networks.clone(),

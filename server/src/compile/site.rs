@@ -1,8 +1,9 @@
 //! Compiles sites and their routes.
 
+use super::headers::header_edits;
 use super::{Compiler, RouteIndex};
 use crate::config::MachineRequirementKind;
-use crate::config::model::{self, HeaderChange, HeaderChangeKind, ResponseSettings};
+use crate::config::model::{self, ResponseSettings};
 use crate::site::{
     AccessRules, AllowedOrigins, Condition, CorsCredentials, CorsRules, ErrorPages, FileFieldRules, FlagFile,
     HeaderEdits, NamedCondition, PlainRequests, Route as SiteRoute, SiteRules,
@@ -60,9 +61,13 @@ impl<'a> Compiler<'a> {
         });
         let conditions: Vec<_> = route.when.conditions.iter().map(condition).collect();
         let (headers, file_fields) =
-            (self.headers(at, &route.response_settings), self.file_fields(at, &route.response_settings));
+            (header_edits(self, at, &route.response_settings.headers), self.file_fields(at, &route.response_settings));
         let pages = self.error_pages(at, &route.response_settings);
         let Some(action) = self.action(at, &route.action) else { return Vec::new() };
+        #[cfg(feature = "program")]
+        let lease = super::proxy::route_lease(self, at, route);
+        #[cfg(not(feature = "program"))]
+        let lease = None;
         let of = |pattern: &Pattern| SiteRoute {
             pattern: pattern.clone(),
             conditions: conditions.clone(),
@@ -73,6 +78,7 @@ impl<'a> Compiler<'a> {
             cors: route.response_settings.cors.as_ref().or(site_settings.response_settings.cors.as_ref()).map(cors),
             error_pages: pages.clone(),
             action: action.clone(),
+            lease: lease.clone(),
         };
         route.patterns.iter().map(of).collect()
     }
@@ -85,20 +91,7 @@ impl<'a> Compiler<'a> {
             let result = edits.set("strict-transport-security", text, None);
             self.checked(at, result);
         }
-        edits.concat(&self.headers(at, &site.response_settings))
-    }
-
-    fn headers(&mut self, at: RouteIndex, settings: &ResponseSettings) -> HeaderEdits {
-        let mut edits = HeaderEdits::default();
-        for HeaderChange { name, kind, only_for } in &settings.headers {
-            let result = match kind {
-                HeaderChangeKind::Set(value) => edits.set(name, value.clone(), only_for.clone()),
-                HeaderChangeKind::Add(value) => edits.add(name, value.clone(), only_for.clone()),
-                HeaderChangeKind::Remove => edits.remove(name, only_for.clone()),
-            };
-            self.checked(at, result.map_err(|error| format!("`{name}`: {error}")));
-        }
-        edits
+        edits.concat(&header_edits(self, at, &site.response_settings.headers))
     }
 
     fn file_fields(&mut self, at: RouteIndex, settings: &ResponseSettings) -> FileFieldRules {

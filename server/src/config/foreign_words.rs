@@ -99,21 +99,81 @@ const SUGGESTIONS: &[(&str, &str)] = &[
     ("tcp_nodelay", "the server chooses it; remove it"),
     ("loadmodule", "modules do not exist; remove it"),
     ("load_module", "modules do not exist; remove it"),
-    // Not yet.
+    // Applications.
     ("proxy_pass", PROXY),
     ("reverse_proxy", PROXY),
     ("proxypass", PROXY),
-    ("proxypassreverse", PROXY),
-    ("proxy", PROXY),
-    ("proxy_set_header", PROXY),
-    ("upstream", PROXY),
-    ("backend", PROXY),
-    ("default_backend", PROXY),
-    ("fastcgi_pass", FASTCGI),
-    ("fastcgi_param", FASTCGI),
-    ("php_fastcgi", FASTCGI),
-    ("php", FASTCGI),
-    ("cgi", FASTCGI),
+    ("proxypassmatch", PROXY),
+    ("proxypassreverse", "write `proxy \"http://host:port\" { rewrite-location #true; }` in a route"),
+    ("proxypassreversecookiepath", "write `proxy \"http://host:port\" { rewrite-location #true; }` in a route"),
+    ("proxy_redirect", "write `proxy \"http://host:port\" { rewrite-location #true; }` in a route"),
+    ("proxy_cookie_path", "write `proxy \"http://host:port\" { rewrite-location #true; }` in a route"),
+    ("proxypreservehost", "the host of the client is kept; `proxy ... { host \"upstream\"; }` in a route changes it"),
+    ("proxyrequests", "a forward proxy is not planned; remove it"),
+    ("grpc_pass", "write `upstream NAME { server URL; protocol \"http2\"; }` at the top, and `proxy NAME` in a route"),
+    ("proxy_set_header", HEADER_UP),
+    ("header_up", HEADER_UP),
+    ("requestheader", HEADER_UP),
+    ("http-request", HEADER_UP),
+    (
+        "header_down",
+        "write `header NAME VALUE`; for responses of the upstream only, `header-down` in the block of `proxy`",
+    ),
+    ("proxy_hide_header", "write `header-remove NAME`"),
+    ("proxy_pass_header", "fields of an upstream are forwarded; remove it"),
+    ("proxy_http_version", "upstreams get HTTP/1.1, or HTTP/2 with `protocol \"http2\"` in an `upstream`; remove it"),
+    ("proxy_buffering", STREAMS),
+    ("proxy_request_buffering", STREAMS),
+    ("proxy_buffers", STREAMS),
+    ("proxy_buffer_size", STREAMS),
+    ("fastcgi_buffers", STREAMS),
+    ("fastcgi_buffering", STREAMS),
+    ("fastcgi_request_buffering", STREAMS),
+    ("flush_interval", STREAMS),
+    ("proxy_connect_timeout", "write `connect-timeout TIME` in an `upstream`"),
+    ("proxy_read_timeout", "write `response-timeout TIME` and `silence-timeout TIME` in an `upstream`"),
+    ("proxy_send_timeout", "write `silence-timeout TIME` in an `upstream`"),
+    ("proxytimeout", "write `response-timeout TIME` and `silence-timeout TIME` in an `upstream`"),
+    ("proxy_next_upstream", REPEATS),
+    ("proxy_next_upstream_tries", REPEATS),
+    (
+        "proxy_ssl_verify",
+        "certificates of upstreams are always verified; `tls { ca FILE; }` in an `upstream` names authorities",
+    ),
+    ("proxy_ssl_trusted_certificate", "write `tls { ca FILE; }` in an `upstream`"),
+    ("proxy_ssl_name", "write `tls { server-name NAME; }` in an `upstream`"),
+    ("proxy_ssl_server_name", "the name is always sent; remove it"),
+    ("proxy_ssl_certificate", "write `tls { client-certificate CHAIN key=KEY; }` in an `upstream`"),
+    ("proxy_cache", "responses of upstreams are not cached yet"),
+    (
+        "proxy_intercept_errors",
+        "responses of upstreams are forwarded as they are; `error-page` is for errors of this server",
+    ),
+    ("proxy_protocol", "write `listen ADDRESS proxy-protocol=#true` at the top"),
+    ("backend", "write `upstream NAME { server \"http://host:port\"; }` at the top, and `proxy NAME` in a route"),
+    (
+        "balancermember",
+        "write `upstream NAME { server \"http://host:port\"; }` at the top, and `proxy NAME` in a route",
+    ),
+    ("default_backend", "write `route \"/*\" { proxy NAME; }` in the site"),
+    ("use_backend", "write `route PATTERN { proxy NAME; }` in the site"),
+    ("fastcgi_pass", PHP),
+    ("php_fastcgi", PHP),
+    ("php-fpm", PHP),
+    ("php_fpm", PHP),
+    ("fastcgi_param", ENV),
+    ("fastcgi_params", ENV),
+    ("scgi_param", ENV),
+    ("setenv", ENV),
+    ("fastcgi_index", "`php` runs the `index.php` of a folder; remove it"),
+    ("fastcgi_split_path_info", "`php` splits the path; remove it"),
+    ("fastcgi_read_timeout", "write `response-timeout TIME` in the block of `php`"),
+    ("fastcgi_keep_conn", "write `idle-connections-max NUMBER` in the block of `php`"),
+    ("scgi_pass", "write `scgi ADDRESS` in a route"),
+    ("uwsgi_pass", "let uwsgi serve HTTP, FastCGI or SCGI, and write `proxy`, `fastcgi` or `scgi` in a route"),
+    ("scriptalias", "write `route \"/cgi-bin/*\" { cgi FOLDER; }` in the site"),
+    ("addhandler", "write `php ADDRESS` or `cgi FOLDER` in a route"),
+    ("sethandler", "write `php ADDRESS` or `cgi FOLDER` in a route"),
     ("tls", CERTIFICATE),
     ("ssl", LISTENER),
     ("sslengine", LISTENER),
@@ -167,11 +227,117 @@ const IN_ROUTE: &[(&str, &str)] = &[
     ("autoindex", "write `files listing=#true`"),
     ("options", "links within the root are followed, and `files listing=#true` lists folders"),
     ("gzip_static", "write `files precompressed=#true`, the default of `precompressed` in the site"),
+    ("proxy_pass", "write `proxy \"http://host:port\"`"),
+    ("reverse_proxy", "write `proxy \"http://host:port\"`"),
+    ("proxypass", "write `proxy \"http://host:port\"`"),
+    ("proxypassreverse", "write `proxy \"http://host:port\" { rewrite-location #true; }`"),
+    ("proxy_redirect", "write `proxy \"http://host:port\" { rewrite-location #true; }`"),
+    ("fastcgi_pass", "write `php \"unix:/run/php/php-fpm.sock\"`; for other applications, `fastcgi ADDRESS`"),
+    ("php_fastcgi", "write `php \"unix:/run/php/php-fpm.sock\"`; for other applications, `fastcgi ADDRESS`"),
+    ("scgi_pass", "write `scgi ADDRESS`"),
+    ("uwsgi_pass", "let uwsgi serve HTTP, FastCGI or SCGI, and write `proxy`, `fastcgi` or `scgi`"),
 ];
 
+/// What to write in an upstream.
+const IN_UPSTREAM: &[(&str, &str)] = &[
+    ("to", "write `server \"http://host:port\"`"),
+    ("balancermember", "write `server \"http://host:port\"`"),
+    ("lb_policy", "write `balance \"round-robin\"`, \"least-loaded\", \"hash\" or \"sticky\""),
+    ("lbmethod", "write `balance \"round-robin\"`, \"least-loaded\", \"hash\" or \"sticky\""),
+    ("least_conn", "write `balance \"least-loaded\"`, the default"),
+    ("least_time", "write `balance \"least-loaded\"`, the default"),
+    ("random", "write `balance \"least-loaded\"`, the default: the better of two random servers"),
+    ("round_robin", "write `balance \"round-robin\"`"),
+    ("ip_hash", "write `balance \"hash\" by=\"client\"`"),
+    ("hash", "write `balance \"hash\" by=\"path\"`"),
+    ("sticky", "write `balance \"sticky\" cookie=\"server\"`"),
+    ("stickysession", "write `balance \"sticky\" cookie=\"server\"`"),
+    ("cookie", "write `balance \"sticky\" cookie=\"server\"`"),
+    ("keepalive", "idle connections are kept; `upstream-idle-per-server-max` in `limits` is their number"),
+    ("keepalive_timeout", "write `upstream-idle-timeout TIME` in `limits`"),
+    ("keepalive_requests", "connections are used until a side closes them; remove it"),
+    ("zone", "the workers share what they know about servers; remove it"),
+    ("resolver", "names are resolved again while the server runs; remove it"),
+    ("max_fails", "write `failures 3 per=\"10s\" eject=\"10s\"`"),
+    ("fail_timeout", "write `failures 3 per=\"10s\" eject=\"10s\"`"),
+    ("fail_duration", "write `failures 3 per=\"10s\" eject=\"10s\"`"),
+    ("unhealthy_status", "write `failures 3`: responses with status 500, 502, 503 and 504 count"),
+    ("health_check", HEALTH),
+    ("health_uri", HEALTH),
+    ("health_interval", HEALTH),
+    ("health_status", HEALTH),
+    ("option", HEALTH),
+    ("httpchk", HEALTH),
+    ("slow_start", "write `slow-start TIME`"),
+    ("max_conns", "write `requests-max NUMBER`"),
+    ("maxconn", "write `requests-max NUMBER`"),
+    ("queue", "write `requests-max 100 queue=200`"),
+    ("retries", "a request is repeated only where that is safe; remove it"),
+    ("lb_try_duration", "write `requests-max 100 queue=200` to let requests wait for a server; remove it"),
+    ("transport", "write `protocol \"http2\"`, or `tls { ... }` for servers with an https URL"),
+    ("tls_insecure_skip_verify", "certificates are always verified; write `tls { ca FILE; }`"),
+    ("tls_trusted_ca_certs", "write `tls { ca FILE; }`"),
+    ("tls_server_name", "write `tls { server-name NAME; }`"),
+    ("dial_timeout", "write `connect-timeout TIME`"),
+    ("read_timeout", "write `silence-timeout TIME`"),
+    ("response_header_timeout", "write `response-timeout TIME`"),
+    ("send-proxy", "write `proxy-protocol \"v1\"`"),
+    ("send-proxy-v2", "write `proxy-protocol \"v2\"`"),
+    ("timeout", "write `connect-timeout TIME`, `response-timeout TIME` or `silence-timeout TIME`"),
+];
+
+/// Words of a server of an upstream that are no properties of it here.
+const OF_SERVER: &[(&str, &str)] = &[
+    ("max_fails", "write `failures 3 per=\"10s\" eject=\"10s\"` in the upstream"),
+    ("fail_timeout", "write `failures 3 per=\"10s\" eject=\"10s\"` in the upstream"),
+    ("fall", "write `failures 3 per=\"10s\" eject=\"10s\"` in the upstream"),
+    ("max_conns", "write `requests-max NUMBER` in the upstream"),
+    ("maxconn", "write `requests-max NUMBER` in the upstream"),
+    ("slow_start", "write `slow-start TIME` in the upstream"),
+    ("slowstart", "write `slow-start TIME` in the upstream"),
+    ("check", "write `health path=\"/\"` in the upstream"),
+    ("inter", "write `health path=\"/\" every=\"5s\"` in the upstream"),
+    ("rise", "write `health path=\"/\"` in the upstream"),
+    ("down", "remove the server, or comment it out with `/-`"),
+    ("disabled", "remove the server, or comment it out with `/-`"),
+    ("resolve", "names are resolved again while the server runs; remove it"),
+    ("backup", "all servers of a group get requests; remove it, or give the server a lower `weight`"),
+    ("loadfactor", "write `weight=NUMBER`"),
+    ("ssl", "write the URL with \"https://\""),
+    ("verify", "certificates are always verified; write `tls { ca FILE; }` in the upstream"),
+    ("proto", "write `protocol \"http2\"` in the upstream"),
+    ("send-proxy", "write `proxy-protocol \"v1\"` in the upstream"),
+    ("send-proxy-v2", "write `proxy-protocol \"v2\"` in the upstream"),
+];
+
+/// What to write in the block of `proxy`.
+const IN_PROXY: &[(&str, &str)] = &[
+    ("to", "the targets are the values of `proxy`: `proxy \"http://host:port\"`"),
+    ("header_up", "write `header-up NAME VALUE`"),
+    ("proxy_set_header", "write `header-up NAME VALUE`"),
+    ("header_down", "write `header-down NAME VALUE`"),
+    ("header", "write `header-up NAME VALUE` for requests, or `header` in the route for responses"),
+    ("header-remove", "write `header-up-remove NAME` for requests, or `header-remove` in the route for responses"),
+    ("proxy_redirect", "write `rewrite-location #true`"),
+    ("rewrite", "write `path TARGET`"),
+    ("uri", "write `path TARGET`"),
+    ("buffer", "write `buffer-request SIZE`"),
+    ("request_buffers", "write `buffer-request SIZE`"),
+    ("lb_policy", "write `upstream NAME { balance ...; }` at the top, and `proxy NAME` here"),
+    ("health_uri", "write `upstream NAME { health ...; }` at the top, and `proxy NAME` here"),
+    ("transport", "write `upstream NAME { ... }` at the top, and `proxy NAME` here"),
+    ("websocket", "WebSocket needs no setting; remove it"),
+];
+
+const HEALTH: &str = "write `health path=\"/healthz\" every=\"5s\" expect=200`";
 const NESTED: &str = "routes do not nest; write `route PATTERN { ... }` in the site";
-const PROXY: &str = "a reverse proxy is not yet there";
-const FASTCGI: &str = "FastCGI and CGI are not yet there";
+const PROXY: &str = "write `proxy \"http://host:port\"` in a route";
+const PHP: &str = "write `php \"unix:/run/php/php-fpm.sock\"` in a route; for other applications, `fastcgi ADDRESS`";
+const ENV: &str = "write `env NAME VALUE` in the block of `php`, `fastcgi`, `scgi` or `cgi`";
+const HEADER_UP: &str = "write `header-up NAME VALUE` in the block of `proxy`";
+const STREAMS: &str =
+    "content is forwarded while it arrives; `proxy ... { buffer-request SIZE; }` receives small content first";
+const REPEATS: &str = "a request is repeated only where that is safe; remove it";
 const LISTENER: &str = "write `listen \"[::]:443\"`; another port needs `tls=#true`";
 const CERTIFICATE: &str = "write `certificate \"chain.pem\" key=\"key.pem\"` in the site";
 const CLIENTS: &str = "write `client-certificates \"required\" ca=\"ca.pem\"` in the site";
@@ -185,11 +351,24 @@ pub(super) fn suggestion(name: &str, place: BlockKind) -> Option<String> {
     Some(with_place(text, place))
 }
 
-/// Returns what to write in a route, for words of other servers that are settings elsewhere or mean something else
-/// there.
-pub(super) fn in_route(name: &str) -> Option<&'static str> {
+/// Returns what to write for a property of another server.
+pub(super) fn property(setting: &str, name: &str) -> Option<&'static str> {
     let lower = name.to_ascii_lowercase();
-    IN_ROUTE.iter().find(|(known, _)| *known == lower).map(|(_, text)| *text)
+    let (_, text) = OF_SERVER.iter().find(|(known, _)| setting == "server" && *known == lower)?;
+    Some(text)
+}
+
+/// Returns what to write in a route, in an upstream or in the block of `proxy`, for words of other servers that are settings elsewhere or mean something else
+/// there.
+pub(super) fn in_block(name: &str, place: BlockKind) -> Option<&'static str> {
+    let words = match place {
+        BlockKind::Route => IN_ROUTE,
+        BlockKind::Upstream => IN_UPSTREAM,
+        BlockKind::Proxy => IN_PROXY,
+        _ => return None,
+    };
+    let lower = name.to_ascii_lowercase();
+    words.iter().find(|(known, _)| *known == lower).map(|(_, text)| *text)
 }
 
 /// Adds the blocks of the setting that a text names, if it is not one of this block.
@@ -216,7 +395,9 @@ fn written_setting(text: &str) -> Option<&str> {
 
 /// Whether a text names the place of its setting.
 fn names_place(text: &str) -> bool {
-    ["at the top", "in the site", "in a route", "in the route", "in `"].iter().any(|place| text.contains(place))
+    ["at the top", "in the site", "in a route", "in the route", "in the upstream", "in an `", "in the block", "in `"]
+        .iter()
+        .any(|place| text.contains(place))
 }
 
 #[cfg(test)]
@@ -234,10 +415,20 @@ mod tests {
 
     #[test]
     fn a_suggestion_is_valid_in_its_block_or_names_another() {
-        for (name, text) in IN_ROUTE {
-            assert_eq!(*name, name.to_ascii_lowercase());
-            let is_valid = |setting| settings::find(BlockKind::Route, setting).is_some();
-            assert!(written_setting(text).is_none_or(is_valid) || names_place(text), "{name}: {text}");
+        let of_blocks = [
+            (BlockKind::Route, IN_ROUTE),
+            (BlockKind::Upstream, IN_UPSTREAM),
+            (BlockKind::Upstream, OF_SERVER),
+            (BlockKind::Proxy, IN_PROXY),
+        ];
+        for (place, words) in of_blocks {
+            for (name, text) in words {
+                assert_eq!(*name, name.to_ascii_lowercase());
+                let is_valid = |setting| settings::find(place, setting).is_some();
+                let of_server = |word: &str| word == "weight" || word == "the";
+                let is_right = |word| is_valid(word) || of_server(word);
+                assert!(written_setting(text).is_none_or(is_right) || names_place(text), "{name}: {text}");
+            }
         }
         for (name, _) in SUGGESTIONS {
             for place in [BlockKind::Top, BlockKind::Site, BlockKind::Route] {
@@ -247,7 +438,7 @@ mod tests {
                 assert!(is_valid || names_place(&text), "{name} in {place:?}: {text}");
             }
         }
-        assert_eq!(in_route("autoindex"), Some("write `files listing=#true`"));
+        assert_eq!(in_block("autoindex", BlockKind::Route), Some("write `files listing=#true`"));
         assert_eq!(suggestion("autoindex", BlockKind::Top).unwrap(), "in `site`, write `listing #true`");
         assert_eq!(suggestion("AutoIndex", BlockKind::Site).unwrap(), "write `listing #true`");
     }

@@ -86,6 +86,15 @@ impl Problems {
         })
     }
 
+    /// Returns each problem as one line without its position, for a text that the user has not written.
+    #[cfg(feature = "program")]
+    pub(crate) fn messages(&self) -> impl Iterator<Item = String> {
+        self.list.iter().map(|problem| match problem.suggestion.as_str() {
+            "" => problem.message.clone(),
+            suggestion => format!("{}; {suggestion}", problem.message),
+        })
+    }
+
     /// Returns the problems as a JSON list. Lines and columns start at 1; a column counts characters.
     pub(crate) fn json(&self) -> String {
         let place = |span: Span| {

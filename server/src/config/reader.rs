@@ -338,8 +338,14 @@ fn unknown_setting(node: &Node, place: BlockKind) -> Problem {
         settings::all().filter(|setting| setting.name == node.name).flat_map(|setting| setting.blocks).collect();
     let of_action = settings::in_block(place)
         .find(|setting| settings::ACTIONS.contains(&setting.name) && setting.property(&node.name).is_some());
-    let instead = if let Some(words) = foreign_words::in_route(&node.name).filter(|_| place == BlockKind::Route) {
+    let opener = settings::all().find(|setting| setting.block == Some(place));
+    let is_above_blocks = matches!(place, BlockKind::Top | BlockKind::Site);
+    let instead = if let Some(words) = foreign_words::in_block(&node.name, place) {
         words.to_owned()
+    } else if let Some(words) = foreign_words::suggestion(&node.name, place).filter(|_| is_above_blocks) {
+        words
+    } else if let Some(opener) = opener.filter(|opener| opener.property(&node.name).is_some()) {
+        format!("it is a property: `{} ... {}=...`", opener.name, node.name)
     } else if let Some(action) = of_action {
         format!("it is a property: `{} {}=...`", action.name, node.name)
     } else if !elsewhere.is_empty() {
@@ -369,6 +375,9 @@ fn unknown_property(setting: &Setting, name: &str, entry: &Entry) -> Problem {
     let instead = match setting.block {
         Some(place) if settings::find(place, name).is_some() => {
             format!("it belongs in the block: `{} {{ {name} ... }}`", setting.name)
+        }
+        _ if foreign_words::property(setting.name, name).is_some() => {
+            foreign_words::property(setting.name, name).unwrap_or_default().to_owned()
         }
         _ if setting.properties.is_empty() => format!("write `{}`", syntax(setting)),
         _ => suggestion(name, setting.properties.iter().map(|property| property.name)),

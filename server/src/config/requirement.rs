@@ -1,6 +1,6 @@
 //! What a configuration requires of the machine.
 
-use super::model::{CertificateFiles, Program};
+use super::model::{CertificateFiles, CgiPrograms, Program};
 use super::position::Span;
 use super::value::Address;
 use std::path::PathBuf;
@@ -33,6 +33,8 @@ pub(crate) enum MachineRequirementKind {
     TicketKeys(PathBuf),
     /// A program that the server runs.
     Program(Program),
+    /// A folder with programs that the server runs for requests.
+    CgiPrograms(CgiPrograms),
     /// A file with a key that the serving process reads.
     KeyFile(PathBuf),
     /// An htpasswd file.
@@ -45,6 +47,8 @@ pub(crate) enum MachineRequirementKind {
     Page(PathBuf, String, PageUse),
     /// The settings of a site fit together; its number from 0.
     Site(usize),
+    /// The settings of an upstream fit together; its number from 0.
+    Upstream(usize),
     /// The settings of a route fit together; the numbers of its site and of the route.
     Route(usize, usize),
 }

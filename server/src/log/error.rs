@@ -36,6 +36,9 @@ impl LogEvent {
     }
 }
 
+/// Key of events that are lines of their own, since each has another text. Their sender bounds their number.
+pub(super) const SEPARATE_LINES: &str = "";
+
 /// Reasons that are counted separately within one second. The program has fewer.
 const REASONS_MAX: usize = 256;
 const WINDOW: Duration = Duration::from_secs(1);
@@ -108,6 +111,10 @@ impl ErrorLog {
 
     /// Takes an event: the first of its key becomes a line at once, later ones are counted until the second is over.
     pub(super) fn add(&mut self, event: LogEvent, now: Instant, out: &mut LeveledLines) {
+        if event.key == SEPARATE_LINES {
+            out.push(&event, self.format);
+            return;
+        }
         if self.windows.len() >= REASONS_MAX {
             self.flush(now + WINDOW, out);
         }
@@ -202,6 +209,20 @@ mod tests {
         assert_eq!(second.lines().count(), 1);
         assert!(second.ends_with("warn X: because count=999\n"), "{second}");
         log.flush(start + WINDOW * 2, &mut out);
+        assert!(!log.is_waiting());
+    }
+
+    #[test]
+    fn separate_lines_are_not_counted_together() {
+        let event = |text: &str| LogEvent {
+            key: SEPARATE_LINES,
+            ..LogEvent::from_program(Level::Error, "Script", text.to_owned())
+        };
+        let (mut log, mut out, start) = (ErrorLog::new(ErrorFormat::Text), LeveledLines::default(), Instant::now());
+        log.add(event("one"), start, &mut out);
+        log.add(event("two"), start, &mut out);
+        let lines = text(&mut out);
+        assert!(lines.contains("Script: one\n") && lines.contains("Script: two\n"), "{lines}");
         assert!(!log.is_waiting());
     }
 

@@ -91,6 +91,9 @@ impl WorkerCounters {
         } else if let Some(reason) = exchange.reason {
             self.reasons.count(reason);
         }
+        if let Some(reset) = exchange.reset.filter(|reset| !reset.is_ordinary()) {
+            self.reasons.count(reset.explain());
+        }
     }
 
     /// Counts a closed connection.

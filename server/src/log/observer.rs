@@ -2,10 +2,11 @@
 
 use super::access::{Format, LINE_BYTES_MAX};
 use super::config::Level;
-use super::error::LogEvent;
+use super::error::{LogEvent, SEPARATE_LINES};
 use super::logs::{LogQueues, Logs};
 use super::metrics::{CounterHandle, Counters};
-use selvedge::service::{CloseReason, Closed, Exchange, Phase, ServerEvent};
+use selvedge::proto::http2::StreamError;
+use selvedge::service::{CloseReason, Closed, Exchange, Phase, ServerEvent, UpstreamRecord};
 use selvedge::{Limits, Observer, Reject, Request};
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -96,6 +97,41 @@ impl LogObserver {
         }
     }
 
+    /// Sends what a script has written to its standard error: each line is one of the error log.
+    fn send_script_messages(&self, exchange: &Exchange<'_>) {
+        let Some(upstream) = exchange.upstream else { return };
+        let facts = upstream.facts();
+        if facts.messages.is_empty() {
+            return;
+        }
+        let site = self.queue.site(exchange.request.map_or(0, Request::site_tag));
+        let send = |text: String| {
+            let (peer, line) = (Some(exchange.peer), exchange.request_line.to_vec());
+            let (level, key, name) = (Level::Error, SEPARATE_LINES, "Script");
+            self.queue.send_site_event(site, LogEvent { level, key, name, text, peer, line, count: 1 });
+        };
+        for line in facts.messages.split(|&b| b == b'\n').map(<[u8]>::trim_ascii).filter(|line| !line.is_empty()) {
+            send(String::from_utf8_lossy(line).into_owned());
+        }
+        if facts.message_bytes_lost > 0 {
+            send(format!("{} more bytes of messages were not kept", facts.message_bytes_lost));
+        }
+    }
+
+    /// Sends a line about a request to the error log of its site. Lines of one key are counted together.
+    fn log_exchange(
+        &self,
+        exchange: &Exchange<'_>,
+        level: Level,
+        (key, name): (&'static str, &'static str),
+        text: &str,
+    ) {
+        let text = format!("{} {text}", exchange.status.code());
+        let (peer, line) = (Some(exchange.peer), exchange.request_line.to_vec());
+        let site = self.queue.site(exchange.request.map_or(0, Request::site_tag));
+        self.queue.send_site_event(site, LogEvent { level, key, name, text, peer, line, count: 1 });
+    }
+
     /// Returns the exceeded limit of a refusal, for the log.
     fn limit_of_reject(&self, reject: Reject) -> Option<String> {
         let message = &self.limits.message;
@@ -141,6 +177,12 @@ fn with_limit(text: &str, limit: Option<String>) -> String {
     limit.map_or_else(|| text.to_owned(), |limit| format!("{text} (bound: {limit})"))
 }
 
+/// Returns the kind and the text of the failure of an upstream, if it has failed.
+fn failure_of(upstream: &UpstreamRecord) -> Option<(&'static str, String)> {
+    let facts = upstream.facts();
+    facts.failure.as_ref().map(|text| (facts.failure_kind, text.to_string()))
+}
+
 impl Observer for LogObserver {
     fn wants_elapsed(&self) -> bool {
         self.wants_elapsed || self.counters.is_some()
@@ -149,18 +191,24 @@ impl Observer for LogObserver {
     fn finished(&self, exchange: &Exchange<'_>) {
         self.counters.iter().for_each(|counters| counters.exchange(exchange));
         self.append_access_lines(exchange);
-        let (name, text) = match (exchange.reject, exchange.reason) {
-            (Some(reject), _) => (reject.name(), with_limit(reject.message(), self.limit_of_reject(reject))),
-            (None, Some(reason)) => ("Answered", reason.to_owned()),
-            _ => return,
-        };
-        let text = format!("{} {text}", exchange.status.code());
+        self.send_script_messages(exchange);
         // 501 and 505 depend on the request, not on the server.
         let level = if matches!(exchange.status.code(), 500 | 502..=504) { Level::Error } else { Level::Warn };
-        let (peer, line) = (Some(exchange.peer), exchange.request_line.to_vec());
-        let key = exchange.reason.unwrap_or(name);
-        let site = self.queue.site(exchange.request.map_or(0, Request::site_tag));
-        self.queue.send_site_event(site, LogEvent { level, key, name, text, peer, line, count: 1 });
+        if let Some(reject) = exchange.reject {
+            let text = with_limit(reject.message(), self.limit_of_reject(reject));
+            self.log_exchange(exchange, level, (reject.name(), reject.name()), &text);
+        } else if let Some((kind, failure)) = exchange.upstream.and_then(failure_of) {
+            let key = if kind.is_empty() { exchange.reason.unwrap_or("Upstream") } else { kind };
+            self.log_exchange(exchange, level, (key, "Upstream"), &failure);
+        } else if let Some(reason) = exchange.reason {
+            self.log_exchange(exchange, level, (reason, "Answered"), reason);
+        }
+        if let Some(reset) = exchange.reset {
+            let level = if reset.is_ordinary() { Level::Debug } else { Level::Warn };
+            let text = with_limit(reset.explain(), self.limit_of_close(reset));
+            let text = format!("{text}, on stream {}", exchange.stream.0);
+            self.log_exchange(exchange, level, (reset.name(), reset.name()), &text);
+        }
     }
 
     fn closed(&self, closed: &Closed) {
@@ -180,6 +228,7 @@ impl Observer for LogObserver {
     }
 
     fn event(&self, event: &ServerEvent) {
+        let mut event_count = 1;
         let (level, name, peer, text) = match event {
             ServerEvent::Panic { peer, message } => (Level::Error, "Panic", Some(*peer), message.clone()),
             ServerEvent::AcceptFailed { error } => {
@@ -201,6 +250,12 @@ impl Observer for LogObserver {
             ServerEvent::ConnectionLimitCleared => {
                 (Level::Info, "ConnectionLimitCleared", None, "connections are free again".to_owned())
             }
+            ServerEvent::StreamsRefused { peer, error, count } => {
+                event_count = u64::from(*count);
+                let limit = (*error == StreamError::StreamsTooMany).then(|| self.limits.http2.streams_max.to_string());
+                let text = format!("{}; the stream is reset", with_limit(error.message(), limit));
+                (Level::Warn, error.name(), Some(*peer), text)
+            }
             ServerEvent::ClientOverLimit { peer } => {
                 let text = "the client has too many connections (dry run)".to_owned();
                 (Level::Warn, "ClientOverLimit", Some(*peer), text)
@@ -209,7 +264,7 @@ impl Observer for LogObserver {
         if level < Level::Info {
             self.counters.iter().for_each(|counters| counters.count_event(name));
         }
-        self.queue.send_event(LogEvent { peer, ..LogEvent::from_program(level, name, text) });
+        self.queue.send_event(LogEvent { peer, count: event_count, ..LogEvent::from_program(level, name, text) });
     }
 
     fn tick(&self) {

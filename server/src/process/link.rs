@@ -98,6 +98,12 @@ impl From<OwnedFd> for Link {
     }
 }
 
+impl AsFd for Link {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
 impl Link {
     /// Creates a link: the supervisor's end and the child's end.
     pub(super) fn pair() -> io::Result<(Self, OwnedFd)> {
@@ -123,6 +129,18 @@ impl Link {
 
     /// Sends a message with descriptors, at most 128.
     pub(super) fn send_with(&self, message: &impl Serialize, descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
+        self.send_by(message, descriptors, SendFlags::NOSIGNAL)
+    }
+
+    /// Sends a message with descriptors, at most 128, without waiting.
+    ///
+    /// # Errors
+    /// `WouldBlock` if too many messages wait to be received.
+    pub(super) fn try_send_with(&self, message: &impl Serialize, descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
+        self.send_by(message, descriptors, SendFlags::NOSIGNAL | SendFlags::DONTWAIT)
+    }
+
+    fn send_by(&self, message: &impl Serialize, descriptors: &[BorrowedFd<'_>], flags: SendFlags) -> io::Result<()> {
         let text = serde_json::to_vec(message)?;
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS_MAX))];
         let mut control = SendAncillaryBuffer::new(&mut space);
@@ -130,7 +148,7 @@ impl Link {
             let fits = control.push(SendAncillaryMessage::ScmRights(descriptors));
             debug_assert!(fits, "the number of descriptors was limited above");
         }
-        retry_on_intr(|| sendmsg(&self.0, &[IoSlice::new(&text)], &mut control, SendFlags::NOSIGNAL))?;
+        retry_on_intr(|| sendmsg(&self.0, &[IoSlice::new(&text)], &mut control, flags))?;
         Ok(())
     }
 

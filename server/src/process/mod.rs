@@ -7,6 +7,8 @@
 //! ```
 
 mod active_sandbox;
+mod cgi_programs;
+mod cgi_runner;
 mod child;
 mod control;
 mod executable;
@@ -34,6 +36,8 @@ mod upgrade;
 mod tests;
 
 pub(crate) use active_sandbox::ActiveSandbox;
+pub(crate) use cgi_programs::StartCgiPrograms;
+pub(crate) use cgi_runner::{is_cgi_runner, run_cgi_programs};
 pub(crate) use control::{ControlCommand, ControlReply, StatusFormat, call, stop};
 pub(crate) use file_id::FileId;
 pub(crate) use file_opener::{is_file_opener, open_files};
@@ -42,7 +46,7 @@ pub(crate) use privileges::{find_group, find_user};
 pub(crate) use programs::{StartedRunner, is_program_runner, run_programs};
 pub(crate) use sandbox::{Confinement, Coverage, Sandbox};
 pub(crate) use serving::{ControlHandler, ServingProcess, StopMode};
-pub(crate) use startup::{ListenError, RunMode, StartError, exit_message, is_supervised, start};
+pub(crate) use startup::{ListenError, RunMode, StartError, StartedPrograms, exit_message, is_supervised, start};
 pub(crate) use syslog_socket::connect;
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};

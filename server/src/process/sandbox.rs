@@ -4,7 +4,7 @@
 //! A sandbox cannot be widened. A configuration that needs more needs another process ([`Sandbox::covers`],
 //! [`super::ServingProcess::replace_process`]).
 
-use crate::config::model::Program;
+use crate::config::model::{CgiPrograms, Program, Settings};
 use crate::config::{Configuration, MachineRequirementKind};
 use landlock::{
     ABI, Access, AccessFs, CompatLevel, Compatible, RestrictionStatus, Ruleset, RulesetAttr, RulesetCreatedAttr,
@@ -22,6 +22,8 @@ pub(crate) struct Sandbox {
     write: Folders,
     /// Programs that another process runs for it.
     programs: BTreeSet<Program>,
+    /// Folders with programs that another process runs for requests.
+    cgi: BTreeSet<CgiPrograms>,
 }
 
 /// Folders, none of which is within another. With many sites, they are as numerous as the sites.
@@ -107,6 +109,10 @@ impl Sandbox {
                     sandbox.allow_reading_file(file);
                 }
                 MachineRequirementKind::Program(program) => drop(sandbox.programs.insert(program.clone())),
+                MachineRequirementKind::CgiPrograms(programs) => {
+                    sandbox.allow_reading_root(&programs.folder);
+                    sandbox.cgi.insert(programs.clone());
+                }
                 MachineRequirementKind::TicketKeys(path) if path.is_dir() => sandbox.read.insert(path.clone()),
                 MachineRequirementKind::TicketKeys(path) => sandbox.allow_reading_file(path),
                 MachineRequirementKind::WritableFile(file) => sandbox.allow_writing_file(file),
@@ -118,8 +124,16 @@ impl Sandbox {
                 | MachineRequirementKind::Group(_)
                 | MachineRequirementKind::Page(..)
                 | MachineRequirementKind::Site(_)
+                | MachineRequirementKind::Upstream(_)
                 | MachineRequirementKind::Route(..) => {}
             }
+        }
+        if configuration.settings.has_gateways() {
+            // Request content without a length is stored there.
+            sandbox.write.insert(env::temp_dir());
+        }
+        if verifies_by_system(&configuration.settings) {
+            sandbox.allow_reading_authorities();
         }
         sandbox
     }
@@ -165,7 +179,7 @@ impl Sandbox {
     /// Whether this sandbox permits everything that `other` permits.
     pub(crate) fn covers(&self, other: &Self) -> Coverage {
         let is_read = |path: &Path| self.read.contain(path) || self.write.contain(path);
-        let has_programs = other.programs.is_subset(&self.programs);
+        let has_programs = other.programs.is_subset(&self.programs) && other.cgi.is_subset(&self.cgi);
         match has_programs && other.read.iter().all(is_read) && other.write.iter().all(|path| self.write.contain(path))
         {
             true => Coverage::Enough,
@@ -206,6 +220,11 @@ pub(crate) enum Coverage {
     TooNarrow,
 }
 
+/// Whether a server of an upstream is verified by the authorities that the system trusts.
+fn verifies_by_system(settings: &Settings) -> bool {
+    settings.upstreams.iter().any(|upstream| upstream.has_tls() && upstream.tls.authorities.is_none())
+}
+
 /// Returns the folder of the target of a symbolic link, because Landlock checks the target. `None` unless the target
 /// is a regular file: the folder of a device has other devices.
 fn folder_of_target(file: &Path) -> Option<PathBuf> {
@@ -233,6 +252,10 @@ impl fmt::Display for Sandbox {
         }
         for Program { path, .. } in &self.programs {
             writeln!(f, "//   run {}, in another process", path.display().to_string().escape_debug())?;
+        }
+        for CgiPrograms { folder, .. } in &self.cgi {
+            let folder = folder.display().to_string();
+            writeln!(f, "//   run programs beneath {}, in another process", folder.escape_debug())?;
         }
         Ok(())
     }

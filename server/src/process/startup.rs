@@ -1,6 +1,7 @@
 //! Startup of `selvedge run`: as the supervisor, as a serving process of a supervisor, or unsupervised.
 
 use super::ListenAddress;
+use super::cgi_programs::{CgiRunners, StartCgiPrograms};
 use super::child::SUPERVISED_VARIABLE;
 use super::executable;
 use super::file_opener::FileOpener;
@@ -21,6 +22,7 @@ use std::env;
 use std::io;
 use std::os::unix::net::UnixListener;
 use std::process::ExitCode;
+use std::sync::Arc;
 
 /// Only the owner may send control commands.
 const CONTROL_MODE: u32 = 0o600;
@@ -31,9 +33,27 @@ const EXIT_MESSAGE_BYTES_MAX: usize = 16 * 1024;
 /// What this process does.
 pub(crate) enum RunMode {
     /// It serves, with what runs the programs of the configuration.
-    Serve(Box<ServingProcess>, Option<StartedRunner>),
+    Serve(Box<ServingProcess>, StartedPrograms),
     /// It was the supervisor and has ended.
     Ended(ExitCode),
+}
+
+/// The processes that run programs for this one.
+#[derive(Debug)]
+pub(crate) struct StartedPrograms {
+    /// Runs those that approve of certificates; `None` without any.
+    pub(crate) approval: Option<StartedRunner>,
+    /// Run those of routes with `cgi`; `None` without any.
+    pub(crate) cgi: Option<Arc<dyn StartCgiPrograms>>,
+}
+
+impl StartedPrograms {
+    /// Starts them with the privileges of the caller.
+    fn start(settings: &Settings) -> Result<Self, String> {
+        let process = &settings.process;
+        let approval = ProgramRunner::start(&settings.programs(), process)?;
+        Ok(Self { approval, cgi: CgiRunners::start(settings.cgi_programs(), process)? })
+    }
 }
 
 /// Why this process cannot start.
@@ -69,7 +89,7 @@ pub(crate) fn start(settings: &Settings, workers: usize) -> Result<RunMode, Star
         let link = Link::of_standard_input().map_err(|error| format!("the supervisor cannot be reached: {error}"))?;
         let serving = ServingProcess::supervised(link, Sockets::new(workers, Inherited::default()))?;
         serving.set_shutdown_timeout(settings.limits.shutdown_timeout);
-        let programs = ProgramRunner::start(&settings.programs(), process)?;
+        let programs = StartedPrograms::start(settings)?;
         drop_privileges()?;
         return Ok(RunMode::Serve(Box::new(serving), programs));
     }
@@ -88,7 +108,7 @@ pub(crate) fn start(settings: &Settings, workers: usize) -> Result<RunMode, Star
     if process.supervision.supervised == Switch::Off {
         let control = control.sockets().next().expect("a listener has a socket").try_clone_to_owned();
         let control = control.map_err(|error| format!("cannot accept control commands: {error}"))?;
-        let programs = ProgramRunner::start(&settings.programs(), process)?;
+        let programs = StartedPrograms::start(settings)?;
         drop_privileges()?;
         let serving = ServingProcess::unsupervised(sockets, UnixListener::from(control), notifier, files);
         serving.set_shutdown_timeout(settings.limits.shutdown_timeout);

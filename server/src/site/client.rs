@@ -48,14 +48,19 @@ const UNKNOWN_CLIENT: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
 const HOPS_MAX: usize = 32;
 
 impl TrustedProxies {
+    /// Returns the scheme that the client used, if the peer is trusted and names it in X-Forwarded-Proto. Of several values,
+    /// the last one is that of the peer.
+    #[cfg(feature = "configuration")]
+    pub(super) fn forwarded_scheme(&self, request: &Request) -> Option<&'static str> {
+        let value = request.field("x-forwarded-proto").filter(|_| self.trusts(request.peer()))?;
+        let last = trim(value.rsplit(|&b| b == b',').next()?);
+        ["https", "http"].into_iter().find(|scheme| last.eq_ignore_ascii_case(scheme.as_bytes()))
+    }
+
     /// Returns the client of a request.
     pub(super) fn client_of(&self, request: &Request) -> IpAddr {
         let peer = request.peer().ip().to_canonical();
-        let is_trusted = match request.peer() {
-            UNIX_PEER => self.unix == UnixPeerTrust::Trusted,
-            _ => any_contains(&self.networks, peer),
-        };
-        if !is_trusted {
+        if !self.trusts(request.peer()) {
             return peer;
         }
         let name = match self.field {
@@ -68,6 +73,14 @@ impl TrustedProxies {
             .map(|(_, value)| value)
             .collect();
         self.forwarded_client(peer, &lines)
+    }
+
+    /// Whether the peer of a connection is a trusted proxy.
+    pub(crate) fn trusts(&self, peer: SocketAddr) -> bool {
+        match peer {
+            UNIX_PEER => self.unix == UnixPeerTrust::Trusted,
+            _ => any_contains(&self.networks, peer.ip().to_canonical()),
+        }
     }
 
     /// Returns the last address that is not a trusted proxy, or [`UNKNOWN_CLIENT`] if a trusted proxy sent no

@@ -33,6 +33,16 @@ enum FieldValue {
     Template(TextTemplate),
 }
 
+/// One change to the fields of a request.
+#[cfg(feature = "configuration")]
+pub(super) struct FieldEdit<'a> {
+    pub(super) name: &'a str,
+    /// Whether earlier fields of the name are removed.
+    pub(super) replaces: bool,
+    /// The value of a new field.
+    pub(super) value: Option<&'a str>,
+}
+
 /// What decides which changes a response gets.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct ResponseFacts<'a> {
@@ -104,6 +114,23 @@ impl HeaderEdits {
         validate(name, "")?;
         self.edits.push(HeaderEdit { name: name.into(), kind: HeaderEditKind::Remove, only_for });
         Ok(())
+    }
+
+    /// Returns the changes in order, for the fields of a request. Their values have to be filled.
+    #[cfg(feature = "configuration")]
+    pub(super) fn iter(&self) -> impl Iterator<Item = FieldEdit<'_>> {
+        self.edits.iter().map(|edit| {
+            let (replaces, value) = match &edit.kind {
+                HeaderEditKind::Set(FieldValue::Static(value)) => (true, Some(&**value)),
+                HeaderEditKind::Add(FieldValue::Static(value)) => (false, Some(&**value)),
+                HeaderEditKind::Remove => (true, None),
+                HeaderEditKind::Set(_) | HeaderEditKind::Add(_) => {
+                    debug_assert!(false, "the values are filled");
+                    (false, None)
+                }
+            };
+            FieldEdit { name: &edit.name, replaces, value }
+        })
     }
 
     /// Returns these changes followed by others.

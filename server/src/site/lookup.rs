@@ -1,10 +1,10 @@
 //! Finds the file for a path: tries the route's `try-files` entries in order, then the fallback page for
 //! navigations.
 
-use super::action::{FilesRules, Listing, TryFile};
 use super::files::resolve::Resolved;
 use super::files::root::Root;
 use super::files::{self, FileError, Files, Resource};
+use super::files_rules::{FilesRules, Listing, TryFile};
 use crate::syntax::{RequestValues, Template, absolute_path};
 use selvedge::Request;
 use selvedge::proto::field::{KnownField, list_members, trim};
@@ -43,7 +43,7 @@ pub(super) struct FoundFile {
 }
 
 impl FoundFile {
-    fn new(resource: Rc<Resource>, path: &SafePath) -> Self {
+    pub(super) fn new(resource: Rc<Resource>, path: &SafePath) -> Self {
         let mut text = absolute_path(path);
         text.truncate(text.rfind('/').map_or(0, |slash| slash + 1));
         text.push_str(resource.name());

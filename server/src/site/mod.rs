@@ -13,7 +13,11 @@ mod action;
 mod client;
 mod condition;
 mod cors;
+mod field_changes;
 mod files;
+mod files_rules;
+#[cfg(feature = "configuration")]
+mod gateway;
 mod headers;
 mod host;
 mod listing;
@@ -21,6 +25,8 @@ mod lookup;
 mod methods;
 mod network;
 mod pipeline;
+#[cfg(feature = "configuration")]
+mod proxy;
 mod route_table;
 mod service;
 mod single_flight;
@@ -32,18 +38,27 @@ pub(crate) use access::{
 };
 #[cfg(feature = "configuration")]
 pub(crate) use access::{PASSWORD_CHECKS_AT_ONCE_MAX, UserProblem, Users};
-pub(crate) use action::{
-    Action, DenyResponse, FilesRules, FixedResponse, IndexNames, Listing, PathPrefix, Precompressed, Redirect, Suffix,
-    TryFile,
-};
+pub(crate) use action::{Action, DenyResponse, FixedResponse, Redirect};
 pub(crate) use client::{ForwardingField, TrustedProxies, UnixPeerTrust};
 pub(crate) use condition::{Condition, FlagFile, NamedCondition};
 pub(crate) use cors::{AllowedOrigins, CorsCredentials, CorsRules};
 pub(crate) use files::cache::BYTES_MAX as CACHE_BYTES_MAX;
 pub(crate) use files::directories::BYTES_MAX as DIRECTORIES_BYTES_MAX;
 pub(crate) use files::root::Root;
+pub(crate) use files_rules::{FilesRules, IndexNames, Listing, PathPrefix, Precompressed, Suffix, TryFile};
+#[cfg(feature = "configuration")]
+pub(crate) use gateway::{
+    GatewayLoad, GatewayRules, GatewayTimeouts, PhpRules, ProgramEnd, ProgramRunner, ProgramStart, ScriptRunner,
+    ScriptServer, Scripts, SendFileFolder, StartProgram,
+};
 pub(crate) use headers::{FileFieldRules, HeaderEdits};
 pub(crate) use methods::SlashRedirect;
+#[cfg(feature = "configuration")]
+pub(crate) use proxy::{
+    AdaptiveMode, AddressCell, Balance, CapacityRules, FailureRules, HashKey, HealthCheck, HostPolicy, PathPolicy,
+    ProxyHeaderVersion, ProxyRules, ProxyStatus, RequestBuffering, ServerChange, ServerRules, StickyRules, Upstream,
+    UpstreamEvent, UpstreamRules, UrlRewriting,
+};
 pub(crate) use route_table::{ErrorPages, PlainRequests, Route, RouteTable, SiteRules};
 pub(crate) use service::SiteService;
 

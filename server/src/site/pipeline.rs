@@ -2,19 +2,24 @@
 //!
 //! [`super::service`] serves cached files without it.
 
+#[cfg(feature = "configuration")]
+mod applications;
+
 use super::access::{AccessDecision, AccessRules};
-use super::action::{Action, FilesRules, PathPrefix, Redirect};
+use super::action::{Action, Redirect};
 use super::condition::{host_of, scheme_of};
+use super::field_changes::{FieldChanges, ResponseSource};
 use super::files;
 use super::files::cache_key::CacheNamespace;
 use super::files::resolve::Resolved;
-use super::headers::{self, FileFieldRules, HeaderEdits, ResponseFacts};
+use super::files_rules::{FilesRules, PathPrefix};
+use super::headers::HeaderEdits;
 use super::listing;
 use super::lookup::{self, FileLookup, FoundBy, FoundFile};
 use super::methods::{discard_content, limit_content, redirect_to_slash, respond_to_method};
 use super::route_table::{AccessScope, CacheScope, Route, RouteMatch, Site};
 use super::site_state::SiteState;
-use crate::syntax::{Captures, RequestValues, SentFile, Template, absolute_path};
+use crate::syntax::{Captures, RequestValues, Template, absolute_path};
 use selvedge::proto::field::Fields;
 use selvedge::proto::head::RequestFraming;
 use selvedge::proto::path::{SafePath, encode_segment};
@@ -55,6 +60,11 @@ pub(super) struct Pipeline<'t> {
     dry_run_reason: Option<&'static str>,
     /// Whether the response may be cached by its path.
     cache_scope: CacheScope,
+    /// Whether the path is that of a rewrite.
+    is_rewritten: bool,
+    /// The query of a script's local redirect that leads to the next route.
+    #[cfg(feature = "configuration")]
+    redirected_query: Option<String>,
 }
 
 /// A response before error pages and header edits are applied.
@@ -67,20 +77,6 @@ struct RoutedResponse<'t> {
     file: Option<(String, String)>,
     /// The header edits with the values of the request, if they have placeholders.
     headers: Option<HeaderEdits>,
-}
-
-/// Where a response is from. Decides whether an error page replaces it and whether it gets `Cache-Control`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum ResponseSource {
-    /// A file, a directory, or the error for a missing one.
-    File,
-    /// A fallback page, or a file of `try-files` at a fixed path. Its `Cache-Control` is that of its own path, not of
-    /// the request path, at which no file is.
-    Fallback,
-    /// A `respond` action of the configuration. No error page replaces it.
-    Configured,
-    /// The server: an access rule, a redirect, a malformed request, a method without a file.
-    Generated,
 }
 
 /// The result of a route.
@@ -102,6 +98,9 @@ impl<'t> Pipeline<'t> {
             passed_rules: AccessRules::default(),
             dry_run_reason: None,
             cache_scope: CacheScope::Path,
+            is_rewritten: false,
+            #[cfg(feature = "configuration")]
+            redirected_query: None,
         }
     }
 
@@ -161,6 +160,7 @@ impl<'t> Pipeline<'t> {
             RouteResult::Responded(routed) => return routed,
             RouteResult::Rewritten(path, _) => path,
         };
+        self.is_rewritten = true;
         match self.run_route(request, &path).await {
             RouteResult::Responded(routed) => routed,
             // A client can cause it with `/en/en/x`, so it is not a server error.
@@ -175,33 +175,9 @@ impl<'t> Pipeline<'t> {
     /// Finds the route of a path, checks its access rules, and runs its action.
     async fn run_route(&mut self, request: &mut Request, path: &SafePath) -> RouteResult<'t> {
         let text = absolute_path(path);
-        let (matched, scope) = self.site.find_route(&text, (request, self.client));
-        if scope == CacheScope::None {
-            self.cache_scope = scope;
-        }
-        let route = matched.as_ref().map(|matched| matched.route);
-        let cors = route.map_or(self.site.rules.cors.as_ref(), |route| route.cors.as_ref());
-        if let Some(cors) = cors {
-            // The response depends on the origin.
-            self.cache_scope = CacheScope::None;
-            // Before the access rules, because a preflight request has no credentials.
-            if let Some(response) = cors.preflight(request) {
-                return RouteResult::Responded(RoutedResponse::new(response, route, ResponseSource::Generated));
-            }
-        }
-        let uses_content = route.is_some_and(|route| route.action.uses_content());
-        let checked = match self.check_route(request, route).await {
-            Ok(()) if !uses_content && request.head().framing != RequestFraming::None => {
-                discard_content(request).await.map_err(Response::from)
-            }
-            checked => checked,
-        };
-        if let Err(response) = checked {
-            return RouteResult::Responded(RoutedResponse::new(response, route, ResponseSource::Generated));
-        }
-        let Some(RouteMatch { route, document_root: files }) = matched else {
-            let unmatched = Response::error(StatusCode::NOT_FOUND).log_reason("no route of the site matches");
-            return RouteResult::Responded(self.without_route(unmatched));
+        let RouteMatch { route, document_root: files } = match self.find_route(request, &text).await {
+            Ok(matched) => matched,
+            Err(refused) => return RouteResult::Responded(refused),
         };
         // Most actions need no captures, so they are found only for those that do.
         let values = || {
@@ -213,7 +189,11 @@ impl<'t> Pipeline<'t> {
         if headers.is_some() {
             self.cache_scope = CacheScope::None;
         }
-        let routed = |response, source| {
+        let routed = |response: Response, source| {
+            let response = match &route.lease {
+                Some(lease) => response.lease(lease.clone()),
+                None => response,
+            };
             let routed = RoutedResponse::new(response, Some(route), source);
             RouteResult::Responded(RoutedResponse { headers: headers.clone(), ..routed })
         };
@@ -233,6 +213,21 @@ impl<'t> Pipeline<'t> {
             Action::Redirect(redirect) => routed(redirect_response(redirect, &values()), ResponseSource::Generated),
             Action::Respond(fixed) => routed(fixed.response(&values()), ResponseSource::Configured),
             Action::Deny(deny) => routed(deny.response(), ResponseSource::Generated),
+            #[cfg(feature = "configuration")]
+            Action::Proxy(rules) => {
+                let prepared = self.prepare_forwarding(request, (rules, path), &values);
+                let (response, source) = Box::pin(self.forward(request, rules, prepared)).await;
+                routed(response, source)
+            }
+            #[cfg(feature = "configuration")]
+            Action::Gateway(rules) => {
+                let beneath = path_beneath(&values());
+                let result = self.run_gateway(request, (path, beneath.as_ref()), (route, rules, files)).await;
+                match result {
+                    RouteResult::Responded(served) => RouteResult::Responded(RoutedResponse { headers, ..served }),
+                    rewritten => rewritten,
+                }
+            }
             Action::Files(rules) => {
                 let beneath = match rules.path_prefix {
                     PathPrefix::Kept => None,
@@ -242,6 +237,37 @@ impl<'t> Pipeline<'t> {
                 RouteResult::Responded(RoutedResponse { headers, ..served })
             }
         }
+    }
+
+    /// Finds the route of a path, and checks its access rules. Request content that its action does not use is discarded.
+    async fn find_route(&mut self, request: &mut Request, text: &str) -> Result<RouteMatch<'t>, RoutedResponse<'t>> {
+        let (matched, scope) = self.site.find_route(text, (request, self.client));
+        if scope == CacheScope::None {
+            self.cache_scope = scope;
+        }
+        let route = matched.as_ref().map(|matched| matched.route);
+        let cors = route.map_or(self.site.rules.cors.as_ref(), |route| route.cors.as_ref());
+        if let Some(cors) = cors {
+            // The response depends on the origin.
+            self.cache_scope = CacheScope::None;
+            // Before the access rules, because a preflight request has no credentials.
+            if let Some(response) = cors.preflight(request) {
+                return Err(RoutedResponse::new(response, route, ResponseSource::Generated));
+            }
+        }
+        let uses_content = route.is_some_and(|route| route.action.uses_content());
+        let checked = match self.check_route(request, route).await {
+            Ok(()) if !uses_content && request.head().framing != RequestFraming::None => {
+                discard_content(request).await.map_err(Response::from)
+            }
+            checked => checked,
+        };
+        if let Err(response) = checked {
+            return Err(RoutedResponse::new(response, route, ResponseSource::Generated));
+        }
+        matched.ok_or_else(|| {
+            self.without_route(Response::error(StatusCode::NOT_FOUND).log_reason("no route of the site matches"))
+        })
     }
 
     /// Checks the access rules of the route that were not checked yet, and limits the request content. Without a
@@ -387,83 +413,6 @@ impl<'t> Pipeline<'t> {
             Some(reason) => page.log_reason(reason),
             None => page,
         }
-    }
-}
-
-/// The changes to the fields of one response.
-struct FieldChanges<'a> {
-    content_type: Option<&'a str>,
-    cache_control: Option<&'a str>,
-    headers: &'a HeaderEdits,
-    requested: &'a str,
-    /// The path and media type of what is sent successfully.
-    sent: Option<(String, String)>,
-}
-
-impl<'a> FieldChanges<'a> {
-    /// The changes for a file.
-    fn new(
-        file_fields: &'a FileFieldRules,
-        headers: &'a HeaderEdits,
-        requested: &'a str,
-        file: Option<&FoundFile>,
-    ) -> Self {
-        let file = file.map(|file| (file.path.clone(), file.resource.media_type().to_owned()));
-        Self::with_sent(file_fields, headers, (Some(requested), requested), (file, true))
-    }
-
-    /// The changes for a response.
-    fn of_response(
-        file_fields: &'a FileFieldRules,
-        headers: &'a HeaderEdits,
-        requested: &'a str,
-        (source, response, file): (ResponseSource, &Response, Option<&(String, String)>),
-    ) -> Self {
-        let sent = match response.status {
-            status if !headers::is_successful(status) => None,
-            _ => file.cloned().or_else(|| {
-                let media_type = response.fields().get("content-type")?;
-                Some((requested.to_owned(), String::from_utf8_lossy(media_type).into_owned()))
-            }),
-        };
-        let is_file = matches!(source, ResponseSource::File | ResponseSource::Fallback) && sent.is_some();
-        let counts = (source != ResponseSource::Fallback).then_some(requested);
-        Self::with_sent(file_fields, headers, (counts, requested), (sent, is_file))
-    }
-
-    /// `counts` is the path of the request if it counts for Cache-Control.
-    fn with_sent(
-        file_fields: &'a FileFieldRules,
-        headers: &'a HeaderEdits,
-        (counts, requested): (Option<&'a str>, &'a str),
-        (mut sent, is_file): (Option<(String, String)>, bool),
-    ) -> Self {
-        let mut changes = Self { content_type: None, cache_control: None, headers, requested, sent: None };
-        if let Some((path, media_type)) = sent.as_mut().filter(|_| is_file) {
-            changes.content_type = file_fields.content_type(path);
-            if let Some(own) = changes.content_type {
-                *media_type = own.to_owned();
-            }
-            let file = Some(SentFile { path, media_type });
-            changes.cache_control = file_fields.cache_control(ResponseFacts { requested: counts, file });
-        }
-        changes.sent = sent;
-        changes
-    }
-
-    fn is_empty(&self) -> bool {
-        self.content_type.is_none() && self.cache_control.is_none() && self.headers.is_empty()
-    }
-
-    fn apply(&self, fields: &mut Fields) {
-        if let Some(media_type) = self.content_type
-            && fields.get("content-type").is_some_and(|own| !own.starts_with(b"multipart/byteranges"))
-        {
-            fields.set("content-type", media_type).expect("the parser checked it");
-        }
-        headers::add_cache_control(fields, self.cache_control);
-        let file = self.sent.as_ref().map(|(path, media_type)| SentFile { path, media_type });
-        self.headers.apply(fields, ResponseFacts { requested: Some(self.requested), file });
     }
 }
 

@@ -1,18 +1,24 @@
 //! The sites and their routes, as one immutable value that all workers share.
 
 use super::access::{AccessRules, DryRunCount, PasswordCache};
-use super::action::{Action, FilesRules, IndexNames, Listing, PathPrefix, Precompressed};
+use super::action::Action;
 use super::client::TrustedProxies;
 use super::condition::Condition;
 use super::cors::CorsRules;
 use super::files::DocumentRoot;
 use super::files::root::Root;
+use super::files_rules::{FilesRules, IndexNames, Listing, PathPrefix, Precompressed};
 use super::headers::{FileFieldRules, HeaderEdits};
 use super::host::HostIndex;
+#[cfg(feature = "configuration")]
+use super::proxy::Upstream;
 use crate::syntax::HostName;
 use crate::syntax::Pattern;
+#[cfg(feature = "configuration")]
+use selvedge::client::ClientLimits;
 use selvedge::proto::path::SafePath;
 use selvedge::proto::target::Host;
+use selvedge::service::ResponseLease;
 use selvedge::{Request, StatusCode};
 use std::fmt;
 use std::net::IpAddr;
@@ -78,6 +84,7 @@ impl SiteRules {
             cors: None,
             error_pages: Vec::new(),
             action: Action::Files(files),
+            lease: None,
         };
         Self { names: vec![HostName::Any], routes: vec![route], ..Self::default() }
     }
@@ -117,6 +124,8 @@ pub(crate) struct Route {
     pub(crate) error_pages: Vec<(StatusCode, SafePath)>,
     /// The action of the route.
     pub(crate) action: Action,
+    /// Lets streams and upgraded connections of the route outlive a reload that does not change it.
+    pub(crate) lease: Option<ResponseLease>,
 }
 
 /// Files that replace error responses and are sent with the status code of the error.
@@ -179,6 +188,15 @@ pub(crate) struct RouteTable {
     sites: Vec<Site>,
     /// Every document root of a site once, by the id that routes store.
     pub(super) document_roots: Vec<DocumentRoot>,
+    /// The groups of servers that routes forward to, each once.
+    #[cfg(feature = "configuration")]
+    pub(super) upstreams: Vec<Arc<Upstream>>,
+    /// Whether a route forwards requests or runs scripts.
+    #[cfg(feature = "configuration")]
+    pub(super) has_applications: bool,
+    /// Limits of the connections to servers.
+    #[cfg(feature = "configuration")]
+    pub(super) client_limits: ClientLimits,
     pub(super) password_cache: Arc<PasswordCache>,
     /// Returns the response to a token of a certificate authority.
     pub(super) challenges: Option<ChallengeResponses>,
@@ -241,6 +259,27 @@ pub(super) enum CacheScope {
     None,
 }
 
+#[cfg(feature = "configuration")]
+impl Route {
+    fn has_application(&self) -> bool {
+        matches!(self.action, Action::Proxy(_) | Action::Gateway(_))
+    }
+}
+
+/// Returns the groups of servers that routes forward to, each once.
+#[cfg(feature = "configuration")]
+fn upstreams_of(sites: &[Site]) -> Vec<Arc<Upstream>> {
+    let mut upstreams: Vec<Arc<Upstream>> = Vec::new();
+    for route in sites.iter().flat_map(|site| &site.rules.routes) {
+        if let Action::Proxy(rules) = &route.action
+            && !upstreams.iter().any(|known| Arc::ptr_eq(known, &rules.upstream))
+        {
+            upstreams.push(rules.upstream.clone());
+        }
+    }
+    upstreams
+}
+
 impl RouteTable {
     /// Builds the table.
     ///
@@ -264,11 +303,9 @@ impl RouteTable {
             }
             let first = document_roots.len();
             let mut id_of = |document_root| document_root_id(&mut document_roots, first, document_root);
-            let files = rules.routes.iter().map(|route| match &route.action {
-                Action::Files(FilesRules { root, index, precompressed, .. }) => {
-                    id_of(DocumentRoot { root: root.clone(), index: index.0.clone(), precompressed: *precompressed })
-                }
-                _ => 0,
+            let files = rules.routes.iter().map(|route| {
+                let Some(FilesRules { root, index, precompressed, .. }) = route.action.files() else { return 0 };
+                id_of(DocumentRoot { root: root.clone(), index: index.0.clone(), precompressed: *precompressed })
             });
             let files = files.collect();
             let pages = rules.error_pages.as_ref().map_or(0, |pages| {
@@ -293,7 +330,25 @@ impl RouteTable {
         if !problems.is_empty() {
             return Err(problems);
         }
-        Ok(Self { hosts, sites: table, document_roots, password_cache: Arc::default(), challenges: None })
+        Ok(Self {
+            hosts,
+            #[cfg(feature = "configuration")]
+            upstreams: upstreams_of(&table),
+            #[cfg(feature = "configuration")]
+            has_applications: table.iter().flat_map(|site| &site.rules.routes).any(Route::has_application),
+            #[cfg(feature = "configuration")]
+            client_limits: ClientLimits::default(),
+            sites: table,
+            document_roots,
+            password_cache: Arc::default(),
+            challenges: None,
+        })
+    }
+
+    /// Sets the limits of the connections to servers. Default: those of the client.
+    #[cfg(feature = "program")]
+    pub(crate) fn with_client_limits(self, limits: ClientLimits) -> Self {
+        Self { client_limits: limits, ..self }
     }
 
     /// Sets the password cache, which outlives a configuration.

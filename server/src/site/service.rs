@@ -14,6 +14,8 @@ use super::pipeline::{ClientAccess, Pipeline};
 use super::route_table::{AccessScope, ChallengeResponses, PlainRequests, RouteTable, Site};
 use super::site_state::SiteState;
 use bytes::Bytes;
+#[cfg(feature = "configuration")]
+use selvedge::HalfClosed;
 use selvedge::proto::head::RequestFraming;
 use selvedge::service::authority;
 use selvedge::{Request, Response, Service, StatusCode};
@@ -153,6 +155,24 @@ impl SiteService {
 }
 
 impl Service for SiteService {
+    #[cfg(feature = "configuration")]
+    fn half_closed(&self) -> HalfClosed {
+        // An application does no work for a client that has left. Files are sent faster than clients leave.
+        if self.state.routes.has_applications { HalfClosed::Cancel } else { HalfClosed::Continue }
+    }
+
+    #[cfg(feature = "configuration")]
+    fn accepts_extended_connect(&self) -> bool {
+        // For WebSockets of applications.
+        self.state.proxy.is_some()
+    }
+
+    #[cfg(feature = "configuration")]
+    fn sends_interim(&self) -> bool {
+        // 103 (Early Hints) of applications.
+        self.state.proxy.is_some()
+    }
+
     async fn call(&self, request: &mut Request) -> Response {
         // Boxed before the await, so that the future of the connection contains only the box.
         let pipeline = match self.fast_path(request) {

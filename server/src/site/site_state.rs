@@ -3,8 +3,12 @@
 use super::access::Verifier;
 use super::files::cache::FileCache;
 use super::files::{Files, SharedFileCache};
+#[cfg(feature = "configuration")]
+use super::gateway::GatewayState;
 use super::listing;
 use super::methods::SlashRedirect;
+#[cfg(feature = "configuration")]
+use super::proxy::{ProxyWorker, start_checks};
 use super::route_table::RouteTable;
 use std::cell::{OnceCell, RefCell};
 use std::rc::Rc;
@@ -18,9 +22,14 @@ pub(super) struct SiteState {
     files_by_root: Box<[OnceCell<Files>]>,
     pub(super) listing_limits: listing::ListingLimits,
     pub(super) verifier: Verifier,
+    #[cfg(feature = "configuration")]
+    pub(super) gateway: GatewayState,
     pub(super) slash_redirect: SlashRedirect,
     /// The port of https, if a listener has TLS.
     pub(super) https_port: Option<u16>,
+    /// The connections to servers of applications, if a route forwards requests.
+    #[cfg(feature = "configuration")]
+    pub(super) proxy: Option<Rc<ProxyWorker>>,
 }
 
 impl SiteState {
@@ -30,10 +39,27 @@ impl SiteState {
             cache: Rc::new(RefCell::new(cache)),
             listing_limits: listing::ListingLimits::new(),
             verifier: Verifier::new(routes.password_cache.clone()),
+            #[cfg(feature = "configuration")]
+            gateway: GatewayState::default(),
             slash_redirect: SlashRedirect::Absolute,
             https_port: None,
+            #[cfg(feature = "configuration")]
+            proxy: (!routes.upstreams.is_empty()).then(|| {
+                let worker = ProxyWorker::current(&routes.client_limits);
+                routes.upstreams.iter().for_each(|upstream| start_checks(&worker, upstream));
+                worker
+            }),
             routes,
         }
+    }
+
+    /// Returns the connections to servers of applications.
+    ///
+    /// # Panics
+    /// If no route forwards requests.
+    #[cfg(feature = "configuration")]
+    pub(super) fn proxy(&self) -> &Rc<ProxyWorker> {
+        self.proxy.as_ref().expect("a route that forwards requests created it")
     }
 
     /// Returns the files of a document root.

@@ -106,7 +106,8 @@ pub(crate) fn list_variables() -> String {
 }
 
 /// The settings whose values have placeholders, for messages.
-const FILLED: &str = "`redirect`, `rewrite`, `try-files`, `respond`, `header` and `header-add`";
+const FILLED: &str = "`redirect`, `rewrite`, `try-files`, `respond`, `header`, `header-add`, `path`, `header-up`, \
+                      `header-up-add`, `header-down` and `header-down-add`";
 
 /// Which names between braces are placeholders.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

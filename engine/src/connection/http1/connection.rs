@@ -8,6 +8,7 @@ use crate::connection::transport::Transport;
 use crate::limits::BATCH_BYTES;
 use crate::net::raw::SendMode;
 use crate::net::stream::Stream;
+use crate::response_lease::ResponseLease;
 use crate::service::{ConnectionExtensions, ContentError, ContentSource, HalfClosed, StreamId, UpgradeHandler};
 use bytes::Bytes;
 use selvedge_proto::StatusCode;
@@ -26,12 +27,19 @@ pub(in crate::connection) struct Connection<S> {
     pub(super) extensions: Cell<ConnectionExtensions>,
     /// Whether a request is cancelled when its client shuts down its sending side.
     pub(super) half_closed: Cell<HalfClosed>,
-    /// Handler that takes the connection after an upgrade response.
-    pub(super) upgrade_handler: Cell<Option<UpgradeHandler>>,
+    /// What takes the connection after an upgrade response.
+    pub(super) upgrade: Cell<Option<Box<PendingUpgrade>>>,
     /// Requests so far.
     pub(in crate::connection) requests: Cell<u32>,
     /// Set after parking, until the next read of a request.
     pub(super) is_resumed: Cell<bool>,
+}
+
+/// What takes a connection after an upgrade response.
+pub(in crate::connection) struct PendingUpgrade {
+    pub(in crate::connection) handler: UpgradeHandler,
+    /// Lets the connection outlive a replacement of the application.
+    pub(in crate::connection) lease: Option<ResponseLease>,
 }
 
 /// What of a connection lasts while it is parked.
@@ -48,7 +56,7 @@ impl<S: Stream> Connection<S> {
             body: RequestBody::default(),
             extensions: Cell::default(),
             half_closed: Cell::new(HalfClosed::Continue),
-            upgrade_handler: Cell::default(),
+            upgrade: Cell::default(),
             requests: Cell::new(0),
             is_resumed: Cell::new(false),
         }
@@ -76,8 +84,8 @@ impl<S: Stream> Connection<S> {
     }
 
     /// Returns the transport and the handler of the protocol to which the connection was upgraded.
-    pub(in crate::connection) fn into_upgraded(self) -> Option<(Transport<S>, UpgradeHandler)> {
-        Some((self.transport, self.upgrade_handler.take()?))
+    pub(in crate::connection) fn into_upgraded(self) -> Option<(Transport<S>, Box<PendingUpgrade>)> {
+        Some((self.transport, self.upgrade.take()?))
     }
 
     /// Continues a connection that could not be parked.

@@ -9,6 +9,6 @@ mod respond;
 mod send_file;
 mod serve;
 
-pub(super) use connection::{Connection, ParkedState};
+pub(super) use connection::{Connection, ParkedState, PendingUpgrade};
 pub(crate) use respond::{PLAIN_HTTP_RESPONSE, UNAVAILABLE_RESPONSE};
 pub(super) use serve::serve;

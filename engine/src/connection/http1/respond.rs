@@ -1,11 +1,12 @@
 //! Writes a response: its head and its content.
 
-use super::connection::Connection;
+use super::connection::{Connection, PendingUpgrade};
 use super::send_file;
 use crate::connection::app_context::AppState;
 use crate::connection::exchange::ResponseRecord;
 use crate::connection::response_plan::{ResponseContext, ResponsePlan, response_plan};
 use crate::connection::send_queue;
+use crate::connection::timeouts::HeldLease;
 use crate::connection::transport::Transport;
 use crate::limits::{BATCH_BYTES, BYTES_PER_YIELD, CHUNKS_PER_YIELD, COPY_BYTES_MAX};
 use crate::net::raw::SendMode;
@@ -34,6 +35,8 @@ pub(crate) const UNAVAILABLE_RESPONSE: &[u8] =
 pub(super) struct PendingBody {
     body: Body,
     framing: ResponseFraming,
+    /// Lets streamed content outlive a replacement of the application.
+    lease: Option<HeldLease>,
 }
 
 impl<S: Stream> Connection<S> {
@@ -88,6 +91,7 @@ impl<S: Stream> Connection<S> {
             }
             ResponsePlan::Upgrade => return self.begin_upgrade(response),
         };
+        let lease = response.take_lease();
         let body = std::mem::take(&mut response.body);
         if !matches!(body, Body::File(_)) {
             send_queue::release(&self.transport);
@@ -114,6 +118,7 @@ impl<S: Stream> Connection<S> {
             fields: response.into_fields(),
             content_bytes: 0,
             outcome: Ok(()),
+            reset: None,
             close,
         };
         match body {
@@ -122,9 +127,12 @@ impl<S: Stream> Connection<S> {
                 output.bytes().extend_from_slice(&bytes);
                 record.content_bytes = bytes.len() as u64;
             }
-            body => return (record, Some(PendingBody { body, framing })),
+            body => {
+                let lease = lease.map(|lease| self.transport.timeouts.hold(lease));
+                return (record, Some(PendingBody { body, framing, lease }));
+            }
         }
-        let rest = (output.len() >= BATCH_BYTES).then_some(PendingBody { body: Body::Empty, framing });
+        let rest = (output.len() >= BATCH_BYTES).then_some(PendingBody { body: Body::Empty, framing, lease: None });
         (record, rest)
     }
 
@@ -133,10 +141,11 @@ impl<S: Stream> Connection<S> {
     fn begin_upgrade(&self, mut response: Response) -> (ResponseRecord, Option<PendingBody>) {
         let mut output = self.transport.output.borrow_mut();
         let before = output.bytes().len();
+        let lease = response.take_lease();
         if let Body::Upgrade(upgrade) = std::mem::take(&mut response.body) {
             let common_fields = self.transport.common_fields();
             write::write_switching_protocols(&upgrade.protocol, &common_fields, response.fields(), output.bytes());
-            self.upgrade_handler.set(Some(upgrade.handler));
+            self.upgrade.set(Some(Box::new(PendingUpgrade { handler: upgrade.handler, lease })));
         }
         let record = ResponseRecord {
             status: response.status,
@@ -145,17 +154,20 @@ impl<S: Stream> Connection<S> {
             fields: response.into_fields(),
             content_bytes: 0,
             outcome: Ok(()),
+            reset: None,
             close: Some(CloseReason::Upgraded),
         };
-        (record, Some(PendingBody { body: Body::Empty, framing: ResponseFraming::Absent }))
+        (record, Some(PendingBody { body: Body::Empty, framing: ResponseFraming::Absent, lease: None }))
     }
 
     /// Sends the head and the pending content.
     pub(super) async fn send_pending(&self, rest: PendingBody, record: &mut ResponseRecord) {
+        // The lease is held until everything is sent.
+        let PendingBody { body, framing, lease: _held } = rest;
         let transport = &self.transport;
         let mut progress = transport.send_progress();
         // Responses to earlier requests leave even if the content of this one fails.
-        let is_available = matches!(rest.body, Body::Empty | Body::Bytes(_) | Body::Upgrade(_));
+        let is_available = matches!(body, Body::Empty | Body::Bytes(_) | Body::Upgrade(_));
         let follows_responses = transport.unsent_len() > record.head_bytes;
         if follows_responses
             && !is_available
@@ -166,7 +178,7 @@ impl<S: Stream> Connection<S> {
         }
         let keeps_alive = record.close.is_none();
         let sent = &mut record.content_bytes;
-        record.outcome = match rest.body {
+        record.outcome = match body {
             Body::Empty | Body::Upgrade(_) => transport.flush().await,
             Body::Bytes(bytes) => {
                 let head_bytes = transport.unsent_len() as u64;
@@ -182,7 +194,7 @@ impl<S: Stream> Connection<S> {
                 send_queue::release(transport);
                 outcome
             }
-            Body::Stream { length, chunks } => self.send_stream(chunks, length, rest.framing, sent).await,
+            Body::Stream { length, chunks } => self.send_stream(chunks, length, framing, sent).await,
         };
     }
 

@@ -42,7 +42,7 @@ impl<S: Stream, T, O: Observer> Drop for Calling<'_, S, T, O> {
     fn drop(&mut self) {
         if let Some(active) = self.active.take() {
             let record = ResponseRecord::client_disconnected(self.connection.cancel_reason.get());
-            finish(active, &record, self.connection, self.app);
+            finish(active, record, self.connection, self.app);
         }
     }
 }
@@ -76,11 +76,13 @@ pub(super) fn call<'a, S: Stream, T: Service, O: Observer>(
 /// Reports a request whose response is complete or has failed, and releases its memory.
 pub(super) fn finish<S: Stream, T, O: Observer>(
     active: ActiveRequest,
-    record: &ResponseRecord,
+    mut record: ResponseRecord,
     connection: &Connection<S>,
     app: &AppContext<T, O>,
 ) {
     let ActiveRequest { request, stream, began } = active;
+    // What ends a whole connection is reported with its end.
+    record.reset = record.outcome.err().filter(|_| !connection.has_ended.get());
     record.report(app, &connection.transport, &request, connection.facts(stream, began));
     let mut inner = request.inner;
     if let Some(extensions) = inner.connection_extensions.take() {

@@ -1,6 +1,6 @@
 //! The state of an HTTP/2 connection that its task shares with readers of content.
 
-use super::contents::Contents;
+use super::contents::{Arrived, Contents, Rest};
 use crate::connection::exchange::StreamFacts;
 use crate::connection::transport::Transport;
 use crate::limits::UNSENT_BYTES_MAX;
@@ -34,11 +34,12 @@ pub(in crate::connection) struct Connection<S> {
     pub(super) idle_since: Cell<Option<Tick>>,
     /// Why calls are cancelled from now on.
     pub(super) cancel_reason: Cell<CloseReason>,
+    /// Whether the task of the connection has ended, so that no stream ends alone.
+    pub(super) has_ended: Cell<bool>,
 }
 
-/// What of a connection lasts while it is parked.
+/// What of a connection lasts while it is parked, besides its protocol.
 pub(in crate::connection) struct ParkedState {
-    protocol: Box<http2::Connection>,
     extensions: ConnectionExtensions,
     requests: u32,
     idle_since: Option<Tick>,
@@ -50,12 +51,16 @@ impl<S: Stream> Connection<S> {
         let limits = Http2Limits { extended_connect, ..transport.shared.limits.of_http2() };
         let mut protocol = Box::new(http2::Connection::new(Role::Server, &limits, now(&transport)));
         protocol.start(transport.output.borrow_mut().bytes());
-        Self::resumed(transport, ParkedState { protocol, extensions: None, requests: 0, idle_since: None })
+        Self::resumed(transport, protocol, ParkedState { extensions: None, requests: 0, idle_since: None })
     }
 
     /// Restores a parked connection.
-    pub(in crate::connection) fn resumed(transport: Transport<S>, parked: ParkedState) -> Self {
-        let ParkedState { protocol, extensions, requests, idle_since } = parked;
+    pub(in crate::connection) fn resumed(
+        transport: Transport<S>,
+        protocol: Box<http2::Connection>,
+        parked: ParkedState,
+    ) -> Self {
+        let ParkedState { extensions, requests, idle_since } = parked;
         transport.timeouts.worker.connections.set_has_streams(transport.timeouts.id);
         Self {
             transport,
@@ -66,15 +71,16 @@ impl<S: Stream> Connection<S> {
             is_in_turn: Cell::new(false),
             idle_since: Cell::new(idle_since),
             cancel_reason: Cell::new(CloseReason::ClientDisconnected),
+            has_ended: Cell::new(false),
         }
     }
 
-    /// Splits the connection into its transport and what lasts while it is parked.
-    pub(in crate::connection) fn into_parked(self) -> (Transport<S>, ParkedState) {
+    /// Splits the connection into its transport, its protocol, and what else lasts while it is parked.
+    pub(in crate::connection) fn into_parked(self) -> (Transport<S>, Box<http2::Connection>, ParkedState) {
         let mut protocol = self.protocol.into_inner();
         protocol.compact();
         let (requests, idle_since) = (self.requests.get(), self.idle_since.get());
-        (self.transport, ParkedState { protocol, extensions: self.extensions.take(), requests, idle_since })
+        (self.transport, protocol, ParkedState { extensions: self.extensions.take(), requests, idle_since })
     }
 
     /// Whether all buffers are empty, so that the connection can park. Releases an unused send buffer permit.
@@ -134,12 +140,19 @@ impl<S: Stream> Connection<S> {
     pub(super) fn store_content(&self, stream: http2::StreamId, piece: &[u8], end: End) {
         let now = self.transport.timeouts.worker.clock.tick();
         if !piece.is_empty() {
-            let (is_stored, reader) = self.contents.borrow_mut().push(stream, piece, now);
-            if !is_stored {
-                self.consume(stream, piece.len());
-            }
-            if let Some(reader) = reader {
-                reader.wake();
+            let discarded_max = self.transport.shared.limits.discard_bytes_max;
+            let arrived = self.contents.borrow_mut().push(stream, piece, now, discarded_max);
+            match arrived {
+                Arrived::Kept(reader) => {
+                    if let Some(reader) = reader {
+                        reader.wake();
+                    }
+                }
+                Arrived::Discarded => self.consume(stream, piece.len()),
+                Arrived::TooMuch => {
+                    self.refuse_content(stream);
+                    self.consume(stream, piece.len());
+                }
             }
         }
         if end == End::Last {
@@ -157,6 +170,45 @@ impl<S: Stream> Connection<S> {
         if let Some(reader) = dropped.into_reader() {
             reader.wake();
         }
+    }
+
+    /// Returns why the content of a stream could not be read to its end.
+    pub(super) fn failure_of_content(&self, stream: http2::StreamId) -> Option<ContentError> {
+        self.contents.borrow().failure(stream)
+    }
+
+    /// Ends the content of a stream whose response is complete.
+    pub(super) fn finish_content(&self, stream: http2::StreamId) {
+        if self.contents.borrow().is_empty() {
+            return;
+        }
+        let rest = self.contents.borrow().rest(stream);
+        match rest {
+            Rest::Nothing => self.drop_content(stream),
+            Rest::Discard => self.discard_content(stream),
+            Rest::Refuse => self.refuse_content(stream),
+        }
+    }
+
+    /// Discards what arrives of a content. Many clients read no response before they have sent their content, and some
+    /// forget one whose stream is reset.
+    fn discard_content(&self, stream: http2::StreamId) {
+        if self.transport.shared.limits.discard_bytes_max == 0 {
+            return self.refuse_content(stream);
+        }
+        let now = self.transport.timeouts.worker.clock.tick();
+        let (unread, reader) = self.contents.borrow_mut().discard(stream, now);
+        self.consume(stream, unread);
+        if let Some(reader) = reader {
+            reader.wake();
+        }
+    }
+
+    /// Drops the content of a stream, and resets the stream.
+    pub(super) fn refuse_content(&self, stream: http2::StreamId) {
+        self.drop_content(stream);
+        //= RFC 9113 §8.1: the client is to send no more of its content, and the response stays valid
+        self.reset(stream, ErrorCode::NO_ERROR);
     }
 
     /// Sends what the application has caused, if it runs outside of the connection's task.

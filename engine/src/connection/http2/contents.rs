@@ -1,7 +1,8 @@
 //! Content of requests that clients have sent and applications have not read.
 //!
 //! How much is kept is bounded by the windows of streams and of the connection, which open again when the application
-//! reads.
+//! reads. After a complete response, a bounded rest is discarded: many clients read no response before they have sent
+//! their content.
 
 use crate::connection::progress::TransferLimits;
 use crate::net::clock::Tick;
@@ -41,8 +42,8 @@ pub(super) struct StreamContent {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Timing {
     Limited,
-    /// The application responds already, so it is a conversation, in which each side may pause.
-    Unlimited,
+    /// Both sides send messages, and each may pause.
+    Conversation,
 }
 
 /// How content arrives while the application waits for it.
@@ -62,7 +63,30 @@ enum ContentPhase {
     Complete,
     /// The application reads no more, because the content is too large for it.
     Stopped,
+    /// The response is complete, and what still arrives is discarded.
+    Discarded,
     Failed(ContentError),
+}
+
+/// What happens to content that has not arrived when the response is complete.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Rest {
+    /// All has arrived.
+    Nothing,
+    /// It is discarded as it arrives.
+    Discard,
+    /// The client is to stop at once.
+    Refuse,
+}
+
+/// What happened to a piece of content.
+pub(super) enum Arrived {
+    /// It is kept. The reader that waits for it.
+    Kept(Option<Waker>),
+    /// No application reads it.
+    Discarded,
+    /// More was discarded after the response than is permitted.
+    TooMuch,
 }
 
 impl StreamContent {
@@ -83,6 +107,14 @@ impl StreamContent {
         }
         self.end_wait(self.progress.wait.map_or(0, |(began, _)| began));
         self.reader.take()
+    }
+
+    /// Accounts a piece.
+    fn arrive(&mut self, piece: &[u8], now: Tick) {
+        self.progress.bytes += piece.len() as u64;
+        if let Some((_, last)) = &mut self.progress.wait {
+            *last = now;
+        }
     }
 
     fn end_wait(&mut self, now: Tick) {
@@ -127,10 +159,10 @@ impl Contents {
         });
     }
 
-    /// Ends the time limits of a content, because its response has begun.
+    /// Ends the time limits of a content, in whose protocol each side may pause.
     pub(super) fn lift_limits(&mut self, stream: StreamId) {
         if let Some(content) = self.find_mut(stream) {
-            content.timing = Timing::Unlimited;
+            content.timing = Timing::Conversation;
         }
     }
 
@@ -140,33 +172,67 @@ impl Contents {
         Some(self.all.swap_remove(at))
     }
 
-    /// Whether the client may still send content of a request, as far as is known here.
-    pub(super) fn is_arriving(&self, stream: StreamId) -> bool {
-        self.find(stream).is_some_and(|content| content.phase != ContentPhase::Complete)
+    /// Returns what happens to the rest of a content when its response is complete.
+    pub(super) fn rest(&self, stream: StreamId) -> Rest {
+        let Some(content) = self.find(stream) else { return Rest::Nothing };
+        match (content.phase, content.timing, content.expectation) {
+            (ContentPhase::Complete, ..) => Rest::Nothing,
+            // The client has been too slow already.
+            (ContentPhase::Failed(_), ..) => Rest::Refuse,
+            // A client that may pause could keep the stream.
+            (_, Timing::Conversation, _) => Rest::Refuse,
+            // The client has sent nothing, and waits for permission.
+            (_, _, Expectation::Continue) => Rest::Refuse,
+            (ContentPhase::Arriving | ContentPhase::Stopped | ContentPhase::Discarded, ..) => Rest::Discard,
+        }
     }
 
-    /// Stores a piece of content. Returns whether the application may read it, and the reader that waits for it.
-    pub(super) fn push(&mut self, stream: StreamId, piece: &[u8], now: Tick) -> (bool, Option<Waker>) {
-        let Some(content) = self.find_mut(stream).filter(|content| content.phase == ContentPhase::Arriving) else {
-            return (false, None);
-        };
-        content.expectation = Expectation::None;
-        content.progress.bytes += piece.len() as u64;
-        if let Some((_, last)) = &mut content.progress.wait {
-            *last = now;
+    /// Whether the response is complete, and content is discarded.
+    pub(super) fn is_discarded(&self, stream: StreamId) -> bool {
+        self.find(stream).is_some_and(|content| content.phase == ContentPhase::Discarded)
+    }
+
+    /// Begins to discard what arrives of a content. Its time limits apply. Returns the number of bytes that were not
+    /// read, and the reader, which gets an error.
+    pub(super) fn discard(&mut self, stream: StreamId, now: Tick) -> (usize, Option<Waker>) {
+        let Some(content) = self.find_mut(stream) else { return (0, None) };
+        content.phase = ContentPhase::Discarded;
+        content.progress = Arrival { bytes: 0, waited: 0, wait: Some((now, now)) };
+        content.unread = VecDeque::new();
+        (std::mem::take(&mut content.unread_bytes), content.reader.take())
+    }
+
+    /// Stores a piece of content, or discards it.
+    pub(super) fn push(&mut self, stream: StreamId, piece: &[u8], now: Tick, discarded_max: u64) -> Arrived {
+        let Some(content) = self.find_mut(stream) else { return Arrived::Discarded };
+        match content.phase {
+            ContentPhase::Arriving => {}
+            ContentPhase::Discarded => {
+                content.arrive(piece, now);
+                return if content.progress.bytes > discarded_max { Arrived::TooMuch } else { Arrived::Discarded };
+            }
+            ContentPhase::Complete | ContentPhase::Stopped | ContentPhase::Failed(_) => return Arrived::Discarded,
         }
+        content.expectation = Expectation::None;
+        content.arrive(piece, now);
+        // Until the application reads it, the client is not late.
+        content.end_wait(now);
         content.unread_bytes += piece.len();
         // Small pieces are joined, since each has a cost of its own.
         match content.unread.back_mut() {
             Some(last) if last.len() + piece.len() <= JOINED_BYTES_MAX => last.extend_from_slice(piece),
             _ => content.unread.push_back(piece.to_vec()),
         }
-        (true, content.reader.take())
+        Arrived::Kept(content.reader.take())
     }
 
     /// Ends the content of a request. Returns the reader that waits for it.
     pub(super) fn end(&mut self, stream: StreamId, trailers: Option<Fields>) -> Option<Waker> {
         let content = self.find_mut(stream)?;
+        if content.phase == ContentPhase::Discarded {
+            self.remove(stream);
+            return None;
+        }
         if content.phase == ContentPhase::Arriving {
             content.phase = ContentPhase::Complete;
             content.trailers = trailers;
@@ -205,6 +271,7 @@ impl Contents {
                 return (Poll::Ready(None), Expectation::None);
             }
             ContentPhase::Stopped => ContentError::TooLarge,
+            ContentPhase::Discarded => ContentError::Ended,
             ContentPhase::Failed(error) => error,
         };
         (Poll::Ready(Some(Err(error))), Expectation::None)
@@ -230,7 +297,7 @@ impl Contents {
         match self.find(stream)?.phase {
             ContentPhase::Failed(error) => Some(error),
             ContentPhase::Stopped => Some(ContentError::TooLarge),
-            ContentPhase::Arriving | ContentPhase::Complete => None,
+            ContentPhase::Arriving | ContentPhase::Discarded | ContentPhase::Complete => None,
         }
     }
 
@@ -239,9 +306,17 @@ impl Contents {
         self.all.iter_mut().filter_map(|content| content.fail(error)).collect()
     }
 
-    /// Returns when the first client is too slow, if an application waits.
+    /// Returns when the first client is too slow, if an application waits or content is discarded.
     pub(super) fn due(&self, limits: TransferLimits) -> Option<Tick> {
         self.all.iter().filter_map(|content| content.due(limits)).min()
+    }
+
+    /// Removes the discarded contents that arrive too slowly. Returns their streams.
+    pub(super) fn remove_slow_discards(&mut self, now: Tick, limits: TransferLimits) -> Vec<StreamId> {
+        let is_slow = |content: &mut StreamContent| {
+            content.phase == ContentPhase::Discarded && content.due(limits).is_some_and(|due| due <= now)
+        };
+        self.all.extract_if(.., is_slow).map(|content| content.stream).collect()
     }
 
     /// Fails the contents that arrive too slowly. Returns their readers.
@@ -272,11 +347,11 @@ mod tests {
         assert_eq!(contents.due(LIMITS), None);
         assert!(contents.poll(stream, seconds(10), &mut cx).0.is_pending());
         assert_eq!(contents.due(LIMITS), Some(seconds(40) + 1));
-        // A client that sends one byte from time to time is too slow by its rate.
-        assert!(contents.push(stream, b"x", seconds(39)).0);
-        assert_eq!(contents.due(LIMITS), Some(seconds(40) + 1));
-        assert!(contents.poll(stream, seconds(39), &mut cx).0.is_ready());
+        // The application has not read what arrived, so it is the one that is slow.
+        assert!(matches!(contents.push(stream, b"x", seconds(39), 0), Arrived::Kept(Some(_))));
         assert_eq!(contents.due(LIMITS), None);
+        assert!(contents.poll(stream, seconds(60), &mut cx).0.is_ready());
+        // A client that sends one byte from time to time is too slow by its rate.
         assert!(contents.poll(stream, seconds(100), &mut cx).0.is_pending());
         assert_eq!(contents.due(LIMITS), Some(seconds(101) + 1));
         assert_eq!(contents.fail_slow(seconds(101), LIMITS).len(), 0);
@@ -285,14 +360,37 @@ mod tests {
     }
 
     #[test]
-    fn content_has_no_time_limit_after_the_response_has_begun() {
+    fn content_of_a_conversation_has_no_time_limit() {
         let stream = StreamId::new(1).unwrap();
         let mut contents = Contents::default();
         contents.begin(stream, Expectation::None);
+        assert_eq!(contents.rest(stream), Rest::Discard);
         assert!(contents.poll(stream, seconds(0), &mut Context::from_waker(Waker::noop())).0.is_pending());
         assert!(contents.due(LIMITS).is_some());
         contents.lift_limits(stream);
-        assert_eq!(contents.due(LIMITS), None);
+        assert_eq!((contents.due(LIMITS), contents.rest(stream)), (None, Rest::Refuse));
         assert_eq!(contents.fail_slow(seconds(1_000), LIMITS).len(), 0);
+    }
+
+    #[test]
+    fn discarded_content_is_bounded_in_bytes_and_in_time() {
+        let [first, second, third] = [1, 3, 5].map(|stream| StreamId::new(stream).unwrap());
+        let mut contents = Contents::default();
+        for stream in [first, second, third] {
+            contents.begin(stream, Expectation::None);
+            assert!(matches!(contents.push(stream, b"unread", seconds(0), 10), Arrived::Kept(None)));
+            assert_eq!(contents.discard(stream, seconds(10)).0, 6);
+        }
+        for (piece, is_too_much) in [(&[0; 9][..], false), (b"x", false), (b"x", true)] {
+            assert_eq!(matches!(contents.push(first, piece, seconds(20), 10), Arrived::TooMuch), is_too_much);
+        }
+        assert!(matches!(contents.push(second, b"x", seconds(20), 10), Arrived::Discarded));
+        assert!(contents.end(third, None).is_none());
+        assert_eq!(contents.rest(third), Rest::Nothing);
+        // By the silence of a client, or by its rate.
+        assert_eq!(contents.due(LIMITS), Some(seconds(40) + 1));
+        assert_eq!(contents.remove_slow_discards(seconds(40), LIMITS), []);
+        assert_eq!(contents.remove_slow_discards(seconds(41), LIMITS), [first, second]);
+        assert!(contents.is_empty());
     }
 }

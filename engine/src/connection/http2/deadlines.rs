@@ -96,6 +96,10 @@ where
         if self.is_idle() {
             return self.on_idle_timeout(now);
         }
+        let discarded = connection.contents.borrow_mut().remove_slow_discards(now, TransferLimits::of_content(limits));
+        for stream in discarded {
+            connection.refuse_content(stream);
+        }
         let readers = connection.contents.borrow_mut().fail_slow(now, TransferLimits::of_content(limits));
         for reader in readers {
             reader.wake();

@@ -5,7 +5,7 @@
 //!
 //! `streams` has the calls that wait and the responses that are being sent. `contents` has what clients have sent.
 //! `respond` writes heads, `output` writes content. `stalls` finds clients that do not receive. `tunnel` has the
-//! streams of other protocols.
+//! streams of other protocols, `repeated_head` the head that a client repeats.
 
 mod call;
 mod connection;
@@ -13,9 +13,11 @@ mod contents;
 mod data_frame;
 mod deadlines;
 mod output;
+mod parked_protocols;
 mod pending;
 mod ready_queue;
 mod refusal;
+mod repeated_head;
 mod request;
 mod respond;
 mod sending;
@@ -25,4 +27,5 @@ mod streams;
 mod tunnel;
 
 pub(super) use connection::{Connection, ParkedState};
+pub(super) use parked_protocols::{ParkedProtocol, ParkedProtocols};
 pub(super) use serve::serve;

@@ -7,6 +7,7 @@ use super::output::Outgoing;
 use super::tunnel::OutgoingTunnel;
 use crate::connection::app_context::AppContext;
 use crate::connection::exchange::ResponseRecord;
+use crate::connection::timeouts::HeldLease;
 use crate::net::clock::Tick;
 use crate::net::stream::Stream;
 use crate::service::{CloseReason, Observer};
@@ -22,6 +23,8 @@ pub(super) struct PendingResponse {
     pub(super) waits_for_content: bool,
     /// Set while the client does not open its windows.
     pub(super) stall: Option<Stall>,
+    /// Lets the response outlive a replacement of the application.
+    pub(super) lease: Option<HeldLease>,
 }
 
 impl PendingResponse {
@@ -34,7 +37,16 @@ impl PendingResponse {
     ) {
         let Self { active, mut record, .. } = self;
         record.outcome = outcome;
-        finish(active, &record, connection, app);
+        finish(active, record, connection, app);
+    }
+
+    /// Informs the handler of another protocol that the connection is about to end, unless it is kept through a replacement
+    /// of the application.
+    pub(super) fn announce_stop(&mut self, reason: CloseReason) {
+        let is_kept = self.lease.as_ref().is_some_and(HeldLease::is_in_force);
+        if let Some(tunnel) = self.tunnel().filter(|_| !(is_kept && reason == CloseReason::AppReplaced)) {
+            tunnel.announce_stop();
+        }
     }
 
     /// Returns the stream of another protocol, if it is one.

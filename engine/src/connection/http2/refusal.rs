@@ -5,11 +5,38 @@ use super::respond::send_refusal;
 use crate::connection::app_context::AppContext;
 use crate::connection::exchange::ResponseRecord;
 use crate::net::stream::Stream;
-use crate::service::{CloseReason, Observer, Response};
+use crate::service::{CloseReason, Observer, Response, ServerEvent};
 use selvedge_proto::field_section::{FieldClass, MalformedMessage, SectionError};
-use selvedge_proto::http2::{End, ErrorCode, StreamId};
+use selvedge_proto::head::Expectation;
+use selvedge_proto::http2::{End, ErrorCode, StreamError, StreamId};
 use selvedge_proto::method::Method;
 use selvedge_proto::{Reject, StatusCode};
+use std::net::SocketAddr;
+
+/// Streams without a request that were refused for one reason since the last report. A burst of them is reported at
+/// once, so that a flood causes few reports.
+#[derive(Default)]
+pub(super) struct RefusedStreams(Option<(StreamError, u32)>);
+
+impl RefusedStreams {
+    /// Counts a stream. Reports those that were refused for another reason.
+    pub(super) fn count(&mut self, error: StreamError, peer: SocketAddr, observer: &impl Observer) {
+        match &mut self.0 {
+            Some((counted, count)) if *counted == error => *count += 1,
+            _ => {
+                self.report(peer, observer);
+                self.0 = Some((error, 1));
+            }
+        }
+    }
+
+    /// Reports the streams since the last report.
+    pub(super) fn report(&mut self, peer: SocketAddr, observer: &impl Observer) {
+        if let Some((error, count)) = self.0.take() {
+            observer.event(&ServerEvent::StreamsRefused { peer, error, count });
+        }
+    }
+}
 
 /// Refuses a head: a malformed message resets its stream, another one gets an error response.
 pub(super) fn refuse<S: Stream, T, O: Observer>(
@@ -32,9 +59,10 @@ fn reset_malformed<S: Stream, T, O: Observer>(
     malformed: MalformedMessage,
 ) {
     connection.reset(stream, ErrorCode::PROTOCOL_ERROR);
-    let mut record = ResponseRecord::client_disconnected(CloseReason::MessageMalformed(malformed));
+    let reason = CloseReason::MessageMalformed(malformed);
+    let mut record = ResponseRecord::client_disconnected(reason);
     record.status = StatusCode::BAD_REQUEST;
-    record.reason = Some(malformed.message());
+    record.reset = Some(reason);
     record.report_refusal(app, &connection.transport, (b"", None), connection.facts(stream, None));
 }
 
@@ -54,8 +82,9 @@ fn respond_with_error<S: Stream, T, O: Observer>(
     let method = if is_head { Method::Head } else { Method::Other };
     let response = Response::error_with_text(reject.status(), reject.message()).no_log_reason();
     let record = send_refusal(connection, stream, method, response);
-    if end == End::More {
-        connection.reset(stream, ErrorCode::NO_ERROR);
+    if end == End::More && record.outcome.is_ok() {
+        connection.contents.borrow_mut().begin(stream, Expectation::None);
+        connection.finish_content(stream);
     }
     record.report_refusal(app, &connection.transport, (b"", Some(reject)), connection.facts(stream, None));
 }

@@ -10,9 +10,9 @@ use crate::service::{
     CloseReason, ContentError, ContentSource, IncomingBody, InterimSender, Observer, Request, RequestInner, Service,
     StreamId as RequestId, Timestamp,
 };
-use selvedge_proto::field_section::{Protocols, RequestRules, SectionError, StreamEnd, build_request, read_trailers};
+use selvedge_proto::field_section::{Protocols, RequestRules, SectionError, StreamEnd, read_trailers};
 use selvedge_proto::head::Version;
-use selvedge_proto::http2::{End, ErrorCode, Priority, ResetCause, StreamId};
+use selvedge_proto::http2::{End, ErrorCode, FieldSection, Priority, ResetCause, StreamId};
 use std::future::Future;
 use std::rc::{Rc, Weak};
 use std::time::Instant;
@@ -29,7 +29,7 @@ where
     F: Future<Output = Called>,
 {
     /// Begins a request, or refuses its head.
-    pub(super) fn begin_request(&mut self, stream: StreamId, end: End) {
+    pub(super) fn begin_request(&mut self, stream: StreamId, end: End, section: FieldSection) {
         let connection = self.connection;
         connection.requests.set(connection.requests.get().wrapping_add(1));
         connection.idle_since.set(None);
@@ -48,7 +48,7 @@ where
             };
             let end = if end == End::Last { StreamEnd::Ended } else { StreamEnd::Open };
             let RequestInner { bytes, head, .. } = &mut *inner;
-            build_request(connection.protocol.borrow().fields(), end, &rules, bytes, head)
+            self.repeated_head.build(&connection.protocol.borrow(), (section, end), &rules, (bytes, head))
         };
         match built {
             Ok(length) => {
@@ -128,7 +128,13 @@ where
     pub(super) fn on_reset(&mut self, stream: StreamId, cause: ResetCause) {
         let reason = match cause {
             ResetCause::Peer | ResetCause::NotProcessed => CloseReason::ClientCancelled,
-            ResetCause::Violation(error) => CloseReason::StreamInvalid(error),
+            ResetCause::Violation(error) => {
+                let is_discarded = self.connection.contents.borrow().is_discarded(stream);
+                if self.streams.find(stream).is_none() && !is_discarded {
+                    self.refused.count(error, self.connection.transport.peer, &self.app.observer);
+                }
+                CloseReason::StreamInvalid(error)
+            }
         };
         self.cancel(stream, reason);
     }

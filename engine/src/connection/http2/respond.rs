@@ -14,6 +14,7 @@ use crate::net::stream::Stream;
 use crate::service::{Body, CloseReason, Observer, Response, ServerEvent, UpgradeResponse};
 use bytes::Bytes;
 use selvedge_proto::StatusCode;
+use selvedge_proto::field::Fields;
 use selvedge_proto::http1::write::{DECIMAL_DIGITS_MAX, decimal};
 use selvedge_proto::http2::{End, ErrorCode, Section, StreamId};
 use selvedge_proto::message::AnnouncedLength;
@@ -34,6 +35,7 @@ pub(super) fn respond<S: Stream, T, O: Observer>(
     called: Called,
 ) -> AfterHead {
     let Called { mut active, mut response } = called;
+    let lease = response.take_lease();
     let upgrade = tunnel::take_upgrade(&active.request, &mut response);
     let (length, has_content) = match upgrade {
         Some(_) => (AnnouncedLength::Absent, true),
@@ -44,7 +46,7 @@ pub(super) fn respond<S: Stream, T, O: Observer>(
     let end = if has_content { End::More } else { End::Last };
     if let Err(reason) = write_head(connection, active.stream, &mut record, length, end) {
         record.outcome = Err(reason);
-        finish(active, &record, connection, app);
+        finish(active, record, connection, app);
         return AfterHead::Finished;
     }
     let content = match body {
@@ -60,12 +62,26 @@ pub(super) fn respond<S: Stream, T, O: Observer>(
         Body::Empty | Body::Upgrade(_) => None,
     };
     let Some(content) = content else {
-        end_stream(connection, active.stream);
-        finish(active, &record, connection, app);
+        connection.finish_content(active.stream);
+        finish(active, record, connection, app);
         return AfterHead::Finished;
     };
-    connection.contents.borrow_mut().lift_limits(active.stream);
-    AfterHead::Content(Box::new(PendingResponse { active, record, content, waits_for_content: false, stall: None }))
+    if is_conversation(&content, record.fields.get()) {
+        connection.contents.borrow_mut().lift_limits(active.stream);
+    }
+    let lease = lease.map(|lease| connection.transport.timeouts.hold(lease));
+    let response = PendingResponse { active, record, content, waits_for_content: false, stall: None, lease };
+    AfterHead::Content(Box::new(response))
+}
+
+/// Whether both sides send messages during the response, and each may pause. Other content is to arrive when the
+/// application waits for it.
+fn is_conversation(content: &Outgoing, fields: &Fields) -> bool {
+    match content {
+        Outgoing::Tunnel(_) => true,
+        Outgoing::Stream(_) => fields.get("content-type").is_some_and(|value| value.starts_with(b"application/grpc")),
+        Outgoing::Bytes(_) | Outgoing::File(_) => false,
+    }
 }
 
 /// Passes a stream to the handler of another protocol. If the handler panics, it drops the stream.
@@ -102,6 +118,7 @@ pub(super) fn send_refusal<S: Stream>(
         // The client has closed its windows. The status is all that it gets.
         connection.reset(stream, ErrorCode::CANCEL);
         record.outcome = Err(CloseReason::SendTooSlow);
+        record.reset = Some(CloseReason::SendTooSlow);
     }
     record
 }
@@ -113,6 +130,7 @@ fn new_record(response: Response) -> ResponseRecord {
         head_bytes: 0,
         content_bytes: 0,
         outcome: Ok(()),
+        reset: None,
         close: None,
         fields: response.into_fields(),
     }
@@ -161,8 +179,7 @@ fn write_head<S: Stream>(
         let before = out.len();
         let sent = protocol.send_fields(stream, Section::Head(end), out, |block| {
             block.status(status);
-            block.field(b"server", common_fields.server());
-            block.field(b"date", common_fields.date());
+            block.common_fields(&common_fields);
             block.fields(fields);
             if let Some(length) = length {
                 block.field(b"content-length", length);
@@ -194,17 +211,4 @@ fn send_small<S: Stream>(
     }
     record.content_bytes = bytes.len() as u64;
     None
-}
-
-/// Ends the request of a stream whose response is complete.
-pub(super) fn end_stream<S: Stream>(connection: &Connection<S>, stream: StreamId) {
-    if connection.contents.borrow().is_empty() {
-        return;
-    }
-    let is_arriving = connection.contents.borrow().is_arriving(stream);
-    connection.drop_content(stream);
-    if is_arriving {
-        //= RFC 9113 §8.1: the client is to send no more of its content, and the response stays valid
-        connection.reset(stream, ErrorCode::NO_ERROR);
-    }
 }

@@ -7,7 +7,9 @@ use super::connection::Connection;
 use super::data_frame::SendStep;
 use super::output::Outgoing;
 use super::pending::{Stall, poll_end, poll_send};
-use super::respond::{AfterHead, end_stream, respond};
+use super::refusal::RefusedStreams;
+use super::repeated_head::RepeatedHead;
+use super::respond::{AfterHead, respond};
 use super::sending::Sending;
 use super::streams::Streams;
 use crate::connection::app_context::{AppContext, AppState};
@@ -22,7 +24,7 @@ use crate::net::panic;
 use crate::net::raw::{SendMode, ShutdownMode};
 use crate::net::runtime::yield_now;
 use crate::net::stream::Stream;
-use crate::service::{CloseReason, Observer, ServerEvent, Service};
+use crate::service::{CloseReason, ContentError, Observer, ServerEvent, Service};
 use selvedge_proto::Persistence;
 use selvedge_proto::http2::{Content, ErrorCode, Event, StreamId};
 use std::future::{Future, poll_fn};
@@ -52,6 +54,8 @@ pub(in crate::connection) async fn serve<S: Stream, T: Service, O: Observer>(
         closed: None,
         sending: Sending::default(),
         window_stall: None,
+        refused: RefusedStreams::default(),
+        repeated_head: RepeatedHead::default(),
     };
     let exit = poll_fn(|cx| task.poll(cx)).await;
     if let Exit::Closed(reason) = exit {
@@ -105,6 +109,8 @@ pub(super) struct ConnectionTask<'a, S: Stream, T, O: Observer, M, F> {
     pub(super) sending: Sending,
     /// Set while the client does not open the window of the connection, for which responses wait.
     pub(super) window_stall: Option<Stall>,
+    pub(super) refused: RefusedStreams,
+    pub(super) repeated_head: RepeatedHead,
 }
 
 impl<S, T, O, M, F> ConnectionTask<'_, S, T, O, M, F>
@@ -204,13 +210,17 @@ where
         loop {
             let bytes = input.bytes();
             let step = self.connection.with_protocol(|protocol, out| protocol.receive(bytes, now, out));
-            let step = step.map_err(|error| Exit::Closed(CloseReason::Http2(error)))?;
+            let step = step.map_err(|error| {
+                self.refused.report(self.connection.transport.peer, &self.app.observer);
+                Exit::Closed(CloseReason::Http2(error))
+            })?;
             let is_done = step.event.is_none();
             if let Some(event) = step.event {
                 self.on_event(event, bytes);
             }
             input.consume(step.consumed);
             if is_done || self.connection.transport.unsent_len() > UNSENT_BYTES_MAX {
+                self.refused.report(self.connection.transport.peer, &self.app.observer);
                 return Ok(());
             }
         }
@@ -218,7 +228,7 @@ where
 
     fn on_event(&mut self, event: Event, input: &[u8]) {
         match event {
-            Event::Headers { stream, end, .. } => self.begin_request(stream, end),
+            Event::Headers { stream, end, section } => self.begin_request(stream, end, section),
             Event::Data { stream, content, end } => self.connection.store_content(stream, &input[content], end),
             Event::Trailers { stream, .. } => self.end_content(stream),
             Event::Reset { stream, cause, .. } => self.on_reset(stream, cause),
@@ -245,8 +255,8 @@ where
         if let AfterHead::Content(response) = respond(self.connection, self.app, called) {
             let stream = response.active.stream;
             let place = self.streams.keep(response);
-            if self.ending.is_some() {
-                self.streams.announce_stop();
+            if let Some(reason) = self.ending {
+                self.streams.announce_stop(reason);
             }
             self.continue_response(place, stream);
         }
@@ -322,11 +332,16 @@ where
     pub(super) fn end_response(&mut self, place: u32, outcome: Result<(), CloseReason>) {
         let Some(response) = self.streams.remove(place) else { return };
         let stream = response.active.stream;
+        let outcome = outcome.map_err(|reason| match self.connection.failure_of_content(stream) {
+            // The application fails its response, as it cannot read the content.
+            Some(ContentError::TooSlow) if reason == CloseReason::StreamFailed => CloseReason::ContentTooSlow,
+            _ => reason,
+        });
         match outcome {
-            Ok(()) => end_stream(self.connection, stream),
+            Ok(()) => self.connection.finish_content(stream),
             Err(reason) => {
                 self.connection.drop_content(stream);
-                let is_slow = reason == CloseReason::SendTooSlow;
+                let is_slow = matches!(reason, CloseReason::ContentTooSlow | CloseReason::SendTooSlow);
                 let code = if is_slow { ErrorCode::CANCEL } else { ErrorCode::INTERNAL_ERROR };
                 self.connection.reset(stream, code);
             }
@@ -353,7 +368,7 @@ where
             self.connection.idle_since.set(None);
             let now = self.connection.now();
             self.connection.with_protocol(|protocol, out| protocol.begin_shutdown(now, out));
-            self.streams.announce_stop();
+            self.streams.announce_stop(reason);
         }
     }
 
@@ -395,6 +410,10 @@ where
             Interrupt::Drain => {
                 timeouts.clear_interrupt();
                 self.check_end()?;
+                // A lease that kept a stream of another protocol may have ended since then.
+                if let Some(reason) = self.ending {
+                    self.streams.announce_stop(reason);
+                }
             }
             Interrupt::Park => {
                 timeouts.clear_interrupt();
@@ -415,7 +434,9 @@ where
     }
 
     pub(super) fn is_idle(&self) -> bool {
-        self.streams.is_empty() && self.connection.transport.unsent_len() == 0 && !self.sending.waits()
+        let transport = &self.connection.transport;
+        let has_requests = !self.streams.is_empty() || !self.connection.contents.borrow().is_empty();
+        !has_requests && transport.unsent_len() == 0 && !self.sending.waits()
     }
 }
 
@@ -428,6 +449,7 @@ impl<S: Stream, T, O: Observer, M, F> Drop for ConnectionTask<'_, S, T, O, M, F>
             None => abort_reason(&self.connection.transport.timeouts.worker),
         };
         self.connection.cancel_reason.set(reason);
+        self.connection.has_ended.set(true);
         for response in self.streams.clear() {
             response.finish(Err(reason), self.connection, self.app);
         }

@@ -3,6 +3,7 @@
 use super::call::Called;
 use super::pending::PendingResponse;
 use super::ready_queue::{Place, ReadyQueue};
+use crate::service::CloseReason;
 use selvedge_proto::http2::StreamId;
 use std::future::Future;
 use std::pin::Pin;
@@ -106,12 +107,8 @@ impl<F: Future<Output = Called>> Streams<F> {
     }
 
     /// Informs the handlers of other protocols that the connection is about to end.
-    pub(super) fn announce_stop(&mut self) {
-        for (_, response) in self.responses_mut() {
-            if let Some(tunnel) = response.tunnel() {
-                tunnel.announce_stop();
-            }
-        }
+    pub(super) fn announce_stop(&mut self, reason: CloseReason) {
+        self.responses_mut().for_each(|(_, response)| response.announce_stop(reason));
     }
 
     /// Returns all responses that are not complete, with the numbers of their places.

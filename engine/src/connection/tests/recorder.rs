@@ -1,7 +1,8 @@
 //! An observer that stores what is reported.
 
-use crate::service::{Closed, Exchange, Observer, ResponseOutcome, ServerEvent};
+use crate::service::{CloseReason, Closed, Exchange, Observer, ResponseOutcome, ServerEvent};
 use selvedge_proto::Reject;
+use selvedge_proto::http2::StreamError;
 use std::cell::RefCell;
 use std::net::SocketAddr;
 use std::rc::Rc;
@@ -19,6 +20,7 @@ pub(super) struct Finished {
     pub(super) reject: Option<Reject>,
     pub(super) reason: Option<&'static str>,
     pub(super) is_request: bool,
+    pub(super) reset: Option<CloseReason>,
 }
 
 /// All reports, in order.
@@ -62,6 +64,20 @@ impl Recorder {
     }
 }
 
+impl Recorder {
+    /// Returns the reported reasons of streams that were refused, with their numbers.
+    pub(super) fn refused(&self) -> Vec<(StreamError, u32)> {
+        let events = self.events.borrow();
+        events
+            .iter()
+            .filter_map(|event| match event {
+                ServerEvent::StreamsRefused { error, count, .. } => Some((*error, *count)),
+                _ => None,
+            })
+            .collect()
+    }
+}
+
 impl Observer for Recorder {
     fn finished(&self, exchange: &Exchange<'_>) {
         self.finished.borrow_mut().push(Finished {
@@ -74,6 +90,7 @@ impl Observer for Recorder {
             reject: exchange.reject,
             reason: exchange.reason,
             is_request: exchange.request.is_some(),
+            reset: exchange.reset,
         });
     }
 

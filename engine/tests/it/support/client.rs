@@ -23,6 +23,11 @@ impl Client {
         Self { stream, received: Vec::new() }
     }
 
+    /// Returns a client of this connection, which has received nothing.
+    pub(crate) fn try_clone(&self) -> Self {
+        Self { stream: self.stream.try_clone().expect("a descriptor is left"), received: Vec::new() }
+    }
+
     pub(crate) fn send(&mut self, bytes: impl AsRef<[u8]>) {
         self.stream.write_all(bytes.as_ref()).expect("the server reads");
     }
@@ -51,6 +56,13 @@ impl Client {
     pub(crate) fn read_head(&mut self) -> String {
         let head_end = self.read_until(|received| received.windows(4).position(|four| four == b"\r\n\r\n"));
         String::from_utf8(self.received.drain(..head_end + 4).collect()).expect("the head is text")
+    }
+
+    /// Reads until the text, and drops what was received up to its end.
+    pub(crate) fn read_past(&mut self, text: &str) {
+        let text = text.as_bytes();
+        let start = self.read_until(|received| received.windows(text.len()).position(|part| part == text));
+        self.received.drain(..start + text.len());
     }
 
     /// Sends a GET request for `path`. Returns the content of the response.

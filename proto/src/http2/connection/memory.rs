@@ -3,7 +3,7 @@
 use super::Connection;
 use super::reset_streams::ResetStreams;
 use crate::http2::frame::FRAME_HEADER_BYTES;
-use crate::http2::hpack::REPEATED_BLOCK_BYTES_MAX;
+use crate::http2::hpack::{ENCODER_BUFFER_BYTES_MAX, REPEATED_BLOCK_BYTES_MAX};
 use crate::http2::limits::Http2Limits;
 use crate::http2::stream_table::StreamTable;
 
@@ -28,7 +28,7 @@ impl Http2Limits {
         let tables = (self.decoder_table_bytes_max + self.encoder_table_bytes_max) as usize * BYTES_OF_TABLE_BYTE;
         let streams = StreamTable::bytes_max(self.streams_max as usize);
         let vectors = partial_frame + block + section + tables + streams + ResetStreams::bytes_max();
-        size_of::<Connection>() + VECTOR_GROWTH * vectors
+        size_of::<Connection>() + ENCODER_BUFFER_BYTES_MAX + VECTOR_GROWTH * vectors
     }
 }
 

@@ -270,7 +270,8 @@ impl Connection {
         Ok(())
     }
 
-    /// Releases the memory that an idle connection does not need. The dynamic tables are kept.
+    /// Releases the memory that an idle connection does not need. Of the dynamic tables, only that of received fields is
+    /// kept: the other one is emptied on both sides by the next head.
     pub fn compact(&mut self) {
         self.receiver.compact();
         self.state.streams.compact();

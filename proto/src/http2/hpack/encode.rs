@@ -9,8 +9,9 @@ use super::huffman::{encode_huffman, huffman_len};
 use super::indexing::{Indexing, Representation};
 use super::integer::encode_integer;
 use super::static_table::{STATIC_ENTRIES, find_static_name, find_static_value};
-use crate::field::Fields;
+use crate::field::{Fields, field_lines};
 use crate::field_section::{FieldFacts, is_sent_in_streams};
+use crate::http1::write::CommonFields;
 use crate::status::StatusCode;
 
 /// Sets of the index of a dynamic table.
@@ -19,16 +20,20 @@ const SETS: usize = 32;
 /// Slots of each set. All sets have as many slots as a table of 4,096 bytes has entries at most.
 const WAYS: usize = 4;
 
-/// Longest lines of a response whose encoding is kept, in bytes.
+/// Longest lines whose encoding is kept, in bytes.
 const REPEATED_LINES_MAX: usize = 1_024;
+
+/// Most lines whose encoding is kept: those that all responses have, and those of three files or of three kinds of
+/// responses.
+const REPEATED_MAX: usize = 4;
 
 /// Number of fields of which the encoder knows that they occurred. A power of two.
 const SEEN: usize = 64;
 
 /// Most bytes of the buffers of an encoder, without its dynamic table: the index of the table, the lines of the last
-/// response, and their encoding. A vector may have twice the capacity that it needs.
-pub const ENCODER_BUFFER_BYTES_MAX: usize =
-    SETS * WAYS * size_of::<IndexSlot>() + 2 * (2 * REPEATED_LINES_MAX + ENCODED_EXCESS_BYTES);
+/// responses, and their encoding. A vector may have twice the capacity that it needs.
+pub const ENCODER_BUFFER_BYTES_MAX: usize = SETS * WAYS * size_of::<IndexSlot>()
+    + REPEATED_MAX * (size_of::<RepeatedLines>() + 2 * (2 * REPEATED_LINES_MAX + ENCODED_EXCESS_BYTES));
 
 /// Bytes by which an encoding may be longer than its lines: a line has four bytes besides its name and value, a literal
 /// of 127 or more bytes up to seven.
@@ -56,10 +61,13 @@ pub struct Encoder {
     seen: [u16; SEEN],
     /// Number of fields that occurred for the first time, modulo 2³².
     first_occurrences: u32,
-    repeated: RepeatedLines,
+    /// The lines of the last responses, at most [`REPEATED_MAX`].
+    repeated: Vec<RepeatedLines>,
+    /// The place of `repeated` that is replaced next.
+    oldest_repeated: usize,
 }
 
-/// The lines of the last response and their encoding, if it is still right.
+/// Lines of a response and their encoding, if it is still right.
 #[derive(Debug, Default)]
 struct RepeatedLines {
     lines: Vec<u8>,
@@ -91,29 +99,23 @@ impl Encoder {
             index: Vec::new(),
             seen: [0; SEEN],
             first_occurrences: 0,
-            repeated: RepeatedLines::default(),
+            repeated: Vec::new(),
+            oldest_repeated: 0,
         }
     }
 
-    /// Frees the buffers of the last response, for an idle connection. Keeps the entries of the dynamic table, which the
-    /// next insertion finds again.
+    /// Frees all buffers, for an idle connection. The dynamic table is emptied: the next block begins with the size updates
+    /// that empty the table of the peer, too.
     pub fn release_buffers(&mut self) {
-        self.repeated = RepeatedLines::default();
-        self.table.compact();
-        self.index = Vec::new();
-    }
-
-    /// Makes the index of the entries that the table has.
-    #[cold]
-    fn make_index(&mut self) {
-        self.index = vec![[IndexSlot::default(); WAYS]; SETS];
-        let insertions = self.table.insertions();
-        let count = (0..).take_while(|&index| self.table.get(index).is_some()).count();
-        for index in (0..count).rev() {
-            let Some(entry) = self.table.get(index) else { return };
-            let hashes = hashes_of(entry.name(), entry.value());
-            self.index_hashes(hashes, insertions.wrapping_sub(index as u32));
+        let (size_max, has_entries) = (self.table.size_max(), self.table.get(0).is_some());
+        self.table.set_size_max(0);
+        self.table.set_size_max(size_max);
+        if has_entries {
+            self.pending_size_min = Some(0);
         }
+        self.repeated = Vec::new();
+        self.oldest_repeated = 0;
+        self.index = Vec::new();
     }
 
     /// Records the hashes of an entry.
@@ -149,9 +151,6 @@ impl Encoder {
             }
             Representation::SIZE_UPDATE.encode(size_max, out);
         }
-        if self.index.is_empty() && self.table.get(0).is_some() {
-            self.make_index();
-        }
         BlockEncoder { encoder: self, out }
     }
 
@@ -168,7 +167,7 @@ impl Encoder {
     fn insert(&mut self, name: &[u8], value: &[u8], hashes: [Option<u64>; 2]) {
         if self.table.insert(name, value, FieldFacts::default()) {
             if self.index.is_empty() {
-                return self.make_index();
+                self.index = vec![[IndexSlot::default(); WAYS]; SETS];
             }
             self.index_hashes(hashes, self.table.insertions());
         }
@@ -179,6 +178,25 @@ impl Encoder {
         (self.table.revision(), self.first_occurrences)
     }
 
+    /// Keeps lines with their encoding, which is right for the table as it is.
+    fn keep_repeated(&mut self, lines: &[u8], encoded: &[u8]) {
+        let is_known = |kept: &RepeatedLines| kept.lines == lines;
+        let place = self.repeated.iter().position(is_known).unwrap_or_else(|| {
+            if self.repeated.len() < REPEATED_MAX {
+                self.repeated.push(RepeatedLines::default());
+                return self.repeated.len() - 1;
+            }
+            self.oldest_repeated = (self.oldest_repeated + 1) % REPEATED_MAX;
+            self.oldest_repeated
+        });
+        let kept = &mut self.repeated[place];
+        for (buffer, bytes) in [(&mut kept.lines, lines), (&mut kept.encoded, encoded)] {
+            buffer.clear();
+            buffer.extend_from_slice(bytes);
+        }
+        kept.revision = self.table.revision();
+    }
+
     /// Whether the field of this hash occurred before, as far as is known. Records it.
     fn replace_seen(&mut self, hash: u64) -> bool {
         let fingerprint = (hash >> 40) as u16 | 1;
@@ -186,14 +204,6 @@ impl Encoder {
         self.first_occurrences = self.first_occurrences.wrapping_add(u32::from(!is_seen));
         is_seen
     }
-}
-
-/// Returns the hashes by which a field is found: that of the field and, unless the static table has it, of its name.
-fn hashes_of(name: &[u8], value: &[u8]) -> [Option<u64>; 2] {
-    let static_name = find_static_name(name);
-    let name_hash = static_name.is_none().then(|| hash_of(HASH_START, name));
-    let hash = hash_of(name_hash.or(static_name.map(|index| index as u64)).unwrap_or_default(), value);
-    [Some(hash), name_hash]
 }
 
 /// A block that is being encoded.
@@ -224,27 +234,32 @@ impl BlockEncoder<'_> {
 
     /// Appends the fields of a response in order, except those that [`is_sent_in_streams`] excludes.
     ///
-    /// The lines of the previous response, if they are at most 1,024 bytes long, are not encoded again unless the
-    /// dynamic table has changed.
+    /// Lines that one of the last responses had, if they are at most 1,024 bytes long, are not encoded again unless
+    /// the dynamic table has changed.
     pub fn fields(&mut self, fields: &Fields) {
-        let lines = fields.lines();
-        let repeated = &self.encoder.repeated;
-        if repeated.revision == self.encoder.table.revision() && repeated.lines == lines {
-            return self.out.extend_from_slice(&repeated.encoded);
+        self.lines(fields.lines());
+    }
+
+    /// Appends the fields that the server itself adds to each response.
+    ///
+    /// They change once a second, and are encoded once until then.
+    pub fn common_fields(&mut self, fields: &CommonFields) {
+        self.lines(fields.lines());
+    }
+
+    fn lines(&mut self, lines: &[u8]) {
+        let revision = self.encoder.table.revision();
+        let repeated = self.encoder.repeated.iter().find(|kept| kept.revision == revision && kept.lines == lines);
+        if let Some(kept) = repeated {
+            return self.out.extend_from_slice(&kept.encoded);
         }
         let (start, before) = (self.out.len(), self.encoder.changes());
-        for (name, value) in fields.iter().filter(|(name, _)| is_sent_in_streams(name.as_bytes())) {
-            self.field(name.as_bytes(), value);
+        for (name, value) in field_lines(lines).filter(|(name, _)| is_sent_in_streams(name)) {
+            self.field(name, value);
         }
-        let is_repeatable = before == self.encoder.changes() && lines.len() <= REPEATED_LINES_MAX;
-        let (lines, encoded) = if is_repeatable { (lines, &self.out[start..]) } else { (&[][..], &[][..]) };
-        let revision = self.encoder.table.revision();
-        let repeated = &mut self.encoder.repeated;
-        for (kept, bytes) in [(&mut repeated.lines, lines), (&mut repeated.encoded, encoded)] {
-            kept.clear();
-            kept.extend_from_slice(bytes);
+        if before == self.encoder.changes() && lines.len() <= REPEATED_LINES_MAX {
+            self.encoder.keep_repeated(lines, &self.out[start..]);
         }
-        repeated.revision = revision;
     }
 
     /// Appends a field. The name is in lower case; a pseudo-field precedes all other fields.

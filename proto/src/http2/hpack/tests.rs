@@ -28,20 +28,30 @@ fn text(bytes: &[u8]) -> String {
 }
 
 #[test]
-fn released_buffers_keep_the_entries_of_both_tables() {
+fn released_buffers_keep_the_tables_of_both_sides_equal() {
+    const EMPTY_TABLE: &[u8] = &[0x20, 0x3f, 0xe1, 0x1f];
     let (mut encoder, mut decoder) = (Encoder::new(), Decoder::new(INITIAL_TABLE_BYTES));
     let fields = [(&b"server"[..], &b"test"[..]), (b"x-own", b"value"), (b"x-other", b"value")];
-    for round in 0..6 {
+    for round in 0..9 {
         let mut block = Vec::new();
         let mut writer = encoder.begin_block(&mut block);
         fields.iter().for_each(|(name, value)| writer.field(name, value));
-        if round > 1 {
+        // Every third block follows a release of the encoder.
+        assert_eq!(block.starts_with(EMPTY_TABLE), round > 0 && round % 3 == 0, "{round}: {block:x?}");
+        if round > 1 && round % 3 != 0 {
             assert_eq!(block.len(), fields.len(), "all fields are indexed in round {round}: {block:x?}");
         }
         decoder.decode_block(&block, &SectionLimits::default()).unwrap();
         let decoded: Vec<_> = decoder.fields().iter().map(|field| (field.name, field.value)).collect();
         assert_eq!(decoded, fields);
-        encoder.release_buffers();
+        if round % 3 == 2 {
+            encoder.release_buffers();
+        }
         decoder.release_buffers();
     }
+    let mut block = Vec::new();
+    let mut unused = Encoder::new();
+    unused.release_buffers();
+    unused.begin_block(&mut block);
+    assert_eq!(block, [], "an empty table needs no update");
 }

@@ -2,7 +2,9 @@
 
 mod access;
 mod acme;
+mod gateway;
 mod log;
+mod proxy;
 mod remote_control;
 mod rewrites;
 mod route;
@@ -10,11 +12,12 @@ mod server;
 mod site;
 mod tls;
 mod unreachable_routes;
+mod upstream;
 mod values;
 mod when;
 mod wildcards;
 
-use super::model::{Acme, Enforcement, Settings, Switch};
+use super::model::{AccessSettings, Acme, Enforcement, Listener, Settings, Switch, Upstream};
 use super::position::Span;
 use super::problem::Problem;
 use super::reader::Reader;
@@ -26,7 +29,15 @@ use std::path::PathBuf;
 
 /// Builds the model of the top level. If the reader has problems afterwards, the model must not be used.
 pub(super) fn build(top: &Block, reader: &mut Reader<'_>) -> (Settings, Vec<MachineRequirement>) {
-    let mut build = Builder { reader, requirements: Vec::new(), has_tls: false, acme: None };
+    let mut build = Builder {
+        reader,
+        requirements: Vec::new(),
+        has_tls: false,
+        acme: None,
+        listeners: Vec::new(),
+        upstreams: Vec::new(),
+        has_invalid_upstream: false,
+    };
     let settings = build.settings(top);
     (settings, build.requirements)
 }
@@ -38,6 +49,31 @@ struct Builder<'r, 'a> {
     has_tls: bool,
     /// How certificates are ordered, once it is known.
     acme: Option<Acme>,
+    /// The listeners, once they are known.
+    listeners: Vec<Listener>,
+    /// The upstreams that are declared, and the groups of URLs in routes.
+    upstreams: Vec<KnownUpstream>,
+    /// Whether an upstream has a problem that hides its name.
+    has_invalid_upstream: bool,
+}
+
+/// What a route inherits from its site.
+struct Inherited {
+    root: Option<PathBuf>,
+    index: Vec<String>,
+    listing: Switch,
+    precompressed: Switch,
+    body_bytes_max: u64,
+    access: AccessSettings,
+}
+
+/// An upstream with what is known of its text.
+struct KnownUpstream {
+    upstream: Upstream,
+    /// The name, or the first URL of a route.
+    at: Span,
+    /// Whether a route names it.
+    is_used: bool,
 }
 
 impl Builder<'_, '_> {

@@ -1,27 +1,19 @@
 //! Routes: conditions and actions.
 
+use super::gateway::gateway;
+use super::proxy::{check_file_settings, proxy};
 use super::unreachable_routes::EarlierRoutes;
-use super::values::{pattern, status};
+use super::values::{check_prefix, pattern, status, text_template};
 use super::when::build_when;
 use super::wildcards::Wildcards;
-use super::{Builder, MachineRequirementKind, PageUse, texts};
-use crate::config::model::{AccessSettings, Action, Files, Route, Switch, When};
+use super::{Builder, Inherited, MachineRequirementKind, PageUse, texts};
+use crate::config::model::{Action, Files, Route, Switch, When};
 use crate::config::problem::Problem;
 use crate::config::settings::ACTIONS;
 use crate::config::tree::{Block, Item, SpannedValue};
 use crate::config::value::Value;
 use crate::syntax::{Pattern, Template, TextTemplate, TryPath};
 use std::path::PathBuf;
-
-/// What a route inherits from its site.
-pub(super) struct Inherited {
-    pub(super) root: Option<PathBuf>,
-    pub(super) index: Vec<String>,
-    pub(super) listing: Switch,
-    pub(super) precompressed: Switch,
-    pub(super) body_bytes_max: u64,
-    pub(super) access: AccessSettings,
-}
 
 impl Builder<'_, '_> {
     pub(super) fn route(&mut self, item: &Item, site: &Inherited, earlier_routes: &mut EarlierRoutes) -> Route {
@@ -83,18 +75,22 @@ impl Builder<'_, '_> {
             }
             "rewrite" => Action::Rewrite { target: self.target(item.first(), wildcards) },
             "respond" => self.respond(item, wildcards),
+            "proxy" => {
+                check_file_settings(route.block(), item, &mut self.reader.problems);
+                Action::Proxy(proxy(self, item, (patterns, wildcards)))
+            }
+            "php" => Action::Gateway(gateway(self, item, patterns, site)),
+            "fastcgi" | "scgi" | "cgi" => {
+                check_file_settings(route.block(), item, &mut self.reader.problems);
+                Action::Gateway(gateway(self, item, patterns, site))
+            }
             _ => Action::Deny { status: status(item.required("status")) },
         }
     }
 
     fn files(&mut self, item: &Item, patterns: &[Pattern], site: &Inherited) -> Files {
         let strip_prefix = item.property("strip-prefix");
-        if let Some(given) = strip_prefix.filter(|given| given.flag())
-            && let Some(pattern) = patterns.iter().find(|pattern| !pattern.ends_with_rest())
-        {
-            let problem = Problem::new(given.at, format!("`{pattern}` has no prefix to strip"));
-            self.problem(problem.suggest("a pattern with a prefix ends with `/*` or `/{name...}`"));
-        }
+        self.reader.problems.extend(strip_prefix.and_then(|given| check_prefix(given, patterns)));
         let has_root = item.property("root").is_some();
         let root = match item.property("root") {
             Some(given) => {
@@ -128,7 +124,7 @@ impl Builder<'_, '_> {
     }
 
     /// Builds a target. Each of its wildcards is one of every pattern.
-    fn target(&mut self, given: &SpannedValue, wildcards: &Wildcards<'_>) -> Template {
+    pub(super) fn target(&mut self, given: &SpannedValue, wildcards: &Wildcards<'_>) -> Template {
         let target = template(given);
         if let Some((what, instead)) = wildcards.missing(&target.needs()) {
             self.problem(Problem::new(given.at, what).suggest(instead));
@@ -158,11 +154,6 @@ impl Builder<'_, '_> {
         }
         Action::Respond { status, body: text, content_type: item.required("content-type").text().to_owned() }
     }
-}
-
-pub(super) fn text_template(given: &SpannedValue) -> TextTemplate {
-    let Value::TextTemplate(text) = &given.value else { unreachable!("the table requires a text") };
-    text.clone()
 }
 
 /// Reports settings of a route that rewrites: the response is that of another route.

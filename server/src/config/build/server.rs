@@ -6,10 +6,11 @@ use super::tls::{
     certificate_folder, check_listeners, has_public_site, https_listeners, listener_plain_http2, listener_tls,
     ticket_keys,
 };
+use super::upstream::{declared_upstreams, used_upstreams};
 use super::{Builder, MachineRequirementKind, enforcement, networks};
 use crate::config::model::{
     Acme, ClientConnectionLimit, ConfiguredLimits, Driver, ForwardedField, Listener, LogSettings, Process, Settings,
-    Supervision, Switch, TrustedProxies,
+    Supervision, Switch, TrustedProxies, UpstreamLimits,
 };
 use crate::config::position::Span;
 use crate::config::problem::Problem;
@@ -48,7 +49,11 @@ impl Builder<'_, '_> {
         let listeners = self.listeners(top, &acme);
         self.has_tls = listeners.iter().any(|listener| listener.tls == Switch::On);
         let remote_control = remote_control(self, top, (&listeners, &acme));
+        self.listeners.clone_from(&listeners);
+        self.has_invalid_upstream = top.has_any_invalid(&["upstream"]);
+        declared_upstreams(self, top);
         let sites = self.sites(top, limits.body_bytes_max);
+        let upstreams = used_upstreams(self, top);
         check_listeners(top, &sites, &mut self.reader.problems);
         let certificate_folder = certificate_folder(self, top, (&sites, remote_control.as_ref()));
         Settings {
@@ -59,6 +64,7 @@ impl Builder<'_, '_> {
             certificate_folder,
             remote_control,
             acme,
+            upstreams,
             sites,
             limits,
             logs,
@@ -99,7 +105,9 @@ impl Builder<'_, '_> {
             }
             let tls = listener_tls(item, address);
             let plain_http2 = listener_plain_http2(self, item, tls);
-            listeners.push(Listener { address: address.clone(), mode, is_ipv6_only: false, tls, plain_http2 });
+            let proxy_protocol = listener_proxy_protocol(self, top, item);
+            let address = address.clone();
+            listeners.push(Listener { address, mode, is_ipv6_only: false, tls, plain_http2, proxy_protocol });
         }
         check_overlaps(top, &mut self.reader.problems);
         separate_families(&mut listeners);
@@ -186,6 +194,12 @@ impl Builder<'_, '_> {
             }),
             shutdown_timeout: time("shutdown-timeout"),
             http2: http2_limits(block),
+            upstreams: UpstreamLimits {
+                head_bytes_max: size(number("upstream-head-bytes-max")),
+                idle_timeout: time("upstream-idle-timeout"),
+                idle_connections_max: size(number("upstream-idle-connections-max")),
+                idle_per_server_max: size(number("upstream-idle-per-server-max")),
+            },
         };
         if limits.request_line_bytes_max > limits.head_bytes_max {
             let line = block.item("request-line-bytes-max").at;
@@ -195,6 +209,17 @@ impl Builder<'_, '_> {
         }
         limits
     }
+}
+
+/// Returns whether connections of a listener begin with a header of the PROXY protocol.
+fn listener_proxy_protocol(builder: &mut Builder<'_, '_>, top: &Block, item: &Item) -> Switch {
+    let given = item.required("proxy-protocol");
+    if given.flag() && !top.has_any(&["trusted-proxies"]) {
+        let problem = Problem::new(given.at, "`proxy-protocol` without `trusted-proxies` closes every connection");
+        builder
+            .problem(problem.suggest("write `trusted-proxies NETWORK...` at the top with the addresses of the proxy"));
+    }
+    Switch::from(given.flag())
 }
 
 /// Reports addresses that another listener covers: the system binds only one of them.

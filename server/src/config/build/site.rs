@@ -1,13 +1,12 @@
 //! Sites: names, and settings for all routes.
 
 use super::rewrites::check_rewrites;
-use super::route::{Inherited, text_template};
 use super::tls::site_tls;
 use super::unreachable_routes::EarlierRoutes;
-use super::values::{pattern, status};
+use super::values::{pattern, status, text_template};
 use super::when::text_pattern;
 use super::wildcards::Wildcards;
-use super::{Builder, MachineRequirementKind, PageUse, texts};
+use super::{Builder, Inherited, MachineRequirementKind, PageUse, texts};
 use crate::config::model::{
     AccessSettings, Action, CacheControl, ContentTypeRule, Cors, ErrorPage, Files, HeaderChange, HeaderChangeKind,
     ResponseSettings, Route, Site, Switch, When,

@@ -130,6 +130,7 @@ pub(super) fn https_listeners() -> Vec<Listener> {
         mode: 0,
         is_ipv6_only: false,
         plain_http2: Switch::Off,
+        proxy_protocol: Switch::Off,
         tls,
     };
     vec![listener(80, Switch::Off), listener(443, Switch::On)]

@@ -75,6 +75,7 @@ impl Settings {
             .chain(clients.map(|clients| &clients.authorities))
             .chain(accounts)
             .chain(&self.ticket_keys)
+            .chain(self.upstreams.iter().flat_map(super::Upstream::private_files))
             .cloned()
             .collect()
     }

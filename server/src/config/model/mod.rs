@@ -1,13 +1,22 @@
 //! The settings in force as plain values. Defaults are resolved, and nothing refers to the text.
 
 mod acme;
+mod gateway;
 mod print;
 mod print_site;
+mod proxy;
 mod remote_control;
+mod upstream;
 
 pub(crate) use acme::{Acme, Approval, Challenge, ExternalAccount, Program, has_automatic_certificate};
+pub(crate) use gateway::{CgiPrograms, Gateway, ScriptRunner, SendFile};
 pub(crate) use print::quote;
+pub(crate) use proxy::{FieldNames, ForwardedFields, ForwardedHost, Proxy};
 pub(crate) use remote_control::RemoteControl;
+pub(crate) use upstream::{
+    Adaptive, Balance, Failures, HashKey, HealthCheck, ProxyProtocol, RequestLimit, Upstream, UpstreamLimits,
+    UpstreamProtocol, UpstreamServer, UpstreamTimeouts, UpstreamTls,
+};
 
 use super::value::{Address, LogTarget};
 use crate::syntax::{HostName, Network, Pattern, ResponseSelector, Template, TextPattern, TextTemplate, TryPath};
@@ -29,6 +38,8 @@ pub(crate) struct Settings {
     /// `None`: no remote commands.
     pub(crate) remote_control: Option<RemoteControl>,
     pub(crate) acme: Acme,
+    /// Those that routes use.
+    pub(crate) upstreams: Vec<Upstream>,
     pub(crate) sites: Vec<Site>,
 }
 
@@ -58,6 +69,8 @@ pub(crate) struct Listener {
     pub(crate) tls: Switch,
     /// Whether clients may begin with HTTP/2 without TLS.
     pub(crate) plain_http2: Switch,
+    /// Whether connections begin with a header of the PROXY protocol.
+    pub(crate) proxy_protocol: Switch,
 }
 
 /// How the process runs.
@@ -132,6 +145,7 @@ pub(crate) struct ConfiguredLimits {
     pub(crate) connections_per_client: Option<ClientConnectionLimit>,
     pub(crate) shutdown_timeout: Duration,
     pub(crate) http2: Http2Limits,
+    pub(crate) upstreams: UpstreamLimits,
 }
 
 /// A limit on the connections or requests of one address.
@@ -451,6 +465,8 @@ pub(crate) enum Action {
     Rewrite { target: Template },
     Respond { status: u16, body: TextTemplate, content_type: String },
     Deny { status: u16 },
+    Proxy(Proxy),
+    Gateway(Gateway),
 }
 
 /// How files are served.

@@ -52,6 +52,7 @@ impl Display for Settings {
             self.logs.access.write(lines)?;
             self.logs.error.write(lines)
         })?;
+        self.upstreams.iter().try_for_each(|upstream| upstream.write(&mut lines))?;
         self.sites.iter().try_for_each(|site| site.write(&mut lines))
     }
 }
@@ -69,7 +70,11 @@ impl Display for Listener {
             Switch::Off => {}
         }
         match self.plain_http2 {
-            Switch::On => f.write_str(" http2=#true"),
+            Switch::On => f.write_str(" http2=#true")?,
+            Switch::Off => {}
+        }
+        match self.proxy_protocol {
+            Switch::On => f.write_str(" proxy-protocol=#true"),
             Switch::Off => Ok(()),
         }
     }
@@ -160,7 +165,8 @@ impl ConfiguredLimits {
             lines.line(format_args!("connections-per-client-max {}{dry_run_text}", bound.connections_max))?;
         }
         lines.line(format_args!("shutdown-timeout \"{}\"", write_time(self.shutdown_timeout)))?;
-        write_http2_limits(&self.http2, lines)
+        write_http2_limits(&self.http2, lines)?;
+        self.upstreams.write(lines)
     }
 }
 

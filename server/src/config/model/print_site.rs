@@ -241,6 +241,8 @@ impl Action {
                 lines.line(format_args!("respond {status}{body} content-type={}", quote(content_type)))
             }
             Self::Deny { status } => lines.line(format_args!("deny status={status}")),
+            Self::Proxy(proxy) => proxy.write(lines),
+            Self::Gateway(gateway) => gateway.write(lines),
         }
     }
 }

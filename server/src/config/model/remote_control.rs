@@ -38,7 +38,14 @@ impl RemoteControl {
     pub(crate) fn listener(&self) -> Listener {
         let address = self.ip_address().unwrap_or(IpAddr::V6(Ipv6Addr::UNSPECIFIED));
         let address = Address::Inet((address, self.port).into());
-        Listener { address, mode: 0, is_ipv6_only: false, tls: Switch::On, plain_http2: Switch::Off }
+        Listener {
+            address,
+            mode: 0,
+            is_ipv6_only: false,
+            tls: Switch::On,
+            plain_http2: Switch::Off,
+            proxy_protocol: Switch::Off,
+        }
     }
 }
 

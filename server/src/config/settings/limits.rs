@@ -88,7 +88,7 @@ pub(super) const SETTINGS: &[Setting] = &[
     .default("256KiB"),
     setting(LIMITS, "connections-max", "Most connections at once. At the limit the idlest one is closed.")
         .arguments(&[one("number", ValueKind::Count { min: 1, max: 1 << 28 })])
-        .if_absent("the descriptor limit, less roots, logs and a reserve"),
+        .if_absent("the descriptor limit, less roots, logs and a reserve; half of it if a route forwards requests"),
     setting(LIMITS, "connections-per-client-max", "Most connections of one client address. Beyond it: 503.")
         .arguments(&[one("number", ValueKind::Count { min: 1, max: 1 << 28 })])
         .properties(&[DRY_RUN])
@@ -152,4 +152,19 @@ pub(super) const SETTINGS: &[Setting] = &[
     setting(LIMITS, "http2-budget-per-second", "Points that `http2-budget` regains in each second.")
         .arguments(&[one("points", RATE)])
         .default("1000"),
+    setting(LIMITS, "upstream-head-bytes-max", "Longest head of an upstream's response. Beyond it: 502.")
+        .arguments(&[one("size", ValueKind::Size { min: 1024, max: 1 << 20 })])
+        .default("64KiB"),
+    setting(LIMITS, "upstream-idle-timeout", "Longest time that an idle connection to an upstream is kept.")
+        .arguments(&[one("time", WAIT)])
+        .default("60s")
+        .details(
+            "It is shorter for a server that announces a shorter time, or that was seen to close idle connections earlier.",
+        ),
+    setting(LIMITS, "upstream-idle-connections-max", "Most idle connections to all upstreams, for each worker.")
+        .arguments(&[one("number", ValueKind::Count { min: 0, max: 1 << 20 })])
+        .default("512"),
+    setting(LIMITS, "upstream-idle-per-server-max", "Most idle connections to one server of an upstream, for each worker.")
+        .arguments(&[one("number", ValueKind::Count { min: 0, max: 1 << 20 })])
+        .default("64"),
 ];

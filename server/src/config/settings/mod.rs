@@ -2,8 +2,10 @@
 //! from it.
 
 mod access;
+mod gateway;
 mod limits;
 mod log;
+mod proxy;
 pub(crate) mod reference;
 mod route;
 #[cfg(feature = "program")]
@@ -11,6 +13,7 @@ pub(crate) mod schema;
 mod server;
 mod site;
 mod tls;
+mod upstream;
 
 pub(crate) use route::ACTIONS;
 pub(crate) use tls::PRELOAD_MIN;
@@ -35,21 +38,35 @@ pub(crate) enum BlockKind {
     IpAccess,
     BasicAuth,
     Acme,
+    Upstream,
+    UpstreamTls,
+    Proxy,
+    Php,
+    FastCgi,
+    Scgi,
+    Cgi,
 }
 
 impl BlockKind {
     /// All blocks, in the order of the reference.
-    pub(crate) const ALL: [Self; 12] = [
+    pub(crate) const ALL: [Self; 19] = [
         Self::Top,
         Self::Limits,
         Self::Supervision,
         Self::Acme,
         Self::Log,
         Self::LogFile,
+        Self::Upstream,
+        Self::UpstreamTls,
         Self::Site,
         Self::Route,
         Self::When,
         Self::Files,
+        Self::Proxy,
+        Self::Php,
+        Self::FastCgi,
+        Self::Scgi,
+        Self::Cgi,
         Self::IpAccess,
         Self::BasicAuth,
     ];
@@ -69,6 +86,13 @@ impl BlockKind {
             Self::IpAccess => "`ip-access`",
             Self::BasicAuth => "`basic-auth`",
             Self::Acme => "`acme`",
+            Self::Upstream => "`upstream`",
+            Self::UpstreamTls => "`tls`",
+            Self::Proxy => "`proxy`",
+            Self::Php => "`php`",
+            Self::FastCgi => "`fastcgi`",
+            Self::Scgi => "`scgi`",
+            Self::Cgi => "`cgi`",
         }
     }
 }
@@ -151,9 +175,12 @@ pub(crate) fn all() -> impl Iterator<Item = &'static Setting> + Clone {
         server::SETTINGS,
         limits::SETTINGS,
         log::SETTINGS,
+        upstream::SETTINGS,
         site::SETTINGS,
         tls::SETTINGS,
         route::SETTINGS,
+        proxy::SETTINGS,
+        gateway::SETTINGS,
         access::SETTINGS,
     ]
     .into_iter()

@@ -125,8 +125,8 @@ problems. In the values of `when`, `*` is any text, with slashes, and `regex:` m
 
 ## Placeholders
 
-The targets of `redirect` and `rewrite`, entries of `try-files`, the text of `respond`, and the values of `header` and `header-add` can
-have these. In other values they are problems. A value is percent-encoded where it is inserted.
+The targets of `redirect` and `rewrite`, entries of `try-files`, the text of `respond`, the values of `header` and `header-add`, and in
+`proxy` those of `path`, `header-up` and `header-down` can have these. In other values they are problems. A value is percent-encoded where it is inserted.
 
 | placeholder | value |
 |---|---|

@@ -6,9 +6,11 @@ use crate::config::value::ValueKind;
 const ROUTE: &[BlockKind] = &[BlockKind::Route];
 const WHEN: &[BlockKind] = &[BlockKind::When];
 const FILES: &[BlockKind] = &[BlockKind::Files];
+const FILES_AND_PHP: &[BlockKind] = &[BlockKind::Files, BlockKind::Php];
 
 /// The actions. A route has exactly one.
-pub(crate) const ACTIONS: [&str; 5] = ["files", "redirect", "rewrite", "respond", "deny"];
+pub(crate) const ACTIONS: [&str; 10] =
+    ["files", "redirect", "rewrite", "respond", "deny", "proxy", "php", "fastcgi", "scgi", "cgi"];
 
 pub(super) const SETTINGS: &[Setting] = &[
     setting(ROUTE, "when", "Further conditions for the route to match. All of them have to hold.")
@@ -129,7 +131,7 @@ pub(super) const SETTINGS: &[Setting] = &[
             "route \"/app/*\" { files fallback=\"/app/index.html\" }\n\
              route \"/static/*\" { files root=\"/srv/assets\" }",
         ),
-    setting(FILES, "index", "Index file names of directories, tried in order.")
+    setting(FILES_AND_PHP, "index", "Index file names of directories, tried in order.")
         .arguments(&[list("name", ValueKind::FileName)])
         .if_absent("the site's"),
     setting(FILES, "try-files", "Files to try, in order; `*` or `{path}` is the path of the request.")

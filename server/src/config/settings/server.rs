@@ -33,6 +33,12 @@ pub(super) const SETTINGS: &[Setting] = &[
                 DefaultValue::Effect("HTTP/2 with TLS only"),
                 "Whether clients may use HTTP/2 without TLS.",
             ),
+            property(
+                "proxy-protocol",
+                ValueKind::Flag,
+                DefaultValue::Text("#false"),
+                "Whether connections of `trusted-proxies` begin with a header of the PROXY protocol (v1 or v2).",
+            ),
         ])
         .repeatable()
         .default("127.0.0.1:8080")
@@ -43,7 +49,8 @@ pub(super) const SETTINGS: &[Setting] = &[
              public name listens on `[::]:80`, and on `[::]:443` with TLS. \
              Clients of a listener with TLS choose HTTP/2 or HTTP/1.1 in the handshake. `http2=#true` is for listeners \
              without TLS, such as behind a proxy that speaks HTTP/2: the first bytes of a connection choose the \
-             protocol.",
+             protocol. With `proxy-protocol=#true`, the header names the client, and a connection from another address \
+             than one of `trusted-proxies`, or without a header, is closed.",
         )
         .example("listen \"[::]:8080\"\nlisten \"unix:/run/selvedge/site.sock\" mode=\"0660\""),
     setting(TOP, "workers", "Number of worker threads.")

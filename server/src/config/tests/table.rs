@@ -100,6 +100,22 @@ fn every_example_is_valid() {
             BlockKind::When => {
                 format!("site \"a\" {{\nroute \"/*\" {{\ndeny\nwhen {{\n{example}\n}}\n}}\n}}")
             }
+            BlockKind::Upstream => {
+                let server = if setting.name == "server" { "" } else { "server \"https://a.internal\"" };
+                format!("upstream \"u\" {{\n{server}\n{example}\n}}\nsite \"a\" {{ route \"/*\" {{ proxy \"u\"; }}; }}")
+            }
+            BlockKind::UpstreamTls => format!(
+                "upstream \"u\" {{\nserver \"https://a.internal\"\ntls {{\n{example}\n}}\n}}\n\
+                 site \"a\" {{ route \"/*\" {{ proxy \"u\"; }}; }}"
+            ),
+            BlockKind::Proxy => {
+                format!("site \"a\" {{\nroute \"/a/*\" {{\nproxy \"http://a.internal\" {{\n{example}\n}}\n}}\n}}")
+            }
+            BlockKind::Php => {
+                format!(
+                    "site \"a\" {{\nroot \"a\"\nroute \"/*\" {{\nphp \"unix:/run/php.sock\" {{\n{example}\n}}\n}}\n}}"
+                )
+            }
             place => panic!("an example in {place:?}"),
         };
         let mut memory = Memory::of(&inside);

@@ -45,13 +45,7 @@ const UNIX_PATH_BYTES_MAX: usize = 107;
 pub(super) fn read(text: &str, base: &Path) -> Result<Address, ValueError> {
     if let Some(path) = text.strip_prefix("unix:") {
         let path = path::read_path(path, base)?;
-        let bytes = path.as_os_str().len();
-        if bytes > UNIX_PATH_BYTES_MAX {
-            return Err(ValueError::new(
-                format!("the path of a Unix socket has at most {UNIX_PATH_BYTES_MAX} bytes, and this one has {bytes}"),
-                "move the socket to a folder with a shorter path, such as /run",
-            ));
-        }
+        check_unix_path(&path)?;
         return Ok(Address::Unix(path));
     }
     if let Some(descriptor) = text.strip_prefix("fd:") {
@@ -81,6 +75,18 @@ pub(super) fn read(text: &str, base: &Path) -> Result<Address, ValueError> {
         ));
     }
     Ok(Address::Name { host: host.to_ascii_lowercase(), port })
+}
+
+/// Refuses a path that is too long for a Unix socket.
+pub(super) fn check_unix_path(path: &Path) -> Result<(), ValueError> {
+    let bytes = path.as_os_str().len();
+    if bytes <= UNIX_PATH_BYTES_MAX {
+        return Ok(());
+    }
+    Err(ValueError::new(
+        format!("the path of a Unix socket has at most {UNIX_PATH_BYTES_MAX} bytes, and this one has {bytes}"),
+        "move the socket to a folder with a shorter path, such as /run",
+    ))
 }
 
 fn explain_no_port(text: &str) -> ValueError {

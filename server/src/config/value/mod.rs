@@ -4,10 +4,13 @@ mod address;
 mod name;
 mod number;
 mod path;
+mod server_address;
 
 pub(crate) use address::{Address, Descriptor};
 pub(crate) use name::is_password_hash;
 pub(crate) use number::{write_size, write_time};
+pub(crate) use server_address::{ServerAddress, ServerPlace, ServerScheme};
+pub(super) use server_address::{is_address, read_url};
 
 use super::text::Scalar;
 pub(crate) use crate::syntax::ValueError;
@@ -72,6 +75,8 @@ pub(crate) enum ValueKind {
         max: u16,
     },
     OneOfStatuses(&'static [u16]),
+    /// A status, or a range of them.
+    Statuses,
     Method,
     FieldName,
     RequestFieldName,
@@ -80,6 +85,21 @@ pub(crate) enum ValueKind {
     PasswordHash,
     LogTarget,
     LogFormat,
+    /// The URL of a server of an upstream.
+    Server,
+    /// The name of an upstream, or the URL of a server. The builder reads it, because it knows the names.
+    ProxyTarget,
+    /// The address of a server that runs scripts.
+    ScriptServer,
+    /// The host of requests to an upstream: `keep`, `upstream` or a host with or without a port.
+    ForwardedHost,
+    /// The name of a field that requests to an upstream may have.
+    ForwardedFieldName,
+    /// The name of a variable of a script or program.
+    VariableName,
+    CookieName,
+    /// What requests are distributed by.
+    HashKey,
 }
 
 /// A parsed value. [`read`] documents the variant of each kind.
@@ -101,6 +121,10 @@ pub(crate) enum Value {
     TextTemplate(TextTemplate),
     TryPath(TryPath),
     LogTarget(LogTarget),
+    /// The first and the last of a range.
+    Statuses(u16, u16),
+    Server(ServerAddress),
+    ScriptServer(ServerPlace),
 }
 
 /// Where log lines are written.
@@ -136,6 +160,14 @@ impl ValueKind {
                 check_no_placeholder(text, PlaceholderNames::Known)
             }
             Self::Text
+            | Self::Server
+            | Self::ProxyTarget
+            | Self::ScriptServer
+            | Self::ForwardedHost
+            | Self::ForwardedFieldName
+            | Self::VariableName
+            | Self::CookieName
+            | Self::HashKey
             | Self::Choice(_)
             | Self::Account
             | Self::FileMode
@@ -155,6 +187,7 @@ impl ValueKind {
             | Self::Size { .. }
             | Self::Time { .. }
             | Self::Status { .. }
+            | Self::Statuses
             | Self::OneOfStatuses(_) => check_no_placeholder(text, PlaceholderNames::Any),
         }
     }
@@ -190,6 +223,7 @@ impl ValueKind {
             Self::RewriteTarget | Self::UrlPath => "a path of the site",
             Self::TryPath => "a path of the site, with or without a `*`",
             Self::Status { .. } | Self::OneOfStatuses(_) => "a status",
+            Self::Statuses => "a status or a range",
             Self::Method => "a method",
             Self::FieldName | Self::RequestFieldName => "a field name",
             Self::FieldValue => "a field value",
@@ -197,6 +231,14 @@ impl ValueKind {
             Self::PasswordHash => "an argon2 or bcrypt hash",
             Self::LogTarget => "a log target",
             Self::LogFormat => "a log format",
+            Self::Server => "the URL of a server",
+            Self::ProxyTarget => "the name of an upstream or the URL of a server",
+            Self::ScriptServer => "the address of a server",
+            Self::ForwardedHost => "`keep`, `upstream` or a host",
+            Self::ForwardedFieldName => "a field name",
+            Self::VariableName => "the name of a variable",
+            Self::CookieName => "the name of a cookie",
+            Self::HashKey => "`path`, `client`, `header:NAME` or `cookie:NAME`",
         }
     }
 
@@ -228,6 +270,25 @@ impl ValueKind {
     }
 }
 
+/// Checks the URL of a server, relative to the current folder.
+///
+/// # Errors
+/// If it is no URL of a server.
+#[cfg(feature = "program")]
+pub(crate) fn check_server(text: &str) -> Result<(), ValueError> {
+    ValueKind::Server.check_placeholders(text)?;
+    read_url(text, Path::new("")).map(drop)
+}
+
+/// Checks the host of requests to an upstream, and returns it in lower case.
+///
+/// # Errors
+/// If it is neither `keep`, `upstream`, nor a host.
+#[cfg(feature = "program")]
+pub(crate) fn check_forwarded_host(text: &str) -> Result<String, ValueError> {
+    name::read_forwarded_host(text).map(|_| text.to_ascii_lowercase())
+}
+
 /// Parses a scalar as a value of a kind. Relative paths start at `base`.
 ///
 /// # Errors
@@ -245,6 +306,10 @@ pub(in crate::config) fn read(kind: ValueKind, scalar: &Scalar, base: &Path) -> 
         (ValueKind::OneOfStatuses(statuses), _) => {
             number::read_status(scalar, &|status| statuses.contains(&status), kind)
         }
+        (ValueKind::Server | ValueKind::ProxyTarget | ValueKind::ScriptServer, Scalar::Integer(port)) => {
+            Err(ValueError::new("a port without a host", format!("write \"localhost:{port}\"")))
+        }
+        (ValueKind::Statuses, _) => number::read_statuses(scalar),
         // A port alone is the only unquoted address that is common.
         (ValueKind::Listen, Scalar::Integer(port)) => address::read(&port.to_string(), base).map(Value::Listen),
         (_, Scalar::Text(text)) => read_text(kind, text, base),
@@ -291,11 +356,20 @@ fn read_text(kind: ValueKind, text: &str, base: &Path) -> Result<Value, ValueErr
         ValueKind::UserName => name::read_user_name(text),
         ValueKind::PasswordHash => name::read_password_hash(text),
         ValueKind::LogTarget => path::read_log_target(text, base).map(Value::LogTarget),
+        ValueKind::Server => read_url(text, base).map(Value::Server),
+        ValueKind::ProxyTarget => Ok(owned()),
+        ValueKind::ScriptServer => server_address::read_plain(text, base).map(Value::ScriptServer),
+        ValueKind::ForwardedHost => name::read_forwarded_host(text),
+        ValueKind::ForwardedFieldName => name::read_forwarded_field_name(text),
+        ValueKind::VariableName => name::read_variable_name(text),
+        ValueKind::CookieName => name::read_cookie_name(text),
+        ValueKind::HashKey => name::read_hash_key(text),
         ValueKind::Flag
         | ValueKind::Count { .. }
         | ValueKind::Size { .. }
         | ValueKind::Time { .. }
         | ValueKind::Status { .. }
+        | ValueKind::Statuses
         | ValueKind::OneOfStatuses(_) => Err(ValueError::new(format!("this is not {}", kind.name()), "")),
     }
 }

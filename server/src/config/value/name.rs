@@ -2,11 +2,41 @@
 
 use super::{Value, ValueError};
 use crate::config::suggest::suggestion;
+use crate::syntax::HostName;
 use selvedge::proto::field::{Fields, InvalidField, is_token};
+
+/// Words of other servers for the words of a choice.
+const FOREIGN_CHOICES: [(&str, &str); 21] = [
+    ("least_conn", "least-loaded"),
+    ("least-conn", "least-loaded"),
+    ("leastconn", "least-loaded"),
+    ("least_time", "least-loaded"),
+    ("random", "least-loaded"),
+    ("random_choose", "least-loaded"),
+    ("bybusyness", "least-loaded"),
+    ("p2c", "least-loaded"),
+    ("round_robin", "round-robin"),
+    ("roundrobin", "round-robin"),
+    ("static-rr", "round-robin"),
+    ("byrequests", "round-robin"),
+    ("ip_hash", "hash"),
+    ("uri_hash", "hash"),
+    ("client_ip_hash", "hash"),
+    ("header", "hash"),
+    ("source", "hash"),
+    ("uri", "hash"),
+    ("cookie", "sticky"),
+    ("h2c", "http2"),
+    ("h2", "http2"),
+];
 
 pub(super) fn read_choice(text: &str, words: &[&'static str]) -> Result<Value, ValueError> {
     if words.contains(&text) {
         return Ok(Value::Text(text.to_owned()));
+    }
+    let of_others = FOREIGN_CHOICES.iter().find(|(word, ours)| *word == text && words.contains(ours));
+    if let Some((_, ours)) = of_others {
+        return Err(ValueError::new(format!("unknown value `{text}`"), format!("write \"{ours}\"")));
     }
     Err(ValueError::new(format!("unknown value `{text}`"), suggestion(text, words.iter().copied())))
 }
@@ -70,6 +100,97 @@ pub(super) fn read_field_value(text: &str) -> Result<String, ValueError> {
         Ok(()) => Ok(text.trim_matches([' ', '\t']).to_owned()),
         Err(_) => Err(ValueError::new("the field value contains a control character", "write it on one line")),
     }
+}
+
+/// Fields of a request to an upstream that other settings set, and what to write.
+const FORWARDED_FIELDS_SET: [(&str, &str); 10] = [
+    ("host", "write `host \"NAME\"` in the block of `proxy`; without it, the host of the client is kept"),
+    ("connection", "the server manages the connections to an upstream; remove it"),
+    ("upgrade", "WebSocket and other upgrades need no setting; remove it"),
+    ("keep-alive", "the server manages the connections to an upstream; remove it"),
+    ("proxy-connection", "the server manages the connections to an upstream; remove it"),
+    ("te", "the server manages the connections to an upstream; remove it"),
+    ("trailer", "trailer fields are forwarded; remove it"),
+    ("transfer-encoding", "it controls the framing of the message"),
+    ("content-length", "it controls the framing of the message"),
+    ("expect", "the server manages it for both sides; remove it"),
+];
+
+/// Reads the name of a field that requests to an upstream may have.
+pub(super) fn read_forwarded_field_name(text: &str) -> Result<Value, ValueError> {
+    match FORWARDED_FIELDS_SET.iter().find(|(name, _)| text.eq_ignore_ascii_case(name)) {
+        Some((_, instead)) => {
+            Err(ValueError::new(format!("`{text}` is set by the server and cannot be changed"), *instead))
+        }
+        None => read_request_field_name(text),
+    }
+}
+
+/// Reads the host of requests to an upstream: `keep`, `upstream`, or a host with or without a port.
+pub(super) fn read_forwarded_host(text: &str) -> Result<Value, ValueError> {
+    let is_host = |text: &str| {
+        let (host, port) = match text.rsplit_once(':') {
+            Some((host, port)) if !port.ends_with(']') => (host, Some(port)),
+            _ => (text, None),
+        };
+        let is_port = port.is_none_or(|port| port.parse::<u16>().is_ok_and(|port| port > 0));
+        is_port && matches!(host.parse(), Ok(HostName::Exact(_)))
+    };
+    if ["keep", "upstream"].contains(&text) || is_host(text) {
+        return Ok(Value::Text(text.to_ascii_lowercase()));
+    }
+    let instead = match text {
+        "$host" | "$http_host" | "on" => "write \"keep\", the default",
+        "$proxy_host" | "off" => "write \"upstream\"",
+        _ => "write \"keep\" for the host of the client, \"upstream\" for that of the server, or a host",
+    };
+    Err(ValueError::new(format!("`{}` is not a host", text.escape_debug()), instead))
+}
+
+/// Reads the name of a variable of a script or program. Values of the server replace `HTTP_PROXY`, so a program that
+/// uses it as its own proxy never gets it from a client.
+pub(super) fn read_variable_name(text: &str) -> Result<Value, ValueError> {
+    let is_name = !text.is_empty()
+        && !text.starts_with(|c: char| c.is_ascii_digit())
+        && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
+    match is_name {
+        true => Ok(Value::Text(text.to_owned())),
+        false => Err(ValueError::new(
+            format!("`{}` is not the name of a variable", text.escape_debug()),
+            "use letters, digits and `_`, as in \"APP_ENV\"",
+        )),
+    }
+}
+
+/// Reads the name of a cookie (RFC 6265 §4.1.1).
+pub(super) fn read_cookie_name(text: &str) -> Result<Value, ValueError> {
+    match is_token(text.as_bytes()) {
+        true => Ok(Value::Text(text.to_owned())),
+        false => Err(ValueError::new(
+            format!("`{}` is not the name of a cookie", text.escape_debug()),
+            "use letters, digits, `-` and `_`, as in \"server\"",
+        )),
+    }
+}
+
+/// Reads what requests are distributed by.
+pub(super) fn read_hash_key(text: &str) -> Result<Value, ValueError> {
+    let is_key = match text.split_once(':') {
+        None => ["path", "client"].contains(&text),
+        Some(("header" | "cookie", name)) => is_token(name.as_bytes()),
+        Some(_) => false,
+    };
+    if is_key {
+        return Ok(Value::Text(text.to_owned()));
+    }
+    let instead = match text {
+        "ip" | "source" | "$remote_addr" | "$binary_remote_addr" => "write \"client\"",
+        "uri" | "url" | "$request_uri" | "$uri" => "write \"path\"",
+        "header" => "write \"header:NAME\"",
+        "cookie" => "write \"cookie:NAME\"",
+        _ => "write \"path\", \"client\", \"header:NAME\" or \"cookie:NAME\"",
+    };
+    Err(ValueError::new(format!("`{}` is nothing to distribute requests by", text.escape_debug()), instead))
 }
 
 /// Reads a media type, which may have parameters.

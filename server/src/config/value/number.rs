@@ -134,6 +134,30 @@ pub(super) fn read_status(
     }
 }
 
+/// Reads a status or a range of them, such as `200-399`.
+pub(super) fn read_statuses(scalar: &Scalar) -> Result<Value, ValueError> {
+    let (first, last) = match scalar {
+        Scalar::Integer(number) => (u16::try_from(*number).ok(), u16::try_from(*number).ok()),
+        Scalar::Text(text) => match text.split_once('-') {
+            Some((first, last)) => (first.trim().parse().ok(), last.trim().parse().ok()),
+            None => match text.strip_suffix("xx").and_then(|digit| digit.parse::<u16>().ok()) {
+                Some(digit) => (digit.checked_mul(100), digit.checked_mul(100).map(|first| first.saturating_add(99))),
+                None => (text.parse().ok(), text.parse().ok()),
+            },
+        },
+        _ => (None, None),
+    };
+    match (first, last) {
+        (Some(first), Some(last)) if (200..=599).contains(&first) && (first..=599).contains(&last) => {
+            Ok(Value::Statuses(first, last))
+        }
+        _ => Err(ValueError::new(
+            "this is not a final status or a range of them",
+            "write, for example, 200 or \"200-399\"",
+        )),
+    }
+}
+
 pub(super) fn read_file_mode(text: &str) -> Result<Value, ValueError> {
     let is_octal = (3..=4).contains(&text.len()) && text.bytes().all(|b| matches!(b, b'0'..=b'7'));
     match u64::from_str_radix(text, 8) {

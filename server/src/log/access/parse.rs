@@ -2,7 +2,7 @@
 //!
 //! An unknown or unsupported directive is a problem with its position and a hint, never a line with another value.
 
-use super::step::{FormatStep, LogValue, StatusFilter, TimeOf, TimeUnit, TlsValue};
+use super::step::{FormatStep, LogValue, StatusFilter, TimeOf, TimeUnit, TlsValue, UpstreamValue};
 use crate::log::time::TimePattern;
 use selvedge::proto::field::{KnownField, is_token};
 use std::fmt;
@@ -223,9 +223,10 @@ impl Directive<'_> {
         let choices = match (self.letter, argument) {
             ('i' | 'o' | 'C', _) => return self.named(at, argument),
             ('t', _) => return self.time(at, argument),
-            ('x', name) => match TlsValue::from_name(name) {
-                Some(value) => return Ok(LogValue::Tls(value)),
-                None => TLS_NAMES,
+            ('x', name) => match (TlsValue::from_name(name), UpstreamValue::from_name(name)) {
+                (Some(value), _) => return Ok(LogValue::Tls(value)),
+                (None, Some(value)) => return Ok(LogValue::Upstream(value)),
+                (None, None) => TLS_NAMES,
             },
             ('h' | 'a', "c") => return Ok(LogValue::Peer),
             ('T', "s") => return Ok(LogValue::Elapsed(TimeUnit::Seconds)),

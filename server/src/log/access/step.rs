@@ -5,7 +5,7 @@ use crate::log::time::TimePattern;
 use selvedge::proto::Persistence;
 use selvedge::proto::field::KnownField;
 use selvedge::proto::http1::write::write_decimal;
-use selvedge::service::{Exchange, ResponseOutcome, TlsInfo};
+use selvedge::service::{Exchange, ResponseOutcome, TlsInfo, UpstreamFacts};
 use selvedge::{Request, StatusCode};
 use std::io::Write;
 use std::net::IpAddr;
@@ -66,6 +66,7 @@ pub(super) enum LogValue {
     Host,
     Port,
     Tls(TlsValue),
+    Upstream(UpstreamValue),
     /// `X` for an aborted response, `+` or `-` for a connection that stays open or closes.
     Connection,
     /// Earlier requests on the connection.
@@ -109,6 +110,52 @@ impl TlsValue {
             Self::Session => Some(if tls.is_resumed() { "Resumed" } else { "Initial" }),
             Self::ClientVerified => Some(if tls.peer_certificates().is_empty() { "NONE" } else { "SUCCESS" }),
             Self::ClientSubject => tls.peer_subject(),
+        }
+    }
+}
+
+/// A value of the server that the request was forwarded to; a hyphen for a request that was not forwarded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum UpstreamValue {
+    /// The name of the group of servers.
+    Group,
+    /// The address of the server that was tried last.
+    Address,
+    /// The status of its response.
+    Status,
+    /// How often the request was tried.
+    Tries,
+    /// Milliseconds from the choice of the server to the head of its response.
+    Milliseconds,
+}
+
+impl UpstreamValue {
+    /// Returns the value of a name.
+    pub(super) fn from_name(name: &str) -> Option<Self> {
+        Some(match name {
+            "UPSTREAM_NAME" => Self::Group,
+            "UPSTREAM_ADDRESS" => Self::Address,
+            "UPSTREAM_STATUS" => Self::Status,
+            "UPSTREAM_TRIES" => Self::Tries,
+            "UPSTREAM_MS" => Self::Milliseconds,
+            _ => return None,
+        })
+    }
+
+    fn append(self, record: &LogRecord<'_>, facts: &UpstreamFacts, out: &mut Vec<u8>) {
+        let number = match self {
+            Self::Group => return append_or_hyphen(record, Some(facts.group.as_bytes()), out),
+            Self::Address => {
+                let address = Some(facts.address.as_bytes()).filter(|address| !address.is_empty());
+                return append_or_hyphen(record, address, out);
+            }
+            Self::Status => facts.status.map(|status| u64::from(status.code())),
+            Self::Tries => Some(u64::from(facts.tries)),
+            Self::Milliseconds => facts.response_time.map(|time| u64::try_from(time.as_millis()).unwrap_or(u64::MAX)),
+        };
+        match number {
+            Some(number) => write_decimal(number, out),
+            None => out.push(b'-'),
         }
     }
 }
@@ -209,6 +256,10 @@ impl LogValue {
                 let text = request.and_then(Request::tls).and_then(|tls| value.of(tls));
                 append_or_hyphen(record, text.map(str::as_bytes), out);
             }
+            Self::Upstream(value) => match exchange.upstream {
+                Some(upstream) => value.append(record, &upstream.facts(), out),
+                None => out.push(b'-'),
+            },
             Self::Connection => out.push(match (exchange.outcome, exchange.persistence) {
                 (ResponseOutcome::Aborted, _) => b'X',
                 (ResponseOutcome::Complete, Persistence::KeepAlive) => b'+',

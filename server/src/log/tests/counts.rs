@@ -1,11 +1,60 @@
 //! What an observer counts beside logging.
 
-use super::{Directory, config};
+use super::{Directory, config, lines};
 use crate::log::{Counters, Format, LogObserver, Logs};
 use crate::process::connect;
-use selvedge::service::{CloseReason, Closed, Phase, ServerEvent, UNIX_PEER};
+use selvedge::proto::field::Fields;
+use selvedge::proto::field_section::MalformedMessage;
+use selvedge::proto::http2::StreamError;
+use selvedge::proto::{Persistence, StatusCode};
+use selvedge::service::{CloseReason, Closed, Exchange, Phase, ResponseOutcome, ServerEvent, StreamId, UNIX_PEER};
 use selvedge::{Limits, Observer};
 use std::sync::Arc;
+
+#[test]
+fn a_stream_that_is_reset_has_a_line_with_its_reason() {
+    let directory = Directory::new();
+    let logs = Logs::start(&config(&directory, [], vec![]), connect).unwrap_or_else(|problem| panic!("{problem}"));
+    let counters = Arc::<Counters>::default();
+    let observer = LogObserver::new(&logs, &Limits::default()).with_counters(&counters);
+    let malformed = CloseReason::MessageMalformed(MalformedMessage::HostDiffers);
+    for (status, reset) in [(200, CloseReason::SendTooSlow), (400, malformed), (499, CloseReason::ClientCancelled)] {
+        observer.finished(&Exchange {
+            peer: UNIX_PEER,
+            stream: StreamId(9),
+            request: None,
+            request_line: b"GET /film HTTP/2.0",
+            status: StatusCode::new(status).unwrap(),
+            fields: &Fields::new(),
+            head_bytes: 0,
+            content_bytes: 0,
+            outcome: ResponseOutcome::Aborted,
+            reset: Some(reset),
+            persistence: Persistence::KeepAlive,
+            requests: 5,
+            reject: None,
+            reason: None,
+            upstream: None,
+            unix_time: 0,
+            elapsed: None,
+        });
+    }
+    observer.event(&ServerEvent::StreamsRefused { peer: UNIX_PEER, error: StreamError::StreamsTooMany, count: 28 });
+    drop(observer);
+    logs.flush_and_join();
+    let lines = lines(&directory.path("error"));
+    let texts: Vec<&str> = lines.iter().map(|line| line.split_once(' ').unwrap().1).collect();
+    for (text, expected) in texts.iter().zip([
+        "warn SendTooSlow: 200 the client received the response too slowly (bound: 30s or 500 B/s), on stream 9",
+        "warn HostDiffers: 400 the Host field differs from the authority, on stream 9",
+        "debug ClientCancelled: 499 the client cancelled the request, on stream 9",
+        "warn StreamsTooMany: too many streams are open (bound: 100); the stream is reset",
+    ]) {
+        assert!(text.starts_with(expected), "{text}");
+    }
+    assert!(texts.len() == 4 && texts[3].ends_with("count=28"), "{texts:?}");
+    assert_eq!(counters.totals().events, [("StreamsTooMany", 1)]);
+}
 
 #[test]
 fn events_and_closes_are_counted_by_name() {

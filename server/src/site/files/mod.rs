@@ -16,7 +16,7 @@ mod resource;
 mod response;
 pub(super) mod root;
 
-use super::action::Precompressed;
+use super::files_rules::Precompressed;
 use super::single_flight::SingleFlight;
 use cache::FileCache;
 use cache_key::CacheNamespace;
@@ -211,6 +211,22 @@ impl Files {
     pub(super) async fn respond(&self, request: &Request, resource: &Resource) -> Response {
         response::respond(request, resource).await
     }
+}
+
+/// Loads a file that a script names, which no cache holds. May wait for the disk on another thread.
+pub(super) async fn load_once(root: &Arc<root::Root>, path: &SafePath) -> Result<Resource, FileError> {
+    let document_root = DocumentRoot { root: root.clone(), index: Arc::from([]), precompressed: Precompressed::Off };
+    let path = path.clone();
+    let load = move || resolve(&document_root, &path, DiskAccess::MayBlock, None);
+    match spawn_blocking(load).await.unwrap_or(Err(FileError::ShuttingDown))? {
+        LoadOutcome::File(file) => Ok(Resource::new(file)),
+        _ => Err(FileError::NotFound),
+    }
+}
+
+/// Responds with a file of [`load_once`].
+pub(super) async fn respond_once(request: &Request, resource: &Resource) -> Response {
+    response::respond(request, resource).await
 }
 
 /// What a path names, compared with the file that was cached for it.

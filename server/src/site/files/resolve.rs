@@ -4,7 +4,7 @@ use super::error::FileError;
 use super::loaded::{KnownStamps, LoadedContent, LoadedFile, LoadedVariant, MEMORY_FILE_BYTES_MAX};
 pub(super) use super::root::DiskAccess;
 use super::root::Root;
-use crate::site::action::Precompressed;
+use crate::site::files_rules::Precompressed;
 use rustix::fs::{FileType, Stat, fstat};
 use rustix::io::{Errno, ReadWriteFlags, preadv2};
 use selvedge::proto::encoding::Coding;

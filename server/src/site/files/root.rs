@@ -154,6 +154,30 @@ impl Root {
         fstat(&openat2(&self.directory, path.as_str(), OFlags::PATH | OFlags::CLOEXEC, Mode::empty(), beneath)?)
     }
 
+    /// Returns what a path beneath the root is. Follows links. Reads nothing, so it needs no permission to read the file.
+    ///
+    /// # Errors
+    /// If the path leads nowhere or outside the root.
+    pub(in crate::site) fn type_beneath(
+        &self,
+        path: &SafePath,
+        disk_access: DiskAccess,
+    ) -> rustix::io::Result<FileType> {
+        let opened = match self.method {
+            OpenMethod::Openat2 => {
+                let name = if path.as_str().is_empty() { "." } else { path.as_str() };
+                self.open_relative(name, OFlags::PATH | OFlags::CLOEXEC, disk_access)?
+            }
+            OpenMethod::BySegment => self.open_beneath(path, disk_access)?,
+        };
+        Ok(FileType::from_raw_mode(fstat(&opened)?.st_mode))
+    }
+
+    /// Returns the path that the directory was opened at.
+    pub(in crate::site) fn path(&self) -> &Path {
+        &self.path
+    }
+
     fn open_relative(&self, path: &str, flags: OFlags, disk_access: DiskAccess) -> rustix::io::Result<OwnedFd> {
         let mut beneath = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
         if disk_access == DiskAccess::CachedOnly {

@@ -6,6 +6,8 @@ mod fields;
 mod file_cache;
 mod files;
 mod hosts;
+#[cfg(feature = "configuration")]
+mod proxy;
 mod routes;
 
 use super::*;
@@ -86,6 +88,7 @@ fn route(pattern: &str, action: Action) -> Route {
         error_pages: Vec::new(),
         headers: HeaderEdits::default(),
         action,
+        lease: None,
     }
 }
 
@@ -109,6 +112,8 @@ struct LoggedExchange {
     user: Option<String>,
     client: String,
     site_tag: u32,
+    /// Group, tries, status and failure of a forwarded request.
+    upstream: Option<String>,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -123,6 +128,11 @@ impl Observer for RecordingObserver {
             user: request.user().map(str::to_owned),
             client: request.client().to_string(),
             site_tag: request.site_tag(),
+            upstream: exchange.upstream.map(|upstream| {
+                let facts = upstream.facts();
+                let status = facts.status.map_or_else(|| "-".to_owned(), |status| status.code().to_string());
+                format!("{} {} {status} {}", facts.group, facts.tries, facts.failure.as_deref().unwrap_or("-"))
+            }),
         });
     }
 }

@@ -2,7 +2,9 @@
 
 mod configurations;
 mod example;
+mod gateway;
 mod process;
+mod proxy;
 mod reload;
 mod settings;
 mod site_logs;

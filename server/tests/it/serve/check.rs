@@ -230,7 +230,8 @@ fn an_unreadable_file_is_reported() {
 fn settings_are_printed_in_three_forms() {
     let text = run_to_exit(selvedge_command().arg("settings"));
     assert!(
-        text.code == Some(0) && text.out.contains("\n    listen ADDRESS [mode=...] [tls=...] [http2=...]\n"),
+        text.code == Some(0)
+            && text.out.contains("\n    listen ADDRESS [mode=...] [tls=...] [http2=...] [proxy-protocol=...]\n"),
         "{text:?}"
     );
     let json = run_to_exit(selvedge_command().args(["settings", "--json"]));

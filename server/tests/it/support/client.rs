@@ -118,6 +118,17 @@ impl Client {
         Ok(())
     }
 
+    /// Receives until the text, and drops what was received up to its end.
+    pub(crate) fn receive_past(&mut self, text: &str) {
+        let text = text.as_bytes();
+        loop {
+            match self.input.windows(text.len()).position(|window| window == text) {
+                Some(start) => return drop(self.input.drain(..start + text.len())),
+                None => assert!(self.read_more() > 0, "the connection was closed before {text:?}"),
+            }
+        }
+    }
+
     /// Asserts that the program closes the connection without sending more bytes.
     pub(crate) fn assert_closed(&mut self) {
         assert_eq!(self.read_more(), 0, "received bytes instead of the close");

@@ -14,6 +14,7 @@ pub(super) const SETTINGS: u8 = 4;
 pub(super) const PING: u8 = 6;
 pub(super) const GOAWAY: u8 = 7;
 pub(super) const WINDOW_UPDATE: u8 = 8;
+pub(super) const CONTINUATION: u8 = 9;
 pub(super) const PRIORITY_UPDATE: u8 = 16;
 
 /// END_STREAM of HEADERS and DATA, ACK of SETTINGS and PING.
@@ -24,6 +25,7 @@ pub(super) const NO_ERROR: u32 = 0;
 pub(super) const PROTOCOL_ERROR: u32 = 1;
 pub(super) const INTERNAL_ERROR: u32 = 2;
 pub(super) const FLOW_CONTROL_ERROR: u32 = 3;
+pub(super) const REFUSED_STREAM: u32 = 7;
 pub(super) const CANCEL: u32 = 8;
 
 /// The setting of the initial window of streams.
@@ -122,10 +124,15 @@ impl<'a> Http2Client<'a> {
         self.output.extend_from_slice(payload);
     }
 
+    /// Returns the stream of the next request.
+    pub(super) fn next_stream(&mut self) -> u32 {
+        self.next_stream += 2;
+        self.next_stream - 2
+    }
+
     /// Adds a request. Returns its stream.
     pub(super) fn request(&mut self, flags: u8, method: &str, path: &str, fields: &[(&str, &str)]) -> u32 {
-        let stream = self.next_stream;
-        self.next_stream += 2;
+        let stream = self.next_stream();
         let pseudo = [(":method", method), (":scheme", "http"), (":authority", "test"), (":path", path)];
         self.frame(HEADERS, flags | END_HEADERS, stream, &block(pseudo.iter().chain(fields)));
         stream

@@ -5,13 +5,15 @@ use super::super::scenario::{TestServer, advance, is_about, settle, with_virtual
 use super::super::streams::TestStream;
 use super::super::test_app::content;
 use super::client::{
-    FLOW_CONTROL_ERROR, HEADERS, Http2Client, LAST, NO_ERROR, PROTOCOL_ERROR, RST_STREAM, WINDOW_UPDATE, block,
+    CONTINUATION, END_HEADERS, FLOW_CONTROL_ERROR, HEADERS, Http2Client, LAST, NO_ERROR, PROTOCOL_ERROR,
+    REFUSED_STREAM, RST_STREAM, WINDOW_UPDATE, block,
 };
 use crate::limits::Limits;
 use crate::service::{
     Body, CloseReason, ContentError, Phase, Request, Response, ResponseOutcome, Service, StreamError,
 };
-use selvedge_proto::{Reject, StatusCode};
+use selvedge_proto::field_section::MalformedMessage;
+use selvedge_proto::{Reject, StatusCode, http2};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::time::Duration;
@@ -88,22 +90,111 @@ fn content_that_is_not_read_is_bounded_by_its_window() {
 }
 
 #[test]
-fn a_response_without_the_content_stops_the_client() {
+fn content_after_the_response_is_discarded_up_to_a_limit() {
     with_virtual_time(async || {
-        let server = TestServer::new();
+        let limits = Limits::default();
+        let discarded_max = limits.discard_bytes_max as usize;
+        let server = TestServer::with(limits);
         let mut client = Http2Client::connect(&server).await;
-        let (open, complete) = (client.post("/ok"), client.post("/slow/1"));
-        client.data(LAST, complete, b"unread");
+        let (whole, endless, trailers) = (client.post("/ok"), client.post("/limit/100"), client.post("/slow/1"));
+        client.data(0, endless, &content(1_000));
+        client.data(0, trailers, &content(STREAM_WINDOW));
         client.send().await;
         advance(2).await;
         client.send().await;
-        assert!(client.response(open).is_complete && client.response(complete).is_complete);
-        assert_eq!((client.response(open).reset, client.response(complete).reset), (Some(NO_ERROR), None));
-        client.data(0, open, b"in flight");
-        client.trailers(open, &[]);
+        for (stream, status) in [(whole, 200), (endless, 413), (trailers, 200)] {
+            let response = client.response(stream);
+            assert_eq!((response.status, response.is_complete, response.reset), (status, true, None));
+        }
+        assert_eq!(client.reported().len(), 3);
+        // The windows open again for all that is discarded.
+        for (stream, before) in [(whole, 0), (trailers, STREAM_WINDOW), (endless, 1_000)] {
+            let first = discarded_max / 2;
+            client.data(0, stream, &content(first));
+            client.send().await;
+            let updates = client.frames(WINDOW_UPDATE);
+            assert!(updates.iter().any(|update| update.stream == stream), "{before}");
+            client.data(0, stream, &content(discarded_max - first));
+            client.send().await;
+            assert_eq!(client.response(stream).reset, None);
+        }
+        assert_eq!(client.client.phase(), Phase::ReadingContent);
+        client.data(LAST, whole, b"");
+        client.trailers(trailers, &[]);
+        client.data(0, endless, b"x");
+        client.send().await;
+        let resets = [whole, trailers, endless].map(|stream| client.response(stream).reset);
+        assert_eq!(resets, [None, None, Some(NO_ERROR)]);
+        client.data(0, endless, b"in flight");
+        client.data(LAST, endless, b"");
         client.send().await;
         assert_eq!(client.fetch("/ok").await.status, 200, "that is no violation");
-        assert_eq!(client.reported().len(), 3);
+        assert_eq!((client.reported().len(), client.client.phase()), (4, Phase::Idle));
+    });
+}
+
+#[test]
+fn content_after_the_response_has_the_time_of_content() {
+    with_virtual_time(async || {
+        let server = TestServer::new();
+        let mut client = Http2Client::connect(&server).await;
+        let (open, drip) = (client.post("/ok"), client.post("/ok"));
+        let large = client.request(0, "POST", "/ok", &[("a", "b"); 200]);
+        client.send().await;
+        assert_eq!(client.response(large).status, 431);
+        let began = tokio::time::Instant::now();
+        while client.response(drip).reset.is_none() {
+            assert!(began.elapsed().as_secs() < 100, "it is reset");
+            advance(1).await;
+            client.data(0, drip, b"a few bytes");
+            client.send().await;
+        }
+        assert!(is_about(began.elapsed().as_secs(), 30), "{:?}", began.elapsed());
+        assert_eq!([open, drip, large].map(|stream| client.response(stream).reset), [Some(NO_ERROR); 3]);
+        assert_eq!((client.reported().len(), client.client.phase()), (3, Phase::Idle));
+    });
+}
+
+#[test]
+fn a_client_may_stop_within_its_content_after_the_response() {
+    with_virtual_time(async || {
+        let server = TestServer::new();
+        let mut client = Http2Client::connect(&server).await;
+        let stream = client.request(0, "POST", "/ok", &[("content-length", "1000")]);
+        client.send().await;
+        client.data(LAST, stream, b"not all");
+        client.send().await;
+        assert!(client.response(stream).is_complete);
+        assert_eq!((client.fetch("/ok").await.status, server.recorder.refused()), (200, vec![]));
+    });
+}
+
+#[test]
+fn nothing_is_discarded_if_the_limit_is_zero() {
+    with_virtual_time(async || {
+        let server = TestServer::with(Limits { discard_bytes_max: 0, ..Limits::default() });
+        let mut client = Http2Client::connect(&server).await;
+        let stream = client.post("/ok");
+        client.send().await;
+        assert_eq!((client.response(stream).is_complete, client.response(stream).reset), (true, Some(NO_ERROR)));
+    });
+}
+
+#[test]
+fn a_drain_waits_for_content_that_is_discarded() {
+    with_virtual_time(async || {
+        let server = TestServer::new();
+        let mut client = Http2Client::connect(&server).await;
+        let stream = client.post("/ok");
+        client.send().await;
+        server.drain();
+        client.send().await;
+        client.data(LAST, stream, b"the rest");
+        assert_eq!(client.client.closed(), None);
+        client.send().await;
+        let (reason, seconds) = client.client.wait_closed().await;
+        assert_eq!((client.response(stream).reset, reason), (None, CloseReason::Draining));
+        assert!(seconds <= 6, "{seconds} s");
     });
 }
 
@@ -396,6 +487,8 @@ fn an_echo_responds_while_it_reads() {
         client.send().await;
         assert_eq!(client.response(broken).reset, Some(PROTOCOL_ERROR));
         assert_eq!(client.reported(), [(stream.into(), 200), (broken.into(), 200)].into());
+        let reset = client.client.finished()[1].reset;
+        assert!(matches!(reset, Some(CloseReason::MessageMalformed(_))), "{reset:?}");
     });
 }
 
@@ -413,7 +506,8 @@ fn refused_heads_are_reported_and_keep_the_connection() {
         for stream in [malformed, without_content] {
             assert_eq!(client.response(stream).reset, Some(PROTOCOL_ERROR));
         }
-        assert_eq!((client.response(large).status, client.response(large).reset), (431, Some(NO_ERROR)));
+        assert_eq!((client.response(large).status, client.response(large).reset), (431, None));
+        client.data(LAST, large, b"");
         advance(2).await;
         client.send().await;
         let reported = [(slow, 200), (malformed, 400), (without_content, 400), (large, 431)];
@@ -421,6 +515,56 @@ fn refused_heads_are_reported_and_keep_the_connection() {
         let finished = client.client.finished();
         assert_eq!(finished.iter().filter(|finished| finished.is_request).count(), 1);
         assert!(finished.iter().any(|finished| finished.reject == Some(Reject::TooManyFields)));
+        let resets: Vec<_> = finished.iter().filter_map(|finished| finished.reset).collect();
+        let expected = [MalformedMessage::ConnectionSpecificField, MalformedMessage::ContentMissing];
+        assert_eq!(resets, expected.map(CloseReason::MessageMalformed));
+    });
+}
+
+#[test]
+fn a_path_that_is_too_long_has_one_status() {
+    with_virtual_time(async || {
+        let server = TestServer::new();
+        let mut client = Http2Client::connect(&server).await;
+        let fill = "x".repeat(8_000);
+        for (length, fields) in [(8_100, 0), (12_000, 0), (12_000, 1), (20_000, 0), (40_000, 0), (2_000, 2)] {
+            let path = format!("/{}", "a".repeat(length - 1));
+            let stream = client.next_stream();
+            let fields = vec![("x-fill", fill.as_str()); fields];
+            let block = block(
+                [(":method", "GET"), (":scheme", "http"), (":authority", "test"), (":path", &path)]
+                    .iter()
+                    .chain(&fields),
+            );
+            let frames: Vec<&[u8]> = block.chunks(16_000).collect();
+            for (at, frame) in frames.iter().enumerate() {
+                let kind = if at == 0 { HEADERS } else { CONTINUATION };
+                let last = if at + 1 == frames.len() { END_HEADERS } else { 0 };
+                client.frame(kind, last | if at == 0 { LAST } else { 0 }, stream, frame);
+            }
+            client.send().await;
+            let expected = match length {
+                8_100 => 404,
+                2_000 => 431,
+                _ => 414,
+            };
+            assert_eq!(client.response(stream).status, expected, "{length} {}", fields.len());
+        }
+    });
+}
+
+#[test]
+fn streams_beyond_the_limit_are_counted_and_reported_at_once() {
+    with_virtual_time(async || {
+        let server = TestServer::new();
+        let mut client = Http2Client::connect(&server).await;
+        let streams: Vec<u32> = (0..130).map(|_| client.get("/never")).collect();
+        client.send().await;
+        assert_eq!(client.response(streams[129]).reset, Some(REFUSED_STREAM));
+        let refused = server.recorder.refused();
+        assert!(refused.len() <= 3 && refused.iter().map(|(_, count)| count).sum::<u32>() == 30, "{refused:?}");
+        assert!(refused.iter().all(|(error, _)| *error == http2::StreamError::StreamsTooMany));
+        assert_eq!(client.reported(), [].into());
     });
 }
 

@@ -1,9 +1,11 @@
 //! Clients that send or receive too little, and the time that they have.
 
 use super::super::scenario::{TestServer, advance, is_about, with_virtual_time};
-use super::client::{CANCEL, Http2Client, INITIAL_WINDOW, PING, PRIORITY_UPDATE, Replies, WINDOW_MAX};
+use super::client::{CANCEL, Http2Client, INITIAL_WINDOW, LAST, PING, PRIORITY_UPDATE, Replies, WINDOW_MAX};
+use crate::limits::Limits;
 use crate::net::clock::Tick;
-use crate::service::{CloseReason, Phase, ResponseOutcome};
+use crate::service::{Body, CloseReason, Phase, Request, Response, ResponseOutcome, Service};
+use selvedge_proto::StatusCode;
 use selvedge_proto::http2::ConnectionError;
 use tokio::time::Instant;
 
@@ -38,6 +40,7 @@ fn a_stream_whose_window_stays_closed_is_reset() {
         assert!(code == CANCEL && is_about(seconds, 30), "{code} after {seconds} s");
         let finished = client.client.finished();
         assert_eq!((finished.len(), finished[1].outcome), (2, ResponseOutcome::Aborted));
+        assert_eq!([0, 1].map(|at| finished[at].reset), [None, Some(CloseReason::SendTooSlow)]);
         assert_eq!(client.client.phase(), Phase::Idle);
     });
 }
@@ -121,8 +124,90 @@ fn a_client_that_does_not_read_its_socket_is_disconnected() {
             let (reason, seconds) = client.client.wait_closed().await;
             assert!(reason == CloseReason::SendTooSlow && is_about(seconds, 30), "{reason:?} after {seconds} s");
             assert!(client.client.pipe.is_reset());
-            assert_eq!(client.client.finished().len(), 2);
+            let finished = client.client.finished();
+            assert!(finished.len() == 2 && finished.iter().all(|finished| finished.reset.is_none()));
         }
+    });
+}
+
+/// Echoes content with this Content-Type.
+fn echo_as(content_type: &'static str) -> impl Service {
+    async move |request: &mut Request| {
+        let chunks = Box::pin(request.take_body());
+        let mut response = Response::new(StatusCode::OK).body(Body::Stream { length: None, chunks });
+        response.fields_mut().append("content-type", content_type).expect("the field is valid");
+        response
+    }
+}
+
+#[test]
+fn content_that_a_response_waits_for_has_a_time_limit() {
+    with_virtual_time(async || {
+        let server = TestServer::serving(echo_as("text/plain"), Limits::default());
+        let mut client = Http2Client::connect(&server).await;
+        let (silent, drip, steady) = (client.post("/"), client.post("/"), client.post("/"));
+        client.data(0, silent, b"begun");
+        client.send().await;
+        let began = Instant::now();
+        let mut ended = [0, 0];
+        while ended.contains(&0) {
+            assert!(began.elapsed().as_secs() < 100, "they are reset");
+            advance(1).await;
+            client.data(0, drip, b"x");
+            client.data(0, steady, &[0; 1_000]);
+            client.send().await;
+            for (at, stream) in [silent, drip].into_iter().enumerate() {
+                if ended[at] == 0 && client.response(stream).reset == Some(CANCEL) {
+                    ended[at] = began.elapsed().as_secs();
+                }
+            }
+        }
+        assert!(ended.iter().all(|&seconds| is_about(seconds, 30)), "{ended:?}");
+        client.data(LAST, steady, b"");
+        client.send().await;
+        assert!(client.response(steady).is_complete);
+        let resets: Vec<_> = client.client.finished().iter().map(|finished| finished.reset).collect();
+        assert_eq!(resets, [Some(CloseReason::ContentTooSlow), Some(CloseReason::ContentTooSlow), None]);
+    });
+}
+
+#[test]
+fn a_call_of_grpc_may_pause() {
+    with_virtual_time(async || {
+        let server = TestServer::serving(echo_as("application/grpc+proto"), Limits::default());
+        let mut client = Http2Client::connect(&server).await;
+        let stream = client.post("/");
+        for _ in 0..5 {
+            client.data(0, stream, b"message");
+            client.send().await;
+            advance(100).await;
+        }
+        client.data(LAST, stream, b"");
+        client.send().await;
+        assert!(client.response(stream).is_complete);
+        assert_eq!(client.response(stream).content.len(), 35);
+    });
+}
+
+#[test]
+fn a_client_whose_content_the_response_does_not_read_is_not_late() {
+    with_virtual_time(async || {
+        let server = TestServer::serving(echo_as("text/plain"), Limits::default());
+        let mut client = Http2Client::connect_with(&server, Replies::NoWindows, &[(INITIAL_WINDOW, 100)]).await;
+        let stream = client.post("/");
+        client.data(0, stream, &[0; 1_000]);
+        client.send().await;
+        // The response waits for its own window, which opens fast enough.
+        for _ in 0..60 {
+            advance(1).await;
+            client.open_window(stream, 600);
+            client.data(0, stream, &[0; 600]);
+            client.send().await;
+        }
+        client.data(LAST, stream, b"");
+        client.open_window(stream, 1_000);
+        client.send().await;
+        assert!(client.response(stream).is_complete);
     });
 }
 

@@ -1,0 +1,199 @@
+"""Event streams and WebSockets that outlive reloads. They end when a reload changes their route.
+
+The upstream is `upstreams/upstream.go`, which broadcasts a text to all of them. A WebSocket over HTTP/1.1 needs two descriptors
+of the server, one over HTTP/2 only that to the upstream, and an event stream from HTTP/2 to HTTP/2 none.
+"""
+import asyncio
+import resource
+import time
+
+import proxy_upstreams as upstreams
+from clients import STEP_TIMEOUT
+from http2_server import Connection, raise_windows
+from proxy_upstreams import Proxy
+
+RELOADS = 3
+STREAMS_OF_CONNECTION = 100
+# Connects to one port at once.
+OPENING = 100
+# Descriptors of a process that are no kept streams.
+RESERVED_DESCRIPTORS = 500
+SOCKET_FIELDS = [
+    ("sec-websocket-version", "13"), ("sec-websocket-key", "dGhlIHNhbXBsZSBub25jZQ=="),
+]
+
+
+class Kept(asyncio.Protocol):
+    """An event stream or WebSocket over HTTP/1.1."""
+
+    def __init__(self, request):
+        self.request, self.received, self.is_closed, self.error = request, b"", False, None
+
+    def connection_made(self, transport):
+        self.transport = transport
+        transport.write(self.request)
+
+    def data_received(self, data):
+        self.received += data
+
+    def connection_lost(self, error):
+        self.is_closed, self.error = True, error
+
+
+class OverHttp1:
+    """Kept streams, each with a connection of its own."""
+
+    def __init__(self, proxy, loop, number):
+        self.loop, self.all = loop, []
+        head = "GET /kept/{} HTTP/1.1\r\nHost: localhost\r\n{}\r\n"
+        fields = "".join(f"{name}: {value}\r\n" for name, value in SOCKET_FIELDS)
+        requests = [head.format("stream", ""), head.format("socket", "Connection: Upgrade\r\nUpgrade: websocket\r\n" + fields)]
+        loop.run_until_complete(self.open(proxy, [request.encode() for request in requests] * number))
+
+    async def open(self, proxy, requests):
+        for at in range(0, len(requests), OPENING):
+            connecting = (
+                self.loop.create_connection(lambda request=request: Kept(request), "127.0.0.1", proxy.plain)
+                for request in requests[at : at + OPENING]
+            )
+            self.all += [kept for _, kept in await asyncio.wait_for(asyncio.gather(*connecting), STEP_TIMEOUT)]
+
+    def receive(self):
+        self.loop.run_until_complete(asyncio.sleep(0.05))
+
+    def lacking(self, text):
+        return sum(text not in kept.received for kept in self.all)
+
+    def open_streams(self):
+        return sum(not kept.is_closed for kept in self.all[::2])
+
+    def open_sockets(self):
+        return sum(not kept.is_closed for kept in self.all[1::2])
+
+    def broken(self):
+        """The number of connections that were reset."""
+        return sum(kept.error is not None for kept in self.all)
+
+    def close(self):
+        for kept in self.all:
+            kept.transport.abort()
+        self.receive()
+
+
+class OverHttp2:
+    """Kept streams, many on each connection."""
+
+    def __init__(self, proxy, number):
+        self.connections = []
+        for at in range(0, 2 * number, STREAMS_OF_CONNECTION):
+            connection = Connection(proxy, "plain", seconds=STEP_TIMEOUT)
+            self.connections.append(connection)
+            raise_windows(connection)
+            connection.receive_until(lambda: connection.received is not None and connection.sent_settings_are_acknowledged)
+            for stream in range(1, 2 * STREAMS_OF_CONNECTION, 2):
+                if at < number:
+                    connection.send(connection.head(stream, connection.fields("/http2/stream")))
+                else:
+                    fields = connection.fields("/kept/socket", "CONNECT", [(":protocol", "websocket"), *SOCKET_FIELDS[:1]])
+                    connection.send(connection.head(stream, fields, end=False))
+                connection.of(stream)
+
+    def responses(self):
+        return [response for connection in self.connections for response in connection.responses.values()]
+
+    def receive(self):
+        for connection in self.connections:
+            if not connection.is_closed:
+                connection.receive(0)
+
+    def lacking(self, text):
+        return sum(text not in stream.content for stream in self.responses())
+
+    def count_open(self, connections):
+        return sum(
+            not (stream.is_over or connection.is_closed)
+            for connection in connections for stream in connection.responses.values()
+        )
+
+    def open_streams(self):
+        return self.count_open(self.connections[: len(self.connections) // 2])
+
+    def open_sockets(self):
+        return self.count_open(self.connections[len(self.connections) // 2 :])
+
+    def broken(self):
+        """The number of connections that ended without GOAWAY."""
+        return sum(connection.is_closed and connection.goaway is None for connection in self.connections)
+
+    def close(self):
+        for connection in self.connections:
+            connection.socket.close()
+
+
+def await_all(group, condition, failure):
+    end = time.monotonic() + STEP_TIMEOUT
+    while not condition():
+        assert time.monotonic() < end, failure()
+        group.receive()
+
+
+def broadcast(proxy, group, number, text):
+    """Each stream gets a text."""
+    proxy.curl("HTTP/1.1", "/kept/broadcast", "--data-binary", text)
+    sought = text.encode()
+    await_all(group, lambda: group.lacking(sought) == 0, lambda: f"{group.lacking(sought)} streams did not get {text!r}")
+    closed = 2 * number - group.open_streams() - group.open_sockets()
+    assert closed == 0, f"{closed} streams are closed at {text!r}"
+
+
+def reload(proxy, version):
+    proxy.configure(version)
+    proxy.command("reload")
+    assert proxy.curl("HTTP/1.1", "/hello.txt")[1]["x-version"] == str(version)
+
+
+def keep(proxy, group, number):
+    """Reloads with all streams open, and then changes their routes."""
+
+    def count():
+        return int(proxy.curl("HTTP/1.1", "/kept/count")[2])
+
+    await_all(group, lambda: count() == 2 * number, lambda: f"{count()} of {2 * number} are open")
+    broadcast(proxy, group, number, "begin")
+    for version in range(2, RELOADS + 2):
+        reload(proxy, version)
+        broadcast(proxy, group, number, f"reload {version}")
+    memory = proxy.memory()
+    proxy.route += " { header-up \"x-changed\" \"1\"; }"
+    began = time.monotonic()
+    reload(proxy, RELOADS + 2)
+    await_all(group, lambda: group.open_sockets() == 0, lambda: f"{group.open_sockets()} WebSockets of a changed route are open")
+    assert group.open_streams() == number, "streams ended as soon as WebSockets"
+    sockets_ended = time.monotonic() - began
+    await_all(group, lambda: group.open_streams() == 0, lambda: f"{group.open_streams()} streams of a changed route are open")
+    streams_ended = time.monotonic() - began
+    assert group.broken() == 0, f"{group.broken()} connections of changed routes were broken"
+    await_all(group, lambda: count() == 0, lambda: f"the upstream has {count()} open streams")
+    return (
+        f"none closed by {RELOADS} reloads ({memory:.0f} MiB); after a reload that changes their routes, the WebSockets ended"
+        f" in {sockets_ended:.1f} s, the streams in {streams_ended:.1f} s"
+    )
+
+
+def kept(options, transport, number):
+    with upstreams.go() as address:
+        http2 = f'protocol "http2"; server "http://{address}"'
+        with Proxy(options.binary, options.driver, kept=address, http2=http2) as proxy:
+            if transport == "HTTP/1.1":
+                group = OverHttp1(proxy, asyncio.new_event_loop(), number)
+            else:
+                group = OverHttp2(proxy, number)
+            line = keep(proxy, group, number)
+            group.close()
+    return f"{number} event streams and {number} WebSockets over {transport}: {line}"
+
+
+def check(options):
+    descriptors = resource.getrlimit(resource.RLIMIT_NOFILE)[0] - RESERVED_DESCRIPTORS
+    yield kept(options, "HTTP/1.1", min(options.kept, descriptors // 4))
+    yield kept(options, "HTTP/2", min(options.kept, descriptors))

@@ -1,0 +1,352 @@
+#!/usr/bin/env python3
+"""Sends GET requests through a proxy while its upstreams close connections, fail or restart.
+
+    python3 checks/proxy_load.py target/release/selvedge [SCENARIO ...]
+
+idle-close  the upstream closes idle connections after 1 s ± 0.2 s: no request fails
+dead        one of three upstreams is killed: at most 3 errors after the proxy could detect it
+slow        one of three upstreams is silent from then on, with a response timeout of 1 s: likewise
+failing     one of three upstreams responds with 500 from then on: likewise
+restart     of two upstreams one is killed and started again, four times in turn: no request fails
+handover    a new upstream process takes over the port of the old one, four times: no request fails
+
+Without a scenario, all run, which takes 100 seconds. Exits with 1 if one of them is violated.
+"""
+import asyncio
+import multiprocessing
+import os
+import random
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+
+CLIENTS = 24
+IDLE_CLIENTS = 200
+IDLE_SECONDS = 30
+IDLE_CLOSE_SECONDS, IDLE_JITTER_SECONDS = 1.0, 0.2
+# A client that gets no response in this time has an error.
+RESPONSE_SECONDS_MAX = 15
+ERRORS_AFTER_DETECTION_MAX = 3
+# The third failure of a server within 10 s takes it out of a group.
+FAILURES_TO_DETECT = 3
+# A request that starts within this time after the third failure is not yet "after detection".
+DETECTION_SECONDS = 0.1
+FAULT_SECONDS = 8
+RESTARTS = 4
+FINE, SLOW, FAILING = range(3)
+CONTENT = b"the content of an upstream"
+
+
+class UpstreamConnection(asyncio.Protocol):
+    """A connection at an upstream. Requests have no content and are not pipelined."""
+
+    def __init__(self, upstream, connections, idle_close):
+        self.upstream, self.connections, self.idle_close = upstream, connections, idle_close
+        self.head, self.timer = b"", None
+
+    def connection_made(self, transport):
+        self.transport = transport
+        self.connections.add(self)
+        self.upstream.accepted.value += 1
+
+    def connection_lost(self, _):
+        self.connections.discard(self)
+        if self.timer:
+            self.timer.cancel()
+
+    def data_received(self, data):
+        self.head += data
+        if not self.head.endswith(b"\r\n\r\n"):
+            return
+        self.head = b""
+        self.upstream.requests.value += 1
+        mode = self.upstream.mode.value
+        if mode == SLOW:
+            return
+        status = b"500 Internal Server Error" if mode == FAILING else b"200 OK"
+        self.transport.write(b"HTTP/1.1 %s\r\nContent-Length: %d\r\n\r\n%s" % (status, len(CONTENT), CONTENT))
+        if self.idle_close:
+            if self.timer:
+                self.timer.cancel()
+            seconds = IDLE_CLOSE_SECONDS + random.uniform(-IDLE_JITTER_SECONDS, IDLE_JITTER_SECONDS)
+            self.timer = asyncio.get_running_loop().call_later(seconds, self.transport.close)
+
+
+class Upstream:
+    """A process that listens on a port of its own. Counters and the mode are shared with it."""
+
+    def __init__(self, idle_close=False):
+        self.idle_close = idle_close
+        self.mode, self.requests, self.accepted = (multiprocessing.Value("q", 0, lock=False) for _ in range(3))
+        # Bound and not listening: keeps the port while no process serves it.
+        self.reserved = listener(0)
+        self.port = self.reserved.getsockname()[1]
+        self.process = self.start()
+
+    def start(self):
+        """Starts another process on the port, and returns it when it listens."""
+        listens = multiprocessing.Event()
+        process = multiprocessing.Process(target=lambda: asyncio.run(self.serve(listens)), daemon=True)
+        process.start()
+        if not listens.wait(20):
+            sys.exit("an upstream does not start")
+        return process
+
+    async def serve(self, listens):
+        loop, stopped, connections = asyncio.get_running_loop(), asyncio.Event(), set()
+        loop.add_signal_handler(signal.SIGTERM, stopped.set)
+        server = await loop.create_server(
+            lambda: UpstreamConnection(self, connections, self.idle_close), sock=listener(self.port), backlog=1024
+        )
+        listens.set()
+        await stopped.wait()
+        server.close()
+        for connection in list(connections):
+            connection.transport.close()
+        await asyncio.sleep(0.1)  # bytes that are not sent yet
+
+    def kill(self):
+        self.process.kill()
+        self.process.join()
+
+    def close(self):
+        self.kill()
+        self.reserved.close()
+
+
+def listener(port):
+    bound = socket.socket()
+    bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+    bound.bind(("127.0.0.1", port))
+    return bound
+
+
+class Proxy:
+    """The measured server, with a group of upstreams."""
+
+    def __init__(self, binary, upstreams, settings):
+        self.folder = tempfile.mkdtemp()
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self.port = free.getsockname()[1]
+        servers = "".join(f'    server "http://127.0.0.1:{upstream.port}"\n' for upstream in upstreams)
+        self.process = self.run(binary, servers, settings)
+        deadline = time.monotonic() + 20
+        while True:
+            try:
+                socket.create_connection(("127.0.0.1", self.port)).close()
+                return
+            except ConnectionRefusedError:
+                if self.process.poll() is not None or time.monotonic() > deadline:
+                    sys.exit(f"the server does not start: {self.log()}")
+                time.sleep(0.02)
+
+    def run(self, binary, servers, settings):
+        path = os.path.join(self.folder, "selvedge.kdl")
+        with open(path, "w") as configuration:
+            configuration.write(
+                f'workers 2\nlisten "127.0.0.1:{self.port}"\nlog {{\n    access "off"\n}}\n'
+                f'upstream "application" {{\n{servers}{settings}}}\n'
+                'site "*" {\n    route "/*" {\n        proxy "application"\n    }\n}\n'
+            )
+        with open(os.path.join(self.folder, "log"), "wb") as log:
+            return subprocess.Popen([binary, "run", "--config", path], stdout=log, stderr=log)
+
+    def log(self):
+        with open(os.path.join(self.folder, "log")) as log:
+            return "".join(log.readlines()[-5:])
+
+    def close(self):
+        self.process.terminate()
+        try:
+            self.process.wait(timeout=30)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+        shutil.rmtree(self.folder)
+
+
+class Load:
+    """Clients with keep-alive connections. `errors` has the start, end and reason of each failed request."""
+
+    def __init__(self, port, clients, requests_at_once, pause):
+        self.port, self.requests_at_once, self.pause = port, requests_at_once, pause
+        self.completed, self.errors, self.is_over = 0, [], False
+        self.tasks = [asyncio.create_task(self.client()) for _ in range(clients)]
+
+    async def client(self):
+        writer = None
+        while not self.is_over:
+            for _ in range(self.requests_at_once):
+                started = time.monotonic()
+                try:
+                    async with asyncio.timeout(RESPONSE_SECONDS_MAX):
+                        if writer is None:
+                            reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
+                        closes = await self.get(reader, writer)
+                    self.completed += 1
+                except (OSError, EOFError, ValueError, TimeoutError) as error:
+                    self.errors.append((started, time.monotonic(), f"{type(error).__name__} {error}"))
+                    closes = True
+                if closes and writer:
+                    writer.close()
+                    writer = None
+            await asyncio.sleep(self.pause())
+        if writer:
+            writer.close()
+
+    async def get(self, reader, writer):
+        """Sends a request. Returns whether the connection is to be closed after its response."""
+        writer.write(b"GET /path HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        head = (await reader.readuntil(b"\r\n\r\n")).lower()
+        length = int(head.split(b"content-length:")[1].split(b"\r\n")[0])
+        content = await reader.readexactly(length)
+        if not head.startswith(b"http/1.1 200 ") or content != CONTENT:
+            raise ValueError(head.split(b"\r\n")[0].decode())
+        return b"connection: close" in head
+
+    async def stop(self):
+        self.is_over = True
+        await asyncio.gather(*self.tasks)
+
+
+def reasons(errors):
+    counts = {}
+    for _, _, reason in errors:
+        counts[reason] = counts.get(reason, 0) + 1
+    return ", ".join(f"{count} of {reason!r}" for reason, count in counts.items()) or "none"
+
+
+def steady_load(port):
+    return Load(port, CLIENTS, 1, lambda: 0.002)
+
+
+async def idle_close(binary, upstreams):
+    proxy = Proxy(binary, upstreams, "")
+    try:
+        bursts, end = [], time.monotonic() + IDLE_SECONDS
+        while not bursts or bursts[-1] < end:
+            pause = IDLE_CLOSE_SECONDS + random.uniform(-0.3, 0.3)
+            bursts.append((bursts[-1] if bursts else time.monotonic()) + pause)
+
+        def until_next_burst():
+            now = time.monotonic()
+            return next((burst - now for burst in bursts if burst > now), 0)
+
+        # All clients send at once, so that many connections are as old as the pause and close during the burst.
+        load = Load(proxy.port, IDLE_CLIENTS, 3, until_next_burst)
+        await asyncio.sleep(end - time.monotonic())
+        await load.stop()
+    finally:
+        proxy.close()
+    accepted = upstreams[0].accepted.value
+    # Without reuse, no request could meet a connection that is being closed.
+    is_reused = accepted < load.completed * 0.8
+    return (
+        f"{load.completed} requests over {accepted} upstream connections, errors: {reasons(load.errors)}",
+        not load.errors and is_reused,
+    )
+
+
+async def one_of_three(binary, upstreams, inject):
+    settings = '    failures 3 per="10s" eject="3s"\n    response-timeout "1s"\n'
+    proxy = Proxy(binary, upstreams, settings)
+    try:
+        load = steady_load(proxy.port)
+        await asyncio.sleep(1.5)
+        before = [upstream.requests.value for upstream in upstreams]
+        errors_before = len(load.errors)
+        inject(upstreams[0])
+        await asyncio.sleep(FAULT_SECONDS / 2)
+        middle = load.completed
+        await asyncio.sleep(FAULT_SECONDS / 2)
+        late = load.completed - middle
+        await load.stop()
+    finally:
+        proxy.close()
+    ends = sorted(end for _, end, _ in load.errors)
+    detected = ends[FAILURES_TO_DETECT - 1] + DETECTION_SECONDS if len(ends) >= FAILURES_TO_DETECT else None
+    after = [error for error in load.errors if detected and error[0] > detected]
+    return (
+        f"{load.completed} requests ({late} in the last {FAULT_SECONDS / 2:.0f} s), {before} at the upstreams before; "
+        f"{len(after)} errors after detection; all errors: {reasons(load.errors)}",
+        not errors_before and min(before) > 0 and late > 0 and len(after) <= ERRORS_AFTER_DETECTION_MAX,
+    )
+
+
+async def restart(binary, upstreams):
+    proxy = Proxy(binary, upstreams, '    failures 3 per="10s" eject="1s"\n')
+    try:
+        load = steady_load(proxy.port)
+        await asyncio.sleep(1)
+        for number in range(RESTARTS):
+            upstream = upstreams[number % 2]
+            upstream.kill()
+            await asyncio.sleep(0.7)
+            upstream.process = await asyncio.to_thread(upstream.start)
+            # Longer than the server is out of the group, also the second time.
+            await asyncio.sleep(3)
+        await load.stop()
+    finally:
+        proxy.close()
+    return f"{load.completed} requests, errors: {reasons(load.errors)}", not load.errors and load.completed > 0
+
+
+async def handover(binary, upstreams):
+    proxy, upstream = Proxy(binary, upstreams, ""), upstreams[0]
+    try:
+        load = steady_load(proxy.port)
+        for _ in range(RESTARTS):
+            await asyncio.sleep(1)
+            new = await asyncio.to_thread(upstream.start)
+            upstream.process.terminate()
+            await asyncio.to_thread(upstream.process.join)
+            upstream.process = new
+        await asyncio.sleep(1)
+        await load.stop()
+    finally:
+        proxy.close()
+    return f"{load.completed} requests, errors: {reasons(load.errors)}", not load.errors and load.completed > 0
+
+
+def set_mode(mode):
+    def inject(upstream):
+        upstream.mode.value = mode
+
+    return inject
+
+
+# The name, the function, the number of upstreams, and arguments.
+SCENARIOS = {
+    "idle-close": (idle_close, 1),
+    "dead": (one_of_three, 3, Upstream.kill),
+    "slow": (one_of_three, 3, set_mode(SLOW)),
+    "failing": (one_of_three, 3, set_mode(FAILING)),
+    "restart": (restart, 2),
+    "handover": (handover, 1),
+}
+
+
+def main():
+    if len(sys.argv) < 2 or not set(sys.argv[2:]) <= set(SCENARIOS):
+        sys.exit(__doc__)
+    failed = False
+    for name in sys.argv[2:] or SCENARIOS:
+        scenario, count, *arguments = SCENARIOS[name]
+        upstreams = [Upstream(idle_close=name == "idle-close") for _ in range(count)]
+        try:
+            report, holds = asyncio.run(scenario(sys.argv[1], upstreams, *arguments))
+        finally:
+            for upstream in upstreams:
+                upstream.close()
+        failed |= not holds
+        print(f"{name}: {'holds' if holds else 'VIOLATED'}: {report}", flush=True)
+    sys.exit(failed)
+
+
+if __name__ == "__main__":
+    multiprocessing.set_start_method("fork")
+    main()

@@ -1,0 +1,272 @@
+//! One exchange over HTTP/2: opens a stream, sends the request, and receives the response.
+
+use super::connection::Http2State;
+use super::handle::StreamHandle;
+use super::pick::pick;
+use super::stream::{StreamFailure, StreamHead, StreamState};
+use crate::client::destination::Destination;
+use crate::client::error::{ClientError, ClientErrorKind, ClientPhase, ConnectionUse, RetrySafety};
+use crate::client::limits::{ClientTimeouts, HTTP2_OUTPUT_BYTES_MAX};
+use crate::client::outgoing_content::OutgoingContent;
+use crate::client::request::OutgoingHead;
+use crate::client::response::{IncomingResponse, ResponseContent};
+use crate::client::table::Table;
+use crate::net::clock::ticks;
+use crate::service::{Chunks, StreamError};
+use bytes::{Buf, Bytes};
+use selvedge_proto::StatusCode;
+use selvedge_proto::field::Fields;
+use selvedge_proto::http2::{End, OpenError, Section};
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+/// Receives the interim responses of an exchange.
+type Interim<'a> = &'a mut dyn FnMut(StatusCode, &Fields);
+
+/// Sends a request and awaits the head of its response.
+pub(in crate::client) async fn send(
+    table: &Rc<Table>,
+    to: &Destination,
+    head: &OutgoingHead,
+    content: &mut OutgoingContent,
+    (timeouts, interim): (&ClientTimeouts, Interim<'_>),
+) -> Result<IncomingResponse, ClientError> {
+    let group = table.group(to);
+    let invalid =
+        |error| ClientError::new(ClientPhase::SendRequest, ClientErrorKind::InvalidRequest(error), RetrySafety::Never);
+    head.check_http2().map_err(invalid)?;
+    let (stream, connection_use) = loop {
+        let connection = pick(table, &group, timeouts.connect).await?;
+        let end = if content.is_empty() { End::Last } else { End::More };
+        let mut state = connection.state.borrow_mut();
+        let Http2State { protocol, output, streams, taken, is_ending, has_served, .. } = &mut *state;
+        let head_at = *taken + output.len() as u64;
+        match protocol.open(end, output.bytes(), |block| head.write_http2(content.length(), block)) {
+            Ok(id) => {
+                let is_head = head.method == b"HEAD";
+                streams.insert(id, StreamState { is_head, head_at, ..StreamState::default() });
+                let reused = std::mem::replace(has_served, true);
+                *is_ending |= to.first_bytes.is_some();
+                drop(state);
+                connection.wake_driver();
+                let handle = StreamHandle { connection, id, timer: table.add() };
+                break (handle, if reused { ConnectionUse::Reused } else { ConnectionUse::First });
+            }
+            // Another request was faster.
+            Err(OpenError::StreamsTooMany) => {}
+            Err(OpenError::ConnectionEnding) => *is_ending = true,
+        }
+    };
+    let mut exchange = Http2Exchange {
+        stream,
+        upload: if content.is_empty() { UploadState::Over } else { UploadState::Reading },
+        chunk: Bytes::new(),
+    };
+    let head = poll_fn(|cx| exchange.poll_head(content, (timeouts, &mut *interim), cx)).await;
+    let head = head.map_err(|error| error.on(connection_use))?;
+    Ok(exchange.into_response(head, std::mem::take(content), timeouts.silence))
+}
+
+/// What is left of the request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum UploadState {
+    Reading,
+    /// The next content has not arrived from the client.
+    AwaitsContent,
+    Over,
+}
+
+struct Http2Exchange {
+    stream: StreamHandle,
+    upload: UploadState,
+    /// Content that no window permits yet.
+    chunk: Bytes,
+}
+
+impl Http2Exchange {
+    /// Sends the request and waits for the head of the response.
+    fn poll_head(
+        &mut self,
+        content: &mut OutgoingContent,
+        (timeouts, interim): (&ClientTimeouts, Interim<'_>),
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<StreamHead, ClientError>> {
+        if let Err(kind) = self.poll_upload(content, cx) {
+            return Poll::Ready(Err(ClientError::new(ClientPhase::SendRequest, kind, RetrySafety::Never)));
+        }
+        let (received, head, failure) =
+            self.stream.with(|stream| (std::mem::take(&mut stream.interim), stream.head.take(), stream.failure));
+        for (status, fields) in &received {
+            interim(*status, fields);
+        }
+        if let Some(head) = head {
+            self.stream.timer.end_wait();
+            return Poll::Ready(Ok(head));
+        }
+        let phase = if self.upload == UploadState::Over { ClientPhase::AwaitHead } else { ClientPhase::SendRequest };
+        if let Some(StreamFailure { kind, retry }) = failure {
+            return Poll::Ready(Err(ClientError::new(phase, kind, retry)));
+        }
+        let timeout = if self.upload == UploadState::Over { timeouts.response } else { timeouts.silence };
+        if self.poll_timeout(timeout, cx).is_ready() {
+            let retry = RetrySafety::NoResponse;
+            return Poll::Ready(Err(ClientError::new(phase, ClientErrorKind::TimedOut, retry)));
+        }
+        Poll::Pending
+    }
+
+    /// Waits for what arrives, or until the upstream has been silent for too long.
+    fn poll_timeout(&self, timeout: Duration, cx: &Context<'_>) -> Poll<()> {
+        self.stream.set_waker(cx);
+        if self.upload == UploadState::AwaitsContent {
+            self.stream.timer.end_wait();
+            return Poll::Pending;
+        }
+        if !self.stream.timer.wait(timeout, cx) {
+            return Poll::Pending;
+        }
+        // A connection on which nothing at all has arrived may be lost without a notice.
+        let now = self.stream.timer.table.clock.tick();
+        let is_silent = now.saturating_sub(self.stream.connection.state.borrow().last_received) >= ticks(timeout);
+        if is_silent {
+            self.stream.connection.retire();
+        }
+        Poll::Ready(())
+    }
+
+    /// Writes content of the request as far as the windows permit.
+    fn poll_upload(&mut self, content: &mut OutgoingContent, cx: &mut Context<'_>) -> Result<(), ClientErrorKind> {
+        while self.upload != UploadState::Over {
+            self.upload = UploadState::Reading;
+            if self.chunk.is_empty() {
+                match content.poll_chunk(cx) {
+                    Poll::Pending => {
+                        self.upload = UploadState::AwaitsContent;
+                        return Ok(());
+                    }
+                    Poll::Ready(None) => {
+                        self.send_end(content);
+                        return Ok(());
+                    }
+                    Poll::Ready(Some(Err(error))) => return Err(ClientErrorKind::RequestContent(error)),
+                    Poll::Ready(Some(Ok(chunk))) => self.chunk = chunk,
+                }
+            }
+            let mut state = self.stream.connection.state.borrow_mut();
+            let Http2State { protocol, output, streams, has_waiting_senders, .. } = &mut *state;
+            let Some(stream) = streams.get_mut(&self.stream.id).filter(|stream| !stream.has_ended()) else {
+                self.upload = UploadState::Over;
+                return Ok(());
+            };
+            let room = HTTP2_OUTPUT_BYTES_MAX.saturating_sub(output.len());
+            let count = protocol.sendable(self.stream.id).min(self.chunk.len()).min(room);
+            if count == 0 {
+                stream.awaits_window = true;
+                *has_waiting_senders = true;
+                drop(state);
+                self.stream.set_waker(cx);
+                return Ok(());
+            }
+            if protocol.begin_data(self.stream.id, count, End::More, output.bytes()).is_err() {
+                self.upload = UploadState::Over;
+                return Ok(());
+            }
+            output.bytes().extend_from_slice(&self.chunk[..count]);
+            drop(state);
+            self.chunk.advance(count);
+            self.stream.timer.end_wait();
+            self.stream.connection.wake_driver();
+        }
+        Ok(())
+    }
+
+    /// Ends the request, with its trailers if it has any.
+    fn send_end(&mut self, content: &OutgoingContent) {
+        self.upload = UploadState::Over;
+        self.stream.timer.end_wait();
+        let trailers = content.trailers().filter(|trailers| !trailers.lines().is_empty());
+        let mut state = self.stream.connection.state.borrow_mut();
+        let Http2State { protocol, output, .. } = &mut *state;
+        // It fails only if the stream is closed, and the response tells why.
+        let _ = match trailers {
+            None => protocol.begin_data(self.stream.id, 0, End::Last, output.bytes()),
+            Some(trailers) => protocol.send_fields(self.stream.id, Section::Trailers, output.bytes(), |block| {
+                trailers.iter().for_each(|(name, value)| block.field(name.as_bytes(), value));
+            }),
+        };
+        drop(state);
+        self.stream.connection.wake_driver();
+    }
+
+    fn into_response(self, head: StreamHead, mut content: OutgoingContent, silence: Duration) -> IncomingResponse {
+        let StreamHead { status, fields, length } = head;
+        let is_empty =
+            self.stream.with(|stream| stream.is_complete && stream.received.is_empty() && stream.trailers.is_none());
+        let content = if is_empty {
+            ResponseContent::complete(Bytes::new(), length)
+        } else {
+            content.stop_keeping();
+            ResponseContent::streaming(
+                Box::pin(Http2Content { exchange: Some(self), content, silence, trailers: None }),
+                length,
+            )
+        };
+        IncomingResponse { status, fields, content, upgrade: None }
+    }
+}
+
+/// Content that is being received.
+struct Http2Content {
+    /// The stream, until the content has ended or failed.
+    exchange: Option<Http2Exchange>,
+    content: OutgoingContent,
+    silence: Duration,
+    trailers: Option<Fields>,
+}
+
+impl Http2Content {
+    fn fail(&mut self, phase: ClientPhase, kind: ClientErrorKind) -> Poll<Option<Result<Bytes, StreamError>>> {
+        self.exchange = None;
+        let error = ClientError::new(phase, kind, RetrySafety::Never);
+        Poll::Ready(Some(Err(StreamError(error.to_string()))))
+    }
+}
+
+impl Chunks for Http2Content {
+    fn poll_chunk(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, StreamError>>> {
+        let this = &mut *self;
+        let Some(exchange) = &mut this.exchange else { return Poll::Ready(None) };
+        if let Err(kind) = exchange.poll_upload(&mut this.content, cx) {
+            return this.fail(ClientPhase::SendRequest, kind);
+        }
+        if let Some(piece) = exchange.stream.take_content() {
+            exchange.stream.timer.end_wait();
+            return Poll::Ready(Some(Ok(piece)));
+        }
+        let (is_complete, failure) = exchange.stream.with(|stream| (stream.is_complete, stream.failure));
+        if is_complete {
+            this.trailers = exchange.stream.with(|stream| stream.trailers.take());
+            this.exchange = None;
+            this.content = OutgoingContent::empty();
+            return Poll::Ready(None);
+        }
+        if let Some(failure) = failure {
+            return this.fail(ClientPhase::ReadContent, failure.kind);
+        }
+        if exchange.poll_timeout(this.silence, cx).is_ready() {
+            return this.fail(ClientPhase::ReadContent, ClientErrorKind::TimedOut);
+        }
+        Poll::Pending
+    }
+
+    fn trailers(mut self: Pin<&mut Self>) -> Fields {
+        self.trailers.take().unwrap_or_default()
+    }
+
+    fn may_have_trailers(&self) -> bool {
+        true
+    }
+}

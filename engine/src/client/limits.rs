@@ -1,0 +1,106 @@
+//! Limits and timeouts of a client.
+
+use crate::limits::{BUFFER_BYTES, LONG_BUFFER_BYTES};
+use selvedge_proto::http2::Http2Limits;
+use selvedge_proto::limits::MessageLimits;
+use std::time::Duration;
+
+/// Bytes of request content that are kept for a second attempt by default.
+pub(super) const KEPT_CONTENT_BYTES_MAX: usize = 64 * 1024;
+/// Most interim responses before a response.
+pub(super) const INTERIM_RESPONSES_MAX: u32 = 8;
+/// Bytes of the state of a connection: its slot, its socket, its place in the pool.
+const CONNECTION_STATE_BYTES: usize = 2 * 1024;
+/// Keys and state of an idle session of TLS.
+const TLS_STATE_BYTES: usize = 16 * 1024;
+/// Content that a stream of HTTP/2 may hold while its client does not read.
+const HTTP2_STREAM_WINDOW_BYTES: u32 = 128 * 1024;
+/// Most connections of HTTP/2 to one destination. Usually, a connection has 100 streams.
+pub(super) const HTTP2_CONNECTIONS_MAX: usize = 16;
+/// Bytes that wait to be sent on a connection of HTTP/2. Beyond it, content of requests waits, and nothing is received.
+pub(super) const HTTP2_OUTPUT_BYTES_MAX: usize = 64 * 1024;
+/// Shortest learned idle time, in sweeps. A restarted upstream closes connections that were just used.
+pub(super) const LEARNED_IDLE_TICKS_MIN: u32 = 2;
+
+/// Limits of one client, which belongs to one worker.
+#[derive(Clone, Debug)]
+pub struct ClientLimits {
+    /// Limits on the heads, chunks and trailers of responses.
+    pub message: MessageLimits,
+    /// Limits of connections with HTTP/2. `streams_max` is also the most requests at once on one connection; the
+    /// upstream's own limit holds, too. Default: that of [`Http2Limits`], but windows of 128 KiB for a stream and of
+    /// that for all streams together, so that clients that read slowly do not hold up the other streams.
+    pub http2: Http2Limits,
+    /// Most idle connections to one destination. Default 64. Beyond it, the one that is idle for the longest time is
+    /// closed.
+    pub idle_per_destination_max: usize,
+    /// Most idle connections to all destinations. Default 512. Beyond it, a connection is closed after its response.
+    pub idle_max: usize,
+    /// Longest time that an idle connection is kept. Default 60 s. It is shorter for an upstream that announces a shorter
+    /// time in Keep-Alive, or that was seen to close idle connections earlier.
+    pub idle_timeout: Duration,
+}
+
+impl Default for ClientLimits {
+    fn default() -> Self {
+        Self {
+            message: MessageLimits::default(),
+            http2: Http2Limits {
+                stream_window_bytes: HTTP2_STREAM_WINDOW_BYTES,
+                connection_window_bytes: HTTP2_STREAM_WINDOW_BYTES * Http2Limits::default().streams_max,
+                ..Http2Limits::default()
+            },
+            idle_per_destination_max: 64,
+            idle_max: 512,
+            idle_timeout: Duration::from_secs(60),
+        }
+    }
+}
+
+impl ClientLimits {
+    /// Returns an upper bound of the memory of one exchange over HTTP/1.1. It counts a head that is received, two pieces
+    /// of content, a send buffer, and what is kept of the request for a second attempt.
+    pub const fn exchange_bytes_max(&self) -> u64 {
+        let head = 2 * (self.message.head_bytes_max + BUFFER_BYTES);
+        (head + 2 * LONG_BUFFER_BYTES + BUFFER_BYTES + KEPT_CONTENT_BYTES_MAX + CONNECTION_STATE_BYTES) as u64
+    }
+
+    /// Returns an upper bound of the memory of one connection of HTTP/2: the state of the protocol, received content, and
+    /// buffers. One destination has at most 16 connections.
+    pub fn http2_connection_bytes_max(&self) -> u64 {
+        let limits = self.http2.permitted();
+        let buffers = LONG_BUFFER_BYTES + 2 * HTTP2_OUTPUT_BYTES_MAX + CONNECTION_STATE_BYTES;
+        (limits.state_bytes_max() + limits.connection_window_bytes as usize + buffers) as u64
+    }
+
+    /// Returns an upper bound of the memory of all idle connections, if all of them have TLS. They hold no buffers.
+    pub const fn idle_bytes_max(&self) -> u64 {
+        (self.idle_max * (CONNECTION_STATE_BYTES + TLS_STATE_BYTES)) as u64
+    }
+}
+
+/// Timeouts of one exchange. They are checked 4 times per second, so each may last 0.5 s longer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ClientTimeouts {
+    /// Longest time to open a connection, its TLS handshake included. Default 5 s.
+    pub connect: Duration,
+    /// Longest time from the last sent byte of the request to the first byte of the response. It does not pass while
+    /// content of the request is awaited. Default 60 s.
+    pub response: Duration,
+    /// Longest time in which the upstream neither sends nor takes a byte while that is awaited. Default 60 s.
+    pub silence: Duration,
+    /// Longest time in which neither direction of a connection moves a byte after the switch to another protocol.
+    /// Default 1 h.
+    pub tunnel: Duration,
+}
+
+impl Default for ClientTimeouts {
+    fn default() -> Self {
+        Self {
+            connect: Duration::from_secs(5),
+            response: Duration::from_secs(60),
+            silence: Duration::from_secs(60),
+            tunnel: Duration::from_secs(3600),
+        }
+    }
+}

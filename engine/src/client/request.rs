@@ -1,0 +1,143 @@
+//! The head of a request to an upstream.
+
+use bytes::Bytes;
+use selvedge_proto::field::{is_token, trim};
+use selvedge_proto::forward::TeTrailers;
+use selvedge_proto::head::RequestFraming;
+use selvedge_proto::http1::write_request::{InvalidRequest, RequestConnection, RequestParts};
+use selvedge_proto::http2::hpack::BlockEncoder;
+
+/// The scheme of a request's target, which HTTP/2 sends.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Scheme {
+    /// `http`
+    #[default]
+    Http,
+    /// `https`
+    Https,
+}
+
+impl Scheme {
+    /// Returns the scheme in lower case.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Http => "http",
+            Self::Https => "https",
+        }
+    }
+}
+
+/// The head of a request to an upstream. It can be reused for the next request, so that its buffers are not allocated
+/// again.
+///
+/// All parts are checked before anything is sent, so no part can end the message or begin another one.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct OutgoingHead {
+    /// The method, such as `GET`.
+    pub method: Vec<u8>,
+    /// The target in origin form, such as `/search?q=1`, or `*` for OPTIONS.
+    pub target: Vec<u8>,
+    /// The host and port: the field Host, or `:authority` of HTTP/2. Empty to send none, which only HTTP/1.0 permits.
+    pub authority: Vec<u8>,
+    /// The scheme, which HTTP/2 sends.
+    pub scheme: Scheme,
+    /// The other fields, as lines `name: value` with CRLF. Never Host, Connection, Content-Length, Transfer-Encoding, TE,
+    /// Upgrade, Expect or other fields of a connection: the client writes them. HTTP/2 requires names in lower case.
+    pub fields: Vec<u8>,
+    /// Whether the request accepts trailers.
+    pub te: TeTrailers,
+    /// The protocol to switch to (Upgrade), if the request offers one. It is sent over HTTP/1.1, also to an upstream with
+    /// HTTP/2, and only without content: an upstream that switched early would take the rest for the other protocol.
+    pub upgrade: Option<Bytes>,
+}
+
+impl OutgoingHead {
+    /// Removes everything, and keeps the allocations.
+    pub fn clear(&mut self) {
+        for part in [&mut self.method, &mut self.target, &mut self.authority, &mut self.fields] {
+            part.clear();
+        }
+        self.scheme = Scheme::Http;
+        self.te = TeTrailers::Absent;
+        self.upgrade = None;
+    }
+
+    /// Whether a request with this framing offers another protocol.
+    pub(super) fn offers_upgrade(&self, framing: RequestFraming) -> bool {
+        self.upgrade.is_some() && framing == RequestFraming::None
+    }
+
+    /// Appends the head of a request of HTTP/1.1 to `out`.
+    ///
+    /// # Errors
+    /// The first invalid part. Nothing is appended then.
+    pub(super) fn write_http1(&self, framing: RequestFraming, out: &mut Vec<u8>) -> Result<(), InvalidRequest> {
+        let parts = RequestParts {
+            method: &self.method,
+            target: &self.target,
+            authority: &self.authority,
+            framing,
+            connection: match &self.upgrade {
+                Some(protocol) if self.offers_upgrade(framing) => RequestConnection::Upgrade(protocol),
+                _ => RequestConnection::KeepAlive,
+            },
+            te: self.te,
+            fields: &self.fields,
+        };
+        parts.write(out)
+    }
+
+    /// Checks the parts that HTTP/2 sends.
+    ///
+    /// # Errors
+    /// The first invalid part.
+    pub(super) fn check_http2(&self) -> Result<(), InvalidRequest> {
+        let is_visible = |bytes: &[u8]| bytes.iter().all(|byte| (0x21..0x7f).contains(byte));
+        if !is_token(&self.method) {
+            return Err(InvalidRequest::Method);
+        }
+        if self.target.is_empty() || !is_visible(&self.target) {
+            return Err(InvalidRequest::Target);
+        }
+        if !is_visible(&self.authority) {
+            return Err(InvalidRequest::Authority);
+        }
+        let is_valid = |(name, value): (&[u8], &[u8])| {
+            is_token(name)
+                && !name.iter().any(u8::is_ascii_uppercase)
+                && !value.iter().any(|byte| byte.is_ascii_control() && *byte != b'\t')
+        };
+        let is_complete = self.fields.is_empty() || self.fields.ends_with(b"\r\n");
+        if is_complete && self.field_lines().all(is_valid) { Ok(()) } else { Err(InvalidRequest::Fields) }
+    }
+
+    /// Returns the names and values of the fields. A line without a colon has an empty name.
+    fn field_lines(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
+        let lines = self.fields.strip_suffix(b"\n").unwrap_or(&self.fields);
+        let lines = (!lines.is_empty()).then(|| lines.split(|&byte| byte == b'\n')).into_iter().flatten();
+        lines.map(|line| {
+            let line = line.strip_suffix(b"\r").unwrap_or(line);
+            let colon = line.iter().position(|&byte| byte == b':').unwrap_or(0);
+            (&line[..colon], trim(line.get(colon + 1..).unwrap_or_default()))
+        })
+    }
+
+    /// Writes the head of a request of HTTP/2. `length` is that of its content, if it is known.
+    pub(super) fn write_http2(&self, length: Option<u64>, block: &mut BlockEncoder<'_>) {
+        block.field(b":method", &self.method);
+        block.field(b":scheme", self.scheme.name().as_bytes());
+        if !self.authority.is_empty() {
+            block.field(b":authority", &self.authority);
+        }
+        block.field(b":path", &self.target);
+        for (name, value) in self.field_lines() {
+            block.field(name, value);
+        }
+        if let Some(length @ 1..) = length {
+            block.field(b"content-length", length.to_string().as_bytes());
+        }
+        if self.te == TeTrailers::Accepted {
+            block.field(b"te", b"trailers");
+        }
+    }
+}

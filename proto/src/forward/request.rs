@@ -1,0 +1,125 @@
+//! Copies the fields of a request that a gateway forwards.
+
+use crate::field::{KnownField, append_name, list_members};
+use crate::forward::forwarded::{ClientField, ClientFields, ClientInfo, ForwardedFields};
+use crate::forward::names::{Nominations, is_for_one_connection};
+use crate::forward::response::via_value;
+use crate::head::RequestHead;
+
+/// Whether fields whose name has an underscore or a dot are forwarded.
+///
+/// Many applications read fields as variables, in which `-`, `_` and `.` look alike: a client could write
+/// `X_Forwarded_For`, and the application would read it as X-Forwarded-For.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum DoubtfulNames {
+    /// They are dropped. Default.
+    #[default]
+    Drop,
+    /// They are forwarded.
+    Forward,
+}
+
+/// Whether a gateway adds itself to Via (RFC 9110 §7.6.3).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ViaField {
+    /// It does not. Default: some applications switch compression off for requests with Via.
+    #[default]
+    Omit,
+    /// It does.
+    Append,
+}
+
+/// Which fields of a request are forwarded, and which are added.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RequestRules {
+    /// Names with an underscore or a dot.
+    pub doubtful_names: DoubtfulNames,
+    /// The fields about the client.
+    pub forwarded: ForwardedFields,
+    /// Via.
+    pub via: ViaField,
+    /// Names of further fields that are dropped, compared without case. Default: none.
+    pub removed: Vec<Box<str>>,
+}
+
+/// Whether the client accepts trailers (RFC 9110 §10.1.4).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum TeTrailers {
+    /// The request has no `TE: trailers`.
+    #[default]
+    Absent,
+    /// The request has it. A gateway writes it for each connection of its own; gRPC requires it.
+    Accepted,
+}
+
+/// What a gateway needs to know of the fields that were not copied.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ForwardedRequest {
+    /// Whether the client accepts trailers.
+    pub te: TeTrailers,
+}
+
+/// Appends the fields that are forwarded as lines `name: value`, each with its CRLF and a name in lower case.
+///
+/// Omits Host, Expect, the framing fields and all fields of the client's connection: the writer of the request adds
+/// its own. Fields about the client are replaced, or the peer is appended to them. Allocates only if `out` grows.
+pub fn forward_request(
+    head: &RequestHead,
+    bytes: &[u8],
+    rules: &RequestRules,
+    client: ClientInfo,
+    out: &mut Vec<u8>,
+) -> ForwardedRequest {
+    out.reserve(head.field_section(bytes).len() + ADDED_BYTES_ESTIMATE);
+    let nominations = Nominations::new(head.values(bytes, KnownField::Connection));
+    let mut client_fields = ClientFields::new(client, rules.forwarded);
+    let mut forwarded = ForwardedRequest::default();
+    for (name, value) in head.fields(bytes) {
+        if is_for_one_connection(name) {
+            if name.len() == 2 && list_members(value).any(|coding| coding.eq_ignore_ascii_case(b"trailers")) {
+                forwarded.te = TeTrailers::Accepted;
+            }
+            continue;
+        }
+        let is_forwarded = match ClientField::of_name(name) {
+            Some(field) => client_fields.receive(field),
+            None => !is_replaced(name) && !nominations.removes(name),
+        };
+        if is_forwarded && !rules.drops(name) {
+            append_name(name, out);
+            for part in [b": ", value, b"\r\n"] {
+                out.extend_from_slice(part);
+            }
+        }
+    }
+    client_fields.write(head, bytes, out);
+    if rules.via == ViaField::Append {
+        for part in ["via: ", via_value(head.version), "\r\n"] {
+            out.extend_from_slice(part.as_bytes());
+        }
+    }
+    forwarded
+}
+
+/// Room for the fields that a gateway adds.
+const ADDED_BYTES_ESTIMATE: usize = 192;
+
+/// Whether the gateway handles the field itself: Host is written from the authority, and the engine responds to
+/// Expect. `Proxy` would become the variable HTTP_PROXY of a script, which its HTTP client reads.
+fn is_replaced(name: &[u8]) -> bool {
+    match name.len() {
+        4 => name.eq_ignore_ascii_case(b"host"),
+        5 => name.eq_ignore_ascii_case(b"proxy"),
+        6 => name.eq_ignore_ascii_case(b"expect"),
+        _ => false,
+    }
+}
+
+impl RequestRules {
+    /// Whether the rules drop a field of this name.
+    fn drops(&self, name: &[u8]) -> bool {
+        let is_doubtful =
+            self.doubtful_names == DoubtfulNames::Drop && name.iter().any(|byte| matches!(byte, b'_' | b'.'));
+        is_doubtful || self.removed.iter().any(|removed| name.eq_ignore_ascii_case(removed.as_bytes()))
+    }
+}

@@ -1,0 +1,41 @@
+//! Copies the fields of a response that a gateway forwards.
+
+use crate::field::{Fields, InvalidField};
+use crate::forward::names::{Nominations, is_for_one_connection};
+use crate::head::Version;
+
+/// Appends the fields of a response, an interim response or a trailer section that are forwarded.
+///
+/// Omits the framing fields, all fields of the upstream's connection, and Date and Server, which the server writes
+/// itself. Allocates only if `out` grows.
+///
+/// # Errors
+/// If a name is not a token or a value has a control character: `received` was not parsed. The fields before it are
+/// appended.
+pub fn forward_response<'a>(
+    received: impl Iterator<Item = (&'a [u8], &'a [u8])> + Clone,
+    out: &mut Fields,
+) -> Result<(), InvalidField> {
+    let is_connection = |(name, _): &(&[u8], &[u8])| name.eq_ignore_ascii_case(b"connection");
+    let nominations = Nominations::new(received.clone().filter(is_connection).map(|(_, value)| value));
+    for (name, value) in received {
+        if is_for_one_connection(name) || nominations.removes(name) {
+            continue;
+        }
+        match out.append_bytes(name, value) {
+            Ok(()) | Err(InvalidField::Reserved) => {}
+            Err(invalid) => return Err(invalid),
+        }
+    }
+    Ok(())
+}
+
+/// Returns the member that a gateway appends to Via of a message that it received in this version (RFC 9110 §7.6.3).
+pub const fn via_value(version: Version) -> &'static str {
+    match version {
+        Version::Http10 => "1.0 selvedge",
+        Version::Http11 => "1.1 selvedge",
+        Version::Http2 => "2.0 selvedge",
+        Version::Http3 => "3.0 selvedge",
+    }
+}

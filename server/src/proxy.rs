@@ -1,0 +1,237 @@
+//! `selvedge proxy`, from top to bottom.
+
+use crate::certificates::folder_of_user;
+use crate::cli::{ConfigArgs, ProxyArgs, ProxyFrom, RunArgs};
+use crate::compile::{self, CarriedState, ServingState};
+use crate::config::model::quote;
+use crate::config::{self, Configuration, Problems, Sources};
+use crate::log::{self, LogObserver, Logs};
+use crate::resolver::FIRST_LOOK_UPS_TIMEOUT;
+use crate::serve::{cannot_listen, common_settings, head_of_names, quoted_names, write_configuration};
+use crate::site::SiteService;
+use crate::syntax::HostName;
+use crate::{process, upstream_log};
+use selvedge::{Listener, Server};
+use std::fmt::Write as _;
+use std::io;
+use std::net::ToSocketAddrs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+/// The configuration of a proxy for public names, beside the folder of certificates.
+const CONFIGURATION: &str = "proxy.kdl";
+/// The name of the settings that the options stand for, in problems.
+const OPTIONS: &str = "selvedge proxy";
+/// Interval at which changes of the names of servers are logged.
+const LOG_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Whether the options name public names, for which [`configuration_of_names`] writes a configuration.
+pub(crate) fn is_for_names(options: &ProxyArgs) -> bool {
+    options.from.iter().any(|from| matches!(from, ProxyFrom::Name(_)))
+}
+
+/// Forwards requests until a signal ends it.
+pub(crate) fn proxy(options: &ProxyArgs) -> Result<(), String> {
+    process::raise_descriptor_limit();
+    let addresses = addresses(options);
+    let mut configuration = configuration_of_addresses(options, &addresses)?;
+    let workers = match options.common.workers {
+        Some(workers) => usize::from(workers),
+        None => thread::available_parallelism().map_or(1, usize::from),
+    };
+    let mut listeners = Vec::new();
+    for address in &addresses {
+        listeners.extend(bind(address, workers).map_err(|error| cannot_listen(address, &error))?);
+    }
+    let state = ServingState::default();
+    let texts = std::mem::take(&mut configuration.texts);
+    let compiled = compile::compile(&configuration, &CarriedState::serving(state.clone()), &Options(String::new()))
+        .map_err(|problems| in_lines(&Problems::new(problems, texts)))?;
+    let logs = Arc::new(Logs::start(&compiled.logs, process::connect).map_err(|problem| problem.to_string())?);
+    upstream_log::observe(&compiled.carried, &logs);
+    let resolver = state.resolver.clone();
+    thread::spawn(move || resolver.run());
+    state.resolver.wait_for_first_look_ups(FIRST_LOOK_UPS_TIMEOUT);
+
+    let (table, limits) = (compiled.table, compiled.limits);
+    let running = Server::from_listeners(listeners, workers)
+        .observe(LogObserver::new(&logs, &limits))
+        .limits(limits)
+        .driver(options.common.driver)
+        .serve_each(move || SiteService::new(table.clone(), workers))
+        .map_err(|error| format!("cannot start: {error}"))?;
+    // Before the line that reports readiness, because a client may act on that line.
+    let reopener = logs.reopener();
+    process::obey_signals(running.handle(), move || reopener.reopen())
+        .map_err(|error| format!("cannot watch signals: {error}"))?;
+    for address in running.addresses() {
+        log::print_line(&format!("serving {} on http://{address}/", options.to.join(" ")));
+    }
+    let (carried, of_names) = (compiled.carried, Arc::downgrade(&logs));
+    thread::spawn(move || {
+        while let Some(logs) = of_names.upgrade() {
+            upstream_log::log_names(&carried, &logs);
+            drop(logs);
+            thread::sleep(LOG_INTERVAL);
+        }
+    });
+    running.join();
+    if let Some(logs) = Arc::into_inner(logs) {
+        logs.flush_and_join();
+    }
+    Ok(())
+}
+
+fn bind(address: &str, workers: usize) -> io::Result<Vec<Listener>> {
+    address.to_socket_addrs()?.map(|address| Listener::bind(address, workers)).collect()
+}
+
+/// Writes the configuration of a proxy for public names, and returns what runs it.
+///
+/// # Errors
+/// If it cannot be written.
+pub(crate) fn configuration_of_names(options: &ProxyArgs) -> Result<RunArgs, String> {
+    let names: Vec<HostName> = options
+        .from
+        .iter()
+        .filter_map(|from| match from {
+            ProxyFrom::Name(name) => Some(name.clone()),
+            ProxyFrom::Address(_) => None,
+        })
+        .collect();
+    if names.len() < options.from.len() {
+        return Err("a public name uses ports 80 and 443, so `--from` cannot name an address beside it".to_owned());
+    }
+    let folder = folder_of_user().ok_or("certificates need a folder: set HOME")?;
+    let mut text = head_of_names("proxy", &folder, options.acme_directory.as_deref())?;
+    text += &common_settings(&options.common)?;
+    text += &site(&quoted_names(&names), options);
+    read(&text)?;
+    let file = write_configuration(&folder, (CONFIGURATION, &text))?;
+    if !process::is_supervised() {
+        let urls: Vec<String> = names.iter().map(|name| format!("https://{name}/")).collect();
+        log::print_line(&format!("serving {} on {}", options.to.join(" "), urls.join(" ")));
+    }
+    Ok(RunArgs { config: ConfigArgs { file: Some(file), config: None }, driver: Some(options.common.driver) })
+}
+
+fn addresses(options: &ProxyArgs) -> Vec<String> {
+    let address = |from: &ProxyFrom| match from {
+        ProxyFrom::Address(address) => Some(address.clone()),
+        ProxyFrom::Name(_) => None,
+    };
+    options.from.iter().filter_map(address).collect()
+}
+
+fn configuration_of_addresses(options: &ProxyArgs, addresses: &[String]) -> Result<Configuration, String> {
+    let mut text = String::new();
+    for address in addresses {
+        let _ = writeln!(text, "listen {} tls=#false", quote(address));
+    }
+    text += &common_settings(&options.common)?;
+    text += &site("\"*\"", options);
+    read(&text)
+}
+
+/// Returns the site that forwards everything. Content is not stored, so it has no limit of its own.
+fn site(names: &str, options: &ProxyArgs) -> String {
+    let to: Vec<String> = options.to.iter().map(|url| quote(url)).collect();
+    format!(
+        "site {names} {{\n    route \"/*\" {{\n        body-bytes-max \"1TiB\"\n        \
+         proxy {} {{\n            host {}\n        }}\n    }}\n}}\n",
+        to.join(" "),
+        quote(&options.host)
+    )
+}
+
+/// Reads the settings that the options stand for.
+fn read(text: &str) -> Result<Configuration, String> {
+    config::read(Path::new(OPTIONS), &Options(text.to_owned())).map_err(|problems| in_lines(&problems))
+}
+
+/// Returns the problems without positions in a text that the user has not written.
+fn in_lines(problems: &Problems) -> String {
+    problems.messages().collect::<Vec<_>>().join("\n")
+}
+
+/// The settings that the options stand for.
+struct Options(String);
+
+impl Sources for Options {
+    fn text(&self, _: &Path) -> Result<String, String> {
+        Ok(self.0.clone())
+    }
+
+    fn matching_files(&self, _: &Path, _: &str) -> Result<Vec<PathBuf>, String> {
+        Ok(Vec::new())
+    }
+
+    fn variable(&self, _: &str) -> Option<String> {
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::{Cli, Command};
+    use crate::config::model::{Action, ForwardedHost};
+    use clap::Parser;
+
+    fn options(arguments: &[&str]) -> Result<ProxyArgs, String> {
+        let parsed = Cli::try_parse_from(["selvedge", "proxy"].iter().chain(arguments));
+        match parsed.map_err(|error| error.to_string())?.command {
+            Command::Proxy(options) => Ok(options),
+            other => Err(format!("{other:?}")),
+        }
+    }
+
+    fn configuration(arguments: &[&str]) -> Result<Configuration, String> {
+        let options = options(arguments)?;
+        configuration_of_addresses(&options, &addresses(&options))
+    }
+
+    #[test]
+    fn options_are_settings() {
+        let arguments = ["--from", ":8080", "--to", ":9000", "--to", "https://app.internal", "--host", "upstream"];
+        let settings = configuration(&arguments).unwrap().settings;
+        assert_eq!(settings.listeners[0].address.to_string(), "[::]:8080");
+        assert_eq!(settings.upstreams[0].name, "http://localhost:9000 https://app.internal:443");
+        let Action::Proxy(proxy) = &settings.sites[0].routes[0].action else { panic!("it forwards") };
+        assert_eq!((&proxy.host, &proxy.upstream), (&ForwardedHost::Upstream, &settings.upstreams[0].name));
+        let settings = configuration(&["--listen", "8081", "--to", "unix:/run/app.sock"]).unwrap().settings;
+        assert_eq!(settings.listeners[0].address.to_string(), "127.0.0.1:8081");
+        assert_eq!(settings.upstreams[0].name, "unix:/run/app.sock");
+        assert_eq!(options(&["--to", "9000"]).unwrap().from, [ProxyFrom::Address("127.0.0.1:8080".to_owned())]);
+    }
+
+    #[test]
+    fn a_name_is_a_site_with_a_certificate() {
+        let named = options(&["--from", "example.com", "--from", "www.example.com", "--to", "9000"]).unwrap();
+        assert!(is_for_names(&named));
+        let names = ["example.com", "www.example.com"].map(|name| name.parse::<HostName>().unwrap());
+        let head = head_of_names("proxy", Path::new("/data"), None).unwrap();
+        let text = format!("{head}{}", site(&quoted_names(&names), &named));
+        assert_eq!(read(&text).unwrap().settings.sites[0].names, names);
+        let mixed = options(&["--from", "example.com", "--from", ":80", "--to", "9000"]).unwrap();
+        assert!(configuration_of_names(&mixed).unwrap_err().contains("ports 80 and 443"));
+    }
+
+    #[test]
+    fn wrong_options_are_explained() {
+        for (arguments, expected) in [
+            (&["--to", "http://a:1/api"][..], "the address of a server has no path"),
+            (&["--to", "app.internal"], "write \"app.internal:8080\""),
+            (&["--to", "9000", "--host", "a b"], "is not a host"),
+            (&[], "--to <URL>"),
+            (&["--from", "*.example.com", "--to", "9000"], "a wildcard needs a configuration"),
+            (&["--from", "8080", "--to", "8080"], "requests would return to it"),
+            (&["--to", "https://10.0.0.1"], "https to an IP address"),
+        ] {
+            let problem = configuration(arguments).unwrap_err();
+            assert!(problem.contains(expected), "{arguments:?}: {problem}");
+        }
+    }
+}

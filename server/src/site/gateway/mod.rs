@@ -1,0 +1,331 @@
+//! Runs scripts and programs for requests: FastCGI, SCGI and CGI.
+//!
+//! ```text
+//! script: find it ─► upload, spool: the content ─► environment: the variables ─► state: connect, or start a program
+//!   └► a file of a PHP application                                                  │
+//! content: chunks to the client ◄── exchange: both directions ◄── connection ◄──────┘
+//! ```
+//!
+//! `rules` has the values of a route. A client that leaves drops the exchange, which ends its script.
+
+mod connection;
+mod content;
+mod environment;
+mod error;
+mod exchange;
+mod messages;
+mod rules;
+mod script;
+mod send_file;
+mod spool;
+mod state;
+mod upload;
+
+pub(crate) use rules::{
+    GatewayLoad, GatewayRules, GatewayTimeouts, PhpRules, ProgramEnd, ProgramRunner, ProgramStart, ScriptRunner,
+    ScriptServer, Scripts, SendFileFolder, StartProgram,
+};
+pub(in crate::site) use state::GatewayState;
+
+use super::files::Files;
+use super::lookup::FileLookup;
+use crate::syntax::absolute_path;
+use bytes::Bytes;
+use connection::ScriptConnection;
+use content::ScriptContent;
+use environment::{ScriptCall, text_of};
+use error::GatewayError;
+use exchange::{AfterExchange, Exchange, Framing};
+use messages::Messages;
+use rules::RequestAtWork;
+use script::{PhpLookup, TargetScript};
+use selvedge::client::ProgramPipes;
+use selvedge::proto::cgi::{ScriptHead, ScriptResponse, write_scgi};
+use selvedge::proto::fastcgi::{self, AfterRequest, RecordReader};
+use selvedge::proto::field::Fields;
+use selvedge::proto::path::SafePath;
+use selvedge::service::{Body, UpstreamRecord, set_upstream};
+use selvedge::{Method, Request, Response, StatusCode};
+use spool::Spool;
+use upload::ContentUpload;
+
+/// A request for a route with scripts.
+pub(super) struct GatewayRequest<'a> {
+    pub(super) rules: &'a GatewayRules,
+    /// The files of a PHP application; `None` for others.
+    pub(super) files: Option<&'a Files>,
+    /// The path, and the part of it that the wildcard of the route matched.
+    pub(super) path: &'a SafePath,
+    pub(super) beneath: Option<&'a SafePath>,
+    /// The scheme of the client, as far as a proxy in front of this server knows it.
+    pub(super) scheme: &'a str,
+    /// The query of a local redirect that led here. The request then has the method GET.
+    pub(super) redirected: Option<&'a str>,
+}
+
+/// What becomes of a request.
+pub(super) enum GatewayOutcome {
+    Response(Response),
+    /// A file of the application is sent.
+    File(FileLookup),
+    /// The response for another path of this server.
+    LocalRedirect {
+        path: SafePath,
+        query: String,
+    },
+}
+
+/// Runs the script of a request.
+pub(super) async fn respond(state: &GatewayState, request: &mut Request, call: GatewayRequest<'_>) -> GatewayOutcome {
+    let script = match find(request, &call).await {
+        Ok(script) => script,
+        Err(outcome) => return outcome,
+    };
+    if request.method() == Method::Trace {
+        // It would show the script's credentials to the client.
+        let refused = Response::error_with_text(StatusCode::METHOD_NOT_ALLOWED, "this method is not allowed here");
+        return GatewayOutcome::Response(refused);
+    }
+    let Some(at_work) = call.rules.load.begin() else {
+        let busy = Response::error(StatusCode::SERVICE_UNAVAILABLE).field("retry-after", "1");
+        return GatewayOutcome::Response(busy.log_reason("too many requests of the route are at work"));
+    };
+    let record = UpstreamRecord::new(runner_name(&call.rules.runner));
+    set_upstream(request, record.clone());
+    match run(state, request, &call, (script, Messages::new(record.clone()), at_work)).await {
+        Ok(outcome) => outcome,
+        Err(error) => {
+            error.note(&record);
+            GatewayOutcome::Response(error.response())
+        }
+    }
+}
+
+fn runner_name(runner: &ScriptRunner) -> std::rc::Rc<str> {
+    match runner {
+        ScriptRunner::FastCgi(server) | ScriptRunner::Scgi(server) => (*server.name).into(),
+        ScriptRunner::Cgi(_) => "cgi".into(),
+    }
+}
+
+/// Finds the script of a request, or what the request gets without one.
+async fn find(request: &Request, call: &GatewayRequest<'_>) -> Result<TargetScript, GatewayOutcome> {
+    let not_found = || GatewayOutcome::Response(Response::error(StatusCode::NOT_FOUND));
+    let failed = |error| GatewayOutcome::Response(Response::from(error));
+    let now = request.received_at().since_worker_start;
+    match &call.rules.scripts {
+        Scripts::Php(php) => {
+            let files = call.files.expect("the table has the files of each PHP application");
+            match script::find_php(files, php, call.path, now).await {
+                Ok(PhpLookup::Script(script)) => Ok(script),
+                Ok(PhpLookup::File(file)) => Err(GatewayOutcome::File(file)),
+                Err(error) => Err(failed(error)),
+            }
+        }
+        Scripts::Application { .. } => {
+            let (name, path_info) = split_by_wildcard(call);
+            Ok(TargetScript { name, path_info, file: String::new() })
+        }
+        Scripts::Programs { folder, only } => {
+            let (prefix, path_info) = split_by_wildcard(call);
+            let found = match only {
+                Some(only) => script::is_file(folder, only).await.map(|is_file| {
+                    is_file.then(|| TargetScript { name: prefix, path_info, file: only.as_str().to_owned() })
+                }),
+                None => script::find_program(folder, &prefix, call.beneath.unwrap_or(call.path)).await,
+            };
+            let script = found.map_err(failed)?.ok_or_else(not_found)?;
+            let name = script.file.rsplit('/').next().unwrap_or_default();
+            if name.get(..4).is_some_and(|start| start.eq_ignore_ascii_case("nph-")) {
+                // Such a program writes a whole HTTP response, which would pass unchecked.
+                let refused = Response::error(StatusCode::FORBIDDEN);
+                let reason = "programs whose name begins with nph- are not run";
+                return Err(GatewayOutcome::Response(refused.log_reason(reason)));
+            }
+            Ok(script)
+        }
+    }
+}
+
+/// Returns the path before the wildcard without a trailing slash, and the rest with its leading one.
+fn split_by_wildcard(call: &GatewayRequest<'_>) -> (String, String) {
+    let path = absolute_path(call.path);
+    let Some(beneath) = call.beneath else { return (String::new(), path) };
+    let rest = absolute_path(beneath);
+    match path.strip_suffix(&rest) {
+        Some(prefix) => (prefix.to_owned(), rest),
+        // The path ends where the wildcard begins, as `/app` of `/app/*`.
+        None => (path, String::new()),
+    }
+}
+
+/// Runs a script.
+async fn run(
+    state: &GatewayState,
+    request: &mut Request,
+    call: &GatewayRequest<'_>,
+    (script, messages, at_work): (TargetScript, Messages, RequestAtWork),
+) -> Result<GatewayOutcome, GatewayError> {
+    let rules = call.rules;
+    let (mut upload, length) = match call.redirected {
+        Some(_) => (ContentUpload::Done, None),
+        None => take_content(request, rules).await?,
+    };
+    let script_call = script_call(request, call, (script, length));
+    let is_repeatable = upload.is_done() && request.method().is_safe();
+    loop {
+        let content = std::mem::replace(&mut upload, ContentUpload::Done);
+        let mut exchange = begin(state, request, (rules, &script_call), (content, messages.clone())).await?;
+        match exchange.read_head().await {
+            Ok(head) => return finish(request, rules, head, (exchange, at_work)).await,
+            // The server closed an idle connection while this request was sent.
+            Err(error) if is_repeatable && error.is_stale_connection() && exchange.is_reused() => {}
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// Takes the content with its length. Content without a length is stored.
+async fn take_content(
+    request: &mut Request,
+    rules: &GatewayRules,
+) -> Result<(ContentUpload, Option<u64>), GatewayError> {
+    let mut content = request.take_body();
+    if content.is_empty() {
+        return Ok((ContentUpload::Done, None));
+    }
+    if let Some(length) = content.length() {
+        return Ok((ContentUpload::Incoming(content), Some(length)));
+    }
+    let spool = Spool::read(&mut content, rules.spool_bytes_max).await?;
+    let length = spool.length();
+    Ok((ContentUpload::of_spool(spool), Some(length)))
+}
+
+fn script_call(
+    request: &Request,
+    call: &GatewayRequest<'_>,
+    (script, content_length): (TargetScript, Option<u64>),
+) -> ScriptCall {
+    let (document_root, script_file) = match &call.rules.scripts {
+        Scripts::Php(php) => {
+            let root = php.root_there.as_deref().unwrap_or_else(|| php.files.root.path());
+            (text_of(root), Some(script::file_beneath(root, &script.file)))
+        }
+        Scripts::Application { document_root } => (document_root.as_deref().and_then(text_of), None),
+        Scripts::Programs { folder, .. } => (None, Some(script::file_beneath(folder.path(), &script.file))),
+    };
+    let (method, query) = match call.redirected {
+        Some(query) => ("GET", query),
+        None => (request.method_text(), request.query().unwrap_or_default()),
+    };
+    ScriptCall {
+        script,
+        script_file,
+        document_root,
+        method: method.to_owned(),
+        query: query.to_owned(),
+        is_secure: call.scheme == "https",
+        content_length,
+    }
+}
+
+/// Connects with a script, and sends it the start of the request.
+async fn begin(
+    state: &GatewayState,
+    request: &Request,
+    (rules, call): (&GatewayRules, &ScriptCall),
+    (upload, messages): (ContentUpload, Messages),
+) -> Result<Exchange, GatewayError> {
+    let mut start = Vec::new();
+    match &rules.runner {
+        ScriptRunner::FastCgi(server) => {
+            let connection = state.connect(server, &rules.timeouts, messages.record()).await?;
+            let (announced, after) = match server.idle_connections_max {
+                0 => (AfterRequest::Close, AfterExchange::Close),
+                _ => (AfterRequest::KeepOpen, AfterExchange::Release),
+            };
+            fastcgi::write_begin(announced, &mut start);
+            fastcgi::write_variables(&call.fastcgi(request, rules), &mut start);
+            if upload.is_done() {
+                start.extend_from_slice(&fastcgi::content_header(0));
+            }
+            let framing = Framing::FastCgi(RecordReader::new());
+            Ok(Exchange::new(connection, (framing, after), (start, upload), messages))
+        }
+        ScriptRunner::Scgi(server) => {
+            let connection = state.connect(server, &rules.timeouts, messages.record()).await?;
+            write_scgi(call.content_length.unwrap_or(0), &call.scgi(request, rules), &mut start);
+            Ok(Exchange::new(connection, (Framing::Plain, AfterExchange::Close), (start, upload), messages))
+        }
+        ScriptRunner::Cgi(runner) => {
+            let (mut pipes, ends) = ProgramPipes::new(rules.timeouts.response).map_err(GatewayError::Start)?;
+            if upload.is_done() {
+                pipes.shutdown_write();
+            }
+            let environment = call.program(request, rules);
+            let program = call.script.file.clone();
+            runner.starter.start(ProgramStart { program, environment, ends }).map_err(GatewayError::Start)?;
+            let connection = ScriptConnection::Program(Box::new(pipes));
+            let exchange = Exchange::new(connection, (Framing::Plain, AfterExchange::Close), (start, upload), messages);
+            Ok(exchange.with_output_limit(runner.output_bytes_max))
+        }
+    }
+}
+
+/// Turns the head of a script into a response.
+async fn finish(
+    request: &Request,
+    rules: &GatewayRules,
+    head: ScriptHead,
+    (mut exchange, at_work): (Exchange, RequestAtWork),
+) -> Result<GatewayOutcome, GatewayError> {
+    let ScriptHead { response, fields, content_length, .. } = head;
+    let status = match response {
+        ScriptResponse::Document(status) => status,
+        ScriptResponse::LocalRedirect(target) => return Ok(local_redirect(&target, fields)),
+    };
+    exchange.messages().record().update(|facts| facts.status = Some(status));
+    if let Some(file) = send_file::respond(request, rules.send_file.as_ref(), &fields).await? {
+        return Ok(GatewayOutcome::Response(file));
+    }
+    let mut response = Response::new(status);
+    *response.fields_mut() = without_directives(fields);
+    exchange.set_timeout(rules.timeouts.silence);
+    if environment::has_content(status) {
+        response.body = match exchange.read_short().await? {
+            Some(content) if content_length.is_none_or(|length| length == content.len() as u64) => content.into(),
+            Some(_) if request.method() != Method::Head => {
+                return Err(GatewayError::Ended("the content has another length than its Content-Length".to_owned()));
+            }
+            short => {
+                exchange.put_back(short.unwrap_or_default());
+                Body::Stream { length: content_length, chunks: Box::pin(ScriptContent::new(exchange, at_work)) }
+            }
+        };
+    }
+    Ok(GatewayOutcome::Response(response))
+}
+
+/// Returns the fields without those for the server.
+fn without_directives(mut fields: Fields) -> Fields {
+    let directives: Vec<String> =
+        fields.iter().map(|(name, _)| name).filter(|name| send_file::is_directive(name)).map(str::to_owned).collect();
+    directives.iter().for_each(|name| fields.remove(name));
+    fields
+}
+
+/// Returns the path and query of a local redirect (RFC 3875 §6.2.2). A target that is no path of this server goes to the
+/// client.
+fn local_redirect(target: &str, fields: Fields) -> GatewayOutcome {
+    let (path, query) = target.split_once('?').unwrap_or((target, ""));
+    let is_visible = |text: &str| text.bytes().all(|b| b.is_ascii_graphic());
+    match SafePath::decode(path.as_bytes()) {
+        Ok(path) if is_visible(query) => GatewayOutcome::LocalRedirect { path, query: query.to_owned() },
+        _ => {
+            let mut response = Response::new(StatusCode::FOUND);
+            *response.fields_mut() = fields;
+            GatewayOutcome::Response(response.body(Bytes::new()))
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! The actions that pass a request to an application: proxies and scripts.
+
+use super::{Pipeline, RouteResult, RoutedResponse};
+use crate::site::condition::scheme_of;
+use crate::site::field_changes::ResponseSource;
+use crate::site::gateway::{self, GatewayOutcome, GatewayRequest, GatewayRules};
+use crate::site::lookup::{FileLookup, FoundBy};
+use crate::site::methods::{redirect_to_slash, respond_to_method};
+use crate::site::proxy::{self, Forwarded, PreparedRequest, ProxyRules, RequestFacts};
+use crate::site::route_table::{CacheScope, Route};
+use crate::syntax::RequestValues;
+use selvedge::proto::path::SafePath;
+use selvedge::service::upstream_of;
+use selvedge::{Request, Response};
+
+impl<'t> Pipeline<'t> {
+    /// Builds the request to a server of a group.
+    pub(super) fn prepare_forwarding<'v>(
+        &self,
+        request: &Request,
+        (rules, path): (&ProxyRules, &SafePath),
+        values: &dyn Fn() -> RequestValues<'v>,
+    ) -> PreparedRequest {
+        let rewritten = self.is_rewritten.then_some(path);
+        let facts = RequestFacts { rewritten, proxies: self.site.rules.proxies.as_ref() };
+        proxy::prepare((self.state.proxy(), rules), request, facts, values)
+    }
+
+    /// Forwards the request to a server of a group.
+    pub(super) async fn forward(
+        &self,
+        request: &mut Request,
+        rules: &ProxyRules,
+        prepared: PreparedRequest,
+    ) -> (Response, ResponseSource) {
+        match proxy::forward((self.state.proxy(), rules), request, self.client, prepared).await {
+            Forwarded::Received(response) => (response, ResponseSource::Configured),
+            Forwarded::Failed(response) => (response, ResponseSource::Generated),
+        }
+    }
+
+    /// Runs a script, or responds with a file of its application.
+    pub(super) async fn run_gateway(
+        &mut self,
+        request: &mut Request,
+        (path, beneath): (&SafePath, Option<&SafePath>),
+        (route, rules, number): (&'t Route, &GatewayRules, u32),
+    ) -> RouteResult<'t> {
+        let redirected = self.redirected_query.take();
+        let files = rules.files().is_some().then(|| self.state.files(number));
+        let proxies = self.site.rules.proxies.as_ref();
+        let scheme = proxies.and_then(|proxies| proxies.forwarded_scheme(request)).unwrap_or(scheme_of(request));
+        let call = GatewayRequest { rules, files, path, beneath, scheme, redirected: redirected.as_deref() };
+        let outcome = Box::pin(gateway::respond(&self.state.gateway, request, call)).await;
+        let response = match outcome {
+            GatewayOutcome::Response(response) => {
+                // The application has written its own error pages.
+                let is_own = upstream_of(request).is_some_and(|record| record.facts().status.is_some());
+                let response = match &route.lease {
+                    Some(lease) => response.lease(lease.clone()),
+                    None => response,
+                };
+                let source = if is_own { ResponseSource::Configured } else { ResponseSource::Generated };
+                return RouteResult::Responded(RoutedResponse::new(response, Some(route), source));
+            }
+            GatewayOutcome::LocalRedirect { path, query } => {
+                self.cache_scope = CacheScope::None;
+                self.redirected_query = Some(query);
+                return RouteResult::Rewritten(path, route);
+            }
+            GatewayOutcome::File(file) => match (respond_to_method(request), file) {
+                (Some(refused), _) => refused,
+                (None, FileLookup::File(file, FoundBy::Path(fresh_until))) => {
+                    self.cache_file(request, route, (&file, fresh_until));
+                    let response = self.state.files(number).respond(request, &file.resource).await;
+                    let served = RoutedResponse::new(response, Some(route), ResponseSource::File).with_file(file);
+                    return RouteResult::Responded(served);
+                }
+                (None, _) => redirect_to_slash(path, request, self.state.slash_redirect),
+            },
+        };
+        RouteResult::Responded(RoutedResponse::new(response, Some(route), ResponseSource::Generated))
+    }
+}

@@ -1,0 +1,429 @@
+//! A group of servers and its state, which all workers share: a few atomic numbers for each server.
+
+use super::balance::{self, Candidate, Random, TurnOrder, WEIGHT_UNIT};
+use super::capacity::{Entered, NoPlace, Places, WaitQueue};
+use super::failure_history::Failure;
+use super::health::{Availability, CheckResult, GroupHealth};
+use super::retry_budget;
+use super::rules::{Balance, HashKey, ServerRules, UpstreamRules};
+use super::sticky::{StickyCookie, cookie};
+use selvedge::Request;
+use std::fmt;
+use std::net::IpAddr;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// A group of servers of one application. It outlives a reload that does not change its rules.
+pub(crate) struct Upstream {
+    /// Distinguishes groups of one process, also of earlier configurations.
+    id: u64,
+    rules: UpstreamRules,
+    servers: Box<[ServerState]>,
+    health: GroupHealth,
+    /// Requests that wait for a place at any server.
+    queue: WaitQueue,
+    sticky: Option<StickyCookie>,
+    /// Requests at work that are repetitions.
+    retrying: AtomicU32,
+    /// The start of its time.
+    began: Instant,
+    observer: Mutex<Option<UpstreamObserver>>,
+    /// Whether a worker checks the servers.
+    is_checked: Arc<AtomicBool>,
+}
+
+/// The shared state of one server.
+#[derive(Debug)]
+struct ServerState {
+    /// The hash of its name, for consistent hashing.
+    identity: u64,
+    places: Places,
+    /// Requests that wait for a place at this server only, because a cookie names it.
+    queue: WaitQueue,
+    /// The index of the address that worked last.
+    address: AtomicUsize,
+}
+
+/// A change of the state of a server, for the log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct UpstreamEvent<'a> {
+    /// The name of the group.
+    pub(crate) group: &'a str,
+    /// The name of the server.
+    pub(crate) server: &'a str,
+    /// What happened.
+    pub(crate) change: ServerChange<'a>,
+}
+
+/// What happened to a server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum ServerChange<'a> {
+    /// Failed requests took it out of use for this time.
+    TakenOut { time: Duration, reason: &'a str },
+    /// A request to it succeeded, so it is in use again.
+    Returned,
+    /// It failed a check, and gets no requests.
+    CheckFailed { reason: &'a str },
+    /// It passed a check after a failed one.
+    CheckPassed,
+}
+
+impl fmt::Display for UpstreamEvent<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { group, server, change } = self;
+        match change {
+            ServerChange::TakenOut { time, reason } => {
+                write!(f, "{server} of {group} gets no requests for {time:?}: {reason}")
+            }
+            ServerChange::Returned => write!(f, "{server} of {group} is in use again"),
+            ServerChange::CheckFailed { reason } => write!(f, "{server} of {group} failed its health check: {reason}"),
+            ServerChange::CheckPassed => write!(f, "{server} of {group} passed its health check"),
+        }
+    }
+}
+
+/// Receives the changes of the servers of a group, on any thread. It must not block.
+pub(crate) type UpstreamObserver = Arc<dyn Fn(&UpstreamEvent<'_>) + Send + Sync>;
+
+/// Which server a request prefers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Preference {
+    /// The less loaded one of two.
+    LeastLoaded,
+    /// The next one in turn.
+    NextInTurn,
+    /// The one of this hash.
+    Hash(u64),
+    /// This one, even if the request has to wait for it.
+    Server(usize),
+}
+
+/// What a worker remembers between its choices.
+#[derive(Debug)]
+pub(super) struct Chooser {
+    random: Random,
+    rotation: TurnOrder,
+}
+
+impl Chooser {
+    pub(super) fn new(seed: u64) -> Self {
+        Self { random: Random::new(seed), rotation: TurnOrder::default() }
+    }
+
+    /// Returns 64 random bits.
+    pub(super) fn random_bits(&mut self) -> u64 {
+        self.random.next()
+    }
+}
+
+/// Why no server takes a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum NoServer {
+    /// All servers are full, and the request may not wait or has waited.
+    Full(NoPlace),
+    /// Every server has been tried.
+    AllTried,
+}
+
+/// The result of one attempt to get a place.
+enum Attempt {
+    Entered(usize, Entered),
+    /// Servers that would take the request are full: this one, or all.
+    Full(Option<usize>),
+    AllTried,
+}
+
+/// The place of a request at a server, until it is dropped.
+#[derive(Debug)]
+pub(super) struct Place {
+    upstream: Arc<Upstream>,
+    pub(super) server: usize,
+    pub(super) entered: Entered,
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let server = &self.upstream.servers[self.server];
+        server.places.leave();
+        if !server.queue.wake_one() {
+            self.upstream.queue.wake_one();
+        }
+    }
+}
+
+/// The duty of one worker to check the servers of a group, until it is dropped.
+#[derive(Debug)]
+pub(super) struct CheckClaim(Arc<AtomicBool>);
+
+impl Drop for CheckClaim {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::Relaxed);
+    }
+}
+
+/// The right of a request to be repeated, until it is dropped.
+#[derive(Debug)]
+pub(super) struct RetryPermit(Arc<Upstream>);
+
+impl Drop for RetryPermit {
+    fn drop(&mut self) {
+        self.0.retrying.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl fmt::Debug for Upstream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Upstream").field("rules", &self.rules).field("servers", &self.servers).finish_non_exhaustive()
+    }
+}
+
+impl Upstream {
+    /// Creates a group whose servers are all in use.
+    ///
+    /// # Panics
+    /// If the group has no server.
+    pub(crate) fn new(rules: UpstreamRules) -> Self {
+        static IDS: AtomicU64 = AtomicU64::new(0);
+        assert!(!rules.servers.is_empty(), "a group has at least one server");
+        let server = |server: &ServerRules| ServerState {
+            identity: balance::hash(server.name.as_bytes()),
+            places: Places::new(&rules.capacity),
+            queue: WaitQueue::default(),
+            address: AtomicUsize::new(0),
+        };
+        let names = rules.servers.iter().map(|server| &*server.name);
+        Self {
+            id: IDS.fetch_add(1, Ordering::Relaxed),
+            servers: rules.servers.iter().map(server).collect(),
+            health: GroupHealth::new(rules.servers.len(), rules.failures, rules.slow_start),
+            queue: WaitQueue::default(),
+            sticky: match &rules.balance {
+                Balance::Sticky(sticky) => Some(StickyCookie::new(sticky, &rules.name, names)),
+                _ => None,
+            },
+            retrying: AtomicU32::new(0),
+            began: Instant::now(),
+            observer: Mutex::default(),
+            is_checked: Arc::default(),
+            rules,
+        }
+    }
+
+    /// Sets who receives changes of the servers, in place of an earlier one.
+    pub(crate) fn set_observer(&self, observer: UpstreamObserver) {
+        *self.observer.lock().unwrap_or_else(PoisonError::into_inner) = Some(observer);
+    }
+
+    /// Returns the rules.
+    pub(crate) fn rules(&self) -> &UpstreamRules {
+        &self.rules
+    }
+
+    pub(super) fn id(&self) -> u64 {
+        self.id
+    }
+
+    /// Returns the rules of a server.
+    pub(super) fn server(&self, server: usize) -> &ServerRules {
+        &self.rules.servers[server]
+    }
+
+    /// Returns the index of the address of a server that worked last.
+    pub(super) fn working_address(&self, server: usize) -> usize {
+        self.servers[server].address.load(Ordering::Relaxed)
+    }
+
+    /// Records which address of a server worked.
+    pub(super) fn set_working_address(&self, server: usize, index: usize) {
+        let address = &self.servers[server].address;
+        // Without a write if nothing changes, because other workers read it.
+        if address.load(Ordering::Relaxed) != index {
+            address.store(index, Ordering::Relaxed);
+        }
+    }
+
+    /// Returns the time since the start of the group.
+    pub(super) fn now(&self) -> Duration {
+        self.began.elapsed()
+    }
+
+    /// Returns the cookie that keeps clients at servers.
+    pub(super) fn sticky(&self) -> Option<&StickyCookie> {
+        self.sticky.as_ref()
+    }
+
+    /// Returns which server a request prefers.
+    pub(super) fn preference(&self, request: &Request, client: IpAddr) -> Preference {
+        let key = match &self.rules.balance {
+            Balance::LeastLoaded => return Preference::LeastLoaded,
+            Balance::RoundRobin => return Preference::NextInTurn,
+            Balance::Sticky(_) => {
+                let sticky = self.sticky.as_ref();
+                let named = sticky.and_then(|sticky| sticky.server_of(cookie(request, sticky.name())?));
+                return named.map_or(Preference::LeastLoaded, Preference::Server);
+            }
+            Balance::Hash(HashKey::Path) => Some(balance::hash(request.path_bytes())),
+            Balance::Hash(HashKey::Field(name)) => request.field(name).map(balance::hash),
+            Balance::Hash(HashKey::Cookie(name)) => cookie(request, name).map(balance::hash),
+            Balance::Hash(HashKey::Client) => Some(match client {
+                IpAddr::V4(client) => balance::hash(&client.to_bits().to_be_bytes()),
+                IpAddr::V6(client) => balance::hash(&client.to_bits().to_be_bytes()),
+            }),
+        };
+        key.map_or(Preference::LeastLoaded, Preference::Hash)
+    }
+
+    /// Takes a place at a server that was not tried yet, and waits for one if the rules permit it.
+    pub(super) async fn place(
+        self: &Arc<Self>,
+        preference: Preference,
+        chooser: &std::cell::RefCell<Chooser>,
+        tried: &[usize],
+    ) -> Result<Place, NoServer> {
+        let try_enter = |preference| self.enter(preference, &mut chooser.borrow_mut(), tried);
+        let full_server = if self.queue.is_used() && !matches!(preference, Preference::Server(_)) {
+            None
+        } else {
+            match try_enter(preference) {
+                Attempt::Entered(server, entered) => return Ok(self.place_at(server, entered)),
+                Attempt::AllTried => return Err(NoServer::AllTried),
+                Attempt::Full(server) => server,
+            }
+        };
+        let queue = full_server.map_or(&self.queue, |server| &self.servers[server].queue);
+        let entered = queue.wait(&self.rules.capacity, || match try_enter(preference) {
+            Attempt::Entered(server, entered) => Some(Ok(self.place_at(server, entered))),
+            Attempt::AllTried => Some(Err(NoServer::AllTried)),
+            Attempt::Full(_) => None,
+        });
+        entered.await.map_err(NoServer::Full)?
+    }
+
+    fn place_at(self: &Arc<Self>, server: usize, entered: Entered) -> Place {
+        Place { upstream: self.clone(), server, entered }
+    }
+
+    /// Takes a place at a server at once.
+    fn enter(&self, preference: Preference, chooser: &mut Chooser, tried: &[usize]) -> Attempt {
+        let now = self.now();
+        match self.enter_by_health(preference, chooser, (tried, self.health.is_ignored(now), now)) {
+            // One server is out and the others are on trial: any is better than none.
+            Attempt::AllTried if tried.is_empty() => self.enter_by_health(preference, chooser, (tried, true, now)),
+            attempt => attempt,
+        }
+    }
+
+    fn enter_by_health(
+        &self,
+        preference: Preference,
+        chooser: &mut Chooser,
+        (tried, ignores_health, now): (&[usize], bool, Duration),
+    ) -> Attempt {
+        let count = self.servers.len();
+        let weight = |index: usize| -> u32 {
+            let availability = self.health.availability(index, now);
+            let is_usable = match availability {
+                _ if tried.contains(&index) => false,
+                _ if ignores_health => true,
+                Availability::InUse => true,
+                Availability::Trial => self.servers[index].places.at_work() == 0,
+                Availability::Out => false,
+            };
+            // A weight is at most 65,535 and a share at most 1,000, so the product fits.
+            let share = self.health.share(index, now) * WEIGHT_UNIT / 1000;
+            if is_usable { u32::from(self.rules.servers[index].weight.get()) * share } else { 0 }
+        };
+        let weight_if_free = |index: usize| if self.servers[index].places.is_full() { 0 } else { weight(index) };
+        let candidate =
+            |index: usize| Candidate { at_work: self.servers[index].places.at_work(), weight: weight_if_free(index) };
+        // Another worker can take the last place of a server in between; then the next choice is without it.
+        for _ in 0..=count {
+            let chosen = match preference {
+                Preference::Server(server) if weight(server) > 0 => match self.servers[server].places.enter() {
+                    Some(entered) => return Attempt::Entered(server, entered),
+                    None => return Attempt::Full(Some(server)),
+                },
+                Preference::LeastLoaded | Preference::Server(_) => {
+                    balance::least_loaded(count, candidate, &mut chooser.random)
+                }
+                Preference::NextInTurn => chooser.rotation.next(count, candidate),
+                Preference::Hash(key) => {
+                    let own_weight = |index: usize| match weight_if_free(index) {
+                        0 => 0,
+                        _ => u32::from(self.rules.servers[index].weight.get()),
+                    };
+                    balance::by_hash(count, key, |index| self.servers[index].identity, own_weight)
+                }
+            };
+            let Some(server) = chosen else { break };
+            if let Some(entered) = self.servers[server].places.enter() {
+                return Attempt::Entered(server, entered);
+            }
+        }
+        if (0..count).any(|index| weight(index) > 0) { Attempt::Full(None) } else { Attempt::AllTried }
+    }
+
+    /// Whether its servers are to be checked, and no worker does.
+    pub(super) fn needs_checks(&self) -> bool {
+        self.rules.check.is_some() && !self.is_checked.load(Ordering::Relaxed)
+    }
+
+    /// Reserves the checks for this worker, unless another one has them.
+    pub(super) fn claim_checks(&self) -> Option<CheckClaim> {
+        (!self.is_checked.swap(true, Ordering::Relaxed)).then(|| CheckClaim(self.is_checked.clone()))
+    }
+
+    /// Permits a repetition, if few of the requests at work are repetitions.
+    pub(super) fn permit_retry(self: &Arc<Self>) -> Option<RetryPermit> {
+        let at_work = self.servers.iter().map(|server| server.places.at_work()).fold(0, u32::saturating_add);
+        let retrying = self.retrying.fetch_add(1, Ordering::Relaxed);
+        let permit = RetryPermit(self.clone());
+        retry_budget::allows(retrying, at_work).then_some(permit)
+    }
+
+    /// Returns the adaptive limit of a server, and the number of requests that it would have held back so far.
+    pub(super) fn observed_limit(&self, server: usize) -> (u32, u64) {
+        let places = &self.servers[server].places;
+        (places.adaptive_limit(), places.beyond_observed())
+    }
+
+    /// Records a response of a working server, which took this time.
+    pub(super) fn succeeded(&self, server: usize, took: Duration) {
+        let now = self.now();
+        self.servers[server].places.responded(Some(took), now);
+        if self.health.succeeded(server, now) {
+            self.report(server, ServerChange::Returned);
+        }
+    }
+
+    /// Records a failure.
+    pub(super) fn failed(&self, server: usize, failure: Failure, reason: &str) {
+        let now = self.now();
+        self.servers[server].places.responded(None, now);
+        if let Some(time) = self.health.failed(server, failure, now) {
+            self.report(server, ServerChange::TakenOut { time, reason });
+        }
+    }
+
+    /// Records the result of a check.
+    pub(super) fn checked(&self, server: usize, result: Result<(), &str>) {
+        let (kind, change) = match result {
+            Ok(()) => (CheckResult::Passed, ServerChange::CheckPassed),
+            Err(reason) => (CheckResult::Failed, ServerChange::CheckFailed { reason }),
+        };
+        if self.health.checked(server, kind, self.now()) {
+            self.report(server, change);
+        }
+    }
+
+    fn report(&self, server: usize, change: ServerChange<'_>) {
+        let observer = self.observer.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        if let Some(observer) = observer {
+            observer(&UpstreamEvent { group: &self.rules.name, server: &self.rules.servers[server].name, change });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,106 @@
+use super::*;
+use crate::site::proxy::address_cell::AddressCell;
+use crate::site::proxy::rules::{CapacityRules, FailureRules};
+use selvedge::client::{ClientTimeouts, Protocol};
+use std::cell::RefCell;
+use std::num::{NonZeroU16, NonZeroU32};
+
+fn group(count: usize, requests_max: u32) -> Arc<Upstream> {
+    let server = |number: usize| ServerRules {
+        name: format!("http://10.0.0.{number}:80").into(),
+        authority: format!("10.0.0.{number}").into(),
+        addresses: Arc::new(AddressCell::new([])),
+        weight: NonZeroU16::MIN,
+        tls: None,
+        protocol: Protocol::Http1,
+        proxy_header: None,
+    };
+    let capacity =
+        CapacityRules { requests_max: NonZeroU32::new(requests_max), queue_max: 10, ..CapacityRules::default() };
+    Arc::new(Upstream::new(UpstreamRules {
+        name: "app".into(),
+        servers: (0..count).map(server).collect(),
+        balance: Balance::LeastLoaded,
+        failures: FailureRules::default(),
+        check: None,
+        slow_start: Duration::ZERO,
+        capacity,
+        timeouts: ClientTimeouts::default(),
+    }))
+}
+
+fn chooser() -> RefCell<Chooser> {
+    RefCell::new(Chooser::new(1))
+}
+
+#[tokio::test(start_paused = true)]
+async fn load_is_spread_and_tried_servers_are_left_out() {
+    let (upstream, chooser) = (group(3, 0), chooser());
+    let mut places = Vec::new();
+    for _ in 0..30 {
+        places.push(upstream.place(Preference::LeastLoaded, &chooser, &[1]).await.unwrap());
+    }
+    let at = |server| places.iter().filter(|place| place.server == server).count();
+    assert_eq!((at(0), at(1), at(2)), (15, 0, 15), "of two servers, the less loaded one is known");
+    let tried = upstream.place(Preference::LeastLoaded, &chooser, &[0, 1, 2]).await;
+    assert_eq!(tried.unwrap_err(), NoServer::AllTried);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_waits_for_the_server_of_its_cookie_although_another_one_is_free() {
+    let (upstream, chooser) = (group(2, 1), chooser());
+    let first = upstream.place(Preference::Server(0), &chooser, &[]).await.unwrap();
+    assert_eq!(first.server, 0);
+    let second = upstream.place(Preference::Server(0), &chooser, &[]);
+    let other = async {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        let other = upstream.place(Preference::LeastLoaded, &chooser, &[]).await.unwrap();
+        assert_eq!(other.server, 1);
+        drop(first);
+        drop(other);
+    };
+    let began = tokio::time::Instant::now();
+    let (second, ()) = tokio::join!(second, other);
+    assert_eq!((second.unwrap().server, began.elapsed().as_secs()), (0, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_waits_for_any_server_until_the_queue_timeout() {
+    let (upstream, chooser) = (group(2, 1), chooser());
+    let mut places = Vec::new();
+    for _ in 0..2 {
+        places.push(upstream.place(Preference::NextInTurn, &chooser, &[]).await.unwrap());
+    }
+    let waited = upstream.place(Preference::NextInTurn, &chooser, &[]).await;
+    assert_eq!(waited.unwrap_err(), NoServer::Full(NoPlace::TimedOut));
+    let freed = places.pop().unwrap().server;
+    assert_eq!(upstream.place(Preference::Hash(7), &chooser, &[]).await.unwrap().server, freed);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_is_out_is_left_out_and_reported() {
+    let (upstream, chooser) = (group(2, 0), chooser());
+    let events = Arc::new(Mutex::new(Vec::new()));
+    let seen = events.clone();
+    upstream.set_observer(Arc::new(move |event| seen.lock().unwrap().push(event.to_string())));
+    (0..3).for_each(|_| upstream.failed(0, Failure::Exchange, "reset"));
+    for preference in [Preference::LeastLoaded, Preference::NextInTurn, Preference::Server(0), Preference::Hash(1)] {
+        assert_eq!(upstream.place(preference, &chooser, &[]).await.unwrap().server, 1, "{preference:?}");
+    }
+    // A repetition leaves the other one out, too, and finds none.
+    assert_eq!(upstream.place(Preference::LeastLoaded, &chooser, &[1]).await.unwrap_err(), NoServer::AllTried);
+    assert_eq!(*events.lock().unwrap(), ["http://10.0.0.0:80 of app gets no requests for 10s: reset"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn repetitions_are_permitted_by_the_requests_at_work() {
+    let (upstream, chooser) = (group(1, 0), chooser());
+    let permits: Vec<_> = (0..5).map_while(|_| upstream.permit_retry()).collect();
+    assert_eq!(permits.len(), 3);
+    drop(permits);
+    let mut places = Vec::new();
+    for _ in 0..50 {
+        places.push(upstream.place(Preference::LeastLoaded, &chooser, &[]).await.unwrap());
+    }
+    assert_eq!((0..50).map_while(|_| upstream.permit_retry()).collect::<Vec<_>>().len(), 10);
+}

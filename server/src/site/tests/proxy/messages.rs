@@ -1,0 +1,175 @@
+//! What is forwarded of requests and responses.
+
+use super::*;
+use selvedge::StatusCode;
+use selvedge::proto::forward::{ForwardedFields, RequestRules};
+
+/// The lines about the client of a test.
+const ABOUT_CLIENT: &str = "x-forwarded-for: 127.0.0.1\r\nx-forwarded-proto: http\r\nx-forwarded-host: test\r\n";
+
+#[test]
+fn requests_and_responses_are_forwarded() {
+    let upstream = TestUpstream::new(|mut received| {
+        received.respond(201, "X-App: 1\r\nConnection: x-hop\r\nX-Hop: 2\r\nServer: app\r\n", "hello");
+        Then::Continue
+    });
+    let server = proxy_to(&upstream);
+    let response = server.request("POST", "/a%2Db/../c;x?q=1", "test", &["X-A: 1", "Content-Length: 3", "", "abc"]);
+    assert_eq!(response.status_and_text(), (201, "hello"));
+    assert_eq!((response.field("x-app"), response.field("x-hop")), (Some("1"), None));
+    assert_ne!(response.field("server"), Some("app"));
+    // The test client sends the lines of a field and the content as lines, so a line end follows the content.
+    let expected =
+        format!("POST /c;x?q=1 HTTP/1.1\r\nhost: test\r\nx-a: 1\r\n{ABOUT_CLIENT}content-length: 3\r\n\r\nabc");
+    assert_eq!(upstream.requests(), [expected]);
+    let logged = server.logged();
+    assert_eq!((logged.status, logged.upstream.as_deref()), (201, Some("app 1 201 -")));
+}
+
+#[test]
+fn paths_are_kept_or_lose_their_prefix() {
+    let upstream = TestUpstream::with_content("");
+    let kept = rules(group(&[upstream.address]));
+    let stripped = ProxyRules { path: PathPolicy::PrefixStripped, ..kept.clone() };
+    let replaced = ProxyRules { path: PathPolicy::Replaced(Template::parse_path("/v2/{1}").unwrap()), ..kept.clone() };
+    for (rules, target, expected) in [
+        (&kept, "/api/%7Ea%20b?x=%2F", "/api/%7Ea%20b?x=%2F"),
+        (&stripped, "/api/%7Ea%20b/?x", "/%7Ea%20b/?x"),
+        (&stripped, "/api", "/"),
+        (&stripped, "/api/", "/"),
+        (&replaced, "/api/a%20b", "/v2/a%20b"),
+    ] {
+        let server = proxy_at("/api/*", rules.clone());
+        assert_eq!(server.get(target).status, 200, "{target}");
+        let request = upstream.requests().pop().unwrap();
+        assert_eq!(request.split(' ').nth(1), Some(expected), "{target}");
+    }
+    let rewritten = TestServer::one(vec![
+        route("/old/*", Action::Rewrite(Template::parse_path("/api/{1}").unwrap())),
+        route("/api/*", Action::Proxy(Arc::new(kept))),
+    ]);
+    assert_eq!(rewritten.get("/old/a%20b?q").status, 200);
+    assert_eq!(upstream.requests().pop().unwrap().split(' ').nth(1), Some("/api/a%20b?q"));
+    // The path of a route is judged before it is forwarded.
+    let count = upstream.count();
+    assert_eq!(rewritten.get("/api/../../x").status, 400);
+    assert_eq!(upstream.count(), count);
+}
+
+#[test]
+fn host_and_fields_follow_the_rules() {
+    let upstream = TestUpstream::new(|mut received| {
+        received.respond(200, "X-Secret: 1\r\nX-Kept: 2\r\n", "");
+        Then::Continue
+    });
+    let mut rules = rules(group(&[upstream.address]));
+    rules.host = HostPolicy::Server;
+    rules.fields = RequestRules { forwarded: ForwardedFields::None, ..RequestRules::default() };
+    rules.request_headers.set("x-client", text("{client} {path}"), None).unwrap();
+    rules.request_headers.remove("cookie", None).unwrap();
+    rules.response_headers.remove("x-secret", None).unwrap();
+    rules.response_headers.set("x-method", text("{method}"), None).unwrap();
+    let server = proxy(rules.clone());
+    let response = server.get_with("/p", &["Cookie: a=b", "X-Client: forged", "X_Client: forged"]);
+    let expected = format!("GET /p HTTP/1.1\r\nhost: {}\r\nx-client: 127.0.0.1 /p\r\n\r\n", upstream.address);
+    assert_eq!(upstream.requests(), [expected]);
+    assert_eq!((response.field("x-secret"), response.field("x-kept")), (None, Some("2")));
+    assert_eq!(response.field("x-method"), Some("GET"));
+    rules.host = HostPolicy::Fixed("fixed.example".into());
+    proxy(rules).get("/");
+    assert!(upstream.requests()[1].contains("\r\nhost: fixed.example\r\n"));
+}
+
+#[test]
+fn only_trusted_proxies_extend_forwarding_fields() {
+    let upstream = TestUpstream::with_content("");
+    for (trusted, expected) in [(false, "127.0.0.1"), (true, "192.0.2.7, 127.0.0.1")] {
+        let mut site = site("*", vec![route("/*", Action::Proxy(Arc::new(rules(group(&[upstream.address])))))]);
+        if trusted {
+            site.proxies = Some(TrustedProxies {
+                networks: vec!["127.0.0.0/8".parse().unwrap()],
+                unix: UnixPeerTrust::Untrusted,
+                field: ForwardingField::XForwardedFor,
+            });
+        }
+        TestServer::new(vec![site]).get_with("/", &["X-Forwarded-For: 192.0.2.7"]);
+        let request = upstream.requests().pop().unwrap();
+        assert!(request.contains(&format!("\r\nx-forwarded-for: {expected}\r\n")), "{request}");
+    }
+}
+
+#[test]
+fn responses_without_content_keep_their_fields() {
+    let upstream = TestUpstream::new(|mut received| {
+        match received.text.split(' ').next() {
+            Some("HEAD") => received.send("HTTP/1.1 200 OK\r\nContent-Length: 12345\r\nETag: \"a\"\r\n\r\n"),
+            _ => received.send("HTTP/1.1 304 Not Modified\r\nContent-Length: 5\r\nETag: \"a\"\r\n\r\n"),
+        }
+        Then::Continue
+    });
+    let server = proxy_to(&upstream);
+    let head = server.request("HEAD", "/", "test", &[]);
+    assert_eq!((head.status, head.field("content-length"), &*head.content), (200, Some("12345"), ""));
+    let unmodified = server.get_with("/", &["If-None-Match: \"a\""]);
+    assert_eq!((unmodified.status, unmodified.field("etag"), &*unmodified.content), (304, Some("\"a\""), ""));
+    assert!(upstream.requests()[1].contains("\r\nif-none-match: \"a\"\r\n"));
+}
+
+#[test]
+fn locations_and_cookies_are_rewritten_if_the_rules_demand_it() {
+    let upstream = TestUpstream::new(|mut received| {
+        received.respond(302, "Location: /login\r\nSet-Cookie: a=b; Path=/\r\n", "");
+        Then::Continue
+    });
+    let mut rules = rules(group(&[upstream.address]));
+    rules.path = PathPolicy::PrefixStripped;
+    rules.url_rewriting = UrlRewriting::On;
+    rules.proxy_status = ProxyStatus::On;
+    let response = proxy_at("/app/*", rules).get("/app/x");
+    assert_eq!(response.field("location"), Some("/app/login"));
+    assert_eq!(response.field("set-cookie"), Some("a=b; Path=/app/"));
+    assert_eq!(response.field("proxy-status"), Some("selvedge; next-hop=\"app\"; received-status=302"));
+    let kept = proxy_to(&upstream).get("/app/x");
+    assert_eq!((kept.field("location"), kept.field("proxy-status")), (Some("/login"), None));
+}
+
+#[test]
+fn error_pages_replace_only_errors_of_the_proxy() {
+    let upstream = TestUpstream::new(|mut received| {
+        received.respond(502, "", "from the application");
+        Then::Continue
+    });
+    let folder = SiteDirectory::new(&[("502.html", "from the site")]);
+    let pages = ErrorPages { root: folder.root(), pages: vec![(StatusCode::BAD_GATEWAY, path("/502.html"))] };
+    for (address, expected) in [(upstream.address, "from the application"), (closed_address(), "from the site")] {
+        let routes = vec![route("/*", Action::Proxy(Arc::new(rules(group(&[address])))))];
+        let site = SiteRules { error_pages: Some(pages.clone()), ..site("*", routes) };
+        assert_eq!(TestServer::new(vec![site]).get("/").status_and_text(), (502, expected));
+    }
+}
+
+#[test]
+fn connections_begin_with_a_proxy_header_if_the_rules_demand_it() {
+    let seen = Arc::new(Mutex::new(String::new()));
+    let (sink, listener) = (seen.clone(), std::net::TcpListener::bind("127.0.0.1:0").unwrap());
+    let address = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        let mut byte = [0];
+        let mut text = Vec::new();
+        while !text.ends_with(b"\r\n\r\n") && stream.read(&mut byte).unwrap() == 1 {
+            text.push(byte[0]);
+        }
+        *sink.lock().unwrap() = String::from_utf8(text).unwrap();
+        stream.write_all(b"HTTP/1.1 204 No Content\r\n\r\n").unwrap();
+    });
+    let mut group = group(&[address]);
+    group.servers[0].proxy_header = Some(ProxyHeaderVersion::V1);
+    let server = proxy(rules(group));
+    assert_eq!(server.get("/").status, 204);
+    let text = seen.lock().unwrap().clone();
+    let (header, request) = text.split_once("\r\n").unwrap();
+    let parts: Vec<&str> = header.split(' ').collect();
+    assert_eq!((parts[..4].join(" "), parts[5]), ("PROXY TCP4 127.0.0.1 0.0.0.0".to_owned(), "80"));
+    assert!(parts[4].parse::<u16>().unwrap() > 0 && request.starts_with("GET / HTTP/1.1\r\n"));
+}
