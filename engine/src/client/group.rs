@@ -22,6 +22,9 @@ pub(super) struct Group {
     pub(super) opening: RefCell<Option<Rc<Opening>>>,
     /// The idle time that the upstream permits.
     pub(super) learned: Cell<LearnedIdle>,
+    /// Bytes of the last response of HTTP/1.1 whose length was announced. The next one is expected to be as long, so that
+    /// one receive takes all of it.
+    pub(super) response_bytes: Cell<u64>,
 }
 
 impl Group {
@@ -32,6 +35,7 @@ impl Group {
             shared_connections: RefCell::default(),
             opening: RefCell::default(),
             learned: Cell::default(),
+            response_bytes: Cell::default(),
         }
     }
 

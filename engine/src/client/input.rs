@@ -17,6 +17,8 @@ pub(super) struct Input {
     shared: Bytes,
     /// Size of the next buffer: long while each receive fills a usual one.
     next_size: Size,
+    /// Size of the buffer for bytes after a wait.
+    expected_size: Size,
 }
 
 impl Input {
@@ -26,6 +28,12 @@ impl Input {
             Some(buffer) => &buffer[self.at..],
             None => &self.shared,
         }
+    }
+
+    /// Sets the size of the buffer for a response of `bytes` bytes, which is expected next.
+    pub(super) fn expect(&mut self, bytes: u64) {
+        self.expected_size = if bytes > BUFFER_BYTES as u64 { Size::Long } else { Size::Usual };
+        self.next_size = self.expected_size;
     }
 
     /// Consumes the first `count` bytes, and returns an empty buffer to the pool.
@@ -67,7 +75,7 @@ impl Input {
         self.make_room();
         let had = self.bytes().len();
         let Poll::Ready(received) = link.poll_receive(cx, &mut self.buffer) else {
-            self.next_size = Size::Usual;
+            self.next_size = self.expected_size;
             match &mut self.buffer {
                 Some(buffer) if buffer.is_empty() => self.buffer = None,
                 Some(buffer) => buffer.shrink_for_waiting(),
@@ -87,12 +95,37 @@ impl Input {
         if wants_long || !self.shared.is_empty() {
             let mut larger = Buffer::of_size(self.next_size);
             larger.extend_from_slice(self.bytes());
-            *self = Self { buffer: Some(larger), next_size: self.next_size, ..Self::default() };
+            *self = Self { buffer: Some(larger), at: 0, shared: Bytes::new(), ..*self };
         } else if self.at > 0
             && let Some(buffer) = &mut self.buffer
         {
             buffer.drain(..self.at);
             self.at = 0;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::net::epoll::EpollSocket;
+    use std::future::poll_fn;
+    use std::io::Write;
+    use std::os::unix::net::UnixStream;
+
+    #[tokio::test]
+    async fn a_long_response_that_is_expected_arrives_with_one_receive() {
+        let (mut upstream, socket) = UnixStream::pair().unwrap();
+        socket.set_nonblocking(true).unwrap();
+        let link = EpollSocket::new(socket.into());
+        for (expected, received) in [(64 * 1024, 40_000), (1_000, BUFFER_BYTES)] {
+            let mut input = Input::default();
+            input.expect(expected);
+            let polled = poll_fn(|cx| Poll::Ready(input.poll_receive(&link, cx))).await;
+            assert!(polled.is_pending() && input.buffer.is_none(), "a wait holds no buffer");
+            upstream.write_all(&[b'x'; 40_000]).unwrap();
+            let count = poll_fn(|cx| input.poll_receive(&link, cx)).await.unwrap();
+            assert_eq!(count, received, "{expected}");
         }
     }
 }

@@ -56,6 +56,7 @@ pub(in crate::client) async fn send(
     };
     let connection = exchange.lease.connection();
     exchange.sent_before = connection.sent;
+    connection.input.expect(group.response_bytes.get());
     if let Err(invalid) = head.write_http1(framing, connection.output.bytes()) {
         let error = exchange.failed(ClientPhase::SendRequest, ClientErrorKind::InvalidRequest(invalid));
         return Err(error);
@@ -225,6 +226,9 @@ impl Http1Exchange {
         };
         let protocol = self.head.upgrade(bytes).map(Bytes::copy_from_slice);
         let persistence = self.head.persistence;
+        if let ResponseFraming::Length(length) = framing {
+            connection.group.response_bytes.set(length.saturating_add(self.head.len as u64));
+        }
         connection.input.consume(self.head.len);
         self.lease.end_wait();
         self.lease.table.return_head(self.head);
