@@ -40,6 +40,9 @@ pub(crate) struct ScriptRequest {
     pub(crate) content: Vec<u8>,
 }
 
+/// The variables and the content of a request.
+type Received = (HashMap<String, String>, Vec<u8>);
+
 impl ScriptServer {
     pub(crate) fn fastcgi() -> Self {
         Self::start(read_fastcgi)
@@ -49,7 +52,7 @@ impl ScriptServer {
         Self::start(read_scgi)
     }
 
-    fn start(read: fn(&mut BufReader<TcpStream>) -> Option<(HashMap<String, String>, Vec<u8>)>) -> Self {
+    fn start(read: fn(&mut BufReader<TcpStream>) -> Option<Received>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let address = listener.local_addr().expect("it is bound");
         let script = Arc::new(Mutex::new(Script::default()));
@@ -108,7 +111,7 @@ pub(crate) fn record(kind: u8, payload: &[u8], padding: u8) -> Vec<u8> {
 }
 
 /// Reads a request of FastCGI: its variables and its content.
-fn read_fastcgi(input: &mut BufReader<TcpStream>) -> Option<(HashMap<String, String>, Vec<u8>)> {
+fn read_fastcgi(input: &mut BufReader<TcpStream>) -> Option<Received> {
     let (mut variables, mut content, mut kinds) = (Vec::new(), Vec::new(), Vec::new());
     loop {
         let mut header = [0; 8];
@@ -156,7 +159,7 @@ fn decode_variables(mut bytes: &[u8]) -> HashMap<String, String> {
 }
 
 /// Reads a request of SCGI: its variables and its content.
-fn read_scgi(input: &mut BufReader<TcpStream>) -> Option<(HashMap<String, String>, Vec<u8>)> {
+fn read_scgi(input: &mut BufReader<TcpStream>) -> Option<Received> {
     let mut length = Vec::new();
     input.read_until(b':', &mut length).ok().filter(|&count| count > 1)?;
     let length: usize = std::str::from_utf8(length.strip_suffix(b":")?).ok()?.parse().expect("a number");
