@@ -90,7 +90,8 @@ mod tests {
 
     #[test]
     fn failures_take_a_server_out() {
-        let cases: &[(&str, &[(char, u64)], &[(u64, u64)])] = &[
+        type Case = (&'static str, &'static [(char, u64)], &'static [(u64, u64)]);
+        let cases: &[Case] = &[
             ("two failures", &[('x', 0), ('x', 1)], &[]),
             ("three failures in 10 s", &[('x', 0), ('x', 5), ('x', 10)], &[(10, 10)]),
             ("three failures in 11 s", &[('x', 0), ('x', 5), ('x', 11)], &[]),
