@@ -10,14 +10,16 @@ import time
 import proxy_upstreams as upstreams
 from clients import STEP_TIMEOUT
 from http2_server import Connection, raise_windows
-from proxy_upstreams import Proxy
+from proxy_upstreams import SHUTDOWN_SECONDS, Proxy
 
 RELOADS = 3
+# The server looks for connections to abort at intervals.
+SWEEPS_SECONDS = 1.5
 STREAMS_OF_CONNECTION = 100
 # Connects to one port at once.
 OPENING = 100
-# Descriptors of a process that are no kept streams.
-RESERVED_DESCRIPTORS = 500
+# Descriptors of the server that are no kept streams: its own reserve, and those of other requests.
+RESERVED_DESCRIPTORS = 2800
 SOCKET_FIELDS = [
     ("sec-websocket-version", "13"), ("sec-websocket-key", "dGhlIHNhbXBsZSBub25jZQ=="),
 ]
@@ -163,6 +165,10 @@ def keep(proxy, group, number):
     for version in range(2, RELOADS + 2):
         reload(proxy, version)
         broadcast(proxy, group, number, f"reload {version}")
+    # A replaced configuration aborts at its timeout what it does not keep.
+    after_timeout = time.monotonic() + SHUTDOWN_SECONDS + SWEEPS_SECONDS
+    await_all(group, lambda: time.monotonic() > after_timeout, lambda: "the clock stands still")
+    broadcast(proxy, group, number, "after the timeout")
     memory = proxy.memory()
     proxy.route += " { header-up \"x-changed\" \"1\"; }"
     began = time.monotonic()
