@@ -1,7 +1,7 @@
 """Event streams and WebSockets that outlive reloads. They end when a reload changes their route.
 
 The upstream is `upstreams/upstream.go`, which broadcasts a text to all of them. A WebSocket over HTTP/1.1 needs two descriptors
-of the server, one over HTTP/2 only that to the upstream, and an event stream from HTTP/2 to HTTP/2 none.
+of the server, and one over HTTP/2 only that to the upstream.
 """
 import asyncio
 import resource
@@ -10,14 +10,18 @@ import time
 import proxy_upstreams as upstreams
 from clients import STEP_TIMEOUT
 from http2_server import Connection, raise_windows
-from proxy_upstreams import Proxy
+from proxy_upstreams import SHUTDOWN_SECONDS, Proxy
 
 RELOADS = 3
+# The server looks for connections to abort at intervals.
+SWEEPS_SECONDS = 1.5
 STREAMS_OF_CONNECTION = 100
+# Requests at once that a worker sends to an upstream of HTTP/2: 16 connections, each with 100 streams.
+UPSTREAM_STREAMS_MAX = 1600
 # Connects to one port at once.
 OPENING = 100
-# Descriptors of a process that are no kept streams.
-RESERVED_DESCRIPTORS = 500
+# Descriptors of the server that are no kept streams: its own reserve, and those of other requests.
+RESERVED_DESCRIPTORS = 2800
 SOCKET_FIELDS = [
     ("sec-websocket-version", "13"), ("sec-websocket-key", "dGhlIHNhbXBsZSBub25jZQ=="),
 ]
@@ -85,6 +89,7 @@ class OverHttp2:
 
     def __init__(self, proxy, number):
         self.connections = []
+        path = "/http2/stream" if number <= UPSTREAM_STREAMS_MAX else "/kept/stream"
         for at in range(0, 2 * number, STREAMS_OF_CONNECTION):
             connection = Connection(proxy, "plain", seconds=STEP_TIMEOUT)
             self.connections.append(connection)
@@ -92,7 +97,7 @@ class OverHttp2:
             connection.receive_until(lambda: connection.received is not None and connection.sent_settings_are_acknowledged)
             for stream in range(1, 2 * STREAMS_OF_CONNECTION, 2):
                 if at < number:
-                    connection.send(connection.head(stream, connection.fields("/http2/stream")))
+                    connection.send(connection.head(stream, connection.fields(path)))
                 else:
                     fields = connection.fields("/kept/socket", "CONNECT", [(":protocol", "websocket"), *SOCKET_FIELDS[:1]])
                     connection.send(connection.head(stream, fields, end=False))
@@ -163,6 +168,10 @@ def keep(proxy, group, number):
     for version in range(2, RELOADS + 2):
         reload(proxy, version)
         broadcast(proxy, group, number, f"reload {version}")
+    # A replaced configuration aborts at its timeout what it does not keep.
+    after_timeout = time.monotonic() + SHUTDOWN_SECONDS + SWEEPS_SECONDS
+    await_all(group, lambda: time.monotonic() > after_timeout, lambda: "the clock stands still")
+    broadcast(proxy, group, number, "after the timeout")
     memory = proxy.memory()
     proxy.route += " { header-up \"x-changed\" \"1\"; }"
     began = time.monotonic()
@@ -196,4 +205,4 @@ def kept(options, transport, number):
 def check(options):
     descriptors = resource.getrlimit(resource.RLIMIT_NOFILE)[0] - RESERVED_DESCRIPTORS
     yield kept(options, "HTTP/1.1", min(options.kept, descriptors // 4))
-    yield kept(options, "HTTP/2", min(options.kept, descriptors))
+    yield kept(options, "HTTP/2", min(options.kept, descriptors // 2))

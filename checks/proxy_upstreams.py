@@ -24,6 +24,7 @@ TRANSPORTS = {
     "HTTP/2": (["--http2-prior-knowledge"], "plain"),
     "HTTP/2, TLS": (["--http2"], "TLS"),
 }
+SHUTDOWN_SECONDS = 4
 # The initial window of a stream, unless a setting changes it.
 WINDOW_BYTES = 256 << 10
 # More than the buffers between a client and an application.
@@ -59,7 +60,7 @@ class Proxy(Server):
             f'listen "127.0.0.1:{self.plain}" http2=#true',
             'certificate-folder "certificates"',
             'log { access "access.log"; error "error.log"; }',
-            'limits { shutdown-timeout "2s"; }',
+            f'limits {{ shutdown-timeout "{SHUTDOWN_SECONDS}s"; }}',
             *(f"upstream {name!r} {{\n{text}\n}}".replace("'", '"') for name, text in self.upstreams.items()),
             'site "localhost" "127.0.0.1" { root "root"; https-redirect #false; body-bytes-max "1TiB"',
             f'header "x-version" "{version}"',

@@ -117,7 +117,6 @@ fn table(root: &Arc<Root>) -> RouteTable {
         headers: HeaderEdits::default(),
         lease: None,
         action,
-        lease: None,
     };
     let files = FilesRules {
         path_prefix: site::PathPrefix::Kept,

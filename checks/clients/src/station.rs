@@ -20,7 +20,7 @@ struct Sensor {
 }
 
 #[derive(Clone, PartialEq, Message)]
-struct StationReading {
+struct Measurement {
     #[prost(string, tag = "1")]
     sensor: String,
     #[prost(double, tag = "2")]
@@ -41,8 +41,8 @@ fn sensor() -> Request<Sensor> {
     Request::new(Sensor { name: "tonic".to_owned() })
 }
 
-fn reading(degrees: f64, note: Vec<u8>) -> StationReading {
-    StationReading { sensor: "tonic".to_owned(), degrees, note }
+fn measurement(degrees: f64, note: Vec<u8>) -> Measurement {
+    Measurement { sensor: "tonic".to_owned(), degrees, note }
 }
 
 fn path(method: &'static str) -> PathAndQuery {
@@ -54,7 +54,7 @@ fn codec<T: Message + Default + 'static, U: Message + Default + 'static>() -> Pr
 }
 
 /// Returns a sender, and the stream of what it sends.
-fn channel() -> (mpsc::UnboundedSender<StationReading>, impl Stream<Item = StationReading> + Send + 'static) {
+fn channel() -> (mpsc::UnboundedSender<Measurement>, impl Stream<Item = Measurement> + Send + 'static) {
     let (sender, receiver) = mpsc::unbounded_channel();
     (sender, stream::unfold(receiver, async |mut receiver| Some((receiver.recv().await?, receiver))))
 }
@@ -69,9 +69,10 @@ pub(crate) async fn run(port: &str) -> Outcome {
         return Err("the service has no such method".into());
     }
     client.ready().await?;
-    let watching = client.server_streaming::<_, StationReading, _>(sensor(), path("/station.Station/Watch"), codec()).await?;
+    let watching =
+        client.server_streaming::<_, Measurement, _>(sensor(), path("/station.Station/Watch"), codec()).await?;
     let mut watched = watching.into_inner();
-    let readings = Request::new(stream::iter([reading(1.0, vec![7; NOTE_BYTES]), reading(20.0, Vec::new())]));
+    let readings = Request::new(stream::iter([measurement(1.0, vec![7; NOTE_BYTES]), measurement(20.0, Vec::new())]));
     client.ready().await?;
     let summary: Summary =
         client.client_streaming(readings, path("/station.Station/Record"), codec()).await?.into_inner();
@@ -82,7 +83,7 @@ pub(crate) async fn run(port: &str) -> Outcome {
     }
     drop(watched);
     client.ready().await?;
-    let latest: StationReading = client.unary(sensor(), path("/station.Station/Latest"), codec()).await?.into_inner();
+    let latest: Measurement = client.unary(sensor(), path("/station.Station/Latest"), codec()).await?.into_inner();
     expect("the latest reading", &latest.degrees.to_string(), "20")?;
     converse(&mut client).await
 }
@@ -92,9 +93,9 @@ async fn converse(client: &mut Grpc<Channel>) -> Outcome {
     let (sender, readings) = channel();
     client.ready().await?;
     let call = client.streaming(Request::new(readings), path("/station.Station/Convert"), codec());
-    let mut converted: tonic::Streaming<StationReading> = call.await?.into_inner();
+    let mut converted: tonic::Streaming<Measurement> = call.await?.into_inner();
     for (celsius, fahrenheit) in [(0.0, "32"), (100.0, "212"), (-40.0, "-40")] {
-        sender.send(reading(celsius, vec![0; 100_000]))?;
+        sender.send(measurement(celsius, vec![0; 100_000]))?;
         let reply = converted.message().await?.ok_or("the call has ended")?;
         expect("a converted reading", &reply.degrees.to_string(), fahrenheit)?;
     }
