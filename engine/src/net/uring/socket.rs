@@ -50,7 +50,11 @@ impl UringSocket {
     /// Removes the socket from the ring. Returns it with all unread bytes.
     fn remove_from_ring(&self) -> (OwnedFd, Vec<u8>) {
         let ops = [Op::Receive, Op::Readable, Op::Writable, Op::PeerShutdown];
-        self.with_state(|_, ring| ops.into_iter().for_each(|op| ring.cancel(self.slot, op)));
+        let _close_waiter = self.with_state(|state, ring| {
+            ops.into_iter().for_each(|op| ring.cancel(self.slot, op));
+            // With a waiter, the end of the receive would start another operation.
+            mem::take(&mut state.close_waiter)
+        });
         let (fd, state) = loop {
             let taken = self.uring.with_core(|core| {
                 let fd = core.ring.deregister(self.slot)?;

@@ -4,7 +4,7 @@ use crate::buffer::Buffer;
 use crate::limits::BLOCKING_THREADS_MAX;
 use crate::net::backend::BackendChoice;
 use crate::net::runtime;
-use crate::net::stream::Stream;
+use crate::net::stream::{Detach, Stream};
 use crate::net::sys::buffer_ring::ProvidedBuffer;
 use crate::net::sys::faults::Script;
 use crate::net::sys::ring::{Completion, Multishot, Op, Outcome, Ring, Sizes};
@@ -18,7 +18,7 @@ use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::rc::Rc;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, mpsc};
 use std::task::Poll;
 use std::thread;
 use std::time::Duration;
@@ -314,6 +314,33 @@ fn all_waiting_sockets_are_woken() {
         first.iter().for_each(|far| far.shutdown(Shutdown::Write).unwrap());
         expect(of_first, 0).await;
     });
+}
+
+#[test]
+fn a_socket_leaves_the_ring_while_the_end_of_its_client_is_awaited() {
+    let (sender, left) = mpsc::channel();
+    // In a thread of its own, because the wait for an operation that is not cancelled would have no end.
+    thread::spawn(move || {
+        let Ok(runtime) = runtime::runtime() else { panic!("cannot create a runtime") };
+        runtime.block_on(async {
+            let Some(uring) = if_available(Uring::new()) else { return };
+            tokio::task::spawn_local(uring.clone().run(|_| {}));
+            let (near, _far) = UnixStream::pair().unwrap();
+            near.set_nonblocking(true).unwrap();
+            let socket = UringSocket::new(uring.clone(), near.into());
+            poll_fn(|cx| {
+                assert!(socket.poll_receive(cx, &mut None).is_pending());
+                assert!(socket.poll_read_closed(cx).is_pending());
+                Poll::Ready(())
+            })
+            .await;
+            run_other_tasks().await;
+            let (_socket, received) = socket.detach().unwrap();
+            assert!(received.is_empty());
+        });
+        sender.send(()).unwrap();
+    });
+    left.recv_timeout(Duration::from_secs(20)).expect("all operations are cancelled");
 }
 
 /// Waits until the runtime has polled for readiness and the ring has run.
