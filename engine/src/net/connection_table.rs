@@ -190,6 +190,11 @@ impl Leases {
         }
     }
 
+    /// Whether a response of a connection has a lease, in force or ended.
+    fn exist(&self, id: ConnectionId) -> bool {
+        self.0.borrow().contains_key(&id)
+    }
+
     /// Whether a response of a connection has a lease that is in force.
     fn are_in_force(&self, id: ConnectionId) -> bool {
         self.0.borrow().get(&id).is_some_and(|leases| leases.iter().any(ResponseLease::is_in_force))
@@ -397,11 +402,15 @@ impl ConnectionTable {
     }
 
     /// Aborts all connections, or those of generations before `before` without a lease. Returns the number of those
-    /// with one.
+    /// with one. If `before` is not the current generation, an ended lease counts, too: a later replacement has ended it,
+    /// and the connection has time from then on.
     pub(crate) fn abort(&self, before: Option<u32>) -> usize {
         let kept = Cell::new(0);
         self.interrupt_where(Interrupt::Abort, |id, entry| {
-            let is_kept = before.is_some() && entry.is_before(before) && self.leases.are_in_force(id);
+            let is_kept = before.is_some_and(|generation| {
+                let is_current = generation == self.generation.get();
+                entry.is_before(before) && if is_current { self.leases.are_in_force(id) } else { self.leases.exist(id) }
+            });
             kept.set(kept.get() + usize::from(is_kept));
             entry.is_before(before) && !is_kept
         });
@@ -536,6 +545,21 @@ mod tests {
         connections.leases.remove(ended, &other);
         connections.leases.remove(streams, &other);
         assert!(connections.leases.0.borrow().is_empty());
+    }
+
+    #[test]
+    fn a_connection_whose_lease_has_ended_has_the_time_of_that_replacement() {
+        let connections = ConnectionTable::default();
+        let (leased, other, lease) = (connections.insert(), connections.insert(), ResponseLease::new());
+        connections.leases.add(leased, lease.clone());
+        let second = connections.begin_generation();
+        lease.end();
+        let third = connections.begin_generation();
+        let interrupts = || [leased, other].map(|id| connections.interrupt(id));
+        assert_eq!(connections.abort(Some(second)), 1);
+        assert_eq!(interrupts(), [Interrupt::None, Interrupt::Abort]);
+        assert_eq!(connections.abort(Some(third)), 0);
+        assert_eq!(interrupts(), [Interrupt::Abort, Interrupt::Abort]);
     }
 
     #[test]
