@@ -9,7 +9,9 @@ mod request;
 mod response;
 
 pub use forwarded::{ClientInfo, ForwardedFields, PeerTrust};
-pub use request::{DoubtfulNames, ForwardedRequest, RequestRules, TeTrailers, ViaField, forward_request};
+pub use request::{
+    DoubtfulNames, ForwardedRequest, RequestRules, TeTrailers, ViaField, forward_request, forward_request_trailers,
+};
 pub use response::{forward_response, via_value};
 
 #[cfg(test)]

@@ -4,6 +4,7 @@ use super::limits::KEPT_CONTENT_BYTES_MAX;
 use crate::service::{ContentError, IncomingBody};
 use bytes::Bytes;
 use selvedge_proto::field::Fields;
+use selvedge_proto::forward::forward_request_trailers;
 use std::fmt;
 use std::task::{Context, Poll, ready};
 
@@ -141,10 +142,10 @@ impl OutgoingContent {
         self.next = self.kept.len();
     }
 
-    /// Returns the trailer fields of the client's request, after the last piece.
+    /// Returns the trailer fields of the client's request that a gateway forwards, after the last piece.
     pub fn trailers(&self) -> Option<Fields> {
         match &self.source {
-            Source::Request(content) => content.trailers(),
+            Source::Request(content) => content.trailers().as_ref().map(forward_request_trailers),
             Source::Empty | Source::Bytes(_) => None,
         }
     }

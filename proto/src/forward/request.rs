@@ -1,6 +1,6 @@
 //! Copies the fields of a request that a gateway forwards.
 
-use crate::field::{KnownField, append_name, list_members};
+use crate::field::{Fields, KnownField, append_name, list_members};
 use crate::forward::forwarded::{ClientField, ClientFields, ClientInfo, ForwardedFields};
 use crate::forward::names::{Nominations, is_for_one_connection};
 use crate::forward::response::via_value;
@@ -96,6 +96,27 @@ pub fn forward_request(
     if rules.via == ViaField::Append {
         for part in ["via: ", via_value(head.version), "\r\n"] {
             out.extend_from_slice(part.as_bytes());
+        }
+    }
+    forwarded
+}
+
+/// Returns the trailers of a request that a gateway forwards.
+///
+/// Some applications treat trailers as fields. So none has the name of a field that the gateway writes or drops: those
+/// about the client and the connection, Host, Proxy, and names with an underscore or a dot.
+pub fn forward_request_trailers(trailers: &Fields) -> Fields {
+    let rules = RequestRules::default();
+    let mut forwarded = Fields::new();
+    for (name, value) in trailers.iter() {
+        let bytes = name.as_bytes();
+        let is_of_gateway = is_for_one_connection(bytes)
+            || is_replaced(bytes)
+            || ClientField::of_name(bytes).is_some()
+            || rules.drops(bytes);
+        if !is_of_gateway {
+            // The name and the value are those of a field.
+            let _ = forwarded.append(name, value);
         }
     }
     forwarded

@@ -129,6 +129,26 @@ fn addresses_and_hosts_have_the_form_of_their_fields() {
 }
 
 #[test]
+fn trailers_never_have_the_names_of_the_gateways_fields() {
+    let mut trailers = Fields::new();
+    for name in [
+        "x-checksum",
+        "grpc-status",
+        "X-Forwarded-For",
+        "forwarded",
+        "x-real-ip",
+        "x_checksum",
+        "a.b",
+        "proxy",
+        "expect",
+    ] {
+        trailers.append(name, "1").unwrap();
+    }
+    let forwarded = forward_request_trailers(&trailers);
+    assert_eq!(forwarded.iter().map(|(name, _)| name).collect::<Vec<_>>(), ["x-checksum", "grpc-status"]);
+}
+
+#[test]
 fn trailers_are_accepted_if_te_names_them() {
     for (line, expected) in [
         ("TE: trailers", TeTrailers::Accepted),
