@@ -73,7 +73,7 @@ impl Client {
     }
 
     /// Sends a request and awaits the head of its response. Content of the request is sent while the response is
-    /// awaited; what is left then is sent while the content of the response is polled.
+    /// awaited; the rest is then sent while the content of the response is polled.
     ///
     /// `interim` receives the interim responses before the response, at most 8, without 100. On success, `content` is
     /// empty: the response owns the rest. After an error it can be sent again if [`OutgoingContent::rewind`] permits.

@@ -70,7 +70,7 @@ pub(in crate::client) async fn send(
     Ok(exchange.into_response(head, std::mem::take(content), timeouts.silence))
 }
 
-/// What is left of the request.
+/// The part of the request that is not sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum UploadState {
     Reading,
