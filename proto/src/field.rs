@@ -3,6 +3,7 @@
 //! Invariant: no name and no value in [`Fields`] has a CR, LF or NUL. An application therefore
 //! cannot inject a line into a head.
 
+use crate::date::HttpDate;
 use crate::swar;
 use core::fmt;
 
@@ -164,13 +165,14 @@ fn is_token_equal(token: &[u8], lower: &[u8]) -> bool {
 
 /// Whether only the server may write fields of this lower-case name.
 ///
-/// These fields decide the framing and the persistence, or identify the server (RFC 9112 §6, §9;
-/// RFC 9110 §6.6.1).
+/// These fields decide the framing and the persistence (RFC 9112 §6, §9).
 fn is_reserved(name: &[u8]) -> bool {
-    matches!(
-        name,
-        b"connection" | b"content-length" | b"date" | b"keep-alive" | b"server" | b"transfer-encoding" | b"upgrade"
-    )
+    matches!(name, b"connection" | b"content-length" | b"keep-alive" | b"transfer-encoding" | b"upgrade")
+}
+
+/// Whether a value is a date as senders write it (RFC 9110 §5.6.7).
+fn is_date(value: &[u8]) -> bool {
+    value.len() == HttpDate::LEN && HttpDate::parse(value, HttpDate::from_unix(0)).is_some()
 }
 
 /// Appends a name in lower case. Returns whether it is a token; a byte that is not part of a token becomes NUL.
@@ -222,22 +224,34 @@ pub(crate) fn field_lines(mut lines: &[u8]) -> impl Iterator<Item = (&[u8], &[u8
 }
 
 /// The fields of a response, in order, stored as the lines of the message.
+///
+/// The server writes Server and Date itself, unless the fields have their own. Each of the two is there once: an appended
+/// one replaces the earlier one. [`Fields::remove`] of Server leaves it out of the response. Date cannot be left out
+/// (RFC 9110 §6.6.1).
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Fields {
     lines: Vec<u8>,
+    replaced: ReplacedFields,
+}
+
+/// Which of the fields that the server writes itself it does not write.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+struct ReplacedFields {
+    server: bool,
+    date: bool,
 }
 
 impl Fields {
     /// Creates an empty list. Does not allocate.
     pub const fn new() -> Self {
-        Self { lines: Vec::new() }
+        Self { lines: Vec::new(), replaced: ReplacedFields { server: false, date: false } }
     }
 
     /// Appends a field.
     ///
     /// # Errors
-    /// If the name is not a token, the value has a control character, or only the server sets
-    /// this field. The list is then unchanged.
+    /// If the name is not a token, the value has a control character or is that of Date and no date, or only the server
+    /// sets this field. The list is then unchanged.
     pub fn append(&mut self, name: &str, value: impl AsRef<[u8]>) -> Result<(), InvalidField> {
         self.append_bytes(name.as_bytes(), value.as_ref())
     }
@@ -253,7 +267,7 @@ impl Fields {
             Err(InvalidField::Name)
         } else if is_reserved(&self.lines[start..]) {
             Err(InvalidField::Reserved)
-        } else if !is_field_value(value) {
+        } else if !is_field_value(value) || &self.lines[start..] == b"date" && !is_date(value) {
             Err(InvalidField::Value)
         } else {
             Ok(())
@@ -262,6 +276,10 @@ impl Fields {
             self.lines.truncate(start);
             return result;
         }
+        if matches!(&self.lines[start..], b"server" | b"date") {
+            self.lines.truncate(start);
+            return self.replace_common(name, value);
+        }
         self.lines.reserve(value.len() + ": \r\n".len());
         self.lines.extend_from_slice(b": ");
         self.lines.extend_from_slice(value);
@@ -269,9 +287,40 @@ impl Fields {
         result
     }
 
+    /// Appends a field that the server otherwise writes itself. Its value is valid.
+    #[cold]
+    fn replace_common(&mut self, name: &[u8], value: &[u8]) -> Result<(), InvalidField> {
+        let (name, is_replaced) = match name.len() {
+            4 => ("date", self.replaced.date),
+            _ => ("server", self.replaced.server),
+        };
+        if is_replaced {
+            self.remove(name);
+        }
+        match name {
+            "date" => self.replaced.date = true,
+            _ => self.replaced.server = true,
+        }
+        for part in [name.as_bytes(), b": ", value, b"\r\n"] {
+            self.lines.extend_from_slice(part);
+        }
+        Ok(())
+    }
+
+    /// Whether the server writes no Server of its own: the fields have one, or it was removed.
+    pub(crate) fn replaces_server(&self) -> bool {
+        self.replaced.server
+    }
+
+    /// Whether the fields have a Date, so that the server writes none.
+    pub(crate) fn replaces_date(&self) -> bool {
+        self.replaced.date
+    }
+
     /// Removes all fields and keeps the allocation.
     pub fn clear(&mut self) {
         self.lines.clear();
+        self.replaced = ReplacedFields::default();
     }
 
     /// Returns the capacity in bytes of lines.
@@ -289,11 +338,19 @@ impl Fields {
         added.append(name, value)?;
         self.remove(name);
         self.lines.append(&mut added.lines);
+        self.replaced.server |= added.replaced.server;
+        self.replaced.date |= added.replaced.date;
         Ok(())
     }
 
-    /// Removes all fields of a name.
+    /// Removes all fields of a name. After the removal of Server, the response has none; after that of Date, the server
+    /// writes it.
     pub fn remove(&mut self, name: &str) {
+        match name.len() {
+            4 if name.eq_ignore_ascii_case("date") => self.replaced.date = false,
+            6 if name.eq_ignore_ascii_case("server") => self.replaced.server = true,
+            _ => {}
+        }
         if self.get(name).is_none() {
             return;
         }
@@ -303,7 +360,7 @@ impl Fields {
                 remaining.lines.extend_from_slice(part);
             }
         }
-        *self = remaining;
+        self.lines = remaining.lines;
     }
 
     /// Returns the value of the first field of a name.
@@ -357,6 +414,30 @@ mod tests {
         assert_eq!(fields.get("B"), Some(&b"two"[..]));
         fields.remove("b");
         assert_eq!(fields.iter().collect::<Vec<_>>(), [("a", &b"4"[..])]);
+    }
+
+    #[test]
+    fn server_and_date_are_written_once() {
+        let date = "Sun, 06 Nov 1994 08:49:37 GMT";
+        let mut fields = Fields::new();
+        for value in ["", "yesterday", "Sunday, 06-Nov-94 08:49:37 GMT", "Sun, 06 Nov 1994 08:49:37 UTC"] {
+            assert_eq!(fields.append("Date", value), Err(InvalidField::Value), "{value}");
+        }
+        assert!(!fields.replaces_date() && !fields.replaces_server());
+        fields.append("Date", date).unwrap();
+        fields.append("Server", "a").unwrap();
+        fields.append("server", "b").unwrap();
+        fields.append("date", date).unwrap();
+        assert_eq!(fields.lines(), format!("server: b\r\ndate: {date}\r\n").as_bytes());
+        assert!(fields.replaces_date() && fields.replaces_server());
+        fields.remove("DATE");
+        fields.remove("Server");
+        assert!(fields.lines().is_empty());
+        assert!(!fields.replaces_date() && fields.replaces_server());
+        fields.clear();
+        assert!(!fields.replaces_server());
+        fields.set("server", "c").unwrap();
+        assert!(fields.replaces_server());
     }
 
     #[test]

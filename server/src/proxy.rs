@@ -104,6 +104,7 @@ pub(crate) fn configuration_of_names(options: &ProxyArgs) -> Result<RunArgs, Str
     if names.len() < options.from.len() {
         return Err("a public name uses ports 80 and 443, so `--from` cannot name an address beside it".to_owned());
     }
+    check_no_path(options)?;
     let folder = folder_of_user().ok_or("certificates need a folder: set HOME")?;
     let mut text = head_of_names("proxy", &folder, options.acme_directory.as_deref())?;
     text += &common_settings(&options.common)?;
@@ -126,6 +127,7 @@ fn addresses(options: &ProxyArgs) -> Vec<String> {
 }
 
 fn configuration_of_addresses(options: &ProxyArgs, addresses: &[String]) -> Result<Configuration, String> {
+    check_no_path(options)?;
     let mut text = String::new();
     for address in addresses {
         let _ = writeln!(text, "listen {} tls=#false", quote(address));
@@ -135,15 +137,41 @@ fn configuration_of_addresses(options: &ProxyArgs, addresses: &[String]) -> Resu
     read(&text)
 }
 
-/// Returns the site that forwards everything. Content is not stored, so it has no limit of its own.
+/// Returns the site that forwards everything. Content is not stored, and the application has limits of its own, so that
+/// of a configuration does not apply.
 fn site(names: &str, options: &ProxyArgs) -> String {
-    let to: Vec<String> = options.to.iter().map(|url| quote(url)).collect();
+    let to: Vec<String> = options.to.iter().map(|url| quote(without_slash(url))).collect();
     format!(
-        "site {names} {{\n    route \"/*\" {{\n        body-bytes-max \"1TiB\"\n        \
+        "site {names} {{\n    route \"/*\" {{\n        body-bytes-max \"1024TiB\"\n        \
          proxy {} {{\n            host {}\n        }}\n    }}\n}}\n",
         to.join(" "),
         quote(&options.host)
     )
+}
+
+/// Returns a URL without the slash that browsers and other programs write at its end. The whole path of a request is
+/// forwarded, so it means nothing.
+fn without_slash(url: &str) -> &str {
+    match url.split_once("://") {
+        Some((_, host)) if host.len() > 1 && host.find('/') == Some(host.len() - 1) => &url[..url.len() - 1],
+        _ => url,
+    }
+}
+
+/// Checks that no URL has a path, for which the command has no option.
+fn check_no_path(options: &ProxyArgs) -> Result<(), String> {
+    for url in options.to.iter().map(|url| without_slash(url)) {
+        let (scheme, rest) = url.split_once("://").map_or(("http", url), |(scheme, rest)| (scheme, rest));
+        let is_path_on_host = !url.starts_with(['/', '.']) && !url.starts_with("unix");
+        let Some((host, path)) = rest.split_once('/').filter(|_| is_path_on_host) else { continue };
+        let path = path.split(['?', '#']).next().unwrap_or_default().trim_end_matches('/');
+        let path = if path.is_empty() { "/*".to_owned() } else { format!("/{path}/*") };
+        return Err(format!(
+            "`--to {url}`: the address of a server has no path; another path needs a configuration: \
+             route \"/*\" {{ proxy \"{scheme}://{host}\" {{ path \"{path}\"; }}; }}"
+        ));
+    }
+    Ok(())
 }
 
 /// Reads the settings that the options stand for.
@@ -204,6 +232,9 @@ mod tests {
         let settings = configuration(&["--listen", "8081", "--to", "unix:/run/app.sock"]).unwrap().settings;
         assert_eq!(settings.listeners[0].address.to_string(), "127.0.0.1:8081");
         assert_eq!(settings.upstreams[0].name, "unix:/run/app.sock");
+        let settings = configuration(&["--to", "http://localhost:9000/"]).unwrap().settings;
+        assert_eq!(settings.upstreams[0].name, "http://localhost:9000");
+        assert_eq!(settings.sites[0].routes[0].body_bytes_max, 1 << 50);
         assert_eq!(options(&["--to", "9000"]).unwrap().from, [ProxyFrom::Address("127.0.0.1:8080".to_owned())]);
     }
 
@@ -222,7 +253,9 @@ mod tests {
     #[test]
     fn wrong_options_are_explained() {
         for (arguments, expected) in [
-            (&["--to", "http://a:1/api"][..], "the address of a server has no path"),
+            (&["--to", "http://a:1/api/?q"][..], "proxy \"http://a:1\" { path \"/api/*\"; }"),
+            (&["--to", "localhost:9000/api"], "proxy \"http://localhost:9000\" { path \"/api/*\"; }"),
+            (&["--to", "http://a:1//"], "the address of a server has no path"),
             (&["--to", "app.internal"], "write \"app.internal:8080\""),
             (&["--to", "9000", "--host", "a b"], "is not a host"),
             (&[], "--to <URL>"),

@@ -192,6 +192,9 @@ fn fields_of_the_upstreams_connection_are_dropped() {
     ];
     let expected = "content-type: text/html\r\nset-cookie: a=b\r\nset-cookie: c=d\r\ntrailer: x\r\nx_y.z: e\r\n";
     assert_eq!(forward(&received), (Ok(()), expected.to_owned()));
+    let dated = [("Date", "Sun, 06 Nov 1994 08:49:37 GMT"), ("Server", "x")];
+    assert_eq!(forward(&dated), (Ok(()), "date: Sun, 06 Nov 1994 08:49:37 GMT\r\n".to_owned()));
+    assert_eq!(forward(&[("Date", "a\nb")]).0, Err(InvalidField::Value));
     assert_eq!(forward(&[("A", "1"), ("B", "2\r\nC: 3")]), (Err(InvalidField::Value), "a: 1\r\n".to_owned()));
     assert_eq!(forward(&[("A b", "1")]), (Err(InvalidField::Name), String::new()));
     assert_eq!(via_value(Version::Http10), "1.0 selvedge");

@@ -60,6 +60,7 @@ pub struct CommonFields([u8; COMMON_FIELDS_LEN]);
 const OK_STATUS_LINE: &[u8; 17] = b"HTTP/1.1 200 OK\r\n";
 const SERVER_LINE_AND_DATE_NAME: &[u8; 24] = b"server: selvedge\r\ndate: ";
 const DATE_OFFSET: usize = OK_STATUS_LINE.len() + SERVER_LINE_AND_DATE_NAME.len();
+const DATE_LINE_OFFSET: usize = DATE_OFFSET - "date: ".len();
 const COMMON_FIELDS_LEN: usize = DATE_OFFSET + HttpDate::LEN + 2;
 
 impl CommonFields {
@@ -73,9 +74,11 @@ impl CommonFields {
         Self(bytes)
     }
 
-    /// Returns the lines of Server and Date, each with its CRLF.
-    pub fn lines(&self) -> &[u8] {
-        &self.0[OK_STATUS_LINE.len()..]
+    /// Returns the lines of Server and Date, each with its CRLF, without those that the fields of a response replace.
+    pub fn lines_beside(&self, fields: &Fields) -> &[u8] {
+        let start = if fields.replaces_server() { DATE_LINE_OFFSET } else { OK_STATUS_LINE.len() };
+        let end = if fields.replaces_date() { DATE_LINE_OFFSET } else { COMMON_FIELDS_LEN };
+        &self.0[start..end]
     }
 }
 
@@ -86,11 +89,12 @@ impl ResponseHead<'_> {
     /// Appends the head, including the empty line, to `out`.
     pub fn write(&self, out: &mut Vec<u8>) {
         out.reserve(HEAD_BYTES_ESTIMATE + self.fields.lines().len());
-        if self.status == StatusCode::OK {
+        let common = self.common_fields.lines_beside(self.fields);
+        if self.status == StatusCode::OK && common.len() == COMMON_FIELDS_LEN - OK_STATUS_LINE.len() {
             out.extend_from_slice(&self.common_fields.0);
         } else {
             write_status_line(self.status, out);
-            out.extend_from_slice(&self.common_fields.0[OK_STATUS_LINE.len()..]);
+            out.extend_from_slice(common);
         }
         out.extend_from_slice(self.fields.lines());
         let end: &[u8] = match (self.persistence, self.version) {
@@ -124,7 +128,7 @@ pub fn write_interim(status: StatusCode, fields: &Fields, out: &mut Vec<u8>) {
 /// The application chooses `protocol`. Bytes that are not allowed in a field value are omitted.
 pub fn write_switching_protocols(protocol: &[u8], common_fields: &CommonFields, fields: &Fields, out: &mut Vec<u8>) {
     write_status_line(StatusCode::SWITCHING_PROTOCOLS, out);
-    out.extend_from_slice(&common_fields.0[OK_STATUS_LINE.len()..]);
+    out.extend_from_slice(common_fields.lines_beside(fields));
     out.extend_from_slice(fields.lines());
     out.extend_from_slice(b"connection: upgrade\r\nupgrade: ");
     out.extend(protocol.iter().filter(|&&b| is_value_byte(b)));
@@ -201,6 +205,33 @@ mod tests {
         let expected = "HTTP/1.1 200 OK\r\nserver: selvedge\r\ndate: Sun, 06 Nov 1994 08:49:37 GMT\r\nx: y\r\n\
                         content-length: 1234567890\r\nconnection: keep-alive\r\n\r\n";
         assert_eq!(String::from_utf8(out).unwrap(), expected);
+    }
+
+    #[test]
+    fn fields_replace_server_and_date() {
+        let common_fields = CommonFields::new(HttpDate::from_unix(784_111_777));
+        let (server, date) = ("server: selvedge\r\n", "date: Sun, 06 Nov 1994 08:49:37 GMT\r\n");
+        let own = "Mon, 07 Nov 1994 08:49:37 GMT";
+        let mut fields = Fields::new();
+        let lines = |fields: &Fields| String::from_utf8(common_fields.lines_beside(fields).to_vec()).unwrap();
+        assert_eq!(lines(&fields), format!("{server}{date}"));
+        fields.append("date", own).unwrap();
+        assert_eq!(lines(&fields), server);
+        fields.remove("server");
+        assert_eq!(lines(&fields), "");
+        fields.remove("date");
+        assert_eq!(lines(&fields), date);
+        let mut out = Vec::new();
+        ResponseHead {
+            status: StatusCode::OK,
+            version: Version::Http11,
+            framing: ResponseFraming::Length(0),
+            persistence: Persistence::KeepAlive,
+            common_fields: &common_fields,
+            fields: &fields,
+        }
+        .write(&mut out);
+        assert_eq!(String::from_utf8(out).unwrap(), format!("HTTP/1.1 200 OK\r\n{date}content-length: 0\r\n\r\n"));
     }
 
     #[test]

@@ -110,6 +110,11 @@ const SUGGESTIONS: &[(&str, &str)] = &[
     ("proxy_cookie_path", "write `proxy \"http://host:port\" { rewrite-location #true; }` in a route"),
     ("proxypreservehost", "the host of the client is kept; `proxy ... { host \"upstream\"; }` in a route changes it"),
     ("proxyrequests", "a forward proxy is not planned; remove it"),
+    ("load_balance", BALANCE),
+    ("load_balancer", BALANCE),
+    ("load_balancing", BALANCE),
+    ("loadbalancer", BALANCE),
+    ("lb_policy", BALANCE),
     ("grpc_pass", "write `upstream NAME { server URL; protocol \"http2\"; }` at the top, and `proxy NAME` in a route"),
     ("proxy_set_header", HEADER_UP),
     ("header_up", HEADER_UP),
@@ -236,6 +241,9 @@ const IN_ROUTE: &[(&str, &str)] = &[
     ("php_fastcgi", "write `php \"unix:/run/php/php-fpm.sock\"`; for other applications, `fastcgi ADDRESS`"),
     ("scgi_pass", "write `scgi ADDRESS`"),
     ("uwsgi_pass", "let uwsgi serve HTTP, FastCGI or SCGI, and write `proxy`, `fastcgi` or `scgi`"),
+    ("proxy_to", "write `proxy \"http://host:port\"`"),
+    ("forward", "write `proxy \"http://host:port\"`"),
+    ("backend", "write `proxy \"http://host:port\"`"),
 ];
 
 /// What to write in an upstream.
@@ -243,6 +251,8 @@ const IN_UPSTREAM: &[(&str, &str)] = &[
     ("to", "write `server \"http://host:port\"`"),
     ("balancermember", "write `server \"http://host:port\"`"),
     ("lb_policy", "write `balance \"round-robin\"`, \"least-loaded\", \"hash\" or \"sticky\""),
+    ("load_balance", "write `balance \"round-robin\"`, \"least-loaded\", \"hash\" or \"sticky\""),
+    ("load_balancing", "write `balance \"round-robin\"`, \"least-loaded\", \"hash\" or \"sticky\""),
     ("lbmethod", "write `balance \"round-robin\"`, \"least-loaded\", \"hash\" or \"sticky\""),
     ("least_conn", "write `balance \"least-loaded\"`, the default"),
     ("least_time", "write `balance \"least-loaded\"`, the default"),
@@ -324,6 +334,8 @@ const IN_PROXY: &[(&str, &str)] = &[
     ("buffer", "write `buffer-request SIZE`"),
     ("request_buffers", "write `buffer-request SIZE`"),
     ("lb_policy", "write `upstream NAME { balance ...; }` at the top, and `proxy NAME` here"),
+    ("balance", "write `upstream NAME { balance ...; }` at the top, and `proxy NAME` here"),
+    ("load_balance", "write `upstream NAME { balance ...; }` at the top, and `proxy NAME` here"),
     ("health_uri", "write `upstream NAME { health ...; }` at the top, and `proxy NAME` here"),
     ("transport", "write `upstream NAME { ... }` at the top, and `proxy NAME` here"),
     ("websocket", "WebSocket needs no setting; remove it"),
@@ -332,6 +344,8 @@ const IN_PROXY: &[(&str, &str)] = &[
 const HEALTH: &str = "write `health path=\"/healthz\" every=\"5s\" expect=200`";
 const NESTED: &str = "routes do not nest; write `route PATTERN { ... }` in the site";
 const PROXY: &str = "write `proxy \"http://host:port\"` in a route";
+const BALANCE: &str =
+    "write `upstream NAME { server URL...; balance \"round-robin\"; }` at the top, and `proxy NAME` in a route";
 const PHP: &str = "write `php \"unix:/run/php/php-fpm.sock\"` in a route; for other applications, `fastcgi ADDRESS`";
 const ENV: &str = "write `env NAME VALUE` in the block of `php`, `fastcgi`, `scgi` or `cgi`";
 const HEADER_UP: &str = "write `header-up NAME VALUE` in the block of `proxy`";
@@ -346,16 +360,23 @@ const ACME: &str = "certificates are ordered by themselves; `acme { email ADDRES
 
 /// Returns what to write for a setting of another server in a block.
 pub(super) fn suggestion(name: &str, place: BlockKind) -> Option<String> {
+    find(SUGGESTIONS, name).map(|text| with_place(text, place))
+}
+
+/// Finds what to write for a word, whatever its case. Hyphens also stand for the underscores of other servers, unless the
+/// word is a setting here.
+fn find(words: &[(&str, &'static str)], name: &str) -> Option<&'static str> {
     let lower = name.to_ascii_lowercase();
-    let (_, text) = SUGGESTIONS.iter().find(|(known, _)| *known == lower)?;
-    Some(with_place(text, place))
+    let of = |written: &str| words.iter().find(|(known, _)| *known == written).map(|(_, text)| *text);
+    of(&lower).or_else(|| {
+        let is_setting = settings::all().any(|setting| setting.name == lower);
+        if is_setting { None } else { of(&lower.replace('-', "_")) }
+    })
 }
 
 /// Returns what to write for a property of another server.
 pub(super) fn property(setting: &str, name: &str) -> Option<&'static str> {
-    let lower = name.to_ascii_lowercase();
-    let (_, text) = OF_SERVER.iter().find(|(known, _)| setting == "server" && *known == lower)?;
-    Some(text)
+    if setting == "server" { find(OF_SERVER, name) } else { None }
 }
 
 /// Returns what to write in a route, in an upstream or in the block of `proxy`, for words of other servers that are settings elsewhere or mean something else
@@ -367,8 +388,7 @@ pub(super) fn in_block(name: &str, place: BlockKind) -> Option<&'static str> {
         BlockKind::Proxy => IN_PROXY,
         _ => return None,
     };
-    let lower = name.to_ascii_lowercase();
-    words.iter().find(|(known, _)| *known == lower).map(|(_, text)| *text)
+    find(words, name)
 }
 
 /// Adds the blocks of the setting that a text names, if it is not one of this block.
@@ -441,5 +461,11 @@ mod tests {
         assert_eq!(in_block("autoindex", BlockKind::Route), Some("write `files listing=#true`"));
         assert_eq!(suggestion("autoindex", BlockKind::Top).unwrap(), "in `site`, write `listing #true`");
         assert_eq!(suggestion("AutoIndex", BlockKind::Site).unwrap(), "write `listing #true`");
+        for word in ["reverse-proxy", "reverse_proxy", "proxy-pass", "proxy_pass", "ProxyPass"] {
+            assert_eq!(in_block(word, BlockKind::Route), Some("write `proxy \"http://host:port\"`"), "{word}");
+            assert_eq!(suggestion(word, BlockKind::Site).unwrap(), PROXY, "{word}");
+        }
+        assert!(in_block("load-balance", BlockKind::Upstream).unwrap().starts_with("write `balance "));
+        assert_eq!(suggestion("error-page", BlockKind::Top), None, "a setting of its own");
     }
 }

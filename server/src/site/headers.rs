@@ -57,7 +57,7 @@ pub(super) struct ResponseFacts<'a> {
 pub(crate) enum HeaderError {
     /// The name or value is not valid, or the engine sets the field.
     Invalid(InvalidField),
-    /// The field describes a part of a file, or the message framing.
+    /// The field describes a part of a file, the message framing, or the time of the response.
     Framing,
 }
 
@@ -65,23 +65,22 @@ impl fmt::Display for HeaderError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Invalid(error) => error.fmt(f),
-            Self::Framing => f.write_str("the server sets this field for message framing, so it cannot be changed"),
+            Self::Framing => f.write_str("the server sets this field, so it cannot be changed"),
         }
     }
 }
 
 impl std::error::Error for HeaderError {}
 
-/// Fields, besides those of the engine, that describe the message framing.
-const FRAMING_FIELDS: [&str; 4] = ["content-range", "proxy-connection", "te", "trailer"];
+/// Fields, besides those of the engine, that describe the message framing or its time.
+const FRAMING_FIELDS: [&str; 5] = ["content-range", "date", "proxy-connection", "te", "trailer"];
 
 /// Checks that a field may be set. The engine validates the name and the value.
 fn validate(name: &str, value: &str) -> Result<(), HeaderError> {
-    Fields::new().append(name, value).map_err(HeaderError::Invalid)?;
     if FRAMING_FIELDS.iter().any(|framing| name.eq_ignore_ascii_case(framing)) {
         return Err(HeaderError::Framing);
     }
-    Ok(())
+    Fields::new().append(name, value).map_err(HeaderError::Invalid)
 }
 
 impl HeaderEdits {
@@ -309,13 +308,13 @@ mod tests {
 
     #[test]
     fn reserved_fields_are_rejected() {
-        for name in ["Content-Length", "Transfer-Encoding", "Connection", "Date", "Keep-Alive", "Upgrade", "Server"] {
+        for name in ["Content-Length", "Transfer-Encoding", "Connection", "Keep-Alive", "Upgrade"] {
             let expected = Err(HeaderError::Invalid(InvalidField::Reserved));
             assert_eq!(HeaderEdits::default().set(name, text("x"), None), expected, "{name}");
             assert_eq!(HeaderEdits::default().add(name, text("x"), None), expected, "{name}");
             assert_eq!(HeaderEdits::default().remove(name, None), expected, "{name}");
         }
-        for name in ["content-range", "Trailer", "TE"] {
+        for name in ["content-range", "Trailer", "TE", "Date"] {
             assert_eq!(HeaderEdits::default().remove(name, None), Err(HeaderError::Framing), "{name}");
         }
         let set = |name, value| HeaderEdits::default().set(name, text(value), None);

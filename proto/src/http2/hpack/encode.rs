@@ -240,11 +240,11 @@ impl BlockEncoder<'_> {
         self.lines(fields.lines());
     }
 
-    /// Appends the fields that the server itself adds to each response.
+    /// Appends the fields that the server itself adds to each response, without those that `fields` replace.
     ///
     /// They change once a second, and are encoded once until then.
-    pub fn common_fields(&mut self, fields: &CommonFields) {
-        self.lines(fields.lines());
+    pub fn common_fields(&mut self, common: &CommonFields, fields: &Fields) {
+        self.lines(common.lines_beside(fields));
     }
 
     fn lines(&mut self, lines: &[u8]) {

@@ -94,11 +94,11 @@ pub(super) const SETTINGS: &[Setting] = &[
             "route \"/cgi/*\" { cgi \"/srv/cgi-bin\" user=\"www-data\" }\n\
              route \"/git/*\" { cgi \"/usr/lib/git-core\" program=\"git-http-backend\" { env \"GIT_PROJECT_ROOT\" \"/srv/git\"; } }",
         ),
-    setting(ALL, "env", "A variable of the script or program, as a parameter of FastCGI.")
+    setting(ALL, "env", "A variable that the script or program gets.")
         .arguments(&[one("name", ValueKind::VariableName), one("value", ValueKind::Text)])
         .repeatable()
         .if_absent("none")
-        .details("It replaces a variable of the request with its name.")
+        .details("FastCGI and SCGI call it a parameter. It replaces a variable of the request with its name.")
         .example("env \"APP_ENV\" \"production\""),
     setting(ALL, "requests-max", "Most requests of the route at work. Beyond it: 503.")
         .arguments(&[one("number", ValueKind::Count { min: 1, max: 65_536 })])

@@ -56,7 +56,10 @@ pub(super) const SETTINGS: &[Setting] = &[
         .arguments(&[one("name", ValueKind::FieldName), one("value", ValueKind::FieldTemplate)])
         .repeatable()
         .if_absent("none")
-        .details("It does not apply to responses of this server, such as 502. `header` of the route applies to both, later."),
+        .details(
+            "It does not apply to responses of this server, such as 502. `header` of the route applies to both, later. \
+             Date is that of the upstream. Server is `selvedge` in place of the upstream's, unless it is set here.",
+        ),
     setting(PROXY, "header-down-add", "Adds a field to the upstream's responses; keeps others with its name.")
         .arguments(&[one("name", ValueKind::FieldName), one("value", ValueKind::FieldTemplate)])
         .repeatable()

@@ -65,7 +65,8 @@ pub(super) const SETTINGS: &[Setting] = &[
         .arguments(&[one("name", ValueKind::FieldName)])
         .properties(ONLY_FOR)
         .repeatable()
-        .if_absent("none"),
+        .if_absent("none")
+        .details("`header-remove \"Server\"` leaves out the name of this server, where `header` applies."),
     setting(BOTH, "cache-control", "Cache-Control of files by their path or media type.")
         .arguments(&[one("selector", ValueKind::Selector), one("value", ValueKind::FieldValue)])
         .properties(&[IGNORE_CASE])
@@ -128,8 +129,9 @@ pub(super) const SETTINGS: &[Setting] = &[
         .if_absent("the site's, then that of `limits`")
         .details(
             "A Content-Length beyond it is refused before anything is read. Chunked content is counted while it is read. \
-             No action of a route needs content, so at most 256 KiB of it are read: if no limit was exceeded until then, \
-             the response is sent, and the connection closes before the rest.",
+             `proxy`, `php`, `fastcgi`, `scgi` and `cgi` pass content on while it arrives. Other actions need none: at most \
+             256 KiB of it are read, and if the limit was not exceeded until then, the response is sent, and the \
+             connection closes before the rest. `selvedge proxy` has no limit.",
         ),
     setting(SITE, "route", "What to do with requests whose path matches.")
         .arguments(&[list("pattern", ValueKind::Pattern)])
@@ -139,7 +141,8 @@ pub(super) const SETTINGS: &[Setting] = &[
         .if_absent("none; files of `root`")
         .details(
             "Routes are tried in the written order, and the first match decides. The table of patterns defines what \
-             a pattern matches. Each route has one action: `files`, `redirect`, `rewrite`, `respond` or `deny`.",
+             a pattern matches. Each route has one action: `files`, `redirect`, `rewrite`, `respond`, `deny`, `proxy`, `php`, \
+             `fastcgi`, `scgi` or `cgi`.",
         )
         .example("route \"/old/*\" { redirect \"/new/*\" status=301 }"),
     setting(SITE, "listing", "Whether a directory without an index file is listed.")

@@ -150,7 +150,7 @@ pub(super) const SETTINGS: &[Setting] = &[
     setting(UPSTREAM, "connect-timeout", "Longest time to open a connection, with TLS. Beyond it: the next server, or 504.")
         .arguments(&[one("time", STEP)])
         .default("5s"),
-    setting(UPSTREAM, "response-timeout", "Longest time from the end of the request to the response. Beyond it: 504.")
+    setting(UPSTREAM, "response-timeout", "Longest time from the end of the request to the response. Interim responses do not extend it. Beyond it: 504.")
         .arguments(&[one("time", STEP)])
         .default("60s"),
     setting(

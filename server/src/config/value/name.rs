@@ -72,6 +72,12 @@ pub(super) fn read_method(text: &str) -> Result<Value, ValueError> {
 
 /// Reads the name of a response field that the engine does not set.
 pub(super) fn read_field_name(text: &str) -> Result<Value, ValueError> {
+    if text.eq_ignore_ascii_case("date") {
+        return Err(ValueError::new(
+            format!("`{text}` is set by the server and cannot be changed"),
+            "it is the time at which the response was made; remove it",
+        ));
+    }
     match Fields::new().append(text, "") {
         Ok(()) => Ok(Value::Text(text.to_owned())),
         Err(InvalidField::Reserved) => Err(ValueError::new(

@@ -40,7 +40,7 @@ pub(super) fn read_url_path(text: &str) -> Result<String, ValueError> {
     if !text.starts_with('/') {
         return Err(ValueError::new(
             "a path without a leading slash",
-            format!("write \"/{text}\"; the path is relative to the root"),
+            format!("write \"/{text}\", as in a request"),
         ));
     }
     if text.contains(['*', '?']) {

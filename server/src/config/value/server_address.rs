@@ -190,7 +190,10 @@ fn explain_path(scheme: ServerScheme, (host, path): (&str, &str)) -> ValueError 
         ServerScheme::Https => format!("https://{host}"),
     };
     let instead = match path {
-        "/" => format!("write \"{host}\"; `proxy ... strip-prefix=#true` takes the path of the route off"),
+        "/" => format!(
+            "write \"{host}\"; `strip-prefix=#true` takes the path of the route off, and `path` in the block of `proxy` \
+             changes it"
+        ),
         path => format!(
             "write \"{host}\"; `path \"{}/*\"` in the block of `proxy` changes the path",
             path.split(['?', '#']).next().unwrap_or_default().trim_end_matches('/').escape_debug()
