@@ -83,7 +83,7 @@ impl SafePath {
                 decoded.push(b'/');
             }
             let name_start = decoded.len();
-            decode_segment(segment, &mut decoded)?;
+            decode_segment(segment, None, &mut decoded)?;
             match &decoded[name_start..] {
                 b"" if last => decoded.truncate(start),
                 b"" => return Err(PathReject::EmptySegment),
@@ -168,7 +168,78 @@ impl SafePath {
     }
 }
 
-fn decode_segment(segment: &[u8], out: &mut Vec<u8>) -> Result<(), PathReject> {
+/// The character that stands for `%2F` in an [`OpaquePath`]. Nothing else becomes it, since control characters are refused.
+pub const ENCODED_SLASH: char = '\u{1f}';
+
+/// A decoded path with encoded slashes or empty segments. It names no file, but applications use such paths.
+///
+/// Each segment is decoded by itself, so `%2F` stays within its segment: it becomes [`ENCODED_SLASH`]. Dot-segments are
+/// removed. No part of a segment between encoded slashes is `.` or `..`, and a path with empty segments has no
+/// dot-segments, since applications remove them in different ways.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OpaquePath(String);
+
+impl OpaquePath {
+    /// Decodes the path of a target, without its query.
+    ///
+    /// # Errors
+    /// The first reason to refuse the path.
+    pub fn decode(raw: &[u8]) -> Result<Self, PathReject> {
+        let raw = raw.strip_prefix(b"/").unwrap_or(raw);
+        let (mut kept, mut has_dots, mut has_empty): (Vec<Vec<u8>>, _, _) = (Vec::new(), false, false);
+        let mut segments = raw.split(|&b| b == b'/').peekable();
+        while let Some(segment) = segments.next() {
+            let mut decoded = Vec::with_capacity(segment.len());
+            decode_segment(segment, Some(ENCODED_SLASH as u8), &mut decoded)?;
+            let mut parts = decoded.split(|&b| b == ENCODED_SLASH as u8);
+            match &decoded[..] {
+                b"." => has_dots = true,
+                b".." => {
+                    has_dots = true;
+                    kept.pop().ok_or(PathReject::AboveRoot)?;
+                }
+                _ if parts.any(|part| matches!(part, b"." | b"..")) => return Err(PathReject::EncodedSlash),
+                _ => {
+                    has_empty |= decoded.is_empty() && segments.peek().is_some();
+                    kept.push(decoded);
+                    continue;
+                }
+            }
+            if segments.peek().is_none() {
+                kept.push(Vec::new());
+            }
+        }
+        if has_dots && has_empty {
+            return Err(PathReject::EmptySegment);
+        }
+        let text = kept.iter().fold(Vec::new(), |text, segment| [&text, &b"/"[..], segment].concat());
+        String::from_utf8(text).map(Self).map_err(|_| PathReject::NotUtf8)
+    }
+
+    /// Returns the path with its leading slash.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// Returns the paths that an application may read this one as: with several slashes as one, with encoded slashes as
+    /// slashes, and with both.
+    pub fn readings(&self) -> [String; 3] {
+        let merged = |text: &str| {
+            let mut merged = String::with_capacity(text.len());
+            for char in text.chars() {
+                if char != '/' || !merged.ends_with('/') {
+                    merged.push(char);
+                }
+            }
+            merged
+        };
+        let decoded = self.0.replace(ENCODED_SLASH, "/");
+        [merged(&self.0), merged(&decoded), decoded]
+    }
+}
+
+/// Decodes a segment. `encoded_slash` stands for `%2F`; without it, an encoded slash is refused.
+fn decode_segment(segment: &[u8], encoded_slash: Option<u8>, out: &mut Vec<u8>) -> Result<(), PathReject> {
     let mut bytes = segment.iter();
     while let Some(&byte) = bytes.next() {
         let decoded = if byte == b'%' {
@@ -181,7 +252,7 @@ fn decode_segment(segment: &[u8], out: &mut Vec<u8>) -> Result<(), PathReject> {
         match decoded {
             0..=0x1f | 0x7f => return Err(PathReject::ControlCharacter),
             b'\\' => return Err(PathReject::Backslash),
-            b'/' => return Err(PathReject::EncodedSlash),
+            b'/' => out.push(encoded_slash.ok_or(PathReject::EncodedSlash)?),
             _ => out.push(decoded),
         }
     }
@@ -193,12 +264,14 @@ fn hex_value(byte: &u8) -> Option<u8> {
 }
 
 /// Percent-encodes one segment of a path (RFC 3986 §3.3). A colon is encoded too, so that the start
-/// of a relative reference cannot be parsed as a scheme.
+/// of a relative reference cannot be parsed as a scheme. [`ENCODED_SLASH`] becomes `%2F`.
 pub fn encode_segment(segment: &str, out: &mut String) {
     const HEX: &[u8; 16] = b"0123456789ABCDEF";
     for &byte in segment.as_bytes() {
         if byte.is_ascii_alphanumeric() || b"-._~!$&'()*+,;=@".contains(&byte) {
             out.push(char::from(byte));
+        } else if char::from(byte) == ENCODED_SLASH {
+            out.push_str("%2F");
         } else {
             out.push('%');
             out.push(char::from(HEX[usize::from(byte >> 4)]));
@@ -245,6 +318,45 @@ mod tests {
         check("/%zz", Err(PathReject::PercentEncodingInvalid));
         check("/%", Err(PathReject::PercentEncodingInvalid));
         check("/%c0%ae", Err(PathReject::NotUtf8));
+    }
+
+    #[test]
+    fn encoded_slashes_stay_in_their_segment() {
+        for (raw, expected) in [
+            ("/a%2Fb", Ok("/a\u{1f}b")),
+            ("/a%2fb/%C3%A9/", Ok("/a\u{1f}b/é/")),
+            ("//a", Ok("//a")),
+            ("/a//b//", Ok("/a//b//")),
+            ("//", Ok("//")),
+            ("/a%252Fb", Ok("/a%2Fb")),
+            ("/a%2Fb/../c", Ok("/c")),
+            ("/a%2Fb/./", Ok("/a\u{1f}b/")),
+            ("/a%2Fb/.", Ok("/a\u{1f}b/")),
+            ("/a/..%2Fadmin", Err(PathReject::EncodedSlash)),
+            ("/a/%2e%2e%2fadmin", Err(PathReject::EncodedSlash)),
+            ("/a%2F..", Err(PathReject::EncodedSlash)),
+            ("/a%2F.%2Fb", Err(PathReject::EncodedSlash)),
+            ("/a//../b", Err(PathReject::EmptySegment)),
+            ("//./b", Err(PathReject::EmptySegment)),
+            ("/a%2Fb/../../c", Err(PathReject::AboveRoot)),
+            ("/a%2F%5cb", Err(PathReject::Backslash)),
+            ("/a%2F%1f", Err(PathReject::ControlCharacter)),
+            ("/%2F%ff", Err(PathReject::NotUtf8)),
+        ] {
+            let path = OpaquePath::decode(raw.as_bytes());
+            assert_eq!(path.as_ref().map(OpaquePath::as_str).map_err(|e| *e), expected, "{raw}");
+        }
+        let mut encoded = String::new();
+        encode_segment("a\u{1f}b", &mut encoded);
+        assert_eq!(encoded, "a%2Fb");
+    }
+
+    #[test]
+    fn readings_are_those_of_applications() {
+        let readings = |raw: &str| OpaquePath::decode(raw.as_bytes()).unwrap().readings();
+        assert_eq!(readings("/admin%2Fx"), ["/admin\u{1f}x", "/admin/x", "/admin/x"]);
+        assert_eq!(readings("//admin"), ["/admin", "/admin", "//admin"]);
+        assert_eq!(readings("/%2Fa//b"), ["/\u{1f}a/b", "/a/b", "//a//b"]);
     }
 
     #[test]

@@ -292,12 +292,36 @@ fn to(text: &str) -> Result<String, String> {
     let port = text.strip_prefix(':').unwrap_or(text);
     let text = match port.parse::<u16>() {
         Ok(port) => format!("localhost:{port}"),
-        Err(_) => text.to_owned(),
+        Err(_) => without_slash(text).to_owned(),
     };
+    check_no_path(&text)?;
     match check_server(&text) {
         Ok(()) => Ok(text),
         Err(ValueError { message, suggestion }) => Err(format!("{message}; {suggestion}")),
     }
+}
+
+/// Returns a URL without the slash that browsers and other programs write at its end. The whole path of a request is
+/// forwarded, so it means nothing.
+fn without_slash(url: &str) -> &str {
+    match url.split_once("://") {
+        Some((_, host)) if host.len() > 1 && host.find('/') == Some(host.len() - 1) => &url[..url.len() - 1],
+        _ => url,
+    }
+}
+
+/// Checks that a URL has no path, for which the command has no option.
+fn check_no_path(url: &str) -> Result<(), String> {
+    let (scheme, rest) = url.split_once("://").unwrap_or(("http", url));
+    let Some((host, path)) = rest.split_once('/').filter(|(host, _)| !host.is_empty() && !url.starts_with("unix")) else {
+        return Ok(());
+    };
+    let path = path.split(['?', '#']).next().unwrap_or_default().trim_matches('/');
+    let path = if path.is_empty() { "/*".to_owned() } else { format!("/{path}/*") };
+    Err(format!(
+        "the address of a server has no path; another path needs a configuration: \
+         route \"/*\" {{ proxy \"{scheme}://{host}\" {{ path \"{path}\"; }}; }}"
+    ))
 }
 
 fn forwarded_host(text: &str) -> Result<String, String> {

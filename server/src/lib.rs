@@ -66,6 +66,8 @@ mod status;
 mod trust;
 #[cfg(feature = "program")]
 mod upstream_log;
+#[cfg(feature = "program")]
+mod upstream_status;
 
 #[cfg(feature = "configuration")]
 pub use embed::{InvalidConfiguration, Sites};

@@ -104,7 +104,6 @@ pub(crate) fn configuration_of_names(options: &ProxyArgs) -> Result<RunArgs, Str
     if names.len() < options.from.len() {
         return Err("a public name uses ports 80 and 443, so `--from` cannot name an address beside it".to_owned());
     }
-    check_no_path(options)?;
     let folder = folder_of_user().ok_or("certificates need a folder: set HOME")?;
     let mut text = head_of_names("proxy", &folder, options.acme_directory.as_deref())?;
     text += &common_settings(&options.common)?;
@@ -127,7 +126,6 @@ fn addresses(options: &ProxyArgs) -> Vec<String> {
 }
 
 fn configuration_of_addresses(options: &ProxyArgs, addresses: &[String]) -> Result<Configuration, String> {
-    check_no_path(options)?;
     let mut text = String::new();
     for address in addresses {
         let _ = writeln!(text, "listen {} tls=#false", quote(address));
@@ -140,38 +138,13 @@ fn configuration_of_addresses(options: &ProxyArgs, addresses: &[String]) -> Resu
 /// Returns the site that forwards everything. Content is not stored, and the application has limits of its own, so that
 /// of a configuration does not apply.
 fn site(names: &str, options: &ProxyArgs) -> String {
-    let to: Vec<String> = options.to.iter().map(|url| quote(without_slash(url))).collect();
+    let to: Vec<String> = options.to.iter().map(|url| quote(url)).collect();
     format!(
         "site {names} {{\n    route \"/*\" {{\n        body-bytes-max \"1024TiB\"\n        \
          proxy {} {{\n            host {}\n        }}\n    }}\n}}\n",
         to.join(" "),
         quote(&options.host)
     )
-}
-
-/// Returns a URL without the slash that browsers and other programs write at its end. The whole path of a request is
-/// forwarded, so it means nothing.
-fn without_slash(url: &str) -> &str {
-    match url.split_once("://") {
-        Some((_, host)) if host.len() > 1 && host.find('/') == Some(host.len() - 1) => &url[..url.len() - 1],
-        _ => url,
-    }
-}
-
-/// Checks that no URL has a path, for which the command has no option.
-fn check_no_path(options: &ProxyArgs) -> Result<(), String> {
-    for url in options.to.iter().map(|url| without_slash(url)) {
-        let (scheme, rest) = url.split_once("://").map_or(("http", url), |(scheme, rest)| (scheme, rest));
-        let is_path_on_host = !url.starts_with(['/', '.']) && !url.starts_with("unix");
-        let Some((host, path)) = rest.split_once('/').filter(|_| is_path_on_host) else { continue };
-        let path = path.split(['?', '#']).next().unwrap_or_default().trim_end_matches('/');
-        let path = if path.is_empty() { "/*".to_owned() } else { format!("/{path}/*") };
-        return Err(format!(
-            "`--to {url}`: the address of a server has no path; another path needs a configuration: \
-             route \"/*\" {{ proxy \"{scheme}://{host}\" {{ path \"{path}\"; }}; }}"
-        ));
-    }
-    Ok(())
 }
 
 /// Reads the settings that the options stand for.

@@ -470,6 +470,7 @@ impl LiveServer {
             latency_ns: LatencyStatus::of(&totals),
             events: totals.events.iter().copied().collect(),
             dry_run: dry_run_counts.map(|(site, rule, count)| DryRunCount { site, rule, count }).collect(),
+            upstreams: self.snapshot.upstream_status(),
             logs: losses.map(|(name, lines_lost)| LogStatus { name: name.to_owned(), lines_lost }).collect(),
         }
     }

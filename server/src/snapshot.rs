@@ -15,6 +15,7 @@ use crate::resolver::FIRST_LOOK_UPS_TIMEOUT;
 use crate::site::{DryRunCount, RouteTable, SiteService};
 use crate::syntax::HostName;
 use crate::upstream_log;
+use crate::upstream_status::{GroupStatus, GroupUse};
 use selvedge::service::{Admission, UNIX_PEER};
 use selvedge::tls::{Tls, TlsHost};
 use selvedge::{AppVersion, Endpoint, Limits, PlainHttp2, ProxyHeaders, Server};
@@ -243,6 +244,14 @@ impl Snapshot {
         let names: Vec<String> = names.map(HostName::certificate_name).collect();
         let approvals: Vec<_> = sites.iter().filter_map(|site| compile::approval(&site.tls)).collect();
         automatic.apply(settings, (&names, &approvals));
+    }
+
+    /// Returns the state of the upstreams, and of those that earlier configurations had and that still have requests.
+    pub(crate) fn upstream_status(&self) -> Vec<GroupStatus> {
+        let mut used: Vec<_> = self.carried.upstreams().map(|upstream| GroupStatus::of(upstream, GroupUse::InUse)).collect();
+        used.sort_by(|one, other| one.name.cmp(&other.name));
+        let replaced = self.carried.replaced_upstreams().map(|upstream| GroupStatus::of(&upstream, GroupUse::Replaced));
+        used.into_iter().chain(replaced.filter(GroupStatus::has_requests)).collect()
     }
 
     /// Returns the state of the certificates that the server gets by itself.

@@ -5,6 +5,7 @@
 
 use crate::log::Totals;
 use crate::process::StatusFormat;
+use crate::upstream_status::GroupStatus;
 use selvedge::ConnectionStats;
 use selvedge::service::Phase;
 use serde::Serialize;
@@ -34,6 +35,7 @@ pub(crate) struct ServerStatus {
     pub(crate) latency_ns: LatencyStatus,
     pub(crate) events: NamedCounts,
     pub(crate) dry_run: Vec<DryRunCount>,
+    pub(crate) upstreams: Vec<GroupStatus>,
     pub(crate) logs: Vec<LogStatus>,
 }
 
@@ -215,6 +217,10 @@ impl Display for ServerStatus {
         for (first, DryRunCount { site, rule, count }) in with_first(&self.dry_run) {
             let site = site.as_deref().unwrap_or("the server");
             row(f, first.label("dry run"), format_args!("{count} by {rule} of {site}"))?;
+        }
+        let lines: Vec<_> = self.upstreams.iter().flat_map(GroupStatus::lines).collect();
+        for (first, line) in with_first(&lines) {
+            row(f, first.label("upstreams"), line)?;
         }
         for (first, LogStatus { name, lines_lost }) in with_first(&self.logs) {
             row(f, first.label("lines lost"), format_args!("{lines_lost} of {name}"))?;

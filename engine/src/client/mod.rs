@@ -37,6 +37,7 @@ pub use destination::{Address, Destination, Protocol};
 pub use error::{ClientError, ClientErrorKind, ClientPhase, ConnectionUse, RetrySafety};
 pub use limits::{ClientLimits, ClientTimeouts};
 pub use outgoing_content::OutgoingContent;
+pub use crate::net::sys::command::{ProgramLimits, limit_program};
 pub use program_pipes::{ProgramEnds, ProgramPipes};
 pub use request::{OutgoingHead, Scheme};
 pub use response::{IncomingResponse, ResponseContent};

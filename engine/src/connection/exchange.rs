@@ -52,6 +52,14 @@ impl ResponseRecord {
         }
     }
 
+    /// Names the upstream as the reason of a failed stream, if the facts of the upstream have the reason.
+    pub(super) fn blame_upstream(&mut self, request: &Request) {
+        let has_failed = || upstream_of(request).is_some_and(|upstream| upstream.facts().failure.is_some());
+        if self.outcome == Err(CloseReason::StreamFailed) && has_failed() {
+            self.outcome = Err(CloseReason::UpstreamFailed);
+        }
+    }
+
     /// Reports a request and its response.
     pub(super) fn report<T, O: Observer, S: Stream>(
         &self,

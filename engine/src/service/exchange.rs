@@ -211,6 +211,8 @@ close_reasons! {
     FileReadFailed "a file could not be read while it was sent";
     /// A streamed response failed or had another length than announced.
     StreamFailed "a streamed response failed or had another length than announced";
+    /// The response of an upstream ended early or was malformed. The facts of the upstream have the reason.
+    UpstreamFailed "the response of an upstream is incomplete";
     /// The application panicked.
     Panicked "the application panicked";
     /// The server is shutting down, and the connection was idle or has completed its response.

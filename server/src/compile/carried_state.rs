@@ -17,6 +17,8 @@ use selvedge::service::ResponseLease;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+#[cfg(feature = "program")]
+use std::sync::Weak;
 
 /// State that the next configuration continues with, if its settings are unchanged.
 #[derive(Debug, Default)]
@@ -37,6 +39,9 @@ pub(crate) struct CarriedState {
     /// By name.
     #[cfg(feature = "program")]
     pub(super) upstreams: HashMap<String, CarriedUpstream>,
+    /// Groups of earlier configurations, whose requests may still be at work.
+    #[cfg(feature = "program")]
+    pub(super) earlier_upstreams: Vec<Weak<Upstream>>,
     /// Requests at work of routes that run scripts, by the text of the route.
     #[cfg(feature = "program")]
     pub(super) gateway_loads: HashMap<String, Arc<GatewayLoad>>,
@@ -74,6 +79,8 @@ impl CarriedState {
             resolver: earlier.resolver.clone(),
             #[cfg(feature = "program")]
             cgi: earlier.cgi.clone(),
+            #[cfg(feature = "program")]
+            earlier_upstreams: earlier.used_upstreams(),
             ..Self::default()
         }
     }
@@ -101,6 +108,20 @@ impl CarriedState {
     #[cfg(feature = "program")]
     pub(crate) fn upstreams(&self) -> impl Iterator<Item = &Arc<Upstream>> {
         self.upstreams.values().map(|carried| &carried.upstream)
+    }
+
+    /// Returns the groups that are in use here or since earlier.
+    #[cfg(feature = "program")]
+    fn used_upstreams(&self) -> Vec<Weak<Upstream>> {
+        let earlier = self.earlier_upstreams.iter().filter(|upstream| upstream.strong_count() > 0).cloned();
+        earlier.chain(self.upstreams().map(Arc::downgrade)).collect()
+    }
+
+    /// Returns the groups of earlier configurations that have connections or requests, and are not in use any more.
+    #[cfg(feature = "program")]
+    pub(crate) fn replaced_upstreams(&self) -> impl Iterator<Item = Arc<Upstream>> {
+        let is_in_use = |upstream: &Arc<Upstream>| self.upstreams().any(|used| Arc::ptr_eq(used, upstream));
+        self.earlier_upstreams.iter().filter_map(Weak::upgrade).filter(move |upstream| !is_in_use(upstream))
     }
 
     /// Returns the names of upstream servers.

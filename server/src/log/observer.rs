@@ -203,7 +203,8 @@ impl Observer for LogObserver {
         } else if let Some(reason) = exchange.reason {
             self.log_exchange(exchange, level, (reason, "Answered"), reason);
         }
-        if let Some(reset) = exchange.reset {
+        // The facts of the upstream were logged.
+        if let Some(reset) = exchange.reset.filter(|reset| *reset != CloseReason::UpstreamFailed) {
             let level = if reset.is_ordinary() { Level::Debug } else { Level::Warn };
             let text = with_limit(reset.explain(), self.limit_of_close(reset));
             let text = format!("{text}, on stream {}", exchange.stream.0);
@@ -213,8 +214,8 @@ impl Observer for LogObserver {
 
     fn closed(&self, closed: &Closed) {
         self.counters.iter().for_each(|counters| counters.close(closed.reason));
-        // A refused head was logged with its response.
-        let was_logged = matches!(closed.reason, CloseReason::Rejected(_));
+        // A refused head and an incomplete response were logged with their request.
+        let was_logged = matches!(closed.reason, CloseReason::Rejected(_) | CloseReason::UpstreamFailed);
         let idle_at_stop = closed.reason == CloseReason::StoppedImmediately && closed.phase == Phase::Idle;
         let is_ordinary = closed.reason.is_ordinary() || was_logged || idle_at_stop;
         let level = if is_ordinary { Level::Debug } else { Level::Warn };

@@ -2,13 +2,15 @@
 
 use super::cgi_programs::{Permitted, RUNNER_VARIABLE, RunRequest, RunnerStart};
 use super::link::Link;
+use super::orphans::{Left, Orphans, PROGRAM_VARIABLE};
 use super::privileges::ServiceAccount;
 use super::raise_descriptor_limit;
 use crate::site::ProgramEnd;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::retry_on_intr;
 use rustix::net::SendFlags;
-use rustix::process::{Pid, PidfdFlags, Resource, Rlimit, Signal, geteuid, kill_process_group, pidfd_open, prlimit};
+use rustix::process::{Pid, PidfdFlags, Signal, geteuid, kill_process_group, pidfd_open};
+use selvedge::client::{ProgramLimits, limit_program};
 use std::env;
 use std::ffi::OsString;
 use std::io;
@@ -23,6 +25,10 @@ use std::time::{Duration, Instant};
 const RUNNING_MAX: usize = 4096;
 /// Longest wait, if no program runs.
 const LONGEST_WAIT: Duration = Duration::from_secs(3600);
+/// Wait between two attempts to end what programs have left behind.
+const ORPHAN_WAIT: Duration = Duration::from_millis(10);
+/// Most attempts at the end of this process.
+const ORPHAN_ATTEMPTS_MAX: u32 = 100;
 
 /// Returns the bytes of characters, each of which is one byte.
 fn bytes(characters: &str) -> Option<OsString> {
@@ -48,9 +54,9 @@ pub(crate) fn run_cgi_programs() -> ExitCode {
         return ExitCode::FAILURE;
     }
     raise_descriptor_limit();
-    let mut running = RunningPrograms { permitted, programs: Vec::new() };
+    let mut running = RunningPrograms { permitted, programs: Vec::new(), orphans: Orphans::adopt() };
     running.run(&link);
-    running.programs.iter().for_each(Program::kill);
+    running.end_all();
     ExitCode::SUCCESS
 }
 
@@ -81,11 +87,14 @@ impl Permitted {
 struct RunningPrograms {
     permitted: Permitted,
     programs: Vec<Program>,
+    orphans: Orphans,
 }
 
 /// A program that runs.
 struct Program {
     child: Child,
+    /// The value of [`PROGRAM_VARIABLE`].
+    identity: String,
     /// Readable once the program has ended.
     exit: OwnedFd,
     lease: OwnedFd,
@@ -98,10 +107,13 @@ struct Program {
 impl RunningPrograms {
     fn run(&mut self, link: &Link) {
         loop {
-            let Some(has_request) = self.wait(link) else { return };
+            let left = self.end_orphans();
+            let Some(has_request) = self.wait(link, left) else { return };
             let now = Instant::now();
             let timeout = self.permitted.run_timeout;
-            self.programs.retain_mut(|program| program.is_running(now, timeout));
+            for ended in self.programs.extract_if(.., |program| !program.is_running(now, timeout)) {
+                self.orphans.program_ended(ended.identity);
+            }
             if !has_request {
                 continue;
             }
@@ -114,8 +126,30 @@ impl RunningPrograms {
         }
     }
 
+    /// Kills what programs that have ended have left behind.
+    fn end_orphans(&mut self) -> Left {
+        let running: Vec<Pid> = self.programs.iter().map(|program| Pid::from_child(&program.child)).collect();
+        self.orphans.end_left(&running)
+    }
+
+    /// Kills all programs and what they have started.
+    fn end_all(&mut self) {
+        for mut program in self.programs.drain(..) {
+            program.kill();
+            // It was killed, so it ends.
+            let _ = program.child.wait();
+            self.orphans.program_ended(program.identity);
+        }
+        for _ in 0..ORPHAN_ATTEMPTS_MAX {
+            if self.end_orphans() == Left::Nothing {
+                return;
+            }
+            std::thread::sleep(ORPHAN_WAIT);
+        }
+    }
+
     /// Waits for an event. Returns whether a request has arrived; `None` if waiting fails.
-    fn wait(&self, link: &Link) -> Option<bool> {
+    fn wait(&self, link: &Link, left: Left) -> Option<bool> {
         let mut watched = Vec::with_capacity(1 + 2 * self.programs.len());
         watched.push(PollFd::new(link, PollFlags::IN));
         for program in &self.programs {
@@ -125,7 +159,8 @@ impl RunningPrograms {
         }
         let next = self.programs.iter().filter(|program| !program.is_reported).map(|program| program.deadline).min();
         let wait = next.map_or(LONGEST_WAIT, |next| next.saturating_duration_since(Instant::now()));
-        let wait = Timespec::try_from(wait.min(LONGEST_WAIT)).ok();
+        let longest = if left == Left::Nothing { LONGEST_WAIT } else { ORPHAN_WAIT };
+        let wait = Timespec::try_from(wait.min(longest)).ok();
         retry_on_intr(|| poll(&mut watched, wait.as_ref())).ok()?;
         Some(!watched[0].revents().is_empty())
     }
@@ -138,13 +173,15 @@ impl RunningPrograms {
             Ok(output) => output,
             Err(error) => return report(&lease, &not_started(error.to_string())),
         };
+        let identity = self.orphans.next_program();
         let started = match self.programs.len() < RUNNING_MAX {
-            true => self.spawn(&request, [stdin, stdout, stderr]),
+            true => self.spawn((&request, &identity), [stdin, stdout, stderr]),
             false => Err("too many programs run".to_owned()),
         };
         match started {
             Ok((child, exit)) => self.programs.push(Program {
                 child,
+                identity,
                 exit,
                 lease,
                 _output: output,
@@ -159,7 +196,11 @@ impl RunningPrograms {
     }
 
     /// Starts a program. Returns it with a descriptor of its process.
-    fn spawn(&self, request: &RunRequest, streams: [OwnedFd; 3]) -> Result<(Child, OwnedFd), String> {
+    fn spawn(
+        &self,
+        (request, identity): (&RunRequest, &str),
+        streams: [OwnedFd; 3],
+    ) -> Result<(Child, OwnedFd), String> {
         let file = self.permitted.file_of(&request.program)?;
         let [stdin, stdout, stderr] = streams.map(Stdio::from);
         let mut command = Command::new(&file);
@@ -172,9 +213,12 @@ impl RunningPrograms {
             };
             command.env(name, value);
         }
+        command.env(PROGRAM_VARIABLE, identity);
+        let memory_bytes_max = self.permitted.memory_bytes_max;
+        let cpu_seconds_max = self.permitted.run_timeout.as_secs().max(1);
+        limit_program(&mut command, ProgramLimits { memory_bytes_max, cpu_seconds_max });
         let mut child = command.spawn().map_err(|error| error.to_string())?;
         let pid = Pid::from_child(&child);
-        self.limit(pid);
         match pidfd_open(pid, PidfdFlags::empty()) {
             Ok(exit) => Ok((child, exit)),
             Err(error) => {
@@ -182,18 +226,6 @@ impl RunningPrograms {
                 let _ = child.wait();
                 Err(error.to_string())
             }
-        }
-    }
-
-    /// Limits the resources of a program and of the processes that it starts. What it has used in the microseconds since
-    /// its start counts, too.
-    fn limit(&self, pid: Pid) {
-        let limit = |bound: u64| Rlimit { current: Some(bound), maximum: Some(bound) };
-        let seconds = self.permitted.run_timeout.as_secs().max(1);
-        let limits = [(Resource::As, self.permitted.memory_bytes_max), (Resource::Cpu, seconds), (Resource::Core, 0)];
-        for (resource, bound) in limits {
-            // It fails if the program has ended, or if its own limit is lower.
-            let _ = prlimit(Some(pid), resource, limit(bound));
         }
     }
 }
@@ -303,7 +335,8 @@ mod tests {
             memory_bytes_max: 1 << 30,
         };
         let runner = std::thread::spawn(move || {
-            let mut running = RunningPrograms { permitted, programs: Vec::new() };
+            // Only a process of its own can collect orphans.
+            let mut running = RunningPrograms { permitted, programs: Vec::new(), orphans: Orphans::default() };
             running.run(&Link::from(end));
             running.programs.iter().for_each(Program::kill);
         });

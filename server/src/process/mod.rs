@@ -19,6 +19,7 @@ mod link;
 mod listen_address;
 mod lock;
 mod notify;
+mod orphans;
 mod owned_file;
 mod privileges;
 mod programs;

@@ -56,8 +56,8 @@ pub(crate) use methods::SlashRedirect;
 #[cfg(feature = "configuration")]
 pub(crate) use proxy::{
     AdaptiveMode, AddressCell, Balance, CapacityRules, FailureRules, HashKey, HealthCheck, HostPolicy, PathPolicy,
-    ProxyHeaderVersion, ProxyRules, ProxyStatus, RequestBuffering, ServerChange, ServerRules, StickyRules, Upstream,
-    UpstreamEvent, UpstreamRules, UrlRewriting,
+    ProxyHeaderVersion, ProxyRules, ProxyStatus, RequestBuffering, ServerChange, ServerCondition, ServerRules,
+    ServerStatus, StickyRules, Upstream, UpstreamEvent, UpstreamRules, UrlRewriting,
 };
 pub(crate) use route_table::{ErrorPages, PlainRequests, Route, RouteTable, SiteRules};
 pub(crate) use service::SiteService;

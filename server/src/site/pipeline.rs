@@ -22,7 +22,7 @@ use super::site_state::SiteState;
 use crate::syntax::{Captures, RequestValues, Template, absolute_path};
 use selvedge::proto::field::Fields;
 use selvedge::proto::head::RequestFraming;
-use selvedge::proto::path::{SafePath, encode_segment};
+use selvedge::proto::path::{OpaquePath, PathReject, SafePath, encode_segment};
 use selvedge::proto::target::TargetForm;
 use selvedge::{Request, Response, StatusCode};
 use std::net::IpAddr;
@@ -154,14 +154,15 @@ impl<'t> Pipeline<'t> {
         }
         let path_requested = match SafePath::decode(request.path_bytes()) {
             Ok(path) => path,
-            Err(reject) => return self.without_route(Response::error_with_text(reject.status(), reject.message())),
+            Err(reject) => return self.respond_without_file(request, reject).await,
         };
-        let path = match self.run_route(request, &path_requested).await {
+        let text = absolute_path(&path_requested);
+        let path = match self.run_route(request, (&text, Some(&path_requested))).await {
             RouteResult::Responded(routed) => return routed,
             RouteResult::Rewritten(path, _) => path,
         };
         self.is_rewritten = true;
-        match self.run_route(request, &path).await {
+        match self.run_route(request, (&absolute_path(&path), Some(&path))).await {
             RouteResult::Responded(routed) => routed,
             // A client can cause it with `/en/en/x`, so it is not a server error.
             RouteResult::Rewritten(_, route) => {
@@ -172,18 +173,33 @@ impl<'t> Pipeline<'t> {
         }
     }
 
-    /// Finds the route of a path, checks its access rules, and runs its action.
-    async fn run_route(&mut self, request: &mut Request, path: &SafePath) -> RouteResult<'t> {
-        let text = absolute_path(path);
-        let RouteMatch { route, document_root: files } = match self.find_route(request, &text).await {
+    /// Responds to a path that names no file, such as one with an encoded slash. A proxy forwards some of them.
+    async fn respond_without_file(&mut self, request: &mut Request, reject: PathReject) -> RoutedResponse<'t> {
+        #[cfg(feature = "configuration")]
+        let refused = match self.opaque_path(request, reject) {
+            Ok(path) => match self.run_route(request, (path.as_str(), None)).await {
+                RouteResult::Responded(routed) => return routed,
+                RouteResult::Rewritten(..) => refuse_path(reject),
+            },
+            Err(refused) => refused,
+        };
+        #[cfg(not(feature = "configuration"))]
+        let refused = refuse_path(reject);
+        self.without_route(refused)
+    }
+
+    /// Finds the route of a path, checks its access rules, and runs its action. Without `path`, the text is that of an
+    /// [`OpaquePath`], which only a proxy takes.
+    async fn run_route(&mut self, request: &mut Request, (text, path): (&str, Option<&SafePath>)) -> RouteResult<'t> {
+        let RouteMatch { route, document_root: files } = match self.find_route(request, text).await {
             Ok(matched) => matched,
             Err(refused) => return RouteResult::Responded(refused),
         };
         // Most actions need no captures, so they are found only for those that do.
         let values = || {
-            let mut captures = route.pattern.matches(&text).unwrap_or_default();
+            let mut captures = route.pattern.matches(text).unwrap_or_default();
             route.conditions.iter().for_each(|condition| condition.capture(request, &mut captures));
-            request_values(request, self.client, &text, captures)
+            request_values(request, self.client, text, captures)
         };
         let headers = route.headers.has_placeholders().then(|| route.headers.filled(&values()));
         if headers.is_some() {
@@ -197,10 +213,16 @@ impl<'t> Pipeline<'t> {
             let routed = RoutedResponse::new(response, Some(route), source);
             RouteResult::Responded(RoutedResponse { headers: headers.clone(), ..routed })
         };
-        match &route.action {
-            Action::Rewrite(target) => {
-                let is_one_to_one = target.wildcards() >= route.pattern.wildcards() && route.pattern.captures_all();
-                if !is_one_to_one || target.has_variables() {
+        match (&route.action, path) {
+            #[cfg(feature = "configuration")]
+            (Action::Proxy(rules), path) => {
+                let prepared = self.prepare_forwarding(request, (rules, path), &values);
+                let (response, source) = Box::pin(self.forward(request, rules, prepared)).await;
+                routed(response, source)
+            }
+            (_, None) => routed(Response::error(StatusCode::NOT_FOUND), ResponseSource::Generated),
+            (Action::Rewrite(target), _) => {
+                if !is_one_to_one(route, target) {
                     // Clients choose how many different paths lead to this target, so caching them could fill
                     // the cache.
                     self.cache_scope = CacheScope::None;
@@ -210,17 +232,13 @@ impl<'t> Pipeline<'t> {
                     Err(refused) => routed(refused, ResponseSource::Generated),
                 }
             }
-            Action::Redirect(redirect) => routed(redirect_response(redirect, &values()), ResponseSource::Generated),
-            Action::Respond(fixed) => routed(fixed.response(&values()), ResponseSource::Configured),
-            Action::Deny(deny) => routed(deny.response(), ResponseSource::Generated),
-            #[cfg(feature = "configuration")]
-            Action::Proxy(rules) => {
-                let prepared = self.prepare_forwarding(request, (rules, path), &values);
-                let (response, source) = Box::pin(self.forward(request, rules, prepared)).await;
-                routed(response, source)
+            (Action::Redirect(redirect), _) => {
+                routed(redirect_response(redirect, &values()), ResponseSource::Generated)
             }
+            (Action::Respond(fixed), _) => routed(fixed.response(&values()), ResponseSource::Configured),
+            (Action::Deny(deny), _) => routed(deny.response(), ResponseSource::Generated),
             #[cfg(feature = "configuration")]
-            Action::Gateway(rules) => {
+            (Action::Gateway(rules), Some(path)) => {
                 let beneath = path_beneath(&values());
                 let result = self.run_gateway(request, (path, beneath.as_ref()), (route, rules, files)).await;
                 match result {
@@ -228,7 +246,7 @@ impl<'t> Pipeline<'t> {
                     rewritten => rewritten,
                 }
             }
-            Action::Files(rules) => {
+            (Action::Files(rules), Some(path)) => {
                 let beneath = match rules.path_prefix {
                     PathPrefix::Kept => None,
                     PathPrefix::Stripped => path_beneath(&values()),
@@ -376,8 +394,7 @@ impl<'t> Pipeline<'t> {
             response = self.with_error_page(request, route, response).await;
         }
         if !headers.is_empty() || !file_fields.is_empty() {
-            let requested =
-                SafePath::decode(request.path_bytes()).map_or_else(|_| String::new(), |path| absolute_path(&path));
+            let requested = requested_text(request.path_bytes());
             // Without a route, its patterns have captured nothing.
             let filled = filled.or_else(|| {
                 let values = || request_values(request, self.client, &requested, Captures::default());
@@ -454,6 +471,23 @@ fn request_values<'a>(
         client,
         client_subject: request.tls().and_then(|tls| tls.peer_subject()).unwrap_or_default(),
     }
+}
+
+/// Whether each path leads to another target.
+fn is_one_to_one(route: &Route, target: &Template) -> bool {
+    let has_all = target.wildcards() >= route.pattern.wildcards() && route.pattern.captures_all();
+    has_all && !target.has_variables()
+}
+
+/// Returns the response to a path that names neither a file nor something that is forwarded.
+fn refuse_path(reject: PathReject) -> Response {
+    Response::error_with_text(reject.status(), reject.message())
+}
+
+/// Returns the text of a path that patterns are compared with; empty for a refused path.
+fn requested_text(raw: &[u8]) -> String {
+    let opaque = || OpaquePath::decode(raw).map_or_else(|_| String::new(), |path| path.as_str().to_owned());
+    SafePath::decode(raw).map_or_else(|_| opaque(), |path| absolute_path(&path))
 }
 
 fn rewritten_path(target: &Template, values: &RequestValues<'_>) -> Result<SafePath, Response> {

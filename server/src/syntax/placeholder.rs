@@ -5,6 +5,7 @@ use super::captures::Captures;
 use super::foreign;
 use super::glob;
 use super::variable::{VARIABLES, Variable};
+use selvedge::proto::path::ENCODED_SLASH;
 use std::net::IpAddr;
 
 /// A part of a target or text.
@@ -154,6 +155,7 @@ fn push_query(query: &str, out: &mut String) {
 
 pub(super) fn push_encoded(byte: u8, out: &mut String) {
     const HEX: &[u8; 16] = b"0123456789ABCDEF";
+    let byte = if char::from(byte) == ENCODED_SLASH { b'/' } else { byte };
     out.extend(['%', char::from(HEX[usize::from(byte >> 4)]), char::from(HEX[usize::from(byte & 15)])]);
 }
 

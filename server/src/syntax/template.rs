@@ -140,6 +140,13 @@ impl Template {
         self.path.iter().filter(is_capture).count()
     }
 
+    /// Whether its path ends with what a wildcard matched.
+    #[cfg(feature = "configuration")]
+    pub(crate) fn ends_with_wildcard(&self) -> bool {
+        let last = self.path.last();
+        matches!(last, Some(TemplatePiece::Star(_) | TemplatePiece::Number(_) | TemplatePiece::Named(_)))
+    }
+
     /// Whether it has a value of the request other than the path.
     pub(crate) fn has_variables(&self) -> bool {
         let is_variable =

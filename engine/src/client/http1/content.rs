@@ -12,6 +12,7 @@ use selvedge_proto::Persistence;
 use selvedge_proto::field::Fields;
 use selvedge_proto::http1::chunked::{ChunkEvent, ChunkedDecoder};
 use selvedge_proto::http1::parse_response::ResponseFraming;
+use std::future::poll_fn;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
@@ -50,12 +51,17 @@ pub(super) struct Http1Content {
     pub(super) content: OutgoingContent,
     pub(super) silence: Duration,
     pub(super) trailers: Fields,
+    /// Content that was received with the head.
+    pub(super) first: Option<Bytes>,
 }
 
-/// Returns the content of a response: in memory if all of it has arrived with the head.
-pub(super) fn complete_content(mut rest: Http1Content, length: Option<u64>) -> ResponseContent {
+/// Returns the content of a response: in memory if its length is known and all of it has arrived with the head.
+///
+/// # Errors
+/// If the content is malformed at its start, or missing. The client of the proxy can then still be told.
+pub(super) async fn begin_content(mut rest: Http1Content, length: Option<u64>) -> Result<ResponseContent, ClientError> {
     let available = rest.lease.as_mut().map_or(0, |lease| lease.connection().input.bytes().len());
-    match rest.framing {
+    Ok(match rest.framing {
         Remaining::Nothing => {
             rest.finish();
             ResponseContent::complete(Bytes::new(), length)
@@ -70,9 +76,13 @@ pub(super) fn complete_content(mut rest: Http1Content, length: Option<u64>) -> R
         }
         _ => {
             rest.content.stop_keeping();
+            rest.first = match poll_fn(|cx| Poll::Ready(rest.poll_piece(cx))).await {
+                Poll::Ready(first) => first.transpose()?,
+                Poll::Pending => None,
+            };
             ResponseContent::streaming(Box::pin(rest), length)
         }
-    }
+    })
 }
 
 impl Http1Content {
@@ -91,11 +101,11 @@ impl Http1Content {
     }
 
     /// Ends the exchange with an error.
-    fn fail(&mut self, phase: ClientPhase, kind: ClientErrorKind) -> StreamError {
+    fn fail(&mut self, phase: ClientPhase, kind: ClientErrorKind) -> ClientError {
         self.framing = Remaining::Nothing;
         self.content = OutgoingContent::empty();
         self.lease = None;
-        StreamError(ClientError::new(phase, kind, RetrySafety::Never).to_string())
+        ClientError::new(phase, kind, RetrySafety::Never)
     }
 
     /// Sends the rest of the request.
@@ -179,44 +189,51 @@ impl Http1Content {
             _ => Poll::Pending,
         }
     }
-}
 
-impl Chunks for Http1Content {
-    fn poll_chunk(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, StreamError>>> {
-        let this = &mut *self;
-        if let Err(kind) = this.poll_upload(cx) {
-            return Poll::Ready(Some(Err(this.fail(ClientPhase::SendRequest, kind))));
+    /// Sends the rest of the request, and receives the next piece of the content; `None` at its end.
+    fn poll_piece(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, ClientError>>> {
+        if let Err(kind) = self.poll_upload(cx) {
+            return Poll::Ready(Some(Err(self.fail(ClientPhase::SendRequest, kind))));
         }
         loop {
-            match this.take_piece() {
+            match self.take_piece() {
                 Ok(Some(piece)) => {
                     // The time in which the client does not read does not pass for the upstream.
-                    this.lease.as_ref().inspect(|lease| lease.end_wait());
+                    self.lease.as_ref().inspect(|lease| lease.end_wait());
                     return Poll::Ready(Some(Ok(piece)));
                 }
                 Ok(None) => {}
-                Err(kind) => return Poll::Ready(Some(Err(this.fail(ClientPhase::ReadContent, kind)))),
+                Err(kind) => return Poll::Ready(Some(Err(self.fail(ClientPhase::ReadContent, kind)))),
             }
-            let Some(lease) = &mut this.lease else { return Poll::Ready(None) };
+            let Some(lease) = &mut self.lease else { return Poll::Ready(None) };
             let Poll::Ready(received) = lease.connection().poll_receive(cx) else { break };
             lease.end_wait();
             let kind = match received {
                 Ok(1..) => continue,
                 Ok(_) => {
                     let is_complete =
-                        matches!(this.framing, Remaining::UntilClose) && lease.connection().link.has_ended_cleanly();
+                        matches!(self.framing, Remaining::UntilClose) && lease.connection().link.has_ended_cleanly();
                     if is_complete {
-                        this.finish();
+                        self.finish();
                         return Poll::Ready(None);
                     }
                     ClientErrorKind::Closed
                 }
                 Err(error) => ClientErrorKind::of_io(&error),
             };
-            return Poll::Ready(Some(Err(this.fail(ClientPhase::ReadContent, kind))));
+            return Poll::Ready(Some(Err(self.fail(ClientPhase::ReadContent, kind))));
         }
-        ready!(this.poll_timeout(cx));
-        Poll::Ready(Some(Err(this.fail(ClientPhase::ReadContent, ClientErrorKind::TimedOut))))
+        ready!(self.poll_timeout(cx));
+        Poll::Ready(Some(Err(self.fail(ClientPhase::ReadContent, ClientErrorKind::TimedOut))))
+    }
+}
+
+impl Chunks for Http1Content {
+    fn poll_chunk(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, StreamError>>> {
+        if let Some(first) = self.first.take() {
+            return Poll::Ready(Some(Ok(first)));
+        }
+        self.poll_piece(cx).map_err(|error| StreamError(error.to_string()))
     }
 
     fn trailers(mut self: Pin<&mut Self>) -> Fields {

@@ -1,6 +1,6 @@
 //! One exchange over HTTP/1.1, up to the head of the response: the request is sent and the response awaited at once.
 
-use super::content::{Http1Content, complete_content};
+use super::content::{Http1Content, begin_content};
 use super::upload::{RequestUpload, UploadError, framing_of};
 use crate::client::destination::Destination;
 use crate::client::error::{ClientError, ClientErrorKind, ClientPhase, ConnectionUse, RetrySafety};
@@ -63,7 +63,7 @@ pub(in crate::client) async fn send(
     }
     let result = poll_fn(|cx| exchange.poll_head(content, interim, cx)).await;
     match result {
-        Ok(()) => Ok(exchange.into_response(content)),
+        Ok(()) => exchange.into_response(content).await,
         Err((phase, kind)) => Err(exchange.failed(phase, kind)),
     }
 }
@@ -104,7 +104,10 @@ impl Http1Exchange {
                 return Poll::Ready(Ok(()));
             }
             let Poll::Ready(received) = self.lease.connection().poll_receive(cx) else { break };
-            self.lease.end_wait();
+            // After the request, one deadline holds up to the response: interim responses and a slow head do not extend it.
+            if !self.upload.is_over() {
+                self.lease.end_wait();
+            }
             match received {
                 Ok(0) => return Poll::Ready(Err(self.ended(ClientErrorKind::Closed))),
                 Ok(_) => self.has_received = true,
@@ -132,6 +135,7 @@ impl Http1Exchange {
             // The upstream may have responded before it closed the connection.
             Poll::Ready(Err(UploadError::Send(error))) => {
                 self.upload.abandon();
+                self.lease.end_wait();
                 self.send_error = Some(ClientErrorKind::of_io(&error));
                 Ok(())
             }
@@ -213,7 +217,10 @@ impl Http1Exchange {
 
     /// Returns the response, whose head is at the start of the input. Content that has arrived completely needs no
     /// connection.
-    fn into_response(mut self, content: &mut OutgoingContent) -> IncomingResponse {
+    ///
+    /// # Errors
+    /// If the content that has arrived with the head is malformed, or if nothing but the end follows the head.
+    async fn into_response(mut self, content: &mut OutgoingContent) -> Result<IncomingResponse, ClientError> {
         let connection = self.lease.connection();
         let bytes = connection.input.bytes();
         let (status, framing) = (self.head.status, self.head.framing);
@@ -235,7 +242,7 @@ impl Http1Exchange {
         if let Some(protocol) = protocol {
             let tunnel = Tunnel::new(self.lease, protocol, self.timeouts.tunnel);
             let content = ResponseContent::complete(Bytes::new(), length);
-            return IncomingResponse { status, fields, content, upgrade: Some(tunnel) };
+            return Ok(IncomingResponse { status, fields, content, upgrade: Some(tunnel) });
         }
         let rest = Http1Content {
             framing: framing.into(),
@@ -246,9 +253,10 @@ impl Http1Exchange {
             content: std::mem::take(content),
             silence: self.timeouts.silence,
             trailers: Fields::new(),
+            first: None,
         };
-        let content = complete_content(rest, length);
-        IncomingResponse { status, fields, content, upgrade: None }
+        let content = begin_content(rest, length).await?;
+        Ok(IncomingResponse { status, fields, content, upgrade: None })
     }
 }
 

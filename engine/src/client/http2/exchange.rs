@@ -67,7 +67,7 @@ pub(in crate::client) async fn send(
     };
     let head = poll_fn(|cx| exchange.poll_head(content, (timeouts, &mut *interim), cx)).await;
     let head = head.map_err(|error| error.on(connection_use))?;
-    Ok(exchange.into_response(head, std::mem::take(content), timeouts.silence))
+    exchange.into_response(head, std::mem::take(content), timeouts.silence).await
 }
 
 /// The part of the request that is not sent.
@@ -201,7 +201,16 @@ impl Http2Exchange {
         self.stream.connection.wake_driver();
     }
 
-    fn into_response(self, head: StreamHead, mut content: OutgoingContent, silence: Duration) -> IncomingResponse {
+    /// Returns the response.
+    ///
+    /// # Errors
+    /// If the stream has failed before any content.
+    async fn into_response(
+        self,
+        head: StreamHead,
+        mut content: OutgoingContent,
+        silence: Duration,
+    ) -> Result<IncomingResponse, ClientError> {
         let StreamHead { status, fields, length } = head;
         let is_empty =
             self.stream.with(|stream| stream.is_complete && stream.received.is_empty() && stream.trailers.is_none());
@@ -209,12 +218,14 @@ impl Http2Exchange {
             ResponseContent::complete(Bytes::new(), length)
         } else {
             content.stop_keeping();
-            ResponseContent::streaming(
-                Box::pin(Http2Content { exchange: Some(self), content, silence, trailers: None }),
-                length,
-            )
+            let mut rest = Http2Content { exchange: Some(self), content, silence, trailers: None, first: None };
+            rest.first = match poll_fn(|cx| Poll::Ready(rest.poll_piece(cx))).await {
+                Poll::Ready(first) => first.transpose()?,
+                Poll::Pending => None,
+            };
+            ResponseContent::streaming(Box::pin(rest), length)
         };
-        IncomingResponse { status, fields, content, upgrade: None }
+        Ok(IncomingResponse { status, fields, content, upgrade: None })
     }
 }
 
@@ -225,22 +236,21 @@ struct Http2Content {
     content: OutgoingContent,
     silence: Duration,
     trailers: Option<Fields>,
+    /// Content that was received with the head.
+    first: Option<Bytes>,
 }
 
 impl Http2Content {
-    fn fail(&mut self, phase: ClientPhase, kind: ClientErrorKind) -> Poll<Option<Result<Bytes, StreamError>>> {
+    fn fail(&mut self, phase: ClientPhase, kind: ClientErrorKind) -> Poll<Option<Result<Bytes, ClientError>>> {
         self.exchange = None;
-        let error = ClientError::new(phase, kind, RetrySafety::Never);
-        Poll::Ready(Some(Err(StreamError(error.to_string()))))
+        Poll::Ready(Some(Err(ClientError::new(phase, kind, RetrySafety::Never))))
     }
-}
 
-impl Chunks for Http2Content {
-    fn poll_chunk(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, StreamError>>> {
-        let this = &mut *self;
-        let Some(exchange) = &mut this.exchange else { return Poll::Ready(None) };
-        if let Err(kind) = exchange.poll_upload(&mut this.content, cx) {
-            return this.fail(ClientPhase::SendRequest, kind);
+    /// Sends the rest of the request, and receives the next piece of the content; `None` at its end.
+    fn poll_piece(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, ClientError>>> {
+        let Some(exchange) = &mut self.exchange else { return Poll::Ready(None) };
+        if let Err(kind) = exchange.poll_upload(&mut self.content, cx) {
+            return self.fail(ClientPhase::SendRequest, kind);
         }
         if let Some(piece) = exchange.stream.take_content() {
             exchange.stream.timer.end_wait();
@@ -248,18 +258,27 @@ impl Chunks for Http2Content {
         }
         let (is_complete, failure) = exchange.stream.with(|stream| (stream.is_complete, stream.failure));
         if is_complete {
-            this.trailers = exchange.stream.with(|stream| stream.trailers.take());
-            this.exchange = None;
-            this.content = OutgoingContent::empty();
+            self.trailers = exchange.stream.with(|stream| stream.trailers.take());
+            self.exchange = None;
+            self.content = OutgoingContent::empty();
             return Poll::Ready(None);
         }
         if let Some(failure) = failure {
-            return this.fail(ClientPhase::ReadContent, failure.kind);
+            return self.fail(ClientPhase::ReadContent, failure.kind);
         }
-        if exchange.poll_timeout(this.silence, cx).is_ready() {
-            return this.fail(ClientPhase::ReadContent, ClientErrorKind::TimedOut);
+        if exchange.poll_timeout(self.silence, cx).is_ready() {
+            return self.fail(ClientPhase::ReadContent, ClientErrorKind::TimedOut);
         }
         Poll::Pending
+    }
+}
+
+impl Chunks for Http2Content {
+    fn poll_chunk(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, StreamError>>> {
+        if let Some(first) = self.first.take() {
+            return Poll::Ready(Some(Ok(first)));
+        }
+        self.poll_piece(cx).map_err(|error| StreamError(error.to_string()))
     }
 
     fn trailers(mut self: Pin<&mut Self>) -> Fields {

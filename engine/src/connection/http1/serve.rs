@@ -171,10 +171,11 @@ impl<S: Stream> Connection<S> {
     fn finish_exchange<T, O: Observer>(
         &self,
         request: Request,
-        record: ResponseRecord,
+        mut record: ResponseRecord,
         app: &AppContext<T, O>,
         began: Option<Instant>,
     ) -> Sent {
+        record.blame_upstream(&request);
         record.report(app, &self.transport, &request, self.facts(began));
         let mut inner = request.inner;
         let consumed = inner.start + inner.head.len;

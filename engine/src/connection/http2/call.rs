@@ -81,6 +81,7 @@ pub(super) fn finish<S: Stream, T, O: Observer>(
     app: &AppContext<T, O>,
 ) {
     let ActiveRequest { request, stream, began } = active;
+    record.blame_upstream(&request);
     // What ends a whole connection is reported with its end.
     record.reset = record.outcome.err().filter(|_| !connection.has_ended.get());
     record.report(app, &connection.transport, &request, connection.facts(stream, began));

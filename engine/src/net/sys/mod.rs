@@ -1,10 +1,11 @@
-//! The only module with `unsafe` code: epoll registration, mapped files, and the ring with all memory that the
-//! kernel uses. Any module may use it.
+//! The only module with `unsafe` code: epoll registration, mapped files, limits of started programs, and the ring with all
+//! memory that the kernel uses. Any module may use it.
 //!
 //! The safety argument for a descriptor is always that it stays open while it is registered.
-#![allow(unsafe_code, reason = "epoll registration, memory mapping and io_uring need unsafe calls")]
+#![allow(unsafe_code, reason = "epoll registration, memory mapping, io_uring and limits before exec need unsafe calls")]
 
 pub(crate) mod buffer_ring;
+pub(crate) mod command;
 #[cfg(test)]
 pub(crate) mod faults;
 pub(crate) mod ring;

@@ -35,7 +35,7 @@ pub(super) const SETTINGS: &[Setting] = &[
     setting(PROXY, "path", "The path of forwarded requests.")
         .arguments(&[one("target", ValueKind::RewriteTarget)])
         .if_absent("the path of the client, byte for byte")
-        .details("Placeholders are filled as in `rewrite`. The query is kept.")
+        .details("Placeholders are filled as in `rewrite`. The query is kept, and so is each byte of a `*` at the end.")
         .example("path \"/v1/*\""),
     setting(PROXY, "header-up", "Sets a field of forwarded requests; replaces others with its name.")
         .arguments(&[one("name", ValueKind::ForwardedFieldName), one("value", ValueKind::FieldTemplate)])
@@ -94,7 +94,11 @@ pub(super) const SETTINGS: &[Setting] = &[
         .example("buffer-request \"64KiB\""),
     setting(PROXY, "rewrite-location", "Whether URLs of the upstream in Location and paths of its cookies become those of the client.")
         .arguments(&[one("flag", ValueKind::Flag)])
-        .default("#false"),
+        .default("#false")
+        .details(
+            "A prefix that `strip-prefix` takes off is added, and one that `path` changes, as in `path \"/v1/*\"`, is changed \
+             back.",
+        ),
     setting(PROXY, "proxy-status", "Whether responses have the field Proxy-Status (RFC 9209), which names errors.")
         .arguments(&[one("flag", ValueKind::Flag)])
         .default("#false"),

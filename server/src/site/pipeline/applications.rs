@@ -1,6 +1,7 @@
 //! The actions that pass a request to an application: proxies and scripts.
 
-use super::{Pipeline, RouteResult, RoutedResponse};
+use super::{Pipeline, RouteResult, RoutedResponse, refuse_path};
+use crate::site::action::Action;
 use crate::site::condition::scheme_of;
 use crate::site::field_changes::ResponseSource;
 use crate::site::gateway::{self, GatewayOutcome, GatewayRequest, GatewayRules};
@@ -9,19 +10,39 @@ use crate::site::methods::{redirect_to_slash, respond_to_method};
 use crate::site::proxy::{self, Forwarded, PreparedRequest, ProxyRules, RequestFacts};
 use crate::site::route_table::{CacheScope, Route};
 use crate::syntax::RequestValues;
-use selvedge::proto::path::SafePath;
+use selvedge::proto::path::{OpaquePath, PathReject, SafePath};
 use selvedge::service::upstream_of;
 use selvedge::{Request, Response};
 
 impl<'t> Pipeline<'t> {
+    /// Decodes a path that names no file, if a proxy forwards it.
+    ///
+    /// # Errors
+    /// The response, if the path belongs to no proxy, or if an application could read it as the path of another route. Its
+    /// access rules would then not have been checked.
+    pub(super) fn opaque_path(&self, request: &Request, reject: PathReject) -> Result<OpaquePath, Response> {
+        if !matches!(reject, PathReject::EncodedSlash | PathReject::EmptySegment) {
+            return Err(refuse_path(reject));
+        }
+        let path = OpaquePath::decode(request.path_bytes()).map_err(refuse_path)?;
+        let route_of = |text: &str| self.site.find_route(text, (request, self.client)).0.map(|matched| matched.route);
+        let route = route_of(path.as_str()).filter(|route| matches!(route.action, Action::Proxy(_)));
+        let route = route.ok_or_else(|| refuse_path(reject))?;
+        let is_own = |text: &String| route_of(text).is_some_and(|other| std::ptr::eq(other, route));
+        match path.readings().iter().all(is_own) {
+            true => Ok(path),
+            false => Err(refuse_path(reject).log_reason("an application could read the path as one of another route")),
+        }
+    }
+
     /// Builds the request to a server of a group.
     pub(super) fn prepare_forwarding<'v>(
         &self,
         request: &Request,
-        (rules, path): (&ProxyRules, &SafePath),
+        (rules, path): (&ProxyRules, Option<&SafePath>),
         values: &dyn Fn() -> RequestValues<'v>,
     ) -> PreparedRequest {
-        let rewritten = self.is_rewritten.then_some(path);
+        let rewritten = path.filter(|_| self.is_rewritten);
         let facts = RequestFacts { rewritten, proxies: self.site.rules.proxies.as_ref() };
         proxy::prepare((self.state.proxy(), rules), request, facts, values)
     }

@@ -1,5 +1,7 @@
 //! Chooses one of several servers: by load, in turn, or by the hash of a key. A function of numbers and chance.
 
+use std::sync::atomic::{AtomicU64, Ordering};
+
 /// What a choice considers of one server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Candidate {
@@ -81,35 +83,56 @@ fn pick(
     last
 }
 
-/// The state of a smooth weighted round-robin: servers of high weight are spread among the others.
+/// The turns of a round-robin, which all workers share: one number that each choice increases.
 #[derive(Debug, Default)]
-pub(super) struct TurnOrder {
-    credits: Vec<i64>,
+pub(super) struct Turns(AtomicU64);
+
+impl Turns {
+    /// Returns the server of the next turn.
+    pub(super) fn next(&self, count: usize, candidate: impl Fn(usize) -> Candidate) -> Option<usize> {
+        in_turn(self.0.fetch_add(1, Ordering::Relaxed), count, candidate)
+    }
 }
 
-impl TurnOrder {
-    /// Gives each server its weight as credit, and returns the one with the most, which pays for all.
-    pub(super) fn next(&mut self, count: usize, candidate: impl Fn(usize) -> Candidate) -> Option<usize> {
-        self.credits.resize(count, 0);
-        let mut total = 0;
-        let mut best = None;
-        for (index, credit) in self.credits.iter_mut().enumerate() {
-            let weight = i64::from(candidate(index).weight);
-            if weight == 0 {
-                // It would otherwise return to use with the credit of an earlier time.
-                *credit = 0;
-                continue;
-            }
-            *credit += weight;
-            total += weight;
-            if best.is_none_or(|(_, most)| *credit > most) {
-                best = Some((index, *credit));
-            }
-        }
-        let (index, _) = best?;
-        self.credits[index] -= total;
-        Some(index)
+/// Returns the server of a turn. Each server has as many slots as its weight, and the turns visit every slot once before
+/// they begin again. So a server that is out changes nothing for the shares of the others.
+fn in_turn(turn: u64, count: usize, candidate: impl Fn(usize) -> Candidate) -> Option<usize> {
+    let weight = |index| u64::from(candidate(index).weight);
+    let unit = (0..count).map(weight).fold(0, greatest_common_divisor);
+    if unit == 0 {
+        return None;
     }
+    let total = (0..count).map(weight).sum::<u64>() / unit;
+    // The product of two numbers below 2^64 fits.
+    let mut slot = (u128::from(turn) * u128::from(stride(total)) % u128::from(total)) as u64;
+    let mut last = None;
+    for index in 0..count {
+        let slots = weight(index) / unit;
+        if slots > 0 {
+            last = Some(index);
+        }
+        if slot < slots {
+            return last;
+        }
+        slot -= slots;
+    }
+    // Other workers changed weights after the sum was computed.
+    last
+}
+
+/// Returns the distance between the slots of two turns. It has no divisor in common with the number of slots, so that all
+/// are visited, and is near the golden section of it, so that the turns of a server of high weight are spread.
+fn stride(slots: u64) -> u64 {
+    let golden = (slots as f64 * 0.618_034) as u64;
+    (golden.max(1)..=slots).find(|&stride| greatest_common_divisor(stride, slots) == 1).unwrap_or(1)
+}
+
+/// Returns the greatest common divisor. That with 0 is the other number.
+fn greatest_common_divisor(mut one: u64, mut other: u64) -> u64 {
+    while other != 0 {
+        (one, other) = (other, one % other);
+    }
+    one
 }
 
 /// Returns the hash of a key. It is equal on all machines, so that several proxies choose one server for one key.
@@ -185,10 +208,10 @@ mod tests {
         assert_eq!(least_loaded(0, servers(&[]), &mut Random::new(1)), None);
     }
 
-    fn rotation(weights: &[u32], steps: usize) -> String {
-        let mut rotation = TurnOrder::default();
+    fn turns(weights: &[u32], steps: usize) -> String {
+        let turns = Turns::default();
         let candidate = |index: usize| Candidate { at_work: 0, weight: weights[index] * WEIGHT_UNIT };
-        let next = |_| rotation.next(weights.len(), candidate).map_or('-', |index| char::from(b'a' + index as u8));
+        let next = |_| turns.next(weights.len(), candidate).map_or('-', |index| char::from(b'a' + index as u8));
         (0..steps).map(next).collect()
     }
 
@@ -196,26 +219,46 @@ mod tests {
     fn round_robin_spreads_servers_by_weight() {
         for (weights, expected) in [
             (&[1][..], "aaa"),
-            (&[1, 1, 1], "abcabc"),
+            (&[1, 1], "abab"),
+            (&[7, 7, 7], "acbacb"),
+            (&[3, 1], "abaaabaa"),
             (&[5, 1, 1], "aabacaaaabacaa"),
-            (&[2, 1], "abaaba"),
             (&[0, 1, 1], "bcbc"),
             (&[0], "--"),
         ] {
-            assert_eq!(rotation(weights, expected.len()), expected, "{weights:?}");
+            assert_eq!(turns(weights, expected.len()), expected, "{weights:?}");
         }
+        let of_hundred = turns(&[70, 29, 1], 1000);
+        let share = |server| of_hundred.matches(server).count();
+        assert_eq!((share('a'), share('b'), share('c')), (700, 290, 10));
+        assert!(!of_hundred.contains("bbb") && !of_hundred.contains("aaaaaa"), "{of_hundred}");
     }
 
     #[test]
-    fn round_robin_continues_evenly_after_a_server_was_out() {
-        let mut rotation = TurnOrder::default();
-        let mut count = |weights: [u32; 2], steps| {
-            let candidate = |index: usize| Candidate { at_work: 0, weight: weights[index] };
-            (0..steps).filter(|_| rotation.next(2, candidate) == Some(1)).count()
+    fn round_robin_is_even_while_a_server_is_out_and_after_it() {
+        let turns = Turns::default();
+        let count = |weights: [u32; 3], steps| {
+            let mut counts = [0; 3];
+            (0..steps).for_each(|_| {
+                counts[turns.next(3, |index| Candidate { at_work: 0, weight: weights[index] }).unwrap()] += 1;
+            });
+            counts
         };
-        assert_eq!(count([1, 1], 10), 5);
-        assert_eq!(count([1, 0], 100), 0);
-        assert_eq!(count([1, 1], 10), 5);
+        assert_eq!(count([1, 1, 1], 30), [10, 10, 10]);
+        assert_eq!(count([1, 0, 1], 100), [50, 0, 50]);
+        assert_eq!(count([1, 1, 1], 30), [10, 10, 10]);
+    }
+
+    #[test]
+    fn workers_share_the_turns() {
+        let turns = Turns::default();
+        let candidate = |_| Candidate { at_work: 0, weight: 1 };
+        let counts: Vec<usize> = std::thread::scope(|scope| {
+            let work = || (0..1000).filter(|_| turns.next(2, candidate) == Some(0)).count();
+            let workers = [scope.spawn(work), scope.spawn(work)];
+            workers.map(|worker| worker.join().unwrap()).to_vec()
+        });
+        assert_eq!(counts.iter().sum::<usize>(), 1000, "{counts:?}");
     }
 
     fn assigned(names: &[&str], weights: &[u32], key: u32) -> usize {

@@ -169,9 +169,14 @@ impl Drop for Waiting<'_> {
 }
 
 impl WaitQueue {
+    /// Returns the number of requests that wait.
+    pub(super) fn waiting(&self) -> u32 {
+        self.waiting.load(Ordering::Relaxed)
+    }
+
     /// Whether a request waits, so that later ones do not overtake it.
     pub(super) fn is_used(&self) -> bool {
-        self.waiting.load(Ordering::Relaxed) > 0
+        self.waiting() > 0
     }
 
     /// Tells the first request that a place is free. Returns whether one waits.

@@ -370,7 +370,7 @@ impl Forwarding<'_> {
         if self.rules.url_rewriting == UrlRewriting::On {
             let own = upstream.server(server).authority.as_bytes();
             let sent = &self.outgoing.head.authority;
-            rewriting::rewrite(fields, View { authorities: [own, sent], prefix: &self.outgoing.stripped });
+            rewriting::rewrite(fields, View { authorities: [own, sent], prefixes: &self.outgoing.prefixes });
         }
         if let Some(sticky) = upstream.sticky()
             && self.preference != Preference::Server(server)

@@ -89,6 +89,15 @@ impl GroupHealth {
         }
     }
 
+    /// Returns for how long failures have taken a server out from now on; `None` if they have not, or if its last check
+    /// failed.
+    pub(super) fn out_for(&self, server: usize, now: Duration) -> Option<Duration> {
+        let health = &self.servers[server];
+        let has_failed_check = health.check.load(Ordering::Relaxed) == CHECK_FAILED;
+        let left = health.out_until.load(Ordering::Relaxed).saturating_sub(to_millis(now));
+        (!has_failed_check && left > 0).then(|| Duration::from_millis(left))
+    }
+
     /// Returns whether more than half of the servers are out. Then health is ignored, because a few servers could not do
     /// the work of all, and a cause outside of the servers is likely.
     pub(super) fn is_ignored(&self, now: Duration) -> bool {

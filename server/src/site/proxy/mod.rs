@@ -35,4 +35,4 @@ pub(crate) use rules::{
     AdaptiveMode, Balance, CapacityRules, FailureRules, HashKey, HealthCheck, ProxyHeaderVersion, ServerRules,
     StickyRules, UpstreamRules,
 };
-pub(crate) use upstream::{ServerChange, Upstream, UpstreamEvent};
+pub(crate) use upstream::{ServerChange, ServerCondition, ServerStatus, Upstream, UpstreamEvent};

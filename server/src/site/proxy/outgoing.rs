@@ -1,6 +1,6 @@
 //! Builds the request to a server from the request of a client.
 
-use super::path::{forwarded_path, split_prefix};
+use super::path::{forwarded_path, prefix_before, split_prefix};
 use super::proxy_rules::{HostPolicy, PathPolicy, ProxyRules};
 use super::rules::{ProxyHeaderVersion, ServerRules};
 use crate::site::client::TrustedProxies;
@@ -22,12 +22,18 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 #[derive(Debug, Default)]
 pub(super) struct ServerRequest {
     pub(super) head: OutgoingHead,
-    /// The part of the client's path that the server does not see; without a slash at its end.
-    pub(super) stripped: Box<[u8]>,
+    pub(super) prefixes: PathPrefixes,
     /// The response edits, with the values of the request.
     pub(super) response_headers: Option<HeaderEdits>,
     /// How the client switches to another protocol, if it does.
     pub(super) upgrade: UpgradeKind,
+}
+
+/// What stands before the common rest of the client's and the server's path; without a slash at its end.
+#[derive(Debug, Default)]
+pub(super) struct PathPrefixes {
+    pub(super) client: Box<[u8]>,
+    pub(super) server: Box<[u8]>,
 }
 
 /// How the client of a request switches to another protocol.
@@ -63,7 +69,7 @@ impl ServerRequest {
             UpgradeKind::ExtendedConnect => b"GET",
             _ => request.method_text().as_bytes(),
         });
-        let stripped = write_target((rules, &mut head.target), request, facts, values);
+        let prefixes = write_target((rules, &mut head.target), request, facts, values);
         let client = ClientInfo {
             address: Some(request.peer()).filter(|peer| *peer != UNIX_PEER).map(|peer| peer.ip().to_canonical()),
             trust: match facts.proxies.is_some_and(|proxies| proxies.trusts(request.peer())) {
@@ -82,7 +88,7 @@ impl ServerRequest {
         }
         let response_headers =
             rules.response_headers.has_placeholders().then(|| rules.response_headers.filled(&values()));
-        Self { head, stripped, response_headers, upgrade }
+        Self { head, prefixes, response_headers, upgrade }
     }
 
     /// Adds what depends on the server. Call it before each try.
@@ -162,30 +168,43 @@ fn offered_protocol(request: &Request, kind: UpgradeKind) -> Option<Bytes> {
     offered.find(|protocol| !is_http(protocol)).map(Bytes::copy_from_slice)
 }
 
-/// Appends the target. Returns the part of the path that is left out.
+/// Appends the target. Returns how its path differs from that of the client.
 fn write_target<'v>(
     (rules, target): (&ProxyRules, &mut Vec<u8>),
     request: &Request,
     facts: RequestFacts<'_>,
     values: &dyn Fn() -> RequestValues<'v>,
-) -> Box<[u8]> {
+) -> PathPrefixes {
     let path = forwarded_path(request.path_bytes(), facts.rewritten);
-    let mut stripped: Box<[u8]> = Box::default();
+    let mut prefixes = PathPrefixes::default();
     match &rules.path {
         PathPolicy::Kept => target.extend_from_slice(&path),
         PathPolicy::PrefixStripped => {
             let values = values();
             let (prefix, rest) = values.captures.rest().map_or((&[][..], &path[..]), |rest| split_prefix(&path, rest));
-            stripped = prefix.into();
+            prefixes.client = prefix.into();
             target.extend_from_slice(rest);
         }
-        PathPolicy::Replaced(template) => target.extend_from_slice(template.path_with(&values()).as_bytes()),
+        PathPolicy::Replaced(template) => {
+            let values = values();
+            let filled = template.path_with(&values);
+            let rest = values.captures.rest().filter(|_| template.ends_with_wildcard());
+            match rest.and_then(|rest| Some((prefix_before(&filled, rest)?, split_prefix(&path, rest)))) {
+                Some((server, (client, rest))) => {
+                    target.extend_from_slice(server);
+                    // As the client sent it.
+                    target.extend_from_slice(rest);
+                    prefixes = PathPrefixes { client: client.into(), server: server.into() };
+                }
+                None => target.extend_from_slice(filled.as_bytes()),
+            }
+        }
     }
     if let Some(query) = request.query() {
         target.push(b'?');
         target.extend_from_slice(query.as_bytes());
     }
-    stripped
+    prefixes
 }
 
 /// Changes the lines of a head. The values are filled.

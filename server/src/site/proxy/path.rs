@@ -1,6 +1,6 @@
 //! The path of a forwarded request: bytes of the client, which are never decoded and encoded again.
 
-use selvedge::proto::path::SafePath;
+use selvedge::proto::path::{SafePath, encode_segment};
 
 /// Returns a path without dot-segments. All other bytes are kept.
 ///
@@ -63,6 +63,18 @@ pub(super) fn split_prefix<'a>(path: &'a [u8], rest: &str) -> (&'a [u8], &'a [u8
     path.split_at(at)
 }
 
+/// Returns what stands before the last slash in front of the text of a wildcard, if an encoded path ends with that text.
+pub(super) fn prefix_before<'a>(path: &'a str, rest: &str) -> Option<&'a [u8]> {
+    let mut encoded = String::from("/");
+    for (index, segment) in rest.split('/').enumerate() {
+        if index > 0 && !encoded.ends_with('/') {
+            encoded.push('/');
+        }
+        encode_segment(segment, &mut encoded);
+    }
+    path.strip_suffix(&*encoded).map(str::as_bytes)
+}
+
 /// Returns the encoded path that a request is forwarded with: what the client sent, or the path after a rewrite.
 pub(super) fn forwarded_path(raw: &[u8], rewritten: Option<&SafePath>) -> Vec<u8> {
     rewritten.map_or_else(|| without_dot_segments(raw), |path| path.encode().into_bytes())
@@ -109,9 +121,21 @@ mod tests {
             ("/a%20b/%C3%A9/d", "é/d", ("/a%20b", "/%C3%A9/d")),
             ("/b", "b", ("", "/b")),
             ("/", "", ("", "/")),
+            ("/api/a%2Fb//c", "a\u{1f}b//c", ("/api", "/a%2Fb//c")),
         ] {
             let (prefix, rest) = split_prefix(path.as_bytes(), rest);
             assert_eq!((prefix, rest), (expected.0.as_bytes(), expected.1.as_bytes()), "{path}");
+        }
+        for (path, rest, expected) in [
+            ("/v1/b/c", "b/c", Some("/v1")),
+            ("/v1/", "", Some("/v1")),
+            ("/b", "b", Some("")),
+            ("/v1/a%2Fb/c", "a\u{1f}b//c", Some("/v1")),
+            ("/v1/%C3%A9", "é", Some("/v1")),
+            ("/v1/x-b", "b", None),
+            ("/v1", "", None),
+        ] {
+            assert_eq!(prefix_before(path, rest), expected.map(str::as_bytes), "{path}");
         }
     }
 }

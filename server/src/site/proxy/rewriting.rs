@@ -2,6 +2,7 @@
 //!
 //! Without it, a server that does not know the host or the prefix of its clients would lead them away from the proxy.
 
+use super::outgoing::PathPrefixes;
 use selvedge::proto::field::Fields;
 
 /// How the client's view of a server differs from the server's own.
@@ -9,8 +10,8 @@ use selvedge::proto::field::Fields;
 pub(super) struct View<'a> {
     /// Hosts and ports that name the server: its own, and that of the forwarded Host field.
     pub(super) authorities: [&'a [u8]; 2],
-    /// What stands before a path of the server at the client; without a slash at its end.
-    pub(super) prefix: &'a [u8],
+    /// How paths of the server begin, and those of the client in their place.
+    pub(super) prefixes: &'a PathPrefixes,
 }
 
 const REWRITTEN: [&str; 2] = ["location", "content-location"];
@@ -55,11 +56,23 @@ impl View<'_> {
             // Relative to the path of the request, or another host.
             return None;
         };
-        let slash: &[u8] = if path.starts_with(b"/") { b"" } else { b"/" };
-        // Two slashes would begin a host.
-        let path = if self.prefix.is_empty() { without_leading_slashes(path) } else { path };
-        let slash = if self.prefix.is_empty() { b"/" } else { slash };
-        Some([self.prefix, slash, path].concat())
+        let (client, server) = (&*self.prefixes.client, &*self.prefixes.server);
+        Some(match self.beneath(path) {
+            Some(rest) if !client.is_empty() => {
+                let slash: &[u8] = if rest.starts_with(b"/") || !server.is_empty() { b"" } else { b"/" };
+                [client, slash, rest].concat()
+            }
+            // Two slashes would begin a host.
+            rest => [b"/", without_leading_slashes(rest.unwrap_or(path))].concat(),
+        })
+    }
+
+    /// Returns what follows the server's prefix in a path, with or without a query; `None` for a path that the client cannot
+    /// request from this server.
+    fn beneath(self, path: &[u8]) -> Option<&[u8]> {
+        let rest = path.strip_prefix(&*self.prefixes.server)?;
+        let is_boundary = self.prefixes.server.is_empty() || matches!(rest.first(), None | Some(b'/' | b'?' | b'#'));
+        is_boundary.then_some(rest)
     }
 
     /// Returns a cookie with the client's path, and without the server's host.
@@ -77,13 +90,21 @@ impl View<'_> {
             changed.push(b';');
             if name.eq_ignore_ascii_case(b"path") && value.starts_with(b"/") {
                 changed.extend_from_slice(b" Path=");
-                changed.extend_from_slice(self.prefix);
-                changed.extend_from_slice(value);
+                changed.extend_from_slice(&self.path_of_cookie(value));
             } else {
                 changed.extend_from_slice(attribute);
             }
         }
         changed
+    }
+
+    /// Returns the path of a cookie at the client. One of more than what this route forwards is kept.
+    fn path_of_cookie(self, path: &[u8]) -> Vec<u8> {
+        let mapped = self.beneath(path).map(|rest| [&self.prefixes.client, rest].concat());
+        match mapped {
+            Some(mapped) if mapped.is_empty() => b"/".to_vec(),
+            mapped => mapped.unwrap_or_else(|| path.to_vec()),
+        }
     }
 
     fn is_own_host(self, domain: &[u8]) -> bool {
@@ -113,10 +134,13 @@ fn without_leading_slashes(mut path: &[u8]) -> &[u8] {
 mod tests {
     use super::*;
 
-    fn rewritten(prefix: &str, lines: &[(&str, &str)]) -> String {
+    /// Rewrites lines. The prefix is that of the client, and that of the server after a space.
+    fn rewritten(prefixes: &str, lines: &[(&str, &str)]) -> String {
+        let (client, server) = prefixes.split_once(' ').unwrap_or((prefixes, ""));
+        let prefixes = PathPrefixes { client: client.as_bytes().into(), server: server.as_bytes().into() };
         let mut fields = Fields::new();
         lines.iter().for_each(|(name, value)| fields.append(name, value).unwrap());
-        rewrite(&mut fields, View { authorities: [b"10.0.0.5:3000", b"example.com"], prefix: prefix.as_bytes() });
+        rewrite(&mut fields, View { authorities: [b"10.0.0.5:3000", b"example.com"], prefixes: &prefixes });
         String::from_utf8(fields.lines().to_vec()).unwrap().replace("\r\n", "\n").trim_end().to_owned()
     }
 
@@ -135,6 +159,18 @@ mod tests {
             ("/api", "http://10.0.0.5:3000", "/api/"),
             ("/api", "http://10.0.0.5:30001/", "http://10.0.0.5:30001/"),
             ("/api", "../x", "../x"),
+            ("/api", "http://10.0.0.5:3000?q", "/api/?q"),
+            ("/api /v1", "/v1/next", "/api/next"),
+            ("/api /v1", "http://10.0.0.5:3000/v1/next?x=/v1", "/api/next?x=/v1"),
+            ("/api /v1", "/v1", "/api"),
+            ("/api /v1", "/v1?q#f", "/api?q#f"),
+            ("/api /v1", "/v10/next", "/v10/next"),
+            ("/api /v1", "http://10.0.0.5:3000/login", "/login"),
+            ("/api /v1", "http://10.0.0.5:3000//evil.example", "/evil.example"),
+            ("/api /v1", "http://10.0.0.5:3000", "/"),
+            (" /v1", "/v1/next", "/next"),
+            (" /v1", "/v1//evil.example", "/evil.example"),
+            (" /v1", "/v1", "/"),
         ] {
             assert_eq!(rewritten(prefix, &[("location", url)]), format!("location: {expected}"), "{prefix} {url}");
         }
@@ -150,6 +186,17 @@ mod tests {
             ("a=b; Domain=example.com", "a=b; Domain=example.com"),
         ] {
             assert_eq!(rewritten("/api", &[("set-cookie", cookie)]), format!("set-cookie: {expected}"), "{cookie}");
+        }
+        for (prefixes, path, expected) in [
+            ("/api /v1", "/v1", "/api"),
+            ("/api /v1", "/v1/users", "/api/users"),
+            ("/api /v1", "/", "/"),
+            ("/api /v1", "/v10", "/v10"),
+            (" /v1", "/v1", "/"),
+            (" /v1", "/v1/x", "/x"),
+        ] {
+            let cookie = rewritten(prefixes, &[("set-cookie", &format!("a=b; Path={path}"))]);
+            assert_eq!(cookie, format!("set-cookie: a=b; Path={expected}"), "{prefixes} {path}");
         }
         let two = rewritten("/x", &[("set-cookie", "a=1; Path=/"), ("etag", "e"), ("set-cookie", "b=2")]);
         assert_eq!(two, "etag: e\nset-cookie: a=1; Path=/x/\nset-cookie: b=2");

@@ -1,6 +1,6 @@
 //! A group of servers and its state, which all workers share: a few atomic numbers for each server.
 
-use super::balance::{self, Candidate, Random, TurnOrder, WEIGHT_UNIT};
+use super::balance::{self, Candidate, Random, Turns, WEIGHT_UNIT};
 use super::capacity::{Entered, NoPlace, Places, WaitQueue};
 use super::failure_history::Failure;
 use super::health::{Availability, CheckResult, GroupHealth};
@@ -24,6 +24,7 @@ pub(crate) struct Upstream {
     /// Requests that wait for a place at any server.
     queue: WaitQueue,
     sticky: Option<StickyCookie>,
+    turns: Turns,
     /// Requests at work that are repetitions.
     retrying: AtomicU32,
     /// The start of its time.
@@ -43,6 +44,8 @@ struct ServerState {
     queue: WaitQueue,
     /// The index of the address that worked last.
     address: AtomicUsize,
+    /// Failures so far.
+    failures: AtomicU64,
 }
 
 /// A change of the state of a server, for the log.
@@ -103,12 +106,11 @@ pub(super) enum Preference {
 #[derive(Debug)]
 pub(super) struct Chooser {
     random: Random,
-    rotation: TurnOrder,
 }
 
 impl Chooser {
     pub(super) fn new(seed: u64) -> Self {
-        Self { random: Random::new(seed), rotation: TurnOrder::default() }
+        Self { random: Random::new(seed) }
     }
 
     /// Returns 64 random bits.
@@ -191,6 +193,7 @@ impl Upstream {
             places: Places::new(&rules.capacity),
             queue: WaitQueue::default(),
             address: AtomicUsize::new(0),
+            failures: AtomicU64::new(0),
         };
         let names = rules.servers.iter().map(|server| &*server.name);
         Self {
@@ -202,6 +205,7 @@ impl Upstream {
                 Balance::Sticky(sticky) => Some(StickyCookie::new(sticky, &rules.name, names)),
                 _ => None,
             },
+            turns: Turns::default(),
             retrying: AtomicU32::new(0),
             began: Instant::now(),
             observer: Mutex::default(),
@@ -347,7 +351,7 @@ impl Upstream {
                 Preference::LeastLoaded | Preference::Server(_) => {
                     balance::least_loaded(count, candidate, &mut chooser.random)
                 }
-                Preference::NextInTurn => chooser.rotation.next(count, candidate),
+                Preference::NextInTurn => self.turns.next(count, candidate),
                 Preference::Hash(key) => {
                     let own_weight = |index: usize| match weight_if_free(index) {
                         0 => 0,
@@ -400,6 +404,7 @@ impl Upstream {
     /// Records a failure.
     pub(super) fn failed(&self, server: usize, failure: Failure, reason: &str) {
         let now = self.now();
+        self.servers[server].failures.fetch_add(1, Ordering::Relaxed);
         self.servers[server].places.responded(None, now);
         if let Some(time) = self.health.failed(server, failure, now) {
             self.report(server, ServerChange::TakenOut { time, reason });
@@ -412,6 +417,9 @@ impl Upstream {
             Ok(()) => (CheckResult::Passed, ServerChange::CheckPassed),
             Err(reason) => (CheckResult::Failed, ServerChange::CheckFailed { reason }),
         };
+        if kind == CheckResult::Failed {
+            self.servers[server].failures.fetch_add(1, Ordering::Relaxed);
+        }
         if self.health.checked(server, kind, self.now()) {
             self.report(server, change);
         }
@@ -425,5 +433,8 @@ impl Upstream {
     }
 }
 
+mod status;
 #[cfg(test)]
 mod tests;
+
+pub(crate) use status::{ServerCondition, ServerStatus};
