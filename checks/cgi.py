@@ -28,6 +28,11 @@ from clients import free_address, wait_until_it_listens
 WAIT = 30
 SH = "#!/bin/sh\n"
 HTML = SH + "echo 'Content-Type: text/html'\necho\n"
+# Starts a process in a session of its own, which starts another one.
+SESSION = (
+    "setsid \"${0%/*}/daemon\" > /dev/null 2>&1 < /dev/null &\n"
+    "while ! [ -s \"$MARKS/second\" ]; do sleep 0.01; done\necho started\n"
+)
 
 PROGRAMS = {
     "env": SH + "printf 'Content-Type: text/plain\\n\\n'\nenv | sort\necho \"id=$(id -un) pwd=$(pwd) args=$#\"\n",
@@ -50,6 +55,12 @@ PROGRAMS = {
     "flood": HTML + "exec yes 0123456789\n",
     "stream": HTML + "echo one\nwhile ! [ -e /tmp/none ] && ! [ -e \"$MARKS/continue\" ]; do sleep 0.01; done\necho two\n",
     "leaving": HTML + "sleep 1000 &\necho $! > \"$MARKS/child\"\necho $$ > \"$MARKS/self\"\necho started\nwait\n",
+    "daemon": SH
+    + "if [ \"$1\" = second ]; then echo $$ > \"$MARKS/second\"; exec sleep 1000; fi\n"
+    + "echo $$ > \"$MARKS/first\"\nsetsid \"$0\" second &\nexec sleep 1000\n",
+    "session": HTML + SESSION,
+    "session-waits": HTML + SESSION + "sleep 1000\n",
+    "limits": HTML + "ulimit -v\nulimit -Hv\nulimit -t\nulimit -c\n",
     "nph-raw": SH + "printf 'HTTP/1.1 200 OK\\r\\n\\r\\n'\n",
     "parent": HTML + "tr '\\0' '\\n' < /proc/$PPID/environ\nset -- /proc/$$/fd/*\necho $#\n",
     "null": HTML + "cat /dev/stdin > /dev/stdout\n",
@@ -198,6 +209,7 @@ def environment(server):
     }
     for name, value in expected.items():
         assert got.pop(name, None) == value, (name, content)
+    assert got.pop("SELVEDGE_PROGRAM").replace(".", "").isdigit()
     assert got.pop("SERVER_SOFTWARE").startswith("Selvedge/") and got.pop("REMOTE_PORT").isdigit()
     # The shell adds these.
     assert set(got) <= {"PWD", "OLDPWD", "SHLVL", "_"}, got
@@ -259,6 +271,8 @@ def bounds(server):
         raise AssertionError(f"complete: {server.fetch('/cgi/slow')}")
     assert time.monotonic() - start < WAIT / 2
     assert "400000000" not in server.fetch("/cgi/memory")[2], "the memory is bounded"
+    kilobytes = str(128 * 1024)
+    assert server.fetch("/cgi/limits")[2].split() == [kilobytes, kilobytes, "2", "0"], "of the first instruction on"
     server.forget_logs()
 
     def flood():
@@ -290,6 +304,22 @@ def leaving(server):
     assert all(os.path.exists(f"/proc/{pid}") for pid in pids)
     response.close()
     server.wait_for(lambda: not any(os.path.exists(f"/proc/{pid}") for pid in pids), "end of the program and its child")
+
+
+def sessions(server):
+    marks = server.folder / "marks"
+    for program in ["session", "session-waits"]:
+        response = server.request(f"/long/{program}")
+        assert response.readline() == b"started\n"
+        pids = [(marks / name).read_text().strip() for name in ["first", "second"]]
+        for name in ["first", "second"]:
+            (marks / name).unlink()
+        response.close()
+
+        def have_ended(pids=pids):
+            return not any(os.path.exists(f"/proc/{pid}") for pid in pids)
+
+        server.wait_for(have_ended, f"end of the sessions of {program}")
 
 
 def refusals(server):

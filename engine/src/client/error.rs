@@ -1,5 +1,6 @@
 //! Why an exchange with an upstream failed, and whether it may be repeated.
 
+use super::limits::HTTP2_CONNECTIONS_MAX;
 use crate::net::link::SessionFailure;
 use crate::service::ContentError;
 use selvedge_proto::field_section::SectionError;
@@ -62,6 +63,8 @@ pub enum ClientErrorKind {
     PermissionDenied,
     /// File descriptors, ports or memory have run out.
     ResourcesExhausted,
+    /// All connections of HTTP/2 that a worker opens to one destination are full.
+    ConnectionsTooMany,
     /// A timeout of [`super::ClientTimeouts`] has passed.
     TimedOut,
     /// The upstream reset the connection.
@@ -76,6 +79,8 @@ pub enum ClientErrorKind {
     InterimTooMany,
     /// The upstream's certificate is not valid. The text gives the reason.
     Certificate(&'static str),
+    /// The upstream refused the certificate of this client, or its absence. The text gives the reason.
+    ClientCertificate(&'static str),
     /// The TLS handshake failed. The text gives the reason.
     Handshake(&'static str),
     /// The upstream does not support the protocol of the destination.
@@ -102,6 +107,9 @@ impl fmt::Display for ClientErrorKind {
             Self::SocketMissing => "the socket does not exist",
             Self::PermissionDenied => "permission denied",
             Self::ResourcesExhausted => "no descriptor, port or memory is left",
+            Self::ConnectionsTooMany => {
+                return write!(f, "all {HTTP2_CONNECTIONS_MAX} connections of HTTP/2 to the upstream are full");
+            }
             Self::TimedOut => "timed out",
             Self::Reset => "connection reset",
             Self::Closed => "connection closed before the end of the response",
@@ -109,6 +117,9 @@ impl fmt::Display for ClientErrorKind {
             Self::MalformedSection(reason) => return write!(f, "malformed response: {reason}"),
             Self::InterimTooMany => "too many interim responses",
             Self::Certificate(reason) => return write!(f, "invalid certificate: {reason}"),
+            Self::ClientCertificate(reason) => {
+                return write!(f, "the upstream refused the client certificate: {reason}");
+            }
             Self::Handshake(reason) => return write!(f, "handshake failed: {reason}"),
             Self::ProtocolUnsupported => "the upstream does not support the protocol",
             Self::StreamReset(code) => return write!(f, "stream reset: {code:?}"),
@@ -155,7 +166,7 @@ impl ClientErrorKind {
             SessionFailure::PlainText => Self::Handshake("the upstream does not use TLS"),
             SessionFailure::RefusedByPeer => Self::Handshake("the upstream refused the handshake"),
             SessionFailure::UnknownServerName => Self::Handshake("the upstream does not know the server name"),
-            SessionFailure::ClientCertificate => Self::Handshake("the client certificate is missing or invalid"),
+            SessionFailure::ClientCertificate(reason) => Self::ClientCertificate(reason),
             SessionFailure::Abandoned => Self::Closed,
         }
     }

@@ -6,6 +6,7 @@ use bytes::Bytes;
 use selvedge_proto::field::Fields;
 use selvedge_proto::forward::forward_request_trailers;
 use std::fmt;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 /// The content of a request to an upstream.
@@ -22,6 +23,8 @@ pub struct OutgoingContent {
     has_lost: bool,
     /// Whether the source has ended.
     is_ended: bool,
+    /// Names of trailers that are not forwarded.
+    hidden_trailers: Option<Arc<[Box<str>]>>,
 }
 
 #[derive(Default)]
@@ -48,6 +51,12 @@ impl OutgoingContent {
     pub fn request(content: IncomingBody) -> Self {
         let source = if content.is_empty() { Source::Empty } else { Source::Request(content) };
         Self { source, kept_max: KEPT_CONTENT_BYTES_MAX, ..Self::default() }
+    }
+
+    /// Sets names of trailers that are not forwarded, beside those that never are. They are compared without case.
+    #[must_use]
+    pub fn hide_trailers(self, names: &Arc<[Box<str>]>) -> Self {
+        Self { hidden_trailers: (!names.is_empty()).then(|| names.clone()), ..self }
     }
 
     /// Sets how many bytes are kept for a second attempt. Default 64 KiB.
@@ -145,7 +154,10 @@ impl OutgoingContent {
     /// Returns the trailer fields of the client's request that a gateway forwards, after the last piece.
     pub fn trailers(&self) -> Option<Fields> {
         match &self.source {
-            Source::Request(content) => content.trailers().as_ref().map(forward_request_trailers),
+            Source::Request(content) => {
+                let hidden = self.hidden_trailers.as_deref().unwrap_or_default();
+                content.trailers().as_ref().map(|trailers| forward_request_trailers(trailers, hidden))
+            }
             Source::Empty | Source::Bytes(_) => None,
         }
     }

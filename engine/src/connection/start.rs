@@ -72,7 +72,7 @@ fn reason_of(error: &io::Error) -> CloseReason {
         Some(SessionFailure::PlainText) => CloseReason::PlainHttp,
         Some(SessionFailure::Incompatible) => CloseReason::HandshakeIncompatible,
         Some(SessionFailure::UnknownServerName) => CloseReason::UnknownServerName,
-        Some(SessionFailure::ClientCertificate) => CloseReason::ClientCertificateInvalid,
+        Some(SessionFailure::ClientCertificate(_)) => CloseReason::ClientCertificateInvalid,
         Some(SessionFailure::RefusedByPeer) => CloseReason::HandshakeRefused,
         Some(SessionFailure::Abandoned) => CloseReason::HandshakeIncomplete,
         None if error.kind() == ErrorKind::UnexpectedEof => CloseReason::HandshakeIncomplete,

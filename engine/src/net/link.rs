@@ -93,8 +93,8 @@ pub(crate) enum SessionFailure {
     Incompatible,
     /// No host has the name that the client wants.
     UnknownServerName,
-    /// The client's certificate is missing or invalid.
-    ClientCertificate,
+    /// The client's certificate is missing or invalid, with the reason.
+    ClientCertificate(&'static str),
     /// The peer refused what this end sent, such as its certificate.
     RefusedByPeer,
     /// The server's certificate is invalid, with the reason.

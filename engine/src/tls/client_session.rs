@@ -135,21 +135,31 @@ pub(super) fn failure_of(error: &Error) -> SessionFailure {
             SessionFailure::Abandoned
         }
         Error::AlertReceived(AlertDescription::UnrecognisedName) => SessionFailure::UnknownServerName,
-        Error::AlertReceived(
-            AlertDescription::CertificateRequired
-            | AlertDescription::BadCertificate
-            | AlertDescription::CertificateExpired
-            | AlertDescription::UnknownCA
-            | AlertDescription::CertificateUnknown,
-        ) => SessionFailure::ClientCertificate,
         Error::AlertReceived(AlertDescription::HandshakeFailure | AlertDescription::ProtocolVersion)
         | Error::PeerIncompatible(_)
         | Error::NoApplicationProtocol => SessionFailure::Incompatible,
-        Error::AlertReceived(_) => SessionFailure::RefusedByPeer,
+        Error::AlertReceived(alert) => {
+            refusal_of(*alert).map_or(SessionFailure::RefusedByPeer, SessionFailure::ClientCertificate)
+        }
         Error::InvalidCertificate(error) => SessionFailure::ServerCertificate(reason_of(error)),
         Error::NoCertificatesPresented => SessionFailure::ServerCertificate("the server has sent none"),
         _ => SessionFailure::Invalid,
     }
+}
+
+/// Returns in words why the server refuses the certificate of the client; `None` for an alert about anything else.
+fn refusal_of(alert: AlertDescription) -> Option<&'static str> {
+    Some(match alert {
+        AlertDescription::CertificateRequired => "it requires one",
+        AlertDescription::CertificateExpired => "it has expired or is not valid yet",
+        AlertDescription::CertificateRevoked => "it is revoked",
+        AlertDescription::UnknownCA => "no authority that it trusts has signed it",
+        AlertDescription::UnsupportedCertificate => "its kind is not supported",
+        AlertDescription::BadCertificate => "it is malformed, or its signature is wrong",
+        AlertDescription::CertificateUnknown => "no reason was given",
+        AlertDescription::AccessDenied => "it has no access",
+        _ => return None,
+    })
 }
 
 /// Returns in words why a certificate is invalid.

@@ -209,7 +209,8 @@ fn failure_of(error: &Error) -> SessionFailure {
         }
         Error::AlertReceived(_) => SessionFailure::RefusedByPeer,
         Error::PeerIncompatible(_) | Error::NoApplicationProtocol => SessionFailure::Incompatible,
-        Error::NoCertificatesPresented | Error::InvalidCertificate(_) => SessionFailure::ClientCertificate,
+        Error::NoCertificatesPresented => SessionFailure::ClientCertificate("none was sent"),
+        Error::InvalidCertificate(_) => SessionFailure::ClientCertificate("it is invalid"),
         Error::General(text) if text.contains("no server certificate chain resolved") => {
             SessionFailure::UnknownServerName
         }

@@ -104,8 +104,9 @@ pub fn forward_request(
 /// Returns the trailers of a request that a gateway forwards.
 ///
 /// Some applications treat trailers as fields. So none has the name of a field that the gateway writes or drops: those
-/// about the client and the connection, Host, Proxy, and names with an underscore or a dot.
-pub fn forward_request_trailers(trailers: &Fields) -> Fields {
+/// about the client and the connection, Host, Proxy, names with an underscore or a dot, and `hidden` names, which are
+/// compared without case.
+pub fn forward_request_trailers(trailers: &Fields, hidden: &[Box<str>]) -> Fields {
     let rules = RequestRules::default();
     let mut forwarded = Fields::new();
     for (name, value) in trailers.iter() {
@@ -113,7 +114,8 @@ pub fn forward_request_trailers(trailers: &Fields) -> Fields {
         let is_of_gateway = is_for_one_connection(bytes)
             || is_replaced(bytes)
             || ClientField::of_name(bytes).is_some()
-            || rules.drops(bytes);
+            || rules.drops(bytes)
+            || hidden.iter().any(|other| name.eq_ignore_ascii_case(other));
         if !is_of_gateway {
             // The name and the value are those of a field.
             let _ = forwarded.append(name, value);

@@ -26,6 +26,7 @@ pub(super) fn route_lease(compiler: &mut Compiler<'_>, at: RouteIndex, route: &m
 /// Compiles the action; `None` if its upstream has a problem, which is reported there.
 pub(super) fn proxy(compiler: &mut Compiler<'_>, at: RouteIndex, proxy: &model::Proxy) -> Option<Action> {
     let upstream = compiler.carried.upstreams.get(&proxy.upstream)?.upstream.clone();
+    let request_headers = header_edits(compiler, at, &proxy.request_headers);
     Some(Action::Proxy(Arc::new(ProxyRules {
         upstream,
         host: match &proxy.host {
@@ -39,7 +40,8 @@ pub(super) fn proxy(compiler: &mut Compiler<'_>, at: RouteIndex, proxy: &model::
             (None, Switch::Off) => PathPolicy::Kept,
         },
         fields: request_rules(proxy),
-        request_headers: header_edits(compiler, at, &proxy.request_headers),
+        hidden_trailers: request_headers.names().map(Box::from).collect(),
+        request_headers,
         response_headers: header_edits(compiler, at, &proxy.response_headers),
         buffering: match proxy.buffered_bytes_max {
             0 => RequestBuffering::Off,

@@ -132,6 +132,12 @@ impl HeaderEdits {
         })
     }
 
+    /// Returns the names of the changed fields.
+    #[cfg(feature = "configuration")]
+    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
+        self.edits.iter().map(|edit| &*edit.name)
+    }
+
     /// Returns these changes followed by others.
     pub(crate) fn concat(&self, others: &Self) -> Self {
         Self { edits: self.edits.iter().chain(&others.edits).cloned().collect() }

@@ -29,7 +29,7 @@ pub(super) async fn pick(
             continue;
         }
         if group.shared_connections.borrow().len() >= HTTP2_CONNECTIONS_MAX {
-            let kind = ClientErrorKind::ResourcesExhausted;
+            let kind = ClientErrorKind::ConnectionsTooMany;
             return Err(ClientError::new(ClientPhase::Connect, kind, RetrySafety::NotSent));
         }
         let mut guard = OpeningGuard::new(group.clone());

@@ -218,6 +218,8 @@ async fn check(row: &Row, pieces: Vec<&[u8]>) {
     match (&row.outcome, received) {
         (Refused(expected), Err(kind)) => assert_eq!(kind, *expected, "{}", row.name),
         (Broken(expected), Ok((_, Err(text)))) => assert_eq!(text, *expected, "{}", row.name),
+        // It was known with the head.
+        (Broken(expected), Err(kind)) => assert_eq!(format!("read content: {kind}"), *expected, "{}", row.name),
         (Complete(status, content, expected), Ok((received_status, Ok(received)))) => {
             assert_eq!(received_status, *status, "{}", row.name);
             assert_eq!(received.escape_ascii().to_string(), content.escape_default().to_string(), "{}", row.name);
@@ -239,6 +241,31 @@ fn responses_arrive_whole_or_byte_by_byte_or_at_random_splits() {
             for seed in 0..4 {
                 check(&row, split(bytes, seed)).await;
             }
+        }
+    });
+}
+
+#[test]
+fn content_that_is_malformed_at_its_start_is_an_error_in_place_of_a_response() {
+    run(async {
+        let chunked = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
+        let with_length = "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n".to_owned();
+        for (sent, kind) in [
+            (format!("{chunked}fffffffffffffffff\r\n"), "malformed response: a chunk size is invalid"),
+            (format!("{chunked}-5\r\n"), "malformed response: a chunk size is invalid"),
+            (format!("{chunked}5\r\nhello\r\n-5\r\n"), "malformed response: a chunk size is invalid"),
+            (with_length, "connection closed before the end of the response"),
+        ] {
+            let (upstream, client) = (Upstream::new(), client());
+            let fetch = spawn_fetch(&client, &upstream.destination(), "GET");
+            let mut peer = upstream.accept().await;
+            peer.take_head().await;
+            peer.send(sent.as_bytes()).await;
+            drop(peer);
+            let error = fetch.await.unwrap().unwrap_err();
+            let seen = (error.phase, error.kind.to_string(), error.retry);
+            assert_eq!(seen, (ClientPhase::ReadContent, kind.to_owned(), RetrySafety::Never), "{sent}");
+            assert_eq!(client.connections(), 0);
         }
     });
 }

@@ -43,6 +43,28 @@ fn a_response_that_does_not_begin() {
 }
 
 #[test]
+fn interim_responses_and_a_slow_head_do_not_extend_the_wait() {
+    run(async {
+        let interim = "HTTP/1.1 102 Processing\r\n\r\n";
+        for pieces in [[interim, interim, interim], ["HTTP/1.1 200 OK\r\n", "X: ", "1\r\n"]] {
+            let (upstream, client) = (Upstream::new(), client());
+            let (to, requests) = (upstream.destination(), client.clone());
+            let sending = spawn_local(async move { timed(&requests, &to, OutgoingContent::empty()).await });
+            let mut peer = upstream.accept().await;
+            peer.take_head().await;
+            for part in pieces {
+                sleep(Duration::from_secs(1)).await;
+                peer.send(part.as_bytes()).await;
+            }
+            let (sent, seconds) = sending.await.unwrap();
+            let error = sent.unwrap_err();
+            assert_eq!((error.phase, error.kind), (ClientPhase::AwaitHead, ClientErrorKind::TimedOut), "{pieces:?}");
+            assert_within(seconds, 4.0);
+        }
+    });
+}
+
+#[test]
 fn an_upstream_that_does_not_read() {
     run(async {
         let (upstream, client) = (Upstream::new(), client());

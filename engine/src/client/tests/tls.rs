@@ -142,7 +142,13 @@ fn the_client_shows_its_certificate() {
         assert_eq!(text, "http/1.1 app.example 1 ");
         let without = destination(address, builder.build().unwrap(), Protocol::Http1);
         let error = text_of(&client, &without, b"").await.unwrap_err();
-        assert_eq!(error.kind, ClientErrorKind::Handshake("the client certificate is missing or invalid"));
+        assert_eq!(error.kind, ClientErrorKind::ClientCertificate("it requires one"));
+        let unknown = Authority::new("unknown").certificate("client.example");
+        let builder = ClientTlsBuilder::new("app.example").roots(RootCertificates::Pem(authority.pem.as_bytes()));
+        let with_unknown = destination(address, builder.certificate(unknown).build().unwrap(), Protocol::Http1);
+        let error = text_of(&client, &with_unknown, b"").await.unwrap_err();
+        let text = "the upstream refused the client certificate: no authority that it trusts has signed it";
+        assert_eq!(error.kind.to_string(), text);
     });
     stop(server);
 }

@@ -5,6 +5,7 @@ use super::checks::start_checks;
 use super::content::{ForwardedContent, Ongoing};
 use super::failure::ForwardFailure;
 use super::failure_history::Failure;
+use super::max_forwards;
 use super::outgoing::{RequestFacts, ServerRequest, UpgradeKind, proxy_header};
 use super::proxy_rules::{ProxyRules, ProxyStatus, RequestBuffering, UrlRewriting};
 use super::rewriting::{self, View};
@@ -73,6 +74,9 @@ pub(in crate::site) async fn forward(
     client: IpAddr,
     prepared: PreparedRequest,
 ) -> Forwarded {
+    if let Some(response) = max_forwards::final_response(request) {
+        return Forwarded::Received(response);
+    }
     let PreparedRequest(outgoing) = prepared;
     if rules.upstream.needs_checks() {
         // The worker that ran them has ended.
@@ -85,7 +89,7 @@ pub(in crate::site) async fn forward(
         // What follows belongs to the other protocol.
         UpgradeKind::ExtendedConnect => OutgoingContent::empty(),
         UpgradeKind::None | UpgradeKind::Field => match read_ahead(rules.buffering, request.take_body()).await {
-            Ok(content) => content,
+            Ok(content) => content.hide_trailers(&rules.hidden_trailers),
             Err(error) => return Forwarded::Failed(Response::from(error)),
         },
     };

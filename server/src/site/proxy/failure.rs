@@ -28,6 +28,9 @@ impl ForwardFailure {
                 ClientErrorKind::ResourcesExhausted => {
                     (StatusCode::SERVICE_UNAVAILABLE, "no descriptor, port or memory is left for an upstream")
                 }
+                ClientErrorKind::ConnectionsTooMany => {
+                    (StatusCode::SERVICE_UNAVAILABLE, "all connections of HTTP/2 to the upstream are full")
+                }
                 _ => match error.phase {
                     ClientPhase::Connect | ClientPhase::Tls => {
                         (StatusCode::BAD_GATEWAY, "no connection to the upstream")
@@ -71,6 +74,7 @@ impl ForwardFailure {
                     | ClientErrorKind::RequestLength
                     | ClientErrorKind::InvalidRequest(_)
                     | ClientErrorKind::ResourcesExhausted
+                    | ClientErrorKind::ConnectionsTooMany
             ),
             Self::NoAddress => true,
             Self::NoPlace(_) | Self::NoUpgrade => false,
@@ -103,7 +107,8 @@ impl ForwardFailure {
                 (ClientErrorKind::TimedOut, ClientPhase::Connect | ClientPhase::Tls) => "connection_timeout",
                 (ClientErrorKind::TimedOut, ClientPhase::SendRequest) => "connection_write_timeout",
                 (ClientErrorKind::TimedOut, _) => "http_response_timeout",
-                (ClientErrorKind::Certificate(_), _) => "tls_certificate_error",
+                (ClientErrorKind::Certificate(_) | ClientErrorKind::ClientCertificate(_), _) => "tls_certificate_error",
+                (ClientErrorKind::ConnectionsTooMany, _) => "connection_limit_reached",
                 (ClientErrorKind::Refused, _) => "connection_refused",
                 (ClientErrorKind::Unreachable, _) => "destination_ip_unroutable",
                 (ClientErrorKind::SocketMissing, _) => "destination_unavailable",
@@ -133,7 +138,7 @@ mod tests {
 
     #[test]
     fn failures_have_a_status_and_an_error_type() {
-        use ClientErrorKind::{Closed, Refused, RequestContent, Reset, ResourcesExhausted, TimedOut};
+        use ClientErrorKind::{Closed, ConnectionsTooMany, Refused, RequestContent, Reset, ResourcesExhausted, TimedOut};
         use ClientPhase::{AwaitHead, Connect, SendRequest};
         let exchange = |phase, kind| {
             let (retry, connection) = (RetrySafety::Never, ConnectionUse::First);
@@ -146,6 +151,8 @@ mod tests {
             (exchange(AwaitHead, Closed), 502, "connection_terminated"),
             (exchange(SendRequest, Reset), 502, "connection_terminated"),
             (exchange(Connect, ResourcesExhausted), 503, "proxy_internal_error"),
+            (exchange(Connect, ConnectionsTooMany), 503, "connection_limit_reached"),
+            (exchange(AwaitHead, ClientErrorKind::ClientCertificate("x")), 502, "tls_certificate_error"),
             (exchange(SendRequest, RequestContent(ContentError::TooLarge)), 413, "http_request_error"),
             (ForwardFailure::NoAddress, 503, "dns_error"),
             (ForwardFailure::NoPlace(NoPlace::QueueFull), 503, "connection_limit_reached"),
@@ -156,5 +163,8 @@ mod tests {
         }
         assert!(!exchange(SendRequest, RequestContent(ContentError::Disconnected)).is_of_server());
         assert_eq!(exchange(Connect, Refused).text(), "connect: connection refused");
+        let full = exchange(Connect, ConnectionsTooMany);
+        assert_eq!(full.text(), "connect: all 16 connections of HTTP/2 to the upstream are full");
+        assert!(!full.is_of_server());
     }
 }

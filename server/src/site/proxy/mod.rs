@@ -14,6 +14,7 @@ mod exchange;
 mod failure;
 mod failure_history;
 mod health;
+mod max_forwards;
 mod outgoing;
 mod path;
 mod proxy_rules;

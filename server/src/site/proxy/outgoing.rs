@@ -1,5 +1,6 @@
 //! Builds the request to a server from the request of a client.
 
+use super::max_forwards;
 use super::path::{forwarded_path, prefix_before, split_prefix};
 use super::proxy_rules::{HostPolicy, PathPolicy, ProxyRules};
 use super::rules::{ProxyHeaderVersion, ServerRules};
@@ -79,6 +80,10 @@ impl ServerRequest {
             scheme: if request.tls().is_some() { ClientScheme::Https } else { ClientScheme::Http },
         };
         head.te = forward_request(request.head(), request.head_bytes(), &rules.fields, client, &mut head.fields).te;
+        if let Some(left) = max_forwards::forwarded(request) {
+            remove_lines(&mut head.fields, max_forwards::FIELD);
+            head.fields.extend_from_slice(format!("{}: {left}\r\n", max_forwards::FIELD).as_bytes());
+        }
         head.upgrade = offered_protocol(request, upgrade);
         if !rules.request_headers.is_empty() {
             match rules.request_headers.has_placeholders() {

@@ -19,6 +19,8 @@ pub(crate) struct ProxyRules {
     pub(crate) fields: RequestRules,
     /// Changes to the fields of requests, after `fields`. Not to Host: that is [`Self::host`].
     pub(crate) request_headers: HeaderEdits,
+    /// The names of these fields, which no trailer has: an application that takes trailers as fields would see both.
+    pub(crate) hidden_trailers: Arc<[Box<str>]>,
     /// Changes to the fields of responses, before those of the route.
     pub(crate) response_headers: HeaderEdits,
     /// Whether content is received before a server is chosen.
@@ -39,6 +41,7 @@ impl ProxyRules {
             path: PathPolicy::Kept,
             fields: RequestRules::default(),
             request_headers: HeaderEdits::default(),
+            hidden_trailers: Arc::default(),
             response_headers: HeaderEdits::default(),
             buffering: RequestBuffering::Off,
             url_rewriting: UrlRewriting::Off,

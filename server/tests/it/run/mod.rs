@@ -10,3 +10,4 @@ mod settings;
 mod site_logs;
 mod status;
 mod tls;
+mod upstreams;

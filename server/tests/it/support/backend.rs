@@ -19,13 +19,20 @@ struct State {
     connections: AtomicUsize,
     /// Connections that get events.
     subscribers: Mutex<Vec<TcpStream>>,
+    /// The response to requests for `/prepared`.
+    prepared: &'static str,
 }
 
 impl Backend {
     pub(crate) fn start() -> Self {
+        Self::with_prepared("")
+    }
+
+    /// An application that sends these bytes in response to a request for `/prepared`.
+    pub(crate) fn with_prepared(prepared: &'static str) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let address = listener.local_addr().expect("it is bound");
-        let state = Arc::new(State::default());
+        let state = Arc::new(State { prepared, ..State::default() });
         let shared = state.clone();
         thread::spawn(move || {
             for stream in listener.incoming().map_while(Result::ok) {
@@ -70,6 +77,10 @@ fn serve(mut stream: TcpStream, state: &State) {
             let _ = stream.write_all(response.as_bytes());
             let mut subscribers = state.subscribers.lock().expect("no thread panics while it has the lock");
             subscribers.push(stream.try_clone().expect("the socket can be shared"));
+            continue;
+        }
+        if first.split(' ').nth(1) == Some("/prepared") {
+            let _ = stream.write_all(state.prepared.as_bytes());
             continue;
         }
         let response = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{head}", head.len());

@@ -38,6 +38,7 @@ fn paths_are_kept_or_lose_their_prefix() {
         (&stripped, "/api", "/"),
         (&stripped, "/api/", "/"),
         (&replaced, "/api/a%20b", "/v2/a%20b"),
+        (&replaced, "/api/%7Ea/%2Db?x", "/v2/%7Ea/%2Db?x"),
     ] {
         let server = proxy_at("/api/*", rules.clone());
         assert_eq!(server.get(target).status, 200, "{target}");
@@ -131,6 +132,145 @@ fn locations_and_cookies_are_rewritten_if_the_rules_demand_it() {
     assert_eq!(response.field("proxy-status"), Some("selvedge; next-hop=\"app\"; received-status=302"));
     let kept = proxy_to(&upstream).get("/app/x");
     assert_eq!((kept.field("location"), kept.field("proxy-status")), (Some("/login"), None));
+}
+
+#[test]
+fn locations_and_cookies_are_mapped_back_to_the_path_of_the_route() {
+    let upstream = TestUpstream::new(|mut received| {
+        let host = "Location: http://test/v1/next?x\r\nSet-Cookie: a=b; Path=/v1\r\n";
+        received.respond(302, host, "");
+        Then::Continue
+    });
+    let mut rules = rules(group(&[upstream.address]));
+    rules.path = PathPolicy::Replaced(Template::parse_path("/v1/*").unwrap());
+    rules.url_rewriting = UrlRewriting::On;
+    let response = proxy_at("/map/*", rules).get("/map/x");
+    assert_eq!(response.field("location"), Some("/map/next?x"));
+    assert_eq!(response.field("set-cookie"), Some("a=b; Path=/map"));
+}
+
+#[test]
+fn encoded_slashes_and_empty_segments_are_forwarded_within_their_route() {
+    let upstream = TestUpstream::with_content("");
+    let kept = rules(group(&[upstream.address]));
+    let mut mapped = kept.clone();
+    mapped.path = PathPolicy::Replaced(Template::parse_path("/v1/*").unwrap());
+    mapped.request_headers.set("x-project", text("{1}"), None).unwrap();
+    let folder = SiteDirectory::new(&[("a", "")]);
+    let admin = ProxyRules { path: PathPolicy::PrefixStripped, ..kept.clone() };
+    let server = TestServer::one(vec![
+        route("/admin/*", Action::Proxy(Arc::new(admin))),
+        route("/files/*", Action::Files(folder.files())),
+        route("/map/*", Action::Proxy(Arc::new(mapped))),
+        route("/*", Action::Proxy(Arc::new(kept))),
+    ]);
+    for (target, expected) in [
+        ("/api/projects/a%2Fb?q", "/api/projects/a%2Fb?q"),
+        ("/@scope%2fname", "/@scope%2fname"),
+        ("/http://a/b", "/http://a/b"),
+        ("//x//", "//x//"),
+        ("/a%2Fb/../c%2Fd", "/c%2Fd"),
+        ("/map/a%2Fb//c", "/v1/a%2Fb//c"),
+        ("/admin/a%2Fb//", "/a%2Fb//"),
+    ] {
+        assert_eq!(server.get(target).status, 200, "{target}");
+        let request = upstream.requests().pop().unwrap();
+        assert_eq!(request.split(' ').nth(1), Some(expected), "{target}");
+        if target.starts_with("/map") {
+            assert!(request.contains("\r\nx-project: a%2Fb//c\r\n"), "{request}");
+        }
+    }
+    let count = upstream.count();
+    for (target, status) in [
+        ("/admin%2Fx", 404),
+        ("/admin%2F", 404),
+        ("//admin", 404),
+        ("//admin/x", 404),
+        ("/%2Fadmin/x", 404),
+        ("/a/..%2fadmin", 404),
+        ("/a/%2e%2e%2Fadmin", 404),
+        ("/a//../../admin", 404),
+        ("/map%2Fx", 404),
+        ("/files/a%2Fb", 404),
+        ("/files//b", 404),
+        ("/files%2Fb", 404),
+        ("/a%2F%5C", 400),
+        ("/a%2F/../..", 400),
+    ] {
+        assert_eq!(server.get(target).status, status, "{target}");
+    }
+    assert_eq!(upstream.count(), count, "none is forwarded");
+}
+
+#[test]
+fn max_forwards_is_decremented_and_ends_at_this_server() {
+    let upstream = TestUpstream::with_content("");
+    let server = proxy_to(&upstream);
+    for (method, value, expected) in [
+        ("OPTIONS", "5", Some("4")),
+        ("TRACE", "1", Some("0")),
+        ("OPTIONS", "99999999999999999999", Some("18446744073709551614")),
+        ("OPTIONS", "x", Some("x")),
+        ("GET", "0", Some("0")),
+    ] {
+        assert_eq!(server.request(method, "/", "test", &[&format!("Max-Forwards: {value}")]).status, 200);
+        let request = upstream.requests().pop().unwrap();
+        let sent = request.lines().find_map(|line| line.strip_prefix("max-forwards: "));
+        assert_eq!(sent, expected, "{method} {value}");
+    }
+    let count = upstream.count();
+    assert_eq!(server.request("OPTIONS", "/", "test", &["Max-Forwards: 0"]).status, 204);
+    let refused = server.request("TRACE", "/", "test", &["Max-Forwards: 0"]);
+    assert!(refused.status == 405 && refused.field("allow").is_some());
+    assert_eq!(upstream.count(), count);
+}
+
+#[test]
+fn trailers_have_no_names_of_fields_that_the_rules_write() {
+    let upstream = TestUpstream::new(|mut received| {
+        // The content follows as another text that ends with an empty line.
+        if received.number == 1 {
+            received.respond(200, "", "");
+        }
+        Then::Continue
+    });
+    let mut rules = rules(group(&[upstream.address]));
+    rules.hidden_trailers = Arc::from([Box::from("x-user"), Box::from("Cookie")]);
+    let lines = ["Transfer-Encoding: chunked", "", "3", "abc", "0", "X-User: forged", "cookie: c", "X-Sum: 1", ""];
+    assert_eq!(proxy(rules).request("POST", "/", "test", &lines).status, 200);
+    assert_eq!(upstream.requests()[1], "3\r\nabc\r\n0\r\nx-sum: 1\r\n\r\n");
+}
+
+#[test]
+fn malformed_content_that_arrives_with_the_head_is_a_bad_gateway() {
+    let upstream = TestUpstream::new(|mut received| {
+        received.send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n-5\r\n");
+        Then::Close
+    });
+    let server = proxy_to(&upstream);
+    assert_eq!(server.request("POST", "/", "test", &["Content-Length: 0"]).status, 502);
+    let logged = server.logged().upstream.unwrap();
+    assert!(logged.contains("read content: malformed response: a chunk size is invalid"), "{logged}");
+}
+
+#[test]
+fn date_is_that_of_the_upstream_and_server_can_be_set() {
+    let date = "Sun, 06 Nov 1994 08:49:37 GMT";
+    let upstream = TestUpstream::new(move |mut received| {
+        let date = if received.text.starts_with("GET /dated") { date } else { "yesterday" };
+        received.respond(200, &format!("Date: {date}\r\nServer: app\r\n"), "");
+        Then::Continue
+    });
+    let mut named = rules(group(&[upstream.address]));
+    let server = proxy(named.clone());
+    assert_eq!(server.get("/dated").field("date"), Some(date));
+    let replaced = server.get("/other");
+    assert!(replaced.field("date").is_some_and(|date| date.ends_with(" GMT") && !date.contains("1994")));
+    assert_eq!(replaced.field("server"), Some("selvedge"));
+    named.response_headers.set("Server", text("mine"), None).unwrap();
+    assert_eq!(proxy(named.clone()).get("/").field("server"), Some("mine"));
+    named.response_headers.remove("Server", None).unwrap();
+    assert_eq!(proxy(named).get("/").field("server"), None);
 }
 
 #[test]
