@@ -5,7 +5,8 @@
 
 Needs root, git with git-http-backend, and the user `www-data`. Checks: `environment` (the variables of RFC 3875 and no others),
 `responses` (heads, redirects, output that is no response), `input`, `bounds` (time, memory, output, number at once),
-`leaving` (a client that leaves ends its program and what that has started), `refusals` (`nph-`, `..`, files without
+`leaving` (a client that leaves ends its program and what that has started), `sessions` (so does the end of a program, also for
+processes that have left its session), `refusals` (`nph-`, `..`, files without
 permission), `reloads` (a folder that is added) and `git` (clone and push).
 """
 
@@ -385,7 +386,7 @@ def git(server):
 
 
 input_.__name__ = "input"
-CHECKS = [environment, responses, input_, bounds, streams, leaving, refusals, reloads, git]
+CHECKS = [environment, responses, input_, bounds, streams, leaving, sessions, refusals, reloads, git]
 
 
 def main():

@@ -104,8 +104,8 @@ pub fn forward_request(
 /// Returns the trailers of a request that a gateway forwards.
 ///
 /// Some applications treat trailers as fields. So none has the name of a field that the gateway writes or drops: those
-/// about the client and the connection, Host, Proxy, names with an underscore or a dot, and `hidden` names, which are
-/// compared without case.
+/// about the client and the connection, Host, Proxy, and names with an underscore or a dot. Names in `hidden` are dropped
+/// as well; they are compared without case.
 pub fn forward_request_trailers(trailers: &Fields, hidden: &[Box<str>]) -> Fields {
     let rules = RequestRules::default();
     let mut forwarded = Fields::new();

@@ -10,6 +10,10 @@ use std::process::id;
 /// The variable that tells which program a process is from.
 pub(super) const PROGRAM_VARIABLE: &str = "SELVEDGE_PROGRAM";
 
+/// Most searches for the processes of one program: a process that the kernel cannot end would otherwise keep this process
+/// busy.
+const SEARCHES_MAX: u32 = 1000;
+
 /// Whether orphans become children of this process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Adoption {
@@ -24,9 +28,18 @@ enum Adoption {
 #[derive(Debug, Default)]
 pub(super) struct Orphans {
     adoption: Adoption,
-    /// The values of [`PROGRAM_VARIABLE`] of programs that have ended, until none of their processes is left.
-    ended: Vec<String>,
+    /// Programs that have ended, until none of their processes is left.
+    ended: Vec<EndedProgram>,
     started: u64,
+}
+
+/// A program that has ended.
+#[derive(Debug)]
+struct EndedProgram {
+    /// The value of [`PROGRAM_VARIABLE`].
+    program: String,
+    /// How often its processes were searched for.
+    searches: u32,
 }
 
 /// What of the programs that have ended is left.
@@ -53,29 +66,36 @@ impl Orphans {
 
     /// Ends what a program has left behind, from the next [`Self::end_left`] on.
     pub(super) fn program_ended(&mut self, program: String) {
-        self.ended.push(program);
+        if self.adoption == Adoption::On {
+            self.ended.push(EndedProgram { program, searches: 0 });
+        }
     }
 
     /// Kills processes of ended programs, and collects orphans that have ended. `running` are the programs that run.
     pub(super) fn end_left(&mut self, running: &[Pid]) -> Left {
         if self.adoption == Adoption::Off {
-            self.ended.clear();
             return Left::Nothing;
         }
-        let mut found = Vec::new();
+        let (mut killed, mut may_leave_more) = (Vec::new(), false);
         for child in children().into_iter().filter(|child| !running.contains(child)) {
             if matches!(waitpid(Some(child), WaitOptions::NOHANG), Ok(Some(_))) {
+                may_leave_more = true;
                 continue;
             }
-            if let Some(program) = program_of(child)
-                && self.ended.contains(&program)
-            {
-                let _ = kill_process(child, Signal::KILL);
-                found.push(program);
+            match origin_of(child) {
+                Origin::Unknown => may_leave_more = true,
+                Origin::Program(program) if self.ended.iter().any(|ended| ended.program == program) => {
+                    let _ = kill_process(child, Signal::KILL);
+                    killed.push(program);
+                }
+                Origin::Program(_) | Origin::Other => {}
             }
         }
-        // A killed process may leave orphans of its own.
-        self.ended.retain(|program| found.contains(program));
+        // A process that ends hands its children over, so another search may find more.
+        self.ended.retain_mut(|ended| {
+            ended.searches += 1;
+            (may_leave_more || killed.contains(&ended.program)) && ended.searches < SEARCHES_MAX
+        });
         if self.ended.is_empty() { Left::Nothing } else { Left::Processes }
     }
 }
@@ -88,12 +108,24 @@ fn children() -> Vec<Pid> {
     all.iter().flat_map(|list| list.split_ascii_whitespace()).filter_map(|pid| Pid::from_raw(pid.parse().ok()?)).collect()
 }
 
-/// Returns the program that a process is from. `None` for a process that has ended or has another environment.
-fn program_of(process: Pid) -> Option<String> {
-    let environment = fs::read(format!("/proc/{process}/environ")).ok()?;
-    let mut variables = environment.split(|&b| b == 0);
-    let value = variables.find_map(|variable| {
-        variable.strip_prefix(PROGRAM_VARIABLE.as_bytes()).and_then(|rest| rest.strip_prefix(b"="))
-    });
-    String::from_utf8(value?.to_vec()).ok()
+/// Where a process is from.
+enum Origin {
+    /// This program.
+    Program(String),
+    /// It is about to end, or has no environment at all.
+    Unknown,
+    /// Its environment names no program.
+    Other,
+}
+
+fn origin_of(process: Pid) -> Origin {
+    let environment = fs::read(format!("/proc/{process}/environ")).unwrap_or_default();
+    if environment.is_empty() {
+        return Origin::Unknown;
+    }
+    let value_of = |variable: &[u8]| {
+        let value = variable.strip_prefix(PROGRAM_VARIABLE.as_bytes())?.strip_prefix(b"=")?;
+        String::from_utf8(value.to_vec()).ok()
+    };
+    environment.split(|&b| b == 0).find_map(value_of).map_or(Origin::Other, Origin::Program)
 }

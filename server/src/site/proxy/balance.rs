@@ -121,7 +121,7 @@ fn in_turn(turn: u64, count: usize, candidate: impl Fn(usize) -> Candidate) -> O
 }
 
 /// Returns the distance between the slots of two turns. It has no divisor in common with the number of slots, so that all
-/// are visited, and is near the golden section of it, so that the turns of a server of high weight are spread.
+/// are visited. It is near the golden section, so that the turns of a server of high weight are spread.
 fn stride(slots: u64) -> u64 {
     let golden = (slots as f64 * 0.618_034) as u64;
     (golden.max(1)..=slots).find(|&stride| greatest_common_divisor(stride, slots) == 1).unwrap_or(1)
