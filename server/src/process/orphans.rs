@@ -119,7 +119,7 @@ enum Origin {
 }
 
 fn origin_of(process: Pid) -> Origin {
-    let environment = fs::read(format!("/proc/{process}/environ")).unwrap_or_default();
+    let environment = fs::read(format!("/proc/{}/environ", process.as_raw_nonzero())).unwrap_or_default();
     if environment.is_empty() {
         return Origin::Unknown;
     }

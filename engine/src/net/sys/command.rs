@@ -1,6 +1,7 @@
 //! Limits of a program, which hold from its first instruction.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use std::io;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
@@ -17,7 +18,7 @@ pub struct ProgramLimits {
 pub fn limit_program(command: &mut Command, limits: ProgramLimits) {
     let limits =
         [(Resource::As, limits.memory_bytes_max), (Resource::Cpu, limits.cpu_seconds_max), (Resource::Core, 0)];
-    let set = move || {
+    let set = move || -> io::Result<()> {
         for (resource, bound) in limits {
             let bound = getrlimit(resource).maximum.map_or(bound, |maximum| maximum.min(bound));
             setrlimit(resource, Rlimit { current: Some(bound), maximum: Some(bound) })?;

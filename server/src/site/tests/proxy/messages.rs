@@ -137,8 +137,7 @@ fn locations_and_cookies_are_rewritten_if_the_rules_demand_it() {
 #[test]
 fn locations_and_cookies_are_mapped_back_to_the_path_of_the_route() {
     let upstream = TestUpstream::new(|mut received| {
-        let host = "Location: http://test/v1/next?x\r\nSet-Cookie: a=b; Path=/v1\r\n";
-        received.respond(302, host, "");
+        received.respond(302, "Location: http://test/v1/next?x\r\nSet-Cookie: a=b; Path=/v1\r\n", "");
         Then::Continue
     });
     let mut rules = rules(group(&[upstream.address]));
