@@ -11,7 +11,7 @@ A row has a name, the section that requires the outcome, and then these lines:
 | `<! close`, `<! reset` | the upstream ends the connection in this way |
 | `= STATUS [name: value]… [!name]… [body="…"] FATE` | the client gets this response, complete |
 | `= 502 REASON FATE` | the response is malformed for this reason, a variant of `MalformedResponse` |
-| `= abort STATUS [body="…"] FATE` | the client gets this beginning of a response, and then notices that the rest is missing |
+| `= abort STATUS [body="…"] FATE` | the client gets this beginning of a response, and then notices that the rest is missing; or 502, if the error was known before anything was sent |
 
 FATE is that of the connection to the upstream: `reuse`, the next request uses it, or `close`. Brackets around a field are
 part of the row. Bytes have the escapes of the other case files.

@@ -34,7 +34,7 @@ impl AnnouncedLength {
 
 /// Fields that are refused in a trailer section, since they are for framing, routing, authorization,
 /// or describe the content (RFC 9110 §6.5.1).
-const FORBIDDEN_IN_TRAILERS: [&str; 18] = [
+const FORBIDDEN_IN_TRAILERS: [&str; 20] = [
     "authorization",
     "cache-control",
     "connection",
@@ -43,6 +43,7 @@ const FORBIDDEN_IN_TRAILERS: [&str; 18] = [
     "content-range",
     "content-type",
     "cookie",
+    "date",
     "expect",
     "host",
     "keep-alive",
@@ -50,6 +51,7 @@ const FORBIDDEN_IN_TRAILERS: [&str; 18] = [
     "proxy-authorization",
     "range",
     "te",
+    "server",
     "trailer",
     "transfer-encoding",
     "upgrade",

@@ -313,7 +313,8 @@ fn without_slash(url: &str) -> &str {
 /// Checks that a URL has no path, for which the command has no option.
 fn check_no_path(url: &str) -> Result<(), String> {
     let (scheme, rest) = url.split_once("://").unwrap_or(("http", url));
-    let Some((host, path)) = rest.split_once('/').filter(|(host, _)| !host.is_empty() && !url.starts_with("unix")) else {
+    let Some((host, path)) = rest.split_once('/').filter(|(host, _)| !host.is_empty() && !url.starts_with("unix"))
+    else {
         return Ok(());
     };
     let path = path.split(['?', '#']).next().unwrap_or_default().trim_matches('/');

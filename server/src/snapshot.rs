@@ -248,7 +248,8 @@ impl Snapshot {
 
     /// Returns the state of the upstreams, and of those that earlier configurations had and that still have requests.
     pub(crate) fn upstream_status(&self) -> Vec<GroupStatus> {
-        let mut used: Vec<_> = self.carried.upstreams().map(|upstream| GroupStatus::of(upstream, GroupUse::InUse)).collect();
+        let mut used: Vec<_> =
+            self.carried.upstreams().map(|upstream| GroupStatus::of(upstream, GroupUse::InUse)).collect();
         used.sort_by(|one, other| one.name.cmp(&other.name));
         let replaced = self.carried.replaced_upstreams().map(|upstream| GroupStatus::of(&upstream, GroupUse::Replaced));
         used.into_iter().chain(replaced.filter(GroupStatus::has_requests)).collect()

@@ -32,12 +32,12 @@ mod tests;
 mod tunnel;
 
 pub use crate::net::client_session::ClientTls;
+pub use crate::net::sys::command::{ProgramLimits, limit_program};
 pub use byte_stream::ByteStream;
 pub use destination::{Address, Destination, Protocol};
 pub use error::{ClientError, ClientErrorKind, ClientPhase, ConnectionUse, RetrySafety};
 pub use limits::{ClientLimits, ClientTimeouts};
 pub use outgoing_content::OutgoingContent;
-pub use crate::net::sys::command::{ProgramLimits, limit_program};
 pub use program_pipes::{ProgramEnds, ProgramPipes};
 pub use request::{OutgoingHead, Scheme};
 pub use response::{IncomingResponse, ResponseContent};

@@ -105,7 +105,10 @@ fn children() -> Vec<Pid> {
     let Ok(threads) = fs::read_dir("/proc/self/task") else { return Vec::new() };
     let of_thread = |thread: fs::DirEntry| fs::read_to_string(thread.path().join("children")).unwrap_or_default();
     let all: Vec<String> = threads.flatten().map(of_thread).collect();
-    all.iter().flat_map(|list| list.split_ascii_whitespace()).filter_map(|pid| Pid::from_raw(pid.parse().ok()?)).collect()
+    all.iter()
+        .flat_map(|list| list.split_ascii_whitespace())
+        .filter_map(|pid| Pid::from_raw(pid.parse().ok()?))
+        .collect()
 }
 
 /// Where a process is from.

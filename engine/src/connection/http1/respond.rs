@@ -233,13 +233,13 @@ impl<S: Stream> Connection<S> {
                 }
             };
             let Some(piece) = next else { break };
-            let piece = piece.map_err(|_| CloseReason::StreamFailed)?;
+            let Ok(piece) = piece else { return Err(self.fail_stream(framing)) };
             if piece.is_empty() {
                 continue;
             }
             *sent += piece.len() as u64;
             if length.is_some_and(|length| *sent > length) {
-                return Err(CloseReason::StreamFailed);
+                return Err(self.fail_stream(framing));
             }
             write_chunk(transport, &piece, framing).await?;
             if budget.is_spent_by(piece.len()) {
@@ -250,10 +250,21 @@ impl<S: Stream> Connection<S> {
             ResponseFraming::Chunked => {
                 write::write_last_chunk(&chunks.as_mut().trailers(), transport.output.borrow_mut().bytes());
             }
-            _ if length.is_some_and(|length| *sent < length) => return Err(CloseReason::StreamFailed),
+            _ if length.is_some_and(|length| *sent < length) => return Err(self.fail_stream(framing)),
             _ => {}
         }
         Ok(())
+    }
+
+    /// Sends a head that is still buffered. Without any byte of a response, a client takes the close for that of an idle
+    /// connection, and sends the request again. Content up to the close would seem complete, so nothing is sent then.
+    #[cold]
+    fn fail_stream(&self, framing: ResponseFraming) -> CloseReason {
+        if framing != ResponseFraming::UntilClose {
+            // The connection closes in any case.
+            let _ = self.transport.send_now(SendMode::Flush);
+        }
+        CloseReason::StreamFailed
     }
 }
 

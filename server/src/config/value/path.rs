@@ -38,10 +38,7 @@ pub(super) fn check_no_nul(text: &str) -> Result<(), ValueError> {
 pub(super) fn read_url_path(text: &str) -> Result<String, ValueError> {
     check_path_characters(text)?;
     if !text.starts_with('/') {
-        return Err(ValueError::new(
-            "a path without a leading slash",
-            format!("write \"/{text}\", as in a request"),
-        ));
+        return Err(ValueError::new("a path without a leading slash", format!("write \"/{text}\", as in a request")));
     }
     if text.contains(['*', '?']) {
         return Err(ValueError::new("a path with a wildcard or a query", "write the path of one file"));

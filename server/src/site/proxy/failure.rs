@@ -138,7 +138,9 @@ mod tests {
 
     #[test]
     fn failures_have_a_status_and_an_error_type() {
-        use ClientErrorKind::{Closed, ConnectionsTooMany, Refused, RequestContent, Reset, ResourcesExhausted, TimedOut};
+        use ClientErrorKind::{
+            Closed, ConnectionsTooMany, Refused, RequestContent, Reset, ResourcesExhausted, TimedOut,
+        };
         use ClientPhase::{AwaitHead, Connect, SendRequest};
         let exchange = |phase, kind| {
             let (retry, connection) = (RetrySafety::Never, ConnectionUse::First);

@@ -74,7 +74,8 @@ fn status_shows_servers_their_requests_and_failures() {
 fn all_workers_share_the_turns_of_a_group() {
     let backends = [Backend::start(), Backend::start(), Backend::start()];
     let [a, b, c] = backends.each_ref().map(Backend::address);
-    let upstream = format!("upstream \"app\" {{ server \"http://{a}\" \"http://{b}\"; server \"http://{c}\" weight=2\n");
+    let upstream =
+        format!("upstream \"app\" {{ server \"http://{a}\" \"http://{b}\"; server \"http://{c}\" weight=2\n");
     let site = "site \"*\" {\n    route \"/*\" { proxy \"app\" { host \"upstream\"; }; }\n}\n";
     let folder = Folder::new(&format!("{upstream} balance \"round-robin\"; }}\n{site}"));
     let program = folder.serve();
@@ -117,7 +118,12 @@ fn malformed_content_at_its_start_is_502_and_later_ends_the_connection_with_one_
     assert!(program.connect().try_request("GET", "/prepared", "").is_err(), "it is incomplete");
     wait_until("the reason is logged", || lines_with(&folder, "incomplete response of").pop());
     program.stop();
-    assert_eq!(folder.lines("error.log").iter().filter(|line| line.contains("Failed")).count(), 0, "{:?}", folder.lines("error.log"));
+    assert_eq!(
+        folder.lines("error.log").iter().filter(|line| line.contains("Failed")).count(),
+        0,
+        "{:?}",
+        folder.lines("error.log")
+    );
 }
 
 #[test]

@@ -62,10 +62,6 @@ impl Upstream {
             waiting: state.queue.waiting(),
             failures: state.failures.load(Ordering::Relaxed),
         });
-        UpstreamStatus {
-            name: self.rules.name.to_string(),
-            waiting: self.queue.waiting(),
-            servers: servers.collect(),
-        }
+        UpstreamStatus { name: self.rules.name.to_string(), waiting: self.queue.waiting(), servers: servers.collect() }
     }
 }
