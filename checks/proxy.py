@@ -235,9 +235,10 @@ def cuts(proxy, backend):
                 if at < head_len:
                     assert response.is_complete and response.status == 502, f"{path}: {response}"
                 elif response.is_complete:
-                    assert end == "reset" and response.status == 502, f"{path}: {response}"
+                    # The end was known before anything was sent.
+                    assert response.status == 502, f"{path}: {response}"
                 else:
-                    assert b"abcdef".startswith(response.body), f"{path}: {response}"
+                    assert response.status == 200 and b"abcdef".startswith(response.body), f"{path}: {response}"
                 assert backend.await_messages(path, 1) == 1, f"{path}: the POST was sent again"
                 count += 1
     print(f"cuts: {count} responses that end too early, each POST sent once")

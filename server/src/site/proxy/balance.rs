@@ -220,9 +220,9 @@ mod tests {
         for (weights, expected) in [
             (&[1][..], "aaa"),
             (&[1, 1], "abab"),
-            (&[7, 7, 7], "acbacb"),
+            (&[7, 7, 7], "abcabc"),
             (&[3, 1], "abaaabaa"),
-            (&[5, 1, 1], "aabacaaaabacaa"),
+            (&[5, 1, 1], "aaabacaaaabaca"),
             (&[0, 1, 1], "bcbc"),
             (&[0], "--"),
         ] {
