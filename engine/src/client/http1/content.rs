@@ -78,7 +78,11 @@ pub(super) async fn begin_content(mut rest: Http1Content, length: Option<u64>) -
             rest.content.stop_keeping();
             rest.first = match poll_fn(|cx| Poll::Ready(rest.poll_piece(cx))).await {
                 Poll::Ready(first) => first.transpose()?,
-                Poll::Pending => None,
+                Poll::Pending => {
+                    // The head is sent before the next poll, which may take long.
+                    rest.lease.as_ref().inspect(|lease| lease.end_wait());
+                    None
+                }
             };
             ResponseContent::streaming(Box::pin(rest), length)
         }

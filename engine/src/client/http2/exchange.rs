@@ -221,7 +221,11 @@ impl Http2Exchange {
             let mut rest = Http2Content { exchange: Some(self), content, silence, trailers: None, first: None };
             rest.first = match poll_fn(|cx| Poll::Ready(rest.poll_piece(cx))).await {
                 Poll::Ready(first) => first.transpose()?,
-                Poll::Pending => None,
+                Poll::Pending => {
+                    // The head is sent before the next poll, which may take long.
+                    rest.exchange.as_ref().inspect(|exchange| exchange.stream.timer.end_wait());
+                    None
+                }
             };
             ResponseContent::streaming(Box::pin(rest), length)
         };
