@@ -162,7 +162,9 @@ def compare(row, response, shown):
             # The error was known before anything was sent, or a reset has overtaken the head.
             return
         assert not response.is_complete, f"{shown}: complete: {response}"
-        assert response.status == row.status, f"{shown}: {response}"
+        # In HTTP/2, a stream may be reset before its head: that is no end that a client could take for another one.
+        statuses = (row.status, 0) if "HTTP/2" in shown else (row.status,)
+        assert response.status in statuses, f"{shown}: {response}"
         assert row.body is None or row.body.startswith(response.body), f"{shown}: {response}"
         return
     assert response.is_complete and response.status == row.status, f"{shown}: {response}"
