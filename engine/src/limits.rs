@@ -153,6 +153,9 @@ pub(crate) const POOLED_LONG_BUFFERS_MAX: usize = 8;
 pub(crate) const COPY_BYTES_MAX: usize = 16 * 1024;
 /// Bytes that a session encodes before they are sent.
 pub(crate) const ENCODED_SLICE_BYTES: usize = 16 * 1024;
+/// Steps of handshakes that run in the order of their requests, on each worker. Of more, the newest runs first. Such a
+/// number takes about 10 ms.
+pub(crate) const HANDSHAKES_IN_ORDER: usize = 64;
 /// Most bytes that a client sends within a handshake: long chains of client certificates fit.
 #[cfg(feature = "tls")]
 pub(crate) const HANDSHAKE_BYTES_MAX: usize = 64 * 1024;
