@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Sends GET requests through a proxy while its upstreams close connections, fail or restart.
 
-    python3 checks/proxy_load.py target/release/selvedge [SCENARIO ...]
+    python3 checks/proxy_load.py target/release/selvedge [--requests NUMBER] [SCENARIO ...]
 
 idle-close  the upstream closes idle connections after 1 s ± 0.2 s: no request fails
 dead        one of three upstreams is killed: at most 3 errors after the proxy could detect it
@@ -10,8 +10,10 @@ failing     one of three upstreams responds with 500 from then on: likewise
 restart     of two upstreams one is killed and started again, four times in turn: no request fails
 handover    a new upstream process takes over the port of the old one, four times: no request fails
 
-Without a scenario, all run, which takes 100 seconds. Exits with 1 if one of them is violated.
+Without a scenario, all run, which takes 100 seconds. Exits with 1 if one of them is violated. `--requests` is the number of
+requests of `idle-close`, whose upstream then closes after 5 s ± 1 s: a million take half an hour.
 """
+import argparse
 import asyncio
 import multiprocessing
 import os
@@ -27,7 +29,10 @@ import time
 CLIENTS = 24
 IDLE_CLIENTS = 200
 IDLE_SECONDS = 30
-IDLE_CLOSE_SECONDS, IDLE_JITTER_SECONDS = 1.0, 0.2
+# After how many seconds the upstream closes an idle connection, more or less by the second number.
+IDLE_CLOSE, LONG_IDLE_CLOSE = (1.0, 0.2), (5.0, 1.0)
+# Requests of a client in a burst, and in one of many requests.
+BURST_REQUESTS, LONG_BURST_REQUESTS = 3, 20
 # A client that gets no response in this time has an error.
 RESPONSE_SECONDS_MAX = 15
 ERRORS_AFTER_DETECTION_MAX = 3
@@ -39,6 +44,11 @@ FAULT_SECONDS = 8
 RESTARTS = 4
 FINE, SLOW, FAILING = range(3)
 CONTENT = b"the content of an upstream"
+
+
+def with_jitter(seconds):
+    mean, jitter = seconds
+    return mean + random.uniform(-jitter, jitter)
 
 
 class UpstreamConnection(asyncio.Protocol):
@@ -72,14 +82,13 @@ class UpstreamConnection(asyncio.Protocol):
         if self.idle_close:
             if self.timer:
                 self.timer.cancel()
-            seconds = IDLE_CLOSE_SECONDS + random.uniform(-IDLE_JITTER_SECONDS, IDLE_JITTER_SECONDS)
-            self.timer = asyncio.get_running_loop().call_later(seconds, self.transport.close)
+            self.timer = asyncio.get_running_loop().call_later(with_jitter(self.idle_close), self.transport.close)
 
 
 class Upstream:
     """A process that listens on a port of its own. Counters and the mode are shared with it."""
 
-    def __init__(self, idle_close=False):
+    def __init__(self, idle_close=None):
         self.idle_close = idle_close
         self.mode, self.requests, self.accepted = (multiprocessing.Value("q", 0, lock=False) for _ in range(3))
         # Bound and not listening: keeps the port while no process serves it.
@@ -224,21 +233,29 @@ def steady_load(port):
     return Load(port, CLIENTS, 1, lambda: 0.002)
 
 
-async def idle_close(binary, upstreams):
+class Bursts:
+    """Pauses of clients that all send at once, so that many connections are as old as the upstream permits."""
+
+    def __init__(self, pause):
+        self.pause, self.next = pause, time.monotonic()
+
+    def until_next(self):
+        now = time.monotonic()
+        if self.next <= now:
+            self.next = now + with_jitter(self.pause)
+        return self.next - now
+
+
+async def idle_close(binary, upstreams, requests):
+    """Without a number of requests, the clients send for some seconds."""
     proxy = Proxy(binary, upstreams, "")
     try:
-        bursts, end = [], time.monotonic() + IDLE_SECONDS
-        while not bursts or bursts[-1] < end:
-            pause = IDLE_CLOSE_SECONDS + random.uniform(-0.3, 0.3)
-            bursts.append((bursts[-1] if bursts else time.monotonic()) + pause)
-
-        def until_next_burst():
-            now = time.monotonic()
-            return next((burst - now for burst in bursts if burst > now), 0)
-
-        # All clients send at once, so that many connections are as old as the pause and close during the burst.
-        load = Load(proxy.port, IDLE_CLIENTS, 3, until_next_burst)
-        await asyncio.sleep(end - time.monotonic())
+        mean, jitter = upstreams[0].idle_close
+        bursts = Bursts((mean, jitter * 1.5))
+        load = Load(proxy.port, IDLE_CLIENTS, LONG_BURST_REQUESTS if requests else BURST_REQUESTS, bursts.until_next)
+        end = time.monotonic() + IDLE_SECONDS
+        while load.completed + len(load.errors) < requests if requests else time.monotonic() < end:
+            await asyncio.sleep(0.1)
         await load.stop()
     finally:
         proxy.close()
@@ -331,19 +348,28 @@ SCENARIOS = {
 
 
 def main():
-    if len(sys.argv) < 2 or not set(sys.argv[2:]) <= set(SCENARIOS):
-        sys.exit(__doc__)
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("binary")
+    parser.add_argument("scenarios", nargs="*", metavar="SCENARIO", help=", ".join(SCENARIOS))
+    parser.add_argument("--requests", type=int, default=0, metavar="NUMBER", help="the number of requests of idle-close")
+    options = parser.parse_intermixed_args()
+    if not set(options.scenarios) <= set(SCENARIOS):
+        parser.error(f"the scenarios are {', '.join(SCENARIOS)}")
     failed = False
-    for name in sys.argv[2:] or SCENARIOS:
+    for name in options.scenarios or SCENARIOS:
         scenario, count, *arguments = SCENARIOS[name]
-        upstreams = [Upstream(idle_close=name == "idle-close") for _ in range(count)]
+        upstream_idle_close = None
+        if name == "idle-close":
+            arguments, upstream_idle_close = [options.requests], LONG_IDLE_CLOSE if options.requests else IDLE_CLOSE
+        upstreams = [Upstream(upstream_idle_close) for _ in range(count)]
+        began = time.monotonic()
         try:
-            report, holds = asyncio.run(scenario(sys.argv[1], upstreams, *arguments))
+            report, holds = asyncio.run(scenario(options.binary, upstreams, *arguments))
         finally:
             for upstream in upstreams:
                 upstream.close()
         failed |= not holds
-        print(f"{name}: {'holds' if holds else 'VIOLATED'}: {report}", flush=True)
+        print(f"{name}: {'holds' if holds else 'VIOLATED'}: {report} ({time.monotonic() - began:.0f} s)", flush=True)
     sys.exit(failed)
 
 
