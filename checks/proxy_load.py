@@ -9,8 +9,10 @@ slow        one of three upstreams is silent from then on, with a response timeo
 failing     one of three upstreams responds with 500 from then on: likewise
 restart     of two upstreams one is killed and started again, four times in turn: no request fails
 handover    a new upstream process takes over the port of the old one, four times: no request fails
+overload    twice the requests that an upstream can do, which becomes slower the more it has: with `adaptive`, it does at
+            least 95 % of its best, and less than 80 % without
 
-Without a scenario, all run, which takes 100 seconds. Exits with 1 if one of them is violated. `--requests` is the number of
+Without a scenario, all run, which takes two minutes. Exits with 1 if one of them is violated. `--requests` is the number of
 requests of `idle-close`, whose upstream then closes after 5 s ± 1 s: a million take half an hour.
 """
 import argparse
@@ -42,7 +44,14 @@ FAILURES_TO_DETECT = 3
 DETECTION_SECONDS = 0.1
 FAULT_SECONDS = 8
 RESTARTS = 4
-FINE, SLOW, FAILING = range(3)
+FINE, SLOW, FAILING, POOL = range(4)
+# An upstream that works on some requests at once. Each that waits for it makes all slower by the share.
+POOL_PLACES, POOL_SECONDS, POOL_WAITING_SHARE = 16, 0.04, 0.01
+POOL_RATE = POOL_PLACES / POOL_SECONDS
+OVERLOAD = 2
+OVERLOAD_WARM_UP_SECONDS, OVERLOAD_SECONDS = 6, 8
+OVERLOAD_SETTINGS = [("without", 0, "off"), ("adaptive", 0, "on"), ("adaptive with a queue", 100, "on")]
+ADAPTIVE_SHARE_MIN, UNLIMITED_SHARE_MAX = 0.95, 0.8
 CONTENT = b"the content of an upstream"
 
 
@@ -77,12 +86,34 @@ class UpstreamConnection(asyncio.Protocol):
         mode = self.upstream.mode.value
         if mode == SLOW:
             return
+        if mode == POOL:
+            asyncio.get_running_loop().create_task(self.respond_from_pool())
+            return
+        self.respond(mode)
+
+    async def respond_from_pool(self):
+        pool = self.upstream.pool
+        pool.requests += 1
+        async with pool.places:
+            waiting = max(pool.requests - POOL_PLACES, 0)
+            await asyncio.sleep(POOL_SECONDS * (1 + waiting * POOL_WAITING_SHARE))
+        pool.requests -= 1
+        self.respond(FINE)
+
+    def respond(self, mode):
         status = b"500 Internal Server Error" if mode == FAILING else b"200 OK"
         self.transport.write(b"HTTP/1.1 %s\r\nContent-Length: %d\r\n\r\n%s" % (status, len(CONTENT), CONTENT))
         if self.idle_close:
             if self.timer:
                 self.timer.cancel()
             self.timer = asyncio.get_running_loop().call_later(with_jitter(self.idle_close), self.transport.close)
+
+
+class Pool:
+    """The requests of an upstream that works on some of them at once."""
+
+    def __init__(self):
+        self.requests, self.places = 0, asyncio.Semaphore(POOL_PLACES)
 
 
 class Upstream:
@@ -106,6 +137,7 @@ class Upstream:
         return process
 
     async def serve(self, listens):
+        self.pool = Pool()
         loop, stopped, connections = asyncio.get_running_loop(), asyncio.Event(), set()
         loop.add_signal_handler(signal.SIGTERM, stopped.set)
         server = await loop.create_server(
@@ -329,6 +361,77 @@ async def handover(binary, upstreams):
     return f"{load.completed} requests, errors: {reasons(load.errors)}", not load.errors and load.completed > 0
 
 
+class Arrivals:
+    """Requests that arrive at a rate, whether or not earlier ones have a response. Clients keep their connections."""
+
+    def __init__(self, port, rate):
+        self.port, self.idle, self.statuses, self.sent = port, [], [], 0
+        self.task = asyncio.create_task(self.send(rate))
+
+    async def send(self, rate):
+        began, tasks = time.monotonic(), set()
+        try:
+            while True:
+                while self.sent < (time.monotonic() - began) * rate:
+                    self.sent += 1
+                    task = asyncio.create_task(self.request())
+                    tasks.add(task)
+                    task.add_done_callback(tasks.discard)
+                await asyncio.sleep(0.005)
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def request(self):
+        reader, writer = self.idle.pop() if self.idle else await asyncio.open_connection("127.0.0.1", self.port)
+        try:
+            writer.write(b"GET /path HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            head = (await reader.readuntil(b"\r\n\r\n")).lower()
+            await reader.readexactly(int(head.split(b"content-length:")[1].split(b"\r\n")[0]))
+        except BaseException:
+            writer.close()
+            raise
+        self.statuses.append(int(head.split()[1]))
+        if b"connection: close" in head:
+            writer.close()
+        else:
+            self.idle.append((reader, writer))
+
+    async def stop(self):
+        self.task.cancel()
+        await asyncio.gather(self.task, return_exceptions=True)
+        for _, writer in self.idle:
+            writer.close()
+
+
+async def pool_rate(binary, upstreams, settings, offered):
+    """Returns the 200s per second for a number of requests per second, and the statuses."""
+    proxy = Proxy(binary, upstreams, settings)
+    try:
+        arrivals = Arrivals(proxy.port, offered)
+        await asyncio.sleep(OVERLOAD_WARM_UP_SECONDS)
+        before, began = len(arrivals.statuses), time.monotonic()
+        await asyncio.sleep(OVERLOAD_SECONDS)
+        statuses, seconds = arrivals.statuses[before:], time.monotonic() - began
+        await arrivals.stop()
+    finally:
+        proxy.close()
+    return statuses.count(200) / seconds, {status: statuses.count(status) for status in sorted(set(statuses))}
+
+
+async def overload(binary, upstreams):
+    report, holds = [], True
+    for upstream, (name, queue, mode) in zip(upstreams, OVERLOAD_SETTINGS):
+        upstream.mode.value = POOL
+        settings = f'    requests-max 400 queue={queue}\n    adaptive "{mode}"\n'
+        rate, statuses = await pool_rate(binary, [upstream], settings, OVERLOAD * POOL_RATE)
+        share = rate / POOL_RATE
+        holds &= share >= ADAPTIVE_SHARE_MIN if mode == "on" else share < UNLIMITED_SHARE_MAX
+        report.append(f"{name}: {rate:.0f} per second, {100 * share:.1f} % of the best, statuses {statuses}")
+    return "; ".join(report), holds
+
+
 def set_mode(mode):
     def inject(upstream):
         upstream.mode.value = mode
@@ -344,6 +447,7 @@ SCENARIOS = {
     "failing": (one_of_three, 3, set_mode(FAILING)),
     "restart": (restart, 2),
     "handover": (handover, 1),
+    "overload": (overload, len(OVERLOAD_SETTINGS)),
 }
 
 
