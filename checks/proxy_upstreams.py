@@ -152,11 +152,11 @@ def node():
 
 
 @contextlib.contextmanager
-def go():
+def go(*more_addresses):
     folder = Path(TARGET) / "proxy-upstreams"
     run("go", "build", "-o", folder / "upstream", APPLICATIONS / "upstream.go")
     address = free_address()
-    with program(folder / "upstream", address, address=address):
+    with program(folder / "upstream", *more_addresses, address, address=address):
         yield address
 
 
