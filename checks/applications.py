@@ -88,6 +88,8 @@ def replaced(text, replacements):
 class Applications(wordpress.WordPress):
     """The example, and all that it forwards to."""
 
+    host = "127.0.0.1"
+
     def __init__(self, binary, driver, chat_address):
         self.tls, self.chat = int(free_address().split(":")[1]), chat_address
         self.api = {}

@@ -56,6 +56,8 @@ class Server:
     The site "127.0.0.1" has the folder `documents`, which may be elsewhere.
     """
 
+    host = "127.0.0.1"
+
     def __init__(self, binary, driver, limits="", documents="root"):
         self.driver, self.folder = driver, Path(tempfile.mkdtemp(prefix="selvedge-http2-"))
         self.root = self.folder / "root"
@@ -208,7 +210,7 @@ class Connection:
     def __init__(self, server, transport, settings=None, acknowledges=True, seconds=10, name="localhost"):
         self.transport, self.acknowledges, self.seconds, self.name = transport, acknowledges, seconds, name
         is_tls = transport == "TLS"
-        self.socket = socket.create_connection(("127.0.0.1", server.tls if is_tls else server.plain), seconds)
+        self.socket = socket.create_connection((server.host, server.tls if is_tls else server.plain), seconds)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if is_tls:
             context = ssl.create_default_context(cafile=server.authority)
