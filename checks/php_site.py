@@ -36,16 +36,17 @@ CONFIGURATION = """
 listen "{address}"
 log {{ access "access.log"; error "error.log"; }}
 site "127.0.0.1" {{
-    root "site"
+    root "{root}"
     {routes}
 }}
 """
 
 
 class PhpSite:
-    """PHP-FPM and `selvedge run`, and what a subclass starts. The folder `site` is the root."""
+    """PHP-FPM and `selvedge run`, and what a subclass starts."""
 
-    # Routes of the site. `{folder}` is the folder of the check.
+    root = "site"
+    # `{folder}` is the folder of the check.
     routes = 'route "/*" {{ php "unix:{folder}/fpm.sock"; }}'
 
     def __init__(self, binary, driver="epoll"):
@@ -67,7 +68,7 @@ class PhpSite:
 
     def configuration(self):
         """Returns the text of the configuration."""
-        return CONFIGURATION.format(address=self.address, routes=self.routes.format(folder=self.folder))
+        return CONFIGURATION.format(address=self.address, root=self.root, routes=self.routes.format(folder=self.folder))
 
     def begin(self, binary, driver):
         (self.folder / "temporary").mkdir()

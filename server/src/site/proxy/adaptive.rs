@@ -23,12 +23,13 @@ const LIMIT_MAX: f64 = 100_000.0;
 const HEADROOM_MAX: f64 = 0.3;
 const HEADROOM_MIN: f64 = 0.1;
 const HEADROOM_REQUESTS: f64 = 1.5;
-/// Responses that move the limit by half of its distance from the computed number. Fewer move it less, and upward by more
-/// than downward: a low limit has few responses, and must not last for this reason.
+/// Responses that move the limit by half of its distance from the computed number. Fewer move it less.
 const SAMPLES_FULL: f64 = 100.0;
-const STEP_MAX: f64 = 0.5;
-const STEP_UP_MIN: f64 = 0.3;
-const STEP_DOWN_MIN: f64 = 0.1;
+const STEP_FULL: f64 = 0.5;
+/// Bounds of the step. A low limit has few responses, and must not last for this reason. A short pause of the server or of
+/// this machine must not lower the limit by much.
+const STEP_UP: (f64, f64) = (0.3, 0.5);
+const STEP_DOWN: (f64, f64) = (0.1, 0.2);
 /// Share of the difference that a shorter mean lowers the shortest time by. A single mean is shorter by chance, too.
 const SHORTER_SHARE: f64 = 0.1;
 /// Share of a new measurement in the mean of requests per second.
@@ -160,8 +161,8 @@ impl AdaptiveLimit {
         let excess = if self.shortest > 0.0 { mean / self.shortest - 1.0 } else { 0.0 };
         let headroom = (HEADROOM_MAX - excess).clamp(HEADROOM_MIN, HEADROOM_MAX);
         let target = rate * self.shortest * (1.0 + headroom) + HEADROOM_REQUESTS;
-        let step_min = if target > self.limit { STEP_UP_MIN } else { STEP_DOWN_MIN };
-        let step = (f64::from(measured.responses) / SAMPLES_FULL * STEP_MAX).clamp(step_min, STEP_MAX);
+        let (step_min, step_max) = if target > self.limit { STEP_UP } else { STEP_DOWN };
+        let step = (f64::from(measured.responses) / SAMPLES_FULL * STEP_FULL).clamp(step_min, step_max);
         self.limit = (self.limit + (target - self.limit) * step).clamp(LIMIT_MIN, LIMIT_MAX);
         if self.age >= WINDOWS_BETWEEN_PROBES {
             self.phase = ProbePhase::ProbeBegins;
