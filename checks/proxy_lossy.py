@@ -4,7 +4,7 @@
     python3 checks/proxy_lossy.py target/release/selvedge [--driver epoll|io_uring]
 
 The proxy is in a network namespace of its own, and clients and upstreams are in another one. A process forwards packets between
-their TUN devices, so no module of the kernel is needed. At the same time run: GETs and uploads over HTTP/1.1, GETs over HTTP/2,
+their TUN devices, so no module of the kernel is needed. All at once, it runs GETs and uploads over HTTP/1.1, GETs over HTTP/2,
 streams of events, and WebSockets. Each response has to be complete and right. Needs root and `ip`; without namespaces and TUN
 devices, the check is skipped. Without `--driver`, it runs with both drivers.
 """

@@ -1,4 +1,5 @@
 """Starts a check again with a Python that has the packages of the proxy's checks, which are installed on first use."""
+import fcntl
 import os
 import subprocess
 import sys
@@ -16,8 +17,12 @@ def run_with_packages():
     program = folder / "bin/python"
     if Path(sys.prefix).resolve() == folder.resolve():
         return
-    if not program.exists():
-        run(sys.executable, "-m", "venv", folder)
-    if subprocess.run([program, "-c", "import " + ", ".join(MODULES)], stderr=subprocess.DEVNULL).returncode:
-        subprocess.run([program, "-m", "pip", "install", "--quiet", *PACKAGES], check=True)
+    folder.mkdir(parents=True, exist_ok=True)
+    # Several checks may start at once.
+    with open(folder / "lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not program.exists():
+            run(sys.executable, "-m", "venv", folder)
+        if subprocess.run([program, "-c", "import " + ", ".join(MODULES)], stderr=subprocess.DEVNULL).returncode:
+            subprocess.run([program, "-m", "pip", "install", "--quiet", *PACKAGES], check=True)
     os.execv(program, [program, *sys.argv])
