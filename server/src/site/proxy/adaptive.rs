@@ -22,7 +22,7 @@ const LIMIT_MAX: f64 = 100_000.0;
 /// is the highest for a server that takes its shortest time, and falls by as much as the server exceeds this time.
 const HEADROOM_MAX: f64 = 0.3;
 const HEADROOM_MIN: f64 = 0.1;
-const HEADROOM_REQUESTS: f64 = 1.5;
+const HEADROOM_REQUESTS: f64 = 1.0;
 /// Responses that move the limit by half of its distance from the computed number. Fewer move it less.
 const SAMPLES_FULL: f64 = 100.0;
 const STEP_FULL: f64 = 0.5;
@@ -234,8 +234,12 @@ mod tests {
 
     #[test]
     fn limit_finds_what_a_server_can_do() {
-        let rows = [1.0, 4.0, 16.0, 100.0, 2000.0].into_iter().flat_map(|parallel| [(parallel, 0.0), (parallel, 0.2)]);
-        for (parallel, slower) in rows {
+        // The least share of its best. One request more than a server works on is much for one that works on few.
+        let rows = [(1.0, 0.95, 0.8), (4.0, 0.95, 0.9), (16.0, 0.95, 0.95), (100.0, 0.95, 0.95), (2000.0, 0.95, 0.95)];
+        let rows = rows
+            .into_iter()
+            .flat_map(|(parallel, least, least_if_slower)| [(parallel, 0.0, least), (parallel, 0.2, least_if_slower)]);
+        for (parallel, slower, least) in rows {
             let model = Model { parallel, service: 0.020, slower };
             let mut adaptive = AdaptiveLimit::default();
             let mut limit = LIMIT_FIRST;
@@ -249,7 +253,7 @@ mod tests {
                 }
             }
             let share = sum / 900.0 / (parallel / model.service);
-            assert!(share > 0.95, "{parallel} at once, slower by {slower}: {share} of its best");
+            assert!(share > least, "{parallel} at once, slower by {slower}: {share} of its best");
             assert!(f64::from(highest) <= parallel * 1.8 + 6.0, "{parallel} at once: a limit of {highest}");
         }
     }
@@ -276,8 +280,8 @@ mod tests {
         let mut adaptive = AdaptiveLimit::default();
         assert!(adaptive.update(model.measure(LIMIT_FIRST).0) < LIMIT_FIRST, "a probe begins");
         let few = model.measure(4).0;
-        assert!((0..100).all(|_| adaptive.update(few) <= LIMIT_FIRST));
-        assert!(adaptive.update(few) >= LIMIT_FIRST - 4);
+        let last = (0..100).map(|_| adaptive.update(few)).last();
+        assert!(last.is_some_and(|limit| limit >= LIMIT_FIRST), "{last:?}");
     }
 
     #[test]
