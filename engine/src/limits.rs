@@ -179,6 +179,16 @@ pub(crate) const FILE_END_BYTES: u64 = 16 * 1024;
 /// machine may hold unread. The buffers of a connection limit how many: by default 4 MiB here and 32 MiB at the
 /// client.
 pub(crate) const FILE_COPIED_BYTES: u64 = 36 << 20;
+/// Pipes of a worker that move content from upstreams to clients. Each holds content only while its client takes it, so
+/// few are in use unless clients read slowly. When none is free, content is copied.
+pub(crate) const SPLICE_PIPES_MAX: usize = 32;
+/// Most bytes in such a pipe. It has a place for each packet or page, so it has more places than the usual 16.
+pub(crate) const SPLICE_PIPE_BYTES: usize = 256 * 1024;
+/// Content of which less is left is copied. Moving it takes two more system calls, which cost as much as the copy of
+/// these bytes.
+pub(crate) const SPLICE_BYTES_MIN: usize = 32 * 1024;
+/// Bytes of the first receive when long content is expected: usual heads fit, and little content is copied with them.
+pub(crate) const HEAD_RECEIVE_BYTES: u16 = 4096;
 /// Requests of one connection before its task yields.
 pub(crate) const REQUESTS_PER_YIELD: u32 = 64;
 /// Bytes of content of one connection before its task yields.

@@ -3,10 +3,12 @@
 use super::error::ConnectionUse;
 use super::group::Group;
 use super::input::Input;
+use super::request::ResponseUse;
 use crate::net::clock::Tick;
 use crate::net::epoll::EpollSocket;
 use crate::net::link::Link;
 use crate::net::raw::{SendBuffer, SendMode};
+use crate::limits::{HEAD_RECEIVE_BYTES, SPLICE_BYTES_MIN};
 use crate::net::stream::Stream;
 use bytes::{Buf, Bytes};
 use std::io::{self, ErrorKind};
@@ -63,6 +65,17 @@ impl PooledConnection {
     /// Sends the closing message of the session, if it has one. The socket is closed when the connection is dropped.
     pub(super) fn close(&self) {
         self.link.close_session();
+    }
+
+    /// Prepares to receive a response, which is expected to be as long as the last one.
+    pub(super) fn expect_response(&mut self, response_use: ResponseUse) {
+        let expected = self.group.response_bytes.get();
+        if response_use == ResponseUse::Forward && expected >= SPLICE_BYTES_MIN as u64 && !self.link.has_session() {
+            self.input.expect(0);
+            self.link.socket().limit_next_receive(HEAD_RECEIVE_BYTES);
+        } else {
+            self.input.expect(expected);
+        }
     }
 
     /// Sends what is to be sent. Ready when the system has accepted all of it.

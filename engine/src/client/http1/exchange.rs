@@ -56,7 +56,7 @@ pub(in crate::client) async fn send(
     };
     let connection = exchange.lease.connection();
     exchange.sent_before = connection.sent;
-    connection.input.expect(group.response_bytes.get());
+    connection.expect_response(head.response_use);
     if let Err(invalid) = head.write_http1(framing, connection.output.bytes()) {
         let error = exchange.failed(ClientPhase::SendRequest, ClientErrorKind::InvalidRequest(invalid));
         return Err(error);
