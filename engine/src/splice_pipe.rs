@@ -102,7 +102,7 @@ impl SplicePipe {
     }
 
     /// Moves up to `count` available bytes of a socket into the empty pipe, at most [`SPLICE_PIPE_BYTES`]. Returns how
-    /// many, 0 at the end of the stream. If there are none, the pipe returns to the pool.
+    /// many, 0 at the end of the stream. Without any, the pipe returns to the pool.
     ///
     /// # Errors
     /// As `splice(2)`: `AGAIN` if no bytes are available.

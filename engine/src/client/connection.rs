@@ -4,11 +4,11 @@ use super::error::ConnectionUse;
 use super::group::Group;
 use super::input::Input;
 use super::request::ResponseUse;
+use crate::limits::{HEAD_RECEIVE_BYTES, SPLICE_BYTES_MIN};
 use crate::net::clock::Tick;
 use crate::net::epoll::EpollSocket;
 use crate::net::link::Link;
 use crate::net::raw::{SendBuffer, SendMode};
-use crate::limits::{HEAD_RECEIVE_BYTES, SPLICE_BYTES_MIN};
 use crate::net::stream::Stream;
 use bytes::{Buf, Bytes};
 use std::io::{self, ErrorKind};
@@ -70,7 +70,8 @@ impl PooledConnection {
     /// Prepares to receive a response, which is expected to be as long as the last one.
     pub(super) fn expect_response(&mut self, response_use: ResponseUse) {
         let expected = self.group.response_bytes.get();
-        if response_use == ResponseUse::Forward && expected >= SPLICE_BYTES_MIN as u64 && !self.link.has_session() {
+        let splices = expected >= SPLICE_BYTES_MIN as u64 + u64::from(HEAD_RECEIVE_BYTES);
+        if response_use == ResponseUse::Forward && splices && !self.link.has_session() {
             self.input.expect(0);
             self.link.socket().limit_next_receive(HEAD_RECEIVE_BYTES);
         } else {

@@ -5,7 +5,7 @@ use crate::client::error::{ClientError, ClientErrorKind, ClientPhase, RetrySafet
 use crate::client::outgoing_content::OutgoingContent;
 use crate::client::response::ResponseContent;
 use crate::client::table::Lease;
-use crate::limits::{COPY_BYTES_MAX, SPLICE_BYTES_MIN};
+use crate::limits::{COPY_BYTES_MAX, SPLICE_END_BYTES_MIN};
 use crate::service::{Chunks, SplicePipe, StreamError};
 use bytes::Bytes;
 use selvedge_proto::Persistence;
@@ -51,6 +51,8 @@ pub(super) struct Http1Content {
     pub(super) content: OutgoingContent,
     pub(super) silence: Duration,
     pub(super) trailers: Fields,
+    /// Content of which fewer bytes are left is copied.
+    pub(super) splice_bytes_min: usize,
 }
 
 /// Returns the content of a response: in memory if all of it has arrived with the head.
@@ -184,11 +186,12 @@ impl Http1Content {
             Remaining::UntilClose => usize::MAX,
             Remaining::Nothing | Remaining::Chunks(_) => return None,
         };
-        (is_possible && remaining >= SPLICE_BYTES_MIN).then_some(remaining)
+        (is_possible && remaining >= self.splice_bytes_min).then_some(remaining)
     }
 
     /// Counts bytes that were moved to a pipe.
     fn note_spliced(&mut self, count: usize) {
+        self.splice_bytes_min = SPLICE_END_BYTES_MIN;
         if let Some(lease) = &mut self.lease {
             lease.end_wait();
             lease.connection().input.note_received_elsewhere(count);

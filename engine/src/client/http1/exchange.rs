@@ -11,6 +11,7 @@ use crate::client::request::OutgoingHead;
 use crate::client::response::{IncomingResponse, ResponseContent};
 use crate::client::table::{IdleCheck, Lease, Table};
 use crate::client::tunnel::Tunnel;
+use crate::limits::SPLICE_BYTES_MIN;
 use crate::net::client_session::ApplicationProtocol;
 use bytes::Bytes;
 use selvedge_proto::StatusCode;
@@ -246,6 +247,7 @@ impl Http1Exchange {
             content: std::mem::take(content),
             silence: self.timeouts.silence,
             trailers: Fields::new(),
+            splice_bytes_min: SPLICE_BYTES_MIN,
         };
         let content = complete_content(rest, length);
         IncomingResponse { status, fields, content, upgrade: None }

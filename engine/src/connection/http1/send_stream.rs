@@ -15,16 +15,16 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 /// A stream of content, and the pipe through which parts of it may pass.
-struct Source {
+struct PipedStream {
     chunks: Pin<Box<dyn Chunks>>,
-    /// `None` if the bytes that leave differ from those of the content.
+    /// `None` if a session encodes the bytes.
     pipe: Option<SplicePipe>,
 }
 
 /// The next part of a stream.
 enum Part {
     Chunk(Bytes),
-    /// So many bytes are in the pipe.
+    /// The pipe has this number of bytes.
     Piped(usize),
 }
 
@@ -39,7 +39,7 @@ impl Part {
 
 type NextPart = Option<Result<Part, StreamError>>;
 
-impl Source {
+impl PipedStream {
     fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<NextPart> {
         if let Some(pipe) = &mut self.pipe {
             match ready!(self.chunks.as_mut().poll_splice(cx, pipe)) {
@@ -63,8 +63,7 @@ impl<S: Stream> Connection<S> {
     ) -> Result<(), CloseReason> {
         let transport = &self.transport;
         let mut budget = YieldBudget::default();
-        let leaves_as_it_is = framing != ResponseFraming::Chunked && !transport.link.has_session();
-        let mut source = Source { chunks, pipe: leaves_as_it_is.then(SplicePipe::default) };
+        let mut source = PipedStream { chunks, pipe: (!transport.link.has_session()).then(SplicePipe::default) };
         let mut produced = 0;
         loop {
             let next = match poll_fn(|cx| Poll::Ready(source.poll_next(cx))).await {
@@ -87,8 +86,10 @@ impl<S: Stream> Connection<S> {
                     *sent += count as u64;
                     write_chunk(transport, &piece, framing).await?;
                 }
-                (Part::Piped(_), Some(pipe)) => send_pipe(transport, pipe, sent).await?,
-                (Part::Piped(_), None) => return Err(CloseReason::StreamFailed),
+                (Part::Piped(count), Some(pipe)) if count == pipe.len() => {
+                    send_pipe(transport, pipe, framing, sent).await?;
+                }
+                (Part::Piped(_), _) => return Err(CloseReason::StreamFailed),
             }
             if budget.is_spent_by(count) {
                 yield_now().await;
@@ -105,7 +106,7 @@ impl<S: Stream> Connection<S> {
     }
 
     /// Sends what is buffered while the next part is awaited.
-    async fn next_after_flush(&self, source: &mut Source) -> Result<NextPart, CloseReason> {
+    async fn next_after_flush(&self, source: &mut PipedStream) -> Result<NextPart, CloseReason> {
         let transport = &self.transport;
         // The producer wakes this task, possibly only to yield. A flush that waits consumes that wake-up, so the
         // source is polled again after it.
@@ -145,18 +146,25 @@ async fn write_chunk<S: Stream>(
     if transport.unsent_len() >= BATCH_BYTES { transport.flush().await } else { Ok(()) }
 }
 
-/// Sends what is buffered, and the bytes in the pipe in the same packets.
+/// Sends what is buffered, and the bytes in the pipe behind it without a packet of its own.
 async fn send_pipe<S: Stream>(
     transport: &Transport<S>,
     pipe: &mut SplicePipe,
+    framing: ResponseFraming,
     sent: &mut u64,
 ) -> Result<(), CloseReason> {
+    if framing == ResponseFraming::Chunked {
+        write::write_chunk_size(pipe.len(), transport.output.borrow_mut().bytes());
+    }
     if !transport.send_now(SendMode::MoreFollows)? {
         Box::pin(transport.flush_waiting()).await?;
     }
     let mut progress = transport.send_progress();
     while pipe.len() > 0 {
         *sent += transport.send_step(&mut progress, || transport.link.send_pipe(pipe)).await? as u64;
+    }
+    if framing == ResponseFraming::Chunked {
+        transport.output.borrow_mut().bytes().extend_from_slice(b"\r\n");
     }
     Ok(())
 }
