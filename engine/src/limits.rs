@@ -185,8 +185,8 @@ pub(crate) const SPLICE_PIPES_MAX: usize = 32;
 /// Most bytes in such a pipe. It has a place for each packet or page, so it has more places than the usual 16.
 pub(crate) const SPLICE_PIPE_BYTES: usize = 256 * 1024;
 /// Content of which less is left is copied. To move bytes takes up to three more system calls, which cost as much as
-/// both copies of these bytes: over loopback, the first savings show between 64 and 96 KiB.
-pub(crate) const SPLICE_BYTES_MIN: usize = 64 * 1024;
+/// both copies of 32 KiB, and what the copies evict from the processor's caches.
+pub(crate) const SPLICE_BYTES_MIN: usize = 40 * 1024;
 /// The end of content that was moved so far is copied if it is shorter. The receive that copies it also finds bytes that
 /// should not follow it.
 pub(crate) const SPLICE_END_BYTES_MIN: usize = 16 * 1024;

@@ -146,7 +146,8 @@ impl SplicePipe {
     }
 
     /// Returns the descriptors of the empty pipe to the pool.
-    fn release(&mut self) {
+    pub(crate) fn release(&mut self) {
+        debug_assert!(self.len == 0, "a pipe with bytes is not for another response");
         if let Some(ends) = self.ends.take() {
             ends.give_back();
         }

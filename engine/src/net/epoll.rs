@@ -86,6 +86,9 @@ impl EpollSocket {
         // A pipe may have too few places for all available bytes, so more may always follow.
         let attempt = |fd: BorrowedFd<'_>| Ok((pipe.fill(fd, count)?, RecvFill::Full));
         let polled = self.poll_available(cx, attempt);
+        if polled.is_pending() {
+            pipe.release();
+        }
         self.note_waiting(&polled, cx);
         polled
     }

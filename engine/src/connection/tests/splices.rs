@@ -84,6 +84,9 @@ impl Received {
 
 impl Chunks for Received {
     fn poll_chunk(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, StreamError>>> {
+        if self.count() == 0 {
+            return Poll::Ready(None);
+        }
         let mut bytes = vec![0; self.count().min(20_000)];
         match (&self.upstream.receiver).read(&mut bytes) {
             Ok(0) if self.remaining.is_some_and(|remaining| remaining > 0) => {
