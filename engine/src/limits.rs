@@ -190,8 +190,9 @@ pub(crate) const SPLICE_BYTES_MIN: usize = 40 * 1024;
 /// The end of content that was moved so far is copied if it is shorter. The receive that copies it also finds bytes that
 /// should not follow it.
 pub(crate) const SPLICE_END_BYTES_MIN: usize = 16 * 1024;
-/// Bytes of the first receive when long content is expected: usual heads fit, and little content is copied with them.
-pub(crate) const HEAD_RECEIVE_BYTES: u16 = 4096;
+/// By how much a head may be longer than the last one of its upstream, if it is received without most of its content. So
+/// little content is copied with it.
+pub(crate) const HEAD_MARGIN_BYTES: u16 = 256;
 /// Requests of one connection before its task yields.
 pub(crate) const REQUESTS_PER_YIELD: u32 = 64;
 /// Bytes of content of one connection before its task yields.

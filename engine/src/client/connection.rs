@@ -4,7 +4,7 @@ use super::error::ConnectionUse;
 use super::group::Group;
 use super::input::Input;
 use super::request::ResponseUse;
-use crate::limits::{HEAD_RECEIVE_BYTES, SPLICE_BYTES_MIN};
+use crate::limits::{HEAD_MARGIN_BYTES, SPLICE_BYTES_MIN};
 use crate::net::clock::Tick;
 use crate::net::epoll::EpollSocket;
 use crate::net::link::Link;
@@ -70,10 +70,11 @@ impl PooledConnection {
     /// Prepares to receive a response, which is expected to be as long as the last one.
     pub(super) fn expect_response(&mut self, response_use: ResponseUse) {
         let expected = self.group.response_bytes.get();
-        let splices = expected >= SPLICE_BYTES_MIN as u64 + u64::from(HEAD_RECEIVE_BYTES);
+        let head_max = self.group.head_bytes.get().saturating_add(HEAD_MARGIN_BYTES);
+        let splices = expected >= SPLICE_BYTES_MIN as u64 + u64::from(head_max);
         if response_use == ResponseUse::Forward && splices && !self.link.has_session() {
             self.input.expect(0);
-            self.link.socket().limit_next_receive(HEAD_RECEIVE_BYTES);
+            self.link.socket().limit_next_receive(head_max);
         } else {
             self.input.expect(expected);
         }

@@ -229,6 +229,7 @@ impl Http1Exchange {
         let persistence = self.head.persistence;
         if let ResponseFraming::Length(length) = framing {
             connection.group.response_bytes.set(length.saturating_add(self.head.len as u64));
+            connection.group.head_bytes.set(u16::try_from(self.head.len).unwrap_or(u16::MAX));
         }
         connection.input.consume(self.head.len);
         self.lease.end_wait();

@@ -156,7 +156,7 @@ fn the_connection_is_used_again_and_only_the_head_is_copied() {
             let sending = spawn_send(used, bytes);
             let (received, piped) = pass(fetch.await.unwrap().unwrap().content).await.unwrap();
             assert!(received == sent, "response {seed}");
-            assert!(seed == 0 || piped > LENGTH - 4096, "{piped} bytes through a pipe");
+            assert!(seed == 0 || piped > LENGTH - 1_000, "{piped} bytes through a pipe");
             assert_eq!((client.idle_connections(), pipe_counts()), (1, (1, 1)));
             peer = Some(sending.await.unwrap());
         }
