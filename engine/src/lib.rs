@@ -18,6 +18,7 @@ mod replace_app;
 mod response_lease;
 mod server;
 pub mod service;
+mod splice_pipe;
 #[cfg(feature = "tls")]
 pub mod tls;
 pub mod tower;

@@ -5,6 +5,7 @@ use crate::config::model::{Action, Driver, Listener, Route, Settings, Site, Swit
 use crate::log::{PENDING_BYTES_MAX, queue_bytes_max};
 use crate::site::{CACHE_BYTES_MAX, DIRECTORIES_BYTES_MAX, PASSWORD_CHECKS_AT_ONCE_MAX};
 use selvedge::Limits;
+use selvedge::client::ClientLimits;
 use selvedge::service::OpenFile;
 use std::fmt;
 use std::thread;
@@ -125,6 +126,7 @@ fn upstream_terms(settings: &Settings, limits: &Limits, workers: u64) -> Vec<Mem
     vec![
         MemoryTerm { count, name: "requests to upstreams", bytes_each },
         MemoryTerm { count: workers, name: "idle connections to upstreams", bytes_each: client.idle_bytes_max() },
+        MemoryTerm { count: workers, name: "pipes from upstreams", bytes_each: ClientLimits::pipe_bytes_max() },
     ]
 }
 

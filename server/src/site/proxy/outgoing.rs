@@ -8,7 +8,7 @@ use crate::site::headers::HeaderEdits;
 use crate::syntax::RequestValues;
 use base64ct::{Base64, Encoding};
 use bytes::Bytes;
-use selvedge::client::{OutgoingHead, Scheme};
+use selvedge::client::{OutgoingHead, ResponseUse, Scheme};
 use selvedge::proto::field::{KnownField, list_members};
 use selvedge::proto::forward::{ClientInfo, PeerTrust, forward_request};
 use selvedge::proto::head::{Scheme as ClientScheme, Version};
@@ -74,6 +74,10 @@ impl ServerRequest {
         };
         head.te = forward_request(request.head(), request.head_bytes(), &rules.fields, client, &mut head.fields).te;
         head.upgrade = offered_protocol(request, upgrade);
+        head.response_use = match (request.version(), request.tls()) {
+            (Version::Http11, None) => ResponseUse::Forward,
+            _ => ResponseUse::Read,
+        };
         if !rules.request_headers.is_empty() {
             match rules.request_headers.has_placeholders() {
                 true => edit_lines(&mut head.fields, &rules.request_headers.filled(&values())),
