@@ -375,10 +375,6 @@ impl<'t> Pipeline<'t> {
         if source != ResponseSource::Configured && response.status.is_error() {
             response = self.with_error_page(request, route, response).await;
         }
-        // Files have their encoded representations.
-        if route.is_some_and(|route| route.compress == Compress::On) && file.is_none() {
-            response = Box::pin(self.compress(request, response)).await;
-        }
         if !headers.is_empty() || !file_fields.is_empty() {
             let requested =
                 SafePath::decode(request.path_bytes()).map_or_else(|_| String::new(), |path| absolute_path(&path));
@@ -390,6 +386,10 @@ impl<'t> Pipeline<'t> {
             let headers = filled.as_ref().unwrap_or(headers);
             FieldChanges::of_response(file_fields, headers, &requested, (source, &response, file.as_ref()))
                 .apply(response.fields_mut());
+        }
+        // Files have their encoded representations. The fields are the last ones, because they may forbid it.
+        if route.is_some_and(|route| route.compress == Compress::On) && file.is_none() {
+            response = Box::pin(self.compress(request, response)).await;
         }
         if let Some(cors) = route.map_or(rules.cors.as_ref(), |route| route.cors.as_ref()) {
             cors.apply(request, &mut response);

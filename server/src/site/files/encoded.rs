@@ -1,13 +1,12 @@
 //! A file in a content coding that no precompressed file exists for. The engine encodes it and keeps it for all workers;
 //! here is where a worker finds it without a look-up.
 
-use super::resource::BodyStorage;
 use bytes::Bytes;
 use selvedge::proto::encoding::Coding;
-use selvedge::service::{Body, FileContent, FileStamp};
+use selvedge::service::{Body, FileStamp};
 use selvedge::{ContentCoder, EncodedFile, Method};
 use std::cell::RefCell;
-use std::sync::Weak;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 /// How long an encoded file is used without a look-up, which also tells the cache that the file is in use.
@@ -48,7 +47,7 @@ impl EncodedContent {
         }
         match self.coder.stored_file(stamp, self.coding)? {
             EncodedFile::Smaller(bytes) => {
-                *self.state.borrow_mut() = EncodedState::Stored(std::sync::Arc::downgrade(&bytes), now);
+                *self.state.borrow_mut() = EncodedState::Stored(Arc::downgrade(&bytes), now);
                 Some(Bytes::clone(&bytes))
             }
             EncodedFile::NotSmaller => {
@@ -59,13 +58,7 @@ impl EncodedContent {
     }
 
     /// Encodes the file, or returns `None` if that does not make it smaller.
-    pub(super) async fn encode(&self, method: Method, (stamp, file): (&FileStamp, &BodyStorage)) -> Option<Body> {
-        let content = match file {
-            BodyStorage::Memory(bytes) => Body::Bytes(bytes.clone()),
-            BodyStorage::Open(file) => {
-                Body::File(Box::new(FileContent { file: file.clone(), offset: 0, length: stamp.length, stamp: *stamp }))
-            }
-        };
+    pub(super) async fn encode(&self, method: Method, (stamp, content): (&FileStamp, Body)) -> Option<Body> {
         let encoded = self.coder.encode_file(method, (stamp, content), self.coding).await;
         if encoded.is_none() {
             *self.state.borrow_mut() = EncodedState::NotSmaller;

@@ -37,7 +37,7 @@ pub(super) async fn respond(request: &Request, resource: &Resource) -> Response 
         let (_, representation) = resource.select(request);
         let encoded = match &representation.encoded {
             Some(encoded) => {
-                let source = (&representation.stamp, &representation.storage);
+                let source = (&representation.stamp, body(representation, 0, representation.length));
                 // Boxed, so that the future of a request has no room for it.
                 let content = Box::pin(encoded.encode(request.method(), source)).await;
                 // Otherwise it is not selected again.
