@@ -27,7 +27,7 @@ pub mod tower;
 pub mod from_axum_serve {}
 
 #[cfg(feature = "compression")]
-pub use coding::{Authenticated, ContentCoder};
+pub use coding::{Authenticated, ContentCoder, EncodedFile};
 pub use connection_stats::{ConnectionCount, ConnectionStats};
 pub use limits::Limits;
 pub use net::backend::Driver;
