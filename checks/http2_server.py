@@ -56,6 +56,8 @@ class Server:
     The site "127.0.0.1" has the folder `documents`, which may be elsewhere.
     """
 
+    host = "127.0.0.1"
+
     def __init__(self, binary, driver, limits="", documents="root"):
         self.driver, self.folder = driver, Path(tempfile.mkdtemp(prefix="selvedge-http2-"))
         self.root = self.folder / "root"
@@ -205,15 +207,15 @@ class Response:
 class Connection:
     """A connection that sends the given frames. Acknowledges settings and pings unless `acknowledges` is False."""
 
-    def __init__(self, server, transport, settings=None, acknowledges=True, seconds=10):
-        self.transport, self.acknowledges, self.seconds = transport, acknowledges, seconds
+    def __init__(self, server, transport, settings=None, acknowledges=True, seconds=10, name="localhost"):
+        self.transport, self.acknowledges, self.seconds, self.name = transport, acknowledges, seconds, name
         is_tls = transport == "TLS"
-        self.socket = socket.create_connection(("127.0.0.1", server.tls if is_tls else server.plain), seconds)
+        self.socket = socket.create_connection((server.host, server.tls if is_tls else server.plain), seconds)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if is_tls:
             context = ssl.create_default_context(cafile=server.authority)
             context.set_alpn_protocols(["h2"])
-            self.socket = context.wrap_socket(self.socket, server_hostname="localhost")
+            self.socket = context.wrap_socket(self.socket, server_hostname=name)
             assert self.socket.selected_alpn_protocol() == "h2", self.socket.selected_alpn_protocol()
         self.encoder, self.decoder = Encoder(), Decoder()
         self.decoder.max_header_list_size = MIB
@@ -240,7 +242,7 @@ class Connection:
     def fields(self, path="/hello.txt", method="GET", more=(), **replaced):
         """Returns the fields of a request. A field with the value None is absent."""
         scheme = "https" if self.transport == "TLS" else "http"
-        pseudo = {"method": method, "scheme": scheme, "authority": "localhost", "path": path, **replaced}
+        pseudo = {"method": method, "scheme": scheme, "authority": self.name, "path": path, **replaced}
         return [(f":{name}", value) for name, value in pseudo.items() if value is not None] + list(more)
 
     def head(self, stream, fields, end=True):

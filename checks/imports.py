@@ -22,7 +22,7 @@ FLOORS = {
         ["limits", "mailbox", "peer", "cache", "response_lease"],
         ["buffer"],
         ["net::sys"],
-        ["file"],
+        ["file", "splice_pipe"],
         ["net", "service"],
         ["tls"],
         ["connection", "coding", "client"],

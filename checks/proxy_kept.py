@@ -1,14 +1,14 @@
 """Event streams and WebSockets that outlive reloads. They end when a reload changes their route.
 
-The upstream is `upstreams/upstream.go`, which broadcasts a text to all of them. A WebSocket over HTTP/1.1 needs two descriptors
-of the server, and one over HTTP/2 only that to the upstream.
+The upstream is `upstreams/upstream.go`, which broadcasts a text to all of them. A stream over HTTP/1.1 needs two descriptors of
+the server. Over HTTP/2, a WebSocket needs only that to the upstream, and event streams share a few connections on both sides.
 """
 import asyncio
 import resource
 import time
 
 import proxy_upstreams as upstreams
-from clients import STEP_TIMEOUT
+from clients import STEP_TIMEOUT, free_address
 from http2_server import Connection, raise_windows
 from proxy_upstreams import SHUTDOWN_SECONDS, Proxy
 
@@ -16,12 +16,14 @@ RELOADS = 3
 # The server looks for connections to abort at intervals.
 SWEEPS_SECONDS = 1.5
 STREAMS_OF_CONNECTION = 100
-# Requests at once that a worker sends to an upstream of HTTP/2: 16 connections, each with 100 streams.
+# Requests at once that a worker sends to a server of HTTP/2: 16 connections, each with 100 streams.
 UPSTREAM_STREAMS_MAX = 1600
 # Connects to one port at once.
 OPENING = 100
 # Descriptors of the server that are no kept streams: its own reserve, and those of other requests.
 RESERVED_DESCRIPTORS = 2800
+# Connections of HTTP/2, on both sides.
+CONNECTIONS_MAX = 1000
 SOCKET_FIELDS = [
     ("sec-websocket-version", "13"), ("sec-websocket-key", "dGhlIHNhbXBsZSBub25jZQ=="),
 ]
@@ -62,11 +64,18 @@ class OverHttp1:
             )
             self.all += [kept for _, kept in await asyncio.wait_for(asyncio.gather(*connecting), STEP_TIMEOUT)]
 
+    def send_on_sockets(self, content):
+        for kept in self.all[1::2]:
+            kept.transport.write(content)
+
     def receive(self):
         self.loop.run_until_complete(asyncio.sleep(0.05))
 
     def lacking(self, text):
         return sum(text not in kept.received for kept in self.all)
+
+    def sockets_lacking(self, content):
+        return sum(content not in kept.received for kept in self.all[1::2])
 
     def open_streams(self):
         return sum(not kept.is_closed for kept in self.all[::2])
@@ -89,7 +98,6 @@ class OverHttp2:
 
     def __init__(self, proxy, number):
         self.connections = []
-        path = "/http2/stream" if number <= UPSTREAM_STREAMS_MAX else "/kept/stream"
         for at in range(0, 2 * number, STREAMS_OF_CONNECTION):
             connection = Connection(proxy, "plain", seconds=STEP_TIMEOUT)
             self.connections.append(connection)
@@ -97,7 +105,7 @@ class OverHttp2:
             connection.receive_until(lambda: connection.received is not None and connection.sent_settings_are_acknowledged)
             for stream in range(1, 2 * STREAMS_OF_CONNECTION, 2):
                 if at < number:
-                    connection.send(connection.head(stream, connection.fields(path)))
+                    connection.send(connection.head(stream, connection.fields("/http2/stream")))
                 else:
                     fields = connection.fields("/kept/socket", "CONNECT", [(":protocol", "websocket"), *SOCKET_FIELDS[:1]])
                     connection.send(connection.head(stream, fields, end=False))
@@ -106,6 +114,10 @@ class OverHttp2:
     def responses(self):
         return [response for connection in self.connections for response in connection.responses.values()]
 
+    def send_on_sockets(self, content):
+        for connection in self.connections[len(self.connections) // 2 :]:
+            connection.send(*(connection.data(stream, content, end=False) for stream in connection.responses))
+
     def receive(self):
         for connection in self.connections:
             if not connection.is_closed:
@@ -113,6 +125,10 @@ class OverHttp2:
 
     def lacking(self, text):
         return sum(text not in stream.content for stream in self.responses())
+
+    def sockets_lacking(self, content):
+        sockets = self.connections[len(self.connections) // 2 :]
+        return sum(content not in each.content for connection in sockets for each in connection.responses.values())
 
     def count_open(self, connections):
         return sum(
@@ -143,7 +159,12 @@ def await_all(group, condition, failure):
 
 
 def broadcast(proxy, group, number, text):
-    """Each stream gets a text."""
+    """Each stream gets a text, and each WebSocket gets back what it sends."""
+    echoed = f"echo of {text}".encode()
+    group.send_on_sockets(echoed)
+    await_all(
+        group, lambda: group.sockets_lacking(echoed) == 0, lambda: f"{group.sockets_lacking(echoed)} got no echo of {text!r}"
+    )
     proxy.curl("HTTP/1.1", "/kept/broadcast", "--data-binary", text)
     sought = text.encode()
     await_all(group, lambda: group.lacking(sought) == 0, lambda: f"{group.lacking(sought)} streams did not get {text!r}")
@@ -190,8 +211,9 @@ def keep(proxy, group, number):
 
 
 def kept(options, transport, number):
-    with upstreams.go() as address:
-        http2 = f'protocol "http2"; server "http://{address}"'
+    addresses = [free_address() for _ in range(-(-number // UPSTREAM_STREAMS_MAX))]
+    with upstreams.go(*addresses) as address:
+        http2 = 'protocol "http2"; ' + "".join(f'server "http://{address}";' for address in addresses)
         with Proxy(options.binary, options.driver, kept=address, http2=http2) as proxy:
             if transport == "HTTP/1.1":
                 group = OverHttp1(proxy, asyncio.new_event_loop(), number)
@@ -205,4 +227,4 @@ def kept(options, transport, number):
 def check(options):
     descriptors = resource.getrlimit(resource.RLIMIT_NOFILE)[0] - RESERVED_DESCRIPTORS
     yield kept(options, "HTTP/1.1", min(options.kept, descriptors // 4))
-    yield kept(options, "HTTP/2", min(options.kept, descriptors // 2))
+    yield kept(options, "HTTP/2", min(options.kept, descriptors - CONNECTIONS_MAX))

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Sends GET requests through a proxy while its upstreams close connections, fail or restart.
 
-    python3 checks/proxy_load.py target/release/selvedge [SCENARIO ...]
+    python3 checks/proxy_load.py target/release/selvedge [--requests NUMBER] [SCENARIO ...]
 
 idle-close  the upstream closes idle connections after 1 s ± 0.2 s: no request fails
 dead        one of three upstreams is killed: at most 3 errors after the proxy could detect it
@@ -9,9 +9,13 @@ slow        one of three upstreams is silent from then on, with a response timeo
 failing     one of three upstreams responds with 500 from then on: likewise
 restart     of two upstreams one is killed and started again, four times in turn: no request fails
 handover    a new upstream process takes over the port of the old one, four times: no request fails
+overload    twice the requests that an upstream can do, which becomes slower the more it has: with `adaptive`, it does at
+            least 95 % of its best, and less than 80 % without
 
-Without a scenario, all run, which takes 100 seconds. Exits with 1 if one of them is violated.
+Without a scenario, all run, which takes two minutes. Exits with 1 if one of them is violated. `--requests` is the number of
+requests of `idle-close`, whose upstream then closes after 5 s ± 1 s: a million take half an hour.
 """
+import argparse
 import asyncio
 import multiprocessing
 import os
@@ -27,7 +31,10 @@ import time
 CLIENTS = 24
 IDLE_CLIENTS = 200
 IDLE_SECONDS = 30
-IDLE_CLOSE_SECONDS, IDLE_JITTER_SECONDS = 1.0, 0.2
+# After how many seconds the upstream closes an idle connection, more or less by the second number.
+IDLE_CLOSE, LONG_IDLE_CLOSE = (1.0, 0.2), (5.0, 1.0)
+# Requests of a client in a burst, and in one of many requests.
+BURST_REQUESTS, LONG_BURST_REQUESTS = 3, 20
 # A client that gets no response in this time has an error.
 RESPONSE_SECONDS_MAX = 15
 ERRORS_AFTER_DETECTION_MAX = 3
@@ -37,8 +44,23 @@ FAILURES_TO_DETECT = 3
 DETECTION_SECONDS = 0.1
 FAULT_SECONDS = 8
 RESTARTS = 4
-FINE, SLOW, FAILING = range(3)
+FINE, SLOW, FAILING, POOL = range(4)
+# An upstream that works on some requests at once. Each that waits for it makes all slower by the share.
+POOL_PLACES, POOL_SECONDS, POOL_WAITING_SHARE = 16, 0.08, 0.01
+OVERLOAD_RATE = 2 * POOL_PLACES / POOL_SECONDS
+OVERLOAD_WARM_UP_SECONDS, OVERLOAD_SECONDS = 6, 10
+# Names, and requests-max, queue and adaptive. The first one is the best that a fixed limit can do.
+OVERLOAD_SETTINGS = [
+    ("the best limit", POOL_PLACES, 100, "off"), ("a high limit", 400, 0, "off"), ("adaptive", 400, 0, "on"),
+    ("adaptive with a queue", 400, 100, "on"),
+]
+ADAPTIVE_SHARE_MIN, UNLIMITED_SHARE_MAX = 0.95, 0.8
 CONTENT = b"the content of an upstream"
+
+
+def with_jitter(seconds):
+    mean, jitter = seconds
+    return mean + random.uniform(-jitter, jitter)
 
 
 class UpstreamConnection(asyncio.Protocol):
@@ -67,19 +89,40 @@ class UpstreamConnection(asyncio.Protocol):
         mode = self.upstream.mode.value
         if mode == SLOW:
             return
+        if mode == POOL:
+            asyncio.get_running_loop().create_task(self.respond_from_pool())
+            return
+        self.respond(mode)
+
+    async def respond_from_pool(self):
+        pool = self.upstream.pool
+        pool.requests += 1
+        async with pool.places:
+            waiting = max(pool.requests - POOL_PLACES, 0)
+            await asyncio.sleep(POOL_SECONDS * (1 + waiting * POOL_WAITING_SHARE))
+        pool.requests -= 1
+        self.respond(FINE)
+
+    def respond(self, mode):
         status = b"500 Internal Server Error" if mode == FAILING else b"200 OK"
         self.transport.write(b"HTTP/1.1 %s\r\nContent-Length: %d\r\n\r\n%s" % (status, len(CONTENT), CONTENT))
         if self.idle_close:
             if self.timer:
                 self.timer.cancel()
-            seconds = IDLE_CLOSE_SECONDS + random.uniform(-IDLE_JITTER_SECONDS, IDLE_JITTER_SECONDS)
-            self.timer = asyncio.get_running_loop().call_later(seconds, self.transport.close)
+            self.timer = asyncio.get_running_loop().call_later(with_jitter(self.idle_close), self.transport.close)
+
+
+class Pool:
+    """The requests of an upstream that works on some of them at once."""
+
+    def __init__(self):
+        self.requests, self.places = 0, asyncio.Semaphore(POOL_PLACES)
 
 
 class Upstream:
     """A process that listens on a port of its own. Counters and the mode are shared with it."""
 
-    def __init__(self, idle_close=False):
+    def __init__(self, idle_close=None):
         self.idle_close = idle_close
         self.mode, self.requests, self.accepted = (multiprocessing.Value("q", 0, lock=False) for _ in range(3))
         # Bound and not listening: keeps the port while no process serves it.
@@ -97,6 +140,7 @@ class Upstream:
         return process
 
     async def serve(self, listens):
+        self.pool = Pool()
         loop, stopped, connections = asyncio.get_running_loop(), asyncio.Event(), set()
         loop.add_signal_handler(signal.SIGTERM, stopped.set)
         server = await loop.create_server(
@@ -224,21 +268,29 @@ def steady_load(port):
     return Load(port, CLIENTS, 1, lambda: 0.002)
 
 
-async def idle_close(binary, upstreams):
+class Bursts:
+    """Pauses of clients that all send at once, so that many connections are as old as the upstream permits."""
+
+    def __init__(self, pause):
+        self.pause, self.next = pause, time.monotonic()
+
+    def until_next(self):
+        now = time.monotonic()
+        if self.next <= now:
+            self.next = now + with_jitter(self.pause)
+        return self.next - now
+
+
+async def idle_close(binary, upstreams, requests):
+    """Without a number of requests, the clients send for some seconds."""
     proxy = Proxy(binary, upstreams, "")
     try:
-        bursts, end = [], time.monotonic() + IDLE_SECONDS
-        while not bursts or bursts[-1] < end:
-            pause = IDLE_CLOSE_SECONDS + random.uniform(-0.3, 0.3)
-            bursts.append((bursts[-1] if bursts else time.monotonic()) + pause)
-
-        def until_next_burst():
-            now = time.monotonic()
-            return next((burst - now for burst in bursts if burst > now), 0)
-
-        # All clients send at once, so that many connections are as old as the pause and close during the burst.
-        load = Load(proxy.port, IDLE_CLIENTS, 3, until_next_burst)
-        await asyncio.sleep(end - time.monotonic())
+        mean, jitter = upstreams[0].idle_close
+        bursts = Bursts((mean, jitter * 1.5))
+        load = Load(proxy.port, IDLE_CLIENTS, LONG_BURST_REQUESTS if requests else BURST_REQUESTS, bursts.until_next)
+        end = time.monotonic() + IDLE_SECONDS
+        while load.completed + len(load.errors) < requests if requests else time.monotonic() < end:
+            await asyncio.sleep(0.1)
         await load.stop()
     finally:
         proxy.close()
@@ -312,6 +364,79 @@ async def handover(binary, upstreams):
     return f"{load.completed} requests, errors: {reasons(load.errors)}", not load.errors and load.completed > 0
 
 
+class Arrivals:
+    """Requests that arrive at a rate, whether or not earlier ones have a response. Clients keep their connections."""
+
+    def __init__(self, port, rate):
+        self.port, self.idle, self.statuses, self.sent = port, [], [], 0
+        self.task = asyncio.create_task(self.send(rate))
+
+    async def send(self, rate):
+        began, tasks = time.monotonic(), set()
+        try:
+            while True:
+                while self.sent < (time.monotonic() - began) * rate:
+                    self.sent += 1
+                    task = asyncio.create_task(self.request())
+                    tasks.add(task)
+                    task.add_done_callback(tasks.discard)
+                await asyncio.sleep(0.005)
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def request(self):
+        reader, writer = self.idle.pop() if self.idle else await asyncio.open_connection("127.0.0.1", self.port)
+        try:
+            writer.write(b"GET /path HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            head = (await reader.readuntil(b"\r\n\r\n")).lower()
+            await reader.readexactly(int(head.split(b"content-length:")[1].split(b"\r\n")[0]))
+        except BaseException:
+            writer.close()
+            raise
+        self.statuses.append(int(head.split()[1]))
+        if b"connection: close" in head:
+            writer.close()
+        else:
+            self.idle.append((reader, writer))
+
+    async def stop(self):
+        self.task.cancel()
+        await asyncio.gather(self.task, return_exceptions=True)
+        for _, writer in self.idle:
+            writer.close()
+
+
+async def pool_rate(binary, upstream, settings):
+    """Returns the responses with 200 per second."""
+    proxy = Proxy(binary, [upstream], settings)
+    try:
+        arrivals = Arrivals(proxy.port, OVERLOAD_RATE)
+        await asyncio.sleep(OVERLOAD_WARM_UP_SECONDS)
+        before, began = len(arrivals.statuses), time.monotonic()
+        await asyncio.sleep(OVERLOAD_SECONDS)
+        statuses, seconds = arrivals.statuses[before:], time.monotonic() - began
+        await arrivals.stop()
+    finally:
+        proxy.close()
+    assert set(statuses) == {200, 503}, set(statuses)
+    return statuses.count(200) / seconds
+
+
+async def overload(binary, upstreams):
+    """All settings at once, so that each has as much of the machine as the others."""
+    runs = []
+    for upstream, (_, requests_max, queue, mode) in zip(upstreams, OVERLOAD_SETTINGS):
+        upstream.mode.value = POOL
+        settings = f'    requests-max {requests_max} queue={queue}\n    adaptive "{mode}"\n'
+        runs.append(pool_rate(binary, upstream, settings))
+    best, high, *adaptive = rates = await asyncio.gather(*runs)
+    report = ", ".join(f"{name} {rate:.0f} ({100 * rate / best:.1f} %)" for (name, *_), rate in zip(OVERLOAD_SETTINGS, rates))
+    holds = high < best * UNLIMITED_SHARE_MAX and min(adaptive) >= best * ADAPTIVE_SHARE_MIN
+    return f"of {OVERLOAD_RATE:.0f} requests per second: {report}", holds
+
+
 def set_mode(mode):
     def inject(upstream):
         upstream.mode.value = mode
@@ -327,23 +452,33 @@ SCENARIOS = {
     "failing": (one_of_three, 3, set_mode(FAILING)),
     "restart": (restart, 2),
     "handover": (handover, 1),
+    "overload": (overload, len(OVERLOAD_SETTINGS)),
 }
 
 
 def main():
-    if len(sys.argv) < 2 or not set(sys.argv[2:]) <= set(SCENARIOS):
-        sys.exit(__doc__)
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("binary")
+    parser.add_argument("scenarios", nargs="*", metavar="SCENARIO", help=", ".join(SCENARIOS))
+    parser.add_argument("--requests", type=int, default=0, metavar="NUMBER", help="the number of requests of idle-close")
+    options = parser.parse_intermixed_args()
+    if not set(options.scenarios) <= set(SCENARIOS):
+        parser.error(f"the scenarios are {', '.join(SCENARIOS)}")
     failed = False
-    for name in sys.argv[2:] or SCENARIOS:
+    for name in options.scenarios or SCENARIOS:
         scenario, count, *arguments = SCENARIOS[name]
-        upstreams = [Upstream(idle_close=name == "idle-close") for _ in range(count)]
+        upstream_idle_close = None
+        if name == "idle-close":
+            arguments, upstream_idle_close = [options.requests], LONG_IDLE_CLOSE if options.requests else IDLE_CLOSE
+        upstreams = [Upstream(upstream_idle_close) for _ in range(count)]
+        began = time.monotonic()
         try:
-            report, holds = asyncio.run(scenario(sys.argv[1], upstreams, *arguments))
+            report, holds = asyncio.run(scenario(options.binary, upstreams, *arguments))
         finally:
             for upstream in upstreams:
                 upstream.close()
         failed |= not holds
-        print(f"{name}: {'holds' if holds else 'VIOLATED'}: {report}", flush=True)
+        print(f"{name}: {'holds' if holds else 'VIOLATED'}: {report} ({time.monotonic() - began:.0f} s)", flush=True)
     sys.exit(failed)
 
 

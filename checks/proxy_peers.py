@@ -23,24 +23,8 @@ import time
 import traceback
 from pathlib import Path
 
-from clients import STEP_TIMEOUT, TARGET, run
-
-PACKAGES = ["hpack", "hyperframe", "websockets", "uvicorn", "gunicorn", "grpcio"]
-MODULES = [*PACKAGES[:-1], "grpc"]
-
-
-def run_with_packages():
-    """Starts this program again with a Python that has the packages, installed on first use."""
-    folder = Path(TARGET) / "proxy-checks-python"
-    program = folder / "bin/python"
-    if Path(sys.prefix).resolve() == folder.resolve():
-        return
-    if not program.exists():
-        run(sys.executable, "-m", "venv", folder)
-    if subprocess.run([program, "-c", "import " + ", ".join(MODULES)], stderr=subprocess.DEVNULL).returncode:
-        subprocess.run([program, "-m", "pip", "install", "--quiet", *PACKAGES], check=True)
-    os.execv(program, [program, *sys.argv])
-
+from clients import STEP_TIMEOUT, run
+from proxy_packages import run_with_packages
 
 run_with_packages()
 

@@ -117,12 +117,22 @@ def program(*command, address=None, **options):
         process.wait()
 
 
+def application(name, address):
+    """Runs the application on uvicorn or Node at an address."""
+    host, port = address.split(":")
+    commands = {
+        "uvicorn": [
+            sys.executable, "-m", "uvicorn", "--app-dir", APPLICATIONS, "--host", host, "--port", port, "asgi:application"
+        ],
+        "node": ["node", APPLICATIONS / "upstream.mjs", address],
+    }
+    return program(*commands[name], address=address)
+
+
 @contextlib.contextmanager
 def uvicorn():
     address = free_address()
-    host, port = address.split(":")
-    command = [sys.executable, "-m", "uvicorn", "--app-dir", APPLICATIONS, "--host", host, "--port", port, "asgi:application"]
-    with program(*command, address=address):
+    with application("uvicorn", address):
         yield address
 
 
@@ -137,16 +147,16 @@ def gunicorn(*options):
 @contextlib.contextmanager
 def node():
     address = free_address()
-    with program("node", APPLICATIONS / "upstream.mjs", address, address=address):
+    with application("node", address):
         yield address
 
 
 @contextlib.contextmanager
-def go():
+def go(*more_addresses):
     folder = Path(TARGET) / "proxy-upstreams"
     run("go", "build", "-o", folder / "upstream", APPLICATIONS / "upstream.go")
     address = free_address()
-    with program(folder / "upstream", address, address=address):
+    with program(folder / "upstream", *more_addresses, address, address=address):
         yield address
 
 

@@ -9,38 +9,15 @@ fetch it, comment, a page that does not exist, static files, the source of the c
 """
 
 import argparse
-import glob
 import html
-import http.cookiejar
 import json
-import os
 import re
 import shutil
 import subprocess
 import sys
-import tempfile
-import time
-import urllib.error
-import urllib.parse
-import urllib.request
-import zlib
-from pathlib import Path
 
-from clients import free_address, wait_until_it_listens
+from php_site import PASSWORD, WAIT, PhpSite, picture, value_of, wait_for
 
-WAIT = 60
-PASSWORD = "a long password of the check"
-POOL = """
-[global]
-error_log = {folder}/fpm.log
-[www]
-user = www-data
-group = www-data
-listen = {folder}/fpm.sock
-listen.mode = 0666
-pm = static
-pm.max_children = 4
-"""
 WP_CONFIG = """<?php
 define('DB_NAME', 'wordpress'); define('DB_USER', 'root'); define('DB_PASSWORD', '');
 define('DB_HOST', 'localhost:{folder}/mariadb.sock'); define('DB_CHARSET', 'utf8mb4'); define('DB_COLLATE', '');
@@ -51,37 +28,16 @@ $table_prefix = 'wp_';
 defined('ABSPATH') || define('ABSPATH', __DIR__ . '/');
 require_once ABSPATH . 'wp-settings.php';
 """
-CONFIGURATION = """
-listen "{address}"
-log {{ access "access.log"; error "error.log"; }}
-site "127.0.0.1" {{
-    root "site"
-    route "/*" {{ php "unix:{folder}/fpm.sock"; }}
-}}
-"""
 
 
-class Site:
-    """MariaDB, PHP-FPM and `selvedge run`."""
+class WordPress(PhpSite):
+    """MariaDB, and the files of the package."""
 
-    def __init__(self, binary, driver):
-        self.folder = Path(tempfile.mkdtemp(prefix="selvedge-wordpress-"))
-        self.folder.chmod(0o755)
-        self.address = free_address()
-        self.running = []
-        self.log = self.folder / "error.log"
-        try:
-            self.begin(binary, driver)
-        except BaseException:
-            self.__exit__(True)
-            raise
-
-    def begin(self, binary, driver):
-        # The package has links to other packages, which lead out of the root.
-        subprocess.run(["cp", "-rL", "/usr/share/wordpress", self.folder / "site"], stderr=subprocess.DEVNULL)
+    def prepare(self):
+        self.copy("/usr/share/wordpress")
         (self.folder / "site" / "wp-config.php").write_text(WP_CONFIG.format(folder=self.folder))
         (self.folder / "site" / "wp-content" / "uploads").mkdir(exist_ok=True)
-        subprocess.run(["chown", "-R", "www-data:www-data", self.folder / "site"], check=True)
+        self.give("site")
         (self.folder / "data").mkdir()
         shutil.chown(self.folder / "data", "mysql", "mysql")
         data = f"--datadir={self.folder}/data"
@@ -91,80 +47,9 @@ class Site:
         socket = self.folder / "mariadb.sock"
         self.start(["mariadbd", "--no-defaults", "--user=mysql", "--skip-networking", data, f"--socket={socket}",
                     f"--pid-file={self.folder}/mariadb.pid"])
-        (self.folder / "fpm.conf").write_text(POOL.format(folder=self.folder))
-        php = sorted(glob.glob("/usr/sbin/php-fpm*"))[-1]
-        self.start([php, "--fpm-config", self.folder / "fpm.conf", "--nodaemonize", "--allow-to-run-as-root"])
-        wait_for(lambda: (self.folder / "fpm.sock").exists() and socket.exists(), "sockets")
+        wait_for(socket.exists, "socket of MariaDB")
         create = ["mariadb", "--no-defaults", f"--socket={socket}", "-u", "root", "-e", "CREATE DATABASE wordpress"]
         subprocess.run(create, check=True, timeout=WAIT)
-        configuration = self.folder / "selvedge.kdl"
-        configuration.write_text(CONFIGURATION.format(address=self.address, folder=self.folder))
-        checked = subprocess.run([binary, "check", configuration], capture_output=True, text=True, timeout=60)
-        assert checked.returncode == 0, checked.stdout + checked.stderr
-        environment = {**os.environ, "HOME": str(self.folder), "SELVEDGE_DRIVER": driver}
-        self.server = self.start([binary, "run", configuration], environment)
-        wait_until_it_listens(self.address)
-        self.cookies = http.cookiejar.CookieJar()
-        self.opener = urllib.request.build_opener(urllib.request.HTTPCookieProcessor(self.cookies))
-
-    def start(self, command, environment=None):
-        process = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        self.running.append(process)
-        return process
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, kind, *_):
-        for process in reversed(self.running):
-            process.terminate()
-            process.wait(60)
-        log = self.log.read_text(errors="replace") if self.log.exists() else ""
-        if kind is None:
-            assert self.server.returncode == 0 and "panicked" not in log, log[-3000:]
-            shutil.rmtree(self.folder)
-        else:
-            print(f"the log is in {self.folder}: {log[-2000:]}")
-
-    def fetch(self, path, data=None, fields=None, status=200, method=None):
-        """Returns the fields and the content of a page, after redirects. `data` are bytes, or values of a form."""
-        url = path if path.startswith("http") else f"http://{self.address}{path}"
-        if isinstance(data, dict):
-            data = urllib.parse.urlencode(data).encode()
-        request = urllib.request.Request(url, data, {"User-Agent": "check", **(fields or {})}, method=method)
-        try:
-            response = self.opener.open(request, timeout=WAIT)
-        except urllib.error.HTTPError as error:
-            response = error
-        content = response.read()
-        assert response.status == status, f"{path}: {response.status} {content[:2000]}"
-        self.url = response.url
-        return response.headers, content
-
-    def page(self, *arguments, **options):
-        return self.fetch(*arguments, **options)[1].decode()
-
-
-def wait_for(is_true, what):
-    end = time.monotonic() + WAIT
-    while not is_true():
-        assert time.monotonic() < end, f"no {what} within {WAIT} s"
-        time.sleep(0.02)
-
-
-def value_of(page, name):
-    found = re.search(rf'name="{name}" value="([^"]*)"', page)
-    assert found, f"no {name} in {page[:1000]}"
-    return html.unescape(found.group(1))
-
-
-def picture():
-    """Returns a PNG of one pixel."""
-    def chunk(kind, data):
-        return len(data).to_bytes(4, "big") + kind + data + zlib.crc32(kind + data).to_bytes(4, "big")
-
-    head = (1).to_bytes(4, "big") * 2 + b"\x08\x02\0\0\0"
-    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + chunk(b"IDAT", zlib.compress(b"\0\xff\0\0")) + chunk(b"IEND", b"")
 
 
 def click_through(site):
@@ -179,7 +64,7 @@ def click_through(site):
     yield "the front page has a post and its style"
     page = site.page("/")
     assert "<title>A check" in page and "Hello world!" in page, page[:2000]
-    styles = re.findall(rf'http://{site.address}(/wp-[^"\'? ]+\.(?:css|js))', page)
+    styles = re.findall(rf'{site.origin}(/wp-[^"\'? ]+\.(?:css|js))', page)
     fields, _ = site.fetch("/wp-includes/css/dist/block-library/style.min.css")
     assert fields["Content-Type"].startswith("text/css") and fields["ETag"], fields
     for style in styles:
@@ -242,7 +127,7 @@ def main():
     parser.add_argument("binary")
     parser.add_argument("--driver", default="epoll")
     options = parser.parse_intermixed_args()
-    with Site(os.path.abspath(options.binary), options.driver) as site:
+    with WordPress(options.binary, options.driver) as site:
         for step in click_through(site):
             print(step, flush=True)
     print("ok")

@@ -1,9 +1,12 @@
-"""An upstream for checks/proxy_peers.py: an ASGI application, without a framework."""
+"""An upstream for checks/proxy_peers.py and checks/applications.py: an ASGI application, without a framework."""
 import asyncio
+import json
 
 left = 0
 # The events of the newest stream.
 published = None
+# The status of /healthz. Requests for /hold wait until the event.
+health, release = 200, asyncio.Event()
 
 
 async def pieces(receive):
@@ -56,6 +59,29 @@ async def wait(receive, send):
     left += 1
 
 
+async def set_health(receive, send):
+    global health
+    health = int(b"".join([piece async for piece in pieces(receive)]))
+    await respond(send)
+
+
+async def hold(receive, send):
+    await release.wait()
+    await respond(send, b"held\n")
+
+
+async def release_all(receive, send):
+    release.set()
+    await respond(send)
+
+
+async def describe(scope, send):
+    """Responds with the request, and with what this server is."""
+    fields = {name.decode(): value.decode() for name, value in scope["headers"]}
+    url = scope["raw_path"].decode() + ("?" + scope["query_string"].decode()) * bool(scope["query_string"])
+    await respond(send, json.dumps({"server": "uvicorn", "method": scope["method"], "url": url, "fields": fields}).encode())
+
+
 async def websocket(receive, send):
     await receive()
     await send({"type": "websocket.accept"})
@@ -71,6 +97,10 @@ PATHS = {
     "/wait": wait,
     "/left": lambda receive, send: respond(send, b"%d" % left),
     "/refuse": lambda receive, send: respond(send, status=403),
+    "/healthz": lambda receive, send: respond(send, status=health),
+    "/health": set_health,
+    "/hold": hold,
+    "/release": release_all,
 }
 
 
@@ -78,6 +108,9 @@ async def application(scope, receive, send):
     if scope["type"] == "websocket":
         await websocket(receive, send)
     elif scope["type"] == "http":
-        await PATHS[scope["path"]](receive, send)
+        if scope["path"] == "/describe":
+            await describe(scope, send)
+        else:
+            await PATHS[scope["path"]](receive, send)
     else:
         raise NotImplementedError(scope["type"])

@@ -130,7 +130,7 @@ func keptStream(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// A WebSocket that only sends. What it receives ends nothing before the connection ends.
+// A WebSocket that sends back the bytes that it receives, and what is broadcast.
 func keptSocket(w http.ResponseWriter, r *http.Request) {
 	key := sha1.Sum([]byte(r.Header.Get("Sec-WebSocket-Key") + "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"))
 	connection, buffered, err := w.(http.Hijacker).Hijack()
@@ -144,7 +144,7 @@ func keptSocket(w http.ResponseWriter, r *http.Request) {
 		"Sec-WebSocket-Accept: %s\r\n\r\n", base64.StdEncoding.EncodeToString(key[:]))
 	ended := make(chan struct{})
 	go func() {
-		io.Copy(io.Discard, buffered)
+		io.Copy(connection, buffered)
 		close(ended)
 	}()
 	for {
@@ -176,7 +176,11 @@ func main() {
 	protocols := new(http.Protocols)
 	protocols.SetHTTP1(true)
 	protocols.SetUnencryptedHTTP2(true)
-	server := &http.Server{Addr: os.Args[1], Handler: mux, IdleTimeout: time.Second, Protocols: protocols}
-	fmt.Fprintln(os.Stderr, server.ListenAndServe())
+	ended := make(chan error)
+	for _, address := range os.Args[1:] {
+		server := &http.Server{Addr: address, Handler: mux, IdleTimeout: time.Second, Protocols: protocols}
+		go func() { ended <- server.ListenAndServe() }()
+	}
+	fmt.Fprintln(os.Stderr, <-ended)
 	os.Exit(1)
 }

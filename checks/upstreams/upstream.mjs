@@ -1,9 +1,12 @@
-// An upstream for checks/proxy_peers.py on the HTTP server of Node, with its default timeouts.
+// An upstream for checks/proxy_peers.py and checks/applications.py on the HTTP server of Node, with its default timeouts.
 import http from "node:http";
 
 const [host, port] = process.argv[2].split(":");
 let left = 0;
 let stream = null;
+let health = 200;
+const held = [];
+let isReleased = false;
 
 const paths = {
     "/hello": (request, response) => response.end("hello\n"),
@@ -24,6 +27,21 @@ const paths = {
     },
     "/left": (request, response) => response.end(String(left)),
     "/refuse": (request, response) => response.writeHead(403).end(),
+    "/healthz": (request, response) => response.writeHead(health).end(),
+    "/health": (request, response) => {
+        request.on("data", status => health = Number(status));
+        request.on("end", () => response.end());
+    },
+    // Waits until a request for /release.
+    "/hold": (request, response) => isReleased ? response.end("held\n") : held.push(response),
+    "/release": (request, response) => {
+        isReleased = true;
+        held.forEach(each => each.end("held\n"));
+        response.end();
+    },
+    "/describe": (request, response) => response.end(JSON.stringify({
+        server: "node", method: request.method, url: request.url, fields: request.headers,
+    })),
 };
 
-http.createServer((request, response) => paths[request.url](request, response)).listen(Number(port), host);
+http.createServer((request, response) => paths[request.url.split("?")[0]](request, response)).listen(Number(port), host);

@@ -18,6 +18,7 @@ mod replace_app;
 mod response_lease;
 mod server;
 pub mod service;
+mod splice_pipe;
 #[cfg(feature = "tls")]
 pub mod tls;
 pub mod tower;
@@ -26,7 +27,7 @@ pub mod tower;
 pub mod from_axum_serve {}
 
 #[cfg(feature = "compression")]
-pub use coding::{Authenticated, ContentCoder};
+pub use coding::{Authenticated, ContentCoder, EncodedFile};
 pub use connection_stats::{ConnectionCount, ConnectionStats};
 pub use limits::Limits;
 pub use net::backend::Driver;

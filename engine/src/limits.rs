@@ -153,6 +153,9 @@ pub(crate) const POOLED_LONG_BUFFERS_MAX: usize = 8;
 pub(crate) const COPY_BYTES_MAX: usize = 16 * 1024;
 /// Bytes that a session encodes before they are sent.
 pub(crate) const ENCODED_SLICE_BYTES: usize = 16 * 1024;
+/// Steps of handshakes that run in the order of their requests, on each worker. Of more, the newest runs first. Such a
+/// number takes about 10 ms.
+pub(crate) const HANDSHAKES_IN_ORDER: usize = 64;
 /// Most bytes that a client sends within a handshake: long chains of client certificates fit.
 #[cfg(feature = "tls")]
 pub(crate) const HANDSHAKE_BYTES_MAX: usize = 64 * 1024;
@@ -179,6 +182,20 @@ pub(crate) const FILE_END_BYTES: u64 = 16 * 1024;
 /// machine may hold unread. The buffers of a connection limit how many: by default 4 MiB here and 32 MiB at the
 /// client.
 pub(crate) const FILE_COPIED_BYTES: u64 = 36 << 20;
+/// Pipes of a worker that move content from upstreams to clients. Each holds content only while its client takes it, so
+/// few are in use unless clients read slowly. When none is free, content is copied.
+pub(crate) const SPLICE_PIPES_MAX: usize = 32;
+/// Most bytes in such a pipe. It has a place for each packet or page, so it has more places than the usual 16.
+pub(crate) const SPLICE_PIPE_BYTES: usize = 256 * 1024;
+/// Content of which less is left is copied. To move bytes takes up to three more system calls, which cost as much as
+/// both copies of 32 KiB, and what the copies evict from the processor's caches.
+pub(crate) const SPLICE_BYTES_MIN: usize = 40 * 1024;
+/// The end of content that was moved so far is copied if it is shorter. The receive that copies it also finds bytes that
+/// should not follow it.
+pub(crate) const SPLICE_END_BYTES_MIN: usize = 16 * 1024;
+/// By how much a head may be longer than the last one of its upstream, if it is received without most of its content. So
+/// little content is copied with it.
+pub(crate) const HEAD_MARGIN_BYTES: u16 = 256;
 /// Requests of one connection before its task yields.
 pub(crate) const REQUESTS_PER_YIELD: u32 = 64;
 /// Bytes of content of one connection before its task yields.

@@ -6,7 +6,8 @@ use libfuzzer_sys::fuzz_target;
 use selvedge_proto::MessageLimits;
 use selvedge_proto::field::KnownField;
 use selvedge_proto::field_section::{
-    Protocols, RequestRules, SectionLimits, StreamEnd, build_request, check_response, read_trailers, repeat_request,
+    Protocols, RequestRules, SectionError, SectionLimits, StreamEnd, build_request, check_response, copy_request,
+    read_trailers, repeat_request,
 };
 use selvedge_proto::head::{RequestHead, Version};
 use selvedge_proto::http1::parse_request;
@@ -35,6 +36,22 @@ fn check_head(head: &RequestHead, bytes: &[u8]) {
     assert!(head.value(bytes, KnownField::TransferEncoding).is_none() && head.authority.is_some());
 }
 
+/// Compares a copy of a head, behind other bytes, with the head and with what building it gave.
+fn check_copy(earlier: (&[u8], &RequestHead), end: StreamEnd, built: Result<Option<u64>, SectionError>) {
+    let (mut text, mut head) = (b"earlier".to_vec(), RequestHead::default());
+    let copied = copy_request(earlier, end, &mut text, &mut head);
+    assert_eq!(copied, built);
+    if copied.is_ok() {
+        let text = &text[b"earlier".len()..];
+        assert_eq!(text, earlier.0);
+        assert_eq!(fields_of(&head, text), fields_of(earlier.1, earlier.0));
+        assert_eq!(
+            (head.method, head.target, head.authority),
+            (earlier.1.method, earlier.1.target, earlier.1.authority)
+        );
+    }
+}
+
 fuzz_target!(|bytes: &[u8]| {
     let limits = MessageLimits::default();
     let mut decoder = Decoder::new(4_096);
@@ -53,6 +70,13 @@ fuzz_target!(|bytes: &[u8]| {
         // HTTP/1.1 has no text for an extended CONNECT.
         if head.value(&built, KnownField::Upgrade).is_none() {
             check_head(&head, &built);
+        }
+        for end in [StreamEnd::Open, StreamEnd::Ended] {
+            check_copy(
+                (&built, &head),
+                end,
+                build_request(fields, end, &rules, &mut Vec::new(), &mut RequestHead::default()),
+            );
         }
         assert_eq!(repeat_request(&built, &mut head, StreamEnd::Open), Ok(length));
     }

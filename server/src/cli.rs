@@ -175,6 +175,10 @@ pub(crate) struct ServeArgs {
     #[arg(long)]
     pub(crate) listing: bool,
 
+    /// Do not compress responses; files such as `style.css.br` are sent in any case
+    #[arg(long)]
+    pub(crate) no_compress: bool,
+
     #[command(flatten)]
     pub(crate) common: CommonArgs,
 }

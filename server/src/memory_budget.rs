@@ -4,8 +4,9 @@ use crate::compile::{Compiled, RATE_CLIENTS, client_limits};
 use crate::config::model::{Action, Driver, Listener, Route, Settings, Site, Switch};
 use crate::log::{PENDING_BYTES_MAX, queue_bytes_max};
 use crate::site::{CACHE_BYTES_MAX, DIRECTORIES_BYTES_MAX, PASSWORD_CHECKS_AT_ONCE_MAX};
-use selvedge::Limits;
+use selvedge::client::ClientLimits;
 use selvedge::service::OpenFile;
+use selvedge::{ContentCoder, Limits};
 use std::fmt;
 use std::thread;
 
@@ -63,6 +64,10 @@ impl MemoryBudget {
             let (connections, bytes_each) = (limits.connections_max as u64, Limits::ring_connection_bytes_max());
             terms.push(MemoryTerm { count: workers, name: "io_uring rings", bytes_each: Limits::ring_bytes_max() });
             terms.push(MemoryTerm { count: connections, name: "connections' buffers in io_uring", bytes_each });
+        }
+        if settings.sites.iter().flat_map(|site| &site.routes).any(|route| route.compress == Switch::On) {
+            let bytes_each = ContentCoder::new().bytes_max();
+            terms.push(MemoryTerm { count: 1, name: "compressed files and their encoders", bytes_each });
         }
         if has_listings(settings) {
             terms.push(MemoryTerm { count: workers, name: "directory listings", bytes_each: LISTS_BYTES_MAX });
@@ -125,6 +130,7 @@ fn upstream_terms(settings: &Settings, limits: &Limits, workers: u64) -> Vec<Mem
     vec![
         MemoryTerm { count, name: "requests to upstreams", bytes_each },
         MemoryTerm { count: workers, name: "idle connections to upstreams", bytes_each: client.idle_bytes_max() },
+        MemoryTerm { count: workers, name: "pipes from upstreams", bytes_each: ClientLimits::pipe_bytes_max() },
     ]
 }
 

@@ -36,7 +36,9 @@ pub(crate) fn serve(options: &ServeArgs) -> Result<(), String> {
 
     let logs = Logs::start(&log_config(options), process::connect).map_err(|problem| problem.to_string())?;
     let listing = if options.listing { Listing::On } else { Listing::Off };
-    let table = RouteTable::new(vec![SiteRules::for_directory(Arc::new(root), listing)]).map_err(|_| "no site")?;
+    let rules = SiteRules::for_directory(Arc::new(root), listing);
+    let rules = if options.no_compress { rules } else { rules.with_compression() };
+    let table = RouteTable::new(vec![rules]).map_err(|_| "no site")?;
     let table = Arc::new(table);
     let server = match options.tls {
         true => server_with_tls(server, &options.listen)?,
@@ -91,7 +93,8 @@ fn configuration(options: &ServeArgs, folder: &Path) -> Result<String, String> {
     text += &common_settings(&options.common)?;
     let listing = if options.listing { "    listing #true\n" } else { "" };
     let names = quoted_names(&options.domains);
-    let _ = writeln!(text, "site {names} {{\n    root {}\n{listing}}}", quoted_path(&options.dir)?);
+    let compress = if options.no_compress { "" } else { "    compress #true\n" };
+    let _ = writeln!(text, "site {names} {{\n    root {}\n{listing}{compress}}}", quoted_path(&options.dir)?);
     Ok(text)
 }
 

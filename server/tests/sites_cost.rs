@@ -115,6 +115,7 @@ fn table(root: &Arc<Root>) -> RouteTable {
         cors: None,
         error_pages: Vec::new(),
         headers: HeaderEdits::default(),
+        compress: site::Compress::Off,
         lease: None,
         action,
     };

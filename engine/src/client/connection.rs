@@ -3,6 +3,8 @@
 use super::error::ConnectionUse;
 use super::group::Group;
 use super::input::Input;
+use super::request::ResponseUse;
+use crate::limits::{HEAD_MARGIN_BYTES, SPLICE_BYTES_MIN};
 use crate::net::clock::Tick;
 use crate::net::epoll::EpollSocket;
 use crate::net::link::Link;
@@ -63,6 +65,19 @@ impl PooledConnection {
     /// Sends the closing message of the session, if it has one. The socket is closed when the connection is dropped.
     pub(super) fn close(&self) {
         self.link.close_session();
+    }
+
+    /// Prepares to receive a response, which is expected to be as long as the last one.
+    pub(super) fn expect_response(&mut self, response_use: ResponseUse) {
+        let expected = self.group.response_bytes.get();
+        let head_max = self.group.head_bytes.get().saturating_add(HEAD_MARGIN_BYTES);
+        let splices = expected >= SPLICE_BYTES_MIN as u64 + u64::from(head_max);
+        if response_use == ResponseUse::Forward && splices && !self.link.has_session() {
+            self.input.expect(0);
+            self.link.socket().limit_next_receive(head_max);
+        } else {
+            self.input.expect(expected);
+        }
     }
 
     /// Sends what is to be sent. Ready when the system has accepted all of it.

@@ -25,6 +25,8 @@ pub(super) struct Group {
     /// Bytes of the last response of HTTP/1.1 whose length was announced. The next one is expected to be as long, so that
     /// one receive takes all of it.
     pub(super) response_bytes: Cell<u64>,
+    /// Bytes of its head.
+    pub(super) head_bytes: Cell<u16>,
 }
 
 impl Group {
@@ -36,6 +38,7 @@ impl Group {
             opening: RefCell::default(),
             learned: Cell::default(),
             response_bytes: Cell::default(),
+            head_bytes: Cell::default(),
         }
     }
 

@@ -30,6 +30,16 @@ impl Input {
         }
     }
 
+    /// Whether the last receive was long, or a long response is expected, so that much is likely to be available.
+    pub(super) fn is_bulk(&self) -> bool {
+        self.next_size == Size::Long
+    }
+
+    /// Counts bytes that were received elsewhere. If they are few, the response arrives slowly.
+    pub(super) fn note_received_elsewhere(&mut self, bytes: usize) {
+        self.expect(bytes as u64);
+    }
+
     /// Sets the size of the buffer for a response of `bytes` bytes, which is expected next.
     pub(super) fn expect(&mut self, bytes: u64) {
         self.expected_size = if bytes > BUFFER_BYTES as u64 { Size::Long } else { Size::Usual };

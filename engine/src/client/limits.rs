@@ -1,6 +1,6 @@
 //! Limits and timeouts of a client.
 
-use crate::limits::{BUFFER_BYTES, LONG_BUFFER_BYTES};
+use crate::limits::{BUFFER_BYTES, LONG_BUFFER_BYTES, SPLICE_PIPE_BYTES, SPLICE_PIPES_MAX};
 use selvedge_proto::http2::Http2Limits;
 use selvedge_proto::limits::MessageLimits;
 use std::time::Duration;
@@ -71,6 +71,17 @@ impl ClientLimits {
         let limits = self.http2.permitted();
         let buffers = LONG_BUFFER_BYTES + 2 * HTTP2_OUTPUT_BYTES_MAX + CONNECTION_STATE_BYTES;
         (limits.state_bytes_max() + limits.connection_window_bytes as usize + buffers) as u64
+    }
+
+    /// Returns the most file descriptors of the pipes through which a worker moves content of HTTP/1.1 to clients without
+    /// TLS. While a client does not read, one pipe holds content for it; without a free pipe, content is copied.
+    pub const fn pipe_descriptors_max() -> usize {
+        2 * SPLICE_PIPES_MAX
+    }
+
+    /// Returns an upper bound of the content in these pipes of a worker, which the kernel holds.
+    pub const fn pipe_bytes_max() -> u64 {
+        (SPLICE_PIPES_MAX * SPLICE_PIPE_BYTES) as u64
     }
 
     /// Returns an upper bound of the memory of all idle connections, if all of them have TLS. They hold no buffers.

@@ -39,7 +39,7 @@ pub use error::{ClientError, ClientErrorKind, ClientPhase, ConnectionUse, RetryS
 pub use limits::{ClientLimits, ClientTimeouts};
 pub use outgoing_content::OutgoingContent;
 pub use program_pipes::{ProgramEnds, ProgramPipes};
-pub use request::{OutgoingHead, Scheme};
+pub use request::{OutgoingHead, ResponseUse, Scheme};
 pub use response::{IncomingResponse, ResponseContent};
 pub use tunnel::Tunnel;
 

@@ -27,6 +27,17 @@ impl Scheme {
     }
 }
 
+/// How the content of a response is used, which decides how it is received. Each use works with each way.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ResponseUse {
+    /// It is read or changed, or leaves encoded: as much as possible is received at once.
+    #[default]
+    Read,
+    /// It leaves as it is to a client of HTTP/1.1 without TLS. If the last response of the upstream was long, little is
+    /// received with the head, so that the kernel can move the rest ([`crate::service::Chunks::poll_splice`]).
+    Forward,
+}
+
 /// The head of a request to an upstream. It can be reused for the next request, so that its buffers are not allocated
 /// again.
 ///
@@ -49,6 +60,8 @@ pub struct OutgoingHead {
     /// The protocol to switch to (Upgrade), if the request offers one. It is sent over HTTP/1.1, also to an upstream with
     /// HTTP/2, and only without content: an upstream that switched early would take the rest for the other protocol.
     pub upgrade: Option<Bytes>,
+    /// How the content of the response is used.
+    pub response_use: ResponseUse,
 }
 
 impl OutgoingHead {
@@ -60,6 +73,7 @@ impl OutgoingHead {
         self.scheme = Scheme::Http;
         self.te = TeTrailers::Absent;
         self.upgrade = None;
+        self.response_use = ResponseUse::Read;
     }
 
     /// Whether a request with this framing offers another protocol.

@@ -1,7 +1,7 @@
 //! A response of an upstream.
 
 use super::tunnel::Tunnel;
-use crate::service::{Body, Chunks, StreamError};
+use crate::service::{Body, Chunks, SplicePipe, StreamError};
 use bytes::Bytes;
 use selvedge_proto::StatusCode;
 use selvedge_proto::field::Fields;
@@ -79,6 +79,17 @@ impl Chunks for ResponseContent {
             ContentState::Complete(bytes) if bytes.is_empty() => Poll::Ready(None),
             ContentState::Complete(bytes) => Poll::Ready(Some(Ok(std::mem::take(bytes)))),
             ContentState::Streaming(chunks) => chunks.as_mut().poll_chunk(cx),
+        }
+    }
+
+    fn poll_splice(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        pipe: &mut SplicePipe,
+    ) -> Poll<Result<usize, StreamError>> {
+        match &mut self.state {
+            ContentState::Complete(_) => Poll::Ready(Ok(0)),
+            ContentState::Streaming(chunks) => chunks.as_mut().poll_splice(cx, pipe),
         }
     }
 

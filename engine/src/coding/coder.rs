@@ -5,7 +5,7 @@ use crate::coding::encoder::{CompressionLevel, Encoder};
 use crate::coding::etags;
 use crate::coding::fields::FieldMap;
 use crate::coding::policy::{self, Authenticated, CompressionDecision, MethodClass, PolicySettings, RequestFacts};
-use crate::file::FileRange;
+use crate::file::{FileRange, FileStamp};
 use bytes::Bytes;
 use selvedge_proto::StatusCode;
 use selvedge_proto::encoding::Coding;
@@ -115,6 +115,31 @@ impl ContentCoder {
         &mut Arc::make_mut(&mut self.shared).settings
     }
 
+    /// Returns whether content of a media type and length is encoded, if client and response allow it.
+    pub fn encodes(&self, media_type: &str, length: u64) -> bool {
+        policy::shrinks(media_type.as_bytes()) && length >= self.shared.settings.bytes_min.max(1)
+    }
+
+    /// Returns the offered codings in order of preference.
+    pub fn offered_codings(&self) -> &[Coding] {
+        &self.shared.settings.codings
+    }
+
+    /// Returns a file in this state and coding, if the cache has it.
+    pub fn stored_file(&self, stamp: &FileStamp, coding: Coding) -> Option<EncodedFile> {
+        self.shared.files.stored(stamp, coding)
+    }
+
+    pub(crate) fn files(&self) -> &EncodedFiles {
+        &self.shared.files
+    }
+
+    /// Returns the most memory in bytes: the cache, encodings that requests wait for, and the one that is repeated at the
+    /// highest level.
+    pub fn bytes_max(&self) -> u64 {
+        self.shared.files.bytes_max()
+    }
+
     /// Adds the original ETags to `If-None-Match` and `If-Match`, where the client sent ETags of encoded content.
     /// Returns the client's `If-None-Match` lines if they contained such ETags.
     pub(crate) fn translate_etags(&self, request: &RequestFacts, fields: &mut impl FieldMap) -> Vec<Vec<u8>> {
@@ -205,7 +230,7 @@ fn send_file(fields: &mut impl FieldMap, coding: Coding, encoded: EncodedFile) -
     match encoded {
         EncodedFile::Smaller(bytes) => {
             set_encoded_fields(fields, coding);
-            CodedContent::Bytes(bytes)
+            CodedContent::Bytes(Bytes::clone(&bytes))
         }
         EncodedFile::NotSmaller => {
             add_vary(fields);

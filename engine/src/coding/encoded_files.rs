@@ -31,6 +31,10 @@ const ENCODINGS_IN_FLIGHT_MAX: usize = 4;
 const RECOMPRESS_QUEUE_MAX: usize = 64;
 /// Overhead of a cache entry, in addition to its bytes.
 const ENTRY_BYTES: usize = 256;
+/// Memory of an encoder for content that a request waits for.
+const ENCODER_BYTES_MAX: u64 = 1_200 << 10;
+/// Memory of an encoder at the highest level.
+const BEST_ENCODER_BYTES_MAX: u64 = 70 << 20;
 /// Bytes that are read and encoded at once.
 const READ_BYTES: usize = 64 * 1024;
 
@@ -44,11 +48,20 @@ struct CacheKey {
 
 /// The result of encoding a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum EncodedFile {
-    /// The encoded content, which is smaller than the file.
-    Smaller(Bytes),
+pub enum EncodedFile {
+    /// The encoded content, which is smaller than the file. The cache owns it: keep it weakly, so that its memory is
+    /// free when the cache drops it.
+    Smaller(Arc<Bytes>),
     /// Encoding did not make it smaller, so the file is sent unencoded.
     NotSmaller,
+}
+
+/// A whole file that is encoded.
+#[derive(Clone, Debug)]
+pub(crate) enum WholeFile {
+    Open(Arc<SharedFile>),
+    /// Its bytes, in the state of the stamp.
+    Memory(Bytes),
 }
 
 impl EncodedFile {
@@ -113,7 +126,7 @@ struct CacheInner {
 struct CacheState {
     entries: Cache<CacheKey, EncodedFile>,
     in_flight: HashMap<CacheKey, watch::Receiver<Option<EncodedFile>>>,
-    recompress_queue: VecDeque<(Arc<SharedFile>, CacheKey)>,
+    recompress_queue: VecDeque<(WholeFile, CacheKey)>,
     recompress_thread: RecompressThread,
 }
 
@@ -134,6 +147,16 @@ impl EncodedFiles {
         Self { inner: Arc::new(CacheInner { bounds, state: Mutex::new(state), recompress_ended: Condvar::new() }) }
     }
 
+    /// Returns the most memory in bytes.
+    pub(crate) fn bytes_max(&self) -> u64 {
+        let CacheBounds { bytes_max, file_bytes_max } = self.inner.bounds;
+        // Each encoding has its result, which is shorter than the file, and its encoder.
+        bytes_max as u64
+            + ENCODINGS_IN_FLIGHT_MAX as u64 * (file_bytes_max + ENCODER_BYTES_MAX)
+            + file_bytes_max
+            + BEST_ENCODER_BYTES_MAX
+    }
+
     pub(crate) fn bounds(&self) -> CacheBounds {
         self.inner.bounds
     }
@@ -141,13 +164,31 @@ impl EncodedFiles {
     /// Looks up a file in this coding. On a miss, starts to encode it if `on_miss` requires it.
     pub(crate) fn find(&self, file: &FileRange, coding: Coding, on_miss: OnMiss) -> CacheLookup {
         let is_whole = file.offset == 0 && file.length == file.stamp.length;
-        if !is_whole || file.length > self.inner.bounds.file_bytes_max || self.inner.bounds.bytes_max == 0 {
+        let Ok(stamp) = FileStamp::of(&**file.file) else { return CacheLookup::Bypass };
+        // The response's fields describe the state in which the file was opened.
+        if !is_whole || !stamp.has_content_of(&file.stamp) {
             return CacheLookup::Bypass;
         }
-        let Ok(stamp) = FileStamp::of(&**file.file) else { return CacheLookup::Bypass };
-        let key = CacheKey { stamp, coding };
-        // The response's fields describe the state in which the file was opened.
-        if !key.stamp.has_content_of(&file.stamp) {
+        self.find_whole(|| WholeFile::Open(file.file.clone()), CacheKey { stamp, coding }, on_miss)
+    }
+
+    /// Looks up a file that is in memory, in the state of this stamp.
+    pub(crate) fn find_in_memory(
+        &self,
+        (stamp, bytes): (&FileStamp, &Bytes),
+        coding: Coding,
+        on_miss: OnMiss,
+    ) -> CacheLookup {
+        self.find_whole(|| WholeFile::Memory(bytes.clone()), CacheKey { stamp: *stamp, coding }, on_miss)
+    }
+
+    /// Returns the encoded file in this state, if it is cached.
+    pub(crate) fn stored(&self, stamp: &FileStamp, coding: Coding) -> Option<EncodedFile> {
+        self.inner.lock_state().entries.get(&CacheKey { stamp: *stamp, coding }).cloned()
+    }
+
+    fn find_whole(&self, file: impl FnOnce() -> WholeFile, key: CacheKey, on_miss: OnMiss) -> CacheLookup {
+        if key.stamp.length > self.inner.bounds.file_bytes_max || self.inner.bounds.bytes_max == 0 {
             return CacheLookup::Bypass;
         }
         let mut state = self.inner.lock_state();
@@ -167,7 +208,7 @@ impl EncodedFiles {
         let (sender, receiver) = watch::channel(None);
         state.in_flight.insert(key, receiver.clone());
         drop(state);
-        let (inner, file) = (self.inner.clone(), file.file.clone());
+        let (inner, file) = (self.inner.clone(), file());
         runtime.spawn_blocking(move || inner.encode_for_waiters(file, key, sender));
         CacheLookup::Pending(wait(receiver))
     }
@@ -202,12 +243,7 @@ impl CacheInner {
     }
 
     /// Encodes a file and sends the result to the waiting requests.
-    fn encode_for_waiters(
-        self: Arc<Self>,
-        file: Arc<SharedFile>,
-        key: CacheKey,
-        sender: watch::Sender<Option<EncodedFile>>,
-    ) {
+    fn encode_for_waiters(self: Arc<Self>, file: WholeFile, key: CacheKey, sender: watch::Sender<Option<EncodedFile>>) {
         let in_flight = RemoveInFlight(&self, key);
         let is_stable = !key.stamp.changed_recently(SystemTime::now());
         let Ok(encoded) = encode_file(&file, &key, CompressionLevel::WhileSending) else { return };
@@ -223,7 +259,7 @@ impl CacheInner {
     }
 
     /// Queues a file for recompression by the low-priority thread, and starts the thread if necessary.
-    fn queue_recompression(self: &Arc<Self>, file: Arc<SharedFile>, key: CacheKey) {
+    fn queue_recompression(self: &Arc<Self>, file: WholeFile, key: CacheKey) {
         let mut state = self.lock_state();
         if state.recompress_queue.len() >= RECOMPRESS_QUEUE_MAX {
             return;
@@ -242,7 +278,7 @@ impl CacheInner {
     }
 
     /// Returns the next queued file that is still cached, or `None`, which ends the thread.
-    fn next_recompress_job(&self) -> Option<(Arc<SharedFile>, CacheKey)> {
+    fn next_recompress_job(&self) -> Option<(WholeFile, CacheKey)> {
         let mut state = self.lock_state();
         while let Some((file, key)) = state.recompress_queue.pop_front() {
             if state.entries.peek(&key).is_some() {
@@ -279,8 +315,25 @@ fn run_recompress_thread(inner: &Weak<CacheInner>) {
 }
 
 /// Encodes a file. Fails if the file is not in the state of the key after it was read.
-fn encode_file(file: &File, key: &CacheKey, level: CompressionLevel) -> io::Result<EncodedFile> {
+fn encode_file(file: &WholeFile, key: &CacheKey, level: CompressionLevel) -> io::Result<EncodedFile> {
     let mut encoder = Encoder::new(key.coding, level, Some(key.stamp.length))?;
+    let mut encoded = match file {
+        WholeFile::Open(file) => encode_open(file, key, &mut encoder)?,
+        WholeFile::Memory(bytes) => {
+            encoder.write(bytes)?;
+            encoder.take_output()
+        }
+    };
+    encoded.append(&mut encoder.finish()?);
+    if encoded.len() as u64 >= key.stamp.length {
+        return Ok(EncodedFile::NotSmaller);
+    }
+    encoded.shrink_to_fit();
+    Ok(EncodedFile::Smaller(Arc::new(encoded.into())))
+}
+
+/// Encodes the content of an open file.
+fn encode_open(file: &File, key: &CacheKey, encoder: &mut Encoder) -> io::Result<Vec<u8>> {
     let mut encoded = Vec::new();
     let mut chunk = vec![0; READ_BYTES];
     let mut at = 0;
@@ -291,15 +344,10 @@ fn encode_file(file: &File, key: &CacheKey, level: CompressionLevel) -> io::Resu
         encoded.append(&mut encoder.take_output());
         at += chunk.len() as u64;
     }
-    encoded.append(&mut encoder.finish()?);
     if FileStamp::of(file)? != key.stamp {
         return Err(io::Error::other("the file changed while it was read"));
     }
-    if encoded.len() as u64 >= key.stamp.length {
-        return Ok(EncodedFile::NotSmaller);
-    }
-    encoded.shrink_to_fit();
-    Ok(EncodedFile::Smaller(encoded.into()))
+    Ok(encoded)
 }
 
 #[cfg(test)]

@@ -15,6 +15,7 @@ mod response;
 
 pub use coder::ContentCoder;
 pub(crate) use coder::{CodedContent, ResponseFacts};
+pub use encoded_files::EncodedFile;
 pub(crate) use fields::{FieldLookup, FieldMap};
 pub use policy::Authenticated;
 

@@ -200,7 +200,11 @@ pub(crate) fn media_type(fields: &impl FieldLookup) -> Option<&[u8]> {
 
 /// Returns whether content of this type usually shrinks. Content without a type may be anything.
 fn is_compressible(fields: &impl FieldLookup) -> bool {
-    let Some(name) = media_type(fields) else { return false };
+    media_type(fields).is_some_and(shrinks)
+}
+
+/// Returns whether content of this media type, without parameters, usually shrinks.
+pub(crate) fn shrinks(name: &[u8]) -> bool {
     let starts_with =
         |with: &str| name.get(..with.len()).is_some_and(|begin| begin.eq_ignore_ascii_case(with.as_bytes()));
     let ends_with = |with: &str| {

@@ -2,13 +2,17 @@
 
 use crate::coding::BoxError;
 use crate::coding::coder::{CodedContent, ContentCoder, ResponseFacts};
+use crate::coding::encoded_files::{CacheLookup, EncodedFile, OnMiss};
+use crate::coding::encoder::{CompressionLevel, Encoder};
 use crate::coding::fields::FieldLookup;
 use crate::coding::ongoing::{OngoingEncoding, Piece, PolledPiece};
 use crate::coding::policy::{MethodClass, RequestFacts};
-use crate::file::FileRange;
+use crate::file::{FileRange, FileStamp};
 use crate::service::{Body, Chunks, Request, Response, StreamError};
 use bytes::Bytes;
+use selvedge_proto::encoding::Coding;
 use selvedge_proto::field::Fields;
+use selvedge_proto::method::Method;
 use std::future::Future;
 use std::io;
 use std::pin::Pin;
@@ -44,6 +48,40 @@ impl ContentCoder {
             }
         }
         response
+    }
+
+    /// Returns the content of a response with a whole file in a coding, or `None` if the encoded file is not smaller. The
+    /// first request for the file waits until it is encoded at a low level; a low-priority thread then encodes it at the
+    /// highest level. `content` is the file, from memory or open, in the state of `stamp`. Content for a HEAD request has
+    /// no length unless the file is in the cache. Call it on a worker of the server.
+    pub async fn encode_file(
+        &self,
+        method: Method,
+        (stamp, content): (&FileStamp, Body),
+        coding: Coding,
+    ) -> Option<Body> {
+        let is_head = method == Method::Head;
+        let on_miss = if is_head { OnMiss::Skip } else { OnMiss::Encode };
+        let found = match &content {
+            Body::File(file) => self.files().find(&file.range(), coding, on_miss),
+            Body::Bytes(bytes) => self.files().find_in_memory((stamp, bytes), coding, on_miss),
+            _ => CacheLookup::Bypass,
+        };
+        let encoded = match found {
+            CacheLookup::Hit(encoded) => Some(encoded),
+            CacheLookup::Pending(pending) => pending.await,
+            CacheLookup::Bypass => None,
+        };
+        match encoded {
+            Some(EncodedFile::Smaller(bytes)) => Some(Body::Bytes(Bytes::clone(&bytes))),
+            Some(EncodedFile::NotSmaller) => None,
+            None if is_head => Some(stream(Box::pin(NoChunks))),
+            None => {
+                let encoder = Encoder::new(coding, CompressionLevel::WhileSending, content.length()).ok()?;
+                let job = OngoingEncoding::new(Box::new(encoder));
+                Some(stream(Box::pin(EncodedChunks { input: Input::new(content), job, trailers: Fields::new() })))
+            }
+        }
     }
 }
 
@@ -159,7 +197,6 @@ mod tests {
     use crate::service::{FileContent, OpenFile, RequestInner};
     use crate::tower::Compression;
     use http_body_util::BodyExt;
-    use selvedge_proto::encoding::Coding;
     use selvedge_proto::head::Version;
     use selvedge_proto::{HeadBuilder, MessageLimits, RequestLine, StatusCode};
     use std::convert::Infallible;

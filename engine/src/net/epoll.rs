@@ -6,11 +6,12 @@ use crate::net::raw::{self, FilePart, RecvFill, SendMode, ShutdownMode};
 use crate::net::stream::{Detach, Stream};
 use crate::net::sys::LazyAsyncFd;
 use crate::net::worker::Worker;
+use crate::splice_pipe::SplicePipe;
 use bytes::Bytes;
 use rustix::io::{Errno, retry_on_intr};
 use std::cell::Cell;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker, ready};
 
@@ -22,6 +23,8 @@ pub(crate) struct EpollSocket {
     fd: LazyAsyncFd,
     /// Readable data may remain, and its readiness edge is consumed.
     has_pending_edge: Cell<bool>,
+    /// Most bytes of the next receive; 0: what the buffer holds.
+    next_receive_max: Cell<u16>,
     // The runtime wakes only the task that polled last, so each wakes the other.
     /// The task that waits to receive.
     reader: WakerSlot,
@@ -54,6 +57,7 @@ impl EpollSocket {
         Self {
             fd: LazyAsyncFd::new(fd),
             has_pending_edge: Cell::new(false),
+            next_receive_max: Cell::new(0),
             reader: WakerSlot::default(),
             watcher: WakerSlot::default(),
         }
@@ -64,6 +68,31 @@ impl EpollSocket {
         self.has_pending_edge.set(true);
     }
 
+    /// Receives at most `bytes` bytes next, so that those after them can be moved to another socket.
+    pub(crate) fn limit_next_receive(&self, bytes: u16) {
+        self.next_receive_max.set(bytes);
+    }
+
+    /// Moves up to `count` available bytes into an empty pipe. Returns how many, 0 at the end of the stream.
+    ///
+    /// # Errors
+    /// As `splice(2)`; `Unsupported` if the system cannot move them.
+    pub(crate) fn poll_splice(
+        &self,
+        cx: &mut Context<'_>,
+        pipe: &mut SplicePipe,
+        count: usize,
+    ) -> Poll<io::Result<usize>> {
+        // A pipe may have too few places for all available bytes, so more may always follow.
+        let attempt = |fd: BorrowedFd<'_>| Ok((pipe.fill(fd, count)?, RecvFill::Full));
+        let polled = self.poll_available(cx, attempt);
+        if polled.is_pending() {
+            pipe.release();
+        }
+        self.note_waiting(&polled, cx);
+        polled
+    }
+
     /// Returns why an attempt to connect has failed.
     ///
     /// # Errors
@@ -72,11 +101,17 @@ impl EpollSocket {
         rustix::net::sockopt::socket_error(&self.fd)?.map_err(Into::into)
     }
 
-    fn poll_available(&self, cx: &mut Context<'_>, into: &mut Option<Buffer>) -> Poll<io::Result<usize>> {
+    /// Attempts to receive, and waits if nothing is available.
+    #[inline]
+    fn poll_available(
+        &self,
+        cx: &mut Context<'_>,
+        mut attempt: impl FnMut(BorrowedFd<'_>) -> rustix::io::Result<(usize, RecvFill)>,
+    ) -> Poll<io::Result<usize>> {
         // The request is often received before the connection is accepted, so the first receive is tried without
         // registration.
         if self.fd.registered().is_none() || self.has_pending_edge.get() {
-            match retry_on_intr(|| raw::receive(&self.fd, into)) {
+            match retry_on_intr(|| attempt(self.fd.as_fd())) {
                 Err(Errno::AGAIN) => self.has_pending_edge.set(false),
                 result => {
                     let (received, fill) = result?;
@@ -89,7 +124,7 @@ impl EpollSocket {
         let readiness = self.fd.readiness()?;
         loop {
             let mut guard = ready!(readiness.poll_read_ready(cx))?;
-            match raw::receive(&self.fd, into) {
+            match attempt(self.fd.as_fd()) {
                 Ok((received, RecvFill::Partial)) if received > 0 => {
                     // The socket is empty, and the next bytes raise an edge. Clearing the readiness now saves a
                     // receive that fails with `EAGAIN`.
@@ -103,17 +138,28 @@ impl EpollSocket {
             }
         }
     }
-}
 
-impl Stream for EpollSocket {
-    fn poll_receive(&self, cx: &mut Context<'_>, into: &mut Option<Buffer>) -> Poll<io::Result<usize>> {
-        let polled = self.poll_available(cx, into);
-        match &polled {
+    /// Keeps the waker of a task that has to wait, and wakes the one that waits for the end.
+    fn note_waiting(&self, polled: &Poll<io::Result<usize>>, cx: &Context<'_>) {
+        match polled {
             Poll::Pending => self.reader.set(cx),
             Poll::Ready(Ok(1..)) => {}
             // The end of the stream wakes only the reader.
             Poll::Ready(_) => self.watcher.wake(),
         }
+    }
+}
+
+impl Stream for EpollSocket {
+    fn poll_receive(&self, cx: &mut Context<'_>, into: &mut Option<Buffer>) -> Poll<io::Result<usize>> {
+        let polled = self.poll_available(cx, |fd| match self.next_receive_max.get() {
+            0 => raw::receive(fd, into),
+            max => raw::receive_at_most(fd, into, max.into()),
+        });
+        if polled.is_ready() {
+            self.next_receive_max.set(0);
+        }
+        self.note_waiting(&polled, cx);
         polled
     }
 
@@ -126,6 +172,10 @@ impl Stream for EpollSocket {
 
     fn send_file(&self, first: &[u8], part: FilePart<'_>) -> io::Result<usize> {
         raw::send_file(self.fd.as_fd(), first, part)
+    }
+
+    fn send_pipe(&self, pipe: &mut SplicePipe) -> io::Result<usize> {
+        pipe.send(self.fd.as_fd())
     }
 
     fn poll_writable(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {

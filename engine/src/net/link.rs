@@ -12,6 +12,7 @@ use crate::net::stream::{Detach, Stream};
 use crate::net::turns::{Ticket, Turns};
 use crate::net::worker::Worker;
 use crate::peer::TlsInfo;
+use crate::splice_pipe::SplicePipe;
 use bytes::Bytes;
 use std::cell::RefCell;
 use std::fmt;
@@ -392,6 +393,14 @@ impl<S: Stream> Stream for Link<S> {
         }
         let mode = if read == part.length { part.mode } else { SendMode::MoreFollows };
         state.borrow_mut().send(&self.socket, [first, &content[..read]], mode)
+    }
+
+    fn send_pipe(&self, pipe: &mut SplicePipe) -> io::Result<usize> {
+        match &self.session {
+            None => self.socket.send_pipe(pipe),
+            // A session encodes bytes, which it has to have.
+            Some(_) => Err(ErrorKind::Unsupported.into()),
+        }
     }
 
     fn poll_writable(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {

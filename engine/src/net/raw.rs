@@ -160,6 +160,25 @@ pub(super) enum RecvFill {
     Full,
 }
 
+/// Receives at most `max` available bytes and appends them to `into`.
+pub(super) fn receive_at_most(
+    fd: impl AsFd,
+    into: &mut Option<Buffer>,
+    max: usize,
+) -> rustix::io::Result<(usize, RecvFill)> {
+    let mut buffer = into.take().unwrap_or_else(Buffer::take);
+    let had = buffer.len();
+    buffer.resize(had + max, 0);
+    let received = rustix::net::recv(fd, &mut buffer[had..], RecvFlags::empty());
+    let count = received.map_or(0, |(count, _)| count);
+    buffer.truncate(had + count);
+    if !buffer.is_empty() {
+        *into = Some(buffer);
+    }
+    let (count, _) = received?;
+    Ok((count, if count < max { RecvFill::Partial } else { RecvFill::Full }))
+}
+
 /// Receives available bytes and appends them to `into`.
 pub(super) fn receive(fd: impl AsFd, into: &mut Option<Buffer>) -> rustix::io::Result<(usize, RecvFill)> {
     let mut pooled = None;

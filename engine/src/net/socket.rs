@@ -10,6 +10,7 @@ use crate::net::raw::{FilePart, SendMode, ShutdownMode};
 use crate::net::stream::{Detach, Stream};
 use crate::net::uring::UringSocket;
 use crate::net::worker::Worker;
+use crate::splice_pipe::SplicePipe;
 use bytes::Bytes;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -56,6 +57,10 @@ impl Stream for Socket {
     #[inline]
     fn send_file(&self, first: &[u8], part: FilePart<'_>) -> io::Result<usize> {
         dispatch!(self, socket => socket.send_file(first, part))
+    }
+
+    fn send_pipe(&self, pipe: &mut SplicePipe) -> io::Result<usize> {
+        dispatch!(self, socket => socket.send_pipe(pipe))
     }
 
     fn poll_writable(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {

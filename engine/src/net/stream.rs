@@ -9,6 +9,7 @@ use crate::buffer::Buffer;
 use crate::net::connection_table::ConnectionId;
 use crate::net::raw::{FilePart, SendMode, ShutdownMode};
 use crate::net::worker::Worker;
+use crate::splice_pipe::SplicePipe;
 use bytes::Bytes;
 use std::io;
 use std::rc::Rc;
@@ -36,6 +37,12 @@ pub(crate) trait Stream: 'static {
     /// # Errors
     /// `WouldBlock` when nothing can be accepted now; [`Stream::poll_writable`] then waits.
     fn send_file(&self, first: &[u8], part: FilePart<'_>) -> io::Result<usize>;
+
+    /// Sends as much as possible of the bytes in a pipe, unchanged. Returns how much was accepted.
+    ///
+    /// # Errors
+    /// `WouldBlock` when nothing can be accepted now; [`Stream::poll_writable`] then waits.
+    fn send_pipe(&self, pipe: &mut SplicePipe) -> io::Result<usize>;
 
     /// Waits until more can be sent. Call it after a send that returned `WouldBlock`.
     fn poll_writable(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>>;

@@ -2,6 +2,7 @@
 
 use crate::file::FileContent;
 use crate::peer::Duplex;
+use crate::splice_pipe::SplicePipe;
 use bytes::Bytes;
 use selvedge_proto::field::Fields;
 use selvedge_proto::{Reject, StatusCode};
@@ -87,6 +88,22 @@ impl<T: Into<Bytes>> From<T> for Body {
 pub trait Chunks {
     /// Polls the next chunk; `None` at the end. The engine skips empty chunks.
     fn poll_chunk(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, StreamError>>>;
+
+    /// Moves the next bytes of the content into an empty pipe, so that the kernel passes them on without a copy. Returns
+    /// how many. 0 means that the next bytes are a chunk, or that the content ends: the engine polls the next chunk.
+    ///
+    /// The engine calls it only for content that leaves as it is. Content that wraps other content and changes nothing in
+    /// it may call that of the other. Default: all content is in chunks.
+    ///
+    /// # Errors
+    /// As those of a chunk.
+    fn poll_splice(
+        self: Pin<&mut Self>,
+        _cx: &mut Context<'_>,
+        _pipe: &mut SplicePipe,
+    ) -> Poll<Result<usize, StreamError>> {
+        Poll::Ready(Ok(0))
+    }
 
     /// Returns the trailer fields. Called once, after the last chunk. HTTP/1.1 has them only if the length of the
     /// content was not known in advance.

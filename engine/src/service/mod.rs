@@ -14,6 +14,7 @@ mod upstream;
 pub use crate::file::{FileContent, FileStamp, OpenFile};
 pub use crate::peer::{Duplex, StoppingFuture, TlsInfo, UNIX_PEER};
 pub use crate::response_lease::ResponseLease;
+pub use crate::splice_pipe::SplicePipe;
 pub use admission::Admission;
 pub(crate) use admission::AdmissionHook;
 pub use body::{

@@ -22,3 +22,4 @@ mod listeners;
 mod observer;
 mod replace_app;
 mod server;
+mod splices;

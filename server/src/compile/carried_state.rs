@@ -13,6 +13,7 @@ use crate::site::{ConnectionLimiter, PasswordCache, RateLimiter, Root};
 #[cfg(feature = "program")]
 use crate::site::{GatewayLoad, Upstream};
 #[cfg(feature = "program")]
+use selvedge::ContentCoder;
 use selvedge::service::ResponseLease;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -28,6 +29,8 @@ pub(crate) struct CarriedState {
     pub(super) connections: Option<(String, Arc<ConnectionLimiter>)>,
     /// Verified passwords, independent of settings.
     pub(super) passwords: Arc<PasswordCache>,
+    /// Compressed files, independent of settings.
+    pub(super) coder: ContentCoder,
     /// Each root is opened once for all sites and configurations.
     pub(super) roots: HashMap<PathBuf, Arc<Root>>,
     /// Certificates, by their files.

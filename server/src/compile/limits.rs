@@ -1,9 +1,9 @@
 //! Limits on clients.
 
 use crate::config::model;
-#[cfg(feature = "program")]
 use selvedge::client::ClientLimits;
 use selvedge::{Limits, proto};
+use std::thread;
 
 /// Fewest connections, even if few descriptors remain.
 const CONNECTIONS_MIN: usize = 16;
@@ -13,6 +13,7 @@ pub(super) fn compile(settings: &model::Settings, descriptors: usize) -> Limits 
     let limits = &settings.limits;
     // A forwarded request needs a second descriptor, for the connection to its server.
     let descriptors_each = if settings.forwards_requests() { 2 } else { 1 };
+    let descriptors = descriptors + pipe_descriptors(settings);
     let of_rest = || {
         let rest = Limits::default().connections_max.saturating_sub(descriptors);
         (rest / descriptors_each).max(CONNECTIONS_MIN)
@@ -38,6 +39,15 @@ pub(super) fn compile(settings: &model::Settings, descriptors: usize) -> Limits 
         connections_max: limits.connections_max.unwrap_or_else(of_rest),
         shutdown_timeout: limits.shutdown_timeout,
     }
+}
+
+/// Returns the most descriptors of the pipes through which content of upstreams passes.
+fn pipe_descriptors(settings: &model::Settings) -> usize {
+    if settings.upstreams.is_empty() {
+        return 0;
+    }
+    let workers = settings.process.workers.unwrap_or_else(|| thread::available_parallelism().map_or(1, usize::from));
+    workers * ClientLimits::pipe_descriptors_max()
 }
 
 /// Returns the limits of the connections that each worker opens to upstreams.

@@ -92,7 +92,7 @@ pub(crate) fn compile(
     let Compiler { carried, mut problems, .. } = compiler;
     match RouteTable::new(sites) {
         Ok(table) if problems.is_empty() => {
-            let table = table.with_password_cache(carried.passwords.clone());
+            let table = table.with_password_cache(carried.passwords.clone()).with_coder(carried.coder.clone());
             #[cfg(feature = "program")]
             let table = table.with_client_limits(limits::client(&settings.limits));
             #[cfg(feature = "program")]

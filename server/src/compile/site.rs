@@ -5,7 +5,7 @@ use super::{Compiler, RouteIndex};
 use crate::config::MachineRequirementKind;
 use crate::config::model::{self, ResponseSettings};
 use crate::site::{
-    AccessRules, AllowedOrigins, Condition, CorsCredentials, CorsRules, ErrorPages, FileFieldRules, FlagFile,
+    AccessRules, AllowedOrigins, Compress, Condition, CorsCredentials, CorsRules, ErrorPages, FileFieldRules, FlagFile,
     HeaderEdits, NamedCondition, PlainRequests, Route as SiteRoute, SiteRules,
 };
 use crate::syntax::{Pattern, TextTemplate};
@@ -73,6 +73,7 @@ impl<'a> Compiler<'a> {
             conditions: conditions.clone(),
             access: own_rules.clone(),
             body_bytes_max: route.body_bytes_max,
+            compress: if route.compress == model::Switch::On { Compress::On } else { Compress::Off },
             headers: headers.clone(),
             file_fields: file_fields.clone(),
             cors: route.response_settings.cors.as_ref().or(site_settings.response_settings.cors.as_ref()).map(cors),

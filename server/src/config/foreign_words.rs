@@ -56,11 +56,11 @@ const SUGGESTIONS: &[(&str, &str)] = &[
     ("etag", "files always have an entity tag"),
     ("server_tokens", "the server sends no version"),
     // Compression.
-    ("gzip", "`precompressed` sends `.br`, `.zst` and `.gz` files; compression of other responses is not yet there"),
+    ("gzip", "write `compress #true`; `precompressed` sends `.br`, `.zst` and `.gz` files"),
     ("gzip_static", "write `precompressed #true`, the default"),
-    ("brotli", "`precompressed` sends `.br` files; compression of other responses is not yet there"),
-    ("encode", "`precompressed` sends `.br`, `.zst` and `.gz` files; compression of other responses is not yet there"),
-    ("deflate", "`precompressed` sends `.br`, `.zst` and `.gz` files; compression of other responses is not yet there"),
+    ("brotli", "write `compress #true`; `precompressed` sends `.br`, `.zst` and `.gz` files"),
+    ("encode", "write `compress #true`; `precompressed` sends `.br`, `.zst` and `.gz` files"),
+    ("deflate", "write `compress #true`; `precompressed` sends `.br`, `.zst` and `.gz` files"),
     // Access.
     ("allow", "write `ip-access { allow NETWORK; }`"),
     ("require", "write `ip-access { allow NETWORK; }` or `basic-auth file=FILE`"),

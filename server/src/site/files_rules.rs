@@ -68,6 +68,13 @@ pub(crate) enum Precompressed {
     On,
 }
 
+/// Whether responses are compressed that no precompressed file exists for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Compress {
+    Off,
+    On,
+}
+
 /// Names of index files.
 #[derive(Clone, Debug)]
 pub(crate) struct IndexNames(pub(super) Arc<[Box<str>]>);

@@ -45,7 +45,7 @@ pub(crate) use cors::{AllowedOrigins, CorsCredentials, CorsRules};
 pub(crate) use files::cache::BYTES_MAX as CACHE_BYTES_MAX;
 pub(crate) use files::directories::BYTES_MAX as DIRECTORIES_BYTES_MAX;
 pub(crate) use files::root::Root;
-pub(crate) use files_rules::{FilesRules, IndexNames, Listing, PathPrefix, Precompressed, Suffix, TryFile};
+pub(crate) use files_rules::{Compress, FilesRules, IndexNames, Listing, PathPrefix, Precompressed, Suffix, TryFile};
 #[cfg(feature = "configuration")]
 pub(crate) use gateway::{
     GatewayLoad, GatewayRules, GatewayTimeouts, PhpRules, ProgramEnd, ProgramRunner, ProgramStart, ScriptRunner,

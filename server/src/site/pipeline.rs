@@ -12,7 +12,7 @@ use super::field_changes::{FieldChanges, ResponseSource};
 use super::files;
 use super::files::cache_key::CacheNamespace;
 use super::files::resolve::Resolved;
-use super::files_rules::{FilesRules, PathPrefix};
+use super::files_rules::{Compress, FilesRules, PathPrefix};
 use super::headers::HeaderEdits;
 use super::listing;
 use super::lookup::{self, FileLookup, FoundBy, FoundFile};
@@ -404,6 +404,10 @@ impl<'t> Pipeline<'t> {
             FieldChanges::of_response(file_fields, headers, &requested, (source, &response, file.as_ref()))
                 .apply(response.fields_mut());
         }
+        // Files have their encoded representations. The fields are the last ones, because they may forbid it.
+        if route.is_some_and(|route| route.compress == Compress::On) && file.is_none() {
+            response = Box::pin(self.compress(request, response)).await;
+        }
         if let Some(cors) = route.map_or(rules.cors.as_ref(), |route| route.cors.as_ref()) {
             cors.apply(request, &mut response);
         }
@@ -411,6 +415,20 @@ impl<'t> Pipeline<'t> {
             Some(reason) if response.reason().is_none() => response.log_reason(reason),
             _ => response,
         }
+    }
+
+    /// Compresses a response, if it and the client allow it. Its entity tag becomes weak, because its producer knows the
+    /// tag and compares it.
+    async fn compress(&self, request: &Request, response: Response) -> Response {
+        let known_tag = response.fields().get("etag").map(<[u8]>::to_vec);
+        let mut response = self.state.routes.coder.encode(request, response).await;
+        if let Some(tag) = known_tag
+            && response.fields().get("etag") != Some(&tag)
+        {
+            response.fields_mut().remove("etag");
+            response.append("etag", [b"W/", &tag[..]].concat()).expect("an entity tag is a valid value");
+        }
+        response
     }
 
     /// Replaces an error by the error page of the site for its status, and keeps its fields except

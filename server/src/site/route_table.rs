@@ -7,7 +7,7 @@ use super::condition::Condition;
 use super::cors::CorsRules;
 use super::files::DocumentRoot;
 use super::files::root::Root;
-use super::files_rules::{FilesRules, IndexNames, Listing, PathPrefix, Precompressed};
+use super::files_rules::{Compress, FilesRules, IndexNames, Listing, PathPrefix, Precompressed};
 use super::headers::{FileFieldRules, HeaderEdits};
 use super::host::HostIndex;
 #[cfg(feature = "configuration")]
@@ -19,7 +19,7 @@ use selvedge::client::ClientLimits;
 use selvedge::proto::path::SafePath;
 use selvedge::proto::target::Host;
 use selvedge::service::ResponseLease;
-use selvedge::{Request, StatusCode};
+use selvedge::{ContentCoder, Request, StatusCode};
 use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -84,9 +84,17 @@ impl SiteRules {
             cors: None,
             error_pages: Vec::new(),
             action: Action::Files(files),
+            compress: Compress::Off,
             lease: None,
         };
         Self { names: vec![HostName::Any], routes: vec![route], ..Self::default() }
+    }
+
+    /// Compresses the responses of all routes.
+    #[cfg(feature = "program")]
+    pub(crate) fn with_compression(mut self) -> Self {
+        self.routes.iter_mut().for_each(|route| route.compress = Compress::On);
+        self
     }
 
     /// Returns the rules of all routes that serve files.
@@ -124,6 +132,8 @@ pub(crate) struct Route {
     pub(crate) error_pages: Vec<(StatusCode, SafePath)>,
     /// The action of the route.
     pub(crate) action: Action,
+    /// Whether responses are compressed.
+    pub(crate) compress: Compress,
     /// Lets streams and upgraded connections of the route outlive a reload that does not change it.
     pub(crate) lease: Option<ResponseLease>,
 }
@@ -198,6 +208,8 @@ pub(crate) struct RouteTable {
     #[cfg(feature = "configuration")]
     pub(super) client_limits: ClientLimits,
     pub(super) password_cache: Arc<PasswordCache>,
+    /// Compresses responses, and keeps compressed files.
+    pub(super) coder: ContentCoder,
     /// Returns the response to a token of a certificate authority.
     pub(super) challenges: Option<ChallengeResponses>,
 }
@@ -305,11 +317,21 @@ impl RouteTable {
             let mut id_of = |document_root| document_root_id(&mut document_roots, first, document_root);
             let files = rules.routes.iter().map(|route| {
                 let Some(FilesRules { root, index, precompressed, .. }) = route.action.files() else { return 0 };
-                id_of(DocumentRoot { root: root.clone(), index: index.0.clone(), precompressed: *precompressed })
+                id_of(DocumentRoot {
+                    root: root.clone(),
+                    index: index.0.clone(),
+                    precompressed: *precompressed,
+                    compress: route.compress,
+                })
             });
             let files = files.collect();
             let pages = rules.error_pages.as_ref().map_or(0, |pages| {
-                id_of(DocumentRoot { root: pages.root.clone(), index: Arc::from([]), precompressed: Precompressed::On })
+                id_of(DocumentRoot {
+                    root: pages.root.clone(),
+                    index: Arc::from([]),
+                    precompressed: Precompressed::On,
+                    compress: Compress::Off,
+                })
             });
             let by_route = rules.routes.iter().any(|route| route.access.is_some());
             let access_scope = if by_route { AccessScope::Route } else { AccessScope::Site };
@@ -341,6 +363,7 @@ impl RouteTable {
             sites: table,
             document_roots,
             password_cache: Arc::default(),
+            coder: ContentCoder::new(),
             challenges: None,
         })
     }
@@ -354,6 +377,11 @@ impl RouteTable {
     /// Sets the password cache, which outlives a configuration.
     pub(crate) fn with_password_cache(self, cache: Arc<PasswordCache>) -> Self {
         Self { password_cache: cache, ..self }
+    }
+
+    /// Sets what compresses responses, whose compressed files outlive a configuration.
+    pub(crate) fn with_coder(self, coder: ContentCoder) -> Self {
+        Self { coder, ..self }
     }
 
     /// Sets the responses to a certificate authority.
@@ -423,7 +451,7 @@ fn document_root_id(document_roots: &mut Vec<DocumentRoot>, first: usize, docume
     let is_equal = |other: &DocumentRoot| {
         Arc::ptr_eq(&other.root, &document_root.root)
             && other.index == document_root.index
-            && other.precompressed == document_root.precompressed
+            && (other.precompressed, other.compress) == (document_root.precompressed, document_root.compress)
     };
     let number = document_roots[first..].iter().position(is_equal).map_or(document_roots.len(), |at| first + at);
     if number == document_roots.len() {

@@ -67,7 +67,7 @@ impl SiteState {
         let number = number as usize;
         self.files_by_root[number].get_or_init(|| {
             let root = &self.routes.document_roots[number];
-            Files::new(root.clone(), self.cache.clone())
+            Files::new(root.clone(), self.cache.clone(), self.routes.coder.clone())
         })
     }
 }

@@ -5,14 +5,15 @@ use crate::client::error::{ClientError, ClientErrorKind, ClientPhase, RetrySafet
 use crate::client::outgoing_content::OutgoingContent;
 use crate::client::response::ResponseContent;
 use crate::client::table::Lease;
-use crate::limits::COPY_BYTES_MAX;
-use crate::service::{Chunks, StreamError};
+use crate::limits::{COPY_BYTES_MAX, SPLICE_END_BYTES_MIN};
+use crate::service::{Chunks, SplicePipe, StreamError};
 use bytes::Bytes;
 use selvedge_proto::Persistence;
 use selvedge_proto::field::Fields;
 use selvedge_proto::http1::chunked::{ChunkEvent, ChunkedDecoder};
 use selvedge_proto::http1::parse_response::ResponseFraming;
 use std::future::poll_fn;
+use std::io::ErrorKind;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
@@ -53,6 +54,8 @@ pub(super) struct Http1Content {
     pub(super) trailers: Fields,
     /// Content that was received with the head.
     pub(super) first: Option<Bytes>,
+    /// Content of which fewer bytes are left is copied.
+    pub(super) splice_bytes_min: usize,
 }
 
 /// Returns the content of a response: in memory if its length is known and all of it has arrived with the head.
@@ -76,14 +79,20 @@ pub(super) async fn begin_content(mut rest: Http1Content, length: Option<u64>) -
         }
         _ => {
             rest.content.stop_keeping();
-            rest.first = match poll_fn(|cx| Poll::Ready(rest.poll_piece(cx))).await {
-                Poll::Ready(first) => first.transpose()?,
-                Poll::Pending => {
-                    // The head is sent before the next poll, which may take long.
-                    rest.lease.as_ref().inspect(|lease| lease.end_wait());
-                    None
-                }
-            };
+            if let (Remaining::Length(remaining), Some(lease)) = (&rest.framing, &mut rest.lease) {
+                lease.connection().input.expect(*remaining - available as u64);
+            }
+            // Long content may pass through a pipe, which takes it as soon as the head is sent.
+            if rest.spliceable().is_none() {
+                rest.first = match poll_fn(|cx| Poll::Ready(rest.poll_piece(cx))).await {
+                    Poll::Ready(first) => first.transpose()?,
+                    Poll::Pending => {
+                        // The head is sent before the next poll, which may take long.
+                        rest.lease.as_ref().inspect(|lease| lease.end_wait());
+                        None
+                    }
+                };
+            }
             ResponseContent::streaming(Box::pin(rest), length)
         }
     })
@@ -182,6 +191,36 @@ impl Http1Content {
         Ok(piece)
     }
 
+    /// Returns how many bytes may be moved to a pipe. `None` if the next ones are to be received: some have arrived, few
+    /// are available or left, or the framing or the session is to be decoded.
+    fn spliceable(&mut self) -> Option<usize> {
+        let lease = self.lease.as_mut().filter(|_| self.upload.is_over())?;
+        let connection = lease.connection();
+        let is_possible =
+            connection.input.bytes().is_empty() && connection.input.is_bulk() && !connection.link.has_session();
+        let remaining = match self.framing {
+            Remaining::Length(remaining) => usize::try_from(remaining).unwrap_or(usize::MAX),
+            Remaining::UntilClose => usize::MAX,
+            Remaining::Nothing | Remaining::Chunks(_) => return None,
+        };
+        (is_possible && remaining >= self.splice_bytes_min).then_some(remaining)
+    }
+
+    /// Counts bytes that were moved to a pipe.
+    fn note_spliced(&mut self, count: usize) {
+        self.splice_bytes_min = SPLICE_END_BYTES_MIN;
+        if let Some(lease) = &mut self.lease {
+            lease.end_wait();
+            lease.connection().input.note_received_elsewhere(count);
+        }
+        if let Remaining::Length(remaining) = &mut self.framing {
+            *remaining -= count as u64;
+            if *remaining == 0 {
+                self.finish();
+            }
+        }
+    }
+
     /// Completes when the upstream has been silent for too long.
     fn poll_timeout(&self, cx: &Context<'_>) -> Poll<()> {
         match &self.lease {
@@ -238,6 +277,38 @@ impl Chunks for Http1Content {
             return Poll::Ready(Some(Ok(first)));
         }
         self.poll_piece(cx).map_err(|error| StreamError(error.to_string()))
+    }
+
+    fn poll_splice(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        pipe: &mut SplicePipe,
+    ) -> Poll<Result<usize, StreamError>> {
+        let this = &mut *self;
+        if this.first.is_some() {
+            return Poll::Ready(Ok(0));
+        }
+        let (Some(count), Some(lease)) = (this.spliceable(), &mut this.lease) else { return Poll::Ready(Ok(0)) };
+        // Without a pipe, or a system that supports this, the content is copied.
+        if !pipe.open() {
+            return Poll::Ready(Ok(0));
+        }
+        match lease.connection().link.socket().poll_splice(cx, pipe, count) {
+            Poll::Ready(Ok(count)) => {
+                this.note_spliced(count);
+                Poll::Ready(Ok(count))
+            }
+            Poll::Ready(Err(error)) if error.kind() == ErrorKind::Unsupported => Poll::Ready(Ok(0)),
+            Poll::Ready(Err(error)) => {
+                let failure = this.fail(ClientPhase::ReadContent, ClientErrorKind::of_io(&error));
+                Poll::Ready(Err(StreamError(failure.to_string())))
+            }
+            Poll::Pending => {
+                ready!(this.poll_timeout(cx));
+                let failure = this.fail(ClientPhase::ReadContent, ClientErrorKind::TimedOut);
+                Poll::Ready(Err(StreamError(failure.to_string())))
+            }
+        }
     }
 
     fn trailers(mut self: Pin<&mut Self>) -> Fields {

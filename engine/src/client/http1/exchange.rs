@@ -11,6 +11,7 @@ use crate::client::request::OutgoingHead;
 use crate::client::response::{IncomingResponse, ResponseContent};
 use crate::client::table::{IdleCheck, Lease, Table};
 use crate::client::tunnel::Tunnel;
+use crate::limits::SPLICE_BYTES_MIN;
 use crate::net::client_session::ApplicationProtocol;
 use bytes::Bytes;
 use selvedge_proto::StatusCode;
@@ -56,7 +57,7 @@ pub(in crate::client) async fn send(
     };
     let connection = exchange.lease.connection();
     exchange.sent_before = connection.sent;
-    connection.input.expect(group.response_bytes.get());
+    connection.expect_response(head.response_use);
     if let Err(invalid) = head.write_http1(framing, connection.output.bytes()) {
         let error = exchange.failed(ClientPhase::SendRequest, ClientErrorKind::InvalidRequest(invalid));
         return Err(error);
@@ -235,6 +236,7 @@ impl Http1Exchange {
         let persistence = self.head.persistence;
         if let ResponseFraming::Length(length) = framing {
             connection.group.response_bytes.set(length.saturating_add(self.head.len as u64));
+            connection.group.head_bytes.set(u16::try_from(self.head.len).unwrap_or(u16::MAX));
         }
         connection.input.consume(self.head.len);
         self.lease.end_wait();
@@ -254,6 +256,7 @@ impl Http1Exchange {
             silence: self.timeouts.silence,
             trailers: Fields::new(),
             first: None,
+            splice_bytes_min: SPLICE_BYTES_MIN,
         };
         let content = begin_content(rest, length).await?;
         Ok(IncomingResponse { status, fields, content, upgrade: None })

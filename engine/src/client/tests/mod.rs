@@ -4,6 +4,7 @@ mod http2;
 mod pool;
 mod requests;
 mod responses;
+mod splices;
 mod timeouts;
 #[cfg(feature = "tls")]
 mod tls;

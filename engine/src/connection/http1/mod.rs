@@ -7,6 +7,7 @@ mod read_head;
 pub(super) mod request_pool;
 mod respond;
 mod send_file;
+mod send_stream;
 mod serve;
 
 pub(super) use connection::{Connection, ParkedState, PendingUpgrade};

@@ -7,19 +7,13 @@ use crate::connection::exchange::ResponseRecord;
 use crate::connection::response_plan::{ResponseContext, ResponsePlan, response_plan};
 use crate::connection::send_queue;
 use crate::connection::timeouts::HeldLease;
-use crate::connection::transport::Transport;
-use crate::limits::{BATCH_BYTES, BYTES_PER_YIELD, CHUNKS_PER_YIELD, COPY_BYTES_MAX};
-use crate::net::raw::SendMode;
-use crate::net::runtime::yield_now;
+use crate::limits::{BATCH_BYTES, COPY_BYTES_MAX};
 use crate::net::stream::Stream;
-use crate::service::{Body, Chunks, CloseReason, Request, Response};
+use crate::service::{Body, CloseReason, Request, Response};
 use selvedge_proto::Persistence;
 use selvedge_proto::head::Version;
 use selvedge_proto::http1::write::{self, ResponseFraming, ResponseHead};
 use selvedge_proto::method::Method;
-use std::future::poll_fn;
-use std::pin::Pin;
-use std::task::Poll;
 
 /// The response to a client that sends plain HTTP to a listener with TLS.
 pub(crate) const PLAIN_HTTP_RESPONSE: &[u8] =
@@ -197,94 +191,6 @@ impl<S: Stream> Connection<S> {
             Body::Stream { length, chunks } => self.send_stream(chunks, length, framing, sent).await,
         };
     }
-
-    /// Sends chunks as the application produces them. Flushes whenever the next chunk is pending.
-    async fn send_stream(
-        &self,
-        mut chunks: Pin<Box<dyn Chunks>>,
-        length: Option<u64>,
-        framing: ResponseFraming,
-        sent: &mut u64,
-    ) -> Result<(), CloseReason> {
-        let transport = &self.transport;
-        let mut budget = YieldBudget::default();
-        loop {
-            let next = poll_fn(|cx| Poll::Ready(chunks.as_mut().poll_chunk(cx))).await;
-            let next = match next {
-                Poll::Ready(next) => next,
-                Poll::Pending => {
-                    budget = YieldBudget::default();
-                    // The producer wakes this task, possibly only to yield. A flush that waits consumes that wake-up,
-                    // so the chunk is polled again after it.
-                    let mut is_called = !transport.send_now(SendMode::Flush)?;
-                    if is_called {
-                        Box::pin(transport.flush_waiting()).await?;
-                    }
-                    self.body.wait_alone(transport);
-                    poll_fn(|cx| {
-                        if std::mem::replace(&mut is_called, true)
-                            && let Poll::Ready(next) = chunks.as_mut().poll_chunk(cx)
-                        {
-                            return Poll::Ready(Ok(next));
-                        }
-                        self.poll_client_disconnected(cx).map(|()| Err(CloseReason::ClientDisconnected))
-                    })
-                    .await?
-                }
-            };
-            let Some(piece) = next else { break };
-            let Ok(piece) = piece else { return Err(self.fail_stream(framing)) };
-            if piece.is_empty() {
-                continue;
-            }
-            *sent += piece.len() as u64;
-            if length.is_some_and(|length| *sent > length) {
-                return Err(self.fail_stream(framing));
-            }
-            write_chunk(transport, &piece, framing).await?;
-            if budget.is_spent_by(piece.len()) {
-                yield_now().await;
-            }
-        }
-        match framing {
-            ResponseFraming::Chunked => {
-                write::write_last_chunk(&chunks.as_mut().trailers(), transport.output.borrow_mut().bytes());
-            }
-            _ if length.is_some_and(|length| *sent < length) => return Err(self.fail_stream(framing)),
-            _ => {}
-        }
-        Ok(())
-    }
-
-    /// Sends a head that is still buffered. Without any byte of a response, a client takes the close for that of an idle
-    /// connection, and sends the request again. Content up to the close would seem complete, so nothing is sent then.
-    #[cold]
-    fn fail_stream(&self, framing: ResponseFraming) -> CloseReason {
-        if framing != ResponseFraming::UntilClose {
-            // The connection closes in any case.
-            let _ = self.transport.send_now(SendMode::Flush);
-        }
-        CloseReason::StreamFailed
-    }
-}
-
-async fn write_chunk<S: Stream>(
-    transport: &Transport<S>,
-    piece: &[u8],
-    framing: ResponseFraming,
-) -> Result<(), CloseReason> {
-    if framing == ResponseFraming::Chunked {
-        write::write_chunk_size(piece.len(), transport.output.borrow_mut().bytes());
-    }
-    if piece.len() <= COPY_BYTES_MAX {
-        transport.output.borrow_mut().bytes().extend_from_slice(piece);
-    } else {
-        transport.send_after_buffered(piece, &mut transport.send_progress()).await?;
-    }
-    if framing == ResponseFraming::Chunked {
-        transport.output.borrow_mut().bytes().extend_from_slice(b"\r\n");
-    }
-    if transport.unsent_len() >= BATCH_BYTES { transport.flush().await } else { Ok(()) }
 }
 
 /// Returns the first line of a refused head, as far as it was received and of bounded length.
@@ -299,24 +205,4 @@ pub(super) fn first_line(input: &[u8]) -> &[u8] {
 /// Skips the empty line that a client may send before its request (RFC 9112 §2.2).
 fn without_empty_line(input: &[u8]) -> &[u8] {
     input.strip_prefix(b"\r\n").unwrap_or(input)
-}
-
-/// Bytes and chunks sent since this task last yielded.
-#[derive(Default)]
-struct YieldBudget {
-    bytes: usize,
-    chunks: usize,
-}
-
-impl YieldBudget {
-    /// Counts a chunk. Returns whether the task has to yield.
-    fn is_spent_by(&mut self, bytes: usize) -> bool {
-        self.bytes += bytes;
-        self.chunks += 1;
-        let is_over = self.bytes >= BYTES_PER_YIELD || self.chunks >= CHUNKS_PER_YIELD;
-        if is_over {
-            *self = Self::default();
-        }
-        is_over
-    }
 }

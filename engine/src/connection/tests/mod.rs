@@ -22,6 +22,7 @@ mod parking;
 mod pipelining;
 mod session;
 mod slow_reading;
+mod splices;
 mod stop;
 mod streams;
 

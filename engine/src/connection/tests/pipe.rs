@@ -7,6 +7,7 @@ use crate::net::link::xor_session::Keystream;
 use crate::net::raw::{FilePart, FileSource, SendMode, ShutdownMode};
 use crate::net::stream::{Detach, Stream};
 use crate::net::worker::Worker;
+use crate::splice_pipe::SplicePipe;
 use bytes::Bytes;
 use std::cell::{Cell, RefCell};
 use std::io::{self, ErrorKind};
@@ -240,6 +241,14 @@ impl Stream for PipeStream {
         };
         let mode = if read == part.length { part.mode } else { SendMode::MoreFollows };
         if read == 0 { Ok(0) } else { self.send([first, &bytes[..read]], mode) }
+    }
+
+    fn send_pipe(&self, pipe: &mut SplicePipe) -> io::Result<usize> {
+        assert!(!self.0.is_write_shutdown(), "nothing is sent after the shutdown");
+        let taken = self.0.taken(pipe.len())?;
+        self.0.sent(&pipe.read(taken));
+        self.0.is_held_back.set(false);
+        Ok(taken)
     }
 
     fn poll_writable(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {

@@ -10,6 +10,7 @@ use crate::net::uring::socket_state::{PendingSend, SocketState};
 use crate::net::uring::waiters::WaiterSlot;
 use crate::net::uring::worker_ring::{CANCEL_WAIT_MAX, SlotState, Uring};
 use crate::net::worker::Worker;
+use crate::splice_pipe::SplicePipe;
 use bytes::Bytes;
 use std::io;
 use std::mem;
@@ -109,6 +110,10 @@ impl Stream for UringSocket {
 
     fn send_file(&self, first: &[u8], part: FilePart<'_>) -> io::Result<usize> {
         self.send_now(|fd| raw::send_file(fd, first, part))
+    }
+
+    fn send_pipe(&self, pipe: &mut SplicePipe) -> io::Result<usize> {
+        self.send_now(|fd| pipe.send(fd))
     }
 
     fn poll_writable(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {

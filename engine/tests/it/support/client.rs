@@ -52,6 +52,12 @@ impl Client {
         (head, content)
     }
 
+    /// Reads content of this length, after its head.
+    pub(crate) fn read_content(&mut self, length: usize) -> Vec<u8> {
+        self.read_until(|received| (received.len() >= length).then_some(()));
+        self.received.drain(..length).collect()
+    }
+
     /// Reads the head of the next response, but not its content.
     pub(crate) fn read_head(&mut self) -> String {
         let head_end = self.read_until(|received| received.windows(4).position(|four| four == b"\r\n\r\n"));

@@ -64,6 +64,7 @@ struct Inherited {
     listing: Switch,
     precompressed: Switch,
     body_bytes_max: u64,
+    compress: Switch,
     access: AccessSettings,
 }
 

@@ -37,7 +37,8 @@ impl Builder<'_, '_> {
             }
         }
         let body_bytes_max = block.get("body-bytes-max").map_or(site.body_bytes_max, |item| item.first().number());
-        Route { access, body_bytes_max, action, response_settings, patterns, when }
+        let compress = block.get("compress").map_or(site.compress, |item| Switch::from(item.first().flag()));
+        Route { access, body_bytes_max, compress, action, response_settings, patterns, when }
     }
 
     fn action(

@@ -47,6 +47,7 @@ impl Builder<'_, '_> {
             listing: Switch::from(block.item("listing").first().flag()),
             precompressed: Switch::from(block.item("precompressed").first().flag()),
             body_bytes_max: block.get("body-bytes-max").map_or(body_bytes_max, |item| item.first().number()),
+            compress: Switch::from(block.get("compress").is_some_and(|item| item.first().flag())),
             access: self.access(block, &AccessSettings::default()),
         };
         let files = inherited.root.clone().map(|root| inherited.files(root));
@@ -226,6 +227,7 @@ fn last_route(files: Files, inherited: &Inherited) -> Route {
         when: When::default(),
         access: inherited.access.clone(),
         body_bytes_max: inherited.body_bytes_max,
+        compress: inherited.compress,
         action: Action::Files(files),
         response_settings: ResponseSettings::default(),
     }

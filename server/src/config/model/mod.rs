@@ -348,6 +348,7 @@ pub(crate) struct Route {
     pub(crate) when: When,
     pub(crate) access: AccessSettings,
     pub(crate) body_bytes_max: u64,
+    pub(crate) compress: Switch,
     pub(crate) action: Action,
     pub(crate) response_settings: ResponseSettings,
 }

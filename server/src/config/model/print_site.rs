@@ -117,6 +117,7 @@ impl Route {
             }
             self.access.write(lines)?;
             lines.line(format_args!("body-bytes-max \"{}\"", write_size(self.body_bytes_max)))?;
+            lines.line(format_args!("compress {}", flag(self.compress)))?;
             self.action.write(lines)?;
             self.response_settings.write(lines)
         })

@@ -88,7 +88,7 @@ pub(super) const SETTINGS: &[Setting] = &[
     .default("256KiB"),
     setting(LIMITS, "connections-max", "Most connections at once. At the limit the idlest one is closed.")
         .arguments(&[one("number", ValueKind::Count { min: 1, max: 1 << 28 })])
-        .if_absent("the descriptor limit, less roots, logs and a reserve; half of it if a route forwards requests"),
+        .if_absent("the descriptor limit, less roots, logs, pipes of proxies and a reserve; half of it if a route forwards requests"),
     setting(LIMITS, "connections-per-client-max", "Most connections of one client address. Beyond it: 503.")
         .arguments(&[one("number", ValueKind::Count { min: 1, max: 1 << 28 })])
         .properties(&[DRY_RUN])

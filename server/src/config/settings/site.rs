@@ -34,6 +34,18 @@ pub(super) const SETTINGS: &[Setting] = &[
     )
     .arguments(&[one("flag", ValueKind::Flag)])
     .default("#true"),
+    setting(BOTH, "compress", "Whether responses are compressed with zstd, Brotli or gzip for clients that accept it.")
+        .arguments(&[one("flag", ValueKind::Flag)])
+        .if_absent("no in a site, that of the site in a route")
+        .details(
+            "A file is compressed once at a low level, then in idle time at the best one, and kept in memory for all \
+             workers. A file of more than 4 MiB is compressed each time. A precompressed file is sent in \
+             place of compressing in its coding. Other responses, also those of applications, are compressed while they are sent; their \
+             entity tag becomes weak. Not compressed are responses of less than 1 KiB, media types that do not shrink, \
+             those with `Cache-Control: no-transform` or a `Content-Encoding`, and ranges. If a request has a cookie or \
+             credentials or the response sets a cookie, only files are: the length of other content could reveal a \
+             secret in it (BREACH).",
+        ),
     setting(BOTH, "error-page", "Page of the site for an error status.")
         .arguments(&[one("status", ValueKind::Status { min: 400, max: 599 }), one("path", ValueKind::UrlPath)])
         .repeatable()

@@ -2,11 +2,12 @@
 //!
 //! `root` opens files beneath the root and nowhere else. `resolve` finds what a path names. `directories`
 //! caches which directories have no precompressed files. `resource` has a file's representations. `cache`
-//! caches resources. `response` decides what to send.
+//! caches resources. `encoded` compresses them. `response` decides what to send.
 
 pub(super) mod cache;
 pub(super) mod cache_key;
 pub(super) mod directories;
+mod encoded;
 mod error;
 mod loaded;
 mod mime;
@@ -16,7 +17,7 @@ mod resource;
 mod response;
 pub(super) mod root;
 
-use super::files_rules::Precompressed;
+use super::files_rules::{Compress, Precompressed};
 use super::single_flight::SingleFlight;
 use cache::FileCache;
 use cache_key::CacheNamespace;
@@ -29,7 +30,7 @@ pub(super) use resource::Resource;
 use resource::Stability;
 pub(super) use resource::fresh_until;
 use selvedge::proto::path::SafePath;
-use selvedge::{Method, Request, Response, StatusCode, spawn_blocking};
+use selvedge::{ContentCoder, Method, Request, Response, StatusCode, spawn_blocking};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -48,13 +49,16 @@ pub(super) struct Files {
     directories: Rc<DirectoryCache>,
     /// The reads of files that are not in memory, by canonical path.
     disk_reads: SingleFlight<Box<[u8]>, ()>,
+    /// Compresses files, if the root is served compressed.
+    coder: Option<ContentCoder>,
 }
 
 impl Files {
-    pub(super) fn new(document_root: DocumentRoot, cache: SharedFileCache) -> Self {
+    pub(super) fn new(document_root: DocumentRoot, cache: SharedFileCache, coder: ContentCoder) -> Self {
         let namespace = cache.borrow_mut().new_namespace();
         let directories = cache.borrow().directories.clone();
         Self {
+            coder: (document_root.compress == Compress::On).then_some(coder),
             document_root: RefCell::new(document_root),
             root_fresh_until: Cell::default(),
             cache,
@@ -188,7 +192,7 @@ impl Files {
                 Ok(Resolved::File(known.ok_or(FileError::ShuttingDown)?))
             }
             Ok(LoadOutcome::File(file)) => {
-                let resource = Rc::new(Resource::new(file));
+                let resource = Rc::new(Resource::new(file, self.coder.as_ref()));
                 if resource.stability == Stability::Stable {
                     cache.insert(self.namespace, canonical, resource.clone(), now);
                 } else if known.is_some() {
@@ -215,11 +219,16 @@ impl Files {
 
 /// Loads a file that a script names, which no cache holds. May wait for the disk on another thread.
 pub(super) async fn load_once(root: &Arc<root::Root>, path: &SafePath) -> Result<Resource, FileError> {
-    let document_root = DocumentRoot { root: root.clone(), index: Arc::from([]), precompressed: Precompressed::Off };
+    let document_root = DocumentRoot {
+        root: root.clone(),
+        index: Arc::from([]),
+        precompressed: Precompressed::Off,
+        compress: Compress::Off,
+    };
     let path = path.clone();
     let load = move || resolve(&document_root, &path, DiskAccess::MayBlock, None);
     match spawn_blocking(load).await.unwrap_or(Err(FileError::ShuttingDown))? {
-        LoadOutcome::File(file) => Ok(Resource::new(file)),
+        LoadOutcome::File(file) => Ok(Resource::new(file, None)),
         _ => Err(FileError::NotFound),
     }
 }
@@ -285,8 +294,9 @@ mod tests {
         }
         let cache = Rc::new(RefCell::new(FileCache::new(1)));
         let root = Arc::new(Root::open(&directory).unwrap());
-        let document_root = DocumentRoot { root, index: Arc::default(), precompressed: Precompressed::Off };
-        let files = Files::new(document_root.clone(), cache);
+        let document_root =
+            DocumentRoot { root, index: Arc::default(), precompressed: Precompressed::Off, compress: Compress::Off };
+        let files = Files::new(document_root.clone(), cache, ContentCoder::new());
         let runtime = tokio::runtime::Builder::new_current_thread().max_blocking_threads(1).build().unwrap();
         let read_all = |path: &str| {
             let path = SafePath::decode(path.as_bytes()).unwrap();

@@ -4,7 +4,7 @@ use super::error::FileError;
 use super::loaded::{KnownStamps, LoadedContent, LoadedFile, LoadedVariant, MEMORY_FILE_BYTES_MAX};
 pub(super) use super::root::DiskAccess;
 use super::root::Root;
-use crate::site::files_rules::Precompressed;
+use crate::site::files_rules::{Compress, Precompressed};
 use rustix::fs::{FileType, Stat, fstat};
 use rustix::io::{Errno, ReadWriteFlags, preadv2};
 use selvedge::proto::encoding::Coding;
@@ -38,12 +38,13 @@ pub(super) enum LoadOutcome {
     Directory(OwnedFd),
 }
 
-/// A root directory with its index names, and whether precompressed files are served.
+/// A root directory with its index names, and whether precompressed and compressed content is served.
 #[derive(Clone, Debug)]
 pub(in crate::site) struct DocumentRoot {
     pub(in crate::site) root: Arc<Root>,
     pub(in crate::site) index: Arc<[Box<str>]>,
     pub(in crate::site) precompressed: Precompressed,
+    pub(in crate::site) compress: Compress,
 }
 
 /// Finds what a path names. Opens or reads a file unless it has the known stamps.

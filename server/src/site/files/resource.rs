@@ -1,13 +1,14 @@
 //! The representations of a file, ready to be sent.
 
+use super::encoded::EncodedContent;
 use super::loaded::{KnownStamps, LoadedContent, LoadedFile, LoadedVariant, MEMORY_FILE_BYTES_MAX};
 use super::mime::content_type;
 use bytes::Bytes;
-use selvedge::Request;
 use selvedge::proto::date::HttpDate;
 use selvedge::proto::encoding::{AcceptedCodings, Coding};
 use selvedge::proto::field::{Fields, KnownField};
 use selvedge::service::{FileStamp, OpenFile};
+use selvedge::{ContentCoder, Request};
 use std::rc::Rc;
 use std::time::{Duration, SystemTime};
 
@@ -37,6 +38,8 @@ pub(in crate::site) struct Resource {
     pub(super) stability: Stability,
     identity: Representation,
     precompressed: Vec<(Coding, Representation)>,
+    /// The codings that the server encodes the file in.
+    encoded: Vec<(Coding, Representation)>,
 }
 
 /// The fields of the responses with a representation.
@@ -55,20 +58,26 @@ pub(super) struct Representation {
     pub(super) modified: HttpDate,
     pub(super) content_type: String,
     pub(super) length: u64,
+    /// The content; of an encoded representation, that of the file.
     pub(super) storage: BodyStorage,
     pub(super) stamp: FileStamp,
+    pub(super) encoded: Option<EncodedContent>,
 }
 
 /// Where the bytes of a representation are.
+#[derive(Clone)]
 pub(super) enum BodyStorage {
     Memory(Bytes),
     Open(Rc<OpenFile>),
 }
 
 impl Resource {
-    pub(super) fn new(file: LoadedFile) -> Self {
+    /// Creates the representations of a file. With a coder, it is encoded in the codings without a precompressed file.
+    pub(super) fn new(file: LoadedFile, coder: Option<&ContentCoder>) -> Self {
         let media_type = content_type(&file.name);
-        let vary = (!file.precompressed.is_empty()).then_some("accept-encoding");
+        let essence = media_type.split(';').next().unwrap_or_default().trim_end();
+        let coder = coder.filter(|coder| coder.encodes(essence, file.identity.stamp.length));
+        let vary = (!file.precompressed.is_empty() || coder.is_some()).then_some("accept-encoding");
         let now = SystemTime::now();
         let mut all = std::iter::once(&file.identity).chain(file.precompressed.iter().map(|(_, variant)| variant));
         let stability = if all.any(|variant| variant.stamp.changed_recently(now)) {
@@ -76,17 +85,27 @@ impl Resource {
         } else {
             Stability::Stable
         };
-        let make = |coding, variant| Representation::new(&media_type, coding, vary, variant);
-        Self {
-            stability,
-            name: file.name.into(),
-            identity: make(None, file.identity),
-            precompressed: file
-                .precompressed
-                .into_iter()
-                .map(|(coding, variant)| (coding, make(Some(coding), variant)))
-                .collect(),
-        }
+        let make = |coding, variant: LoadedVariant| {
+            Representation::new((&media_type, vary), coding, (variant.stamp, variant.content.into()))
+        };
+        let identity = make(None, file.identity);
+        let precompressed: Vec<_> =
+            file.precompressed.into_iter().map(|(coding, variant)| (coding, make(Some(coding), variant))).collect();
+        let is_missing = |coding: &Coding| precompressed.iter().all(|(available, _)| available != coding);
+        let encode = |coder: &ContentCoder, coding| {
+            let source = (identity.stamp, identity.storage.clone());
+            let representation = Representation::new((&media_type, vary), Some(coding), source);
+            (coding, representation.encoded_by(coder.clone(), coding))
+        };
+        let encoded = coder.iter().flat_map(|coder| {
+            coder.offered_codings().iter().copied().filter(is_missing).map(|coding| encode(coder, coding))
+        });
+        Self { stability, name: file.name.into(), encoded: encoded.collect(), identity, precompressed }
+    }
+
+    /// Returns the file without a content coding.
+    pub(super) fn identity(&self) -> &Representation {
+        &self.identity
     }
 
     /// Returns the fields of each representation with these changes, in the order of [`Resource::select`].
@@ -117,31 +136,45 @@ impl Resource {
 
     /// Selects the representation that the client prefers (RFC 9110 §12.5.3). Returns its number and itself.
     pub(super) fn select(&self, request: &Request) -> (usize, &Representation) {
-        if self.precompressed.is_empty() {
+        if self.precompressed.is_empty() && self.encoded.is_empty() {
             return (0, &self.identity);
         }
         let accepted = AcceptedCodings::parse(request.known_field_values(KnownField::AcceptEncoding));
-        let chosen = accepted.choose(|coding| self.precompressed.iter().any(|(available, _)| *available == coding));
-        let variant = self.precompressed.iter().zip(1..).find(|((coding, _), _)| Some(*coding) == chosen);
+        // The bytes of encoded content may differ at another time or on another machine, so it has no ranges.
+        let has_range = request.known_field(KnownField::Range).is_some();
+        let can_be_sent = |representation: &Representation| {
+            representation.encoded.as_ref().is_none_or(|encoded| !has_range && !encoded.is_useless())
+        };
+        let variants = || self.precompressed.iter().chain(&self.encoded);
+        let chosen = accepted.choose(|coding| {
+            variants().any(|(available, representation)| *available == coding && can_be_sent(representation))
+        });
+        let variant = variants().zip(1..).find(|((coding, _), _)| Some(*coding) == chosen);
         variant.map_or((0, &self.identity), |((_, representation), number)| (number, representation))
     }
 
     /// Returns the memory in bytes that counts towards the cache's limit.
     pub(super) fn memory_bytes(&self) -> usize {
-        self.representations().map(|representation| representation.memory_bytes() + 1024).sum()
+        let encoded = self.encoded.len() * 1024;
+        self.stored().map(|representation| representation.memory_bytes() + 1024).sum::<usize>() + encoded
     }
 
     /// Whether all open files still have their known stamps.
     pub(super) fn is_unchanged(&self) -> bool {
-        self.representations().all(Representation::is_unchanged)
+        self.stored().all(Representation::is_unchanged)
     }
 
     /// Returns the number of open files that count towards the cache's limit.
     pub(super) fn open_files(&self) -> usize {
-        self.representations().filter(|r| matches!(r.storage, BodyStorage::Open(_))).count()
+        self.stored().filter(|r| matches!(r.storage, BodyStorage::Open(_))).count()
     }
 
     fn representations(&self) -> impl Iterator<Item = &Representation> {
+        self.stored().chain(self.encoded.iter().map(|(_, representation)| representation))
+    }
+
+    /// Returns the representations that are files.
+    fn stored(&self) -> impl Iterator<Item = &Representation> {
         std::iter::once(&self.identity).chain(self.precompressed.iter().map(|(_, representation)| representation))
     }
 }
@@ -154,8 +187,11 @@ impl RepresentationFields {
 }
 
 impl Representation {
-    fn new(media_type: &str, coding: Option<Coding>, vary: Option<&str>, variant: LoadedVariant) -> Self {
-        let stamp = variant.stamp;
+    fn new(
+        (media_type, vary): (&str, Option<&str>),
+        coding: Option<Coding>,
+        (stamp, storage): (FileStamp, BodyStorage),
+    ) -> Self {
         let modified = HttpDate::from_unix(stamp.modified.0);
         let suffix = coding.map_or_else(String::new, |coding| format!("-{}", coding.name()));
         // The numbers are separated, so that two states never produce one tag.
@@ -183,12 +219,17 @@ impl Representation {
             modified,
             content_type: media_type.to_owned(),
             length: stamp.length,
-            storage: match variant.content {
-                LoadedContent::Memory(bytes) => BodyStorage::Memory(bytes.into()),
-                LoadedContent::Open(file) => BodyStorage::Open(Rc::new(OpenFile::new(file))),
-            },
+            storage,
             stamp,
+            encoded: None,
         }
+    }
+
+    /// Makes this the representation of the file that the coder encodes.
+    fn encoded_by(mut self, coder: ContentCoder, coding: Coding) -> Self {
+        Rc::make_mut(&mut self.fields.full).remove("accept-ranges");
+        self.encoded = Some(EncodedContent::new(coder, coding));
+        self
     }
 
     fn memory_bytes(&self) -> usize {
@@ -204,6 +245,15 @@ impl Representation {
             BodyStorage::Memory(_) => true,
             BodyStorage::Open(file) if file.is_copied(&self.stamp) => true,
             BodyStorage::Open(file) => FileStamp::of(&***file).is_ok_and(|stamp| stamp == self.stamp),
+        }
+    }
+}
+
+impl From<LoadedContent> for BodyStorage {
+    fn from(content: LoadedContent) -> Self {
+        match content {
+            LoadedContent::Memory(bytes) => Self::Memory(bytes.into()),
+            LoadedContent::Open(file) => Self::Open(Rc::new(OpenFile::new(file))),
         }
     }
 }

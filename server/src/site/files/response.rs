@@ -18,19 +18,43 @@ pub(super) fn respond_if_unchanged(
 ) -> Option<Response> {
     let (number, representation) = resource.select(request);
     let fields = changed_fields.map_or(&representation.fields, |all| &all[number]);
-    representation.is_unchanged().then(|| build_response(request, representation, fields))
+    if !representation.is_unchanged() {
+        return None;
+    }
+    let encoded = match &representation.encoded {
+        Some(encoded) => {
+            let stored = encoded.stored(&representation.stamp, request.received_at().since_worker_start)?;
+            Some(Body::Bytes(stored))
+        }
+        None => None,
+    };
+    Some(build_response(request, (representation, encoded), fields))
 }
 
 /// Returns the response for a resource that was just resolved.
 pub(super) async fn respond(request: &Request, resource: &Resource) -> Response {
-    let (_, representation) = resource.select(request);
-    build_response(request, representation, &representation.fields)
+    loop {
+        let (_, representation) = resource.select(request);
+        let encoded = match &representation.encoded {
+            Some(encoded) => {
+                let source = (&representation.stamp, body(representation, 0, representation.length));
+                // Boxed, so that the future of a request has no room for it.
+                let content = Box::pin(encoded.encode(request.method(), source)).await;
+                // Otherwise it is not selected again.
+                let Some(content) = content else { continue };
+                Some(content)
+            }
+            None => None,
+        };
+        return build_response(request, (representation, encoded), &representation.fields);
+    }
 }
 
 /// Returns the whole file under an error status. Preconditions and ranges of the request do not apply, because
 /// they are about the requested resource.
 pub(super) fn error_page(request: &Request, resource: &Resource, status: StatusCode) -> Response {
     let (_, representation) = resource.select(request);
+    let representation = if representation.encoded.is_some() { resource.identity() } else { representation };
     let mut response = Response::with_fields(status, representation.fields.full.clone());
     for name in ["etag", "last-modified", "accept-ranges"] {
         response.fields_mut().remove(name);
@@ -39,9 +63,14 @@ pub(super) fn error_page(request: &Request, resource: &Resource, status: StatusC
     response
 }
 
-fn build_response(request: &Request, representation: &Representation, fields: &RepresentationFields) -> Response {
+/// Decides on preconditions and ranges. An encoded representation has its content beside it, and no ranges.
+fn build_response(
+    request: &Request,
+    (representation, encoded): (&Representation, Option<Body>),
+    fields: &RepresentationFields,
+) -> Response {
     if has_no_condition_or_range(request.head()) {
-        return full_response(representation, fields);
+        return full_response((representation, encoded), fields);
     }
     let now = HttpDate::from_unix(request.received_at().unix_time);
     let validators =
@@ -49,9 +78,10 @@ fn build_response(request: &Request, representation: &Representation, fields: &R
     match evaluate(request.head(), request.head_bytes(), &validators, now) {
         PreconditionResult::NotModified => Response::with_fields(StatusCode::NOT_MODIFIED, fields.not_modified.clone()),
         PreconditionResult::Failed => Response::error(StatusCode::PRECONDITION_FAILED),
-        PreconditionResult::ProceedIgnoringRange => full_response(representation, fields),
+        PreconditionResult::ProceedIgnoringRange => full_response((representation, encoded), fields),
+        PreconditionResult::Proceed if encoded.is_some() => full_response((representation, encoded), fields),
         PreconditionResult::Proceed => match select_ranges(request, representation.length) {
-            RangeSelection::Whole => full_response(representation, fields),
+            RangeSelection::Whole => full_response((representation, None), fields),
             RangeSelection::Single(range) => partial_response(representation, fields, range),
             RangeSelection::Multiple(ranges) => multipart::respond(representation, fields, &ranges),
             RangeSelection::Unsatisfiable => range_not_satisfiable(representation.length),
@@ -68,9 +98,12 @@ fn select_ranges(request: &Request, length: u64) -> RangeSelection {
     }
 }
 
-fn full_response(representation: &Representation, fields: &RepresentationFields) -> Response {
+fn full_response(
+    (representation, encoded): (&Representation, Option<Body>),
+    fields: &RepresentationFields,
+) -> Response {
     let mut response = Response::with_fields(StatusCode::OK, fields.full.clone());
-    response.body = body(representation, 0, representation.length);
+    response.body = encoded.unwrap_or_else(|| body(representation, 0, representation.length));
     response
 }
 

@@ -1,9 +1,10 @@
 //! Finds how many requests a server can work on at once. A function of measurements.
 //!
 //! A server that is not full takes its shortest time for a request, and finishes its most requests per second. Their
-//! product is the number of requests that occupies it (Little's law); more of them only wait inside of the server. The
-//! limit is a little more than the product, so that a faster server shows itself. While the limit holds requests back, the
-//! shortest time cannot be seen, so every 10 s one measurement is made with half of the limit.
+//! product is the number of requests that occupies it (Little's law); more of them only wait inside of the server, or make
+//! it slower. The limit is a little more than the product, so that a faster server shows itself. While the limit holds
+//! requests back, the shortest time cannot be seen, so every 10 s a probe measures with a lower limit. If the server
+//! finishes as many requests with it, the server was full, and the lower limit stays.
 
 use std::time::Duration;
 
@@ -17,15 +18,34 @@ pub(super) const LIMIT_FIRST: u32 = 32;
 const LIMIT_MIN: f64 = 2.0;
 /// Highest limit.
 const LIMIT_MAX: f64 = 100_000.0;
-/// What the limit exceeds the computed number by: this factor, and a constant for servers that work on few requests.
-const HEADROOM: f64 = 1.3;
-const HEADROOM_REQUESTS: f64 = 2.0;
+/// What the limit exceeds the computed number by: a share, and a constant for servers that work on few requests. The share
+/// is the highest for a server that takes its shortest time, and falls by as much as the server exceeds this time.
+const HEADROOM_MAX: f64 = 0.3;
+const HEADROOM_MIN: f64 = 0.1;
+const HEADROOM_REQUESTS: f64 = 1.0;
+/// Responses that move the limit by half of its distance from the computed number. Fewer move it less.
+const SAMPLES_FULL: f64 = 100.0;
+const STEP_FULL: f64 = 0.5;
+/// Bounds of the step. A low limit has few responses, and must not last for this reason. A short pause of the server or of
+/// this machine must not lower the limit by much.
+const STEP_UP: (f64, f64) = (0.3, 0.5);
+const STEP_DOWN: (f64, f64) = (0.1, 0.2);
+/// Share of the difference that a shorter mean lowers the shortest time by. A single mean is shorter by chance, too.
+const SHORTER_SHARE: f64 = 0.1;
+/// Share of a new measurement in the mean of requests per second.
+const RATE_SHARE: f64 = 0.15;
 /// Factor by which a failure in a measurement lowers the limit.
 const FAILURE_FACTOR: f64 = 0.8;
-/// Measurements after which the shortest time is measured again.
+/// Measurements after which a probe begins.
 const WINDOWS_BETWEEN_PROBES: u32 = 40;
-/// Share of the shortest time that a measurement with half of the limit has to go below to be repeated soon.
-const MUCH_SHORTER: f64 = 0.9;
+/// Measurements and responses of a probe, whichever is reached first.
+const PROBE_WINDOWS: u32 = 2;
+const PROBE_SAMPLES: u32 = 100;
+/// Share of the limit that applies during a probe: of a server that was not full at the last one, and of others.
+const PROBE_SHARE: f64 = 0.7;
+const DEEP_PROBE_SHARE: f64 = 0.5;
+/// Share of its requests per second that a server keeps during a probe if it was full.
+const KEPT_SHARE: f64 = 0.95;
 /// Share of the limit that has to be reached for a measurement to show the server's most.
 const USED_SHARE: f64 = 0.8;
 
@@ -44,34 +64,63 @@ pub(super) struct Measurement {
     pub(super) failures: u32,
 }
 
+impl Measurement {
+    /// The mean time from request to response, in seconds.
+    fn mean(&self) -> f64 {
+        self.total.as_secs_f64() / f64::from(self.responses.max(1))
+    }
+
+    /// Responses per second.
+    fn rate(&self) -> f64 {
+        f64::from(self.responses.max(1)) / self.elapsed.as_secs_f64().max(1e-6)
+    }
+
+    /// This window and the one before.
+    fn joined(self, before: Self) -> Self {
+        Self {
+            elapsed: self.elapsed.saturating_add(before.elapsed),
+            responses: self.responses.saturating_add(before.responses),
+            total: self.total.saturating_add(before.total),
+            at_work_max: self.at_work_max.max(before.at_work_max),
+            failures: self.failures.saturating_add(before.failures),
+        }
+    }
+}
+
 /// The limit of one server.
 #[derive(Debug)]
 pub(super) struct AdaptiveLimit {
     limit: f64,
     /// The shortest mean time, in seconds; infinite before the first measurement.
     shortest: f64,
-    /// Measurements since the shortest time was seen.
+    /// Responses per second while no probe runs; zero before the first measurement.
+    rate: f64,
+    /// Measurements since the last probe.
     age: u32,
     phase: ProbePhase,
+    /// Share of the limit that applies during a probe.
+    probe_share: f64,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug)]
 enum ProbePhase {
     Steady,
-    /// Half of the limit applies, and the next measurement contains requests of the time before.
+    /// The lower limit applies, and the next measurement contains requests of the time before.
     ProbeBegins,
-    /// Half of the limit applies.
-    Probe,
+    /// The lower limit applies. Contains the number of windows, and their sum.
+    Probe(u32, Option<Measurement>),
 }
 
 impl Default for AdaptiveLimit {
     fn default() -> Self {
-        // The server may be full at the first measurement, so its shortest time is measured at once.
+        // The server may be full at the first measurement, so a probe follows at once.
         Self {
             limit: f64::from(LIMIT_FIRST),
             shortest: f64::INFINITY,
+            rate: 0.0,
             age: WINDOWS_BETWEEN_PROBES,
             phase: ProbePhase::Steady,
+            probe_share: DEEP_PROBE_SHARE,
         }
     }
 }
@@ -79,45 +128,75 @@ impl Default for AdaptiveLimit {
 impl AdaptiveLimit {
     /// Takes a measurement into account. Returns the limit for the next one.
     pub(super) fn update(&mut self, measured: Measurement) -> u32 {
-        let responses = f64::from(measured.responses.max(1));
-        let mean = measured.total.as_secs_f64() / responses;
         match self.phase {
-            ProbePhase::ProbeBegins => {
-                self.phase = ProbePhase::Probe;
-                return self.current();
+            ProbePhase::Steady => self.update_steady(measured),
+            ProbePhase::ProbeBegins => self.phase = ProbePhase::Probe(0, None),
+            ProbePhase::Probe(windows, before) => {
+                let sum = before.map_or(measured, |before| measured.joined(before));
+                self.phase = ProbePhase::Probe(windows + 1, Some(sum));
+                if windows + 1 >= PROBE_WINDOWS || sum.responses >= PROBE_SAMPLES {
+                    self.end_probe(sum);
+                }
             }
-            ProbePhase::Probe => {
-                self.phase = ProbePhase::Steady;
-                // A much shorter time shows that the server was full even with half of the limit.
-                let is_much_shorter = mean < self.shortest * MUCH_SHORTER;
-                self.age = if is_much_shorter { WINDOWS_BETWEEN_PROBES } else { 0 };
-                self.shortest = mean;
-                return self.current();
-            }
-            ProbePhase::Steady => {}
-        }
-        let is_used = f64::from(measured.at_work_max) >= self.limit * USED_SHARE;
-        self.age += 1;
-        if mean < self.shortest {
-            self.shortest = mean;
-        }
-        if is_used {
-            let per_second = responses / measured.elapsed.as_secs_f64().max(1e-6);
-            let target = per_second * self.shortest * HEADROOM + HEADROOM_REQUESTS;
-            self.limit += (target - self.limit) / 2.0;
         }
         if measured.failures > 0 {
-            self.limit *= FAILURE_FACTOR;
-        }
-        self.limit = self.limit.clamp(LIMIT_MIN, LIMIT_MAX);
-        if is_used && self.age >= WINDOWS_BETWEEN_PROBES {
-            self.phase = ProbePhase::ProbeBegins;
+            self.limit = (self.limit * FAILURE_FACTOR).max(LIMIT_MIN);
         }
         self.current()
     }
 
+    fn update_steady(&mut self, measured: Measurement) {
+        let (mean, rate) = (measured.mean(), measured.rate());
+        self.age += 1;
+        self.rate = if self.rate == 0.0 { rate } else { self.rate + (rate - self.rate) * RATE_SHARE };
+        if self.shortest.is_infinite() {
+            self.shortest = mean;
+        } else if mean < self.shortest {
+            self.shortest += (mean - self.shortest) * SHORTER_SHARE;
+        }
+        if f64::from(measured.at_work_max) < self.limit * USED_SHARE {
+            return;
+        }
+        // A mean of zero is below the clock's resolution.
+        let excess = if self.shortest > 0.0 { mean / self.shortest - 1.0 } else { 0.0 };
+        let headroom = (HEADROOM_MAX - excess).clamp(HEADROOM_MIN, HEADROOM_MAX);
+        let target = rate * self.shortest * (1.0 + headroom) + HEADROOM_REQUESTS;
+        let (step_min, step_max) = if target > self.limit { STEP_UP } else { STEP_DOWN };
+        let step = (f64::from(measured.responses) / SAMPLES_FULL * STEP_FULL).clamp(step_min, step_max);
+        self.limit = (self.limit + (target - self.limit) * step).clamp(LIMIT_MIN, LIMIT_MAX);
+        if self.age >= WINDOWS_BETWEEN_PROBES {
+            self.phase = ProbePhase::ProbeBegins;
+        }
+    }
+
+    fn end_probe(&mut self, probe: Measurement) {
+        let probed = self.probe_limit();
+        self.phase = ProbePhase::Steady;
+        self.age = 0;
+        self.shortest = probe.mean();
+        // With few requests, any limit gives the rate at which they arrive.
+        if f64::from(probe.at_work_max) < probed * USED_SHARE {
+            return;
+        }
+        if probe.rate() < self.rate * KEPT_SHARE {
+            self.probe_share = PROBE_SHARE;
+            return;
+        }
+        // The server is as fast with the lower limit, and may be full even with it.
+        self.limit = probed.max(LIMIT_MIN);
+        self.rate = probe.rate();
+        self.probe_share = DEEP_PROBE_SHARE;
+        if self.limit > LIMIT_MIN {
+            self.phase = ProbePhase::ProbeBegins;
+        }
+    }
+
+    fn probe_limit(&self) -> f64 {
+        (self.limit * self.probe_share).max(1.0)
+    }
+
     fn current(&self) -> u32 {
-        let limit = if self.phase == ProbePhase::Steady { self.limit } else { (self.limit / 2.0).max(LIMIT_MIN) };
+        let limit = if matches!(self.phase, ProbePhase::Steady) { self.limit } else { self.probe_limit() };
         limit.round() as u32
     }
 }
@@ -126,17 +205,20 @@ impl AdaptiveLimit {
 mod tests {
     use super::*;
 
-    /// A server that works on `parallel` requests at once, each for `service` seconds, and lets others wait.
+    /// A server that works on `parallel` requests at once, each for `service` seconds, and lets others wait. As many
+    /// waiting requests as it works on make it slower by the share `slower`.
     struct Model {
         parallel: f64,
         service: f64,
+        slower: f64,
     }
 
     impl Model {
         /// What a proxy measures that always has more requests than the limit. Returns responses per second, too.
         fn measure(&self, limit: u32) -> (Measurement, f64) {
             let at_work = f64::from(limit);
-            let per_second = at_work.min(self.parallel) / self.service;
+            let slowness = 1.0 + (at_work / self.parallel - 1.0).max(0.0) * self.slower;
+            let per_second = at_work.min(self.parallel) / (self.service * slowness);
             let responses = (per_second * WINDOW.as_secs_f64()).max(1.0);
             let mean = at_work / per_second;
             let measured = Measurement {
@@ -152,8 +234,13 @@ mod tests {
 
     #[test]
     fn limit_finds_what_a_server_can_do() {
-        for parallel in [1.0, 4.0, 16.0, 100.0, 2000.0] {
-            let model = Model { parallel, service: 0.020 };
+        // The least share of its best. One request more than a server works on is much for one that works on few.
+        let rows = [(1.0, 0.95, 0.8), (4.0, 0.95, 0.9), (16.0, 0.95, 0.95), (100.0, 0.95, 0.95), (2000.0, 0.95, 0.95)];
+        let rows = rows
+            .into_iter()
+            .flat_map(|(parallel, least, least_if_slower)| [(parallel, 0.0, least), (parallel, 0.2, least_if_slower)]);
+        for (parallel, slower, least) in rows {
+            let model = Model { parallel, service: 0.020, slower };
             let mut adaptive = AdaptiveLimit::default();
             let mut limit = LIMIT_FIRST;
             let (mut sum, mut highest) = (0.0, 0);
@@ -166,7 +253,7 @@ mod tests {
                 }
             }
             let share = sum / 900.0 / (parallel / model.service);
-            assert!(share > 0.95, "{parallel} at once: {share} of its best");
+            assert!(share > least, "{parallel} at once, slower by {slower}: {share} of its best");
             assert!(f64::from(highest) <= parallel * 1.8 + 6.0, "{parallel} at once: a limit of {highest}");
         }
     }
@@ -177,7 +264,7 @@ mod tests {
         let mut limit = LIMIT_FIRST;
         let mut settle = |parallel| {
             for _ in 0..200 {
-                limit = adaptive.update(Model { parallel, service: 0.010 }.measure(limit).0);
+                limit = adaptive.update(Model { parallel, service: 0.010, slower: 0.0 }.measure(limit).0);
             }
             limit
         };
@@ -185,6 +272,16 @@ mod tests {
         assert!((200..400).contains(&fast), "{fast}");
         assert!((20..45).contains(&slow), "{slow}");
         assert!(settle(200.0) > 190);
+    }
+
+    #[test]
+    fn few_requests_during_a_probe_do_not_lower_the_limit() {
+        let model = Model { parallel: 1000.0, service: 0.010, slower: 0.0 };
+        let mut adaptive = AdaptiveLimit::default();
+        assert!(adaptive.update(model.measure(LIMIT_FIRST).0) < LIMIT_FIRST, "a probe begins");
+        let few = model.measure(4).0;
+        let last = (0..100).map(|_| adaptive.update(few)).last();
+        assert!(last.is_some_and(|limit| limit >= LIMIT_FIRST), "{last:?}");
     }
 
     #[test]

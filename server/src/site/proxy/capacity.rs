@@ -54,6 +54,11 @@ impl Places {
         self.adaptive_limit.load(Ordering::Relaxed)
     }
 
+    #[cfg(test)]
+    pub(super) fn set_adaptive_limit(&self, limit: u32) {
+        self.adaptive_limit.store(limit, Ordering::Relaxed);
+    }
+
     fn limit(&self) -> u32 {
         match self.adaptive_mode {
             AdaptiveMode::On => self.requests_max.min(self.adaptive_limit.load(Ordering::Relaxed)),

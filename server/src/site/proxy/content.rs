@@ -3,7 +3,7 @@
 use super::upstream::Place;
 use bytes::Bytes;
 use selvedge::proto::field::Fields;
-use selvedge::service::{Chunks, StreamError, UpstreamRecord};
+use selvedge::service::{Chunks, SplicePipe, StreamError, UpstreamRecord};
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
@@ -51,6 +51,20 @@ impl Chunks for ForwardedContent {
                 }
             }
             Poll::Ready(Some(Ok(_))) | Poll::Pending => {}
+        }
+        polled
+    }
+
+    fn poll_splice(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        pipe: &mut SplicePipe,
+    ) -> Poll<Result<usize, StreamError>> {
+        let polled = self.chunks.as_mut().poll_splice(cx, pipe);
+        if let Poll::Ready(Err(error)) = &polled
+            && let Some(exchange) = self.exchange.take()
+        {
+            exchange.fail(error);
         }
         polled
     }

@@ -9,7 +9,7 @@ use crate::site::headers::HeaderEdits;
 use crate::syntax::RequestValues;
 use base64ct::{Base64, Encoding};
 use bytes::Bytes;
-use selvedge::client::{OutgoingHead, Scheme};
+use selvedge::client::{OutgoingHead, ResponseUse, Scheme};
 use selvedge::proto::field::{KnownField, list_members};
 use selvedge::proto::forward::{ClientInfo, PeerTrust, forward_request};
 use selvedge::proto::head::{Scheme as ClientScheme, Version};
@@ -85,6 +85,10 @@ impl ServerRequest {
             head.fields.extend_from_slice(format!("{}: {left}\r\n", max_forwards::FIELD).as_bytes());
         }
         head.upgrade = offered_protocol(request, upgrade);
+        head.response_use = match (request.version(), request.tls()) {
+            (Version::Http11, None) => ResponseUse::Forward,
+            _ => ResponseUse::Read,
+        };
         if !rules.request_headers.is_empty() {
             match rules.request_headers.has_placeholders() {
                 true => edit_lines(&mut head.fields, &rules.request_headers.filled(&values())),

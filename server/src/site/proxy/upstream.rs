@@ -301,7 +301,21 @@ impl Upstream {
             Attempt::AllTried => Some(Err(NoServer::AllTried)),
             Attempt::Full(_) => None,
         });
-        entered.await.map_err(NoServer::Full)?
+        let place = entered.await.map_err(NoServer::Full)?;
+        // A response wakes one request. If a limit rose or a server returned, more of them have a place.
+        if self.has_place(full_server) {
+            queue.wake_one();
+        }
+        place
+    }
+
+    /// Whether this server, or one of all, is in use and not full.
+    fn has_place(&self, server: Option<usize>) -> bool {
+        let now = self.now();
+        let mut servers = server.map_or(0..self.servers.len(), |server| server..server + 1);
+        servers.any(|server| {
+            self.health.availability(server, now) == Availability::InUse && !self.servers[server].places.is_full()
+        })
     }
 
     fn place_at(self: &Arc<Self>, server: usize, entered: Entered) -> Place {

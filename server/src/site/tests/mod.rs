@@ -88,6 +88,7 @@ fn route(pattern: &str, action: Action) -> Route {
         error_pages: Vec::new(),
         headers: HeaderEdits::default(),
         action,
+        compress: Compress::Off,
         lease: None,
     }
 }

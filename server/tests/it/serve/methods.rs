@@ -78,7 +78,9 @@ fn head_has_the_fields_of_get() {
             };
             assert_eq!(head.status, get.status, "{target} {fields}");
             assert_eq!(without_date(&head.fields), without_date(&get.fields), "{target} {fields}");
-            assert_eq!(get.length(), get.content.len(), "{target} {fields}");
+            if get.field("transfer-encoding").is_none() {
+                assert_eq!(get.length(), get.content.len(), "{target} {fields}");
+            }
         }
     }
 }

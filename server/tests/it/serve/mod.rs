@@ -8,6 +8,7 @@ mod methods;
 mod paths;
 mod special;
 
+mod compress;
 mod conditions;
 mod precompressed;
 mod ranges;

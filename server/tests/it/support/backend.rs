@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 
 /// The application. It responds to each request with the head that it received, echoes after an upgrade, and keeps the
-/// connections of `/events` open.
+/// connections of `/events` open. `/text` is a long text.
 pub(crate) struct Backend {
     address: SocketAddr,
     state: Arc<State>,
@@ -83,7 +83,14 @@ fn serve(mut stream: TcpStream, state: &State) {
             let _ = stream.write_all(state.prepared.as_bytes());
             continue;
         }
-        let response = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{head}", head.len());
+        let response = match first.starts_with("GET /text") {
+            true => {
+                let text = "a line of text\n".repeat(2_000);
+                let fields = "Content-Type: text/plain\r\nETag: \"1\"\r\n";
+                format!("HTTP/1.1 200 OK\r\n{fields}Content-Length: {}\r\n\r\n{text}", text.len())
+            }
+            false => format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{head}", head.len()),
+        };
         if stream.write_all(response.as_bytes()).is_err() {
             return;
         }

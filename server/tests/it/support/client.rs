@@ -105,17 +105,40 @@ impl Client {
         Some(parse_head(&head[..end]))
     }
 
-    /// Receives content of the length in the response's head.
+    /// Receives content of the length in the response's head, or in chunks.
     pub(crate) fn receive_content(&mut self, response: &mut Response) -> Result<(), Aborted> {
-        let length = response.length();
+        if response.field("transfer-encoding").is_none() {
+            response.content = self.receive_bytes(response.length())?;
+            return Ok(());
+        }
+        loop {
+            let line = loop {
+                match self.input.windows(2).position(|window| window == b"\r\n") {
+                    Some(end) => break self.receive_bytes(end + 2)?,
+                    None if self.read_more() == 0 => return Err(Aborted { content: Vec::new() }),
+                    None => {}
+                }
+            };
+            let size = std::str::from_utf8(&line).expect("a size is a number").trim_end();
+            let size = usize::from_str_radix(size, 16).expect("a size is a number");
+            let mut chunk = self.receive_bytes(size + 2)?;
+            assert!(chunk.ends_with(b"\r\n"), "a chunk has its end");
+            chunk.truncate(size);
+            response.content.append(&mut chunk);
+            if size == 0 {
+                return Ok(());
+            }
+        }
+    }
+
+    fn receive_bytes(&mut self, length: usize) -> Result<Vec<u8>, Aborted> {
         while self.input.len() < length {
             if self.read_more() == 0 {
                 return Err(Aborted { content: std::mem::take(&mut self.input) });
             }
         }
         let rest = self.input.split_off(length);
-        response.content = std::mem::replace(&mut self.input, rest);
-        Ok(())
+        Ok(std::mem::replace(&mut self.input, rest))
     }
 
     /// Receives until the text, and drops what was received up to its end.
@@ -222,8 +245,10 @@ fn parse_head(head: &[u8]) -> Response {
     }
     let response = Response { status: status.parse().expect("the status is a number"), fields, content: Vec::new() };
     assert_eq!(response.field("date").map(str::len), Some("Sun, 06 Nov 1994 08:49:37 GMT".len()), "{text}");
-    let has_no_content = matches!(response.status, 204 | 304);
-    assert_eq!(response.field("content-length").is_none(), has_no_content, "{text}");
-    assert_eq!(response.field("transfer-encoding"), None, "the response has no Content-Length: {text}");
+    // Only content that is compressed while it is sent has no length.
+    let is_chunked = response.field("transfer-encoding") == Some("chunked");
+    let has_no_length = matches!(response.status, 204 | 304) || is_chunked;
+    assert_eq!(response.field("content-length").is_none(), has_no_length, "{text}");
+    assert!(!is_chunked || response.field("content-encoding").is_some(), "the response has no Content-Length: {text}");
     response
 }

@@ -1,11 +1,16 @@
 use super::*;
 use crate::site::proxy::address_cell::AddressCell;
-use crate::site::proxy::rules::{CapacityRules, FailureRules};
+use crate::site::proxy::rules::{AdaptiveMode, CapacityRules, FailureRules};
 use selvedge::client::{ClientTimeouts, Protocol};
 use std::cell::RefCell;
 use std::num::{NonZeroU16, NonZeroU32};
 
 fn group(count: usize, requests_max: u32) -> Arc<Upstream> {
+    let requests_max = NonZeroU32::new(requests_max);
+    group_of(count, CapacityRules { requests_max, queue_max: 10, ..CapacityRules::default() })
+}
+
+fn group_of(count: usize, capacity: CapacityRules) -> Arc<Upstream> {
     let server = |number: usize| ServerRules {
         name: format!("http://10.0.0.{number}:80").into(),
         authority: format!("10.0.0.{number}").into(),
@@ -15,8 +20,6 @@ fn group(count: usize, requests_max: u32) -> Arc<Upstream> {
         protocol: Protocol::Http1,
         proxy_header: None,
     };
-    let capacity =
-        CapacityRules { requests_max: NonZeroU32::new(requests_max), queue_max: 10, ..CapacityRules::default() };
     Arc::new(Upstream::new(UpstreamRules {
         name: "app".into(),
         servers: (0..count).map(server).collect(),
@@ -75,6 +78,25 @@ async fn a_request_waits_for_any_server_until_the_queue_timeout() {
     assert_eq!(waited.unwrap_err(), NoServer::Full(NoPlace::TimedOut));
     let freed = places.pop().unwrap().server;
     assert_eq!(upstream.place(Preference::Hash(7), &chooser, &[]).await.unwrap().server, freed);
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_response_gives_waiting_requests_all_places_of_a_higher_limit() {
+    let capacity = CapacityRules { queue_max: 10, adaptive: AdaptiveMode::On, ..CapacityRules::default() };
+    let (upstream, chooser) = (group_of(1, capacity), chooser());
+    let places = &upstream.servers[0].places;
+    places.set_adaptive_limit(2);
+    let first = upstream.place(Preference::LeastLoaded, &chooser, &[]).await.unwrap();
+    let _second = upstream.place(Preference::LeastLoaded, &chooser, &[]).await.unwrap();
+    let waiting = async || upstream.place(Preference::LeastLoaded, &chooser, &[]).await.unwrap();
+    let response = async {
+        tokio::task::yield_now().await;
+        places.set_adaptive_limit(4);
+        drop(first);
+    };
+    let (third, fourth, fifth, ()) = tokio::join!(waiting(), waiting(), waiting(), response);
+    assert_eq!(places.at_work(), 4);
+    drop((third, fourth, fifth));
 }
 
 #[tokio::test(start_paused = true)]
