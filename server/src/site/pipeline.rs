@@ -175,7 +175,6 @@ impl<'t> Pipeline<'t> {
 
     /// Responds to a path that names no file, such as one with an encoded slash. A proxy forwards some of them.
     async fn respond_without_file(&mut self, request: &mut Request, reject: PathReject) -> RoutedResponse<'t> {
-        #[cfg(feature = "configuration")]
         let refused = match self.opaque_path(request, reject) {
             Ok(path) => match self.run_route(request, (path.as_str(), None)).await {
                 RouteResult::Responded(routed) => return routed,
@@ -183,9 +182,13 @@ impl<'t> Pipeline<'t> {
             },
             Err(refused) => refused,
         };
-        #[cfg(not(feature = "configuration"))]
-        let refused = refuse_path(reject);
         self.without_route(refused)
+    }
+
+    /// Refuses a path that names no file: without a configuration, no proxy forwards it.
+    #[cfg(not(feature = "configuration"))]
+    fn opaque_path(&self, _: &Request, reject: PathReject) -> Result<OpaquePath, Response> {
+        Err(refuse_path(reject))
     }
 
     /// Finds the route of a path, checks its access rules, and runs its action. Without `path`, the text is that of an
