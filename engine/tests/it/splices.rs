@@ -144,7 +144,7 @@ fn an_early_end_ends_the_client_and_the_next_one_is_served() {
             let head = client.read_head();
             assert!(head.contains("\r\ncontent-length: 1000000\r\n"), "{head}");
             let content = client.read_until_close();
-            assert!(content == &text(1_000_000, seed).as_bytes()[..500_000], "{} bytes", content.len());
+            assert!(content == text(1_000_000, seed).as_bytes()[..500_000], "{} bytes", content.len());
         }
     }
 }
