@@ -155,6 +155,10 @@ class Applications(wordpress.WordPress):
             assert version == "2" or url.startswith("http:"), f"{url} was fetched by HTTP/{version}"
             return int(status.split()[1]), email.parser.Parser().parsestr(lines), Path(content.name).read_bytes(), final
 
+    def logs(self, *texts):
+        """Whether a line of the error log has all of these texts."""
+        return any(all(text in line for text in texts) for line in self.log.read_text().splitlines())
+
     def app(self, path, *arguments, **options):
         return self.fetch(f"https://{APP}:{self.tls}{path}", *arguments, **options)
 
@@ -224,7 +228,8 @@ def servers(site):
     both = used(site)
     assert len(both) == SERVERS and min(both.values()) > BALANCED_REQUESTS / 8, both
     site.directly("node", "/health", b"503")
-    wait_for(lambda: set(used(site, 6)) == {"uvicorn"}, "end of requests for a server that is unwell")
+    address = site.api["node"][0]
+    wait_for(lambda: site.logs("UpstreamCheckFailed", address), "end of requests for a server that is unwell")
     assert used(site) == {"uvicorn": BALANCED_REQUESTS}
     site.directly("node", "/health", b"200")
     wait_for(lambda: len(used(site, 6)) == SERVERS, "return of the server")
