@@ -14,11 +14,13 @@ use crate::net::runtime::yield_now;
 use crate::net::stream::Stream;
 use crate::service::{Body, Chunks, CloseReason, Request, Response};
 use selvedge_proto::Persistence;
+use selvedge_proto::forward::TeTrailers;
 use selvedge_proto::head::Version;
 use selvedge_proto::http1::write::{self, ResponseFraming, ResponseHead};
+use selvedge_proto::message::AnnouncedLength;
 use selvedge_proto::method::Method;
-use std::future::poll_fn;
-use std::pin::Pin;
+use std::future::{Future, poll_fn};
+use std::pin::{Pin, pin};
 use std::task::Poll;
 
 /// The response to a client that sends plain HTTP to a listener with TLS.
@@ -37,6 +39,24 @@ pub(super) struct PendingBody {
     framing: ResponseFraming,
     /// Lets streamed content outlive a replacement of the application.
     lease: Option<HeldLease>,
+}
+
+/// What the framing of a response depends on beside the response.
+#[derive(Clone, Copy)]
+struct Recipient {
+    version: Version,
+    /// Whether the client gets the trailers of content of known length, which may have some.
+    te: TeTrailers,
+}
+
+impl Recipient {
+    fn framing(self, length: AnnouncedLength, method: Method) -> ResponseFraming {
+        //= RFC 9112 §7.1.2: only chunked content has trailers, and §6.2 forbids Content-Length beside it
+        if self.te == TeTrailers::Accepted && self.version == Version::Http11 && length.has_content(method) {
+            return ResponseFraming::Chunked;
+        }
+        ResponseFraming::new(length, self.version)
+    }
 }
 
 impl<S: Stream> Connection<S> {
@@ -61,7 +81,16 @@ impl<S: Stream> Connection<S> {
             is_draining: self.transport.timeouts.worker.is_draining.get(),
             app_state,
         };
-        self.begin(context, request.version(), response)
+        let may_have_trailers = matches!(
+            &response.body,
+            Body::Stream { length: Some(_), chunks } if chunks.may_have_trailers()
+        );
+        let te = if may_have_trailers {
+            TeTrailers::of_request(request.head(), request.head_bytes())
+        } else {
+            TeTrailers::Absent
+        };
+        self.begin(context, Recipient { version: request.version(), te }, response)
     }
 
     /// Writes the error response to a head that was refused, and whose method may be all that is known of it.
@@ -75,19 +104,19 @@ impl<S: Stream> Connection<S> {
             is_draining: false,
             app_state: AppState::Current,
         };
-        self.begin(context, Version::Http11, response)
+        self.begin(context, Recipient { version: Version::Http11, te: TeTrailers::Absent }, response)
     }
 
     fn begin(
         &self,
         context: ResponseContext,
-        version: Version,
+        recipient: Recipient,
         mut response: Response,
     ) -> (ResponseRecord, Option<PendingBody>) {
         let (length, has_content, mut close) = match response_plan(context, &response) {
             ResponsePlan::Final { length, has_content, close } => (length, has_content, close),
             ResponsePlan::Invalid(status, reason) => {
-                return self.begin(context, version, Response::error(status).log_reason(reason));
+                return self.begin(context, recipient, Response::error(status).log_reason(reason));
             }
             ResponsePlan::Upgrade => return self.begin_upgrade(response),
         };
@@ -96,13 +125,13 @@ impl<S: Stream> Connection<S> {
         if !matches!(body, Body::File(_)) {
             send_queue::release(&self.transport);
         }
-        let framing = ResponseFraming::new(length, version);
+        let framing = recipient.framing(length, context.method);
         if framing == ResponseFraming::UntilClose {
             close = close.or(Some(CloseReason::ClosedAfterResponse));
         }
         let head = ResponseHead {
             status: response.status,
-            version,
+            version: recipient.version,
             framing,
             persistence: if close.is_none() { Persistence::KeepAlive } else { Persistence::Close },
             common_fields: &self.transport.common_fields(),
@@ -218,7 +247,7 @@ impl<S: Stream> Connection<S> {
                     // so the chunk is polled again after it.
                     let mut is_called = !transport.send_now(SendMode::Flush)?;
                     if is_called {
-                        Box::pin(transport.flush_waiting()).await?;
+                        self.send_meanwhile(&mut chunks, Box::pin(transport.flush_waiting())).await?;
                     }
                     self.body.wait_alone(transport);
                     poll_fn(|cx| {
@@ -241,19 +270,38 @@ impl<S: Stream> Connection<S> {
             if length.is_some_and(|length| *sent > length) {
                 return Err(CloseReason::StreamFailed);
             }
-            write_chunk(transport, &piece, framing).await?;
+            self.send_meanwhile(&mut chunks, write_chunk(transport, &piece, framing)).await?;
             if budget.is_spent_by(piece.len()) {
                 yield_now().await;
             }
         }
-        match framing {
-            ResponseFraming::Chunked => {
-                write::write_last_chunk(&chunks.as_mut().trailers(), transport.output.borrow_mut().bytes());
-            }
-            _ if length.is_some_and(|length| *sent < length) => return Err(CloseReason::StreamFailed),
-            _ => {}
+        if length.is_some_and(|length| *sent < length) {
+            return Err(CloseReason::StreamFailed);
+        }
+        if framing == ResponseFraming::Chunked {
+            write::write_last_chunk(&chunks.as_mut().trailers(), transport.output.borrow_mut().bytes());
         }
         Ok(())
+    }
+
+    /// Sends, and meanwhile lets the producer move what does not depend on the client's reading. A client that sends
+    /// its content at the minimum rate is not late with the response.
+    async fn send_meanwhile(
+        &self,
+        chunks: &mut Pin<Box<dyn Chunks>>,
+        send: impl Future<Output = Result<(), CloseReason>>,
+    ) -> Result<(), CloseReason> {
+        let mut send = pin!(send);
+        poll_fn(|cx| {
+            // It notices the deadline of sending before the reader of content takes it for its own.
+            if let Poll::Ready(sent) = send.as_mut().poll(cx) {
+                return Poll::Ready(sent);
+            }
+            chunks.as_mut().poll_progress(cx);
+            self.body.extend_send_deadline(&self.transport);
+            Poll::Pending
+        })
+        .await
     }
 }
 
