@@ -62,6 +62,9 @@ pub enum ClientErrorKind {
     PermissionDenied,
     /// File descriptors, ports or memory have run out.
     ResourcesExhausted,
+    /// All streams of HTTP/2 that the upstream permits are in use, and too many requests wait for one, or this one waited
+    /// for too long.
+    StreamsExhausted,
     /// A timeout of [`super::ClientTimeouts`] has passed.
     TimedOut,
     /// The upstream reset the connection.
@@ -80,6 +83,8 @@ pub enum ClientErrorKind {
     Handshake(&'static str),
     /// The upstream does not support the protocol of the destination.
     ProtocolUnsupported,
+    /// The upstream of HTTP/2 does not accept extended CONNECT (RFC 8441), by which a WebSocket reaches it.
+    UpgradeUnsupported,
     /// The upstream reset the stream of HTTP/2.
     StreamReset(ErrorCode),
     /// The connection of HTTP/2 failed.
@@ -102,6 +107,7 @@ impl fmt::Display for ClientErrorKind {
             Self::SocketMissing => "the socket does not exist",
             Self::PermissionDenied => "permission denied",
             Self::ResourcesExhausted => "no descriptor, port or memory is left",
+            Self::StreamsExhausted => "all streams that the upstream permits are in use",
             Self::TimedOut => "timed out",
             Self::Reset => "connection reset",
             Self::Closed => "connection closed before the end of the response",
@@ -111,6 +117,7 @@ impl fmt::Display for ClientErrorKind {
             Self::Certificate(reason) => return write!(f, "invalid certificate: {reason}"),
             Self::Handshake(reason) => return write!(f, "handshake failed: {reason}"),
             Self::ProtocolUnsupported => "the upstream does not support the protocol",
+            Self::UpgradeUnsupported => "the upstream does not accept WebSockets over HTTP/2 (extended CONNECT)",
             Self::StreamReset(code) => return write!(f, "stream reset: {code:?}"),
             Self::Http2(error) => return write!(f, "HTTP/2 error: {}", error.message()),
             Self::RequestContent(error) => return write!(f, "request content: {error}"),

@@ -48,6 +48,8 @@ pub(super) struct Http1Content {
     pub(super) keep_alive: Option<u32>,
     pub(super) upload: RequestUpload,
     pub(super) content: OutgoingContent,
+    /// Why the content could not be read while the client did not read the response.
+    pub(super) upload_error: Option<ClientErrorKind>,
     pub(super) silence: Duration,
     pub(super) trailers: Fields,
 }
@@ -184,7 +186,8 @@ impl Http1Content {
 impl Chunks for Http1Content {
     fn poll_chunk(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, StreamError>>> {
         let this = &mut *self;
-        if let Err(kind) = this.poll_upload(cx) {
+        let uploaded = this.upload_error.take().map_or_else(|| this.poll_upload(cx), Err);
+        if let Err(kind) = uploaded {
             return Poll::Ready(Some(Err(this.fail(ClientPhase::SendRequest, kind))));
         }
         loop {
@@ -217,6 +220,13 @@ impl Chunks for Http1Content {
         }
         ready!(this.poll_timeout(cx));
         Poll::Ready(Some(Err(this.fail(ClientPhase::ReadContent, ClientErrorKind::TimedOut))))
+    }
+
+    fn poll_progress(mut self: Pin<&mut Self>, cx: &mut Context<'_>) {
+        let this = &mut *self;
+        if this.upload_error.is_none() {
+            this.upload_error = this.poll_upload(cx).err();
+        }
     }
 
     fn trailers(mut self: Pin<&mut Self>) -> Fields {

@@ -11,6 +11,7 @@ use crate::client::request::OutgoingHead;
 use crate::client::response::{IncomingResponse, ResponseContent};
 use crate::client::table::{IdleCheck, Lease, Table};
 use crate::client::tunnel::Tunnel;
+use crate::client::tunnel_end::TunnelEnd;
 use crate::net::client_session::ApplicationProtocol;
 use bytes::Bytes;
 use selvedge_proto::StatusCode;
@@ -233,7 +234,7 @@ impl Http1Exchange {
         self.lease.end_wait();
         self.lease.table.return_head(self.head);
         if let Some(protocol) = protocol {
-            let tunnel = Tunnel::new(self.lease, protocol, self.timeouts.tunnel);
+            let tunnel = Tunnel::new(TunnelEnd::Connection(self.lease), protocol, self.timeouts.tunnel);
             let content = ResponseContent::complete(Bytes::new(), length);
             return IncomingResponse { status, fields, content, upgrade: Some(tunnel) };
         }
@@ -244,6 +245,7 @@ impl Http1Exchange {
             keep_alive,
             upload: self.upload,
             content: std::mem::take(content),
+            upload_error: None,
             silence: self.timeouts.silence,
             trailers: Fields::new(),
         };

@@ -25,6 +25,12 @@ impl ForwardFailure {
             Self::Exchange(error) => match error.kind {
                 ClientErrorKind::TimedOut => (StatusCode::GATEWAY_TIMEOUT, "the upstream did not respond in time"),
                 ClientErrorKind::InvalidRequest(_) => (StatusCode::BAD_REQUEST, "the request cannot be forwarded"),
+                ClientErrorKind::StreamsExhausted => {
+                    (StatusCode::SERVICE_UNAVAILABLE, "all streams of the connections to the upstream are in use")
+                }
+                ClientErrorKind::UpgradeUnsupported => {
+                    (StatusCode::BAD_GATEWAY, "the upstream does not accept WebSockets over HTTP/2 (extended CONNECT)")
+                }
                 ClientErrorKind::ResourcesExhausted => {
                     (StatusCode::SERVICE_UNAVAILABLE, "no descriptor, port or memory is left for an upstream")
                 }
@@ -71,6 +77,8 @@ impl ForwardFailure {
                     | ClientErrorKind::RequestLength
                     | ClientErrorKind::InvalidRequest(_)
                     | ClientErrorKind::ResourcesExhausted
+                    | ClientErrorKind::StreamsExhausted
+                    | ClientErrorKind::UpgradeUnsupported
             ),
             Self::NoAddress => true,
             Self::NoPlace(_) | Self::NoUpgrade => false,
@@ -99,7 +107,9 @@ impl ForwardFailure {
             Self::NoAddress => "dns_error",
             Self::NoPlace(_) => "connection_limit_reached",
             Self::NoUpgrade => "http_upgrade_failed",
+            Self::Exchange(error) if error.kind == ClientErrorKind::UpgradeUnsupported => "http_upgrade_failed",
             Self::Exchange(error) => match (error.kind, error.phase) {
+                (ClientErrorKind::StreamsExhausted, _) => "connection_limit_reached",
                 (ClientErrorKind::TimedOut, ClientPhase::Connect | ClientPhase::Tls) => "connection_timeout",
                 (ClientErrorKind::TimedOut, ClientPhase::SendRequest) => "connection_write_timeout",
                 (ClientErrorKind::TimedOut, _) => "http_response_timeout",
@@ -133,7 +143,9 @@ mod tests {
 
     #[test]
     fn failures_have_a_status_and_an_error_type() {
-        use ClientErrorKind::{Closed, Refused, RequestContent, Reset, ResourcesExhausted, TimedOut};
+        use ClientErrorKind::{
+            Closed, Refused, RequestContent, Reset, ResourcesExhausted, StreamsExhausted, TimedOut, UpgradeUnsupported,
+        };
         use ClientPhase::{AwaitHead, Connect, SendRequest};
         let exchange = |phase, kind| {
             let (retry, connection) = (RetrySafety::Never, ConnectionUse::First);
@@ -146,6 +158,8 @@ mod tests {
             (exchange(AwaitHead, Closed), 502, "connection_terminated"),
             (exchange(SendRequest, Reset), 502, "connection_terminated"),
             (exchange(Connect, ResourcesExhausted), 503, "proxy_internal_error"),
+            (exchange(Connect, StreamsExhausted), 503, "connection_limit_reached"),
+            (exchange(SendRequest, UpgradeUnsupported), 502, "http_upgrade_failed"),
             (exchange(SendRequest, RequestContent(ContentError::TooLarge)), 413, "http_request_error"),
             (ForwardFailure::NoAddress, 503, "dns_error"),
             (ForwardFailure::NoPlace(NoPlace::QueueFull), 503, "connection_limit_reached"),
