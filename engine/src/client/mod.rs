@@ -51,6 +51,9 @@ use std::fmt;
 use std::rc::Rc;
 use table::{IdleCheck, Table};
 
+/// Receives the interim responses of an exchange.
+type Interim<'a> = &'a mut dyn FnMut(StatusCode, &Fields);
+
 /// Sends requests to upstreams, on the thread of one worker. Clones share their connections.
 ///
 /// When the last clone is dropped, idle connections are closed. Responses that are being received continue.
@@ -104,7 +107,7 @@ impl Client {
         to: &Destination,
         head: &OutgoingHead,
         content: &mut OutgoingContent,
-        (timeouts, interim): (&ClientTimeouts, &mut dyn FnMut(StatusCode, &Fields)),
+        (timeouts, interim): (&ClientTimeouts, Interim<'_>),
     ) -> Result<IncomingResponse, ClientError> {
         let table = &self.0.0;
         if head.upgrade.is_some() && content.is_empty() {

@@ -2,6 +2,7 @@
 
 use super::content::{Http1Content, complete_content};
 use super::upload::{RequestUpload, UploadError, framing_of};
+use crate::client::Interim;
 use crate::client::destination::Destination;
 use crate::client::error::{ClientError, ClientErrorKind, ClientPhase, ConnectionUse, RetrySafety};
 use crate::client::limits::{ClientTimeouts, INTERIM_RESPONSES_MAX};
@@ -23,9 +24,6 @@ use selvedge_proto::method::Method;
 use std::future::poll_fn;
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
-
-/// Receives the interim responses of an exchange.
-type Interim<'a> = &'a mut dyn FnMut(StatusCode, &Fields);
 
 /// Sends a request and awaits the head of its response.
 pub(in crate::client) async fn send(

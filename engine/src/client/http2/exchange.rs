@@ -6,6 +6,7 @@ use super::pick::{await_settings, pick};
 use super::stream::{StreamFailure, StreamHead, StreamState};
 use super::task::is_success;
 use super::tunnel_end::Http2TunnelEnd;
+use crate::client::Interim;
 use crate::client::destination::Destination;
 use crate::client::error::{ClientError, ClientErrorKind, ClientPhase, ConnectionUse, RetrySafety};
 use crate::client::limits::ClientTimeouts;
@@ -26,9 +27,6 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::Duration;
-
-/// Receives the interim responses of an exchange.
-type Interim<'a> = &'a mut dyn FnMut(StatusCode, &Fields);
 
 /// Sends a request in its form, and awaits the head of its response.
 pub(in crate::client) async fn send(
