@@ -350,7 +350,11 @@ fn an_upload_that_fails_while_the_response_is_not_read_fails_it() {
         let source = TestContent::new();
         let mut response = post(&client(), &to, source.incoming(None)).await.unwrap();
         source.fail(ContentError::Disconnected);
-        poll_fn(|cx| Poll::Ready(Pin::new(&mut response.content).poll_progress(cx))).await;
+        poll_fn(|cx| {
+            Pin::new(&mut response.content).poll_progress(cx);
+            Poll::Ready(())
+        })
+        .await;
         let error = read_all(&mut response.content).await.unwrap_err();
         assert!(error.starts_with("send request: request content: "), "{error}");
     });
