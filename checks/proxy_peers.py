@@ -219,6 +219,17 @@ def trailers(proxy, name):
     return "trailers in both directions"
 
 
+def no_websocket(proxy, name):
+    """An upstream with plain HTTP/2 and no extended CONNECT gets no WebSocket."""
+    fields = ["Connection: Upgrade", "Upgrade: websocket", "Sec-WebSocket-Version: 13", "Sec-WebSocket-Key: " + "A" * 22 + "=="]
+    arguments = [argument for field in fields for argument in ("-H", field)]
+    status, _, _ = proxy.curl("HTTP/1.1", f"/{name}/socket", *arguments)
+    reason = "the upstream does not accept WebSockets over HTTP/2 (extended CONNECT)"
+    logged = (proxy.folder / "error.log").read_text()
+    assert status == 502 and reason in logged, (status, logged)
+    return "a WebSocket over plain HTTP/2 without extended CONNECT gets 502 with its reason in the log"
+
+
 def go(options):
     with upstreams.go() as address:
         block = f'protocol "http2"; server "http://{address}"'
@@ -226,6 +237,7 @@ def go(options):
             for name in ("go", "http2"):
                 for check in (exchanges, events, leave, trailers):
                     yield f"{name}: {check(proxy, name)}"
+            yield f"http2: {no_websocket(proxy, 'http2')}"
             yield idle(proxy, "/go/hello", 1)
             yield f"http2: {idle(proxy, '/http2/hello', 1)}"
 

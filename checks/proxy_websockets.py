@@ -1,6 +1,7 @@
 """WebSockets through the proxy: the library `websockets` at both ends, and Chromium over HTTP/2."""
 import asyncio
 import contextlib
+import itertools
 import json
 import os
 import random
@@ -20,7 +21,8 @@ MESSAGES = 10
 CLOSE_CODES = [1000, 1001, 1003, 1011, 3000, 4999]
 # Opens WebSockets from a page, and sends text, binary data and a long message through each.
 PAGE_SCRIPT = """Promise.all([...Array(20)].map((_, number) => new Promise((done, failed) => {
-    const socket = new WebSocket(`wss://${location.host}/echo/`), got = [];
+    const path = number % 2 ? "/echo/" : "/h2c/echo/";
+    const socket = new WebSocket(`wss://${location.host}${path}`), got = [];
     socket.binaryType = "arraybuffer";
     socket.onerror = () => failed(new Error("WebSocket " + number));
     socket.onopen = () => { socket.send("text"); socket.send(new Uint8Array(70000)); socket.send("x".repeat(1 << 20)); };
@@ -102,6 +104,15 @@ def echo(proxy, path):
     return "messages of a WebSocket"
 
 
+@contextlib.contextmanager
+def two_proxies(options, address):
+    """Yields a proxy for the upstream, and for another proxy that it reaches over HTTP/2 without TLS."""
+    with Proxy(options.binary, options.driver, echo=address) as second:
+        block = f'protocol "http2"; server "http://127.0.0.1:{second.plain}"'
+        with Proxy(options.binary, options.driver, echo=address, h2c=block) as first:
+            yield first
+
+
 async def with_websockets(proxy, address):
     host, port = address.split(":")
     closed = asyncio.Queue()
@@ -113,27 +124,28 @@ async def with_websockets(proxy, address):
 
     trusted = ssl.create_default_context(cafile=proxy.authority)
     async with serve(recorded, host, int(port), max_size=None):
-        for scheme, security, context in [("ws", "plain", None), ("wss", "TLS", trusted)]:
-            url = proxy.url(security, "/echo/").replace("http", "ws")
+        clients = [("ws", "plain", None), ("wss", "TLS", trusted)]
+        for path, (scheme, security, context) in itertools.product(["/echo/", "/h2c/echo/"], clients):
+            url = proxy.url(security, path).replace("http", "ws")
             await conversation(url, context)
             async with connect(url + "ping", ssl=context) as client:
                 assert await client.recv() == "pong"
             await closes(url, context, closed)
             await many(url, context)
             yield (
-                f"{scheme}: text, binary, pieces, compression, messages of 1 MiB, pings, {len(CLOSE_CODES)} codes of closes,"
+                f"{scheme} {path}: text, binary, pieces, compression, messages of 1 MiB, pings, {len(CLOSE_CODES)} codes of closes,"
                 f" a client that breaks, {CONNECTIONS} connections at once"
             )
 
 
 async def collect(proxy, address):
-    async with asyncio.timeout(2 * STEP_TIMEOUT):
+    async with asyncio.timeout(4 * STEP_TIMEOUT):
         return [line async for line in with_websockets(proxy, address)]
 
 
 def check(options):
     address = free_address()
-    with Proxy(options.binary, options.driver, echo=address) as proxy:
+    with two_proxies(options, address) as proxy:
         yield from asyncio.run(collect(proxy, address))
 
 
@@ -147,7 +159,7 @@ async def in_browser(address, page, script):
 def check_browser(options):
     """The browser's own log shows that its WebSockets are over HTTP/2."""
     address = free_address()
-    with Proxy(options.binary, options.driver, echo=address) as proxy:
+    with two_proxies(options, address) as proxy:
         log = os.path.join(proxy.folder, "chromium.json")
         arguments = ["--ignore-certificate-errors", f"--log-net-log={log}", "--net-log-capture-mode=Everything"]
         with browser(proxy.folder, arguments) as page:
@@ -156,4 +168,4 @@ def check_browser(options):
         events = open(log).read()
     assert ":protocol: websocket" in events, "no WebSocket was opened over HTTP/2"
     assert "Upgrade: websocket" not in events, "a WebSocket was opened over HTTP/1.1"
-    yield "Chromium: 20 WebSockets over HTTP/2, with text, binary data, 1 MiB, and the code of the close"
+    yield "Chromium: 20 WebSockets over HTTP/2, 10 of them to an upstream with HTTP/2, with text, binary data, 1 MiB, and the code of the close"

@@ -1,6 +1,5 @@
 //! Why an exchange with an upstream failed, and whether it may be repeated.
 
-use super::limits::HTTP2_CONNECTIONS_MAX;
 use crate::net::link::SessionFailure;
 use crate::service::ContentError;
 use selvedge_proto::field_section::SectionError;
@@ -63,8 +62,9 @@ pub enum ClientErrorKind {
     PermissionDenied,
     /// File descriptors, ports or memory have run out.
     ResourcesExhausted,
-    /// All connections of HTTP/2 that a worker opens to one destination are full.
-    ConnectionsTooMany,
+    /// All streams of HTTP/2 that the upstream permits are in use, and too many requests wait for one, or this one waited
+    /// for too long.
+    StreamsExhausted,
     /// A timeout of [`super::ClientTimeouts`] has passed.
     TimedOut,
     /// The upstream reset the connection.
@@ -85,6 +85,8 @@ pub enum ClientErrorKind {
     Handshake(&'static str),
     /// The upstream does not support the protocol of the destination.
     ProtocolUnsupported,
+    /// The upstream of HTTP/2 does not accept extended CONNECT (RFC 8441), by which a WebSocket reaches it.
+    UpgradeUnsupported,
     /// The upstream reset the stream of HTTP/2.
     StreamReset(ErrorCode),
     /// The connection of HTTP/2 failed.
@@ -107,9 +109,7 @@ impl fmt::Display for ClientErrorKind {
             Self::SocketMissing => "the socket does not exist",
             Self::PermissionDenied => "permission denied",
             Self::ResourcesExhausted => "no descriptor, port or memory is left",
-            Self::ConnectionsTooMany => {
-                return write!(f, "all {HTTP2_CONNECTIONS_MAX} connections of HTTP/2 to the upstream are full");
-            }
+            Self::StreamsExhausted => "all streams that the upstream permits are in use",
             Self::TimedOut => "timed out",
             Self::Reset => "connection reset",
             Self::Closed => "connection closed before the end of the response",
@@ -122,6 +122,7 @@ impl fmt::Display for ClientErrorKind {
             }
             Self::Handshake(reason) => return write!(f, "handshake failed: {reason}"),
             Self::ProtocolUnsupported => "the upstream does not support the protocol",
+            Self::UpgradeUnsupported => "the upstream does not accept WebSockets over HTTP/2 (extended CONNECT)",
             Self::StreamReset(code) => return write!(f, "stream reset: {code:?}"),
             Self::Http2(error) => return write!(f, "HTTP/2 error: {}", error.message()),
             Self::RequestContent(error) => return write!(f, "request content: {error}"),

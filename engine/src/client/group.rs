@@ -1,7 +1,7 @@
 //! The connections to one destination.
 
 use super::destination::Destination;
-use super::http2::{Opening, SharedConnection};
+use super::http2::{Opening, SharedConnection, StreamQueue};
 use super::learned_idle::LearnedIdle;
 use super::limits::LEARNED_IDLE_TICKS_MIN;
 use crate::net::clock::Tick;
@@ -20,6 +20,8 @@ pub(super) struct Group {
     /// Connections of HTTP/2, and the one that is being opened.
     pub(super) shared_connections: RefCell<Vec<Rc<SharedConnection>>>,
     pub(super) opening: RefCell<Option<Rc<Opening>>>,
+    /// Requests that wait for a stream of HTTP/2.
+    pub(super) waiting: Rc<StreamQueue>,
     /// The idle time that the upstream permits.
     pub(super) learned: Cell<LearnedIdle>,
     /// Bytes of the last response of HTTP/1.1 whose length was announced. The next one is expected to be as long, so that
@@ -36,6 +38,7 @@ impl Group {
             idle: RefCell::default(),
             shared_connections: RefCell::default(),
             opening: RefCell::default(),
+            waiting: Rc::default(),
             learned: Cell::default(),
             response_bytes: Cell::default(),
             head_bytes: Cell::default(),

@@ -15,8 +15,12 @@ const CONNECTION_STATE_BYTES: usize = 2 * 1024;
 const TLS_STATE_BYTES: usize = 16 * 1024;
 /// Content that a stream of HTTP/2 may hold while its client does not read.
 const HTTP2_STREAM_WINDOW_BYTES: u32 = 128 * 1024;
-/// Most connections of HTTP/2 to one destination. Usually, a connection has 100 streams.
+/// Most requests at once on one connection of HTTP/2. Most upstreams permit 100 to 250.
+const HTTP2_STREAMS_MAX: u32 = 1000;
+/// Most connections of HTTP/2 to one destination.
 pub(super) const HTTP2_CONNECTIONS_MAX: usize = 16;
+/// Most requests that wait for a stream of HTTP/2 to one destination.
+pub(super) const HTTP2_WAITING_MAX: usize = 1000;
 /// Bytes that wait to be sent on a connection of HTTP/2. Beyond it, content of requests waits, and nothing is received.
 pub(super) const HTTP2_OUTPUT_BYTES_MAX: usize = 64 * 1024;
 /// Shortest learned idle time, in sweeps. A restarted upstream closes connections that were just used.
@@ -28,8 +32,10 @@ pub struct ClientLimits {
     /// Limits on the heads, chunks and trailers of responses.
     pub message: MessageLimits,
     /// Limits of connections with HTTP/2. `streams_max` is also the most requests at once on one connection; the
-    /// upstream's own limit holds, too. Default: that of [`Http2Limits`], but windows of 128 KiB for a stream and of
-    /// that for all streams together, so that clients that read slowly do not hold up the other streams.
+    /// upstream's own limit holds, too. Beyond it, another connection is opened, at most 16 to one destination, and then
+    /// up to 1000 requests wait for a stream within [`ClientTimeouts::connect`]. Default: 1000 streams, windows of
+    /// 128 KiB for a stream and of that for all streams together, so that clients that read slowly do not hold up the
+    /// other streams; else that of [`Http2Limits`].
     pub http2: Http2Limits,
     /// Most idle connections to one destination. Default 64. Beyond it, the one that is idle for the longest time is
     /// closed.
@@ -46,8 +52,9 @@ impl Default for ClientLimits {
         Self {
             message: MessageLimits::default(),
             http2: Http2Limits {
+                streams_max: HTTP2_STREAMS_MAX,
                 stream_window_bytes: HTTP2_STREAM_WINDOW_BYTES,
-                connection_window_bytes: HTTP2_STREAM_WINDOW_BYTES * Http2Limits::default().streams_max,
+                connection_window_bytes: HTTP2_STREAM_WINDOW_BYTES * HTTP2_STREAMS_MAX,
                 ..Http2Limits::default()
             },
             idle_per_destination_max: 64,
@@ -93,7 +100,7 @@ impl ClientLimits {
 /// Timeouts of one exchange. They are checked 4 times per second, so each may last 0.5 s longer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClientTimeouts {
-    /// Longest time to open a connection, its TLS handshake included. Default 5 s.
+    /// Longest time to open a connection, its TLS handshake included, and to wait for a stream of HTTP/2. Default 5 s.
     pub connect: Duration,
     /// Longest time from the last sent byte of the request to the first byte of the response. It does not pass while
     /// content of the request is awaited. Default 60 s.

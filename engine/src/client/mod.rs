@@ -30,6 +30,7 @@ mod table;
 #[cfg(test)]
 mod tests;
 mod tunnel;
+mod tunnel_end;
 
 pub use crate::net::client_session::ClientTls;
 pub use crate::net::sys::command::{ProgramLimits, limit_program};
@@ -44,11 +45,15 @@ pub use response::{IncomingResponse, ResponseContent};
 pub use tunnel::Tunnel;
 
 use crate::net::client_session::ApplicationProtocol;
+use request::Http2Form;
 use selvedge_proto::StatusCode;
 use selvedge_proto::field::Fields;
 use std::fmt;
 use std::rc::Rc;
 use table::{IdleCheck, Table};
+
+/// Receives the interim responses of an exchange.
+type Interim<'a> = &'a mut dyn FnMut(StatusCode, &Fields);
 
 /// Sends requests to upstreams, on the thread of one worker. Clones share their connections.
 ///
@@ -92,12 +97,41 @@ impl Client {
     ) -> Result<IncomingResponse, ClientError> {
         let table = &self.0.0;
         match to.protocol {
-            // HTTP/2 has no Upgrade, and servers that speak other protocols have HTTP/1.1, too.
-            Protocol::Http2 if head.upgrade.is_none() => {
-                Box::pin(http2::send(table, to, head, content, (timeouts, interim))).await
-            }
-            Protocol::Http1 | Protocol::Http2 => http1::send(table, to, head, content, (timeouts, interim)).await,
+            Protocol::Http1 => http1::send(table, to, head, content, (timeouts, interim)).await,
+            Protocol::Http2 => Box::pin(self.send_http2(to, head, content, (timeouts, interim))).await,
         }
+    }
+
+    /// Sends a request to an upstream with HTTP/2, if possible also one that offers another protocol.
+    async fn send_http2(
+        &self,
+        to: &Destination,
+        head: &OutgoingHead,
+        content: &mut OutgoingContent,
+        (timeouts, interim): (&ClientTimeouts, Interim<'_>),
+    ) -> Result<IncomingResponse, ClientError> {
+        let table = &self.0.0;
+        if head.upgrade.is_some() && content.is_empty() {
+            let connect = (head, Http2Form::ExtendedConnect);
+            let sent = if head.method == b"GET" {
+                http2::send(table, to, connect, content, (timeouts, &mut *interim)).await
+            } else {
+                // Nothing in an extended CONNECT tells another method.
+                Err(ClientError::new(ClientPhase::SendRequest, ClientErrorKind::UpgradeUnsupported, RetrySafety::Never))
+            };
+            match sent {
+                Err(error) if error.kind != ClientErrorKind::UpgradeUnsupported => return Err(error),
+                Err(_) if to.tls.is_some() => {
+                    return http1::send(table, to, head, content, (timeouts, interim)).await;
+                }
+                Err(error) if head.is_websocket() => return Err(error),
+                // The upstream may ignore an offer, so it need not get it.
+                Err(_) => {}
+                Ok(response) => return Ok(response),
+            }
+        }
+        let request = (head, Http2Form::Request(content.length()));
+        http2::send(table, to, request, content, (timeouts, interim)).await
     }
 
     /// Returns a connection for another protocol than HTTP: an idle one, or a new one.

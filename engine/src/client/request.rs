@@ -1,11 +1,13 @@
 //! The head of a request to an upstream.
 
+use base64ct::{Base64, Encoding};
 use bytes::Bytes;
 use selvedge_proto::field::{is_token, trim};
 use selvedge_proto::forward::TeTrailers;
 use selvedge_proto::head::RequestFraming;
 use selvedge_proto::http1::write_request::{InvalidRequest, RequestConnection, RequestParts};
 use selvedge_proto::http2::hpack::BlockEncoder;
+use sha1::{Digest, Sha1};
 
 /// The scheme of a request's target, which HTTP/2 sends.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -38,6 +40,20 @@ pub enum ResponseUse {
     Forward,
 }
 
+/// The field whose value a WebSocket of HTTP/1.1 is accepted with.
+const WEBSOCKET_KEY: &[u8] = b"sec-websocket-key";
+/// What is hashed after the key (RFC 6455 §4.2.2).
+const WEBSOCKET_GUID: &[u8] = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
+
+/// The form of a request of HTTP/2.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Http2Form {
+    /// A request with content of this length, if it is known.
+    Request(Option<u64>),
+    /// A CONNECT request that opens a stream of another protocol (RFC 8441).
+    ExtendedConnect,
+}
+
 /// The head of a request to an upstream. It can be reused for the next request, so that its buffers are not allocated
 /// again.
 ///
@@ -57,8 +73,12 @@ pub struct OutgoingHead {
     pub fields: Vec<u8>,
     /// Whether the request accepts trailers.
     pub te: TeTrailers,
-    /// The protocol to switch to (Upgrade), if the request offers one. It is sent over HTTP/1.1, also to an upstream with
-    /// HTTP/2, and only without content: an upstream that switched early would take the rest for the other protocol.
+    /// The protocol to switch to (Upgrade), if the request offers one. It is sent only without content: an upstream that
+    /// switched early would take the rest for the other protocol.
+    ///
+    /// To an upstream with HTTP/2, a GET request becomes an extended CONNECT (RFC 8441) if the upstream accepts it. If
+    /// not, an upstream that chooses its version in the handshake of TLS gets the request over HTTP/1.1. Over plain
+    /// HTTP/2, a WebSocket fails, and another protocol is not offered (RFC 9110 §7.8).
     pub upgrade: Option<Bytes>,
     /// How the content of the response is used.
     pub response_use: ResponseUse,
@@ -105,13 +125,20 @@ impl OutgoingHead {
     ///
     /// # Errors
     /// The first invalid part.
-    pub(super) fn check_http2(&self) -> Result<(), InvalidRequest> {
+    pub(super) fn check_http2(&self, form: Http2Form) -> Result<(), InvalidRequest> {
+        if form == Http2Form::ExtendedConnect && self.is_websocket() && self.websocket_accept().is_none() {
+            //= RFC 6455 §4.2.1: a WebSocket of HTTP/1.1 has a key, and no upstream checks it here
+            return Err(InvalidRequest::Fields);
+        }
         let is_visible = |bytes: &[u8]| bytes.iter().all(|byte| (0x21..0x7f).contains(byte));
         if !is_token(&self.method) {
             return Err(InvalidRequest::Method);
         }
         if self.target.is_empty() || !is_visible(&self.target) {
             return Err(InvalidRequest::Target);
+        }
+        if form == Http2Form::ExtendedConnect && self.upgrade.as_ref().is_none_or(|protocol| !is_visible(protocol)) {
+            return Err(InvalidRequest::Upgrade);
         }
         if !is_visible(&self.authority) {
             return Err(InvalidRequest::Authority);
@@ -136,18 +163,40 @@ impl OutgoingHead {
         })
     }
 
-    /// Writes the head of a request of HTTP/2. `length` is that of its content, if it is known.
-    pub(super) fn write_http2(&self, length: Option<u64>, block: &mut BlockEncoder<'_>) {
-        block.field(b":method", &self.method);
+    /// Whether the protocol to switch to is WebSocket.
+    pub(super) fn is_websocket(&self) -> bool {
+        self.upgrade.as_ref().is_some_and(|protocol| protocol.eq_ignore_ascii_case(b"websocket"))
+    }
+
+    /// Returns the value of Sec-WebSocket-Accept that belongs to the key of the request; `None` without exactly one valid
+    /// key.
+    pub(super) fn websocket_accept(&self) -> Option<String> {
+        let mut keys = self.field_lines().filter(|(name, _)| *name == WEBSOCKET_KEY);
+        let (Some((_, key)), None) = (keys.next(), keys.next()) else { return None };
+        let mut decoded = [0; 16];
+        let is_valid = Base64::decode(key, &mut decoded).is_ok_and(|decoded| decoded.len() == 16);
+        is_valid.then(|| Base64::encode_string(&Sha1::new().chain_update(key).chain_update(WEBSOCKET_GUID).finalize()))
+    }
+
+    /// Writes the head of a request of HTTP/2.
+    pub(super) fn write_http2(&self, form: Http2Form, block: &mut BlockEncoder<'_>) {
+        let is_connect = form == Http2Form::ExtendedConnect;
+        block.field(b":method", if is_connect { b"CONNECT" } else { &self.method });
+        if is_connect {
+            block.field(b":protocol", self.upgrade.as_deref().unwrap_or_default());
+        }
         block.field(b":scheme", self.scheme.name().as_bytes());
         if !self.authority.is_empty() {
             block.field(b":authority", &self.authority);
         }
         block.field(b":path", &self.target);
         for (name, value) in self.field_lines() {
-            block.field(name, value);
+            //= RFC 8441 §5: the key and its reply are superseded by `:protocol`
+            if !(is_connect && name == WEBSOCKET_KEY) {
+                block.field(name, value);
+            }
         }
-        if let Some(length @ 1..) = length {
+        if let Http2Form::Request(Some(length @ 1..)) = form {
             block.field(b"content-length", length.to_string().as_bytes());
         }
         if self.te == TeTrailers::Accepted {

@@ -24,7 +24,7 @@ pub struct IncomingResponse {
 }
 
 /// The content of a response. It owns the connection and the rest of the request's content: polling it moves both
-/// directions. At its end, the connection returns to the pool. Dropping it before that closes the connection.
+/// directions, and [`Chunks::poll_progress`] only that of the request. At its end, the connection returns to the pool. Dropping it before that closes the connection.
 pub struct ResponseContent {
     length: Option<u64>,
     state: ContentState,
@@ -90,6 +90,12 @@ impl Chunks for ResponseContent {
         match &mut self.state {
             ContentState::Complete(_) => Poll::Ready(Ok(0)),
             ContentState::Streaming(chunks) => chunks.as_mut().poll_splice(cx, pipe),
+        }
+    }
+
+    fn poll_progress(mut self: Pin<&mut Self>, cx: &mut Context<'_>) {
+        if let ContentState::Streaming(chunks) = &mut self.state {
+            chunks.as_mut().poll_progress(cx);
         }
     }
 

@@ -1,10 +1,8 @@
 //! A connection after the switch to another protocol: bytes are copied in both directions.
 
-use super::table::Lease;
+use super::tunnel_end::TunnelEnd;
 use crate::buffer::Buffer;
-use crate::net::raw::{SendMode, ShutdownMode};
 use crate::net::runtime::spawn_local;
-use crate::net::stream::Stream;
 use crate::peer::Duplex;
 use crate::service::UpgradeHandler;
 use bytes::{Buf, Bytes};
@@ -19,10 +17,10 @@ const READ_BYTES_MAX: usize = 16 * 1024;
 /// Most bytes that are moved before other tasks run.
 const BYTES_PER_YIELD: usize = 256 * 1024;
 
-/// A connection to an upstream after the switch to another protocol, such as WebSocket. Dropping it closes the
-/// connection.
+/// A connection to an upstream after the switch to another protocol, such as WebSocket, or a stream of HTTP/2 for one.
+/// Dropping it closes the connection, or resets the stream.
 pub struct Tunnel {
-    lease: Lease,
+    upstream: TunnelEnd,
     protocol: Bytes,
     silence: Duration,
     /// Bytes from the client that are not sent.
@@ -45,9 +43,9 @@ enum End {
 }
 
 impl Tunnel {
-    pub(super) fn new(lease: Lease, protocol: Bytes, silence: Duration) -> Self {
+    pub(super) fn new(upstream: TunnelEnd, protocol: Bytes, silence: Duration) -> Self {
         Self {
-            lease,
+            upstream,
             protocol,
             silence,
             from_client: Bytes::new(),
@@ -102,7 +100,7 @@ impl Tunnel {
                 (up, down) => {
                     let count = |polled| if let Poll::Ready(count) = polled { count } else { 0 };
                     moved += count(up) + count(down);
-                    self.lease.end_wait();
+                    self.upstream.timer().end_wait();
                 }
             }
             if (self.client_end, self.upstream_end) == (End::PassedOn, End::PassedOn) {
@@ -113,11 +111,20 @@ impl Tunnel {
                 return Poll::Pending;
             }
         }
-        if self.lease.wait(self.silence, cx) { Poll::Ready(Err(io::ErrorKind::TimedOut.into())) } else { Poll::Pending }
+        if self.upstream.timer().wait(self.silence, cx) {
+            Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
+        } else {
+            Poll::Pending
+        }
     }
 
     /// Moves bytes or the end from the client to the upstream. Ready if something has moved.
     fn poll_up(&mut self, client: &mut dyn Duplex, cx: &mut Context<'_>) -> io::Result<Poll<usize>> {
+        if self.client_end != End::PassedOn && self.upstream.is_closed() {
+            self.from_client = Bytes::new();
+            self.client_end = End::PassedOn;
+            return Ok(Poll::Ready(0));
+        }
         if self.client_end == End::Open && self.from_client.is_empty() {
             let mut buffer = Buffer::take();
             buffer.resize(READ_BYTES_MAX, 0);
@@ -125,24 +132,17 @@ impl Tunnel {
                 Poll::Pending => {}
                 Poll::Ready(0) => self.client_end = End::Received,
                 Poll::Ready(count) => {
-                    let connection = self.lease.connection();
                     // The upstream takes nearly everything at once, without a copy.
-                    let sent = match connection.link.send([&buffer[..count], &[]], SendMode::Flush) {
-                        Err(error) if error.kind() == io::ErrorKind::WouldBlock => 0,
-                        sent => sent?,
-                    };
+                    let sent = self.upstream.try_send(&buffer[..count])?;
                     self.from_client = Bytes::copy_from_slice(&buffer[sent..count]);
                     return Ok(Poll::Ready(count));
                 }
             }
         }
-        let connection = self.lease.connection();
         let count = self.from_client.len();
-        connection.piece = std::mem::take(&mut self.from_client);
-        let flushed = connection.poll_flush(cx)?;
-        self.from_client = std::mem::take(&mut connection.piece);
+        let flushed = self.upstream.poll_send(&mut self.from_client, cx)?;
         if flushed.is_ready() && self.client_end == End::Received {
-            connection.link.shutdown(ShutdownMode::Write);
+            self.upstream.shutdown_write();
             self.client_end = End::PassedOn;
             return Ok(Poll::Ready(0));
         }
@@ -151,15 +151,14 @@ impl Tunnel {
 
     /// Moves bytes or the end from the upstream to the client. Ready if something has moved.
     fn poll_down(&mut self, client: &mut dyn Duplex, cx: &mut Context<'_>) -> io::Result<Poll<usize>> {
-        if self.upstream_end == End::Open && self.from_upstream.is_empty() {
-            let connection = self.lease.connection();
-            // Bytes after the head of the response are at hand.
-            if connection.input.bytes().is_empty()
-                && let Poll::Ready(0) = connection.poll_receive(cx)?
-            {
+        if self.upstream_end == End::Open
+            && self.from_upstream.is_empty()
+            && let Poll::Ready(received) = self.upstream.poll_receive(cx)?
+        {
+            if received.is_empty() {
                 self.upstream_end = End::Received;
             }
-            self.from_upstream = connection.input.take_all();
+            self.from_upstream = received;
         }
         if !self.from_upstream.is_empty() {
             let Poll::Ready(sent) = client.poll_send(cx, &[IoSlice::new(&self.from_upstream)])? else {

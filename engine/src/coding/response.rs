@@ -119,6 +119,12 @@ impl Chunks for EncodedChunks {
         })
     }
 
+    fn poll_progress(self: Pin<&mut Self>, cx: &mut Context<'_>) {
+        if let Input::Stream(Some(chunks)) = &mut self.get_mut().input {
+            chunks.as_mut().poll_progress(cx);
+        }
+    }
+
     fn trailers(self: Pin<&mut Self>) -> Fields {
         std::mem::take(&mut self.get_mut().trailers)
     }

@@ -20,6 +20,11 @@ impl Timeouts {
         self.worker.connections.deadline(self.id).0
     }
 
+    /// Returns the deadline, and when it is due.
+    pub(super) fn deadline_and_due(&self) -> (Deadline, Tick) {
+        self.worker.connections.deadline(self.id)
+    }
+
     /// Sets the deadline, `time` from now.
     pub(super) fn wait_for(&self, deadline: Deadline, time: Duration) {
         self.wait_until(deadline, self.worker.clock.tick_after(time));

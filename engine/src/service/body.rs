@@ -105,14 +105,22 @@ pub trait Chunks {
         Poll::Ready(Ok(0))
     }
 
-    /// Returns the trailer fields. Called once, after the last chunk. HTTP/1.1 has them only if the length of the
-    /// content was not known in advance.
+    /// Moves what does not depend on the recipient while the recipient takes no chunk, such as the request of a gateway
+    /// while its client does not read the response. Wakes the context when more can move. It may be called at any time
+    /// before the end, and holds no more memory by itself. Default: nothing.
+    fn poll_progress(self: Pin<&mut Self>, cx: &mut Context<'_>) {
+        let _ = cx;
+    }
+
+    /// Returns the trailer fields. Called once, after the last chunk. HTTP/1.1 has them only in chunked content, which
+    /// content of known length becomes for a client with `TE: trailers` if [`Chunks::may_have_trailers`].
     fn trailers(self: Pin<&mut Self>) -> Fields {
         Fields::new()
     }
 
     /// Returns whether trailer fields may follow content whose length was known in advance, as HTTP/2 permits. Then the
-    /// engine polls once more after the last byte. Default: they may not.
+    /// engine polls once more after the last byte, and sends no Content-Length to a client of HTTP/1.1 that accepts
+    /// trailers. Default: they may not.
     fn may_have_trailers(&self) -> bool {
         false
     }

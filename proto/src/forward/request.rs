@@ -59,6 +59,19 @@ pub struct ForwardedRequest {
     pub te: TeTrailers,
 }
 
+impl TeTrailers {
+    /// Returns whether a client accepts trailers. The lookup takes the time of a scan of its fields.
+    pub fn of_request(head: &RequestHead, bytes: &[u8]) -> Self {
+        let accepts = head.fields(bytes).any(|(name, value)| is_te_trailers(name, value));
+        if accepts { Self::Accepted } else { Self::Absent }
+    }
+}
+
+/// Whether a field is TE with the member `trailers`.
+fn is_te_trailers(name: &[u8], value: &[u8]) -> bool {
+    name.eq_ignore_ascii_case(b"te") && list_members(value).any(|coding| coding.eq_ignore_ascii_case(b"trailers"))
+}
+
 /// Appends the fields that are forwarded as lines `name: value`, each with its CRLF and a name in lower case.
 ///
 /// Omits Host, Expect, the framing fields and all fields of the client's connection: the writer of the request adds
@@ -76,7 +89,7 @@ pub fn forward_request(
     let mut forwarded = ForwardedRequest::default();
     for (name, value) in head.fields(bytes) {
         if is_for_one_connection(name) {
-            if name.len() == 2 && list_members(value).any(|coding| coding.eq_ignore_ascii_case(b"trailers")) {
+            if is_te_trailers(name, value) {
                 forwarded.te = TeTrailers::Accepted;
             }
             continue;

@@ -41,6 +41,8 @@ pub struct PeerSettings {
     pub field_section_bytes_max: u32,
     /// `SETTINGS_ENABLE_CONNECT_PROTOCOL` (RFC 8441 §3).
     pub extended_connect: ExtendedConnect,
+    /// Whether the first SETTINGS have arrived. Until then, all values are defaults.
+    pub is_received: bool,
 }
 
 impl Default for PeerSettings {
@@ -52,6 +54,7 @@ impl Default for PeerSettings {
             frame_bytes_max: FRAME_BYTES_FLOOR,
             field_section_bytes_max: u32::MAX,
             extended_connect: ExtendedConnect::Disabled,
+            is_received: false,
         }
     }
 }
@@ -60,6 +63,7 @@ impl PeerSettings {
     /// Replaces what was assumed before the first SETTINGS.
     pub(crate) fn begin(&mut self) {
         self.streams_max = u32::MAX;
+        self.is_received = true;
     }
 
     /// Applies the payload of SETTINGS in its order (RFC 9113 §6.5.3). `peer` is the role of its sender.

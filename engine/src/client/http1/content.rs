@@ -50,6 +50,8 @@ pub(super) struct Http1Content {
     pub(super) keep_alive: Option<u32>,
     pub(super) upload: RequestUpload,
     pub(super) content: OutgoingContent,
+    /// Why the content could not be read while the client did not read the response.
+    pub(super) upload_error: Option<ClientErrorKind>,
     pub(super) silence: Duration,
     pub(super) trailers: Fields,
     /// Content that was received with the head.
@@ -235,7 +237,8 @@ impl Http1Content {
 
     /// Sends the rest of the request, and receives the next piece of the content; `None` at its end.
     fn poll_piece(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, ClientError>>> {
-        if let Err(kind) = self.poll_upload(cx) {
+        let uploaded = self.upload_error.take().map_or_else(|| self.poll_upload(cx), Err);
+        if let Err(kind) = uploaded {
             return Poll::Ready(Some(Err(self.fail(ClientPhase::SendRequest, kind))));
         }
         loop {
@@ -308,6 +311,13 @@ impl Chunks for Http1Content {
                 let failure = this.fail(ClientPhase::ReadContent, ClientErrorKind::TimedOut);
                 Poll::Ready(Err(StreamError(failure.to_string())))
             }
+        }
+    }
+
+    fn poll_progress(mut self: Pin<&mut Self>, cx: &mut Context<'_>) {
+        let this = &mut *self;
+        if this.upload_error.is_none() {
+            this.upload_error = this.poll_upload(cx).err();
         }
     }
 

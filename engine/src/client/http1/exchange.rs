@@ -2,6 +2,7 @@
 
 use super::content::{Http1Content, begin_content};
 use super::upload::{RequestUpload, UploadError, framing_of};
+use crate::client::Interim;
 use crate::client::destination::Destination;
 use crate::client::error::{ClientError, ClientErrorKind, ClientPhase, ConnectionUse, RetrySafety};
 use crate::client::limits::{ClientTimeouts, INTERIM_RESPONSES_MAX};
@@ -11,6 +12,7 @@ use crate::client::request::OutgoingHead;
 use crate::client::response::{IncomingResponse, ResponseContent};
 use crate::client::table::{IdleCheck, Lease, Table};
 use crate::client::tunnel::Tunnel;
+use crate::client::tunnel_end::TunnelEnd;
 use crate::limits::SPLICE_BYTES_MIN;
 use crate::net::client_session::ApplicationProtocol;
 use bytes::Bytes;
@@ -23,9 +25,6 @@ use selvedge_proto::method::Method;
 use std::future::poll_fn;
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
-
-/// Receives the interim responses of an exchange.
-type Interim<'a> = &'a mut dyn FnMut(StatusCode, &Fields);
 
 /// Sends a request and awaits the head of its response.
 pub(in crate::client) async fn send(
@@ -242,7 +241,7 @@ impl Http1Exchange {
         self.lease.end_wait();
         self.lease.table.return_head(self.head);
         if let Some(protocol) = protocol {
-            let tunnel = Tunnel::new(self.lease, protocol, self.timeouts.tunnel);
+            let tunnel = Tunnel::new(TunnelEnd::Connection(self.lease), protocol, self.timeouts.tunnel);
             let content = ResponseContent::complete(Bytes::new(), length);
             return Ok(IncomingResponse { status, fields, content, upgrade: Some(tunnel) });
         }
@@ -253,6 +252,7 @@ impl Http1Exchange {
             keep_alive,
             upload: self.upload,
             content: std::mem::take(content),
+            upload_error: None,
             silence: self.timeouts.silence,
             trailers: Fields::new(),
             first: None,

@@ -1,12 +1,13 @@
 //! The state of one connection of HTTP/2, which its task and the tasks of its exchanges share.
 
 use super::stream::{StreamFailure, StreamState};
+use super::stream_queue::StreamQueue;
 use crate::client::error::{ClientErrorKind, RetrySafety};
 use crate::client::limits::ClientLimits;
 use crate::net::clock::{Clock, Tick};
 use crate::net::raw::SendBuffer;
 use hashbrown::HashMap;
-use selvedge_proto::http2::{self, Millis, Role, StreamId};
+use selvedge_proto::http2::{self, ExtendedConnect, Millis, Role, StreamId};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::task::{Context, Waker};
@@ -16,6 +17,8 @@ pub(in crate::client) struct SharedConnection {
     pub(super) state: RefCell<Http2State>,
     /// The task of the connection.
     driver: Cell<Option<Waker>>,
+    /// Requests that wait for a stream of this connection or of another one to the destination.
+    waiting: Rc<StreamQueue>,
 }
 
 pub(super) struct Http2State {
@@ -28,8 +31,6 @@ pub(super) struct Http2State {
     pub(super) sent: u64,
     /// Most streams at once, beside the limit of the upstream.
     streams_max: u32,
-    /// Whether the upstream has sent its settings.
-    pub(super) has_received: bool,
     /// When the last bytes arrived.
     pub(super) last_received: Tick,
     /// Whether an exchange waits for a window or for room in the output.
@@ -46,7 +47,7 @@ pub(super) fn millis(clock: &Clock) -> Millis {
 }
 
 impl SharedConnection {
-    pub(super) fn new(limits: &ClientLimits, clock: &Clock) -> Rc<Self> {
+    pub(super) fn new(limits: &ClientLimits, clock: &Clock, waiting: Rc<StreamQueue>) -> Rc<Self> {
         let mut protocol = http2::Connection::new(Role::Client, &limits.http2.permitted(), millis(clock));
         let mut output = SendBuffer::default();
         protocol.start(output.bytes());
@@ -57,13 +58,12 @@ impl SharedConnection {
             taken: 0,
             sent: 0,
             streams_max: limits.http2.permitted().streams_max,
-            has_received: false,
             last_received: clock.tick(),
             has_waiting_senders: false,
             is_ending: false,
             has_served: false,
         };
-        Rc::new(Self { state: RefCell::new(state), driver: Cell::default() })
+        Rc::new(Self { state: RefCell::new(state), driver: Cell::default(), waiting })
     }
 
     /// Whether a stream can be opened now.
@@ -71,7 +71,29 @@ impl SharedConnection {
         let state = self.state.borrow();
         let streams_max = state.protocol.peer_settings().streams_max.min(state.streams_max) as usize;
         // Until the settings of the upstream arrive, its limit is not known.
-        !state.is_ending && state.has_received && state.protocol.open_streams() < streams_max
+        !state.is_ending && state.protocol.peer_settings().is_received && state.protocol.open_streams() < streams_max
+    }
+
+    /// Whether the settings of the upstream have arrived.
+    pub(super) fn has_settings(&self) -> bool {
+        self.state.borrow().protocol.peer_settings().is_received
+    }
+
+    /// Whether the upstream accepts extended CONNECT (RFC 8441).
+    pub(super) fn accepts_connect(&self) -> bool {
+        self.state.borrow().protocol.peer_settings().extended_connect == ExtendedConnect::Enabled
+    }
+
+    /// Calls the first request that waits for a stream, if one can be opened.
+    pub(super) fn call_waiting(&self) {
+        if !self.waiting.is_empty() && self.is_usable() {
+            self.waiting.call_next();
+        }
+    }
+
+    /// Calls the first request that waits for a stream, since another connection can be opened.
+    pub(super) fn call_waiting_at_end(&self) {
+        self.waiting.call_next();
     }
 
     /// Returns the number of open streams.
@@ -104,10 +126,13 @@ impl Http2State {
         self.is_ending = true;
         let sent = self.sent;
         let mut wakers = Vec::new();
-        for stream in self.streams.values_mut().filter(|stream| !stream.has_ended()) {
-            let retry = if stream.head_at >= sent { RetrySafety::NotSent } else { RetrySafety::NoResponse };
-            stream.fail(StreamFailure { kind, retry });
+        for stream in self.streams.values_mut() {
+            stream.is_closed = true;
             wakers.extend(stream.waker.take());
+            if !stream.has_ended() {
+                let retry = if stream.head_at >= sent { RetrySafety::NotSent } else { RetrySafety::NoResponse };
+                stream.fail(StreamFailure { kind, retry });
+            }
         }
         wakers
     }

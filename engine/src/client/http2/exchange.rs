@@ -2,52 +2,61 @@
 
 use super::connection::Http2State;
 use super::handle::StreamHandle;
-use super::pick::pick;
+use super::pick::{await_settings, pick};
 use super::stream::{StreamFailure, StreamHead, StreamState};
+use super::task::is_success;
+use super::tunnel_end::Http2TunnelEnd;
+use crate::client::Interim;
 use crate::client::destination::Destination;
 use crate::client::error::{ClientError, ClientErrorKind, ClientPhase, ConnectionUse, RetrySafety};
-use crate::client::limits::{ClientTimeouts, HTTP2_OUTPUT_BYTES_MAX};
+use crate::client::limits::ClientTimeouts;
 use crate::client::outgoing_content::OutgoingContent;
-use crate::client::request::OutgoingHead;
+use crate::client::request::{Http2Form, OutgoingHead};
 use crate::client::response::{IncomingResponse, ResponseContent};
 use crate::client::table::Table;
+use crate::client::tunnel::Tunnel;
+use crate::client::tunnel_end::TunnelEnd;
 use crate::net::clock::ticks;
 use crate::service::{Chunks, StreamError};
 use bytes::{Buf, Bytes};
 use selvedge_proto::StatusCode;
 use selvedge_proto::field::Fields;
-use selvedge_proto::http2::{End, OpenError, Section};
+use selvedge_proto::http2::{End, OpenError};
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-/// Receives the interim responses of an exchange.
-type Interim<'a> = &'a mut dyn FnMut(StatusCode, &Fields);
-
-/// Sends a request and awaits the head of its response.
+/// Sends a request in its form, and awaits the head of its response.
 pub(in crate::client) async fn send(
     table: &Rc<Table>,
     to: &Destination,
-    head: &OutgoingHead,
+    (head, form): (&OutgoingHead, Http2Form),
     content: &mut OutgoingContent,
     (timeouts, interim): (&ClientTimeouts, Interim<'_>),
 ) -> Result<IncomingResponse, ClientError> {
+    let failed = |kind| ClientError::new(ClientPhase::SendRequest, kind, RetrySafety::Never);
+    head.check_http2(form).map_err(|error| failed(ClientErrorKind::InvalidRequest(error)))?;
     let group = table.group(to);
-    let invalid =
-        |error| ClientError::new(ClientPhase::SendRequest, ClientErrorKind::InvalidRequest(error), RetrySafety::Never);
-    head.check_http2().map_err(invalid)?;
+    let is_connect = form == Http2Form::ExtendedConnect;
+    let has_content = !content.is_empty();
     let (stream, connection_use) = loop {
         let connection = pick(table, &group, timeouts.connect).await?;
-        let end = if content.is_empty() { End::Last } else { End::More };
+        if is_connect {
+            await_settings(&group, &connection).await?;
+            if !connection.accepts_connect() {
+                return Err(failed(ClientErrorKind::UpgradeUnsupported));
+            }
+        }
+        let end = if has_content || is_connect { End::More } else { End::Last };
         let mut state = connection.state.borrow_mut();
         let Http2State { protocol, output, streams, taken, is_ending, has_served, .. } = &mut *state;
         let head_at = *taken + output.len() as u64;
-        match protocol.open(end, output.bytes(), |block| head.write_http2(content.length(), block)) {
+        match protocol.open(end, output.bytes(), |block| head.write_http2(form, block)) {
             Ok(id) => {
                 let is_head = head.method == b"HEAD";
-                streams.insert(id, StreamState { is_head, head_at, ..StreamState::default() });
+                streams.insert(id, StreamState { is_head, is_connect, head_at, ..StreamState::default() });
                 let reused = std::mem::replace(has_served, true);
                 *is_ending |= to.first_bytes.is_some();
                 drop(state);
@@ -60,14 +69,18 @@ pub(in crate::client) async fn send(
             Err(OpenError::ConnectionEnding) => *is_ending = true,
         }
     };
-    let mut exchange = Http2Exchange {
-        stream,
-        upload: if content.is_empty() { UploadState::Over } else { UploadState::Reading },
-        chunk: Bytes::new(),
-    };
-    let head = poll_fn(|cx| exchange.poll_head(content, (timeouts, &mut *interim), cx)).await;
-    let head = head.map_err(|error| error.on(connection_use))?;
-    exchange.into_response(head, std::mem::take(content), timeouts.silence).await
+    let upload = if has_content { UploadState::Reading } else { UploadState::Over };
+    let mut exchange = Http2Exchange { stream, upload, chunk: Bytes::new() };
+    let received = poll_fn(|cx| exchange.poll_head(content, (timeouts, &mut *interim), cx)).await;
+    let received = received.map_err(|error| error.on(connection_use))?;
+    if is_connect && is_success(received.status) {
+        return Ok(exchange.into_tunnel(received, head, timeouts.tunnel));
+    }
+    if is_connect {
+        // The upstream refuses, and nothing follows.
+        exchange.stream.write_end(None);
+    }
+    exchange.into_response(received, std::mem::take(content), timeouts.silence).await
 }
 
 /// The part of the request that is not sent.
@@ -155,30 +168,15 @@ impl Http2Exchange {
                     Poll::Ready(Some(Ok(chunk))) => self.chunk = chunk,
                 }
             }
-            let mut state = self.stream.connection.state.borrow_mut();
-            let Http2State { protocol, output, streams, has_waiting_senders, .. } = &mut *state;
-            let Some(stream) = streams.get_mut(&self.stream.id).filter(|stream| !stream.has_ended()) else {
-                self.upload = UploadState::Over;
-                return Ok(());
-            };
-            let room = HTTP2_OUTPUT_BYTES_MAX.saturating_sub(output.len());
-            let count = protocol.sendable(self.stream.id).min(self.chunk.len()).min(room);
-            if count == 0 {
-                stream.awaits_window = true;
-                *has_waiting_senders = true;
-                drop(state);
-                self.stream.set_waker(cx);
-                return Ok(());
-            }
-            if protocol.begin_data(self.stream.id, count, End::More, output.bytes()).is_err() {
+            if self.stream.with(|stream| stream.has_ended()) {
                 self.upload = UploadState::Over;
                 return Ok(());
             }
-            output.bytes().extend_from_slice(&self.chunk[..count]);
-            drop(state);
-            self.chunk.advance(count);
-            self.stream.timer.end_wait();
-            self.stream.connection.wake_driver();
+            self.chunk.advance(self.stream.write(&self.chunk));
+            if !self.chunk.is_empty() {
+                self.stream.await_window(cx);
+                return Ok(());
+            }
         }
         Ok(())
     }
@@ -187,18 +185,20 @@ impl Http2Exchange {
     fn send_end(&mut self, content: &OutgoingContent) {
         self.upload = UploadState::Over;
         self.stream.timer.end_wait();
-        let trailers = content.trailers().filter(|trailers| !trailers.lines().is_empty());
-        let mut state = self.stream.connection.state.borrow_mut();
-        let Http2State { protocol, output, .. } = &mut *state;
-        // It fails only if the stream is closed, and the response tells why.
-        let _ = match trailers {
-            None => protocol.begin_data(self.stream.id, 0, End::Last, output.bytes()),
-            Some(trailers) => protocol.send_fields(self.stream.id, Section::Trailers, output.bytes(), |block| {
-                trailers.iter().for_each(|(name, value)| block.field(name.as_bytes(), value));
-            }),
-        };
-        drop(state);
-        self.stream.connection.wake_driver();
+        self.stream.write_end(content.trailers().filter(|trailers| !trailers.lines().is_empty()));
+    }
+
+    /// Returns the response that has switched the stream to another protocol.
+    fn into_tunnel(self, received: StreamHead, request: &OutgoingHead, silence: Duration) -> IncomingResponse {
+        let StreamHead { mut fields, .. } = received;
+        if let Some(accept) = request.websocket_accept().filter(|_| request.is_websocket()) {
+            fields.remove("sec-websocket-accept");
+            fields.append("sec-websocket-accept", accept).expect("base64 is a valid value");
+        }
+        let protocol = request.upgrade.clone().unwrap_or_default();
+        let tunnel = Tunnel::new(TunnelEnd::Stream(Http2TunnelEnd(self.stream)), protocol, silence);
+        let content = ResponseContent::complete(Bytes::new(), Some(0));
+        IncomingResponse { status: StatusCode::SWITCHING_PROTOCOLS, fields, content, upgrade: Some(tunnel) }
     }
 
     /// Returns the response.
@@ -218,7 +218,14 @@ impl Http2Exchange {
             ResponseContent::complete(Bytes::new(), length)
         } else {
             content.stop_keeping();
-            let mut rest = Http2Content { exchange: Some(self), content, silence, trailers: None, first: None };
+            let mut rest = Http2Content {
+                exchange: Some(self),
+                content,
+                upload_error: None,
+                silence,
+                trailers: None,
+                first: None,
+            };
             rest.first = match poll_fn(|cx| Poll::Ready(rest.poll_piece(cx))).await {
                 Poll::Ready(first) => first.transpose()?,
                 Poll::Pending => {
@@ -238,6 +245,8 @@ struct Http2Content {
     /// The stream, until the content has ended or failed.
     exchange: Option<Http2Exchange>,
     content: OutgoingContent,
+    /// Why the content could not be read while the client did not read the response.
+    upload_error: Option<ClientErrorKind>,
     silence: Duration,
     trailers: Option<Fields>,
     /// Content that was received with the head.
@@ -253,7 +262,8 @@ impl Http2Content {
     /// Sends the rest of the request, and receives the next piece of the content; `None` at its end.
     fn poll_piece(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, ClientError>>> {
         let Some(exchange) = &mut self.exchange else { return Poll::Ready(None) };
-        if let Err(kind) = exchange.poll_upload(&mut self.content, cx) {
+        let uploaded = self.upload_error.take().map_or_else(|| exchange.poll_upload(&mut self.content, cx), Err);
+        if let Err(kind) = uploaded {
             return self.fail(ClientPhase::SendRequest, kind);
         }
         if let Some(piece) = exchange.stream.take_content() {
@@ -285,11 +295,22 @@ impl Chunks for Http2Content {
         self.poll_piece(cx).map_err(|error| StreamError(error.to_string()))
     }
 
+    fn poll_progress(mut self: Pin<&mut Self>, cx: &mut Context<'_>) {
+        let this = &mut *self;
+        if let Some(exchange) = this.exchange.as_mut().filter(|_| this.upload_error.is_none()) {
+            this.upload_error = exchange.poll_upload(&mut this.content, cx).err();
+        }
+    }
+
     fn trailers(mut self: Pin<&mut Self>) -> Fields {
         self.trailers.take().unwrap_or_default()
     }
 
     fn may_have_trailers(&self) -> bool {
-        true
+        match &self.exchange {
+            // Once all has arrived, it is known.
+            Some(exchange) => exchange.stream.with(|stream| !stream.is_complete || stream.trailers.is_some()),
+            None => self.trailers.is_some(),
+        }
     }
 }

@@ -8,8 +8,12 @@ mod handle;
 mod opening;
 mod pick;
 mod stream;
+mod stream_queue;
 mod task;
+mod tunnel_end;
 
 pub(super) use connection::SharedConnection;
 pub(super) use exchange::send;
 pub(super) use opening::Opening;
+pub(super) use stream_queue::StreamQueue;
+pub(super) use tunnel_end::Http2TunnelEnd;

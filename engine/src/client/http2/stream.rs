@@ -14,6 +14,8 @@ const JOINED_BYTES_MAX: usize = 4 * 1024;
 pub(super) struct StreamState {
     /// Whether the request is HEAD.
     pub(super) is_head: bool,
+    /// Whether the request is an extended CONNECT.
+    pub(super) is_connect: bool,
     /// Where in the output of the connection its head begins.
     pub(super) head_at: u64,
     /// Interim responses that the exchange has not seen, and how many have arrived.
@@ -28,6 +30,8 @@ pub(super) struct StreamState {
     /// Whether the response is complete.
     pub(super) is_complete: bool,
     pub(super) failure: Option<StreamFailure>,
+    /// Whether the stream or its connection was closed by the upstream.
+    pub(super) is_closed: bool,
     /// The task of the exchange.
     pub(super) waker: Option<Waker>,
     /// Whether the exchange waits for a window, or for room in the output.

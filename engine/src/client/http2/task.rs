@@ -52,6 +52,7 @@ impl Http2Task {
         }
         let wakers = self.shared.state.borrow_mut().fail_all(kind);
         wakers.into_iter().for_each(Waker::wake);
+        self.shared.call_waiting_at_end();
     }
 
     /// Runs until the connection ends, and returns why.
@@ -129,10 +130,13 @@ impl Http2Task {
                 }
             };
             let Some(event) = step.event else {
-                state.has_received = true;
                 wake_senders(&mut state, &mut self.wakers);
+                let has_settings = state.protocol.peer_settings().is_received;
                 drop(state);
-                self.opening = None;
+                if has_settings {
+                    self.opening = None;
+                }
+                self.shared.call_waiting();
                 return Ok(());
             };
             let rest = &input[at..];
@@ -227,14 +231,20 @@ impl Events<'_> {
                 });
             }
             Event::Reset { stream, code, cause } => {
-                let retry = match cause {
-                    ResetCause::NotProcessed => RetrySafety::NotSent,
-                    ResetCause::Peer if code == ErrorCode::REFUSED_STREAM => RetrySafety::NotSent,
-                    ResetCause::Peer | ResetCause::Violation(_) => RetrySafety::NoResponse,
+                let (kind, retry) = match cause {
+                    // The upstream has ended the connection, and the request crossed that.
+                    ResetCause::NotProcessed => (ClientErrorKind::Closed, RetrySafety::NotSent),
+                    ResetCause::Peer if code == ErrorCode::REFUSED_STREAM => {
+                        (ClientErrorKind::StreamReset(code), RetrySafety::NotSent)
+                    }
+                    ResetCause::Peer | ResetCause::Violation(_) => {
+                        (ClientErrorKind::StreamReset(code), RetrySafety::NoResponse)
+                    }
                 };
                 self.with_stream(stream, |stream| {
+                    stream.is_closed = true;
                     if !stream.has_ended() {
-                        stream.fail(StreamFailure { kind: ClientErrorKind::StreamReset(code), retry });
+                        stream.fail(StreamFailure { kind, retry });
                     }
                 });
             }
@@ -271,7 +281,9 @@ impl Events<'_> {
             }
             Ok(section) => {
                 let has_ended = end == End::Last;
-                let has_no_content = stream.is_head || section.status.forbids_content();
+                let is_tunnel = stream.is_connect && is_success(section.status);
+                //= RFC 9110 §9.3.6: the client ignores Content-Length of such a response
+                let has_no_content = is_tunnel || stream.is_head || section.status.forbids_content();
                 let length = match section.content_length {
                     None if has_ended && !has_no_content => Some(0),
                     length => length,
@@ -294,6 +306,11 @@ impl Events<'_> {
         }
         self.wakers.extend(stream.waker.take());
     }
+}
+
+/// Whether a status is 2xx, by which an upstream accepts CONNECT.
+pub(super) fn is_success(status: StatusCode) -> bool {
+    (200..300).contains(&status.code())
 }
 
 /// Returns the fields of a section that a gateway forwards.

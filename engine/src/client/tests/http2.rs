@@ -4,20 +4,20 @@ use super::*;
 use h2::server::{Connection, SendResponse};
 use http::{HeaderMap, Request, Response, StatusCode as HttpStatus};
 
-fn destination(upstream: &Upstream) -> Destination {
+pub(super) fn destination(upstream: &Upstream) -> Destination {
     Destination { protocol: Protocol::Http2, ..upstream.destination() }
 }
 
 /// Accepts a connection.
-async fn accept(upstream: &Upstream) -> Connection<UnixStream, Bytes> {
+pub(super) async fn accept(upstream: &Upstream) -> Connection<UnixStream, Bytes> {
     let (socket, _) = upstream.listener.accept().await.unwrap();
     h2::server::Builder::new().max_concurrent_streams(3).handshake(socket).await.unwrap()
 }
 
-type Exchange = (Request<h2::RecvStream>, SendResponse<Bytes>);
+pub(super) type Exchange = (Request<h2::RecvStream>, SendResponse<Bytes>);
 
 /// Serves all connections with a function for each request.
-fn serve(upstream: Upstream, respond: impl AsyncFn(Exchange) + Clone + 'static) -> Destination {
+pub(super) fn serve(upstream: Upstream, respond: impl AsyncFn(Exchange) + Clone + 'static) -> Destination {
     let to = destination(&upstream);
     spawn_local(async move {
         loop {
@@ -46,7 +46,7 @@ async fn content_of(body: &mut h2::RecvStream) -> Vec<u8> {
 }
 
 /// Responds with the head and the content of the request, and trailers.
-async fn echo((request, mut response): Exchange) {
+pub(super) async fn echo((request, mut response): Exchange) {
     let (head, mut body) = request.into_parts();
     let content = content_of(&mut body).await;
     let trailers = body.trailers().await.unwrap().unwrap_or_default();
@@ -61,7 +61,7 @@ async fn echo((request, mut response): Exchange) {
     stream.send_trailers(trailers).unwrap();
 }
 
-async fn post(
+pub(super) async fn post(
     client: &Client,
     to: &Destination,
     mut content: OutgoingContent,
@@ -188,6 +188,21 @@ fn a_graceful_end_of_the_upstream_lets_requests_finish() {
 }
 
 #[test]
+fn a_request_that_crosses_the_end_of_its_connection_was_not_sent() {
+    run(async {
+        let (upstream, client) = (Upstream::new(), client());
+        let fetch = spawn_fetch(&client, &destination(&upstream), "POST");
+        let mut peer = upstream.accept().await;
+        peer.take_until("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").await;
+        // SETTINGS, and GOAWAY of which stream 0 is the last.
+        peer.send(&[0, 0, 0, 4, 0, 0, 0, 0, 0]).await;
+        peer.send(&[0, 0, 8, 7, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]).await;
+        let error = fetch.await.unwrap().unwrap_err();
+        assert_eq!((error.kind, error.retry), (ClientErrorKind::Closed, RetrySafety::NotSent));
+    });
+}
+
+#[test]
 fn a_lost_connection_fails_all_streams() {
     run(async {
         let (upstream, client) = (Upstream::new(), client());
@@ -305,5 +320,42 @@ fn a_window_that_opens_continues_the_upload() {
         for post in posts {
             assert_eq!(post.await.unwrap(), b"500000");
         }
+    });
+}
+
+#[test]
+fn an_upload_moves_while_the_response_is_not_read() {
+    run(async {
+        let to = serve(Upstream::new(), async |(request, mut response): Exchange| {
+            let mut stream = response.send_response(Response::new(()), false).unwrap();
+            stream.send_data(vec![b'y'; 1_000_000].into(), false).unwrap();
+            let count = content_of(&mut request.into_body()).await.len();
+            stream.send_data(count.to_string().into(), true).unwrap();
+        });
+        let source = TestContent::new();
+        let mut response = post(&client(), &to, source.incoming(None)).await.unwrap();
+        move_upload(&source, &mut response.content).await;
+        let received = read_all(&mut response.content).await.unwrap();
+        assert!(received.ends_with(b"y3000000"), "{}", received.len());
+    });
+}
+
+#[test]
+fn an_upload_that_fails_while_the_response_is_not_read_fails_it() {
+    run(async {
+        let to = serve(Upstream::new(), async |(request, mut response): Exchange| {
+            let _stream = response.send_response(Response::new(()), false).unwrap();
+            content_of(&mut request.into_body()).await;
+        });
+        let source = TestContent::new();
+        let mut response = post(&client(), &to, source.incoming(None)).await.unwrap();
+        source.fail(ContentError::Disconnected);
+        poll_fn(|cx| {
+            Pin::new(&mut response.content).poll_progress(cx);
+            Poll::Ready(())
+        })
+        .await;
+        let error = read_all(&mut response.content).await.unwrap_err();
+        assert!(error.starts_with("send request: request content: "), "{error}");
     });
 }

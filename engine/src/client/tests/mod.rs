@@ -1,6 +1,8 @@
 //! Exchanges with upstreams that do what a test tells them, over Unix sockets within one runtime. Time is virtual.
 
 mod http2;
+mod http2_streams;
+mod http2_tunnels;
 mod pool;
 mod requests;
 mod responses;
@@ -193,6 +195,19 @@ async fn read_all(content: &mut ResponseContent) -> Result<Vec<u8>, String> {
         all.extend_from_slice(&piece.map_err(|error| error.to_string())?);
     }
     Ok(all)
+}
+
+/// Moves 3,000,000 bytes of a request without reading its response.
+async fn move_upload(source: &Rc<TestContent>, content: &mut ResponseContent) {
+    for _ in 0..100 {
+        source.push(vec![b'x'; 30_000]);
+    }
+    source.end();
+    let is_moved = poll_fn(|cx| {
+        Pin::new(&mut *content).poll_progress(cx);
+        if source.pieces.borrow().is_empty() { Poll::Ready(()) } else { Poll::Pending }
+    });
+    tokio::time::timeout(Duration::from_secs(5), is_moved).await.expect("the upload does not wait for a reader");
 }
 
 /// Request content that a test provides.

@@ -411,3 +411,28 @@ fn content_until_the_end_needs_the_closing_message_of_the_session() {
         }
     });
 }
+
+#[test]
+fn an_upload_moves_while_the_response_is_not_read() {
+    run(async {
+        let (upstream, client, source) = (Upstream::new(), client(), TestContent::new());
+        let (to, mut content) = (upstream.destination(), source.incoming(None));
+        let sending = spawn_local(async move {
+            client.send(&to, &request("POST"), &mut content, &ClientTimeouts::default(), &mut |_, _| {}).await
+        });
+        let mut peer = upstream.accept().await;
+        peer.take_head().await;
+        peer.send(b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\n").await;
+        let mut response = sending.await.unwrap().unwrap();
+        let receiving = spawn_local(async move {
+            while !peer.received.ends_with(b"0\r\n\r\n") {
+                assert!(peer.receive().await);
+            }
+            peer.send(b"done").await;
+            peer.received.iter().filter(|byte| **byte == b'x').count()
+        });
+        move_upload(&source, &mut response.content).await;
+        assert_eq!(read_all(&mut response.content).await.unwrap(), b"done");
+        assert_eq!(receiving.await.unwrap(), 3_000_000);
+    });
+}

@@ -1,6 +1,7 @@
 //! Upstreams with TLS, which the server of this crate provides.
 
 use super::*;
+use crate::service::{Body, UpgradeResponse};
 use crate::tls::{
     Certificate, Certificates, ClientAuth, ClientCertificates, ClientTlsBuilder, RootCertificates, Tls, TlsHost,
     Verification,
@@ -97,6 +98,37 @@ fn requests_over_tls_with_both_protocols() {
             assert!(received.ends_with(&long), "{} bytes", received.len());
         }
         assert_eq!(client.connections(), 2, "each protocol has one connection");
+    });
+    stop(server);
+}
+
+/// Switches to any protocol that a request of HTTP/1.1 offers, and knows no extended CONNECT.
+async fn switch(request: &mut Request) -> Response {
+    let Some(protocol) = request.field("upgrade").map(Bytes::copy_from_slice) else {
+        return Response::new(StatusCode::NO_CONTENT);
+    };
+    let upgrade = UpgradeResponse { protocol, handler: Box::new(drop) };
+    Response::new(StatusCode::SWITCHING_PROTOCOLS).body(Body::Upgrade(Box::new(upgrade)))
+}
+
+#[test]
+fn a_websocket_uses_http1_where_the_upstream_of_http2_has_no_extended_connect() {
+    let authority = Authority::new("authority");
+    let host = host(&authority, "app.example").build().unwrap();
+    let server = Server::bind_with_workers("127.0.0.1:0", 1).unwrap().tls(Tls::new(host)).serve(switch).unwrap();
+    let address = server.addresses()[0];
+    run_real(async {
+        let client = client();
+        let roots = RootCertificates::Pem(authority.pem.as_bytes());
+        let tls = ClientTlsBuilder::new("app.example").roots(roots).build().unwrap();
+        let to = destination(address, tls, Protocol::Http2);
+        for (offer, status) in [(None, 204), (Some(&b"websocket"[..]), 101), (Some(b"other"), 101), (None, 204)] {
+            let fields = b"sec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\n".to_vec();
+            let head = OutgoingHead { upgrade: offer.map(Bytes::from_static), fields, ..request("GET") };
+            let (mut content, timeouts) = (OutgoingContent::empty(), ClientTimeouts::default());
+            let response = client.send(&to, &head, &mut content, &timeouts, &mut |_, _| {}).await.unwrap();
+            assert_eq!((response.status.code(), response.upgrade.is_some()), (status, status == 101), "{offer:?}");
+        }
     });
     stop(server);
 }

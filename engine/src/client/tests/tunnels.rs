@@ -8,24 +8,24 @@ use tokio::time::Instant;
 
 /// The client's end of an upgraded connection, which a test drives.
 #[derive(Clone, Default)]
-struct TestDuplex(Arc<Mutex<DuplexState>>);
+pub(super) struct TestDuplex(pub(super) Arc<Mutex<DuplexState>>);
 
 #[derive(Default)]
-struct DuplexState {
+pub(super) struct DuplexState {
     /// From the client to the upstream.
-    sent: VecDeque<u8>,
-    has_ended: bool,
+    pub(super) sent: VecDeque<u8>,
+    pub(super) has_ended: bool,
     /// From the upstream to the client.
     received: Vec<u8>,
     /// Bytes that the client takes.
-    room: usize,
-    is_shut_down: bool,
+    pub(super) room: usize,
+    pub(super) is_shut_down: bool,
     is_stopping: bool,
     wakers: Vec<Waker>,
 }
 
 impl TestDuplex {
-    fn change(&self, act: impl FnOnce(&mut DuplexState)) {
+    pub(super) fn change(&self, act: impl FnOnce(&mut DuplexState)) {
         let mut state = self.0.lock().unwrap();
         act(&mut state);
         let wakers = std::mem::take(&mut state.wakers);
@@ -33,7 +33,7 @@ impl TestDuplex {
         wakers.into_iter().for_each(Waker::wake);
     }
 
-    fn received(&self) -> String {
+    pub(super) fn received(&self) -> String {
         String::from_utf8(self.0.lock().unwrap().received.clone()).unwrap()
     }
 }
@@ -175,13 +175,12 @@ fn much_passes_in_order_and_a_slow_client_makes_the_upstream_wait() {
 }
 
 #[test]
-fn an_upgrade_is_offered_over_http1_and_without_content() {
+fn an_upgrade_is_offered_without_content_only() {
     run(async {
         let (upstream, client) = (Upstream::new(), client());
         let head = OutgoingHead { upgrade: Some("websocket".into()), ..request("POST") };
         for (content, offer) in [("", "\r\nconnection: upgrade\r\nupgrade: websocket\r\n"), ("a", "")] {
             let (to, client, head) = (upstream.destination(), client.clone(), head.clone());
-            let to = Destination { protocol: Protocol::Http2, ..to };
             let sending = spawn_local(async move {
                 let mut content = OutgoingContent::bytes(content.into());
                 client.send(&to, &head, &mut content, &ClientTimeouts::default(), &mut |_, _| {}).await

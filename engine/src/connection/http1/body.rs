@@ -6,6 +6,7 @@ use crate::connection::progress::{Progress, TransferLimits};
 use crate::connection::receive_buffer::ReceiveBuffer;
 use crate::connection::transport::{Received, Transport};
 use crate::limits::{BUFFER_BYTES, BYTES_PER_YIELD, COPY_BYTES_MAX};
+use crate::net::clock::ticks;
 use crate::net::connection_table::{Deadline, Interrupt};
 use crate::net::stream::Stream;
 use crate::service::{CloseReason, ContentError, StreamId};
@@ -82,6 +83,20 @@ impl RequestBody {
                 content.last_activity,
             ),
             _ => transport.timeouts.clear(),
+        }
+    }
+
+    /// Lets a client send its content before it reads the response: while that arrives at its minimum rate, and for the
+    /// time limit of sending after it, the client is not late with the response.
+    pub(super) fn extend_send_deadline<S>(&self, transport: &Transport<S>) {
+        let content = self.0.borrow();
+        let Some(content) = content.as_deref().filter(|content| content.reads_while_responding) else { return };
+        let (deadline, due) = transport.timeouts.deadline_and_due();
+        let by_rate = content.progress.limits.due_by_rate(content.progress.began, content.progress.bytes);
+        let by_last =
+            content.last_activity.saturating_add(ticks(transport.shared.limits.send_timeout)).saturating_add(1);
+        if deadline == Deadline::ResponseProgress && due < by_rate.min(by_last) {
+            transport.timeouts.wait_until(Deadline::ResponseProgress, by_rate.min(by_last));
         }
     }
 

@@ -11,8 +11,10 @@ use crate::limits::{BATCH_BYTES, COPY_BYTES_MAX};
 use crate::net::stream::Stream;
 use crate::service::{Body, CloseReason, Request, Response};
 use selvedge_proto::Persistence;
+use selvedge_proto::forward::TeTrailers;
 use selvedge_proto::head::Version;
 use selvedge_proto::http1::write::{self, ResponseFraming, ResponseHead};
+use selvedge_proto::message::AnnouncedLength;
 use selvedge_proto::method::Method;
 
 /// The response to a client that sends plain HTTP to a listener with TLS.
@@ -31,6 +33,24 @@ pub(super) struct PendingBody {
     framing: ResponseFraming,
     /// Lets streamed content outlive a replacement of the application.
     lease: Option<HeldLease>,
+}
+
+/// What the framing of a response depends on beside the response.
+#[derive(Clone, Copy)]
+struct Recipient {
+    version: Version,
+    /// Whether the client gets the trailers of content of known length, which may have some.
+    te: TeTrailers,
+}
+
+impl Recipient {
+    fn framing(self, length: AnnouncedLength, method: Method) -> ResponseFraming {
+        //= RFC 9112 §7.1.2: only chunked content has trailers, and §6.2 forbids Content-Length beside it
+        if self.te == TeTrailers::Accepted && self.version == Version::Http11 && length.has_content(method) {
+            return ResponseFraming::Chunked;
+        }
+        ResponseFraming::new(length, self.version)
+    }
 }
 
 impl<S: Stream> Connection<S> {
@@ -55,7 +75,16 @@ impl<S: Stream> Connection<S> {
             is_draining: self.transport.timeouts.worker.is_draining.get(),
             app_state,
         };
-        self.begin(context, request.version(), response)
+        let may_have_trailers = matches!(
+            &response.body,
+            Body::Stream { length: Some(_), chunks } if chunks.may_have_trailers()
+        );
+        let te = if may_have_trailers {
+            TeTrailers::of_request(request.head(), request.head_bytes())
+        } else {
+            TeTrailers::Absent
+        };
+        self.begin(context, Recipient { version: request.version(), te }, response)
     }
 
     /// Writes the error response to a head that was refused, and whose method may be all that is known of it.
@@ -69,19 +98,19 @@ impl<S: Stream> Connection<S> {
             is_draining: false,
             app_state: AppState::Current,
         };
-        self.begin(context, Version::Http11, response)
+        self.begin(context, Recipient { version: Version::Http11, te: TeTrailers::Absent }, response)
     }
 
     fn begin(
         &self,
         context: ResponseContext,
-        version: Version,
+        recipient: Recipient,
         mut response: Response,
     ) -> (ResponseRecord, Option<PendingBody>) {
         let (length, has_content, mut close) = match response_plan(context, &response) {
             ResponsePlan::Final { length, has_content, close } => (length, has_content, close),
             ResponsePlan::Invalid(status, reason) => {
-                return self.begin(context, version, Response::error(status).log_reason(reason));
+                return self.begin(context, recipient, Response::error(status).log_reason(reason));
             }
             ResponsePlan::Upgrade => return self.begin_upgrade(response),
         };
@@ -90,13 +119,13 @@ impl<S: Stream> Connection<S> {
         if !matches!(body, Body::File(_)) {
             send_queue::release(&self.transport);
         }
-        let framing = ResponseFraming::new(length, version);
+        let framing = recipient.framing(length, context.method);
         if framing == ResponseFraming::UntilClose {
             close = close.or(Some(CloseReason::ClosedAfterResponse));
         }
         let head = ResponseHead {
             status: response.status,
-            version,
+            version: recipient.version,
             framing,
             persistence: if close.is_none() { Persistence::KeepAlive } else { Persistence::Close },
             common_fields: &self.transport.common_fields(),

@@ -10,8 +10,8 @@ use crate::service::{Chunks, CloseReason, StreamError};
 use crate::splice_pipe::SplicePipe;
 use bytes::Bytes;
 use selvedge_proto::http1::write::{self, ResponseFraming};
-use std::future::poll_fn;
-use std::pin::Pin;
+use std::future::{Future, poll_fn};
+use std::pin::{Pin, pin};
 use std::task::{Context, Poll, ready};
 
 /// A stream of content, and the pipe through which parts of it may pass.
@@ -84,10 +84,11 @@ impl<S: Stream> Connection<S> {
                 (Part::Chunk(piece), _) if piece.is_empty() => continue,
                 (Part::Chunk(piece), _) => {
                     *sent += count as u64;
-                    write_chunk(transport, &piece, framing).await?;
+                    self.send_meanwhile(&mut source.chunks, write_chunk(transport, &piece, framing)).await?;
                 }
                 (Part::Piped(count), Some(pipe)) if count == pipe.len() => {
-                    send_pipe(transport, pipe, framing, sent).await?;
+                    let send = send_pipe(transport, pipe, framing, sent);
+                    self.send_meanwhile(&mut source.chunks, send).await?;
                 }
                 (Part::Piped(_), _) => return Err(CloseReason::StreamFailed),
             }
@@ -95,12 +96,11 @@ impl<S: Stream> Connection<S> {
                 yield_now().await;
             }
         }
-        match framing {
-            ResponseFraming::Chunked => {
-                write::write_last_chunk(&source.chunks.as_mut().trailers(), transport.output.borrow_mut().bytes());
-            }
-            _ if length.is_some_and(|length| produced < length) => return Err(self.fail_stream(framing)),
-            _ => {}
+        if length.is_some_and(|length| produced < length) {
+            return Err(self.fail_stream(framing));
+        }
+        if framing == ResponseFraming::Chunked {
+            write::write_last_chunk(&source.chunks.as_mut().trailers(), transport.output.borrow_mut().bytes());
         }
         Ok(())
     }
@@ -116,6 +116,26 @@ impl<S: Stream> Connection<S> {
         CloseReason::StreamFailed
     }
 
+    /// Sends, and meanwhile lets the producer move what does not depend on the client's reading. A client that sends
+    /// its content at the minimum rate is not late with the response.
+    async fn send_meanwhile(
+        &self,
+        chunks: &mut Pin<Box<dyn Chunks>>,
+        send: impl Future<Output = Result<(), CloseReason>>,
+    ) -> Result<(), CloseReason> {
+        let mut send = pin!(send);
+        poll_fn(|cx| {
+            // It notices the deadline of sending before the reader of content takes it for its own.
+            if let Poll::Ready(sent) = send.as_mut().poll(cx) {
+                return Poll::Ready(sent);
+            }
+            chunks.as_mut().poll_progress(cx);
+            self.body.extend_send_deadline(&self.transport);
+            Poll::Pending
+        })
+        .await
+    }
+
     /// Sends what is buffered while the next part is awaited.
     async fn next_after_flush(&self, source: &mut PipedStream) -> Result<NextPart, CloseReason> {
         let transport = &self.transport;
@@ -123,7 +143,7 @@ impl<S: Stream> Connection<S> {
         // source is polled again after it.
         let mut is_called = !transport.send_now(SendMode::Flush)?;
         if is_called {
-            Box::pin(transport.flush_waiting()).await?;
+            self.send_meanwhile(&mut source.chunks, Box::pin(transport.flush_waiting())).await?;
         }
         self.body.wait_alone(transport);
         poll_fn(|cx| {

@@ -139,6 +139,11 @@ impl Contents {
         self.all.iter_mut().find(|content| content.stream == stream)
     }
 
+    /// Returns how many bytes of a content have arrived; 0 if it is complete and was removed.
+    pub(super) fn arrived_bytes(&self, stream: StreamId) -> u64 {
+        self.find(stream).map_or(0, |content| content.progress.bytes)
+    }
+
     /// Whether no content is kept.
     pub(super) fn is_empty(&self) -> bool {
         self.all.is_empty()

@@ -57,7 +57,14 @@ where
             for (_, response) in self.streams.responses_mut() {
                 let closed_window = protocol.closed_window(response.active.stream);
                 stalls::update(response, closed_window, now);
-                if closed_window == Some(WindowOf::Connection) && response.waits_for_window() {
+                let waits = closed_window.is_some() && response.waits_for_window();
+                // A client that sends content may read the response after it.
+                let is_uploading = waits && stalls::has_arrived(response, &self.connection.contents.borrow());
+                if is_uploading {
+                    stalls::restart(&mut response.stall, now);
+                    stalls::restart(&mut self.window_stall, now);
+                }
+                if waits && closed_window == Some(WindowOf::Connection) {
                     stalled = WindowState::Closed;
                 }
                 add(Deadline::ResponseProgress, stalls::due(response.stall.as_ref(), sending));

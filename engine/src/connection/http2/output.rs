@@ -90,6 +90,13 @@ impl Outgoing {
         }
     }
 
+    /// Moves what does not depend on the client's reading.
+    pub(super) fn poll_progress(&mut self, cx: &mut Context<'_>) {
+        if let Self::Stream(stream) = self {
+            stream.chunks.as_mut().poll_progress(cx);
+        }
+    }
+
     /// Writes the end if no content precedes it, which needs no window.
     pub(super) fn poll_end<S: Stream>(
         &mut self,
@@ -99,7 +106,11 @@ impl Outgoing {
     ) -> Poll<SendStep> {
         match self {
             Self::Stream(stream) => stream.poll_chunk(cx).map(|next| match next {
-                Next::Chunk => SendStep::More(0),
+                Next::Chunk => {
+                    // What does not depend on the client's reading continues.
+                    stream.chunks.as_mut().poll_progress(cx);
+                    SendStep::More(0)
+                }
                 Next::End => stream.end(connection, id),
                 Next::Failed => SendStep::Failed(CloseReason::StreamFailed),
             }),

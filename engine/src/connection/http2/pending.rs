@@ -23,6 +23,8 @@ pub(super) struct PendingResponse {
     pub(super) waits_for_content: bool,
     /// Set while the client does not open its windows.
     pub(super) stall: Option<Stall>,
+    /// Bytes of the request's content that had arrived when the windows were last looked at.
+    pub(super) arrived_bytes: u64,
     /// Lets the response outlive a replacement of the application.
     pub(super) lease: Option<HeldLease>,
 }

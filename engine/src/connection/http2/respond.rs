@@ -70,7 +70,8 @@ pub(super) fn respond<S: Stream, T, O: Observer>(
         connection.contents.borrow_mut().lift_limits(active.stream);
     }
     let lease = lease.map(|lease| connection.transport.timeouts.hold(lease));
-    let response = PendingResponse { active, record, content, waits_for_content: false, stall: None, lease };
+    let response =
+        PendingResponse { active, record, content, waits_for_content: false, stall: None, arrived_bytes: 0, lease };
     AfterHead::Content(Box::new(response))
 }
 

@@ -310,10 +310,14 @@ where
     fn continue_response(&mut self, place: u32, stream: StreamId) {
         let connection = self.connection;
         connection.protocol.borrow_mut().set_content(stream, Content::Ready);
-        if connection.protocol.borrow().sendable(stream) > 0 {
+        let can_send = connection.protocol.borrow().sendable(stream) > 0;
+        if can_send && !self.sending.waits() {
             return;
         }
         let Some((response, mut cx)) = self.streams.response_mut(place) else { return };
+        if can_send {
+            return response.content.poll_progress(&mut cx);
+        }
         let sent = catch(self.app, connection, || poll_end(connection, response, &mut cx));
         self.after_send(place, stream, sent);
     }

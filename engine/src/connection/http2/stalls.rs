@@ -3,6 +3,7 @@
 //! A client can stop a stream with its windows, for any time and with little effort, while the server keeps the rest
 //! of the response. So a window that stays closed has the time limit of a socket that accepts nothing.
 
+use super::contents::Contents;
 use super::pending::{PendingResponse, Stall};
 use crate::connection::progress::TransferLimits;
 use crate::net::clock::Tick;
@@ -27,6 +28,19 @@ pub(super) fn update_stall(stall: &mut Option<Stall>, window: WindowState, now: 
     match window {
         WindowState::Closed => _ = stall.get_or_insert(Stall { began: now, bytes: 0 }),
         WindowState::Open => *stall = None,
+    }
+}
+
+/// Returns whether content of the request of a response has arrived since the last call.
+pub(super) fn has_arrived(response: &mut PendingResponse, contents: &Contents) -> bool {
+    let arrived = contents.arrived_bytes(response.active.stream);
+    std::mem::replace(&mut response.arrived_bytes, arrived) < arrived
+}
+
+/// Begins a stall again.
+pub(super) fn restart(stall: &mut Option<Stall>, now: Tick) {
+    if let Some(stall) = stall {
+        *stall = Stall { began: now, bytes: 0 };
     }
 }
 

@@ -5,11 +5,13 @@ use super::scenario::{Scenario, TestServer, advance, is_about, settle, with_virt
 use super::test_app::content;
 use crate::limits::Limits;
 use crate::service::{
-    Body, Chunks, CloseReason, HalfClosed, Phase, Request, Response, ResponseOutcome, Service, StreamError,
+    Body, Chunks, CloseReason, HalfClosed, IncomingBody, Phase, Request, Response, ResponseOutcome, Service,
+    StreamError,
 };
 use bytes::Bytes;
 use selvedge_proto::StatusCode;
-use std::cell::RefCell;
+use selvedge_proto::field::Fields;
+use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::pin::Pin;
 use std::rc::Rc;
@@ -52,6 +54,120 @@ impl Chunks for TestStream {
             }
         }
     }
+}
+
+/// An endless response, which takes the content of the request while it is not read.
+pub(super) struct Exchanging {
+    content: IncomingBody,
+    taken: Rc<Cell<usize>>,
+}
+
+impl Exchanging {
+    /// Returns a service that responds so, and counts the bytes of content.
+    pub(super) fn service(taken: &Rc<Cell<usize>>) -> impl Service + use<> {
+        let taken = taken.clone();
+        async move |request: &mut Request| {
+            let chunks = Box::pin(Self { content: request.take_body(), taken: taken.clone() });
+            Response::new(StatusCode::OK).body(Body::Stream { length: None, chunks })
+        }
+    }
+}
+
+impl Chunks for Exchanging {
+    fn poll_chunk(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Piece> {
+        Poll::Ready(Some(Ok(content(1000).into())))
+    }
+
+    fn poll_progress(mut self: Pin<&mut Self>, cx: &mut Context<'_>) {
+        let this = &mut *self;
+        while let Poll::Ready(Some(Ok(piece))) = this.content.poll_chunk(cx) {
+            this.taken.set(this.taken.get() + piece.len());
+        }
+    }
+}
+
+#[test]
+fn content_arrives_while_its_client_does_not_read() {
+    with_virtual_time(async || {
+        let taken = Rc::default();
+        let server = TestServer::serving(Exchanging::service(&taken), Limits::default());
+        let client = server.connect();
+        client.pipe.set_window(5000);
+        client.send(Scenario::post("/").field("Content-Length", "1000000").head()).await;
+        let mut sent = 0;
+        for _ in 0..20 {
+            client.send(content(10_000)).await;
+            sent += 10_000;
+            assert_eq!(taken.get(), sent);
+            advance(15).await;
+        }
+        // It reads, and has the usual time for the next bytes.
+        client.read(100_000).await;
+        advance(25).await;
+        assert_eq!(client.closed(), None);
+        let (reason, seconds) = client.wait_closed().await;
+        assert!(reason == CloseReason::SendTooSlow && seconds <= 10, "{reason:?} after {seconds} s");
+    });
+}
+
+#[test]
+fn content_below_its_minimum_rate_is_no_reason_to_wait_for_a_client() {
+    with_virtual_time(async || {
+        let taken = Rc::default();
+        let server = TestServer::serving(Exchanging::service(&taken), Limits::default());
+        let client = server.connect();
+        client.pipe.set_window(5000);
+        client.send(Scenario::post("/").field("Content-Length", "1000000").head()).await;
+        for _ in 0..4 {
+            client.send("x").await;
+            advance(15).await;
+        }
+        assert_eq!((client.closed(), taken.get()), (Some(CloseReason::SendTooSlow), 3));
+    });
+}
+
+/// Content of known length with trailers.
+struct WithTrailers(Option<Bytes>);
+
+impl Chunks for WithTrailers {
+    fn poll_chunk(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Piece> {
+        Poll::Ready(self.0.take().map(Ok))
+    }
+
+    fn trailers(self: Pin<&mut Self>) -> Fields {
+        let mut fields = Fields::new();
+        fields.append("x-sum", "5").expect("the field is valid");
+        fields
+    }
+
+    fn may_have_trailers(&self) -> bool {
+        true
+    }
+}
+
+#[test]
+fn trailers_after_a_known_length_replace_it_for_clients_that_accept_them() {
+    with_virtual_time(async || {
+        let service = async |request: &mut Request| {
+            let sent = if request.target() == "/short" { "hell" } else { "hello" };
+            let chunks = Box::pin(WithTrailers(Some(Bytes::from_static(sent.as_bytes()))));
+            Response::new(StatusCode::OK).body(Body::Stream { length: Some(5), chunks })
+        };
+        let server = TestServer::serving(service, Limits::default());
+        for (method, version, te, framing, rest) in [
+            ("GET", "HTTP/1.1", "gzip, trailers", "transfer-encoding: chunked", "5\r\nhello\r\n0\r\nx-sum: 5\r\n\r\n"),
+            ("GET", "HTTP/1.1", "gzip", "content-length: 5", "\r\n\r\nhello"),
+            ("GET", "HTTP/1.0", "trailers", "content-length: 5", "\r\n\r\nhello"),
+            ("HEAD", "HTTP/1.1", "trailers", "content-length: 5", "\r\n\r\n"),
+        ] {
+            let client = Scenario::request(method, "/", version).field("TE", te).sent(&server).await;
+            let text = String::from_utf8(client.pipe.outgoing()).expect("it is text");
+            assert!(text.contains(&format!("\r\n{framing}\r\n")) && text.ends_with(rest), "{method} {te}: {text}");
+        }
+        let client = Scenario::get("/short").field("TE", "trailers").sent(&server).await;
+        assert_eq!(client.closed(), Some(CloseReason::StreamFailed));
+        assert!(!client.pipe.outgoing().ends_with(b"\r\n\r\n"), "no last chunk follows");
+    });
 }
 
 #[test]

@@ -140,8 +140,9 @@ pub(super) const SETTINGS: &[Setting] = &[
         .arguments(&[one("name", ValueKind::Choice(&["http1", "http2"]))])
         .default("http1")
         .details(
-            "`http2` uses ALPN with https and prior knowledge otherwise. gRPC needs it. WebSocket uses `http1`. The \
-             protocol of the clients is independent of it.",
+            "`http2` uses ALPN with https and prior knowledge otherwise. gRPC needs it. A WebSocket is a stream of HTTP/2 \
+             if the server accepts extended CONNECT; if not, it uses HTTP/1.1 with https, and is refused otherwise. \
+             The protocol of the clients is independent of it.",
         ),
     setting(UPSTREAM, "proxy-protocol", "Version of the PROXY protocol whose header each connection begins with.")
         .arguments(&[one("version", ValueKind::Choice(&["v1", "v2"]))])

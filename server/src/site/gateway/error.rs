@@ -89,7 +89,7 @@ impl GatewayError {
             Self::Content(error) => (*error).into(),
             Self::Connection(error) => match error.kind {
                 ClientErrorKind::TimedOut => Response::error(StatusCode::GATEWAY_TIMEOUT),
-                ClientErrorKind::ResourcesExhausted | ClientErrorKind::ConnectionsTooMany => busy(),
+                ClientErrorKind::ResourcesExhausted | ClientErrorKind::StreamsExhausted => busy(),
                 _ => bad_gateway(),
             },
             Self::Overloaded | Self::Start(_) | Self::NoAddress => busy(),

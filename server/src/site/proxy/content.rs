@@ -69,6 +69,10 @@ impl Chunks for ForwardedContent {
         polled
     }
 
+    fn poll_progress(mut self: Pin<&mut Self>, cx: &mut Context<'_>) {
+        self.chunks.as_mut().poll_progress(cx);
+    }
+
     fn trailers(mut self: Pin<&mut Self>) -> Fields {
         self.chunks.as_mut().trailers()
     }

@@ -307,8 +307,9 @@ impl Forwarding<'_> {
             }
             RetrySafety::Never => return false,
         }
-        // A try without a connection is no work for a server.
-        if has_reached_server(failure) && self.retry_permit.is_none() {
+        // A try without a connection, or on one that ended while it was idle, is no work for a server.
+        let is_work = has_reached_server(failure) && !is_end_of_idle_connection(failure);
+        if is_work && self.retry_permit.is_none() {
             self.retry_permit = self.rules.upstream.permit_retry();
             return self.retry_permit.is_some();
         }

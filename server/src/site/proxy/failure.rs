@@ -25,11 +25,14 @@ impl ForwardFailure {
             Self::Exchange(error) => match error.kind {
                 ClientErrorKind::TimedOut => (StatusCode::GATEWAY_TIMEOUT, "the upstream did not respond in time"),
                 ClientErrorKind::InvalidRequest(_) => (StatusCode::BAD_REQUEST, "the request cannot be forwarded"),
+                ClientErrorKind::StreamsExhausted => {
+                    (StatusCode::SERVICE_UNAVAILABLE, "all streams of the connections to the upstream are in use")
+                }
+                ClientErrorKind::UpgradeUnsupported => {
+                    (StatusCode::BAD_GATEWAY, "the upstream does not accept WebSockets over HTTP/2 (extended CONNECT)")
+                }
                 ClientErrorKind::ResourcesExhausted => {
                     (StatusCode::SERVICE_UNAVAILABLE, "no descriptor, port or memory is left for an upstream")
-                }
-                ClientErrorKind::ConnectionsTooMany => {
-                    (StatusCode::SERVICE_UNAVAILABLE, "all connections of HTTP/2 to the upstream are full")
                 }
                 _ => match error.phase {
                     ClientPhase::Connect | ClientPhase::Tls => {
@@ -74,7 +77,8 @@ impl ForwardFailure {
                     | ClientErrorKind::RequestLength
                     | ClientErrorKind::InvalidRequest(_)
                     | ClientErrorKind::ResourcesExhausted
-                    | ClientErrorKind::ConnectionsTooMany
+                    | ClientErrorKind::StreamsExhausted
+                    | ClientErrorKind::UpgradeUnsupported
             ),
             Self::NoAddress => true,
             Self::NoPlace(_) | Self::NoUpgrade => false,
@@ -103,12 +107,13 @@ impl ForwardFailure {
             Self::NoAddress => "dns_error",
             Self::NoPlace(_) => "connection_limit_reached",
             Self::NoUpgrade => "http_upgrade_failed",
+            Self::Exchange(error) if error.kind == ClientErrorKind::UpgradeUnsupported => "http_upgrade_failed",
             Self::Exchange(error) => match (error.kind, error.phase) {
+                (ClientErrorKind::StreamsExhausted, _) => "connection_limit_reached",
                 (ClientErrorKind::TimedOut, ClientPhase::Connect | ClientPhase::Tls) => "connection_timeout",
                 (ClientErrorKind::TimedOut, ClientPhase::SendRequest) => "connection_write_timeout",
                 (ClientErrorKind::TimedOut, _) => "http_response_timeout",
                 (ClientErrorKind::Certificate(_) | ClientErrorKind::ClientCertificate(_), _) => "tls_certificate_error",
-                (ClientErrorKind::ConnectionsTooMany, _) => "connection_limit_reached",
                 (ClientErrorKind::Refused, _) => "connection_refused",
                 (ClientErrorKind::Unreachable, _) => "destination_ip_unroutable",
                 (ClientErrorKind::SocketMissing, _) => "destination_unavailable",
@@ -139,7 +144,7 @@ mod tests {
     #[test]
     fn failures_have_a_status_and_an_error_type() {
         use ClientErrorKind::{
-            Closed, ConnectionsTooMany, Refused, RequestContent, Reset, ResourcesExhausted, TimedOut,
+            Closed, Refused, RequestContent, Reset, ResourcesExhausted, StreamsExhausted, TimedOut, UpgradeUnsupported,
         };
         use ClientPhase::{AwaitHead, Connect, SendRequest};
         let exchange = |phase, kind| {
@@ -153,8 +158,9 @@ mod tests {
             (exchange(AwaitHead, Closed), 502, "connection_terminated"),
             (exchange(SendRequest, Reset), 502, "connection_terminated"),
             (exchange(Connect, ResourcesExhausted), 503, "proxy_internal_error"),
-            (exchange(Connect, ConnectionsTooMany), 503, "connection_limit_reached"),
+            (exchange(Connect, StreamsExhausted), 503, "connection_limit_reached"),
             (exchange(AwaitHead, ClientErrorKind::ClientCertificate("x")), 502, "tls_certificate_error"),
+            (exchange(SendRequest, UpgradeUnsupported), 502, "http_upgrade_failed"),
             (exchange(SendRequest, RequestContent(ContentError::TooLarge)), 413, "http_request_error"),
             (ForwardFailure::NoAddress, 503, "dns_error"),
             (ForwardFailure::NoPlace(NoPlace::QueueFull), 503, "connection_limit_reached"),
@@ -165,8 +171,8 @@ mod tests {
         }
         assert!(!exchange(SendRequest, RequestContent(ContentError::Disconnected)).is_of_server());
         assert_eq!(exchange(Connect, Refused).text(), "connect: connection refused");
-        let full = exchange(Connect, ConnectionsTooMany);
-        assert_eq!(full.text(), "connect: all 16 connections of HTTP/2 to the upstream are full");
+        let full = exchange(Connect, StreamsExhausted);
+        assert_eq!(full.text(), "connect: all streams that the upstream permits are in use");
         assert!(!full.is_of_server());
     }
 }

@@ -1,12 +1,15 @@
 //! Clients that send or receive too little, and the time that they have.
 
 use super::super::scenario::{TestServer, advance, is_about, with_virtual_time};
+use super::super::streams::Exchanging;
+use super::super::test_app::content;
 use super::client::{CANCEL, Http2Client, INITIAL_WINDOW, LAST, PING, PRIORITY_UPDATE, Replies, WINDOW_MAX};
 use crate::limits::Limits;
 use crate::net::clock::Tick;
 use crate::service::{Body, CloseReason, Phase, Request, Response, ResponseOutcome, Service};
 use selvedge_proto::StatusCode;
 use selvedge_proto::http2::ConnectionError;
+use std::rc::Rc;
 use tokio::time::Instant;
 
 /// Takes a second at a time until a stream is reset. Returns the code and the time in seconds.
@@ -42,6 +45,32 @@ fn a_stream_whose_window_stays_closed_is_reset() {
         assert_eq!((finished.len(), finished[1].outcome), (2, ResponseOutcome::Aborted));
         assert_eq!([0, 1].map(|at| finished[at].reset), [None, Some(CloseReason::SendTooSlow)]);
         assert_eq!(client.client.phase(), Phase::Idle);
+    });
+}
+
+#[test]
+fn content_arrives_while_the_window_of_its_response_is_closed() {
+    with_virtual_time(async || {
+        for (setting, window) in [(INITIAL_WINDOW, 5_000), (INITIAL_WINDOW, 1_000_000)] {
+            // The window of the stream is closed in one case, and that of the connection in the other.
+            let taken = Rc::default();
+            let server = TestServer::serving(Exchanging::service(&taken), Limits::default());
+            let mut client = Http2Client::connect_with(&server, Replies::NoWindows, &[(setting, window)]).await;
+            let stream = client.post("/");
+            client.send().await;
+            let mut sent = 0;
+            for _ in 0..20 {
+                client.data(0, stream, &content(10_000));
+                client.send().await;
+                sent += 10_000;
+                assert_eq!(taken.get(), sent, "{window}");
+                advance(15).await;
+            }
+            let received = client.response(stream).content.len();
+            assert!((5_000..70_000).contains(&received), "{received}");
+            let (code, seconds) = wait_reset(&mut client, stream, |_| {}).await;
+            assert!(code == CANCEL && is_about(seconds, 15), "{code} after {seconds} s");
+        }
     });
 }
 

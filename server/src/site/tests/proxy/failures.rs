@@ -157,3 +157,30 @@ fn a_client_that_leaves_ends_the_exchange() {
         closed.recv_timeout(Duration::from_secs(30)).expect("the connection to the server is closed");
     }
 }
+
+#[test]
+fn requests_that_meet_the_end_of_idle_connections_need_no_budget_of_repetitions() {
+    // More than may be repeated at once otherwise. All arrive before the first one is served or fails.
+    const AT_ONCE: usize = 8;
+    let barrier = std::sync::Barrier::new(AT_ONCE);
+    let upstream = TestUpstream::new(move |mut received| {
+        let round = received.number / AT_ONCE;
+        barrier.wait();
+        if round == 1 {
+            return Then::Close;
+        }
+        received.respond(200, "", "ok");
+        Then::Continue
+    });
+    let server = proxy_to(&upstream);
+    let request = "GET / HTTP/1.1\r\nHost: a\r\n\r\n";
+    let mut clients: Vec<_> = (0..AT_ONCE).map(|_| connect(&server, request)).collect();
+    for client in &mut clients {
+        assert!(read_until(client, "\r\n\r\nok").starts_with("HTTP/1.1 200 "));
+    }
+    clients.iter_mut().for_each(|client| client.write_all(request.as_bytes()).unwrap());
+    for client in &mut clients {
+        assert!(read_until(client, "\r\n\r\nok").starts_with("HTTP/1.1 200 "));
+    }
+    assert_eq!(upstream.count(), 3 * AT_ONCE);
+}

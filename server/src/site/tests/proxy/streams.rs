@@ -123,3 +123,42 @@ fn connections_switch_to_another_protocol() {
     assert_eq!(response.status, 200);
     assert!(!refusing.requests()[0].contains("upgrade"));
 }
+
+#[test]
+fn an_upload_moves_while_its_client_does_not_read() {
+    // More than the buffers between the upstream and the client hold, and less than the limit of content.
+    const RESPONSE_BYTES: usize = 64 << 20;
+    const UPLOAD_BYTES: usize = 8 << 20;
+    let (received_all, upload) = std::sync::mpsc::channel();
+    let upstream = TestUpstream::new(move |mut received| {
+        received.send(format!("HTTP/1.1 200 OK\r\nContent-Length: {RESPONSE_BYTES}\r\n\r\n"));
+        let response = vec![b'y'; RESPONSE_BYTES];
+        let mut sent = 0;
+        // It writes until it is held up, since the client does not read.
+        received.stream.set_write_timeout(Some(Duration::from_millis(200))).unwrap();
+        while let Ok(count) = received.stream.write(&response[sent..]) {
+            sent += count;
+        }
+        received.stream.set_write_timeout(None).unwrap();
+        let (mut count, mut last) = (0, Vec::new());
+        while !last.ends_with(b"0\r\n\r\n") {
+            let mut buffer = vec![0; 64 << 10];
+            let Ok(read @ 1..) = received.stream.read(&mut buffer) else { return Then::Close };
+            count += buffer[..read].iter().filter(|byte| **byte == b'x').count();
+            last.extend_from_slice(&buffer[..read]);
+            last.drain(..last.len().saturating_sub(5));
+        }
+        received_all.send(count).unwrap();
+        received.send(&response[sent..]);
+        Then::Close
+    });
+    let server = proxy_to(&upstream);
+    let head = "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\n";
+    let mut client = connect(&server, &format!("{head}{UPLOAD_BYTES:x}\r\n"));
+    client.write_all(&vec![b'x'; UPLOAD_BYTES]).unwrap();
+    client.write_all(b"\r\n0\r\n\r\n").unwrap();
+    assert_eq!(upload.recv_timeout(Duration::from_secs(25)), Ok(UPLOAD_BYTES));
+    let mut response = Vec::new();
+    client.read_to_end(&mut response).unwrap();
+    assert_eq!(response.iter().filter(|byte| **byte == b'y').count(), RESPONSE_BYTES);
+}
