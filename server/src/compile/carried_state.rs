@@ -12,8 +12,8 @@ use crate::resolver::Resolver;
 use crate::site::{ConnectionLimiter, PasswordCache, RateLimiter, Root};
 #[cfg(feature = "program")]
 use crate::site::{GatewayLoad, Upstream};
-#[cfg(feature = "program")]
 use selvedge::ContentCoder;
+#[cfg(feature = "program")]
 use selvedge::service::ResponseLease;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
