@@ -117,7 +117,12 @@ impl ContentCoder {
 
     /// Returns whether content of a media type and length is encoded, if client and response allow it.
     pub fn encodes(&self, media_type: &str, length: u64) -> bool {
-        policy::shrinks(media_type.as_bytes()) && length >= self.shared.settings.bytes_min.max(1)
+        policy::shrinks(media_type.as_bytes()) && length >= self.encoded_bytes_min()
+    }
+
+    /// Returns the length from which content is encoded.
+    pub(crate) fn encoded_bytes_min(&self) -> u64 {
+        self.shared.settings.bytes_min.max(1)
     }
 
     /// Returns the offered codings in order of preference.

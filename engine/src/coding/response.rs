@@ -23,6 +23,14 @@ use tokio::task::{JoinHandle, spawn_blocking};
 const READ_BYTES: u64 = 64 * 1024;
 
 impl ContentCoder {
+    /// Returns whether the content of a response is shorter than [`ContentCoder::bytes_min`], so that
+    /// [`ContentCoder::encode`] leaves it as it is. This saves the call.
+    pub fn is_too_short(&self, response: &Response) -> bool {
+        // The fields of 206 and 304 are those of a longer response.
+        !matches!(response.status.code(), 206 | 304)
+            && response.body.length().is_some_and(|length| length < self.encoded_bytes_min())
+    }
+
     /// Encodes the content of the response to a request, if client and response allow it. Call it on a worker of the
     /// server, for the last version of the response.
     pub async fn encode(&self, request: &Request, mut response: Response) -> Response {

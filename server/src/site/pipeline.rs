@@ -408,7 +408,8 @@ impl<'t> Pipeline<'t> {
                 .apply(response.fields_mut());
         }
         // Files have their encoded representations. The fields are the last ones, because they may forbid it.
-        if route.is_some_and(|route| route.compress == Compress::On) && file.is_none() {
+        let compresses = route.is_some_and(|route| route.compress == Compress::On) && file.is_none();
+        if compresses && !self.state.routes.coder.is_too_short(&response) {
             response = Box::pin(self.compress(request, response)).await;
         }
         if let Some(cors) = route.map_or(rules.cors.as_ref(), |route| route.cors.as_ref()) {
