@@ -71,6 +71,8 @@ class Authority:
         names += ["-dnsserver", f"127.0.0.1:{dns}", "-management", f"127.0.0.1:{dns_management}"]
         names += [word for kind in ("-http01", "-https01", "-tlsalpn01", "-doh") for word in (kind, "")]
         self.dns = subprocess.Popen(names, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        # A server that finds no record because the name server does not respond waits a minute before it looks again.
+        wait_until("the name server listens", lambda: all(self.is_open(port) for port in self.ports[2:]))
         self.process = None
         self.start()
 
