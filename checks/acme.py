@@ -46,6 +46,14 @@ def wait_until(what, condition):
     raise AssertionError(f"timed out waiting until {what}")
 
 
+def has_ended(process):
+    try:
+        # The state follows the name, which may contain spaces.
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except FileNotFoundError:
+        return True
+
+
 class Authority:
     """Pebble with a name server that maps every name to this machine."""
 
@@ -169,10 +177,13 @@ class Server:
         return [int(word) for task in tasks for word in task.read_text().split()]
 
     def kill(self):
-        for child in self.children():
+        children = self.children()
+        for child in children:
             os.kill(child, signal.SIGKILL)
         self.process.kill()
         self.process.wait()
+        # Until it has ended, a killed process accepts connections.
+        wait_until("the killed processes have ended", lambda: all(has_ended(child) for child in children))
 
     def stop(self):
         self.process.send_signal(signal.SIGTERM)
