@@ -47,6 +47,7 @@ H2SPEC_RUNS = 10
 H2SPEC_TESTS = 145
 SUITE_MEMORY_MAX = 16
 SUITE_PROBE_MAX = 0.3
+TLS_FROM_THREADS = Path(__file__).with_name("tls_from_threads.py")
 
 
 def h2spec(server, options):
@@ -71,7 +72,7 @@ def suite(server, options):
         return
     running = []
     for transport, arguments in [("TLS", [str(server.tls), "--tls"]), ("plain", [str(server.plain)])]:
-        command = [sys.executable, options.suite, *arguments, "--path", "/hello.txt"]
+        command = [sys.executable, TLS_FROM_THREADS, options.suite, *arguments, "--path", "/hello.txt"]
         command += ["--pid", str(server.process.pid), "--mem", str(SUITE_MEMORY_MAX)]
         running.append((transport, subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)))
     for transport, process in running:
