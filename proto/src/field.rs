@@ -221,6 +221,9 @@ pub(crate) fn field_lines(mut lines: &[u8]) -> impl Iterator<Item = (&[u8], &[u8
     })
 }
 
+/// The first byte of the lines of [`Fields`] that replace the `Server` field of the server. No line begins with it.
+const REPLACES_SERVER: u8 = 0;
+
 /// The fields of a response, in order, stored as the lines of the message.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Fields {
@@ -279,31 +282,46 @@ impl Fields {
         self.lines.capacity()
     }
 
-    /// Replaces all fields of a name by one field, which is appended.
+    /// Replaces all fields of a name by one field, which is appended. `Server` replaces the field of the server.
     ///
     /// # Errors
     /// If the name is not a token, the value has a control character, or only the server sets
     /// this field. The list is then unchanged.
     pub fn set(&mut self, name: &str, value: impl AsRef<[u8]>) -> Result<(), InvalidField> {
         let mut added = Self::new();
-        added.append(name, value)?;
+        if name.eq_ignore_ascii_case("server") {
+            // Any other name of this length, which is then replaced.
+            added.append("xerver", value)?;
+            added.lines[0] = b's';
+        } else {
+            added.append(name, value)?;
+        }
         self.remove(name);
         self.lines.append(&mut added.lines);
         Ok(())
     }
 
-    /// Removes all fields of a name.
+    /// Removes all fields of a name. `Server` removes the field of the server, too.
     pub fn remove(&mut self, name: &str) {
-        if self.get(name).is_none() {
+        let replaces_server = self.replaces_server() || name.eq_ignore_ascii_case("server");
+        if self.get(name).is_none() && replaces_server == self.replaces_server() {
             return;
         }
         let mut remaining = Self::new();
+        if replaces_server {
+            remaining.lines.push(REPLACES_SERVER);
+        }
         for (other, value) in self.iter().filter(|(other, _)| !other.eq_ignore_ascii_case(name)) {
             for part in [other.as_bytes(), b": ", value, b"\r\n"] {
                 remaining.lines.extend_from_slice(part);
             }
         }
         *self = remaining;
+    }
+
+    /// Whether the `Server` field of the server is not sent, because these fields replace or remove it.
+    pub fn replaces_server(&self) -> bool {
+        self.lines.first() == Some(&REPLACES_SERVER)
     }
 
     /// Returns the value of the first field of a name.
@@ -313,12 +331,12 @@ impl Fields {
 
     /// Returns names, in lower case, and values, in order.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &[u8])> {
-        field_lines(&self.lines).filter_map(|(name, value)| Some((core::str::from_utf8(name).ok()?, value)))
+        field_lines(self.lines()).filter_map(|(name, value)| Some((core::str::from_utf8(name).ok()?, value)))
     }
 
     /// Returns the lines of the message, each with its CRLF.
     pub fn lines(&self) -> &[u8] {
-        &self.lines
+        if self.replaces_server() { &self.lines[1..] } else { &self.lines }
     }
 }
 
@@ -357,6 +375,25 @@ mod tests {
         assert_eq!(fields.get("B"), Some(&b"two"[..]));
         fields.remove("b");
         assert_eq!(fields.iter().collect::<Vec<_>>(), [("a", &b"4"[..])]);
+    }
+
+    #[test]
+    fn the_field_of_the_server_is_replaced_or_removed() {
+        let mut fields = Fields::new();
+        fields.append("a", "1").unwrap();
+        assert_eq!(fields.append("Server", "x"), Err(InvalidField::Reserved), "it would be sent twice");
+        assert!(!fields.replaces_server());
+        fields.remove("SERVER");
+        assert!(fields.replaces_server());
+        assert_eq!(fields.lines(), b"a: 1\r\n");
+        fields.set("Server", "one").unwrap();
+        fields.set("server", "two").unwrap();
+        fields.remove("a");
+        assert_eq!((fields.lines(), fields.replaces_server()), (&b"server: two\r\n"[..], true));
+        assert_eq!(fields.set("server", "a\r\nb: c"), Err(InvalidField::Value));
+        assert_eq!(fields.get("server"), Some(&b"two"[..]));
+        fields.clear();
+        assert!(!fields.replaces_server());
     }
 
     #[test]

@@ -204,9 +204,6 @@ impl Leases {
 /// Index of a connection in the table. It is reused after the connection closes.
 pub(crate) type ConnectionId = u32;
 
-/// Deadlines of connections that a stopping server closes: they have no request.
-pub(crate) const WITHOUT_REQUEST: [Deadline; 3] = [Deadline::KeepAlive, Deadline::RequestHead, Deadline::Upgraded];
-
 impl ConnectionTable {
     /// Returns the number of connections.
     pub(crate) fn count(&self) -> usize {
@@ -353,6 +350,13 @@ impl ConnectionTable {
         });
     }
 
+    /// Sets the latest time until which connections that are idle now stay open.
+    pub(crate) fn limit_idle(&self, latest: Tick) {
+        let mut table = self.entries.borrow_mut();
+        let idle = table.iter_mut().filter(|entry| entry.is_used && entry.deadline == Deadline::KeepAlive);
+        idle.for_each(|entry| entry.due = entry.due.min(latest));
+    }
+
     /// Evicts the connection that has been idle longest. Returns false if none is idle.
     pub(crate) fn evict_idlest(&self) -> bool {
         let mut table = self.entries.borrow_mut();
@@ -474,7 +478,7 @@ mod tests {
         connections.wait_for(late, Deadline::None, Tick::MAX);
         assert_eq!(connections.interrupt(late), Interrupt::None);
         connections.set_has_streams(late);
-        connections.drain(&WITHOUT_REQUEST, None);
+        connections.drain(&[Deadline::KeepAlive], None);
         let interrupts = [early, late, idle].map(|id| connections.interrupt(id));
         assert_eq!(interrupts, [Interrupt::None, Interrupt::Drain, Interrupt::Drain]);
         connections.abort(None);
@@ -537,7 +541,7 @@ mod tests {
         connections.leases.remove(streams, &lease);
         assert_eq!(connections.abort(Some(second)), 1);
         assert_eq!(interrupts(), [Interrupt::None, Interrupt::Abort, Interrupt::Abort]);
-        connections.drain(&WITHOUT_REQUEST, None);
+        connections.drain(&[Deadline::KeepAlive], None);
         assert_eq!(connections.interrupt(leased), Interrupt::Drain);
         assert_eq!(connections.abort(None), 0);
         assert_eq!(connections.interrupt(leased), Interrupt::Abort);
@@ -605,7 +609,7 @@ mod tests {
     fn any_interrupt_replaces_park() {
         type Send = fn(&ConnectionTable);
         let interrupts: [(Interrupt, Send); 4] = [
-            (Interrupt::Drain, |connections| connections.drain(&WITHOUT_REQUEST, None)),
+            (Interrupt::Drain, |connections| connections.drain(&[Deadline::KeepAlive], None)),
             (Interrupt::Drain, |connections| connections.drain(&[Deadline::KeepAlive], Some(1))),
             (Interrupt::Evict, |connections| assert!(connections.evict_idlest())),
             (Interrupt::TimedOut, |connections| connections.shorten_idle(60, 100, 50)),

@@ -6,7 +6,6 @@ use crate::net::accept::Acceptor;
 use crate::net::accepted::ServeAccepted;
 use crate::net::backend::BackendChoice;
 use crate::net::clock::ticks;
-use crate::net::connection_table::WITHOUT_REQUEST;
 use crate::net::sys;
 use crate::net::worker::{Worker, WorkerCommand, spawn_critical};
 use crate::net::worker_listeners::WorkerListeners;
@@ -88,10 +87,11 @@ pub(crate) async fn run(config: WorkerConfig, worker: Rc<Worker>, serve: Rc<Serv
     };
     select(stopped, worker.task_failed.notified()).await;
     assert!(!worker.has_failed.get(), "a critical task of the worker has panicked");
-    worker.is_draining.set(true);
     listeners.remove_where(|_| true);
-    tokio::task::yield_now().await;
-    worker.connections.drain(&WITHOUT_REQUEST, None);
+    worker.stop_accepting().await;
+    let notice = worker.begin_draining();
+    // A listener may have been added meanwhile.
+    listeners.remove_where(|_| true);
     let all_closed = async {
         while worker.connections.count() > 0 {
             worker.is_empty.notified().await;
@@ -101,8 +101,11 @@ pub(crate) async fn run(config: WorkerConfig, worker: Rc<Worker>, serve: Rc<Serv
     let stopped_immediately = async {
         let _ = stop.wait_for(|stop| *stop == StopState::Immediate).await;
     };
-    let mut drained = std::pin::pin!(timeout(worker.shutdown_timeout.get(), select(all_closed, stopped_immediately)));
-    let _ = drained.as_mut().await;
+    let mut drained = std::pin::pin!(select(all_closed, stopped_immediately));
+    if timeout(notice, drained.as_mut()).await.is_err() {
+        worker.end_notice();
+        let _ = timeout(worker.shutdown_timeout.get() - notice, drained).await;
+    }
     worker.stopped_immediately.set(*stop_state.borrow() == StopState::Immediate);
     worker.connections.abort(None);
     // Aborted connections end when they are next polled. One turn of the runtime polls only some of them.

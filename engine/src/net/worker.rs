@@ -53,9 +53,14 @@ pub(crate) struct WorkerPool {
     /// Connections accepted since the start. Each worker writes only its own entry.
     pub(crate) accepted: Vec<AtomicU64>,
     pub(crate) inboxes: Vec<MailboxSender<WorkerCommand>>,
+    /// Workers that have not begun to stop.
+    pub(crate) accepting: AtomicUsize,
     /// A worker has reported that io_uring is not available.
     pub(crate) has_reported_uring_unavailable: AtomicBool,
 }
+
+/// How often a worker that stops looks whether the others accept, and how many times.
+const STOP_SKEW: (Duration, u32) = (Duration::from_millis(2), 50);
 
 /// A worker passes new connections on when its count exceeds 1.25 times the mean by more than this.
 const IMBALANCE_MAX: usize = 16;
@@ -74,6 +79,7 @@ pub(crate) struct Worker {
     /// Current limits of the app version that serves new connections.
     pub(crate) keep_alive_timeout: Cell<Duration>,
     pub(crate) shutdown_timeout: Cell<Duration>,
+    pub(crate) shutdown_notice: Cell<Duration>,
     number: usize,
     pool: Arc<WorkerPool>,
     pub(super) has_connections: Notify,
@@ -103,6 +109,7 @@ impl Worker {
             stopped_immediately: Cell::new(false),
             keep_alive_timeout: Cell::new(limits.keep_alive_timeout),
             shutdown_timeout: Cell::new(limits.shutdown_timeout),
+            shutdown_notice: Cell::new(limits.shutdown_notice),
             number,
             pool,
             has_connections: Notify::new(),
@@ -122,6 +129,7 @@ impl Worker {
             loads: vec![AtomicUsize::new(0)],
             accepted: vec![AtomicU64::new(0)],
             inboxes: Vec::new(),
+            accepting: AtomicUsize::new(1),
             has_reported_uring_unavailable: AtomicBool::new(false),
         };
         Self::new(0, Arc::new(pool), Box::new(|_| {}), limits)
@@ -207,6 +215,40 @@ impl Worker {
                 }
             }
         });
+    }
+
+    /// Waits until no worker accepts. Otherwise a client that has to close a connection of this worker would connect to
+    /// another worker that is about to close its listening sockets.
+    pub(crate) async fn stop_accepting(&self) {
+        let accepting = &self.pool.accepting;
+        accepting.fetch_sub(1, Ordering::Relaxed);
+        let (interval, times) = STOP_SKEW;
+        for _ in 0..times {
+            if accepting.load(Ordering::Relaxed) == 0 {
+                return;
+            }
+            sleep(interval).await;
+        }
+    }
+
+    /// Begins a graceful stop. Connections with streams announce their end, and upgraded ones are requested to end. Idle
+    /// ones have [`Worker::shutdown_notice`] for a last request. Returns that time.
+    pub(crate) fn begin_draining(&self) -> Duration {
+        self.is_draining.set(true);
+        self.connections.drain(&[Deadline::Upgraded], None);
+        let notice = self.shutdown_notice.get().min(self.shutdown_timeout.get());
+        self.connections.limit_idle(self.clock.tick_after(notice));
+        notice
+    }
+
+    /// Ends the time for a last request: connections on which nothing was received close.
+    pub(crate) fn end_notice(&self) {
+        self.connections.drain(&[Deadline::RequestHead], None);
+    }
+
+    /// Returns how long a connection without a request is kept open, of at most `time`.
+    pub(crate) fn idle_time(&self, time: Duration) -> Duration {
+        if self.is_draining.get() { time.min(self.shutdown_notice.get()) } else { time }
     }
 
     /// Counts a connection that this worker accepted, even if admission rejects it later.

@@ -58,8 +58,10 @@ pub struct CommonFields([u8; COMMON_FIELDS_LEN]);
 
 /// The most frequent status line, which precedes the lines of all heads.
 const OK_STATUS_LINE: &[u8; 17] = b"HTTP/1.1 200 OK\r\n";
-const SERVER_LINE_AND_DATE_NAME: &[u8; 24] = b"server: selvedge\r\ndate: ";
-const DATE_OFFSET: usize = OK_STATUS_LINE.len() + SERVER_LINE_AND_DATE_NAME.len();
+const SERVER_LINE: &[u8; 18] = b"server: selvedge\r\n";
+const DATE_NAME: &[u8; 6] = b"date: ";
+const DATE_LINE_OFFSET: usize = OK_STATUS_LINE.len() + SERVER_LINE.len();
+const DATE_OFFSET: usize = DATE_LINE_OFFSET + DATE_NAME.len();
 const COMMON_FIELDS_LEN: usize = DATE_OFFSET + HttpDate::LEN + 2;
 
 impl CommonFields {
@@ -67,15 +69,17 @@ impl CommonFields {
     pub fn new(date: HttpDate) -> Self {
         let mut bytes = [b'\n'; COMMON_FIELDS_LEN];
         bytes[..OK_STATUS_LINE.len()].copy_from_slice(OK_STATUS_LINE);
-        bytes[OK_STATUS_LINE.len()..DATE_OFFSET].copy_from_slice(SERVER_LINE_AND_DATE_NAME);
+        bytes[OK_STATUS_LINE.len()..DATE_LINE_OFFSET].copy_from_slice(SERVER_LINE);
+        bytes[DATE_LINE_OFFSET..DATE_OFFSET].copy_from_slice(DATE_NAME);
         bytes[DATE_OFFSET..COMMON_FIELDS_LEN - 2].copy_from_slice(&date.format());
         bytes[COMMON_FIELDS_LEN - 2] = b'\r';
         Self(bytes)
     }
 
-    /// Returns the lines of Server and Date, each with its CRLF.
-    pub fn lines(&self) -> &[u8] {
-        &self.0[OK_STATUS_LINE.len()..]
+    /// Returns the lines of Server and Date that precede `fields`, each with its CRLF. Fields that replace Server have no
+    /// line of it.
+    pub fn lines_before(&self, fields: &Fields) -> &[u8] {
+        if fields.replaces_server() { &self.0[DATE_LINE_OFFSET..] } else { &self.0[OK_STATUS_LINE.len()..] }
     }
 }
 
@@ -86,11 +90,11 @@ impl ResponseHead<'_> {
     /// Appends the head, including the empty line, to `out`.
     pub fn write(&self, out: &mut Vec<u8>) {
         out.reserve(HEAD_BYTES_ESTIMATE + self.fields.lines().len());
-        if self.status == StatusCode::OK {
+        if self.status == StatusCode::OK && !self.fields.replaces_server() {
             out.extend_from_slice(&self.common_fields.0);
         } else {
             write_status_line(self.status, out);
-            out.extend_from_slice(&self.common_fields.0[OK_STATUS_LINE.len()..]);
+            out.extend_from_slice(self.common_fields.lines_before(self.fields));
         }
         out.extend_from_slice(self.fields.lines());
         let end: &[u8] = match (self.persistence, self.version) {
@@ -124,7 +128,7 @@ pub fn write_interim(status: StatusCode, fields: &Fields, out: &mut Vec<u8>) {
 /// The application chooses `protocol`. Bytes that are not allowed in a field value are omitted.
 pub fn write_switching_protocols(protocol: &[u8], common_fields: &CommonFields, fields: &Fields, out: &mut Vec<u8>) {
     write_status_line(StatusCode::SWITCHING_PROTOCOLS, out);
-    out.extend_from_slice(&common_fields.0[OK_STATUS_LINE.len()..]);
+    out.extend_from_slice(common_fields.lines_before(fields));
     out.extend_from_slice(fields.lines());
     out.extend_from_slice(b"connection: upgrade\r\nupgrade: ");
     out.extend(protocol.iter().filter(|&&b| is_value_byte(b)));

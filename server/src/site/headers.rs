@@ -75,9 +75,9 @@ impl std::error::Error for HeaderError {}
 /// Fields, besides those of the engine, that describe the message framing.
 const FRAMING_FIELDS: [&str; 4] = ["content-range", "proxy-connection", "te", "trailer"];
 
-/// Checks that a field may be set. The engine validates the name and the value.
+/// Checks that a field may be set or removed. The engine validates the name and the value.
 fn validate(name: &str, value: &str) -> Result<(), HeaderError> {
-    Fields::new().append(name, value).map_err(HeaderError::Invalid)?;
+    Fields::new().set(name, value).map_err(HeaderError::Invalid)?;
     if FRAMING_FIELDS.iter().any(|framing| name.eq_ignore_ascii_case(framing)) {
         return Err(HeaderError::Framing);
     }
@@ -104,6 +104,7 @@ impl HeaderEdits {
         value: TextTemplate,
         only_for: Option<ResponseSelector>,
     ) -> Result<(), HeaderError> {
+        Fields::new().append(name, "").map_err(HeaderError::Invalid)?;
         let value = FieldValue::new(name, value)?;
         self.edits.push(HeaderEdit { name: name.into(), kind: HeaderEditKind::Add(value), only_for });
         Ok(())
@@ -309,12 +310,14 @@ mod tests {
 
     #[test]
     fn reserved_fields_are_rejected() {
-        for name in ["Content-Length", "Transfer-Encoding", "Connection", "Date", "Keep-Alive", "Upgrade", "Server"] {
+        for name in ["Content-Length", "Transfer-Encoding", "Connection", "Date", "Keep-Alive", "Upgrade"] {
             let expected = Err(HeaderError::Invalid(InvalidField::Reserved));
             assert_eq!(HeaderEdits::default().set(name, text("x"), None), expected, "{name}");
             assert_eq!(HeaderEdits::default().add(name, text("x"), None), expected, "{name}");
             assert_eq!(HeaderEdits::default().remove(name, None), expected, "{name}");
         }
+        let server_twice = HeaderEdits::default().add("Server", text("x"), None);
+        assert_eq!(server_twice, Err(HeaderError::Invalid(InvalidField::Reserved)));
         for name in ["content-range", "Trailer", "TE"] {
             assert_eq!(HeaderEdits::default().remove(name, None), Err(HeaderError::Framing), "{name}");
         }

@@ -179,7 +179,7 @@ fn write_head<S: Stream>(
         let before = out.len();
         let sent = protocol.send_fields(stream, Section::Head(end), out, |block| {
             block.status(status);
-            block.common_fields(&common_fields);
+            block.common_fields(&common_fields, fields);
             block.fields(fields);
             if let Some(length) = length {
                 block.field(b"content-length", length);

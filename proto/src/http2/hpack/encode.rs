@@ -240,11 +240,11 @@ impl BlockEncoder<'_> {
         self.lines(fields.lines());
     }
 
-    /// Appends the fields that the server itself adds to each response.
+    /// Appends the fields that the server itself adds to a response with `others`.
     ///
     /// They change once a second, and are encoded once until then.
-    pub fn common_fields(&mut self, fields: &CommonFields) {
-        self.lines(fields.lines());
+    pub fn common_fields(&mut self, fields: &CommonFields, others: &Fields) {
+        self.lines(fields.lines_before(others));
     }
 
     fn lines(&mut self, lines: &[u8]) {

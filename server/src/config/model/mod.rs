@@ -144,6 +144,7 @@ pub(crate) struct ConfiguredLimits {
     pub(crate) connections_max: Option<usize>,
     pub(crate) connections_per_client: Option<ClientConnectionLimit>,
     pub(crate) shutdown_timeout: Duration,
+    pub(crate) shutdown_notice: Duration,
     pub(crate) http2: Http2Limits,
     pub(crate) upstreams: UpstreamLimits,
 }

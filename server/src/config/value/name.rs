@@ -72,7 +72,7 @@ pub(super) fn read_method(text: &str) -> Result<Value, ValueError> {
 
 /// Reads the name of a response field that the engine does not set.
 pub(super) fn read_field_name(text: &str) -> Result<Value, ValueError> {
-    match Fields::new().append(text, "") {
+    match Fields::new().set(text, "") {
         Ok(()) => Ok(Value::Text(text.to_owned())),
         Err(InvalidField::Reserved) => Err(ValueError::new(
             format!("`{text}` is set by the server and cannot be changed"),
