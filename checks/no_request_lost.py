@@ -213,19 +213,23 @@ class Server:
         self.folder, self.ports = folder, {name: free_port() for name in sorted(PATHS)}
         self.environment = {**os.environ, "HOME": str(folder), "SELVEDGE_DRIVER": driver}
         self.binary, self.process = binary, None
+        # The sandbox has the folder of the configuration, and not that of the sites.
+        self.configuration, self.log = folder / "etc/selvedge.kdl", folder / "etc/error.log"
+        (folder / "etc").mkdir()
         for release in ("releases/1", "releases/2", "app"):
             (folder / release / "public").mkdir(parents=True)
             (folder / release / "public/index.html").write_text(release)
         self.link("releases/1")
-        (folder / "selvedge.kdl").write_text(
+        self.configuration.write_text(
             f'listen "127.0.0.1:{self.ports["plain"]}" http2=#true\nlisten "127.0.0.1:{self.ports["TLS"]}" tls=#true\n'
             'certificate-folder "certificates"\nlog { access "access.log"; error "error.log"; }\n'
-            'site "localhost" { root "current/public"; https-redirect #false; route "/post" { respond 200 "done"; }; }\n'
-            'site "app.localhost" { root "app/public"; https-redirect #false; }\n'
+            f'site "localhost" {{ root "{folder}/current/public"; '
+            'https-redirect #false; route "/post" { respond 200 "done"; }; }\n'
+            f'site "app.localhost" {{ root "{folder}/app/public"; https-redirect #false; }}\n'
         )
 
     def start(self):
-        command = [self.binary, "run", "--config", self.folder / "selvedge.kdl"]
+        command = [self.binary, "run", "--config", self.configuration]
         with open(self.folder / "output", "ab") as output:
             self.process = subprocess.Popen(command, env=self.environment, stdout=output, stderr=output)
         self.wait_until("the server starts", lambda: self.get("localhost") is not None and self.is_ready_for_tls())
@@ -242,7 +246,7 @@ class Server:
         assert code == 0, f"exit code {code}: {(self.folder / 'output').read_text()}"
 
     def command(self, *words):
-        command = [self.binary, *words, "--config", self.folder / "selvedge.kdl"]
+        command = [self.binary, *words, "--config", self.configuration]
         done = subprocess.run(command, capture_output=True, text=True, timeout=60)
         assert done.returncode == 0, f"{words}: {done.stdout}{done.stderr}"
         return done.stdout
@@ -315,7 +319,7 @@ def main():
             for number in range(FOLDER_SWAPS):
                 before = server.status()["process_id"]
                 server.swap_folder(number)
-                is_sandboxed = "no sandbox" not in (folder / "error.log").read_text()
+                is_sandboxed = "no sandbox" not in server.log.read_text()
                 assert not is_sandboxed or server.status()["process_id"] != before, "the sandbox has not the other folder"
                 time.sleep(SETTLE_SECONDS)
             server.stop()

@@ -489,6 +489,11 @@ impl Handle {
         ConnectionStats::collect(&self.pool, timeout)
     }
 
+    /// Returns how many connections were accepted since the start, including refused ones.
+    pub fn accepted_connections(&self) -> u64 {
+        self.pool.accepted_total()
+    }
+
     /// Runs a function on every worker's connection table.
     #[cfg(test)]
     pub(crate) fn inspect(

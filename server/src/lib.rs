@@ -63,6 +63,8 @@ mod snapshot;
 #[cfg(feature = "program")]
 mod status;
 #[cfg(feature = "program")]
+mod status_resources;
+#[cfg(feature = "program")]
 mod trust;
 #[cfg(feature = "program")]
 mod upstream_log;

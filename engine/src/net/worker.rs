@@ -59,8 +59,15 @@ pub(crate) struct WorkerPool {
     pub(crate) has_reported_uring_unavailable: AtomicBool,
 }
 
+impl WorkerPool {
+    /// Returns how many connections all workers have accepted.
+    pub(crate) fn accepted_total(&self) -> u64 {
+        self.accepted.iter().map(|accepted| accepted.load(Ordering::Relaxed)).sum()
+    }
+}
+
 /// How often a worker that stops looks whether the others accept, and how many times.
-const STOP_SKEW: (Duration, u32) = (Duration::from_millis(2), 50);
+const STOP_SKEW: (Duration, u32) = (Duration::from_millis(2), 500);
 
 /// A worker passes new connections on when its count exceeds 1.25 times the mean by more than this.
 const IMBALANCE_MAX: usize = 16;
@@ -184,7 +191,8 @@ impl Worker {
 
     fn pick_worker(&self) -> usize {
         let loads = &self.pool.loads;
-        if loads.len() == 1 {
+        // A worker that stops ends with its last connection, and takes no more.
+        if loads.len() == 1 || self.pool.accepting.load(Ordering::Relaxed) < loads.len() {
             return self.number;
         }
         let total: usize = loads.iter().map(|load| load.load(Ordering::Relaxed)).sum();

@@ -16,6 +16,7 @@ mod counter;
 mod histogram;
 mod metrics;
 mod observer;
+mod totals;
 
 mod logs;
 
@@ -32,10 +33,11 @@ mod tests;
 pub(crate) use access::{Format, FormatProblem};
 pub(crate) use error::canonical;
 pub(crate) use logs::{LogProblem, Logs};
-pub(crate) use metrics::{Counters, Totals};
+pub(crate) use metrics::Counters;
 pub(crate) use observer::{LogObserver, PENDING_BYTES_MAX};
 pub(crate) use queue::queue_bytes_max;
 pub(crate) use sink::{Connect, LogDatagrams};
+pub(crate) use totals::{NamedCounts, SiteTotals, Totals};
 
 use std::io::Write;
 

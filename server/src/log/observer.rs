@@ -54,7 +54,7 @@ impl LogObserver {
     /// Returns the observer with counters.
     #[must_use]
     pub(crate) fn with_counters(mut self, counters: &Arc<Counters>) -> Self {
-        self.counters = Some(CounterHandle::new(counters));
+        self.counters = Some(CounterHandle::new(counters, self.queue.site_names()));
         self
     }
 
@@ -81,8 +81,8 @@ impl LogObserver {
         }
     }
 
-    fn append_access_lines(&self, exchange: &Exchange<'_>) {
-        let site = self.queue.site(exchange.request.map_or(0, Request::site_tag));
+    fn append_access_lines(&self, site: u32, exchange: &Exchange<'_>) {
+        let site = self.queue.site(site);
         let all = &mut *self.pending.borrow_mut();
         for &log in &site.access {
             let pending = &mut all[log];
@@ -189,8 +189,9 @@ impl Observer for LogObserver {
     }
 
     fn finished(&self, exchange: &Exchange<'_>) {
-        self.counters.iter().for_each(|counters| counters.exchange(exchange));
-        self.append_access_lines(exchange);
+        let site = exchange.request.map_or(0, Request::site_tag);
+        self.counters.iter().for_each(|counters| counters.count(site, exchange));
+        self.append_access_lines(site, exchange);
         self.send_script_messages(exchange);
         // 501 and 505 depend on the request, not on the server.
         let level = if matches!(exchange.status.code(), 500 | 502..=504) { Level::Error } else { Level::Warn };

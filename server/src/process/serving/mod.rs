@@ -2,6 +2,7 @@
 //! unsupervised.
 
 mod commands;
+mod counts;
 mod request;
 mod shutdown;
 mod sockets;
@@ -17,6 +18,7 @@ use super::owned_file::OwnedFile;
 use super::sandbox::{Confinement, Sandbox};
 use super::single_flight::SingleFlight;
 use super::sockets::Sockets;
+use counts::HandedCounts;
 use request::{PendingListeners, call, receive};
 use selvedge::tls::TicketKeys;
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -49,6 +51,7 @@ pub(crate) struct ServingProcess {
     calls: Arc<()>,
     parent: Parent,
     start_info: StartInfo,
+    counts: Mutex<HandedCounts>,
 }
 
 /// The parent of a serving process.
@@ -81,7 +84,7 @@ impl ServingProcess {
                 (ToChild::Listener { address, batch }, sockets) => pending.add(address, batch, sockets),
                 (ToChild::Control, sockets) => control = sockets.into_iter().next().map(UnixListener::from),
                 (ToChild::Start(start_info), _) => break start_info,
-                (ToChild::Done { .. } | ToChild::Refused { .. }, _) => {}
+                (ToChild::Done { .. } | ToChild::Refused { .. } | ToChild::Counts { .. }, _) => {}
             }
         };
         TicketKeys::continue_with(&start_info.ticket_keys);
@@ -104,6 +107,7 @@ impl ServingProcess {
             calls: Arc::default(),
             parent,
             start_info,
+            counts: Mutex::default(),
         }
     }
 
