@@ -20,6 +20,7 @@ mod totals;
 
 mod logs;
 
+mod held_lines;
 mod line_writer;
 mod loss_counter;
 mod queue;
