@@ -1,61 +1,14 @@
 //! Lines of an access log in the order in which their responses were complete, across workers.
 //!
 //! A worker sends its lines four times a second, or earlier if they are many. So lines are held until every worker has
-//! sent those that are as old, and then merged. A worker that is late by more than that has its lines written late.
+//! sent those that are as old, and then merged. The lines of a worker that is later than that are written late.
 
+use super::line_batch::{LineBatch, line_time};
 use super::queue::Reserved;
-use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 
 /// How long a line is held: the interval of the workers, and a little for the sending itself.
 const HOLD_TIME: Duration = Duration::from_millis(350);
-
-/// The start of the clock of lines.
-static START: LazyLock<Instant> = LazyLock::new(Instant::now);
-
-/// Returns the nanoseconds from the start of the clock to a time.
-pub(super) fn line_time(at: Instant) -> u64 {
-    u64::try_from(at.saturating_duration_since(*START).as_nanos()).unwrap_or(u64::MAX)
-}
-
-/// Lines of one worker, in order.
-#[derive(Clone, Debug, Default)]
-pub(super) struct LineBatch {
-    pub(super) text: Vec<u8>,
-    ends: Vec<LineEnd>,
-}
-
-/// The end of a line, and when its response was complete.
-#[derive(Clone, Copy, Debug)]
-struct LineEnd {
-    at: u64,
-    end: usize,
-}
-
-impl LineBatch {
-    /// Returns an empty batch with memory for as much as this one has, and a little more.
-    pub(super) fn like(&self) -> Self {
-        let more = |len: usize| len + len / 4;
-        Self { text: Vec::with_capacity(more(self.text.len())), ends: Vec::with_capacity(more(self.ends.len())) }
-    }
-
-    /// Ends a line, whose response was complete at this time.
-    pub(super) fn end_line(&mut self, at: u64) {
-        // Responses of one worker are reported in order.
-        let at = self.ends.last().map_or(at, |last| last.at.max(at));
-        self.ends.push(LineEnd { at, end: self.text.len() });
-    }
-
-    /// Returns the number of lines.
-    pub(super) fn count(&self) -> u64 {
-        self.ends.len() as u64
-    }
-
-    /// Returns the bytes of memory that it uses.
-    pub(super) fn bytes(&self) -> usize {
-        self.text.capacity() + self.ends.capacity() * size_of::<LineEnd>()
-    }
-}
 
 /// A batch, of which some lines may have been taken.
 struct HeldBatch {
@@ -67,7 +20,7 @@ struct HeldBatch {
 
 impl HeldBatch {
     fn begin_of(&self, line: usize) -> usize {
-        line.checked_sub(1).map_or(0, |before| self.batch.ends[before].end)
+        line.checked_sub(1).map_or(0, |before| self.batch.end_of(before))
     }
 }
 
@@ -111,8 +64,8 @@ impl HeldLines {
     fn take(&mut self, until: u64) -> Vec<u8> {
         let mut due = Vec::new();
         for (number, held) in self.batches.iter_mut().enumerate() {
-            let count = held.batch.ends[held.taken..].partition_point(|line| line.at <= until);
-            due.extend((held.taken..held.taken + count).map(|line| (held.batch.ends[line].at, number, line)));
+            let count = held.batch.count_until(held.taken, until);
+            due.extend((held.taken..held.taken + count).map(|line| (held.batch.time_of(line), number, line)));
             held.taken += count;
         }
         // The sort is stable, so lines of one worker stay in order.
@@ -120,14 +73,61 @@ impl HeldLines {
         let mut lines = Vec::new();
         for (_, number, line) in due {
             let held = &self.batches[number];
-            lines.extend_from_slice(&held.batch.text[held.begin_of(line)..held.batch.ends[line].end]);
+            lines.extend_from_slice(&held.batch.text[held.begin_of(line)..held.batch.end_of(line)]);
         }
         for HeldBatch { batch, reserved, .. } in
-            self.batches.extract_if(.., |held| held.taken == held.batch.ends.len())
+            self.batches.extract_if(.., |held| held.taken as u64 == held.batch.count())
         {
             self.bytes -= batch.bytes();
             drop(reserved);
         }
         lines
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::log::loss_counter::LossCounter;
+    use crate::log::queue::{Command, LogEntry, thread_channel};
+    use std::sync::Arc;
+
+    /// Sends batches of lines with these times through a queue, and returns them with their room.
+    fn held(batches: &[&[u64]], bytes_max: usize) -> HeldLines {
+        let (handle, inbox) = thread_channel();
+        let queue = handle.queue(0, 1 << 20, Arc::new(LossCounter::new("the log".to_owned())));
+        let mut held = HeldLines::new(bytes_max);
+        for times in batches {
+            let mut batch = LineBatch::default();
+            for at in *times {
+                batch.text.extend_from_slice(format!("{at}\n").as_bytes());
+                batch.end_line(*at);
+            }
+            assert!(queue.send(LogEntry::Lines(batch)).is_none());
+            let Ok(Command::Write { entry: LogEntry::Lines(batch), reserved, .. }) = inbox.commands.recv() else {
+                panic!("the batch was sent");
+            };
+            held.add(batch, reserved);
+        }
+        held
+    }
+
+    #[test]
+    fn lines_of_several_workers_are_merged_when_all_of_that_time_are_there() {
+        let mut held = held(&[&[1, 4, 9], &[2, 3, 8], &[5]], 1 << 20);
+        assert_eq!(held.take(4), b"1\n2\n3\n4\n");
+        assert!(!held.is_empty());
+        assert_eq!(held.take(4), b"");
+        assert_eq!(held.take_all(), b"5\n8\n9\n");
+        assert_eq!((held.is_empty(), held.bytes), (true, 0));
+    }
+
+    #[test]
+    fn lines_are_held_for_a_time_and_up_to_a_size() {
+        let now = Instant::now() + HOLD_TIME;
+        let recent = line_time(now) - 1;
+        assert_eq!(held(&[&[recent]], 1 << 20).take_due(now), b"");
+        assert_eq!(held(&[&[recent]], 1 << 20).take_due(now + HOLD_TIME), format!("{recent}\n").into_bytes());
+        assert_eq!(held(&[&[recent]], 0).take_due(now), format!("{recent}\n").into_bytes());
     }
 }

@@ -3,7 +3,7 @@
 use super::access::Format;
 use super::config::{Destination, ErrorFormat, Level, LogConfig, SiteLogConfig};
 use super::error::{LogEvent, OverflowEvents};
-use super::held_lines::LineBatch;
+use super::line_batch::LineBatch;
 use super::line_writer::LineWriter;
 use super::loss_counter::LossCounter;
 use super::queue::{LogEntry, LogQueue, ThreadHandle, ThreadInbox, queue_bytes_max, thread_channel};

@@ -3,7 +3,7 @@
 use super::access::{Format, LINE_BYTES_MAX};
 use super::config::Level;
 use super::error::{LogEvent, SEPARATE_LINES};
-use super::held_lines::{LineBatch, line_time};
+use super::line_batch::{LineBatch, line_time};
 use super::logs::{LogQueues, Logs};
 use super::metrics::{CounterHandle, Counters};
 use super::time::WallClock;

@@ -4,7 +4,7 @@
 //! another. Sending never waits.
 
 use super::error::LogEvent;
-use super::held_lines::LineBatch;
+use super::line_batch::LineBatch;
 use super::loss_counter::LossCounter;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};

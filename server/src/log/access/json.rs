@@ -4,8 +4,8 @@
 //! For malformed requests and unknown methods, `uri` holds the request line as the other formats write it, and
 //! method, host and protocol are empty, because log readers reject such methods.
 
-use super::record::LogRecord;
-use super::step::{TimeOf, append_address, append_digits, protocol};
+use super::record::{LogRecord, TimeOf};
+use super::step::{append_address, append_digits, protocol};
 use crate::log::escape::escape_json_text;
 use crate::log::time::TimePattern;
 use selvedge::proto::field::KnownField;

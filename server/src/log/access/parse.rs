@@ -2,7 +2,8 @@
 //!
 //! An unknown or unsupported directive is a problem with its position and a hint, never a line with another value.
 
-use super::step::{FormatStep, LogValue, StatusFilter, TimeOf, TimeUnit, TlsValue, UpstreamValue};
+use super::record::TimeOf;
+use super::step::{FormatStep, LogValue, StatusFilter, TimeUnit, TlsValue, UpstreamValue};
 use crate::log::time::TimePattern;
 use selvedge::proto::field::{KnownField, is_token};
 use std::fmt;

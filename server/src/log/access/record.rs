@@ -5,13 +5,21 @@ use crate::log::escape::{
 };
 use selvedge::Request;
 use selvedge::proto::target::Host;
-use super::step::TimeOf;
 use selvedge::service::Exchange;
 use std::net::IpAddr;
 use std::time::Duration;
 
 /// Marks a value that was cut.
 pub(super) const TRUNCATION_MARK: &[u8] = b"...";
+
+/// One of the two times of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum TimeOf {
+    /// When its head was complete.
+    Received,
+    /// When its response was complete.
+    Completed,
+}
 
 /// What a line is about.
 pub(super) struct LogRecord<'a> {

@@ -1,6 +1,6 @@
 //! The steps of a format: each appends one value.
 
-use super::record::{LogRecord, TRUNCATION_MARK};
+use super::record::{LogRecord, TRUNCATION_MARK, TimeOf};
 use crate::log::time::TimePattern;
 use selvedge::proto::Persistence;
 use selvedge::proto::field::KnownField;
@@ -161,15 +161,6 @@ impl UpstreamValue {
             None => out.push(b'-'),
         }
     }
-}
-
-/// One of the two times of a request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum TimeOf {
-    /// When its head was complete.
-    Received,
-    /// When its response was complete.
-    Completed,
 }
 
 /// The unit of a duration.

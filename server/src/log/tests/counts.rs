@@ -68,7 +68,8 @@ fn events_and_closes_are_counted_by_name() {
     let logs = Logs::start(&config(&directory, formats, vec![]), connect).unwrap_or_else(|problem| panic!("{problem}"));
     let plain = LogObserver::new(&logs, &Limits::default());
     assert!(plain.wants_elapsed() && plain.clone().wants_elapsed(), "lines have a place among those of other workers");
-    let none = Logs::start(&config(&Directory::new(), [], vec![]), connect).unwrap_or_else(|problem| panic!("{problem}"));
+    let none =
+        Logs::start(&config(&Directory::new(), [], vec![]), connect).unwrap_or_else(|problem| panic!("{problem}"));
     assert!(!LogObserver::new(&none, &Limits::default()).wants_elapsed(), "the clock is not looked at for nothing");
     none.flush_and_join();
     let counters = Arc::<Counters>::default();

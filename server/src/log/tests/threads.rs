@@ -4,7 +4,7 @@ use super::faulty::{Act, Faulty};
 use super::until;
 use crate::log::config::{ErrorFormat, Level};
 use crate::log::error::{LogEvent, OverflowEvents};
-use crate::log::held_lines::LineBatch;
+use crate::log::line_batch::LineBatch;
 use crate::log::queue::{LogEntry, LogQueue, ThreadHandle, thread_channel};
 use crate::log::writer::{LogThread, ThreadLog};
 use std::io;

@@ -152,9 +152,12 @@ site \"b\" {{ log {{ access \"b.log\" format=\"json\"; }}; route \"/*\" {{ proxy
     ));
     let program = folder.serve();
     let (mut client, mut sent) = (program.connect(), Vec::new());
-    for (target, host, id) in
-        [("/made", "a", None), ("/taken", "a", Some("abc-123")), ("/bad", "a", Some("a b\"c")), ("/json", "b", Some("x.1"))]
-    {
+    for (target, host, id) in [
+        ("/made", "a", None),
+        ("/taken", "a", Some("abc-123")),
+        ("/bad", "a", Some("a b\"c")),
+        ("/json", "b", Some("x.1")),
+    ] {
         let lines: Vec<String> = id.iter().map(|id| format!("X-Request-Id: {id}")).collect();
         let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
         // The application responds with the head that it received.
