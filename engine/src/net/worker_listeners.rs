@@ -50,15 +50,19 @@ impl WorkerListeners {
 
     /// Stops accepting at the endpoints that match. Connections that already wait in their accept queues are still
     /// served.
-    pub(crate) fn remove_where(&self, matches: impl Fn(&Endpoint) -> bool) {
+    pub(crate) async fn remove_where(&self, matches: impl Fn(&Endpoint) -> bool) {
         let removed: Vec<AcceptTask> = self.tasks.borrow_mut().extract_if(.., |task| matches(&task.endpoint)).collect();
+        removed.iter().for_each(|removed| removed.task.abort());
         for AcceptTask { endpoint, socket, adapts_backlog, task } in removed {
-            task.abort();
+            // The task shares the socket. If it ended later, so would the socket, and clients that connect until then
+            // would be reset.
+            let _ = task.await;
             if adapts_backlog {
                 // The next process that listens at this socket starts with the full backlog.
                 accept::set_backlog(&socket, BACKLOG);
             }
             self.acceptor.accept_pending(&socket, &endpoint);
+            drop(socket);
         }
     }
 }
