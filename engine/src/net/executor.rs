@@ -78,11 +78,9 @@ pub(crate) async fn run(config: WorkerConfig, worker: Rc<Worker>, serve: Rc<Serv
     };
     select(stopped, worker.task_failed.notified()).await;
     assert!(!worker.has_failed.get(), "a critical task of the worker has panicked");
+    worker.stop_accepting();
     listeners.remove_where(|_| true).await;
-    worker.stop_accepting().await;
     let notice = worker.begin_draining();
-    // A listener may have been added meanwhile.
-    listeners.remove_where(|_| true).await;
     let all_closed = async {
         while worker.connections.count() > 0 {
             worker.is_empty.notified().await;

@@ -66,9 +66,6 @@ impl WorkerPool {
     }
 }
 
-/// How often a worker that stops looks whether the others accept, and how many times.
-const STOP_SKEW: (Duration, u32) = (Duration::from_millis(2), 500);
-
 /// A worker passes new connections on when its count exceeds 1.25 times the mean by more than this.
 const IMBALANCE_MAX: usize = 16;
 
@@ -225,18 +222,10 @@ impl Worker {
         });
     }
 
-    /// Waits until no worker accepts. Otherwise a client that has to close a connection of this worker would connect to
-    /// another worker that is about to close its listening sockets.
-    pub(crate) async fn stop_accepting(&self) {
-        let accepting = &self.pool.accepting;
-        accepting.fetch_sub(1, Ordering::Relaxed);
-        let (interval, times) = STOP_SKEW;
-        for _ in 0..times {
-            if accepting.load(Ordering::Relaxed) == 0 {
-                return;
-            }
-            sleep(interval).await;
-        }
+    /// Records that the worker is about to stop: responses end their connections, and no worker passes connections on.
+    pub(crate) fn stop_accepting(&self) {
+        self.is_draining.set(true);
+        self.pool.accepting.fetch_sub(1, Ordering::Relaxed);
     }
 
     /// Begins a graceful stop. Connections with streams announce their end, and upgraded ones are requested to end. Idle
