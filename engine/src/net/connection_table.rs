@@ -541,7 +541,7 @@ mod tests {
         connections.leases.remove(streams, &lease);
         assert_eq!(connections.abort(Some(second)), 1);
         assert_eq!(interrupts(), [Interrupt::None, Interrupt::Abort, Interrupt::Abort]);
-        connections.drain(&[Deadline::KeepAlive], None);
+        connections.drain(&[Deadline::Upgraded], None);
         assert_eq!(connections.interrupt(leased), Interrupt::Drain);
         assert_eq!(connections.abort(None), 0);
         assert_eq!(connections.interrupt(leased), Interrupt::Abort);
