@@ -42,6 +42,11 @@ impl HeldLines {
         self.batches.is_empty()
     }
 
+    /// Whether the lines have to be written at once.
+    pub(super) fn is_full(&self) -> bool {
+        self.bytes > self.bytes_max
+    }
+
     /// Adds lines of a worker.
     pub(super) fn add(&mut self, batch: LineBatch, reserved: Reserved) {
         self.bytes += batch.bytes();
@@ -50,7 +55,7 @@ impl HeldLines {
 
     /// Takes the lines that were held for long enough, in order.
     pub(super) fn take_due(&mut self, now: Instant) -> Vec<u8> {
-        if self.bytes > self.bytes_max {
+        if self.is_full() {
             return self.take_all();
         }
         self.take(line_time(now).saturating_sub(u64::try_from(HOLD_TIME.as_nanos()).unwrap_or(u64::MAX)))

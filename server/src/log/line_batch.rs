@@ -59,6 +59,11 @@ impl LineBatch {
         self.ends[first..].partition_point(|line| line.at <= until)
     }
 
+    /// Returns the bytes of its lines, and of what is known of them.
+    pub(super) fn len(&self) -> usize {
+        self.text.len() + self.ends.len() * size_of::<LineEnd>()
+    }
+
     /// Returns the bytes of memory that it uses.
     pub(super) fn bytes(&self) -> usize {
         self.text.capacity() + self.ends.capacity() * size_of::<LineEnd>()

@@ -334,7 +334,8 @@ mod tests {
     }
 
     fn lines(count: u64) -> LineBatch {
-        let mut lines = LineBatch { text: batch(), ..LineBatch::default() };
+        let mut lines = LineBatch::default();
+        lines.text.extend_from_slice(&batch());
         (0..count).for_each(|at| lines.end_line(at));
         lines
     }

@@ -101,7 +101,7 @@ impl LogObserver {
             }
             pending.format.append(exchange, (&site.name, completed), &mut pending.batch.text);
             pending.batch.end_line(line_time(completed_at));
-            if pending.batch.text.len() >= BATCH_BYTES {
+            if pending.batch.len() >= BATCH_BYTES {
                 self.send_batch(log, pending);
             }
         }

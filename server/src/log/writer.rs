@@ -159,7 +159,13 @@ impl LogThread {
     fn write(&mut self, (index, reserved): (usize, Reserved), entry: LogEntry, now: Instant) {
         let log = &mut self.logs[index];
         match entry {
-            LogEntry::Lines(batch) => log.held.add(batch, reserved),
+            LogEntry::Lines(batch) => {
+                log.held.add(batch, reserved);
+                if log.held.is_full() {
+                    self.flush(index, now, now);
+                    return;
+                }
+            }
             LogEntry::Event(event) => log.catch_panic(1, now, |log| log.write_events(Some(event), now, now)),
         }
         if log.is_waiting() {

@@ -119,7 +119,7 @@ impl Route {
             lines.line(format_args!("body-bytes-max \"{}\"", write_size(self.body_bytes_max)))?;
             match self.log {
                 RouteLog::All => {}
-                RouteLog::None => lines.line("log #false")?,
+                RouteLog::None => lines.line(format_args!("log #false"))?,
                 RouteLog::Statuses(first, last) => lines.line(format_args!("log #true status=\"{first}-{last}\""))?,
             }
             self.action.write(lines)?;
