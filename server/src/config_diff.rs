@@ -44,7 +44,8 @@ pub(crate) fn at_next_start(before: &Settings, now: &Settings) -> Vec<&'static s
 fn listeners(before: &Settings, now: &Settings) -> Vec<String> {
     let places =
         |settings: &Settings| -> Vec<ListenAddress> { settings.listeners.iter().map(ListenAddress::from).collect() };
-    let of_before = |address: &ListenAddress| before.listeners.iter().find(|other| ListenAddress::from(*other) == *address);
+    let of_before =
+        |address: &ListenAddress| before.listeners.iter().find(|other| ListenAddress::from(*other) == *address);
     let changed = now.listeners.iter().filter_map(|listener| {
         let address = ListenAddress::from(listener);
         of_before(&address).filter(|known| *known != listener).map(|_| format!("changed: listen {address}"))

@@ -5,7 +5,7 @@
 
 use crate::log::{NamedCounts, SiteTotals, Totals};
 use crate::process::StatusFormat;
-use crate::status_resources::{DescriptorStatus, MemoryStatus, Rates};
+use crate::status_resources::{DescriptorStatus, MemoryStatus, Rates, bytes};
 use selvedge::ConnectionStats;
 use selvedge::service::Phase;
 use serde::Serialize;
@@ -371,7 +371,7 @@ fn by_count(counts: &NamedCounts) -> String {
     if all.is_empty() { "none".to_owned() } else { all.join(", ") }
 }
 
-pub(crate) fn counted(count: u64, what: &str) -> String {
+fn counted(count: u64, what: &str) -> String {
     format!("{count} {what}{}", if count == 1 { "" } else { "s" })
 }
 
@@ -379,15 +379,6 @@ fn uptime(seconds: u64) -> String {
     let (days, hours, minutes) = (seconds / 86_400, seconds / 3600 % 24, seconds / 60 % 60);
     let clock = format!("{hours}:{minutes:02}:{:02}", seconds % 60);
     if days == 0 { clock } else { format!("{}, {clock}", counted(days, "day")) }
-}
-
-pub(crate) fn bytes(count: u64) -> String {
-    const UNITS: [&str; 6] = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
-    if count < 1024 {
-        return counted(count, "byte");
-    }
-    let power = (count.ilog2() / 10) as usize;
-    format!("{:.1} {}", count as f64 / 1024_f64.powi(power as i32), UNITS[power - 1])
 }
 
 #[cfg(test)]

@@ -1,7 +1,6 @@
 //! What the serving process uses of the machine, and how much it does in a second, for `status`.
 
 use crate::log::Totals;
-use crate::status::bytes;
 use rustix::process::{Resource, getrlimit};
 use serde::Serialize;
 use std::collections::VecDeque;
@@ -129,7 +128,7 @@ pub(crate) struct DescriptorStatus {
 impl DescriptorStatus {
     /// Reads what the system has of this process.
     pub(crate) fn now() -> Self {
-        // Before Linux 6.2, the size is 0. A process that has changed its user may not list this folder, but ask its size.
+        // Before Linux 6.2, the size is 0. A process that has changed its user may not list this folder, but read its size.
         let size = fs::metadata("/proc/self/fd").map_or(0, |facts| facts.len());
         let listed = || fs::read_dir("/proc/self/fd").ok().map(|entries| entries.count() as u64);
         let open = Some(size).filter(|size| *size > 0).or_else(listed);
@@ -147,12 +146,27 @@ impl Display for DescriptorStatus {
     }
 }
 
+/// Returns a number of bytes for people.
+pub(crate) fn bytes(count: u64) -> String {
+    const UNITS: [&str; 6] = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
+    if count < 1024 {
+        return if count == 1 { "1 byte".to_owned() } else { format!("{count} bytes") };
+    }
+    let power = (count.ilog2() / 10) as usize;
+    format!("{:.1} {}", count as f64 / 1024_f64.powi(power as i32), UNITS[power - 1])
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn totals(number: u64) -> Totals {
-        Totals { classes: [0, number, 0, 0, 0], accepted: number / 10, content_bytes: number * 100, ..Totals::default() }
+        Totals {
+            classes: [0, number, 0, 0, 0],
+            accepted: number / 10,
+            content_bytes: number * 100,
+            ..Totals::default()
+        }
     }
 
     #[test]
@@ -178,7 +192,9 @@ mod tests {
         let text = "Name:\tselvedge\nVmHWM:\t    2048 kB\nVmRSS:\t    1024 kB\n";
         assert_eq!((kilobytes(text, "VmRSS:"), kilobytes(text, "VmData:")), (Some(1 << 20), None));
         let (memory, descriptors) = (MemoryStatus::now(), DescriptorStatus::now());
-        assert!(memory.resident_bytes.is_some_and(|bytes| bytes > 1 << 20) && memory.peak_bytes >= memory.resident_bytes);
+        assert!(
+            memory.resident_bytes.is_some_and(|bytes| bytes > 1 << 20) && memory.peak_bytes >= memory.resident_bytes
+        );
         let before = descriptors.open.expect("a process has open files");
         let files: Vec<_> = (0..5).map(|_| fs::File::open("/dev/null").unwrap()).collect();
         assert!(DescriptorStatus::now().open.is_some_and(|open| open > before || before > 100));

@@ -116,6 +116,7 @@ fn table(root: &Arc<Root>) -> RouteTable {
         error_pages: Vec::new(),
         headers: HeaderEdits::default(),
         lease: None,
+        log_rule: selvedge::service::LogRule::All,
         action,
     };
     let files = FilesRules {

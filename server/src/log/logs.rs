@@ -3,6 +3,7 @@
 use super::access::Format;
 use super::config::{Destination, ErrorFormat, Level, LogConfig, SiteLogConfig};
 use super::error::{LogEvent, OverflowEvents};
+use super::line_batch::LineBatch;
 use super::line_writer::LineWriter;
 use super::loss_counter::LossCounter;
 use super::queue::{LogEntry, LogQueue, ThreadHandle, ThreadInbox, queue_bytes_max, thread_channel};
@@ -97,9 +98,10 @@ impl LogQueues {
     }
 
     /// Sends whole lines to an access log, or counts them as lost.
-    pub(super) fn send_lines(&self, log: usize, lines: Vec<u8>, count: u64) {
+    pub(super) fn send_lines(&self, log: usize, batch: LineBatch) {
         let queue = &self.access[log].queue;
-        if queue.send(LogEntry::Lines(lines, count)).is_some() {
+        let count = batch.count();
+        if queue.send(LogEntry::Lines(batch)).is_some() {
             queue.loss_counter.count_lost(count);
         }
     }
@@ -170,7 +172,8 @@ impl Logs {
         });
         let errors = errors.collect::<Result<Vec<_>, _>>()?;
         let access = config.access.iter().map(|access| {
-            let queue = add(&access.destination, "access", &ThreadLog::access)?;
+            // The other half is for lines that arrive meanwhile.
+            let queue = add(&access.destination, "access", &|writer| ThreadLog::access(writer, room / 2))?;
             Ok(AccessQueue { queue, format: access.format.clone() })
         });
         let access = access.collect::<Result<Vec<_>, _>>()?;
@@ -330,26 +333,33 @@ mod tests {
         vec![b'x'; 4_000]
     }
 
+    fn lines(count: u64) -> LineBatch {
+        let mut lines = LineBatch::default();
+        lines.text.extend_from_slice(&batch());
+        (0..count).for_each(|at| lines.end_line(at));
+        lines
+    }
+
     #[test]
     fn a_full_queue_loses_lines_and_takes_no_room_of_others() {
         let (queues, inbox) = queues();
         for count in 1..=5 {
-            queues.send_lines(0, batch(), count);
+            queues.send_lines(0, lines(count));
         }
-        queues.send_lines(1, batch(), 1);
+        queues.send_lines(1, lines(1));
         let loss_counter = &queues.access[0].queue.loss_counter;
         let loss = loss_counter.loss().expect("the third batch did not fit");
         assert_eq!(loss.count, 3 + 4 + 5);
         assert_eq!(loss.text, "lines of the log were lost: they arrived faster than they were written");
         assert_eq!(queues.access[1].queue.loss_counter.lost_total(), 0);
         let sent = |command| match command {
-            Command::Write { log, entry: LogEntry::Lines(_, count), .. } => (log, count),
+            Command::Write { log, entry: LogEntry::Lines(batch), .. } => (log, batch.count()),
             other => panic!("{other:?}"),
         };
         let sent: Vec<_> = inbox.commands.try_iter().map(sent).collect();
         assert_eq!(sent, [(0, 1), (0, 2), (1, 1)]);
         // Written lines make room.
-        queues.send_lines(0, batch(), 6);
+        queues.send_lines(0, lines(6));
         assert_eq!((inbox.commands.try_iter().count(), loss_counter.lost_total()), (1, 12));
         // Only the reported count is subtracted; later losses stay.
         loss_counter.count_lost(7);
@@ -381,7 +391,7 @@ mod tests {
         // The first is the server's error log.
         let add = |plans: &mut Vec<ThreadPlan>, device| {
             let (writer, _) = open_log(&Destination::Discard, "access", context).unwrap();
-            plan_for(plans, device).logs.push(ThreadLog::access(writer));
+            plan_for(plans, device).logs.push(ThreadLog::access(writer, 1 << 20));
         };
         for device in [disk(1), disk(1), disk(2), Device::Syslog, disk(1), Device::StandardOutput, disk(2)] {
             add(&mut plans, device);

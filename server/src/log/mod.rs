@@ -20,6 +20,8 @@ mod totals;
 
 mod logs;
 
+mod held_lines;
+mod line_batch;
 mod line_writer;
 mod loss_counter;
 mod queue;

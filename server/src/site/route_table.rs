@@ -18,7 +18,7 @@ use crate::syntax::Pattern;
 use selvedge::client::ClientLimits;
 use selvedge::proto::path::SafePath;
 use selvedge::proto::target::Host;
-use selvedge::service::ResponseLease;
+use selvedge::service::{LogRule, ResponseLease};
 use selvedge::{Request, StatusCode};
 use std::fmt;
 use std::net::IpAddr;
@@ -85,6 +85,7 @@ impl SiteRules {
             error_pages: Vec::new(),
             action: Action::Files(files),
             lease: None,
+            log_rule: LogRule::All,
         };
         Self { names: vec![HostName::Any], routes: vec![route], ..Self::default() }
     }
@@ -126,6 +127,8 @@ pub(crate) struct Route {
     pub(crate) action: Action,
     /// Lets streams and upgraded connections of the route outlive a reload that does not change it.
     pub(crate) lease: Option<ResponseLease>,
+    /// Which requests of the route are logged.
+    pub(crate) log_rule: LogRule,
 }
 
 /// Files that replace error responses and are sent with the status code of the error.

@@ -7,7 +7,7 @@ use super::values::{check_prefix, pattern, status, text_template};
 use super::when::build_when;
 use super::wildcards::Wildcards;
 use super::{Builder, Inherited, MachineRequirementKind, PageUse, texts};
-use crate::config::model::{Action, Files, Route, Switch, When};
+use crate::config::model::{Action, Files, Route, RouteLog, Switch, When};
 use crate::config::problem::Problem;
 use crate::config::settings::ACTIONS;
 use crate::config::tree::{Block, Item, SpannedValue};
@@ -37,7 +37,24 @@ impl Builder<'_, '_> {
             }
         }
         let body_bytes_max = block.get("body-bytes-max").map_or(site.body_bytes_max, |item| item.first().number());
-        Route { access, body_bytes_max, action, response_settings, patterns, when }
+        let log = block.get("log").map_or(RouteLog::All, |item| self.route_log(item));
+        Route { access, body_bytes_max, action, response_settings, patterns, when, log }
+    }
+
+    fn route_log(&mut self, item: &Item) -> RouteLog {
+        match (item.first().flag(), item.property("status")) {
+            (false, None) => RouteLog::None,
+            (false, Some(given)) => {
+                let problem = Problem::new(given.at, "`status` has no effect without lines in the log");
+                self.problem(problem.suggest("remove it, or write `log #true`"));
+                RouteLog::None
+            }
+            (true, None) => RouteLog::All,
+            (true, Some(given)) => match given.value {
+                Value::Statuses(first, last) => RouteLog::Statuses(first, last),
+                _ => unreachable!("the table requires statuses"),
+            },
+        }
     }
 
     fn action(

@@ -351,6 +351,16 @@ pub(crate) struct Route {
     pub(crate) body_bytes_max: u64,
     pub(crate) action: Action,
     pub(crate) response_settings: ResponseSettings,
+    pub(crate) log: RouteLog,
+}
+
+/// Which requests of a route have lines in the access log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum RouteLog {
+    All,
+    None,
+    /// Those with a status from the first to the last one.
+    Statuses(u16, u16),
 }
 
 /// Further conditions of a route: all have to hold.

@@ -65,7 +65,9 @@ pub(super) const SETTINGS: &[Setting] = &[
         .arguments(&[one("name", ValueKind::FieldName)])
         .properties(ONLY_FOR)
         .repeatable()
-        .if_absent("none"),
+        .if_absent("none")
+        .details("`Server`, which the server itself adds, can be removed, or replaced by `header`.")
+        .example("header-remove \"Server\""),
     setting(BOTH, "cache-control", "Cache-Control of files by their path or media type.")
         .arguments(&[one("selector", ValueKind::Selector), one("value", ValueKind::FieldValue)])
         .properties(&[IGNORE_CASE])

@@ -52,7 +52,8 @@ enum LastLine {
 
 impl FileSink {
     pub(super) fn open(path: &Path, rotation: Option<RotationHandle>) -> io::Result<Self> {
-        let sink = Self { path: path.to_owned(), open: OpenLogFile::at(path, None)?, rotation, rotate_not_before: None };
+        let sink =
+            Self { path: path.to_owned(), open: OpenLogFile::at(path, None)?, rotation, rotate_not_before: None };
         // Cleans up after an earlier run.
         sink.rotation.iter().for_each(RotationHandle::schedule_cleanup_now);
         Ok(sink)
@@ -132,7 +133,8 @@ impl OpenLogFile {
         options.append(true).mode(MODE).custom_flags(nonblocking);
         let file = match options.clone().read(true).create_new(true).open(path) {
             Ok(created) => {
-                if let Some(Ok(facts)) = earlier.map(File::metadata).filter(|facts| facts.iter().all(Metadata::is_file)) {
+                if let Some(Ok(facts)) = earlier.map(File::metadata).filter(|facts| facts.iter().all(Metadata::is_file))
+                {
                     keep_access(&created, &facts);
                 }
                 created

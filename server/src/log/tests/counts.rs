@@ -41,6 +41,7 @@ fn a_stream_that_is_reset_has_a_line_with_its_reason() {
             upstream: None,
             unix_time: 0,
             elapsed: None,
+            completed_at: None,
         });
     }
     observer.event(&ServerEvent::StreamsRefused { peer: UNIX_PEER, error: StreamError::StreamsTooMany, count: 28 });
@@ -66,7 +67,11 @@ fn events_and_closes_are_counted_by_name() {
     let formats = [Format::named("common").unwrap()];
     let logs = Logs::start(&config(&directory, formats, vec![]), connect).unwrap_or_else(|problem| panic!("{problem}"));
     let plain = LogObserver::new(&logs, &Limits::default());
-    assert!(!plain.wants_elapsed() && !plain.clone().wants_elapsed(), "the clock is not looked at for nothing");
+    assert!(plain.wants_elapsed() && plain.clone().wants_elapsed(), "lines have a place among those of other workers");
+    let none =
+        Logs::start(&config(&Directory::new(), [], vec![]), connect).unwrap_or_else(|problem| panic!("{problem}"));
+    assert!(!LogObserver::new(&none, &Limits::default()).wants_elapsed(), "the clock is not looked at for nothing");
+    none.flush_and_join();
     let counters = Arc::<Counters>::default();
     let first = plain.with_counters(&counters);
     let second = first.clone();

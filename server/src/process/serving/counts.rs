@@ -6,28 +6,6 @@ use crate::log::Totals;
 use crate::process::link::{FromChild, Link, ToChild};
 use crate::process::lock::{lock, try_lock};
 
-/// What was handed to the supervisor.
-#[derive(Debug, Default)]
-pub(super) struct HandedCounts {
-    own: Totals,
-    /// What the other processes had counted when that was last requested.
-    others: Totals,
-}
-
-impl HandedCounts {
-    /// Sends what was added since the last time.
-    fn hand_over(&mut self, own: &Totals, link: &Link) {
-        let added = own.since(&self.own);
-        self.own.add(&added);
-        if added != Totals::default() {
-            for part in added.into_parts() {
-                // The supervisor has ended, and nothing keeps the counts.
-                let _ = link.send(&FromChild::Counted { totals: Box::new(part) });
-            }
-        }
-    }
-}
-
 impl ServingProcess {
     /// Hands what this process has counted to the supervisor.
     pub(crate) fn hand_over_counts(&self, own: &Totals) {

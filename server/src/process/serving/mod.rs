@@ -3,6 +3,7 @@
 
 mod commands;
 mod counts;
+mod handed_counts;
 mod request;
 mod shutdown;
 mod sockets;
@@ -18,7 +19,7 @@ use super::owned_file::OwnedFile;
 use super::sandbox::{Confinement, Sandbox};
 use super::single_flight::SingleFlight;
 use super::sockets::Sockets;
-use counts::HandedCounts;
+use handed_counts::HandedCounts;
 use request::{PendingListeners, call, receive};
 use selvedge::tls::TicketKeys;
 use std::os::unix::net::{UnixListener, UnixStream};

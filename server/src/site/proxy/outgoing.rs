@@ -14,7 +14,7 @@ use selvedge::proto::forward::{ClientInfo, PeerTrust, forward_request};
 use selvedge::proto::head::{Scheme as ClientScheme, Version};
 use selvedge::proto::path::SafePath;
 use selvedge::proto::proxy_protocol::{self, ProxiedPeer, ProxyVersion};
-use selvedge::service::{UNIX_PEER, authority};
+use selvedge::service::{UNIX_PEER, authority, request_id};
 use selvedge::{Request, proto};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -73,6 +73,10 @@ impl ServerRequest {
             scheme: if request.tls().is_some() { ClientScheme::Https } else { ClientScheme::Http },
         };
         head.te = forward_request(request.head(), request.head_bytes(), &rules.fields, client, &mut head.fields).te;
+        remove_lines(&mut head.fields, "x-request-id");
+        for part in ["x-request-id: ", request_id(request), "\r\n"] {
+            head.fields.extend_from_slice(part.as_bytes());
+        }
         head.upgrade = offered_protocol(request, upgrade);
         if !rules.request_headers.is_empty() {
             match rules.request_headers.has_placeholders() {

@@ -135,14 +135,17 @@ fn every_number_of_the_status_is_correct() {
     let of_site = |name: Value| {
         let sites = rows_then["sites"].as_array().expect("a list");
         let site = sites.iter().find(|site| site["site"] == name).unwrap_or_else(|| panic!("{name}: {sites:?}"));
-        (site["requests"].as_u64(), site["by_status"]["4xx"].as_u64(), site["content_bytes"].as_u64().expect("a number"))
+        (
+            site["requests"].as_u64(),
+            site["by_status"]["4xx"].as_u64(),
+            site["content_bytes"].as_u64().expect("a number"),
+        )
     };
     let of_sites = [json!("a.example"), json!("b"), Value::Null].map(of_site);
-    assert_eq!(of_sites.map(|(requests, errors, _)| (requests, errors)), [
-        (Some(8), Some(2)),
-        (Some(2), Some(2)),
-        (Some(1), Some(1))
-    ]);
+    assert_eq!(
+        of_sites.map(|(requests, errors, _)| (requests, errors)),
+        [(Some(8), Some(2)), (Some(2), Some(2)), (Some(1), Some(1))]
+    );
     assert_eq!(json!(of_sites.iter().map(|(_, _, bytes)| bytes).sum::<u64>()), rows_then["sent"]["content_bytes"]);
     let (memory, descriptors) = (&rows_then["memory"], &rows_then["descriptors"]);
     assert!(memory["resident_bytes"].as_u64() > Some(1 << 20) && memory["peak_bytes"].as_u64() > Some(1 << 20));
@@ -212,7 +215,11 @@ fn restarts_and_replacements_are_counted_apart_and_other_counters_survive_them()
     let exit = run_to_exit(selvedge_command().arg("upgrade").arg("--control").arg(folder.path("selvedge.sock")));
     assert_eq!(exit.code, Some(0), "{exit:?}");
     let last = request(&mut kept, "a.example", "GET /", &[]);
-    assert_eq!((last.status, last.field("connection")), (200, Some("close")), "an idle connection is not closed at once");
+    assert_eq!(
+        (last.status, last.field("connection")),
+        (200, Some("close")),
+        "an idle connection is not closed at once"
+    );
     assert_eq!(get(&program, "a.example", "/").status, 200);
     let after = json_when(&folder, |rows| rows["requests"]["total"] == 5);
     assert_eq!((&after["restarts"], &after["replacements"]), (&json!(1), &json!(1)));
