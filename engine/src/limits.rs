@@ -216,6 +216,8 @@ pub(crate) const LARGE_SEND_BUFFERS_MAX: usize = 64;
 /// How long the kernel holds back a connection without data: it is accepted with its first request, or after this
 /// time.
 pub(crate) const DEFER_ACCEPT_SECONDS: i32 = 1;
+/// How long a listening socket that is about to close still accepts the connections that the kernel has held back.
+pub(crate) const DEFERRED_CONNECTIONS_TIME: Duration = Duration::from_millis(50);
 /// Bytes that one read prefetches. With io_uring the kernel copies on the worker without yielding, so a larger read
 /// delays other connections.
 pub(crate) const PREFETCH_BYTES: usize = 64 * 1024;

@@ -49,6 +49,8 @@ mod proxy;
 #[cfg(feature = "program")]
 mod reload;
 #[cfg(feature = "program")]
+mod reload_outcome;
+#[cfg(feature = "program")]
 mod remote_control;
 #[cfg(feature = "program")]
 mod resolver;

@@ -11,8 +11,10 @@ use crate::log::config::Level;
 use crate::log::{self, Connect, LogObserver, Logs, Totals};
 use crate::preflight::{self, CheckScope, Disk};
 use crate::process::{
-    ActiveSandbox, Confinement, ControlReply, Coverage, FileId, ListenError, Sandbox, ServingProcess,
+    ActiveSandbox, Confinement, ControlReply, Coverage, FileId, ListenError, Sandbox, ServingProcess, all_counts,
+    hand_over_counts,
 };
+use crate::reload_outcome::ReloadOutcome;
 use crate::remote_control::RemoteEndpoint;
 use crate::site::SiteService;
 use crate::snapshot::{Predecessor, Refusal, RetiredSnapshot, Snapshot};
@@ -37,12 +39,6 @@ const NO_SITE: &str = "the new configuration has no sites, and may be incomplete
 
 /// Why a configuration in a request is refused.
 const TOO_NARROW: &str = "the configuration needs files or programs that this process may not use";
-
-/// Why a new process serves a configuration.
-const NEW_SANDBOX: &str = "the earlier process may not use all files of the configuration";
-
-/// Why the changes of a configuration are not listed.
-const UNREADABLE: &str = "it may not read the configuration, so the changes are not known";
 
 /// How long workers may take to report their connections. A slower one is reported as unresponsive.
 const STATS_TIMEOUT: Duration = Duration::from_secs(1);
@@ -107,59 +103,6 @@ impl Sources for SandboxedFiles<'_> {
 
     fn variable(&self, name: &str) -> Option<String> {
         Disk.variable(name)
-    }
-}
-
-/// The result of a reload.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) enum ReloadOutcome {
-    /// This process serves another configuration.
-    Applied {
-        /// Its number.
-        generation: u64,
-        /// Number of earlier configurations with connections.
-        earlier: usize,
-        /// One line for each difference to the previous configuration.
-        changes: Vec<String>,
-        /// Changed settings that take effect at the next start.
-        at_next_start: Vec<&'static str>,
-    },
-    /// The configuration needs files outside of the sandbox, so a new process serves it.
-    InNewProcess {
-        /// Which process.
-        text: String,
-        /// One line for each difference to the previous configuration; `None` if this process may not read the new one.
-        changes: Option<Vec<String>>,
-    },
-}
-
-impl ReloadOutcome {
-    /// Returns the result as lines, the most important first.
-    pub(crate) fn lines(&self) -> Vec<String> {
-        let mut lines = match self {
-            Self::InNewProcess { text, .. } => vec![text.clone(), NEW_SANDBOX.to_owned()],
-            Self::Applied { generation, earlier: 0, .. } => vec![format!("configuration {generation}")],
-            Self::Applied { generation, earlier, .. } => {
-                vec![format!("configuration {generation}, {earlier} earlier with connections")]
-            }
-        };
-        match self {
-            Self::Applied { at_next_start, .. } if !at_next_start.is_empty() => {
-                lines.push(format!("changes to {} take effect after a restart", at_next_start.join(", ")));
-            }
-            _ => {}
-        }
-        match self {
-            Self::InNewProcess { changes: None, .. } => lines.push(UNREADABLE.to_owned()),
-            Self::InNewProcess { changes: Some(changes), .. } | Self::Applied { changes, .. } => {
-                lines.extend_from_slice(changes);
-                let has_more = matches!(self, Self::Applied { at_next_start, .. } if !at_next_start.is_empty());
-                if changes.is_empty() && !has_more {
-                    lines.push("the settings are unchanged, and files were read again".to_owned());
-                }
-            }
-        }
-        lines
     }
 }
 
@@ -478,7 +421,7 @@ impl LiveServer {
         let stats = self.handle.connection_stats(STATS_TIMEOUT);
         let own = self.totals();
         let rates = self.rates.rates(&own, Instant::now());
-        let totals = self.serving_process.all_counts(own);
+        let totals = all_counts(&self.serving_process, own);
         let all = |site: &Option<String>, rule: &str, own| {
             let sites = totals.dry_run.get(rule);
             sites.and_then(|sites| sites.get(site.as_deref().unwrap_or_default())).copied().unwrap_or(own)
@@ -525,7 +468,7 @@ impl LiveServer {
     /// Hands the counts to the supervisor, and records them for the rates.
     pub(crate) fn record_counts(&mut self) {
         let totals = self.totals();
-        self.serving_process.hand_over_counts(&totals);
+        hand_over_counts(&self.serving_process, &totals);
         self.rates.record(&totals, Instant::now());
     }
 

@@ -350,13 +350,6 @@ impl ConnectionTable {
         });
     }
 
-    /// Sets the latest time until which connections that are idle now stay open.
-    pub(crate) fn limit_idle(&self, latest: Tick) {
-        let mut table = self.entries.borrow_mut();
-        let idle = table.iter_mut().filter(|entry| entry.is_used && entry.deadline == Deadline::KeepAlive);
-        idle.for_each(|entry| entry.due = entry.due.min(latest));
-    }
-
     /// Evicts the connection that has been idle longest. Returns false if none is idle.
     pub(crate) fn evict_idlest(&self) -> bool {
         let mut table = self.entries.borrow_mut();
@@ -459,6 +452,13 @@ impl ConnectionTable {
             }
         }
     }
+}
+
+/// Sets the latest time until which connections that are idle now stay open.
+pub(crate) fn limit_idle(connections: &ConnectionTable, latest: Tick) {
+    let mut table = connections.entries.borrow_mut();
+    let idle = table.iter_mut().filter(|entry| entry.is_used && entry.deadline == Deadline::KeepAlive);
+    idle.for_each(|entry| entry.due = entry.due.min(latest));
 }
 
 #[cfg(test)]

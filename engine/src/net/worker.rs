@@ -5,7 +5,7 @@ use crate::mailbox::MailboxSender;
 use crate::net::accepted::{Accepted, ServeAccepted};
 use crate::net::backend::Backend;
 use crate::net::clock::Clock;
-use crate::net::connection_table::{ConnectionId, ConnectionTable, Deadline};
+use crate::net::connection_table::{ConnectionId, ConnectionTable, Deadline, limit_idle};
 use crate::net::idle_epoll::IdleEpoll;
 use crate::net::listen::{Endpoint, WorkerSockets};
 use crate::net::turns::Turns;
@@ -234,7 +234,7 @@ impl Worker {
         self.is_draining.set(true);
         self.connections.drain(&[Deadline::Upgraded], None);
         let notice = self.shutdown_notice.get().min(self.shutdown_timeout.get());
-        self.connections.limit_idle(self.clock.tick_after(notice));
+        limit_idle(&self.connections, self.clock.tick_after(notice));
         notice
     }
 

@@ -37,24 +37,8 @@ impl Builder<'_, '_> {
             }
         }
         let body_bytes_max = block.get("body-bytes-max").map_or(site.body_bytes_max, |item| item.first().number());
-        let log = block.get("log").map_or(RouteLog::All, |item| self.route_log(item));
+        let log = block.get("log").map_or(RouteLog::All, |item| route_log(item, &mut self.reader.problems));
         Route { access, body_bytes_max, action, response_settings, patterns, when, log }
-    }
-
-    fn route_log(&mut self, item: &Item) -> RouteLog {
-        match (item.first().flag(), item.property("status")) {
-            (false, None) => RouteLog::None,
-            (false, Some(given)) => {
-                let problem = Problem::new(given.at, "`status` has no effect without lines in the log");
-                self.problem(problem.suggest("remove it, or write `log #true`"));
-                RouteLog::None
-            }
-            (true, None) => RouteLog::All,
-            (true, Some(given)) => match given.value {
-                Value::Statuses(first, last) => RouteLog::Statuses(first, last),
-                _ => unreachable!("the table requires statuses"),
-            },
-        }
     }
 
     fn action(
@@ -170,6 +154,23 @@ impl Builder<'_, '_> {
             self.reader.problems.extend(wildcards.check(&text, given.at));
         }
         Action::Respond { status, body: text, content_type: item.required("content-type").text().to_owned() }
+    }
+}
+
+/// Returns which requests of a route are logged.
+fn route_log(item: &Item, problems: &mut Vec<Problem>) -> RouteLog {
+    match (item.first().flag(), item.property("status")) {
+        (false, None) => RouteLog::None,
+        (false, Some(given)) => {
+            let problem = Problem::new(given.at, "`status` has no effect without lines in the log");
+            problems.push(problem.suggest("remove it, or write `log #true`"));
+            RouteLog::None
+        }
+        (true, None) => RouteLog::All,
+        (true, Some(given)) => match given.value {
+            Value::Statuses(first, last) => RouteLog::Statuses(first, last),
+            _ => unreachable!("the table requires statuses"),
+        },
     }
 }
 

@@ -9,6 +9,7 @@ mod shutdown;
 mod sockets;
 
 pub(crate) use commands::{ControlHandler, StopMode};
+pub(crate) use counts::{all_counts, hand_over_counts};
 
 use super::ListenAddress;
 use super::control::ControlReply;

@@ -138,7 +138,9 @@ fn a_first_reload_of_logs_in_a_linked_folder_replaces_no_process() {
     let (folder, elsewhere) = (Folder::new(""), Folder::new(""));
     fs::create_dir(elsewhere.path("logs")).expect("the folder is ours");
     std::os::unix::fs::symlink(elsewhere.path("logs"), folder.path("logs")).expect("the folder is ours");
-    folder.configure(&format!("log {{ access \"logs/access.log\"; error \"logs/error.log\"; }}\n{}", site("in")));
+    folder.configure(
+        "log { access \"logs/access.log\"; error \"logs/error.log\"; }\nsite \"*\" { route \"/*\" { respond 200 \"in\"; }; }",
+    );
     let program = folder.serve();
     let first = serving(&program);
     assert_eq!(get(&program, "a", "/").text(), "in");

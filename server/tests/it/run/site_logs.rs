@@ -171,7 +171,7 @@ site \"b\" {{ log {{ access \"b.log\" format=\"json\"; }}; route \"/*\" {{ proxy
     assert_eq!(logged, sent[..3]);
     assert!(sent[0].len() == 32 && sent[2].len() == 32 && sent[0] != sent[2], "{sent:?}");
     assert_eq!((&*sent[1], &*sent[3]), ("abc-123", "x.1"));
-    let json: serde_json::Value = serde_json::from_str(&folder.lines("b.log")[0]).unwrap();
+    let json: Value = serde_json::from_str(&folder.lines("b.log")[0]).unwrap();
     assert_eq!(json["request_id"], "x.1");
     let (ts, time) = (json["ts"].as_f64().unwrap(), json["time"].as_str().unwrap());
     assert!(ts > 1e9 && time.len() == "2000-10-10T13:55:36.125Z".len() && time.ends_with('Z'), "{json}");

@@ -185,7 +185,7 @@ fn the_text_matches_the_json(text: &str, json: &Value) {
     assert!(rows(text, "sent")[0].contains(" of heads, "), "{text}");
     assert!(rows(text, "latency")[0].ends_with(", of 10 responses"), "{text}");
     let sites = rows(text, "sites");
-    assert!(sites.len() == 3 && sites[0].starts_with("a.example: 7: 5 2xx, 0 3xx, 2 4xx, 0 5xx, "), "{sites:?}");
+    assert!(sites.len() == 3 && sites[0].starts_with("a.example: 8: 6 2xx, 0 3xx, 2 4xx, 0 5xx, "), "{sites:?}");
     assert!(rows(text, "memory")[0].contains("MiB resident, at most "), "{text}");
     assert!(rows(text, "descriptors")[0].contains(" of "), "{text}");
     assert!(rows(text, "rates")[0].contains(" requests/s, "), "{text}");
