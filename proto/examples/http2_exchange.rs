@@ -102,8 +102,9 @@ impl ExampleServer {
                     }
                     self.connection.send_fields(stream, Section::Head(End::More), &mut self.out, |block| {
                         block.status(StatusCode::OK);
-                        block.common_fields(&self.common_fields);
-                        block.fields(&self.responses[stream.get() as usize / 2 % 2]);
+                        let fields = &self.responses[stream.get() as usize / 2 % 2];
+                        block.common_fields(&self.common_fields, fields);
+                        block.fields(fields);
                         block.field(b"content-length", b"151");
                     })?;
                     self.connection.set_content(stream, Content::Ready);

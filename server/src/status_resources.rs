@@ -101,7 +101,7 @@ impl MemoryStatus {
     }
 }
 
-/// Returns the bytes of a line such as `VmRSS:	    1234 kB`.
+/// Returns the bytes of a line such as `VmRSS: 1234 kB`.
 fn kilobytes(text: &str, name: &str) -> Option<u64> {
     let rest = text.lines().find_map(|line| line.strip_prefix(name))?;
     rest.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)

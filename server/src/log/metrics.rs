@@ -112,7 +112,9 @@ struct SiteCounters {
 }
 
 impl SiteCounters {
-    const ZERO: Self = Self { classes: [const { Counter::ZERO }; 5], content_bytes: Counter::ZERO };
+    fn new() -> Self {
+        Self { classes: [const { Counter::ZERO }; 5], content_bytes: Counter::ZERO }
+    }
 
     fn count(&self, exchange: &Exchange<'_>) {
         let class = usize::from(exchange.status.code() / 100).clamp(1, self.classes.len());
@@ -135,7 +137,7 @@ struct SiteCounterSet {
 
 impl SiteCounterSet {
     fn new(names: &Arc<[String]>) -> Self {
-        let counters = (0..names.len().max(1)).map(|_| SiteCounters::ZERO).collect();
+        let counters = (0..names.len().max(1)).map(|_| SiteCounters::new()).collect();
         Self { names: names.clone(), counters }
     }
 

@@ -44,6 +44,11 @@ impl<'a> LogRecord<'a> {
         }
     }
 
+    /// Returns one of the two times in whole seconds since 1970.
+    pub(super) fn unix_seconds(&self, time_of: TimeOf) -> i64 {
+        self.time(time_of).as_secs().cast_signed()
+    }
+
     /// Returns the client's address.
     pub(super) fn client(&self) -> IpAddr {
         self.request().map_or_else(|| self.exchange.peer.ip(), Request::client)

@@ -203,14 +203,9 @@ impl LogValue {
                 "" => out.push(b'-'),
                 user => record.word(user.as_bytes(), out),
             },
-            Self::Time(time_of, pattern) => {
-                out.extend_from_slice(pattern.at(record.time(*time_of).as_secs().cast_signed()));
-            }
+            Self::Time(time_of, pattern) => out.extend_from_slice(pattern.at(record.unix_seconds(*time_of))),
             Self::UnixTime(time_of, unit) => write_decimal(unit.count(record.time(*time_of)), out),
-            Self::Fraction(time_of, TimeUnit::Microseconds) => {
-                append_digits(record.time(*time_of).subsec_micros(), 6, out);
-            }
-            Self::Fraction(time_of, _) => append_digits(record.time(*time_of).subsec_millis(), 3, out),
+            Self::Fraction(time_of, unit) => unit.append_fraction(record.time(*time_of), out),
             Self::RequestId => append_or_hyphen(record, request.map(|request| request_id(request).as_bytes()), out),
             Self::RequestLine => append_line(record, out),
             Self::Method => append_or_hyphen(record, request.map(|request| request.method_text().as_bytes()), out),
@@ -269,6 +264,14 @@ impl LogValue {
 }
 
 impl TimeUnit {
+    /// Appends the fraction of a second: six digits of microseconds, or three of milliseconds.
+    fn append_fraction(self, time: std::time::Duration, out: &mut Vec<u8>) {
+        match self {
+            Self::Microseconds => append_digits(time.subsec_micros(), 6, out),
+            Self::Seconds | Self::Milliseconds => append_digits(time.subsec_millis(), 3, out),
+        }
+    }
+
     fn count(self, elapsed: std::time::Duration) -> u64 {
         let count = match self {
             Self::Seconds => elapsed.as_secs().into(),
