@@ -234,7 +234,7 @@ impl LiveServer {
 
     /// Stops accepting, because another process serves.
     pub(crate) fn stop_listening(&self) {
-        self.listeners.endpoints().for_each(|endpoint| self.handle.remove_listener(endpoint));
+        self.handle.remove_listeners(self.listeners.endpoints());
         self.remote_control.iter().for_each(RemoteEndpoint::stop);
     }
 
