@@ -75,7 +75,7 @@ impl std::error::Error for HeaderError {}
 /// Fields, besides those of the engine, that describe the message framing or its time.
 const FRAMING_FIELDS: [&str; 5] = ["content-range", "date", "proxy-connection", "te", "trailer"];
 
-/// Checks that a field may be set. The engine validates the name and the value.
+/// Checks that a field may be set or removed. The engine validates the name and the value.
 fn validate(name: &str, value: &str) -> Result<(), HeaderError> {
     if FRAMING_FIELDS.iter().any(|framing| name.eq_ignore_ascii_case(framing)) {
         return Err(HeaderError::Framing);

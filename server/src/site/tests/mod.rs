@@ -13,7 +13,7 @@ mod routes;
 use super::*;
 use crate::syntax::{CaseSensitivity, Pattern, ResponseSelector, Template, TextPattern, TextTemplate, TryPath};
 use selvedge::proto::path::SafePath;
-use selvedge::service::{Exchange, FileStamp};
+use selvedge::service::{Exchange, FileStamp, LogRule};
 use selvedge::{Observer, RunningServer, Server};
 use std::fs;
 use std::io::{Read, Write};
@@ -90,6 +90,7 @@ fn route(pattern: &str, action: Action) -> Route {
         action,
         compress: Compress::Off,
         lease: None,
+        log_rule: LogRule::All,
     }
 }
 
