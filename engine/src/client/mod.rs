@@ -50,7 +50,7 @@ use selvedge_proto::StatusCode;
 use selvedge_proto::field::Fields;
 use std::fmt;
 use std::rc::Rc;
-use table::{IdleCheck, Table};
+use table::Table;
 
 /// Receives the interim responses of an exchange.
 type Interim<'a> = &'a mut dyn FnMut(StatusCode, &Fields);
@@ -141,7 +141,7 @@ impl Client {
     pub async fn open(&self, to: &Destination, timeouts: &ClientTimeouts) -> Result<ByteStream, ClientError> {
         let table = &self.0.0;
         let group = table.group(to);
-        if let Some(lease) = table.take_idle(&group, IdleCheck::Thorough) {
+        if let Some(lease) = table.take_idle(&group) {
             return Ok(ByteStream::new(lease, timeouts.response));
         }
         let lease = open::open(table, &group, timeouts.connect, ApplicationProtocol::None).await?;
