@@ -165,7 +165,7 @@ impl ClientErrorKind {
             SessionFailure::Incompatible => Self::Handshake("no common version or cipher suite"),
             SessionFailure::Invalid => Self::Handshake("the upstream's bytes are not valid TLS"),
             SessionFailure::PlainText => Self::Handshake("the upstream does not use TLS"),
-            SessionFailure::RefusedByPeer => Self::Handshake("the upstream refused the handshake"),
+            SessionFailure::RefusedByPeer(_) => Self::Handshake("the upstream refused the handshake"),
             SessionFailure::UnknownServerName => Self::Handshake("the upstream does not know the server name"),
             SessionFailure::ClientCertificate(reason) => Self::ClientCertificate(reason),
             SessionFailure::Abandoned => Self::Closed,
