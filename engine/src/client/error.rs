@@ -85,7 +85,7 @@ pub enum ClientErrorKind {
     Handshake(&'static str),
     /// The upstream does not support the protocol of the destination.
     ProtocolUnsupported,
-    /// The upstream of HTTP/2 does not accept extended CONNECT (RFC 8441), by which a WebSocket reaches it.
+    /// The upstream of HTTP/2 does not accept extended CONNECT (RFC 8441), by which a WebSocket reaches it. Nothing was sent.
     UpgradeUnsupported,
     /// The upstream reset the stream of HTTP/2.
     StreamReset(ErrorCode),
