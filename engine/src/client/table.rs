@@ -11,6 +11,7 @@ use super::learned_idle::LearnedIdle;
 use super::limits::ClientLimits;
 use crate::net::clock::{Clock, Tick, ticks};
 use crate::net::runtime::{Interval, spawn_local, sweeps};
+use crate::net::uring::ring_has_sockets;
 use hashbrown::HashMap;
 use selvedge_proto::http1::parse_response::ResponseHead;
 use slab::Slab;
@@ -145,7 +146,7 @@ impl Table {
                 connection.close();
                 continue;
             }
-            if check == IdleCheck::Thorough || idle_for > 0 {
+            if check == IdleCheck::Thorough || idle_for > 0 || ring_has_sockets() {
                 connection.link.socket().expect_readiness();
             }
             if connection.is_quiet(Waker::noop()) {
@@ -317,7 +318,8 @@ impl Drop for Table {
 /// How an idle connection is checked before it is used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum IdleCheck {
-    /// By what the runtime knows, and after a longer idle time by the system.
+    /// By what the runtime knows, and by the system after a longer idle time, or if the request may have arrived by
+    /// io_uring: a response that nothing requested would be taken for its own.
     Quick,
     /// By the system: the request cannot be repeated.
     Thorough,

@@ -1,6 +1,7 @@
 //! Idle connections: which one is used, how long, and what ends them.
 
 use super::*;
+use crate::net::uring::{Uring, UringSocket};
 use tokio::time::sleep;
 
 const OK: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n";
@@ -54,6 +55,23 @@ fn the_end_or_a_byte_removes_an_idle_connection_at_once() {
             settle().await;
             assert_eq!((client.idle_connections(), client.connections()), (0, 0));
         }
+    });
+}
+
+#[test]
+fn bytes_that_the_runtime_has_not_noticed_remove_a_connection_while_clients_use_io_uring() {
+    run(async {
+        let (upstream, client) = (Upstream::new(), client());
+        let (near, _far) = std::os::unix::net::UnixStream::pair().unwrap();
+        let Ok(ring) = Uring::new() else { return eprintln!("skipped: io_uring is not available") };
+        let _socket = UringSocket::new(ring, near.into());
+        let peer = serve_first(&upstream, &client).await;
+        assert_eq!(peer.socket.try_write(OK).unwrap(), OK.len());
+        // It runs before the runtime looks at its sockets.
+        let fetch = spawn_fetch(&client, &upstream.destination(), "GET");
+        let mut other = upstream.accept().await;
+        serve(&mut other, b"HTTP/1.1 204 No Content\r\n\r\n").await;
+        assert_eq!(fetch.await.unwrap().unwrap().status.code(), 204);
     });
 }
 

@@ -15,5 +15,5 @@ mod tests;
 mod waiters;
 mod worker_ring;
 
-pub(crate) use socket::UringSocket;
+pub(crate) use socket::{UringSocket, ring_has_sockets};
 pub(crate) use worker_ring::Uring;

@@ -12,11 +12,22 @@ use crate::net::uring::worker_ring::{CANCEL_WAIT_MAX, SlotState, Uring};
 use crate::net::worker::Worker;
 use crate::splice_pipe::SplicePipe;
 use bytes::Bytes;
+use std::cell::Cell;
 use std::io;
 use std::mem;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::rc::Rc;
 use std::task::{Context, Poll};
+
+thread_local! {
+    static SOCKETS: Cell<usize> = const { Cell::new(0) };
+}
+
+/// Whether the ring of this worker has sockets. Bytes that they receive are then seen without a look at epoll, so what the
+/// runtime knows about the sockets of epoll may be older than a request.
+pub(crate) fn ring_has_sockets() -> bool {
+    SOCKETS.get() > 0
+}
 
 /// A non-blocking connected socket in the worker's ring.
 pub(crate) struct UringSocket {
@@ -27,6 +38,7 @@ pub(crate) struct UringSocket {
 impl UringSocket {
     pub(crate) fn new(uring: Rc<Uring>, fd: OwnedFd) -> Self {
         let slot = uring.with_core(|core| core.insert(fd, SlotState::Socket(SocketState::default())));
+        SOCKETS.set(SOCKETS.get() + 1);
         Self { uring, slot }
     }
 
@@ -184,6 +196,7 @@ impl Detach for UringSocket {
 
 impl Drop for UringSocket {
     fn drop(&mut self) {
+        SOCKETS.set(SOCKETS.get() - 1);
         // The state is dropped when nothing is borrowed: its wakers may own this connection.
         let _state = self.uring.with_core(|core| {
             let state = core.remove(self.slot);
