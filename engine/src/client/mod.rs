@@ -117,7 +117,7 @@ impl Client {
                 http2::send(table, to, connect, content, (timeouts, &mut *interim)).await
             } else {
                 // Nothing in an extended CONNECT tells another method.
-                Err(ClientError::new(ClientPhase::SendRequest, ClientErrorKind::UpgradeUnsupported, RetrySafety::Never))
+                Err(http2::UPGRADE_UNSUPPORTED)
             };
             match sent {
                 Err(error) if error.kind != ClientErrorKind::UpgradeUnsupported => return Err(error),

@@ -27,6 +27,8 @@ pub struct Request {
 /// The fields of a request.
 pub(crate) struct RequestInner {
     pub(crate) head: RequestHead,
+    /// The query in place of that of the target; an empty one for none.
+    pub(crate) replaced_query: Option<Box<str>>,
     /// The buffer that contains the head, from `start` on.
     pub(crate) bytes: Buffer,
     pub(crate) start: usize,
@@ -110,6 +112,7 @@ impl Default for RequestInner {
     fn default() -> Self {
         Self {
             head: RequestHead::default(),
+            replaced_query: None,
             bytes: Buffer::default(),
             start: 0,
             content: IncomingBody::default(),
@@ -182,9 +185,27 @@ impl Request {
         self.inner.head.target.path.of(self.head_bytes())
     }
 
-    /// Returns the part of the target after the first `?`.
+    /// Returns the part of the target after the first `?`, or what [`Request::set_query`] has set.
     pub fn query(&self) -> Option<&str> {
+        match self.inner.replaced_query.as_deref() {
+            None => self.received_query(),
+            Some(replaced) => Some(replaced).filter(|query| !query.is_empty()),
+        }
+    }
+
+    /// Returns the part of the received target after the first `?`.
+    pub fn received_query(&self) -> Option<&str> {
         self.inner.head.target.query.map(|span| ascii(span.of(self.head_bytes())))
+    }
+
+    /// Replaces the query for the application, when it processes the request as one for another target. Without a query
+    /// in `query`, the request has none. Head, target and logs keep what was received.
+    ///
+    /// # Panics
+    /// If it has other characters than visible ASCII, which no query of a request has.
+    pub fn set_query(&mut self, query: &str) {
+        assert!(query.bytes().all(|b| b.is_ascii_graphic()), "a query is percent-encoded");
+        self.inner.replaced_query = Some(query.into());
     }
 
     /// Returns the host and port of the request, from the target or from Host.

@@ -233,10 +233,12 @@ impl Observer for LogObserver {
         if !self.queue.wants(level) {
             return;
         }
-        let text = with_limit(closed.reason.explain(), self.limit_of_close(closed.reason));
+        let text = with_limit(&closed.reason.to_string(), self.limit_of_close(closed.reason));
         let text = format!("{text}, while {}, after {} requests", closed.phase.explain(), closed.requests);
         let event = LogEvent::from_program(level, closed.reason.name(), text);
-        self.queue.send_event(LogEvent { peer: Some(closed.peer), ..event });
+        // Lines with another detail are counted by themselves.
+        let key = closed.reason.detail().unwrap_or(event.key);
+        self.queue.send_event(LogEvent { key, peer: Some(closed.peer), ..event });
     }
 
     fn event(&self, event: &ServerEvent) {

@@ -236,7 +236,12 @@ impl<'t> Pipeline<'t> {
                     // the cache.
                     self.cache_scope = CacheScope::None;
                 }
-                match rewritten_path(target, &values()) {
+                let (path, query) = {
+                    let values = values();
+                    (rewritten_path(target, &values), target.replaced_query(&values))
+                };
+                query.iter().for_each(|query| request.set_query(query));
+                match path {
                     Ok(path) => RouteResult::Rewritten(path, route),
                     Err(refused) => routed(refused, ResponseSource::Generated),
                 }

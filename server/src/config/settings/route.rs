@@ -183,9 +183,15 @@ pub(super) const SETTINGS: &[Setting] = &[
             "Placeholders are filled as in `redirect`. The first route that \
              matches the new path applies, with its access rules. If that route rewrites too, the response is \
              404 and the error log states the reason. So place the target's route before a route that would \
-             rewrite it again.",
+             rewrite it again. The query stays, unless the target has one: as in `redirect`, that of the request is \
+             appended to it, a `?` at the end drops that, and `{query}` places it. Conditions, applications and \
+             placeholders get the new query; logs and REQUEST_URI show the request as it was sent.",
         )
-        .example("route \"/en/*\" { rewrite \"/*\" }\nroute \"/*\" { files }"),
+        .example(
+            "route \"/en/*\" { rewrite \"/*\" }\n\
+             route \"/product/{id}\" { rewrite \"/index.php?product={id}\" }\n\
+             route \"/*\" { php \"unix:/run/php/php-fpm.sock\" }",
+        ),
     setting(ROUTE, "respond", "Action: responds with a fixed text.")
         .arguments(&[one("status", ValueKind::Status { min: 200, max: 599 }), optional("body", ValueKind::TextTemplate)])
         .properties(&[property(

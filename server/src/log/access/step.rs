@@ -211,7 +211,7 @@ impl LogValue {
             Self::Method => append_or_hyphen(record, request.map(|request| request.method_text().as_bytes()), out),
             Self::Path => append_or_hyphen(record, request.map(Request::path_bytes), out),
             Self::Query => {
-                if let Some(query) = request.and_then(Request::query) {
+                if let Some(query) = request.and_then(Request::received_query) {
                     out.push(b'?');
                     record.text(query.as_bytes(), out);
                 }

@@ -34,6 +34,11 @@ pub(super) struct ScriptCall {
 }
 
 impl ScriptCall {
+    /// Returns the path of the request, decoded, for the log.
+    pub(super) fn path(&self) -> String {
+        format!("{}{}", self.script.name, self.script.path_info)
+    }
+
     /// Passes the variables of the request, then those of the configuration, which replace them.
     fn for_each(&self, request: &Request, rules: &GatewayRules, to: &mut dyn FnMut(&[u8], &[u8])) {
         let is_replaced =

@@ -409,9 +409,11 @@ impl Forwarding<'_> {
     }
 }
 
-/// Whether a server has accepted a connection before the failure.
+/// Whether a server may have received something of the request. If all failures are others, a second round of tries fails,
+/// too.
 fn has_reached_server(failure: ForwardFailure) -> bool {
     match failure {
+        ForwardFailure::Exchange(error) if error.kind == ClientErrorKind::UpgradeUnsupported => false,
         ForwardFailure::Exchange(error) => !matches!(error.phase, ClientPhase::Connect | ClientPhase::Tls),
         _ => false,
     }

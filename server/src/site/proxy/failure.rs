@@ -1,6 +1,6 @@
 //! What a client and the log get if no server responds to a request.
 
-use super::capacity::NoPlace;
+use super::wait_queue::NoPlace;
 use selvedge::client::{ClientError, ClientErrorKind, ClientPhase};
 use selvedge::{Response, StatusCode};
 use std::time::Duration;

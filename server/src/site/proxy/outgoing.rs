@@ -17,6 +17,7 @@ use selvedge::proto::path::SafePath;
 use selvedge::proto::proxy_protocol::{self, ProxiedPeer, ProxyVersion};
 use selvedge::service::{UNIX_PEER, authority, request_id};
 use selvedge::{Request, proto};
+use std::borrow::Cow;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 /// The request to a server, and what its response needs to know of it.
@@ -188,6 +189,7 @@ fn write_target<'v>(
     values: &dyn Fn() -> RequestValues<'v>,
 ) -> PathPrefixes {
     let path = forwarded_path(request.path_bytes(), facts.rewritten);
+    let mut query = request.query().map(Cow::Borrowed);
     let mut prefixes = PathPrefixes::default();
     match &rules.path {
         PathPolicy::Kept => target.extend_from_slice(&path),
@@ -200,6 +202,9 @@ fn write_target<'v>(
         PathPolicy::Replaced(template) => {
             let values = values();
             let filled = template.path_with(&values);
+            if let Some(replaced) = template.replaced_query(&values) {
+                query = Some(replaced).filter(|query| !query.is_empty()).map(Cow::Owned);
+            }
             let rest = values.captures.rest().filter(|_| template.ends_with_wildcard());
             match rest.and_then(|rest| Some((prefix_before(&filled, rest)?, split_prefix(&path, rest)))) {
                 Some((server, (client, rest))) => {
@@ -212,7 +217,7 @@ fn write_target<'v>(
             }
         }
     }
-    if let Some(query) = request.query() {
+    if let Some(query) = query {
         target.push(b'?');
         target.extend_from_slice(query.as_bytes());
     }

@@ -76,6 +76,31 @@ fn complete_responses_arrive_in_any_parts() {
 }
 
 #[test]
+fn a_rewrite_sets_the_query_of_a_script() {
+    let server = ScriptServer::fastcgi();
+    let routes = "route \"/product/{id}\" { rewrite \"/app/?product={id}\"; }
+        route \"/app/*\" { when { query \"product\" \"a&b\"; }; fastcgi \"ADDRESS\"; }";
+    let (folder, program) = serve(&server, routes);
+    server.respond(Script {
+        pieces: vec![[record(OUTPUT, HEAD, 0), record(OUTPUT, b"hello", 0), end(0)].concat()],
+        after: AfterResponse::Close,
+    });
+    assert_eq!(program.connect().request("GET", "/product/a%26b?c=d", "").text(), "hello");
+    let variables = server.request().variables;
+    for (name, expected) in
+        [("QUERY_STRING", "product=a%26b&c=d"), ("REQUEST_URI", "/product/a%26b?c=d"), ("PATH_INFO", "/")]
+    {
+        assert_eq!(variables.get(name).map(String::as_str), Some(expected), "{name}");
+    }
+    // The condition of the route compares the new query.
+    assert_eq!(program.connect().request("GET", "/product/other?product=a%26b", "").status, 200);
+    assert_eq!(server.request().variables["QUERY_STRING"], "product=other&product=a%26b");
+    assert_eq!(program.connect().request("GET", "/product/other", "").status, 404);
+    drop(folder);
+    program.stop();
+}
+
+#[test]
 fn responses_that_are_none_get_an_error_with_its_reason() {
     let server = ScriptServer::fastcgi();
     let (folder, program) = serve(&server, "route \"/app/*\" { fastcgi \"ADDRESS\"; }");

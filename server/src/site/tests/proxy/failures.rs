@@ -2,6 +2,7 @@
 
 use super::*;
 use selvedge::client::ClientTimeouts;
+use std::net::SocketAddr;
 
 /// Closes the connection without a response to the first requests, and responds to later ones.
 fn closes_first(count: usize) -> TestUpstream {
@@ -67,6 +68,44 @@ fn a_request_that_was_not_sent_goes_to_another_server() {
         assert_eq!(response.status_and_text(), (200, "alive"), "{number}");
     }
     assert_eq!(upstream.count(), 20);
+}
+
+#[test]
+fn a_websocket_goes_to_another_server_if_one_does_not_accept_it() {
+    // The preface of HTTP/2 ends like a head. The settings of this server have no extended CONNECT.
+    let without = TestUpstream::new(|mut received| {
+        received.send([0, 0, 0, 4, 0, 0, 0, 0, 0]);
+        received.await_close();
+        Then::Close
+    });
+    let with = TestUpstream::new(|mut received| {
+        received.send("HTTP/1.1 101 X\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\nhello");
+        received.await_close();
+        Then::Close
+    });
+    let request = "GET / HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\
+                   Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n";
+    let group_of = |addresses: &[SocketAddr]| {
+        let mut group = group(addresses);
+        group.balance = Balance::RoundRobin;
+        group
+            .servers
+            .iter_mut()
+            .filter(|server| server.authority.as_ref() == without.address.to_string())
+            .for_each(|server| server.protocol = selvedge::client::Protocol::Http2);
+        proxy(rules(group))
+    };
+    let server = group_of(&[without.address, with.address]);
+    for number in 0..4 {
+        let text = read_until(&mut connect(&server, request), "hello");
+        assert!(text.starts_with("HTTP/1.1 101 "), "{number}: {text}");
+    }
+    assert_eq!((without.count(), with.count()), (1, 4), "one connection of HTTP/2 has told it");
+    // Without another server, the client gets an error after one try.
+    let alone = group_of(&[without.address]);
+    let text = read_until(&mut connect(&alone, request), "</html>\n");
+    assert!(text.starts_with("HTTP/1.1 502 "), "{text}");
+    assert_eq!(alone.logged().upstream.unwrap().split(' ').nth(1), Some("1"));
 }
 
 #[test]

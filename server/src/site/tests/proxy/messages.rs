@@ -40,6 +40,8 @@ fn paths_are_kept_or_lose_their_prefix() {
     let kept = rules(group(&[upstream.address]));
     let stripped = ProxyRules { path: PathPolicy::PrefixStripped, ..kept.clone() };
     let replaced = ProxyRules { path: PathPolicy::Replaced(Template::parse_path("/v2/{1}").unwrap()), ..kept.clone() };
+    let with_query = Template::parse_path("/v2/{1}?from=proxy").unwrap();
+    let with_query = ProxyRules { path: PathPolicy::Replaced(with_query), ..kept.clone() };
     for (rules, target, expected) in [
         (&kept, "/api/%7Ea%20b?x=%2F", "/api/%7Ea%20b?x=%2F"),
         (&stripped, "/api/%7Ea%20b/?x", "/%7Ea%20b/?x"),
@@ -47,18 +49,29 @@ fn paths_are_kept_or_lose_their_prefix() {
         (&stripped, "/api/", "/"),
         (&replaced, "/api/a%20b", "/v2/a%20b"),
         (&replaced, "/api/%7Ea/%2Db?x", "/v2/%7Ea/%2Db?x"),
+        (&with_query, "/api/%7Ea?x", "/v2/%7Ea?from=proxy&x"),
     ] {
         let server = proxy_at("/api/*", rules.clone());
         assert_eq!(server.get(target).status, 200, "{target}");
         let request = upstream.requests().pop().unwrap();
         assert_eq!(request.split(' ').nth(1), Some(expected), "{target}");
     }
+    let rewrite = |target| Action::Rewrite(Template::parse_path(target).unwrap());
     let rewritten = TestServer::one(vec![
-        route("/old/*", Action::Rewrite(Template::parse_path("/api/{1}").unwrap())),
+        route("/old/*", rewrite("/api/{1}")),
+        route("/id/*", rewrite("/api/get?id={1}")),
+        route("/bare/*", rewrite("/api/get?")),
         route("/api/*", Action::Proxy(Arc::new(kept))),
     ]);
-    assert_eq!(rewritten.get("/old/a%20b?q").status, 200);
-    assert_eq!(upstream.requests().pop().unwrap().split(' ').nth(1), Some("/api/a%20b?q"));
+    for (target, expected) in [
+        ("/old/a%20b?q", "/api/a%20b?q"),
+        ("/id/a%26b", "/api/get?id=a%26b"),
+        ("/id/7?q", "/api/get?id=7&q"),
+        ("/bare/x?q", "/api/get"),
+    ] {
+        assert_eq!(rewritten.get(target).status, 200, "{target}");
+        assert_eq!(upstream.requests().pop().unwrap().split(' ').nth(1), Some(expected), "{target}");
+    }
     // The path of a route is judged before it is forwarded.
     let count = upstream.count();
     assert_eq!(rewritten.get("/api/../../x").status, 400);
