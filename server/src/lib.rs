@@ -6,6 +6,7 @@
 )]
 
 mod embed;
+mod reasons;
 mod site;
 mod syntax;
 
@@ -34,6 +35,8 @@ mod config_path;
 mod control_client;
 #[cfg(feature = "program")]
 mod fmt;
+#[cfg(feature = "program")]
+mod hash_password;
 #[cfg(feature = "program")]
 mod listeners;
 #[cfg(feature = "program")]
@@ -66,6 +69,8 @@ mod status;
 mod trust;
 #[cfg(feature = "program")]
 mod upstream_log;
+#[cfg(feature = "program")]
+mod watched_lists;
 
 #[cfg(feature = "configuration")]
 pub use embed::{InvalidConfiguration, Sites};

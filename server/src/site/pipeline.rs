@@ -5,6 +5,7 @@
 #[cfg(feature = "configuration")]
 mod applications;
 
+use super::accept::{add_vary, with_problem};
 use super::access::{AccessDecision, AccessRules};
 use super::action::{Action, Redirect};
 use super::condition::{host_of, scheme_of};
@@ -15,14 +16,14 @@ use super::files::resolve::Resolved;
 use super::files_rules::{FilesRules, PathPrefix};
 use super::headers::HeaderEdits;
 use super::listing;
-use super::lookup::{self, FileLookup, FoundBy, FoundFile};
-use super::methods::{discard_content, limit_content, redirect_to_slash, respond_to_method};
+use super::lookup::{self, AddressChange, FileLookup, FoundBy, FoundFile, OwnNames};
+use super::methods::{discard_content, limit_content, redirect_to_path, respond_to_method};
 use super::route_table::{AccessScope, CacheScope, Route, RouteMatch, Site};
 use super::site_state::SiteState;
 use crate::syntax::{Captures, RequestValues, Template, absolute_path};
 use selvedge::proto::field::Fields;
 use selvedge::proto::head::RequestFraming;
-use selvedge::proto::path::{SafePath, encode_segment};
+use selvedge::proto::path::{PathReject, SafePath, encode_segment};
 use selvedge::proto::target::TargetForm;
 use selvedge::{Request, Response, StatusCode};
 use std::net::IpAddr;
@@ -113,6 +114,11 @@ impl<'t> Pipeline<'t> {
         self.decorate(request, routed).await
     }
 
+    /// Decodes the path of a request, in which the site decides what an encoded slash is.
+    fn decode(&self, raw: &[u8]) -> Result<SafePath, PathReject> {
+        SafePath::decode_with(raw, self.site.rules.encoded_slash)
+    }
+
     fn without_route(&self, response: Response) -> RoutedResponse<'t> {
         RoutedResponse::new(response, None, ResponseSource::Generated)
     }
@@ -152,7 +158,7 @@ impl<'t> Pipeline<'t> {
             return self
                 .without_route(respond_to_method(request).unwrap_or_else(|| Response::error(StatusCode::BAD_REQUEST)));
         }
-        let path_requested = match SafePath::decode(request.path_bytes()) {
+        let path_requested = match self.decode(request.path_bytes()) {
             Ok(path) => path,
             Err(reject) => return self.without_route(Response::error_with_text(reject.status(), reject.message())),
         };
@@ -213,6 +219,11 @@ impl<'t> Pipeline<'t> {
             Action::Redirect(redirect) => routed(redirect_response(redirect, &values()), ResponseSource::Generated),
             Action::Respond(fixed) => routed(fixed.response(&values()), ResponseSource::Configured),
             Action::Deny(deny) => routed(deny.response(), ResponseSource::Generated),
+            #[cfg(feature = "configuration")]
+            Action::Proxy(_) | Action::Gateway(_) if !self.leads_alike(request, path, route) => {
+                let refused = Response::error(StatusCode::NOT_FOUND);
+                routed(refused.log_reason("an encoded slash leads to another route"), ResponseSource::Generated)
+            }
             #[cfg(feature = "configuration")]
             Action::Proxy(rules) => {
                 let prepared = self.prepare_forwarding(request, (rules, path), &values);
@@ -309,9 +320,12 @@ impl<'t> Pipeline<'t> {
         let found = match beneath {
             // The pattern's own path without a slash is a directory.
             Some(beneath) if beneath.as_str().is_empty() && !path.names_directory() => {
-                Ok(FileLookup::DirectoryWithoutSlash)
+                Ok(FileLookup::Moved(AddressChange::AddSlash))
             }
-            _ => lookup::find_file(files, rules, beneath.unwrap_or(path), (request, values)).await,
+            _ => {
+                let own_names = if self.is_rewritten { OwnNames::Served } else { OwnNames::Redirected };
+                lookup::find_file(files, rules, beneath.unwrap_or(path), (request, values, own_names)).await
+            }
         };
         let response = match found {
             Ok(FileLookup::File(file, found_by)) => {
@@ -331,7 +345,7 @@ impl<'t> Pipeline<'t> {
                 add_vary_for_navigation(&mut response);
                 return RoutedResponse::new(response, Some(route), ResponseSource::Fallback).with_file(file);
             }
-            Ok(FileLookup::DirectoryWithoutSlash) => redirect_to_slash(path, request, self.state.slash_redirect),
+            Ok(FileLookup::Moved(change)) => redirect_to_path(&change.apply(path), request, self.state.slash_redirect),
             Ok(FileLookup::Directory(directory, root)) => {
                 listing::respond(&self.state.listing_limits, request, path, (directory, root)).await
             }
@@ -355,8 +369,7 @@ impl<'t> Pipeline<'t> {
         }
         // Only the canonical spelling of a path is cached. Otherwise clients could fill the cache with
         // spellings of one path.
-        let path_requested =
-            SafePath::decode(raw).ok().filter(|path_requested| path_requested.encode().as_bytes() == raw);
+        let path_requested = self.decode(raw).ok().filter(|path_requested| path_requested.encode().as_bytes() == raw);
         if let (CacheScope::Path, Some(path_requested)) = (self.cache_scope, path_requested) {
             let requested = absolute_path(&path_requested);
             let changes = FieldChanges::new(&route.file_fields, &route.headers, &requested, Some(file));
@@ -377,7 +390,7 @@ impl<'t> Pipeline<'t> {
         }
         if !headers.is_empty() || !file_fields.is_empty() {
             let requested =
-                SafePath::decode(request.path_bytes()).map_or_else(|_| String::new(), |path| absolute_path(&path));
+                self.decode(request.path_bytes()).map_or_else(|_| String::new(), |path| absolute_path(&path));
             // Without a route, its patterns have captured nothing.
             let filled = filled.or_else(|| {
                 let values = || request_values(request, self.client, &requested, Captures::default());
@@ -399,7 +412,9 @@ impl<'t> Pipeline<'t> {
     /// Replaces an error by the error page of the site for its status, and keeps its fields except
     /// Content-Type.
     async fn with_error_page(&self, request: &Request, route: Option<&Route>, error: Response) -> Response {
-        let Some((number, path)) = self.site.error_page(route, error.status) else { return error };
+        let Some((number, path)) = self.site.error_page(route, error.status) else {
+            return with_problem(request, error);
+        };
         let found =
             lookup::resolve_path(self.state.files(number), path, request.received_at().since_worker_start).await;
         let Ok((Resolved::File(resource), _)) = found else {
@@ -476,5 +491,5 @@ fn redirect_response(redirect: &Redirect, values: &RequestValues<'_>) -> Respons
 
 /// Adds `Vary` for the request fields that tell a navigation, because the response depends on them.
 fn add_vary_for_navigation(response: &mut Response) {
-    response.append("vary", "accept, sec-fetch-mode").expect("field names are a valid value");
+    add_vary(response, &["accept", "sec-fetch-mode", "sec-fetch-dest", "x-requested-with"]);
 }

@@ -1,13 +1,17 @@
 //! The representations of a file, ready to be sent.
 
-use super::loaded::{KnownStamps, LoadedContent, LoadedFile, LoadedVariant, MEMORY_FILE_BYTES_MAX};
-use super::mime::content_type;
+use super::loaded::{
+    ContentIdentity, KnownStamps, LoadedContent, LoadedFile, LoadedVariant, MEANINGFUL_FROM, MEMORY_FILE_BYTES_MAX,
+};
+use super::mime::{content_type, own_coding};
+use crate::reasons::OUTDATED;
 use bytes::Bytes;
 use selvedge::Request;
 use selvedge::proto::date::HttpDate;
 use selvedge::proto::encoding::{AcceptedCodings, Coding};
 use selvedge::proto::field::{Fields, KnownField};
 use selvedge::service::{FileStamp, OpenFile};
+use std::cell::Cell;
 use std::rc::Rc;
 use std::time::{Duration, SystemTime};
 
@@ -37,6 +41,8 @@ pub(in crate::site) struct Resource {
     pub(super) stability: Stability,
     identity: Representation,
     precompressed: Vec<(Coding, Representation)>,
+    /// The reason why a precompressed file is not sent, until it is logged.
+    log_reason: Cell<Option<&'static str>>,
 }
 
 /// The fields of the responses with a representation.
@@ -51,8 +57,10 @@ pub(super) struct RepresentationFields {
 /// One representation of a file (RFC 9110 §3.2).
 pub(super) struct Representation {
     pub(super) fields: RepresentationFields,
-    pub(super) etag: String,
-    pub(super) modified: HttpDate,
+    /// `None` until the content is known.
+    pub(super) etag: Option<String>,
+    /// `None` for a time that means nothing.
+    pub(super) modified: Option<HttpDate>,
     pub(super) content_type: String,
     pub(super) length: u64,
     pub(super) storage: BodyStorage,
@@ -76,7 +84,8 @@ impl Resource {
         } else {
             Stability::Stable
         };
-        let make = |coding, variant| Representation::new(&media_type, coding, vary, variant);
+        let own = own_coding(&file.name);
+        let make = |coding: Option<Coding>, variant| Representation::new(&media_type, (coding, own), vary, variant);
         Self {
             stability,
             name: file.name.into(),
@@ -86,6 +95,7 @@ impl Resource {
                 .into_iter()
                 .map(|(coding, variant)| (coding, make(Some(coding), variant)))
                 .collect(),
+            log_reason: Cell::new(file.outdated.map(outdated_reason)),
         }
     }
 
@@ -110,9 +120,17 @@ impl Resource {
         &self.identity.content_type
     }
 
+    /// Returns the reason to log, once.
+    pub(super) fn take_log_reason(&self) -> Option<&'static str> {
+        self.log_reason.take()
+    }
+
     pub(super) fn stamps(&self) -> KnownStamps {
         let variants = self.precompressed.iter().map(|(coding, variant)| (Some(*coding), variant.stamp));
-        std::iter::once((None, self.identity.stamp)).chain(variants).collect()
+        KnownStamps {
+            stamps: std::iter::once((None, self.identity.stamp)).chain(variants).collect(),
+            is_pending: self.representations().any(|representation| representation.etag.is_none()),
+        }
     }
 
     /// Selects the representation that the client prefers (RFC 9110 §12.5.3). Returns its number and itself.
@@ -154,25 +172,42 @@ impl RepresentationFields {
 }
 
 impl Representation {
-    fn new(media_type: &str, coding: Option<Coding>, vary: Option<&str>, variant: LoadedVariant) -> Self {
+    /// `own` is the coding that the file itself has.
+    fn new(
+        media_type: &str,
+        (coding, own): (Option<Coding>, Option<Coding>),
+        vary: Option<&str>,
+        variant: LoadedVariant,
+    ) -> Self {
         let stamp = variant.stamp;
-        let modified = HttpDate::from_unix(stamp.modified.0);
+        let modified = last_modified(&stamp, SystemTime::now());
         let suffix = coding.map_or_else(String::new, |coding| format!("-{}", coding.name()));
-        // The numbers are separated, so that two states never produce one tag.
-        let etag = format!("\"{:x}.{:x}-{:x}{suffix}\"", stamp.modified.0, stamp.modified.1, stamp.length);
+        let etag = match variant.identity {
+            ContentIdentity::Hash(hash) => Some(format!("\"{hash}{suffix}\"")),
+            // The numbers are separated, so that two states never produce one tag.
+            ContentIdentity::Time => {
+                let (seconds, nanoseconds) = stamp.modified;
+                Some(format!("\"{seconds:x}.{nanoseconds:x}-{:x}{suffix}\"", stamp.length))
+            }
+            ContentIdentity::Pending => None,
+        };
         let mut not_modified = Fields::new();
         let mut fields = Fields::new();
         let add = |fields: &mut Fields, name, value: &[u8]| {
             fields.append(name, value).expect("media types, tags and dates have no control characters");
         };
         add(&mut fields, "content-type", media_type.as_bytes());
-        if let Some(coding) = coding {
+        for coding in own.into_iter().chain(coding) {
             add(&mut fields, "content-encoding", coding.name().as_bytes());
         }
         add(&mut fields, "accept-ranges", b"bytes");
         for fields in [&mut fields, &mut not_modified] {
-            add(fields, "etag", etag.as_bytes());
-            add(fields, "last-modified", &modified.format());
+            if let Some(etag) = &etag {
+                add(fields, "etag", etag.as_bytes());
+            }
+            if let Some(modified) = modified {
+                add(fields, "last-modified", &modified.format());
+            }
             if let Some(vary) = vary {
                 add(fields, "vary", vary.as_bytes());
             }
@@ -206,6 +241,20 @@ impl Representation {
             BodyStorage::Open(file) => FileStamp::of(&***file).is_ok_and(|stamp| stamp == self.stamp),
         }
     }
+}
+
+/// Returns the value of Last-Modified. `None` for a fixed time, and for one that is later than Date (RFC 9110 §8.8.2.1).
+fn last_modified(stamp: &FileStamp, now: SystemTime) -> Option<HttpDate> {
+    let seconds = stamp.modified.0;
+    let now = now.duration_since(SystemTime::UNIX_EPOCH).ok()?.as_secs();
+    let is_meaningful = seconds >= MEANINGFUL_FROM && u64::try_from(seconds).is_ok_and(|seconds| seconds <= now);
+    is_meaningful.then(|| HttpDate::from_unix(seconds))
+}
+
+/// Returns why a precompressed file is not sent.
+fn outdated_reason(coding: Coding) -> &'static str {
+    let place = Coding::ALL.iter().position(|known| *known == coding).unwrap_or(0);
+    OUTDATED[place]
 }
 
 const _: () = assert!(MEMORY_FILE_BYTES_MAX < u32::MAX as u64, "a file in memory has a small length");

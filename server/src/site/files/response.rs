@@ -24,7 +24,11 @@ pub(super) fn respond_if_unchanged(
 /// Returns the response for a resource that was just resolved.
 pub(super) async fn respond(request: &Request, resource: &Resource) -> Response {
     let (_, representation) = resource.select(request);
-    build_response(request, representation, &representation.fields)
+    let response = build_response(request, representation, &representation.fields);
+    match resource.take_log_reason() {
+        Some(reason) => response.log_reason(reason),
+        None => response,
+    }
 }
 
 /// Returns the whole file under an error status. Preconditions and ranges of the request do not apply, because
@@ -45,7 +49,7 @@ fn build_response(request: &Request, representation: &Representation, fields: &R
     }
     let now = HttpDate::from_unix(request.received_at().unix_time);
     let validators =
-        Validators { etag: Some(representation.etag.as_bytes()), last_modified: Some(representation.modified) };
+        Validators { etag: representation.etag.as_deref().map(str::as_bytes), last_modified: representation.modified };
     match evaluate(request.head(), request.head_bytes(), &validators, now) {
         PreconditionResult::NotModified => Response::with_fields(StatusCode::NOT_MODIFIED, fields.not_modified.clone()),
         PreconditionResult::Failed => Response::error(StatusCode::PRECONDITION_FAILED),

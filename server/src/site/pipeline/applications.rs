@@ -5,15 +5,28 @@ use crate::site::condition::scheme_of;
 use crate::site::field_changes::ResponseSource;
 use crate::site::gateway::{self, GatewayOutcome, GatewayRequest, GatewayRules};
 use crate::site::lookup::{FileLookup, FoundBy};
-use crate::site::methods::{redirect_to_slash, respond_to_method};
+use crate::site::methods::{redirect_to_path, respond_to_method};
 use crate::site::proxy::{self, Forwarded, PreparedRequest, ProxyRules, RequestFacts};
 use crate::site::route_table::{CacheScope, Route};
-use crate::syntax::RequestValues;
-use selvedge::proto::path::SafePath;
+use crate::syntax::{RequestValues, absolute_path};
+use selvedge::proto::path::{EncodedSlash, SafePath};
 use selvedge::service::upstream_of;
 use selvedge::{Request, Response};
 
 impl<'t> Pipeline<'t> {
+    /// Whether a path leads to a route also if an application takes its encoded slashes as slashes. Otherwise such a path
+    /// could reach what another route protects.
+    pub(super) fn leads_alike(&self, request: &Request, path: &SafePath, route: &Route) -> bool {
+        if path.file_path().is_some() {
+            return true;
+        }
+        let reading = SafePath::decode_with(path.encode().as_bytes(), EncodedSlash::Separator);
+        reading.is_ok_and(|reading| {
+            let (found, _) = self.site.find_route(&absolute_path(&reading), (request, self.client));
+            found.is_some_and(|found| std::ptr::eq(found.route, route))
+        })
+    }
+
     /// Builds the request to a server of a group.
     pub(super) fn prepare_forwarding<'v>(
         &self,
@@ -76,7 +89,7 @@ impl<'t> Pipeline<'t> {
                     let served = RoutedResponse::new(response, Some(route), ResponseSource::File).with_file(file);
                     return RouteResult::Responded(served);
                 }
-                (None, _) => redirect_to_slash(path, request, self.state.slash_redirect),
+                (None, _) => redirect_to_path(&path.as_directory(), request, self.state.slash_redirect),
             },
         };
         RouteResult::Responded(RoutedResponse::new(response, Some(route), ResponseSource::Generated))

@@ -57,6 +57,31 @@ fn paths_are_kept_or_lose_their_prefix() {
 }
 
 #[test]
+fn encoded_slashes_are_forwarded_unless_they_lead_to_another_route() {
+    let upstream = TestUpstream::with_content("");
+    let server = TestServer::one(vec![
+        route("/admin/*", Action::Deny(DenyResponse::new(403).unwrap())),
+        route("/*", Action::Proxy(Arc::new(rules(group(&[upstream.address]))))),
+    ]);
+    for target in ["/projects/group%2Fname", "/a//b", "/caf%E9/back%5Cslash"] {
+        assert_eq!(server.get(target).status, 200, "{target}");
+        assert_eq!(upstream.requests().pop().unwrap().split(' ').nth(1), Some(target));
+    }
+    let count = upstream.count();
+    for (target, status) in [
+        ("/admin%2Fx", 404),
+        ("/%61dmin%2fx", 404),
+        ("/x/%2E%2E%2Fadmin/x", 400),
+        ("//admin/x", 403),
+        ("/x//../admin/x", 403),
+        ("/admin//x", 403),
+    ] {
+        assert_eq!(server.get(target).status, status, "{target}");
+    }
+    assert_eq!(upstream.count(), count);
+}
+
+#[test]
 fn host_and_fields_follow_the_rules() {
     let upstream = TestUpstream::new(|mut received| {
         received.respond(200, "X-Secret: 1\r\nX-Kept: 2\r\n", "");
