@@ -23,7 +23,7 @@ use std::time::{Duration, Instant};
 
 /// Interval at which the sandboxed directories and the files of certificates are checked for changes. A check of 10,000
 /// folders takes about 1 % of a core.
-const FILE_CHECK_INTERVAL: Duration = Duration::from_secs(2);
+const FILE_CHECK_INTERVAL: Duration = Duration::from_secs(1);
 /// Interval at which expiring certificates are logged.
 const EXPIRY_CHECK_INTERVAL: Duration = Duration::from_secs(24 * 3600);
 
@@ -159,6 +159,8 @@ impl ServerCommands {
                 Some(live) => {
                     live.check_roots();
                     live.refresh_certificates();
+                    live.refresh_users();
+                    live.reload_changed_lists();
                     live.log_certificate_events();
                     live.log_name_events();
                     if expiry_checked.is_none_or(|at| at.elapsed() >= EXPIRY_CHECK_INTERVAL) {

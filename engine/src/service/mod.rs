@@ -23,6 +23,8 @@ pub use body::{
 pub use exchange::{CloseReason, Closed, Exchange, Phase, ResponseOutcome, ServerEvent};
 pub(crate) use request::{ConnectionExtensions, InterimSender, LogInfo, RequestInner};
 pub use request::{Request, Timestamp, authority, hold_until_sent, send_interim, set_upstream, upstream_of};
+#[doc(hidden)]
+pub use response::PAGE_STYLE;
 pub use response::Response;
 pub(crate) use response::{FieldList, spare_fields};
 pub use upstream::{UpstreamFacts, UpstreamRecord};
