@@ -1,6 +1,7 @@
 //! The actions that pass a request to an application: proxies and scripts.
 
 use super::{Pipeline, RouteResult, RoutedResponse};
+use crate::site::action::Action;
 use crate::site::condition::scheme_of;
 use crate::site::field_changes::ResponseSource;
 use crate::site::gateway::{self, GatewayOutcome, GatewayRequest, GatewayRules};
@@ -9,21 +10,28 @@ use crate::site::methods::{redirect_to_path, respond_to_method};
 use crate::site::proxy::{self, Forwarded, PreparedRequest, ProxyRules, RequestFacts};
 use crate::site::route_table::{CacheScope, Route, SiteRules};
 use crate::syntax::RequestValues;
-use selvedge::proto::path::{SafePath, has_several_readings, readings};
+use selvedge::proto::path::{EncodedSlash, SafePath, decode_slashes, has_several_readings, readings};
 use selvedge::service::upstream_of;
 use selvedge::{Request, Response};
+use std::borrow::Cow;
 
 impl<'t> Pipeline<'t> {
     /// Whether a path leads to a route in each way that an application may read it. Otherwise such a path could reach what
     /// the rules of another route protect.
     pub(super) fn leads_alike(&self, request: &Request, path: &SafePath, route: &Route) -> bool {
-        let encoded = self.is_rewritten.then(|| path.encode());
-        let raw = encoded.as_ref().map_or_else(|| request.path_bytes(), |encoded| encoded.as_bytes());
+        let raw = match &route.action {
+            _ if self.is_rewritten => path.encode().into_bytes().into(),
+            // A proxy forwards what the site has read.
+            Action::Proxy(_) if self.site.rules.encoded_slash == EncodedSlash::Separator => {
+                decode_slashes(request.path_bytes())
+            }
+            _ => Cow::Borrowed(request.path_bytes()),
+        };
         let leads_to_route = |text: &String| {
             let (found, _) = self.site.find_route(text, (request, self.client));
             found.is_some_and(|found| std::ptr::eq(found.route, route))
         };
-        !has_several_readings(raw) || readings(raw).is_ok_and(|texts| texts.iter().all(leads_to_route))
+        !has_several_readings(&raw) || readings(&raw).is_ok_and(|texts| texts.iter().all(leads_to_route))
     }
 
     /// Builds the request to a server of a group.

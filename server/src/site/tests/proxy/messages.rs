@@ -230,6 +230,36 @@ fn encoded_slashes_and_empty_segments_are_forwarded_within_their_route() {
 }
 
 #[test]
+fn an_encoded_slash_that_separates_is_forwarded_as_a_slash() {
+    let upstream = TestUpstream::with_content("");
+    let kept = rules(group(&[upstream.address]));
+    let stripped = ProxyRules { path: PathPolicy::PrefixStripped, ..kept.clone() };
+    let routes = vec![
+        route("/admin/*", Action::Deny(DenyResponse::new(403).unwrap())),
+        route("/api/*", Action::Proxy(Arc::new(stripped))),
+        route("/*", Action::Proxy(Arc::new(kept))),
+    ];
+    let server = TestServer::new(vec![SiteRules { encoded_slash: EncodedSlash::Separator, ..site("*", routes) }]);
+    for (target, expected) in [
+        ("/api/a%2Fb/c", "/a/b/c"),
+        ("/a%2Fb//c", "/a/b//c"),
+        ("/a%252Fb", "/a%252Fb"),
+        ("/a/b%2F./c", "/a/b/c"),
+        ("/api%2Fx", "/x"),
+    ] {
+        assert_eq!(server.get(target).status, 200, "{target}");
+        assert_eq!(upstream.requests().pop().unwrap().split(' ').nth(1), Some(expected), "{target}");
+    }
+    let count = upstream.count();
+    for (target, status) in
+        [("/admin%2Fx", 403), ("/a%2F..%2Fadmin/x", 403), ("//admin%2Fx", 403), ("/api%2F%5C..%5Cx", 404)]
+    {
+        assert_eq!(server.get(target).status, status, "{target}");
+    }
+    assert_eq!(upstream.count(), count);
+}
+
+#[test]
 fn max_forwards_is_decremented_and_ends_at_this_server() {
     let upstream = TestUpstream::with_content("");
     let server = proxy_to(&upstream);
