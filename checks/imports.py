@@ -33,7 +33,7 @@ FLOORS = {
         ["config"],
         ["site", "log", "certificates"],
         ["process", "cli"],
-        ["compile resolver upstream_log snapshot reload config_diff listeners memory_budget preflight remote_control root_warnings certificate_warnings certificate_status upstream_status status watched_lists"],
+        ["compile resolver upstream_log snapshot reload_outcome reload config_diff listeners memory_budget preflight remote_control root_warnings certificate_warnings certificate_status upstream_status status status_resources watched_lists"],
         ["embed", "config_path run check control_client fmt hash_password serve proxy trust"],
         ["program lib main"],
     ],

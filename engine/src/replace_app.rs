@@ -190,6 +190,7 @@ impl<T: Service, O: Observer + Clone + Send> WorkerApps<T, O> {
         worker.begin_generation(worker.shutdown_timeout.get());
         worker.keep_alive_timeout.set(config.limits.keep_alive_timeout);
         worker.shutdown_timeout.set(config.limits.shutdown_timeout);
+        worker.shutdown_notice.set(config.limits.shutdown_notice);
         let app = AppContext::new(make(), observer, config.limits.clone(), worker.clone());
         replaced.mark_replaced();
         drop(self.current.replace(app));

@@ -58,6 +58,7 @@ macro_rules! limit_methods {
             "`streams_max` of HTTP/2" http2_streams_max: u32 = http2.streams_max;
             "[`Limits::connections_max`]" connections_max: usize = connections_max;
             "[`Limits::shutdown_timeout`]" shutdown_timeout: Duration = shutdown_timeout;
+            "[`Limits::shutdown_notice`]" shutdown_notice: Duration = shutdown_notice;
         }
     };
     (@each |$self:ident, $value:ident, $put:ident| $set:expr; $($text:literal $name:ident: $type:ty = $($field:ident).+;)+) => {
@@ -285,6 +286,7 @@ impl<O: Observer + Clone + Send> Server<O> {
                 loads,
                 accepted,
                 inboxes,
+                accepting: AtomicUsize::new(workers),
                 has_reported_uring_unavailable: AtomicBool::new(false),
             }),
         };
@@ -487,6 +489,11 @@ impl Handle {
         ConnectionStats::collect(&self.pool, timeout)
     }
 
+    /// Returns how many connections were accepted since the start, including refused ones.
+    pub fn accepted_connections(&self) -> u64 {
+        self.pool.accepted_total()
+    }
+
     /// Runs a function on every worker's connection table.
     #[cfg(test)]
     pub(crate) fn inspect(
@@ -498,8 +505,9 @@ impl Handle {
         }
     }
 
-    /// Stops gracefully: the server accepts no new connections, closes idle ones, and finishes requests with
-    /// `Connection: close`. Connections that are open after [`Limits::shutdown_timeout`] are aborted and reported.
+    /// Stops gracefully: the server accepts no new connections and finishes requests with `Connection: close`. Idle
+    /// connections close after their next response, or after [`Limits::shutdown_notice`]. Connections that are open after
+    /// [`Limits::shutdown_timeout`] are aborted and reported.
     /// Blocking tasks ([`spawn_blocking`](crate::spawn_blocking)) have one second more.
     pub fn stop(&self) {
         self.stop.send_if_modified(|stop| {

@@ -52,6 +52,8 @@ mod proxy;
 #[cfg(feature = "program")]
 mod reload;
 #[cfg(feature = "program")]
+mod reload_outcome;
+#[cfg(feature = "program")]
 mod remote_control;
 #[cfg(feature = "program")]
 mod resolver;
@@ -65,6 +67,8 @@ mod serve;
 mod snapshot;
 #[cfg(feature = "program")]
 mod status;
+#[cfg(feature = "program")]
+mod status_resources;
 #[cfg(feature = "program")]
 mod trust;
 #[cfg(feature = "program")]

@@ -8,18 +8,21 @@ use crate::config::value::LogTarget;
 use crate::config::{self, Configuration, MachineRequirementKind, Problem, Sources};
 use crate::listeners::ListenerSet;
 use crate::log::config::Level;
-use crate::log::{self, Connect, LogObserver, Logs};
+use crate::log::{self, Connect, LogObserver, Logs, Totals};
 use crate::preflight::{self, CheckScope, Disk};
 use crate::process::{
-    ActiveSandbox, Confinement, ControlReply, Coverage, FileId, ListenError, Sandbox, ServingProcess,
+    ActiveSandbox, Confinement, ControlReply, Coverage, FileId, ListenError, Sandbox, ServingProcess, all_counts,
+    hand_over_counts,
 };
+use crate::reload_outcome::ReloadOutcome;
 use crate::remote_control::RemoteEndpoint;
 use crate::site::SiteService;
 use crate::snapshot::{Predecessor, Refusal, RetiredSnapshot, Snapshot};
 use crate::status::{
     ConfigurationStatus, ConnectionStatus, DryRunCount, LatencyStatus, LogStatus, RequestStatus, SentBytes,
-    ServerStatus,
+    ServerStatus, SiteStatus,
 };
+use crate::status_resources::{DescriptorStatus, MemoryStatus, RateHistory};
 use crate::watched_lists::WatchedLists;
 use crate::{certificates, compile, config_diff};
 use selvedge::{AppHandle, Driver, Endpoint, Handle, Server};
@@ -68,6 +71,7 @@ pub(crate) struct LiveServer {
     remote_control: Option<RemoteEndpoint>,
     /// Replaced snapshots that still have connections.
     earlier: Vec<RetiredSnapshot>,
+    rates: RateHistory,
 }
 
 /// Reads files within the sandbox, and records whether any was denied.
@@ -102,46 +106,6 @@ impl Sources for SandboxedFiles<'_> {
 
     fn variable(&self, name: &str) -> Option<String> {
         Disk.variable(name)
-    }
-}
-
-/// The result of a reload.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) enum ReloadOutcome {
-    /// This process serves another configuration.
-    Applied {
-        /// Its number.
-        generation: u64,
-        /// Number of earlier configurations with connections.
-        earlier: usize,
-        /// One line for each difference to the previous configuration.
-        changes: Vec<String>,
-        /// Changed settings that take effect at the next start.
-        at_next_start: Vec<&'static str>,
-    },
-    /// The configuration needs files outside of the sandbox, so a new process serves it. With a message.
-    InNewProcess(String),
-}
-
-impl ReloadOutcome {
-    /// Returns the result as lines, the most important first.
-    pub(crate) fn lines(&self) -> Vec<String> {
-        let (generation, earlier, changes, at_next_start) = match self {
-            Self::InNewProcess(text) => return vec![text.clone()],
-            Self::Applied { generation, earlier, changes, at_next_start } => {
-                (generation, earlier, changes, at_next_start)
-            }
-        };
-        let earlier = if *earlier > 0 { format!(", {earlier} earlier with connections") } else { String::new() };
-        let mut lines = vec![format!("configuration {generation}{earlier}")];
-        if !at_next_start.is_empty() {
-            lines.push(format!("changes to {} take effect after a restart", at_next_start.join(", ")));
-        }
-        lines.extend_from_slice(changes);
-        if lines.len() == 1 {
-            lines.push("the settings are unchanged, and files were read again".to_owned());
-        }
-        lines
     }
 }
 
@@ -227,6 +191,7 @@ pub(crate) fn start(
         lists,
         remote_control,
         earlier: Vec::new(),
+        rates: RateHistory::default(),
     };
     Ok((live, running))
 }
@@ -295,7 +260,7 @@ impl LiveServer {
                     && self.active_sandbox.is_some()
                     && !self.serving_process.is_unsupervised() =>
             {
-                return self.replace_process();
+                return self.replace_process(None);
             }
             Err(problems) => return Err(Refusal::Problems(problems)),
         };
@@ -310,12 +275,12 @@ impl LiveServer {
         {
             return match is_text {
                 true => Err(Refusal::Plain(format!("{TOO_NARROW}: write it to {}, and reload", self.file.display()))),
-                false => self.replace_process(),
+                false => self.replace_process(Some(&configuration.settings)),
             };
         }
         let problems = preflight::problems(&configuration.requirements, CheckScope::ServingProcess);
         if !problems.is_empty() && !is_text && self.new_process_can_read_more(&configuration.settings) {
-            return self.replace_process();
+            return self.replace_process(Some(&configuration.settings));
         }
         let mut configuration = refuse(problems, configuration)?;
         let next = Snapshot::prepare(&mut configuration, Predecessor::Snapshot(&self.snapshot), &Disk, self.connect)?;
@@ -357,12 +322,13 @@ impl LiveServer {
             && settings.private_files().iter().any(is_denied)
     }
 
-    /// Requests a new serving process.
-    fn replace_process(&self) -> Result<ReloadOutcome, Refusal> {
+    /// Requests a new serving process, for these settings if they are known.
+    fn replace_process(&self, settings: Option<&Settings>) -> Result<ReloadOutcome, Refusal> {
+        let changes = settings.map(|settings| config_diff::between(&self.snapshot.settings, settings));
         match self.serving_process.replace_process() {
             ControlReply::Done(text) => {
                 self.stop_listening();
-                Ok(ReloadOutcome::InNewProcess(text))
+                Ok(ReloadOutcome::InNewProcess { text, changes })
             }
             ControlReply::Refused(text) => Err(Refusal::Plain(text)),
         }
@@ -382,7 +348,8 @@ impl LiveServer {
             return;
         }
         self.replaced_directories = replaced;
-        let (level, text) = match self.replace_process() {
+        let (level, text) = match self.replace_process(None) {
+            Ok(ReloadOutcome::InNewProcess { text, .. }) => (Level::Info, text),
             Ok(reloaded) => (Level::Info, reloaded.lines().join("; ")),
             Err(refusal) => {
                 (Level::Error, format!("cannot start a process that can access it: {}", refusal.lines().join("; ")))
@@ -474,14 +441,24 @@ impl LiveServer {
     /// Returns the status. Waits for workers at most one second.
     pub(crate) fn status(&self) -> ServerStatus {
         let stats = self.handle.connection_stats(STATS_TIMEOUT);
-        let totals = self.snapshot.counters.totals();
-        let dry_run_counts = self.snapshot.dry_run_counts().into_iter();
+        let own = self.totals();
+        let rates = self.rates.rates(&own, Instant::now());
+        let totals = all_counts(&self.serving_process, own);
+        let all = |site: &Option<String>, rule: &str, own| {
+            let sites = totals.dry_run.get(rule);
+            sites.and_then(|sites| sites.get(site.as_deref().unwrap_or_default())).copied().unwrap_or(own)
+        };
+        let dry_run = self.snapshot.dry_run_counts().into_iter();
+        let dry_run =
+            dry_run.map(|(site, rule, own)| DryRunCount { count: all(&site, rule, own), site, rule }).collect();
         let losses = self.snapshot.logs.losses();
+        let start_info = self.serving_process.start_info();
         ServerStatus {
             version: env!("CARGO_PKG_VERSION"),
             process_id: std::process::id(),
             uptime_seconds: self.started_at.elapsed().as_secs(),
-            restarts: self.serving_process.start_info().restarts,
+            restarts: start_info.restarts,
+            replacements: start_info.replacements,
             workers: self.workers,
             workers_unresponsive: stats.unresponsive_workers,
             configuration: ConfigurationStatus::of(self.file.display().to_string(), self.snapshot.number, &stats),
@@ -490,11 +467,32 @@ impl LiveServer {
             requests: RequestStatus::of(&totals),
             sent: SentBytes { head_bytes: totals.head_bytes, content_bytes: totals.content_bytes },
             latency_ns: LatencyStatus::of(&totals),
-            events: totals.events.iter().copied().collect(),
-            dry_run: dry_run_counts.map(|(site, rule, count)| DryRunCount { site, rule, count }).collect(),
+            rates,
+            memory: MemoryStatus::now(),
+            descriptors: DescriptorStatus::now(),
+            sites: SiteStatus::all(&totals),
+            events: totals.events.clone(),
+            dry_run,
             upstreams: self.snapshot.upstream_status(),
             logs: losses.map(|(name, lines_lost)| LogStatus { name: name.to_owned(), lines_lost }).collect(),
         }
+    }
+
+    /// Returns what this process has counted.
+    fn totals(&self) -> Totals {
+        let mut totals = self.snapshot.counters.totals();
+        totals.accepted = self.handle.accepted_connections();
+        for (site, rule, count) in self.snapshot.dry_run_counts() {
+            totals.dry_run.entry(rule.to_owned()).or_default().insert(site.unwrap_or_default(), count);
+        }
+        totals
+    }
+
+    /// Hands the counts to the supervisor, and records them for the rates.
+    pub(crate) fn record_counts(&mut self) {
+        let totals = self.totals();
+        hand_over_counts(&self.serving_process, &totals);
+        self.rates.record(&totals, Instant::now());
     }
 
     /// Drops snapshots without connections, and so logs without writers.

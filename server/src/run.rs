@@ -87,7 +87,8 @@ pub(crate) fn run(options: &RunArgs) -> ExitCode {
     let exit_cause = running.join();
     drop(remote);
     serving.mark_drained();
-    if let Some(live) = commands.live().take() {
+    if let Some(mut live) = commands.live().take() {
+        live.record_counts();
         live.finish();
     }
     serving.finish();
@@ -163,6 +164,7 @@ impl ServerCommands {
                     live.reload_changed_lists();
                     live.log_certificate_events();
                     live.log_name_events();
+                    live.record_counts();
                     if expiry_checked.is_none_or(|at| at.elapsed() >= EXPIRY_CHECK_INTERVAL) {
                         expiry_checked = Some(Instant::now());
                         live.warn_of_expiry();

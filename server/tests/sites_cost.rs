@@ -121,6 +121,7 @@ fn table(root: &Arc<Root>) -> RouteTable {
         headers: HeaderEdits::default(),
         compress: site::Compress::Off,
         lease: None,
+        log_rule: selvedge::service::LogRule::All,
         action,
     };
     let files = FilesRules {

@@ -68,11 +68,13 @@ impl ResponseRecord {
         request: &Request,
         facts: StreamFacts,
     ) {
+        let completed_at = facts.began.map(|_| Instant::now());
         app.observer.finished(&Exchange {
             request: Some(request),
             upstream: upstream_of(request),
             request_line: request.head().request_line.of(request.head_bytes()),
-            elapsed: facts.began.map(|began| began.elapsed()),
+            elapsed: facts.began.zip(completed_at).map(|(began, completed)| completed.duration_since(began)),
+            completed_at,
             ..self.exchange(transport, facts)
         });
     }
@@ -107,6 +109,7 @@ impl ResponseRecord {
             upstream: None,
             unix_time: transport.timeouts.worker.clock.unix_seconds(),
             elapsed: None,
+            completed_at: None,
         }
     }
 }

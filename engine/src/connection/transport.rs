@@ -93,6 +93,12 @@ impl<S: Stream> Transport<S> {
         self.output.borrow().len()
     }
 
+    /// Sets the deadline of a connection that waits for its next request.
+    pub(super) fn wait_for_request(&self) {
+        let time = self.timeouts.worker.idle_time(self.shared.limits.keep_alive_timeout);
+        self.timeouts.wait_for(Deadline::KeepAlive, time);
+    }
+
     /// Receives bytes and appends them to the unconsumed ones.
     pub(super) fn poll_receive(&self, cx: &mut Context<'_>) -> Poll<Received> {
         let mut input = self.input.borrow_mut();

@@ -7,7 +7,7 @@ use selvedge_proto::http2::{ConnectionError, StreamError};
 use selvedge_proto::{Persistence, Reject, StatusCode};
 use std::fmt;
 use std::net::SocketAddr;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// A finished request and its response.
 #[derive(Debug)]
@@ -49,6 +49,8 @@ pub struct Exchange<'a> {
     /// Time from the complete request head to the complete response. Only set if
     /// [`crate::service::Observer::wants_elapsed`] returns true.
     pub elapsed: Option<Duration>,
+    /// When the response was complete. Set with [`Exchange::elapsed`].
+    pub completed_at: Option<Instant>,
 }
 
 /// Whether a response was sent completely.

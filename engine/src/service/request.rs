@@ -11,6 +11,7 @@ use selvedge_proto::head::{RequestHead, Version};
 use selvedge_proto::method::Method;
 use selvedge_proto::target::Host;
 use std::any::Any;
+use std::cell::OnceCell;
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::rc::{Rc, Weak};
@@ -68,6 +69,41 @@ pub(crate) struct LogInfo {
     pub(crate) user: Option<Rc<str>>,
     pub(crate) site_tag: u32,
     pub(crate) upstream: Option<UpstreamRecord>,
+    pub(crate) id: OnceCell<Box<str>>,
+    pub(crate) log_rule: LogRule,
+}
+
+/// Which responses to a request an observer is to log.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LogRule {
+    /// All.
+    #[default]
+    All,
+    /// None.
+    None,
+    /// Those with a status in this range, with both ends.
+    Statuses(u16, u16),
+}
+
+impl LogRule {
+    /// Whether a response with this status is logged.
+    pub fn includes(self, status: StatusCode) -> bool {
+        match self {
+            Self::All => true,
+            Self::None => false,
+            Self::Statuses(first, last) => (first..=last).contains(&status.code()),
+        }
+    }
+}
+
+/// Returns which responses to a request are logged.
+pub fn log_rule(request: &Request) -> LogRule {
+    request.inner.log_info.log_rule
+}
+
+/// Sets which responses to a request are logged.
+pub fn set_log_rule(request: &mut Request, rule: LogRule) {
+    request.inner.log_info.log_rule = rule;
 }
 
 impl Default for RequestInner {

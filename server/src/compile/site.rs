@@ -11,6 +11,7 @@ use crate::site::{
 use crate::syntax::{Pattern, TextTemplate};
 use selvedge::StatusCode;
 use selvedge::proto::path::{EncodedSlash, SafePath};
+use selvedge::service::LogRule;
 use std::sync::Arc;
 
 impl<'a> Compiler<'a> {
@@ -84,6 +85,11 @@ impl<'a> Compiler<'a> {
             error_pages: pages.clone(),
             action: action.clone(),
             lease: lease.clone(),
+            log_rule: match route.log {
+                model::RouteLog::All => LogRule::All,
+                model::RouteLog::None => LogRule::None,
+                model::RouteLog::Statuses(first, last) => LogRule::Statuses(first, last),
+            },
         };
         route.patterns.iter().map(of).collect()
     }

@@ -73,8 +73,9 @@ pub(super) struct LeveledLines {
 
 impl LeveledLines {
     pub(super) fn push(&mut self, event: &LogEvent, format: ErrorFormat) {
-        let unix_time = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
-        let time = HttpDate::from_unix(i64::try_from(unix_time).unwrap_or(i64::MAX)).format_rfc3339();
+        let unix_time = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let seconds = HttpDate::from_unix(i64::try_from(unix_time.as_secs()).unwrap_or(i64::MAX)).format_rfc3339();
+        let time = format!("{}.{:03}Z", seconds.trim_end_matches('Z'), unix_time.subsec_millis());
         let out = match self.groups.last() {
             Some((level, _)) if *level == event.level => &mut self.groups.last_mut().expect("a group exists").1,
             _ => &mut self.groups.push_mut((event.level, Vec::new())).1,

@@ -44,6 +44,10 @@ pub(crate) enum ForwardingField {
 /// makes it send such a value.
 const UNKNOWN_CLIENT: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
 
+/// Longest identifier of a request that is taken over.
+#[cfg(feature = "configuration")]
+const REQUEST_ID_BYTES_MAX: usize = 128;
+
 /// The maximum number of trusted proxies in a row. A longer chain is a loop.
 const HOPS_MAX: usize = 32;
 
@@ -73,6 +77,15 @@ impl TrustedProxies {
             .map(|(_, value)| value)
             .collect();
         self.forwarded_client(peer, &lines)
+    }
+
+    /// Returns the identifier that a trusted proxy has given to a request.
+    #[cfg(feature = "configuration")]
+    pub(super) fn request_id(&self, request: &Request) -> Option<Box<str>> {
+        let value = request.field("x-request-id").filter(|_| self.trusts(request.peer()))?;
+        let is_plain = |b: &u8| b.is_ascii_alphanumeric() || b"-_.:/+=@".contains(b);
+        let is_id = (1..=REQUEST_ID_BYTES_MAX).contains(&value.len()) && value.iter().all(is_plain);
+        std::str::from_utf8(value).ok().filter(|_| is_id).map(Box::from)
     }
 
     /// Whether the peer of a connection is a trusted proxy.

@@ -80,7 +80,7 @@ const FRAMING_FIELDS: [&str; 5] = ["content-range", "date", "proxy-connection", 
 /// Fields that describe the content. Those of a route are for its files, not for the pages of errors.
 const CONTENT_FIELDS: [&str; 3] = ["content-type", "content-encoding", "content-language"];
 
-/// Checks that a field may be set. The engine validates the name and the value.
+/// Checks that a field may be set or removed. The engine validates the name and the value.
 fn validate(name: &str, value: &str) -> Result<(), HeaderError> {
     if FRAMING_FIELDS.iter().any(|framing| name.eq_ignore_ascii_case(framing)) {
         return Err(HeaderError::Framing);

@@ -24,6 +24,7 @@ use selvedge::proto::field::Fields;
 use selvedge::proto::head::RequestFraming;
 use selvedge::proto::path::{PathReject, SafePath, encode_segment};
 use selvedge::proto::target::TargetForm;
+use selvedge::service::{LogRule, set_log_rule};
 use selvedge::{Request, Response, StatusCode};
 use std::net::IpAddr;
 use std::time::Duration;
@@ -184,6 +185,11 @@ impl<'t> Pipeline<'t> {
             Ok(matched) => matched,
             Err(refused) => return RouteResult::Responded(refused),
         };
+        if route.log_rule != LogRule::All {
+            set_log_rule(request, route.log_rule);
+            // A cached file is sent without a look at its route.
+            self.cache_scope = CacheScope::None;
+        }
         // Most actions need no captures, so they are found only for those that do.
         let values = || {
             let mut captures = route.pattern.matches(&text).unwrap_or_default();

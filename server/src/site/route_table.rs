@@ -18,7 +18,7 @@ use crate::syntax::Pattern;
 use selvedge::client::ClientLimits;
 use selvedge::proto::path::{EncodedSlash, SafePath};
 use selvedge::proto::target::Host;
-use selvedge::service::ResponseLease;
+use selvedge::service::{LogRule, ResponseLease};
 use selvedge::{ContentCoder, Request, StatusCode};
 use std::fmt;
 use std::net::IpAddr;
@@ -89,6 +89,7 @@ impl SiteRules {
             action: Action::Files(files),
             compress: Compress::Off,
             lease: None,
+            log_rule: LogRule::All,
         };
         Self { names: vec![HostName::Any], routes: vec![route], ..Self::default() }
     }
@@ -139,6 +140,8 @@ pub(crate) struct Route {
     pub(crate) compress: Compress,
     /// Lets streams and upgraded connections of the route outlive a reload that does not change it.
     pub(crate) lease: Option<ResponseLease>,
+    /// Which requests of the route are logged.
+    pub(crate) log_rule: LogRule,
 }
 
 /// Files that replace error responses and are sent with the status code of the error.

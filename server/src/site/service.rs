@@ -19,6 +19,8 @@ use bytes::Bytes;
 use selvedge::HalfClosed;
 use selvedge::proto::head::RequestFraming;
 use selvedge::service::authority;
+#[cfg(feature = "configuration")]
+use selvedge::service::set_request_id;
 use selvedge::{Request, Response, Service, StatusCode};
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -126,6 +128,10 @@ impl SiteService {
             Some(proxies) => {
                 let client = proxies.client_of(request);
                 request.set_client(client);
+                #[cfg(feature = "configuration")]
+                if let Some(id) = proxies.request_id(request) {
+                    set_request_id(request, id);
+                }
                 client
             }
         };

@@ -65,24 +65,18 @@ impl<S: Stream> Connection<S> {
         if self.is_resumed.take() {
             // The deadline from before parking still applies. An interrupt may be pending.
         } else if self.requests.get() == 0 {
-            // A new connection without a byte closes when the server drains.
-            if transport.timeouts.worker.is_draining.get() && !transport.try_receive_more().await {
-                return Err(Exit::Closed(CloseReason::Draining));
-            }
             // The time of a handshake counts.
             if transport.timeouts.deadline() != Deadline::RequestHead {
-                transport.timeouts.wait_for(Deadline::RequestHead, transport.shared.limits.header_timeout);
+                let time = transport.timeouts.worker.idle_time(transport.shared.limits.header_timeout);
+                transport.timeouts.wait_for(Deadline::RequestHead, time);
             }
-            is_timed = true;
+            // When the server drains, the time without a byte is shorter than that of a head.
+            is_timed = !transport.timeouts.worker.is_draining.get();
         } else if !has_partial_head(transport) {
             transport.send_deferred().await.map_err(Exit::Closed)?;
-            // The server began to drain after the head of the last response, too late for `Connection: close`. A
-            // pipelined request is still served: closing now would destroy the unsent response.
-            if transport.timeouts.worker.is_draining.get() && !transport.try_receive_more().await {
-                let reason = transport.flush().await.err().unwrap_or(CloseReason::Draining);
-                return Err(Exit::Closed(reason));
-            }
-            transport.timeouts.wait_for(Deadline::KeepAlive, transport.shared.limits.keep_alive_timeout);
+            // If the server began to drain after the head of the last response, too late for `Connection: close`, the
+            // client has a moment for a request that it may have begun to send.
+            transport.wait_for_request();
         }
         loop {
             if !transport.input.borrow().bytes().is_empty() {
@@ -156,7 +150,7 @@ impl<S: Stream> Connection<S> {
         let reason = match (received, has_partial_head(transport)) {
             (Received::More, _) => return None,
             (Received::SendStalled | Received::Interrupted(Interrupt::Park | Interrupt::None), _) => {
-                transport.timeouts.wait_for(Deadline::KeepAlive, transport.shared.limits.keep_alive_timeout);
+                transport.wait_for_request();
                 return None;
             }
             // A partial head may be completed within its deadline.
@@ -166,6 +160,9 @@ impl<S: Stream> Connection<S> {
             }
             (Received::Interrupted(Interrupt::TimedOut), true) => {
                 return Some(self.refuse(Refusal::HEAD_TOO_SLOW, app).await);
+            }
+            (Received::Interrupted(Interrupt::TimedOut), false) if transport.timeouts.worker.is_draining.get() => {
+                CloseReason::Draining
             }
             (Received::Interrupted(Interrupt::TimedOut), false) if self.requests.get() == 0 => {
                 CloseReason::NothingReceived

@@ -6,7 +6,7 @@ use super::responses::{self, ParsedResponse};
 use super::test_app::TestApp;
 use crate::connection::{self, AppContext, FirstProtocol, phase_of};
 use crate::limits::{Limits, SWEEP_INTERVAL};
-use crate::net::connection_table::{ConnectionId, WITHOUT_REQUEST};
+use crate::net::connection_table::ConnectionId;
 use crate::net::link::xor_session::{Keystream, XorSession};
 use crate::net::link::{Link, Session};
 use crate::net::panic;
@@ -121,8 +121,14 @@ impl TestServer {
 
     /// Begins a graceful shutdown.
     pub(super) fn drain(&self) {
-        self.worker.is_draining.set(true);
-        self.worker.connections.drain(&WITHOUT_REQUEST, None);
+        self.worker.begin_draining();
+    }
+
+    /// Lets the time for a last request pass in a graceful shutdown.
+    pub(super) async fn pass_notice(&self) {
+        advance(self.worker.shutdown_notice.get().as_secs()).await;
+        self.worker.end_notice();
+        advance(1).await;
     }
 }
 

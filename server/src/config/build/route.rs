@@ -8,7 +8,7 @@ use super::values::{check_prefix, pattern, status, text_template};
 use super::when::build_when;
 use super::wildcards::Wildcards;
 use super::{Builder, Inherited, MachineRequirementKind, PageUse, texts};
-use crate::config::model::{Action, Files, Route, Switch, When};
+use crate::config::model::{Action, Files, Route, RouteLog, Switch, When};
 use crate::config::problem::Problem;
 use crate::config::settings::ACTIONS;
 use crate::config::tree::{Block, Item, SpannedValue};
@@ -39,7 +39,8 @@ impl Builder<'_, '_> {
         }
         let body_bytes_max = block.get("body-bytes-max").map_or(site.body_bytes_max, |item| item.first().number());
         let compress = block.get("compress").map_or(site.compress, |item| Switch::from(item.first().flag()));
-        Route { access, body_bytes_max, compress, action, response_settings, patterns, when }
+        let log = block.get("log").map_or(RouteLog::All, |item| route_log(item, &mut self.reader.problems));
+        Route { access, body_bytes_max, compress, action, response_settings, patterns, when, log }
     }
 
     fn action(
@@ -158,6 +159,23 @@ impl Builder<'_, '_> {
             self.reader.problems.extend(wildcards.check(&text, given.at));
         }
         Action::Respond { status, body: text, content_type: item.required("content-type").text().to_owned() }
+    }
+}
+
+/// Returns which requests of a route are logged.
+fn route_log(item: &Item, problems: &mut Vec<Problem>) -> RouteLog {
+    match (item.first().flag(), item.property("status")) {
+        (false, None) => RouteLog::None,
+        (false, Some(given)) => {
+            let problem = Problem::new(given.at, "`status` has no effect without lines in the log");
+            problems.push(problem.suggest("remove it, or write `log #true`"));
+            RouteLog::None
+        }
+        (true, None) => RouteLog::All,
+        (true, Some(given)) => match given.value {
+            Value::Statuses(first, last) => RouteLog::Statuses(first, last),
+            _ => unreachable!("the table requires statuses"),
+        },
     }
 }
 

@@ -193,6 +193,7 @@ impl Builder<'_, '_> {
                 enforcement: enforcement(item),
             }),
             shutdown_timeout: time("shutdown-timeout"),
+            shutdown_notice: time("shutdown-notice"),
             http2: http2_limits(block),
             upstreams: UpstreamLimits {
                 head_bytes_max: size(number("upstream-head-bytes-max")),

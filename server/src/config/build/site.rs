@@ -9,7 +9,7 @@ use super::wildcards::Wildcards;
 use super::{Builder, Inherited, MachineRequirementKind, PageUse, texts};
 use crate::config::model::{
     AccessSettings, Action, CacheControl, ContentTypeRule, Cors, ErrorPage, Files, HeaderChange, HeaderChangeKind,
-    ResponseSettings, Route, Site, Switch, TrailingSlash, When,
+    ResponseSettings, Route, RouteLog, Site, Switch, TrailingSlash, When,
 };
 use crate::config::position::Span;
 use crate::config::problem::Problem;
@@ -272,5 +272,6 @@ fn last_route(files: Files, inherited: &Inherited) -> Route {
         compress: inherited.compress,
         action: Action::Files(files),
         response_settings: ResponseSettings::default(),
+        log: RouteLog::All,
     }
 }

@@ -144,6 +144,7 @@ pub(crate) struct ConfiguredLimits {
     pub(crate) connections_max: Option<usize>,
     pub(crate) connections_per_client: Option<ClientConnectionLimit>,
     pub(crate) shutdown_timeout: Duration,
+    pub(crate) shutdown_notice: Duration,
     pub(crate) http2: Http2Limits,
     pub(crate) upstreams: UpstreamLimits,
 }
@@ -355,6 +356,16 @@ pub(crate) struct Route {
     pub(crate) compress: Switch,
     pub(crate) action: Action,
     pub(crate) response_settings: ResponseSettings,
+    pub(crate) log: RouteLog,
+}
+
+/// Which requests of a route have lines in the access log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum RouteLog {
+    All,
+    None,
+    /// Those with a status from the first to the last one.
+    Statuses(u16, u16),
 }
 
 /// Further conditions of a route: all have to hold.

@@ -4,7 +4,7 @@ use super::print::{Printer, dry_run, flag, quote, quote_path};
 use super::{
     AccessSettings, Action, BasicAuth, CertificateFiles, ClientCertificates, ClientCertificatesMode, Condition,
     ConfiguredAccess, ContentTypeRule, Files, HeaderChange, HeaderChangeKind, Hsts, IpAccess, NamedCondition,
-    ResponseSettings, Route, Satisfy, Site, SiteTls, Switch, When,
+    ResponseSettings, Route, RouteLog, Satisfy, Site, SiteTls, Switch, When,
 };
 use crate::config::value::{write_size, write_time};
 use crate::syntax::{CaseSensitivity, ResponseSelector};
@@ -124,6 +124,11 @@ impl Route {
             self.access.write(lines)?;
             lines.line(format_args!("body-bytes-max \"{}\"", write_size(self.body_bytes_max)))?;
             lines.line(format_args!("compress {}", flag(self.compress)))?;
+            match self.log {
+                RouteLog::All => {}
+                RouteLog::None => lines.line(format_args!("log #false"))?,
+                RouteLog::Statuses(first, last) => lines.line(format_args!("log #true status=\"{first}-{last}\""))?,
+            }
             self.action.write(lines)?;
             self.response_settings.write(lines)
         })

@@ -150,6 +150,17 @@ pub(super) const SETTINGS: &[Setting] = &[
              `clean-urls` does this.",
         )
         .example("try-files \"*.html\" \"*\""),
+    setting(ROUTE, "log", "Whether requests of the route have lines in the access log.")
+        .arguments(&[one("flag", ValueKind::Flag)])
+        .properties(&[property(
+            "status",
+            ValueKind::Statuses,
+            DefaultValue::Effect("all"),
+            "Only responses with a status of this range.",
+        )])
+        .if_absent("they have")
+        .details("A route with conditions in `when` before the one for all requests leaves out what the conditions name.")
+        .example("route \"/health\" { log #false; respond 200 \"ok\"; }\nroute \"/*\" { log #true status=\"400-599\"; files; }"),
     setting(ROUTE, "redirect", "Action: redirects the client, and keeps the query.")
         .arguments(&[one("target", ValueKind::RedirectTarget)])
         .properties(&[property(

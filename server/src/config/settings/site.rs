@@ -116,7 +116,8 @@ pub(super) const SETTINGS: &[Setting] = &[
         .properties(ONLY_FOR)
         .repeatable()
         .if_absent("none")
-        .details("`header-remove \"Server\"` leaves out the name of this server, where `header` applies."),
+        .details("`Server`, which the server itself adds, can be removed, or replaced by `header`.")
+        .example("header-remove \"Server\""),
     setting(BOTH, "cache-control", "Cache-Control of files by their path or media type.")
         .arguments(&[one("selector", ValueKind::Selector), one("value", ValueKind::FieldValue)])
         .properties(&[IGNORE_CASE])

@@ -5,7 +5,7 @@ use super::script::TargetScript;
 use selvedge::proto::cgi::{ScriptPath, ScriptRequest, for_each_variable};
 use selvedge::proto::fastcgi::write_variable;
 use selvedge::proto::path::path_bytes;
-use selvedge::service::UNIX_PEER;
+use selvedge::service::{UNIX_PEER, request_id};
 use selvedge::{Request, StatusCode};
 use std::borrow::Cow;
 use std::net::SocketAddr;
@@ -13,6 +13,8 @@ use std::path::Path;
 
 /// SERVER_SOFTWARE.
 const SOFTWARE: &str = concat!("Selvedge/", env!("CARGO_PKG_VERSION"));
+/// The variable of the identifier of a request, which no client sets.
+const REQUEST_ID: &[u8] = b"HTTP_X_REQUEST_ID";
 /// PATH of programs, unless the configuration sets another.
 const PROGRAM_PATH: &[u8] = b"/usr/local/bin:/usr/bin:/bin";
 
@@ -69,10 +71,13 @@ impl ScriptCall {
                 }
                 _ => Cow::Borrowed(value),
             };
-            if !is_replaced(name) {
+            if name != REQUEST_ID && !is_replaced(name) {
                 to(name, &value);
             }
         });
+        if !is_replaced(REQUEST_ID) {
+            to(REQUEST_ID, request_id(request).as_bytes());
+        }
         for (name, value) in &*rules.variables {
             to(name.as_bytes(), value.as_bytes());
         }

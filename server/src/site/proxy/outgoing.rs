@@ -15,7 +15,7 @@ use selvedge::proto::forward::{ClientInfo, PeerTrust, forward_request};
 use selvedge::proto::head::{Scheme as ClientScheme, Version};
 use selvedge::proto::path::{EncodedSlash, SafePath};
 use selvedge::proto::proxy_protocol::{self, ProxiedPeer, ProxyVersion};
-use selvedge::service::{UNIX_PEER, authority};
+use selvedge::service::{UNIX_PEER, authority, request_id};
 use selvedge::{Request, proto};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -85,6 +85,10 @@ impl ServerRequest {
         if let Some(left) = max_forwards::forwarded(request) {
             remove_lines(&mut head.fields, max_forwards::FIELD);
             head.fields.extend_from_slice(format!("{}: {left}\r\n", max_forwards::FIELD).as_bytes());
+        }
+        remove_lines(&mut head.fields, "x-request-id");
+        for part in ["x-request-id: ", request_id(request), "\r\n"] {
+            head.fields.extend_from_slice(part.as_bytes());
         }
         head.upgrade = offered_protocol(request, upgrade);
         head.response_use = match (request.version(), request.tls()) {

@@ -13,7 +13,7 @@ mod routes;
 use super::*;
 use crate::syntax::{CaseSensitivity, Pattern, ResponseSelector, Template, TextPattern, TextTemplate, TryPath};
 use selvedge::proto::path::{EncodedSlash, SafePath};
-use selvedge::service::{Exchange, FileStamp};
+use selvedge::service::{Exchange, FileStamp, LogRule};
 use selvedge::{Observer, RunningServer, Server};
 use std::fs;
 use std::io::{Read, Write};
@@ -91,6 +91,7 @@ fn route(pattern: &str, action: Action) -> Route {
         action,
         compress: Compress::Off,
         lease: None,
+        log_rule: LogRule::All,
     }
 }
 
