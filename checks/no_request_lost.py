@@ -29,7 +29,7 @@ PAUSE_SECONDS = 0.004
 STEP_SECONDS = 20
 # Between two changes, so that all clients have sent requests.
 SETTLE_SECONDS = 0.25
-CHANGES = (["upgrade"] * 3 + ["stop"] + ["link"]) * 4
+CHANGES = (["upgrade"] * 3 + ["stop"] + ["link"]) * 3
 FOLDER_SWAPS = 2
 PATHS = {"plain", "TLS"}
 

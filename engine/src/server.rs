@@ -473,10 +473,17 @@ impl Handle {
     ///
     /// Blocks until no worker accepts there any more, so it must not be called on a worker.
     pub fn remove_listener(&self, endpoint: &Endpoint) {
+        self.remove_listeners([endpoint]);
+    }
+
+    /// Removes several listeners, in the time that one takes. See [`Handle::remove_listener`].
+    pub fn remove_listeners<'a>(&self, endpoints: impl IntoIterator<Item = &'a Endpoint>) {
         let (done, all_done) = threads::channel::<Infallible>();
-        for inbox in &self.pool.inboxes {
-            // A worker that has ended accepts nothing.
-            let _ = inbox.send(WorkerCommand::RemoveListener(endpoint.clone(), done.clone()));
+        for endpoint in endpoints {
+            for inbox in &self.pool.inboxes {
+                // A worker that has ended accepts nothing.
+                let _ = inbox.send(WorkerCommand::RemoveListener(endpoint.clone(), done.clone()));
+            }
         }
         drop(done);
         // Nothing is sent. The channel closes when all workers have dropped their senders.

@@ -238,7 +238,7 @@ impl LiveServer {
 
     /// Stops accepting, because another process serves.
     pub(crate) fn stop_listening(&self) {
-        self.listeners.endpoints().for_each(|endpoint| self.handle.remove_listener(endpoint));
+        self.handle.remove_listeners(self.listeners.endpoints());
         self.remote_control.iter().for_each(RemoteEndpoint::stop);
     }
 
@@ -408,24 +408,16 @@ impl LiveServer {
         self.snapshot.wait_for_names();
     }
 
-    /// Logs what has happened to the names of upstream servers.
-    pub(crate) fn log_name_events(&self) {
-        self.snapshot.log_name_events();
-    }
-
-    /// Loads certificates again whose files have changed.
-    pub(crate) fn refresh_certificates(&self) {
+    /// Loads certificates and users again whose files have changed.
+    pub(crate) fn refresh_files(&self) {
         self.snapshot.refresh_certificates();
-    }
-
-    /// Reads the files of users again that have changed.
-    pub(crate) fn refresh_users(&self) {
         self.snapshot.refresh_users();
     }
 
-    /// Logs what has happened to the certificates that the server gets by itself.
-    pub(crate) fn log_certificate_events(&self) {
+    /// Logs what has happened to the certificates that the server gets by itself, and to the names of upstream servers.
+    pub(crate) fn log_events(&self) {
         self.snapshot.log_certificate_events();
+        self.snapshot.log_name_events();
     }
 
     /// Returns the state of the certificates that the server gets by itself.

@@ -159,11 +159,9 @@ impl ServerCommands {
             match &mut *self.live() {
                 Some(live) => {
                     live.check_roots();
-                    live.refresh_certificates();
-                    live.refresh_users();
+                    live.refresh_files();
                     live.reload_changed_lists();
-                    live.log_certificate_events();
-                    live.log_name_events();
+                    live.log_events();
                     live.record_counts();
                     if expiry_checked.is_none_or(|at| at.elapsed() >= EXPIRY_CHECK_INTERVAL) {
                         expiry_checked = Some(Instant::now());

@@ -6,10 +6,11 @@ use crate::net::adaptive_backlog::AdaptiveBacklog;
 use crate::net::listen::{Endpoint, WorkerSockets};
 use crate::net::sys;
 use crate::net::worker::{WorkerEvent, spawn_critical};
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use tokio::io::unix::AsyncFd;
+use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
@@ -17,7 +18,13 @@ use tokio::time::sleep;
 pub(crate) struct WorkerListeners {
     acceptor: Rc<Acceptor>,
     tasks: RefCell<Vec<AcceptTask>>,
+    /// Calls of [`WorkerListeners::close`] in progress.
+    closing: Cell<usize>,
+    closed: Notify,
 }
+
+/// Listeners that are about to close. They accept until then.
+pub(crate) struct RemovedListeners(Vec<AcceptTask>);
 
 /// A listening socket and the task that accepts at it.
 struct AcceptTask {
@@ -29,7 +36,7 @@ struct AcceptTask {
 
 impl WorkerListeners {
     pub(crate) fn new(acceptor: Acceptor) -> Self {
-        Self { acceptor: Rc::new(acceptor), tasks: RefCell::default() }
+        Self { acceptor: Rc::new(acceptor), tasks: RefCell::default(), closing: Cell::new(0), closed: Notify::new() }
     }
 
     /// Starts to accept at the sockets of an endpoint.
@@ -49,13 +56,27 @@ impl WorkerListeners {
         }
     }
 
-    /// Stops accepting at the endpoints that match. Connections that already wait in their accept queues are still
-    /// served.
-    pub(crate) async fn remove_where(&self, matches: impl Fn(&Endpoint) -> bool) {
-        let removed: Vec<AcceptTask> = self.tasks.borrow_mut().extract_if(.., |task| matches(&task.endpoint)).collect();
-        if removed.is_empty() {
-            return;
+    /// Removes the listeners of the endpoints that match. [`WorkerListeners::close`] ends them.
+    pub(crate) fn remove_where(&self, matches: impl Fn(&Endpoint) -> bool) -> RemovedListeners {
+        RemovedListeners(self.tasks.borrow_mut().extract_if(.., |task| matches(&task.endpoint)).collect())
+    }
+
+    /// Stops accepting at removed listeners, and waits until no listener is being closed. Connections that already wait
+    /// in their accept queues are still served.
+    pub(crate) async fn close(&self, RemovedListeners(removed): RemovedListeners) {
+        if !removed.is_empty() {
+            self.closing.set(self.closing.get() + 1);
+            self.accept_last(removed).await;
+            self.closing.set(self.closing.get() - 1);
+            self.closed.notify_waiters();
         }
+        while self.closing.get() > 0 {
+            self.closed.notified().await;
+        }
+    }
+
+    /// Accepts the connections that the kernel has, and closes the listeners.
+    async fn accept_last(&self, removed: Vec<AcceptTask>) {
         // Clients whose connections the kernel holds back until they send something would be reset by the close.
         removed.iter().for_each(|removed| accept::set_deferral(&removed.socket, 0));
         sleep(DEFERRED_CONNECTIONS_TIME).await;

@@ -147,6 +147,24 @@ fn listeners_are_added_and_removed_while_the_server_runs() {
     }
 }
 
+#[test]
+fn a_removal_during_a_stop_returns_when_no_worker_accepts() {
+    let listeners = [(); 2].map(|()| Listener::bind("127.0.0.1:0".parse().unwrap(), 2).unwrap());
+    let (endpoints, addresses) =
+        (listeners.each_ref().map(|l| l.endpoint().clone()), listeners.each_ref().map(address));
+    let running = serve(listeners.into(), 2);
+    // A worker with a connection does not end at once.
+    let mut open = Client::connect(addresses[0]);
+    assert_eq!(open.get("/1"), "/1 for an address");
+    running.handle().stop();
+    running.handle().remove_listeners(&endpoints);
+    for address in addresses {
+        TcpStream::connect(address).unwrap_err();
+    }
+    drop(open);
+    assert_eq!(running.join(), ExitCause::Stopped);
+}
+
 /// An observer that panics outside of a connection.
 #[derive(Clone)]
 struct PanickingObserver;

@@ -86,7 +86,6 @@ impl ServerRequest {
             remove_lines(&mut head.fields, max_forwards::FIELD);
             head.fields.extend_from_slice(format!("{}: {left}\r\n", max_forwards::FIELD).as_bytes());
         }
-        remove_lines(&mut head.fields, "x-request-id");
         for part in ["x-request-id: ", request_id(request), "\r\n"] {
             head.fields.extend_from_slice(part.as_bytes());
         }

@@ -260,8 +260,7 @@ fn a_path_of_php_leads_to_a_script_a_file_or_the_front_controller() {
 #[test]
 fn a_path_of_a_script_is_that_of_its_route_however_it_is_read() {
     let server = ScriptServer::fastcgi();
-    let routes =
-        "route \"/admin/*\" { deny; }\n    route \"/open/*\" { fastcgi \"ADDRESS\"; }\n    route \"/*\" { deny 410; }";
+    let routes = "route \"/admin/*\" { deny; }\n    route \"/open/*\" { fastcgi \"ADDRESS\"; }\n    route \"/*\" { deny status=410; }";
     let (_folder, program) = serve(&server, routes);
     let get = |path: &str| program.connect().request("GET", path, "Connection: close").status;
     for path in ["/open/a%2Fb", "/open//a", "/open/a%5Cb"] {
