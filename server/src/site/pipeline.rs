@@ -224,7 +224,7 @@ impl<'t> Pipeline<'t> {
             Action::Respond(fixed) => routed(fixed.response(&values()), ResponseSource::Configured),
             Action::Deny(deny) => routed(deny.response(), ResponseSource::Generated),
             #[cfg(feature = "configuration")]
-            Action::Proxy(_) | Action::Gateway(_) if !self.leads_alike(request, path, route) => {
+            Action::Proxy(_) | Action::Gateway(_) if !self.leads_alike(request, (path, &text), route) => {
                 let reason = "an application could read the path as one of another route";
                 routed(Response::error(StatusCode::NOT_FOUND).log_reason(reason), ResponseSource::Generated)
             }

@@ -16,9 +16,9 @@ use selvedge::{Request, Response};
 use std::borrow::Cow;
 
 impl<'t> Pipeline<'t> {
-    /// Whether a path leads to a route in each way that an application may read it. Otherwise such a path could reach what
-    /// the rules of another route protect.
-    pub(super) fn leads_alike(&self, request: &Request, path: &SafePath, route: &Route) -> bool {
+    /// Whether a path, whose text led to a route, leads to it in each way that an application may read it. Otherwise such
+    /// a path could reach what the rules of another route protect.
+    pub(super) fn leads_alike(&self, request: &Request, (path, text): (&SafePath, &str), route: &Route) -> bool {
         let raw = match &route.action {
             _ if self.is_rewritten => path.encode().into_bytes().into(),
             // A proxy forwards what the site has read.
@@ -31,7 +31,10 @@ impl<'t> Pipeline<'t> {
             let (found, _) = self.site.find_route(text, (request, self.client));
             found.is_some_and(|found| std::ptr::eq(found.route, route))
         };
-        !has_several_readings(&raw) || readings(&raw).is_ok_and(|texts| texts.iter().all(leads_to_route))
+        // Most paths are their own text.
+        *raw == *text.as_bytes()
+            || !has_several_readings(&raw)
+            || readings(&raw).is_ok_and(|texts| texts.iter().all(leads_to_route))
     }
 
     /// Builds the request to a server of a group.
