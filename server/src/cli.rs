@@ -45,6 +45,16 @@ pub(crate) enum Command {
     Trust(TrustArgs),
     /// Undo `selvedge trust`
     Untrust(TrustArgs),
+    /// Make a password hash for `basic-auth`
+    HashPassword(HashPasswordArgs),
+}
+
+/// Reads a password, from the terminal twice or from standard input once, and prints its argon2id hash.
+#[derive(Debug, Args)]
+pub(crate) struct HashPasswordArgs {
+    /// Print a line of an htpasswd file for this user
+    #[arg(long, value_name = "NAME")]
+    pub(crate) name: Option<String>,
 }
 
 /// Serves the sites of a configuration, in the foreground and supervised. HUP reloads the configuration, USR1 reopens
@@ -178,6 +188,14 @@ pub(crate) struct ServeArgs {
     /// Do not compress responses; files such as `style.css.br` are sent in any case
     #[arg(long)]
     pub(crate) no_compress: bool,
+
+    /// Serve about.html at /about, and redirect /about.html to it
+    #[arg(long)]
+    pub(crate) clean_urls: bool,
+
+    /// Whether the paths of pages end in a slash
+    #[arg(long, value_name = "WORD", value_parser = ["auto", "add", "remove"], default_value = "auto")]
+    pub(crate) trailing_slash: String,
 
     #[command(flatten)]
     pub(crate) common: CommonArgs,

@@ -6,6 +6,7 @@
 )]
 
 mod embed;
+mod reasons;
 mod site;
 mod syntax;
 
@@ -34,6 +35,8 @@ mod config_path;
 mod control_client;
 #[cfg(feature = "program")]
 mod fmt;
+#[cfg(feature = "program")]
+mod hash_password;
 #[cfg(feature = "program")]
 mod listeners;
 #[cfg(feature = "program")]
@@ -72,6 +75,8 @@ mod trust;
 mod upstream_log;
 #[cfg(feature = "program")]
 mod upstream_status;
+#[cfg(feature = "program")]
+mod watched_lists;
 
 #[cfg(feature = "configuration")]
 pub use embed::{InvalidConfiguration, Sites};

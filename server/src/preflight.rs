@@ -117,7 +117,7 @@ fn failing<'a>(
 /// Checks a requirement. Returns what is wrong and what to do.
 fn check_requirement(kind: &MachineRequirementKind) -> Result<(), (String, String)> {
     match kind {
-        MachineRequirementKind::Root(path) => check_root(path),
+        MachineRequirementKind::Root(path) | MachineRequirementKind::LinkTarget(path) => check_root(path),
         MachineRequirementKind::CgiPrograms(programs) => check_root(&programs.folder),
         MachineRequirementKind::WritableFile(path) | MachineRequirementKind::PidFile(path) => check_writable_file(path),
         MachineRequirementKind::SocketDirectory(path) => {
@@ -299,7 +299,7 @@ fn check_user_file(path: &Path) -> Result<(), (String, String)> {
         if !is_user {
             // The line may hold a password, so it is not repeated.
             let what = format!("line {} of {} is not a user with an argon2 or bcrypt hash", number + 1, path.display());
-            return unmet(what, "`htpasswd -B FILE NAME` writes such a line");
+            return unmet(what, "`selvedge hash-password --name NAME` prints such a line");
         }
     }
     Ok(())

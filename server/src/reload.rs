@@ -23,6 +23,7 @@ use crate::status::{
     ServerStatus, SiteStatus,
 };
 use crate::status_resources::{DescriptorStatus, MemoryStatus, RateHistory};
+use crate::watched_lists::WatchedLists;
 use crate::{certificates, compile, config_diff};
 use selvedge::{AppHandle, Driver, Endpoint, Handle, Server};
 use std::cell::Cell;
@@ -64,6 +65,8 @@ pub(crate) struct LiveServer {
     app_handle: AppHandle<SiteService, LogObserver>,
     listeners: ListenerSet,
     snapshot: Snapshot,
+    /// The lists of the configuration, which are reloaded when they change.
+    lists: WatchedLists,
     /// Where remote commands are accepted.
     remote_control: Option<RemoteEndpoint>,
     /// Replaced snapshots that still have connections.
@@ -161,7 +164,7 @@ pub(crate) fn start(
     for message in &serving_process.start_info().notes {
         snapshot.logs.log(Level::Error, "Restarted", message.clone());
     }
-    let workers = workers(&snapshot.settings);
+    let (workers, lists) = (workers(&snapshot.settings), WatchedLists::of(&configuration));
     let remote_control = RemoteEndpoint::bind(&snapshot, serving_process);
     let remote_control = remote_control.map_err(|problem| cannot_listen(vec![problem], &mut configuration))?;
     let beside = ListenerSet::beside(remote_control.as_ref().map(|remote| remote.address().clone()));
@@ -185,6 +188,7 @@ pub(crate) fn start(
         app_handle,
         listeners: places,
         snapshot,
+        lists,
         remote_control,
         earlier: Vec::new(),
         rates: RateHistory::default(),
@@ -293,6 +297,7 @@ impl LiveServer {
         self.serving_process.set_shutdown_timeout(next.shutdown_timeout());
         self.earlier.push(self.snapshot.retire());
         self.snapshot = next;
+        self.lists = WatchedLists::of(&configuration);
         self.snapshot.apply_automatic_certificates();
         self.snapshot.observe_upstreams();
         if let (Some(remote), Some(host)) = (&self.remote_control, &self.snapshot.control_host) {
@@ -370,6 +375,18 @@ impl LiveServer {
         done
     }
 
+    /// Reloads the configuration if an included list has changed.
+    pub(crate) fn reload_changed_lists(&mut self) {
+        if self.serving_process.is_shutting_down() {
+            return;
+        }
+        if let Some(list) = self.lists.take_changed() {
+            self.snapshot.logs.log(Level::Info, "ListChanged", format!("{} has changed", list.display()));
+            // Its result is in the log.
+            let _ = self.reload_and_log(None);
+        }
+    }
+
     /// Whether the error log writes an event of this level to standard error.
     pub(crate) fn logs_to_standard_error(&self, level: model::Level) -> bool {
         let log = &self.snapshot.settings.logs.error;
@@ -391,19 +408,16 @@ impl LiveServer {
         self.snapshot.wait_for_names();
     }
 
-    /// Logs what has happened to the names of upstream servers.
-    pub(crate) fn log_name_events(&self) {
-        self.snapshot.log_name_events();
-    }
-
-    /// Loads certificates again whose files have changed.
-    pub(crate) fn refresh_certificates(&self) {
+    /// Loads certificates and users again whose files have changed.
+    pub(crate) fn refresh_files(&self) {
         self.snapshot.refresh_certificates();
+        self.snapshot.refresh_users();
     }
 
-    /// Logs what has happened to the certificates that the server gets by itself.
-    pub(crate) fn log_certificate_events(&self) {
+    /// Logs what has happened to the certificates that the server gets by itself, and to the names of upstream servers.
+    pub(crate) fn log_events(&self) {
         self.snapshot.log_certificate_events();
+        self.snapshot.log_name_events();
     }
 
     /// Returns the state of the certificates that the server gets by itself.

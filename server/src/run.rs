@@ -23,7 +23,7 @@ use std::time::{Duration, Instant};
 
 /// Interval at which the sandboxed directories and the files of certificates are checked for changes. A check of 10,000
 /// folders takes about 1 % of a core.
-const FILE_CHECK_INTERVAL: Duration = Duration::from_secs(2);
+const FILE_CHECK_INTERVAL: Duration = Duration::from_secs(1);
 /// Interval at which expiring certificates are logged.
 const EXPIRY_CHECK_INTERVAL: Duration = Duration::from_secs(24 * 3600);
 
@@ -159,9 +159,9 @@ impl ServerCommands {
             match &mut *self.live() {
                 Some(live) => {
                     live.check_roots();
-                    live.refresh_certificates();
-                    live.log_certificate_events();
-                    live.log_name_events();
+                    live.refresh_files();
+                    live.reload_changed_lists();
+                    live.log_events();
                     live.record_counts();
                     if expiry_checked.is_none_or(|at| at.elapsed() >= EXPIRY_CHECK_INTERVAL) {
                         expiry_checked = Some(Instant::now());

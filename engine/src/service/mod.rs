@@ -28,6 +28,8 @@ pub use request::{
     upstream_of,
 };
 pub use request_id::{known_request_id, request_id, set_request_id};
+#[doc(hidden)]
+pub use response::PAGE_STYLE;
 pub use response::Response;
 pub(crate) use response::{FieldList, spare_fields};
 pub use upstream::{UpstreamFacts, UpstreamRecord};

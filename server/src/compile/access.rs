@@ -7,8 +7,8 @@ use crate::config::model::{self, AccessSettings, ConfiguredAccess, Enforcement};
 use crate::config::value::ValueKind;
 use crate::config::{MachineRequirementKind, Problem, RawValue};
 use crate::site::{
-    AccessRules, BasicAuthenticator, ConnectionLimiter, DenialCounter, IpFilter, Permission, Rate, RateLimiter,
-    RuleMode, Satisfy, UserProblem, Users,
+    AccessRules, BasicAuthenticator, ConnectionLimiter, DenialCounter, GuessLimiter, IpFilter, LiveUsers, Permission,
+    Rate, RateLimiter, RuleMode, Satisfy, UserProblem,
 };
 use selvedge::StatusCode;
 use std::sync::Arc;
@@ -114,8 +114,10 @@ impl Compiler<'_> {
         auth: &model::BasicAuth,
         places: &[MachineRequirementKind],
     ) -> Option<Arc<BasicAuthenticator>> {
-        let users = self.users(auth, places)?;
-        match BasicAuthenticator::new(&auth.realm, Arc::new(users), RuleMode::Enforce) {
+        let users = Arc::new(self.users(auth, places)?);
+        self.carried.users.push(users.clone());
+        let guesses = self.guess_limiter(auth, places)?;
+        match BasicAuthenticator::new(&auth.realm, users, guesses, RuleMode::Enforce) {
             Ok(authenticator) => Some(Arc::new(authenticator)),
             Err(error) => {
                 self.problem(places, error);
@@ -124,12 +126,38 @@ impl Compiler<'_> {
         }
     }
 
+    /// Returns the counts of wrong passwords, which a reload keeps. Rules with one file and one limit share them.
+    fn guess_limiter(
+        &mut self,
+        auth: &model::BasicAuth,
+        places: &[MachineRequirementKind],
+    ) -> Option<Arc<GuessLimiter>> {
+        let model::BasicAuth { realm, file, wrong_max, wrong_time, enforcement, .. } = auth;
+        let text = format!("{realm} {file:?} {wrong_max} {wrong_time:?} {enforcement:?}");
+        let known = self.carried.guesses.get(&text).or_else(|| self.earlier.guesses.get(&text)).cloned();
+        let limiter = match known {
+            Some(limiter) => limiter,
+            None => match GuessLimiter::new(*wrong_max, *wrong_time, mode(*enforcement)) {
+                Ok(limiter) => Arc::new(limiter),
+                Err(error) => {
+                    self.problem(places, error);
+                    return None;
+                }
+            },
+        };
+        self.carried.guesses.insert(text, limiter.clone());
+        Some(limiter)
+    }
+
     /// Reads the users of the file and of the configuration.
-    fn users(&mut self, auth: &model::BasicAuth, places: &[MachineRequirementKind]) -> Option<Users> {
-        let (mut text, mut lines_of_file) = (String::new(), 0);
+    fn users(&mut self, auth: &model::BasicAuth, places: &[MachineRequirementKind]) -> Option<LiveUsers> {
+        let (mut file, mut lines_of_file) = (None, 0);
         if let Some(path) = &auth.file {
             match self.sources.text(path) {
-                Ok(read) => (lines_of_file, text) = (read.lines().count(), read),
+                Ok(read) => {
+                    lines_of_file = read.lines().count();
+                    file = Some((path.as_path(), read));
+                }
                 Err(error) => {
                     let what = format!("cannot read {}: {error}", path.display());
                     self.problem(&[MachineRequirementKind::UserFile(path.clone())], what);
@@ -137,11 +165,8 @@ impl Compiler<'_> {
                 }
             }
         }
-        if !text.is_empty() && !text.ends_with('\n') {
-            text.push('\n');
-        }
-        text.extend(auth.users.iter().map(|user| format!("{}:{}\n", user.name, user.hash)));
-        let problems = match Users::parse(&text) {
+        let configured = auth.users.iter().map(|user| format!("{}:{}\n", user.name, user.hash)).collect();
+        let problems = match LiveUsers::parse(file, configured) {
             Ok(users) => return Some(users),
             Err(problems) => problems,
         };

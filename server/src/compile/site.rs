@@ -10,7 +10,7 @@ use crate::site::{
 };
 use crate::syntax::{Pattern, TextTemplate};
 use selvedge::StatusCode;
-use selvedge::proto::path::SafePath;
+use selvedge::proto::path::{EncodedSlash, SafePath};
 use selvedge::service::LogRule;
 use std::sync::Arc;
 
@@ -38,6 +38,10 @@ impl<'a> Compiler<'a> {
             },
             file_fields: self.file_fields(at, &site.response_settings),
             cors: site.response_settings.cors.as_ref().map(cors),
+            encoded_slash: match site.splits_encoded_slash {
+                model::Switch::On => EncodedSlash::Separator,
+                model::Switch::Off => EncodedSlash::Data,
+            },
             ..SiteRules::default()
         };
         for (place, route) in site.routes.iter().enumerate() {
@@ -47,7 +51,7 @@ impl<'a> Compiler<'a> {
         let pages = self.error_pages(at, &site.response_settings);
         let has_pages = !pages.is_empty() || rules.routes.iter().any(|route| !route.error_pages.is_empty());
         if let Some(files) = site.files.as_ref().filter(|_| has_pages) {
-            rules.error_pages = self.root(&files.root).map(|root| ErrorPages { root, pages });
+            rules.error_pages = self.root(&files.root, &files.link_targets).map(|root| ErrorPages { root, pages });
         }
         rules
     }

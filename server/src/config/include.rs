@@ -61,6 +61,9 @@ impl Reader<'_> {
             Some(nodes) => nodes.clone(),
             None => self.read_file(file, Some(at)),
         };
+        if matches!(block.kind, BlockKind::IpAccess | BlockKind::BasicAuth | BlockKind::When) {
+            self.lists.insert(file.to_owned());
+        }
         if let Some(nodes) = nodes {
             self.include_stack.push(file.to_owned());
             if block.kind == BlockKind::Top {

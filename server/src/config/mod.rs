@@ -38,6 +38,7 @@ pub(crate) use sources::Sources;
 
 use reader::Reader;
 use settings::BlockKind;
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -51,6 +52,8 @@ pub(crate) struct Configuration {
     pub(crate) raw_values: Vec<RawValue>,
     /// The texts, for positions.
     pub(crate) texts: Texts,
+    /// The included files that are lists of networks or users.
+    pub(crate) lists: BTreeSet<PathBuf>,
 }
 
 /// Reads a configuration.
@@ -61,7 +64,13 @@ pub(crate) fn read(file: &Path, sources: &dyn Sources) -> Result<Configuration, 
     let mut reader = Reader::new(sources);
     let (settings, requirements) = read_settings(file, &mut reader);
     if reader.problems.is_empty() {
-        Ok(Configuration { settings, requirements, raw_values: reader.raw_values, texts: reader.texts })
+        Ok(Configuration {
+            settings,
+            requirements,
+            raw_values: reader.raw_values,
+            texts: reader.texts,
+            lists: reader.lists,
+        })
     } else {
         let problems = replace_foreign_files(reader.problems, &reader.texts);
         Err(Problems::new(problems, reader.texts).with_requirements(requirements))

@@ -11,7 +11,7 @@ use super::suggest::{new_name, suggestion};
 use super::text::{Entry, Node, Scalar};
 use super::tree::{Block, Item, SpannedValue};
 use super::value::{self, Value, ValueError, ValueKind};
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
@@ -43,6 +43,8 @@ pub(super) struct Reader<'a> {
     pub(super) snippets: Snippets,
     /// Files that were included; those included twice count twice.
     pub(super) include_count: usize,
+    /// Files that were included in a list of networks or users.
+    pub(super) lists: BTreeSet<PathBuf>,
 }
 
 impl<'a> Reader<'a> {
@@ -57,6 +59,7 @@ impl<'a> Reader<'a> {
             item_count: 0,
             snippets: Snippets::default(),
             include_count: 0,
+            lists: BTreeSet::new(),
         }
     }
 

@@ -17,6 +17,8 @@ pub(crate) struct MachineRequirement {
 pub(crate) enum MachineRequirementKind {
     /// A directory that can be read.
     Root(PathBuf),
+    /// A directory that links may lead to.
+    LinkTarget(PathBuf),
     /// A file that can be written or created.
     WritableFile(PathBuf),
     /// A folder in which a socket can be created.

@@ -7,6 +7,7 @@ use super::line_batch::{LineBatch, line_time};
 use super::logs::{LogQueues, Logs};
 use super::metrics::{CounterHandle, Counters};
 use super::time::WallClock;
+use crate::reasons;
 use selvedge::proto::http2::StreamError;
 use selvedge::service::{CloseReason, Closed, Exchange, Phase, ServerEvent, UpstreamRecord, log_rule};
 use selvedge::{Limits, Observer, Reject, Request};
@@ -212,7 +213,10 @@ impl Observer for LogObserver {
             let key = if kind.is_empty() { exchange.reason.unwrap_or("Upstream") } else { kind };
             self.log_exchange(exchange, level, (key, "Upstream"), &failure);
         } else if let Some(reason) = exchange.reason {
-            self.log_exchange(exchange, level, (reason, "Answered"), reason);
+            // A line for each attempt, because programs that block clients count the lines.
+            let level = if reasons::is_about_files(reason) { Level::Info } else { level };
+            let key = if reasons::has_own_line(reason) { SEPARATE_LINES } else { reason };
+            self.log_exchange(exchange, level, (key, "Answered"), reason);
         }
         // The facts of the upstream were logged.
         if let Some(reset) = exchange.reset.filter(|reset| *reset != CloseReason::UpstreamFailed) {

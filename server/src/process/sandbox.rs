@@ -97,7 +97,9 @@ impl Sandbox {
         configuration.texts.files().for_each(|file| sandbox.allow_reading_file(file));
         for requirement in &configuration.requirements {
             match &requirement.kind {
-                MachineRequirementKind::Root(root) => sandbox.allow_reading_root(root),
+                MachineRequirementKind::Root(root) | MachineRequirementKind::LinkTarget(root) => {
+                    sandbox.allow_reading_root(root);
+                }
                 MachineRequirementKind::UserFile(file) => sandbox.allow_reading_file(file),
                 MachineRequirementKind::Certificate(files) => {
                     sandbox.allow_reading_file(&files.chain);

@@ -7,7 +7,7 @@ use super::condition::Condition;
 use super::cors::CorsRules;
 use super::files::DocumentRoot;
 use super::files::root::Root;
-use super::files_rules::{Compress, FilesRules, IndexNames, Listing, PathPrefix, Precompressed};
+use super::files_rules::{Compress, FilesRules, IndexNames, Listing, PageAddresses, PathPrefix, Precompressed};
 use super::headers::{FileFieldRules, HeaderEdits};
 use super::host::HostIndex;
 #[cfg(feature = "configuration")]
@@ -16,7 +16,7 @@ use crate::syntax::HostName;
 use crate::syntax::Pattern;
 #[cfg(feature = "configuration")]
 use selvedge::client::ClientLimits;
-use selvedge::proto::path::SafePath;
+use selvedge::proto::path::{EncodedSlash, SafePath};
 use selvedge::proto::target::Host;
 use selvedge::service::{LogRule, ResponseLease};
 use selvedge::{ContentCoder, Request, StatusCode};
@@ -51,6 +51,8 @@ pub(crate) struct SiteRules {
     pub(crate) cors: Option<Arc<CorsRules>>,
     /// The files that replace error responses.
     pub(crate) error_pages: Option<ErrorPages>,
+    /// What an encoded slash in a path is.
+    pub(crate) encoded_slash: EncodedSlash,
 }
 
 /// What a request without TLS gets.
@@ -64,7 +66,7 @@ pub(crate) enum PlainRequests {
 
 impl SiteRules {
     /// The rules of a site that has all host names and serves the files beneath one directory.
-    pub(crate) fn for_directory(root: Arc<Root>, listing: Listing) -> Self {
+    pub(crate) fn for_directory(root: Arc<Root>, listing: Listing, addresses: PageAddresses) -> Self {
         let files = FilesRules {
             root,
             path_prefix: PathPrefix::Kept,
@@ -73,6 +75,7 @@ impl SiteRules {
             fallback: None,
             listing,
             precompressed: Precompressed::On,
+            addresses,
         };
         let route = Route {
             pattern: Pattern::everything(),

@@ -4,6 +4,7 @@
 //! next request for it takes the fast path: find the site by host, check the client's access, look up the path.
 //! Every other request runs the [`Pipeline`].
 
+use super::accept::with_problem;
 use super::access::AccessDecision;
 use super::files;
 use super::files::cache::FileCache;
@@ -114,7 +115,7 @@ impl SiteService {
     fn fast_path(&self, request: &mut Request) -> FastPath<'_> {
         let Some((number, site)) = self.site_of(request) else {
             let misdirected = Response::error(StatusCode::MISDIRECTED_REQUEST).log_reason("no site has this host name");
-            return FastPath::Responded(misdirected);
+            return FastPath::Responded(with_problem(request, misdirected));
         };
         request.set_site_tag(site.rules.site_tag);
         if (site.checks_plain_requests || request.tls().is_some())

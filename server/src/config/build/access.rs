@@ -112,6 +112,13 @@ impl Builder<'_, '_> {
             let problem = Problem::new(item.at, "no user");
             self.problem(problem.suggest("write file=\"users.htpasswd\", or `user NAME HASH` in the block"));
         }
-        BasicAuth { realm: realm.text().to_owned(), file: file.map(|(path, _)| path), users }
+        BasicAuth {
+            realm: realm.text().to_owned(),
+            file: file.map(|(path, _)| path),
+            users,
+            wrong_max: u32::try_from(item.required("wrong-max").number()).unwrap_or(u32::MAX),
+            wrong_time: item.required("wrong-time").time(),
+            enforcement: enforcement(item),
+        }
     }
 }

@@ -2,6 +2,7 @@
 
 use super::gateway::gateway;
 use super::proxy::{check_file_settings, proxy};
+use super::site::{clean_urls, trailing_slash};
 use super::unreachable_routes::EarlierRoutes;
 use super::values::{check_prefix, pattern, status, text_template};
 use super::when::build_when;
@@ -122,6 +123,9 @@ impl Builder<'_, '_> {
                 .property("precompressed")
                 .map_or(site.precompressed, |given| Switch::from(given.flag())),
             try_files: block.item("try-files").arguments.iter().map(try_path).collect(),
+            clean_urls: clean_urls(block).unwrap_or(site.clean_urls),
+            trailing_slash: trailing_slash(block).unwrap_or(site.trailing_slash),
+            link_targets: site.link_targets.clone(),
         }
     }
 
@@ -177,8 +181,8 @@ fn route_log(item: &Item, problems: &mut Vec<Problem>) -> RouteLog {
 
 /// Reports settings of a route that rewrites: the response is that of another route.
 fn check_rewrite(block: &Block, problems: &mut Vec<Problem>) {
-    const WITHOUT_EFFECT: [&str; 7] =
-        ["header", "header-add", "header-remove", "cache-control", "content-type", "cors", "error-page"];
+    const WITHOUT_EFFECT: [&str; 8] =
+        ["header", "header-add", "header-remove", "cache-control", "content-type", "types", "cors", "error-page"];
     let Some(rewrite) = block.get("rewrite") else { return };
     for item in block.items.iter().filter(|item| WITHOUT_EFFECT.contains(&item.setting.name)) {
         let what = format!("`{}` has no effect in a route that rewrites", item.setting.name);

@@ -220,6 +220,10 @@ pub(crate) struct Site {
     pub(crate) access_log: Option<AccessLog>,
     /// `None`: the server's.
     pub(crate) error_log: Option<ErrorLog>,
+    /// Whether an encoded slash separates segments.
+    pub(crate) splits_encoded_slash: Switch,
+    /// The folders that links of its roots may lead to.
+    pub(crate) link_targets: Vec<PathBuf>,
     /// Access rules for paths without a route, and for routes without their own.
     pub(crate) access: AccessSettings,
     pub(crate) response_settings: ResponseSettings,
@@ -460,6 +464,11 @@ pub(crate) struct BasicAuth {
     pub(crate) realm: String,
     pub(crate) file: Option<PathBuf>,
     pub(crate) users: Vec<User>,
+    /// The wrong passwords of one client within the time.
+    pub(crate) wrong_max: u32,
+    pub(crate) wrong_time: Duration,
+    /// Whether more are refused.
+    pub(crate) enforcement: Enforcement,
 }
 
 /// A user and the argon2 or bcrypt hash of the password.
@@ -495,4 +504,27 @@ pub(crate) struct Files {
     pub(crate) precompressed: Switch,
     /// At least one. The capture of each is the path of the request.
     pub(crate) try_files: Vec<TryPath>,
+    pub(crate) clean_urls: Switch,
+    pub(crate) trailing_slash: TrailingSlash,
+    /// The folders that links of the root may lead to.
+    pub(crate) link_targets: Vec<PathBuf>,
+}
+
+/// Whether the paths of pages end in a slash.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum TrailingSlash {
+    Auto,
+    Add,
+    Remove,
+}
+
+impl TrailingSlash {
+    /// Returns the word of the setting.
+    pub(crate) const fn word(self) -> &'static str {
+        match self {
+            Self::Auto => "auto",
+            Self::Add => "add",
+            Self::Remove => "remove",
+        }
+    }
 }

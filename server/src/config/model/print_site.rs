@@ -19,6 +19,12 @@ impl Site {
                 lines.line(format_args!("listing {}", flag(files.listing)))?;
                 lines.line(format_args!("precompressed {}", flag(files.precompressed)))?;
             }
+            let slash = if self.splits_encoded_slash == Switch::On { "separator" } else { "data" };
+            lines.line(format_args!("encoded-slash {slash}"))?;
+            if !self.link_targets.is_empty() {
+                let targets: Vec<_> = self.link_targets.iter().map(|path| quote_path(path)).collect();
+                lines.line(format_args!("link-targets {}", targets.join(" ")))?;
+            }
             self.tls.write(lines)?;
             if self.access_log.is_some() || self.error_log.is_some() {
                 lines.braces("log", |lines| {
@@ -222,6 +228,8 @@ impl BasicAuth {
         if let Some(file) = &self.file {
             head += &format!(" file={}", quote_path(file));
         }
+        let time = write_time(self.wrong_time);
+        head += &format!(" wrong-max={} wrong-time=\"{time}\"{}", self.wrong_max, dry_run(self.enforcement));
         if self.users.is_empty() {
             return lines.line(head);
         }
@@ -267,7 +275,9 @@ impl Files {
         );
         lines.braces(head, |lines| {
             lines.line(format_args!("index {}", quoted(&self.index)))?;
-            lines.line(format_args!("try-files {}", quoted(&self.try_files)))
+            lines.line(format_args!("try-files {}", quoted(&self.try_files)))?;
+            lines.line(format_args!("clean-urls {}", flag(self.clean_urls)))?;
+            lines.line(format_args!("trailing-slash {}", self.trailing_slash.word()))
         })
     }
 }

@@ -122,8 +122,9 @@ pub(super) const SETTINGS: &[Setting] = &[
             "With a `root` of its own, `route \"/static/*\" { files root=\"/srv/assets\" }` sends `/srv/assets/a.css` for \
              `/static/a.css`; other servers call this alias. With `strip-prefix=#false` it would be \
              `/srv/assets/static/a.css`, as with the root of the site. A request is a page navigation if its \
-             `Sec-Fetch-Mode` is `navigate`. Without that field, it is one if its `Accept` names `text/html` and the last \
-             segment of its path has no dot. Other requests for missing files get 404: a script must not be a page. \
+             `Sec-Fetch-Mode` is `navigate`. Without that field, it is one if the last segment of its path has no dot, and its \
+             `Accept` names `text/html`, is `*/*` alone, or is absent: previews of links and monitors send that. Requests of \
+             images, scripts and `fetch` for missing files get 404: a script must not be a page. \
              `try-files \"*\" \"/index.html\"` sends the page to every request. The file of `fallback` is one of the \
              `root`, whatever the pattern.",
         )
@@ -142,9 +143,11 @@ pub(super) const SETTINGS: &[Setting] = &[
              `\"/index.html\"` is this file for every path. If a prefix is taken off (see `strip-prefix`), `*` is the rest \
              of the path, and all entries are beneath the route's own root. Further placeholders are filled: \
              `route \"/docs/{page}/\" { files { try-files \"/docs/{page}.html\"; }; }` sends `/docs/intro.html` for \
-             `/docs/intro/`. A folder is redirected to its path with a slash. For a path with a slash at its end, only `\"*\"` \
-             and entries without the path of the request apply. So if both `guide.html` and `guide/` exist, `\"*.html\" \"*\"` \
-             sends the page for `/guide`, and `\"*\" \"*.html\"` redirects to the folder.",
+             `/docs/intro/`. A folder is redirected to its path with a slash. A folder without an index is the last choice: \
+             with `\"*\" \"*.html\"`, the page `guide.html` is sent for `/guide` if `guide/` has no index. For a path with a \
+             slash at its end, only `\"*\"` and entries without the path of the request apply. If `guide/` has an index, \
+             `\"*.html\" \"*\"` sends the page for `/guide`, and `\"*\" \"*.html\"` redirects to the folder. For whole sites, \
+             `clean-urls` does this.",
         )
         .example("try-files \"*.html\" \"*\""),
     setting(ROUTE, "log", "Whether requests of the route have lines in the access log.")

@@ -1,11 +1,12 @@
 //! Settings of a site, and those that a route may have as well: fields, caching, error pages.
 
-use super::{BlockKind, DefaultValue, IGNORE_CASE, Property, Setting, list, one, property, setting};
+use super::{BlockKind, DefaultValue, IGNORE_CASE, Property, Setting, list, one, optional, property, setting};
 use crate::config::value::ValueKind;
 use std::time::Duration;
 
 const SITE: &[BlockKind] = &[BlockKind::Site];
 const BOTH: &[BlockKind] = &[BlockKind::Site, BlockKind::Route];
+const SITE_AND_FILES: &[BlockKind] = &[BlockKind::Site, BlockKind::Files];
 
 /// The properties of a change of a field.
 const ONLY_FOR: &[Property] = &[
@@ -46,6 +47,42 @@ pub(super) const SETTINGS: &[Setting] = &[
              credentials or the response sets a cookie, only files are: the length of other content could reveal a \
              secret in it (BREACH).",
         ),
+    setting(SITE, "link-targets", "Folders that symbolic links of the site's roots may lead to.")
+        .arguments(&[list("path", ValueKind::Path)])
+        .if_absent("links stay within their root")
+        .details(
+            "A link is followed if it stays within the root, whether it is relative or absolute, or if it leads to one of \
+             these folders. For any other link the response is 404, and the error log states the reason. Deployments that \
+             share folders between releases have such links. Listings show them.",
+        )
+        .example("link-targets \"/srv/app/shared\""),
+    setting(SITE_AND_FILES, "clean-urls", "Serves `about.html` at `/about`, and redirects `/about.html` to it.")
+        .arguments(&[optional("flag", ValueKind::Flag)])
+        .if_absent("#false; in `files`, the site's")
+        .details(
+            "Without a value it is #true. `/docs/index.html` is redirected to `/docs/`, too. If both `join.html` and the \
+             folder `join` exist, `/join` is the page, and `/join/` the index of the folder. Without an index, `/join/` is \
+             redirected to `/join`. `trailing-slash` changes that. The redirects have status 301.",
+        )
+        .example("clean-urls"),
+    setting(SITE_AND_FILES, "trailing-slash", "Whether the paths of pages end in a slash.")
+        .arguments(&[one("word", ValueKind::Choice(&["auto", "add", "remove"]))])
+        .if_absent("auto; in `files`, the site's")
+        .details(
+            "`auto`: a folder has one, and a page of `clean-urls` has none. `add`: each has one. `remove`: none has, so \
+             `/docs` is the index of the folder `docs` without a redirect; relative links of that page then start at `/`. \
+             The other path is redirected with status 301. A listing is always at the path with a slash.",
+        )
+        .example("trailing-slash remove"),
+    setting(SITE, "encoded-slash", "What `%2F` in a path is.")
+        .arguments(&[one("word", ValueKind::Choice(&["data", "separator"]))])
+        .default("data")
+        .details(
+            "`data`: a part of a segment, which routes match and applications get, and no file has. A segment with a \
+             dot segment beside it is refused with status 400. `separator`: a slash, for routes, files and servers of \
+             `proxy`, so that `/@scope%2Fname` is the file `@scope/name` of a registry of packages.",
+        )
+        .example("encoded-slash separator"),
     setting(BOTH, "error-page", "Page of the site for an error status.")
         .arguments(&[one("status", ValueKind::Status { min: 400, max: 599 }), one("path", ValueKind::UrlPath)])
         .repeatable()
@@ -59,7 +96,8 @@ pub(super) const SETTINGS: &[Setting] = &[
         .if_absent("none")
         .details(
             "The site's changes apply first, then the route's, each in the written order. Placeholders such as `{host}` \
-             are filled. With `for`, the path of the request counts on every response, also on an error. The field \
+             are filled. `Content-Type`, `Content-Encoding` and `Content-Language` describe what the route sends, so the \
+             pages of errors and redirects do not get them. With `for`, the path of the request counts on every response, also on an error. The field \
              is not on responses from before the site is known. These are refused heads (400, such as one without Host; \
              408, 414, 417, 431, 501, 505), connections beyond a limit (503), and hosts without a site (421). It is not \
              on the redirect of `https-redirect` either.",
@@ -102,6 +140,12 @@ pub(super) const SETTINGS: &[Setting] = &[
         .if_absent("by the file name, from the list of registered types")
         .details("The pattern is compared with the path of the file. The first match wins, a route's before the site's.")
         .example("content-type \"*.geojson\" \"application/geo+json\""),
+    setting(BOTH, "types", "Media type of files by their name.")
+        .arguments(&[one("type", ValueKind::MediaType), list("suffix", ValueKind::FileName)])
+        .repeatable()
+        .if_absent("the list of registered types")
+        .details("The case of a suffix does not matter. `content-type` is for paths. The first match of both wins.")
+        .example("types \"application/x-mods\" \"mods\" \"modz\""),
     setting(BOTH, "cors", "Lets pages of other origins use the responses, and responds to their preflight requests.")
         .arguments(&[list("origin", ValueKind::Origin)])
         .properties(&[

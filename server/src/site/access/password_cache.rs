@@ -184,6 +184,14 @@ impl Verifier {
         Self { shared, verified: RefCell::default(), checks: SingleFlight::default() }
     }
 
+    /// Whether the password of a user is known to be right.
+    pub(super) fn is_verified(&self, users: &Users, attempt: LoginAttempt<'_>) -> bool {
+        let LoginAttempt { name, password, now, .. } = attempt;
+        users.get(name).is_some_and(|hash| {
+            self.lookup(&self.shared.digest(&[name.as_bytes(), hash.text().as_bytes(), password]), now)
+        })
+    }
+
     /// Checks the password of a user. An unknown user takes as long as a wrong password.
     pub(super) async fn check(&self, users: &Users, attempt: LoginAttempt<'_>) -> CheckResult {
         let LoginAttempt { name, password, now, .. } = attempt;

@@ -92,6 +92,15 @@ impl Users {
         self.by_name.values().map(|hash| hash.check_bytes()).max().unwrap_or(0)
     }
 
+    /// Whether both have equal names with equal hashes.
+    pub(super) fn has_hashes_of(&self, other: &Self) -> bool {
+        self.by_name.len() == other.by_name.len()
+            && self
+                .by_name
+                .iter()
+                .all(|(name, hash)| other.by_name.get(name).is_some_and(|known| known.text() == hash.text()))
+    }
+
     /// Returns the hash of a user.
     pub(super) fn get(&self, name: &str) -> Option<&Arc<PasswordHash>> {
         self.by_name.get(name)

@@ -170,14 +170,15 @@ impl FileCache {
 
 #[cfg(test)]
 mod tests {
-    use super::super::loaded::{LoadedContent, LoadedFile, LoadedVariant};
+    use super::super::loaded::{ContentIdentity, LoadedContent, LoadedFile, LoadedVariant};
     use super::*;
     use selvedge::service::FileStamp;
 
     fn resource_of(content: LoadedContent) -> Rc<Resource> {
         let stamp = FileStamp { device: 0, inode: 0, length: 1, modified: (0, 0), changed: (0, 0) };
-        let identity = LoadedVariant { stamp, content };
-        Rc::new(Resource::new(LoadedFile { name: "x".to_owned(), identity, precompressed: Vec::new() }, None))
+        let identity = LoadedVariant { stamp, content, identity: ContentIdentity::Time };
+        let file = LoadedFile { name: "x".to_owned(), identity, precompressed: Vec::new(), outdated: None };
+        Rc::new(Resource::new(file, None))
     }
 
     fn resource() -> Rc<Resource> {

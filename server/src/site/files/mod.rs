@@ -6,12 +6,16 @@
 
 pub(super) mod cache;
 pub(super) mod cache_key;
+mod content_hash;
 pub(super) mod directories;
 mod encoded;
 mod error;
+mod links;
 mod loaded;
+mod media_types;
 mod mime;
 mod multipart;
+mod open;
 pub(super) mod resolve;
 mod resource;
 mod response;

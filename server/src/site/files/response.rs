@@ -46,7 +46,11 @@ pub(super) async fn respond(request: &Request, resource: &Resource) -> Response 
             }
             None => None,
         };
-        return build_response(request, (representation, encoded), &representation.fields);
+        let response = build_response(request, (representation, encoded), &representation.fields);
+        return match resource.take_log_reason() {
+            Some(reason) => response.log_reason(reason),
+            None => response,
+        };
     }
 }
 
@@ -74,7 +78,7 @@ fn build_response(
     }
     let now = HttpDate::from_unix(request.received_at().unix_time);
     let validators =
-        Validators { etag: Some(representation.etag.as_bytes()), last_modified: Some(representation.modified) };
+        Validators { etag: representation.etag.as_deref().map(str::as_bytes), last_modified: representation.modified };
     match evaluate(request.head(), request.head_bytes(), &validators, now) {
         PreconditionResult::NotModified => Response::with_fields(StatusCode::NOT_MODIFIED, fields.not_modified.clone()),
         PreconditionResult::Failed => Response::error(StatusCode::PRECONDITION_FAILED),

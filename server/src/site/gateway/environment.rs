@@ -4,8 +4,10 @@ use super::rules::GatewayRules;
 use super::script::TargetScript;
 use selvedge::proto::cgi::{ScriptPath, ScriptRequest, for_each_variable};
 use selvedge::proto::fastcgi::write_variable;
+use selvedge::proto::path::path_bytes;
 use selvedge::service::{UNIX_PEER, request_id};
 use selvedge::{Request, StatusCode};
+use std::borrow::Cow;
 use std::net::SocketAddr;
 use std::path::Path;
 
@@ -67,8 +69,15 @@ impl ScriptCall {
             software: SOFTWARE,
         };
         for_each_variable(&facts, &mut |name: &[u8], value: &[u8]| {
+            let value = match name {
+                // Text of the path, in which private characters hold bytes that are not UTF-8, and encoded slashes.
+                b"SCRIPT_NAME" | b"PATH_INFO" | b"PATH_TRANSLATED" | b"SCRIPT_FILENAME" | b"DOCUMENT_URI" => {
+                    std::str::from_utf8(value).map_or(Cow::Borrowed(value), path_bytes)
+                }
+                _ => Cow::Borrowed(value),
+            };
             if name != REQUEST_ID && !is_replaced(name) {
-                to(name, value);
+                to(name, &value);
             }
         });
         if !is_replaced(REQUEST_ID) {

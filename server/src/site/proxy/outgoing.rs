@@ -13,7 +13,7 @@ use selvedge::client::{OutgoingHead, ResponseUse, Scheme};
 use selvedge::proto::field::{KnownField, list_members};
 use selvedge::proto::forward::{ClientInfo, PeerTrust, forward_request};
 use selvedge::proto::head::{Scheme as ClientScheme, Version};
-use selvedge::proto::path::SafePath;
+use selvedge::proto::path::{EncodedSlash, SafePath};
 use selvedge::proto::proxy_protocol::{self, ProxiedPeer, ProxyVersion};
 use selvedge::service::{UNIX_PEER, authority, request_id};
 use selvedge::{Request, proto};
@@ -54,6 +54,8 @@ pub(super) enum UpgradeKind {
 pub(in crate::site) struct RequestFacts<'a> {
     /// The path after a rewrite, if it was rewritten.
     pub(in crate::site) rewritten: Option<&'a SafePath>,
+    /// What an encoded slash in the path is.
+    pub(in crate::site) encoded_slash: EncodedSlash,
     /// The proxies whose fields about the client are true.
     pub(in crate::site) proxies: Option<&'a TrustedProxies>,
 }
@@ -188,7 +190,7 @@ fn write_target<'v>(
     facts: RequestFacts<'_>,
     values: &dyn Fn() -> RequestValues<'v>,
 ) -> PathPrefixes {
-    let path = forwarded_path(request.path_bytes(), facts.rewritten);
+    let path = forwarded_path(request.path_bytes(), facts.rewritten, facts.encoded_slash);
     let mut query = request.query().map(Cow::Borrowed);
     let mut prefixes = PathPrefixes::default();
     match &rules.path {

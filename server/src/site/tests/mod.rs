@@ -12,7 +12,7 @@ mod routes;
 
 use super::*;
 use crate::syntax::{CaseSensitivity, Pattern, ResponseSelector, Template, TextPattern, TextTemplate, TryPath};
-use selvedge::proto::path::SafePath;
+use selvedge::proto::path::{EncodedSlash, SafePath};
 use selvedge::service::{Exchange, FileStamp, LogRule};
 use selvedge::{Observer, RunningServer, Server};
 use std::fs;
@@ -74,6 +74,7 @@ fn files_rules(root: Arc<Root>) -> FilesRules {
         fallback: None,
         listing: Listing::Off,
         precompressed: Precompressed::On,
+        addresses: PageAddresses::default(),
     }
 }
 

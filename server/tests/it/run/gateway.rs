@@ -254,6 +254,7 @@ fn a_path_of_php_leads_to_a_script_a_file_or_the_front_controller() {
         ("/copy.php.bak", "/index.php", None),
         ("/.hidden.php", "/index.php", None),
         ("/page/none", "/index.php", None),
+        ("/a.php/x%2Fy", "/a.php", Some("/x/y")),
     ] {
         assert_eq!(program.connect().request("GET", path, "Connection: close").text(), "hello", "{path}");
         let request = server.request();
@@ -274,11 +275,33 @@ fn a_path_of_php_leads_to_a_script_a_file_or_the_front_controller() {
         let response = program.connect().request("GET", path, "Connection: close");
         assert_eq!((response.status, response.field("location")), (301, Some(&*format!("{path}/"))));
     }
-    for (path, status) in [("/..%2fa.php", 404), ("/a.php%00.css", 400), ("/../a.php", 400), ("//a.php", 404)] {
+    for (path, status) in [("/..%2fa.php", 400), ("/a.php%00.css", 400), ("/../a.php", 400)] {
         assert_eq!(program.connect().request("GET", path, "Connection: close").status, status, "{path}");
     }
     program.stop();
     drop(folder);
+}
+
+#[test]
+fn a_path_of_a_script_is_that_of_its_route_however_it_is_read() {
+    let server = ScriptServer::fastcgi();
+    let routes = "route \"/admin/*\" { deny; }\n    route \"/open/*\" { fastcgi \"ADDRESS\"; }\n    route \"/*\" { deny status=410; }";
+    let (_folder, program) = serve(&server, routes);
+    let get = |path: &str| program.connect().request("GET", path, "Connection: close").status;
+    for path in ["/open/a%2Fb", "/open//a", "/open/a%5Cb"] {
+        server.respond(Script {
+            pieces: vec![[record(OUTPUT, &[HEAD, b"hello"].concat(), 0), end(0)].concat()],
+            after: AfterResponse::Close,
+        });
+        assert_eq!(get(path), 200, "{path}");
+        server.request();
+    }
+    // The server would read another path.
+    for path in ["/open%5C..%5Cadmin/x", "/open/..%5Cadmin", "//open/x"] {
+        assert_ne!(get(path), 200, "{path}");
+    }
+    assert_eq!((get("/open/..%5Cadmin"), get("//open/x"), get("/admin%2Fx")), (404, 404, 410));
+    program.stop();
 }
 
 #[test]

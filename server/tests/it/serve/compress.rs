@@ -73,6 +73,7 @@ fn what_does_not_shrink_is_sent_as_it_is() {
     write(&tree, "a.jpg", &text(20_000));
     write(&tree, "b.css", &text(20_000));
     write(&tree, "b.css.gz", "precompressed");
+    write(&tree, "a.svgz", &text(20_000));
     let mut seed = 1_u64;
     let noise = std::iter::repeat_with(|| {
         seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
@@ -88,6 +89,9 @@ fn what_does_not_shrink_is_sent_as_it_is() {
         let response = client.get_with(path, "Accept-Encoding: gzip");
         assert_eq!((response.status, response.field("content-encoding")), (200, coding), "{path}");
     }
+    // Its own coding is the only one.
+    let own = client.get_with("/a.svgz", "Accept-Encoding: br");
+    assert_eq!((own.text(), own.field("content-encoding"), own.field("vary")), (&*text(20_000), Some("gzip"), None));
     assert_eq!(client.get_with("/b.css", "Accept-Encoding: gzip").text(), "precompressed");
     assert_eq!(client.get_with("/b.css", "Accept-Encoding: br").field("content-encoding"), Some("br"));
     let plain = Program::serve_with(&tree, &["--no-compress"]);

@@ -3,6 +3,7 @@
 use crate::support::client::Response;
 use crate::support::program::Program;
 use crate::support::tree::Tree;
+use std::os::unix::ffi::OsStrExt;
 
 fn tree() -> Tree {
     let tree = Tree::new();
@@ -17,6 +18,8 @@ fn tree() -> Tree {
     tree.write("q?.txt", "question");
     tree.write("c:d;e,f+g~.txt", "marks");
     tree.write("-", "dash");
+    tree.write("back\\slash.txt", "backslash");
+    tree.write(std::path::Path::new(std::ffi::OsStr::from_bytes(b"latin-\xe9.txt")), "latin");
     std::fs::write(tree.outside("outside.txt"), "outside").expect("the file is writable");
     tree
 }
@@ -75,35 +78,43 @@ const RESPONSES: &[(&str, u16, &str)] = &[
     ("/dir/sub/../../../outside.txt", 400, ""),
     ("/%%32%65%%32%65/outside.txt", 400, ""),
     ("/%252e%252e/outside.txt", 404, ""),
-    ("/..%2foutside.txt", 404, ""),
-    ("/dir%2f..%2f..%2foutside.txt", 404, ""),
-    ("/..%5coutside.txt", 400, ""),
+    ("/..%2foutside.txt", 400, ""),
+    ("/dir%2f..%2f..%2foutside.txt", 400, ""),
+    ("/..%5coutside.txt", 404, ""),
     ("/..;/outside.txt", 404, ""),
     ("/.../outside.txt", 404, ""),
     // Slashes.
-    ("//", 404, ""),
-    ("//hello.txt", 404, ""),
-    ("//evil.example/..", 404, ""),
-    ("//dir", 404, ""),
-    ("/dir//", 404, ""),
-    ("/dir//a.txt", 404, ""),
-    ("/dir/..//hello.txt", 404, ""),
-    ("/%2f%2fevil.example/%2e%2e", 404, ""),
+    ("//", 200, "home"),
+    ("//hello.txt", 200, "hello"),
+    ("///hello.txt", 200, "hello"),
+    ("//evil.example/..", 200, "home"),
+    ("//dir", 301, "/dir/"),
+    ("/dir//", 200, "dir"),
+    ("/dir//a.txt", 200, "a"),
+    ("/dir/..//hello.txt", 200, "hello"),
+    ("//../outside.txt", 400, ""),
+    ("/dir//../../outside.txt", 400, ""),
+    ("/%2f%2fevil.example/%2e%2e", 200, "home"),
     ("/dir%2fa.txt", 404, ""),
     ("/hello.txt/", 404, ""),
     ("/hello.txt/.", 404, ""),
     ("/hello.txt/x", 404, ""),
     ("/index.html/", 404, ""),
     ("/index.html/x.php", 404, ""),
-    // Bytes that are no text.
+    // Bytes that are no text, and characters of the range that holds them.
+    ("/latin-%E9.txt", 200, "latin"),
+    ("/latin-%C3%A9.txt", 404, ""),
+    ("/back%5Cslash.txt", 200, "backslash"),
+    ("/latin-%F4%8F%BF%A9.txt", 404, ""),
+    ("/dir%F4%8F%BC%AFa.txt", 404, ""),
     ("/hello.txt%00", 400, ""),
     ("/hello.txt%00.html", 400, ""),
     ("/%0d%0aSet-Cookie:%20a=b", 400, ""),
     ("/%7f", 400, ""),
-    ("/%c0%ae%c0%ae/outside.txt", 400, ""),
-    ("/%e0%80%af", 400, ""),
-    ("/%ff", 400, ""),
-    ("/%ed%a0%80", 400, ""),
+    ("/%c0%ae%c0%ae/outside.txt", 404, ""),
+    ("/%e0%80%af", 404, ""),
+    ("/%ff", 404, ""),
+    ("/%ed%a0%80", 404, ""),
     ("/%", 400, ""),
     ("/%2", 400, ""),
     ("/%zz", 400, ""),

@@ -35,7 +35,9 @@ fn rows(size: usize) -> Vec<(String, Outcome)> {
         }
     }
     if size == 0 {
-        rows.extend(["bytes=0-", "bytes=0-0", "bytes=-5"].map(|value| (value.to_owned(), Unsatisfiable)));
+        rows.extend(["bytes=0-", "bytes=0-0"].map(|value| (value.to_owned(), Unsatisfiable)));
+        // A suffix with a length is satisfiable, and Content-Range cannot describe nothing (RFC 9110 §14.1.2).
+        rows.push(("bytes=-5".to_owned(), Whole));
         return rows;
     }
     rows.extend([

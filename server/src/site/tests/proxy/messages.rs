@@ -79,6 +79,31 @@ fn paths_are_kept_or_lose_their_prefix() {
 }
 
 #[test]
+fn encoded_slashes_are_forwarded_unless_they_lead_to_another_route() {
+    let upstream = TestUpstream::with_content("");
+    let server = TestServer::one(vec![
+        route("/admin/*", Action::Deny(DenyResponse::new(403).unwrap())),
+        route("/*", Action::Proxy(Arc::new(rules(group(&[upstream.address]))))),
+    ]);
+    for target in ["/projects/group%2Fname", "/a//b", "/caf%E9/back%5Cslash"] {
+        assert_eq!(server.get(target).status, 200, "{target}");
+        assert_eq!(upstream.requests().pop().unwrap().split(' ').nth(1), Some(target));
+    }
+    let count = upstream.count();
+    for (target, status) in [
+        ("/admin%2Fx", 404),
+        ("/%61dmin%2fx", 404),
+        ("/x/%2E%2E%2Fadmin/x", 400),
+        ("//admin/x", 403),
+        ("/x//../admin/x", 403),
+        ("/admin//x", 403),
+    ] {
+        assert_eq!(server.get(target).status, status, "{target}");
+    }
+    assert_eq!(upstream.count(), count);
+}
+
+#[test]
 fn host_and_fields_follow_the_rules() {
     let upstream = TestUpstream::new(|mut received| {
         received.respond(200, "X-Secret: 1\r\nX-Kept: 2\r\n", "");
@@ -188,6 +213,7 @@ fn encoded_slashes_and_empty_segments_are_forwarded_within_their_route() {
     for (target, expected) in [
         ("/api/projects/a%2Fb?q", "/api/projects/a%2Fb?q"),
         ("/@scope%2fname", "/@scope%2fname"),
+        ("/a%2F%5C", "/a%2F%5C"),
         ("/http://a/b", "/http://a/b"),
         ("//x//", "//x//"),
         ("/a%2Fb/../c%2Fd", "/c%2Fd"),
@@ -198,7 +224,7 @@ fn encoded_slashes_and_empty_segments_are_forwarded_within_their_route() {
         let request = upstream.requests().pop().unwrap();
         assert_eq!(request.split(' ').nth(1), Some(expected), "{target}");
         if target.starts_with("/map") {
-            assert!(request.contains("\r\nx-project: a%2Fb//c\r\n"), "{request}");
+            assert!(request.contains("\r\nx-project: a%2Fb/c\r\n"), "{request}");
         }
     }
     let count = upstream.count();
@@ -208,19 +234,51 @@ fn encoded_slashes_and_empty_segments_are_forwarded_within_their_route() {
         ("//admin", 404),
         ("//admin/x", 404),
         ("/%2Fadmin/x", 404),
-        ("/a/..%2fadmin", 404),
-        ("/a/%2e%2e%2Fadmin", 404),
-        ("/a//../../admin", 404),
+        ("/a/..%5cadmin/x", 404),
+        ("/..%5cx", 404),
+        ("/a//../admin", 404),
+        ("/a/..%2fadmin", 400),
+        ("/a/%2e%2e%2Fadmin", 400),
+        ("/a//../../admin", 400),
         ("/map%2Fx", 404),
         ("/files/a%2Fb", 404),
         ("/files//b", 404),
         ("/files%2Fb", 404),
-        ("/a%2F%5C", 400),
         ("/a%2F/../..", 400),
     ] {
         assert_eq!(server.get(target).status, status, "{target}");
     }
     assert_eq!(upstream.count(), count, "none is forwarded");
+}
+
+#[test]
+fn an_encoded_slash_that_separates_is_forwarded_as_a_slash() {
+    let upstream = TestUpstream::with_content("");
+    let kept = rules(group(&[upstream.address]));
+    let stripped = ProxyRules { path: PathPolicy::PrefixStripped, ..kept.clone() };
+    let routes = vec![
+        route("/admin/*", Action::Deny(DenyResponse::new(403).unwrap())),
+        route("/api/*", Action::Proxy(Arc::new(stripped))),
+        route("/*", Action::Proxy(Arc::new(kept))),
+    ];
+    let server = TestServer::new(vec![SiteRules { encoded_slash: EncodedSlash::Separator, ..site("*", routes) }]);
+    for (target, expected) in [
+        ("/api/a%2Fb/c", "/a/b/c"),
+        ("/a%2Fb//c", "/a/b//c"),
+        ("/a%252Fb", "/a%252Fb"),
+        ("/a/b%2F./c", "/a/b/c"),
+        ("/api%2Fx", "/x"),
+    ] {
+        assert_eq!(server.get(target).status, 200, "{target}");
+        assert_eq!(upstream.requests().pop().unwrap().split(' ').nth(1), Some(expected), "{target}");
+    }
+    let count = upstream.count();
+    for (target, status) in
+        [("/admin%2Fx", 403), ("/a%2F..%2Fadmin/x", 403), ("//admin%2Fx", 403), ("/api%2F%5C..%5Cx", 404)]
+    {
+        assert_eq!(server.get(target).status, status, "{target}");
+    }
+    assert_eq!(upstream.count(), count);
 }
 
 #[test]
