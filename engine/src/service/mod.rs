@@ -22,7 +22,10 @@ pub use body::{
 };
 pub use exchange::{CloseReason, Closed, Exchange, Phase, ResponseOutcome, ServerEvent};
 pub(crate) use request::{ConnectionExtensions, InterimSender, LogInfo, RequestInner};
-pub use request::{Request, Timestamp, authority, hold_until_sent, send_interim, set_upstream, upstream_of};
+pub use request::{
+    Request, Timestamp, authority, hold_until_sent, received_query, replace_query, send_interim, set_upstream,
+    upstream_of,
+};
 pub use response::Response;
 pub(crate) use response::{FieldList, spare_fields};
 pub use upstream::{UpstreamFacts, UpstreamRecord};

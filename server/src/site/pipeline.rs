@@ -24,6 +24,7 @@ use selvedge::proto::field::Fields;
 use selvedge::proto::head::RequestFraming;
 use selvedge::proto::path::{OpaquePath, PathReject, SafePath, encode_segment};
 use selvedge::proto::target::TargetForm;
+use selvedge::service::replace_query;
 use selvedge::{Request, Response, StatusCode};
 use std::net::IpAddr;
 use std::time::Duration;
@@ -234,7 +235,7 @@ impl<'t> Pipeline<'t> {
                     let values = values();
                     (rewritten_path(target, &values), target.replaced_query(&values))
                 };
-                query.iter().for_each(|query| request.set_query(query));
+                query.iter().for_each(|query| replace_query(request, query));
                 match path {
                     Ok(path) => RouteResult::Rewritten(path, route),
                     Err(refused) => routed(refused, ResponseSource::Generated),
