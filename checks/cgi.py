@@ -40,7 +40,7 @@ SESSION = (
 # Waits for a mark after the response, works, and leaves a mark.
 GOES_ON = (
     "while ! [ -e \"$MARKS/go\" ]; do sleep 0.01; done\n"
-    "echo late >&2\necho surplus\nsleep 0.1\necho > \"$MARKS/gone-on\"\n"
+    "echo late >&2\necho surplus\nsleep 0.1\necho > \"$MARKS/worked-on\"\n"
 )
 DUPLEX_BYTES = 16 << 20
 
@@ -356,14 +356,14 @@ def sessions(server):
 
 def after(server):
     marks = server.folder / "marks"
-    go, gone_on = marks / "go", marks / "gone-on"
+    go, worked_on = marks / "go", marks / "worked-on"
 
     def goes_on(what):
-        assert not gone_on.exists(), f"{what}: the program did not wait"
+        assert not worked_on.exists(), f"{what}: the program did not wait"
         go.write_text("")
-        server.wait_for(gone_on.exists, f"end of the work of a program, {what}")
+        server.wait_for(worked_on.exists, f"end of the work of a program, {what}")
         go.unlink()
-        gone_on.unlink()
+        worked_on.unlink()
 
     for method, path, expected in [
         ("GET", "/long/goes-on", (200, b"hello")),

@@ -65,7 +65,7 @@ SCRIPTS = {
         for ($n = 0; $n < 3000 && !file_exists(__DIR__ . '/go'); $n++) { usleep(10000); clearstatcache(); }
         error_log('late');
         echo 'surplus';
-        file_put_contents(__DIR__ . '/gone-on', connection_aborted() ? 'aborted' : 'whole');""",
+        file_put_contents(__DIR__ . '/worked-on', connection_aborted() ? 'aborted' : 'whole');""",
     "never-ends.php": """<?php
         header('Content-Length: 5');
         echo 'hello'; flush();
@@ -351,7 +351,7 @@ def idle(server):
 
 
 def after(server):
-    go, gone_on = server.folder / "site" / "go", server.folder / "site" / "gone-on"
+    go, worked_on = server.folder / "site" / "go", server.folder / "site" / "worked-on"
     for host in [None, "kept.example"]:
         server.forget_logs()
         connection = http.client.HTTPConnection(server.address, timeout=5)
@@ -359,11 +359,11 @@ def after(server):
             connection.request("GET", path, headers={"Host": host} if host else {})
             assert connection.getresponse().read() == expected, (host, path)
         connection.close()
-        assert not gone_on.exists()
+        assert not worked_on.exists()
         go.write_text("")
-        server.wait_for(lambda: gone_on.exists() and gone_on.read_text(), "end of a script that goes on")
-        assert gone_on.read_text() == "whole", "the server has waited for the script"
-        gone_on.unlink()
+        server.wait_for(lambda: worked_on.exists() and worked_on.read_text(), "end of a script that goes on")
+        assert worked_on.read_text() == "whole", "the server has waited for the script"
+        worked_on.unlink()
         go.unlink()
         server.logs("error Script: /goes-on.php, after its response: PHP message: late")
         server.logs("/goes-on.php, after its response: 7 bytes of output beyond its Content-Length were not sent")

@@ -185,27 +185,12 @@ impl Request {
         self.inner.head.target.path.of(self.head_bytes())
     }
 
-    /// Returns the part of the target after the first `?`, or what [`Request::set_query`] has set.
+    /// Returns the part of the target after the first `?`, or what [`replace_query`](super::replace_query) has set.
     pub fn query(&self) -> Option<&str> {
         match self.inner.replaced_query.as_deref() {
-            None => self.received_query(),
+            None => received_query(self),
             Some(replaced) => Some(replaced).filter(|query| !query.is_empty()),
         }
-    }
-
-    /// Returns the part of the received target after the first `?`.
-    pub fn received_query(&self) -> Option<&str> {
-        self.inner.head.target.query.map(|span| ascii(span.of(self.head_bytes())))
-    }
-
-    /// Replaces the query for the application, when it processes the request as one for another target. Without a query
-    /// in `query`, the request has none. Head, target and logs keep what was received.
-    ///
-    /// # Panics
-    /// If it has other characters than visible ASCII, which no query of a request has.
-    pub fn set_query(&mut self, query: &str) {
-        assert!(query.bytes().all(|b| b.is_ascii_graphic()), "a query is percent-encoded");
-        self.inner.replaced_query = Some(query.into());
     }
 
     /// Returns the host and port of the request, from the target or from Host.
@@ -294,6 +279,21 @@ impl Request {
 /// Returns the host and port of a request as received, for use as a cache key.
 pub fn authority(request: &Request) -> Option<&[u8]> {
     request.inner.head.authority.map(|span| span.of(request.head_bytes()))
+}
+
+/// Returns the part of the received target after the first `?`.
+pub fn received_query(request: &Request) -> Option<&str> {
+    request.inner.head.target.query.map(|span| ascii(span.of(request.head_bytes())))
+}
+
+/// Replaces the query for the application, when it processes the request as one for another target; an empty one stands for
+/// none. Head, target and [`received_query`] keep what was received.
+///
+/// # Panics
+/// If it has other characters than visible ASCII, which no query of a request has.
+pub fn replace_query(request: &mut Request, query: &str) {
+    assert!(query.bytes().all(|b| b.is_ascii_graphic()), "a query is percent-encoded");
+    request.inner.replaced_query = Some(query.into());
 }
 
 /// Keeps a value, such as the permit of a limit, until the response to a request has been sent or has failed.

@@ -24,7 +24,7 @@ use selvedge::proto::field::Fields;
 use selvedge::proto::head::RequestFraming;
 use selvedge::proto::path::{PathReject, SafePath, encode_segment};
 use selvedge::proto::target::TargetForm;
-use selvedge::service::{LogRule, set_log_rule};
+use selvedge::service::{LogRule, replace_query, set_log_rule};
 use selvedge::{Request, Response, StatusCode};
 use std::net::IpAddr;
 use std::time::Duration;
@@ -185,11 +185,7 @@ impl<'t> Pipeline<'t> {
             Ok(matched) => matched,
             Err(refused) => return RouteResult::Responded(refused),
         };
-        if route.log_rule != LogRule::All {
-            set_log_rule(request, route.log_rule);
-            // A cached file is sent without a look at its route.
-            self.cache_scope = CacheScope::None;
-        }
+        self.follow_log_rule(request, route);
         // Most actions need no captures, so they are found only for those that do.
         let values = || {
             let mut captures = route.pattern.matches(&text).unwrap_or_default();
@@ -211,15 +207,12 @@ impl<'t> Pipeline<'t> {
         match &route.action {
             Action::Rewrite(target) => {
                 if !is_one_to_one(route, target) {
-                    // Clients choose how many different paths lead to this target, so caching them could fill
-                    // the cache.
+                    // Clients choose how many different paths lead to this target, and could fill the cache.
                     self.cache_scope = CacheScope::None;
                 }
-                let (path, query) = {
-                    let values = values();
-                    (rewritten_path(target, &values), target.replaced_query(&values))
-                };
-                query.iter().for_each(|query| request.set_query(query));
+                let values = values();
+                let (path, query) = (rewritten_path(target, &values), target.replaced_query(&values));
+                query.iter().for_each(|query| replace_query(request, query));
                 match path {
                     Ok(path) => RouteResult::Rewritten(path, route),
                     Err(refused) => routed(refused, ResponseSource::Generated),
@@ -256,6 +249,15 @@ impl<'t> Pipeline<'t> {
                 let served = self.serve_files(request, (path, beneath.as_ref()), (route, rules, files), &values).await;
                 RouteResult::Responded(RoutedResponse { headers, ..served })
             }
+        }
+    }
+
+    /// Notes whether the log has lines of a route.
+    fn follow_log_rule(&mut self, request: &mut Request, route: &Route) {
+        if route.log_rule != LogRule::All {
+            set_log_rule(request, route.log_rule);
+            // A cached file is sent without a look at its route.
+            self.cache_scope = CacheScope::None;
         }
     }
 

@@ -33,10 +33,10 @@ impl Chunks for ScriptContent {
             error.note(exchange.messages().record());
         }
         // After the last byte of content with a length, some connections poll no more.
-        if !matches!(output, Ok(Some(_))) || exchange.is_complete() {
-            if let Some((exchange, after)) = self.exchange.take().filter(|_| output.is_ok()) {
-                after.follow(exchange, cx);
-            }
+        let is_over = !matches!(output, Ok(Some(_))) || exchange.is_complete();
+        let ended = if is_over { self.exchange.take() } else { None };
+        if let Some((exchange, after)) = ended.filter(|_| output.is_ok()) {
+            after.follow(exchange, cx);
         }
         Poll::Ready(output.map_err(|error: GatewayError| StreamError(error.to_string())).transpose())
     }

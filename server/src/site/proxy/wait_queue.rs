@@ -22,11 +22,11 @@ pub(super) struct WaitQueue {
 struct Entries {
     next_ticket: u64,
     /// In order of their tickets.
-    waiting: VecDeque<Entry>,
+    waiting: VecDeque<WaitingRequest>,
 }
 
 #[derive(Debug)]
-struct Entry {
+struct WaitingRequest {
     ticket: u64,
     /// Whether it is its turn.
     is_called: bool,
@@ -114,7 +114,7 @@ impl WaitQueue {
         let number = entries.next_ticket;
         entries.next_ticket += 1;
         let is_called = entries.waiting.is_empty();
-        entries.waiting.push_back(Entry { ticket: number, is_called, waker: None });
+        entries.waiting.push_back(WaitingRequest { ticket: number, is_called, waker: None });
         self.waiting.fetch_add(1, Ordering::SeqCst);
         Some(Ticket { queue: self, number })
     }

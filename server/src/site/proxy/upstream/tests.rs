@@ -99,7 +99,7 @@ async fn requests_get_places_in_order_of_arrival() {
         // The place belongs to the request that waits, although that one has not noticed it.
         drop(first);
         assert!(is_pending(&mut fourth).await && is_pending(&mut third).await, "{preference:?}");
-        // It is gone when the request notices. The request keeps its turn.
+        // Something else has taken it when the request notices. The request keeps its turn.
         let places = &upstream.servers[0].places;
         assert!(places.enter().is_some());
         assert!(is_pending(&mut second).await);
