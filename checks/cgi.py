@@ -16,6 +16,7 @@ import contextlib
 import hashlib
 import http.client
 import os
+import re
 import shutil
 import socket
 import subprocess
@@ -241,6 +242,7 @@ def environment(server):
     }
     for name, value in expected.items():
         assert got.pop(name, None) == value, (name, content)
+    assert re.fullmatch("[0-9a-f]{32}", got.pop("HTTP_X_REQUEST_ID")), content
     assert got.pop("SELVEDGE_PROGRAM").replace(".", "").isdigit()
     assert got.pop("SERVER_SOFTWARE").startswith("Selvedge/") and got.pop("REMOTE_PORT").isdigit()
     # The shell adds these.
