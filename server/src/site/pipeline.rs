@@ -26,6 +26,8 @@ use selvedge::proto::path::{PathReject, SafePath, encode_segment};
 use selvedge::proto::target::TargetForm;
 use selvedge::service::{LogRule, replace_query, set_log_rule};
 use selvedge::{Request, Response, StatusCode};
+#[cfg(feature = "configuration")]
+use std::borrow::Cow;
 use std::net::IpAddr;
 use std::time::Duration;
 
@@ -185,6 +187,10 @@ impl<'t> Pipeline<'t> {
             Ok(matched) => matched,
             Err(refused) => return RouteResult::Responded(refused),
         };
+        #[cfg(feature = "configuration")]
+        let (path, text) = self.read_for_files(request, (Cow::Borrowed(path), text), route);
+        #[cfg(feature = "configuration")]
+        let path = &*path;
         self.follow_log_rule(request, route);
         // Most actions need no captures, so they are found only for those that do.
         let values = || {

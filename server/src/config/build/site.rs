@@ -8,8 +8,8 @@ use super::when::text_pattern;
 use super::wildcards::Wildcards;
 use super::{Builder, Inherited, MachineRequirementKind, PageUse, texts};
 use crate::config::model::{
-    AccessSettings, Action, CacheControl, ContentTypeRule, Cors, ErrorPage, Files, HeaderChange, HeaderChangeKind,
-    ResponseSettings, Route, RouteLog, Site, Switch, TrailingSlash, When,
+    AccessSettings, Action, CacheControl, ContentTypeRule, Cors, EncodedSlashRule, ErrorPage, Files, HeaderChange,
+    HeaderChangeKind, ResponseSettings, Route, RouteLog, Site, Switch, TrailingSlash, When,
 };
 use crate::config::position::Span;
 use crate::config::problem::Problem;
@@ -77,7 +77,11 @@ impl Builder<'_, '_> {
             error_log: written("error").map(|item| self.error_log(item)),
             files,
             tls,
-            splits_encoded_slash: Switch::from(block.item("encoded-slash").first().text() == "separator"),
+            encoded_slash: match block.item("encoded-slash").first().text() {
+                "separator" => EncodedSlashRule::Separator,
+                "files" => EncodedSlashRule::Files,
+                _ => EncodedSlashRule::Data,
+            },
             link_targets: inherited.link_targets.clone(),
             access: inherited.access.clone(),
             response_settings,

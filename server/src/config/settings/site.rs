@@ -75,14 +75,16 @@ pub(super) const SETTINGS: &[Setting] = &[
         )
         .example("trailing-slash remove"),
     setting(SITE, "encoded-slash", "What `%2F` in a path is.")
-        .arguments(&[one("word", ValueKind::Choice(&["data", "separator"]))])
+        .arguments(&[one("word", ValueKind::Choice(&["data", "files", "separator"]))])
         .default("data")
         .details(
             "`data`: a part of a segment, which routes match and applications get, and no file has. A segment with a \
-             dot segment beside it is refused with status 400. `separator`: a slash, for routes, files and servers of \
-             `proxy`, so that `/@scope%2Fname` is the file `@scope/name` of a registry of packages.",
+             dot segment beside it is refused with status 400. `files`: a slash for files only, so that \
+             `/@scope%2Fname` is the file `@scope/name` of a registry of packages, and a redirect keeps `%2F`. A path \
+             that leads to another route with a slash finds no file. `separator`: a slash for routes, files and servers \
+             of `proxy`.",
         )
-        .example("encoded-slash separator"),
+        .example("encoded-slash files"),
     setting(BOTH, "error-page", "Page of the site for an error status.")
         .arguments(&[one("status", ValueKind::Status { min: 400, max: 599 }), one("path", ValueKind::UrlPath)])
         .repeatable()

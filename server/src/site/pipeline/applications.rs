@@ -9,7 +9,7 @@ use crate::site::lookup::{FileLookup, FoundBy};
 use crate::site::methods::{redirect_to_path, respond_to_method};
 use crate::site::proxy::{self, Forwarded, PreparedRequest, ProxyRules, RequestFacts};
 use crate::site::route_table::{CacheScope, Route, SiteRules};
-use crate::syntax::RequestValues;
+use crate::syntax::{RequestValues, absolute_path};
 use selvedge::proto::path::{EncodedSlash, SafePath, decode_slashes, has_several_readings, readings};
 use selvedge::service::upstream_of;
 use selvedge::{Request, Response};
@@ -35,6 +35,26 @@ impl<'t> Pipeline<'t> {
         *raw == *text.as_bytes()
             || !has_several_readings(&raw)
             || readings(&raw).is_ok_and(|texts| texts.iter().all(leads_to_route))
+    }
+
+    /// Returns the path and its text as the action of a route reads them: files may read an encoded slash as a slash.
+    pub(super) fn read_for_files<'p>(
+        &self,
+        request: &Request,
+        (path, text): (Cow<'p, SafePath>, String),
+        route: &Route,
+    ) -> (Cow<'p, SafePath>, String) {
+        let SiteRules { encoded_slash, encoded_slash_of_files, .. } = self.site.rules;
+        if encoded_slash == encoded_slash_of_files || !matches!(route.action, Action::Files(_)) {
+            return (path, text);
+        }
+        match SafePath::decode_with(path.encode().as_bytes(), encoded_slash_of_files) {
+            Ok(separated) if separated != *path && self.leads_alike(request, (&path, &text), route) => {
+                let text = absolute_path(&separated);
+                (Cow::Owned(separated), text)
+            }
+            _ => (path, text),
+        }
     }
 
     /// Builds the request to a server of a group.
