@@ -43,7 +43,7 @@ pub(super) const SETTINGS: &[Setting] = &[
              workers. A file of more than 4 MiB is compressed each time. A precompressed file is sent in \
              place of compressing in its coding. Other responses, also those of applications, are compressed while they are sent; their \
              entity tag becomes weak. Not compressed are responses of less than 1 KiB, media types that do not shrink, \
-             those with `Cache-Control: no-transform` or a `Content-Encoding`, and ranges. If a request has a cookie or \
+             those with `Cache-Control: no-transform`, a digest or a `Content-Encoding`, and ranges. If a request has a cookie or \
              credentials or the response sets a cookie, only files are: the length of other content could reveal a \
              secret in it (BREACH).",
         ),

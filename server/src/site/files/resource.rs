@@ -1,5 +1,6 @@
 //! The representations of a file, ready to be sent.
 
+use super::allowed_codings::AllowedCodings;
 use super::encoded::EncodedContent;
 use super::loaded::{
     ContentIdentity, KnownStamps, LoadedContent, LoadedFile, LoadedVariant, MEANINGFUL_FROM, MEMORY_FILE_BYTES_MAX,
@@ -55,6 +56,14 @@ pub(super) struct RepresentationFields {
     pub(super) full: Rc<Fields>,
     /// The fields of 304: entity tag and date.
     pub(super) not_modified: Rc<Fields>,
+}
+
+/// The fields of a file with the changes of the site.
+pub(super) struct ChangedFields {
+    /// In the order of [`Resource::select`].
+    pub(super) of_representations: Box<[RepresentationFields]>,
+    /// What the site's fields allow.
+    pub(super) allowed: AllowedCodings,
 }
 
 /// One representation of a file (RFC 9110 §3.2).
@@ -135,15 +144,20 @@ impl Resource {
         &self.identity
     }
 
-    /// Returns the fields of each representation with these changes, in the order of [`Resource::select`].
-    pub(super) fn changed_fields(&self, apply: &dyn Fn(&mut Fields)) -> Box<[RepresentationFields]> {
+    /// Returns the fields of each representation with these changes.
+    pub(super) fn changed_fields(&self, apply: &dyn Fn(&mut Fields)) -> ChangedFields {
         let change = |representation: &Representation| {
             let mut changed = representation.fields.clone();
             apply(Rc::make_mut(&mut changed.full));
             apply(Rc::make_mut(&mut changed.not_modified));
             changed
         };
-        self.representations().map(change).collect()
+        let mut site_fields = Fields::new();
+        apply(&mut site_fields);
+        ChangedFields {
+            of_representations: self.representations().map(change).collect(),
+            allowed: AllowedCodings::of(&site_fields),
+        }
     }
 
     /// Returns the file name.
@@ -169,16 +183,20 @@ impl Resource {
         }
     }
 
-    /// Selects the representation that the client prefers (RFC 9110 §12.5.3). Returns its number and itself.
-    pub(super) fn select(&self, request: &Request) -> (usize, &Representation) {
-        if self.precompressed.is_empty() && self.encoded.is_empty() {
+    /// Selects the allowed representation that the client prefers (RFC 9110 §12.5.3). Returns its number and itself.
+    pub(super) fn select(&self, request: &Request, allowed: AllowedCodings) -> (usize, &Representation) {
+        if allowed == AllowedCodings::None || (self.precompressed.is_empty() && self.encoded.is_empty()) {
             return (0, &self.identity);
         }
         let accepted = AcceptedCodings::parse(request.known_field_values(KnownField::AcceptEncoding));
         // The bytes of encoded content may differ at another time or on another machine, so it has no ranges.
         let has_range = request.known_field(KnownField::Range).is_some();
         let can_be_sent = |representation: &Representation| {
-            representation.encoded.as_ref().is_none_or(|encoded| !has_range && !encoded.is_useless())
+            let permits = |encoded: &EncodedContent| !has_range && !encoded.is_useless();
+            representation
+                .encoded
+                .as_ref()
+                .is_none_or(|encoded| allowed == AllowedCodings::All && permits(encoded))
         };
         let variants = || self.precompressed.iter().chain(&self.encoded);
         let chosen = accepted.choose(|coding| {
@@ -211,6 +229,13 @@ impl Resource {
     /// Returns the representations that are files.
     fn stored(&self) -> impl Iterator<Item = &Representation> {
         std::iter::once(&self.identity).chain(self.precompressed.iter().map(|(_, representation)| representation))
+    }
+}
+
+impl ChangedFields {
+    /// Returns the memory in bytes that counts towards the cache's limit.
+    pub(super) fn memory_bytes(&self) -> usize {
+        self.of_representations.iter().map(RepresentationFields::memory_bytes).sum()
     }
 }
 
