@@ -85,7 +85,9 @@ fn build_response(
         PreconditionResult::NotModified => Response::with_fields(StatusCode::NOT_MODIFIED, fields.not_modified.clone()),
         PreconditionResult::Failed => Response::error(StatusCode::PRECONDITION_FAILED),
         PreconditionResult::ProceedIgnoringRange => full_response((representation, encoded), fields),
-        PreconditionResult::Proceed if encoded.is_some() => full_response((representation, encoded), fields),
+        PreconditionResult::Proceed if encoded.is_some() || has_weak_date(request, representation) => {
+            full_response((representation, encoded), fields)
+        }
         PreconditionResult::Proceed => match select_ranges(request, representation.length) {
             RangeSelection::Whole => full_response((representation, None), fields),
             RangeSelection::Single(range) => partial_response(representation, fields, range),
@@ -93,6 +95,13 @@ fn build_response(
             RangeSelection::Unsatisfiable => range_not_satisfiable(representation.length),
         },
     }
+}
+
+/// Whether If-Range has a date that two contents of the file can share, because a tool has set its time.
+//= RFC 9110 §13.1.5: a date that is not a strong validator makes the condition false
+fn has_weak_date(request: &Request, representation: &Representation) -> bool {
+    let is_date = |value: &[u8]| !value.starts_with(b"\"") && !value.starts_with(b"W/");
+    !representation.is_identified_by_time && request.known_field(KnownField::IfRange).is_some_and(is_date)
 }
 
 //= RFC 9110 §14.2: a Range counts for GET alone
