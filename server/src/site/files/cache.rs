@@ -177,7 +177,7 @@ mod tests {
     fn resource_of(content: LoadedContent) -> Rc<Resource> {
         let stamp = FileStamp { device: 0, inode: 0, length: 1, modified: (0, 0), changed: (0, 0) };
         let identity = LoadedVariant { stamp, content, identity: ContentIdentity::Time };
-        let file = LoadedFile { name: "x".to_owned(), identity, precompressed: Vec::new(), outdated: None };
+        let file = LoadedFile { name: "x".to_owned(), identity, precompressed: Vec::new(), outdated: Vec::new() };
         Rc::new(Resource::new(file, None))
     }
 

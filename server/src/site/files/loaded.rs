@@ -19,8 +19,8 @@ pub(super) struct LoadedFile {
     pub(super) name: String,
     pub(super) identity: LoadedVariant,
     pub(super) precompressed: Vec<(Coding, LoadedVariant)>,
-    /// The coding of a precompressed file that is older than the file, and is reported for the first time.
-    pub(super) outdated: Option<Coding>,
+    /// The codings of precompressed files that are older than the file, and are reported for the first time.
+    pub(super) outdated: Vec<Coding>,
 }
 
 /// A variant of a file: its stamp, and its bytes or descriptor.

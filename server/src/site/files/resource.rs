@@ -45,7 +45,7 @@ pub(in crate::site) struct Resource {
     precompressed: Vec<(Coding, Representation)>,
     /// The codings that the server encodes the file in.
     encoded: Vec<(Coding, Representation)>,
-    /// The reason why a precompressed file is not sent, until it is logged.
+    /// The reason why precompressed files are not sent, until it is logged.
     log_reason: Cell<Option<&'static str>>,
 }
 
@@ -137,7 +137,7 @@ impl Resource {
             encoded: encoded.collect(),
             identity,
             precompressed,
-            log_reason: Cell::new(file.outdated.map(outdated_reason)),
+            log_reason: Cell::new(outdated_reason(&file.outdated)),
         }
     }
 
@@ -342,10 +342,11 @@ fn last_modified(stamp: &FileStamp, now: SystemTime) -> Option<HttpDate> {
     is_meaningful.then(|| HttpDate::from_unix(seconds))
 }
 
-/// Returns why a precompressed file is not sent.
-fn outdated_reason(coding: Coding) -> &'static str {
-    let place = Coding::ALL.iter().position(|known| *known == coding).unwrap_or(0);
-    OUTDATED[place]
+/// Returns why the precompressed files of these codings are not sent.
+fn outdated_reason(codings: &[Coding]) -> Option<&'static str> {
+    let bits = Coding::ALL.iter().enumerate().filter(|(_, coding)| codings.contains(coding));
+    let number: usize = bits.map(|(place, _)| 1 << place).sum();
+    OUTDATED.get(number.checked_sub(1)?).copied()
 }
 
 const _: () = assert!(MEMORY_FILE_BYTES_MAX < u32::MAX as u64, "a file in memory has a small length");

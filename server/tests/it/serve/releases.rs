@@ -265,6 +265,32 @@ fn included_lists_are_reloaded_when_they_change() {
     );
     folder.write("www/index.html", "in");
     folder.write("blocked.kdl", "deny \"192.0.2.2\"\n");
+#[test]
+fn each_outdated_precompressed_file_is_named_once() {
+    let tree = Tree::new();
+    let names: Vec<_> = (0..6).map(|number| format!("stale-{number}.css")).collect();
+    for name in &names {
+        tree.write(name, "original");
+        for suffix in [".br", ".gz"] {
+            tree.write(format!("{name}{suffix}"), "compressed");
+            tree.set_modified(&format!("{name}{suffix}"), Duration::from_secs(1_600_000_000));
+        }
+    }
+    let program = Program::serve(&tree);
+    let mut client = program.connect();
+    // All within a second, so that lines of one reason would be counted together.
+    for name in names.iter().cycle().take(names.len() * 4) {
+        let response = client.get_with(&format!("/{name}"), "Accept-Encoding: br, gzip");
+        assert_eq!((response.text(), response.field("content-encoding")), ("original", None));
+    }
+    let exit = program.stop();
+    for name in &names {
+        let of_file = |line: &&str| line.contains(name.as_str());
+        let lines: Vec<_> = exit.err.lines().filter(of_file).collect();
+        assert!(matches!(lines[..], [line] if line.contains("the .br and .gz files are older")), "{}", exit.err);
+    }
+}
+
     let program = folder.serve();
     assert_eq!(get(&program, "a.test", "/").status, 200);
     folder.write("blocked.kdl", "deny \"127.0.0.0/8\"\n");
