@@ -3,7 +3,8 @@
 use super::allowed_codings::AllowedCodings;
 use super::encoded::EncodedContent;
 use super::loaded::{
-    ContentIdentity, KnownStamps, LoadedContent, LoadedFile, LoadedVariant, MEANINGFUL_FROM, MEMORY_FILE_BYTES_MAX,
+    ContentIdentity, FIXED_TIMES, KnownStamps, LoadedContent, LoadedFile, LoadedVariant, MEANINGFUL_FROM,
+    MEMORY_FILE_BYTES_MAX,
 };
 use super::mime::{content_type, own_coding};
 use crate::reasons::OUTDATED;
@@ -338,7 +339,8 @@ impl From<LoadedContent> for BodyStorage {
 fn last_modified(stamp: &FileStamp, now: SystemTime) -> Option<HttpDate> {
     let seconds = stamp.modified.0;
     let now = now.duration_since(SystemTime::UNIX_EPOCH).ok()?.as_secs();
-    let is_meaningful = seconds >= MEANINGFUL_FROM && u64::try_from(seconds).is_ok_and(|seconds| seconds <= now);
+    let is_fixed = seconds < MEANINGFUL_FROM || FIXED_TIMES.contains(&seconds);
+    let is_meaningful = !is_fixed && u64::try_from(seconds).is_ok_and(|seconds| seconds <= now);
     is_meaningful.then(|| HttpDate::from_unix(seconds))
 }
 

@@ -10,9 +10,17 @@ use std::time::Duration;
 
 /// Sizes of files in memory, of open files, and of files that are hashed after the first response.
 const SIZES: [usize; 3] = [12, 100_000, 17 << 20];
-/// Fixed times of build tools: zero, Nix, Cloud Native Buildpacks, npm, and a SOURCE_DATE_EPOCH.
-const TIMES: [(u64, bool); 5] =
-    [(0, false), (1, false), (315_532_801, false), (499_162_500, false), (1_700_000_000, true)];
+/// Fixed times of build tools: zero, Nix, Cloud Native Buildpacks, npm, Bazel, and those of a SOURCE_DATE_EPOCH.
+const TIMES: [(u64, bool); 8] = [
+    (0, false),
+    (1, false),
+    (315_532_801, false),
+    (499_162_500, false),
+    (946_684_800, false),
+    (1_262_304_000, false),
+    (1_262_304_001, true),
+    (1_700_000_000, true),
+];
 
 /// Returns the tag of a file, once it is known.
 fn tag(program: &Program, target: &str) -> String {
@@ -258,14 +266,6 @@ fn precompressed_files_with_cut_times_are_sent_and_old_ones_are_logged_once() {
 }
 
 #[test]
-fn included_lists_are_reloaded_when_they_change() {
-    let folder = Folder::new(
-        "log { access \"off\"; error \"stderr\" level=\"info\"; }\n\
-         site \"*\" { root \"www\"; ip-access { include \"blocked.kdl\"; deny \"192.0.2.1\"; }; }",
-    );
-    folder.write("www/index.html", "in");
-    folder.write("blocked.kdl", "deny \"192.0.2.2\"\n");
-#[test]
 fn each_outdated_precompressed_file_is_named_once() {
     let tree = Tree::new();
     let names: Vec<_> = (0..6).map(|number| format!("stale-{number}.css")).collect();
@@ -291,6 +291,14 @@ fn each_outdated_precompressed_file_is_named_once() {
     }
 }
 
+#[test]
+fn included_lists_are_reloaded_when_they_change() {
+    let folder = Folder::new(
+        "log { access \"off\"; error \"stderr\" level=\"info\"; }\n\
+         site \"*\" { root \"www\"; ip-access { include \"blocked.kdl\"; deny \"192.0.2.1\"; }; }",
+    );
+    folder.write("www/index.html", "in");
+    folder.write("blocked.kdl", "deny \"192.0.2.2\"\n");
     let program = folder.serve();
     assert_eq!(get(&program, "a.test", "/").status, 200);
     folder.write("blocked.kdl", "deny \"127.0.0.0/8\"\n");
