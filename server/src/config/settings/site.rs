@@ -89,7 +89,10 @@ pub(super) const SETTINGS: &[Setting] = &[
         .arguments(&[one("status", ValueKind::Status { min: 400, max: 599 }), one("path", ValueKind::UrlPath)])
         .repeatable()
         .if_absent("a short text")
-        .details("The path is relative to the root, as in a request. The status code stays.")
+        .details(
+            "The path is relative to the root, as in a request. The status code stays. A client that prefers JSON \
+             (`Accept`) gets `application/problem+json` instead.",
+        )
         .example("error-page 404 \"/404.html\""),
     setting(BOTH, "header", "Sets a response field on every status; replaces others with its name.")
         .arguments(&[one("name", ValueKind::FieldName), one("value", ValueKind::FieldTemplate)])
@@ -206,5 +209,15 @@ pub(super) const SETTINGS: &[Setting] = &[
         .example("route \"/old/*\" { redirect \"/new/*\" status=301 }"),
     setting(SITE, "listing", "Whether a directory without an index file is listed.")
         .arguments(&[one("flag", ValueKind::Flag)])
-        .default("#false"),
+        .default("#false")
+        .details(
+            "A page of HTML, or JSON for a client that prefers it (`Accept`). Folders are first. The query selects: \
+             `sort` is `name`, `size` or `modified`; `order` is `asc` or `desc`; `filter` is a part of the names in any \
+             case; `page` is a number from 1. A page of HTML has 2,000 entries, a page of JSON 5,000. Members of the JSON: \
+             `path`, `entries`, `page`, `pages`, `total` (entries on all pages) and `truncated` (the directory has more \
+             than 100,000 entries, and the others are missing). Members of an entry: `name`, `type` (`file` or \
+             `directory`), `size` in bytes (of a file), `modified` (RFC 3339, UTC), and `href`, the encoded name, if it \
+             is not UTF-8 or has control characters. A control character of a name is shown escaped; the server serves \
+             no such path.",
+        ),
 ];
