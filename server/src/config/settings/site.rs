@@ -146,10 +146,14 @@ pub(super) const SETTINGS: &[Setting] = &[
         .details("The pattern is compared with the path of the file. The first match wins, a route's before the site's.")
         .example("content-type \"*.geojson\" \"application/geo+json\""),
     setting(BOTH, "types", "Media type of files by their name.")
-        .arguments(&[one("type", ValueKind::MediaType), list("suffix", ValueKind::FileName)])
+        .arguments(&[one("type", ValueKind::MediaType), list("suffix", ValueKind::Suffix)])
         .repeatable()
         .if_absent("the list of registered types")
-        .details("The case of a suffix does not matter. `content-type` is for paths. The first match of both wins.")
+        .details(
+            "A suffix is what follows the last dot of a name, or several parts as in `tar.gz`. Its case does not matter, and it \
+             is written in lower case. `content-type` is for paths and for names without a suffix: \
+             `content-type \"*LICENSE\" \"text/plain\"`. The first match of both wins.",
+        )
         .example("types \"application/x-mods\" \"mods\" \"modz\""),
     setting(BOTH, "cors", "Lets pages of other origins use the responses, and responds to their preflight requests.")
         .arguments(&[list("origin", ValueKind::Origin)])
