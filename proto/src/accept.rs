@@ -76,7 +76,8 @@ mod tests {
             ("Accept: a\r\n", &[]),
             ("GET / HTTP/1.1\r\nno colon\r\nAccept : a\r\nAccept: b\r\n", &["b"]),
         ] {
-            let found: Vec<_> = values_in_lines(head.as_bytes()).map(|value| value.escape_ascii().to_string()).collect();
+            let found: Vec<_> =
+                values_in_lines(head.as_bytes()).map(|value| value.escape_ascii().to_string()).collect();
             assert_eq!(found, expected, "{head}");
         }
     }

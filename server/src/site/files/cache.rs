@@ -240,7 +240,10 @@ mod tests {
             }
             let cached = cache.response(site, b"/a").unwrap();
             assert_eq!(cached.fresh_until, fresh_until);
-            assert_eq!(cached.changed_fields.as_ref().unwrap().of_representations[0].full.get("x-site"), Some(&b"a"[..]));
+            assert_eq!(
+                cached.changed_fields.as_ref().unwrap().of_representations[0].full.get("x-site"),
+                Some(&b"a"[..])
+            );
         }
         assert_eq!(changes.get(), 3, "the fields of 200 and 304, and those of the site alone, are made once");
         assert_eq!(Rc::strong_count(&file), 2, "the response does not keep the file");

@@ -196,10 +196,7 @@ impl Resource {
         let has_range = request.known_field(KnownField::Range).is_some();
         let can_be_sent = |representation: &Representation| {
             let permits = |encoded: &EncodedContent| !has_range && !encoded.is_useless();
-            representation
-                .encoded
-                .as_ref()
-                .is_none_or(|encoded| allowed == AllowedCodings::All && permits(encoded))
+            representation.encoded.as_ref().is_none_or(|encoded| allowed == AllowedCodings::All && permits(encoded))
         };
         let variants = || self.precompressed.iter().chain(&self.encoded);
         let chosen = accepted.choose(|coding| {

@@ -207,7 +207,12 @@ mod tests {
         let row = row(&entry).into_string();
         assert!(!row.contains("<img"), "{row}");
         assert!(row.contains("href=\"./%3Cimg%20src=x%20onerror=alert(1)%3E&amp;%22'.txt\""), "{row}");
-        assert!(row.contains("1.5 kB") && row.contains("title=\"1500 bytes\"") && row.contains("1970-01-01<span> 00:00</span>"), "{row}");
+        assert!(
+            row.contains("1.5 kB")
+                && row.contains("title=\"1500 bytes\"")
+                && row.contains("1970-01-01<span> 00:00</span>"),
+            "{row}"
+        );
     }
 
     #[test]
