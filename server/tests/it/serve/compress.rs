@@ -137,9 +137,9 @@ fn fields_of_the_site_forbid_codings_of_files() {
     let digest = "header \"Content-Digest\" \"sha-256=:RBNvo1WzZ4oRRq0W9+hknpT7T8If536DEMBg9hyq/4o=:\"";
     let configured = Folder::new(&format!(
         "site \"*\" {{\n    root \"www\"\n    compress #true\n    cache-control \"*.js\" \"no-transform, max-age=60\"\n    \
-         route \"/raw/*\" {{ header \"Cache-Control\" \"no-transform\"; }}\n    \
-         route \"/host/*\" {{ header \"Cache-Control\" \"no-transform\"; header \"X-Host\" \"{{host}}\"; }}\n    \
-         route \"/sum/*\" {{ {digest}; }}\n    route \"/page/*\" {{ files fallback=\"/app.js\"; }}\n}}\n"
+         route \"/raw/*\" {{ files; header \"Cache-Control\" \"no-transform\"; }}\n    \
+         route \"/host/*\" {{ files; header \"Cache-Control\" \"no-transform\"; header \"X-Host\" \"{{host}}\"; }}\n    \
+         route \"/sum/*\" {{ files; {digest}; }}\n    route \"/page/*\" {{ files fallback=\"/app.js\"; }}\n}}\n"
     ));
     for name in ["a.css", "app.js", "raw/a.css", "host/a.css", "sum/a.css"] {
         configured.write(&format!("www/{name}"), &text(4_000));
@@ -166,7 +166,7 @@ fn fields_of_the_site_forbid_codings_of_files() {
             }
         }
         if round == 20 {
-            crate::support::wait::wait_until("the files are cached", || {
+            wait_until("the files are cached", || {
                 let changed = std::fs::metadata(configured.path("www/sum/a.css.gz")).ok()?.modified().ok()?;
                 (changed.elapsed().ok()? > Duration::from_millis(200)).then_some(())
             });

@@ -262,7 +262,7 @@ fn error_pages_are_small_and_do_not_echo_the_request() {
 #[test]
 fn refused_heads_and_replaced_pages_are_json_for_clients_that_prefer_it() {
     let configured = Folder::new(
-        "limits { request-line-bytes-max 200; head-bytes-max 400; }\n\
+        "limits { request-line-bytes-max \"200B\"; head-bytes-max \"400B\"; }\n\
          site \"*\" { root \"www\"; error-page 404 \"/lost.html\"; }\n",
     );
     configured.write("www/lost.html", "lost");
