@@ -213,7 +213,7 @@ impl Observer for LogObserver {
             let key = if kind.is_empty() { exchange.reason.unwrap_or("Upstream") } else { kind };
             self.log_exchange(exchange, level, (key, "Upstream"), &failure);
         } else if let Some(reason) = exchange.reason {
-            // A line for each attempt, because programs that block clients count the lines.
+            // A line for each attempt, because programs that block clients count the lines, and for each file.
             let level = if reasons::is_about_files(reason) { Level::Info } else { level };
             let key = if reasons::has_own_line(reason) { SEPARATE_LINES } else { reason };
             self.log_exchange(exchange, level, (key, "Answered"), reason);

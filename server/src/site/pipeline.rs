@@ -11,6 +11,7 @@ use super::access::{AccessDecision, AccessRules};
 use super::action::{Action, Redirect};
 use super::condition::{host_of, scheme_of};
 use super::field_changes::{FieldChanges, ResponseSource};
+use super::files::AllowedCodings;
 use super::files::cache_key::CacheNamespace;
 use super::files_rules::{FilesRules, PathPrefix};
 use super::headers::HeaderEdits;
@@ -354,13 +355,16 @@ impl<'t> Pipeline<'t> {
                     FoundBy::PathAndValues => ResponseSource::File,
                     FoundBy::AnyPath => ResponseSource::Fallback,
                 };
-                let response = files.respond(request, &file.resource).await;
+                let allowed = self.allowed_codings(request, route, (source, &file));
+                let response = files.respond(request, &file.resource, allowed).await;
                 return RoutedResponse::new(response, Some(route), source).with_file(file);
             }
             Ok(FileLookup::Fallback(file)) => {
-                let mut response = files.respond(request, &file.resource).await;
+                let source = ResponseSource::Fallback;
+                let allowed = self.allowed_codings(request, route, (source, &file));
+                let mut response = files.respond(request, &file.resource, allowed).await;
                 add_vary_for_navigation(&mut response);
-                return RoutedResponse::new(response, Some(route), ResponseSource::Fallback).with_file(file);
+                return RoutedResponse::new(response, Some(route), source).with_file(file);
             }
             Ok(FileLookup::Moved(change)) => redirect_to_path(&change.apply(path), request, self.state.slash_redirect),
             Ok(FileLookup::Directory(directory, root)) => {
@@ -375,6 +379,26 @@ impl<'t> Pipeline<'t> {
             }
         };
         RoutedResponse::new(response, Some(route), ResponseSource::File)
+    }
+
+    /// Returns the codings of a file that the fields of its route allow.
+    fn allowed_codings(
+        &self,
+        request: &Request,
+        route: &Route,
+        (source, file): (ResponseSource, &FoundFile),
+    ) -> AllowedCodings {
+        if route.headers.is_empty() && route.file_fields.is_empty() {
+            return AllowedCodings::All;
+        }
+        let requested = self.decode(request.path_bytes()).map_or_else(|_| String::new(), |path| absolute_path(&path));
+        // What a pattern has captured makes no directive.
+        let values = || request_values(request, self.client, &requested, Captures::default());
+        let filled = route.headers.has_placeholders().then(|| route.headers.filled(&values()));
+        let headers = filled.as_ref().unwrap_or(&route.headers);
+        let mut fields = Fields::new();
+        FieldChanges::of_file(&route.file_fields, headers, &requested, (source, file)).apply(&mut fields);
+        AllowedCodings::of(&fields)
     }
 
     /// Adds a file to the cache of the fast path, if the request path alone determines the response.

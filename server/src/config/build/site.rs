@@ -151,7 +151,7 @@ impl Builder<'_, '_> {
                 }
                 "types" => {
                     for given in &item.arguments[1..] {
-                        let suffix = given.text().trim_start_matches('.');
+                        let suffix = given.text();
                         match Pattern::parse(&format!("*.{suffix}")) {
                             Ok(pattern) => response_settings
                                 .content_types

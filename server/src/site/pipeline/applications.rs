@@ -116,7 +116,8 @@ impl<'t> Pipeline<'t> {
                 (Some(refused), _) => refused,
                 (None, FileLookup::File(file, FoundBy::Path(fresh_until))) => {
                     self.cache_file(request, route, (&file, fresh_until));
-                    let response = self.state.files(number).respond(request, &file.resource).await;
+                    let allowed = self.allowed_codings(request, route, (ResponseSource::File, &file));
+                    let response = self.state.files(number).respond(request, &file.resource, allowed).await;
                     let served = RoutedResponse::new(response, Some(route), ResponseSource::File).with_file(file);
                     return RouteResult::Responded(served);
                 }
