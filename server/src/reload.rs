@@ -113,15 +113,11 @@ impl Sources for SandboxedFiles<'_> {
 ///
 /// # Errors
 /// All problems.
-pub(crate) fn read(file: &Path) -> Result<Configuration, Refusal> {
+pub(crate) fn read(file: &Path, scope: CheckScope) -> Result<Configuration, Refusal> {
     let configuration = config::read(file, &Disk).map_err(|problems| {
-        let of_machine = preflight::problems(problems.requirements(), CheckScope::All);
+        let of_machine = preflight::problems(problems.requirements(), scope);
         Refusal::Problems(problems.with(of_machine))
     })?;
-    check_requirements(configuration, CheckScope::All)
-}
-
-fn check_requirements(configuration: Configuration, scope: CheckScope) -> Result<Configuration, Refusal> {
     let problems = preflight::problems(&configuration.requirements, scope);
     refuse(problems, configuration)
 }

@@ -7,6 +7,7 @@ use crate::config::model;
 use crate::config_path;
 use crate::log;
 use crate::log::config::Level;
+use crate::preflight::CheckScope;
 use crate::process::{
     self, ControlHandler, ControlReply, RunMode, StartError, StartedPrograms, StartedRunner, StatusFormat, StopMode,
 };
@@ -37,7 +38,8 @@ pub(crate) fn run(options: &RunArgs) -> ExitCode {
         Ok(file) => file,
         Err(problem) => return print_refusal(&Refusal::Plain(problem)),
     };
-    let mut configuration = match reload::read(&file) {
+    let scope = if process::is_supervised() { CheckScope::Supervised } else { CheckScope::All };
+    let mut configuration = match reload::read(&file, scope) {
         Ok(configuration) => configuration,
         Err(refusal) => return print_refusal(&refusal),
     };

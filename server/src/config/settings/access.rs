@@ -44,7 +44,10 @@ pub(super) const SETTINGS: &[Setting] = &[
              are checked at a time. A client address (for IPv6, its /64) with four waiting checks gets 429. A \
              correct password is cached for one minute after its last use. For one user name, ten times `wrong-max` \
              wrong passwords are allowed, of all clients together; a correct password that is cached is not affected. Each \
-             wrong password is one line of the error log. `selvedge hash-password` makes a hash.",
+             wrong password is one line of the error log. `selvedge hash-password` makes a hash. While the server runs, an \
+             empty or removed `file` has no users, and a line that is no user costs only that user; the error log names it. \
+             `check` and a start refuse such a line and a `file` that does not exist, a reload and a restart after a crash \
+             do not.",
         )
         .example("basic-auth realm=\"Drafts\" file=\"users.htpasswd\""),
     setting(BASIC_AUTH, "user", "A user and the argon2 or bcrypt hash of the password.")

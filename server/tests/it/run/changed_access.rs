@@ -28,6 +28,36 @@ fn wait_for_line(folder: &Folder, texts: &[&str]) -> String {
 }
 
 #[test]
+fn a_removed_user_has_no_access_whatever_the_rest_of_the_file_is() {
+    let folder = Folder::new(&format!(
+        "{LOG}site \"*\" {{ basic-auth file=\"users\" wrong-max=10000; route \"/*\" {{ respond 200 \"in\"; }}; }}"
+    ));
+    folder.write("users", &format!("ann:{HASH}\nbob:{HASH}\n"));
+    let program = folder.serve();
+    assert_eq!((status(&program, ANN), status(&program, BOB)), (200, 200));
+    // Ann is removed, and another program adds a line with a hash that is not accepted.
+    folder.write("users", &format!("bob:{HASH}\neve:$apr1$salt$hash\n"));
+    wait_for_line(&folder, &["UsersRefused", "users: line 2: ", "selvedge hash-password"]);
+    assert_eq!((status(&program, ANN), status(&program, BOB)), (401, 200));
+    // `check` and a start refuse the line, a reload does not.
+    let checked = folder.run("check");
+    assert!(checked.code == Some(1) && checked.err.contains("line 2 of "), "{checked:?}");
+    assert_eq!(folder.run("reload").code, Some(0));
+    assert_eq!((status(&program, ANN), status(&program, BOB)), (401, 200));
+    // The last user is removed.
+    folder.write("users", "");
+    wait_until("no user has access", || (status(&program, BOB) == 401).then_some(()));
+    assert_eq!(folder.run("check").code, Some(0), "a file without users is valid");
+    folder.write("users", &format!("bob:{HASH}\n"));
+    wait_until("the user has access again", || (status(&program, BOB) == 200).then_some(()));
+    fs::remove_file(folder.path("users")).unwrap();
+    wait_for_line(&folder, &["UsersRefused", "the file has no users now: cannot read ", "users: "]);
+    assert_eq!(status(&program, BOB), 401);
+    assert_eq!((folder.run("reload").code, status(&program, BOB)), (Some(0), 401));
+    program.stop();
+}
+
+#[test]
 fn an_error_line_names_the_client_behind_a_trusted_proxy() {
     let folder = Folder::new(&format!(
         "trusted-proxies \"127.0.0.1\"\n{LOG}site \"a\" {{\n\
