@@ -11,7 +11,7 @@ use crate::preflight::CheckScope;
 use crate::process::{
     self, ControlHandler, ControlReply, RunMode, StartError, StartedPrograms, StartedRunner, StatusFormat, StopMode,
 };
-use crate::reload::{self, LiveServer};
+use crate::reload::{self, LiveServer, ReloadSource};
 use crate::remote_control::{RemoteCommands, RemoteControl};
 use crate::snapshot::Refusal;
 use crate::{certificate_status, check};
@@ -137,7 +137,7 @@ impl ServerCommands {
 
     fn reload_from(&self, text: Option<String>) -> ControlReply {
         let Some(live) = &mut *self.live() else { return ControlReply::Refused(STOPPED.to_owned()) };
-        match live.reload_and_log(text) {
+        match live.reload_and_log(text.map_or(ReloadSource::File, ReloadSource::Text)) {
             Ok(reloaded) => {
                 let lines = reloaded.lines();
                 if !live.logs_to_standard_error(model::Level::Info) {

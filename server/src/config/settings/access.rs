@@ -68,7 +68,9 @@ pub(super) const SETTINGS: &[Setting] = &[
         .if_absent("all; in a route, the site's")
         .details(
             "Lines are tried in order, and the first that contains the client decides. If none does, the client \
-              has access unless an `allow` line exists. A route's replaces the site's.",
+              has access unless an `allow` line exists. A route's replaces the site's. An included list may be empty; a \
+              list of `allow` lines needs one more `allow` beside its `include`, because without any line every client has \
+              access.",
         )
         .example("ip-access {\n    deny \"10.0.0.13\"\n    allow \"10.0.0.0/8\" \"fd00::/8\"\n}"),
     setting(IP_ACCESS, "allow", "Networks that have access.")

@@ -96,3 +96,72 @@ fn an_error_line_names_the_client_behind_a_trusted_proxy() {
     let direct = lines.iter().find(|line| line.contains("/direct")).unwrap();
     assert!(!direct.contains("client="), "{direct}");
 }
+
+#[test]
+fn a_list_may_become_empty_and_its_removal_is_logged() {
+    let folder = Folder::new(&format!(
+        "{LOG}site \"a\" {{ ip-access {{ include \"list.kdl\"; }}; route \"/*\" {{ respond 200 \"in\"; }}; }}\n\
+         site \"b\" {{\n\
+         route \"/*\" {{ when {{ include \"bots.kdl\"; }}; deny status=403; }}\n\
+         route \"/*\" {{ when {{ include \"others*.kdl\"; }}; deny status=403; }}\n\
+         route \"/*\" {{ when {{ not {{ include \"bots.kdl\"; }}; }}; respond 200 \"in\"; }}\n}}"
+    ));
+    for list in ["bots.kdl", "others.kdl"] {
+        folder.write(list, "client \"127.0.0.1\"\n");
+    }
+    folder.write("list.kdl", "deny \"127.0.0.1\"\n");
+    let program = folder.serve();
+    let status = |host: &str| get(&program, host, "/").status;
+    assert_eq!((status("a"), status("b")), (403, 403));
+    folder.write("list.kdl", "// no bans\n");
+    folder.write("bots.kdl", "");
+    folder.write("others.kdl", "");
+    wait_until("the lists are empty", || ((status("a"), status("b")) == (200, 200)).then_some(()));
+    let checked = folder.run("check");
+    assert_eq!((checked.code, checked.err.as_str()), (Some(0), ""), "{checked:?}");
+    folder.write("list.kdl", "deny \"127.0.0.1\"\n");
+    folder.write("others.kdl", "client \"127.0.0.1\"\n");
+    wait_until("the lists are in force", || ((status("a"), status("b")) == (403, 403)).then_some(()));
+    // A list of a pattern ends with its file, and one with a plain name stays. Other lists change meanwhile.
+    fs::remove_file(folder.path("others.kdl")).unwrap();
+    fs::remove_file(folder.path("list.kdl")).unwrap();
+    wait_for_line(&folder, &["error ListRemoved", "list.kdl was removed"]);
+    wait_for_line(&folder, &["error ListRemoved", "others.kdl was removed"]);
+    wait_until("the list of the pattern has ended", || ((status("a"), status("b")) == (403, 200)).then_some(()));
+    folder.write("bots.kdl", "client \"127.0.0.1\"\n");
+    wait_until("another list is in force", || ((status("a"), status("b")) == (403, 403)).then_some(()));
+    folder.write("list.kdl", "");
+    wait_until("the list is back", || (status("a") == 200).then_some(()));
+    program.stop();
+}
+
+#[test]
+fn a_new_list_is_in_force_beside_a_mistake_elsewhere() {
+    let text = |more: &str| {
+        format!(
+            "{LOG}site \"*\" {{ ip-access {{ include \"list.kdl\"; }}; route \"/*\" {{ respond 200 \"old\"; }}; }}\n{more}"
+        )
+    };
+    let folder = Folder::new(&text(""));
+    folder.write("list.kdl", "");
+    let program = folder.serve();
+    assert_eq!(get(&program, "a", "/").status, 200);
+    folder.configure(&text("nonsense"));
+    folder.write("list.kdl", "deny \"127.0.0.1\"\n");
+    wait_until("the client is banned", || (get(&program, "a", "/").status == 403).then_some(()));
+    // A change that waits for a reload is not put into force by a list.
+    folder.configure(&text("").replace("old", "new"));
+    folder.write("list.kdl", "");
+    let page = wait_until("the client is admitted", || {
+        Some(get(&program, "a", "/")).filter(|response| response.status == 200)
+    });
+    assert_eq!(page.text(), "old");
+    // A mistake in the list leaves its earlier entries in force.
+    folder.write("list.kdl", "deny \"127.0.0.256\"\n");
+    wait_for_line(&folder, &["ReloadRefused", "127.0.0.256"]);
+    assert_eq!((get(&program, "a", "/").status, folder.run("reload").code), (200, Some(1)));
+    folder.write("list.kdl", "deny \"192.0.2.1\"\n");
+    wait_until("a reload is accepted", || (folder.run("reload").code == Some(0)).then_some(()));
+    assert_eq!(get(&program, "a", "/").text(), "new");
+    program.stop();
+}
