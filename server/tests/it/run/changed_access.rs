@@ -58,6 +58,23 @@ fn a_removed_user_has_no_access_whatever_the_rest_of_the_file_is() {
 }
 
 #[test]
+fn a_dry_run_of_basic_auth_logs_what_it_would_refuse() {
+    let folder = Folder::new(&format!(
+        "{LOG}site \"*\" {{ basic-auth wrong-max=2 dry-run=#true {{ user \"ann\" \"{HASH}\"; }}; \
+         route \"/*\" {{ respond 200 \"in\"; }}; }}"
+    ));
+    let program = folder.serve();
+    assert_eq!([WRONG, WRONG, WRONG, WRONG, ANN].map(|line| status(&program, line)), [401, 401, 401, 401, 200]);
+    program.stop();
+    let lines = folder.lines("error.log");
+    let count = |text: &str| lines.iter().filter(|line| line.contains(text)).count();
+    assert_eq!(count(": 401 wrong user name or password peer="), 2, "{lines:?}");
+    let dry_run = "401 wrong user name or password, after too many of this client or for this user (dry run) peer=";
+    assert_eq!(count(dry_run), 2, "{lines:?}");
+    assert_eq!(count(": 200 too many wrong passwords of this client or for this user (dry run) peer="), 1, "{lines:?}");
+}
+
+#[test]
 fn an_error_line_names_the_client_behind_a_trusted_proxy() {
     let folder = Folder::new(&format!(
         "trusted-proxies \"127.0.0.1\"\n{LOG}site \"a\" {{\n\
