@@ -6,7 +6,7 @@ use crate::certificates::{CertificatePaths, LoadError, load};
 use crate::compile::CarriedState;
 use crate::config::value::Address;
 use crate::config::{MachineRequirement, MachineRequirementKind, PageUse, Problem, Sources};
-use crate::site::Root;
+use crate::site::{LiveUsers, Root};
 use rustix::fs::{Access, OFlags, access};
 use selvedge::proto::path::SafePath;
 use std::collections::HashMap;
@@ -69,6 +69,9 @@ pub(crate) fn read_regular(file: &Path) -> io::Result<Vec<u8>> {
 pub(crate) enum CheckScope {
     /// All, for a program that starts.
     All,
+    /// All except files of users, for a process that its supervisor starts: a line that another program has written must
+    /// not prevent a restart.
+    Supervised,
     /// Those of sites, for an application that embeds them.
     Sites,
     /// Those of a process that serves already. Its supervisor checks what needs privileges.
@@ -83,7 +86,8 @@ pub(crate) fn problems(requirements: &[MachineRequirement], scope: CheckScope) -
         | MachineRequirementKind::ListenAddress(_)
         | MachineRequirementKind::User(_)
         | MachineRequirementKind::Group(_)
-        | MachineRequirementKind::Program(_) => scope == CheckScope::All,
+        | MachineRequirementKind::Program(_) => matches!(scope, CheckScope::All | CheckScope::Supervised),
+        MachineRequirementKind::UserFile(_) => matches!(scope, CheckScope::All | CheckScope::Sites),
         MachineRequirementKind::WritableFile(_) => scope != CheckScope::Sites,
         _ => true,
     });
@@ -302,7 +306,10 @@ fn check_user_file(path: &Path) -> Result<(), (String, String)> {
             return unmet(what, "`selvedge hash-password --name NAME` prints such a line");
         }
     }
-    Ok(())
+    match LiveUsers::problem_of(path, &text) {
+        Some(what) => unmet(what, "`selvedge hash-password --name NAME` prints a valid line"),
+        None => Ok(()),
+    }
 }
 
 fn check_address(address: &Address) -> Result<(), (String, String)> {

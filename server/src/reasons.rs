@@ -8,6 +8,11 @@ pub(crate) const WRONG_PASSWORD: &str = "wrong user name or password";
 #[cfg(feature = "configuration")]
 pub(crate) const TOO_MANY_WRONG_PASSWORDS: &str = "too many wrong passwords of this client or for this user";
 
+/// A wrong name or password of a client that would have been refused without `dry-run`. It has a line of its own, too.
+#[cfg(feature = "configuration")]
+pub(crate) const WRONG_PASSWORD_DRY_RUN: &str =
+    "wrong user name or password, after too many of this client or for this user (dry run)";
+
 /// A path with a link that is not followed.
 pub(crate) const LINK_OUT: &str = "a symbolic link leads out of the root, to no folder of `link-targets`";
 
@@ -26,7 +31,7 @@ pub(crate) const OUTDATED: [&str; 7] = [
 #[cfg(feature = "program")]
 pub(crate) fn has_own_line(reason: &str) -> bool {
     // A precompressed file is reported once.
-    matches!(reason, WRONG_PASSWORD | TOO_MANY_WRONG_PASSWORDS) || OUTDATED.contains(&reason)
+    matches!(reason, WRONG_PASSWORD | WRONG_PASSWORD_DRY_RUN | TOO_MANY_WRONG_PASSWORDS) || OUTDATED.contains(&reason)
 }
 
 /// Whether the reason is about the files of a site, which may be as they are meant to be.

@@ -117,9 +117,8 @@ impl LogObserver {
         }
         let site = self.queue.site(exchange.request.map_or(0, Request::site_tag));
         let send = |text: String| {
-            let (peer, line) = (Some(exchange.peer), exchange.request_line.to_vec());
-            let (level, key, name) = (Level::Error, SEPARATE_LINES, "Script");
-            self.queue.send_site_event(site, LogEvent { level, key, name, text, peer, line, count: 1 });
+            let event = LogEvent::from_program(Level::Error, "Script", text);
+            self.queue.send_site_event(site, LogEvent { key: SEPARATE_LINES, ..about(exchange, event) });
         };
         for line in facts.messages.split(|&b| b == b'\n').map(<[u8]>::trim_ascii).filter(|line| !line.is_empty()) {
             send(String::from_utf8_lossy(line).into_owned());
@@ -138,9 +137,9 @@ impl LogObserver {
         text: &str,
     ) {
         let text = format!("{} {text}", exchange.status.code());
-        let (peer, line) = (Some(exchange.peer), exchange.request_line.to_vec());
         let site = self.queue.site(exchange.request.map_or(0, Request::site_tag));
-        self.queue.send_site_event(site, LogEvent { level, key, name, text, peer, line, count: 1 });
+        let event = LogEvent::from_program(level, name, text);
+        self.queue.send_site_event(site, LogEvent { key, ..about(exchange, event) });
     }
 
     /// Returns the exceeded limit of a refusal, for the log.
@@ -182,6 +181,14 @@ impl Drop for LogObserver {
     fn drop(&mut self) {
         self.tick();
     }
+}
+
+/// Returns an event with what identifies its request.
+fn about(exchange: &Exchange<'_>, event: LogEvent) -> LogEvent {
+    // The peer is the client unless a trusted proxy forwarded the request.
+    let client = exchange.request.map(|request| request.client().to_canonical());
+    let client = client.filter(|client| *client != exchange.peer.ip().to_canonical());
+    LogEvent { peer: Some(exchange.peer), client, line: exchange.request_line.to_vec(), ..event }
 }
 
 fn with_limit(text: &str, limit: Option<String>) -> String {

@@ -141,7 +141,7 @@ impl Builder<'_, '_> {
                     let selector = with_case(item, selector(&item.arguments[0]), ResponseSelector::ignoring_case);
                     if let ResponseSelector::Path(pattern) = &selector {
                         let at = item.arguments[0].at;
-                        self.reader.problems.extend(earlier_rules.add(pattern, &When::default(), at));
+                        self.reader.problems.extend(earlier_rules.add(pattern, Some(&When::default()), at));
                     }
                     response_settings.cache_control.push(CacheControl { selector, value: text(1) });
                 }
