@@ -15,7 +15,7 @@ use selvedge::proto::forward::{ClientInfo, PeerTrust, forward_request};
 use selvedge::proto::head::{Scheme as ClientScheme, Version};
 use selvedge::proto::path::{EncodedSlash, SafePath};
 use selvedge::proto::proxy_protocol::{self, ProxiedPeer, ProxyVersion};
-use selvedge::service::{UNIX_PEER, authority, request_id};
+use selvedge::service::{UNIX_PEER, authority, local_address, request_id};
 use selvedge::{Request, proto};
 use std::borrow::Cow;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -130,12 +130,10 @@ impl ServerRequest {
     }
 }
 
-/// Returns the header of the PROXY protocol for the client of a request. The address that the client connected to is
-/// not known here, so only its port is sent.
+/// Returns the header of the PROXY protocol for the client of a request. Its destination is the address that the client
+/// connected to; unspecified with port 0 for a client that a proxy on a Unix socket names.
 pub(super) fn proxy_header(version: ProxyHeaderVersion, request: &Request, client: IpAddr) -> Bytes {
     let port = if request.peer().ip().to_canonical() == client { request.peer().port() } else { 0 };
-    let default_port = if request.tls().is_some() { 443 } else { 80 };
-    let port_requested = request.host().and_then(|host| host.port).unwrap_or(default_port);
     let unspecified: IpAddr = match client {
         IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
         IpAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
@@ -144,7 +142,7 @@ pub(super) fn proxy_header(version: ProxyHeaderVersion, request: &Request, clien
         UNIX_PEER if client.is_loopback() => ProxiedPeer::Unknown,
         _ => ProxiedPeer::Client {
             source: SocketAddr::new(client, port),
-            destination: SocketAddr::new(unspecified, port_requested),
+            destination: local_address(request).unwrap_or(SocketAddr::new(unspecified, 0)),
         },
     };
     let mut header = Vec::new();

@@ -318,6 +318,8 @@ fn a_trusted_proxy_names_the_client_and_its_scheme() {
         let request = server.request();
         let get = |name: &str| request.variables.get(name).map(String::as_str);
         assert_eq!((get("REMOTE_ADDR"), get("HTTPS")), (Some(address), https), "{trusted}");
+        let port = program.address().port().to_string();
+        assert_eq!((get("SERVER_ADDR"), get("SERVER_PORT")), (Some("127.0.0.1"), Some(&*port)), "of the connection");
         program.stop();
     }
 }

@@ -385,10 +385,11 @@ fn connections_begin_with_a_proxy_header_if_the_rules_demand_it() {
     let mut group = group(&[address]);
     group.servers[0].proxy_header = Some(ProxyHeaderVersion::V1);
     let server = proxy(rules(group));
-    assert_eq!(server.get("/").status, 204);
+    assert_eq!(server.request("GET", "/", "a.example:1234", &[]).status, 204);
+    let port = server.running.as_ref().unwrap().addresses()[0].port().to_string();
     let text = seen.lock().unwrap().clone();
     let (header, request) = text.split_once("\r\n").unwrap();
     let parts: Vec<&str> = header.split(' ').collect();
-    assert_eq!((parts[..4].join(" "), parts[5]), ("PROXY TCP4 127.0.0.1 0.0.0.0".to_owned(), "80"));
+    assert_eq!((parts[..4].join(" "), parts[5]), ("PROXY TCP4 127.0.0.1 127.0.0.1".to_owned(), &*port));
     assert!(parts[4].parse::<u16>().unwrap() > 0 && request.starts_with("GET / HTTP/1.1\r\n"));
 }
