@@ -11,7 +11,7 @@ use base64ct::{Base64, Encoding};
 use bytes::Bytes;
 use selvedge::client::{OutgoingHead, ResponseUse, Scheme};
 use selvedge::proto::field::{KnownField, list_members};
-use selvedge::proto::forward::{ClientInfo, PeerTrust, forward_request};
+use selvedge::proto::forward::{ClientInfo, NamedOrigin, PeerTrust, forward_request};
 use selvedge::proto::head::{Scheme as ClientScheme, Version};
 use selvedge::proto::path::{EncodedSlash, SafePath};
 use selvedge::proto::proxy_protocol::{self, ProxiedPeer, ProxyVersion};
@@ -76,11 +76,9 @@ impl ServerRequest {
         let prefixes = write_target((rules, &mut head.target), request, facts, values);
         let client = ClientInfo {
             address: Some(request.peer()).filter(|peer| *peer != UNIX_PEER).map(|peer| peer.ip().to_canonical()),
-            trust: match facts.proxies.is_some_and(|proxies| proxies.trusts(request.peer())) {
-                true => PeerTrust::Trusted,
-                false => PeerTrust::Untrusted,
-            },
+            trust: facts.proxies.map_or(PeerTrust::Untrusted, |proxies| proxies.trust(request)),
             scheme: if request.tls().is_some() { ClientScheme::Https } else { ClientScheme::Http },
+            origin: facts.proxies.map_or_else(NamedOrigin::default, |proxies| proxies.origin(request)),
         };
         head.te = forward_request(request.head(), request.head_bytes(), &rules.fields, client, &mut head.fields).te;
         if let Some(left) = max_forwards::forwarded(request) {

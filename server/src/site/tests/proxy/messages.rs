@@ -147,6 +147,31 @@ fn only_trusted_proxies_extend_forwarding_fields() {
 }
 
 #[test]
+fn the_client_that_was_found_is_sent_in_both_families() {
+    let upstream = TestUpstream::with_content("");
+    let of_x = ["X-Forwarded-For: 9.9.9.9", "X-Forwarded-Proto: https", "X-Forwarded-Host: pub.example"];
+    let of_forwarded = ["Forwarded: for=9.9.9.9;proto=https;host=pub.example", "X-Forwarded-For: 1.1.1.1"];
+    for (field, lines) in [(ForwardingField::XForwardedFor, &of_x[..]), (ForwardingField::Forwarded, &of_forwarded)] {
+        let mut rules = rules(group(&[upstream.address]));
+        rules.fields.forwarded = ForwardedFields::Both;
+        let mut site = site("*", vec![route("/*", Action::Proxy(Arc::new(rules)))]);
+        let networks = vec!["127.0.0.0/8".parse().unwrap()];
+        site.proxies = Some(TrustedProxies { networks, unix: UnixPeerTrust::Untrusted, field });
+        TestServer::new(vec![site]).get_with("/", lines);
+        let request = upstream.requests().pop().unwrap().to_ascii_lowercase();
+        for expected in [
+            "\r\nx-forwarded-for: 9.9.9.9, 127.0.0.1\r\n",
+            "\r\nx-forwarded-proto: https\r\n",
+            "\r\nx-forwarded-host: pub.example\r\n",
+            "\r\nforwarded: for=9.9.9.9",
+        ] {
+            assert!(request.contains(expected), "{field:?} {expected}: {request}");
+        }
+        assert!(!request.contains("1.1.1.1"), "{request}");
+    }
+}
+
+#[test]
 fn responses_without_content_keep_their_fields() {
     let upstream = TestUpstream::new(|mut received| {
         match received.text.split(' ').next() {
