@@ -173,6 +173,8 @@ impl Forwarding<'_> {
             let place = match upstream.place(self.preference, &self.group.chooser, &self.tried).await {
                 Ok(place) => place,
                 Err(NoServer::Full(reason)) => return Err(ForwardFailure::NoPlace(reason)),
+                // The failure of a server that was tried is more than that.
+                Err(NoServer::AllFailChecks) => return Err(last.unwrap_or(ForwardFailure::NoneInUse)),
                 Err(NoServer::AllTried) => match last {
                     // Without another server, this one may do better, unless it is unreachable.
                     Some(failure) if !has_reached_server(failure) || self.tried.is_empty() => return Err(failure),
