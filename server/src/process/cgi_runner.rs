@@ -10,7 +10,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::retry_on_intr;
 use rustix::net::SendFlags;
 use rustix::process::{Pid, PidfdFlags, Signal, geteuid, kill_process_group, pidfd_open};
-use selvedge::client::{ProgramLimits, limit_program};
+use selvedge::client::{ProgramLimits, hide_inherited_descriptors, limit_program};
 use std::env;
 use std::ffi::OsString;
 use std::io;
@@ -46,7 +46,8 @@ pub(crate) fn run_cgi_programs() -> ExitCode {
     let _ = rustix::thread::set_name(c"selvedge-cgi");
     let Ok(link) = Link::of_standard_input() else { return ExitCode::FAILURE };
     let Ok(Some((permitted, _))) = link.receive::<Permitted>() else { return ExitCode::FAILURE };
-    let reply = match permitted.become_user() {
+    let hidden = hide_inherited_descriptors().map_err(|error| format!("inherited descriptors would reach them: {error}"));
+    let reply = match hidden.and_then(|()| permitted.become_user()) {
         Ok(()) => RunnerStart::Ready,
         Err(why) => RunnerStart::Failed(why),
     };
