@@ -63,7 +63,7 @@ pub(crate) enum Origin {
     Stranger,
 }
 
-/// What a header says of a connection: its client, and the address that the client connected to. `None` if it names no client,
+/// What a header states of a connection: its client, and the address that the client connected to. `None` if it names no client,
 /// as that of a health check.
 pub(crate) type NamedEnds = Option<(SocketAddr, SocketAddr)>;
 

@@ -276,7 +276,13 @@ impl<T: Service, O: Observer + Clone + Send> WorkerApps<T, O> {
         };
         let (id, permits) = (app.worker.insert_connection(), (accepted.permit, counted));
         let link = Link::new(Socket::new(accepted.fd, &app.worker), session);
-        spawn_local(connection::run(link, Ends { peer, local: self.share(local) }, (id, first_protocol), app.clone(), permits));
+        spawn_local(connection::run(
+            link,
+            Ends { peer, local: self.share(local) },
+            (id, first_protocol),
+            app.clone(),
+            permits,
+        ));
     }
 
     /// Returns a shared copy of an address: most connections of a worker have the one before.

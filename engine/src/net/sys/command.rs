@@ -1,6 +1,6 @@
 //! Limits of a program, which hold from its first instruction.
 
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use rustix::process::{Resource, Rlimit, Signal, getrlimit, set_parent_process_death_signal, setrlimit};
 use std::io;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
@@ -14,7 +14,8 @@ pub struct ProgramLimits {
     pub cpu_seconds_max: u64,
 }
 
-/// Limits what a command starts. It gets no core file either. A lower limit of this process stays.
+/// Limits what a command starts. It gets no core file either, and ends with the thread that starts it. A lower limit of this
+/// process stays.
 pub fn limit_program(command: &mut Command, limits: ProgramLimits) {
     let limits =
         [(Resource::As, limits.memory_bytes_max), (Resource::Cpu, limits.cpu_seconds_max), (Resource::Core, 0)];
@@ -23,6 +24,7 @@ pub fn limit_program(command: &mut Command, limits: ProgramLimits) {
             let bound = getrlimit(resource).maximum.map_or(bound, |maximum| maximum.min(bound));
             setrlimit(resource, Rlimit { current: Some(bound), maximum: Some(bound) })?;
         }
+        set_parent_process_death_signal(Some(Signal::KILL))?;
         Ok(())
     };
     // SAFETY: the closure runs between `fork` and `exec`. It makes system calls only, and neither allocates nor takes a
