@@ -214,6 +214,15 @@ mod tests {
     }
 
     #[test]
+    fn a_route_with_all_paths_takes_the_slash_of_a_url() {
+        for (pattern, expected) in [("/*", Some("http://a:1")), ("/api/*", None)] {
+            let read = read(&format!("site \"*\" {{\n    route \"{pattern}\" {{ proxy \"http://a:1/\"; }}\n}}\n"));
+            let name = read.ok().map(|read| read.settings.upstreams[0].name.clone());
+            assert_eq!(name.as_deref(), expected, "{pattern}");
+        }
+    }
+
+    #[test]
     fn a_name_is_a_site_with_a_certificate() {
         let named = options(&["--from", "example.com", "--from", "www.example.com", "--to", "9000"]).unwrap();
         assert!(is_for_names(&named));

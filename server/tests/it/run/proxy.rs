@@ -115,9 +115,8 @@ fn a_header_of_a_trusted_proxy_names_the_client() {
     let response = [record(6, received.as_bytes(), 0), record(3, &[0; 8], 0)].concat();
     script.respond(Script { pieces: vec![response], after: AfterResponse::Close });
     let route = format!("route \"/script\" {{ fastcgi \"{}\"; }}", script.address());
-    let text = format!(
-        "trusted-proxies \"127.0.0.1\"\nsite \"*\" {{\n    route \"/*\" {{ respond 200 \"{{client}}\"; }}\n    {route}\n}}\n"
-    );
+    let respond = "route \"/*\" { respond 200 \"{client}\"; }";
+    let text = format!("trusted-proxies \"127.0.0.1\"\nsite \"*\" {{\n    {route}\n    {respond}\n}}\n");
     let folder = Folder::new("");
     let listen = "listen \"127.0.0.1:0\" proxy-protocol=#true\n";
     folder.write("selvedge.kdl", &format!("{listen}{text}"));
