@@ -86,6 +86,7 @@ pub(crate) fn problems(requirements: &[MachineRequirement], scope: CheckScope) -
         | MachineRequirementKind::ListenAddress(_)
         | MachineRequirementKind::User(_)
         | MachineRequirementKind::Group(_)
+        | MachineRequirementKind::ProgramUser(_)
         | MachineRequirementKind::Program(_) => matches!(scope, CheckScope::All | CheckScope::Supervised),
         MachineRequirementKind::UserFile(_) => matches!(scope, CheckScope::All | CheckScope::Sites),
         MachineRequirementKind::WritableFile(_) => scope != CheckScope::Sites,
@@ -164,10 +165,13 @@ fn check_requirement(kind: &MachineRequirementKind) -> Result<(), (String, Strin
         MachineRequirementKind::User(name) => check_account(crate::process::find_user(name)),
         #[cfg(feature = "program")]
         MachineRequirementKind::Group(name) => check_account(crate::process::find_group(name)),
+        #[cfg(feature = "program")]
+        MachineRequirementKind::ProgramUser(name) => check_program_user(name.as_deref()),
         // An application that embeds sites keeps its own user.
         #[cfg(not(feature = "program"))]
         MachineRequirementKind::User(_)
         | MachineRequirementKind::Group(_)
+        | MachineRequirementKind::ProgramUser(_)
         | MachineRequirementKind::Certificate(_)
         | MachineRequirementKind::CertificateFolder(_)
         | MachineRequirementKind::ClientAuthorities(_)
@@ -283,6 +287,20 @@ fn check_program(path: &Path) -> Result<(), (String, String)> {
     }
 }
 
+/// Checks that the programs of requests do not run as root, which the server refuses at its start.
+#[cfg(feature = "program")]
+fn check_program_user(name: Option<&str>) -> Result<(), (String, String)> {
+    let is_root = match name {
+        // A name that is not known is another problem.
+        Some(name) => crate::process::find_user(name).is_ok_and(|user| user.uid.is_root()),
+        None => rustix::process::geteuid().is_root(),
+    };
+    match is_root {
+        true => unmet("the programs would run as root".to_owned(), "write user=\"NAME\" behind the folder"),
+        false => Ok(()),
+    }
+}
+
 /// Each line of an htpasswd file is empty, a comment, or a name, a colon and a hash.
 fn check_user_file(path: &Path) -> Result<(), (String, String)> {
     let text = match Disk.text(path) {
@@ -342,5 +360,18 @@ fn reason(error: &io::Error) -> String {
         io::ErrorKind::PermissionDenied => "permission denied".to_owned(),
         io::ErrorKind::IsADirectory => "it is a directory".to_owned(),
         _ => error.to_string(),
+    }
+}
+
+#[cfg(all(test, feature = "program"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn programs_of_requests_never_run_as_root() {
+        assert_eq!(check_program_user(Some("root")).unwrap_err().0, "the programs would run as root");
+        assert_eq!(check_program_user(Some("nobody")), Ok(()));
+        let is_root = rustix::process::geteuid().is_root();
+        assert_eq!(check_program_user(None).is_err(), is_root, "that of the server is this one");
     }
 }

@@ -9,8 +9,8 @@ use selvedge_proto::http2::{ConnectionError, ErrorCode};
 use std::fmt;
 use std::io::{self, ErrorKind};
 
-/// What an exchange was doing when it failed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+/// What an exchange was doing when it failed. Later phases are greater.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ClientPhase {
     /// It opened a connection.
     Connect,

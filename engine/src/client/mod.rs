@@ -33,7 +33,7 @@ mod tunnel;
 mod tunnel_end;
 
 pub use crate::net::client_session::ClientTls;
-pub use crate::net::sys::command::{ProgramLimits, limit_program};
+pub use crate::net::sys::command::{ProgramLimits, hide_inherited_descriptors, limit_program};
 pub use byte_stream::ByteStream;
 pub use destination::{Address, Destination, Protocol};
 pub use error::{ClientError, ClientErrorKind, ClientPhase, ConnectionUse, RetrySafety};

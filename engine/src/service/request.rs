@@ -34,6 +34,7 @@ pub(crate) struct RequestInner {
     pub(crate) start: usize,
     pub(crate) content: IncomingBody,
     pub(crate) peer: SocketAddr,
+    pub(crate) local: Option<Rc<SocketAddr>>,
     pub(crate) tls: Option<TlsInfo>,
     pub(crate) received_at: Timestamp,
     pub(crate) log_info: LogInfo,
@@ -117,6 +118,7 @@ impl Default for RequestInner {
             start: 0,
             content: IncomingBody::default(),
             peer: SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0),
+            local: None,
             tls: None,
             received_at: Timestamp::default(),
             log_info: LogInfo::default(),
@@ -279,6 +281,12 @@ impl Request {
 /// Returns the host and port of a request as received, for use as a cache key.
 pub fn authority(request: &Request) -> Option<&[u8]> {
     request.inner.head.authority.map(|span| span.of(request.head_bytes()))
+}
+
+/// Returns the address and port that the client of a request connected to: that of the accepted connection, or the
+/// destination in the header of the PROXY protocol. `None` for a Unix socket, and for a request without a connection.
+pub fn local_address(request: &Request) -> Option<SocketAddr> {
+    request.inner.local.as_deref().copied()
 }
 
 /// Returns the part of the received target after the first `?`.

@@ -80,7 +80,7 @@ pub fn forward_request(
     head: &RequestHead,
     bytes: &[u8],
     rules: &RequestRules,
-    client: ClientInfo,
+    client: ClientInfo<'_>,
     out: &mut Vec<u8>,
 ) -> ForwardedRequest {
     out.reserve(head.field_section(bytes).len() + ADDED_BYTES_ESTIMATE);

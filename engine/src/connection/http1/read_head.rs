@@ -183,7 +183,8 @@ impl<S: Stream> Connection<S> {
         let transport = &self.transport;
         self.requests.set(self.requests.get().wrapping_add(1));
         let clock = &transport.timeouts.worker.clock;
-        inner.peer = transport.peer;
+        inner.peer = transport.ends.peer;
+        inner.local.clone_from(&transport.ends.local);
         inner.tls = transport.link.tls_info();
         inner.received_at = Timestamp { since_worker_start: clock.elapsed(), unix_time: clock.unix_seconds() };
         if inner.head.framing == RequestFraming::None {

@@ -5,7 +5,7 @@ use super::script::TargetScript;
 use selvedge::proto::cgi::{ScriptPath, ScriptRequest, for_each_variable};
 use selvedge::proto::fastcgi::write_variable;
 use selvedge::proto::path::path_bytes;
-use selvedge::service::{UNIX_PEER, request_id};
+use selvedge::service::{UNIX_PEER, local_address, request_id};
 use selvedge::{Request, StatusCode};
 use std::borrow::Cow;
 use std::net::SocketAddr;
@@ -64,6 +64,7 @@ impl ScriptCall {
             query: &self.query,
             is_secure: self.is_secure,
             client: SocketAddr::new(request.client(), port),
+            server: local_address(request),
             user: request.user(),
             content_length: self.content_length,
             software: SOFTWARE,

@@ -10,6 +10,7 @@ use crate::site::methods::{redirect_to_path, respond_to_method};
 use crate::site::proxy::{self, Forwarded, PreparedRequest, ProxyRules, RequestFacts};
 use crate::site::route_table::{CacheScope, Route, SiteRules};
 use crate::syntax::{RequestValues, absolute_path};
+use selvedge::proto::head::Scheme;
 use selvedge::proto::path::{EncodedSlash, SafePath, decode_slashes, has_several_readings, readings};
 use selvedge::service::upstream_of;
 use selvedge::{Request, Response};
@@ -93,7 +94,11 @@ impl<'t> Pipeline<'t> {
         let redirected = self.redirected_query.take();
         let files = rules.files().is_some().then(|| self.state.files(number));
         let proxies = self.site.rules.proxies.as_ref();
-        let scheme = proxies.and_then(|proxies| proxies.forwarded_scheme(request)).unwrap_or(scheme_of(request));
+        let scheme = match proxies.and_then(|proxies| proxies.origin(request).scheme) {
+            Some(Scheme::Https) => "https",
+            Some(Scheme::Http) => "http",
+            None => scheme_of(request),
+        };
         let call = GatewayRequest { rules, files, path, beneath, scheme, redirected: redirected.as_deref() };
         let outcome = Box::pin(gateway::respond(&self.state.gateway, request, call)).await;
         let response = match outcome {

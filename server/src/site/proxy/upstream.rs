@@ -86,6 +86,8 @@ pub(super) enum NoServer {
     Full(NoPlace),
     /// Every server has been tried.
     AllTried,
+    /// Every server fails its checks.
+    AllFailChecks,
 }
 
 /// The result of one attempt to get a place.
@@ -252,7 +254,7 @@ impl Upstream {
         } else {
             match try_enter(preference) {
                 Attempt::Entered(server, entered) => return Ok(self.place_at(server, entered)),
-                Attempt::AllTried => return Err(NoServer::AllTried),
+                Attempt::AllTried => return Err(self.no_server()),
                 Attempt::Full(server) => server,
             }
         };
@@ -264,7 +266,7 @@ impl Upstream {
         let acceptable = if tried.is_empty() { Acceptable::AnyServer } else { Acceptable::OtherServers };
         let entered = queue.wait(&self.rules.capacity, acceptable, || match try_enter(preference) {
             Attempt::Entered(server, entered) => Some(Ok(self.place_at(server, entered))),
-            Attempt::AllTried => Some(Err(NoServer::AllTried)),
+            Attempt::AllTried => Some(Err(self.no_server())),
             Attempt::Full(_) => None,
         });
         let place = entered.await.map_err(NoServer::Full)?;
@@ -273,6 +275,14 @@ impl Upstream {
             queue.wake_one();
         }
         place
+    }
+
+    /// Returns why no server is left.
+    fn no_server(&self) -> NoServer {
+        match (0..self.servers.len()).all(|server| self.health.fails_check(server)) {
+            true => NoServer::AllFailChecks,
+            false => NoServer::AllTried,
+        }
     }
 
     /// Returns the only server that takes a request with this preference, as long as it is in use.
@@ -316,6 +326,7 @@ impl Upstream {
             let availability = self.health.availability(index, now);
             let is_usable = match availability {
                 _ if tried.contains(&index) => false,
+                _ if self.health.fails_check(index) => false,
                 _ if ignores_health => true,
                 Availability::InUse => true,
                 Availability::Trial => self.servers[index].places.at_work() == 0,

@@ -6,6 +6,7 @@ use crate::support::configured::Folder;
 use crate::support::program::Program;
 use crate::support::script_server::{AfterResponse, Script, ScriptServer, record};
 use crate::support::wait::wait_until;
+use std::os::unix::fs::PermissionsExt;
 
 const OUTPUT: u8 = 6;
 const ERROR: u8 = 7;
@@ -318,6 +319,30 @@ fn a_trusted_proxy_names_the_client_and_its_scheme() {
         let request = server.request();
         let get = |name: &str| request.variables.get(name).map(String::as_str);
         assert_eq!((get("REMOTE_ADDR"), get("HTTPS")), (Some(address), https), "{trusted}");
+        let port = program.address().port().to_string();
+        assert_eq!((get("SERVER_ADDR"), get("SERVER_PORT")), (Some("127.0.0.1"), Some(&*port)), "of the connection");
         program.stop();
     }
+}
+
+#[test]
+fn programs_can_be_started_after_one_has_ended_its_parent() {
+    // Programs never run as root.
+    let user = if rustix::process::geteuid().is_root() { " user=\"nobody\"" } else { "" };
+    let folder = Folder::new(&format!("site \"*\" {{\n    route \"/cgi/*\" {{ cgi \"cgi\"{user}; }}\n}}\n"));
+    for (name, text) in [("end", "kill -9 $PPID; sleep 100"), ("work", "printf 'Content-Type: text/plain\\n\\nwell'")] {
+        folder.write(&format!("cgi/{name}"), &format!("#!/bin/sh\n{text}\n"));
+        let file = folder.path(&format!("cgi/{name}"));
+        std::fs::set_permissions(file, std::fs::Permissions::from_mode(0o755)).expect("it is a file of this test");
+    }
+    let program = folder.serve();
+    let get = |path: &str| program.connect().request("GET", path, "Connection: close");
+    for _ in 0..2 {
+        assert_eq!(get("/cgi/work").text(), "well");
+        assert_eq!(get("/cgi/end").status, 502);
+    }
+    assert_eq!(get("/cgi/work").text(), "well");
+    let lines = || program.standard_error().matches("was killed by signal 9; it is started again").count();
+    wait_until("both ends are reported", || (lines() == 2).then_some(()));
+    program.stop();
 }

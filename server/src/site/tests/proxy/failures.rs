@@ -223,3 +223,35 @@ fn requests_that_meet_the_end_of_idle_connections_need_no_budget_of_repetitions(
     }
     assert_eq!(upstream.count(), 3 * AT_ONCE);
 }
+
+#[cfg(feature = "program")]
+#[test]
+fn the_reason_is_that_of_the_address_that_got_furthest() {
+    use selvedge::client::Address;
+    use selvedge::tls::{ClientTlsBuilder, RootCertificates, Verification};
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let plain = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            let _ = stream.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n");
+            let _ = stream.read(&mut [0; 1024]);
+        }
+    });
+    let tls = ClientTlsBuilder::new("localhost").roots(RootCertificates::System).verification(Verification::Skipped);
+    let tls = Arc::new(tls.build().unwrap());
+    let closed = closed_address();
+    for addresses in [[plain, closed], [closed, plain]] {
+        let mut group = group(&[plain]);
+        group.servers[0].tls = Some(tls.clone());
+        group.servers[0].addresses = Arc::new(AddressCell::new(addresses.map(Address::Tcp)));
+        let server = proxy(ProxyRules { proxy_status: ProxyStatus::On, ..rules(group) });
+        let response = server.get("/");
+        let error = response.field("proxy-status").unwrap();
+        assert!(response.status == 502 && error.contains("tls_protocol_error"), "{addresses:?}: {error}");
+        let logged = server.logged().upstream.unwrap();
+        let expected =
+            format!("TLS handshake: handshake failed: the upstream does not use TLS ({plain} of app, 2 tries)");
+        assert!(logged.contains(&expected), "{addresses:?}: {logged}");
+    }
+}

@@ -147,6 +147,31 @@ fn only_trusted_proxies_extend_forwarding_fields() {
 }
 
 #[test]
+fn the_client_that_was_found_is_sent_in_both_families() {
+    let upstream = TestUpstream::with_content("");
+    let of_x = ["X-Forwarded-For: 9.9.9.9", "X-Forwarded-Proto: https", "X-Forwarded-Host: pub.example"];
+    let of_forwarded = ["Forwarded: for=9.9.9.9;proto=https;host=pub.example", "X-Forwarded-For: 1.1.1.1"];
+    for (field, lines) in [(ForwardingField::XForwardedFor, &of_x[..]), (ForwardingField::Forwarded, &of_forwarded)] {
+        let mut rules = rules(group(&[upstream.address]));
+        rules.fields.forwarded = ForwardedFields::Both;
+        let mut site = site("*", vec![route("/*", Action::Proxy(Arc::new(rules)))]);
+        let networks = vec!["127.0.0.0/8".parse().unwrap()];
+        site.proxies = Some(TrustedProxies { networks, unix: UnixPeerTrust::Untrusted, field });
+        TestServer::new(vec![site]).get_with("/", lines);
+        let request = upstream.requests().pop().unwrap().to_ascii_lowercase();
+        for expected in [
+            "\r\nx-forwarded-for: 9.9.9.9, 127.0.0.1\r\n",
+            "\r\nx-forwarded-proto: https\r\n",
+            "\r\nx-forwarded-host: pub.example\r\n",
+            "\r\nforwarded: for=9.9.9.9",
+        ] {
+            assert!(request.contains(expected), "{field:?} {expected}: {request}");
+        }
+        assert!(!request.contains("1.1.1.1"), "{request}");
+    }
+}
+
+#[test]
 fn responses_without_content_keep_their_fields() {
     let upstream = TestUpstream::new(|mut received| {
         match received.text.split(' ').next() {
@@ -385,10 +410,11 @@ fn connections_begin_with_a_proxy_header_if_the_rules_demand_it() {
     let mut group = group(&[address]);
     group.servers[0].proxy_header = Some(ProxyHeaderVersion::V1);
     let server = proxy(rules(group));
-    assert_eq!(server.get("/").status, 204);
+    assert_eq!(server.request("GET", "/", "a.example:1234", &[]).status, 204);
+    let port = server.running.as_ref().unwrap().addresses()[0].port().to_string();
     let text = seen.lock().unwrap().clone();
     let (header, request) = text.split_once("\r\n").unwrap();
     let parts: Vec<&str> = header.split(' ').collect();
-    assert_eq!((parts[..4].join(" "), parts[5]), ("PROXY TCP4 127.0.0.1 0.0.0.0".to_owned(), "80"));
+    assert_eq!((parts[..4].join(" "), parts[5]), ("PROXY TCP4 127.0.0.1 127.0.0.1".to_owned(), &*port));
     assert!(parts[4].parse::<u16>().unwrap() > 0 && request.starts_with("GET / HTTP/1.1\r\n"));
 }
