@@ -7,6 +7,7 @@ use crate::mailbox::{MailboxReceiver, mailbox};
 use crate::net::accepted::Accepted;
 use crate::net::backend::{Backend, BackendChoice, Driver};
 use crate::net::executor::{self, StopState, WorkerConfig};
+use crate::net::held_connections::HeldConnections;
 use crate::net::listen::{Endpoint, Listener};
 use crate::net::worker::{Worker, WorkerCommand, WorkerPool};
 use crate::net::{panic, runtime};
@@ -287,6 +288,7 @@ impl<O: Observer + Clone + Send> Server<O> {
                 accepted,
                 inboxes,
                 accepting: AtomicUsize::new(workers),
+                held_at_stop: HeldConnections::default(),
                 has_reported_uring_unavailable: AtomicBool::new(false),
             }),
         };

@@ -79,9 +79,10 @@ pub(crate) async fn run(config: WorkerConfig, worker: Rc<Worker>, serve: Rc<Serv
     select(stopped, worker.task_failed.notified()).await;
     assert!(!worker.has_failed.get(), "a critical task of the worker has panicked");
     worker.stop_accepting();
-    listeners.close(listeners.remove_where(|_| true)).await;
+    let held = listeners.close_all().await;
     let notice = worker.begin_draining();
     let all_closed = async {
+        listeners.close_after(held, notice).await;
         while worker.connections.count() > 0 {
             worker.is_empty.notified().await;
         }

@@ -1,6 +1,6 @@
 //! The listeners of one worker. Listeners are added and removed while the worker serves.
 
-use crate::limits::{BACKLOG, DEFER_ACCEPT_SECONDS, DEFERRED_CONNECTIONS_TIME};
+use crate::limits::{BACKLOG, DEFER_ACCEPT_SECONDS, DEFERRED_CONNECTIONS_TIME, HELD_CONNECTIONS_TIME};
 use crate::net::accept::{self, Acceptor};
 use crate::net::adaptive_backlog::AdaptiveBacklog;
 use crate::net::listen::{Endpoint, WorkerSockets};
@@ -9,6 +9,7 @@ use crate::net::worker::{WorkerEvent, spawn_critical};
 use std::cell::{Cell, RefCell};
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
+use std::time::Duration;
 use tokio::io::unix::AsyncFd;
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
@@ -18,7 +19,7 @@ use tokio::time::sleep;
 pub(crate) struct WorkerListeners {
     acceptor: Rc<Acceptor>,
     tasks: RefCell<Vec<AcceptTask>>,
-    /// Calls of [`WorkerListeners::close`] in progress.
+    /// Groups of removed listeners that are not yet closed.
     closing: Cell<usize>,
     closed: Notify,
 }
@@ -65,21 +66,50 @@ impl WorkerListeners {
     /// in their accept queues are still served.
     pub(crate) async fn close(&self, RemovedListeners(removed): RemovedListeners) {
         if !removed.is_empty() {
-            self.closing.set(self.closing.get() + 1);
+            self.accept_deferred(&removed).await;
             self.accept_last(removed).await;
-            self.closing.set(self.closing.get() - 1);
-            self.closed.notify_waiters();
         }
         while self.closing.get() > 0 {
             self.closed.notified().await;
         }
     }
 
-    /// Accepts the connections that the kernel has, and closes the listeners.
-    async fn accept_last(&self, removed: Vec<AcceptTask>) {
-        // Clients whose connections the kernel holds back until they send something would be reset by the close.
+    /// Closes all listeners because the server stops, as [`WorkerListeners::close`]. If the kernel still holds connections,
+    /// returns the listeners instead. They accept until [`WorkerListeners::close_after`].
+    pub(crate) async fn close_all(&self) -> RemovedListeners {
+        let RemovedListeners(removed) = self.remove_where(|_| true);
+        if !removed.is_empty() {
+            self.accept_deferred(&removed).await;
+            let endpoints = removed.iter().map(|removed| &*removed.endpoint);
+            if self.acceptor.worker.has_held_connections(endpoints).await {
+                return RemovedListeners(removed);
+            }
+            self.accept_last(removed).await;
+        }
+        self.close(RemovedListeners(Vec::new())).await;
+        RemovedListeners(Vec::new())
+    }
+
+    /// Closes the listeners of [`WorkerListeners::close_all`] when the kernel has completed the connections that it held, at
+    /// most after `notice`.
+    pub(crate) async fn close_after(&self, RemovedListeners(removed): RemovedListeners, notice: Duration) {
+        if !removed.is_empty() {
+            sleep(notice.min(HELD_CONNECTIONS_TIME)).await;
+            self.accept_last(removed).await;
+        }
+        self.close(RemovedListeners(Vec::new())).await;
+    }
+
+    /// Lets the kernel complete the connections that it holds back until they send something, and accepts those that do so
+    /// soon. A close would reset them. [`WorkerListeners::accept_last`] follows.
+    async fn accept_deferred(&self, removed: &[AcceptTask]) {
+        self.closing.set(self.closing.get() + 1);
         removed.iter().for_each(|removed| accept::set_deferral(&removed.socket, 0));
         sleep(DEFERRED_CONNECTIONS_TIME).await;
+    }
+
+    /// Accepts the connections that are complete, and closes the listeners.
+    async fn accept_last(&self, removed: Vec<AcceptTask>) {
         removed.iter().for_each(|removed| removed.task.abort());
         for AcceptTask { endpoint, socket, adapts_backlog, task } in removed {
             // The task shares the socket. If it ended later, so would the socket, and clients that connect until then
@@ -94,5 +124,7 @@ impl WorkerListeners {
             accept::set_deferral(&socket, DEFER_ACCEPT_SECONDS);
             drop(socket);
         }
+        self.closing.set(self.closing.get() - 1);
+        self.closed.notify_waiters();
     }
 }
