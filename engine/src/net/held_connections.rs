@@ -5,7 +5,8 @@ use crate::net::listen::Endpoint;
 use crate::net::runtime::spawn_blocking;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, ErrorKind, Read};
-use tokio::sync::OnceCell;
+use std::time::Instant;
+use tokio::sync::Mutex;
 
 /// All sockets of the network namespace, with their state.
 const TABLES: [&str; 2] = ["/proc/self/net/tcp", "/proc/self/net/tcp6"];
@@ -15,20 +16,32 @@ const SYN_RECEIVED: &[u8] = b"03";
 const TABLE_BYTES_MAX: u64 = 16 << 20;
 const BUFFER_BYTES: usize = 64 * 1024;
 
-/// Whether the kernel holds connections of a server that stops. It is determined once for all workers, because the tables
-/// may be long.
+/// Whether the kernel holds connections of a server that stops. The workers share what one of them has read, because the
+/// tables may be long.
 #[derive(Debug, Default)]
-pub(crate) struct HeldConnections(OnceCell<bool>);
+pub(crate) struct HeldConnections(Mutex<Option<TableReading>>);
+
+/// What the tables had.
+#[derive(Clone, Copy, Debug)]
+struct TableReading {
+    began: Instant,
+    has_held: bool,
+}
 
 impl HeldConnections {
-    /// Returns whether the kernel holds connections to one of these endpoints. The first caller's endpoints count.
-    pub(crate) async fn are_at(&self, endpoints: impl Iterator<Item = &Endpoint>) -> bool {
+    /// Returns whether the kernel holds connections to one of these endpoints, which are those of all workers. A worker
+    /// whose sockets hold back no new connections from `since` on does not use what was read before.
+    pub(crate) async fn are_at(&self, endpoints: impl Iterator<Item = &Endpoint>, since: Instant) -> bool {
         let ports: Vec<u16> = endpoints.filter_map(port).collect();
-        let determine = async || {
-            // Without the tables, clients may be waiting.
-            spawn_blocking(move || holds_connections(&ports).unwrap_or(true)).await.unwrap_or(true)
-        };
-        *self.0.get_or_init(determine).await
+        let mut last = self.0.lock().await;
+        if let Some(reading) = last.filter(|reading| reading.has_held || reading.began >= since) {
+            return reading.has_held;
+        }
+        let began = Instant::now();
+        // Without the tables, clients may be waiting.
+        let has_held = spawn_blocking(move || holds_connections(&ports).unwrap_or(true)).await.unwrap_or(true);
+        *last = Some(TableReading { began, has_held });
+        has_held
     }
 }
 
@@ -88,7 +101,8 @@ mod tests {
     use std::io::Write;
     use std::net::{SocketAddr, TcpStream};
 
-    const HEAD: &str = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n";
+    const HEAD: &str =
+        "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n";
 
     #[test]
     fn only_held_connections_to_the_ports_count() {
@@ -96,14 +110,32 @@ mod tests {
             let table = format!("{HEAD}{line}\n");
             table_names(table.as_bytes(), &[80, 0xAB7B], bytes_max).unwrap()
         };
-        let v6 = "   7: 0000000000000000FFFF00000100007F:0050 0000000000000000FFFF00000100007F:DC5A 03 00000000:00000000";
+        let v6 =
+            "   7: 0000000000000000FFFF00000100007F:0050 0000000000000000FFFF00000100007F:DC5A 03 00000000:00000000";
         assert!(names("   0: 0100007F:AB7B 0100007F:DC5A 03 00000000:00000000", 4096));
         assert!(names(v6, 4096));
-        for other in ["0100007F:AB7B 00000000:0000 0A", "0100007F:AB7B 0100007F:DC5A 01", "0100007F:0051 0100007F:AB7B 03", ""]
+        for other in
+            ["0100007F:AB7B 00000000:0000 0A", "0100007F:AB7B 0100007F:DC5A 01", "0100007F:0051 0100007F:AB7B 03", ""]
         {
             assert!(!names(&format!("   0: {other} 00000000:00000000"), 4096), "{other}");
         }
         assert!(names("", HEAD.len() as u64), "the rest is unknown");
+    }
+
+    #[test]
+    fn a_reading_counts_for_workers_that_held_back_nothing_before_it() {
+        let Ok(runtime) = crate::net::runtime::runtime() else { panic!("cannot create a runtime") };
+        runtime.block_on(async {
+            let listener = Listener::bind("127.0.0.1:0".parse().unwrap(), 1).unwrap();
+            let Endpoint::Inet(address) = *listener.endpoint() else { panic!("{listener:?}") };
+            let (held, since) = (HeldConnections::default(), Instant::now());
+            let are_held = async |since| held.are_at([listener.endpoint()].into_iter(), since).await;
+            assert!(!are_held(since).await);
+            let _client = TcpStream::connect(address).unwrap();
+            assert!(!are_held(since).await, "read before");
+            assert!(are_held(Instant::now()).await, "another reading");
+            assert!(are_held(since).await);
+        });
     }
 
     #[test]

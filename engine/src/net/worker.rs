@@ -19,7 +19,7 @@ use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
@@ -251,9 +251,14 @@ impl Worker {
         if self.is_draining.get() { time.min(self.shutdown_notice.get()) } else { time }
     }
 
-    /// Returns whether the kernel holds connections to one of the endpoints, when the server stops.
-    pub(crate) async fn has_held_connections(&self, endpoints: impl Iterator<Item = &Endpoint>) -> bool {
-        self.pool.held_at_stop.are_at(endpoints).await
+    /// Returns whether the kernel holds connections to one of the endpoints, when the server stops. The worker's sockets
+    /// hold back no new ones since `since`.
+    pub(crate) async fn has_held_connections(
+        &self,
+        endpoints: impl Iterator<Item = &Endpoint>,
+        since: Instant,
+    ) -> bool {
+        self.pool.held_at_stop.are_at(endpoints, since).await
     }
 
     /// Counts a connection that this worker accepted, even if admission rejects it later.

@@ -9,7 +9,7 @@ use crate::net::worker::{WorkerEvent, spawn_critical};
 use std::cell::{Cell, RefCell};
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::io::unix::AsyncFd;
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
@@ -79,9 +79,9 @@ impl WorkerListeners {
     pub(crate) async fn close_all(&self) -> RemovedListeners {
         let RemovedListeners(removed) = self.remove_where(|_| true);
         if !removed.is_empty() {
-            self.accept_deferred(&removed).await;
+            let since = self.accept_deferred(&removed).await;
             let endpoints = removed.iter().map(|removed| &*removed.endpoint);
-            if self.acceptor.worker.has_held_connections(endpoints).await {
+            if self.acceptor.worker.has_held_connections(endpoints, since).await {
                 return RemovedListeners(removed);
             }
             self.accept_last(removed).await;
@@ -101,11 +101,14 @@ impl WorkerListeners {
     }
 
     /// Lets the kernel complete the connections that it holds back until they send something, and accepts those that do so
-    /// soon. A close would reset them. [`WorkerListeners::accept_last`] follows.
-    async fn accept_deferred(&self, removed: &[AcceptTask]) {
+    /// soon. A close would reset them. Returns since when it holds back no new ones. [`WorkerListeners::accept_last`]
+    /// follows.
+    async fn accept_deferred(&self, removed: &[AcceptTask]) -> Instant {
         self.closing.set(self.closing.get() + 1);
         removed.iter().for_each(|removed| accept::set_deferral(&removed.socket, 0));
+        let since = Instant::now();
         sleep(DEFERRED_CONNECTIONS_TIME).await;
+        since
     }
 
     /// Accepts the connections that are complete, and closes the listeners.
