@@ -50,6 +50,10 @@ impl ClientAccess {
     }
 }
 
+/// Why a path is not passed to an application that might route it otherwise.
+#[cfg(feature = "configuration")]
+const UNLIKE: &str = "an application could read the path as one of another route";
+
 /// One request in the pipeline.
 pub(super) struct Pipeline<'t> {
     state: &'t SiteState,
@@ -204,11 +208,7 @@ impl<'t> Pipeline<'t> {
             self.cache_scope = CacheScope::None;
         }
         let routed = |response: Response, source| {
-            let response = match &route.lease {
-                Some(lease) => response.lease(lease.clone()),
-                None => response,
-            };
-            let routed = RoutedResponse::new(response, Some(route), source);
+            let routed = RoutedResponse::new(route.with_lease(response), Some(route), source);
             RouteResult::Responded(RoutedResponse { headers: headers.clone(), ..routed })
         };
         match &route.action {
@@ -230,8 +230,7 @@ impl<'t> Pipeline<'t> {
             Action::Deny(deny) => routed(deny.response(), ResponseSource::Generated),
             #[cfg(feature = "configuration")]
             Action::Proxy(_) | Action::Gateway(_) if !self.leads_alike(request, (path, &text), route) => {
-                let reason = "an application could read the path as one of another route";
-                routed(Response::error(StatusCode::NOT_FOUND).log_reason(reason), ResponseSource::Generated)
+                routed(Response::error(StatusCode::NOT_FOUND).log_reason(UNLIKE), ResponseSource::Generated)
             }
             #[cfg(feature = "configuration")]
             Action::Proxy(rules) => {
@@ -429,6 +428,16 @@ impl<'t> RoutedResponse<'t> {
     fn with_file(self, file: FoundFile) -> Self {
         let media_type = file.resource.media_type().to_owned();
         Self { file: Some((file.path, media_type)), ..self }
+    }
+}
+
+impl Route {
+    /// Lets long content of this route outlive a replacement of the application, if the route has a lease.
+    fn with_lease(&self, response: Response) -> Response {
+        match &self.lease {
+            Some(lease) => response.lease(lease.clone()),
+            None => response,
+        }
     }
 }
 

@@ -105,10 +105,7 @@ impl<'t> Pipeline<'t> {
             GatewayOutcome::Response(response) => {
                 // The application has written its own error pages.
                 let is_own = upstream_of(request).is_some_and(|record| record.facts().status.is_some());
-                let response = match &route.lease {
-                    Some(lease) => response.lease(lease.clone()),
-                    None => response,
-                };
+                let response = route.with_lease(response);
                 let source = if is_own { ResponseSource::Configured } else { ResponseSource::Generated };
                 return RouteResult::Responded(RoutedResponse::new(response, Some(route), source));
             }
