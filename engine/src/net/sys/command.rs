@@ -40,7 +40,8 @@ pub fn limit_program(command: &mut Command, limits: ProgramLimits) {
 /// If the system refuses it.
 pub fn hide_inherited_descriptors() -> io::Result<()> {
     // SAFETY: the call takes numbers and accesses no memory. Owners keep their descriptors, with one more flag.
-    let result = unsafe { libc::close_range(3, libc::c_uint::MAX, libc::CLOSE_RANGE_CLOEXEC as libc::c_int) };
+    // Not every C library has a function for it.
+    let result = unsafe { libc::syscall(libc::SYS_close_range, 3, libc::c_uint::MAX, libc::CLOSE_RANGE_CLOEXEC) };
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
