@@ -112,7 +112,10 @@ impl LiveUsers {
             Ok(Some((stamp, text))) => {
                 let is_first = seen.stamp.is_none() && seen.failures < FAILURES_MAX;
                 *seen = SeenFile { stamp: Some(stamp), failures: 0 };
-                self.replace_users(path, &text, is_first)
+                match self.replace_users(path, &text) {
+                    UsersRefreshed::Unchanged if !is_first => UsersRefreshed::Replaced(path.clone()),
+                    refreshed => refreshed,
+                }
             }
             Err(error) => {
                 seen.failures = seen.failures.saturating_add(1);
@@ -120,14 +123,14 @@ impl LiveUsers {
                     return UsersRefreshed::Unchanged;
                 }
                 seen.stamp = None;
-                self.replace_users(path, "", true);
+                self.replace_users(path, "");
                 UsersRefreshed::Unreadable(format!("cannot read {}: {error}", path.display()))
             }
         }
     }
 
     /// Puts the users of a text into force.
-    fn replace_users(&self, path: &Path, text: &str, is_first: bool) -> UsersRefreshed {
+    fn replace_users(&self, path: &Path, text: &str) -> UsersRefreshed {
         let (users, problems) = Users::parse(&[&self.configured, text].concat());
         let mut current = self.current.write().unwrap_or_else(PoisonError::into_inner);
         let is_changed = !users.has_hashes_of(&current);
@@ -140,7 +143,7 @@ impl LiveUsers {
         let mut texts: Vec<_> =
             shown.map(|problem| format!("line {}: {problem}", problem.line.saturating_sub(own_lines))).collect();
         match problems.len() {
-            0 if is_changed || !is_first => return UsersRefreshed::Replaced(path.to_owned()),
+            0 if is_changed => return UsersRefreshed::Replaced(path.to_owned()),
             0 => return UsersRefreshed::Unchanged,
             count if count > texts.len() => texts.push(format!("{} more", count - texts.len())),
             _ => {}
