@@ -331,7 +331,7 @@ fn programs_can_be_started_after_one_has_ended_its_parent() {
     let user = if rustix::process::geteuid().is_root() { " user=\"nobody\"" } else { "" };
     let folder = Folder::new(&format!("site \"*\" {{\n    route \"/cgi/*\" {{ cgi \"cgi\"{user}; }}\n}}\n"));
     for (name, text) in [
-        ("end", "kill -9 $PPID; sleep 100"),
+        ("end", "kill -9 $PPID; exec sleep 100"),
         ("work", "printf 'Content-Type: text/plain\\nContent-Length: 4\\n\\nwell'"),
     ] {
         folder.write(&format!("cgi/{name}"), &format!("#!/bin/sh\n{text}\n"));
