@@ -330,7 +330,10 @@ fn programs_can_be_started_after_one_has_ended_its_parent() {
     // Programs never run as root.
     let user = if rustix::process::geteuid().is_root() { " user=\"nobody\"" } else { "" };
     let folder = Folder::new(&format!("site \"*\" {{\n    route \"/cgi/*\" {{ cgi \"cgi\"{user}; }}\n}}\n"));
-    for (name, text) in [("end", "kill -9 $PPID; sleep 100"), ("work", "printf 'Content-Type: text/plain\\n\\nwell'")] {
+    for (name, text) in [
+        ("end", "kill -9 $PPID; exec sleep 100"),
+        ("work", "printf 'Content-Type: text/plain\\nContent-Length: 4\\n\\nwell'"),
+    ] {
         folder.write(&format!("cgi/{name}"), &format!("#!/bin/sh\n{text}\n"));
         let file = folder.path(&format!("cgi/{name}"));
         std::fs::set_permissions(file, std::fs::Permissions::from_mode(0o755)).expect("it is a file of this test");
