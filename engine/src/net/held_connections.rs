@@ -2,11 +2,11 @@
 //! send something. They are in no accept queue. If their listener closes, their clients are reset.
 
 use crate::net::listen::Endpoint;
-use crate::net::runtime::spawn_blocking;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, ErrorKind, Read};
+use std::thread;
 use std::time::Instant;
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, oneshot};
 
 /// All sockets of the network namespace, with their state.
 const TABLES: [&str; 2] = ["/proc/self/net/tcp", "/proc/self/net/tcp6"];
@@ -38,8 +38,12 @@ impl HeldConnections {
             return reading.has_held;
         }
         let began = Instant::now();
+        let (sender, receiver) = oneshot::channel();
+        // The runtime's own threads would panic if none can be created.
+        let thread = thread::Builder::new().name("selvedge-held".to_owned());
+        let started = thread.spawn(move || drop(sender.send(holds_connections(&ports).unwrap_or(true))));
         // Without the tables, clients may be waiting.
-        let has_held = spawn_blocking(move || holds_connections(&ports).unwrap_or(true)).await.unwrap_or(true);
+        let has_held = started.is_err() || receiver.await.unwrap_or(true);
         *last = Some(TableReading { began, has_held });
         has_held
     }
