@@ -41,7 +41,7 @@ impl HeldConnections {
         let (sender, receiver) = oneshot::channel();
         // The runtime's own threads would panic if none can be created.
         let thread = thread::Builder::new().name("selvedge-held".to_owned());
-        let started = thread.spawn(move || drop(sender.send(holds_connections(&ports).unwrap_or(true))));
+        let started = thread.spawn(move || sender.send(holds_connections(&ports).unwrap_or(true)));
         // Without the tables, clients may be waiting.
         let has_held = started.is_err() || receiver.await.unwrap_or(true);
         *last = Some(TableReading { began, has_held });
