@@ -246,7 +246,9 @@ def variables(server):
         "REQUEST_METHOD": "GET",
         "SERVER_PROTOCOL": "HTTP/1.1",
         "SERVER_NAME": "Kept.example",
-        "SERVER_PORT": "81",
+        # Of the listener, never of Host (RFC 3875 section 4.1.15).
+        "SERVER_ADDR": "127.0.0.1",
+        "SERVER_PORT": server.address.rpartition(":")[2],
         "REMOTE_ADDR": "127.0.0.1",
         "HTTP_HOST": "Kept.example:81",
         "HTTP_COOKIE": "a=b",
