@@ -236,6 +236,7 @@ def environment(server):
         "REQUEST_URI": "/cgi/env/a%20b?q=1&$(id)",
         "SCRIPT_FILENAME": f"{server.folder}/cgi-bin/env",
         "SCRIPT_NAME": "/cgi/env",
+        "SERVER_ADDR": "127.0.0.1",
         "SERVER_NAME": host,
         "SERVER_PORT": port,
         "SERVER_PROTOCOL": "HTTP/1.1",
