@@ -22,7 +22,7 @@ NOT_FORWARDED = frozenset(
     b"keep-alive proxy-connection proxy-authorization proxy-authenticate expect http2-settings proxy".split()
 )
 ONCE = (b"host", b"content-length", b"transfer-encoding", b"connection", b"te", b"upgrade", b"x-forwarded-for",
-        b"x-forwarded-proto", b"x-forwarded-host")
+        b"x-forwarded-proto", b"x-forwarded-host", b"x-request-id")
 WITH_CONTENT = (b"POST", b"PUT", b"PATCH")
 HEAD_BYTES_MAX = 65536
 # The longest wait of a script for the proxy.

@@ -182,13 +182,15 @@ def fields(proxy, _backend):
         "Connection: keep-alive, X-Hop, Cookie, Authorization, X-Forwarded-For, Host",
         "X-Hop: 1", "Cookie: a=b", "Authorization: Basic eDp5", "Keep-Alive: 5", "Proxy-Connection: x", "Proxy: http://evil",
         "X-Forwarded-For: 1.1.1.1", "X-Forwarded-Proto: https", "X-Forwarded-Host: evil", "Forwarded: for=1.1.1.1",
-        "X_Forwarded_For: 1.1.1.1", "X.Y: 1", "X-Real-IP: 1.1.1.1", "TE: gzip", "X-Kept: \xe9 x",
+        "X_Forwarded_For: 1.1.1.1", "X.Y: 1", "X-Real-IP: 1.1.1.1", "X-Request-Id: forged", "TE: gzip", "X-Kept: \xe9 x",
     ]
     with Client(proxy.address) as client:
         response = client.exchange("GET", "/echo?a=%2f..%2F;b[]=\"<>", sent)
     request = json.loads(response.body)
     assert request["target"] == "/echo?a=%2f..%2F;b[]=\"<>", request
-    assert sorted(map(tuple, request["fields"])) == sorted([
+    ids = [value for name, value in request["fields"] if name == "x-request-id"]
+    assert len(ids) == 1 and len(ids[0]) == 32, request
+    assert sorted((name, value) for name, value in request["fields"] if name != "x-request-id") == sorted([
         ("host", "127.0.0.1"), ("cookie", "a=b"), ("authorization", "Basic eDp5"), ("x-kept", "\xe9 x"),
         ("x-forwarded-for", "127.0.0.1"), ("x-forwarded-proto", "http"), ("x-forwarded-host", "127.0.0.1"),
     ]), request

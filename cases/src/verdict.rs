@@ -98,7 +98,11 @@ fn path(head: &RequestHead, bytes: &[u8]) -> String {
     match SafePath::decode(head.target.path.of(bytes)) {
         Ok(path) => {
             let slash = if path.names_directory() && !path.as_str().is_empty() { "/" } else { "" };
-            word(format!("/{}{slash}", path.as_str()).as_bytes())
+            match path.file_path() {
+                Some(bytes) => word(&[b"/", &*bytes, slash.as_bytes()].concat()),
+                // An encoded slash would look like a separator.
+                None => path.encode(),
+            }
         }
         Err(reject) => format!("!{reject:?}"),
     }

@@ -76,7 +76,7 @@ impl ConnectionStats {
         unresponsive.retain(|&worker| !pool.inboxes[worker].is_closed());
         stats.unknown = unresponsive.iter().map(|&worker| pool.loads[worker].load(Ordering::Relaxed)).sum();
         stats.unresponsive_workers = unresponsive.len();
-        stats.accepted = pool.accepted.iter().map(|accepted| accepted.load(Ordering::Relaxed)).sum();
+        stats.accepted = pool.accepted_total();
         stats
     }
 }

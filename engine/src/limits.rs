@@ -46,6 +46,11 @@ pub struct Limits {
     /// Longest time that a graceful shutdown waits for requests in progress. Default 30 s. Exceeded: close, and the
     /// log names the open connections.
     pub shutdown_timeout: Duration,
+    /// How long a connection of HTTP/1 without a request is kept open after a graceful shutdown has begun. Default 2 s. A
+    /// request that arrives within it is served with `Connection: close`; without it, the request could be lost. Exceeded:
+    /// close. [`Limits::shutdown_timeout`] bounds it. HTTP/2 announces its end, with
+    /// [`Http2Limits::shutdown_notice_ms`].
+    pub shutdown_notice: Duration,
 }
 
 /// Returns the most memory of a buffer for bytes of this length. A full buffer at most doubles.
@@ -228,6 +233,11 @@ pub(crate) const LARGE_SEND_BUFFERS_MAX: usize = 64;
 /// How long the kernel holds back a connection without data: it is accepted with its first request, or after this
 /// time.
 pub(crate) const DEFER_ACCEPT_SECONDS: i32 = 1;
+/// How long a listening socket that is about to close still accepts the connections that the kernel has held back.
+pub(crate) const DEFERRED_CONNECTIONS_TIME: Duration = Duration::from_millis(50);
+/// How long the listeners of a server that stops accept if the kernel still holds connections then. It completes one
+/// without data when it has repeated its SYN-ACK, one second after the handshake, and needs a round trip for that.
+pub(crate) const HELD_CONNECTIONS_TIME: Duration = Duration::from_millis(1500);
 /// Bytes that one read prefetches. With io_uring the kernel copies on the worker without yielding, so a larger read
 /// delays other connections.
 pub(crate) const PREFETCH_BYTES: usize = 64 * 1024;
@@ -274,6 +284,7 @@ impl Default for Limits {
             discard_bytes_max: 256 << 10,
             connections_max: connections_allowed_by_descriptors(),
             shutdown_timeout: Duration::from_secs(30),
+            shutdown_notice: Duration::from_secs(2),
         }
     }
 }

@@ -7,6 +7,7 @@ use crate::mailbox::{MailboxReceiver, mailbox};
 use crate::net::accepted::Accepted;
 use crate::net::backend::{Backend, BackendChoice, Driver};
 use crate::net::executor::{self, StopState, WorkerConfig};
+use crate::net::held_connections::HeldConnections;
 use crate::net::listen::{Endpoint, Listener};
 use crate::net::worker::{Worker, WorkerCommand, WorkerPool};
 use crate::net::{panic, runtime};
@@ -58,6 +59,7 @@ macro_rules! limit_methods {
             "`streams_max` of HTTP/2" http2_streams_max: u32 = http2.streams_max;
             "[`Limits::connections_max`]" connections_max: usize = connections_max;
             "[`Limits::shutdown_timeout`]" shutdown_timeout: Duration = shutdown_timeout;
+            "[`Limits::shutdown_notice`]" shutdown_notice: Duration = shutdown_notice;
         }
     };
     (@each |$self:ident, $value:ident, $put:ident| $set:expr; $($text:literal $name:ident: $type:ty = $($field:ident).+;)+) => {
@@ -285,6 +287,8 @@ impl<O: Observer + Clone + Send> Server<O> {
                 loads,
                 accepted,
                 inboxes,
+                accepting: AtomicUsize::new(workers),
+                held_at_stop: HeldConnections::default(),
                 has_reported_uring_unavailable: AtomicBool::new(false),
             }),
         };
@@ -471,10 +475,17 @@ impl Handle {
     ///
     /// Blocks until no worker accepts there any more, so it must not be called on a worker.
     pub fn remove_listener(&self, endpoint: &Endpoint) {
+        self.remove_listeners([endpoint]);
+    }
+
+    /// Removes several listeners, in the time that one takes. See [`Handle::remove_listener`].
+    pub fn remove_listeners<'a>(&self, endpoints: impl IntoIterator<Item = &'a Endpoint>) {
         let (done, all_done) = threads::channel::<Infallible>();
-        for inbox in &self.pool.inboxes {
-            // A worker that has ended accepts nothing.
-            let _ = inbox.send(WorkerCommand::RemoveListener(endpoint.clone(), done.clone()));
+        for endpoint in endpoints {
+            for inbox in &self.pool.inboxes {
+                // A worker that has ended accepts nothing.
+                let _ = inbox.send(WorkerCommand::RemoveListener(endpoint.clone(), done.clone()));
+            }
         }
         drop(done);
         // Nothing is sent. The channel closes when all workers have dropped their senders.
@@ -485,6 +496,11 @@ impl Handle {
     /// called on a worker.
     pub fn connection_stats(&self, timeout: Duration) -> ConnectionStats {
         ConnectionStats::collect(&self.pool, timeout)
+    }
+
+    /// Returns how many connections were accepted since the start, including refused ones.
+    pub fn accepted_connections(&self) -> u64 {
+        self.pool.accepted_total()
     }
 
     /// Runs a function on every worker's connection table.
@@ -498,8 +514,9 @@ impl Handle {
         }
     }
 
-    /// Stops gracefully: the server accepts no new connections, closes idle ones, and finishes requests with
-    /// `Connection: close`. Connections that are open after [`Limits::shutdown_timeout`] are aborted and reported.
+    /// Stops gracefully: the server accepts no new connections and finishes requests with `Connection: close`. Idle
+    /// connections close after their next response, or after [`Limits::shutdown_notice`]. Connections that are open after
+    /// [`Limits::shutdown_timeout`] are aborted and reported.
     /// Blocking tasks ([`spawn_blocking`](crate::spawn_blocking)) have one second more.
     pub fn stop(&self) {
         self.stop.send_if_modified(|stop| {

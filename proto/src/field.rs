@@ -441,6 +441,23 @@ mod tests {
     }
 
     #[test]
+    fn a_replaced_server_field_outlives_changes_of_other_fields() {
+        let mut fields = Fields::new();
+        fields.append("a", "1").unwrap();
+        fields.remove("SERVER");
+        assert!(fields.replaces_server());
+        assert_eq!(fields.lines(), b"a: 1\r\n");
+        fields.set("Server", "one").unwrap();
+        fields.set("server", "two").unwrap();
+        fields.remove("a");
+        assert_eq!((fields.lines(), fields.replaces_server()), (&b"server: two\r\n"[..], true));
+        assert_eq!(fields.set("server", "a\r\nb: c"), Err(InvalidField::Value));
+        assert_eq!(fields.get("server"), Some(&b"two"[..]));
+        fields.clear();
+        assert!(!fields.replaces_server());
+    }
+
+    #[test]
     fn known_fields_are_recognized_in_any_case() {
         for name in ["Host", "RANGE", "if-None-Match", "Transfer-Encoding", "User-Agent", "If-Unmodified-Since"] {
             let field = KnownField::from_name(name.as_bytes()).unwrap();

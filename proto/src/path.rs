@@ -2,19 +2,41 @@
 //!
 //! Percent-decoding and the removal of dot-segments (RFC 3986 §2.1, §5.2.4) happen only here.
 //!
-//! Invariant: [`SafePath::decode`] is the only constructor from a peer's bytes, so code that takes
-//! a [`SafePath`] needs no further check. Each refused kind of path is a variant of [`PathReject`].
+//! Invariant: [`SafePath::decode`] and [`SafePath::decode_with`] are the only constructors from a peer's bytes, so code
+//! that takes a [`SafePath`] needs no further check. Each refused kind of path is a variant of [`PathReject`].
+//!
+//! Names of files are bytes, and a path is text that patterns match. A byte that is not part of UTF-8, and a slash that
+//! was percent-encoded within a segment, are held as one character of a private range (`text`). The characters of that
+//! range are held byte by byte themselves, so two paths never have one text.
+
+mod readings;
+mod text;
 
 use crate::status::StatusCode;
 use core::fmt;
+pub use readings::{decode_slashes, has_several_readings, readings};
+use std::borrow::Cow;
+use text::{HELD_SLASH, text_of};
+pub use text::{encode_segment, encode_text, file_path, path_bytes, text_of_name};
 
 /// A decoded path below a root: segments joined by `/`, without a leading slash.
 ///
-/// It is UTF-8. No segment is empty, `.` or `..`. No byte is a control character or a backslash.
+/// No segment is empty, `.` or `..`. No byte is a control character. A byte that is not UTF-8 and an encoded slash are
+/// held as private characters; see [`path_bytes`].
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct SafePath {
     text: String,
     names_directory: bool,
+}
+
+/// The meaning of `%2F` in a path.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum EncodedSlash {
+    /// It is data within a segment (RFC 3986 §2.2). No file has such a name.
+    #[default]
+    Data,
+    /// It separates segments, as `/` does.
+    Separator,
 }
 
 /// The reason why a path is refused. Each has one status code.
@@ -24,26 +46,17 @@ pub enum PathReject {
     PercentEncodingInvalid,
     /// The path has `%00` or another encoded control character: 400.
     ControlCharacter,
-    /// The path has an encoded backslash: 400, since some systems treat it as a slash.
-    Backslash,
     /// `..` leads above the root: 400. It is never silently clamped to the root.
     AboveRoot,
-    /// The decoded path is not UTF-8, for example an overlong form: 400.
-    NotUtf8,
-    /// The path has `%2F`: 404. It is data within a segment, and no file name has a slash.
-    EncodedSlash,
-    /// The path has `//`: 404. An empty segment is part of a path (RFC 3986 §3.3), but no file has
-    /// an empty name.
-    EmptySegment,
+    /// A segment has `.` or `..` beside an encoded slash: 400, because an application that decodes the slash would read
+    /// another path than the one that rules were matched with.
+    EncodedDotSegment,
 }
 
 impl PathReject {
     /// Returns the status code of the response.
     pub const fn status(self) -> StatusCode {
-        match self {
-            Self::EncodedSlash | Self::EmptySegment => StatusCode::NOT_FOUND,
-            _ => StatusCode::BAD_REQUEST,
-        }
+        StatusCode::BAD_REQUEST
     }
 
     /// Returns one sentence that states the reason.
@@ -51,11 +64,8 @@ impl PathReject {
         match self {
             Self::PercentEncodingInvalid => "the path has a percent sign without two hexadecimal digits",
             Self::ControlCharacter => "the path has a control character",
-            Self::Backslash => "the path has a backslash",
             Self::AboveRoot => "the path leads above the root",
-            Self::NotUtf8 => "the path is not UTF-8",
-            Self::EncodedSlash => "the path has an encoded slash",
-            Self::EmptySegment => "the path has an empty segment",
+            Self::EncodedDotSegment => "the path has a dot-segment beside an encoded slash",
         }
     }
 }
@@ -67,15 +77,27 @@ impl fmt::Display for PathReject {
 }
 
 impl SafePath {
-    /// Decodes the path of a target, without its query. An empty path is `/` (RFC 9110 §4.2.3).
+    /// Decodes the path of a target, without its query. An empty path is `/` (RFC 9110 §4.2.3). An encoded slash is data.
     ///
     /// # Errors
     /// The first reason to refuse the path.
     pub fn decode(raw: &[u8]) -> Result<Self, PathReject> {
-        let raw = raw.strip_prefix(b"/").unwrap_or(raw);
+        Self::decode_with(raw, EncodedSlash::Data)
+    }
+
+    /// Decodes the path of a target, and treats an encoded slash as `slash` states. Empty segments are dropped before
+    /// dot-segments are removed, as file systems do.
+    ///
+    /// # Errors
+    /// The first reason to refuse the path.
+    pub fn decode_with(raw: &[u8], slash: EncodedSlash) -> Result<Self, PathReject> {
+        let separated = match slash {
+            EncodedSlash::Data => Cow::Borrowed(raw),
+            EncodedSlash::Separator => decode_slashes(raw),
+        };
         let mut decoded: Vec<u8> = Vec::with_capacity(raw.len());
         let mut names_directory = true;
-        let mut segments = raw.split(|&b| b == b'/').peekable();
+        let mut segments = separated.split(|&b| b == b'/').peekable();
         while let Some(segment) = segments.next() {
             let last = segments.peek().is_none();
             let start = decoded.len();
@@ -83,10 +105,14 @@ impl SafePath {
                 decoded.push(b'/');
             }
             let name_start = decoded.len();
-            decode_segment(segment, None, &mut decoded)?;
+            decode_segment(segment, &mut decoded)?;
             match &decoded[name_start..] {
                 b"" if last => decoded.truncate(start),
-                b"" => return Err(PathReject::EmptySegment),
+                // Does not change whether the path names a directory: a segment or the end follows.
+                b"" => {
+                    decoded.truncate(start);
+                    continue;
+                }
                 b"." => decoded.truncate(start),
                 b".." if start == 0 => return Err(PathReject::AboveRoot),
                 b".." => {
@@ -100,8 +126,7 @@ impl SafePath {
             }
             names_directory = true;
         }
-        let text = String::from_utf8(decoded).map_err(|_| PathReject::NotUtf8)?;
-        Ok(Self { text, names_directory })
+        Ok(Self { text: text_of(decoded), names_directory })
     }
 
     /// Returns the path without leading and trailing slash; empty for the root.
@@ -122,6 +147,37 @@ impl SafePath {
     /// Returns the last segment; empty for the root.
     pub fn file_name(&self) -> &str {
         self.text.rsplit('/').next().unwrap_or("")
+    }
+
+    /// Returns the path as the bytes of a file's path. `None` if a segment has a slash, which no file name has.
+    pub fn file_path(&self) -> Option<Cow<'_, [u8]>> {
+        file_path(&self.text)
+    }
+
+    /// Returns this path as that of a directory.
+    #[must_use]
+    pub fn as_directory(&self) -> Self {
+        Self { text: self.text.clone(), names_directory: true }
+    }
+
+    /// Returns this path without the slash at its end. The root stays a directory.
+    #[must_use]
+    pub fn as_file(&self) -> Self {
+        Self { text: self.text.clone(), names_directory: self.text.is_empty() }
+    }
+
+    /// Returns the directory of this path without its last segment.
+    #[must_use]
+    pub fn parent(&self) -> Self {
+        let text = self.text.rsplit_once('/').map_or("", |(parent, _)| parent);
+        Self { text: text.to_owned(), names_directory: true }
+    }
+
+    /// Returns this path without a suffix of its last segment. `None` if nothing or another end would remain.
+    pub fn without_suffix(&self, suffix: &str) -> Option<Self> {
+        let name = self.file_name().strip_suffix(suffix).filter(|name| !matches!(*name, "" | "." | ".."))?;
+        let end = self.text.len() - self.file_name().len() + name.len();
+        Some(Self { text: self.text[..end].to_owned(), names_directory: false })
     }
 
     /// Returns this path with one more segment. The caller must not pass a peer's bytes.
@@ -168,78 +224,9 @@ impl SafePath {
     }
 }
 
-/// The character that stands for `%2F` in an [`OpaquePath`]. Nothing else becomes it, since control characters are refused.
-pub const ENCODED_SLASH: char = '\u{1f}';
-
-/// A decoded path with encoded slashes or empty segments. It names no file, but applications use such paths.
-///
-/// Each segment is decoded by itself, so `%2F` stays within its segment: it becomes [`ENCODED_SLASH`]. Dot-segments are
-/// removed. No part of a segment between encoded slashes is `.` or `..`, and a path with empty segments has no
-/// dot-segments, since applications remove them in different ways.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct OpaquePath(String);
-
-impl OpaquePath {
-    /// Decodes the path of a target, without its query.
-    ///
-    /// # Errors
-    /// The first reason to refuse the path.
-    pub fn decode(raw: &[u8]) -> Result<Self, PathReject> {
-        let raw = raw.strip_prefix(b"/").unwrap_or(raw);
-        let (mut kept, mut has_dots, mut has_empty): (Vec<Vec<u8>>, _, _) = (Vec::new(), false, false);
-        let mut segments = raw.split(|&b| b == b'/').peekable();
-        while let Some(segment) = segments.next() {
-            let mut decoded = Vec::with_capacity(segment.len());
-            decode_segment(segment, Some(ENCODED_SLASH as u8), &mut decoded)?;
-            let mut parts = decoded.split(|&b| b == ENCODED_SLASH as u8);
-            match &decoded[..] {
-                b"." => has_dots = true,
-                b".." => {
-                    has_dots = true;
-                    kept.pop().ok_or(PathReject::AboveRoot)?;
-                }
-                _ if parts.any(|part| matches!(part, b"." | b"..")) => return Err(PathReject::EncodedSlash),
-                _ => {
-                    has_empty |= decoded.is_empty() && segments.peek().is_some();
-                    kept.push(decoded);
-                    continue;
-                }
-            }
-            if segments.peek().is_none() {
-                kept.push(Vec::new());
-            }
-        }
-        if has_dots && has_empty {
-            return Err(PathReject::EmptySegment);
-        }
-        let text = kept.iter().fold(Vec::new(), |text, segment| [&text, &b"/"[..], segment].concat());
-        String::from_utf8(text).map(Self).map_err(|_| PathReject::NotUtf8)
-    }
-
-    /// Returns the path with its leading slash.
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-
-    /// Returns the paths that an application may read this one as: with several slashes as one, with encoded slashes as
-    /// slashes, and with both.
-    pub fn readings(&self) -> [String; 3] {
-        let merged = |text: &str| {
-            let mut merged = String::with_capacity(text.len());
-            for char in text.chars() {
-                if char != '/' || !merged.ends_with('/') {
-                    merged.push(char);
-                }
-            }
-            merged
-        };
-        let decoded = self.0.replace(ENCODED_SLASH, "/");
-        [merged(&self.0), merged(&decoded), decoded]
-    }
-}
-
-/// Decodes a segment. `encoded_slash` stands for `%2F`; without it, an encoded slash is refused.
-fn decode_segment(segment: &[u8], encoded_slash: Option<u8>, out: &mut Vec<u8>) -> Result<(), PathReject> {
+fn decode_segment(segment: &[u8], out: &mut Vec<u8>) -> Result<(), PathReject> {
+    let start = out.len();
+    let mut has_slash = false;
     let mut bytes = segment.iter();
     while let Some(&byte) = bytes.next() {
         let decoded = if byte == b'%' {
@@ -251,33 +238,22 @@ fn decode_segment(segment: &[u8], encoded_slash: Option<u8>, out: &mut Vec<u8>) 
         };
         match decoded {
             0..=0x1f | 0x7f => return Err(PathReject::ControlCharacter),
-            b'\\' => return Err(PathReject::Backslash),
-            b'/' => out.push(encoded_slash.ok_or(PathReject::EncodedSlash)?),
+            b'/' => {
+                has_slash = true;
+                out.push(HELD_SLASH);
+            }
             _ => out.push(decoded),
         }
+    }
+    let is_dots = |part: &[u8]| matches!(part, b"." | b"..");
+    if has_slash && out[start..].split(|&b| b == HELD_SLASH).any(is_dots) {
+        return Err(PathReject::EncodedDotSegment);
     }
     Ok(())
 }
 
 fn hex_value(byte: &u8) -> Option<u8> {
     char::from(*byte).to_digit(16).map(|digit| digit as u8)
-}
-
-/// Percent-encodes one segment of a path (RFC 3986 §3.3). A colon is encoded too, so that the start
-/// of a relative reference cannot be parsed as a scheme. [`ENCODED_SLASH`] becomes `%2F`.
-pub fn encode_segment(segment: &str, out: &mut String) {
-    const HEX: &[u8; 16] = b"0123456789ABCDEF";
-    for &byte in segment.as_bytes() {
-        if byte.is_ascii_alphanumeric() || b"-._~!$&'()*+,;=@".contains(&byte) {
-            out.push(char::from(byte));
-        } else if char::from(byte) == ENCODED_SLASH {
-            out.push_str("%2F");
-        } else {
-            out.push('%');
-            out.push(char::from(HEX[usize::from(byte >> 4)]));
-            out.push(char::from(HEX[usize::from(byte & 15)]));
-        }
-    }
 }
 
 #[cfg(test)]
@@ -307,56 +283,66 @@ mod tests {
         check("/..", Err(PathReject::AboveRoot));
         check("/a/../..", Err(PathReject::AboveRoot));
         check("/%2e%2E/x", Err(PathReject::AboveRoot));
-        check("//x", Err(PathReject::EmptySegment));
-        check("//", Err(PathReject::EmptySegment));
-        check("/a//b", Err(PathReject::EmptySegment));
-        check("/a%2Fb", Err(PathReject::EncodedSlash));
-        check("/a%5cb", Err(PathReject::Backslash));
+        check("//x", Ok(("x", false)));
+        check("//", Ok(("", true)));
+        check("/a//b", Ok(("a/b", false)));
+        check("/a//", Ok(("a", true)));
+        check("/a//../b", Ok(("b", false)));
+        check("//..", Err(PathReject::AboveRoot));
+        check("/a%2Fb", Ok(("a\u{10ff2f}b", false)));
+        check("/a%2F..%2Fb", Err(PathReject::EncodedDotSegment));
+        check("/..%2fa", Err(PathReject::EncodedDotSegment));
+        check("/a%5cb", Ok(("a\\b", false)));
         check("/a%00", Err(PathReject::ControlCharacter));
         check("/a%0d%0a", Err(PathReject::ControlCharacter));
         check("/a%2", Err(PathReject::PercentEncodingInvalid));
         check("/%zz", Err(PathReject::PercentEncodingInvalid));
         check("/%", Err(PathReject::PercentEncodingInvalid));
-        check("/%c0%ae", Err(PathReject::NotUtf8));
+        check("/%c0%ae", Ok(("\u{10ffc0}\u{10ffae}", false)));
     }
 
     #[test]
-    fn encoded_slashes_stay_in_their_segment() {
-        for (raw, expected) in [
-            ("/a%2Fb", Ok("/a\u{1f}b")),
-            ("/a%2fb/%C3%A9/", Ok("/a\u{1f}b/é/")),
-            ("//a", Ok("//a")),
-            ("/a//b//", Ok("/a//b//")),
-            ("//", Ok("//")),
-            ("/a%252Fb", Ok("/a%2Fb")),
-            ("/a%2Fb/../c", Ok("/c")),
-            ("/a%2Fb/./", Ok("/a\u{1f}b/")),
-            ("/a%2Fb/.", Ok("/a\u{1f}b/")),
-            ("/a/..%2Fadmin", Err(PathReject::EncodedSlash)),
-            ("/a/%2e%2e%2fadmin", Err(PathReject::EncodedSlash)),
-            ("/a%2F..", Err(PathReject::EncodedSlash)),
-            ("/a%2F.%2Fb", Err(PathReject::EncodedSlash)),
-            ("/a//../b", Err(PathReject::EmptySegment)),
-            ("//./b", Err(PathReject::EmptySegment)),
-            ("/a%2Fb/../../c", Err(PathReject::AboveRoot)),
-            ("/a%2F%5cb", Err(PathReject::Backslash)),
-            ("/a%2F%1f", Err(PathReject::ControlCharacter)),
-            ("/%2F%ff", Err(PathReject::NotUtf8)),
+    fn names_that_are_not_utf8_keep_their_bytes() {
+        for (raw, bytes) in [
+            (&b"/caf%E9.txt"[..], &b"caf\xe9.txt"[..]),
+            (b"/caf\xe9.txt", b"caf\xe9.txt"),
+            // The characters of the private range are no other name.
+            (b"/%F4%8F%BF%A9", b"\xf4\x8f\xbf\xa9"),
+            (b"/%F4%8F%BC%AF", b"\xf4\x8f\xbc\xaf"),
+            (b"/%F4%80%80%80", b"\xf4\x80\x80\x80"),
         ] {
-            let path = OpaquePath::decode(raw.as_bytes());
-            assert_eq!(path.as_ref().map(OpaquePath::as_str).map_err(|e| *e), expected, "{raw}");
+            let path = SafePath::decode(raw).unwrap();
+            assert_eq!(path.file_path().as_deref(), Some(bytes));
+            assert_eq!(SafePath::decode(path.encode().as_bytes()), Ok(path.clone()));
+            assert_eq!(text_of_name(bytes), path.as_str());
         }
-        let mut encoded = String::new();
-        encode_segment("a\u{1f}b", &mut encoded);
-        assert_eq!(encoded, "a%2Fb");
+        assert_eq!(SafePath::decode(b"/a%2fb").unwrap().file_path(), None, "no file name has a slash");
     }
 
     #[test]
-    fn readings_are_those_of_applications() {
-        let readings = |raw: &str| OpaquePath::decode(raw.as_bytes()).unwrap().readings();
-        assert_eq!(readings("/admin%2Fx"), ["/admin\u{1f}x", "/admin/x", "/admin/x"]);
-        assert_eq!(readings("//admin"), ["/admin", "/admin", "//admin"]);
-        assert_eq!(readings("/%2Fa//b"), ["/\u{1f}a/b", "/a/b", "//a//b"]);
+    fn an_encoded_slash_separates_if_this_is_set() {
+        for (raw, expected) in [
+            ("/@scope%2Fname", Ok("/@scope/name")),
+            ("/a%2fb%2F", Ok("/a/b/")),
+            ("/a%2F..%2Fb", Ok("/b")),
+            ("/..%2Fb", Err(PathReject::AboveRoot)),
+            ("/a%252Fb", Ok("/a%252Fb")),
+        ] {
+            let path = SafePath::decode_with(raw.as_bytes(), EncodedSlash::Separator);
+            assert_eq!(path.map(|path| path.encode()), expected.map(str::to_owned), "{raw}");
+        }
+    }
+
+    #[test]
+    fn parts_of_a_path() {
+        let path = |raw: &str| SafePath::decode(raw.as_bytes()).unwrap();
+        assert_eq!((path("/a/b").parent(), path("/a").parent()), (path("/a/"), path("/")));
+        assert_eq!((path("/a").as_directory(), path("/a/").as_file()), (path("/a/"), path("/a")));
+        assert_eq!(path("/").as_file(), path("/"));
+        assert_eq!(path("/a/b.html").without_suffix(".html"), Some(path("/a/b")));
+        for raw in ["/a/.html", "/...html", "/a.htm"] {
+            assert_eq!(path(raw).without_suffix(".html"), None, "{raw}");
+        }
     }
 
     #[test]

@@ -39,6 +39,8 @@ pub enum RangeSelection {
 
 enum RangeSpec {
     Satisfiable(ByteRange),
+    /// A suffix of an empty representation, for which no Content-Range exists.
+    EmptySuffix,
     Unsatisfiable,
 }
 
@@ -50,17 +52,20 @@ pub fn select(value: &[u8], length: u64) -> RangeSelection {
     let Some(set) = strip_bytes_unit(value) else { return RangeSelection::Whole };
     let mut satisfiable = Vec::new();
     let mut count = 0;
+    // A suffix with a length is satisfiable, and that of an empty representation is the whole one (RFC 9110 §14.1.2).
+    let mut has_suffix_of_nothing = false;
     for spec in set.split(|&b| b == b',').map(trim).filter(|spec| !spec.is_empty()) {
         count += 1;
         match parse_spec(spec, length) {
             _ if count > RANGES_MAX => return RangeSelection::Whole,
             None => return RangeSelection::Whole,
             Some(RangeSpec::Satisfiable(range)) => satisfiable.push(range),
+            Some(RangeSpec::EmptySuffix) => has_suffix_of_nothing = true,
             Some(RangeSpec::Unsatisfiable) => {}
         }
     }
     match satisfiable.as_slice() {
-        [] if count == 0 => RangeSelection::Whole,
+        [] if count == 0 || has_suffix_of_nothing => RangeSelection::Whole,
         [] => RangeSelection::Unsatisfiable,
         [one] => RangeSelection::Single(*one),
         many if overlaps(many) => RangeSelection::Whole,
@@ -79,9 +84,10 @@ fn parse_spec(spec: &[u8], length: u64) -> Option<RangeSpec> {
     let dash = spec.iter().position(|&b| b == b'-')?;
     let (first, last) = (&spec[..dash], &spec[dash + 1..]);
     if first.is_empty() {
-        return Some(match parse_number(last)?.min(length) {
+        return Some(match parse_number(last)? {
             0 => RangeSpec::Unsatisfiable,
-            suffix => RangeSpec::Satisfiable(ByteRange { first: length - suffix, last: length - 1 }),
+            _ if length == 0 => RangeSpec::EmptySuffix,
+            suffix => RangeSpec::Satisfiable(ByteRange { first: length.saturating_sub(suffix), last: length - 1 }),
         });
     }
     let first = parse_number(first)?;
@@ -146,7 +152,9 @@ mod tests {
         for unsatisfiable in ["bytes=1000-1005", "bytes=-0", "bytes=18446744073709551616-", "bytes=1000-,2000-"] {
             check(unsatisfiable, 1000, RangeSelection::Unsatisfiable);
         }
-        check("bytes=-5", 0, RangeSelection::Unsatisfiable);
+        check("bytes=-5", 0, RangeSelection::Whole);
+        check("bytes=7-,-5", 0, RangeSelection::Whole);
+        check("bytes=-0", 0, RangeSelection::Unsatisfiable);
         check("bytes=0-", 0, RangeSelection::Unsatisfiable);
         for whole in [
             "",

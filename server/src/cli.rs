@@ -45,6 +45,16 @@ pub(crate) enum Command {
     Trust(TrustArgs),
     /// Undo `selvedge trust`
     Untrust(TrustArgs),
+    /// Make a password hash for `basic-auth`
+    HashPassword(HashPasswordArgs),
+}
+
+/// Reads a password, from the terminal twice or from standard input once, and prints its argon2id hash.
+#[derive(Debug, Args)]
+pub(crate) struct HashPasswordArgs {
+    /// Print a line of an htpasswd file for this user
+    #[arg(long, value_name = "NAME")]
+    pub(crate) name: Option<String>,
 }
 
 /// Serves the sites of a configuration, in the foreground and supervised. HUP reloads the configuration, USR1 reopens
@@ -179,6 +189,14 @@ pub(crate) struct ServeArgs {
     #[arg(long)]
     pub(crate) no_compress: bool,
 
+    /// Serve about.html at /about, and redirect /about.html to it
+    #[arg(long)]
+    pub(crate) clean_urls: bool,
+
+    /// Whether the paths of pages end in a slash
+    #[arg(long, value_name = "WORD", value_parser = ["auto", "add", "remove"], default_value = "auto")]
+    pub(crate) trailing_slash: String,
+
     #[command(flatten)]
     pub(crate) common: CommonArgs,
 }
@@ -308,10 +326,9 @@ fn to(text: &str) -> Result<String, String> {
 /// Returns a URL without the slash that browsers and other programs write at its end. The whole path of a request is
 /// forwarded, so it means nothing.
 fn without_slash(url: &str) -> &str {
-    match url.split_once("://") {
-        Some((_, host)) if host.len() > 1 && host.find('/') == Some(host.len() - 1) => &url[..url.len() - 1],
-        _ => url,
-    }
+    let host = url.split_once("://").map_or(url, |(_, host)| host);
+    let is_root = host.len() > 1 && host.find('/') == Some(host.len() - 1) && !host.starts_with("unix:");
+    url.strip_suffix('/').filter(|_| is_root).unwrap_or(url)
 }
 
 /// Checks that a URL has no path, for which the command has no option.

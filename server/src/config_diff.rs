@@ -44,11 +44,18 @@ pub(crate) fn at_next_start(before: &Settings, now: &Settings) -> Vec<&'static s
 fn listeners(before: &Settings, now: &Settings) -> Vec<String> {
     let places =
         |settings: &Settings| -> Vec<ListenAddress> { settings.listeners.iter().map(ListenAddress::from).collect() };
+    let of_before =
+        |address: &ListenAddress| before.listeners.iter().find(|other| ListenAddress::from(*other) == *address);
+    let changed = now.listeners.iter().filter_map(|listener| {
+        let address = ListenAddress::from(listener);
+        of_before(&address).filter(|known| *known != listener).map(|_| format!("changed: listen {address}"))
+    });
+    let changed: Vec<_> = changed.collect();
     let (before, now) = (places(before), places(now));
     let new = now.iter().filter(|place| !before.contains(place)).map(|place| format!("listening on {place}"));
     let left =
         before.iter().filter(|place| !now.contains(place)).map(|place| format!("no longer listening on {place}"));
-    new.chain(left).collect()
+    new.chain(left).chain(changed).collect()
 }
 
 fn upstreams(before: &Settings, now: &Settings) -> Vec<String> {
@@ -119,6 +126,9 @@ mod tests {
         expected.extend(["new: 3 more sites", "changed: site a", "removed: site c"].map(str::to_owned));
         assert_eq!(between(&first, &second), expected);
         assert_eq!(at_next_start(&first, &second), ["workers"]);
+        let plain = settings(&format!("listen \"127.0.0.1:80\"\n{a}"));
+        let http2 = settings(&format!("listen \"127.0.0.1:80\" http2=#true\n{a}"));
+        assert_eq!(between(&plain, &http2), ["changed: listen 127.0.0.1:80"]);
         assert_eq!(between(&second, &second), [""; 0]);
         assert_eq!(between(&second, &first)[0], "no longer listening on [::1]:0");
     }

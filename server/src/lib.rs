@@ -6,6 +6,7 @@
 )]
 
 mod embed;
+mod reasons;
 mod site;
 mod syntax;
 
@@ -35,6 +36,8 @@ mod control_client;
 #[cfg(feature = "program")]
 mod fmt;
 #[cfg(feature = "program")]
+mod hash_password;
+#[cfg(feature = "program")]
 mod listeners;
 #[cfg(feature = "program")]
 mod log;
@@ -48,6 +51,8 @@ mod program;
 mod proxy;
 #[cfg(feature = "program")]
 mod reload;
+#[cfg(feature = "program")]
+mod reload_outcome;
 #[cfg(feature = "program")]
 mod remote_control;
 #[cfg(feature = "program")]
@@ -63,11 +68,15 @@ mod snapshot;
 #[cfg(feature = "program")]
 mod status;
 #[cfg(feature = "program")]
+mod status_resources;
+#[cfg(feature = "program")]
 mod trust;
 #[cfg(feature = "program")]
 mod upstream_log;
 #[cfg(feature = "program")]
 mod upstream_status;
+#[cfg(feature = "program")]
+mod watched_lists;
 
 #[cfg(feature = "configuration")]
 pub use embed::{InvalidConfiguration, Sites};

@@ -13,8 +13,9 @@ use std::thread;
 /// Content of a small file that a connection sends after the cache evicted it. Sealed copies of larger files have a
 /// limit of their own.
 const CONTENT_BYTES_MAX: u64 = 32 << 10;
-/// Directory listings of one worker: 32 at a time, of 2,000 entries with 1 KiB each.
-const LISTS_BYTES_MAX: u64 = 32 * 2_000 * 1024;
+/// Directory listings of one worker: 32 pages at a time, of 5,000 entries with 1 KiB each, and two that are built, of
+/// 100,000 entries.
+const LISTS_BYTES_MAX: u64 = (32 * 5_000 + 2 * 100_000) * 1024;
 
 /// A request to a script or program. 64 KiB each: the head of its response, a received and a sent record of FastCGI, and
 /// content that waits for its length. Two pieces of 256 KiB are on the way to a file. Messages have 16 KiB.
@@ -158,7 +159,10 @@ fn has_listings(settings: &Settings) -> bool {
 fn rate_limit_count(settings: &Settings) -> u64 {
     let of_site = |site: &Site| {
         let own = site.routes.iter().filter(|route| route.access.rate_limit != site.access.rate_limit);
-        usize::from(site.access.rate_limit.is_some()) + own.count()
+        // Those of wrong passwords have half as many places for clients and as many for names.
+        let own_users = site.routes.iter().filter(|route| route.access.basic_auth != site.access.basic_auth);
+        let wrong_passwords = usize::from(site.access.basic_auth.is_some()) + own_users.count();
+        usize::from(site.access.rate_limit.is_some()) + own.count() + wrong_passwords
     };
     settings.sites.iter().map(of_site).sum::<usize>() as u64
 }

@@ -3,7 +3,7 @@
 use crate::process;
 use crate::process::{ControlCommand, StatusFormat};
 use crate::trust::{self, TrustCommand};
-use crate::{check, cli, control_client, fmt, log, proxy, run, serve};
+use crate::{check, cli, control_client, fmt, hash_password, log, proxy, run, serve};
 use clap::Parser;
 use std::process::ExitCode;
 
@@ -46,6 +46,7 @@ pub fn run_program() -> ExitCode {
             return control_client::run(&options.control, ControlCommand::Status(format));
         }
         cli::Command::Trust(options) => return trust::run(&options.config, TrustCommand::Trust),
+        cli::Command::HashPassword(options) => hash_password::run(&options),
         cli::Command::Untrust(options) => return trust::run(&options.config, TrustCommand::Untrust),
         cli::Command::Certificates(options) => {
             let format = if options.json { StatusFormat::Json } else { StatusFormat::Text };

@@ -8,18 +8,22 @@ use crate::config::value::LogTarget;
 use crate::config::{self, Configuration, MachineRequirementKind, Problem, Sources};
 use crate::listeners::ListenerSet;
 use crate::log::config::Level;
-use crate::log::{self, Connect, LogObserver, Logs};
+use crate::log::{self, Connect, LogObserver, Logs, Totals};
 use crate::preflight::{self, CheckScope, Disk};
 use crate::process::{
-    ActiveSandbox, Confinement, ControlReply, Coverage, FileId, ListenError, Sandbox, ServingProcess,
+    ActiveSandbox, Confinement, ControlReply, Coverage, FileId, ListenError, Sandbox, ServingProcess, all_counts,
+    hand_over_counts,
 };
+use crate::reload_outcome::ReloadOutcome;
 use crate::remote_control::RemoteEndpoint;
 use crate::site::SiteService;
 use crate::snapshot::{Predecessor, Refusal, RetiredSnapshot, Snapshot};
 use crate::status::{
     ConfigurationStatus, ConnectionStatus, DryRunCount, LatencyStatus, LogStatus, RequestStatus, SentBytes,
-    ServerStatus,
+    ServerStatus, SiteStatus,
 };
+use crate::status_resources::{DescriptorStatus, MemoryStatus, RateHistory};
+use crate::watched_lists::{ListChange, WatchedLists};
 use crate::{certificates, compile, config_diff};
 use selvedge::{AppHandle, Driver, Endpoint, Handle, Server};
 use std::cell::Cell;
@@ -61,10 +65,33 @@ pub(crate) struct LiveServer {
     app_handle: AppHandle<SiteService, LogObserver>,
     listeners: ListenerSet,
     snapshot: Snapshot,
+    /// The lists of the configuration, which are reloaded when they change.
+    lists: WatchedLists,
     /// Where remote commands are accepted.
     remote_control: Option<RemoteEndpoint>,
     /// Replaced snapshots that still have connections.
     earlier: Vec<RetiredSnapshot>,
+    rates: RateHistory,
+}
+
+/// What a reload reads.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum ReloadSource {
+    /// The file of the configuration.
+    File,
+    /// A text instead of it.
+    Text(String),
+    /// The running configuration, with its lists as they are now.
+    RunningWithNewLists,
+}
+
+impl ReloadSource {
+    fn into_text(self) -> Option<String> {
+        match self {
+            Self::Text(text) => Some(text),
+            Self::File | Self::RunningWithNewLists => None,
+        }
+    }
 }
 
 /// Reads files within the sandbox, and records whether any was denied.
@@ -102,59 +129,15 @@ impl Sources for SandboxedFiles<'_> {
     }
 }
 
-/// The result of a reload.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) enum ReloadOutcome {
-    /// This process serves another configuration.
-    Applied {
-        /// Its number.
-        generation: u64,
-        /// Number of earlier configurations with connections.
-        earlier: usize,
-        /// One line for each difference to the previous configuration.
-        changes: Vec<String>,
-        /// Changed settings that take effect at the next start.
-        at_next_start: Vec<&'static str>,
-    },
-    /// The configuration needs files outside of the sandbox, so a new process serves it. With a message.
-    InNewProcess(String),
-}
-
-impl ReloadOutcome {
-    /// Returns the result as lines, the most important first.
-    pub(crate) fn lines(&self) -> Vec<String> {
-        let (generation, earlier, changes, at_next_start) = match self {
-            Self::InNewProcess(text) => return vec![text.clone()],
-            Self::Applied { generation, earlier, changes, at_next_start } => {
-                (generation, earlier, changes, at_next_start)
-            }
-        };
-        let earlier = if *earlier > 0 { format!(", {earlier} earlier with connections") } else { String::new() };
-        let mut lines = vec![format!("configuration {generation}{earlier}")];
-        if !at_next_start.is_empty() {
-            lines.push(format!("changes to {} take effect after a restart", at_next_start.join(", ")));
-        }
-        lines.extend_from_slice(changes);
-        if lines.len() == 1 {
-            lines.push("the settings are unchanged, and files were read again".to_owned());
-        }
-        lines
-    }
-}
-
 /// Reads a configuration and checks its requirements.
 ///
 /// # Errors
 /// All problems.
-pub(crate) fn read(file: &Path) -> Result<Configuration, Refusal> {
+pub(crate) fn read(file: &Path, scope: CheckScope) -> Result<Configuration, Refusal> {
     let configuration = config::read(file, &Disk).map_err(|problems| {
-        let of_machine = preflight::problems(problems.requirements(), CheckScope::All);
+        let of_machine = preflight::problems(problems.requirements(), scope);
         Refusal::Problems(problems.with(of_machine))
     })?;
-    check_requirements(configuration, CheckScope::All)
-}
-
-fn check_requirements(configuration: Configuration, scope: CheckScope) -> Result<Configuration, Refusal> {
     let problems = preflight::problems(&configuration.requirements, scope);
     refuse(problems, configuration)
 }
@@ -197,7 +180,7 @@ pub(crate) fn start(
     for message in &serving_process.start_info().notes {
         snapshot.logs.log(Level::Error, "Restarted", message.clone());
     }
-    let workers = workers(&snapshot.settings);
+    let (workers, lists) = (workers(&snapshot.settings), WatchedLists::of(&configuration));
     let remote_control = RemoteEndpoint::bind(&snapshot, serving_process);
     let remote_control = remote_control.map_err(|problem| cannot_listen(vec![problem], &mut configuration))?;
     let beside = ListenerSet::beside(remote_control.as_ref().map(|remote| remote.address().clone()));
@@ -221,8 +204,10 @@ pub(crate) fn start(
         app_handle,
         listeners: places,
         snapshot,
+        lists,
         remote_control,
         earlier: Vec::new(),
+        rates: RateHistory::default(),
     };
     Ok((live, running))
 }
@@ -269,20 +254,22 @@ impl LiveServer {
 
     /// Stops accepting, because another process serves.
     pub(crate) fn stop_listening(&self) {
-        self.listeners.endpoints().for_each(|endpoint| self.handle.remove_listener(endpoint));
+        self.handle.remove_listeners(self.listeners.endpoints());
         self.remote_control.iter().for_each(RemoteEndpoint::stop);
     }
 
-    /// Reloads the configuration: that of the file, or a text instead of it.
+    /// Reloads the configuration.
     ///
     /// # Errors
     /// All problems; nothing has changed then.
-    pub(crate) fn reload(&mut self, text: Option<String>) -> Result<ReloadOutcome, Refusal> {
+    pub(crate) fn reload(&mut self, source: ReloadSource) -> Result<ReloadOutcome, Refusal> {
         // A new process would read the file.
-        let is_text = text.is_some();
-        let replaced = text.map(|text| (self.file.as_path(), text));
+        let is_text = matches!(source, ReloadSource::Text(_));
+        let is_running = source == ReloadSource::RunningWithNewLists;
+        let replaced = source.into_text().map(|text| (self.file.as_path(), text));
         let sources = SandboxedFiles { replaced, ..SandboxedFiles::default() };
-        let configuration = match config::read(&self.file, &sources) {
+        let running = self.lists.running(&sources);
+        let configuration = match config::read(&self.file, if is_running { &running } else { &sources }) {
             Ok(configuration) => configuration,
             // A new process may be able to read it, or reports that it is unreadable.
             Err(_)
@@ -291,7 +278,7 @@ impl LiveServer {
                     && self.active_sandbox.is_some()
                     && !self.serving_process.is_unsupervised() =>
             {
-                return self.replace_process();
+                return self.replace_process(None);
             }
             Err(problems) => return Err(Refusal::Problems(problems)),
         };
@@ -306,12 +293,12 @@ impl LiveServer {
         {
             return match is_text {
                 true => Err(Refusal::Plain(format!("{TOO_NARROW}: write it to {}, and reload", self.file.display()))),
-                false => self.replace_process(),
+                false => self.replace_process(Some(&configuration.settings)),
             };
         }
         let problems = preflight::problems(&configuration.requirements, CheckScope::ServingProcess);
         if !problems.is_empty() && !is_text && self.new_process_can_read_more(&configuration.settings) {
-            return self.replace_process();
+            return self.replace_process(Some(&configuration.settings));
         }
         let mut configuration = refuse(problems, configuration)?;
         let next = Snapshot::prepare(&mut configuration, Predecessor::Snapshot(&self.snapshot), &Disk, self.connect)?;
@@ -328,6 +315,7 @@ impl LiveServer {
         self.serving_process.set_shutdown_timeout(next.shutdown_timeout());
         self.earlier.push(self.snapshot.retire());
         self.snapshot = next;
+        self.lists = WatchedLists::of(&configuration);
         self.snapshot.apply_automatic_certificates();
         self.snapshot.observe_upstreams();
         if let (Some(remote), Some(host)) = (&self.remote_control, &self.snapshot.control_host) {
@@ -352,12 +340,13 @@ impl LiveServer {
             && settings.private_files().iter().any(is_denied)
     }
 
-    /// Requests a new serving process.
-    fn replace_process(&self) -> Result<ReloadOutcome, Refusal> {
+    /// Requests a new serving process, for these settings if they are known.
+    fn replace_process(&self, settings: Option<&Settings>) -> Result<ReloadOutcome, Refusal> {
+        let changes = settings.map(|settings| config_diff::between(&self.snapshot.settings, settings));
         match self.serving_process.replace_process() {
             ControlReply::Done(text) => {
                 self.stop_listening();
-                Ok(ReloadOutcome::InNewProcess(text))
+                Ok(ReloadOutcome::InNewProcess { text, changes })
             }
             ControlReply::Refused(text) => Err(Refusal::Plain(text)),
         }
@@ -377,7 +366,8 @@ impl LiveServer {
             return;
         }
         self.replaced_directories = replaced;
-        let (level, text) = match self.replace_process() {
+        let (level, text) = match self.replace_process(None) {
+            Ok(ReloadOutcome::InNewProcess { text, .. }) => (Level::Info, text),
             Ok(reloaded) => (Level::Info, reloaded.lines().join("; ")),
             Err(refusal) => {
                 (Level::Error, format!("cannot start a process that can access it: {}", refusal.lines().join("; ")))
@@ -390,8 +380,8 @@ impl LiveServer {
     }
 
     /// Reloads, and logs the result.
-    pub(crate) fn reload_and_log(&mut self, text: Option<String>) -> Result<ReloadOutcome, Refusal> {
-        let done = self.reload(text);
+    pub(crate) fn reload_and_log(&mut self, source: ReloadSource) -> Result<ReloadOutcome, Refusal> {
+        let done = self.reload(source);
         match &done {
             Ok(reloaded) => self.snapshot.logs.log(Level::Info, "Reloaded", reloaded.lines().join("; ")),
             Err(refusal) => {
@@ -401,6 +391,28 @@ impl LiveServer {
             }
         }
         done
+    }
+
+    /// Puts an included list into force that has changed.
+    pub(crate) fn reload_changed_lists(&mut self) {
+        if self.serving_process.is_shutting_down() {
+            return;
+        }
+        let changes = self.lists.take_changes();
+        for change in &changes {
+            let (level, name, text) = match change {
+                ListChange::Changed(list) => (Level::Info, "ListChanged", format!("{} has changed", list.display())),
+                ListChange::Removed(list) => {
+                    let text = "was removed; if its name is written out, its earlier entries stay in force";
+                    (Level::Error, "ListRemoved", format!("{} {text}", list.display()))
+                }
+            };
+            self.snapshot.logs.log(level, name, text);
+        }
+        if !changes.is_empty() {
+            // Its result is in the log.
+            let _ = self.reload_and_log(ReloadSource::RunningWithNewLists);
+        }
     }
 
     /// Whether the error log writes an event of this level to standard error.
@@ -424,19 +436,16 @@ impl LiveServer {
         self.snapshot.wait_for_names();
     }
 
-    /// Logs what has happened to the names of upstream servers.
-    pub(crate) fn log_name_events(&self) {
-        self.snapshot.log_name_events();
-    }
-
-    /// Loads certificates again whose files have changed.
-    pub(crate) fn refresh_certificates(&self) {
+    /// Loads certificates and users again whose files have changed.
+    pub(crate) fn refresh_files(&self) {
         self.snapshot.refresh_certificates();
+        self.snapshot.refresh_users();
     }
 
-    /// Logs what has happened to the certificates that the server gets by itself.
-    pub(crate) fn log_certificate_events(&self) {
+    /// Logs what has happened to the certificates that the server gets by itself, and to the names of upstream servers.
+    pub(crate) fn log_events(&self) {
         self.snapshot.log_certificate_events();
+        self.snapshot.log_name_events();
     }
 
     /// Returns the state of the certificates that the server gets by itself.
@@ -452,14 +461,24 @@ impl LiveServer {
     /// Returns the status. Waits for workers at most one second.
     pub(crate) fn status(&self) -> ServerStatus {
         let stats = self.handle.connection_stats(STATS_TIMEOUT);
-        let totals = self.snapshot.counters.totals();
-        let dry_run_counts = self.snapshot.dry_run_counts().into_iter();
+        let own = self.totals();
+        let rates = self.rates.rates(&own, Instant::now());
+        let totals = all_counts(&self.serving_process, own);
+        let all = |site: &Option<String>, rule: &str, own| {
+            let sites = totals.dry_run.get(rule);
+            sites.and_then(|sites| sites.get(site.as_deref().unwrap_or_default())).copied().unwrap_or(own)
+        };
+        let dry_run = self.snapshot.dry_run_counts().into_iter();
+        let dry_run =
+            dry_run.map(|(site, rule, own)| DryRunCount { count: all(&site, rule, own), site, rule }).collect();
         let losses = self.snapshot.logs.losses();
+        let start_info = self.serving_process.start_info();
         ServerStatus {
             version: env!("CARGO_PKG_VERSION"),
             process_id: std::process::id(),
             uptime_seconds: self.started_at.elapsed().as_secs(),
-            restarts: self.serving_process.start_info().restarts,
+            restarts: start_info.restarts,
+            replacements: start_info.replacements,
             workers: self.workers,
             workers_unresponsive: stats.unresponsive_workers,
             configuration: ConfigurationStatus::of(self.file.display().to_string(), self.snapshot.number, &stats),
@@ -468,11 +487,32 @@ impl LiveServer {
             requests: RequestStatus::of(&totals),
             sent: SentBytes { head_bytes: totals.head_bytes, content_bytes: totals.content_bytes },
             latency_ns: LatencyStatus::of(&totals),
-            events: totals.events.iter().copied().collect(),
-            dry_run: dry_run_counts.map(|(site, rule, count)| DryRunCount { site, rule, count }).collect(),
+            rates,
+            memory: MemoryStatus::now(),
+            descriptors: DescriptorStatus::now(),
+            sites: SiteStatus::all(&totals),
+            events: totals.events.clone(),
+            dry_run,
             upstreams: self.snapshot.upstream_status(),
             logs: losses.map(|(name, lines_lost)| LogStatus { name: name.to_owned(), lines_lost }).collect(),
         }
+    }
+
+    /// Returns what this process has counted.
+    fn totals(&self) -> Totals {
+        let mut totals = self.snapshot.counters.totals();
+        totals.accepted = self.handle.accepted_connections();
+        for (site, rule, count) in self.snapshot.dry_run_counts() {
+            totals.dry_run.entry(rule.to_owned()).or_default().insert(site.unwrap_or_default(), count);
+        }
+        totals
+    }
+
+    /// Hands the counts to the supervisor, and records them for the rates.
+    pub(crate) fn record_counts(&mut self) {
+        let totals = self.totals();
+        hand_over_counts(&self.serving_process, &totals);
+        self.rates.record(&totals, Instant::now());
     }
 
     /// Drops snapshots without connections, and so logs without writers.

@@ -27,16 +27,21 @@ struct RootContent {
 pub(crate) fn warnings(configuration: &Configuration) -> Vec<Problem> {
     let mut problems = Vec::new();
     let mut known: Vec<&Path> = Vec::new();
+    let targets = configuration.requirements.iter().filter_map(|requirement| match &requirement.kind {
+        MachineRequirementKind::LinkTarget(target) => fs::canonicalize(target).ok(),
+        _ => None,
+    });
+    let targets: Vec<PathBuf> = targets.collect();
     for requirement in &configuration.requirements {
         let MachineRequirementKind::Root(root) = &requirement.kind else { continue };
         if known.contains(&root.as_path()) {
             continue;
         }
         known.push(root);
-        let content = content_of(root);
+        let content = content_of(root, &targets);
         for link in &content.links_out {
             let message = format!("warning: {} leads out of the root, so it gets 404", link.display());
-            let suggestion = "serve its target with `route PATTERN { files root=TARGET; }`, or copy it".to_owned();
+            let suggestion = "name its target in `link-targets`, or copy it".to_owned();
             problems.push(Problem::with_suggestion(requirement.at, message, suggestion));
         }
         if let Some(file) = content.php_file.filter(|_| sends_php(&configuration.settings, root)) {
@@ -63,15 +68,16 @@ fn sends_php(settings: &Settings, root: &Path) -> bool {
     })
 }
 
-fn content_of(root: &Path) -> RootContent {
+fn content_of(root: &Path, targets: &[PathBuf]) -> RootContent {
     let mut content = RootContent::default();
     if let Ok(real) = fs::canonicalize(root) {
-        look_at(root, &real, 0, &mut content);
+        let allowed = [std::slice::from_ref(&real), targets].concat();
+        look_at(root, &allowed, 0, &mut content);
     }
     content
 }
 
-fn look_at(folder: &Path, root: &Path, depth: usize, content: &mut RootContent) {
+fn look_at(folder: &Path, allowed: &[PathBuf], depth: usize, content: &mut RootContent) {
     // An unreadable folder is no reason for a warning.
     let Ok(entries) = fs::read_dir(folder) else { return };
     for entry in entries.flatten() {
@@ -82,12 +88,13 @@ fn look_at(folder: &Path, root: &Path, depth: usize, content: &mut RootContent) 
         let (path, Ok(kind)) = (entry.path(), entry.file_type()) else { continue };
         if kind.is_symlink() {
             // A link to nothing gets 404 anyway.
-            let leads_out = fs::canonicalize(&path).is_ok_and(|target| !target.starts_with(root));
+            let is_allowed = |target: &PathBuf| allowed.iter().any(|folder| target.starts_with(folder));
+            let leads_out = fs::canonicalize(&path).is_ok_and(|target| !is_allowed(&target));
             if leads_out && content.links_out.len() < LINKS_MAX {
                 content.links_out.push(path);
             }
         } else if kind.is_dir() && depth < DEPTH_MAX {
-            look_at(&path, root, depth + 1, content);
+            look_at(&path, allowed, depth + 1, content);
         } else if content.php_file.is_none() && path.extension().is_some_and(|end| end.eq_ignore_ascii_case("php")) {
             content.php_file = Some(path);
         }

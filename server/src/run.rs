@@ -7,10 +7,11 @@ use crate::config::model;
 use crate::config_path;
 use crate::log;
 use crate::log::config::Level;
+use crate::preflight::CheckScope;
 use crate::process::{
     self, ControlHandler, ControlReply, RunMode, StartError, StartedPrograms, StartedRunner, StatusFormat, StopMode,
 };
-use crate::reload::{self, LiveServer};
+use crate::reload::{self, LiveServer, ReloadSource};
 use crate::remote_control::{RemoteCommands, RemoteControl};
 use crate::snapshot::Refusal;
 use crate::{certificate_status, check};
@@ -23,7 +24,7 @@ use std::time::{Duration, Instant};
 
 /// Interval at which the sandboxed directories and the files of certificates are checked for changes. A check of 10,000
 /// folders takes about 1 % of a core.
-const FILE_CHECK_INTERVAL: Duration = Duration::from_secs(2);
+const FILE_CHECK_INTERVAL: Duration = Duration::from_secs(1);
 /// Interval at which expiring certificates are logged.
 const EXPIRY_CHECK_INTERVAL: Duration = Duration::from_secs(24 * 3600);
 
@@ -37,7 +38,8 @@ pub(crate) fn run(options: &RunArgs) -> ExitCode {
         Ok(file) => file,
         Err(problem) => return print_refusal(&Refusal::Plain(problem)),
     };
-    let mut configuration = match reload::read(&file) {
+    let scope = if process::is_supervised() { CheckScope::Supervised } else { CheckScope::All };
+    let mut configuration = match reload::read(&file, scope) {
         Ok(configuration) => configuration,
         Err(refusal) => return print_refusal(&refusal),
     };
@@ -87,7 +89,8 @@ pub(crate) fn run(options: &RunArgs) -> ExitCode {
     let exit_cause = running.join();
     drop(remote);
     serving.mark_drained();
-    if let Some(live) = commands.live().take() {
+    if let Some(mut live) = commands.live().take() {
+        live.record_counts();
         live.finish();
     }
     serving.finish();
@@ -134,7 +137,7 @@ impl ServerCommands {
 
     fn reload_from(&self, text: Option<String>) -> ControlReply {
         let Some(live) = &mut *self.live() else { return ControlReply::Refused(STOPPED.to_owned()) };
-        match live.reload_and_log(text) {
+        match live.reload_and_log(text.map_or(ReloadSource::File, ReloadSource::Text)) {
             Ok(reloaded) => {
                 let lines = reloaded.lines();
                 if !live.logs_to_standard_error(model::Level::Info) {
@@ -158,9 +161,10 @@ impl ServerCommands {
             match &mut *self.live() {
                 Some(live) => {
                     live.check_roots();
-                    live.refresh_certificates();
-                    live.log_certificate_events();
-                    live.log_name_events();
+                    live.refresh_files();
+                    live.reload_changed_lists();
+                    live.log_events();
+                    live.record_counts();
                     if expiry_checked.is_none_or(|at| at.elapsed() >= EXPIRY_CHECK_INTERVAL) {
                         expiry_checked = Some(Instant::now());
                         live.warn_of_expiry();

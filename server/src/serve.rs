@@ -6,7 +6,7 @@ use crate::config::model::quote;
 use crate::log::config::{AccessLogConfig, Destination, ErrorFormat, ErrorLogConfig, Level, LogConfig, SiteLogConfig};
 use crate::log::{self, LogObserver, Logs};
 use crate::process;
-use crate::site::{Listing, Root, RouteTable, SiteRules, SiteService};
+use crate::site::{CleanUrls, Listing, PageAddresses, Root, RouteTable, SiteRules, SiteService, TrailingSlash};
 use crate::syntax::{HostName, NameReach};
 use selvedge::tls::{Tls, TlsHost};
 use selvedge::{Limits, Server};
@@ -36,7 +36,15 @@ pub(crate) fn serve(options: &ServeArgs) -> Result<(), String> {
 
     let logs = Logs::start(&log_config(options), process::connect).map_err(|problem| problem.to_string())?;
     let listing = if options.listing { Listing::On } else { Listing::Off };
-    let rules = SiteRules::for_directory(Arc::new(root), listing);
+    let addresses = PageAddresses {
+        clean_urls: if options.clean_urls { CleanUrls::On } else { CleanUrls::Off },
+        trailing_slash: match &*options.trailing_slash {
+            "add" => TrailingSlash::Add,
+            "remove" => TrailingSlash::Remove,
+            _ => TrailingSlash::Auto,
+        },
+    };
+    let rules = SiteRules::for_directory(Arc::new(root), listing, addresses);
     let rules = if options.no_compress { rules } else { rules.with_compression() };
     let table = RouteTable::new(vec![rules]).map_err(|_| "no site")?;
     let table = Arc::new(table);
@@ -94,7 +102,13 @@ fn configuration(options: &ServeArgs, folder: &Path) -> Result<String, String> {
     let listing = if options.listing { "    listing #true\n" } else { "" };
     let names = quoted_names(&options.domains);
     let compress = if options.no_compress { "" } else { "    compress #true\n" };
-    let _ = writeln!(text, "site {names} {{\n    root {}\n{listing}{compress}}}", quoted_path(&options.dir)?);
+    let slash = match &*options.trailing_slash {
+        "auto" => String::new(),
+        word => format!("    trailing-slash {word}\n"),
+    };
+    let clean = if options.clean_urls { "    clean-urls #true\n" } else { "" };
+    let root = quoted_path(&options.dir)?;
+    let _ = writeln!(text, "site {names} {{\n    root {root}\n{listing}{compress}{clean}{slash}}}");
     Ok(text)
 }
 

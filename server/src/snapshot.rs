@@ -12,7 +12,7 @@ use crate::listeners::ListenerSet;
 use crate::log::config::Level;
 use crate::log::{Connect, Counters, LogObserver, LogProblem, Logs};
 use crate::resolver::FIRST_LOOK_UPS_TIMEOUT;
-use crate::site::{DryRunCount, RouteTable, SiteService};
+use crate::site::{DryRunCount, RouteTable, SiteService, UsersRefreshed};
 use crate::syntax::HostName;
 use crate::upstream_log;
 use crate::upstream_status::{GroupStatus, GroupUse};
@@ -272,6 +272,29 @@ impl Snapshot {
                 Refreshed::Refused(why) => {
                     let text = format!("the earlier certificate stays in use: {why}");
                     self.logs.log(Level::Error, "CertificateRefused", text);
+                }
+            }
+        }
+    }
+
+    /// Reads the files of users again that have changed.
+    pub(crate) fn refresh_users(&self) {
+        for users in self.carried.users() {
+            match users.refresh() {
+                UsersRefreshed::Unchanged => {}
+                UsersRefreshed::Replaced(path) => {
+                    self.logs.log(
+                        Level::Info,
+                        "UsersReplaced",
+                        format!("{} has changed and is in use", path.display()),
+                    );
+                }
+                UsersRefreshed::Faulty(why) => {
+                    let text = format!("these lines have no user, the others are in use: {why}");
+                    self.logs.log(Level::Error, "UsersRefused", text);
+                }
+                UsersRefreshed::Unreadable(why) => {
+                    self.logs.log(Level::Error, "UsersRefused", format!("the file has no users now: {why}"));
                 }
             }
         }

@@ -3,18 +3,18 @@
 //! The JSON names are documented in `docs/operations.md` and stay stable. The text contains this data as
 //! well, without counts of zero.
 
-use crate::log::Totals;
+use crate::log::{NamedCounts, SiteTotals, Totals};
 use crate::process::StatusFormat;
+use crate::status_resources::{DescriptorStatus, MemoryStatus, Rates, bytes};
 use crate::upstream_status::GroupStatus;
 use selvedge::ConnectionStats;
 use selvedge::service::Phase;
 use serde::Serialize;
-use std::collections::BTreeMap;
 use std::fmt::{self, Display, Write};
 use std::time::Duration;
 
-/// Counts by name. Names that never occurred are absent.
-type NamedCounts = BTreeMap<&'static str, u64>;
+/// Most sites that the text names, those with most requests first.
+const SITES_MAX: usize = 10;
 
 /// The status of the server.
 #[derive(Clone, Debug, Serialize)]
@@ -22,8 +22,10 @@ pub(crate) struct ServerStatus {
     pub(crate) version: &'static str,
     pub(crate) process_id: u32,
     pub(crate) uptime_seconds: u64,
-    /// Serving processes before this one.
+    /// Serving processes before this one that ended unexpectedly.
     pub(crate) restarts: u64,
+    /// Serving processes before this one that were replaced.
+    pub(crate) replacements: u64,
     pub(crate) workers: usize,
     /// Workers that did not respond, so only the number of their connections is known.
     pub(crate) workers_unresponsive: usize,
@@ -33,6 +35,10 @@ pub(crate) struct ServerStatus {
     pub(crate) requests: RequestStatus,
     pub(crate) sent: SentBytes,
     pub(crate) latency_ns: LatencyStatus,
+    pub(crate) rates: Vec<Rates>,
+    pub(crate) memory: MemoryStatus,
+    pub(crate) descriptors: DescriptorStatus,
+    pub(crate) sites: Vec<SiteStatus>,
     pub(crate) events: NamedCounts,
     pub(crate) dry_run: Vec<DryRunCount>,
     pub(crate) upstreams: Vec<GroupStatus>,
@@ -85,6 +91,16 @@ pub(crate) struct RequestStatus {
     pub(crate) refused: NamedCounts,
     /// Errors of sites, by reason, including those in dry-run mode.
     pub(crate) reasons: NamedCounts,
+}
+
+/// The requests of one site.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct SiteStatus {
+    /// The first name; `None` for requests of no site.
+    pub(crate) site: Option<String>,
+    pub(crate) requests: u64,
+    pub(crate) by_status: StatusClasses,
+    pub(crate) content_bytes: u64,
 }
 
 #[derive(Clone, Debug, Serialize)]
@@ -149,6 +165,33 @@ impl ConfigurationStatus {
     }
 }
 
+impl SiteStatus {
+    /// Returns the sites that had requests, by name.
+    pub(crate) fn all(totals: &Totals) -> Vec<Self> {
+        let of = |(name, site): (&String, &SiteTotals)| Self {
+            site: Some(name.clone()).filter(|name| !name.is_empty()),
+            requests: site.requests(),
+            by_status: StatusClasses::of(site.classes),
+            content_bytes: site.content_bytes,
+        };
+        totals.sites.iter().map(of).collect()
+    }
+}
+
+impl StatusClasses {
+    fn of(classes: [u64; 5]) -> Self {
+        let [informational, successful, redirection, client_error, server_error] = classes;
+        Self { informational, successful, redirection, client_error, server_error }
+    }
+}
+
+impl Display for StatusClasses {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { successful, redirection, client_error, server_error, .. } = self;
+        write!(f, "{successful} 2xx, {redirection} 3xx, {client_error} 4xx, {server_error} 5xx")
+    }
+}
+
 impl ConnectionStatus {
     pub(crate) fn of(stats: &ConnectionStats, limit: usize, totals: &Totals) -> Self {
         let states = ConnectionStates {
@@ -160,20 +203,18 @@ impl ConnectionStatus {
             lingering: stats.in_phase(Phase::Lingering),
             unknown: stats.unknown,
         };
-        let closed = totals.closes.iter().copied().collect();
-        Self { open: stats.open(), limit, states, accepted: stats.accepted, closed }
+        Self { open: stats.open(), limit, states, accepted: totals.accepted, closed: totals.closes.clone() }
     }
 }
 
 impl RequestStatus {
     pub(crate) fn of(totals: &Totals) -> Self {
-        let [informational, successful, redirection, client_error, server_error] = totals.classes;
         Self {
             total: totals.requests(),
-            by_status: StatusClasses { informational, successful, redirection, client_error, server_error },
+            by_status: StatusClasses::of(totals.classes),
             aborted: totals.aborted,
-            refused: totals.rejects.iter().copied().collect(),
-            reasons: totals.reasons.iter().copied().collect(),
+            refused: totals.rejects.clone(),
+            reasons: totals.reasons.clone(),
         }
     }
 }
@@ -198,14 +239,14 @@ impl ServerStatus {
 /// Text for people.
 impl Display for ServerStatus {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { version, process_id, restarts, workers, .. } = self;
+        let Self { version, process_id, restarts, replacements, workers, .. } = self;
         let uptime = uptime(self.uptime_seconds);
         write!(f, "selvedge {version}, process {process_id}, up {uptime}, {}", counted(*workers as u64, "worker"))?;
         match self.workers_unresponsive {
             0 => {}
             unresponsive => write!(f, " ({unresponsive} unresponsive)")?,
         }
-        writeln!(f, ", {}", counted(*restarts, "restart"))?;
+        writeln!(f, ", {}, {}", counted(*restarts, "restart"), counted(*replacements, "replacement"))?;
         row(f, "configuration", &self.configuration)?;
         row(f, "listeners", self.listeners.join(", "))?;
         self.connections.rows(f)?;
@@ -213,6 +254,12 @@ impl Display for ServerStatus {
         let SentBytes { head_bytes, content_bytes } = self.sent;
         row(f, "sent", format_args!("{} of heads, {} of content", bytes(head_bytes), bytes(content_bytes)))?;
         row(f, "latency", &self.latency_ns)?;
+        for (first, rates) in with_first(&self.rates) {
+            row(f, first.label("rates"), rates)?;
+        }
+        row(f, "memory", &self.memory)?;
+        row(f, "descriptors", &self.descriptors)?;
+        self.site_rows(f)?;
         row(f, "events", if self.events.is_empty() { "none".to_owned() } else { by_count(&self.events) })?;
         for (first, DryRunCount { site, rule, count }) in with_first(&self.dry_run) {
             let site = site.as_deref().unwrap_or("the server");
@@ -226,6 +273,20 @@ impl Display for ServerStatus {
             row(f, first.label("lines lost"), format_args!("{lines_lost} of {name}"))?;
         }
         Ok(())
+    }
+}
+
+impl ServerStatus {
+    fn site_rows(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut busiest: Vec<_> = self.sites.iter().collect();
+        busiest.sort_by_key(|site| std::cmp::Reverse(site.requests));
+        let more = busiest.len().saturating_sub(SITES_MAX);
+        busiest.truncate(SITES_MAX);
+        for (first, SiteStatus { site, requests, by_status, content_bytes }) in with_first(&busiest) {
+            let site = site.as_deref().unwrap_or("no site");
+            row(f, first.label("sites"), format_args!("{site}: {requests}: {by_status}, {}", bytes(*content_bytes)))?;
+        }
+        if more > 0 { row(f, "", format_args!("and {}", counted(more as u64, "more site"))) } else { Ok(()) }
     }
 }
 
@@ -259,10 +320,8 @@ impl ConnectionStatus {
 
 impl RequestStatus {
     fn rows(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let StatusClasses { informational, successful, redirection, client_error, server_error } = self.by_status;
-        let mut text =
-            format!("{}: {successful} 2xx, {redirection} 3xx, {client_error} 4xx, {server_error} 5xx", self.total);
-        for (count, what) in [(informational, "1xx"), (self.aborted, "aborted")] {
+        let mut text = format!("{}: {}", self.total, self.by_status);
+        for (count, what) in [(self.by_status.informational, "1xx"), (self.aborted, "aborted")] {
             if count > 0 {
                 let _ = write!(text, ", {count} {what}");
             }
@@ -307,8 +366,8 @@ fn with_first<T>(rows: &[T]) -> impl Iterator<Item = (RowPosition, &T)> {
 }
 
 /// Returns the counts in descending order.
-fn sorted(counts: &NamedCounts) -> Vec<(&'static str, u64)> {
-    let mut sorted: Vec<_> = counts.iter().map(|(name, count)| (*name, *count)).collect();
+fn sorted(counts: &NamedCounts) -> Vec<(&str, u64)> {
+    let mut sorted: Vec<_> = counts.iter().map(|(name, count)| (&**name, *count)).collect();
     sorted.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
     sorted
 }
@@ -326,15 +385,6 @@ fn uptime(seconds: u64) -> String {
     let (days, hours, minutes) = (seconds / 86_400, seconds / 3600 % 24, seconds / 60 % 60);
     let clock = format!("{hours}:{minutes:02}:{:02}", seconds % 60);
     if days == 0 { clock } else { format!("{}, {clock}", counted(days, "day")) }
-}
-
-fn bytes(count: u64) -> String {
-    const UNITS: [&str; 6] = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
-    if count < 1024 {
-        return counted(count, "byte");
-    }
-    let power = (count.ilog2() / 10) as usize;
-    format!("{:.1} {}", count as f64 / 1024_f64.powi(power as i32), UNITS[power - 1])
 }
 
 #[cfg(test)]
@@ -362,8 +412,8 @@ mod tests {
         assert_eq!(written, ["0:00:00", "0:00:59", "1:00:00", "23:59:59", "1 day, 0:00:00", "2 days, 7:33:20"]);
         let written = [0, 1, 1023, 1024, 1_600_000, u64::MAX].map(bytes);
         assert_eq!(written, ["0 bytes", "1 byte", "1023 bytes", "1.0 KiB", "1.5 MiB", "16.0 EiB"]);
-        let counts =
-            NamedCounts::from([("KeepAliveTimeout", 3), ("CloseRequested", 1), ("Reset", 3), ("ClientClosed", 7)]);
+        let counts = [("KeepAliveTimeout", 3), ("CloseRequested", 1), ("Reset", 3), ("ClientClosed", 7)];
+        let counts: NamedCounts = counts.into_iter().map(|(name, count)| (name.into(), count)).collect();
         assert_eq!(by_count(&counts), "7 ClientClosed, 3 KeepAliveTimeout, 3 Reset, 1 CloseRequested");
         let latency = LatencyStatus { count: 2, p50: 4_250, p90: 1_300_000, p99: 2_000_000_000, p99_9: 0, max: 1 };
         assert_eq!(latency.to_string(), "p50 4.2us, p90 1.3ms, p99 2.0s, p99.9 0.0ns, max 1.0ns, of 2 responses");

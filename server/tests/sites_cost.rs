@@ -5,6 +5,9 @@
 
 #![allow(clippy::print_stdout, reason = "it prints the measurements")]
 
+#[allow(dead_code, reason = "the program uses the rest of it")]
+#[path = "../src/reasons.rs"]
+mod reasons;
 #[allow(dead_code, unused_imports, reason = "the program uses the rest of it")]
 #[path = "../src/site/mod.rs"]
 mod site;
@@ -49,7 +52,8 @@ fn main() {
     }
     let root = || Arc::new(Root::open(&folder).expect("cannot open the root"));
 
-    let single = RouteTable::new(vec![SiteRules::for_directory(root(), Listing::Off)]).expect("the site is valid");
+    let single = RouteTable::new(vec![SiteRules::for_directory(root(), Listing::Off, site::PageAddresses::default())])
+        .expect("the site is valid");
     let (single, table) = (Arc::new(single), Arc::new(table(&root())));
     let one = serve(move || SiteService::new(single.clone(), 1));
     let many = serve(move || SiteService::new(table.clone(), 1));
@@ -117,6 +121,7 @@ fn table(root: &Arc<Root>) -> RouteTable {
         headers: HeaderEdits::default(),
         compress: site::Compress::Off,
         lease: None,
+        log_rule: selvedge::service::LogRule::All,
         action,
     };
     let files = FilesRules {
@@ -127,6 +132,7 @@ fn table(root: &Arc<Root>) -> RouteTable {
         fallback: SafePath::decode(b"/index.html").ok(),
         listing: Listing::Off,
         precompressed: site::Precompressed::On,
+        addresses: site::PageAddresses::default(),
     };
     let posts = vec![Condition::Method(vec!["POST".into()])];
     let mut headers = HeaderEdits::default();

@@ -33,7 +33,7 @@ mod tunnel;
 mod tunnel_end;
 
 pub use crate::net::client_session::ClientTls;
-pub use crate::net::sys::command::{ProgramLimits, limit_program};
+pub use crate::net::sys::command::{ProgramLimits, hide_inherited_descriptors, limit_program};
 pub use byte_stream::ByteStream;
 pub use destination::{Address, Destination, Protocol};
 pub use error::{ClientError, ClientErrorKind, ClientPhase, ConnectionUse, RetrySafety};
@@ -117,7 +117,7 @@ impl Client {
                 http2::send(table, to, connect, content, (timeouts, &mut *interim)).await
             } else {
                 // Nothing in an extended CONNECT tells another method.
-                Err(ClientError::new(ClientPhase::SendRequest, ClientErrorKind::UpgradeUnsupported, RetrySafety::Never))
+                Err(http2::UPGRADE_UNSUPPORTED)
             };
             match sent {
                 Err(error) if error.kind != ClientErrorKind::UpgradeUnsupported => return Err(error),

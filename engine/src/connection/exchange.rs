@@ -68,11 +68,13 @@ impl ResponseRecord {
         request: &Request,
         facts: StreamFacts,
     ) {
+        let completed_at = facts.began.map(|_| Instant::now());
         app.observer.finished(&Exchange {
             request: Some(request),
             upstream: upstream_of(request),
             request_line: request.head().request_line.of(request.head_bytes()),
-            elapsed: facts.began.map(|began| began.elapsed()),
+            elapsed: facts.began.zip(completed_at).map(|(began, completed)| completed.duration_since(began)),
+            completed_at,
             ..self.exchange(transport, facts)
         });
     }
@@ -90,7 +92,7 @@ impl ResponseRecord {
 
     fn exchange<S: Stream>(&self, transport: &Transport<S>, facts: StreamFacts) -> Exchange<'_> {
         Exchange {
-            peer: transport.peer,
+            peer: transport.ends.peer,
             stream: facts.stream,
             request: None,
             request_line: &[],
@@ -107,6 +109,7 @@ impl ResponseRecord {
             upstream: None,
             unix_time: transport.timeouts.worker.clock.unix_seconds(),
             elapsed: None,
+            completed_at: None,
         }
     }
 }

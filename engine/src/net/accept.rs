@@ -6,6 +6,7 @@ use crate::net::accepted::{Accepted, ServeAccepted, send_refusal};
 use crate::net::adaptive_backlog::AdaptiveBacklog;
 use crate::net::clock::Tick;
 use crate::net::listen::Endpoint;
+use crate::net::sys;
 use crate::net::worker::{Worker, WorkerEvent};
 use crate::peer::UNIX_PEER;
 use rustix::event::{PollFd, PollFlags, Timespec};
@@ -13,7 +14,7 @@ use rustix::io::{Errno, retry_on_intr};
 use rustix::net::{AddressFamily, SocketFlags};
 use std::fs::File;
 use std::net::SocketAddr;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::rc::Rc;
 use std::sync::Arc;
 use tokio::io::unix::AsyncFd;
@@ -121,6 +122,12 @@ fn update_backlog(
 pub(super) fn set_backlog(listener: &AsyncFd<OwnedFd>, length: i32) {
     // The socket already listens, so this cannot fail.
     let _ = rustix::net::listen(listener.get_ref(), length);
+}
+
+/// Sets how long the kernel holds back a connection without data.
+pub(super) fn set_deferral(listener: &AsyncFd<OwnedFd>, seconds: i32) {
+    // A Unix socket has no such option.
+    let _ = sys::set_tcp_option(listener.get_ref().as_fd(), libc::TCP_DEFER_ACCEPT, seconds);
 }
 
 fn accept_one(listener: &AsyncFd<OwnedFd>) -> rustix::io::Result<(OwnedFd, SocketAddr)> {

@@ -172,9 +172,6 @@ impl TaskCounter {
     }
 }
 
-/// Deadlines of connections that a stopping server closes: they have no request.
-pub(crate) const WITHOUT_REQUEST: [Deadline; 3] = [Deadline::KeepAlive, Deadline::RequestHead, Deadline::Upgraded];
-
 impl ConnectionTable {
     /// Returns the number of connections.
     pub(crate) fn count(&self) -> usize {
@@ -423,4 +420,11 @@ impl ConnectionTable {
             }
         }
     }
+}
+
+/// Sets the latest time until which connections that are idle now stay open.
+pub(crate) fn limit_idle(connections: &ConnectionTable, latest: Tick) {
+    let mut table = connections.entries.borrow_mut();
+    let idle = table.iter_mut().filter(|entry| entry.is_used && entry.deadline == Deadline::KeepAlive);
+    idle.for_each(|entry| entry.due = entry.due.min(latest));
 }

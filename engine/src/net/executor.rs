@@ -6,7 +6,6 @@ use crate::net::accept::Acceptor;
 use crate::net::accepted::ServeAccepted;
 use crate::net::backend::BackendChoice;
 use crate::net::clock::ticks;
-use crate::net::connection_table::WITHOUT_REQUEST;
 use crate::net::sys;
 use crate::net::worker::{Worker, WorkerCommand, spawn_critical};
 use crate::net::worker_listeners::WorkerListeners;
@@ -63,23 +62,14 @@ pub(crate) async fn run(config: WorkerConfig, worker: Rc<Worker>, serve: Rc<Serv
     let listeners = Rc::new(WorkerListeners::new(acceptor));
     let sweep = Sweep { permits: permits.clone(), connections_max: config.connections_max };
     let sweeper = spawn_critical(&worker, sweep.run(worker.clone(), tick.clone()));
-    let (command_listeners, command_worker) = (listeners.clone(), worker.clone());
-    let execute = move |command| match command {
-        WorkerCommand::Serve(accepted, endpoint) => serve(accepted, &endpoint),
-        WorkerCommand::EvictIdlest => drop(command_worker.connections.evict_idlest()),
-        // A draining worker accepts no connections.
-        WorkerCommand::AddListener(..) if command_worker.is_draining.get() => {}
-        WorkerCommand::AddListener(endpoint, sockets) => command_listeners.add(&endpoint, sockets),
-        WorkerCommand::RemoveListener(endpoint, _done) => command_listeners.remove_where(|other| *other == endpoint),
-        WorkerCommand::Inspect(inspect) => inspect(&command_worker.connections),
-    };
     // Adds the initial listeners before a pending stop is handled.
     while let Some(command) = inbox.try_receive() {
-        execute(command);
+        execute(command, &worker, &listeners, &*serve);
     }
+    let (command_worker, command_listeners) = (worker.clone(), listeners.clone());
     let command_task = spawn_critical(&worker, async move {
         loop {
-            execute(inbox.receive().await);
+            execute(inbox.receive().await, &command_worker, &command_listeners, &*serve);
         }
     });
 
@@ -88,11 +78,11 @@ pub(crate) async fn run(config: WorkerConfig, worker: Rc<Worker>, serve: Rc<Serv
     };
     select(stopped, worker.task_failed.notified()).await;
     assert!(!worker.has_failed.get(), "a critical task of the worker has panicked");
-    worker.is_draining.set(true);
-    listeners.remove_where(|_| true);
-    tokio::task::yield_now().await;
-    worker.connections.drain(&WITHOUT_REQUEST, None);
+    worker.stop_accepting();
+    let held = listeners.close_all().await;
+    let notice = worker.begin_draining();
     let all_closed = async {
+        listeners.close_after(held, notice).await;
         while worker.connections.count() > 0 {
             worker.is_empty.notified().await;
         }
@@ -101,8 +91,11 @@ pub(crate) async fn run(config: WorkerConfig, worker: Rc<Worker>, serve: Rc<Serv
     let stopped_immediately = async {
         let _ = stop.wait_for(|stop| *stop == StopState::Immediate).await;
     };
-    let mut drained = std::pin::pin!(timeout(worker.shutdown_timeout.get(), select(all_closed, stopped_immediately)));
-    let _ = drained.as_mut().await;
+    let mut drained = std::pin::pin!(select(all_closed, stopped_immediately));
+    if timeout(notice, drained.as_mut()).await.is_err() {
+        worker.end_notice();
+        let _ = timeout(worker.shutdown_timeout.get() - notice, drained).await;
+    }
     worker.stopped_immediately.set(*stop_state.borrow() == StopState::Immediate);
     worker.connections.abort(None);
     // Aborted connections end when they are next polled. One turn of the runtime polls only some of them.
@@ -115,6 +108,25 @@ pub(crate) async fn run(config: WorkerConfig, worker: Rc<Worker>, serve: Rc<Serv
     turns_task.abort();
     ring_task.inspect(JoinHandle::abort);
     tick();
+}
+
+fn execute(command: WorkerCommand, worker: &Rc<Worker>, listeners: &Rc<WorkerListeners>, serve: &ServeAccepted) {
+    match command {
+        WorkerCommand::Serve(accepted, endpoint) => serve(accepted, &endpoint),
+        WorkerCommand::EvictIdlest => drop(worker.connections.evict_idlest()),
+        // A draining worker accepts no connections.
+        WorkerCommand::AddListener(..) if worker.is_draining.get() => {}
+        WorkerCommand::AddListener(endpoint, sockets) => listeners.add(&endpoint, sockets),
+        WorkerCommand::RemoveListener(endpoint, done) => {
+            let (removed, listeners) = (listeners.remove_where(|other| *other == endpoint), listeners.clone());
+            // Later commands do not wait.
+            spawn_critical(worker, async move {
+                listeners.close(removed).await;
+                drop(done);
+            });
+        }
+        WorkerCommand::Inspect(inspect) => inspect(&worker.connections),
+    }
 }
 
 /// Drops the parked connections when the worker ends or panics, so that their clients do not wait forever.

@@ -5,7 +5,8 @@ use crate::mailbox::MailboxSender;
 use crate::net::accepted::{Accepted, ServeAccepted};
 use crate::net::backend::Backend;
 use crate::net::clock::Clock;
-use crate::net::connection_table::{ConnectionId, ConnectionTable, Deadline};
+use crate::net::connection_table::{ConnectionId, ConnectionTable, Deadline, limit_idle};
+use crate::net::held_connections::HeldConnections;
 use crate::net::idle_epoll::IdleEpoll;
 use crate::net::listen::{Endpoint, WorkerSockets};
 use crate::net::turns::Turns;
@@ -18,7 +19,7 @@ use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
@@ -53,8 +54,18 @@ pub(crate) struct WorkerPool {
     /// Connections accepted since the start. Each worker writes only its own entry.
     pub(crate) accepted: Vec<AtomicU64>,
     pub(crate) inboxes: Vec<MailboxSender<WorkerCommand>>,
+    /// Workers that have not begun to stop.
+    pub(crate) accepting: AtomicUsize,
+    pub(crate) held_at_stop: HeldConnections,
     /// A worker has reported that io_uring is not available.
     pub(crate) has_reported_uring_unavailable: AtomicBool,
+}
+
+impl WorkerPool {
+    /// Returns how many connections all workers have accepted.
+    pub(crate) fn accepted_total(&self) -> u64 {
+        self.accepted.iter().map(|accepted| accepted.load(Ordering::Relaxed)).sum()
+    }
 }
 
 /// A worker passes new connections on when its count exceeds 1.25 times the mean by more than this.
@@ -74,6 +85,7 @@ pub(crate) struct Worker {
     /// Current limits of the app version that serves new connections.
     pub(crate) keep_alive_timeout: Cell<Duration>,
     pub(crate) shutdown_timeout: Cell<Duration>,
+    pub(crate) shutdown_notice: Cell<Duration>,
     number: usize,
     pool: Arc<WorkerPool>,
     pub(super) has_connections: Notify,
@@ -103,6 +115,7 @@ impl Worker {
             stopped_immediately: Cell::new(false),
             keep_alive_timeout: Cell::new(limits.keep_alive_timeout),
             shutdown_timeout: Cell::new(limits.shutdown_timeout),
+            shutdown_notice: Cell::new(limits.shutdown_notice),
             number,
             pool,
             has_connections: Notify::new(),
@@ -122,6 +135,8 @@ impl Worker {
             loads: vec![AtomicUsize::new(0)],
             accepted: vec![AtomicU64::new(0)],
             inboxes: Vec::new(),
+            accepting: AtomicUsize::new(1),
+            held_at_stop: HeldConnections::default(),
             has_reported_uring_unavailable: AtomicBool::new(false),
         };
         Self::new(0, Arc::new(pool), Box::new(|_| {}), limits)
@@ -176,7 +191,8 @@ impl Worker {
 
     fn pick_worker(&self) -> usize {
         let loads = &self.pool.loads;
-        if loads.len() == 1 {
+        // A worker that stops ends with its last connection, and takes no more.
+        if loads.len() == 1 || self.pool.accepting.load(Ordering::Relaxed) < loads.len() {
             return self.number;
         }
         let total: usize = loads.iter().map(|load| load.load(Ordering::Relaxed)).sum();
@@ -207,6 +223,42 @@ impl Worker {
                 }
             }
         });
+    }
+
+    /// Records that the worker is about to stop: responses end their connections, and no worker passes connections on.
+    pub(crate) fn stop_accepting(&self) {
+        self.is_draining.set(true);
+        self.pool.accepting.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Begins a graceful stop. Connections with streams announce their end, and upgraded ones are requested to end. Idle
+    /// ones have [`Worker::shutdown_notice`] for a last request. Returns that time.
+    pub(crate) fn begin_draining(&self) -> Duration {
+        self.is_draining.set(true);
+        self.connections.drain(&[Deadline::Upgraded], None);
+        let notice = self.shutdown_notice.get().min(self.shutdown_timeout.get());
+        limit_idle(&self.connections, self.clock.tick_after(notice));
+        notice
+    }
+
+    /// Ends the time for a last request: connections on which nothing was received close.
+    pub(crate) fn end_notice(&self) {
+        self.connections.drain(&[Deadline::RequestHead], None);
+    }
+
+    /// Returns how long a connection without a request is kept open, of at most `time`.
+    pub(crate) fn idle_time(&self, time: Duration) -> Duration {
+        if self.is_draining.get() { time.min(self.shutdown_notice.get()) } else { time }
+    }
+
+    /// Returns whether the kernel holds connections to one of the endpoints, when the server stops. The worker's sockets
+    /// hold back no new ones since `since`.
+    pub(crate) async fn has_held_connections(
+        &self,
+        endpoints: impl Iterator<Item = &Endpoint>,
+        since: Instant,
+    ) -> bool {
+        self.pool.held_at_stop.are_at(endpoints, since).await
     }
 
     /// Counts a connection that this worker accepted, even if admission rejects it later.

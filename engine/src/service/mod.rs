@@ -8,6 +8,7 @@ mod admission;
 mod body;
 mod exchange;
 mod request;
+mod request_id;
 mod response;
 mod upstream;
 
@@ -22,7 +23,13 @@ pub use body::{
 };
 pub use exchange::{CloseReason, Closed, Exchange, Phase, ResponseOutcome, ServerEvent};
 pub(crate) use request::{ConnectionExtensions, InterimSender, LogInfo, RequestInner};
-pub use request::{Request, Timestamp, authority, hold_until_sent, send_interim, set_upstream, upstream_of};
+pub use request::{
+    LogRule, Request, Timestamp, authority, hold_until_sent, local_address, log_rule, received_query, replace_query,
+    send_interim, set_log_rule, set_upstream, upstream_of,
+};
+pub use request_id::{known_request_id, request_id, set_request_id};
+#[doc(hidden)]
+pub use response::PAGE_STYLE;
 pub use response::Response;
 pub(crate) use response::{FieldList, spare_fields};
 pub use upstream::{UpstreamFacts, UpstreamRecord};

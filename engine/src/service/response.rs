@@ -2,6 +2,7 @@
 
 use crate::response_lease::ResponseLease;
 use crate::service::body::{Body, ContentError};
+use selvedge_proto::accept::PROBLEM_TYPE;
 use selvedge_proto::field::{Fields, InvalidField};
 use selvedge_proto::{Persistence, StatusCode};
 use std::cell::Cell;
@@ -99,17 +100,26 @@ impl Response {
         let (code, name) = (status.code(), status.reason_phrase());
         let sentence = if text.is_empty() { String::new() } else { format!("<p>{}.</p>", capitalized(text)) };
         let page = format!(
-            "<!doctype html>\n<html lang=\"en\"><meta charset=\"utf-8\"><meta name=\"viewport\" content=\"width=device-width\">\n\
-             <title>{code} {name}</title>\n\
-             <style>:root{{color-scheme:light dark}}body{{font:1rem/1.5 system-ui,sans-serif;max-width:36rem;margin:18vh auto;\
-             padding:0 1.5rem}}h1{{font-weight:600}}b{{color:#8a6d3b;margin-right:.5rem}}</style>\n\
-             <h1><b>{code}</b>{name}</h1>{sentence}\n</html>\n"
+            "<!doctype html>\n<html lang=\"en\"><meta charset=\"utf-8\">\
+             <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
+             <title>{code} {name}</title>\n<style>{PAGE_STYLE}main{{margin-top:14vh}}</style>\n\
+             <main><h1><b>{code}</b> {name}</h1>{sentence}<p><a href=\"/\">Start page</a></p></main>\n</html>\n"
         );
         response.body = page.into();
         response.reason = (!text.is_empty()).then_some(text);
         // These names and values are valid constants.
         let _ = response.append("content-type", "text/html; charset=utf-8");
         response
+    }
+
+    /// Replaces the content by a description of the status in JSON (RFC 9457), for clients that prefer it to a page.
+    #[must_use]
+    pub fn into_problem(mut self) -> Self {
+        // Without a type of its own, the title is the name of the status (RFC 9457 §4.2.1).
+        let (code, title) = (self.status.code(), self.status.reason_phrase());
+        self.body = format!("{{\"type\":\"about:blank\",\"title\":\"{title}\",\"status\":{code}}}\n").into();
+        self.fields_mut().set("content-type", PROBLEM_TYPE).expect("a media type is a valid value");
+        self
     }
 
     /// Appends a field.
@@ -211,6 +221,21 @@ impl Response {
         self
     }
 }
+
+/// The style of error pages and listings: colours for light and dark, text and links.
+#[doc(hidden)]
+pub const PAGE_STYLE: &str = "\
+:root{color-scheme:light dark;--text:light-dark(#26231d,#ece6d9);--line:light-dark(#ddd6c8,#3a362e);\
+--soft:light-dark(#5d5648,#b3aa98);--link:light-dark(#1d4f73,#8fc1e3)}\
+*{box-sizing:border-box}\
+body{font:1rem/1.5 system-ui,sans-serif;max-width:36rem;margin:0 auto;padding:2rem 1.25rem;\
+background:light-dark(#fbf9f4,#1b1a17);color:var(--text)}\
+h1{font-size:1.5rem;font-weight:600;margin:0 0 1.25rem;overflow-wrap:anywhere}\
+h1 b{color:light-dark(#7a5c26,#d8b678);margin-right:.25rem}\
+a{color:var(--link)}\
+p{color:var(--soft);font-size:.9375rem}\
+p a{display:inline-block;min-height:1.5rem}\
+";
 
 fn capitalized(text: &str) -> String {
     let mut chars = text.chars();

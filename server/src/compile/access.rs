@@ -7,8 +7,8 @@ use crate::config::model::{self, AccessSettings, ConfiguredAccess, Enforcement};
 use crate::config::value::ValueKind;
 use crate::config::{MachineRequirementKind, Problem, RawValue};
 use crate::site::{
-    AccessRules, BasicAuthenticator, ConnectionLimiter, DenialCounter, IpFilter, Permission, Rate, RateLimiter,
-    RuleMode, Satisfy, UserProblem, Users,
+    AccessRules, BasicAuthenticator, ConnectionLimiter, DenialCounter, GuessLimiter, IpFilter, LiveUsers, Permission,
+    Rate, RateLimiter, RuleMode, Satisfy, UserProblem,
 };
 use selvedge::StatusCode;
 use std::sync::Arc;
@@ -114,8 +114,10 @@ impl Compiler<'_> {
         auth: &model::BasicAuth,
         places: &[MachineRequirementKind],
     ) -> Option<Arc<BasicAuthenticator>> {
-        let users = self.users(auth, places)?;
-        match BasicAuthenticator::new(&auth.realm, Arc::new(users), RuleMode::Enforce) {
+        let users = Arc::new(self.users(auth, places)?);
+        self.carried.users.push(users.clone());
+        let guesses = self.guess_limiter(auth, places)?;
+        match BasicAuthenticator::new(&auth.realm, users, guesses, RuleMode::Enforce) {
             Ok(authenticator) => Some(Arc::new(authenticator)),
             Err(error) => {
                 self.problem(places, error);
@@ -124,37 +126,53 @@ impl Compiler<'_> {
         }
     }
 
-    /// Reads the users of the file and of the configuration.
-    fn users(&mut self, auth: &model::BasicAuth, places: &[MachineRequirementKind]) -> Option<Users> {
-        let (mut text, mut lines_of_file) = (String::new(), 0);
-        if let Some(path) = &auth.file {
-            match self.sources.text(path) {
-                Ok(read) => (lines_of_file, text) = (read.lines().count(), read),
+    /// Returns the counts of wrong passwords, which a reload keeps. Rules with one file and one limit share them.
+    fn guess_limiter(
+        &mut self,
+        auth: &model::BasicAuth,
+        places: &[MachineRequirementKind],
+    ) -> Option<Arc<GuessLimiter>> {
+        let model::BasicAuth { realm, file, wrong_max, wrong_time, enforcement, .. } = auth;
+        let text = format!("{realm} {file:?} {wrong_max} {wrong_time:?} {enforcement:?}");
+        let known = self.carried.guesses.get(&text).or_else(|| self.earlier.guesses.get(&text)).cloned();
+        let limiter = match known {
+            Some(limiter) => limiter,
+            None => match GuessLimiter::new(*wrong_max, *wrong_time, mode(*enforcement)) {
+                Ok(limiter) => Arc::new(limiter),
+                Err(error) => {
+                    self.problem(places, error);
+                    return None;
+                }
+            },
+        };
+        self.carried.guesses.insert(text, limiter.clone());
+        Some(limiter)
+    }
+
+    /// Reads the users of the file and of the configuration. A program that starts has checked the lines of the file; later,
+    /// a line with a problem costs only its user.
+    fn users(&mut self, auth: &model::BasicAuth, places: &[MachineRequirementKind]) -> Option<LiveUsers> {
+        let text = match &auth.file {
+            Some(path) => match self.sources.text(path).or_else(|_| LiveUsers::read_file(path)) {
+                Ok(text) => Some(text),
                 Err(error) => {
                     let what = format!("cannot read {}: {error}", path.display());
                     self.problem(&[MachineRequirementKind::UserFile(path.clone())], what);
                     return None;
                 }
-            }
-        }
-        if !text.is_empty() && !text.ends_with('\n') {
-            text.push('\n');
-        }
-        text.extend(auth.users.iter().map(|user| format!("{}:{}\n", user.name, user.hash)));
-        let problems = match Users::parse(&text) {
+            },
+            None => None,
+        };
+        let file = auth.file.as_deref().zip(text.as_deref());
+        let configured = auth.users.iter().map(|user| format!("{}:{}\n", user.name, user.hash)).collect();
+        let problems = match LiveUsers::parse(file, configured) {
             Ok(users) => return Some(users),
             Err(problems) => problems,
         };
         for problem in problems {
-            // Users of the configuration are appended to those of the file, one for each line.
-            let own = problem.line.checked_sub(lines_of_file + 1).and_then(|place| auth.users.get(place));
-            match (own, &auth.file) {
-                (Some(user), _) if problem.is_hash_problem() => self.report_hash_problem(&user.hash, places, problem),
-                (Some(_), _) | (None, None) => self.problem(places, problem),
-                (None, Some(path)) => {
-                    let what = format!("line {} of {}: {problem}", problem.line, path.display());
-                    self.problem(&[MachineRequirementKind::UserFile(path.clone())], what);
-                }
+            match auth.users.get(problem.line - 1) {
+                Some(user) if problem.is_hash_problem() => self.report_hash_problem(&user.hash, places, problem),
+                _ => self.problem(places, problem),
             }
         }
         None

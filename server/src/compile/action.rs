@@ -7,8 +7,8 @@ use super::proxy::proxy;
 use super::{Compiler, RouteIndex};
 use crate::config::model::{self, Files, Switch};
 use crate::site::{
-    Action, DenyResponse, FilesRules, FixedResponse, IndexNames, Listing, PathPrefix, Precompressed, Redirect, Suffix,
-    TryFile,
+    Action, CleanUrls, DenyResponse, FilesRules, FixedResponse, IndexNames, Listing, PageAddresses, PathPrefix,
+    Precompressed, Redirect, Suffix, TrailingSlash, TryFile,
 };
 use crate::syntax::TryPath;
 
@@ -38,7 +38,7 @@ impl Compiler<'_> {
     }
 
     pub(super) fn files(&mut self, at: RouteIndex, files: &Files) -> Option<FilesRules> {
-        let root = self.root(&files.root);
+        let root = self.root(&files.root, &files.link_targets);
         let index = self.checked(at, IndexNames::new(files.index.iter().map(String::as_str)));
         let fallback = match &files.fallback {
             Some(path) => Some(self.path(at, path)?),
@@ -56,6 +56,14 @@ impl Compiler<'_> {
             fallback,
             listing: if files.listing == Switch::On { Listing::On } else { Listing::Off },
             precompressed: if files.precompressed == Switch::On { Precompressed::On } else { Precompressed::Off },
+            addresses: PageAddresses {
+                clean_urls: if files.clean_urls == Switch::On { CleanUrls::On } else { CleanUrls::Off },
+                trailing_slash: match files.trailing_slash {
+                    model::TrailingSlash::Auto => TrailingSlash::Auto,
+                    model::TrailingSlash::Add => TrailingSlash::Add,
+                    model::TrailingSlash::Remove => TrailingSlash::Remove,
+                },
+            },
         })
     }
 

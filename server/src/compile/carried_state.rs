@@ -9,7 +9,7 @@ use crate::certificates::{AutomaticCertificates, CertificatePaths, CertificateSe
 use crate::process::StartCgiPrograms;
 #[cfg(feature = "program")]
 use crate::resolver::Resolver;
-use crate::site::{ConnectionLimiter, PasswordCache, RateLimiter, Root};
+use crate::site::{ConnectionLimiter, GuessLimiter, LiveUsers, PasswordCache, RateLimiter, Root};
 #[cfg(feature = "program")]
 use crate::site::{GatewayLoad, Upstream};
 use selvedge::ContentCoder;
@@ -26,13 +26,17 @@ use std::sync::Weak;
 pub(crate) struct CarriedState {
     /// By the text of the setting and its site.
     pub(super) rates: HashMap<String, Arc<RateLimiter>>,
+    /// The users of rules, which follow their files.
+    pub(super) users: Vec<Arc<LiveUsers>>,
+    /// Counts of wrong passwords, by the text of the setting.
+    pub(super) guesses: HashMap<String, Arc<GuessLimiter>>,
     pub(super) connections: Option<(String, Arc<ConnectionLimiter>)>,
     /// Verified passwords, independent of settings.
     pub(super) passwords: Arc<PasswordCache>,
     /// Compressed files, independent of settings.
     pub(super) coder: ContentCoder,
-    /// Each root is opened once for all sites and configurations.
-    pub(super) roots: HashMap<PathBuf, Arc<Root>>,
+    /// Each root, with the folders that its links may lead to, is opened once for all sites and configurations.
+    pub(super) roots: HashMap<(PathBuf, Vec<PathBuf>), Arc<Root>>,
     /// Certificates, by their files.
     #[cfg(feature = "program")]
     pub(super) certificates: HashMap<Vec<CertificatePaths>, Arc<CertificateSet>>,
@@ -90,7 +94,13 @@ impl CarriedState {
 
     /// Returns an open root by path.
     pub(crate) fn root(&self, path: &Path) -> Option<&Root> {
-        self.roots.get(path).map(|root| &**root)
+        self.roots.iter().find(|((known, _), _)| known == path).map(|(_, root)| &**root)
+    }
+
+    /// Returns the users of all rules.
+    #[cfg(feature = "program")]
+    pub(crate) fn users(&self) -> impl Iterator<Item = &Arc<LiveUsers>> {
+        self.users.iter()
     }
 
     /// Creates the state of a server that starts.
@@ -111,6 +121,12 @@ impl CarriedState {
     #[cfg(feature = "program")]
     pub(crate) fn upstreams(&self) -> impl Iterator<Item = &Arc<Upstream>> {
         self.upstreams.values().map(|carried| &carried.upstream)
+    }
+
+    /// Returns the counts of the requests of routes that run scripts.
+    #[cfg(feature = "program")]
+    pub(crate) fn gateway_loads(&self) -> impl Iterator<Item = &Arc<GatewayLoad>> {
+        self.gateway_loads.values()
     }
 
     /// Returns the groups that are in use here or since earlier.

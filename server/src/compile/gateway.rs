@@ -70,11 +70,11 @@ fn gateway_load(compiler: &mut Compiler<'_>, at: RouteIndex, gateway: &model::Ga
 }
 
 fn send_file(compiler: &mut Compiler<'_>, send_file: &SendFile) -> Option<SendFileFolder> {
-    Some(SendFileFolder { folder: compiler.root(&send_file.folder)?, prefix: send_file.prefix.as_str().into() })
+    Some(SendFileFolder { folder: compiler.root(&send_file.folder, &[])?, prefix: send_file.prefix.as_str().into() })
 }
 
 fn cgi(compiler: &mut Compiler<'_>, at: RouteIndex, programs: &CgiPrograms) -> Option<(Scripts, ScriptRunner)> {
-    let folder = compiler.root(&programs.folder)?;
+    let folder = compiler.root(&programs.folder, &[])?;
     let only = match &programs.program {
         Some(name) => Some(compiler.path(at, &format!("/{name}"))?),
         None => None,

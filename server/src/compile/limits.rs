@@ -38,6 +38,7 @@ pub(super) fn compile(settings: &model::Settings, descriptors: usize) -> Limits 
         discard_bytes_max: limits.discard_bytes_max,
         connections_max: limits.connections_max.unwrap_or_else(of_rest),
         shutdown_timeout: limits.shutdown_timeout,
+        shutdown_notice: limits.shutdown_notice,
     }
 }
 

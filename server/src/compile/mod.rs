@@ -193,20 +193,21 @@ impl<'a> Compiler<'a> {
     }
 
     /// Opens a root, or reuses the previous configuration's if its path still leads to it.
-    fn root(&mut self, path: &Path) -> Option<Arc<Root>> {
-        if let Some(known) = self.carried.roots.get(path) {
+    fn root(&mut self, path: &Path, link_targets: &[PathBuf]) -> Option<Arc<Root>> {
+        let key = (path.to_owned(), link_targets.to_owned());
+        if let Some(known) = self.carried.roots.get(&key) {
             return Some(known.clone());
         }
         if self.unopened_roots.contains(path) {
             return None;
         }
-        let opened = match self.earlier.roots.get(path) {
+        let opened = match self.earlier.roots.get(&key) {
             Some(earlier) => earlier.current(),
-            None => Root::open(path).map(Arc::new),
+            None => Root::open_with_links(path, link_targets.into()).map(Arc::new),
         };
         match opened {
             Ok(root) => {
-                self.carried.roots.insert(path.to_owned(), root.clone());
+                self.carried.roots.insert(key, root.clone());
                 Some(root)
             }
             Err(error) => {

@@ -10,7 +10,8 @@ use crate::site::{
 };
 use crate::syntax::{Pattern, TextTemplate};
 use selvedge::StatusCode;
-use selvedge::proto::path::SafePath;
+use selvedge::proto::path::{EncodedSlash, SafePath};
+use selvedge::service::LogRule;
 use std::sync::Arc;
 
 impl<'a> Compiler<'a> {
@@ -37,6 +38,14 @@ impl<'a> Compiler<'a> {
             },
             file_fields: self.file_fields(at, &site.response_settings),
             cors: site.response_settings.cors.as_ref().map(cors),
+            encoded_slash: match site.encoded_slash {
+                model::EncodedSlashRule::Separator => EncodedSlash::Separator,
+                model::EncodedSlashRule::Data | model::EncodedSlashRule::Files => EncodedSlash::Data,
+            },
+            encoded_slash_of_files: match site.encoded_slash {
+                model::EncodedSlashRule::Data => EncodedSlash::Data,
+                model::EncodedSlashRule::Files | model::EncodedSlashRule::Separator => EncodedSlash::Separator,
+            },
             ..SiteRules::default()
         };
         for (place, route) in site.routes.iter().enumerate() {
@@ -46,7 +55,7 @@ impl<'a> Compiler<'a> {
         let pages = self.error_pages(at, &site.response_settings);
         let has_pages = !pages.is_empty() || rules.routes.iter().any(|route| !route.error_pages.is_empty());
         if let Some(files) = site.files.as_ref().filter(|_| has_pages) {
-            rules.error_pages = self.root(&files.root).map(|root| ErrorPages { root, pages });
+            rules.error_pages = self.root(&files.root, &files.link_targets).map(|root| ErrorPages { root, pages });
         }
         rules
     }
@@ -80,6 +89,11 @@ impl<'a> Compiler<'a> {
             error_pages: pages.clone(),
             action: action.clone(),
             lease: lease.clone(),
+            log_rule: match route.log {
+                model::RouteLog::All => LogRule::All,
+                model::RouteLog::None => LogRule::None,
+                model::RouteLog::Statuses(first, last) => LogRule::Statuses(first, last),
+            },
         };
         route.patterns.iter().map(of).collect()
     }

@@ -25,7 +25,7 @@ const SUGGESTIONS: &[(&str, &str)] = &[
     ("file_server", "a site with `root` serves its files; in a route, write `files`"),
     (
         "try_files",
-        "write `route \"/*\" { files { try-files \"*\" \"*.html\"; }; }`, or `files fallback=\"/index.html\"`",
+        "write `clean-urls`, `route \"/*\" { files { try-files \"*\" \"*.html\"; }; }`, or `files fallback=\"/index.html\"`",
     ),
     ("return", "write `redirect TARGET status=301`, `respond STATUS TEXT` or `deny status=404` in a route"),
     ("redir", "write `route PATTERN { redirect TARGET status=301; }`"),

@@ -30,6 +30,8 @@ mod tree;
 mod use_snippet;
 pub(crate) mod value;
 
+#[cfg(feature = "program")]
+pub(crate) use include::has_wildcard;
 pub(crate) use position::{Span, Texts};
 pub(crate) use problem::{Problem, Problems};
 pub(crate) use reader::RawValue;
@@ -38,6 +40,7 @@ pub(crate) use sources::Sources;
 
 use reader::Reader;
 use settings::BlockKind;
+use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -51,6 +54,10 @@ pub(crate) struct Configuration {
     pub(crate) raw_values: Vec<RawValue>,
     /// The texts, for positions.
     pub(crate) texts: Texts,
+    /// The included files that are lists of networks or users.
+    pub(crate) lists: BTreeSet<PathBuf>,
+    /// The files that patterns named, by folder and pattern.
+    pub(crate) matches: HashMap<(PathBuf, String), Vec<PathBuf>>,
 }
 
 /// Reads a configuration.
@@ -61,7 +68,14 @@ pub(crate) fn read(file: &Path, sources: &dyn Sources) -> Result<Configuration, 
     let mut reader = Reader::new(sources);
     let (settings, requirements) = read_settings(file, &mut reader);
     if reader.problems.is_empty() {
-        Ok(Configuration { settings, requirements, raw_values: reader.raw_values, texts: reader.texts })
+        Ok(Configuration {
+            settings,
+            requirements,
+            raw_values: reader.raw_values,
+            texts: reader.texts,
+            lists: reader.lists,
+            matches: reader.matches,
+        })
     } else {
         let problems = replace_foreign_files(reader.problems, &reader.texts);
         Err(Problems::new(problems, reader.texts).with_requirements(requirements))

@@ -2,7 +2,8 @@
 
 use super::{LocalSites, TableSource};
 use crate::site::{
-    ErrorPages, FileFieldRules, IndexNames, Listing, Precompressed, Root, RouteTable, SiteRules, Suffix, TryFile,
+    ErrorPages, FileFieldRules, IndexNames, Listing, PageAddresses, Precompressed, Root, RouteTable, SiteRules, Suffix,
+    TryFile,
 };
 use crate::syntax::{Pattern, ResponseSelector};
 use selvedge::proto::path::SafePath;
@@ -196,7 +197,7 @@ impl ServedDirectory {
 
 impl DirRules {
     fn site(&self, root: Arc<Root>) -> SiteRules {
-        let mut site = SiteRules::for_directory(root.clone(), self.listing);
+        let mut site = SiteRules::for_directory(root.clone(), self.listing, PageAddresses::default());
         let pages = self.not_found.iter().map(|page| (StatusCode::NOT_FOUND, page.clone()));
         site.error_pages = self.not_found.is_some().then(|| ErrorPages { root, pages: pages.collect() });
         site.file_fields = self.file_fields.clone();

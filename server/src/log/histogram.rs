@@ -4,6 +4,7 @@
 //! does not grow.
 
 use super::counter::Counter;
+use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
 /// Buckets for each power of two.
@@ -41,7 +42,8 @@ impl Histogram {
 }
 
 /// The sums of several threads.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "SparseLatencies", into = "SparseLatencies")]
 pub(crate) struct Latencies {
     buckets: Vec<u64>,
     max_ns: u64,
@@ -53,8 +55,44 @@ impl Default for Latencies {
     }
 }
 
+/// The buckets with responses, by number.
+#[derive(Serialize, Deserialize)]
+struct SparseLatencies {
+    buckets: Vec<(usize, u64)>,
+    max_ns: u64,
+}
+
+impl From<Latencies> for SparseLatencies {
+    fn from(latencies: Latencies) -> Self {
+        let all = latencies.buckets.into_iter().enumerate();
+        Self { buckets: all.filter(|(_, count)| *count > 0).collect(), max_ns: latencies.max_ns }
+    }
+}
+
+impl From<SparseLatencies> for Latencies {
+    fn from(sparse: SparseLatencies) -> Self {
+        let mut latencies = Self { max_ns: sparse.max_ns, ..Self::default() };
+        for (bucket, count) in sparse.buckets {
+            // A later version may have more.
+            latencies.buckets[bucket.min(BUCKETS - 1)] += count;
+        }
+        latencies
+    }
+}
+
 impl Latencies {
-    pub(super) fn add(&mut self, histogram: &Histogram) {
+    /// Adds other sums.
+    pub(super) fn add(&mut self, more: &Self) {
+        self.buckets.iter_mut().zip(&more.buckets).for_each(|(sum, more)| *sum += more);
+        self.max_ns = self.max_ns.max(more.max_ns);
+    }
+
+    /// Subtracts earlier sums. The longest time stays.
+    pub(super) fn subtract(&mut self, earlier: &Self) {
+        self.buckets.iter_mut().zip(&earlier.buckets).for_each(|(sum, less)| *sum = sum.saturating_sub(*less));
+    }
+
+    pub(super) fn add_histogram(&mut self, histogram: &Histogram) {
         self.buckets.iter_mut().zip(&histogram.buckets).for_each(|(sum, more)| *sum += more.get());
         self.max_ns = self.max_ns.max(histogram.max_ns.get());
     }
@@ -110,7 +148,7 @@ mod tests {
     fn of(times_ns: impl IntoIterator<Item = u64>) -> Latencies {
         let (histogram, mut all) = (Histogram::default(), Latencies::default());
         times_ns.into_iter().for_each(|ns| histogram.count(Duration::from_nanos(ns)));
-        all.add(&histogram);
+        all.add_histogram(&histogram);
         all
     }
 

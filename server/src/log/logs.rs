@@ -2,7 +2,8 @@
 
 use super::access::Format;
 use super::config::{Destination, ErrorFormat, Level, LogConfig, SiteLogConfig};
-use super::error::{LogEvent, OverflowEvents};
+use super::error::{LogEvent, OverflowEvents, SEPARATE_LINES};
+use super::line_batch::LineBatch;
 use super::line_writer::LineWriter;
 use super::loss_counter::LossCounter;
 use super::queue::{LogEntry, LogQueue, ThreadHandle, ThreadInbox, queue_bytes_max, thread_channel};
@@ -61,6 +62,7 @@ pub(super) struct LogQueues {
     /// The server's error log is first.
     errors: Vec<ErrorQueue>,
     sites: Vec<SiteLogConfig>,
+    site_names: Arc<[String]>,
     threads: Vec<ThreadHandle>,
 }
 
@@ -90,10 +92,16 @@ impl LogQueues {
         self.sites.get(number as usize).unwrap_or(&self.sites[0])
     }
 
+    /// Returns the first names of all sites, by site tag. The first one, of requests of no site, is empty.
+    pub(super) fn site_names(&self) -> &Arc<[String]> {
+        &self.site_names
+    }
+
     /// Sends whole lines to an access log, or counts them as lost.
-    pub(super) fn send_lines(&self, log: usize, lines: Vec<u8>, count: u64) {
+    pub(super) fn send_lines(&self, log: usize, batch: LineBatch) {
         let queue = &self.access[log].queue;
-        if queue.send(LogEntry::Lines(lines, count)).is_some() {
+        let count = batch.count();
+        if queue.send(LogEntry::Lines(batch)).is_some() {
             queue.loss_counter.count_lost(count);
         }
     }
@@ -164,7 +172,8 @@ impl Logs {
         });
         let errors = errors.collect::<Result<Vec<_>, _>>()?;
         let access = config.access.iter().map(|access| {
-            let queue = add(&access.destination, "access", &ThreadLog::access)?;
+            // The other half is for lines that arrive meanwhile.
+            let queue = add(&access.destination, "access", &|writer| ThreadLog::access(writer, room / 2))?;
             Ok(AccessQueue { queue, format: access.format.clone() })
         });
         let access = access.collect::<Result<Vec<_>, _>>()?;
@@ -173,7 +182,8 @@ impl Logs {
             sites.push(SiteLogConfig::default());
         }
         let handles = plans.iter().map(|plan| plan.handle.clone()).collect();
-        let queue = LogQueues { access, errors, sites, threads: handles };
+        let site_names = sites.iter().map(|site| site.name.clone()).collect();
+        let queue = LogQueues { access, errors, sites, site_names, threads: handles };
         let threads = start_threads(plans, &loss_counters, config.error.format)?;
         Ok(Self { queue: Arc::new(queue), threads })
     }
@@ -186,6 +196,12 @@ impl Logs {
     /// Writes an event of the program itself to the server's error log.
     pub(crate) fn log(&self, level: Level, name: &'static str, text: String) {
         self.queue.send_event(LogEvent::from_program(level, name, text));
+    }
+
+    /// Writes an event to the server's error log as a line of its own, although others have its name. The caller bounds
+    /// their number.
+    pub(crate) fn log_separately(&self, level: Level, name: &'static str, text: String) {
+        self.queue.send_event(LogEvent { key: SEPARATE_LINES, ..LogEvent::from_program(level, name, text) });
     }
 
     /// Returns each log with the number of lines lost since it was opened.
@@ -316,33 +332,40 @@ mod tests {
         let access = |log| AccessQueue { queue: queue(log), format: Format::named("common").unwrap() };
         let error = ErrorQueue { queue: queue(2), overflow: Arc::default(), level: Level::Warn };
         let (access, errors, sites) = (vec![access(0), access(1)], vec![error], vec![SiteLogConfig::default()]);
-        (LogQueues { access, errors, sites, threads: vec![handle] }, inbox)
+        (LogQueues { access, errors, sites, site_names: Arc::default(), threads: vec![handle] }, inbox)
     }
 
     fn batch() -> Vec<u8> {
         vec![b'x'; 4_000]
     }
 
+    fn lines(count: u64) -> LineBatch {
+        let mut lines = LineBatch::default();
+        lines.text.extend_from_slice(&batch());
+        (0..count).for_each(|at| lines.end_line(at));
+        lines
+    }
+
     #[test]
     fn a_full_queue_loses_lines_and_takes_no_room_of_others() {
         let (queues, inbox) = queues();
         for count in 1..=5 {
-            queues.send_lines(0, batch(), count);
+            queues.send_lines(0, lines(count));
         }
-        queues.send_lines(1, batch(), 1);
+        queues.send_lines(1, lines(1));
         let loss_counter = &queues.access[0].queue.loss_counter;
         let loss = loss_counter.loss().expect("the third batch did not fit");
         assert_eq!(loss.count, 3 + 4 + 5);
         assert_eq!(loss.text, "lines of the log were lost: they arrived faster than they were written");
         assert_eq!(queues.access[1].queue.loss_counter.lost_total(), 0);
         let sent = |command| match command {
-            Command::Write { log, entry: LogEntry::Lines(_, count), .. } => (log, count),
+            Command::Write { log, entry: LogEntry::Lines(batch), .. } => (log, batch.count()),
             other => panic!("{other:?}"),
         };
         let sent: Vec<_> = inbox.commands.try_iter().map(sent).collect();
         assert_eq!(sent, [(0, 1), (0, 2), (1, 1)]);
         // Written lines make room.
-        queues.send_lines(0, batch(), 6);
+        queues.send_lines(0, lines(6));
         assert_eq!((inbox.commands.try_iter().count(), loss_counter.lost_total()), (1, 12));
         // Only the reported count is subtracted; later losses stay.
         loss_counter.count_lost(7);
@@ -374,7 +397,7 @@ mod tests {
         // The first is the server's error log.
         let add = |plans: &mut Vec<ThreadPlan>, device| {
             let (writer, _) = open_log(&Destination::Discard, "access", context).unwrap();
-            plan_for(plans, device).logs.push(ThreadLog::access(writer));
+            plan_for(plans, device).logs.push(ThreadLog::access(writer, 1 << 20));
         };
         for device in [disk(1), disk(1), disk(2), Device::Syslog, disk(1), Device::StandardOutput, disk(2)] {
             add(&mut plans, device);

@@ -5,9 +5,12 @@
 //! example with its configuration, the next handle takes over its counters, so their number is bounded.
 
 use super::counter::Counter;
-use super::histogram::{Histogram, Latencies};
+use super::histogram::Histogram;
+use super::totals::{NamedCounts, SiteTotals, Totals};
 use selvedge::Reject;
 use selvedge::service::{CloseReason, Exchange, ResponseOutcome};
+use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::ops::Deref;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
@@ -46,11 +49,8 @@ impl LabelCounts {
 #[derive(Debug)]
 #[repr(align(128))]
 pub(crate) struct WorkerCounters {
-    /// Responses with status 1xx to 5xx.
-    classes: [Counter; 5],
     aborted: Counter,
     head_bytes: Counter,
-    content_bytes: Counter,
     latencies: Histogram,
     rejects: [Counter; Reject::ALL.len()],
     reasons: LabelCounts,
@@ -61,10 +61,8 @@ pub(crate) struct WorkerCounters {
 impl Default for WorkerCounters {
     fn default() -> Self {
         Self {
-            classes: [const { Counter::ZERO }; 5],
             aborted: Counter::ZERO,
             head_bytes: Counter::ZERO,
-            content_bytes: Counter::ZERO,
             latencies: Histogram::default(),
             rejects: [const { Counter::ZERO }; Reject::ALL.len()],
             reasons: LabelCounts::default(),
@@ -75,12 +73,9 @@ impl Default for WorkerCounters {
 }
 
 impl WorkerCounters {
-    /// Counts a request and its response.
-    pub(super) fn exchange(&self, exchange: &Exchange<'_>) {
-        let class = usize::from(exchange.status.code() / 100).clamp(1, self.classes.len());
-        self.classes[class - 1].add(1);
+    /// Counts a request and its response, beside what [`SiteCounters`] count.
+    fn exchange(&self, exchange: &Exchange<'_>) {
         self.head_bytes.add(exchange.head_bytes as u64);
-        self.content_bytes.add(exchange.content_bytes);
         match (exchange.outcome, exchange.elapsed) {
             (ResponseOutcome::Complete, Some(elapsed)) => self.latencies.count(elapsed),
             (ResponseOutcome::Complete, None) => {}
@@ -107,6 +102,59 @@ impl WorkerCounters {
     }
 }
 
+/// The counters of one site on one worker, aligned so that two workers share no cache line.
+#[derive(Debug)]
+#[repr(align(64))]
+struct SiteCounters {
+    /// Responses with status 1xx to 5xx.
+    classes: [Counter; 5],
+    content_bytes: Counter,
+}
+
+impl SiteCounters {
+    fn new() -> Self {
+        Self { classes: [const { Counter::ZERO }; 5], content_bytes: Counter::ZERO }
+    }
+
+    fn count(&self, exchange: &Exchange<'_>) {
+        let class = usize::from(exchange.status.code() / 100).clamp(1, self.classes.len());
+        self.classes[class - 1].add(1);
+        self.content_bytes.add(exchange.content_bytes);
+    }
+
+    fn totals(&self) -> SiteTotals {
+        SiteTotals { classes: self.classes.each_ref().map(Counter::get), content_bytes: self.content_bytes.get() }
+    }
+}
+
+/// The counters of all sites of a configuration on one worker.
+#[derive(Debug)]
+struct SiteCounterSet {
+    /// First names, by site tag. Requests of no site have the first one, which is empty.
+    names: Arc<[String]>,
+    counters: Box<[SiteCounters]>,
+}
+
+impl SiteCounterSet {
+    fn new(names: &Arc<[String]>) -> Self {
+        let counters = (0..names.len().max(1)).map(|_| SiteCounters::new()).collect();
+        Self { names: names.clone(), counters }
+    }
+
+    fn count(&self, site: u32, exchange: &Exchange<'_>) {
+        self.counters.get(site as usize).unwrap_or(&self.counters[0]).count(exchange);
+    }
+
+    fn add_to(&self, sums: &mut BTreeMap<String, SiteTotals>) {
+        for (number, totals) in self.counters.iter().map(SiteCounters::totals).enumerate() {
+            if totals != SiteTotals::default() {
+                let name = self.names.get(number).map_or("", String::as_str);
+                sums.entry(name.to_owned()).or_default().add(totals);
+            }
+        }
+    }
+}
+
 /// The counters of a process.
 #[derive(Debug, Default)]
 pub(crate) struct Counters(Mutex<Registry>);
@@ -116,13 +164,24 @@ struct Registry {
     all: Vec<Arc<WorkerCounters>>,
     /// Counters without a writer.
     free: Vec<Arc<WorkerCounters>>,
+    sites: Vec<Arc<SiteCounterSet>>,
+    /// What handles that were dropped have counted.
+    earlier_sites: BTreeMap<String, SiteTotals>,
 }
 
 impl Counters {
     /// Returns the sums over all workers since the process started.
     pub(crate) fn totals(&self) -> Totals {
         let mut totals = Totals::default();
-        self.registry().all.iter().for_each(|counter_set| totals.add(counter_set));
+        let registry = self.registry();
+        registry.all.iter().for_each(|counter_set| totals.add_counters(counter_set));
+        totals.sites.clone_from(&registry.earlier_sites);
+        registry.sites.iter().for_each(|set| set.add_to(&mut totals.sites));
+        drop(registry);
+        for site in totals.sites.values() {
+            totals.classes.iter_mut().zip(site.classes).for_each(|(sum, more)| *sum += more);
+            totals.content_bytes += site.content_bytes;
+        }
         totals
     }
 
@@ -137,24 +196,34 @@ impl Counters {
 pub(crate) struct CounterHandle {
     shared: Arc<Counters>,
     own: Arc<WorkerCounters>,
+    sites: Arc<SiteCounterSet>,
 }
 
 impl CounterHandle {
-    pub(crate) fn new(counters: &Arc<Counters>) -> Self {
+    /// Returns a handle for sites with these first names, by site tag.
+    pub(crate) fn new(counters: &Arc<Counters>, names: &Arc<[String]>) -> Self {
+        let sites = Arc::new(SiteCounterSet::new(names));
         let mut registry = counters.registry();
         let own = registry.free.pop().unwrap_or_else(|| {
             let new = Arc::<WorkerCounters>::default();
             registry.all.push(new.clone());
             new
         });
+        registry.sites.push(sites.clone());
         drop(registry);
-        Self { shared: counters.clone(), own }
+        Self { shared: counters.clone(), own, sites }
+    }
+
+    /// Counts a request of a site, and its response.
+    pub(super) fn count(&self, site: u32, exchange: &Exchange<'_>) {
+        self.sites.count(site, exchange);
+        self.own.exchange(exchange);
     }
 }
 
 impl Clone for CounterHandle {
     fn clone(&self) -> Self {
-        Self::new(&self.shared)
+        Self::new(&self.shared, &self.sites.names)
     }
 }
 
@@ -168,60 +237,28 @@ impl Deref for CounterHandle {
 
 impl Drop for CounterHandle {
     fn drop(&mut self) {
-        self.shared.registry().free.push(self.own.clone());
+        let registry = &mut *self.shared.registry();
+        registry.free.push(self.own.clone());
+        registry.sites.retain(|set| !Arc::ptr_eq(set, &self.sites));
+        self.sites.add_to(&mut registry.earlier_sites);
     }
 }
 
-/// Sums of all counters.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Totals {
-    /// Responses by the first digit of their status, from 1xx on.
-    pub(crate) classes: [u64; 5],
-    /// Responses that were incomplete when their connection ended.
-    pub(crate) aborted: u64,
-    /// Bytes of response heads.
-    pub(crate) head_bytes: u64,
-    /// Bytes of response content.
-    pub(crate) content_bytes: u64,
-    /// Time from the complete request head to the complete response.
-    pub(crate) latencies: Latencies,
-    /// Requests that the engine refused, by reason.
-    pub(crate) rejects: Vec<(&'static str, u64)>,
-    /// Errors of applications, by reason.
-    pub(crate) reasons: Vec<(&'static str, u64)>,
-    /// Closed connections, by reason.
-    pub(crate) closes: Vec<(&'static str, u64)>,
-    /// Events of the server, by name.
-    pub(crate) events: Vec<(&'static str, u64)>,
-}
-
 impl Totals {
-    fn add(&mut self, counter_set: &WorkerCounters) {
-        self.classes.iter_mut().zip(&counter_set.classes).for_each(|(sum, more)| *sum += more.get());
+    fn add_counters(&mut self, counter_set: &WorkerCounters) {
         self.aborted += counter_set.aborted.get();
         self.head_bytes += counter_set.head_bytes.get();
-        self.content_bytes += counter_set.content_bytes.get();
-        self.latencies.add(&counter_set.latencies);
+        self.latencies.add_histogram(&counter_set.latencies);
         let rejects = Reject::ALL.iter().map(|reject| (reject.name(), counter_set.rejects[*reject as usize].get()));
         add_named(&mut self.rejects, rejects.filter(|(_, count)| *count > 0));
         add_named(&mut self.reasons, counter_set.reasons.each());
         add_named(&mut self.closes, counter_set.closes.each());
         add_named(&mut self.events, counter_set.events.each());
     }
-
-    /// Returns the number of responses.
-    pub(crate) fn requests(&self) -> u64 {
-        self.classes.iter().sum()
-    }
 }
 
-fn add_named(sums: &mut Vec<(&'static str, u64)>, more: impl Iterator<Item = (&'static str, u64)>) {
-    for (name, count) in more {
-        match sums.iter_mut().find(|(known, _)| *known == name) {
-            Some((_, sum)) => *sum += count,
-            None => sums.push((name, count)),
-        }
-    }
+fn add_named(sums: &mut NamedCounts, more: impl Iterator<Item = (&'static str, u64)>) {
+    more.for_each(|(name, count)| *sums.entry(Cow::Borrowed(name)).or_default() += count);
 }
 
 #[cfg(test)]
@@ -229,32 +266,39 @@ mod tests {
     use super::*;
     use std::time::Duration;
 
-    fn counts(counters: &Counters) -> (u64, u64, Vec<(&'static str, u64)>) {
+    fn counts(counters: &Counters) -> (u64, u64, Vec<(String, u64)>) {
         let totals = counters.totals();
-        (totals.classes[1], totals.latencies.count(), totals.closes)
+        let closes = totals.closes.iter().map(|(name, count)| (name.to_string(), *count)).collect();
+        (totals.classes[1], totals.latencies.count(), closes)
+    }
+
+    fn names() -> Arc<[String]> {
+        ["", "a"].map(str::to_owned).into()
     }
 
     #[test]
     fn what_was_counted_stays_counted_and_a_tally_is_used_again() {
         let counters = Arc::new(Counters::default());
         for generation in 1..=10 {
-            let workers = [(); 2].map(|()| CounterHandle::new(&counters));
+            let workers = [(); 2].map(|()| CounterHandle::new(&counters, &names()));
             for worker in &workers {
-                worker.classes[1].add(1);
+                worker.sites.counters[1].classes[1].add(1);
                 worker.latencies.count(Duration::from_millis(1));
                 worker.close(CloseReason::KeepAliveTimeout);
             }
             let sum = generation * 2;
-            assert_eq!(counts(&counters), (sum, sum, vec![("KeepAliveTimeout", sum)]));
+            assert_eq!(counts(&counters), (sum, sum, vec![("KeepAliveTimeout".to_owned(), sum)]));
             drop(workers);
-            assert_eq!(counts(&counters), (sum, sum, vec![("KeepAliveTimeout", sum)]));
+            assert_eq!(counts(&counters), (sum, sum, vec![("KeepAliveTimeout".to_owned(), sum)]));
         }
         let sizes = {
             let registry = counters.registry();
+            assert!(registry.sites.is_empty());
             (registry.all.len(), registry.free.len())
         };
         assert_eq!(sizes, (2, 2));
-        let first = CounterHandle::new(&counters);
+        assert_eq!(counters.totals().sites.keys().collect::<Vec<_>>(), ["a"]);
+        let first = CounterHandle::new(&counters, &names());
         let second = first.clone();
         assert!(!Arc::ptr_eq(&first.own, &second.own), "each has its own");
     }
@@ -273,8 +317,8 @@ mod tests {
             for _ in 0..4 {
                 scope.spawn(|| {
                     for _ in 0..100 {
-                        let handle = CounterHandle::new(&counters);
-                        (0..100).for_each(|_| handle.classes[1].add(1));
+                        let handle = CounterHandle::new(&counters, &names());
+                        (0..100).for_each(|_| handle.sites.counters[1].classes[1].add(1));
                     }
                 });
             }
@@ -303,14 +347,14 @@ mod tests {
     /// Every close reason has its own count.
     #[test]
     fn every_reject_is_counted_under_its_name() {
-        let (counters, names) = (Arc::new(Counters::default()), Reject::ALL.iter().map(|reject| reject.name()));
-        let handle = CounterHandle::new(&counters);
+        let (counters, rejects) = (Arc::new(Counters::default()), Reject::ALL.iter().map(|reject| reject.name()));
+        let handle = CounterHandle::new(&counters, &names());
         for reject in Reject::ALL {
             handle.rejects[*reject as usize].add(1);
             handle.close(CloseReason::Rejected(*reject));
         }
         let totals = counters.totals();
-        assert_eq!(totals.rejects, names.map(|name| (name, 1)).collect::<Vec<_>>());
+        assert_eq!(totals.rejects, rejects.map(|name| (Cow::Borrowed(name), 1)).collect::<NamedCounts>());
         assert_eq!(totals.closes, totals.rejects);
     }
 }

@@ -16,9 +16,12 @@ mod counter;
 mod histogram;
 mod metrics;
 mod observer;
+mod totals;
 
 mod logs;
 
+mod held_lines;
+mod line_batch;
 mod line_writer;
 mod loss_counter;
 mod queue;
@@ -32,10 +35,11 @@ mod tests;
 pub(crate) use access::{Format, FormatProblem};
 pub(crate) use error::canonical;
 pub(crate) use logs::{LogProblem, Logs};
-pub(crate) use metrics::{Counters, Totals};
+pub(crate) use metrics::Counters;
 pub(crate) use observer::{LogObserver, PENDING_BYTES_MAX};
 pub(crate) use queue::queue_bytes_max;
 pub(crate) use sink::{Connect, LogDatagrams};
+pub(crate) use totals::{NamedCounts, SiteTotals, Totals};
 
 use std::io::Write;
 

@@ -3,13 +3,17 @@
 use super::access::{Format, LINE_BYTES_MAX};
 use super::config::Level;
 use super::error::{LogEvent, SEPARATE_LINES};
+use super::line_batch::{LineBatch, line_time};
 use super::logs::{LogQueues, Logs};
 use super::metrics::{CounterHandle, Counters};
+use super::time::WallClock;
+use crate::reasons;
 use selvedge::proto::http2::StreamError;
-use selvedge::service::{CloseReason, Closed, Exchange, Phase, ServerEvent, UpstreamRecord};
+use selvedge::service::{CloseReason, Closed, Exchange, Phase, ServerEvent, UpstreamRecord, log_rule};
 use selvedge::{Limits, Observer, Reject, Request};
 use std::cell::RefCell;
 use std::sync::Arc;
+use std::time::Instant;
 
 /// A batch is sent when it has this many bytes, and four times a second.
 const BATCH_BYTES: usize = 32 * 1024;
@@ -23,8 +27,9 @@ pub(crate) struct LogObserver {
     pending: RefCell<Vec<PendingLines>>,
     /// Access logs with pending lines, and possibly more.
     logs_with_lines: RefCell<Vec<usize>>,
-    /// Whether a format contains the elapsed time.
+    /// Whether an access log needs the time of responses.
     wants_elapsed: bool,
+    wall_clock: WallClock,
     limits: Arc<Limits>,
     /// Counters that `status` reads.
     counters: Option<CounterHandle>,
@@ -34,8 +39,7 @@ pub(crate) struct LogObserver {
 #[derive(Debug)]
 struct PendingLines {
     format: Format,
-    lines: Vec<u8>,
-    count: u64,
+    batch: LineBatch,
 }
 
 impl Clone for LogObserver {
@@ -54,44 +58,51 @@ impl LogObserver {
     /// Returns the observer with counters.
     #[must_use]
     pub(crate) fn with_counters(mut self, counters: &Arc<Counters>) -> Self {
-        self.counters = Some(CounterHandle::new(counters));
+        self.counters = Some(CounterHandle::new(counters, self.queue.site_names()));
         self
     }
 
     fn with_queue(queue: Arc<LogQueues>, limits: Arc<Limits>) -> Self {
         let pending =
-            queue.formats().map(|format| PendingLines { format, lines: Vec::new(), count: 0 }).collect::<Vec<_>>();
-        let wants_elapsed = pending.iter().any(|pending| pending.format.wants_elapsed());
+            queue.formats().map(|format| PendingLines { format, batch: LineBatch::default() }).collect::<Vec<_>>();
+        // The time of a response is its place among those of other workers.
+        let wants_elapsed = !pending.is_empty();
         Self {
             queue,
             pending: RefCell::new(pending),
             logs_with_lines: RefCell::default(),
             wants_elapsed,
+            wall_clock: WallClock::default(),
             limits,
             counters: None,
         }
     }
 
     fn send_batch(&self, log: usize, pending: &mut PendingLines) {
-        if pending.count > 0 {
+        if pending.batch.count() > 0 {
             // The next batch probably has a similar size.
-            let capacity = pending.lines.len() + pending.lines.len() / 4;
-            let lines = std::mem::replace(&mut pending.lines, Vec::with_capacity(capacity));
-            self.queue.send_lines(log, lines, std::mem::take(&mut pending.count));
+            let next = pending.batch.like();
+            self.queue.send_lines(log, std::mem::replace(&mut pending.batch, next));
         }
     }
 
-    fn append_access_lines(&self, exchange: &Exchange<'_>) {
-        let site = self.queue.site(exchange.request.map_or(0, Request::site_tag));
+    fn append_access_lines(&self, site: u32, exchange: &Exchange<'_>) {
+        let site = self.queue.site(site);
+        let is_logged = exchange.request.is_none_or(|request| log_rule(request).includes(exchange.status));
+        if site.access.is_empty() || !is_logged {
+            return;
+        }
+        let completed_at = exchange.completed_at.unwrap_or_else(Instant::now);
+        let completed = self.wall_clock.time_of(completed_at);
         let all = &mut *self.pending.borrow_mut();
         for &log in &site.access {
             let pending = &mut all[log];
-            if pending.count == 0 {
+            if pending.batch.count() == 0 {
                 self.logs_with_lines.borrow_mut().push(log);
             }
-            pending.format.append(exchange, &site.name, &mut pending.lines);
-            pending.count += 1;
-            if pending.lines.len() >= BATCH_BYTES {
+            pending.format.append(exchange, (&site.name, completed), &mut pending.batch.text);
+            pending.batch.end_line(line_time(completed_at));
+            if pending.batch.len() >= BATCH_BYTES {
                 self.send_batch(log, pending);
             }
         }
@@ -106,9 +117,8 @@ impl LogObserver {
         }
         let site = self.queue.site(exchange.request.map_or(0, Request::site_tag));
         let send = |text: String| {
-            let (peer, line) = (Some(exchange.peer), exchange.request_line.to_vec());
-            let (level, key, name) = (Level::Error, SEPARATE_LINES, "Script");
-            self.queue.send_site_event(site, LogEvent { level, key, name, text, peer, line, count: 1 });
+            let event = LogEvent::from_program(Level::Error, "Script", text);
+            self.queue.send_site_event(site, LogEvent { key: SEPARATE_LINES, ..about(exchange, event) });
         };
         for line in facts.messages.split(|&b| b == b'\n').map(<[u8]>::trim_ascii).filter(|line| !line.is_empty()) {
             send(String::from_utf8_lossy(line).into_owned());
@@ -127,9 +137,9 @@ impl LogObserver {
         text: &str,
     ) {
         let text = format!("{} {text}", exchange.status.code());
-        let (peer, line) = (Some(exchange.peer), exchange.request_line.to_vec());
         let site = self.queue.site(exchange.request.map_or(0, Request::site_tag));
-        self.queue.send_site_event(site, LogEvent { level, key, name, text, peer, line, count: 1 });
+        let event = LogEvent::from_program(level, name, text);
+        self.queue.send_site_event(site, LogEvent { key, ..about(exchange, event) });
     }
 
     /// Returns the exceeded limit of a refusal, for the log.
@@ -173,6 +183,14 @@ impl Drop for LogObserver {
     }
 }
 
+/// Returns an event with what identifies its request.
+fn about(exchange: &Exchange<'_>, event: LogEvent) -> LogEvent {
+    // The peer is the client unless a trusted proxy forwarded the request.
+    let client = exchange.request.map(|request| request.client().to_canonical());
+    let client = client.filter(|client| *client != exchange.peer.ip().to_canonical());
+    LogEvent { peer: Some(exchange.peer), client, line: exchange.request_line.to_vec(), ..event }
+}
+
 fn with_limit(text: &str, limit: Option<String>) -> String {
     limit.map_or_else(|| text.to_owned(), |limit| format!("{text} (bound: {limit})"))
 }
@@ -189,8 +207,9 @@ impl Observer for LogObserver {
     }
 
     fn finished(&self, exchange: &Exchange<'_>) {
-        self.counters.iter().for_each(|counters| counters.exchange(exchange));
-        self.append_access_lines(exchange);
+        let site = exchange.request.map_or(0, Request::site_tag);
+        self.counters.iter().for_each(|counters| counters.count(site, exchange));
+        self.append_access_lines(site, exchange);
         self.send_script_messages(exchange);
         // 501 and 505 depend on the request, not on the server.
         let level = if matches!(exchange.status.code(), 500 | 502..=504) { Level::Error } else { Level::Warn };
@@ -201,7 +220,10 @@ impl Observer for LogObserver {
             let key = if kind.is_empty() { exchange.reason.unwrap_or("Upstream") } else { kind };
             self.log_exchange(exchange, level, (key, "Upstream"), &failure);
         } else if let Some(reason) = exchange.reason {
-            self.log_exchange(exchange, level, (reason, "Answered"), reason);
+            // A line for each attempt, because programs that block clients count the lines, and for each file.
+            let level = if reasons::is_about_files(reason) { Level::Info } else { level };
+            let key = if reasons::has_own_line(reason) { SEPARATE_LINES } else { reason };
+            self.log_exchange(exchange, level, (key, "Answered"), reason);
         }
         // The facts of the upstream were logged.
         if let Some(reset) = exchange.reset.filter(|reset| *reset != CloseReason::UpstreamFailed) {
@@ -222,10 +244,12 @@ impl Observer for LogObserver {
         if !self.queue.wants(level) {
             return;
         }
-        let text = with_limit(closed.reason.explain(), self.limit_of_close(closed.reason));
+        let text = with_limit(&closed.reason.to_string(), self.limit_of_close(closed.reason));
         let text = format!("{text}, while {}, after {} requests", closed.phase.explain(), closed.requests);
         let event = LogEvent::from_program(level, closed.reason.name(), text);
-        self.queue.send_event(LogEvent { peer: Some(closed.peer), ..event });
+        // Lines with another detail are counted by themselves.
+        let key = closed.reason.detail().unwrap_or(event.key);
+        self.queue.send_event(LogEvent { key, peer: Some(closed.peer), ..event });
     }
 
     fn event(&self, event: &ServerEvent) {

@@ -4,6 +4,7 @@
 //! another. Sending never waits.
 
 use super::error::LogEvent;
+use super::line_batch::LineBatch;
 use super::loss_counter::LossCounter;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -33,8 +34,8 @@ pub(super) enum Command {
 /// What one log is to write.
 #[derive(Debug)]
 pub(super) enum LogEntry {
-    /// Whole lines of an access log, and their number.
-    Lines(Vec<u8>, u64),
+    /// Whole lines of an access log.
+    Lines(LineBatch),
     /// An event of an error log.
     Event(LogEvent),
 }
@@ -43,7 +44,7 @@ impl LogEntry {
     /// Returns the bytes of memory that it uses.
     fn bytes(&self) -> usize {
         let content = match self {
-            Self::Lines(lines, _) => lines.capacity(),
+            Self::Lines(batch) => batch.bytes(),
             Self::Event(event) => event.text.capacity() + event.line.capacity(),
         };
         size_of::<Command>() + content

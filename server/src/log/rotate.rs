@@ -10,7 +10,7 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use std::fs::{self, File, OpenOptions};
 use std::io;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -166,6 +166,7 @@ fn compress(rotated: &Path) -> io::Result<()> {
     let mut source = File::open(rotated)?;
     let facts = source.metadata()?;
     let target = OpenOptions::new().write(true).create_new(true).mode(facts.mode() & 0o777).open(&part)?;
+    keep_access(&target, &facts);
     let mut encoder = GzEncoder::new(target, Compression::default());
     let outcome = io::copy(&mut source, &mut encoder).and_then(|_| encoder.finish()).and_then(|target| {
         target.set_modified(facts.modified()?)?;
@@ -178,6 +179,19 @@ fn compress(rotated: &Path) -> io::Result<()> {
     }
     fs::rename(&part, &compressed)?;
     fs::remove_file(rotated)
+}
+
+/// Gives a file the owner, the group and the mode of the one that it follows, as far as this process may: a collector
+/// that reads one reads the other.
+pub(super) fn keep_access(file: &File, earlier: &fs::Metadata) {
+    let Ok(now) = file.metadata() else { return };
+    if (now.uid(), now.gid()) != (earlier.uid(), earlier.gid())
+        && fchown(file, Some(earlier.uid()), Some(earlier.gid())).is_err()
+    {
+        // Only root may change the owner; a member of the group may set that.
+        let _ = fchown(file, None, Some(earlier.gid()));
+    }
+    let _ = file.set_permissions(fs::Permissions::from_mode(earlier.mode() & 0o777));
 }
 
 fn remove_if_there(path: &Path) -> io::Result<()> {

@@ -1,7 +1,9 @@
 //! Times in log lines: UTC, to the second, formatted once per second.
 
 use selvedge::proto::date::HttpDate;
+use std::cell::Cell;
 use std::io::Write;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// Days of the year before each month.
 const DAYS_BEFORE: [u16; 12] = [0, 31, 59, 90, 120, 151, 181, 212, 243, 273, 304, 334];
@@ -46,9 +48,9 @@ impl TimePattern {
         Self::of(b"[%d/%b/%Y:%T %z]".to_vec())
     }
 
-    /// `2000-10-10T13:55:36Z`
-    pub(super) fn rfc3339() -> Self {
-        Self::of(b"%FT%TZ".to_vec())
+    /// `2000-10-10T13:55:36`, which a fraction and `Z` follow.
+    pub(super) fn rfc3339_seconds() -> Self {
+        Self::of(b"%FT%T".to_vec())
     }
 
     /// Parses a pattern.
@@ -97,6 +99,34 @@ impl TimePattern {
             }
         }
         out
+    }
+}
+
+/// Converts times of the monotonic clock, which responses have, to times since 1970.
+#[derive(Debug, Default)]
+pub(super) struct WallClock {
+    /// Both clocks at one time.
+    read: Cell<Option<(Instant, Duration)>>,
+}
+
+/// How long both clocks are taken to run alike. The system's clock may be set.
+const CLOCKS_ALIKE: Duration = Duration::from_millis(250);
+
+impl WallClock {
+    /// Returns the time since 1970 of an instant.
+    pub(super) fn time_of(&self, at: Instant) -> Duration {
+        let since = |(read, _): &(Instant, Duration)| at.saturating_duration_since(*read);
+        let known = self.read.get().filter(|known| since(known) < CLOCKS_ALIKE);
+        let (read, unix_time) = known.unwrap_or_else(|| {
+            let unix_time = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+            let read = (Instant::now(), unix_time);
+            self.read.set(Some(read));
+            read
+        });
+        match at.checked_duration_since(read) {
+            Some(later) => unix_time + later,
+            None => unix_time.saturating_sub(read.duration_since(at)),
+        }
     }
 }
 

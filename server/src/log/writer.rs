@@ -10,9 +10,10 @@
 
 use super::config::{ErrorFormat, Level};
 use super::error::{ErrorLog, LeveledLines, LogEvent, OverflowEvents};
+use super::held_lines::HeldLines;
 use super::line_writer::LineWriter;
 use super::loss_counter::LossCounter;
-use super::queue::{Command, LogEntry, ThreadInbox};
+use super::queue::{Command, LogEntry, Reserved, ThreadInbox};
 use std::any::Any;
 use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -20,8 +21,8 @@ use std::sync::Arc;
 use std::sync::mpsc::RecvTimeoutError;
 use std::time::{Duration, Instant};
 
-/// How long a counted event may wait beyond the end of its second.
-const FLUSH_INTERVAL: Duration = Duration::from_millis(250);
+/// How long a counted event, or a held line, may wait beyond its time.
+const FLUSH_INTERVAL: Duration = Duration::from_millis(100);
 /// Interval at which the server's error log reports the losses of all logs.
 const REPORT_INTERVAL: Duration = Duration::from_secs(1);
 /// Every counted event is due this long after it arrived.
@@ -30,6 +31,8 @@ const COUNTING_TIME_MAX: Duration = Duration::from_secs(2);
 /// A log on its thread.
 pub(super) struct ThreadLog {
     writer: LineWriter,
+    /// Lines of an access log that wait for those of other workers.
+    held: HeldLines,
     /// `None` for an access log.
     events: Option<EventCounts>,
 }
@@ -42,20 +45,19 @@ struct EventCounts {
 }
 
 impl ThreadLog {
-    pub(super) fn access(writer: LineWriter) -> Self {
-        Self { writer, events: None }
+    /// An access log that holds lines of at most `held_bytes_max`.
+    pub(super) fn access(writer: LineWriter, held_bytes_max: usize) -> Self {
+        Self { writer, held: HeldLines::new(held_bytes_max), events: None }
     }
 
     pub(super) fn error(writer: LineWriter, format: ErrorFormat, overflow: Arc<OverflowEvents>) -> Self {
         let events = EventCounts { log: ErrorLog::new(format), overflow, lines: LeveledLines::default() };
-        Self { writer, events: Some(events) }
+        Self { writer, held: HeldLines::new(0), events: Some(events) }
     }
 
-    fn write(&mut self, entry: LogEntry, now: Instant) {
-        match entry {
-            LogEntry::Lines(lines, _) => self.write_lines(Level::Info, &lines, now),
-            LogEntry::Event(event) => self.write_events(Some(event), now, now),
-        }
+    /// Takes the lines that were held for long enough, or all that are due until then.
+    fn due_lines(&mut self, due: Instant, now: Instant) -> Vec<u8> {
+        if due > now { self.held.take_all() } else { self.held.take_due(now) }
     }
 
     fn write_lines(&mut self, level: Level, lines: &[u8], now: Instant) {
@@ -73,8 +75,9 @@ impl ThreadLog {
         }
     }
 
-    fn is_counting(&self) -> bool {
-        self.events.as_ref().is_some_and(|events| events.log.is_waiting())
+    /// Whether counted events or held lines wait to be written.
+    fn is_waiting(&self) -> bool {
+        !self.held.is_empty() || self.events.as_ref().is_some_and(|events| events.log.is_waiting())
     }
 
     /// Runs an operation that has `lines` lines in progress.
@@ -97,8 +100,8 @@ fn panic_message(payload: &(dyn Any + Send)) -> &str {
 pub(super) struct LogThread {
     inbox: ThreadInbox,
     logs: Vec<ThreadLog>,
-    /// Error logs with counted events, by index.
-    counting: BTreeSet<usize>,
+    /// Logs with counted events or held lines, by index.
+    waiting: BTreeSet<usize>,
     flushed_at: Instant,
     reporter: Option<LossReporter>,
 }
@@ -112,7 +115,7 @@ struct LossReporter {
 
 impl LogThread {
     pub(super) fn new(inbox: ThreadInbox, logs: Vec<ThreadLog>) -> Self {
-        Self { inbox, logs, counting: BTreeSet::new(), flushed_at: Instant::now(), reporter: None }
+        Self { inbox, logs, waiting: BTreeSet::new(), flushed_at: Instant::now(), reporter: None }
     }
 
     /// Reports losses of these logs, in this format, in the first log of the thread.
@@ -131,16 +134,13 @@ impl LogThread {
                 self.logs.iter_mut().for_each(|log| log.catch_panic(0, now, |log| log.writer.reopen(now)));
             }
             match command {
-                Ok(Command::Write { log, entry, reserved }) => {
-                    self.write(log, entry, now);
-                    drop(reserved);
-                }
+                Ok(Command::Write { log, entry, reserved }) => self.write((log, reserved), entry, now),
                 Ok(Command::Wake) | Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => return self.finish(now),
             }
             if now >= self.flushed_at + FLUSH_INTERVAL {
                 self.flushed_at = now;
-                for log in std::mem::take(&mut self.counting) {
+                for log in std::mem::take(&mut self.waiting) {
                     self.flush(log, now, now);
                 }
             }
@@ -149,32 +149,45 @@ impl LogThread {
     }
 
     fn timeout(&self) -> Duration {
-        match (&self.reporter, self.counting.is_empty()) {
+        match (&self.reporter, self.waiting.is_empty()) {
             (_, false) => FLUSH_INTERVAL,
             (Some(_), true) => REPORT_INTERVAL,
             (None, true) => Duration::MAX,
         }
     }
 
-    fn write(&mut self, index: usize, entry: LogEntry, now: Instant) {
-        let lines = match &entry {
-            LogEntry::Lines(_, count) => *count,
-            LogEntry::Event(_) => 1,
-        };
+    fn write(&mut self, (index, reserved): (usize, Reserved), entry: LogEntry, now: Instant) {
         let log = &mut self.logs[index];
-        log.catch_panic(lines, now, |log| log.write(entry, now));
-        if log.is_counting() {
-            self.counting.insert(index);
+        match entry {
+            LogEntry::Lines(batch) => {
+                log.held.add(batch, reserved);
+                if log.held.is_full() {
+                    self.flush(index, now, now);
+                    return;
+                }
+            }
+            LogEntry::Event(event) => log.catch_panic(1, now, |log| log.write_events(Some(event), now, now)),
+        }
+        if log.is_waiting() {
+            self.waiting.insert(index);
         }
     }
 
-    /// Writes the counted events of an error log that are due at `due`.
+    /// Writes the counted events or the held lines of a log that are due at `due`.
     fn flush(&mut self, index: usize, due: Instant, now: Instant) {
         let log = &mut self.logs[index];
-        // The lost group has at least one line.
-        log.catch_panic(1, now, |log| log.write_events(None, due, now));
-        if log.is_counting() {
-            self.counting.insert(index);
+        if log.events.is_none() {
+            let lines = log.due_lines(due, now);
+            let count = lines.iter().filter(|&&b| b == b'\n').count() as u64;
+            if count > 0 {
+                log.catch_panic(count, now, |log| log.write_lines(Level::Info, &lines, now));
+            }
+        } else {
+            // The lost group has at least one line.
+            log.catch_panic(1, now, |log| log.write_events(None, due, now));
+        }
+        if log.is_waiting() {
+            self.waiting.insert(index);
         }
     }
 

@@ -30,7 +30,8 @@ impl ActiveSandbox {
     /// Returns directories that replaced those of the sandbox and are out of reach.
     pub(crate) fn replaced_directories(&self) -> Vec<FileId> {
         let now = self.folders.iter().map(|(folder, before)| (before, id_of(folder)));
-        now.filter_map(|(before, now)| now.filter(|_| now != *before)).collect()
+        let replaced = now.filter_map(|(before, now)| now.filter(|_| now != *before));
+        replaced.chain(self.sandbox.folders_outside().filter_map(id_of)).collect()
     }
 }
 

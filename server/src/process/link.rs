@@ -5,6 +5,7 @@
 //! JSON, so either side may be of a later version.
 
 use super::listen_address::ListenAddress;
+use crate::log::Totals;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::retry_on_intr;
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
@@ -32,6 +33,8 @@ pub(super) enum ToChild {
     Done { text: String },
     /// The request was refused.
     Refused { text: String },
+    /// A part of the counts of all serving processes; [`ToChild::Done`] follows the last one.
+    Counts { totals: Box<Totals> },
 }
 
 /// Whether sockets are the first of a listener.
@@ -44,10 +47,16 @@ pub(super) enum SocketBatch {
 /// What a serving process needs to know at its start.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct StartInfo {
-    /// Serving processes that were started before it.
+    /// Serving processes before it that ended unexpectedly.
     pub(crate) restarts: u64,
-    /// How those ended, for the error log.
+    /// Serving processes before it that were replaced: by upgrades, or by one with a wider sandbox.
+    #[serde(default)]
+    pub(crate) replacements: u64,
+    /// How processes ended unexpectedly, for the error log.
     pub(crate) notes: Vec<String>,
+    /// Whether the supervisor keeps counts.
+    #[serde(default)]
+    pub(crate) keeps_counts: bool,
     /// Interval of heartbeats; `None` without a watchdog.
     pub(crate) heartbeat_interval: Option<Duration>,
     /// The keys of session tickets, which the next process continues with.
@@ -78,6 +87,10 @@ pub(super) enum FromChild {
     Upgrade,
     /// Requests a new process of this binary.
     Replace,
+    /// What it has counted since its last message of this kind. No reply.
+    Counted { totals: Box<Totals> },
+    /// Requests the counts of all serving processes. Only a supervisor that keeps counts replies.
+    Counts,
 }
 
 /// Descriptors of one message; the system's limit is 253.

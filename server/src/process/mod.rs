@@ -9,6 +9,7 @@
 mod active_sandbox;
 mod cgi_programs;
 mod cgi_runner;
+mod cgi_watcher;
 mod child;
 mod control;
 mod executable;
@@ -46,7 +47,7 @@ pub(crate) use listen_address::ListenAddress;
 pub(crate) use privileges::{find_group, find_user};
 pub(crate) use programs::{StartedRunner, is_program_runner, run_programs};
 pub(crate) use sandbox::{Confinement, Coverage, Sandbox};
-pub(crate) use serving::{ControlHandler, ServingProcess, StopMode};
+pub(crate) use serving::{ControlHandler, ServingProcess, StopMode, all_counts, hand_over_counts};
 pub(crate) use startup::{ListenError, RunMode, StartError, StartedPrograms, exit_message, is_supervised, start};
 pub(crate) use syslog_socket::connect;
 

@@ -20,6 +20,8 @@ use std::{env, fmt, fs};
 pub(crate) struct Sandbox {
     read: Folders,
     write: Folders,
+    /// Folders of the configuration whose paths have links. Each leads to a folder of the others.
+    linked: BTreeSet<PathBuf>,
     /// Programs that another process runs for it.
     programs: BTreeSet<Program>,
     /// Folders with programs that another process runs for requests.
@@ -95,14 +97,16 @@ impl Sandbox {
         configuration.texts.files().for_each(|file| sandbox.allow_reading_file(file));
         for requirement in &configuration.requirements {
             match &requirement.kind {
-                MachineRequirementKind::Root(root) => sandbox.allow_reading_root(root),
+                MachineRequirementKind::Root(root) | MachineRequirementKind::LinkTarget(root) => {
+                    sandbox.allow_reading_root(root);
+                }
                 MachineRequirementKind::UserFile(file) => sandbox.allow_reading_file(file),
                 MachineRequirementKind::Certificate(files) => {
                     sandbox.allow_reading_file(&files.chain);
                     sandbox.allow_reading_file(&files.key);
                 }
                 MachineRequirementKind::CertificateFolder(folder) => {
-                    sandbox.write.insert(folder.clone());
+                    sandbox.allow_writing(folder);
                     sandbox.allow_reading_authorities();
                 }
                 MachineRequirementKind::ClientAuthorities(file) | MachineRequirementKind::KeyFile(file) => {
@@ -113,7 +117,7 @@ impl Sandbox {
                     sandbox.allow_reading_root(&programs.folder);
                     sandbox.cgi.insert(programs.clone());
                 }
-                MachineRequirementKind::TicketKeys(path) if path.is_dir() => sandbox.read.insert(path.clone()),
+                MachineRequirementKind::TicketKeys(path) if path.is_dir() => sandbox.allow_reading(path),
                 MachineRequirementKind::TicketKeys(path) => sandbox.allow_reading_file(path),
                 MachineRequirementKind::WritableFile(file) => sandbox.allow_writing_file(file),
                 // Bound and looked up outside of the sandbox.
@@ -122,6 +126,7 @@ impl Sandbox {
                 | MachineRequirementKind::ListenAddress(_)
                 | MachineRequirementKind::User(_)
                 | MachineRequirementKind::Group(_)
+                | MachineRequirementKind::ProgramUser(_)
                 | MachineRequirementKind::Page(..)
                 | MachineRequirementKind::Site(_)
                 | MachineRequirementKind::Upstream(_)
@@ -130,7 +135,7 @@ impl Sandbox {
         }
         if configuration.settings.has_gateways() {
             // Request content without a length is stored there.
-            sandbox.write.insert(env::temp_dir());
+            sandbox.allow_writing(&env::temp_dir());
         }
         if verifies_by_system(&configuration.settings) {
             sandbox.allow_reading_authorities();
@@ -139,12 +144,38 @@ impl Sandbox {
     }
 
     /// Allows reading a root. A root may be replaced by a rename or a link, so its parent folder is allowed instead,
-    /// unless that is `/`.
+    /// unless that is `/`. A folder above it that is a link, as in `current/public`, may lead to another folder beside its
+    /// target.
     fn allow_reading_root(&mut self, root: &Path) {
         for path in [Some(root.to_owned()), root.canonicalize().ok()].into_iter().flatten() {
             let beside = path.parent().filter(|folder| folder.parent().is_some());
             let folder = beside.map_or_else(|| path.clone(), Path::to_owned);
-            self.read.insert(folder);
+            self.allow_reading(&folder);
+        }
+        self.read.extend(folders_of_link_targets(root));
+    }
+
+    /// Allows reading beneath a folder.
+    fn allow_reading(&mut self, folder: &Path) {
+        let resolved = self.resolve(folder);
+        self.read.insert(resolved);
+    }
+
+    /// Allows writing beneath a folder.
+    fn allow_writing(&mut self, folder: &Path) {
+        let resolved = self.resolve(folder);
+        self.write.insert(resolved);
+    }
+
+    /// Returns the folder that a path leads to, and records the path if it has links. A file that is created later has the
+    /// folder that it has now.
+    fn resolve(&mut self, folder: &Path) -> PathBuf {
+        match folder.canonicalize() {
+            Ok(resolved) if resolved != folder => {
+                self.linked.insert(folder.to_owned());
+                resolved
+            }
+            _ => folder.to_owned(),
         }
     }
 
@@ -156,18 +187,18 @@ impl Sandbox {
         for file in named("SSL_CERT_FILE").into_iter().chain(of_system) {
             self.allow_reading_file(&file);
         }
-        self.read.extend(named("SSL_CERT_DIR"));
+        named("SSL_CERT_DIR").iter().for_each(|folder| self.allow_reading(folder));
     }
 
     /// Allows reading the folder of a file, because the file may be replaced.
     fn allow_reading_file(&mut self, file: &Path) {
-        self.read.insert(folder_of(file));
+        self.allow_reading(&folder_of(file));
         self.read.extend(folder_of_target(file));
     }
 
     /// Allows writing to the folder of a file, because the file may be rotated.
     pub(super) fn allow_writing_file(&mut self, file: &Path) {
-        self.write.insert(folder_of(file));
+        self.allow_writing(&folder_of(file));
         self.write.extend(folder_of_target(file));
     }
 
@@ -176,9 +207,19 @@ impl Sandbox {
         self.read.iter().chain(self.write.iter())
     }
 
+    /// Returns the folders of the configuration whose links lead out of the sandbox now.
+    pub(super) fn folders_outside(&self) -> impl Iterator<Item = &Path> {
+        let is_outside = |folder: &&PathBuf| folder.canonicalize().is_ok_and(|resolved| !self.is_readable(&resolved));
+        self.linked.iter().filter(is_outside).map(PathBuf::as_path)
+    }
+
+    fn is_readable(&self, path: &Path) -> bool {
+        self.read.contain(path) || self.write.contain(path)
+    }
+
     /// Whether this sandbox permits everything that `other` permits.
     pub(crate) fn covers(&self, other: &Self) -> Coverage {
-        let is_read = |path: &Path| self.read.contain(path) || self.write.contain(path);
+        let is_read = |path: &Path| self.is_readable(path);
         let has_programs = other.programs.is_subset(&self.programs) && other.cgi.is_subset(&self.cgi);
         match has_programs && other.read.iter().all(is_read) && other.write.iter().all(|path| self.write.contain(path))
         {
@@ -230,6 +271,28 @@ fn verifies_by_system(settings: &Settings) -> bool {
 fn folder_of_target(file: &Path) -> Option<PathBuf> {
     let file = file.canonicalize().ok().filter(|file| file.is_file())?;
     Some(folder_of(&file))
+}
+
+/// Most links of a path that are followed.
+const LINKS_MAX: usize = 40;
+
+/// Returns the folders of the targets of the links in a path, without `/`.
+fn folders_of_link_targets(path: &Path) -> Vec<PathBuf> {
+    let (mut folders, mut paths, mut links) = (Vec::new(), vec![path.to_owned()], 0);
+    while let Some(path) = paths.pop() {
+        for prefix in path.ancestors().filter(|prefix| prefix.is_symlink()) {
+            let (Some(folder), Ok(target)) = (prefix.parent(), fs::read_link(prefix)) else { continue };
+            if let Ok(target) = prefix.canonicalize() {
+                folders.extend(target.parent().filter(|folder| folder.parent().is_some()).map(Path::to_owned));
+            }
+            links += 1;
+            // The target may have links, too.
+            if links <= LINKS_MAX {
+                paths.push(folder.join(target));
+            }
+        }
+    }
+    folders
 }
 
 fn folder_of(file: &Path) -> PathBuf {
@@ -294,6 +357,55 @@ mod tests {
         assert_eq!(sandbox.covers(&other), Coverage::Enough, "write access includes read access");
         other.allow_writing_file(Path::new("/nowhere/a/x"));
         assert_eq!(sandbox.covers(&other), Coverage::TooNarrow);
+    }
+
+    #[test]
+    fn releases_beneath_a_linked_folder_are_swapped_within_the_sandbox() {
+        let base = env::temp_dir().join(format!("selvedge-sandbox-releases-{}", std::process::id()));
+        let link = |target: &str, name: &str| {
+            let _ = fs::remove_file(base.join(name));
+            std::os::unix::fs::symlink(target, base.join(name)).unwrap();
+        };
+        for folder in ["app/releases/1/public", "app/releases/2/public", "elsewhere/3/public"] {
+            fs::create_dir_all(base.join(folder)).unwrap();
+        }
+        link("releases/1", "app/current");
+        let of_root = || {
+            let mut sandbox = Sandbox::default();
+            sandbox.allow_reading_root(&base.join("app/current/public"));
+            sandbox
+        };
+        let sandbox = of_root();
+        link("releases/2", "app/current");
+        let outside = |sandbox: &Sandbox| sandbox.folders_outside().count();
+        assert_eq!((sandbox.covers(&of_root()), outside(&sandbox)), (Coverage::Enough, 0));
+        let folders: Vec<_> = sandbox.folders().map(Path::to_owned).collect();
+        assert_eq!(folders, [base.canonicalize().unwrap().join("app/releases")], "and not the folder of the link");
+        link("../elsewhere/3", "app/current");
+        assert_eq!((sandbox.covers(&of_root()), outside(&sandbox)), (Coverage::TooNarrow, 1));
+        // A link to a link.
+        link("releases/1", "app/stable");
+        link("stable", "app/current");
+        let sandbox = of_root();
+        link("releases/2", "app/stable");
+        assert_eq!((sandbox.covers(&of_root()), outside(&sandbox)), (Coverage::Enough, 0));
+        fs::remove_dir_all(base).unwrap();
+    }
+
+    #[test]
+    fn a_file_that_is_created_later_needs_no_wider_sandbox() {
+        let base = env::temp_dir().join(format!("selvedge-sandbox-first-{}", std::process::id()));
+        fs::create_dir_all(base.join("logs")).unwrap();
+        std::os::unix::fs::symlink("logs", base.join("link")).unwrap();
+        let of_log = || {
+            let mut sandbox = Sandbox::default();
+            sandbox.allow_writing_file(&base.join("link/access.log"));
+            sandbox
+        };
+        let first = of_log();
+        fs::write(base.join("link/access.log"), "").unwrap();
+        assert_eq!(first.covers(&of_log()), Coverage::Enough);
+        fs::remove_dir_all(base).unwrap();
     }
 
     #[test]

@@ -12,7 +12,7 @@ use super::listen_address::ListenAddress;
 use super::notify::Notifier;
 use super::restarts::Restarts;
 use super::sockets::Sockets;
-use crate::log::print_line;
+use crate::log::{Totals, print_line};
 use rustix::process::Signal;
 use selvedge::Listener;
 use selvedge::tls::TicketKeys;
@@ -60,6 +60,12 @@ pub(super) struct Supervisor {
     pub(super) recent: VecDeque<Instant>,
     pub(super) restart_at: Option<Instant>,
     pub(super) started: u64,
+    /// Serving processes that ended unexpectedly.
+    crashes: u64,
+    /// Serving processes that another one has replaced.
+    pub(super) replacements: u64,
+    /// What all serving processes have counted.
+    totals: Totals,
     /// For the error log of the next serving process.
     pub(super) notes: Vec<String>,
     phase: Phase,
@@ -95,6 +101,9 @@ pub(super) fn supervise(
         recent: VecDeque::new(),
         restart_at: None,
         started: 0,
+        crashes: 0,
+        replacements: 0,
+        totals: Totals::default(),
         notes: Vec::new(),
         phase: Phase::Running,
         readiness: Readiness::NotYetReady,
@@ -178,8 +187,11 @@ impl Supervisor {
         let heartbeat_interval = self.notifier.watchdog().map(|watchdog| watchdog / 8);
         let notes = self.notes.clone();
         let start_info = StartInfo {
-            restarts: self.started,
+            restarts: self.crashes,
+            // A candidate is one if it becomes ready.
+            replacements: self.replacements + u64::from(matches!(role, Role::Candidate { .. })),
             notes,
+            keeps_counts: true,
             heartbeat_interval,
             ticket_keys: TicketKeys::of_process().export(),
         };
@@ -211,7 +223,18 @@ impl Supervisor {
             FromChild::Bind { address } => self.bind(at, address),
             FromChild::Upgrade => self.upgrade(Some(number)),
             FromChild::Replace => self.replace(number),
+            FromChild::Counted { totals } => self.totals.add(&totals),
+            FromChild::Counts => self.send_counts(at),
         }
+    }
+
+    /// Sends the counts of all processes to one.
+    fn send_counts(&self, at: usize) {
+        let process = &self.processes[at];
+        for part in self.totals.clone().into_parts() {
+            process.send(&ToChild::Counts { totals: Box::new(part) });
+        }
+        process.send(&ToChild::Done { text: String::new() });
     }
 
     /// Binds an address for a process. The binding is undone if the process never becomes ready.
@@ -366,6 +389,7 @@ impl Supervisor {
 
     /// Schedules a restart, or gives up.
     fn restart_later(&mut self, why: &str) {
+        self.crashes += 1;
         let now = Instant::now();
         while self.recent.front().is_some_and(|at| now - *at >= self.config.restarts.within) {
             self.recent.pop_front();

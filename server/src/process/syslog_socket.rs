@@ -83,7 +83,7 @@ mod tests {
         // 30 is facility 3, severity 6. No host name follows the time.
         let datagram = receive(&syslog);
         let (time, rest) = datagram.strip_prefix("<30>1 ").expect(&datagram).split_once(' ').unwrap();
-        assert!(time.len() == 20 && time.ends_with('Z') && time.as_bytes()[10] == b'T', "{time}");
+        assert!(time.len() == 24 && time.ends_with('Z') && time.as_bytes()[10] == b'T', "{time}");
         assert_eq!(rest, format!("- selvedge {pid} access - GET /a 200"));
         assert!(receive(&syslog).ends_with(" access - - - 400"));
         let datagram = receive(&journal);

@@ -45,6 +45,7 @@ impl Supervisor {
     /// Handles a new process that is ready: the others finish their requests.
     pub(super) fn promote(&mut self, at: usize, requested_by: Option<u64>) {
         self.binary = self.processes[at].binary.clone();
+        self.replacements += 1;
         let text = describe_replacement(&self.processes[at]);
         print_line(&format!("selvedge: {text}"));
         // Sent before the requesting process gets the signal to end.

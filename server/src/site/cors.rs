@@ -1,5 +1,6 @@
 //! Lets pages of other origins use responses (the CORS protocol of the Fetch Standard).
 
+use super::accept::add_vary;
 use crate::syntax::TextPattern;
 use selvedge::{Method, Request, Response, StatusCode};
 
@@ -64,7 +65,7 @@ impl CorsRules {
     /// Adds the fields that let the origin of a request use its response.
     pub(super) fn apply(&self, request: &Request, response: &mut Response) {
         if matches!(self.origins, AllowedOrigins::Some(_)) {
-            response.append("vary", "origin").expect("it is a valid value");
+            add_vary(response, &["origin"]);
         }
         let Some(origin) = self.allowed_origin(request) else { return };
         // The settings of the site may have added the field.

@@ -29,6 +29,7 @@ pub(super) struct FieldChanges<'a> {
     requested: &'a str,
     /// The path and media type of what is sent successfully.
     sent: Option<(String, String)>,
+    is_own_page: bool,
 }
 
 impl<'a> FieldChanges<'a> {
@@ -41,6 +42,18 @@ impl<'a> FieldChanges<'a> {
     ) -> Self {
         let file = file.map(|file| (file.path.clone(), file.resource.media_type().to_owned()));
         Self::with_sent(file_fields, headers, (Some(requested), requested), (file, true))
+    }
+
+    /// The changes for a file before its response is known, from this source.
+    pub(super) fn of_file(
+        file_fields: &'a FileFieldRules,
+        headers: &'a HeaderEdits,
+        requested: &'a str,
+        (source, file): (ResponseSource, &FoundFile),
+    ) -> Self {
+        let counts = (source != ResponseSource::Fallback).then_some(requested);
+        let file = (file.path.clone(), file.resource.media_type().to_owned());
+        Self::with_sent(file_fields, headers, (counts, requested), (Some(file), true))
     }
 
     /// The changes for a response.
@@ -59,7 +72,8 @@ impl<'a> FieldChanges<'a> {
         };
         let is_file = matches!(source, ResponseSource::File | ResponseSource::Fallback) && sent.is_some();
         let counts = (source != ResponseSource::Fallback).then_some(requested);
-        Self::with_sent(file_fields, headers, (counts, requested), (sent, is_file))
+        let is_own_page = source != ResponseSource::Configured && !headers::is_successful(response.status);
+        Self { is_own_page, ..Self::with_sent(file_fields, headers, (counts, requested), (sent, is_file)) }
     }
 
     /// `counts` is the path of the request if it counts for Cache-Control.
@@ -69,14 +83,16 @@ impl<'a> FieldChanges<'a> {
         (counts, requested): (Option<&'a str>, &'a str),
         (mut sent, is_file): (Option<(String, String)>, bool),
     ) -> Self {
-        let mut changes = Self { content_type: None, cache_control: None, headers, requested, sent: None };
+        let mut changes =
+            Self { content_type: None, cache_control: None, headers, requested, sent: None, is_own_page: false };
         if let Some((path, media_type)) = sent.as_mut().filter(|_| is_file) {
             changes.content_type = file_fields.content_type(path);
             if let Some(own) = changes.content_type {
                 *media_type = own.to_owned();
             }
-            let file = Some(SentFile { path, media_type });
-            changes.cache_control = file_fields.cache_control(ResponseFacts { requested: counts, file });
+            let facts =
+                ResponseFacts { requested: counts, file: Some(SentFile { path, media_type }), is_own_page: false };
+            changes.cache_control = file_fields.cache_control(facts);
         }
         changes.sent = sent;
         changes
@@ -94,6 +110,7 @@ impl<'a> FieldChanges<'a> {
         }
         headers::add_cache_control(fields, self.cache_control);
         let file = self.sent.as_ref().map(|(path, media_type)| SentFile { path, media_type });
-        self.headers.apply(fields, ResponseFacts { requested: Some(self.requested), file });
+        let facts = ResponseFacts { requested: Some(self.requested), file, is_own_page: self.is_own_page };
+        self.headers.apply(fields, facts);
     }
 }

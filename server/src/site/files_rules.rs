@@ -26,6 +26,37 @@ pub(crate) struct FilesRules {
     pub(crate) listing: Listing,
     /// Whether precompressed files are served in place of the file beside them.
     pub(crate) precompressed: Precompressed,
+    /// At which paths pages are.
+    pub(crate) addresses: PageAddresses,
+}
+
+/// The paths of pages: HTML files, and directories with an index.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct PageAddresses {
+    pub(crate) clean_urls: CleanUrls,
+    pub(crate) trailing_slash: TrailingSlash,
+}
+
+/// Whether the path of a page has the suffix of its file.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum CleanUrls {
+    /// It has: `/about.html`.
+    #[default]
+    Off,
+    /// It has not: `/about` is `about.html`, and `/about.html` is redirected to it.
+    On,
+}
+
+/// Whether the path of a page ends in a slash.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum TrailingSlash {
+    /// That of a directory does, that of a file does not.
+    #[default]
+    Auto,
+    /// Each does. The other path is redirected.
+    Add,
+    /// None does. The other path is redirected.
+    Remove,
 }
 
 /// What becomes of the path before the wildcard at the end of a pattern.

@@ -50,6 +50,8 @@ pub(super) struct ResponseFacts<'a> {
     pub(super) requested: Option<&'a str>,
     /// The file of a successful response.
     pub(super) file: Option<SentFile<'a>>,
+    /// Whether the content is an error page of the server, which the fields of a file do not describe.
+    pub(super) is_own_page: bool,
 }
 
 /// Why a field cannot be changed.
@@ -75,7 +77,10 @@ impl std::error::Error for HeaderError {}
 /// Fields, besides those of the engine, that describe the message framing or its time.
 const FRAMING_FIELDS: [&str; 5] = ["content-range", "date", "proxy-connection", "te", "trailer"];
 
-/// Checks that a field may be set. The engine validates the name and the value.
+/// Fields that describe the content. Those of a route are for its files, not for the pages of errors.
+const CONTENT_FIELDS: [&str; 3] = ["content-type", "content-encoding", "content-language"];
+
+/// Checks that a field may be set or removed. The engine validates the name and the value.
 fn validate(name: &str, value: &str) -> Result<(), HeaderError> {
     if FRAMING_FIELDS.iter().any(|framing| name.eq_ignore_ascii_case(framing)) {
         return Err(HeaderError::Framing);
@@ -181,6 +186,9 @@ impl HeaderEdits {
         let in_parts = fields.get("content-type").is_some_and(|kind| kind.starts_with(b"multipart/byteranges"));
         for HeaderEdit { name, kind, only_for } in &self.edits {
             if in_parts && name.eq_ignore_ascii_case("content-type") {
+                continue;
+            }
+            if facts.is_own_page && CONTENT_FIELDS.iter().any(|field| name.eq_ignore_ascii_case(field)) {
                 continue;
             }
             if only_for.as_ref().is_some_and(|selector| !selector.selects(facts.requested, facts.file)) {
@@ -307,7 +315,7 @@ mod tests {
         let mut parts = Fields::new();
         parts.append("content-type", "multipart/byteranges; boundary=x").unwrap();
         let file = SentFile { path: "/a.html", media_type: "text/html; charset=utf-8" };
-        all.apply(&mut parts, ResponseFacts { requested: Some("/a"), file: Some(file) });
+        all.apply(&mut parts, ResponseFacts { requested: Some("/a"), file: Some(file), is_own_page: false });
         assert!(parts.get("content-type").unwrap().starts_with(b"multipart/"));
         assert_eq!(parts.get("x-page"), Some(&b"1"[..]));
     }
@@ -336,7 +344,8 @@ mod tests {
         rules.add(selector("/assets/*"), "max-age=31536000, immutable").unwrap();
         rules.add(selector("*.html"), "no-cache").unwrap();
         rules.add_content_type(Pattern::parse("*.x").unwrap(), "application/x");
-        let cache_control = |path| rules.cache_control(ResponseFacts { requested: Some(path), file: None });
+        let cache_control =
+            |path| rules.cache_control(ResponseFacts { requested: Some(path), file: None, is_own_page: false });
         assert_eq!(cache_control("/assets/a.html"), Some("max-age=31536000, immutable"));
         assert_eq!(cache_control("/a.html"), Some("no-cache"));
         assert_eq!(cache_control("/a.png"), None);

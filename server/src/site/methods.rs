@@ -60,14 +60,13 @@ pub(crate) enum SlashRedirect {
     Relative,
 }
 
-/// Redirects to the path with a trailing slash, which relative links in the directory's page need. The location
-/// starts with a single slash or a dot, so it never names another host.
-pub(super) fn redirect_to_slash(path: &SafePath, request: &Request, slash: SlashRedirect) -> Response {
+/// Redirects to the path of a page, such as that of a directory with its trailing slash, which relative links in its
+/// index need. The location starts with a single slash or a dot, so it never names another host.
+pub(super) fn redirect_to_path(path: &SafePath, request: &Request, slash: SlashRedirect) -> Response {
     let mut location = match slash {
         SlashRedirect::Absolute => path.encode(),
         SlashRedirect::Relative => relative_path(request.path(), &path.encode()),
     };
-    location.push('/');
     if let Some(query) = request.query() {
         location.push('?');
         location.push_str(query);

@@ -8,6 +8,7 @@
 //! Each module is built from plain values of its own. `site` never names the configuration, the log, or a
 //! socket.
 
+mod accept;
 mod access;
 mod action;
 mod client;
@@ -32,12 +33,14 @@ mod service;
 mod single_flight;
 mod site_state;
 
+#[cfg(all(test, feature = "configuration"))]
+pub(crate) use access::Users;
 pub(crate) use access::{
     AccessRules, BasicAuthenticator, ConnectionLimiter, DenialCounter, DryRunCount, IpFilter, PasswordCache,
     Permission, Rate, RateLimiter, RuleMode, Satisfy,
 };
 #[cfg(feature = "configuration")]
-pub(crate) use access::{PASSWORD_CHECKS_AT_ONCE_MAX, UserProblem, Users};
+pub(crate) use access::{GuessLimiter, LiveUsers, PASSWORD_CHECKS_AT_ONCE_MAX, UserProblem, UsersRefreshed};
 pub(crate) use action::{Action, DenyResponse, FixedResponse, Redirect};
 pub(crate) use client::{ForwardingField, TrustedProxies, UnixPeerTrust};
 pub(crate) use condition::{Condition, FlagFile, NamedCondition};
@@ -45,11 +48,14 @@ pub(crate) use cors::{AllowedOrigins, CorsCredentials, CorsRules};
 pub(crate) use files::cache::BYTES_MAX as CACHE_BYTES_MAX;
 pub(crate) use files::directories::BYTES_MAX as DIRECTORIES_BYTES_MAX;
 pub(crate) use files::root::Root;
-pub(crate) use files_rules::{Compress, FilesRules, IndexNames, Listing, PathPrefix, Precompressed, Suffix, TryFile};
+pub(crate) use files_rules::{
+    CleanUrls, Compress, FilesRules, IndexNames, Listing, PageAddresses, PathPrefix, Precompressed, Suffix,
+    TrailingSlash, TryFile,
+};
 #[cfg(feature = "configuration")]
 pub(crate) use gateway::{
-    GatewayLoad, GatewayRules, GatewayTimeouts, PhpRules, ProgramEnd, ProgramRunner, ProgramStart, ScriptRunner,
-    ScriptServer, Scripts, SendFileFolder, StartProgram,
+    GatewayLoad, GatewayRules, GatewayTimeouts, LateScriptMessage, PhpRules, ProgramEnd, ProgramRunner, ProgramStart,
+    ScriptRunner, ScriptServer, Scripts, SendFileFolder, StartProgram,
 };
 pub(crate) use headers::{FileFieldRules, HeaderEdits};
 pub(crate) use methods::SlashRedirect;

@@ -1,30 +1,34 @@
-//! The request pipeline of a site: access rules, route, action, error page, header edits.
+//! The request pipeline of a site: access rules, route, action, and the last steps in `decoration`.
 //!
 //! [`super::service`] serves cached files without it.
 
 #[cfg(feature = "configuration")]
 mod applications;
+mod decoration;
 
+use super::accept::add_vary;
 use super::access::{AccessDecision, AccessRules};
 use super::action::{Action, Redirect};
 use super::condition::{host_of, scheme_of};
 use super::field_changes::{FieldChanges, ResponseSource};
-use super::files;
+use super::files::AllowedCodings;
 use super::files::cache_key::CacheNamespace;
-use super::files::resolve::Resolved;
-use super::files_rules::{Compress, FilesRules, PathPrefix};
+use super::files_rules::{FilesRules, PathPrefix};
 use super::headers::HeaderEdits;
 use super::listing;
-use super::lookup::{self, FileLookup, FoundBy, FoundFile};
-use super::methods::{discard_content, limit_content, redirect_to_slash, respond_to_method};
+use super::lookup::{self, AddressChange, FileLookup, FoundBy, FoundFile, OwnNames};
+use super::methods::{discard_content, limit_content, redirect_to_path, respond_to_method};
 use super::route_table::{AccessScope, CacheScope, Route, RouteMatch, Site};
 use super::site_state::SiteState;
 use crate::syntax::{Captures, RequestValues, Template, absolute_path};
 use selvedge::proto::field::Fields;
 use selvedge::proto::head::RequestFraming;
-use selvedge::proto::path::{OpaquePath, PathReject, SafePath, encode_segment};
+use selvedge::proto::path::{PathReject, SafePath, encode_segment};
 use selvedge::proto::target::TargetForm;
+use selvedge::service::{LogRule, replace_query, set_log_rule};
 use selvedge::{Request, Response, StatusCode};
+#[cfg(feature = "configuration")]
+use std::borrow::Cow;
 use std::net::IpAddr;
 use std::time::Duration;
 
@@ -45,6 +49,10 @@ impl ClientAccess {
         Self { client, decision: Some(decision) }
     }
 }
+
+/// Why a path is not passed to an application that might route it otherwise.
+#[cfg(feature = "configuration")]
+const UNLIKE: &str = "an application could read the path as one of another route";
 
 /// One request in the pipeline.
 pub(super) struct Pipeline<'t> {
@@ -113,6 +121,11 @@ impl<'t> Pipeline<'t> {
         self.decorate(request, routed).await
     }
 
+    /// Decodes the path of a request, in which the site decides what an encoded slash is.
+    fn decode(&self, raw: &[u8]) -> Result<SafePath, PathReject> {
+        SafePath::decode_with(raw, self.site.rules.encoded_slash)
+    }
+
     fn without_route(&self, response: Response) -> RoutedResponse<'t> {
         RoutedResponse::new(response, None, ResponseSource::Generated)
     }
@@ -152,17 +165,16 @@ impl<'t> Pipeline<'t> {
             return self
                 .without_route(respond_to_method(request).unwrap_or_else(|| Response::error(StatusCode::BAD_REQUEST)));
         }
-        let path_requested = match SafePath::decode(request.path_bytes()) {
+        let path_requested = match self.decode(request.path_bytes()) {
             Ok(path) => path,
-            Err(reject) => return self.respond_without_file(request, reject).await,
+            Err(reject) => return self.without_route(Response::error_with_text(reject.status(), reject.message())),
         };
-        let text = absolute_path(&path_requested);
-        let path = match self.run_route(request, (&text, Some(&path_requested))).await {
+        let path = match self.run_route(request, &path_requested).await {
             RouteResult::Responded(routed) => return routed,
             RouteResult::Rewritten(path, _) => path,
         };
         self.is_rewritten = true;
-        match self.run_route(request, (&absolute_path(&path), Some(&path))).await {
+        match self.run_route(request, &path).await {
             RouteResult::Responded(routed) => routed,
             // A client can cause it with `/en/en/x`, so it is not a server error.
             RouteResult::Rewritten(_, route) => {
@@ -173,75 +185,61 @@ impl<'t> Pipeline<'t> {
         }
     }
 
-    /// Responds to a path that names no file, such as one with an encoded slash. A proxy forwards some of them.
-    async fn respond_without_file(&mut self, request: &mut Request, reject: PathReject) -> RoutedResponse<'t> {
-        let refused = match self.opaque_path(request, reject) {
-            Ok(path) => match self.run_route(request, (path.as_str(), None)).await {
-                RouteResult::Responded(routed) => return routed,
-                RouteResult::Rewritten(..) => refuse_path(reject),
-            },
-            Err(refused) => refused,
-        };
-        self.without_route(refused)
-    }
-
-    /// Refuses a path that names no file: without a configuration, no proxy forwards it.
-    #[cfg(not(feature = "configuration"))]
-    fn opaque_path(&self, _: &Request, reject: PathReject) -> Result<OpaquePath, Response> {
-        Err(refuse_path(reject))
-    }
-
-    /// Finds the route of a path, checks its access rules, and runs its action. Without `path`, the text is that of an
-    /// [`OpaquePath`], which only a proxy takes.
-    async fn run_route(&mut self, request: &mut Request, (text, path): (&str, Option<&SafePath>)) -> RouteResult<'t> {
-        let RouteMatch { route, document_root: files } = match self.find_route(request, text).await {
+    /// Finds the route of a path, checks its access rules, and runs its action.
+    async fn run_route(&mut self, request: &mut Request, path: &SafePath) -> RouteResult<'t> {
+        let text = absolute_path(path);
+        let RouteMatch { route, document_root: files } = match self.find_route(request, &text).await {
             Ok(matched) => matched,
             Err(refused) => return RouteResult::Responded(refused),
         };
+        #[cfg(feature = "configuration")]
+        let (path, text) = self.read_for_files(request, (Cow::Borrowed(path), text), route);
+        #[cfg(feature = "configuration")]
+        let path = &*path;
+        self.follow_log_rule(request, route);
         // Most actions need no captures, so they are found only for those that do.
         let values = || {
-            let mut captures = route.pattern.matches(text).unwrap_or_default();
+            let mut captures = route.pattern.matches(&text).unwrap_or_default();
             route.conditions.iter().for_each(|condition| condition.capture(request, &mut captures));
-            request_values(request, self.client, text, captures)
+            request_values(request, self.client, &text, captures)
         };
         let headers = route.headers.has_placeholders().then(|| route.headers.filled(&values()));
         if headers.is_some() {
             self.cache_scope = CacheScope::None;
         }
         let routed = |response: Response, source| {
-            let response = match &route.lease {
-                Some(lease) => response.lease(lease.clone()),
-                None => response,
-            };
-            let routed = RoutedResponse::new(response, Some(route), source);
+            let routed = RoutedResponse::new(route.with_lease(response), Some(route), source);
             RouteResult::Responded(RoutedResponse { headers: headers.clone(), ..routed })
         };
-        match (&route.action, path) {
-            #[cfg(feature = "configuration")]
-            (Action::Proxy(rules), path) => {
-                let prepared = self.prepare_forwarding(request, (rules, path), &values);
-                let (response, source) = Box::pin(self.forward(request, rules, prepared)).await;
-                routed(response, source)
-            }
-            (_, None) => routed(Response::error(StatusCode::NOT_FOUND), ResponseSource::Generated),
-            (Action::Rewrite(target), _) => {
+        match &route.action {
+            Action::Rewrite(target) => {
                 if !is_one_to_one(route, target) {
-                    // Clients choose how many different paths lead to this target, so caching them could fill
-                    // the cache.
+                    // Clients choose how many different paths lead to this target, and could fill the cache.
                     self.cache_scope = CacheScope::None;
                 }
-                match rewritten_path(target, &values()) {
+                let values = values();
+                let (path, query) = (rewritten_path(target, &values), target.replaced_query(&values));
+                query.iter().for_each(|query| replace_query(request, query));
+                match path {
                     Ok(path) => RouteResult::Rewritten(path, route),
                     Err(refused) => routed(refused, ResponseSource::Generated),
                 }
             }
-            (Action::Redirect(redirect), _) => {
-                routed(redirect_response(redirect, &values()), ResponseSource::Generated)
-            }
-            (Action::Respond(fixed), _) => routed(fixed.response(&values()), ResponseSource::Configured),
-            (Action::Deny(deny), _) => routed(deny.response(), ResponseSource::Generated),
+            Action::Redirect(redirect) => routed(redirect_response(redirect, &values()), ResponseSource::Generated),
+            Action::Respond(fixed) => routed(fixed.response(&values()), ResponseSource::Configured),
+            Action::Deny(deny) => routed(deny.response(), ResponseSource::Generated),
             #[cfg(feature = "configuration")]
-            (Action::Gateway(rules), Some(path)) => {
+            Action::Proxy(_) | Action::Gateway(_) if !self.leads_alike(request, (path, &text), route) => {
+                routed(Response::error(StatusCode::NOT_FOUND).log_reason(UNLIKE), ResponseSource::Generated)
+            }
+            #[cfg(feature = "configuration")]
+            Action::Proxy(rules) => {
+                let prepared = self.prepare_forwarding(request, (rules, path), &values);
+                let (response, source) = Box::pin(self.forward(request, rules, prepared)).await;
+                routed(response, source)
+            }
+            #[cfg(feature = "configuration")]
+            Action::Gateway(rules) => {
                 let beneath = path_beneath(&values());
                 let result = self.run_gateway(request, (path, beneath.as_ref()), (route, rules, files)).await;
                 match result {
@@ -249,7 +247,7 @@ impl<'t> Pipeline<'t> {
                     rewritten => rewritten,
                 }
             }
-            (Action::Files(rules), Some(path)) => {
+            Action::Files(rules) => {
                 let beneath = match rules.path_prefix {
                     PathPrefix::Kept => None,
                     PathPrefix::Stripped => path_beneath(&values()),
@@ -257,6 +255,15 @@ impl<'t> Pipeline<'t> {
                 let served = self.serve_files(request, (path, beneath.as_ref()), (route, rules, files), &values).await;
                 RouteResult::Responded(RoutedResponse { headers, ..served })
             }
+        }
+    }
+
+    /// Notes whether the log has lines of a route.
+    fn follow_log_rule(&mut self, request: &mut Request, route: &Route) {
+        if route.log_rule != LogRule::All {
+            set_log_rule(request, route.log_rule);
+            // A cached file is sent without a look at its route.
+            self.cache_scope = CacheScope::None;
         }
     }
 
@@ -330,9 +337,12 @@ impl<'t> Pipeline<'t> {
         let found = match beneath {
             // The pattern's own path without a slash is a directory.
             Some(beneath) if beneath.as_str().is_empty() && !path.names_directory() => {
-                Ok(FileLookup::DirectoryWithoutSlash)
+                Ok(FileLookup::Moved(AddressChange::AddSlash))
             }
-            _ => lookup::find_file(files, rules, beneath.unwrap_or(path), (request, values)).await,
+            _ => {
+                let own_names = if self.is_rewritten { OwnNames::Served } else { OwnNames::Redirected };
+                lookup::find_file(files, rules, beneath.unwrap_or(path), (request, values, own_names)).await
+            }
         };
         let response = match found {
             Ok(FileLookup::File(file, found_by)) => {
@@ -344,15 +354,18 @@ impl<'t> Pipeline<'t> {
                     FoundBy::PathAndValues => ResponseSource::File,
                     FoundBy::AnyPath => ResponseSource::Fallback,
                 };
-                let response = files.respond(request, &file.resource).await;
+                let allowed = self.allowed_codings(request, route, (source, &file));
+                let response = files.respond(request, &file.resource, allowed).await;
                 return RoutedResponse::new(response, Some(route), source).with_file(file);
             }
             Ok(FileLookup::Fallback(file)) => {
-                let mut response = files.respond(request, &file.resource).await;
+                let source = ResponseSource::Fallback;
+                let allowed = self.allowed_codings(request, route, (source, &file));
+                let mut response = files.respond(request, &file.resource, allowed).await;
                 add_vary_for_navigation(&mut response);
-                return RoutedResponse::new(response, Some(route), ResponseSource::Fallback).with_file(file);
+                return RoutedResponse::new(response, Some(route), source).with_file(file);
             }
-            Ok(FileLookup::DirectoryWithoutSlash) => redirect_to_slash(path, request, self.state.slash_redirect),
+            Ok(FileLookup::Moved(change)) => redirect_to_path(&change.apply(path), request, self.state.slash_redirect),
             Ok(FileLookup::Directory(directory, root)) => {
                 listing::respond(&self.state.listing_limits, request, path, (directory, root)).await
             }
@@ -367,6 +380,26 @@ impl<'t> Pipeline<'t> {
         RoutedResponse::new(response, Some(route), ResponseSource::File)
     }
 
+    /// Returns the codings of a file that the fields of its route allow.
+    fn allowed_codings(
+        &self,
+        request: &Request,
+        route: &Route,
+        (source, file): (ResponseSource, &FoundFile),
+    ) -> AllowedCodings {
+        if route.headers.is_empty() && route.file_fields.is_empty() {
+            return AllowedCodings::All;
+        }
+        let requested = self.decode(request.path_bytes()).map_or_else(|_| String::new(), |path| absolute_path(&path));
+        // What a pattern has captured makes no directive.
+        let values = || request_values(request, self.client, &requested, Captures::default());
+        let filled = route.headers.has_placeholders().then(|| route.headers.filled(&values()));
+        let headers = filled.as_ref().unwrap_or(&route.headers);
+        let mut fields = Fields::new();
+        FieldChanges::of_file(&route.file_fields, headers, &requested, (source, file)).apply(&mut fields);
+        AllowedCodings::of(&fields)
+    }
+
     /// Adds a file to the cache of the fast path, if the request path alone determines the response.
     fn cache_file(&self, request: &Request, route: &Route, (file, fresh_until): (&FoundFile, Duration)) {
         let raw = request.path_bytes();
@@ -376,81 +409,13 @@ impl<'t> Pipeline<'t> {
         }
         // Only the canonical spelling of a path is cached. Otherwise clients could fill the cache with
         // spellings of one path.
-        let path_requested =
-            SafePath::decode(raw).ok().filter(|path_requested| path_requested.encode().as_bytes() == raw);
+        let path_requested = self.decode(raw).ok().filter(|path_requested| path_requested.encode().as_bytes() == raw);
         if let (CacheScope::Path, Some(path_requested)) = (self.cache_scope, path_requested) {
             let requested = absolute_path(&path_requested);
             let changes = FieldChanges::new(&route.file_fields, &route.headers, &requested, Some(file));
             let change = |fields: &mut Fields| changes.apply(fields);
             let change_fields = (!changes.is_empty()).then_some(&change as &dyn Fn(&mut Fields));
             self.state.cache.borrow_mut().insert_response(self.namespace, raw, resource, change_fields);
-        }
-    }
-
-    /// Applies the site's error pages and header edits, and adds the log reason of a dry-run rule.
-    async fn decorate(&self, request: &Request, routed: RoutedResponse<'t>) -> Response {
-        let RoutedResponse { mut response, route, source, file, headers: filled } = routed;
-        let rules = &self.site.rules;
-        let (headers, file_fields) =
-            route.map_or((&rules.headers, &rules.file_fields), |route| (&route.headers, &route.file_fields));
-        if source != ResponseSource::Configured && response.status.is_error() {
-            response = self.with_error_page(request, route, response).await;
-        }
-        if !headers.is_empty() || !file_fields.is_empty() {
-            let requested = requested_text(request.path_bytes());
-            // Without a route, its patterns have captured nothing.
-            let filled = filled.or_else(|| {
-                let values = || request_values(request, self.client, &requested, Captures::default());
-                headers.has_placeholders().then(|| headers.filled(&values()))
-            });
-            let headers = filled.as_ref().unwrap_or(headers);
-            FieldChanges::of_response(file_fields, headers, &requested, (source, &response, file.as_ref()))
-                .apply(response.fields_mut());
-        }
-        // Files have their encoded representations. The fields are the last ones, because they may forbid it.
-        let compresses = route.is_some_and(|route| route.compress == Compress::On) && file.is_none();
-        if compresses && !self.state.routes.coder.is_too_short(&response) {
-            response = Box::pin(self.compress(request, response)).await;
-        }
-        if let Some(cors) = route.map_or(rules.cors.as_ref(), |route| route.cors.as_ref()) {
-            cors.apply(request, &mut response);
-        }
-        match self.dry_run_reason {
-            Some(reason) if response.reason().is_none() => response.log_reason(reason),
-            _ => response,
-        }
-    }
-
-    /// Compresses a response, if it and the client allow it. Its entity tag becomes weak, because its producer knows the
-    /// tag and compares it.
-    async fn compress(&self, request: &Request, response: Response) -> Response {
-        let known_tag = response.fields().get("etag").map(<[u8]>::to_vec);
-        let mut response = self.state.routes.coder.encode(request, response).await;
-        if let Some(tag) = known_tag
-            && response.fields().get("etag") != Some(&tag)
-        {
-            response.fields_mut().remove("etag");
-            response.append("etag", [b"W/", &tag[..]].concat()).expect("an entity tag is a valid value");
-        }
-        response
-    }
-
-    /// Replaces an error by the error page of the site for its status, and keeps its fields except
-    /// Content-Type.
-    async fn with_error_page(&self, request: &Request, route: Option<&Route>, error: Response) -> Response {
-        let Some((number, path)) = self.site.error_page(route, error.status) else { return error };
-        let found =
-            lookup::resolve_path(self.state.files(number), path, request.received_at().since_worker_start).await;
-        let Ok((Resolved::File(resource), _)) = found else {
-            return error.log_reason("cannot read the error page of the site");
-        };
-        let mut page = files::respond_as_error_page(request, &resource, error.status);
-        for (name, value) in error.fields().iter().filter(|(name, _)| *name != "content-type") {
-            page.append(name, value).expect("a field of a response is valid");
-        }
-        match error.reason() {
-            Some(reason) => page.log_reason(reason),
-            None => page,
         }
     }
 }
@@ -463,6 +428,16 @@ impl<'t> RoutedResponse<'t> {
     fn with_file(self, file: FoundFile) -> Self {
         let media_type = file.resource.media_type().to_owned();
         Self { file: Some((file.path, media_type)), ..self }
+    }
+}
+
+impl Route {
+    /// Lets long content of this route outlive a replacement of the application, if the route has a lease.
+    fn with_lease(&self, response: Response) -> Response {
+        match &self.lease {
+            Some(lease) => response.lease(lease.clone()),
+            None => response,
+        }
     }
 }
 
@@ -501,17 +476,6 @@ fn is_one_to_one(route: &Route, target: &Template) -> bool {
     has_all && !target.has_variables()
 }
 
-/// Returns the response to a path that names neither a file nor something that is forwarded.
-fn refuse_path(reject: PathReject) -> Response {
-    Response::error_with_text(reject.status(), reject.message())
-}
-
-/// Returns the text of a path that patterns are compared with; empty for a refused path.
-fn requested_text(raw: &[u8]) -> String {
-    let opaque = || OpaquePath::decode(raw).map_or_else(|_| String::new(), |path| path.as_str().to_owned());
-    SafePath::decode(raw).map_or_else(|_| opaque(), |path| absolute_path(&path))
-}
-
 fn rewritten_path(target: &Template, values: &RequestValues<'_>) -> Result<SafePath, Response> {
     SafePath::decode(target.path_with(values).as_bytes())
         .map_err(|_| Response::error(StatusCode::NOT_FOUND).log_reason("the rewrite target is not a valid path"))
@@ -532,5 +496,5 @@ fn redirect_response(redirect: &Redirect, values: &RequestValues<'_>) -> Respons
 
 /// Adds `Vary` for the request fields that tell a navigation, because the response depends on them.
 fn add_vary_for_navigation(response: &mut Response) {
-    response.append("vary", "accept, sec-fetch-mode").expect("field names are a valid value");
+    add_vary(response, &["accept", "sec-fetch-mode", "sec-fetch-dest", "x-requested-with"]);
 }

@@ -7,7 +7,7 @@ use super::condition::Condition;
 use super::cors::CorsRules;
 use super::files::DocumentRoot;
 use super::files::root::Root;
-use super::files_rules::{Compress, FilesRules, IndexNames, Listing, PathPrefix, Precompressed};
+use super::files_rules::{Compress, FilesRules, IndexNames, Listing, PageAddresses, PathPrefix, Precompressed};
 use super::headers::{FileFieldRules, HeaderEdits};
 use super::host::HostIndex;
 #[cfg(feature = "configuration")]
@@ -16,9 +16,9 @@ use crate::syntax::HostName;
 use crate::syntax::Pattern;
 #[cfg(feature = "configuration")]
 use selvedge::client::ClientLimits;
-use selvedge::proto::path::SafePath;
+use selvedge::proto::path::{EncodedSlash, SafePath};
 use selvedge::proto::target::Host;
-use selvedge::service::ResponseLease;
+use selvedge::service::{LogRule, ResponseLease};
 use selvedge::{ContentCoder, Request, StatusCode};
 use std::fmt;
 use std::net::IpAddr;
@@ -51,6 +51,10 @@ pub(crate) struct SiteRules {
     pub(crate) cors: Option<Arc<CorsRules>>,
     /// The files that replace error responses.
     pub(crate) error_pages: Option<ErrorPages>,
+    /// What an encoded slash in a path is for routes and applications.
+    pub(crate) encoded_slash: EncodedSlash,
+    /// What it is for files of a path that leads to its route with slashes, too.
+    pub(crate) encoded_slash_of_files: EncodedSlash,
 }
 
 /// What a request without TLS gets.
@@ -64,7 +68,7 @@ pub(crate) enum PlainRequests {
 
 impl SiteRules {
     /// The rules of a site that has all host names and serves the files beneath one directory.
-    pub(crate) fn for_directory(root: Arc<Root>, listing: Listing) -> Self {
+    pub(crate) fn for_directory(root: Arc<Root>, listing: Listing, addresses: PageAddresses) -> Self {
         let files = FilesRules {
             root,
             path_prefix: PathPrefix::Kept,
@@ -73,6 +77,7 @@ impl SiteRules {
             fallback: None,
             listing,
             precompressed: Precompressed::On,
+            addresses,
         };
         let route = Route {
             pattern: Pattern::everything(),
@@ -86,6 +91,7 @@ impl SiteRules {
             action: Action::Files(files),
             compress: Compress::Off,
             lease: None,
+            log_rule: LogRule::All,
         };
         Self { names: vec![HostName::Any], routes: vec![route], ..Self::default() }
     }
@@ -136,6 +142,8 @@ pub(crate) struct Route {
     pub(crate) compress: Compress,
     /// Lets streams and upgraded connections of the route outlive a reload that does not change it.
     pub(crate) lease: Option<ResponseLease>,
+    /// Which requests of the route are logged.
+    pub(crate) log_rule: LogRule,
 }
 
 /// Files that replace error responses and are sent with the status code of the error.

@@ -552,15 +552,28 @@ mod tests {
             "/admin/.",
             "/admin/x/..",
             "/%2e/admin",
+            "//admin/x",
+            "/admin//x",
+            "///admin",
         ] {
             assert!(captured("/admin/*", raw).is_some(), "{raw}");
         }
         // These are other names, as they are for files.
-        for raw in ["/ADMIN/x", "/admin;/x", "/admin./x", "/admin%20/x", "/%2561dmin/x", "/..admin/x"] {
+        for raw in [
+            "/ADMIN/x",
+            "/admin;/x",
+            "/admin./x",
+            "/admin%20/x",
+            "/%2561dmin/x",
+            "/..admin/x",
+            "/..%5cadmin",
+            "/admin%2Fx",
+            "/%c0%ae/admin/x",
+        ] {
             assert!(captured("/admin/*", raw).is_none(), "{raw}");
         }
         // These are not valid paths.
-        for raw in ["//admin/x", "/admin//x", "/x%2F..%2Fadmin", "/admin%00", "/..%5cadmin", "/%c0%ae"] {
+        for raw in ["/x%2F..%2Fadmin", "/..%2Fadmin", "/admin%00"] {
             assert!(SafePath::decode(raw.as_bytes()).is_err(), "{raw}");
         }
     }

@@ -5,7 +5,7 @@ use super::captures::Captures;
 use super::foreign;
 use super::glob;
 use super::variable::{VARIABLES, Variable};
-use selvedge::proto::path::ENCODED_SLASH;
+use selvedge::proto::path::encode_text;
 use std::net::IpAddr;
 
 /// A part of a target or text.
@@ -133,13 +133,7 @@ pub(crate) fn check_no_placeholder(text: &str, names: PlaceholderNames) -> Resul
 
 /// Encodes a value for a query or a text, including all delimiters.
 pub(super) fn push_strictly(text: &str, out: &mut String) {
-    for byte in text.bytes() {
-        if byte.is_ascii_alphanumeric() || b"-._~/".contains(&byte) {
-            out.push(char::from(byte));
-        } else {
-            push_encoded(byte, out);
-        }
-    }
+    encode_text(text, b"-._~/", out);
 }
 
 /// Appends a query, which is encoded already. Characters that could end a quoted text or start a tag are encoded.
@@ -155,7 +149,6 @@ fn push_query(query: &str, out: &mut String) {
 
 pub(super) fn push_encoded(byte: u8, out: &mut String) {
     const HEX: &[u8; 16] = b"0123456789ABCDEF";
-    let byte = if char::from(byte) == ENCODED_SLASH { b'/' } else { byte };
     out.extend(['%', char::from(HEX[usize::from(byte >> 4)]), char::from(HEX[usize::from(byte & 15)])]);
 }
 

@@ -2,7 +2,7 @@
 
 use super::connection::Connection;
 use super::request_pool;
-use super::respond::first_line;
+use super::respond::{first_line, without_empty_line};
 use crate::buffer::Buffer;
 use crate::connection::app_context::AppContext;
 use crate::connection::exchange::StreamFacts;
@@ -15,6 +15,7 @@ use crate::service::{
     CloseReason, ContentSource, IncomingBody, InterimSender, Observer, Request, RequestInner, Response, Service,
     Timestamp,
 };
+use selvedge_proto::accept::{prefers_json, values_in_lines};
 use selvedge_proto::head::RequestFraming;
 use selvedge_proto::http1::parse_request;
 use selvedge_proto::{Reject, StatusCode};
@@ -65,24 +66,18 @@ impl<S: Stream> Connection<S> {
         if self.is_resumed.take() {
             // The deadline from before parking still applies. An interrupt may be pending.
         } else if self.requests.get() == 0 {
-            // A new connection without a byte closes when the server drains.
-            if transport.timeouts.worker.is_draining.get() && !transport.try_receive_more().await {
-                return Err(Exit::Closed(CloseReason::Draining));
-            }
             // The time of a handshake counts.
             if transport.timeouts.deadline() != Deadline::RequestHead {
-                transport.timeouts.wait_for(Deadline::RequestHead, transport.shared.limits.header_timeout);
+                let time = transport.timeouts.worker.idle_time(transport.shared.limits.header_timeout);
+                transport.timeouts.wait_for(Deadline::RequestHead, time);
             }
-            is_timed = true;
+            // When the server drains, the time without a byte is shorter than that of a head.
+            is_timed = !transport.timeouts.worker.is_draining.get();
         } else if !has_partial_head(transport) {
             transport.send_deferred().await.map_err(Exit::Closed)?;
-            // The server began to drain after the head of the last response, too late for `Connection: close`. A
-            // pipelined request is still served: closing now would destroy the unsent response.
-            if transport.timeouts.worker.is_draining.get() && !transport.try_receive_more().await {
-                let reason = transport.flush().await.err().unwrap_or(CloseReason::Draining);
-                return Err(Exit::Closed(reason));
-            }
-            transport.timeouts.wait_for(Deadline::KeepAlive, transport.shared.limits.keep_alive_timeout);
+            // If the server began to drain after the head of the last response, too late for `Connection: close`, the
+            // client has a moment for a request that it may have begun to send.
+            transport.wait_for_request();
         }
         loop {
             if !transport.input.borrow().bytes().is_empty() {
@@ -156,7 +151,7 @@ impl<S: Stream> Connection<S> {
         let reason = match (received, has_partial_head(transport)) {
             (Received::More, _) => return None,
             (Received::SendStalled | Received::Interrupted(Interrupt::Park | Interrupt::None), _) => {
-                transport.timeouts.wait_for(Deadline::KeepAlive, transport.shared.limits.keep_alive_timeout);
+                transport.wait_for_request();
                 return None;
             }
             // A partial head may be completed within its deadline.
@@ -166,6 +161,9 @@ impl<S: Stream> Connection<S> {
             }
             (Received::Interrupted(Interrupt::TimedOut), true) => {
                 return Some(self.refuse(Refusal::HEAD_TOO_SLOW, app).await);
+            }
+            (Received::Interrupted(Interrupt::TimedOut), false) if transport.timeouts.worker.is_draining.get() => {
+                CloseReason::Draining
             }
             (Received::Interrupted(Interrupt::TimedOut), false) if self.requests.get() == 0 => {
                 CloseReason::NothingReceived
@@ -185,7 +183,8 @@ impl<S: Stream> Connection<S> {
         let transport = &self.transport;
         self.requests.set(self.requests.get().wrapping_add(1));
         let clock = &transport.timeouts.worker.clock;
-        inner.peer = transport.peer;
+        inner.peer = transport.ends.peer;
+        inner.local.clone_from(&transport.ends.local);
         inner.tls = transport.link.tls_info();
         inner.received_at = Timestamp { since_worker_start: clock.elapsed(), unix_time: clock.unix_seconds() };
         if inner.head.framing == RequestFraming::None {
@@ -221,7 +220,10 @@ impl<S: Stream> Connection<S> {
     async fn refuse<T, O: Observer>(self: &Rc<Self>, refusal: Refusal, app: &AppContext<T, O>) -> Exit {
         let transport = &self.transport;
         // The refusal or the close reports the reason.
-        let response = Response::error_with_text(refusal.status, refusal.text).no_log_reason();
+        let page = Response::error_with_text(refusal.status, refusal.text).no_log_reason();
+        // The head may have been read far enough to show what the client prefers.
+        let prefers_json = prefers_json(values_in_lines(without_empty_line(transport.input.borrow().bytes())));
+        let response = if prefers_json { page.into_problem() } else { page };
         let (mut record, rest) = self.begin_refusal(response);
         if let Some(rest) = rest {
             self.send_pending(rest, &mut record).await;

@@ -72,7 +72,7 @@ fn parked_connections_end_as_idle_ones_do() {
         assert_eq!(closed.closed(), Some(CloseReason::Reset));
         aborted.pipe.push(b"GET /never HTTP/1.1\r\nHost: test\r\n\r\n");
         server.drain();
-        settle().await;
+        server.pass_notice().await;
         assert_eq!(drained.closed(), Some(CloseReason::Draining));
         assert_eq!(aborted.phase(), Phase::Processing, "received bytes are served");
         server.worker.connections.abort(None);
@@ -102,7 +102,7 @@ fn a_stop_together_with_park_ends_the_connection() {
         let client = Scenario::get("/ok").at(Phase::Idle, &server).await;
         server.worker.connections.park_idle();
         server.drain();
-        settle().await;
+        server.pass_notice().await;
         assert_eq!(client.closed(), Some(CloseReason::Draining));
     });
 }

@@ -6,11 +6,12 @@ use super::responses::{self, ParsedResponse};
 use super::test_app::TestApp;
 use crate::connection::{self, AppContext, FirstProtocol, phase_of};
 use crate::limits::{Limits, SWEEP_INTERVAL};
-use crate::net::connection_table::{ConnectionId, WITHOUT_REQUEST};
+use crate::net::connection_table::ConnectionId;
 use crate::net::link::xor_session::{Keystream, XorSession};
 use crate::net::link::{Link, Session};
 use crate::net::panic;
 use crate::net::worker::Worker;
+use crate::peer::Ends;
 use crate::service::{CloseReason, Phase, Service};
 use std::cell::Cell;
 use std::future::Future;
@@ -84,7 +85,7 @@ impl TestServer {
         let connect = Box::new(move |stream, peer, id| {
             drop(tokio::task::spawn_local(connection::run(
                 stream,
-                peer,
+                Ends { peer, local: None },
                 (id, FirstProtocol::Http1OrHttp2),
                 app.clone(),
                 (),
@@ -121,8 +122,14 @@ impl TestServer {
 
     /// Begins a graceful shutdown.
     pub(super) fn drain(&self) {
-        self.worker.is_draining.set(true);
-        self.worker.connections.drain(&WITHOUT_REQUEST, None);
+        self.worker.begin_draining();
+    }
+
+    /// Lets the time for a last request pass in a graceful shutdown.
+    pub(super) async fn pass_notice(&self) {
+        advance(self.worker.shutdown_notice.get().as_secs()).await;
+        self.worker.end_notice();
+        advance(1).await;
     }
 }
 

@@ -5,13 +5,40 @@ use super::scenario::{Scenario, TestServer, advance, settle, with_virtual_time};
 use crate::service::{CloseReason, Phase};
 
 #[test]
-fn idle_connections_close_at_once() {
+fn an_idle_connection_has_a_moment_for_a_last_request() {
     with_virtual_time(async || {
         let server = TestServer::new();
-        let idle = Scenario::get("/ok").at(Phase::Idle, &server).await;
+        let silent = Scenario::get("/ok").at(Phase::Idle, &server).await;
+        let requesting = Scenario::get("/ok").at(Phase::Idle, &server).await;
+        let first = server.connect();
         server.drain();
-        settle().await;
-        assert_eq!(idle.closed(), Some(CloseReason::Draining));
+        advance(1).await;
+        assert_eq!([&silent, &requesting, &first].map(|client| client.closed()), [None; 3]);
+        for client in [&requesting, &first] {
+            client.send(Scenario::get("/ok").bytes()).await;
+            let last = client.responses().pop().unwrap();
+            assert_eq!((last.status, last.closes()), (200, true));
+            assert_eq!(client.closed(), Some(CloseReason::Draining));
+        }
+        server.pass_notice().await;
+        assert_eq!(silent.closed(), Some(CloseReason::Draining));
+        assert_eq!(server.worker.connections.count(), 0);
+    });
+}
+
+#[test]
+fn a_connection_that_becomes_idle_during_a_stop_has_its_own_moment() {
+    with_virtual_time(async || {
+        let server = TestServer::new();
+        let client = Scenario::get("/bytes/100000").at(Phase::Sending, &server).await;
+        server.drain();
+        server.pass_notice().await;
+        client.read(200_000).await;
+        advance(1).await;
+        assert_eq!(client.closed(), None, "the client may have begun its next request");
+        client.send(Scenario::get("/ok").bytes()).await;
+        assert!(client.responses().pop().unwrap().closes());
+        assert_eq!(client.closed(), Some(CloseReason::Draining));
     });
 }
 
@@ -28,7 +55,9 @@ fn a_request_in_progress_finishes_with_connection_close() {
         advance(6).await;
         head.send("\n").await;
         content.send("hello").await;
-        assert_eq!(new.closed(), Some(CloseReason::Draining), "nothing was received, so no wait");
+        server.worker.end_notice();
+        settle().await;
+        assert_eq!(new.closed(), Some(CloseReason::Draining), "nothing was received in time");
         for client in [busy, head, content] {
             assert_eq!((client.response().status, client.response().closes()), (200, true));
             assert_eq!(client.closed(), Some(CloseReason::Draining));
@@ -46,6 +75,7 @@ fn a_response_begun_before_the_stop_is_the_last() {
         assert_eq!(client.phase(), Phase::Sending);
         client.read(200_000).await;
         assert!(client.response().is_complete && !client.response().closes());
+        advance(3).await;
         assert_eq!(client.closed(), Some(CloseReason::Draining), "it is not waited for until the limit");
     });
 }
@@ -89,13 +119,13 @@ fn content_that_arrives_during_a_stop_is_discarded() {
 }
 
 #[test]
-fn a_silent_connection_is_closed_when_the_stop_begins() {
+fn a_silent_connection_of_a_stopping_server_is_closed() {
     with_virtual_time(async || {
         let server = TestServer::new();
         server.drain();
         let (silent, requesting) = (server.connect(), server.connect());
         requesting.pipe.push(&Scenario::get("/ok").bytes());
-        settle().await;
+        server.pass_notice().await;
         assert_eq!(silent.closed(), Some(CloseReason::Draining));
         assert_eq!((requesting.statuses(), requesting.closed()), (vec![200], Some(CloseReason::Draining)));
     });

@@ -16,7 +16,7 @@ fn sweep_interrupts_only_expired_deadlines() {
     connections.wait_for(late, Deadline::None, Tick::MAX);
     assert_eq!(connections.interrupt(late), Interrupt::None);
     connections.set_has_streams(late);
-    connections.drain(&WITHOUT_REQUEST, None);
+    connections.drain(&[Deadline::KeepAlive], None);
     let interrupts = [early, late, idle].map(|id| connections.interrupt(id));
     assert_eq!(interrupts, [Interrupt::None, Interrupt::Drain, Interrupt::Drain]);
     connections.abort(None);
@@ -79,7 +79,7 @@ fn a_lease_keeps_a_connection_through_a_replacement_but_not_through_a_stop() {
     connections.leases.remove(streams, &lease);
     assert_eq!(connections.abort(Some(second)), 1);
     assert_eq!(interrupts(), [Interrupt::None, Interrupt::Abort, Interrupt::Abort]);
-    connections.drain(&WITHOUT_REQUEST, None);
+    connections.drain(&[Deadline::Upgraded], None);
     assert_eq!(connections.interrupt(leased), Interrupt::Drain);
     assert_eq!(connections.abort(None), 0);
     assert_eq!(connections.interrupt(leased), Interrupt::Abort);
@@ -147,7 +147,7 @@ fn idle_connection_is_parked_and_resumed_by_any_interrupt() {
 fn any_interrupt_replaces_park() {
     type Send = fn(&ConnectionTable);
     let interrupts: [(Interrupt, Send); 4] = [
-        (Interrupt::Drain, |connections| connections.drain(&WITHOUT_REQUEST, None)),
+        (Interrupt::Drain, |connections| connections.drain(&[Deadline::KeepAlive], None)),
         (Interrupt::Drain, |connections| connections.drain(&[Deadline::KeepAlive], Some(1))),
         (Interrupt::Evict, |connections| assert!(connections.evict_idlest())),
         (Interrupt::TimedOut, |connections| connections.shorten_idle(60, 100, 50)),

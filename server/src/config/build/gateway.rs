@@ -2,7 +2,7 @@
 
 use super::upstream::is_listener;
 use super::{Builder, Inherited, MachineRequirementKind, texts};
-use crate::config::model::{CgiPrograms, Files, Gateway, ScriptRunner, SendFile, Switch};
+use crate::config::model::{CgiPrograms, Files, Gateway, ScriptRunner, SendFile, Switch, TrailingSlash};
 use crate::config::problem::Problem;
 use crate::config::tree::{Block, Item};
 use crate::config::value::{ServerPlace, Value};
@@ -55,6 +55,9 @@ fn php(builder: &mut Builder<'_, '_>, item: &Item, site: &Inherited) -> ScriptRu
                 .property("precompressed")
                 .map_or(site.precompressed, |given| Switch::from(given.flag())),
             try_files: vec![TryPath::Request],
+            clean_urls: Switch::Off,
+            trailing_slash: TrailingSlash::Auto,
+            link_targets: site.link_targets.clone(),
         },
         front_controller: item.required("front-controller").text().to_owned(),
         root_there: block.get("root-there").map(|item| item.first().path().to_owned()),

@@ -17,7 +17,7 @@ mod values;
 mod when;
 mod wildcards;
 
-use super::model::{AccessSettings, Acme, Enforcement, Listener, Settings, Switch, Upstream};
+use super::model::{AccessSettings, Acme, Enforcement, Listener, Settings, Switch, TrailingSlash, Upstream};
 use super::position::Span;
 use super::problem::Problem;
 use super::reader::Reader;
@@ -63,6 +63,9 @@ struct Inherited {
     index: Vec<String>,
     listing: Switch,
     precompressed: Switch,
+    clean_urls: Switch,
+    trailing_slash: TrailingSlash,
+    link_targets: Vec<PathBuf>,
     body_bytes_max: u64,
     compress: Switch,
     access: AccessSettings,

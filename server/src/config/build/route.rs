@@ -2,12 +2,13 @@
 
 use super::gateway::gateway;
 use super::proxy::{check_file_settings, proxy};
+use super::site::{clean_urls, trailing_slash};
 use super::unreachable_routes::EarlierRoutes;
 use super::values::{check_prefix, pattern, status, text_template};
 use super::when::build_when;
 use super::wildcards::Wildcards;
 use super::{Builder, Inherited, MachineRequirementKind, PageUse, texts};
-use crate::config::model::{Action, Files, Route, Switch, When};
+use crate::config::model::{Action, Files, Route, RouteLog, Switch, When};
 use crate::config::problem::Problem;
 use crate::config::settings::ACTIONS;
 use crate::config::tree::{Block, Item, SpannedValue};
@@ -31,14 +32,16 @@ impl Builder<'_, '_> {
         let response_settings = self.response_settings(block, site.root.as_ref(), &wildcards);
         // The conditions of a route with a problem may not be those that are meant.
         if !item.has_problem && self.reader.problems.len() == problems_before {
+            let has_list = block.get("when").is_some_and(|item| item.block().has_list());
             for (pattern, given) in patterns.iter().zip(&item.arguments) {
-                let problem = earlier_routes.add(pattern, &when, given.at);
+                let problem = earlier_routes.add(pattern, (!has_list).then_some(&when), given.at);
                 self.reader.problems.extend(problem);
             }
         }
         let body_bytes_max = block.get("body-bytes-max").map_or(site.body_bytes_max, |item| item.first().number());
         let compress = block.get("compress").map_or(site.compress, |item| Switch::from(item.first().flag()));
-        Route { access, body_bytes_max, compress, action, response_settings, patterns, when }
+        let log = block.get("log").map_or(RouteLog::All, |item| route_log(item, &mut self.reader.problems));
+        Route { access, body_bytes_max, compress, action, response_settings, patterns, when, log }
     }
 
     fn action(
@@ -121,6 +124,9 @@ impl Builder<'_, '_> {
                 .property("precompressed")
                 .map_or(site.precompressed, |given| Switch::from(given.flag())),
             try_files: block.item("try-files").arguments.iter().map(try_path).collect(),
+            clean_urls: clean_urls(block).unwrap_or(site.clean_urls),
+            trailing_slash: trailing_slash(block).unwrap_or(site.trailing_slash),
+            link_targets: site.link_targets.clone(),
         }
     }
 
@@ -157,10 +163,27 @@ impl Builder<'_, '_> {
     }
 }
 
+/// Returns which requests of a route are logged.
+fn route_log(item: &Item, problems: &mut Vec<Problem>) -> RouteLog {
+    match (item.first().flag(), item.property("status")) {
+        (false, None) => RouteLog::None,
+        (false, Some(given)) => {
+            let problem = Problem::new(given.at, "`status` has no effect without lines in the log");
+            problems.push(problem.suggest("remove it, or write `log #true`"));
+            RouteLog::None
+        }
+        (true, None) => RouteLog::All,
+        (true, Some(given)) => match given.value {
+            Value::Statuses(first, last) => RouteLog::Statuses(first, last),
+            _ => unreachable!("the table requires statuses"),
+        },
+    }
+}
+
 /// Reports settings of a route that rewrites: the response is that of another route.
 fn check_rewrite(block: &Block, problems: &mut Vec<Problem>) {
-    const WITHOUT_EFFECT: [&str; 7] =
-        ["header", "header-add", "header-remove", "cache-control", "content-type", "cors", "error-page"];
+    const WITHOUT_EFFECT: [&str; 8] =
+        ["header", "header-add", "header-remove", "cache-control", "content-type", "types", "cors", "error-page"];
     let Some(rewrite) = block.get("rewrite") else { return };
     for item in block.items.iter().filter(|item| WITHOUT_EFFECT.contains(&item.setting.name)) {
         let what = format!("`{}` has no effect in a route that rewrites", item.setting.name);

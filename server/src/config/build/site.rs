@@ -8,8 +8,8 @@ use super::when::text_pattern;
 use super::wildcards::Wildcards;
 use super::{Builder, Inherited, MachineRequirementKind, PageUse, texts};
 use crate::config::model::{
-    AccessSettings, Action, CacheControl, ContentTypeRule, Cors, ErrorPage, Files, HeaderChange, HeaderChangeKind,
-    ResponseSettings, Route, Site, Switch, When,
+    AccessSettings, Action, CacheControl, ContentTypeRule, Cors, EncodedSlashRule, ErrorPage, Files, HeaderChange,
+    HeaderChangeKind, ResponseSettings, Route, RouteLog, Site, Switch, TrailingSlash, When,
 };
 use crate::config::position::Span;
 use crate::config::problem::Problem;
@@ -46,6 +46,9 @@ impl Builder<'_, '_> {
             index: texts(&block.item("index").arguments),
             listing: Switch::from(block.item("listing").first().flag()),
             precompressed: Switch::from(block.item("precompressed").first().flag()),
+            clean_urls: clean_urls(block).unwrap_or(Switch::Off),
+            trailing_slash: trailing_slash(block).unwrap_or(TrailingSlash::Auto),
+            link_targets: link_targets(self, block),
             body_bytes_max: block.get("body-bytes-max").map_or(body_bytes_max, |item| item.first().number()),
             compress: Switch::from(block.get("compress").is_some_and(|item| item.first().flag())),
             access: self.access(block, &AccessSettings::default()),
@@ -74,6 +77,12 @@ impl Builder<'_, '_> {
             error_log: written("error").map(|item| self.error_log(item)),
             files,
             tls,
+            encoded_slash: match block.item("encoded-slash").first().text() {
+                "separator" => EncodedSlashRule::Separator,
+                "files" => EncodedSlashRule::Files,
+                _ => EncodedSlashRule::Data,
+            },
+            link_targets: inherited.link_targets.clone(),
             access: inherited.access.clone(),
             response_settings,
             routes,
@@ -132,13 +141,24 @@ impl Builder<'_, '_> {
                     let selector = with_case(item, selector(&item.arguments[0]), ResponseSelector::ignoring_case);
                     if let ResponseSelector::Path(pattern) = &selector {
                         let at = item.arguments[0].at;
-                        self.reader.problems.extend(earlier_rules.add(pattern, &When::default(), at));
+                        self.reader.problems.extend(earlier_rules.add(pattern, Some(&When::default()), at));
                     }
                     response_settings.cache_control.push(CacheControl { selector, value: text(1) });
                 }
                 "content-type" => {
                     let pattern = with_case(item, pattern(&item.arguments[0]), Pattern::ignoring_case);
                     response_settings.content_types.push(ContentTypeRule { pattern, media_type: text(1) });
+                }
+                "types" => {
+                    for given in &item.arguments[1..] {
+                        let suffix = given.text();
+                        match Pattern::parse(&format!("*.{suffix}")) {
+                            Ok(pattern) => response_settings
+                                .content_types
+                                .push(ContentTypeRule { pattern: pattern.ignoring_case(), media_type: text(0) }),
+                            Err(error) => self.problem(Problem::new(given.at, error.message).suggest(error.suggestion)),
+                        }
+                    }
                 }
                 "cors" => response_settings.cors = Some(cors(item, &mut self.reader.problems)),
                 "error-page" => {
@@ -164,6 +184,29 @@ impl Builder<'_, '_> {
         }
         response_settings
     }
+}
+
+/// Returns the folders that links may lead to.
+fn link_targets(builder: &mut Builder<'_, '_>, block: &Block) -> Vec<PathBuf> {
+    let Some(item) = block.get("link-targets") else { return Vec::new() };
+    for given in &item.arguments {
+        builder.require(given.at, MachineRequirementKind::LinkTarget(given.path().to_owned()));
+    }
+    item.arguments.iter().map(|given| given.path().to_owned()).collect()
+}
+
+/// Returns the value of `clean-urls`, if it is set.
+pub(super) fn clean_urls(block: &Block) -> Option<Switch> {
+    block.get("clean-urls").map(|item| Switch::from(item.arguments.first().is_none_or(SpannedValue::flag)))
+}
+
+/// Returns the value of `trailing-slash`, if it is set.
+pub(super) fn trailing_slash(block: &Block) -> Option<TrailingSlash> {
+    block.get("trailing-slash").map(|item| match item.first().text() {
+        "add" => TrailingSlash::Add,
+        "remove" => TrailingSlash::Remove,
+        _ => TrailingSlash::Auto,
+    })
 }
 
 fn cors(item: &Item, problems: &mut Vec<Problem>) -> Cors {
@@ -215,6 +258,9 @@ impl Inherited {
             fallback: None,
             listing: self.listing,
             precompressed: self.precompressed,
+            clean_urls: self.clean_urls,
+            trailing_slash: self.trailing_slash,
+            link_targets: self.link_targets.clone(),
             try_files: vec![TryPath::Request],
         }
     }
@@ -230,5 +276,6 @@ fn last_route(files: Files, inherited: &Inherited) -> Route {
         compress: inherited.compress,
         action: Action::Files(files),
         response_settings: ResponseSettings::default(),
+        log: RouteLog::All,
     }
 }

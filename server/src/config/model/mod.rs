@@ -50,6 +50,17 @@ pub(crate) enum Switch {
     Off,
 }
 
+/// For what an encoded slash separates segments.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum EncodedSlashRule {
+    /// For nothing.
+    Data,
+    /// For files only.
+    Files,
+    /// For routes, files and proxies.
+    Separator,
+}
+
 /// Whether a limit is enforced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Enforcement {
@@ -144,6 +155,7 @@ pub(crate) struct ConfiguredLimits {
     pub(crate) connections_max: Option<usize>,
     pub(crate) connections_per_client: Option<ClientConnectionLimit>,
     pub(crate) shutdown_timeout: Duration,
+    pub(crate) shutdown_notice: Duration,
     pub(crate) http2: Http2Limits,
     pub(crate) upstreams: UpstreamLimits,
 }
@@ -219,6 +231,9 @@ pub(crate) struct Site {
     pub(crate) access_log: Option<AccessLog>,
     /// `None`: the server's.
     pub(crate) error_log: Option<ErrorLog>,
+    pub(crate) encoded_slash: EncodedSlashRule,
+    /// The folders that links of its roots may lead to.
+    pub(crate) link_targets: Vec<PathBuf>,
     /// Access rules for paths without a route, and for routes without their own.
     pub(crate) access: AccessSettings,
     pub(crate) response_settings: ResponseSettings,
@@ -351,6 +366,16 @@ pub(crate) struct Route {
     pub(crate) compress: Switch,
     pub(crate) action: Action,
     pub(crate) response_settings: ResponseSettings,
+    pub(crate) log: RouteLog,
+}
+
+/// Which requests of a route have lines in the access log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum RouteLog {
+    All,
+    None,
+    /// Those with a status from the first to the last one.
+    Statuses(u16, u16),
 }
 
 /// Further conditions of a route: all have to hold.
@@ -449,6 +474,11 @@ pub(crate) struct BasicAuth {
     pub(crate) realm: String,
     pub(crate) file: Option<PathBuf>,
     pub(crate) users: Vec<User>,
+    /// The wrong passwords of one client within the time.
+    pub(crate) wrong_max: u32,
+    pub(crate) wrong_time: Duration,
+    /// Whether more are refused.
+    pub(crate) enforcement: Enforcement,
 }
 
 /// A user and the argon2 or bcrypt hash of the password.
@@ -484,4 +514,27 @@ pub(crate) struct Files {
     pub(crate) precompressed: Switch,
     /// At least one. The capture of each is the path of the request.
     pub(crate) try_files: Vec<TryPath>,
+    pub(crate) clean_urls: Switch,
+    pub(crate) trailing_slash: TrailingSlash,
+    /// The folders that links of the root may lead to.
+    pub(crate) link_targets: Vec<PathBuf>,
+}
+
+/// Whether the paths of pages end in a slash.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum TrailingSlash {
+    Auto,
+    Add,
+    Remove,
+}
+
+impl TrailingSlash {
+    /// Returns the word of the setting.
+    pub(crate) const fn word(self) -> &'static str {
+        match self {
+            Self::Auto => "auto",
+            Self::Add => "add",
+            Self::Remove => "remove",
+        }
+    }
 }

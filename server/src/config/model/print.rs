@@ -165,6 +165,7 @@ impl ConfiguredLimits {
             lines.line(format_args!("connections-per-client-max {}{dry_run_text}", bound.connections_max))?;
         }
         lines.line(format_args!("shutdown-timeout \"{}\"", write_time(self.shutdown_timeout)))?;
+        lines.line(format_args!("shutdown-notice \"{}\"", write_time(self.shutdown_notice)))?;
         write_http2_limits(&self.http2, lines)?;
         self.upstreams.write(lines)
     }

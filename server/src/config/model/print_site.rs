@@ -3,8 +3,8 @@
 use super::print::{Printer, dry_run, flag, quote, quote_path};
 use super::{
     AccessSettings, Action, BasicAuth, CertificateFiles, ClientCertificates, ClientCertificatesMode, Condition,
-    ConfiguredAccess, ContentTypeRule, Files, HeaderChange, HeaderChangeKind, Hsts, IpAccess, NamedCondition,
-    ResponseSettings, Route, Satisfy, Site, SiteTls, Switch, When,
+    ConfiguredAccess, ContentTypeRule, EncodedSlashRule, Files, HeaderChange, HeaderChangeKind, Hsts, IpAccess,
+    NamedCondition, ResponseSettings, Route, RouteLog, Satisfy, Site, SiteTls, Switch, When,
 };
 use crate::config::value::{write_size, write_time};
 use crate::syntax::{CaseSensitivity, ResponseSelector};
@@ -18,6 +18,16 @@ impl Site {
                 lines.line(format_args!("index {}", quoted(&files.index)))?;
                 lines.line(format_args!("listing {}", flag(files.listing)))?;
                 lines.line(format_args!("precompressed {}", flag(files.precompressed)))?;
+            }
+            let slash = match self.encoded_slash {
+                EncodedSlashRule::Data => "data",
+                EncodedSlashRule::Files => "files",
+                EncodedSlashRule::Separator => "separator",
+            };
+            lines.line(format_args!("encoded-slash {slash}"))?;
+            if !self.link_targets.is_empty() {
+                let targets: Vec<_> = self.link_targets.iter().map(|path| quote_path(path)).collect();
+                lines.line(format_args!("link-targets {}", targets.join(" ")))?;
             }
             self.tls.write(lines)?;
             if self.access_log.is_some() || self.error_log.is_some() {
@@ -118,6 +128,11 @@ impl Route {
             self.access.write(lines)?;
             lines.line(format_args!("body-bytes-max \"{}\"", write_size(self.body_bytes_max)))?;
             lines.line(format_args!("compress {}", flag(self.compress)))?;
+            match self.log {
+                RouteLog::All => {}
+                RouteLog::None => lines.line(format_args!("log #false"))?,
+                RouteLog::Statuses(first, last) => lines.line(format_args!("log #true status=\"{first}-{last}\""))?,
+            }
             self.action.write(lines)?;
             self.response_settings.write(lines)
         })
@@ -217,6 +232,8 @@ impl BasicAuth {
         if let Some(file) = &self.file {
             head += &format!(" file={}", quote_path(file));
         }
+        let time = write_time(self.wrong_time);
+        head += &format!(" wrong-max={} wrong-time=\"{time}\"{}", self.wrong_max, dry_run(self.enforcement));
         if self.users.is_empty() {
             return lines.line(head);
         }
@@ -262,7 +279,9 @@ impl Files {
         );
         lines.braces(head, |lines| {
             lines.line(format_args!("index {}", quoted(&self.index)))?;
-            lines.line(format_args!("try-files {}", quoted(&self.try_files)))
+            lines.line(format_args!("try-files {}", quoted(&self.try_files)))?;
+            lines.line(format_args!("clean-urls {}", flag(self.clean_urls)))?;
+            lines.line(format_args!("trailing-slash {}", self.trailing_slash.word()))
         })
     }
 }

@@ -103,6 +103,18 @@ pub(super) const SETTINGS: &[Setting] = &[
     .default("30s"),
     setting(
         LIMITS,
+        "shutdown-notice",
+        "Time for a last request on an idle connection of HTTP/1 when the server stops or another process replaces it. \
+         Beyond it: close.",
+    )
+    .arguments(&[one("time", ValueKind::Time { min: Duration::ZERO, max: Duration::from_secs(3600) })])
+    .default("2s")
+    .details(
+        "A request that is on its way when the server closes a connection is lost, and clients do not repeat a POST. Until \
+         then, the next response has `Connection: close`. `shutdown-timeout` bounds it.",
+    ),
+    setting(
+        LIMITS,
         "http2-streams-max",
         "Most requests of one HTTP/2 connection that are in progress. Beyond it: refused.",
     )

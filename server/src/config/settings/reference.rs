@@ -116,7 +116,7 @@ it. Every wildcard captures what it matched, for a target or text of the route.
 | `/blog/{year}/{title}` | `{name}`: at least one character of one segment |
 | `/**/secret/*` | `**`: any number of segments, or none |
 | `*.css` | the last segment, in any folder |
-| `/*`, `*` | every path; `//` or `%2F` in a path is 404 unless the action is `proxy` |
+| `/*`, `*` | every path; `//` is one slash, and `%2F` a part of its segment unless `encoded-slash` is set |
 | `regex:^/p(?<id>[0-9]+)$` | a [regular expression](https://docs.rs/regex/latest/regex/#syntax), found anywhere in the path unless it \
 has `^` and `$`; its groups are the wildcards |
 

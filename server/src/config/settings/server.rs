@@ -6,7 +6,9 @@ use std::time::Duration;
 
 const TOP: &[BlockKind] = &[BlockKind::Top];
 const SUPERVISION: &[BlockKind] = &[BlockKind::Supervision];
-const INCLUDING: &[BlockKind] = &[BlockKind::Top, BlockKind::Site, BlockKind::Route];
+const WITH_SNIPPETS: &[BlockKind] = &[BlockKind::Top, BlockKind::Site, BlockKind::Route];
+const INCLUDING: &[BlockKind] =
+    &[BlockKind::Top, BlockKind::Site, BlockKind::Route, BlockKind::When, BlockKind::IpAccess, BlockKind::BasicAuth];
 
 const MILLISECOND: Duration = Duration::from_millis(1);
 const HOUR: Duration = Duration::from_secs(3600);
@@ -160,7 +162,12 @@ pub(super) const SETTINGS: &[Setting] = &[
         .if_absent("nothing is included")
         .details(
             "`*` and `?` match within a file or folder name, `**` matches folders at any depth. Files are read \
-             in the order of their names. A pattern may match nothing; a plain name must exist.",
+             in the order of their names. A pattern may match nothing; a plain name must exist. A file \
+             that is included in `ip-access`, `basic-auth` or `when` is a list that other programs may write. A change is \
+             seen within two seconds, and puts the list into force with the configuration that is running. Other files \
+             that have changed wait for a reload. A list may be empty. In `when`, an empty list holds for no request. The \
+             earlier entries stay in force while a list has a mistake, with a line in the error log. So it is after the \
+             removal of a list with a plain name, without which a start and a reload fail.",
         )
         .example("include \"sites/*.kdl\""),
     setting(TOP, "snippet", "Named settings that sites or routes take over with `use`.")
@@ -176,7 +183,7 @@ pub(super) const SETTINGS: &[Setting] = &[
             "snippet \"app\" {\n    root \"${root}\"\n    route \"/*\" { files fallback=\"/index.html\"; }\n}\n\
              site \"a.example\" { use \"app\" root=\"/srv/a\"; }\nsite \"b.example\" { use \"app\" root=\"/srv/b\"; }",
         ),
-    setting(INCLUDING, "use", "Puts the settings of a `snippet` at this place.")
+    setting(WITH_SNIPPETS, "use", "Puts the settings of a `snippet` at this place.")
         .arguments(&[one("name", ValueKind::Text)])
         .repeatable()
         .if_absent("nothing is taken over")

@@ -146,6 +146,7 @@ fn default_limits_equal_the_engines() {
     assert_eq!(ours.body_bytes_max, engine.body_bytes_max);
     assert_eq!(ours.discard_bytes_max, engine.discard_bytes_max);
     assert_eq!(ours.shutdown_timeout, engine.shutdown_timeout);
+    assert_eq!(ours.shutdown_notice, engine.shutdown_notice);
     assert_eq!(ours.connections_max, None);
     assert_eq!(ours.http2, engine.http2);
 }

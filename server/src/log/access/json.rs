@@ -4,13 +4,13 @@
 //! For malformed requests and unknown methods, `uri` holds the request line as the other formats write it, and
 //! method, host and protocol are empty, because log readers reject such methods.
 
-use super::record::LogRecord;
-use super::step::{TimeOf, append_address, protocol};
+use super::record::{LogRecord, TimeOf};
+use super::step::{append_address, append_digits, protocol};
 use crate::log::escape::escape_json_text;
 use crate::log::time::TimePattern;
 use selvedge::proto::field::KnownField;
 use selvedge::proto::http1::write::write_decimal;
-use selvedge::service::{ResponseOutcome, TlsInfo};
+use selvedge::service::{ResponseOutcome, TlsInfo, known_request_id};
 use selvedge::{Method, Request};
 use std::time::Duration;
 
@@ -44,12 +44,21 @@ impl Json {
 
     pub(super) fn append(&mut self, record: &LogRecord<'_>, out: &mut Vec<u8>) {
         let exchange = record.exchange;
-        let began = TimeOf::Received.of(exchange);
+        let began = record.time(TimeOf::Received);
         out.extend_from_slice(b"{\"ts\":");
-        write_decimal(began.unsigned_abs(), out);
-        out.extend_from_slice(b".0,\"time\":\"");
-        out.extend_from_slice(self.time.at(began));
-        out.push(b'"');
+        write_decimal(began.as_secs(), out);
+        out.push(b'.');
+        append_digits(began.subsec_millis(), 3, out);
+        out.extend_from_slice(b",\"time\":\"");
+        out.extend_from_slice(self.time.at(began.as_secs().cast_signed()));
+        out.push(b'.');
+        append_digits(began.subsec_millis(), 3, out);
+        out.extend_from_slice(b"Z\"");
+        if let Some(id) = exchange.request.and_then(known_request_id) {
+            out.extend_from_slice(b",\"request_id\":\"");
+            escape_json_text(id, out);
+            out.push(b'"');
+        }
         if !record.site.is_empty() {
             out.extend_from_slice(b",\"site\":\"");
             escape_json_text(record.site, out);
@@ -144,11 +153,6 @@ fn has_known_method(request: &Request) -> bool {
 /// Appends seconds with six decimals.
 fn append_seconds(elapsed: Duration, out: &mut Vec<u8>) {
     write_decimal(elapsed.as_secs(), out);
-    let mut micros = elapsed.subsec_micros();
-    let mut digits = *b".000000";
-    for digit in digits[1..].iter_mut().rev() {
-        *digit = b'0' + (micros % 10) as u8;
-        micros /= 10;
-    }
-    out.extend_from_slice(&digits);
+    out.push(b'.');
+    append_digits(elapsed.subsec_micros(), 6, out);
 }

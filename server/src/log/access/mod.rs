@@ -14,6 +14,7 @@ pub(crate) use parse::FormatProblem;
 use super::time::TimePattern;
 use record::LogRecord;
 use selvedge::service::Exchange;
+use std::time::Duration;
 use step::FormatStep;
 
 /// Bytes of a line with its line end. Log readers accept as much, and a client cannot multiply its bytes in the log.
@@ -44,7 +45,7 @@ impl Format {
         match name {
             "common" => Some(Self::predefined(COMMON)),
             "combined" => Some(Self::predefined(COMBINED)),
-            "json" => Some(Self { kind: FormatKind::Json(json::Json::new(TimePattern::rfc3339())) }),
+            "json" => Some(Self { kind: FormatKind::Json(json::Json::new(TimePattern::rfc3339_seconds())) }),
             _ => None,
         }
     }
@@ -70,18 +71,12 @@ impl Format {
         Self::parse(text).expect("a test parses each of them")
     }
 
-    /// Whether the format contains the elapsed time.
-    pub(super) fn wants_elapsed(&self) -> bool {
-        match &self.kind {
-            FormatKind::Steps(steps) => steps.iter().any(FormatStep::wants_elapsed),
-            FormatKind::Json(_) => true,
-        }
-    }
-
     /// Appends the line of a request that belongs to a site of that name.
-    pub(super) fn append(&mut self, exchange: &Exchange<'_>, site: &str, out: &mut Vec<u8>) {
+    ///
+    /// `completed` is the time of the response, since 1970.
+    pub(super) fn append(&mut self, exchange: &Exchange<'_>, (site, completed): (&str, Duration), out: &mut Vec<u8>) {
         let begin = out.len();
-        let mut record = LogRecord { exchange, site, value_bytes_max: usize::MAX };
+        let mut record = LogRecord { exchange, site, completed, value_bytes_max: usize::MAX };
         self.append_whole(&record, out);
         // Once in a blue moon, so the line is simply made again.
         for most in VALUE_BYTES_MAX {

@@ -2,7 +2,8 @@
 //!
 //! An unknown or unsupported directive is a problem with its position and a hint, never a line with another value.
 
-use super::step::{FormatStep, LogValue, StatusFilter, TimeOf, TimeUnit, TlsValue, UpstreamValue};
+use super::record::TimeOf;
+use super::step::{FormatStep, LogValue, StatusFilter, TimeUnit, TlsValue, UpstreamValue};
 use crate::log::time::TimePattern;
 use selvedge::proto::field::{KnownField, is_token};
 use std::fmt;
@@ -207,6 +208,7 @@ impl Directive<'_> {
             'P' => LogValue::Fixed(std::process::id().to_string().into_bytes()),
             'X' => LogValue::Connection,
             'k' => LogValue::EarlierRequests,
+            'L' => LogValue::RequestId,
             'i' | 'o' | 'C' | 'x' => {
                 let text = format!("{} needs a name", self.whole);
                 let hint = match self.letter {
@@ -282,11 +284,11 @@ impl Directive<'_> {
         };
         match pattern {
             "" => return Ok(LogValue::Time(time_of, TimePattern::access())),
-            "sec" => return Ok(LogValue::UnixTime(time_of)),
-            "msec" | "usec" | "msec_frac" | "usec_frac" => {
-                let text = format!("{pattern} is not to be had: times are known to the second");
-                return Err(problem(at, text, "%{sec}t counts seconds, and %D is the duration of a response"));
-            }
+            "sec" => return Ok(LogValue::UnixTime(time_of, TimeUnit::Seconds)),
+            "msec" => return Ok(LogValue::UnixTime(time_of, TimeUnit::Milliseconds)),
+            "usec" => return Ok(LogValue::UnixTime(time_of, TimeUnit::Microseconds)),
+            "msec_frac" => return Ok(LogValue::Fraction(time_of, TimeUnit::Milliseconds)),
+            "usec_frac" => return Ok(LogValue::Fraction(time_of, TimeUnit::Microseconds)),
             _ => {}
         }
         let skipped = argument.len() - pattern.len();
@@ -304,7 +306,6 @@ impl Directive<'_> {
             'A' => "the address of this end is not known here; %v is the site",
             'I' | 'S' => "received bytes are not counted; %O and %B count what was sent",
             'f' | 'R' => "the file or handler is not known here; %U is the path",
-            'L' => "requests have no numbers; %P %{remote}p %k together name one",
             'e' | 'n' => "write the value itself into the format",
             '^' => "trailers are not kept",
             'c' => "%X tells what became of the connection",

@@ -7,14 +7,26 @@ use selvedge::Request;
 use selvedge::proto::target::Host;
 use selvedge::service::Exchange;
 use std::net::IpAddr;
+use std::time::Duration;
 
 /// Marks a value that was cut.
 pub(super) const TRUNCATION_MARK: &[u8] = b"...";
+
+/// One of the two times of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum TimeOf {
+    /// When its head was complete.
+    Received,
+    /// When its response was complete.
+    Completed,
+}
 
 /// What a line is about.
 pub(super) struct LogRecord<'a> {
     pub(super) exchange: &'a Exchange<'a>,
     pub(super) site: &'a str,
+    /// When the response was complete, since 1970.
+    pub(super) completed: Duration,
     /// Most bytes of each value; longer ones end in [`TRUNCATION_MARK`].
     pub(super) value_bytes_max: usize,
 }
@@ -22,6 +34,19 @@ pub(super) struct LogRecord<'a> {
 impl<'a> LogRecord<'a> {
     pub(super) fn request(&self) -> Option<&'a Request> {
         self.exchange.request
+    }
+
+    /// Returns one of the two times of the request, since 1970. A malformed request has its end time only.
+    pub(super) fn time(&self, time_of: TimeOf) -> Duration {
+        match (time_of, self.exchange.elapsed) {
+            (TimeOf::Received, Some(elapsed)) => self.completed.saturating_sub(elapsed),
+            _ => self.completed,
+        }
+    }
+
+    /// Returns one of the two times in whole seconds since 1970.
+    pub(super) fn unix_seconds(&self, time_of: TimeOf) -> i64 {
+        self.time(time_of).as_secs().cast_signed()
     }
 
     /// Returns the client's address.

@@ -1,11 +1,11 @@
 //! The steps of a format: each appends one value.
 
-use super::record::{LogRecord, TRUNCATION_MARK};
+use super::record::{LogRecord, TRUNCATION_MARK, TimeOf};
 use crate::log::time::TimePattern;
 use selvedge::proto::Persistence;
 use selvedge::proto::field::KnownField;
 use selvedge::proto::http1::write::write_decimal;
-use selvedge::service::{Exchange, ResponseOutcome, TlsInfo, UpstreamFacts};
+use selvedge::service::{ResponseOutcome, TlsInfo, UpstreamFacts, received_query, request_id};
 use selvedge::{Request, StatusCode};
 use std::io::Write;
 use std::net::IpAddr;
@@ -45,7 +45,10 @@ pub(super) enum LogValue {
     Identity,
     User,
     Time(TimeOf, TimePattern),
-    UnixTime(TimeOf),
+    UnixTime(TimeOf, TimeUnit),
+    /// The fraction of the second, with all digits.
+    Fraction(TimeOf, TimeUnit),
+    RequestId,
     RequestLine,
     Method,
     Path,
@@ -160,15 +163,6 @@ impl UpstreamValue {
     }
 }
 
-/// One of the two times of a request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum TimeOf {
-    /// When its head was complete.
-    Received,
-    /// When its response was complete.
-    Completed,
-}
-
 /// The unit of a duration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum TimeUnit {
@@ -187,10 +181,6 @@ impl StatusFilter {
 }
 
 impl FormatStep {
-    pub(super) fn wants_elapsed(&self) -> bool {
-        matches!(self, Self::Value(LogValue::Elapsed(_)) | Self::ValueIf(_, LogValue::Elapsed(_)))
-    }
-
     pub(super) fn append(&mut self, record: &LogRecord<'_>, out: &mut Vec<u8>) {
         match self {
             Self::Text(text) => out.extend_from_slice(text),
@@ -213,13 +203,15 @@ impl LogValue {
                 "" => out.push(b'-'),
                 user => record.word(user.as_bytes(), out),
             },
-            Self::Time(time_of, pattern) => out.extend_from_slice(pattern.at(time_of.of(exchange))),
-            Self::UnixTime(time_of) => write_decimal(time_of.of(exchange).unsigned_abs(), out),
+            Self::Time(time_of, pattern) => out.extend_from_slice(pattern.at(record.unix_seconds(*time_of))),
+            Self::UnixTime(time_of, unit) => write_decimal(unit.count(record.time(*time_of)), out),
+            Self::Fraction(time_of, unit) => unit.append_fraction(record.time(*time_of), out),
+            Self::RequestId => append_or_hyphen(record, request.map(|request| request_id(request).as_bytes()), out),
             Self::RequestLine => append_line(record, out),
             Self::Method => append_or_hyphen(record, request.map(|request| request.method_text().as_bytes()), out),
             Self::Path => append_or_hyphen(record, request.map(Request::path_bytes), out),
             Self::Query => {
-                if let Some(query) = request.and_then(Request::query) {
+                if let Some(query) = request.and_then(received_query) {
                     out.push(b'?');
                     record.text(query.as_bytes(), out);
                 }
@@ -271,17 +263,15 @@ impl LogValue {
     }
 }
 
-impl TimeOf {
-    /// Returns the time in seconds since 1970. A malformed request has its end time only.
-    pub(super) fn of(self, exchange: &Exchange<'_>) -> i64 {
-        match (self, exchange.request) {
-            (Self::Received, Some(request)) => request.received_at().unix_time,
-            _ => exchange.unix_time,
+impl TimeUnit {
+    /// Appends the fraction of a second: six digits of microseconds, or three of milliseconds.
+    fn append_fraction(self, time: std::time::Duration, out: &mut Vec<u8>) {
+        match self {
+            Self::Microseconds => append_digits(time.subsec_micros(), 6, out),
+            Self::Seconds | Self::Milliseconds => append_digits(time.subsec_millis(), 3, out),
         }
     }
-}
 
-impl TimeUnit {
     fn count(self, elapsed: std::time::Duration) -> u64 {
         let count = match self {
             Self::Seconds => elapsed.as_secs().into(),
@@ -295,6 +285,11 @@ impl TimeUnit {
 /// Returns the protocol, as in a request line.
 pub(super) fn protocol(request: &Request) -> &'static str {
     request.version().as_str()
+}
+
+/// Appends a number with leading zeros.
+pub(super) fn append_digits(number: u32, digits: u32, out: &mut Vec<u8>) {
+    out.extend((0..digits).rev().map(|place| b'0' + (number / 10_u32.pow(place) % 10) as u8));
 }
 
 /// Appends an address. IPv4, the common case, needs no formatter.

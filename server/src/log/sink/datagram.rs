@@ -6,7 +6,7 @@ use super::{Device, LogSink, ReopenOutcome};
 use crate::log::config::Level;
 use crate::log::time::TimePattern;
 use selvedge::proto::http1::write::write_decimal;
-use std::io;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -43,7 +43,7 @@ pub(super) struct DatagramSink {
 
 impl DatagramSink {
     pub(super) fn open(format: DatagramFormat, path: &Path, kind: &'static str, connect: Connect) -> io::Result<Self> {
-        let (socket, time) = (Some(connect(path)?), TimePattern::rfc3339());
+        let (socket, time) = (Some(connect(path)?), TimePattern::rfc3339_seconds());
         Ok(Self { format, path: path.to_owned(), kind, connect, socket, time, datagram: Vec::new() })
     }
 
@@ -75,6 +75,7 @@ impl DatagramSink {
                 write_decimal(FACILITY_DAEMON * 8 + severity(level), out);
                 out.extend_from_slice(b">1 ");
                 out.extend_from_slice(self.time.at(i64::try_from(since.as_secs()).unwrap_or(i64::MAX)));
+                let _ = write!(out, ".{:03}Z", since.subsec_millis());
                 // The receiver adds the host name.
                 out.extend_from_slice(b" - selvedge ");
                 write_decimal(std::process::id().into(), out);

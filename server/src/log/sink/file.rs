@@ -2,7 +2,7 @@
 
 use super::{Device, LogSink, ReopenOutcome};
 use crate::log::config::Level;
-use crate::log::rotate::RotationHandle;
+use crate::log::rotate::{RotationHandle, keep_access};
 use std::fs::{self, File, Metadata, OpenOptions};
 use std::io::{self, ErrorKind, Write};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
@@ -52,7 +52,8 @@ enum LastLine {
 
 impl FileSink {
     pub(super) fn open(path: &Path, rotation: Option<RotationHandle>) -> io::Result<Self> {
-        let sink = Self { path: path.to_owned(), open: OpenLogFile::at(path)?, rotation, rotate_not_before: None };
+        let sink =
+            Self { path: path.to_owned(), open: OpenLogFile::at(path, None)?, rotation, rotate_not_before: None };
         // Cleans up after an earlier run.
         sink.rotation.iter().for_each(RotationHandle::schedule_cleanup_now);
         Ok(sink)
@@ -71,7 +72,7 @@ impl FileSink {
             self.rotate_not_before = Some(Instant::now() + ROTATE_PAUSE);
             return Ok(());
         }
-        self.open = OpenLogFile::at(&self.path)?;
+        self.open = OpenLogFile::at(&self.path, Some(&self.open.file))?;
         rotation.schedule_cleanup();
         Ok(())
     }
@@ -117,26 +118,43 @@ impl LogSink for FileSink {
     }
 
     fn reopen(&mut self) -> io::Result<()> {
-        self.open = OpenLogFile::at(&self.path)?;
+        self.open = OpenLogFile::at(&self.path, Some(&self.open.file))?;
         Ok(())
     }
 }
 
 impl OpenLogFile {
-    fn at(path: &Path) -> io::Result<Self> {
+    /// Opens the file of a path. If it does not exist, it is created, with the mode and the owner of the file that it
+    /// follows.
+    fn at(path: &Path, earlier: Option<&File>) -> io::Result<Self> {
         let mut options = OpenOptions::new();
         // Opening a FIFO must not block. Read access is for the last byte.
         let nonblocking = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
-        options.append(true).create(true).mode(MODE).custom_flags(nonblocking);
-        let file = match options.clone().read(true).open(path) {
-            Err(error) if error.kind() == ErrorKind::PermissionDenied => options.open(path)?,
-            outcome => outcome?,
+        options.append(true).mode(MODE).custom_flags(nonblocking);
+        let file = match options.clone().read(true).create_new(true).open(path) {
+            Ok(created) => {
+                if let Some(Ok(facts)) = earlier.map(File::metadata).filter(|facts| facts.iter().all(Metadata::is_file))
+                {
+                    keep_access(&created, &facts);
+                }
+                created
+            }
+            Err(_) => open_existing(&mut options, path)?,
         };
         let facts = file.metadata()?;
         let kind = if facts.is_file() { FileKind::Regular } else { FileKind::NotRegular };
         let written = facts.modified().unwrap_or_else(|_| SystemTime::now());
         let end = if kind == FileKind::Regular { last_line_of(&file, &facts) } else { LastLine::Complete };
         Ok(Self { file, device: facts.dev(), inode: facts.ino(), size: facts.size(), written, kind, end })
+    }
+}
+
+/// Opens a file that exists. It is created if it was removed meanwhile, or if the path is a link to no file.
+fn open_existing(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
+    options.create(true);
+    match options.clone().read(true).open(path) {
+        Err(error) if error.kind() == ErrorKind::PermissionDenied => options.open(path),
+        outcome => outcome,
     }
 }
 

@@ -1,7 +1,7 @@
 //! What an observer counts beside logging.
 
 use super::{Directory, config, lines};
-use crate::log::{Counters, Format, LogObserver, Logs};
+use crate::log::{Counters, Format, LogObserver, Logs, NamedCounts};
 use crate::process::connect;
 use selvedge::proto::field::Fields;
 use selvedge::proto::field_section::MalformedMessage;
@@ -10,6 +10,10 @@ use selvedge::proto::{Persistence, StatusCode};
 use selvedge::service::{CloseReason, Closed, Exchange, Phase, ResponseOutcome, ServerEvent, StreamId, UNIX_PEER};
 use selvedge::{Limits, Observer};
 use std::sync::Arc;
+
+fn named<const N: usize>(counts: [(&'static str, u64); N]) -> NamedCounts {
+    counts.into_iter().map(|(name, count)| (name.into(), count)).collect()
+}
 
 #[test]
 fn a_stream_that_is_reset_has_a_line_with_its_reason() {
@@ -37,6 +41,7 @@ fn a_stream_that_is_reset_has_a_line_with_its_reason() {
             upstream: None,
             unix_time: 0,
             elapsed: None,
+            completed_at: None,
         });
     }
     observer.event(&ServerEvent::StreamsRefused { peer: UNIX_PEER, error: StreamError::StreamsTooMany, count: 28 });
@@ -53,7 +58,7 @@ fn a_stream_that_is_reset_has_a_line_with_its_reason() {
         assert!(text.starts_with(expected), "{text}");
     }
     assert!(texts.len() == 4 && texts[3].ends_with("count=28"), "{texts:?}");
-    assert_eq!(counters.totals().events, [("StreamsTooMany", 1)]);
+    assert_eq!(counters.totals().events, named([("StreamsTooMany", 1)]));
 }
 
 #[test]
@@ -62,7 +67,11 @@ fn events_and_closes_are_counted_by_name() {
     let formats = [Format::named("common").unwrap()];
     let logs = Logs::start(&config(&directory, formats, vec![]), connect).unwrap_or_else(|problem| panic!("{problem}"));
     let plain = LogObserver::new(&logs, &Limits::default());
-    assert!(!plain.wants_elapsed() && !plain.clone().wants_elapsed(), "the clock is not looked at for nothing");
+    assert!(plain.wants_elapsed() && plain.clone().wants_elapsed(), "lines have a place among those of other workers");
+    let none =
+        Logs::start(&config(&Directory::new(), [], vec![]), connect).unwrap_or_else(|problem| panic!("{problem}"));
+    assert!(!LogObserver::new(&none, &Limits::default()).wants_elapsed(), "the clock is not looked at for nothing");
+    none.flush_and_join();
     let counters = Arc::<Counters>::default();
     let first = plain.with_counters(&counters);
     let second = first.clone();
@@ -76,8 +85,8 @@ fn events_and_closes_are_counted_by_name() {
     }
     drop(second);
     let totals = counters.totals();
-    assert_eq!(totals.events, [("Panic", 2), ("ConnectionLimitReached", 2)]);
-    assert_eq!((totals.requests(), totals.closes), (0, vec![("Panicked", 2)]));
+    assert_eq!(totals.events, named([("Panic", 2), ("ConnectionLimitReached", 2)]));
+    assert_eq!((totals.requests(), totals.closes), (0, named([("Panicked", 2)])));
     assert!(logs.losses().all(|(_, lost)| lost == 0) && logs.losses().count() == 2);
     drop(first);
     logs.flush_and_join();

@@ -10,7 +10,7 @@ use crate::process::connect;
 use flate2::read::GzDecoder;
 use std::fs::{self, File};
 use std::io::{Read, Write};
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
@@ -49,6 +49,37 @@ fn a_file_is_made_for_its_owner_and_group_and_appended_to() {
     writer(&path).write(b"2\n", Level::Info, Instant::now());
     assert_eq!(text(&path), "1\n2\n");
     assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o137, 0);
+}
+
+/// A group of this process that is not the one of its new files, if it has one.
+fn another_group(own: u32) -> Option<u32> {
+    let groups = rustix::process::getgroups().unwrap_or_default();
+    let is_root = rustix::process::geteuid().is_root();
+    groups.into_iter().map(|group| group.as_raw()).chain(is_root.then_some(4)).find(|&group| group != own)
+}
+
+#[test]
+fn a_new_file_has_the_mode_and_the_group_of_the_one_that_it_follows() {
+    let directory = Directory::new();
+    let path = directory.path("log");
+    let rotation = Rotation { bytes: Some(10), every: None, keep: 5, format: RotatedFormat::Gzip };
+    let mut writer = writer_with(&path, Some(rotation));
+    writer.write(b"1\n", Level::Info, Instant::now());
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
+    let own = fs::metadata(&path).unwrap().gid();
+    let group = another_group(own).unwrap_or(own);
+    std::os::unix::fs::chown(&path, None, Some(group)).unwrap();
+    writer.write(b"a line that is too long\n", Level::Info, Instant::now());
+    let access = |path: &Path| fs::metadata(path).map(|facts| (facts.mode() & 0o777, facts.gid())).unwrap();
+    assert_eq!(text(&path), "a line that is too long\n");
+    assert_eq!(access(&path), (0o644, group), "after a rotation");
+    fs::rename(&path, directory.path("moved")).unwrap();
+    write_later(&mut writer, "2\n");
+    assert_eq!((text(&path).as_str(), access(&path)), ("2\n", (0o644, group)), "after another program has moved it");
+    let compressed = || directory.names().into_iter().find(|name| name.ends_with(".gz"));
+    until(|| compressed().is_some());
+    let compressed = directory.path(&compressed().unwrap());
+    assert_eq!(access(&compressed), (0o644, group), "compressed");
 }
 
 #[test]

@@ -4,6 +4,7 @@ use super::faulty::{Act, Faulty};
 use super::until;
 use crate::log::config::{ErrorFormat, Level};
 use crate::log::error::{LogEvent, OverflowEvents};
+use crate::log::line_batch::LineBatch;
 use crate::log::queue::{LogEntry, LogQueue, ThreadHandle, thread_channel};
 use crate::log::writer::{LogThread, ThreadLog};
 use std::io;
@@ -28,7 +29,7 @@ impl Threads {
         let [first, second, of_error] = [0, 1, 2].map(|number| counters[number].clone());
         let queues = [handle.queue(0, 1 << 20, first), handle.queue(1, 1 << 20, second)];
         let errors = error_handle.queue(0, 1 << 20, of_error);
-        let thread = LogThread::new(inbox, access.into_iter().map(ThreadLog::access).collect());
+        let thread = LogThread::new(inbox, access.into_iter().map(|writer| ThreadLog::access(writer, 0)).collect());
         let error = ThreadLog::error(error, ErrorFormat::Text, overflow.clone());
         let error_thread = LogThread::new(error_inbox, vec![error]).with_losses_of(counters, ErrorFormat::Text);
         let servers = error_handle.clone();
@@ -41,8 +42,12 @@ impl Threads {
     }
 
     fn write(&self, log: usize, lines: &str) {
-        let (lines, count) = (lines.as_bytes().to_vec(), lines.lines().count() as u64);
-        assert!(self.access[log].send(LogEntry::Lines(lines, count)).is_none(), "it has room");
+        let mut batch = LineBatch::default();
+        for line in lines.split_inclusive('\n') {
+            batch.text.extend_from_slice(line.as_bytes());
+            batch.end_line(0);
+        }
+        assert!(self.access[log].send(LogEntry::Lines(batch)).is_none(), "it has room");
     }
 
     fn event(&self, name: &'static str) {

@@ -2,11 +2,14 @@
 //! unsupervised.
 
 mod commands;
+mod counts;
+mod handed_counts;
 mod request;
 mod shutdown;
 mod sockets;
 
 pub(crate) use commands::{ControlHandler, StopMode};
+pub(crate) use counts::{all_counts, hand_over_counts};
 
 use super::ListenAddress;
 use super::control::ControlReply;
@@ -17,6 +20,7 @@ use super::owned_file::OwnedFile;
 use super::sandbox::{Confinement, Sandbox};
 use super::single_flight::SingleFlight;
 use super::sockets::Sockets;
+use handed_counts::HandedCounts;
 use request::{PendingListeners, call, receive};
 use selvedge::tls::TicketKeys;
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -49,6 +53,7 @@ pub(crate) struct ServingProcess {
     calls: Arc<()>,
     parent: Parent,
     start_info: StartInfo,
+    counts: Mutex<HandedCounts>,
 }
 
 /// The parent of a serving process.
@@ -81,7 +86,7 @@ impl ServingProcess {
                 (ToChild::Listener { address, batch }, sockets) => pending.add(address, batch, sockets),
                 (ToChild::Control, sockets) => control = sockets.into_iter().next().map(UnixListener::from),
                 (ToChild::Start(start_info), _) => break start_info,
-                (ToChild::Done { .. } | ToChild::Refused { .. }, _) => {}
+                (ToChild::Done { .. } | ToChild::Refused { .. } | ToChild::Counts { .. }, _) => {}
             }
         };
         TicketKeys::continue_with(&start_info.ticket_keys);
@@ -104,6 +109,7 @@ impl ServingProcess {
             calls: Arc::default(),
             parent,
             start_info,
+            counts: Mutex::default(),
         }
     }
 

@@ -42,7 +42,7 @@ pub(super) fn call(
             (ToChild::Listener { address, batch }, descriptors) => pending.add(address, batch, descriptors),
             (ToChild::Done { text }, _) => return Ok(Ok(text)),
             (ToChild::Refused { text }, _) => return Ok(Err(text)),
-            (ToChild::Control | ToChild::Start(_), _) => {}
+            (ToChild::Control | ToChild::Start(_) | ToChild::Counts { .. }, _) => {}
         }
     }
 }

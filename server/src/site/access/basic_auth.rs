@@ -1,18 +1,22 @@
 //! Authenticates users by name and password (RFC 7617).
 
+use super::guess_limiter::GuessLimiter;
+use super::live_users::LiveUsers;
 use super::password_cache::{Busy, CheckResult, LoginAttempt, Verifier};
-use super::users::Users;
 use super::{AccessDecision, DenialCounter, RuleMode};
+use crate::reasons::{TOO_MANY_WRONG_PASSWORDS, WRONG_PASSWORD, WRONG_PASSWORD_DRY_RUN};
 use base64ct::{Base64, Encoding};
 use selvedge::{Request, Response, StatusCode};
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Allows requests with the name and password of a user.
 #[derive(Debug)]
 pub(crate) struct BasicAuthenticator {
-    users: Arc<Users>,
+    users: Arc<LiveUsers>,
     challenge: Box<str>,
+    guesses: Arc<GuessLimiter>,
     mode: RuleMode,
     denials: DenialCounter,
 }
@@ -34,24 +38,30 @@ const CREDENTIALS_BYTES_MAX: usize = 1024;
 
 impl BasicAuthenticator {
     /// Creates an authenticator for these users. The browser shows the realm when it prompts for a password.
-    pub(crate) fn new(realm: &str, users: Arc<Users>, mode: RuleMode) -> Result<Self, InvalidRealm> {
+    pub(crate) fn new(
+        realm: &str,
+        users: Arc<LiveUsers>,
+        guesses: Arc<GuessLimiter>,
+        mode: RuleMode,
+    ) -> Result<Self, InvalidRealm> {
         if realm.bytes().any(|b| b.is_ascii_control()) {
             return Err(InvalidRealm);
         }
         //= RFC 9110 §5.6.4: a quote and a backslash are quoted by a backslash
         let realm = realm.replace('\\', "\\\\").replace('"', "\\\"");
         let challenge = format!("Basic realm=\"{realm}\", charset=\"UTF-8\"").into();
-        Ok(Self { users, challenge, mode, denials: DenialCounter::default() })
+        Ok(Self { users, challenge, guesses, mode, denials: DenialCounter::default() })
     }
 
     /// Returns the maximum memory of one password check in bytes.
     pub(super) fn check_bytes_max(&self) -> u64 {
-        self.users.check_bytes_max()
+        self.users.current().check_bytes_max()
     }
 
     /// Returns the number of denials if the rule is in dry-run mode.
     pub(super) fn dry_run_count(&self) -> Option<u64> {
-        self.denials.dry_run_count(self.mode)
+        let refused = self.denials.dry_run_count(self.mode);
+        refused.into_iter().chain(self.guesses.dry_run_count()).reduce(|sum, count| sum + count)
     }
 
     /// Returns the counter of denials, which includes requests without credentials.
@@ -68,16 +78,42 @@ impl BasicAuthenticator {
         let Credentials { name, password } = &credentials;
         let (client, now) = (request.client(), request.received_at().since_worker_start);
         let attempt = LoginAttempt { name, password: password.as_bytes(), client, now };
-        match verifier.check(&self.users, attempt).await {
+        let users = self.users.current();
+        let wait = self.guesses.time_to_wait(client, name).filter(|_| !verifier.is_verified(&users, attempt));
+        let slowed_down = wait.map_or(AccessDecision::Allow, |wait| self.slow_down(wait));
+        if matches!(slowed_down, AccessDecision::Deny(_)) {
+            return slowed_down;
+        }
+        let decision = match verifier.check(&users, attempt).await {
             CheckResult::Valid => {
                 request.set_user(name.as_str().into());
                 AccessDecision::Allow
             }
-            CheckResult::Invalid => self.deny("wrong user name or password (dry run)", |response| {
-                response.log_reason("wrong user name or password")
-            }),
+            CheckResult::Invalid => {
+                self.guesses.count_wrong(client, name);
+                // A response has one reason, so that of the wrong password names the dry run.
+                let reason = match slowed_down {
+                    AccessDecision::Allow => WRONG_PASSWORD,
+                    _ => WRONG_PASSWORD_DRY_RUN,
+                };
+                self.deny("wrong user name or password (dry run)", |response| response.log_reason(reason))
+            }
             CheckResult::Busy(busy) => self.busy(busy),
+        };
+        match decision {
+            AccessDecision::Allow => slowed_down,
+            other => other,
         }
+    }
+
+    /// Refuses an attempt of a client that has to wait.
+    fn slow_down(&self, wait: Duration) -> AccessDecision {
+        const DRY_RUN_REASON: &str = "too many wrong passwords of this client or for this user (dry run)";
+        AccessDecision::denied(self.guesses.mode(), self.guesses.denials(), DRY_RUN_REASON, || {
+            let seconds = wait.as_millis().div_ceil(1000).max(1);
+            let response = Response::error(StatusCode::TOO_MANY_REQUESTS).log_reason(TOO_MANY_WRONG_PASSWORDS);
+            response.field("retry-after", seconds.to_string())
+        })
     }
 
     fn busy(&self, busy: Busy) -> AccessDecision {
@@ -145,8 +181,10 @@ mod tests {
 
     #[test]
     fn realm_is_quoted() {
-        let users = Arc::new(Users::parse("a:$2y$05$CCCCCCCCCCCCCCCCCCCCC.E5YPO9kmyuRGyh0XouQYb4YMJKvyOeW").unwrap());
-        let authenticator = |realm| BasicAuthenticator::new(realm, users.clone(), RuleMode::Enforce);
+        let line = "a:$2y$05$CCCCCCCCCCCCCCCCCCCCC.E5YPO9kmyuRGyh0XouQYb4YMJKvyOeW".to_owned();
+        let users = Arc::new(LiveUsers::parse(None, line).unwrap());
+        let guesses = Arc::new(GuessLimiter::new(10, Duration::from_secs(60), RuleMode::Enforce).unwrap());
+        let authenticator = |realm| BasicAuthenticator::new(realm, users.clone(), guesses.clone(), RuleMode::Enforce);
         let quoted = r#"Basic realm="the \"big\" \\ house", charset="UTF-8""#;
         assert_eq!(&*authenticator(r#"the "big" \ house"#).unwrap().challenge, quoted);
         assert_eq!(authenticator("a\nb").err(), Some(InvalidRealm));

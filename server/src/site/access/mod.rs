@@ -6,7 +6,11 @@
 #[cfg(feature = "configuration")]
 mod basic_auth;
 mod connection_limiter;
+#[cfg(feature = "configuration")]
+mod guess_limiter;
 mod ip_filter;
+#[cfg(feature = "configuration")]
+mod live_users;
 #[cfg(not(feature = "configuration"))]
 mod no_auth;
 #[cfg(feature = "configuration")]
@@ -20,7 +24,11 @@ mod users;
 #[cfg(feature = "configuration")]
 pub(crate) use basic_auth::BasicAuthenticator;
 pub(crate) use connection_limiter::ConnectionLimiter;
+#[cfg(feature = "configuration")]
+pub(crate) use guess_limiter::GuessLimiter;
 pub(crate) use ip_filter::{IpFilter, Permission};
+#[cfg(feature = "configuration")]
+pub(crate) use live_users::{LiveUsers, UsersRefreshed};
 #[cfg(not(feature = "configuration"))]
 pub(super) use no_auth::Verifier;
 #[cfg(not(feature = "configuration"))]
@@ -31,7 +39,9 @@ pub(super) use password_cache::Verifier;
 pub(crate) use password_cache::{CHECKS_AT_ONCE_MAX as PASSWORD_CHECKS_AT_ONCE_MAX, PasswordCache};
 pub(crate) use rate_limiter::{Rate, RateLimiter};
 #[cfg(feature = "configuration")]
-pub(crate) use users::{UserProblem, Users};
+pub(crate) use users::UserProblem;
+#[cfg(all(test, feature = "configuration"))]
+pub(crate) use users::Users;
 
 use selvedge::service::{Admission, hold_until_sent};
 use selvedge::{Request, Response, StatusCode};

@@ -43,7 +43,8 @@ impl fmt::Display for HashProblem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::UnsupportedScheme => {
-                "a password hash must be bcrypt ($2y$) or argon2id ($argon2id$); htpasswd -B creates bcrypt hashes"
+                "a password hash is argon2id ($argon2id$) or bcrypt ($2y$), because others, such as apr1 and SHA, are \
+                 quickly guessed; `selvedge hash-password` makes one"
             }
             Self::Malformed => "this hash is malformed",
             Self::TooExpensive => {

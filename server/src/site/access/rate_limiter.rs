@@ -12,7 +12,7 @@ use super::{AccessDecision, DenialCounter, RuleMode};
 use crate::site::network::client_key;
 use selvedge::{Response, StatusCode};
 use std::fmt;
-use std::hash::{BuildHasher, RandomState};
+use std::hash::{BuildHasher, Hash, RandomState};
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -121,14 +121,38 @@ impl RateLimiter {
         })
     }
 
+    /// Returns the time until the next token of a key, if it has none. Takes none.
+    #[cfg(feature = "configuration")]
+    pub(super) fn time_to_token(&self, key: &impl Hash) -> Option<Duration> {
+        let now = self.started.elapsed().as_micros() as u64 & TIME_MASK;
+        let (set, tag) = self.place_of(key);
+        let (_, _, refill_us) = self.find_bucket(set, tag, now);
+        let refill_max_us = (self.burst - 1) * self.token_us;
+        (refill_us > refill_max_us).then(|| Duration::from_micros(refill_us - refill_max_us))
+    }
+
+    /// Takes a token of a key, if it has one.
+    #[cfg(feature = "configuration")]
+    pub(super) fn spend(&self, key: &impl Hash) {
+        // Without a token, the key has to wait already.
+        let _ = self.take_token_of(key, self.started.elapsed());
+    }
+
     /// Takes a token. If the bucket is empty, returns the time until the next token.
     fn take_token(&self, client: IpAddr, now: Duration) -> Result<(), Duration> {
-        let now = now.as_micros() as u64 & TIME_MASK;
-        let hash = self.hash.hash_one(client_key(client));
+        self.take_token_of(&client_key(client), now)
+    }
+
+    /// Returns the set of a key and its tag in that: the high bits of its hash, and the low ones.
+    fn place_of(&self, key: &impl Hash) -> (usize, u64) {
+        let hash = self.hash.hash_one(key);
         let sets = (self.buckets.len() / BUCKETS_PER_SET) as u64;
-        // The high bits select the set, and the low bits are the client's tag in it.
-        let set = ((u128::from(hash) * u128::from(sets)) >> 64) as usize * BUCKETS_PER_SET;
-        let tag = hash << TIME_BITS;
+        (((u128::from(hash) * u128::from(sets)) >> 64) as usize * BUCKETS_PER_SET, hash << TIME_BITS)
+    }
+
+    fn take_token_of(&self, key: &impl Hash, now: Duration) -> Result<(), Duration> {
+        let now = now.as_micros() as u64 & TIME_MASK;
+        let (set, tag) = self.place_of(key);
         for _ in 0..TRIES_MAX {
             let (bucket, word, refill_us) = self.find_bucket(set, tag, now);
             let refill_max_us = (self.burst - 1) * self.token_us;

@@ -1,5 +1,6 @@
 //! The errors of resolving and reading files, and their responses.
 
+use crate::reasons::LINK_OUT;
 use rustix::io::Errno;
 use selvedge::{Response, StatusCode};
 
@@ -8,6 +9,8 @@ use selvedge::{Response, StatusCode};
 pub(in crate::site) enum FileError {
     /// Nothing has this name, or it is not served.
     NotFound,
+    /// A symbolic link of the path leads out of the root, to no folder that links may lead to.
+    LinkOut,
     /// The server has no permission to read it.
     Forbidden,
     /// The process or the system has no free file descriptor.
@@ -20,14 +23,22 @@ pub(in crate::site) enum FileError {
     ShuttingDown,
 }
 
+impl FileError {
+    /// Whether the path leads to nothing that is served, so that another path may be tried.
+    pub(in crate::site) fn is_missing(self) -> bool {
+        matches!(self, Self::NotFound | Self::LinkOut)
+    }
+}
+
 impl From<Errno> for FileError {
     fn from(error: Errno) -> Self {
         match error {
             Errno::AGAIN => Self::WouldBlock,
             Errno::ACCESS | Errno::PERM => Self::Forbidden,
             Errno::MFILE | Errno::NFILE => Self::OutOfDescriptors,
-            // XDEV: the path leaves the root. NXIO, NODEV: a special file.
-            Errno::NOENT | Errno::NOTDIR | Errno::NAMETOOLONG | Errno::LOOP | Errno::XDEV => Self::NotFound,
+            Errno::XDEV => Self::LinkOut,
+            // NXIO, NODEV: a special file.
+            Errno::NOENT | Errno::NOTDIR | Errno::NAMETOOLONG | Errno::LOOP => Self::NotFound,
             Errno::NXIO | Errno::NODEV | Errno::ISDIR | Errno::INVAL => Self::NotFound,
             other => Self::System(other),
         }
@@ -38,6 +49,7 @@ impl From<FileError> for Response {
     fn from(error: FileError) -> Self {
         match error {
             FileError::NotFound => Self::error(StatusCode::NOT_FOUND),
+            FileError::LinkOut => Self::error(StatusCode::NOT_FOUND).log_reason(LINK_OUT),
             FileError::Forbidden => {
                 Self::error(StatusCode::FORBIDDEN).log_reason("the server has no permission to read the file")
             }

@@ -1,8 +1,11 @@
 //! Resolves a path to a file with its precompressed variants, or to a directory.
 
+use super::content_hash::{self, WAIT_BYTES_MAX};
 use super::error::FileError;
-use super::loaded::{KnownStamps, LoadedContent, LoadedFile, LoadedVariant, MEMORY_FILE_BYTES_MAX};
-pub(super) use super::root::DiskAccess;
+use super::loaded::{
+    ContentIdentity, KnownStamps, LoadedContent, LoadedFile, LoadedVariant, MEANINGFUL_FROM, MEMORY_FILE_BYTES_MAX,
+};
+pub(super) use super::open::DiskAccess;
 use super::root::Root;
 use crate::site::files_rules::{Compress, Precompressed};
 use rustix::fs::{FileType, Stat, fstat};
@@ -120,17 +123,17 @@ fn load(
     disk_access: DiskAccess,
     known: Option<&KnownStamps>,
 ) -> Result<LoadOutcome, FileError> {
-    let mut variants = Vec::new();
+    let (mut variants, mut outdated) = (Vec::new(), Vec::new());
     let codings = if *mode == Precompressed::On { &Coding::ALL[..] } else { &[] };
     for &coding in codings {
         match root.open_beneath(&path.with_suffix(coding.suffix()), disk_access) {
             Ok(variant) => {
                 let variant_stat = fstat(&variant)?;
-                // A variant that is older than the file belongs to an earlier state of it.
-                let regular = FileType::from_raw_mode(variant_stat.st_mode) == FileType::RegularFile;
-                if regular && (variant_stat.st_mtime, variant_stat.st_mtime_nsec) >= (stat.st_mtime, stat.st_mtime_nsec)
-                {
-                    variants.push((coding, variant, variant_stat));
+                if FileType::from_raw_mode(variant_stat.st_mode) == FileType::RegularFile {
+                    match is_current(&FileStamp::from_stat(&variant_stat), &FileStamp::from_stat(&stat)) {
+                        true => variants.push((coding, variant, variant_stat)),
+                        false => outdated.push((coding, FileStamp::from_stat(&variant_stat))),
+                    }
                 }
             }
             Err(Errno::AGAIN) => return Err(FileError::WouldBlock),
@@ -143,7 +146,9 @@ fn load(
     }
     let is_unchanged = known.is_some_and(|known| {
         let now = variants.iter().map(|(coding, _, variant_stat)| (Some(*coding), FileStamp::from_stat(variant_stat)));
-        std::iter::once((None, FileStamp::from_stat(&stat))).chain(now).eq(known.iter().copied())
+        // A file that is being hashed is looked at again, in case its hash is known now.
+        !known.is_pending
+            && std::iter::once((None, FileStamp::from_stat(&stat))).chain(now).eq(known.stamps.iter().copied())
     });
     if is_unchanged {
         return Ok(LoadOutcome::Unchanged);
@@ -153,7 +158,65 @@ fn load(
         .into_iter()
         .map(|(coding, fd, variant_stat)| Ok((coding, read(fd, &variant_stat, disk_access)?)))
         .collect::<Result<Vec<_>, FileError>>()?;
-    Ok(LoadOutcome::File(LoadedFile { name: path.file_name().to_owned(), identity, precompressed: variants }))
+    outdated.retain(|(_, stamp)| outdated::report_once(*stamp));
+    let outdated = outdated.into_iter().map(|(coding, _)| coding).collect();
+    let name = path.file_name().to_owned();
+    Ok(LoadOutcome::File(LoadedFile { name, identity, precompressed: variants, outdated }))
+}
+
+/// Whether a precompressed file belongs to the current state of its file: it is not older. Tools that copy the time of the
+/// file may cut it to the steps of another system, so a time that is cut is equal to its original.
+fn is_current(variant: &FileStamp, file: &FileStamp) -> bool {
+    /// Nanoseconds in the steps: of 100 ns, a microsecond, a millisecond, a second.
+    const STEPS: [u32; 4] = [100, 1_000, 1_000_000, 1_000_000_000];
+    let ((seconds, nanoseconds), (file_seconds, file_nanoseconds)) = (variant.modified, file.modified);
+    let is_cut = |step: &u32| nanoseconds == file_nanoseconds - file_nanoseconds % step;
+    variant.modified >= file.modified || (seconds == file_seconds && STEPS.iter().any(is_cut))
+}
+
+/// Which outdated precompressed files were reported. Each has a line of its own in the log, so their number is bounded.
+mod outdated {
+    use selvedge::service::FileStamp;
+    use std::collections::HashSet;
+    use std::sync::{LazyLock, Mutex, PoisonError};
+    use std::time::{Duration, Instant};
+
+    /// The maximum number of files that are reported within [`PERIOD`].
+    pub(super) const REPORTS_MAX: usize = 1024;
+    /// If more files are outdated, the reports begin again after this time.
+    pub(super) const PERIOD: Duration = Duration::from_secs(3600);
+
+    static REPORTED: LazyLock<Mutex<Reported>> = LazyLock::new(Mutex::default);
+
+    /// The files that were reported.
+    #[derive(Default)]
+    pub(super) struct Reported {
+        stamps: HashSet<FileStamp>,
+        began: Option<Instant>,
+    }
+
+    impl Reported {
+        /// Whether a file is reported for the first time in this state.
+        pub(super) fn add(&mut self, stamp: FileStamp, now: Instant) -> bool {
+            if self.stamps.contains(&stamp) {
+                return false;
+            }
+            if self.stamps.len() >= REPORTS_MAX {
+                if self.began.is_some_and(|began| now.duration_since(began) < PERIOD) {
+                    return false;
+                }
+                self.stamps.clear();
+            }
+            if self.stamps.is_empty() {
+                self.began = Some(now);
+            }
+            self.stamps.insert(stamp)
+        }
+    }
+
+    pub(super) fn report_once(stamp: FileStamp) -> bool {
+        REPORTED.lock().unwrap_or_else(PoisonError::into_inner).add(stamp, Instant::now())
+    }
 }
 
 /// How often a file that changes during a read is read again.
@@ -175,13 +238,44 @@ fn read(fd: OwnedFd, stat: &Stat, disk_access: DiskAccess) -> Result<LoadedVaria
         if is_whole
             && (!after.changed_recently(SystemTime::now()) || read_whole(&file, after.length, disk_access)? == bytes)
         {
-            return Ok(LoadedVariant { stamp: after, content: LoadedContent::Memory(bytes) });
+            let identity = ContentIdentity::Hash(content_hash::hash_of(&bytes));
+            return Ok(LoadedVariant { stamp: after, content: LoadedContent::Memory(bytes), identity });
         }
         before = after;
     }
     // The file is large or is written constantly. The engine sends it from the descriptor and aborts the
     // response if the length changes.
-    Ok(LoadedVariant { stamp: before, content: LoadedContent::Open(file) })
+    let identity = identity_of(&file, &before, disk_access)?;
+    Ok(LoadedVariant { stamp: before, content: LoadedContent::Open(file), identity })
+}
+
+/// Returns what identifies the content of a large file.
+fn identity_of(file: &File, stamp: &FileStamp, disk_access: DiskAccess) -> Result<ContentIdentity, FileError> {
+    if time_identifies(stamp, SystemTime::now()) {
+        return Ok(ContentIdentity::Time);
+    }
+    if let Some(hash) = content_hash::known_hash(stamp) {
+        return Ok(ContentIdentity::Hash(hash));
+    }
+    if stamp.length > WAIT_BYTES_MAX {
+        content_hash::hash_later(file, stamp);
+        return Ok(ContentIdentity::Pending);
+    }
+    if disk_access == DiskAccess::CachedOnly {
+        return Err(FileError::WouldBlock);
+    }
+    let hash = content_hash::hash_file(file, stamp).map_err(|_| FileError::System(Errno::IO))?;
+    Ok(hash.map_or(ContentIdentity::Pending, ContentIdentity::Hash))
+}
+
+/// Whether the modification time and the length identify the content of a file at its path. They do if the system set the
+/// time when the content was last written: then it has fractions of a second and is the time of the last change, too. A
+/// time that a tool has set can be equal for every version.
+fn time_identifies(stamp: &FileStamp, now: SystemTime) -> bool {
+    let (seconds, nanoseconds) = stamp.modified;
+    let is_past =
+        now.duration_since(SystemTime::UNIX_EPOCH).is_ok_and(|now| i128::from(seconds) <= now.as_secs().into());
+    nanoseconds != 0 && stamp.modified == stamp.changed && seconds >= MEANINGFUL_FROM && is_past
 }
 
 /// Reads up to `length` bytes, fewer if the file is shorter. The file's stamp afterwards shows whether it is longer.
@@ -209,4 +303,62 @@ fn read_whole(file: &File, length: u64, disk_access: DiskAccess) -> Result<Vec<u
     }
     bytes.truncate(filled);
     Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    fn modified(seconds: i64, nanoseconds: u32) -> FileStamp {
+        let time = (seconds, nanoseconds);
+        FileStamp { device: 1, inode: 1, length: 1, modified: time, changed: time }
+    }
+
+    #[test]
+    fn precompressed_file_with_a_cut_time_is_current() {
+        let file = modified(100, 123_456_789);
+        for (seconds, nanoseconds, expected) in [
+            (100, 123_456_789, true),
+            (101, 0, true),
+            (100, 0, true),
+            (100, 123_000_000, true),
+            (100, 123_456_000, true),
+            (100, 123_456_700, true),
+            (100, 123_456_788, false),
+            (100, 122_000_000, false),
+            (99, 123_456_789, false),
+            (99, 0, false),
+        ] {
+            assert_eq!(is_current(&modified(seconds, nanoseconds), &file), expected, "{seconds}.{nanoseconds}");
+        }
+    }
+
+    #[test]
+    fn reports_of_outdated_files_are_bounded() {
+        let (mut reported, now) = (outdated::Reported::default(), std::time::Instant::now());
+        let stamp = |number: usize| FileStamp { inode: number as u64, ..modified(0, 0) };
+        let first = (0..outdated::REPORTS_MAX).filter(|number| reported.add(stamp(*number), now)).count();
+        assert_eq!(first, outdated::REPORTS_MAX);
+        let next = stamp(outdated::REPORTS_MAX);
+        assert!(!reported.add(stamp(0), now) && !reported.add(next, now));
+        let later = now + outdated::PERIOD;
+        assert!(reported.add(next, later) && !reported.add(next, later));
+    }
+
+    #[test]
+    fn time_identifies_content_if_the_system_has_set_it() {
+        let now = SystemTime::UNIX_EPOCH + Duration::from_secs(1_800_000_000);
+        assert!(time_identifies(&modified(1_700_000_000, 5), now));
+        for stamp in [
+            modified(1_700_000_000, 0),
+            modified(1, 0),
+            modified(1, 5),
+            modified(315_532_801, 0),
+            modified(1_900_000_000, 5),
+            FileStamp { changed: (1_700_000_001, 5), ..modified(1_700_000_000, 5) },
+        ] {
+            assert!(!time_identifies(&stamp, now), "{stamp:?}");
+        }
+    }
 }

@@ -1,14 +1,20 @@
 //! The representations of a file, ready to be sent.
 
+use super::allowed_codings::AllowedCodings;
 use super::encoded::EncodedContent;
-use super::loaded::{KnownStamps, LoadedContent, LoadedFile, LoadedVariant, MEMORY_FILE_BYTES_MAX};
-use super::mime::content_type;
+use super::loaded::{
+    ContentIdentity, FIXED_TIMES, KnownStamps, LoadedContent, LoadedFile, LoadedVariant, MEANINGFUL_FROM,
+    MEMORY_FILE_BYTES_MAX,
+};
+use super::mime::{content_type, own_coding};
+use crate::reasons::OUTDATED;
 use bytes::Bytes;
 use selvedge::proto::date::HttpDate;
 use selvedge::proto::encoding::{AcceptedCodings, Coding};
 use selvedge::proto::field::{Fields, KnownField};
 use selvedge::service::{FileStamp, OpenFile};
 use selvedge::{ContentCoder, Request};
+use std::cell::Cell;
 use std::rc::Rc;
 use std::time::{Duration, SystemTime};
 
@@ -40,6 +46,8 @@ pub(in crate::site) struct Resource {
     precompressed: Vec<(Coding, Representation)>,
     /// The codings that the server encodes the file in.
     encoded: Vec<(Coding, Representation)>,
+    /// The reason why precompressed files are not sent, until it is logged.
+    log_reason: Cell<Option<&'static str>>,
 }
 
 /// The fields of the responses with a representation.
@@ -51,17 +59,37 @@ pub(super) struct RepresentationFields {
     pub(super) not_modified: Rc<Fields>,
 }
 
+/// The fields of a file with the changes of the site.
+pub(super) struct ChangedFields {
+    /// In the order of [`Resource::select`].
+    pub(super) of_representations: Box<[RepresentationFields]>,
+    /// What the site's fields allow.
+    pub(super) allowed: AllowedCodings,
+}
+
 /// One representation of a file (RFC 9110 §3.2).
 pub(super) struct Representation {
     pub(super) fields: RepresentationFields,
-    pub(super) etag: String,
-    pub(super) modified: HttpDate,
+    /// `None` until the content is known.
+    pub(super) etag: Option<String>,
+    /// `None` for a time that means nothing.
+    pub(super) modified: Option<HttpDate>,
+    /// Whether the modification time belongs to one content alone.
+    pub(super) is_identified_by_time: bool,
     pub(super) content_type: String,
     pub(super) length: u64,
     /// The content; of an encoded representation, that of the file.
     pub(super) storage: BodyStorage,
     pub(super) stamp: FileStamp,
     pub(super) encoded: Option<EncodedContent>,
+}
+
+/// What the representations of a file have in common.
+struct FileFacts<'a> {
+    media_type: &'a str,
+    /// The coding that the file itself has.
+    own: Option<Coding>,
+    vary: Option<&'a str>,
 }
 
 /// Where the bytes of a representation are.
@@ -76,7 +104,9 @@ impl Resource {
     pub(super) fn new(file: LoadedFile, coder: Option<&ContentCoder>) -> Self {
         let media_type = content_type(&file.name);
         let essence = media_type.split(';').next().unwrap_or_default().trim_end();
-        let coder = coder.filter(|coder| coder.encodes(essence, file.identity.stamp.length));
+        let own = own_coding(&file.name);
+        // A file with a coding of its own does not shrink.
+        let coder = coder.filter(|coder| own.is_none() && coder.encodes(essence, file.identity.stamp.length));
         let vary = (!file.precompressed.is_empty() || coder.is_some()).then_some("accept-encoding");
         let now = SystemTime::now();
         let mut all = std::iter::once(&file.identity).chain(file.precompressed.iter().map(|(_, variant)| variant));
@@ -85,22 +115,31 @@ impl Resource {
         } else {
             Stability::Stable
         };
+        let facts = FileFacts { media_type: &media_type, own, vary };
         let make = |coding, variant: LoadedVariant| {
-            Representation::new((&media_type, vary), coding, (variant.stamp, variant.content.into()))
+            Representation::new(&facts, coding, (variant.stamp, variant.identity), variant.content.into())
         };
+        let content_identity = file.identity.identity;
         let identity = make(None, file.identity);
         let precompressed: Vec<_> =
             file.precompressed.into_iter().map(|(coding, variant)| (coding, make(Some(coding), variant))).collect();
         let is_missing = |coding: &Coding| precompressed.iter().all(|(available, _)| available != coding);
         let encode = |coder: &ContentCoder, coding| {
-            let source = (identity.stamp, identity.storage.clone());
-            let representation = Representation::new((&media_type, vary), Some(coding), source);
+            let state = (identity.stamp, content_identity);
+            let representation = Representation::new(&facts, Some(coding), state, identity.storage.clone());
             (coding, representation.encoded_by(coder.clone(), coding))
         };
         let encoded = coder.iter().flat_map(|coder| {
             coder.offered_codings().iter().copied().filter(is_missing).map(|coding| encode(coder, coding))
         });
-        Self { stability, name: file.name.into(), encoded: encoded.collect(), identity, precompressed }
+        Self {
+            stability,
+            name: file.name.into(),
+            encoded: encoded.collect(),
+            identity,
+            precompressed,
+            log_reason: Cell::new(outdated_reason(&file.outdated)),
+        }
     }
 
     /// Returns the file without a content coding.
@@ -108,15 +147,20 @@ impl Resource {
         &self.identity
     }
 
-    /// Returns the fields of each representation with these changes, in the order of [`Resource::select`].
-    pub(super) fn changed_fields(&self, apply: &dyn Fn(&mut Fields)) -> Box<[RepresentationFields]> {
+    /// Returns the fields of each representation with these changes.
+    pub(super) fn changed_fields(&self, apply: &dyn Fn(&mut Fields)) -> ChangedFields {
         let change = |representation: &Representation| {
             let mut changed = representation.fields.clone();
             apply(Rc::make_mut(&mut changed.full));
             apply(Rc::make_mut(&mut changed.not_modified));
             changed
         };
-        self.representations().map(change).collect()
+        let mut site_fields = Fields::new();
+        apply(&mut site_fields);
+        ChangedFields {
+            of_representations: self.representations().map(change).collect(),
+            allowed: AllowedCodings::of(&site_fields),
+        }
     }
 
     /// Returns the file name.
@@ -129,21 +173,30 @@ impl Resource {
         &self.identity.content_type
     }
 
-    pub(super) fn stamps(&self) -> KnownStamps {
-        let variants = self.precompressed.iter().map(|(coding, variant)| (Some(*coding), variant.stamp));
-        std::iter::once((None, self.identity.stamp)).chain(variants).collect()
+    /// Returns the reason to log, once.
+    pub(super) fn take_log_reason(&self) -> Option<&'static str> {
+        self.log_reason.take()
     }
 
-    /// Selects the representation that the client prefers (RFC 9110 §12.5.3). Returns its number and itself.
-    pub(super) fn select(&self, request: &Request) -> (usize, &Representation) {
-        if self.precompressed.is_empty() && self.encoded.is_empty() {
+    pub(super) fn stamps(&self) -> KnownStamps {
+        let variants = self.precompressed.iter().map(|(coding, variant)| (Some(*coding), variant.stamp));
+        KnownStamps {
+            stamps: std::iter::once((None, self.identity.stamp)).chain(variants).collect(),
+            is_pending: self.representations().any(|representation| representation.etag.is_none()),
+        }
+    }
+
+    /// Selects the allowed representation that the client prefers (RFC 9110 §12.5.3). Returns its number and itself.
+    pub(super) fn select(&self, request: &Request, allowed: AllowedCodings) -> (usize, &Representation) {
+        if allowed == AllowedCodings::None || (self.precompressed.is_empty() && self.encoded.is_empty()) {
             return (0, &self.identity);
         }
         let accepted = AcceptedCodings::parse(request.known_field_values(KnownField::AcceptEncoding));
         // The bytes of encoded content may differ at another time or on another machine, so it has no ranges.
         let has_range = request.known_field(KnownField::Range).is_some();
         let can_be_sent = |representation: &Representation| {
-            representation.encoded.as_ref().is_none_or(|encoded| !has_range && !encoded.is_useless())
+            let permits = |encoded: &EncodedContent| !has_range && !encoded.is_useless();
+            representation.encoded.as_ref().is_none_or(|encoded| allowed == AllowedCodings::All && permits(encoded))
         };
         let variants = || self.precompressed.iter().chain(&self.encoded);
         let chosen = accepted.choose(|coding| {
@@ -179,6 +232,13 @@ impl Resource {
     }
 }
 
+impl ChangedFields {
+    /// Returns the memory in bytes that counts towards the cache's limit.
+    pub(super) fn memory_bytes(&self) -> usize {
+        self.of_representations.iter().map(RepresentationFields::memory_bytes).sum()
+    }
+}
+
 impl RepresentationFields {
     /// Returns the memory in bytes that counts towards the cache's limit.
     pub(super) fn memory_bytes(&self) -> usize {
@@ -188,27 +248,40 @@ impl RepresentationFields {
 
 impl Representation {
     fn new(
-        (media_type, vary): (&str, Option<&str>),
+        facts: &FileFacts<'_>,
         coding: Option<Coding>,
-        (stamp, storage): (FileStamp, BodyStorage),
+        (stamp, identity): (FileStamp, ContentIdentity),
+        storage: BodyStorage,
     ) -> Self {
-        let modified = HttpDate::from_unix(stamp.modified.0);
+        let &FileFacts { media_type, own, vary } = facts;
+        let modified = last_modified(&stamp, SystemTime::now());
         let suffix = coding.map_or_else(String::new, |coding| format!("-{}", coding.name()));
-        // The numbers are separated, so that two states never produce one tag.
-        let etag = format!("\"{:x}.{:x}-{:x}{suffix}\"", stamp.modified.0, stamp.modified.1, stamp.length);
+        let etag = match identity {
+            ContentIdentity::Hash(hash) => Some(format!("\"{hash}{suffix}\"")),
+            // The numbers are separated, so that two states never produce one tag.
+            ContentIdentity::Time => {
+                let (seconds, nanoseconds) = stamp.modified;
+                Some(format!("\"{seconds:x}.{nanoseconds:x}-{:x}{suffix}\"", stamp.length))
+            }
+            ContentIdentity::Pending => None,
+        };
         let mut not_modified = Fields::new();
         let mut fields = Fields::new();
         let add = |fields: &mut Fields, name, value: &[u8]| {
             fields.append(name, value).expect("media types, tags and dates have no control characters");
         };
         add(&mut fields, "content-type", media_type.as_bytes());
-        if let Some(coding) = coding {
+        for coding in own.into_iter().chain(coding) {
             add(&mut fields, "content-encoding", coding.name().as_bytes());
         }
         add(&mut fields, "accept-ranges", b"bytes");
         for fields in [&mut fields, &mut not_modified] {
-            add(fields, "etag", etag.as_bytes());
-            add(fields, "last-modified", &modified.format());
+            if let Some(etag) = &etag {
+                add(fields, "etag", etag.as_bytes());
+            }
+            if let Some(modified) = modified {
+                add(fields, "last-modified", &modified.format());
+            }
             if let Some(vary) = vary {
                 add(fields, "vary", vary.as_bytes());
             }
@@ -217,6 +290,7 @@ impl Representation {
             fields: RepresentationFields { full: Rc::new(fields), not_modified: Rc::new(not_modified) },
             etag,
             modified,
+            is_identified_by_time: identity == ContentIdentity::Time,
             content_type: media_type.to_owned(),
             length: stamp.length,
             storage,
@@ -256,6 +330,22 @@ impl From<LoadedContent> for BodyStorage {
             LoadedContent::Open(file) => Self::Open(Rc::new(OpenFile::new(file))),
         }
     }
+}
+
+/// Returns the value of Last-Modified. `None` for a fixed time, and for one that is later than Date (RFC 9110 §8.8.2.1).
+fn last_modified(stamp: &FileStamp, now: SystemTime) -> Option<HttpDate> {
+    let seconds = stamp.modified.0;
+    let now = now.duration_since(SystemTime::UNIX_EPOCH).ok()?.as_secs();
+    let is_fixed = seconds < MEANINGFUL_FROM || FIXED_TIMES.contains(&seconds);
+    let is_meaningful = !is_fixed && u64::try_from(seconds).is_ok_and(|seconds| seconds <= now);
+    is_meaningful.then(|| HttpDate::from_unix(seconds))
+}
+
+/// Returns why the precompressed files of these codings are not sent.
+fn outdated_reason(codings: &[Coding]) -> Option<&'static str> {
+    let bits = Coding::ALL.iter().enumerate().filter(|(_, coding)| codings.contains(coding));
+    let number: usize = bits.map(|(place, _)| 1 << place).sum();
+    OUTDATED.get(number.checked_sub(1)?).copied()
 }
 
 const _: () = assert!(MEMORY_FILE_BYTES_MAX < u32::MAX as u64, "a file in memory has a small length");

@@ -1,22 +1,15 @@
 //! The root directory of a site. The only way to open a file is beneath it.
 
-use rustix::fs::{FileType, Mode, OFlags, ResolveFlags, Stat, fstat, open, openat, openat2, stat};
+use super::links;
+pub(in crate::site) use super::open::DiskAccess;
+use super::open::open_in;
+use rustix::fs::{FileType, Mode, OFlags, Stat, fstat, open, openat, stat};
 use rustix::io::Errno;
-use selvedge::proto::path::SafePath;
+use selvedge::proto::path::{SafePath, file_path};
+use std::borrow::Cow;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
-use std::thread;
-use std::time::Duration;
-
-/// Whether the caller may wait for the disk.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::site) enum DiskAccess {
-    /// It must not. If a path or file is not in memory, the result is `EAGAIN`.
-    CachedOnly,
-    /// It may wait.
-    MayBlock,
-}
 
 /// How paths are opened so that they stay beneath the root.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,6 +29,8 @@ pub(crate) struct Root {
     /// The device and inode numbers, which identify the directory while it is open.
     file_id: (u64, u64),
     method: OpenMethod,
+    /// The folders that symbolic links may lead to, besides the root.
+    link_targets: Arc<[PathBuf]>,
     /// The directory that was last opened at this path in place of this one.
     replacement: Mutex<Weak<Self>>,
 }
@@ -44,18 +39,20 @@ pub(crate) struct Root {
 const READ: OFlags = OFlags::RDONLY.union(OFlags::CLOEXEC).union(OFlags::NONBLOCK).union(OFlags::NOCTTY);
 const DIRECTORY: OFlags = READ.union(OFlags::DIRECTORY);
 
-/// The maximum number of attempts to open a file while the system returns a temporary error; 0.2 seconds
-/// together with [`OPEN_RETRY_PAUSE`].
-const OPEN_TRIES_MAX: u32 = 100;
-/// The pause between two attempts to open a file.
-const OPEN_RETRY_PAUSE: Duration = Duration::from_millis(2);
-
 impl Root {
     /// Opens a directory.
     ///
     /// # Errors
     /// If the path is not a directory or cannot be read.
     pub(crate) fn open(path: &Path) -> std::io::Result<Self> {
+        Self::open_with_links(path, Arc::default())
+    }
+
+    /// Opens a directory whose links may also lead to these folders.
+    ///
+    /// # Errors
+    /// If the path is not a directory or cannot be read.
+    pub(crate) fn open_with_links(path: &Path, link_targets: Arc<[PathBuf]>) -> std::io::Result<Self> {
         let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC;
         let directory = open(path, flags, Mode::empty())?;
         let file_id = file_id(&fstat(&directory)?);
@@ -64,6 +61,7 @@ impl Root {
             directory,
             file_id,
             method: OpenMethod::Openat2,
+            link_targets,
             replacement: Mutex::default(),
         };
         match root.open_relative(".", READ, DiskAccess::MayBlock) {
@@ -87,7 +85,7 @@ impl Root {
         match replacement.upgrade() {
             Some(root) if root.file_id == now => Ok(root),
             _ => {
-                let opened = Arc::new(Self::open(&self.path)?);
+                let opened = Arc::new(Self::open_with_links(&self.path, self.link_targets.clone())?);
                 *replacement = Arc::downgrade(&opened);
                 Ok(opened)
             }
@@ -112,7 +110,6 @@ impl Root {
         disk_access: DiskAccess,
     ) -> rustix::io::Result<OwnedFd> {
         match self.method {
-            OpenMethod::Openat2 if path.as_str().is_empty() => self.open_relative(".", READ, disk_access),
             OpenMethod::Openat2 => self.open_relative(path.as_str(), READ, disk_access),
             // The system cannot report beforehand whether this would wait.
             OpenMethod::BySegment if disk_access == DiskAccess::CachedOnly => Err(Errno::AGAIN),
@@ -123,7 +120,6 @@ impl Root {
     /// Opens a path beneath the root if it is a directory.
     pub(in crate::site) fn open_directory(&self, path: &str, disk_access: DiskAccess) -> rustix::io::Result<OwnedFd> {
         match self.method {
-            OpenMethod::Openat2 if path.is_empty() => self.open_relative(".", DIRECTORY, disk_access),
             OpenMethod::Openat2 => self.open_relative(path, DIRECTORY, disk_access),
             OpenMethod::BySegment => Err(Errno::NOTDIR),
         }
@@ -150,8 +146,7 @@ impl Root {
         if self.method == OpenMethod::BySegment {
             return Err(Errno::LOOP);
         }
-        let beneath = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
-        fstat(&openat2(&self.directory, path.as_str(), OFlags::PATH | OFlags::CLOEXEC, Mode::empty(), beneath)?)
+        fstat(&self.open_relative(path.as_str(), OFlags::PATH | OFlags::CLOEXEC, DiskAccess::MayBlock)?)
     }
 
     /// Returns what a path beneath the root is. Follows links. Reads nothing, so it needs no permission to read the file.
@@ -164,10 +159,7 @@ impl Root {
         disk_access: DiskAccess,
     ) -> rustix::io::Result<FileType> {
         let opened = match self.method {
-            OpenMethod::Openat2 => {
-                let name = if path.as_str().is_empty() { "." } else { path.as_str() };
-                self.open_relative(name, OFlags::PATH | OFlags::CLOEXEC, disk_access)?
-            }
+            OpenMethod::Openat2 => self.open_relative(path.as_str(), OFlags::PATH | OFlags::CLOEXEC, disk_access)?,
             OpenMethod::BySegment => self.open_beneath(path, disk_access)?,
         };
         Ok(FileType::from_raw_mode(fstat(&opened)?.st_mode))
@@ -178,30 +170,26 @@ impl Root {
         &self.path
     }
 
+    /// Opens a decoded path. A link that the kernel does not follow, because it is absolute or leads out of the root, is
+    /// followed segment by segment.
     fn open_relative(&self, path: &str, flags: OFlags, disk_access: DiskAccess) -> rustix::io::Result<OwnedFd> {
-        let mut beneath = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
-        if disk_access == DiskAccess::CachedOnly {
-            beneath |= ResolveFlags::CACHED;
-        }
-        let mut tries = 0;
-        loop {
-            match openat2(&self.directory, path, flags, Mode::empty(), beneath) {
-                Err(Errno::INTR) => {}
-                // A concurrent rename made the path resolution uncertain, or another process has a lease on the
-                // file and was notified. In both cases, another attempt may succeed.
-                Err(Errno::AGAIN) if disk_access == DiskAccess::MayBlock && tries < OPEN_TRIES_MAX => {
-                    tries += 1;
-                    thread::sleep(OPEN_RETRY_PAUSE);
-                }
-                result => return result,
-            }
+        let path = match file_path(path).ok_or(Errno::NOENT)? {
+            path if path.is_empty() => Cow::Borrowed(&b"."[..]),
+            path => path,
+        };
+        match open_in(&self.directory, &path, flags, disk_access) {
+            // Reads links one by one, which may wait for the disk.
+            Err(Errno::XDEV) if disk_access == DiskAccess::CachedOnly => Err(Errno::AGAIN),
+            Err(Errno::XDEV) => links::open(&self.directory, &self.path, &self.link_targets, (&path, flags)),
+            result => result,
         }
     }
 
     fn open_by_segment(&self, path: &SafePath) -> rustix::io::Result<OwnedFd> {
+        let file = path.file_path().ok_or(Errno::NOENT)?;
         let step = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let mut at = openat(&self.directory, ".", step, Mode::empty())?;
-        let mut segments = path.segments().peekable();
+        let mut segments = file.split(|&b| b == b'/').filter(|segment| !segment.is_empty()).peekable();
         while let Some(segment) = segments.next() {
             if segments.peek().is_none() {
                 return openat(&at, segment, READ | OFlags::NOFOLLOW, Mode::empty());

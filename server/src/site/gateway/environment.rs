@@ -4,13 +4,17 @@ use super::rules::GatewayRules;
 use super::script::TargetScript;
 use selvedge::proto::cgi::{ScriptPath, ScriptRequest, for_each_variable};
 use selvedge::proto::fastcgi::write_variable;
-use selvedge::service::UNIX_PEER;
+use selvedge::proto::path::path_bytes;
+use selvedge::service::{UNIX_PEER, local_address, request_id};
 use selvedge::{Request, StatusCode};
+use std::borrow::Cow;
 use std::net::SocketAddr;
 use std::path::Path;
 
 /// SERVER_SOFTWARE.
 const SOFTWARE: &str = concat!("Selvedge/", env!("CARGO_PKG_VERSION"));
+/// The variable of the identifier of a request, which no client sets.
+const REQUEST_ID: &[u8] = b"HTTP_X_REQUEST_ID";
 /// PATH of programs, unless the configuration sets another.
 const PROGRAM_PATH: &[u8] = b"/usr/local/bin:/usr/bin:/bin";
 
@@ -32,6 +36,11 @@ pub(super) struct ScriptCall {
 }
 
 impl ScriptCall {
+    /// Returns the path of the request, decoded, for the log.
+    pub(super) fn path(&self) -> String {
+        format!("{}{}", self.script.name, self.script.path_info)
+    }
+
     /// Passes the variables of the request, then those of the configuration, which replace them.
     fn for_each(&self, request: &Request, rules: &GatewayRules, to: &mut dyn FnMut(&[u8], &[u8])) {
         let is_replaced =
@@ -55,15 +64,26 @@ impl ScriptCall {
             query: &self.query,
             is_secure: self.is_secure,
             client: SocketAddr::new(request.client(), port),
+            server: local_address(request),
             user: request.user(),
             content_length: self.content_length,
             software: SOFTWARE,
         };
         for_each_variable(&facts, &mut |name: &[u8], value: &[u8]| {
-            if !is_replaced(name) {
-                to(name, value);
+            let value = match name {
+                // Text of the path, in which private characters hold bytes that are not UTF-8, and encoded slashes.
+                b"SCRIPT_NAME" | b"PATH_INFO" | b"PATH_TRANSLATED" | b"SCRIPT_FILENAME" | b"DOCUMENT_URI" => {
+                    std::str::from_utf8(value).map_or(Cow::Borrowed(value), path_bytes)
+                }
+                _ => Cow::Borrowed(value),
+            };
+            if name != REQUEST_ID && !is_replaced(name) {
+                to(name, &value);
             }
         });
+        if !is_replaced(REQUEST_ID) {
+            to(REQUEST_ID, request_id(request).as_bytes());
+        }
         for (name, value) in &*rules.variables {
             to(name.as_bytes(), value.as_bytes());
         }

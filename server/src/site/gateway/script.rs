@@ -3,7 +3,7 @@
 use super::rules::PhpRules;
 use crate::site::files::root::{DiskAccess, Root};
 use crate::site::files::{FileError, Files};
-use crate::site::lookup::{self, FileLookup, FoundBy, FoundFile};
+use crate::site::lookup::{self, AddressChange, FileLookup, FoundBy, FoundFile};
 use crate::syntax::absolute_path;
 use rustix::fs::FileType;
 use rustix::io::Errno;
@@ -92,7 +92,7 @@ async fn find_file(
         if is_file(root, &index).await? {
             return Ok(Some(match path.names_directory() {
                 true => PhpLookup::Script(whole_path(&index)),
-                false => PhpLookup::File(FileLookup::DirectoryWithoutSlash),
+                false => PhpLookup::File(FileLookup::Moved(AddressChange::AddSlash)),
             }));
         }
     }
@@ -107,16 +107,15 @@ async fn find_file(
         }
         // A directory that has a page gets its slash, another one is a path of the application.
         Ok((Resolved::DirectoryWithoutSlash, _)) if has_page(files, path, now).await => {
-            Ok(Some(PhpLookup::File(FileLookup::DirectoryWithoutSlash)))
+            Ok(Some(PhpLookup::File(FileLookup::Moved(AddressChange::AddSlash))))
         }
-        Ok(_) | Err(FileError::NotFound) => Ok(None),
-        Err(error) => Err(error),
+        Err(error) if !error.is_missing() => Err(error),
+        _ => Ok(None),
     }
 }
 
 async fn has_page(files: &Files, path: &SafePath, now: Duration) -> bool {
-    let Ok(directory) = SafePath::decode(format!("{}/", path.encode()).as_bytes()) else { return false };
-    let resolved = lookup::resolve_path(files, &directory, now).await;
+    let resolved = lookup::resolve_path(files, &path.as_directory(), now).await;
     matches!(resolved, Ok((Resolved::File(resource), _)) if !is_source(resource.name()))
 }
 
@@ -181,11 +180,18 @@ async fn type_of(root: &Arc<Root>, path: &SafePath) -> Result<FileType, FileErro
         Err(Errno::AGAIN) => {
             let (root, path) = (root.clone(), path.clone());
             let find = move || root.type_beneath(&path, DiskAccess::MayBlock);
-            let found = spawn_blocking(find).await.ok_or(FileError::ShuttingDown)?;
-            Ok(found?)
+            file_type(spawn_blocking(find).await.ok_or(FileError::ShuttingDown)?)
         }
-        found => Ok(found?),
+        found => file_type(found),
     }
+}
+
+/// Returns the type of a path. A link out of the root leads to nothing.
+fn file_type(found: rustix::io::Result<FileType>) -> Result<FileType, FileError> {
+    found.map_err(|error| match FileError::from(error) {
+        missing if missing.is_missing() => FileError::NotFound,
+        error => error,
+    })
 }
 
 /// Returns the path of a script as the server that runs it sees it.

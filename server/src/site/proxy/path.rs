@@ -1,6 +1,6 @@
 //! The path of a forwarded request: bytes of the client, which are never decoded and encoded again.
 
-use selvedge::proto::path::{SafePath, encode_segment};
+use selvedge::proto::path::{EncodedSlash, SafePath, decode_slashes, encode_segment};
 
 /// Returns a path without dot-segments. All other bytes are kept.
 ///
@@ -12,7 +12,10 @@ pub(super) fn without_dot_segments(raw: &[u8]) -> Vec<u8> {
     }
     let mut kept: Vec<&[u8]> = Vec::new();
     let mut ends_in_slash = true;
-    for segment in raw.split(|&b| b == b'/') {
+    let last = raw.iter().filter(|&&b| b == b'/').count();
+    // The route was chosen by a path without empty segments, which dot-segments do not remove there.
+    let segments = raw.split(|&b| b == b'/').enumerate().filter(|(number, part)| !part.is_empty() || *number == last);
+    for (_, segment) in segments {
         let dots = dots_of(segment);
         match dots {
             Some(1) => {}
@@ -57,9 +60,11 @@ pub(super) fn split_prefix<'a>(path: &'a [u8], rest: &str) -> (&'a [u8], &'a [u8
         // The path of the pattern itself, without a slash.
         return (path, b"/");
     }
-    // No segment has an encoded slash, so the decoded text has as many segments as the encoded one.
+    // An encoded slash is no slash of the decoded text, so that has as many segments as the encoded path, except for
+    // empty ones.
     let slashes = rest.bytes().filter(|&b| b == b'/').count();
-    let at = path.iter().enumerate().rev().filter(|&(_, &b)| b == b'/').nth(slashes).map_or(0, |(at, _)| at);
+    let is_separator = |&(at, &b): &(usize, &u8)| b == b'/' && (at == 0 || path[at - 1] != b'/');
+    let at = path.iter().enumerate().rev().filter(is_separator).nth(slashes).map_or(0, |(at, _)| at);
     path.split_at(at)
 }
 
@@ -75,9 +80,14 @@ pub(super) fn prefix_before<'a>(path: &'a str, rest: &str) -> Option<&'a [u8]> {
     path.strip_suffix(&*encoded).map(str::as_bytes)
 }
 
-/// Returns the encoded path that a request is forwarded with: what the client sent, or the path after a rewrite.
-pub(super) fn forwarded_path(raw: &[u8], rewritten: Option<&SafePath>) -> Vec<u8> {
-    rewritten.map_or_else(|| without_dot_segments(raw), |path| path.encode().into_bytes())
+/// Returns the encoded path that a request is forwarded with: what the client sent, or the path after a rewrite. `slash`
+/// is what the site takes an encoded slash for, so that the server reads the path of the route.
+pub(super) fn forwarded_path(raw: &[u8], rewritten: Option<&SafePath>, slash: EncodedSlash) -> Vec<u8> {
+    match (rewritten, slash) {
+        (Some(path), _) => path.encode().into_bytes(),
+        (None, EncodedSlash::Data) => without_dot_segments(raw),
+        (None, EncodedSlash::Separator) => without_dot_segments(&decode_slashes(raw)),
+    }
 }
 
 #[cfg(test)]
@@ -104,7 +114,17 @@ mod tests {
 
     #[test]
     fn dot_segments_are_removed_as_the_route_sees_them() {
-        for raw in ["/a/../b", "/x/y/../../z/./", "/a/b/%2e./c", "/a/.%2e", "/%61/.", "/...", "/.a/.."] {
+        for raw in [
+            "/a/../b",
+            "/x/y/../../z/./",
+            "/a/b/%2e./c",
+            "/a/.%2e",
+            "/%61/.",
+            "/...",
+            "/.a/..",
+            "/a//../b",
+            "//a/./b//",
+        ] {
             let seen = SafePath::decode(raw.as_bytes()).unwrap();
             let forwarded = SafePath::decode(&without_dot_segments(raw.as_bytes())).unwrap();
             assert_eq!(forwarded, seen, "{raw}");
@@ -120,8 +140,10 @@ mod tests {
             ("/api", "", ("/api", "/")),
             ("/a%20b/%C3%A9/d", "é/d", ("/a%20b", "/%C3%A9/d")),
             ("/b", "b", ("", "/b")),
+            ("/api//b//c", "b/c", ("/api", "//b//c")),
+            ("/api/b%2Fc", "b\u{10ff2f}c", ("/api", "/b%2Fc")),
             ("/", "", ("", "/")),
-            ("/api/a%2Fb//c", "a\u{1f}b//c", ("/api", "/a%2Fb//c")),
+            ("/api/a%2Fb//c", "a\u{10ff2f}b/c", ("/api", "/a%2Fb//c")),
         ] {
             let (prefix, rest) = split_prefix(path.as_bytes(), rest);
             assert_eq!((prefix, rest), (expected.0.as_bytes(), expected.1.as_bytes()), "{path}");
@@ -130,7 +152,7 @@ mod tests {
             ("/v1/b/c", "b/c", Some("/v1")),
             ("/v1/", "", Some("/v1")),
             ("/b", "b", Some("")),
-            ("/v1/a%2Fb/c", "a\u{1f}b//c", Some("/v1")),
+            ("/v1/a%2Fb/c", "a\u{10ff2f}b/c", Some("/v1")),
             ("/v1/%C3%A9", "é", Some("/v1")),
             ("/v1/x-b", "b", None),
             ("/v1", "", None),

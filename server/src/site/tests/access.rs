@@ -10,7 +10,18 @@ const USERS: &str = "ann:$2y$05$CCCCCCCCCCCCCCCCCCCCC.E5YPO9kmyuRGyh0XouQYb4YMJK
 const ANN: &str = "Authorization: Basic YW5uOlUqVQ==";
 
 fn basic(mode: RuleMode) -> Arc<BasicAuthenticator> {
-    Arc::new(BasicAuthenticator::new("the house", Arc::new(Users::parse(USERS).unwrap()), mode).unwrap())
+    authenticator("the house", USERS, mode)
+}
+
+/// A rule that allows many wrong passwords.
+fn authenticator(realm: &str, users: &str, mode: RuleMode) -> Arc<BasicAuthenticator> {
+    authenticator_with(realm, users, mode, 1000)
+}
+
+fn authenticator_with(realm: &str, users: &str, mode: RuleMode, wrong_max: u32) -> Arc<BasicAuthenticator> {
+    let users = Arc::new(LiveUsers::parse(None, users.to_owned()).unwrap());
+    let guesses = Arc::new(GuessLimiter::new(wrong_max, Duration::from_secs(3600), mode).unwrap());
+    Arc::new(BasicAuthenticator::new(realm, users, guesses, mode).unwrap())
 }
 
 fn with_access(access: AccessRules, routes: Vec<Route>) -> SiteRules {
@@ -45,6 +56,27 @@ fn users_need_a_valid_password() {
         assert_eq!(served.logged().user, None);
     }
     assert_eq!(served.get_with("/a.txt", &["Authorization: Basic YW5uOndyb25n"]).status_and_text(), (200, "a"));
+}
+
+#[test]
+fn guessing_is_slowed_down_until_the_password_is_known() {
+    let wrong = "Authorization: Basic YW5uOndyb25n";
+    for (mode, expected) in [(RuleMode::Enforce, 429), (RuleMode::DryRun, 200)] {
+        let rule = authenticator_with("x", USERS, mode, 3);
+        let access = AccessRules { basic_auth: Some(rule), ..AccessRules::default() };
+        let served = TestServer::new(vec![with_access(access, vec![route("/*", respond_with("in"))])]);
+        let known = served.get_with("/", &[ANN]);
+        assert_eq!(known.status, 200);
+        for _ in 0..3 {
+            served.get_with("/", &[wrong]);
+        }
+        let refused = served.get_with("/", &[wrong]);
+        assert_eq!(refused.status, expected);
+        assert_eq!(refused.field("retry-after").is_some(), mode == RuleMode::Enforce);
+        let reason = served.logged().reason;
+        assert!(reason.is_some_and(|reason| reason.contains("wrong")), "{reason:?}");
+        assert_eq!(served.get_with("/", &[ANN]).status, 200, "a password that is known to be right still counts");
+    }
 }
 
 #[test]
@@ -89,8 +121,7 @@ fn password_is_checked_once_for_many_files() {
     // A check at cost 10 takes long enough to be measured.
     let salt = *b"sixteen bytes...";
     let hash = bcrypt::hash_with_salt("U*U", 10, salt).unwrap().format_for_version(bcrypt::Version::TwoY);
-    let users = Arc::new(Users::parse(&format!("ann:{hash}")).unwrap());
-    let rule = Arc::new(BasicAuthenticator::new("x", users, RuleMode::Enforce).unwrap());
+    let rule = authenticator("x", &format!("ann:{hash}"), RuleMode::Enforce);
     let access = AccessRules { basic_auth: Some(rule.clone()), ..AccessRules::default() };
     let served = TestServer::new(vec![with_access(access, vec![route("/*", Action::Files(folder.files()))])]);
     let began = Instant::now();
@@ -109,9 +140,8 @@ fn password_is_checked_once_for_many_files() {
 fn password_guessing_does_not_block_other_clients() {
     let salt = *b"sixteen bytes...";
     let hash = bcrypt::hash_with_salt("U*U", 10, salt).unwrap().format_for_version(bcrypt::Version::TwoY);
-    let users = Arc::new(Users::parse(&format!("ann:{hash}")).unwrap());
     let access = AccessRules {
-        basic_auth: Some(Arc::new(BasicAuthenticator::new("x", users, RuleMode::Enforce).unwrap())),
+        basic_auth: Some(authenticator("x", &format!("ann:{hash}"), RuleMode::Enforce)),
         ..AccessRules::default()
     };
     let proxies = TrustedProxies {

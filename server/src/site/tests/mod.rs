@@ -12,8 +12,8 @@ mod routes;
 
 use super::*;
 use crate::syntax::{CaseSensitivity, Pattern, ResponseSelector, Template, TextPattern, TextTemplate, TryPath};
-use selvedge::proto::path::SafePath;
-use selvedge::service::{Exchange, FileStamp};
+use selvedge::proto::path::{EncodedSlash, SafePath};
+use selvedge::service::{Exchange, FileStamp, LogRule};
 use selvedge::{Observer, RunningServer, Server};
 use std::fs;
 use std::io::{Read, Write};
@@ -74,6 +74,7 @@ fn files_rules(root: Arc<Root>) -> FilesRules {
         fallback: None,
         listing: Listing::Off,
         precompressed: Precompressed::On,
+        addresses: PageAddresses::default(),
     }
 }
 
@@ -90,6 +91,7 @@ fn route(pattern: &str, action: Action) -> Route {
         action,
         compress: Compress::Off,
         lease: None,
+        log_rule: LogRule::All,
     }
 }
 

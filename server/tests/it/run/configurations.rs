@@ -103,7 +103,7 @@ fn an_application_and_its_api_have_their_own_rules() {
                 "OPTIONS /api/x",
                 &["Origin: https://evil.example", "Access-Control-Request-Method: PUT"],
                 403,
-                &[("access-control-allow-origin", None), ("vary", Some("origin"))],
+                &[("access-control-allow-origin", None), ("vary", Some("accept, origin"))],
                 "",
             ),
             (

@@ -95,6 +95,7 @@ fn files_outside_of_the_sandbox_are_served_by_a_new_process() {
     let done = command(&folder, &["reload"]);
     assert_eq!(done.code, Some(0), "{done:?}");
     assert_eq!(get(&program, "a", "/").text(), "two");
+    assert!(done.out.contains("changed: site *\n"), "{done:?}");
     if done.out.contains("has taken over") {
         assert_ne!(wait_until("the first one has ended", || child_of(program.pid())), first);
     }
@@ -103,6 +104,49 @@ fn files_outside_of_the_sandbox_are_served_by_a_new_process() {
     let refused = command(&folder, &["reload"]);
     assert!(refused.code == Some(1) && refused.err.contains("none/site: it does not exist"), "{refused:?}");
     assert_eq!(get(&program, "a", "/").text(), "two");
+    program.stop();
+}
+
+#[test]
+fn a_swapped_link_to_a_release_replaces_no_process() {
+    let (folder, elsewhere) = (Folder::new(""), Folder::new(""));
+    for release in ["1", "2"] {
+        elsewhere.write(&format!("releases/{release}/public/index.html"), release);
+    }
+    let link = |release: &str| {
+        let new = elsewhere.path("current.new");
+        std::os::unix::fs::symlink(format!("releases/{release}"), &new).expect("the folder is ours");
+        fs::rename(new, elsewhere.path("current")).expect("the folder is ours");
+    };
+    link("1");
+    folder.configure(&format!("site \"*\" {{ root \"{}\"; }}", elsewhere.path("current/public").display()));
+    let program = folder.serve();
+    let (first, mut kept) = (serving(&program), program.connect());
+    for release in ["2", "1", "2"] {
+        link(release);
+        wait_until("the release is served", || (get(&program, "a", "/").text() == release).then_some(()));
+        assert_eq!(request(&mut kept, "a", "GET /", &[]).field("connection"), None);
+    }
+    let reloaded = command(&folder, &["reload"]);
+    assert!(reloaded.out.starts_with("configuration 2, 1 earlier"), "{reloaded:?}");
+    assert_eq!(serving(&program), first);
+    program.stop();
+}
+
+#[test]
+fn a_first_reload_of_logs_in_a_linked_folder_replaces_no_process() {
+    let (folder, elsewhere) = (Folder::new(""), Folder::new(""));
+    fs::create_dir(elsewhere.path("logs")).expect("the folder is ours");
+    std::os::unix::fs::symlink(elsewhere.path("logs"), folder.path("logs")).expect("the folder is ours");
+    folder.configure(
+        "log { access \"logs/access.log\"; error \"logs/error.log\"; }\nsite \"*\" { route \"/*\" { respond 200 \"in\"; }; }",
+    );
+    let program = folder.serve();
+    let first = serving(&program);
+    assert_eq!(get(&program, "a", "/").text(), "in");
+    let reloaded = command(&folder, &["reload"]);
+    assert_eq!(reloaded.out, "configuration 2\nthe settings are unchanged, and files were read again\n");
+    assert_eq!(serving(&program), first);
     program.stop();
 }
 

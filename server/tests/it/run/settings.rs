@@ -41,6 +41,30 @@ fn an_address_in_use_is_reported_with_its_position() {
 }
 
 #[test]
+fn the_server_field_is_removed_or_replaced_for_every_status() {
+    let folder = Folder::new(
+        "site \"a\" {
+    header-remove \"Server\"
+    route \"/own\" { header \"Server\" \"mine\"; respond 200 \"in\"; }
+    route \"/\" { respond 200 \"in\"; }
+}
+site \"b\" { route \"/*\" { respond 200 \"in\"; }; }",
+    );
+    let program = folder.serve();
+    for (host, path, status, server) in [
+        ("a", "/", 200, None),
+        ("a", "/none", 404, None),
+        ("a", "/own", 200, Some("mine")),
+        ("b", "/", 200, Some("selvedge")),
+    ] {
+        let response = get(&program, host, path);
+        assert_eq!((response.status, response.field("server")), (status, server), "{host} {path}");
+        assert!(response.field("date").is_some());
+    }
+    program.stop();
+}
+
+#[test]
 fn the_first_matching_ip_rule_decides_and_a_routes_rules_replace_the_sites() {
     let folder = Folder::new(
         "site \"a\" {

@@ -132,6 +132,26 @@ fn every_number_of_the_status_is_correct() {
     let times = ["p50", "p90", "p99", "p99_9", "max"].map(latency);
     assert!(times.is_sorted() && times[0] > 0, "{times:?}");
     assert!(u128::from(times[4]) < began.elapsed().as_nanos());
+    let of_site = |name: Value| {
+        let sites = rows_then["sites"].as_array().expect("a list");
+        let site = sites.iter().find(|site| site["site"] == name).unwrap_or_else(|| panic!("{name}: {sites:?}"));
+        (
+            site["requests"].as_u64(),
+            site["by_status"]["4xx"].as_u64(),
+            site["content_bytes"].as_u64().expect("a number"),
+        )
+    };
+    let of_sites = [json!("a.example"), json!("b"), Value::Null].map(of_site);
+    assert_eq!(
+        of_sites.map(|(requests, errors, _)| (requests, errors)),
+        [(Some(8), Some(2)), (Some(2), Some(2)), (Some(1), Some(1))]
+    );
+    assert_eq!(json!(of_sites.iter().map(|(_, _, bytes)| bytes).sum::<u64>()), rows_then["sent"]["content_bytes"]);
+    let (memory, descriptors) = (&rows_then["memory"], &rows_then["descriptors"]);
+    assert!(memory["resident_bytes"].as_u64() > Some(1 << 20) && memory["peak_bytes"].as_u64() > Some(1 << 20));
+    assert!(descriptors["open"].as_u64() > Some(3) && descriptors["open"].as_u64() < descriptors["limit"].as_u64());
+    let rates = rows_then["rates"].as_array().expect("a list");
+    assert!(rates.iter().all(|rates| rates["requests_per_second"].as_f64() <= Some(11.0)), "{rates:?}");
     assert_eq!(rows_then["events"], json!({}));
     assert_eq!(rows_then["dry_run"], json!([{"site": "a.example", "rule": "rate-limit", "count": 7}]));
     let logs: Vec<_> = rows_then["logs"].as_array().expect("a list").iter().collect();
@@ -145,7 +165,7 @@ fn every_number_of_the_status_is_correct() {
 fn the_text_matches_the_json(text: &str, json: &Value) {
     let beginning = format!("selvedge {}, process {}, up ", env!("CARGO_PKG_VERSION"), json["process_id"]);
     assert!(text.starts_with(&beginning), "{text}");
-    assert!(text.lines().next().expect("a line").ends_with(", 2 workers, 0 restarts"), "{text}");
+    assert!(text.lines().next().expect("a line").ends_with(", 2 workers, 0 restarts, 0 replacements"), "{text}");
     let file = json["configuration"]["file"].as_str().expect("a path");
     assert_eq!(rows(text, "configuration"), [format!("2 ({file}); 1 connection with 1")]);
     assert_eq!(rows(text, "listeners"), [json["listeners"][0].as_str().expect("an address")]);
@@ -164,13 +184,18 @@ fn the_text_matches_the_json(text: &str, json: &Value) {
     assert_eq!(rows(text, "requests"), requests);
     assert!(rows(text, "sent")[0].contains(" of heads, "), "{text}");
     assert!(rows(text, "latency")[0].ends_with(", of 10 responses"), "{text}");
+    let sites = rows(text, "sites");
+    assert!(sites.len() == 3 && sites[0].starts_with("a.example: 8: 6 2xx, 0 3xx, 2 4xx, 0 5xx, "), "{sites:?}");
+    assert!(rows(text, "memory")[0].contains("MiB resident, at most "), "{text}");
+    assert!(rows(text, "descriptors")[0].contains(" of "), "{text}");
+    assert!(rows(text, "rates")[0].contains(" requests/s, "), "{text}");
     assert_eq!(rows(text, "events"), ["none"]);
     assert_eq!(rows(text, "dry run"), ["7 by rate-limit of a.example"]);
     assert_eq!(rows(text, "lines lost").len(), 2, "{text}");
 }
 
 #[test]
-fn restarts_are_counted_and_other_counters_start_at_zero() {
+fn restarts_and_replacements_are_counted_apart_and_other_counters_survive_them() {
     let folder = Folder::new(&format!("supervision {{ back-off-min \"10ms\"; }}\n{SITE}"));
     let program = folder.serve();
     assert_eq!(get(&program, "a.example", "/").status, 200);
@@ -180,8 +205,25 @@ fn restarts_are_counted_and_other_counters_start_at_zero() {
     kill_process(serving, Signal::KILL).expect("it is ours");
     wait_until("it has ended", || test_kill_process(serving).is_err().then_some(()));
     assert_eq!(get(&program, "a.example", "/").status, 200);
-    let after = json_when(&folder, |rows| rows["requests"]["total"] == 1 && rows["restarts"] == 1);
+    let after = json_when(&folder, |rows| rows["requests"]["total"] == 2);
     assert_ne!(after["process_id"], before["process_id"]);
+    assert_eq!((&after["restarts"], &after["replacements"]), (&json!(1), &json!(0)));
     assert_eq!(after["configuration"]["number"], 1);
+    // The replaced process counts until its last connection has ended.
+    let mut kept = program.connect();
+    assert_eq!(request(&mut kept, "a.example", "GET /", &[]).status, 200);
+    let exit = run_to_exit(selvedge_command().arg("upgrade").arg("--control").arg(folder.path("selvedge.sock")));
+    assert_eq!(exit.code, Some(0), "{exit:?}");
+    let last = request(&mut kept, "a.example", "GET /", &[]);
+    assert_eq!(
+        (last.status, last.field("connection")),
+        (200, Some("close")),
+        "an idle connection is not closed at once"
+    );
+    assert_eq!(get(&program, "a.example", "/").status, 200);
+    let after = json_when(&folder, |rows| rows["requests"]["total"] == 5);
+    assert_eq!((&after["restarts"], &after["replacements"]), (&json!(1), &json!(1)));
+    assert_eq!((&after["latency_ns"]["count"], &after["sites"][0]["requests"]), (&json!(5), &json!(5)));
+    assert_eq!(after["dry_run"][0]["count"], json!(2), "each process has its own limiter: {after}");
     program.stop();
 }

@@ -99,20 +99,29 @@ fn a_page_escapes_names() {
     {
         assert!(!page.contains(harm), "{harm}");
     }
-    for hidden in [".hidden", ".git", "fifo", "dangling", "outside", "break", "slash", "\u{fffd}"] {
+    for hidden in [".hidden", ".git", "fifo", "dangling", "outside", "line\nbreak"] {
         assert!(!page.contains(hidden), "{hidden}");
     }
+    // A name with a control character is no path (400), but its file is not hidden.
+    assert!(page.contains("<a href=\"./line%0Abreak\">line\\nbreak</a>"), "{page}");
     // Each link leads to the named file.
     let mut seen = 0;
     for link in links(&page).iter().filter(|link| link.starts_with("./")) {
         let response = client.get(&format!("/d/{}", &link[2..]));
+        if link == "./line%0Abreak" {
+            assert_eq!(response.status, 400, "{link}");
+            continue;
+        }
         assert_eq!(response.status, 200, "{link}");
         seen += 1;
-        assert!(link.ends_with('/') || NAMES.contains(&response.text()), "{link}");
+        assert!(link.ends_with('/') || response.text().is_empty() || NAMES.contains(&response.text()), "{link}");
     }
-    assert_eq!(seen, NAMES.len() + 1);
+    // Also the directory, a name that is not UTF-8, and one with a backslash.
+    assert_eq!(seen, NAMES.len() + 3);
+    assert!(page.contains("href=\"./%FF%FE.txt\"") && page.contains("href=\"./back%5Cslash\""));
     let others: Vec<_> = links(&page).into_iter().filter(|link| !link.starts_with("./")).collect();
     assert!(others.iter().all(|link| link.starts_with("../") || link.starts_with("?sort=")), "{others:?}");
+    assert!(page.contains("(UTC)") && page.contains("<time datetime="), "the time zone is stated");
     assert!(page.contains("&lt;img src=x onerror=alert(1)&gt;") && page.contains("a&amp;b &quot;c&quot;.txt"));
 }
 
@@ -172,12 +181,12 @@ fn json_has_a_fixed_structure() {
     let mut client = program.connect();
     let listing = json(&mut client, "/d/");
     let keys = |value: &Value| -> Vec<String> { value.as_object().expect("an object").keys().cloned().collect() };
-    assert_eq!(keys(&listing), ["entries", "path", "truncated"]);
+    assert_eq!(keys(&listing), ["entries", "page", "pages", "path", "total", "truncated"]);
     assert_eq!((&listing["path"], &listing["truncated"]), (&Value::from("/d/"), &Value::from(false)));
     let mut found = names(&listing);
     assert_eq!(found.remove(0), "sub & sub");
     found.sort_unstable();
-    let mut expected = NAMES;
+    let mut expected = [&NAMES[..], &["back\\slash", "line\nbreak", "\u{fffd}\u{fffd}.txt"]].concat();
     expected.sort_unstable();
     assert_eq!(found, expected);
     let entries = listing["entries"].as_array().unwrap();
@@ -190,6 +199,10 @@ fn json_has_a_fixed_structure() {
     assert_eq!(keys(file), ["modified", "name", "size", "type"]);
     assert_eq!((&file["type"], &file["size"]), (&Value::from("file"), &Value::from(8)));
     assert_eq!(file["modified"], "1994-11-06T08:49:37Z");
+    let bytes = entries.iter().find(|entry| entry["name"] == "\u{fffd}\u{fffd}.txt").unwrap();
+    assert_eq!(bytes["href"], "%FF%FE.txt", "a name that is no text has its encoded form");
+    let broken = entries.iter().find(|entry| entry["name"] == "line\nbreak").unwrap();
+    assert_eq!(broken["href"], "line%0Abreak");
     assert_eq!(json(&mut client, "/")["path"], "/");
 }
 
@@ -237,17 +250,46 @@ fn links_are_listed_as_their_targets() {
 }
 
 #[test]
-fn a_large_directory_is_truncated() {
+fn pages_of_a_large_directory_have_every_entry_in_order() {
+    const FILES: usize = 10_500;
     let tree = Tree::new();
     let large = tree.create_dir("large");
-    for number in 0..2_001 {
-        std::fs::File::create(large.join(number.to_string())).unwrap();
+    for number in 0..FILES {
+        std::fs::File::create(large.join(format!("{number:05}.jpg"))).unwrap();
     }
+    tree.create_dir("large/zz");
+    tree.write("large/newest.txt", "x");
+    tree.set_modified("large/newest.txt", Duration::from_secs(4_000_000_000));
     let program = Program::serve_with(&tree, &["--listing"]);
     let mut client = program.connect();
-    let listing = json(&mut client, "/large/");
-    assert_eq!((names(&listing).len(), &listing["truncated"]), (2_000, &Value::from(true)));
-    assert!(client.get("/large/").text().contains("more exist"));
+    let first = json(&mut client, "/large/");
+    assert_eq!((&first["page"], &first["pages"], &first["total"]), (&1.into(), &3.into(), &(FILES + 2).into()));
+    assert_eq!((names(&first).len(), names(&first)[0], &first["truncated"]), (5_000, "zz", &Value::from(false)));
+    let (second, third) = (json(&mut client, "/large/?page=2"), json(&mut client, "/large/?page=3"));
+    let mut all: Vec<_> = [&first, &second, &third].into_iter().flat_map(names).skip(1).collect();
+    assert!(all.is_sorted() && all.len() == FILES + 1, "all entries are sorted before they are cut into pages");
+    all.dedup();
+    assert_eq!(all.len(), FILES + 1);
+    let by_time = json(&mut client, "/large/?sort=modified&order=desc");
+    assert_eq!(names(&by_time)[..2], ["zz", "newest.txt"]);
+    assert_eq!(names(&json(&mut client, "/large/?filter=NEW")), ["newest.txt"]);
+    assert_eq!(names(&json(&mut client, "/large/?page=99")), names(&third), "the last page");
+
+    // A page of HTML has fewer entries, and links to the others.
+    let (mut target, mut seen) = ("/large/?order=desc".to_owned(), 0);
+    loop {
+        let page = client.get(&target);
+        let links = links(page.text());
+        seen += links.iter().filter(|link| link.starts_with("./")).count();
+        let text = page.text();
+        let Some((before, _)) = text.split_once("\" rel=\"next\"") else { break };
+        let next = before.rsplit_once("href=\"").expect("a link").1.replace("&amp;", "&");
+        assert!(next.starts_with("?sort=name&order=desc&page="), "{next}");
+        target = format!("/large/{next}");
+    }
+    assert_eq!(seen, FILES + 2);
+    let filtered = client.get("/large/?filter=0001%20");
+    assert!(filtered.text().contains("value=\"0001\"") && filtered.text().contains("with this filter"));
 }
 
 #[test]
@@ -281,7 +323,7 @@ fn unread_listings_are_bounded_and_released() {
         assert!(matches!(response.status, 200 | 503), "{response:?}");
         (response.status == 200).then_some(())
     });
-    assert_eq!(names(&json(&mut client, "/large/")).len(), 2_000);
+    assert_eq!(names(&json(&mut client, "/large/")).len(), 2_001);
     let exit = program.stop();
     assert!(exit.err.contains("503 too many directory listings are in progress"), "{}", exit.err);
 }

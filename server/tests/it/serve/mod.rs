@@ -17,6 +17,7 @@ mod representation;
 mod changes;
 mod concurrency;
 mod downloads;
+mod releases;
 
 mod listing;
 

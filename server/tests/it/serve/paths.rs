@@ -1,8 +1,10 @@
 //! Request paths: each has its response, and none leads out of the root.
 
 use crate::support::client::Response;
+use crate::support::configured::Folder;
 use crate::support::program::Program;
 use crate::support::tree::Tree;
+use std::os::unix::ffi::OsStrExt;
 
 fn tree() -> Tree {
     let tree = Tree::new();
@@ -17,6 +19,8 @@ fn tree() -> Tree {
     tree.write("q?.txt", "question");
     tree.write("c:d;e,f+g~.txt", "marks");
     tree.write("-", "dash");
+    tree.write("back\\slash.txt", "backslash");
+    tree.write(std::path::Path::new(std::ffi::OsStr::from_bytes(b"latin-\xe9.txt")), "latin");
     std::fs::write(tree.outside("outside.txt"), "outside").expect("the file is writable");
     tree
 }
@@ -75,35 +79,43 @@ const RESPONSES: &[(&str, u16, &str)] = &[
     ("/dir/sub/../../../outside.txt", 400, ""),
     ("/%%32%65%%32%65/outside.txt", 400, ""),
     ("/%252e%252e/outside.txt", 404, ""),
-    ("/..%2foutside.txt", 404, ""),
-    ("/dir%2f..%2f..%2foutside.txt", 404, ""),
-    ("/..%5coutside.txt", 400, ""),
+    ("/..%2foutside.txt", 400, ""),
+    ("/dir%2f..%2f..%2foutside.txt", 400, ""),
+    ("/..%5coutside.txt", 404, ""),
     ("/..;/outside.txt", 404, ""),
     ("/.../outside.txt", 404, ""),
     // Slashes.
-    ("//", 404, ""),
-    ("//hello.txt", 404, ""),
-    ("//evil.example/..", 404, ""),
-    ("//dir", 404, ""),
-    ("/dir//", 404, ""),
-    ("/dir//a.txt", 404, ""),
-    ("/dir/..//hello.txt", 404, ""),
-    ("/%2f%2fevil.example/%2e%2e", 404, ""),
+    ("//", 200, "home"),
+    ("//hello.txt", 200, "hello"),
+    ("///hello.txt", 200, "hello"),
+    ("//evil.example/..", 200, "home"),
+    ("//dir", 301, "/dir/"),
+    ("/dir//", 200, "dir"),
+    ("/dir//a.txt", 200, "a"),
+    ("/dir/..//hello.txt", 200, "hello"),
+    ("//../outside.txt", 400, ""),
+    ("/dir//../../outside.txt", 400, ""),
+    ("/%2f%2fevil.example/%2e%2e", 200, "home"),
     ("/dir%2fa.txt", 404, ""),
     ("/hello.txt/", 404, ""),
     ("/hello.txt/.", 404, ""),
     ("/hello.txt/x", 404, ""),
     ("/index.html/", 404, ""),
     ("/index.html/x.php", 404, ""),
-    // Bytes that are no text.
+    // Bytes that are no text, and characters of the range that holds them.
+    ("/latin-%E9.txt", 200, "latin"),
+    ("/latin-%C3%A9.txt", 404, ""),
+    ("/back%5Cslash.txt", 200, "backslash"),
+    ("/latin-%F4%8F%BF%A9.txt", 404, ""),
+    ("/dir%F4%8F%BC%AFa.txt", 404, ""),
     ("/hello.txt%00", 400, ""),
     ("/hello.txt%00.html", 400, ""),
     ("/%0d%0aSet-Cookie:%20a=b", 400, ""),
     ("/%7f", 400, ""),
-    ("/%c0%ae%c0%ae/outside.txt", 400, ""),
-    ("/%e0%80%af", 400, ""),
-    ("/%ff", 400, ""),
-    ("/%ed%a0%80", 400, ""),
+    ("/%c0%ae%c0%ae/outside.txt", 404, ""),
+    ("/%e0%80%af", 404, ""),
+    ("/%ff", 404, ""),
+    ("/%ed%a0%80", 404, ""),
     ("/%", 400, ""),
     ("/%2", 400, ""),
     ("/%zz", 400, ""),
@@ -244,5 +256,45 @@ fn error_pages_are_small_and_do_not_echo_the_request() {
         assert!(!page.contains("<script") && !page.contains("%3C") && !page.contains("a.txt"), "{page}");
         // An error page is not a representation of the file, so it has none of the file's validators.
         assert_eq!((response.field("etag"), response.field("last-modified")), (None, None));
+    }
+}
+
+#[test]
+fn refused_heads_and_replaced_pages_are_json_for_clients_that_prefer_it() {
+    let configured = Folder::new(
+        "limits { request-line-bytes-max \"200B\"; head-bytes-max \"400B\"; }\n\
+         site \"*\" { root \"www\"; error-page 404 \"/lost.html\"; }\n",
+    );
+    configured.write("www/lost.html", "lost");
+    let program = configured.serve();
+    let long = "x".repeat(300);
+    for (head, status) in [
+        (format!("GET /{long} HTTP/1.1\r\nHost: a\r\nACCEPT-LINE\r\n"), 414),
+        (format!("GET / HTTP/1.1\r\nHost: a\r\nACCEPT-LINE\r\nX: {long}{long}\r\n"), 431),
+        ("GET / HTTP/1.1\r\nHost: a\r\nExpect: more\r\nACCEPT-LINE\r\n".to_owned(), 417),
+        ("GET / HTTP/3.0\r\nHost: a\r\nACCEPT-LINE\r\n".to_owned(), 505),
+        ("GET / HTTP/1.1\r\nACCEPT-LINE\r\n".to_owned(), 400),
+        ("GET /none HTTP/1.1\r\nHost: a\r\nACCEPT-LINE\r\n".to_owned(), 404),
+    ] {
+        for (accept, is_json) in
+            [("Accept: application/json", true), ("Accept: text/html, application/json;q=0.9", false), ("X: y", false)]
+        {
+            let mut client = program.connect();
+            // The first request of a connection may be that of HTTP/2.
+            assert_eq!(client.get("/lost.html").status, 200);
+            client.send(format!("{}\r\n", head.replace("ACCEPT-LINE", accept)));
+            let response = client.receive("GET").expect("a response");
+            assert_eq!(response.status, status, "{head}");
+            if is_json {
+                assert_eq!(response.field("content-type"), Some("application/problem+json"), "{status}");
+                let problem: serde_json::Value = serde_json::from_slice(&response.content).expect("JSON");
+                assert_eq!((&problem["status"], &problem["type"]), (&status.into(), &"about:blank".into()));
+                assert!(problem["title"].as_str().is_some_and(|title| !title.is_empty()), "{problem}");
+            } else {
+                assert_eq!(response.field("content-type"), Some("text/html; charset=utf-8"), "{status} {accept}");
+            }
+            let varies = response.field("vary").is_some_and(|vary| vary.contains("accept"));
+            assert!(varies || status != 404, "another client gets another page");
+        }
     }
 }

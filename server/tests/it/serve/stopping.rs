@@ -36,7 +36,7 @@ fn term_lets_a_download_finish() {
         let mut response = download.receive_head().expect("the response starts");
         program.signal(signal);
         program.wait_until_connections_are_refused();
-        // An idle connection is closed at once.
+        // An idle connection has a moment for a last request, and is then closed.
         idle.assert_closed();
         download.receive_content(&mut response).expect("the download is complete");
         assert!(response.content == pattern(LARGE));

@@ -7,6 +7,13 @@ use selvedge::proto::forward::{ForwardedFields, RequestRules};
 /// The lines about the client of a test.
 const ABOUT_CLIENT: &str = "x-forwarded-for: 127.0.0.1\r\nx-forwarded-proto: http\r\nx-forwarded-host: test\r\n";
 
+/// Returns a request without the line of its identifier, which it has to have.
+fn without_request_id(request: &str) -> String {
+    let is_id = |line: &&str| line.starts_with("x-request-id: ");
+    assert_eq!(request.split_inclusive('\n').filter(is_id).count(), 1, "{request}");
+    request.split_inclusive('\n').filter(|line| !is_id(line)).collect()
+}
+
 #[test]
 fn requests_and_responses_are_forwarded() {
     let upstream = TestUpstream::new(|mut received| {
@@ -21,7 +28,8 @@ fn requests_and_responses_are_forwarded() {
     // The test client sends the lines of a field and the content as lines, so a line end follows the content.
     let expected =
         format!("POST /c;x?q=1 HTTP/1.1\r\nhost: test\r\nx-a: 1\r\n{ABOUT_CLIENT}content-length: 3\r\n\r\nabc");
-    assert_eq!(upstream.requests(), [expected]);
+    let requests: Vec<_> = upstream.requests().iter().map(|request| without_request_id(request)).collect();
+    assert_eq!(requests, [expected]);
     let logged = server.logged();
     assert_eq!((logged.status, logged.upstream.as_deref()), (201, Some("app 1 201 -")));
 }
@@ -32,6 +40,8 @@ fn paths_are_kept_or_lose_their_prefix() {
     let kept = rules(group(&[upstream.address]));
     let stripped = ProxyRules { path: PathPolicy::PrefixStripped, ..kept.clone() };
     let replaced = ProxyRules { path: PathPolicy::Replaced(Template::parse_path("/v2/{1}").unwrap()), ..kept.clone() };
+    let with_query = Template::parse_path("/v2/{1}?from=proxy").unwrap();
+    let with_query = ProxyRules { path: PathPolicy::Replaced(with_query), ..kept.clone() };
     for (rules, target, expected) in [
         (&kept, "/api/%7Ea%20b?x=%2F", "/api/%7Ea%20b?x=%2F"),
         (&stripped, "/api/%7Ea%20b/?x", "/%7Ea%20b/?x"),
@@ -39,21 +49,57 @@ fn paths_are_kept_or_lose_their_prefix() {
         (&stripped, "/api/", "/"),
         (&replaced, "/api/a%20b", "/v2/a%20b"),
         (&replaced, "/api/%7Ea/%2Db?x", "/v2/%7Ea/%2Db?x"),
+        (&with_query, "/api/%7Ea?x", "/v2/%7Ea?from=proxy&x"),
     ] {
         let server = proxy_at("/api/*", rules.clone());
         assert_eq!(server.get(target).status, 200, "{target}");
         let request = upstream.requests().pop().unwrap();
         assert_eq!(request.split(' ').nth(1), Some(expected), "{target}");
     }
+    let rewrite = |target| Action::Rewrite(Template::parse_path(target).unwrap());
     let rewritten = TestServer::one(vec![
-        route("/old/*", Action::Rewrite(Template::parse_path("/api/{1}").unwrap())),
+        route("/old/*", rewrite("/api/{1}")),
+        route("/id/*", rewrite("/api/get?id={1}")),
+        route("/bare/*", rewrite("/api/get?")),
         route("/api/*", Action::Proxy(Arc::new(kept))),
     ]);
-    assert_eq!(rewritten.get("/old/a%20b?q").status, 200);
-    assert_eq!(upstream.requests().pop().unwrap().split(' ').nth(1), Some("/api/a%20b?q"));
+    for (target, expected) in [
+        ("/old/a%20b?q", "/api/a%20b?q"),
+        ("/id/a%26b", "/api/get?id=a%26b"),
+        ("/id/7?q", "/api/get?id=7&q"),
+        ("/bare/x?q", "/api/get"),
+    ] {
+        assert_eq!(rewritten.get(target).status, 200, "{target}");
+        assert_eq!(upstream.requests().pop().unwrap().split(' ').nth(1), Some(expected), "{target}");
+    }
     // The path of a route is judged before it is forwarded.
     let count = upstream.count();
     assert_eq!(rewritten.get("/api/../../x").status, 400);
+    assert_eq!(upstream.count(), count);
+}
+
+#[test]
+fn encoded_slashes_are_forwarded_unless_they_lead_to_another_route() {
+    let upstream = TestUpstream::with_content("");
+    let server = TestServer::one(vec![
+        route("/admin/*", Action::Deny(DenyResponse::new(403).unwrap())),
+        route("/*", Action::Proxy(Arc::new(rules(group(&[upstream.address]))))),
+    ]);
+    for target in ["/projects/group%2Fname", "/a//b", "/caf%E9/back%5Cslash"] {
+        assert_eq!(server.get(target).status, 200, "{target}");
+        assert_eq!(upstream.requests().pop().unwrap().split(' ').nth(1), Some(target));
+    }
+    let count = upstream.count();
+    for (target, status) in [
+        ("/admin%2Fx", 404),
+        ("/%61dmin%2fx", 404),
+        ("/x/%2E%2E%2Fadmin/x", 400),
+        ("//admin/x", 403),
+        ("/x//../admin/x", 403),
+        ("/admin//x", 403),
+    ] {
+        assert_eq!(server.get(target).status, status, "{target}");
+    }
     assert_eq!(upstream.count(), count);
 }
 
@@ -73,7 +119,8 @@ fn host_and_fields_follow_the_rules() {
     let server = proxy(rules.clone());
     let response = server.get_with("/p", &["Cookie: a=b", "X-Client: forged", "X_Client: forged"]);
     let expected = format!("GET /p HTTP/1.1\r\nhost: {}\r\nx-client: 127.0.0.1 /p\r\n\r\n", upstream.address);
-    assert_eq!(upstream.requests(), [expected]);
+    let requests: Vec<_> = upstream.requests().iter().map(|request| without_request_id(request)).collect();
+    assert_eq!(requests, [expected]);
     assert_eq!((response.field("x-secret"), response.field("x-kept")), (None, Some("2")));
     assert_eq!(response.field("x-method"), Some("GET"));
     rules.host = HostPolicy::Fixed("fixed.example".into());
@@ -96,6 +143,31 @@ fn only_trusted_proxies_extend_forwarding_fields() {
         TestServer::new(vec![site]).get_with("/", &["X-Forwarded-For: 192.0.2.7"]);
         let request = upstream.requests().pop().unwrap();
         assert!(request.contains(&format!("\r\nx-forwarded-for: {expected}\r\n")), "{request}");
+    }
+}
+
+#[test]
+fn the_client_that_was_found_is_sent_in_both_families() {
+    let upstream = TestUpstream::with_content("");
+    let of_x = ["X-Forwarded-For: 9.9.9.9", "X-Forwarded-Proto: https", "X-Forwarded-Host: pub.example"];
+    let of_forwarded = ["Forwarded: for=9.9.9.9;proto=https;host=pub.example", "X-Forwarded-For: 1.1.1.1"];
+    for (field, lines) in [(ForwardingField::XForwardedFor, &of_x[..]), (ForwardingField::Forwarded, &of_forwarded)] {
+        let mut rules = rules(group(&[upstream.address]));
+        rules.fields.forwarded = ForwardedFields::Both;
+        let mut site = site("*", vec![route("/*", Action::Proxy(Arc::new(rules)))]);
+        let networks = vec!["127.0.0.0/8".parse().unwrap()];
+        site.proxies = Some(TrustedProxies { networks, unix: UnixPeerTrust::Untrusted, field });
+        TestServer::new(vec![site]).get_with("/", lines);
+        let request = upstream.requests().pop().unwrap().to_ascii_lowercase();
+        for expected in [
+            "\r\nx-forwarded-for: 9.9.9.9, 127.0.0.1\r\n",
+            "\r\nx-forwarded-proto: https\r\n",
+            "\r\nx-forwarded-host: pub.example\r\n",
+            "\r\nforwarded: for=9.9.9.9",
+        ] {
+            assert!(request.contains(expected), "{field:?} {expected}: {request}");
+        }
+        assert!(!request.contains("1.1.1.1"), "{request}");
     }
 }
 
@@ -166,6 +238,7 @@ fn encoded_slashes_and_empty_segments_are_forwarded_within_their_route() {
     for (target, expected) in [
         ("/api/projects/a%2Fb?q", "/api/projects/a%2Fb?q"),
         ("/@scope%2fname", "/@scope%2fname"),
+        ("/a%2F%5C", "/a%2F%5C"),
         ("/http://a/b", "/http://a/b"),
         ("//x//", "//x//"),
         ("/a%2Fb/../c%2Fd", "/c%2Fd"),
@@ -176,7 +249,7 @@ fn encoded_slashes_and_empty_segments_are_forwarded_within_their_route() {
         let request = upstream.requests().pop().unwrap();
         assert_eq!(request.split(' ').nth(1), Some(expected), "{target}");
         if target.starts_with("/map") {
-            assert!(request.contains("\r\nx-project: a%2Fb//c\r\n"), "{request}");
+            assert!(request.contains("\r\nx-project: a%2Fb/c\r\n"), "{request}");
         }
     }
     let count = upstream.count();
@@ -186,19 +259,51 @@ fn encoded_slashes_and_empty_segments_are_forwarded_within_their_route() {
         ("//admin", 404),
         ("//admin/x", 404),
         ("/%2Fadmin/x", 404),
-        ("/a/..%2fadmin", 404),
-        ("/a/%2e%2e%2Fadmin", 404),
-        ("/a//../../admin", 404),
+        ("/a/..%5cadmin/x", 404),
+        ("/..%5cx", 404),
+        ("/a//../admin", 404),
+        ("/a/..%2fadmin", 400),
+        ("/a/%2e%2e%2Fadmin", 400),
+        ("/a//../../admin", 400),
         ("/map%2Fx", 404),
         ("/files/a%2Fb", 404),
         ("/files//b", 404),
         ("/files%2Fb", 404),
-        ("/a%2F%5C", 400),
         ("/a%2F/../..", 400),
     ] {
         assert_eq!(server.get(target).status, status, "{target}");
     }
     assert_eq!(upstream.count(), count, "none is forwarded");
+}
+
+#[test]
+fn an_encoded_slash_that_separates_is_forwarded_as_a_slash() {
+    let upstream = TestUpstream::with_content("");
+    let kept = rules(group(&[upstream.address]));
+    let stripped = ProxyRules { path: PathPolicy::PrefixStripped, ..kept.clone() };
+    let routes = vec![
+        route("/admin/*", Action::Deny(DenyResponse::new(403).unwrap())),
+        route("/api/*", Action::Proxy(Arc::new(stripped))),
+        route("/*", Action::Proxy(Arc::new(kept))),
+    ];
+    let server = TestServer::new(vec![SiteRules { encoded_slash: EncodedSlash::Separator, ..site("*", routes) }]);
+    for (target, expected) in [
+        ("/api/a%2Fb/c", "/a/b/c"),
+        ("/a%2Fb//c", "/a/b//c"),
+        ("/a%252Fb", "/a%252Fb"),
+        ("/a/b%2F./c", "/a/b/c"),
+        ("/api%2Fx", "/x"),
+    ] {
+        assert_eq!(server.get(target).status, 200, "{target}");
+        assert_eq!(upstream.requests().pop().unwrap().split(' ').nth(1), Some(expected), "{target}");
+    }
+    let count = upstream.count();
+    for (target, status) in
+        [("/admin%2Fx", 403), ("/a%2F..%2Fadmin/x", 403), ("//admin%2Fx", 403), ("/api%2F%5C..%5Cx", 404)]
+    {
+        assert_eq!(server.get(target).status, status, "{target}");
+    }
+    assert_eq!(upstream.count(), count);
 }
 
 #[test]
@@ -305,10 +410,11 @@ fn connections_begin_with_a_proxy_header_if_the_rules_demand_it() {
     let mut group = group(&[address]);
     group.servers[0].proxy_header = Some(ProxyHeaderVersion::V1);
     let server = proxy(rules(group));
-    assert_eq!(server.get("/").status, 204);
+    assert_eq!(server.request("GET", "/", "a.example:1234", &[]).status, 204);
+    let port = server.running.as_ref().unwrap().addresses()[0].port().to_string();
     let text = seen.lock().unwrap().clone();
     let (header, request) = text.split_once("\r\n").unwrap();
     let parts: Vec<&str> = header.split(' ').collect();
-    assert_eq!((parts[..4].join(" "), parts[5]), ("PROXY TCP4 127.0.0.1 0.0.0.0".to_owned(), "80"));
+    assert_eq!((parts[..4].join(" "), parts[5]), ("PROXY TCP4 127.0.0.1 127.0.0.1".to_owned(), &*port));
     assert!(parts[4].parse::<u16>().unwrap() > 0 && request.starts_with("GET / HTTP/1.1\r\n"));
 }
