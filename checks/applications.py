@@ -119,6 +119,8 @@ class Applications(wordpress.WordPress):
             ('"[::]:80"', f'"{self.address}"', 1), ('"[::]:443"', f'"127.0.0.1:{self.tls}" tls=#true', 1),
             ("127.0.0.1:3001", self.api["node"][0], 1), ("127.0.0.1:3002", self.api["uvicorn"][0], 1),
             ("127.0.0.1:3003", self.chat, 1), ('"../site"', f'"{app_root}"', 1),
+            # On a busy machine, this client may need more than the default to send what fills the queue.
+            ("queue=400", 'queue=400 queue-timeout="1m"', 1),
         ]
         app = replaced(app, replacements)
         blog = replaced(blog, [("/run/php/php-fpm.sock", f"{self.folder}/fpm.sock", 2), ('"../site"', '"site"', 1)])
