@@ -266,6 +266,8 @@ def capacity(site):
         for _ in range(count // STREAMS_OF_CONNECTION):
             connection = stack.enter_context(Connection(site, "TLS", seconds=STEP_TIMEOUT, name=APP))
             connections.append(connection)
+            # A hundred error pages are more than the window that a connection begins with.
+            raise_windows(connection)
             for stream in range(1, 2 * STREAMS_OF_CONNECTION, 2):
                 connection.send(connection.head(stream, connection.fields("/api/hold")))
                 connection.of(stream)
