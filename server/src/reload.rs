@@ -4,15 +4,14 @@
 use crate::certificates::{CertificateFolder, CertificateStatus};
 use crate::compile::ServingState;
 use crate::config::model::{self, Settings};
-use crate::config::value::LogTarget;
 use crate::config::{self, Configuration, MachineRequirementKind, Problem, Sources};
 use crate::listeners::ListenerSet;
 use crate::log::config::Level;
 use crate::log::{self, Connect, LogObserver, Logs, Totals};
 use crate::preflight::{self, CheckScope, Disk};
 use crate::process::{
-    ActiveSandbox, Confinement, ControlReply, Coverage, FileId, ListenError, Sandbox, ServingProcess, all_counts,
-    hand_over_counts,
+    ActiveSandbox, Confinement, ControlReply, Coverage, FileId, ListenError, Sandbox, ServingProcess, UnreadableFiles,
+    all_counts, hand_over_counts,
 };
 use crate::reload_outcome::ReloadOutcome;
 use crate::remote_control::RemoteEndpoint;
@@ -168,17 +167,21 @@ pub(crate) fn start(
     (connect, state): (Connect, ServingState),
 ) -> Result<(LiveServer, selvedge::RunningServer), Refusal> {
     create_certificate_folder(&mut configuration)?;
+    let unreadable = UnreadableFiles::find(&configuration.settings.process, configuration.texts.files());
     let sandbox = Sandbox::of(&configuration);
     let active_sandbox = ActiveSandbox::of(sandbox.clone());
     let confinement = serving_process.confine(&sandbox).map_err(Refusal::Plain)?;
-    let snapshot = Snapshot::prepare(&mut configuration, Predecessor::Start(state), &Disk, connect)?;
+    let configuration_before = serving_process.start_info().configuration_before;
+    let predecessor = Predecessor::Start { state, configuration_before };
+    let snapshot = Snapshot::prepare(&mut configuration, predecessor, &Disk, connect)?;
     snapshot.apply_automatic_certificates();
     snapshot.observe_upstreams();
     if let Some(warning) = confinement.warning() {
         snapshot.logs.log(Level::Warn, "Sandbox", warning.to_owned());
     }
+    unreadable.iter().for_each(|unreadable| warn_of_unreadable(unreadable, &snapshot));
     for message in &serving_process.start_info().notes {
-        snapshot.logs.log(Level::Error, "Restarted", message.clone());
+        snapshot.logs.log_separately(Level::Error, "Restarted", message.clone());
     }
     let (workers, lists) = (workers(&snapshot.settings), WatchedLists::of(&configuration));
     let remote_control = RemoteEndpoint::bind(&snapshot, serving_process);
@@ -190,6 +193,7 @@ pub(crate) fn start(
     let server = snapshot.server(Server::from_listeners(listeners, workers), &places).driver(driver);
     let started = server.serve_replaceable(snapshot.service(workers, &places));
     let (running, app_handle) = started.map_err(|error| Refusal::Plain(format!("cannot start: {error}")))?;
+    serving_process.report_configuration(snapshot.number);
     let live = LiveServer {
         file: file.to_owned(),
         connect,
@@ -210,6 +214,15 @@ pub(crate) fn start(
         rates: RateHistory::default(),
     };
     Ok((live, running))
+}
+
+/// Warns in the error log and on standard error.
+fn warn_of_unreadable(unreadable: &UnreadableFiles, snapshot: &Snapshot) {
+    let text = format!("{}; `{}` permits it", unreadable.consequence(), unreadable.command());
+    if !snapshot.settings.logs.error.is_on_standard_error(model::Level::Warn) {
+        log::print_line(&format!("selvedge: warning: {text}"));
+    }
+    snapshot.logs.log(Level::Warn, "ConfigurationUnreadable", text);
 }
 
 /// Creates the folder of certificates, if one is needed. The sandbox can only permit a folder that exists.
@@ -315,6 +328,7 @@ impl LiveServer {
         self.serving_process.set_shutdown_timeout(next.shutdown_timeout());
         self.earlier.push(self.snapshot.retire());
         self.snapshot = next;
+        self.serving_process.report_configuration(self.snapshot.number);
         self.lists = WatchedLists::of(&configuration);
         self.snapshot.apply_automatic_certificates();
         self.snapshot.observe_upstreams();
@@ -379,15 +393,15 @@ impl LiveServer {
         self.snapshot.logs.log(level, "FolderReplaced", text);
     }
 
-    /// Reloads, and logs the result.
+    /// Reloads, and logs the result. Each reload has a line of its own, with the number of its configuration.
     pub(crate) fn reload_and_log(&mut self, source: ReloadSource) -> Result<ReloadOutcome, Refusal> {
         let done = self.reload(source);
         match &done {
-            Ok(reloaded) => self.snapshot.logs.log(Level::Info, "Reloaded", reloaded.lines().join("; ")),
+            Ok(reloaded) => self.snapshot.logs.log_separately(Level::Info, "Reloaded", reloaded.lines().join("; ")),
             Err(refusal) => {
                 let why = refusal.lines().join("; ");
                 let text = format!("the configuration is unchanged: {why}");
-                self.snapshot.logs.log(Level::Error, "ReloadRefused", text);
+                self.snapshot.logs.log_separately(Level::Error, "ReloadRefused", text);
             }
         }
         done
@@ -407,7 +421,7 @@ impl LiveServer {
                     (Level::Error, "ListRemoved", format!("{} {text}", list.display()))
                 }
             };
-            self.snapshot.logs.log(level, name, text);
+            self.snapshot.logs.log_separately(level, name, text);
         }
         if !changes.is_empty() {
             // Its result is in the log.
@@ -417,8 +431,7 @@ impl LiveServer {
 
     /// Whether the error log writes an event of this level to standard error.
     pub(crate) fn logs_to_standard_error(&self, level: model::Level) -> bool {
-        let log = &self.snapshot.settings.logs.error;
-        log.target == LogTarget::Stderr && level <= log.level
+        self.snapshot.settings.logs.error.is_on_standard_error(level)
     }
 
     /// Returns where remote commands are accepted.
@@ -481,7 +494,11 @@ impl LiveServer {
             replacements: start_info.replacements,
             workers: self.workers,
             workers_unresponsive: stats.unresponsive_workers,
-            configuration: ConfigurationStatus::of(self.file.display().to_string(), self.snapshot.number, &stats),
+            configuration: ConfigurationStatus::of(
+                self.file.display().to_string(),
+                start_info.configuration_before + 1..=self.snapshot.number,
+                &stats,
+            ),
             listeners: self.listeners.endpoints().map(ToString::to_string).collect(),
             connections: ConnectionStatus::of(&stats, self.connections_max, &totals),
             requests: RequestStatus::of(&totals),

@@ -141,6 +141,13 @@ impl ServingProcess {
         }
     }
 
+    /// Reports the number of the configuration in force, after which the next process goes on.
+    pub(crate) fn report_configuration(&self, number: u64) {
+        if let Parent::Supervisor { link, .. } = &self.parent {
+            let _ = link.send(&FromChild::Configuration { number });
+        }
+    }
+
     /// Requests a new process with the sandbox that the configuration needs. When it is ready, the supervisor
     /// stops this one.
     pub(crate) fn replace_process(&self) -> ControlReply {
