@@ -78,7 +78,7 @@ fn refusals_before_a_site_is_known_have_no_server_field_if_each_site_removes_it(
     ];
     for (sites, server) in [
         (site("a", remove) + &site("b", remove), None),
-        (site("a", remove) + &site("b", "compress"), Some("selvedge")),
+        (site("a", remove) + &site("b", "compress #true"), Some("selvedge")),
         (site("a", &format!("{remove} for=\"/x\"")), Some("selvedge")),
         (site("a", &format!("{remove}; header \"Server\" \"mine\"")), Some("selvedge")),
         (site("a", &format!("header \"Server\" \"mine\"; {remove}")), None),
