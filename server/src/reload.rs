@@ -11,7 +11,7 @@ use crate::log::{self, Connect, LogObserver, Logs, Totals};
 use crate::preflight::{self, CheckScope, Disk};
 use crate::process::{
     ActiveSandbox, Confinement, ControlReply, Coverage, FileId, ListenError, Sandbox, ServingProcess, UnreadableFiles,
-    all_counts, hand_over_counts,
+    all_counts, hand_over_counts, report_configuration,
 };
 use crate::reload_outcome::ReloadOutcome;
 use crate::remote_control::RemoteEndpoint;
@@ -193,7 +193,7 @@ pub(crate) fn start(
     let server = snapshot.server(Server::from_listeners(listeners, workers), &places).driver(driver);
     let started = server.serve_replaceable(snapshot.service(workers, &places));
     let (running, app_handle) = started.map_err(|error| Refusal::Plain(format!("cannot start: {error}")))?;
-    serving_process.report_configuration(snapshot.number);
+    report_configuration(serving_process, snapshot.number);
     let live = LiveServer {
         file: file.to_owned(),
         connect,
@@ -328,7 +328,7 @@ impl LiveServer {
         self.serving_process.set_shutdown_timeout(next.shutdown_timeout());
         self.earlier.push(self.snapshot.retire());
         self.snapshot = next;
-        self.serving_process.report_configuration(self.snapshot.number);
+        report_configuration(&self.serving_process, self.snapshot.number);
         self.lists = WatchedLists::of(&configuration);
         self.snapshot.apply_automatic_certificates();
         self.snapshot.observe_upstreams();

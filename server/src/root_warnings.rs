@@ -1,5 +1,5 @@
 //! Warnings about what is in the roots of sites: links that lead out of a root, PHP files that would be sent as their
-//! source, and files of the server itself, such as its configuration, logs and keys.
+//! source. Files of the server itself, such as its configuration, logs and keys, should be in no root, either.
 //!
 //! Only the first levels are looked at for links and PHP files, so that `check` is fast for any number of files.
 

@@ -9,7 +9,7 @@ mod shutdown;
 mod sockets;
 
 pub(crate) use commands::{ControlHandler, StopMode};
-pub(crate) use counts::{all_counts, hand_over_counts};
+pub(crate) use counts::{all_counts, hand_over_counts, report_configuration};
 
 use super::ListenAddress;
 use super::control::ControlReply;
@@ -138,13 +138,6 @@ impl ServingProcess {
         match &self.parent {
             Parent::Supervisor { link, .. } => drop(link.send(&FromChild::Ready)),
             Parent::None { notifier, .. } => notifier.ready(),
-        }
-    }
-
-    /// Reports the number of the configuration in force, after which the next process goes on.
-    pub(crate) fn report_configuration(&self, number: u64) {
-        if let Parent::Supervisor { link, .. } = &self.parent {
-            let _ = link.send(&FromChild::Configuration { number });
         }
     }
 

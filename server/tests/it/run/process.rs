@@ -156,7 +156,7 @@ fn a_configuration_that_the_user_cannot_read_is_a_warning_with_the_command_that_
     if !rustix::process::geteuid().is_root() {
         return;
     }
-    let text = "user \"nobody\"\nlog { access \"off\"; error \"stderr\" level=\"info\"; }\ninclude \"sites/*.kdl\"\n";
+    let text = "user \"daemon\"\nlog { access \"off\"; error \"stderr\" level=\"info\"; }\ninclude \"sites/*.kdl\"\n";
     let folder = Folder::new(text);
     folder.write("sites/a.kdl", "site \"*\" { route \"/*\" { respond 200 \"in\"; }; }\n");
     let mode = |name: &str, mode| {
@@ -165,7 +165,7 @@ fn a_configuration_that_the_user_cannot_read_is_a_warning_with_the_command_that_
     mode("selvedge.kdl", 0o600);
     mode("sites", 0o700);
     let program = folder.serve();
-    let expected = "the user nobody may not read ";
+    let expected = "the user daemon may not read ";
     wait_until("the start warns", || program.standard_error().contains(expected).then_some(()));
     let exit = program.stop();
     assert_eq!(exit.err.matches(expected).count(), 1, "{}", exit.err);
