@@ -7,7 +7,7 @@ use crate::config::{Configuration, MachineRequirement, MachineRequirementKind, P
 use crate::config_path;
 use crate::memory_budget::MemoryBudget;
 use crate::preflight::{CheckScope, Disk};
-use crate::process::Sandbox;
+use crate::process::{Sandbox, UnreadableFiles};
 use crate::snapshot::Refusal;
 use crate::{certificate_warnings, log, preflight, process, reload, root_warnings};
 use std::io::{self, Write};
@@ -33,6 +33,7 @@ pub(crate) fn check(options: &CheckArgs) -> ExitCode {
     let mut warnings = preflight::warnings(&configuration.requirements, &compiled.carried);
     warnings.extend(root_warnings::warnings(&configuration));
     warnings.extend(certificate_warnings::warnings(&configuration));
+    warnings.extend(unreadable_warning(&configuration));
     if configuration.settings.sites.is_empty() {
         let suggestion = "write, for example, `site \"*\" { root \"/srv/www\"; }`".to_owned();
         let message = "warning: no site, so every request gets 421".to_owned();
@@ -57,6 +58,17 @@ pub(crate) fn check(options: &CheckArgs) -> ExitCode {
         log::print_line(Problems::new(warnings, configuration.texts).to_string().trim_end());
     }
     exit_code(print(&text))
+}
+
+/// Warns if the user of the server may not read the configuration. Only root can find out.
+fn unreadable_warning(configuration: &Configuration) -> Option<Problem> {
+    let unreadable = UnreadableFiles::find(&configuration.settings.process, configuration.texts.files())?;
+    let is_account = |requirement: &&MachineRequirement| {
+        matches!(requirement.kind, MachineRequirementKind::User(_) | MachineRequirementKind::Group(_))
+    };
+    let at = configuration.requirements.iter().find(is_account).map(|requirement| requirement.at).unwrap_or_default();
+    let message = format!("warning: {}", unreadable.consequence());
+    Some(Problem::with_suggestion(at, message, format!("`{}` permits it", unreadable.command())))
 }
 
 /// Counts the routes that the configuration states. The last route that a site gets for its `root` is none of them.

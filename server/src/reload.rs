@@ -1,38 +1,36 @@
 //! Reloads of a running server, as transactions: everything new is read, compiled, opened and bound first. If any
 //! step fails, nothing has changed.
 
+mod list_changes;
+mod live_status;
+mod sandboxed_files;
+
 use crate::certificates::{CertificateFolder, CertificateStatus};
 use crate::compile::ServingState;
 use crate::config::model::{self, Settings};
-use crate::config::value::LogTarget;
-use crate::config::{self, Configuration, MachineRequirementKind, Problem, Sources};
+use crate::config::{self, Configuration, MachineRequirementKind, Problem};
 use crate::listeners::ListenerSet;
 use crate::log::config::Level;
-use crate::log::{self, Connect, LogObserver, Logs, Totals};
+use crate::log::{self, Connect, LogObserver, Logs};
 use crate::preflight::{self, CheckScope, Disk};
 use crate::process::{
-    ActiveSandbox, Confinement, ControlReply, Coverage, FileId, ListenError, Sandbox, ServingProcess, all_counts,
-    hand_over_counts,
+    ActiveSandbox, Confinement, ControlReply, Coverage, FileId, ListenError, Sandbox, ServingProcess, UnreadableFiles,
+    report_configuration,
 };
 use crate::reload_outcome::ReloadOutcome;
 use crate::remote_control::RemoteEndpoint;
 use crate::site::SiteService;
 use crate::snapshot::{Predecessor, Refusal, RetiredSnapshot, Snapshot};
-use crate::status::{
-    ConfigurationStatus, ConnectionStatus, DryRunCount, LatencyStatus, LogStatus, RequestStatus, SentBytes,
-    ServerStatus, SiteStatus,
-};
-use crate::status_resources::{DescriptorStatus, MemoryStatus, RateHistory};
-use crate::watched_lists::{ListChange, WatchedLists};
+use crate::status_resources::RateHistory;
+use crate::watched_lists::WatchedLists;
 use crate::{certificates, compile, config_diff};
+use sandboxed_files::SandboxedFiles;
 use selvedge::{AppHandle, Driver, Endpoint, Handle, Server};
-use std::cell::Cell;
-use std::fs;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// Why a configuration without sites does not replace one with sites. An editor that is writing the file may have
 /// truncated it.
@@ -40,9 +38,6 @@ const NO_SITE: &str = "the new configuration has no sites, and may be incomplete
 
 /// Why a configuration in a request is refused.
 const TOO_NARROW: &str = "the configuration needs files or programs that this process may not use";
-
-/// How long workers may take to report their connections. A slower one is reported as unresponsive.
-const STATS_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// A running server with what a reload needs.
 #[derive(Debug)]
@@ -94,41 +89,6 @@ impl ReloadSource {
     }
 }
 
-/// Reads files within the sandbox, and records whether any was denied.
-#[derive(Default)]
-struct SandboxedFiles<'a> {
-    is_denied: Cell<bool>,
-    /// The text of a file, instead of its content.
-    replaced: Option<(&'a Path, String)>,
-}
-
-impl SandboxedFiles<'_> {
-    fn record_denial<T>(&self, result: io::Result<T>) {
-        if result.is_err_and(|error| error.kind() == ErrorKind::PermissionDenied) {
-            self.is_denied.set(true);
-        }
-    }
-}
-
-impl Sources for SandboxedFiles<'_> {
-    fn text(&self, file: &Path) -> Result<String, String> {
-        if let Some((_, text)) = self.replaced.as_ref().filter(|(replaced, _)| *replaced == file) {
-            return Ok(text.clone());
-        }
-        Disk.text(file).inspect_err(|_| self.record_denial(preflight::read_regular(file)))
-    }
-
-    fn matching_files(&self, folder: &Path, pattern: &str) -> Result<Vec<PathBuf>, String> {
-        let folder_of = |pattern: PathBuf| pattern.parent().map(Path::to_owned).unwrap_or(pattern);
-        Disk.matching_files(folder, pattern)
-            .inspect_err(|_| self.record_denial(fs::read_dir(folder_of(folder.join(pattern)))))
-    }
-
-    fn variable(&self, name: &str) -> Option<String> {
-        Disk.variable(name)
-    }
-}
-
 /// Reads a configuration and checks its requirements.
 ///
 /// # Errors
@@ -168,17 +128,21 @@ pub(crate) fn start(
     (connect, state): (Connect, ServingState),
 ) -> Result<(LiveServer, selvedge::RunningServer), Refusal> {
     create_certificate_folder(&mut configuration)?;
+    let unreadable = UnreadableFiles::find(&configuration.settings.process, configuration.texts.files());
     let sandbox = Sandbox::of(&configuration);
     let active_sandbox = ActiveSandbox::of(sandbox.clone());
     let confinement = serving_process.confine(&sandbox).map_err(Refusal::Plain)?;
-    let snapshot = Snapshot::prepare(&mut configuration, Predecessor::Start(state), &Disk, connect)?;
+    let configuration_before = serving_process.start_info().configuration_before;
+    let predecessor = Predecessor::Start { state, configuration_before };
+    let snapshot = Snapshot::prepare(&mut configuration, predecessor, &Disk, connect)?;
     snapshot.apply_automatic_certificates();
     snapshot.observe_upstreams();
     if let Some(warning) = confinement.warning() {
         snapshot.logs.log(Level::Warn, "Sandbox", warning.to_owned());
     }
+    unreadable.iter().for_each(|unreadable| warn_of_unreadable(unreadable, &snapshot));
     for message in &serving_process.start_info().notes {
-        snapshot.logs.log(Level::Error, "Restarted", message.clone());
+        snapshot.logs.log_separately(Level::Error, "Restarted", message.clone());
     }
     let (workers, lists) = (workers(&snapshot.settings), WatchedLists::of(&configuration));
     let remote_control = RemoteEndpoint::bind(&snapshot, serving_process);
@@ -190,6 +154,7 @@ pub(crate) fn start(
     let server = snapshot.server(Server::from_listeners(listeners, workers), &places).driver(driver);
     let started = server.serve_replaceable(snapshot.service(workers, &places));
     let (running, app_handle) = started.map_err(|error| Refusal::Plain(format!("cannot start: {error}")))?;
+    report_configuration(serving_process, snapshot.number);
     let live = LiveServer {
         file: file.to_owned(),
         connect,
@@ -210,6 +175,15 @@ pub(crate) fn start(
         rates: RateHistory::default(),
     };
     Ok((live, running))
+}
+
+/// Warns in the error log and on standard error.
+fn warn_of_unreadable(unreadable: &UnreadableFiles, snapshot: &Snapshot) {
+    let text = format!("{}; `{}` permits it", unreadable.consequence(), unreadable.command());
+    if !snapshot.settings.logs.error.is_on_standard_error(model::Level::Warn) {
+        log::print_line(&format!("selvedge: warning: {text}"));
+    }
+    snapshot.logs.log(Level::Warn, "ConfigurationUnreadable", text);
 }
 
 /// Creates the folder of certificates, if one is needed. The sandbox can only permit a folder that exists.
@@ -315,6 +289,7 @@ impl LiveServer {
         self.serving_process.set_shutdown_timeout(next.shutdown_timeout());
         self.earlier.push(self.snapshot.retire());
         self.snapshot = next;
+        report_configuration(&self.serving_process, self.snapshot.number);
         self.lists = WatchedLists::of(&configuration);
         self.snapshot.apply_automatic_certificates();
         self.snapshot.observe_upstreams();
@@ -379,46 +354,23 @@ impl LiveServer {
         self.snapshot.logs.log(level, "FolderReplaced", text);
     }
 
-    /// Reloads, and logs the result.
+    /// Reloads, and logs the result. Each reload has a line of its own, with the number of its configuration.
     pub(crate) fn reload_and_log(&mut self, source: ReloadSource) -> Result<ReloadOutcome, Refusal> {
         let done = self.reload(source);
         match &done {
-            Ok(reloaded) => self.snapshot.logs.log(Level::Info, "Reloaded", reloaded.lines().join("; ")),
+            Ok(reloaded) => self.snapshot.logs.log_separately(Level::Info, "Reloaded", reloaded.lines().join("; ")),
             Err(refusal) => {
                 let why = refusal.lines().join("; ");
                 let text = format!("the configuration is unchanged: {why}");
-                self.snapshot.logs.log(Level::Error, "ReloadRefused", text);
+                self.snapshot.logs.log_separately(Level::Error, "ReloadRefused", text);
             }
         }
         done
     }
 
-    /// Puts an included list into force that has changed.
-    pub(crate) fn reload_changed_lists(&mut self) {
-        if self.serving_process.is_shutting_down() {
-            return;
-        }
-        let changes = self.lists.take_changes();
-        for change in &changes {
-            let (level, name, text) = match change {
-                ListChange::Changed(list) => (Level::Info, "ListChanged", format!("{} has changed", list.display())),
-                ListChange::Removed(list) => {
-                    let text = "was removed; if its name is written out, its earlier entries stay in force";
-                    (Level::Error, "ListRemoved", format!("{} {text}", list.display()))
-                }
-            };
-            self.snapshot.logs.log(level, name, text);
-        }
-        if !changes.is_empty() {
-            // Its result is in the log.
-            let _ = self.reload_and_log(ReloadSource::RunningWithNewLists);
-        }
-    }
-
     /// Whether the error log writes an event of this level to standard error.
     pub(crate) fn logs_to_standard_error(&self, level: model::Level) -> bool {
-        let log = &self.snapshot.settings.logs.error;
-        log.target == LogTarget::Stderr && level <= log.level
+        self.snapshot.settings.logs.error.is_on_standard_error(level)
     }
 
     /// Returns where remote commands are accepted.
@@ -456,63 +408,6 @@ impl LiveServer {
     /// Logs a warning for each certificate that is not valid or soon will not be.
     pub(crate) fn warn_of_expiry(&self) {
         self.snapshot.warn_of_expiry();
-    }
-
-    /// Returns the status. Waits for workers at most one second.
-    pub(crate) fn status(&self) -> ServerStatus {
-        let stats = self.handle.connection_stats(STATS_TIMEOUT);
-        let own = self.totals();
-        let rates = self.rates.rates(&own, Instant::now());
-        let totals = all_counts(&self.serving_process, own);
-        let all = |site: &Option<String>, rule: &str, own| {
-            let sites = totals.dry_run.get(rule);
-            sites.and_then(|sites| sites.get(site.as_deref().unwrap_or_default())).copied().unwrap_or(own)
-        };
-        let dry_run = self.snapshot.dry_run_counts().into_iter();
-        let dry_run =
-            dry_run.map(|(site, rule, own)| DryRunCount { count: all(&site, rule, own), site, rule }).collect();
-        let losses = self.snapshot.logs.losses();
-        let start_info = self.serving_process.start_info();
-        ServerStatus {
-            version: env!("CARGO_PKG_VERSION"),
-            process_id: std::process::id(),
-            uptime_seconds: self.started_at.elapsed().as_secs(),
-            restarts: start_info.restarts,
-            replacements: start_info.replacements,
-            workers: self.workers,
-            workers_unresponsive: stats.unresponsive_workers,
-            configuration: ConfigurationStatus::of(self.file.display().to_string(), self.snapshot.number, &stats),
-            listeners: self.listeners.endpoints().map(ToString::to_string).collect(),
-            connections: ConnectionStatus::of(&stats, self.connections_max, &totals),
-            requests: RequestStatus::of(&totals),
-            sent: SentBytes { head_bytes: totals.head_bytes, content_bytes: totals.content_bytes },
-            latency_ns: LatencyStatus::of(&totals),
-            rates,
-            memory: MemoryStatus::now(),
-            descriptors: DescriptorStatus::now(),
-            sites: SiteStatus::all(&totals),
-            events: totals.events.clone(),
-            dry_run,
-            upstreams: self.snapshot.upstream_status(),
-            logs: losses.map(|(name, lines_lost)| LogStatus { name: name.to_owned(), lines_lost }).collect(),
-        }
-    }
-
-    /// Returns what this process has counted.
-    fn totals(&self) -> Totals {
-        let mut totals = self.snapshot.counters.totals();
-        totals.accepted = self.handle.accepted_connections();
-        for (site, rule, count) in self.snapshot.dry_run_counts() {
-            totals.dry_run.entry(rule.to_owned()).or_default().insert(site.unwrap_or_default(), count);
-        }
-        totals
-    }
-
-    /// Hands the counts to the supervisor, and records them for the rates.
-    pub(crate) fn record_counts(&mut self) {
-        let totals = self.totals();
-        hand_over_counts(&self.serving_process, &totals);
-        self.rates.record(&totals, Instant::now());
     }
 
     /// Drops snapshots without connections, and so logs without writers.

@@ -28,7 +28,7 @@ use std::time::Duration;
 /// What the connections of one configuration are served with.
 #[derive(Debug)]
 pub(crate) struct Snapshot {
-    /// From 1, one more for each reload.
+    /// From 1, one more for each reload and each start of a process.
     pub(crate) number: u64,
     pub(crate) settings: Settings,
     pub(crate) logs: Arc<Logs>,
@@ -49,8 +49,8 @@ const HTTPS_PORT: u16 = 443;
 pub(crate) enum Predecessor<'a> {
     /// The snapshot in force.
     Snapshot(&'a Snapshot),
-    /// None: the server starts.
-    Start(ServingState),
+    /// None: the process starts. Earlier processes had configurations up to a number.
+    Start { state: ServingState, configuration_before: u64 },
 }
 
 /// Why a configuration is refused.
@@ -107,11 +107,11 @@ impl Snapshot {
         connect: Connect,
     ) -> Result<Self, Refusal> {
         let first;
-        let (earlier, carried) = match predecessor {
-            Predecessor::Snapshot(earlier) => (Some(earlier), &earlier.carried),
-            Predecessor::Start(state) => {
+        let (earlier, carried, number_before) = match predecessor {
+            Predecessor::Snapshot(earlier) => (Some(earlier), &earlier.carried, earlier.number),
+            Predecessor::Start { state, configuration_before } => {
                 first = CarriedState::serving(state);
-                (None, &first)
+                (None, &first, configuration_before)
             }
         };
         let Compiled { table, logs: log_config, hosts, control_host, limits, carried } =
@@ -122,10 +122,9 @@ impl Snapshot {
             Some(earlier) => earlier.logs.clone(),
             None => Arc::new(Logs::start(&log_config, connect).map_err(|problem| refuse_log(&problem, configuration))?),
         };
-        let number = earlier.map_or(1, |earlier| earlier.number + 1);
         let counters = earlier.map_or_else(Arc::default, |earlier| earlier.counters.clone());
         Ok(Self {
-            number,
+            number: number_before + 1,
             settings: configuration.settings.clone(),
             logs,
             counters,
@@ -267,11 +266,11 @@ impl Snapshot {
                 Refreshed::Unchanged => {}
                 Refreshed::Replaced(path) => {
                     let text = format!("{} has changed and is in use", path.display());
-                    self.logs.log(Level::Info, "CertificateReplaced", text);
+                    self.logs.log_separately(Level::Info, "CertificateReplaced", text);
                 }
                 Refreshed::Refused(why) => {
                     let text = format!("the earlier certificate stays in use: {why}");
-                    self.logs.log(Level::Error, "CertificateRefused", text);
+                    self.logs.log_separately(Level::Error, "CertificateRefused", text);
                 }
             }
         }
@@ -283,7 +282,7 @@ impl Snapshot {
             match users.refresh() {
                 UsersRefreshed::Unchanged => {}
                 UsersRefreshed::Replaced(path) => {
-                    self.logs.log(
+                    self.logs.log_separately(
                         Level::Info,
                         "UsersReplaced",
                         format!("{} has changed and is in use", path.display()),
@@ -291,10 +290,10 @@ impl Snapshot {
                 }
                 UsersRefreshed::Faulty(why) => {
                     let text = format!("these lines have no user, the others are in use: {why}");
-                    self.logs.log(Level::Error, "UsersRefused", text);
+                    self.logs.log_separately(Level::Error, "UsersRefused", text);
                 }
                 UsersRefreshed::Unreadable(why) => {
-                    self.logs.log(Level::Error, "UsersRefused", format!("the file has no users now: {why}"));
+                    self.logs.log_separately(Level::Error, "UsersRefused", format!("the file has no users now: {why}"));
                 }
             }
         }

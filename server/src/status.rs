@@ -11,6 +11,7 @@ use selvedge::ConnectionStats;
 use selvedge::service::Phase;
 use serde::Serialize;
 use std::fmt::{self, Display, Write};
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 /// Most sites that the text names, those with most requests first.
@@ -150,11 +151,12 @@ pub(crate) struct LogStatus {
 }
 
 impl ConfigurationStatus {
-    /// Configurations are numbered from 1, app versions from 0.
-    pub(crate) fn of(file: String, number: u64, stats: &ConnectionStats) -> Self {
+    /// `numbers` are those of the configurations of this process. App versions are numbered from 0.
+    pub(crate) fn of(file: String, numbers: RangeInclusive<u64>, stats: &ConnectionStats) -> Self {
+        let (first, number) = numbers.into_inner();
         let mut earlier = Vec::<ReplacedConfiguration>::new();
         for group in &stats.counts {
-            let of_group = u64::from(group.generation) + 1;
+            let of_group = first + u64::from(group.generation);
             match earlier.last_mut() {
                 _ if of_group == number => {}
                 Some(last) if last.number == of_group => last.connections += group.connections,
@@ -402,8 +404,10 @@ mod tests {
             group(3, Phase::Idle, 4),
         ];
         let stats = ConnectionStats { counts: groups, ..ConnectionStats::default() };
-        let text = |number| ConfigurationStatus::of("a.kdl".to_owned(), number, &stats).to_string();
-        assert_eq!(text(4), "4 (a.kdl); 1 connection with 1; 5 connections with 3");
+        let text = |numbers| ConfigurationStatus::of("a.kdl".to_owned(), numbers, &stats).to_string();
+        assert_eq!(text(1..=4), "4 (a.kdl); 1 connection with 1; 5 connections with 3");
+        // Earlier processes had 7.
+        assert_eq!(text(8..=11), "11 (a.kdl); 1 connection with 8; 5 connections with 10");
     }
 
     #[test]

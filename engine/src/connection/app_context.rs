@@ -2,6 +2,7 @@
 
 use crate::limits::Limits;
 use crate::net::worker::Worker;
+use crate::service::{Response, Service};
 use selvedge_proto::date::HttpDate;
 use selvedge_proto::http1::write::CommonFields;
 use std::cell::Cell;
@@ -15,12 +16,14 @@ pub(crate) struct AppContext<T, O> {
     pub(crate) worker: Rc<Worker>,
 }
 
-impl<T, O> AppContext<T, O> {
+impl<T: Service, O> AppContext<T, O> {
     pub(crate) fn new(service: T, observer: O, limits: Limits, worker: Rc<Worker>) -> Rc<Self> {
-        let shared = Rc::new(SharedContext::new(limits));
+        let shared = Rc::new(SharedContext::new(limits, service.has_server_field_in_refusals()));
         Rc::new(Self { service, observer, shared, worker })
     }
+}
 
+impl<T, O> AppContext<T, O> {
     /// Marks this version as replaced: its connections close after their next response.
     pub(crate) fn mark_replaced(&self) {
         self.shared.app_state.set(AppState::Replaced);
@@ -37,18 +40,29 @@ pub(super) enum AppState {
 /// State that all connections of one worker and app version share, independent of the application's type.
 pub(crate) struct SharedContext {
     pub(super) limits: Limits,
+    /// Whether responses without a part of the application have the field Server.
+    has_server_field: bool,
     /// The `Server` and `Date` lines, and the second for which they were made.
     cached_fields: Cell<(i64, CommonFields)>,
     pub(super) app_state: Cell<AppState>,
 }
 
 impl SharedContext {
-    pub(crate) fn new(limits: Limits) -> Self {
+    fn new(limits: Limits, has_server_field: bool) -> Self {
         Self {
             limits,
+            has_server_field,
             cached_fields: Cell::new((0, CommonFields::new(HttpDate::from_unix(0)))),
             app_state: Cell::new(AppState::Current),
         }
+    }
+
+    /// Completes a response in which the application has no part.
+    pub(super) fn refusal(&self, mut response: Response) -> Response {
+        if !self.has_server_field {
+            response.fields_mut().remove("server");
+        }
+        response
     }
 
     /// Returns the lines for the current second.

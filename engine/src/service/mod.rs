@@ -71,6 +71,12 @@ pub trait Service: 'static {
     fn sends_interim(&self) -> bool {
         false
     }
+
+    /// Returns whether responses in which the service has no part have the field Server: those to heads that are refused
+    /// (400, 408, 414, 417, 431, 501, 505), and that of a call that panics (500). Read once. Default: they have it.
+    fn has_server_field_in_refusals(&self) -> bool {
+        true
+    }
 }
 
 /// Whether a request is cancelled when its client shuts down its sending side. TCP does not show

@@ -52,6 +52,9 @@ pub(crate) struct StartInfo {
     /// Serving processes before it that were replaced: by upgrades, or by one with a wider sandbox.
     #[serde(default)]
     pub(crate) replacements: u64,
+    /// The number of the last configuration that was in force before it.
+    #[serde(default)]
+    pub(crate) configuration_before: u64,
     /// How processes ended unexpectedly, for the error log.
     pub(crate) notes: Vec<String>,
     /// Whether the supervisor keeps counts.
@@ -73,6 +76,8 @@ pub(super) enum FromChild {
     Ready,
     /// It reloads its configuration; [`FromChild::Ready`] follows. No reply.
     Reloading,
+    /// The configuration with this number is in force. No reply.
+    Configuration { number: u64 },
     /// It is alive. No reply.
     Heartbeat,
     /// It received a stop command, so the whole program ends. No reply.

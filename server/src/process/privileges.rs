@@ -12,6 +12,7 @@ use std::fs;
 use std::io;
 use std::os::unix::fs::lchown;
 use std::path::Path;
+use std::thread;
 
 /// A user with its groups.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -76,11 +77,33 @@ impl ServiceAccount {
             return Ok(());
         }
         debug_assert_eq!(fs::read_dir("/proc/self/task").map_or(1, Iterator::count), 1, "no thread keeps its rights");
+        self.become_current().map_err(|error| format!("cannot become the user {}: {error}", self.name))
+    }
+
+    /// Makes this the user of the calling thread.
+    fn become_current(&self) -> rustix::io::Result<()> {
         // The user is last: without its privileges, the groups could not be changed.
-        set_thread_groups(&self.groups)
-            .and_then(|()| set_thread_gid(self.group))
-            .and_then(|()| set_thread_uid(self.user))
-            .map_err(|error| format!("cannot become the user {}: {error}", self.name))
+        set_thread_groups(&self.groups)?;
+        set_thread_gid(self.group)?;
+        set_thread_uid(self.user)
+    }
+
+    /// Runs a function as this user: on this thread if it has this user, else on another thread, which then ends. `None` if
+    /// the process may not become this user.
+    pub(super) fn run<T: Send>(&self, function: impl FnOnce() -> T + Send) -> Option<T> {
+        if self.is_current() {
+            return Some(function());
+        }
+        thread::scope(|scope| {
+            let thread = scope.spawn(|| self.become_current().ok().map(|()| function()));
+            thread.join().ok().flatten()
+        })
+    }
+
+    /// Returns the name of the group, or its number.
+    pub(super) fn group_name(&self) -> String {
+        let known = Group::from_gid(nix::unistd::Gid::from_raw(self.group.as_raw()));
+        known.ok().flatten().map_or_else(|| self.group.as_raw().to_string(), |group| group.name)
     }
 }
 

@@ -64,6 +64,8 @@ pub(super) struct Supervisor {
     crashes: u64,
     /// Serving processes that another one has replaced.
     pub(super) replacements: u64,
+    /// The number of the last configuration that was in force.
+    configuration: u64,
     /// What all serving processes have counted.
     totals: Totals,
     /// For the error log of the next serving process.
@@ -103,6 +105,7 @@ pub(super) fn supervise(
         started: 0,
         crashes: 0,
         replacements: 0,
+        configuration: 0,
         totals: Totals::default(),
         notes: Vec::new(),
         phase: Phase::Running,
@@ -190,6 +193,7 @@ impl Supervisor {
             restarts: self.crashes,
             // A candidate is one if it becomes ready.
             replacements: self.replacements + u64::from(matches!(role, Role::Candidate { .. })),
+            configuration_before: self.configuration,
             notes,
             keeps_counts: true,
             heartbeat_interval,
@@ -211,6 +215,8 @@ impl Supervisor {
             FromChild::Heartbeat => {}
             FromChild::Version { version } => self.processes[at].version = Some(version),
             FromChild::Ready => self.on_ready(at),
+            // A process may reload while the one that is to replace it starts.
+            FromChild::Configuration { number } => self.configuration = self.configuration.max(number),
             FromChild::Failed { text } => self.processes[at].exit_message = Some(text),
             FromChild::Reloading if is_current => {
                 // A process that is not ready may have read the previous configuration.

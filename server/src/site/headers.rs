@@ -152,6 +152,13 @@ impl HeaderEdits {
         self.edits.is_empty()
     }
 
+    /// Whether no response has the field Server after these changes.
+    pub(super) fn removes_server(&self) -> bool {
+        let mut of_server = self.edits.iter().filter(|edit| edit.name.eq_ignore_ascii_case("server"));
+        let last = of_server.rfind(|edit| edit.only_for.is_none());
+        last.is_some_and(|edit| matches!(edit.kind, HeaderEditKind::Remove))
+    }
+
     /// Whether a value depends on the request.
     pub(super) fn has_placeholders(&self) -> bool {
         self.edits.iter().any(|edit| {

@@ -215,7 +215,7 @@ impl Lookup<'_> {
         };
         *at_path = Some(resolved);
         Ok(match (page, addresses.trailing_slash) {
-            (Some(_), TrailingSlash::Add) => Some(FileLookup::Moved(AddressChange::AddSlash)),
+            (Some(FileLookup::File(..)), TrailingSlash::Add) => Some(FileLookup::Moved(AddressChange::AddSlash)),
             (page, _) => page,
         })
     }
@@ -254,6 +254,7 @@ impl Lookup<'_> {
                     false => None,
                 };
                 Ok(match (page, resolved) {
+                    (Some(page @ FileLookup::Moved(_)), _) => Some(page),
                     (Some(page), _) if trailing_slash == TrailingSlash::Add => Some(page),
                     (Some(page), _) if self.own_names == OwnNames::Served => Some(page),
                     (Some(_), _) => Some(FileLookup::Moved(AddressChange::RemoveSlash)),
@@ -267,12 +268,31 @@ impl Lookup<'_> {
         }
     }
 
-    /// Finds the page of a path without its suffix.
+    /// Finds the page of a path without its suffix. The index of a folder is at the path of the folder alone.
     async fn page(&self, path: &SafePath) -> Result<Option<FileLookup>, FileError> {
-        match self.file_at(&path.with_suffix(PAGE_SUFFIX), FoundBy::Path).await {
-            Err(error) if error.is_missing() => Ok(None),
-            found => found,
+        let file = path.with_suffix(PAGE_SUFFIX);
+        let found = match self.file_at(&file, FoundBy::Path).await {
+            Err(error) if error.is_missing() => return Ok(None),
+            found => found?,
+        };
+        if self.own_names == OwnNames::Redirected
+            && let Some(FileLookup::File(page, _)) = &found
+            && self.is_index(&file, &page.resource).await
+        {
+            let change = AddressChange::RemoveIndex(self.rules.addresses.trailing_slash);
+            return Ok(Some(FileLookup::Moved(change)));
         }
+        Ok(found)
+    }
+
+    /// Whether the file at a path is the index that the path of its folder leads to.
+    async fn is_index(&self, path: &SafePath, resource: &Resource) -> bool {
+        let has_name = self.rules.index.0.iter().any(|name| **name == *path.file_name());
+        has_name
+            && matches!(
+                resolve_path(self.files, &path.parent(), self.now).await,
+                Ok((Resolved::File(index), _)) if index.name() == resource.name()
+            )
     }
 
     /// Returns the change from the name of a file to the path of its page, if that path leads to this file.
@@ -281,16 +301,13 @@ impl Lookup<'_> {
         if clean_urls == CleanUrls::Off || self.own_names == OwnNames::Served {
             return None;
         }
-        let resolve =
-            async |path: &SafePath| resolve_path(self.files, path, self.now).await.ok().map(|(found, _)| found);
-        let is_index = self.rules.index.0.iter().any(|name| **name == *self.path.file_name());
-        if is_index
-            && let Some(Resolved::File(index)) = resolve(&self.path.parent()).await
-            && index.name() == resource.name()
-        {
+        if self.is_index(self.path, resource).await {
             return Some(AddressChange::RemoveIndex(trailing_slash));
         }
-        let page = self.path.without_suffix(PAGE_SUFFIX).filter(|_| !is_index)?;
+        let resolve =
+            async |path: &SafePath| resolve_path(self.files, path, self.now).await.ok().map(|(found, _)| found);
+        let has_name_of_index = self.rules.index.0.iter().any(|name| **name == *self.path.file_name());
+        let page = self.path.without_suffix(PAGE_SUFFIX).filter(|_| !has_name_of_index)?;
         let is_free = match trailing_slash {
             TrailingSlash::Add => !matches!(resolve(&page.as_directory()).await, Some(Resolved::File(_))),
             _ => true,

@@ -220,6 +220,8 @@ pub(crate) struct RouteTable {
     pub(super) coder: ContentCoder,
     /// Returns the response to a token of a certificate authority.
     pub(super) challenges: Option<ChallengeResponses>,
+    /// Whether all sites remove the field Server, so that responses of no site have none, either.
+    pub(super) removes_server: bool,
 }
 
 /// Returns the response to a token, if it is known.
@@ -368,6 +370,7 @@ impl RouteTable {
             has_applications: table.iter().flat_map(|site| &site.rules.routes).any(Route::has_application),
             #[cfg(feature = "configuration")]
             client_limits: ClientLimits::default(),
+            removes_server: !table.is_empty() && table.iter().all(|site| site.rules.headers.removes_server()),
             sites: table,
             document_roots,
             password_cache: Arc::default(),

@@ -89,6 +89,14 @@ impl SiteService {
         }
     }
 
+    /// Completes a response without the fields of a site.
+    fn without_site(&self, mut response: Response) -> Response {
+        if self.state.routes.removes_server {
+            response.fields_mut().remove("server");
+        }
+        response
+    }
+
     /// Returns the response to a certificate authority that validates a name by a plain request.
     fn challenge_response(&self, request: &Request) -> Option<Response> {
         let ChallengeResponses { path, respond } = self.state.routes.challenges.as_ref()?;
@@ -120,14 +128,14 @@ impl SiteService {
                 client_of(request, self.state.routes.site(0));
             }
             let misdirected = Response::error(StatusCode::MISDIRECTED_REQUEST).log_reason("no site has this host name");
-            return FastPath::Responded(with_problem(request, misdirected));
+            return FastPath::Responded(self.without_site(with_problem(request, misdirected)));
         };
         request.set_site_tag(site.rules.site_tag);
         let client = client_of(request, site);
         if (site.checks_plain_requests || request.tls().is_some())
             && let Some(response) = self.check_connection(request, site)
         {
-            return FastPath::Responded(response);
+            return FastPath::Responded(self.without_site(response));
         }
         let namespace = self.namespaces[number as usize];
         let is_cacheable = site.is_cacheable && request.head().framing == RequestFraming::None;
@@ -184,6 +192,10 @@ impl Service for SiteService {
     fn sends_interim(&self) -> bool {
         // 103 (Early Hints) of applications.
         self.state.proxy.is_some()
+    }
+
+    fn has_server_field_in_refusals(&self) -> bool {
+        !self.state.routes.removes_server
     }
 
     async fn call(&self, request: &mut Request) -> Response {

@@ -22,9 +22,9 @@ pub(crate) const PLAIN_HTTP_RESPONSE: &[u8] =
     b"HTTP/1.1 400 Bad Request\r\ncontent-type: text/plain\r\ncontent-length: 86\r\nconnection: close\r\n\r\n\
       This port expects HTTPS, and the request was plain HTTP. Use https:// in the address.\n";
 
-/// The response to a client that is accepted only to be refused.
+/// The response to a client that is accepted only to be refused. An application may leave Server out, so it has none.
 pub(crate) const UNAVAILABLE_RESPONSE: &[u8] =
-    b"HTTP/1.1 503 Service Unavailable\r\nserver: selvedge\r\nretry-after: 1\r\ncontent-length: 0\r\n\
+    b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 1\r\ncontent-length: 0\r\n\
       connection: close\r\n\r\n";
 
 /// Content that could not be appended to the head.

@@ -194,6 +194,14 @@ pub(crate) struct ErrorLog {
     pub(crate) rotation: Option<Rotation>,
 }
 
+#[cfg(feature = "program")]
+impl ErrorLog {
+    /// Whether an event of this level is written to standard error.
+    pub(crate) fn is_on_standard_error(&self, level: Level) -> bool {
+        self.target == LogTarget::Stderr && level <= self.level
+    }
+}
+
 /// Severity, most severe first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Level {

@@ -16,7 +16,8 @@ pub(super) const SETTINGS: &[Setting] = &[
                 "file",
                 ValueKind::Path,
                 DefaultValue::Effect("no file"),
-                "An htpasswd file with argon2 or bcrypt hashes. A change is seen within two seconds.",
+                "An htpasswd file with argon2 or bcrypt hashes. A change is seen within two seconds. bcrypt compares the \
+                 first 72 bytes of a password, argon2 all.",
             ),
             property(
                 "wrong-max",
@@ -68,11 +69,15 @@ pub(super) const SETTINGS: &[Setting] = &[
         .if_absent("all; in a route, the site's")
         .details(
             "Lines are tried in order, and the first that contains the client decides. If none does, the client \
-              has access unless an `allow` line exists. A route's replaces the site's. An included list may be empty; a \
-              list of `allow` lines needs one more `allow` beside its `include`, because without any line every client has \
-              access.",
+              has access unless an `allow` line exists. A route's replaces the site's. An included list may be empty, and \
+              without any line every client has access. So write what a list of `allow` lines leaves over behind its \
+              `include`: `deny \"0.0.0.0/0\" \"::/0\"` refuses every other client, also while the list is empty.",
         )
-        .example("ip-access {\n    deny \"10.0.0.13\"\n    allow \"10.0.0.0/8\" \"fd00::/8\"\n}"),
+        .example(
+            "ip-access {\n    deny \"10.0.0.13\"\n    allow \"10.0.0.0/8\" \"fd00::/8\"\n}\n\
+             route \"/admin/*\" {\n    ip-access {\n        include \"operators/*.kdl\"\n        \
+             deny \"0.0.0.0/0\" \"::/0\"\n    }\n    files\n}",
+        ),
     setting(IP_ACCESS, "allow", "Networks that have access.")
         .arguments(&[list("network", ValueKind::Network)])
         .repeatable()

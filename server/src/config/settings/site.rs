@@ -60,9 +60,9 @@ pub(super) const SETTINGS: &[Setting] = &[
         .arguments(&[optional("flag", ValueKind::Flag)])
         .if_absent("#false; in `files`, the site's")
         .details(
-            "Without a value it is #true. `/docs/index.html` is redirected to `/docs/`, too. If both `join.html` and the \
-             folder `join` exist, `/join` is the page, and `/join/` the index of the folder. Without an index, `/join/` is \
-             redirected to `/join`. `trailing-slash` changes that. The redirects have status 301.",
+            "Without a value it is #true. `/docs/index.html` and `/docs/index` are redirected to `/docs/`, too. If both \
+             `join.html` and the folder `join` exist, `/join` is the page, and `/join/` the index of the folder. Without \
+             an index, `/join/` is redirected to `/join`. `trailing-slash` changes that. The redirects have status 301.",
         )
         .example("clean-urls"),
     setting(SITE_AND_FILES, "trailing-slash", "Whether the paths of pages end in a slash.")
@@ -121,7 +121,11 @@ pub(super) const SETTINGS: &[Setting] = &[
         .properties(ONLY_FOR)
         .repeatable()
         .if_absent("none")
-        .details("`Server`, which the server itself adds, can be removed, or replaced by `header`.")
+        .details(
+            "`Server`, which the server itself adds, can be removed, or replaced by `header`. If each site removes it \
+             for all responses, those from before a site is known have none, either: refused heads, hosts without a \
+             site, the redirect of `https-redirect`.",
+        )
         .example("header-remove \"Server\""),
     setting(BOTH, "cache-control", "Cache-Control of files by their path or media type.")
         .arguments(&[one("selector", ValueKind::Selector), one("value", ValueKind::FieldValue)])

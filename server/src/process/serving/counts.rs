@@ -30,6 +30,13 @@ pub(crate) fn all_counts(serving: &ServingProcess, own: Totals) -> Totals {
     all
 }
 
+/// Reports the number of the configuration in force, after which the next process goes on.
+pub(crate) fn report_configuration(serving: &ServingProcess, number: u64) {
+    if let Parent::Supervisor { link, .. } = &serving.parent {
+        let _ = link.send(&FromChild::Configuration { number });
+    }
+}
+
 fn keeper_of_counts(serving: &ServingProcess) -> Option<(&Link, &Mutex<()>)> {
     match &serving.parent {
         Parent::Supervisor { link, request_lock } if serving.start_info.keeps_counts => Some((link, request_lock)),

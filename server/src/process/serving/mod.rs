@@ -9,7 +9,7 @@ mod shutdown;
 mod sockets;
 
 pub(crate) use commands::{ControlHandler, StopMode};
-pub(crate) use counts::{all_counts, hand_over_counts};
+pub(crate) use counts::{all_counts, hand_over_counts, report_configuration};
 
 use super::ListenAddress;
 use super::control::ControlReply;

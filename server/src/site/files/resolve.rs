@@ -129,7 +129,9 @@ fn load(
         match root.open_beneath(&path.with_suffix(coding.suffix()), disk_access) {
             Ok(variant) => {
                 let variant_stat = fstat(&variant)?;
-                if FileType::from_raw_mode(variant_stat.st_mode) == FileType::RegularFile {
+                // Not even empty content is nothing in a coding: a tool is writing the file, or has failed.
+                let has_content = variant_stat.st_size > 0;
+                if has_content && FileType::from_raw_mode(variant_stat.st_mode) == FileType::RegularFile {
                     match is_current(&FileStamp::from_stat(&variant_stat), &FileStamp::from_stat(&stat)) {
                         true => variants.push((coding, variant, variant_stat)),
                         false => outdated.push((coding, FileStamp::from_stat(&variant_stat))),

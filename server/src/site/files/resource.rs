@@ -76,6 +76,8 @@ pub(super) struct Representation {
     pub(super) modified: Option<HttpDate>,
     /// Whether the modification time belongs to one content alone.
     pub(super) is_identified_by_time: bool,
+    /// Whether a tool has set the modification time in whole seconds, as builds that can be reproduced do for each version.
+    pub(super) has_set_time: bool,
     pub(super) content_type: String,
     pub(super) length: u64,
     /// The content; of an encoded representation, that of the file.
@@ -291,6 +293,8 @@ impl Representation {
             etag,
             modified,
             is_identified_by_time: identity == ContentIdentity::Time,
+            // A copy of a file keeps the fractions of its time, and a later rename is no change of it.
+            has_set_time: stamp.modified.1 == 0 && stamp.modified != stamp.changed,
             content_type: media_type.to_owned(),
             length: stamp.length,
             storage,
@@ -299,9 +303,16 @@ impl Representation {
         }
     }
 
-    /// Makes this the representation of the file that the coder encodes.
+    /// Makes this the representation of the file that the coder encodes. Its entity tag is weak, because its bytes depend on
+    /// the level and the version of the encoder.
     fn encoded_by(mut self, coder: ContentCoder, coding: Coding) -> Self {
         Rc::make_mut(&mut self.fields.full).remove("accept-ranges");
+        self.etag = self.etag.map(|strong| format!("W/{strong}"));
+        if let Some(etag) = &self.etag {
+            for fields in [&mut self.fields.full, &mut self.fields.not_modified] {
+                Rc::make_mut(fields).set("etag", etag).expect("tags have no control characters");
+            }
+        }
         self.encoded = Some(EncodedContent::new(coder, coding));
         self
     }

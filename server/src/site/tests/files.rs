@@ -89,6 +89,8 @@ fn pages_are_at_clean_urls() {
     let all = [
         ("/", ["home", "home", "home"]),
         ("/index.html", ["> /", "> /", "> /"]),
+        ("/index", ["> /", "> /", "> /"]),
+        ("/index/", ["> /", "> /", "> /"]),
         ("/about", ["about", "> /about/", "about"]),
         ("/about/", ["> /about", "about", "> /about"]),
         ("/about.html", ["> /about", "> /about/", "> /about"]),
@@ -102,6 +104,9 @@ fn pages_are_at_clean_urls() {
         ("/docs", ["> /docs/", "> /docs/", "docs"]),
         ("/docs/", ["docs", "docs", "> /docs"]),
         ("/docs/index.html", ["> /docs/", "> /docs/", "> /docs"]),
+        ("/docs/index", ["> /docs/", "> /docs/", "> /docs"]),
+        ("/docs/index/", ["> /docs/", "> /docs/", "> /docs"]),
+        ("/both/index", ["> /both/", "> /both/", "> /both"]),
         ("/empty/", ["404", "404", "404"]),
         ("/none", ["404", "404", "404"]),
         ("/none/", ["404", "404", "404"]),

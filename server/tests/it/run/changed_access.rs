@@ -182,3 +182,21 @@ fn a_new_list_is_in_force_beside_a_mistake_elsewhere() {
     assert_eq!(get(&program, "a", "/").text(), "new");
     program.stop();
 }
+
+#[test]
+fn a_list_of_allowed_clients_that_becomes_empty_opens_nothing_with_a_line_for_the_others() {
+    let folder = Folder::new(&format!(
+        "{LOG}site \"*\" {{\n    ip-access {{\n        include \"operators.kdl\"\n        deny \"0.0.0.0/0\" \"::/0\"\n    }}\n    \
+         route \"/*\" {{ respond 200 \"in\"; }}\n}}"
+    ));
+    folder.write("operators.kdl", "allow \"127.0.0.0/8\"\n");
+    let program = folder.serve();
+    assert_eq!(get(&program, "a", "/").status, 200);
+    folder.write("operators.kdl", "// none at present\n");
+    wait_until("no client has access", || (get(&program, "a", "/").status == 403).then_some(()));
+    assert_eq!(folder.run("reload").code, Some(0));
+    assert_eq!(get(&program, "a", "/").status, 403);
+    folder.write("operators.kdl", "allow \"127.0.0.1\"\n");
+    wait_until("the client has access again", || (get(&program, "a", "/").status == 200).then_some(()));
+    program.stop();
+}

@@ -6,6 +6,7 @@ use crate::support::wait::wait_until;
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs;
 use std::net::{TcpListener, TcpStream};
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 fn site(text: &str) -> String {
@@ -151,6 +152,43 @@ fn a_first_reload_of_logs_in_a_linked_folder_replaces_no_process() {
 }
 
 #[test]
+fn a_configuration_that_the_user_cannot_read_is_a_warning_with_the_command_that_permits_it() {
+    if !rustix::process::geteuid().is_root() {
+        return;
+    }
+    let text = "user \"daemon\"\nlog { access \"off\"; error \"stderr\" level=\"info\"; }\ninclude \"sites/*.kdl\"\n";
+    let folder = Folder::new(text);
+    folder.write("sites/a.kdl", "site \"*\" { route \"/*\" { respond 200 \"in\"; }; }\n");
+    let mode = |name: &str, mode| {
+        fs::set_permissions(folder.path(name), fs::Permissions::from_mode(mode)).expect("the folder is ours");
+    };
+    mode("selvedge.kdl", 0o600);
+    mode("sites", 0o700);
+    let program = folder.serve();
+    let expected = "the user daemon may not read ";
+    wait_until("the start warns", || program.standard_error().contains(expected).then_some(()));
+    let exit = program.stop();
+    assert_eq!(exit.err.matches(expected).count(), 1, "{}", exit.err);
+    let checked = folder.run("check");
+    assert!(
+        checked.code == Some(0) && checked.err.contains(&format!("selvedge.kdl:3:6: warning: {expected}")),
+        "{checked:?}"
+    );
+    // The command that is named ends it.
+    let permit = checked.err.split('`').nth(1).expect("a command");
+    let run = std::process::Command::new("sh").arg("-c").arg(permit).status().expect("a shell");
+    assert!(run.success(), "{permit}");
+    let checked = folder.run("check");
+    assert_eq!((checked.code, checked.err.as_str()), (Some(0), ""));
+    let program = folder.serve();
+    let first = serving(&program);
+    let reloaded = command(&folder, &["reload"]);
+    assert_eq!(reloaded.out, "configuration 2\nthe settings are unchanged, and files were read again\n");
+    assert_eq!(serving(&program), first);
+    assert!(!program.stop().err.contains(expected));
+}
+
+#[test]
 fn a_failed_upgrade_leaves_no_socket_open() {
     let folder = Folder::new(&site("in"));
     let program = folder.serve();
@@ -218,7 +256,7 @@ fn name(pid: Pid) -> String {
 fn replace(binary: &Path, content: &[u8]) {
     let new = binary.with_extension("new");
     fs::write(&new, content).expect("the folder is ours");
-    fs::set_permissions(&new, std::os::unix::fs::PermissionsExt::from_mode(0o755)).expect("the file is ours");
+    fs::set_permissions(&new, PermissionsExt::from_mode(0o755)).expect("the file is ours");
     fs::rename(&new, binary).expect("the folder is ours");
 }
 
@@ -272,7 +310,7 @@ fn a_reload_checks_only_requirements_of_the_serving_process() {
     folder.configure(&text(""));
     let program = folder.serve();
     // As for a process that has dropped its privileges.
-    fs::set_permissions(folder.path("own"), std::os::unix::fs::PermissionsExt::from_mode(0o500)).expect("it is ours");
+    fs::set_permissions(folder.path("own"), PermissionsExt::from_mode(0o500)).expect("it is ours");
     folder.configure(&text("site \"b\" { route \"/*\" { deny; }; }\n"));
     let done = command(&folder, &["reload"]);
     assert_eq!((done.code, done.err.as_str()), (Some(0), ""), "{done:?}");
@@ -280,7 +318,7 @@ fn a_reload_checks_only_requirements_of_the_serving_process() {
     folder.configure(&text("site \"b\" { rot \"x\"; }\n"));
     let refused = command(&folder, &["reload"]);
     assert!(refused.code == Some(1) && refused.err.contains("`rot` is not known"), "{refused:?}");
-    fs::set_permissions(folder.path("own"), std::os::unix::fs::PermissionsExt::from_mode(0o700)).expect("it is ours");
+    fs::set_permissions(folder.path("own"), PermissionsExt::from_mode(0o700)).expect("it is ours");
     // Opening a FIFO would block forever.
     let fifo = folder.path("own/x.kdl");
     rustix::fs::mknodat(rustix::fs::CWD, &fifo, rustix::fs::FileType::Fifo, rustix::fs::Mode::RUSR, 0).expect("a FIFO");

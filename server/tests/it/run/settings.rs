@@ -65,6 +65,38 @@ site \"b\" { route \"/*\" { respond 200 \"in\"; }; }",
 }
 
 #[test]
+fn refusals_before_a_site_is_known_have_no_server_field_if_each_site_removes_it() {
+    let site =
+        |name: &str, fields: &str| format!("site \"{name}\" {{ {fields}; route \"/*\" {{ respond 200 \"in\"; }}; }}\n");
+    let remove = "header-remove \"Server\"";
+    let refused = [
+        ("GET / HTTP/1.1\r\nHost: none\r\n\r\n".to_owned(), 421),
+        ("GET / HTTP/1.1\r\n\r\n".to_owned(), 400),
+        ("GET / HTTP/3.0\r\nHost: a\r\n\r\n".to_owned(), 505),
+        (format!("GET /{} HTTP/1.1\r\nHost: a\r\n\r\n", "x".repeat(9_000)), 414),
+        (format!("GET / HTTP/1.1\r\nHost: a\r\nX: {}\r\n\r\n", "x".repeat(17_000)), 431),
+    ];
+    for (sites, server) in [
+        (site("a", remove) + &site("b", remove), None),
+        (site("a", remove) + &site("b", "compress #true"), Some("selvedge")),
+        (site("a", &format!("{remove} for=\"/x\"")), Some("selvedge")),
+        (site("a", &format!("{remove}; header \"Server\" \"mine\"")), Some("selvedge")),
+        (site("a", &format!("header \"Server\" \"mine\"; {remove}")), None),
+    ] {
+        let folder = Folder::new(&sites);
+        let program = folder.serve();
+        for (head, status) in &refused {
+            let mut client = program.connect();
+            client.send(head);
+            let response = client.receive("GET").expect("a response");
+            assert_eq!((response.status, response.field("server")), (*status, server), "{sites} {head:.40}");
+            assert!(response.field("date").is_some());
+        }
+        program.stop();
+    }
+}
+
+#[test]
 fn the_first_matching_ip_rule_decides_and_a_routes_rules_replace_the_sites() {
     let folder = Folder::new(
         "site \"a\" {

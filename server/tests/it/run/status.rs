@@ -208,7 +208,7 @@ fn restarts_and_replacements_are_counted_apart_and_other_counters_survive_them()
     let after = json_when(&folder, |rows| rows["requests"]["total"] == 2);
     assert_ne!(after["process_id"], before["process_id"]);
     assert_eq!((&after["restarts"], &after["replacements"]), (&json!(1), &json!(0)));
-    assert_eq!(after["configuration"]["number"], 1);
+    assert_eq!(after["configuration"]["number"], 2, "the next process has read the files again");
     // The replaced process counts until its last connection has ended.
     let mut kept = program.connect();
     assert_eq!(request(&mut kept, "a.example", "GET /", &[]).status, 200);
@@ -223,6 +223,13 @@ fn restarts_and_replacements_are_counted_apart_and_other_counters_survive_them()
     assert_eq!(get(&program, "a.example", "/").status, 200);
     let after = json_when(&folder, |rows| rows["requests"]["total"] == 5);
     assert_eq!((&after["restarts"], &after["replacements"]), (&json!(1), &json!(1)));
+    assert_eq!(after["configuration"]["number"], 3);
+    let mut kept = program.connect();
+    assert_eq!(request(&mut kept, "a.example", "GET /", &[]).status, 200);
+    let exit = run_to_exit(selvedge_command().arg("reload").arg("--control").arg(folder.path("selvedge.sock")));
+    assert!(exit.out.starts_with("configuration 4, 1 earlier with connections\n"), "{exit:?}");
+    let earlier = json!([{ "number": 3, "connections": 1 }]);
+    json_when(&folder, |rows| rows["configuration"]["number"] == 4 && rows["configuration"]["earlier"] == earlier);
     assert_eq!((&after["latency_ns"]["count"], &after["sites"][0]["requests"]), (&json!(5), &json!(5)));
     assert_eq!(after["dry_run"][0]["count"], json!(2), "each process has its own limiter: {after}");
     program.stop();

@@ -303,6 +303,30 @@ fn what_a_root_should_not_have_is_a_warning() {
 }
 
 #[test]
+fn files_of_the_server_within_a_root_are_a_warning() {
+    let tree = Tree::new();
+    let user = "ann:$2y$05$CCCCCCCCCCCCCCCCCCCCC.E5YPO9kmyuRGyh0XouQYb4YMJKvyOeW\n";
+    tree.write("private/users", user);
+    tree.write(".users", user);
+    let root = tree.site().file_name().unwrap().to_str().unwrap();
+    let warnings = |root: &str, settings: &str| {
+        let text = format!("log {{ access \"site/access.log\"; }}\nsite \"a\" {{ root \"{root}\"; {settings}; }}");
+        let exit = check(&tree, &text, &[]);
+        assert_eq!(exit.code, Some(0), "{exit:?}");
+        let ends = exit.err.lines().filter_map(|line| line.split_once("is within the root, so clients get it at "));
+        ends.map(|(_, path)| path.to_owned()).collect::<Vec<_>>()
+    };
+    let users = "basic-auth file=\"site/private/users\"";
+    assert_eq!(root, "site");
+    assert_eq!(warnings("site", users), ["/private/users", "/access.log"]);
+    let denied = format!("{users}; route \"/private/*\" {{ deny; }}");
+    assert_eq!(warnings("site", &denied), ["/access.log"]);
+    // No path of a request names a hidden file.
+    assert_eq!(warnings("site", "basic-auth file=\"site/.users\""), ["/access.log"]);
+    assert_eq!(warnings(".", "precompressed #true"), ["/selvedge.kdl", "/site/access.log"]);
+}
+
+#[test]
 fn files_are_formatted() {
     let tree = Tree::new();
     let folder = folder(&tree);

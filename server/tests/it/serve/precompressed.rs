@@ -206,6 +206,10 @@ fn precompressed_files_may_appear_and_disappear() {
     becomes("coded 3");
     fs::remove_file(tree.path("a.txt.gz")).unwrap();
     becomes("plain");
+    // An empty file is no content in a coding.
+    tree.replace("a.txt", "next");
+    tree.replace("a.txt.gz", "");
+    becomes("next");
 }
 
 #[test]
