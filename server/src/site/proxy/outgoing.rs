@@ -11,7 +11,7 @@ use base64ct::{Base64, Encoding};
 use bytes::Bytes;
 use selvedge::client::{OutgoingHead, ResponseUse, Scheme};
 use selvedge::proto::field::{KnownField, list_members};
-use selvedge::proto::forward::{ClientInfo, NamedOrigin, PeerTrust, forward_request};
+use selvedge::proto::forward::{ClientInfo, NamedOrigin, Passage, PeerTrust, forward_request};
 use selvedge::proto::head::{Scheme as ClientScheme, Version};
 use selvedge::proto::path::{EncodedSlash, SafePath};
 use selvedge::proto::proxy_protocol::{self, ProxiedPeer, ProxyVersion};
@@ -29,6 +29,8 @@ pub(super) struct ServerRequest {
     pub(super) response_headers: Option<HeaderEdits>,
     /// How the client switches to another protocol, if it does.
     pub(super) upgrade: UpgradeKind,
+    /// Whether the request has passed this server before.
+    pub(super) passage: Passage,
 }
 
 /// What stands before the common rest of the client's and the server's path; without a slash at its end.
@@ -80,7 +82,8 @@ impl ServerRequest {
             scheme: if request.tls().is_some() { ClientScheme::Https } else { ClientScheme::Http },
             origin: facts.proxies.map_or_else(NamedOrigin::default, |proxies| proxies.origin(request)),
         };
-        head.te = forward_request(request.head(), request.head_bytes(), &rules.fields, client, &mut head.fields).te;
+        let forwarded = forward_request(request.head(), request.head_bytes(), &rules.fields, client, &mut head.fields);
+        head.te = forwarded.te;
         if let Some(left) = max_forwards::forwarded(request) {
             remove_lines(&mut head.fields, max_forwards::FIELD);
             head.fields.extend_from_slice(format!("{}: {left}\r\n", max_forwards::FIELD).as_bytes());
@@ -101,7 +104,7 @@ impl ServerRequest {
         }
         let response_headers =
             rules.response_headers.has_placeholders().then(|| rules.response_headers.filled(&values()));
-        Self { head, prefixes, response_headers, upgrade }
+        Self { head, prefixes, response_headers, upgrade, passage: forwarded.passage }
     }
 
     /// Adds what depends on the server. Call it before each try.

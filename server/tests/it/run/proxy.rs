@@ -102,10 +102,38 @@ fn a_reload_closes_no_stream_of_a_route_that_did_not_change() {
         half.assert_closed();
         work(&mut events, &mut socket, &format!("after {number}"));
     }
-    folder.configure(&with(9, " { via #true; }"));
+    folder.configure(&with(9, " { via #false; }"));
     reload(&program);
     socket.assert_closed();
     program.stop();
+}
+
+#[test]
+fn a_loop_ends_when_a_request_returns() {
+    let backend = Backend::start();
+    let (first, second) = (Folder::new(&site(&backend, "")), Folder::new(&site(&backend, "")));
+    let (first_program, second_program) = (first.serve(), second.serve());
+    let to = |program: &Program| {
+        let route = format!("route \"/*\" {{ proxy \"http://{}\" {{ proxy-status #true; }}; }}", program.address());
+        format!("log {{ error \"error.log\"; }}\nsite \"*\" {{\n    {route}\n}}\n")
+    };
+    first.configure(&to(&second_program));
+    reload(&first_program);
+    let chain = get(&first_program, "a", "/");
+    let head = chain.text();
+    let names: Vec<_> = head.lines().filter_map(|line| line.strip_prefix("via: 1.1 selvedge-")).collect();
+    assert!(chain.status == 200 && names.len() == 2 && names[0] != names[1], "{head}");
+    second.configure(&to(&first_program));
+    reload(&second_program);
+    let refused = get(&first_program, "a", "/");
+    assert_eq!(refused.status, 502);
+    let status = refused.field("proxy-status").unwrap_or_default();
+    assert!(status.ends_with("error=proxy_loop_detected"), "the field of the server that found the loop: {status}");
+    let is_reported = |line: &String| line.contains("a loop: the request has passed this server before");
+    wait_until("the loop is reported", || first.lines("error.log").iter().any(is_reported).then_some(()));
+    assert_eq!(second.lines("error.log").iter().filter(|line| is_reported(line)).count(), 0);
+    first_program.stop();
+    second_program.stop();
 }
 
 #[test]
