@@ -396,3 +396,24 @@ fn a_response_that_permits_no_content_has_none() {
         }
     });
 }
+
+#[test]
+fn a_response_has_at_most_500_fields() {
+    run(async {
+        for (count, is_accepted) in [(500, true), (501, false)] {
+            let to = serve(Upstream::new(), async move |(_, mut response): Exchange| {
+                let mut head = Response::new(());
+                for number in 0..count {
+                    head.headers_mut().append("x", number.into());
+                }
+                response.send_response(head, true).unwrap();
+            });
+            match fetch(&client(), &to, "GET").await {
+                Ok(response) => assert!(is_accepted && response.fields.iter().count() == count, "{count}"),
+                Err(error) => {
+                    assert!(!is_accepted && matches!(error.kind, ClientErrorKind::MalformedSection(_)), "{count}: {error}");
+                }
+            }
+        }
+    });
+}

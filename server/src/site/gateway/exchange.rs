@@ -7,7 +7,7 @@ use super::messages::Messages;
 use super::rules::ProgramEnd;
 use super::upload::ContentUpload;
 use bytes::{Buf, Bytes};
-use selvedge::proto::MessageLimits;
+use selvedge::proto::limits::{MessageLimits, RESPONSE_FIELDS_CEILING};
 use selvedge::proto::cgi::{ScriptHead, parse_script_head};
 use selvedge::proto::fastcgi::{EndStatus, RECORD_BYTES_MAX, RecordEvent, RecordReader, content_header};
 use std::collections::VecDeque;
@@ -189,7 +189,8 @@ impl Exchange {
 
     /// Reads the head of the response.
     pub(super) async fn read_head(&mut self) -> Result<ScriptHead, GatewayError> {
-        let (limits, mut received) = (MessageLimits::default(), Vec::new());
+        let limits = MessageLimits { fields_max: RESPONSE_FIELDS_CEILING, ..MessageLimits::default() };
+        let mut received = Vec::new();
         loop {
             let Some(chunk) = poll_fn(|cx| self.poll_output(cx)).await? else {
                 return Err(GatewayError::NoHead(self.end_text("the output ended before its head was complete")));
