@@ -72,7 +72,8 @@ pub(super) const SETTINGS: &[Setting] = &[
         .details(
             "`least-loaded` chooses two servers at random, and of these the one with fewer requests at work for its \
              weight. `hash` sends equal keys to one server; a new server takes over its share only. `by=\"header:NAME\"` \
-             and `by=\"cookie:NAME\"` name a field or a cookie. With `sticky`, a client stays at its server while it works.",
+             and `by=\"cookie:NAME\"` name a field or a cookie. With `sticky`, a client stays at its server while it works. \
+             Its cookie has `Path=/; HttpOnly; SameSite=Lax`, and `Secure` if the client uses https.",
         )
         .example("balance \"hash\" by=\"path\""),
     setting(UPSTREAM, "health", "Checks the servers by a request at intervals.")

@@ -21,7 +21,7 @@ use std::borrow::Cow;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 /// The request to a server, and what its response needs to know of it.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct ServerRequest {
     pub(super) head: OutgoingHead,
     pub(super) prefixes: PathPrefixes,
@@ -31,6 +31,8 @@ pub(super) struct ServerRequest {
     pub(super) upgrade: UpgradeKind,
     /// Whether the request has passed this server before.
     pub(super) passage: Passage,
+    /// The scheme that the client used, as far as a trusted proxy knows it better.
+    pub(super) scheme: ClientScheme,
 }
 
 /// What stands before the common rest of the client's and the server's path; without a slash at its end.
@@ -104,7 +106,8 @@ impl ServerRequest {
         }
         let response_headers =
             rules.response_headers.has_placeholders().then(|| rules.response_headers.filled(&values()));
-        Self { head, prefixes, response_headers, upgrade, passage: forwarded.passage }
+        let scheme = client.origin.scheme.unwrap_or(client.scheme);
+        Self { head, prefixes, response_headers, upgrade, passage: forwarded.passage, scheme }
     }
 
     /// Adds what depends on the server. Call it before each try.
