@@ -349,3 +349,28 @@ fn programs_can_be_started_after_one_has_ended_its_parent() {
     wait_until("both ends are reported", || (lines() == 2).then_some(()));
     program.stop();
 }
+
+#[test]
+fn the_end_of_the_output_of_a_program_ends_the_response() {
+    let user = if rustix::process::geteuid().is_root() { " user=\"nobody\"" } else { "" };
+    let site = format!("site \"*\" {{\n    route \"/cgi/*\" {{ cgi \"cgi\"{user}; }}\n}}\n");
+    let folder = Folder::new(&format!("log {{ error \"error.log\"; }}\n{site}"));
+    let text = "printf 'Content-Type: text/plain\\n\\ndone'; exec 1>&- 2>&-; read -r line < gate; exit 3";
+    folder.write("cgi/after", &format!("#!/bin/sh\n{text}\n"));
+    let gate = folder.path("cgi/gate");
+    assert!(std::process::Command::new("mkfifo").arg(&gate).status().expect("it is a usual command").success());
+    for (file, mode) in [("cgi/after", 0o755), ("cgi/gate", 0o666)] {
+        let permissions = std::fs::Permissions::from_mode(mode);
+        std::fs::set_permissions(folder.path(file), permissions).expect("it is a file of this test");
+    }
+    let program = folder.serve();
+    for number in 1..=3 {
+        let response = program.connect().request("GET", "/cgi/after", "Connection: close");
+        assert_eq!((response.status, response.text()), (200, "done"));
+        // Opening it for writing waits until the program, which goes on, has opened it for reading.
+        std::fs::write(&gate, "go on\n").expect("the program reads");
+        let is_end = |line: &&String| line.contains("the program ended with code 3");
+        wait_until("its end is logged", || (folder.lines("error.log").iter().filter(is_end).count() == number).then_some(()));
+    }
+    program.stop();
+}
