@@ -78,7 +78,12 @@ pub(super) const SETTINGS: &[Setting] = &[
         .example("balance \"hash\" by=\"path\""),
     setting(UPSTREAM, "health", "Checks the servers by a request at intervals.")
         .properties(&[
-            property("path", ValueKind::UrlPath, DefaultValue::Text("/"), "The requested path."),
+            property(
+                "path",
+                ValueKind::RequestPath,
+                DefaultValue::Text("/"),
+                "The requested path. It may have a query, as in `/healthz?full=1`.",
+            ),
             property("every", WINDOW, DefaultValue::Text("5s"), "Time between two checks of a server."),
             property("timeout", WINDOW, DefaultValue::Text("2s"), "Longest time of a check."),
             property(
