@@ -283,7 +283,9 @@ fn a_request_that_names_the_gateway_has_passed_it() {
         assert_eq!(passage(lines, via("selvedge-1")), Passage::Repeated, "{lines}");
         assert_eq!(passage(lines, ViaField::Omit), Passage::First, "{lines}");
     }
-    for lines in ["A: b", "Via: 1.1 selvedge-2", "Via: 1.1 selvedge-10", "Via: selvedge-1", "X-Via: 1.1 selvedge-1", "Via: "] {
+    for lines in
+        ["A: b", "Via: 1.1 selvedge-2", "Via: 1.1 selvedge-10", "Via: selvedge-1", "X-Via: 1.1 selvedge-1", "Via: "]
+    {
         assert_eq!(passage(lines, via("selvedge-1")), Passage::First, "{lines}");
     }
     for name in ["", "a b", "a,b", "a\r\n"] {

@@ -363,9 +363,13 @@ fn an_upload_that_fails_while_the_response_is_not_read_fails_it() {
 #[test]
 fn a_response_that_permits_no_content_has_none() {
     run(async {
-        for (method, status, length) in
-            [("GET", 204, None), ("GET", 304, None), ("GET", 304, Some("2")), ("HEAD", 200, None), ("HEAD", 200, Some("2"))]
-        {
+        for (method, status, length) in [
+            ("GET", 204, None),
+            ("GET", 304, None),
+            ("GET", 304, Some("2")),
+            ("HEAD", 200, None),
+            ("HEAD", 200, Some("2")),
+        ] {
             for is_late in [false, true] {
                 for content in ["", "ok"] {
                     let to = serve(Upstream::new(), async move |(_, mut response): Exchange| {
@@ -411,7 +415,10 @@ fn a_response_has_at_most_500_fields() {
             match fetch(&client(), &to, "GET").await {
                 Ok(response) => assert!(is_accepted && response.fields.iter().count() == count, "{count}"),
                 Err(error) => {
-                    assert!(!is_accepted && matches!(error.kind, ClientErrorKind::MalformedSection(_)), "{count}: {error}");
+                    assert!(
+                        !is_accepted && matches!(error.kind, ClientErrorKind::MalformedSection(_)),
+                        "{count}: {error}"
+                    );
                 }
             }
         }

@@ -398,7 +398,9 @@ impl Forwarding<'_> {
         if let Some(sticky) = upstream.sticky()
             && self.preference != Preference::Server(server)
         {
-            fields.append("set-cookie", sticky.set_cookie(server, self.outgoing.scheme)).expect("the rules are validated");
+            fields
+                .append("set-cookie", sticky.set_cookie(server, self.outgoing.scheme))
+                .expect("the rules are validated");
         }
         let edits = self.outgoing.response_headers.as_ref().unwrap_or(&self.rules.response_headers);
         edits.apply(fields, ResponseFacts::default());

@@ -90,7 +90,10 @@ mod tests {
             assert_eq!(cookie.server_of(invented.as_bytes()), None);
         }
         assert_eq!(cookie.set_cookie(0, Scheme::Http), format!("node={}; Path=/; HttpOnly", value(&cookie, 0)));
-        assert_eq!(cookie.set_cookie(0, Scheme::Https), format!("node={}; Path=/; HttpOnly; Secure", value(&cookie, 0)));
+        assert_eq!(
+            cookie.set_cookie(0, Scheme::Https),
+            format!("node={}; Path=/; HttpOnly; Secure", value(&cookie, 0))
+        );
     }
 
     #[test]

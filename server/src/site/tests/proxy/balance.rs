@@ -69,7 +69,7 @@ fn a_cookie_keeps_a_client_at_its_server() {
 
 #[test]
 fn a_cookie_of_https_is_secure() {
-    let (_upstreams, addresses) = named(["a"]);
+    let (_upstreams, addresses) = named(["a", "b", "c"]);
     let sticky = StickyRules { cookie: "node".into(), attributes: "; Path=/".into(), secret: [7; 32] };
     for (is_trusted, scheme, is_secure) in [(true, "https", true), (true, "http", false), (false, "https", false)] {
         let rules = rules(UpstreamRules { balance: Balance::Sticky(sticky.clone()), ..group(&addresses) });
