@@ -256,6 +256,8 @@ fn a_path_of_php_leads_to_a_script_a_file_or_the_front_controller() {
         ("/.hidden.php", "/index.php", None),
         ("/page/none", "/index.php", None),
         ("/a.php/x%2Fy", "/a.php", Some("/x/y")),
+        ("/wiki/AC%2FDC", "/index.php", None),
+        ("/index.php/AC%2FDC?x", "/index.php", Some("/AC/DC")),
     ] {
         assert_eq!(program.connect().request("GET", path, "Connection: close").text(), "hello", "{path}");
         let request = server.request();
@@ -370,7 +372,9 @@ fn the_end_of_the_output_of_a_program_ends_the_response() {
         // Opening it for writing waits until the program, which goes on, has opened it for reading.
         std::fs::write(&gate, "go on\n").expect("the program reads");
         let is_end = |line: &&String| line.contains("the program ended with code 3");
-        wait_until("its end is logged", || (folder.lines("error.log").iter().filter(is_end).count() == number).then_some(()));
+        wait_until("its end is logged", || {
+            (folder.lines("error.log").iter().filter(is_end).count() == number).then_some(())
+        });
     }
     program.stop();
 }
