@@ -26,7 +26,7 @@ pub struct ProgramPipes {
     timer: Timer,
     has_received: bool,
     has_ended_output: bool,
-    has_told_end: bool,
+    has_reported_end: bool,
 }
 
 /// The other ends of [`ProgramPipes`], for the process that runs the program.
@@ -64,7 +64,7 @@ impl ProgramPipes {
             timer: Timer::default(),
             has_received: false,
             has_ended_output: false,
-            has_told_end: false,
+            has_reported_end: false,
         };
         Ok((pipes, ProgramEnds { streams: [stdin, stdout, stderr], lease: other }))
     }
@@ -130,7 +130,7 @@ impl ProgramPipes {
         let received = match self.lease.receive(&mut report) {
             Ok(count) => Poll::Ready(Ok(count)),
             Err(_) => {
-                if !std::mem::replace(&mut self.has_told_end, true) {
+                if !std::mem::replace(&mut self.has_reported_end, true) {
                     self.lease.send(b"end");
                 }
                 self.lease.poll_receive(cx, &mut report)
@@ -213,14 +213,14 @@ mod tests {
     #[test]
     fn a_report_is_received_after_the_process_that_sent_it_has_ended() {
         in_runtime(async || {
-            for is_told in [false, true] {
+            for is_reported in [false, true] {
                 let (mut pipes, ends) = ProgramPipes::new(Duration::from_secs(60)).unwrap();
-                if is_told {
+                if is_reported {
                     assert!(poll_fn(|cx| Poll::Ready(pipes.poll_report(cx).is_pending())).await);
                 }
                 send(&ends.lease, b"exited", SendFlags::empty()).unwrap();
                 drop(ends);
-                assert_eq!(poll_fn(|cx| pipes.poll_report(cx)).await, Ok(Some(b"exited".to_vec())), "{is_told}");
+                assert_eq!(poll_fn(|cx| pipes.poll_report(cx)).await, Ok(Some(b"exited".to_vec())), "{is_reported}");
                 assert_eq!(poll_fn(|cx| pipes.poll_report(cx)).await, Ok(None));
             }
         });
