@@ -1,7 +1,7 @@
 use super::*;
 use crate::MessageLimits;
 use crate::field::{Fields, InvalidField};
-use crate::head::{RequestHead, Scheme, Version};
+use crate::head::{RequestHead, Scheme};
 use crate::http1::parse_request;
 use core::net::IpAddr;
 
