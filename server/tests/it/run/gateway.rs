@@ -6,7 +6,8 @@ use crate::support::configured::Folder;
 use crate::support::program::Program;
 use crate::support::script_server::{AfterResponse, Script, ScriptServer, record};
 use crate::support::wait::wait_until;
-use std::os::unix::fs::PermissionsExt;
+use std::io::Write;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 
 const OUTPUT: u8 = 6;
 const ERROR: u8 = 7;
@@ -365,12 +366,14 @@ fn the_end_of_the_output_of_a_program_ends_the_response() {
         let permissions = std::fs::Permissions::from_mode(mode);
         std::fs::set_permissions(folder.path(file), permissions).expect("it is a file of this test");
     }
+    let nonblocking = i32::try_from(rustix::fs::OFlags::NONBLOCK.bits()).expect("it is a flag of `open`");
     let program = folder.serve();
     for number in 1..=3 {
         let response = program.connect().request("GET", "/cgi/after", "Connection: close");
         assert_eq!((response.status, response.text()), (200, "done"));
-        // Opening it for writing waits until the program, which goes on, has opened it for reading.
-        std::fs::write(&gate, "go on\n").expect("the program reads");
+        // It can be opened for writing once the program, which goes on, has opened it for reading.
+        let open = || std::fs::OpenOptions::new().write(true).custom_flags(nonblocking).open(&gate).ok();
+        wait_until("the program goes on", open).write_all(b"go on\n").expect("the program reads");
         let is_end = |line: &&String| line.contains("the program ended with code 3");
         wait_until("its end is logged", || {
             (folder.lines("error.log").iter().filter(is_end).count() == number).then_some(())
