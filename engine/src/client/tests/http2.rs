@@ -391,7 +391,7 @@ fn a_response_that_permits_no_content_has_none() {
                         assert_eq!(response.status.code(), status, "{case}");
                         assert!(read_all(&mut response.content).await.expect(&case).is_empty(), "{case}");
                     } else {
-                        let error = result.err().expect(&case);
+                        let error = result.expect_err(&case);
                         assert!(matches!(error.kind, ClientErrorKind::MalformedStream(_)), "{case}: {error}");
                         assert_eq!(error.retry, RetrySafety::Never, "{case}");
                     }
