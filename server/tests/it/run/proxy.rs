@@ -113,10 +113,8 @@ fn a_loop_ends_when_a_request_returns() {
     let backend = Backend::start();
     let (first, second) = (Folder::new(&site(&backend, "")), Folder::new(&site(&backend, "")));
     let (first_program, second_program) = (first.serve(), second.serve());
-    let to = |program: &Program| {
-        let route = format!("route \"/*\" {{ proxy \"http://{}\" {{ proxy-status #true; }}; }}", program.address());
-        format!("site \"*\" {{\n    {route}\n}}\n")
-    };
+    let to =
+        |program: &Program| format!("site \"*\" {{ route \"/*\" {{ proxy \"http://{}\"; }}; }}\n", program.address());
     first.configure(&to(&second_program));
     reload(&first_program);
     let chain = get(&first_program, "a", "/");
@@ -125,10 +123,7 @@ fn a_loop_ends_when_a_request_returns() {
     assert!(chain.status == 200 && names.len() == 2 && names[0] != names[1], "{head}");
     second.configure(&to(&first_program));
     reload(&second_program);
-    let refused = get(&first_program, "a", "/");
-    assert_eq!(refused.status, 502);
-    let status = refused.field("proxy-status").unwrap_or_default();
-    assert!(status.ends_with("error=proxy_loop_detected"), "the field of the server that found the loop: {status}");
+    assert_eq!(get(&first_program, "a", "/").status, 502);
     let is_reported = |line: &String| line.contains("a loop: the request has passed this server before");
     wait_until("the loop is reported", || first_program.error_lines().iter().any(is_reported).then_some(()));
     assert!(!second_program.error_lines().iter().any(is_reported), "it was found in the first round");
