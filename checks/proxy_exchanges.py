@@ -8,6 +8,7 @@ import hashlib
 import json
 import queue
 import random
+import re
 import tempfile
 import threading
 import time
@@ -190,7 +191,10 @@ def fields(proxy, _backend):
     assert request["target"] == "/echo?a=%2f..%2F;b[]=\"<>", request
     ids = [value for name, value in request["fields"] if name == "x-request-id"]
     assert len(ids) == 1 and len(ids[0]) == 32, request
-    assert sorted((name, value) for name, value in request["fields"] if name != "x-request-id") == sorted([
+    vias = [value for name, value in request["fields"] if name == "via"]
+    assert len(vias) == 1 and re.fullmatch("1.1 selvedge-[0-9a-f]{8}", vias[0]), request
+    own = ("x-request-id", "via")
+    assert sorted((name, value) for name, value in request["fields"] if name not in own) == sorted([
         ("host", "127.0.0.1"), ("cookie", "a=b"), ("authorization", "Basic eDp5"), ("x-kept", "\xe9 x"),
         ("x-forwarded-for", "127.0.0.1"), ("x-forwarded-proto", "http"), ("x-forwarded-host", "127.0.0.1"),
     ]), request

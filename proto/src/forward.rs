@@ -7,12 +7,14 @@ mod forwarded;
 mod names;
 mod request;
 mod response;
+mod via;
 
 pub use forwarded::{ClientInfo, ForwardedFields, NamedOrigin, PeerTrust};
 pub use request::{
-    DoubtfulNames, ForwardedRequest, RequestRules, TeTrailers, ViaField, forward_request, forward_request_trailers,
+    DoubtfulNames, ForwardedRequest, Passage, RequestRules, TeTrailers, forward_request, forward_request_trailers,
 };
-pub use response::{forward_response, via_value};
+pub use response::forward_response;
+pub use via::{InvalidPseudonym, ViaField, ViaPseudonym};
 
 #[cfg(test)]
 mod tests;

@@ -9,7 +9,8 @@ pub struct MessageLimits {
     /// Longest head, in bytes, from the request line to the empty line. Default
     /// 16,384, at most [`HEAD_BYTES_CEILING`]. Exceeded: 431.
     pub head_bytes_max: usize,
-    /// Most field lines in a head. Default 100, at most [`FIELDS_CEILING`]. Exceeded: 431.
+    /// Most field lines in a head. Default 100, at most [`FIELDS_CEILING`] in a request and [`RESPONSE_FIELDS_CEILING`] in
+    /// a response. Exceeded: 431.
     pub fields_max: usize,
     /// Most bytes of chunk extensions on one chunk. Default 256. Exceeded: 400.
     pub chunk_extension_bytes_max: usize,
@@ -24,8 +25,12 @@ pub struct MessageLimits {
 /// Upper bound of the head and trailer limits, in bytes: positions in a head have 16 bits.
 pub const HEAD_BYTES_CEILING: usize = 65_535;
 
-/// Upper bound of the limit of field lines: a head stores their positions in an array.
+/// Upper bound of the limit of field lines of a request: a head stores their positions in an array.
 pub const FIELDS_CEILING: usize = 100;
+
+/// Upper bound of the limit of field lines of a response. Applications send a field for each cookie, so they need more
+/// than clients do.
+pub const RESPONSE_FIELDS_CEILING: usize = 500;
 
 /// Framing bytes that each byte of content permits, in addition to the allowance.
 ///

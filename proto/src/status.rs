@@ -28,11 +28,14 @@ macro_rules! statuses {
     };
 }
 
+// The codes of the registry of IANA, without those that are obsolete or not in use.
 statuses! {
     /// 100
     CONTINUE = 100 "Continue";
     /// 101
     SWITCHING_PROTOCOLS = 101 "Switching Protocols";
+    /// 102 (RFC 2518)
+    PROCESSING = 102 "Processing";
     /// 103 (RFC 8297)
     EARLY_HINTS = 103 "Early Hints";
     /// 200
@@ -41,10 +44,22 @@ statuses! {
     CREATED = 201 "Created";
     /// 202
     ACCEPTED = 202 "Accepted";
+    /// 203
+    NON_AUTHORITATIVE_INFORMATION = 203 "Non-Authoritative Information";
     /// 204
     NO_CONTENT = 204 "No Content";
+    /// 205
+    RESET_CONTENT = 205 "Reset Content";
     /// 206
     PARTIAL_CONTENT = 206 "Partial Content";
+    /// 207 (RFC 4918)
+    MULTI_STATUS = 207 "Multi-Status";
+    /// 208 (RFC 5842)
+    ALREADY_REPORTED = 208 "Already Reported";
+    /// 226 (RFC 3229)
+    IM_USED = 226 "IM Used";
+    /// 300
+    MULTIPLE_CHOICES = 300 "Multiple Choices";
     /// 301
     MOVED_PERMANENTLY = 301 "Moved Permanently";
     /// 302
@@ -53,6 +68,8 @@ statuses! {
     SEE_OTHER = 303 "See Other";
     /// 304
     NOT_MODIFIED = 304 "Not Modified";
+    /// 305
+    USE_PROXY = 305 "Use Proxy";
     /// 307
     TEMPORARY_REDIRECT = 307 "Temporary Redirect";
     /// 308
@@ -61,6 +78,8 @@ statuses! {
     BAD_REQUEST = 400 "Bad Request";
     /// 401
     UNAUTHORIZED = 401 "Unauthorized";
+    /// 402
+    PAYMENT_REQUIRED = 402 "Payment Required";
     /// 403
     FORBIDDEN = 403 "Forbidden";
     /// 404
@@ -69,6 +88,8 @@ statuses! {
     METHOD_NOT_ALLOWED = 405 "Method Not Allowed";
     /// 406
     NOT_ACCEPTABLE = 406 "Not Acceptable";
+    /// 407
+    PROXY_AUTHENTICATION_REQUIRED = 407 "Proxy Authentication Required";
     /// 408
     REQUEST_TIMEOUT = 408 "Request Timeout";
     /// 409
@@ -93,14 +114,22 @@ statuses! {
     MISDIRECTED_REQUEST = 421 "Misdirected Request";
     /// 422
     UNPROCESSABLE_CONTENT = 422 "Unprocessable Content";
+    /// 423 (RFC 4918)
+    LOCKED = 423 "Locked";
+    /// 424 (RFC 4918)
+    FAILED_DEPENDENCY = 424 "Failed Dependency";
     /// 425 (RFC 8470)
     TOO_EARLY = 425 "Too Early";
     /// 426
     UPGRADE_REQUIRED = 426 "Upgrade Required";
+    /// 428 (RFC 6585)
+    PRECONDITION_REQUIRED = 428 "Precondition Required";
     /// 429 (RFC 6585)
     TOO_MANY_REQUESTS = 429 "Too Many Requests";
     /// 431 (RFC 6585)
     REQUEST_HEADER_FIELDS_TOO_LARGE = 431 "Request Header Fields Too Large";
+    /// 451 (RFC 7725)
+    UNAVAILABLE_FOR_LEGAL_REASONS = 451 "Unavailable For Legal Reasons";
     /// 500
     INTERNAL_SERVER_ERROR = 500 "Internal Server Error";
     /// 501
@@ -113,8 +142,14 @@ statuses! {
     GATEWAY_TIMEOUT = 504 "Gateway Timeout";
     /// 505
     HTTP_VERSION_NOT_SUPPORTED = 505 "HTTP Version Not Supported";
+    /// 506 (RFC 2295)
+    VARIANT_ALSO_NEGOTIATES = 506 "Variant Also Negotiates";
     /// 507 (RFC 4918)
     INSUFFICIENT_STORAGE = 507 "Insufficient Storage";
+    /// 508 (RFC 5842)
+    LOOP_DETECTED = 508 "Loop Detected";
+    /// 511 (RFC 6585)
+    NETWORK_AUTHENTICATION_REQUIRED = 511 "Network Authentication Required";
 }
 
 impl StatusCode {
@@ -172,6 +207,11 @@ mod tests {
     #[test]
     fn status_lines_and_valid_codes() {
         assert_eq!(StatusCode::OK.status_line(), Some(&b"HTTP/1.1 200 OK\r\n"[..]));
+        for (code, phrase) in
+            [(205, "Reset Content"), (407, "Proxy Authentication Required"), (451, "Unavailable For Legal Reasons")]
+        {
+            assert_eq!(StatusCode::new(code).map(StatusCode::reason_phrase), Some(phrase));
+        }
         assert_eq!(StatusCode::new(299).and_then(StatusCode::status_line), None);
         assert_eq!(StatusCode::new(99), None);
         assert_eq!(StatusCode::new(600), None);

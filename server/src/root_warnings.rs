@@ -42,7 +42,7 @@ pub(crate) fn warnings(configuration: &Configuration) -> Vec<Problem> {
         known.push(root);
         let content = content_of(root, &targets);
         for link in &content.links_out {
-            let message = format!("warning: {} leads out of the root, so it gets 404", link.display());
+            let message = format!("warning: {} leads out of the root, so it counts as missing", link.display());
             let suggestion = "name its target in `link-targets`, or copy it".to_owned();
             problems.push(Problem::with_suggestion(requirement.at, message, suggestion));
         }

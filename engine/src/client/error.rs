@@ -5,7 +5,7 @@ use crate::service::ContentError;
 use selvedge_proto::field_section::SectionError;
 use selvedge_proto::http1::MalformedResponse;
 use selvedge_proto::http1::write_request::InvalidRequest;
-use selvedge_proto::http2::{ConnectionError, ErrorCode};
+use selvedge_proto::http2::{ConnectionError, ErrorCode, StreamError};
 use std::fmt;
 use std::io::{self, ErrorKind};
 
@@ -89,6 +89,8 @@ pub enum ClientErrorKind {
     UpgradeUnsupported,
     /// The upstream reset the stream of HTTP/2.
     StreamReset(ErrorCode),
+    /// The response of HTTP/2 breaks a rule of streams, for example by content that its head does not permit.
+    MalformedStream(StreamError),
     /// The connection of HTTP/2 failed.
     Http2(ConnectionError),
     /// The content of the request could not be read.
@@ -124,6 +126,7 @@ impl fmt::Display for ClientErrorKind {
             Self::ProtocolUnsupported => "the upstream does not support the protocol",
             Self::UpgradeUnsupported => "the upstream does not accept WebSockets over HTTP/2 (extended CONNECT)",
             Self::StreamReset(code) => return write!(f, "stream reset: {code:?}"),
+            Self::MalformedStream(error) => return write!(f, "malformed response: {}", error.message()),
             Self::Http2(error) => return write!(f, "HTTP/2 error: {}", error.message()),
             Self::RequestContent(error) => return write!(f, "request content: {error}"),
             Self::RequestLength => "the request content differs from its announced length",

@@ -1,8 +1,10 @@
 //! Limits and timeouts of a client.
 
 use crate::limits::{BUFFER_BYTES, LONG_BUFFER_BYTES, SPLICE_PIPE_BYTES, SPLICE_PIPES_MAX};
+use selvedge_proto::field_section::{FIELD_OVERHEAD_BYTES, SectionLimits};
+use selvedge_proto::http1::parse_response::ResponseHead;
 use selvedge_proto::http2::Http2Limits;
-use selvedge_proto::limits::MessageLimits;
+use selvedge_proto::limits::{MessageLimits, RESPONSE_FIELDS_CEILING};
 use std::time::Duration;
 
 /// Bytes of request content that are kept for a second attempt by default.
@@ -29,9 +31,10 @@ pub(super) const LEARNED_IDLE_TICKS_MIN: u32 = 2;
 /// Limits of one client, which belongs to one worker.
 #[derive(Clone, Debug)]
 pub struct ClientLimits {
-    /// Limits on the heads, chunks and trailers of responses.
+    /// Limits on the heads, chunks and trailers of responses. Default: 500 fields in a head, else that of
+    /// [`MessageLimits`].
     pub message: MessageLimits,
-    /// Limits of connections with HTTP/2. `streams_max` is also the most requests at once on one connection; the
+    /// Limits of connections with HTTP/2. Those of a field section follow from `message`. `streams_max` is also the most requests at once on one connection; the
     /// upstream's own limit holds, too. Beyond it, another connection is opened, at most 16 to one destination, and then
     /// up to 1000 requests wait for a stream within [`ClientTimeouts::connect`]. Default: 1000 streams, windows of
     /// 128 KiB for a stream and of that for all streams together, so that clients that read slowly do not hold up the
@@ -50,7 +53,7 @@ pub struct ClientLimits {
 impl Default for ClientLimits {
     fn default() -> Self {
         Self {
-            message: MessageLimits::default(),
+            message: MessageLimits { fields_max: RESPONSE_FIELDS_CEILING, ..MessageLimits::default() },
             http2: Http2Limits {
                 streams_max: HTTP2_STREAMS_MAX,
                 stream_window_bytes: HTTP2_STREAM_WINDOW_BYTES,
@@ -65,17 +68,25 @@ impl Default for ClientLimits {
 }
 
 impl ClientLimits {
+    /// Returns the limits of a connection of HTTP/2. A decoded field section may have what a head may have.
+    pub(super) fn of_http2(&self) -> Http2Limits {
+        // The status is a pseudo-field.
+        let fields_max = self.message.fields_max.min(RESPONSE_FIELDS_CEILING) + 1;
+        let section_bytes_max = self.message.head_bytes_max + fields_max * FIELD_OVERHEAD_BYTES;
+        Http2Limits { section: SectionLimits { fields_max, section_bytes_max }, ..self.http2 }.permitted()
+    }
+
     /// Returns an upper bound of the memory of one exchange over HTTP/1.1. It counts a head that is received, two pieces
     /// of content, a send buffer, and what is kept of the request for a second attempt.
     pub const fn exchange_bytes_max(&self) -> u64 {
-        let head = 2 * (self.message.head_bytes_max + BUFFER_BYTES);
+        let head = 2 * (self.message.head_bytes_max + BUFFER_BYTES) + size_of::<ResponseHead>();
         (head + 2 * LONG_BUFFER_BYTES + BUFFER_BYTES + KEPT_CONTENT_BYTES_MAX + CONNECTION_STATE_BYTES) as u64
     }
 
     /// Returns an upper bound of the memory of one connection of HTTP/2: the state of the protocol, received content, and
     /// buffers. One destination has at most 16 connections.
     pub fn http2_connection_bytes_max(&self) -> u64 {
-        let limits = self.http2.permitted();
+        let limits = self.of_http2();
         let buffers = LONG_BUFFER_BYTES + 2 * HTTP2_OUTPUT_BYTES_MAX + CONNECTION_STATE_BYTES;
         (limits.state_bytes_max() + limits.connection_window_bytes as usize + buffers) as u64
     }

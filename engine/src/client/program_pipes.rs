@@ -1,10 +1,9 @@
 //! The standard streams of a program that another process runs, with the timeouts of the client.
 
 use super::error::{ClientError, ClientErrorKind, ClientPhase, RetrySafety};
-use crate::net::pipe::{PipeReader, PipeWriter};
+use crate::net::pipe::{MessageSocket, PipeReader, PipeWriter};
 use crate::net::runtime::Timer;
 use rustix::fs::{Mode, fchmod};
-use rustix::net::{AddressFamily, RecvFlags, SocketFlags, SocketType, recv, socketpair};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::task::{Context, Poll, ready};
@@ -22,10 +21,12 @@ pub struct ProgramPipes {
     input: Option<PipeWriter>,
     output: PipeReader,
     errors: PipeReader,
-    lease: OwnedFd,
+    lease: MessageSocket,
     timeout: Duration,
     timer: Timer,
     has_received: bool,
+    has_ended_output: bool,
+    has_reported_end: bool,
 }
 
 /// The other ends of [`ProgramPipes`], for the process that runs the program.
@@ -33,7 +34,9 @@ pub struct ProgramPipes {
 pub struct ProgramEnds {
     /// Its standard input, output and error.
     pub streams: [OwnedFd; 3],
-    /// A socket for a report about the end of the program. It has no other reader once the pipes are dropped.
+    /// A socket for reports about the program. A message that arrives there tells that the output has ended: then, if the
+    /// program goes on, one report is due at once, and another one at the end of the program. It has no other reader once
+    /// the pipes are dropped.
     pub lease: OwnedFd,
 }
 
@@ -46,14 +49,23 @@ impl ProgramPipes {
         let (input, stdin) = PipeWriter::new()?;
         let (output, stdout) = PipeReader::new()?;
         let (errors, stderr) = PipeReader::new()?;
-        let (lease, other) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
+        let (lease, other) = MessageSocket::new()?;
         for end in [&stdin, &stdout, &stderr] {
             // A program of another user may open its streams again by name, as in `cat /dev/stdin`. No other process can
             // reach them.
             fchmod(end, Mode::from_raw_mode(0o666))?;
         }
-        let (timer, input) = (Timer::default(), Some(input));
-        let pipes = Self { input, output, errors, lease, timeout, timer, has_received: false };
+        let pipes = Self {
+            input: Some(input),
+            output,
+            errors,
+            lease,
+            timeout,
+            timer: Timer::default(),
+            has_received: false,
+            has_ended_output: false,
+            has_reported_end: false,
+        };
         Ok((pipes, ProgramEnds { streams: [stdin, stdout, stderr], lease: other }))
     }
 
@@ -72,11 +84,15 @@ impl ProgramPipes {
     /// # Errors
     /// If the pipe fails, or the timeout passes.
     pub fn poll_receive(&mut self, cx: &mut Context<'_>, into: &mut Vec<u8>) -> Poll<Result<usize, ClientError>> {
+        if self.has_ended_output {
+            return Poll::Ready(Ok(0));
+        }
         into.reserve(READ_BYTES);
         let received = self.output.poll_read(cx, into);
         let phase = if self.has_received { ClientPhase::ReadContent } else { ClientPhase::AwaitHead };
         let count = ready!(self.progress(received, phase, cx))?;
         self.has_received |= count > 0;
+        self.has_ended_output = count == 0;
         Poll::Ready(Ok(count))
     }
 
@@ -104,12 +120,25 @@ impl ProgramPipes {
         self.input = None;
     }
 
-    /// Returns the report about the end of the program, if it has arrived. It precedes the end of the output.
-    pub fn take_report(&mut self) -> Option<Vec<u8>> {
+    /// Receives the next report about the program, after the end of its output: the program has ended, or goes on without
+    /// output. `None` if the process that runs it has ended.
+    ///
+    /// # Errors
+    /// If the timeout passes.
+    pub fn poll_report(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<Vec<u8>>, ClientError>> {
         let mut report = vec![0; REPORT_BYTES_MAX];
-        let (count, _) = recv(&self.lease, &mut report, RecvFlags::DONTWAIT).ok()?;
+        let received = match self.lease.receive(&mut report) {
+            Ok(count) => Poll::Ready(Ok(count)),
+            Err(_) => {
+                if !std::mem::replace(&mut self.has_reported_end, true) {
+                    self.lease.send(b"end");
+                }
+                self.lease.poll_receive(cx, &mut report)
+            }
+        };
+        let count = ready!(self.progress(received, ClientPhase::ReadContent, cx))?;
         report.truncate(count);
-        (count > 0).then_some(report)
+        Poll::Ready(Ok((count > 0).then_some(report)))
     }
 
     fn progress(
@@ -140,6 +169,7 @@ impl std::fmt::Debug for ProgramPipes {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rustix::net::{RecvFlags, SendFlags, recv, send};
     use std::fs::File;
     use std::future::poll_fn;
     use std::io::{Read, Write};
@@ -162,15 +192,37 @@ mod tests {
             assert_eq!(request, "request");
             File::from(stdout).write_all(b"output").unwrap();
             File::from(stderr).write_all(b"error").unwrap();
-            assert_eq!(pipes.take_report(), None);
-            rustix::net::send(&lease, b"end", rustix::net::SendFlags::empty()).unwrap();
             let (mut output, mut errors) = (Vec::new(), Vec::new());
             while poll_fn(|cx| pipes.poll_receive(cx, &mut output)).await.unwrap() > 0 {}
             while poll_fn(|cx| pipes.poll_errors(cx, &mut errors)).await.unwrap() > 0 {}
             assert_eq!((&output[..], &errors[..]), (&b"output"[..], &b"error"[..]));
-            assert_eq!(pipes.take_report(), Some(b"end".to_vec()));
+            assert_eq!(poll_fn(|cx| pipes.poll_receive(cx, &mut output)).await, Ok(0));
+            assert!(poll_fn(|cx| Poll::Ready(pipes.poll_report(cx).is_pending())).await);
+            let mut message = [0; 9];
+            let (count, _) = recv(&lease, &mut message[..], RecvFlags::DONTWAIT).unwrap();
+            assert_eq!(&message[..count], b"end", "the other process learns of the end of the output");
+            send(&lease, b"goes on", SendFlags::empty()).unwrap();
+            assert_eq!(poll_fn(|cx| pipes.poll_report(cx)).await, Ok(Some(b"goes on".to_vec())));
+            send(&lease, b"exited", SendFlags::empty()).unwrap();
+            assert_eq!(poll_fn(|cx| pipes.poll_report(cx)).await, Ok(Some(b"exited".to_vec())));
             drop(pipes);
-            rustix::net::send(&lease, b"late", rustix::net::SendFlags::NOSIGNAL).unwrap_err();
+            send(&lease, b"late", SendFlags::NOSIGNAL).unwrap_err();
+        });
+    }
+
+    #[test]
+    fn a_report_is_received_after_the_process_that_sent_it_has_ended() {
+        in_runtime(async || {
+            for is_reported in [false, true] {
+                let (mut pipes, ends) = ProgramPipes::new(Duration::from_secs(60)).unwrap();
+                if is_reported {
+                    assert!(poll_fn(|cx| Poll::Ready(pipes.poll_report(cx).is_pending())).await);
+                }
+                send(&ends.lease, b"exited", SendFlags::empty()).unwrap();
+                drop(ends);
+                assert_eq!(poll_fn(|cx| pipes.poll_report(cx)).await, Ok(Some(b"exited".to_vec())), "{is_reported}");
+                assert_eq!(poll_fn(|cx| pipes.poll_report(cx)).await, Ok(None));
+            }
         });
     }
 

@@ -59,6 +59,8 @@ malformed_messages! {
     ContentMissing => "the stream ends without the announced content";
     /// An interim response ends the stream. RFC 9113 §8.1
     InterimEndsStream => "an interim response ends the stream";
+    /// A 204 or an interim response announces content. RFC 9110 §8.6
+    ContentNotPermitted => "a response without content announces a length";
 }
 
 impl fmt::Display for MalformedMessage {

@@ -58,6 +58,10 @@ pub fn check_response(fields: &DecodedFields, end: StreamEnd) -> Result<Response
     if status.is_interim() && end == StreamEnd::Ended {
         return Err(MalformedMessage::InterimEndsStream.into());
     }
+    //= RFC 9110 §8.6: no Content-Length in 1xx and 204; a length of 0 is tolerated, since many servers send it
+    if status.forbids_content_length() && content_length.is_some_and(|length| length > 0) {
+        return Err(MalformedMessage::ContentNotPermitted.into());
+    }
     Ok(ResponseSection { status, content_length })
 }
 

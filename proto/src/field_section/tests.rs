@@ -305,6 +305,8 @@ fn responses_are_checked() {
         (":status: 200\ncontent-length: 5\nx: y", 200, Some(5)),
         (":status: 103\nlink: a", 103, None),
         (":status: 599", 599, None),
+        (":status: 204\ncontent-length: 0", 204, Some(0)),
+        (":status: 304\ncontent-length: 5", 304, Some(5)),
     ] {
         assert_eq!(check(lines), Ok(ResponseSection { status: status(code), content_length }), "{lines}");
     }
@@ -325,6 +327,8 @@ fn responses_are_checked() {
         (":status: 200\nx: y\\r", MalformedMessage::FieldValueInvalid),
         (":status: 200\nconnection: close", MalformedMessage::ConnectionSpecificField),
         (":status: 200\nte: trailers", MalformedMessage::ConnectionSpecificField),
+        (":status: 204\ncontent-length: 5", MalformedMessage::ContentNotPermitted),
+        (":status: 103\ncontent-length: 5", MalformedMessage::ContentNotPermitted),
     ] {
         assert_eq!(check(lines), Err(SectionError::Malformed(malformed)), "{lines}");
     }

@@ -3,7 +3,7 @@
 use crate::field::{Fields, KnownField, append_name, list_members};
 use crate::forward::forwarded::{ClientField, ClientFields, ClientInfo, ForwardedFields};
 use crate::forward::names::{Nominations, is_for_one_connection};
-use crate::forward::response::via_value;
+use crate::forward::via::ViaField;
 use crate::head::RequestHead;
 
 /// Whether fields whose name has an underscore or a dot are forwarded.
@@ -17,16 +17,6 @@ pub enum DoubtfulNames {
     Drop,
     /// They are forwarded.
     Forward,
-}
-
-/// Whether a gateway adds itself to Via (RFC 9110 §7.6.3).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum ViaField {
-    /// It does not. Default: some applications switch compression off for requests with Via.
-    #[default]
-    Omit,
-    /// It does.
-    Append,
 }
 
 /// Which fields of a request are forwarded, and which are added.
@@ -57,6 +47,18 @@ pub enum TeTrailers {
 pub struct ForwardedRequest {
     /// Whether the client accepts trailers.
     pub te: TeTrailers,
+    /// Whether the request has passed this gateway before.
+    pub passage: Passage,
+}
+
+/// Whether a request has passed a gateway before, by the name of the gateway in Via.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Passage {
+    /// It has not, or the gateway has no name in Via.
+    #[default]
+    First,
+    /// It has: the gateway forwards requests to itself, perhaps by way of others.
+    Repeated,
 }
 
 impl TeTrailers {
@@ -94,6 +96,13 @@ pub fn forward_request(
             }
             continue;
         }
+        if name.len() == 3
+            && name.eq_ignore_ascii_case(b"via")
+            && let ViaField::Append(own) = &rules.via
+            && own.is_in(value)
+        {
+            forwarded.passage = Passage::Repeated;
+        }
         let is_forwarded = match ClientField::of_name(name) {
             Some(field) => client_fields.receive(field),
             None => !is_replaced(name) && !nominations.removes(name),
@@ -106,10 +115,8 @@ pub fn forward_request(
         }
     }
     client_fields.write(head, bytes, out);
-    if rules.via == ViaField::Append {
-        for part in ["via: ", via_value(head.version), "\r\n"] {
-            out.extend_from_slice(part.as_bytes());
-        }
+    if let ViaField::Append(own) = &rules.via {
+        own.write(head.version, out);
     }
     forwarded
 }

@@ -2,7 +2,6 @@
 
 use crate::field::{Fields, InvalidField, is_field_value};
 use crate::forward::names::{Nominations, is_for_one_connection};
-use crate::head::Version;
 
 /// Appends the fields of a response, an interim response or a trailer section that are forwarded.
 ///
@@ -31,14 +30,4 @@ pub fn forward_response<'a>(
         }
     }
     Ok(())
-}
-
-/// Returns the member that a gateway appends to Via of a message that it received in this version (RFC 9110 §7.6.3).
-pub const fn via_value(version: Version) -> &'static str {
-    match version {
-        Version::Http10 => "1.0 selvedge",
-        Version::Http11 => "1.1 selvedge",
-        Version::Http2 => "2.0 selvedge",
-        Version::Http3 => "3.0 selvedge",
-    }
 }

@@ -1,7 +1,7 @@
 use super::*;
 use crate::MessageLimits;
 use crate::field::{Fields, InvalidField};
-use crate::head::{RequestHead, Scheme, Version};
+use crate::head::{RequestHead, Scheme};
 use crate::http1::parse_request;
 use core::net::IpAddr;
 
@@ -21,6 +21,10 @@ fn forwarded_lines(lines: &str, rules: &RequestRules, trust: PeerTrust) -> Strin
     let text = String::from_utf8(out).unwrap();
     assert!(text.is_empty() || text.ends_with("\r\n"));
     text.replace("\r\n", "\n").trim_end().to_owned()
+}
+
+fn via(name: &str) -> ViaField {
+    ViaField::Append(ViaPseudonym::new(name).unwrap())
 }
 
 fn rules(forwarded: ForwardedFields) -> RequestRules {
@@ -60,8 +64,8 @@ fn rules_drop_and_add_fields() {
     assert_eq!(forwarded_lines("A_b: 1\nc.d: 2", &keep, PeerTrust::Untrusted), "a_b: 1\nc.d: 2");
     let removed = RequestRules { removed: vec!["x-secret".into()], ..rules(ForwardedFields::None) };
     assert_eq!(forwarded_lines("X-Secret: 1\nA: 2", &removed, PeerTrust::Untrusted), "a: 2");
-    let via = RequestRules { via: ViaField::Append, ..rules(ForwardedFields::None) };
-    assert_eq!(forwarded_lines("Via: 1.0 a", &via, PeerTrust::Untrusted), "via: 1.0 a\nvia: 1.1 selvedge");
+    let via = RequestRules { via: via("selvedge-1"), ..rules(ForwardedFields::None) };
+    assert_eq!(forwarded_lines("Via: 1.0 a", &via, PeerTrust::Untrusted), "via: 1.0 a\nvia: 1.1 selvedge-1");
 }
 
 #[test]
@@ -253,5 +257,38 @@ fn fields_of_the_upstreams_connection_are_dropped() {
     assert_eq!(forward(&[("Date", "a\nb")]).0, Err(InvalidField::Value));
     assert_eq!(forward(&[("A", "1"), ("B", "2\r\nC: 3")]), (Err(InvalidField::Value), "a: 1\r\n".to_owned()));
     assert_eq!(forward(&[("A b", "1")]), (Err(InvalidField::Name), String::new()));
-    assert_eq!(via_value(Version::Http10), "1.0 selvedge");
+}
+
+#[test]
+fn a_request_that_names_the_gateway_has_passed_it() {
+    let passage = |lines: &str, via: ViaField| {
+        let bytes = format!("GET / HTTP/1.1\r\nHost: a\r\n{}\r\n\r\n", lines.replace('\n', "\r\n"));
+        let mut head = RequestHead::default();
+        assert_eq!(parse_request(bytes.as_bytes(), &MessageLimits::default(), &mut head), Ok(true), "{lines}");
+        let rules = RequestRules { via, ..rules(ForwardedFields::None) };
+        let client = ClientInfo {
+            address: None,
+            trust: PeerTrust::Untrusted,
+            scheme: Scheme::Http,
+            origin: NamedOrigin::default(),
+        };
+        forward_request(&head, bytes.as_bytes(), &rules, client, &mut Vec::new()).passage
+    };
+    for lines in [
+        "Via: 1.1 selvedge-1",
+        "via: 1.0 a, 2.0  SELVEDGE-1 (x)",
+        "VIA: 1.1 a\nVia: HTTP/1.1\tselvedge-1 , 1.1 b",
+        "Via: ,, 1.1 selvedge-1",
+    ] {
+        assert_eq!(passage(lines, via("selvedge-1")), Passage::Repeated, "{lines}");
+        assert_eq!(passage(lines, ViaField::Omit), Passage::First, "{lines}");
+    }
+    for lines in
+        ["A: b", "Via: 1.1 selvedge-2", "Via: 1.1 selvedge-10", "Via: selvedge-1", "X-Via: 1.1 selvedge-1", "Via: "]
+    {
+        assert_eq!(passage(lines, via("selvedge-1")), Passage::First, "{lines}");
+    }
+    for name in ["", "a b", "a,b", "a\r\n"] {
+        assert_eq!(ViaPseudonym::new(name), Err(InvalidPseudonym), "{name}");
+    }
 }

@@ -18,7 +18,7 @@ use crate::head::{FieldLineSpan, Version};
 use crate::http1::framing::{AnnouncedFraming, FramingField, announced_framing};
 use crate::http1::malformed_response::MalformedResponse;
 use crate::http1::parse_fields::{FieldLine, find_value_end, parse_field_line, parse_line_end};
-use crate::limits::{FIELDS_CEILING, HEAD_BYTES_CEILING, MessageLimits};
+use crate::limits::{HEAD_BYTES_CEILING, MessageLimits, RESPONSE_FIELDS_CEILING};
 use crate::method::Method;
 use crate::reject::{Persistence, Reject};
 use crate::status::StatusCode;
@@ -88,8 +88,8 @@ pub struct ResponseHead {
     /// Offset in the field section of the first line that has not been parsed.
     resume_offset: usize,
     /// The positions of the field lines, counted from the start of the field section.
-    field_spans: [FieldLineSpan; FIELDS_CEILING],
-    field_count: u8,
+    field_spans: [FieldLineSpan; RESPONSE_FIELDS_CEILING],
+    field_count: u16,
 }
 
 impl Default for ResponseHead {
@@ -103,7 +103,7 @@ impl Default for ResponseHead {
             len: 0,
             section_start: 0,
             resume_offset: 0,
-            field_spans: [FieldLineSpan::default(); FIELDS_CEILING],
+            field_spans: [FieldLineSpan::default(); RESPONSE_FIELDS_CEILING],
             field_count: 0,
         }
     }
@@ -162,7 +162,7 @@ pub fn parse_response(
     head: &mut ResponseHead,
 ) -> Result<bool, MalformedResponse> {
     let bytes_max = limits.head_bytes_max.min(HEAD_BYTES_CEILING);
-    let fields_max = limits.fields_max.min(FIELDS_CEILING);
+    let fields_max = limits.fields_max.min(RESPONSE_FIELDS_CEILING);
     let readable = &bytes[..bytes.len().min(bytes_max)];
     if head.section_start == 0 {
         match parse_status_line(readable, head)? {

@@ -202,8 +202,8 @@ reasons! {
     ContentBeforeHead => PROTOCOL_ERROR, "content precedes the head";
     /// An interim response ends its stream. RFC 9113 §8.1
     InterimWithEnd => PROTOCOL_ERROR, "an interim response ends its stream";
-    /// Content has another length than Content-Length. RFC 9113 §8.1.1
-    ContentLengthMismatch => PROTOCOL_ERROR, "content and Content-Length differ";
+    /// Content has another length than Content-Length, or a message that has none got content. RFC 9113 §8.1.1
+    ContentLengthMismatch => PROTOCOL_ERROR, "the content has another length than the head permits";
 }
 
 /// Why something cannot be sent on a stream. Nothing was written.

@@ -9,6 +9,7 @@ use selvedge_proto::http1::chunked::{ChunkEvent, ChunkedDecoder};
 use selvedge_proto::http1::parse_response::{
     RequestContext, ResponseFraming, ResponseHead, UpgradeOffer, parse_response,
 };
+use selvedge_proto::limits::RESPONSE_FIELDS_CEILING;
 use selvedge_proto::method::Method;
 use selvedge_proto::{MessageLimits, Persistence};
 use std::fs;
@@ -112,7 +113,8 @@ struct Reader<'a> {
 impl Reader<'_> {
     /// Reads on in the bytes that are received. Returns how the response ends, or `None` if more bytes are needed.
     fn read(&mut self, received: &[u8]) -> Option<End> {
-        let limits = MessageLimits::default();
+        // That of a client.
+        let limits = MessageLimits { fields_max: RESPONSE_FIELDS_CEILING, ..MessageLimits::default() };
         while !self.has_head {
             match parse_response(&received[self.at..], self.row.context, &limits, &mut self.head) {
                 Ok(false) => return None,

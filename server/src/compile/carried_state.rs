@@ -4,6 +4,8 @@
 #[cfg(feature = "program")]
 use super::upstream::CarriedUpstream;
 #[cfg(feature = "program")]
+use super::via_name::ViaName;
+#[cfg(feature = "program")]
 use crate::certificates::{AutomaticCertificates, CertificatePaths, CertificateSet};
 #[cfg(feature = "program")]
 use crate::process::StartCgiPrograms;
@@ -61,6 +63,9 @@ pub(crate) struct CarriedState {
     /// Starts the programs of routes with `cgi`. A command that does not serve has none.
     #[cfg(feature = "program")]
     pub(super) cgi: Option<Arc<dyn StartCgiPrograms>>,
+    /// The name of this serving process in Via. It is kept, so a reload hides no loop.
+    #[cfg(feature = "program")]
+    pub(super) via: ViaName,
 }
 
 /// What a serving process has beside its configuration.
@@ -86,6 +91,8 @@ impl CarriedState {
             resolver: earlier.resolver.clone(),
             #[cfg(feature = "program")]
             cgi: earlier.cgi.clone(),
+            #[cfg(feature = "program")]
+            via: earlier.via.clone(),
             #[cfg(feature = "program")]
             earlier_upstreams: earlier.used_upstreams(),
             ..Self::default()

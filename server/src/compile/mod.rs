@@ -14,11 +14,15 @@ mod limits;
 mod log;
 #[cfg(feature = "program")]
 mod proxy;
+#[cfg(feature = "program")]
+mod random;
 mod site;
 #[cfg(feature = "program")]
 mod tls;
 #[cfg(feature = "program")]
 mod upstream;
+#[cfg(feature = "program")]
+mod via_name;
 
 #[cfg(feature = "program")]
 use crate::certificates::CHALLENGE_PATH;

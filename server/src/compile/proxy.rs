@@ -39,7 +39,7 @@ pub(super) fn proxy(compiler: &mut Compiler<'_>, at: RouteIndex, proxy: &model::
             (None, Switch::On) => PathPolicy::PrefixStripped,
             (None, Switch::Off) => PathPolicy::Kept,
         },
-        fields: request_rules(proxy),
+        fields: request_rules(compiler, proxy),
         hidden_trailers: request_headers.names().map(Box::from).collect(),
         request_headers,
         response_headers: header_edits(compiler, at, &proxy.response_headers),
@@ -58,7 +58,7 @@ pub(super) fn proxy(compiler: &mut Compiler<'_>, at: RouteIndex, proxy: &model::
     })))
 }
 
-fn request_rules(proxy: &model::Proxy) -> RequestRules {
+fn request_rules(compiler: &Compiler<'_>, proxy: &model::Proxy) -> RequestRules {
     RequestRules {
         doubtful_names: match proxy.field_names {
             FieldNames::Strict => DoubtfulNames::Drop,
@@ -71,7 +71,7 @@ fn request_rules(proxy: &model::Proxy) -> RequestRules {
             model::ForwardedFields::Off => ForwardedFields::None,
         },
         via: match proxy.via {
-            Switch::On => ViaField::Append,
+            Switch::On => ViaField::Append(compiler.carried.via.pseudonym()),
             Switch::Off => ViaField::Omit,
         },
         ..RequestRules::default()

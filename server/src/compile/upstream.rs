@@ -1,6 +1,7 @@
 //! Compiles upstreams, and continues with those whose settings are unchanged.
 
 use super::Compiler;
+use super::random::random_bytes;
 use crate::certificates::{CertificatePaths, load, read_file};
 use crate::config::MachineRequirementKind;
 use crate::config::model::{self, Adaptive, ProxyProtocol, UpstreamProtocol};
@@ -234,7 +235,7 @@ fn balance(settings: &model::Balance, secret: Option<[u8; 32]>) -> Balance {
         model::Balance::Sticky { cookie, .. } => Balance::Sticky(StickyRules {
             cookie: cookie.as_str().into(),
             attributes: STICKY_ATTRIBUTES.into(),
-            secret: secret.unwrap_or_else(random_secret),
+            secret: secret.unwrap_or_else(random_bytes),
         }),
     }
 }
@@ -278,18 +279,6 @@ fn key_of(content: &[u8]) -> [u8; 32] {
     Blake2s256::digest(content).into()
 }
 
-/// Returns a random key.
-fn random_secret() -> [u8; 32] {
-    let mut secret = [0; 32];
-    let mut filled = 0;
-    while filled < secret.len() {
-        let rest = &mut secret[filled..];
-        filled += rustix::rand::getrandom(rest, rustix::rand::GetRandomFlags::empty())
-            .expect("the kernel has random bytes after the start of the machine");
-    }
-    secret
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -308,7 +297,7 @@ mod tests {
 
     #[test]
     fn secrets_differ_and_those_of_a_file_are_equal() {
-        assert_ne!(random_secret(), random_secret());
+        assert_ne!(random_bytes::<32>(), random_bytes());
         assert_eq!(key_of(&[7; 40]), key_of(&[7; 40]));
         assert_ne!(key_of(&[7; 40]), key_of(&[7; 41]));
     }

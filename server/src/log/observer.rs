@@ -245,7 +245,11 @@ impl Observer for LogObserver {
             return;
         }
         let text = with_limit(&closed.reason.to_string(), self.limit_of_close(closed.reason));
-        let text = format!("{text}, while {}, after {} requests", closed.phase.explain(), closed.requests);
+        let requests = match closed.requests {
+            1 => "1 request".to_owned(),
+            number => format!("{number} requests"),
+        };
+        let text = format!("{text}, while {}, after {requests}", closed.phase.explain());
         let event = LogEvent::from_program(level, closed.reason.name(), text);
         // Lines with another detail are counted by themselves.
         let key = closed.reason.detail().unwrap_or(event.key);

@@ -1,5 +1,6 @@
 //! The process that runs the programs of one folder: it starts them, limits them, and reports their ends.
 
+use super::cgi_output::ProgramOutput;
 use super::cgi_programs::{Permitted, RUNNER_VARIABLE, RunRequest, RunnerStart};
 use super::cgi_watcher::{RUNS_PROGRAMS, watch};
 use super::link::Link;
@@ -106,8 +107,7 @@ struct Program {
     /// Readable once the program has ended.
     exit: OwnedFd,
     lease: OwnedFd,
-    /// Keeps the output open until the end is reported, so that the report precedes the end of the output.
-    _output: OwnedFd,
+    output: ProgramOutput,
     deadline: Instant,
     is_reported: bool,
 }
@@ -163,7 +163,8 @@ impl RunningPrograms {
         for program in &self.programs {
             watched.push(PollFd::new(&program.exit, PollFlags::IN));
             // The end of the peer is reported without being requested.
-            watched.push(PollFd::new(&program.lease, PollFlags::empty()));
+            let of_output = if program.output == ProgramOutput::Open { PollFlags::IN } else { PollFlags::empty() };
+            watched.push(PollFd::new(&program.lease, of_output));
         }
         let next = self.programs.iter().filter(|program| !program.is_reported).map(|program| program.deadline).min();
         let wait = next.map_or(LONGEST_WAIT, |next| next.saturating_duration_since(Instant::now()));
@@ -176,11 +177,6 @@ impl RunningPrograms {
     fn start(&mut self, request: RunRequest, descriptors: Vec<OwnedFd>) {
         let Ok([stdin, stdout, stderr, lease]) = <[OwnedFd; 4]>::try_from(descriptors) else { return };
         let not_started = |why: String| ProgramEnd::NotStarted(format!("{}: {why}", request.program));
-        // It stays open until the end is reported.
-        let output = match stdout.try_clone() {
-            Ok(output) => output,
-            Err(error) => return report(&lease, &not_started(error.to_string())),
-        };
         let identity = self.orphans.next_program();
         let started = match self.programs.len() < RUNNING_MAX {
             true => self.spawn((&request, &identity), [stdin, stdout, stderr]),
@@ -192,14 +188,11 @@ impl RunningPrograms {
                 identity,
                 exit,
                 lease,
-                _output: output,
+                output: ProgramOutput::Open,
                 deadline: Instant::now() + self.permitted.run_timeout,
                 is_reported: false,
             }),
-            Err(why) => {
-                report(&lease, &not_started(why));
-                drop(output);
-            }
+            Err(why) => report(&lease, &not_started(why)),
         }
     }
 
@@ -265,6 +258,8 @@ impl Program {
         } else if !self.is_reported && is_closed(self.lease.as_fd()) {
             self.is_reported = true;
             self.kill();
+        } else if let Some(end) = self.output.update(self.lease.as_fd(), Pid::from_child(&self.child)) {
+            report(&self.lease, &end);
         }
         true
     }
@@ -300,7 +295,8 @@ mod tests {
     use super::*;
     use crate::process::cgi_programs::CgiRunner;
     use crate::site::{ProgramStart, StartProgram};
-    use rustix::net::{AddressFamily, RecvFlags, SocketFlags, SocketType, recv, socketpair};
+    use rustix::io::Errno;
+    use rustix::net::{AddressFamily, RecvFlags, SocketFlags, SocketType, recv, send, socketpair};
     use std::fs::{self, File};
     use std::io::{Read, Write};
     use std::os::unix::fs::PermissionsExt;
@@ -317,11 +313,21 @@ mod tests {
         fn output(&mut self) -> (String, String, ProgramEnd) {
             let [mut output, mut errors] = [String::new(), String::new()];
             self.stdout.read_to_string(&mut output).unwrap();
-            // The report precedes the end of the output.
-            let mut text = [0; 4096];
-            let (count, _) = recv(&self.lease, &mut text, RecvFlags::DONTWAIT).unwrap();
+            let end = self.end();
             self.stderr.read_to_string(&mut errors).unwrap();
-            (output, errors, serde_json::from_slice(&text[..count]).unwrap())
+            (output, errors, end)
+        }
+
+        /// Waits for the next report.
+        fn end(&self) -> ProgramEnd {
+            let mut text = [0; 4096];
+            let mut received = recv(&self.lease, &mut text, RecvFlags::empty());
+            if received == Err(Errno::CONNRESET) {
+                // The runner has left before it received a message of this end. Its report follows.
+                received = recv(&self.lease, &mut text, RecvFlags::empty());
+            }
+            let (count, _) = received.unwrap();
+            serde_json::from_slice(&text[..count]).unwrap()
         }
     }
 
@@ -375,6 +381,29 @@ mod tests {
             program.stdin.take().unwrap().write_all(b"input\n").unwrap();
             let expected = ("input:v w::sub\n".to_owned(), "oops\n".to_owned(), ProgramEnd::Exited(3));
             assert_eq!(program.output(), expected);
+        });
+    }
+
+    #[test]
+    fn a_program_that_closes_its_output_goes_on() {
+        let program = "#!/bin/sh\necho done\nexec 1>&-\nread -r line\nexit 3\n";
+        let killed = "#!/bin/sh\necho done\nkill -9 $$\n";
+        with_runner("closed", &[("closed", program), ("killed", killed)], LONG, |runner| {
+            let report_end = |program: &mut Started| {
+                let mut output = String::new();
+                program.stdout.read_to_string(&mut output).unwrap();
+                assert_eq!(output, "done\n");
+                // The runner may have left after a report.
+                let _ = send(&program.lease, b"end", SendFlags::NOSIGNAL);
+            };
+            let mut goes_on = start(runner, "closed", &[]);
+            report_end(&mut goes_on);
+            assert_eq!(goes_on.end(), ProgramEnd::OutputOnly);
+            goes_on.stdin.take().unwrap().write_all(b"end\n").unwrap();
+            assert_eq!(goes_on.end(), ProgramEnd::Exited(3));
+            let mut ended = start(runner, "killed", &[]);
+            report_end(&mut ended);
+            assert_eq!(ended.end(), ProgramEnd::Killed(9));
         });
     }
 

@@ -7,6 +7,7 @@
 //! ```
 
 mod active_sandbox;
+mod cgi_output;
 mod cgi_programs;
 mod cgi_runner;
 mod cgi_watcher;

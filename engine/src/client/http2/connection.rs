@@ -48,7 +48,7 @@ pub(super) fn millis(clock: &Clock) -> Millis {
 
 impl SharedConnection {
     pub(super) fn new(limits: &ClientLimits, clock: &Clock, waiting: Rc<StreamQueue>) -> Rc<Self> {
-        let mut protocol = http2::Connection::new(Role::Client, &limits.http2.permitted(), millis(clock));
+        let mut protocol = http2::Connection::new(Role::Client, &limits.of_http2(), millis(clock));
         let mut output = SendBuffer::default();
         protocol.start(output.bytes());
         let state = Http2State {
@@ -57,7 +57,7 @@ impl SharedConnection {
             streams: HashMap::default(),
             taken: 0,
             sent: 0,
-            streams_max: limits.http2.permitted().streams_max,
+            streams_max: limits.of_http2().streams_max,
             last_received: clock.tick(),
             has_waiting_senders: false,
             is_ending: false,

@@ -208,7 +208,7 @@ impl Http2Exchange {
     /// Returns the response.
     ///
     /// # Errors
-    /// If the stream has failed before any content.
+    /// If the stream has failed before any content, or content follows a head that permits none.
     async fn into_response(
         self,
         head: StreamHead,
@@ -216,8 +216,9 @@ impl Http2Exchange {
         silence: Duration,
     ) -> Result<IncomingResponse, ClientError> {
         let StreamHead { status, fields, length } = head;
-        let is_empty =
-            self.stream.with(|stream| stream.is_complete && stream.received.is_empty() && stream.trailers.is_none());
+        let (is_empty, is_head) = self.stream.with(|stream| {
+            (stream.is_complete && stream.received.is_empty() && stream.trailers.is_none(), stream.is_head)
+        });
         let content = if is_empty {
             ResponseContent::complete(Bytes::new(), length)
         } else {
@@ -230,6 +231,14 @@ impl Http2Exchange {
                 trailers: None,
                 first: None,
             };
+            if is_head || status.forbids_content() {
+                // Content that follows makes the response malformed, so its head waits for the end of the stream.
+                while let Some(piece) = poll_fn(|cx| rest.poll_piece(cx)).await {
+                    piece?;
+                }
+                let content = ResponseContent::complete(Bytes::new(), length);
+                return Ok(IncomingResponse { status, fields, content, upgrade: None });
+            }
             rest.first = match poll_fn(|cx| Poll::Ready(rest.poll_piece(cx))).await {
                 Poll::Ready(first) => first.transpose()?,
                 Poll::Pending => {

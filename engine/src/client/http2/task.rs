@@ -237,9 +237,8 @@ impl Events<'_> {
                     ResetCause::Peer if code == ErrorCode::REFUSED_STREAM => {
                         (ClientErrorKind::StreamReset(code), RetrySafety::NotSent)
                     }
-                    ResetCause::Peer | ResetCause::Violation(_) => {
-                        (ClientErrorKind::StreamReset(code), RetrySafety::NoResponse)
-                    }
+                    ResetCause::Peer => (ClientErrorKind::StreamReset(code), RetrySafety::NoResponse),
+                    ResetCause::Violation(error) => (ClientErrorKind::MalformedStream(error), RetrySafety::NoResponse),
                 };
                 self.with_stream(stream, |stream| {
                     stream.is_closed = true;
@@ -292,10 +291,15 @@ impl Events<'_> {
                 stream.head = Some(StreamHead { status: section.status, fields, length });
                 stream.has_head = true;
                 stream.is_complete = has_ended;
-                let expected = if has_no_content { None } else { section.content_length };
+                let expected = match section.content_length {
+                    _ if is_tunnel => None,
+                    //= RFC 9113 §8.1.1: without content, whatever length is announced, no DATA has a payload
+                    _ if has_no_content => Some(0),
+                    announced => announced,
+                };
                 expected.and_then(|expected| {
                     let error = protocol.expect_content(id, expected, output.bytes()).err()?;
-                    Some(ClientErrorKind::StreamReset(error.code()))
+                    Some(ClientErrorKind::MalformedStream(error))
                 })
             }
         };

@@ -359,3 +359,68 @@ fn an_upload_that_fails_while_the_response_is_not_read_fails_it() {
         assert!(error.starts_with("send request: request content: "), "{error}");
     });
 }
+
+#[test]
+fn a_response_that_permits_no_content_has_none() {
+    run(async {
+        for (method, status, length) in [
+            ("GET", 204, None),
+            ("GET", 304, None),
+            ("GET", 304, Some("2")),
+            ("HEAD", 200, None),
+            ("HEAD", 200, Some("2")),
+        ] {
+            for is_late in [false, true] {
+                for content in ["", "ok"] {
+                    let to = serve(Upstream::new(), async move |(_, mut response): Exchange| {
+                        let mut head = Response::builder().status(status);
+                        if let Some(length) = length {
+                            head = head.header("content-length", length);
+                        }
+                        let mut stream = response.send_response(head.body(()).unwrap(), false).unwrap();
+                        if is_late {
+                            // The head arrives by itself.
+                            settle().await;
+                        }
+                        stream.send_data(content.into(), true).unwrap();
+                    });
+                    let result = fetch(&client(), &to, method).await;
+                    let case = format!("{method} {status} {length:?} {is_late} {content}");
+                    if content.is_empty() {
+                        let mut response = result.expect(&case);
+                        assert_eq!(response.status.code(), status, "{case}");
+                        assert!(read_all(&mut response.content).await.expect(&case).is_empty(), "{case}");
+                    } else {
+                        let error = result.expect_err(&case);
+                        assert!(matches!(error.kind, ClientErrorKind::MalformedStream(_)), "{case}: {error}");
+                        assert_eq!(error.retry, RetrySafety::Never, "{case}");
+                    }
+                }
+            }
+        }
+    });
+}
+
+#[test]
+fn a_response_has_at_most_500_fields() {
+    run(async {
+        for (count, is_accepted) in [(500, true), (501, false)] {
+            let to = serve(Upstream::new(), async move |(_, mut response): Exchange| {
+                let mut head = Response::new(());
+                for number in 0..count {
+                    head.headers_mut().append("x", number.into());
+                }
+                response.send_response(head, true).unwrap();
+            });
+            match fetch(&client(), &to, "GET").await {
+                Ok(response) => assert!(is_accepted && response.fields.iter().count() == count, "{count}"),
+                Err(error) => {
+                    assert!(
+                        !is_accepted && matches!(error.kind, ClientErrorKind::MalformedSection(_)),
+                        "{count}: {error}"
+                    );
+                }
+            }
+        }
+    });
+}

@@ -78,8 +78,8 @@ impl Connection {
 
     /// Sets the length of the content that the peer announces for a stream, in bytes: the value of Content-Length.
     ///
-    /// To be called after [`Event::Headers`], and not for a response to HEAD or with status 304. Content of
-    /// another length resets the stream with [`StreamError::ContentLengthMismatch`] (RFC 9113 §8.1.1). Nothing
+    /// To be called after [`Event::Headers`]: with 0, whatever is announced, for a response to HEAD or with status 204 or
+    /// 304, and not for one that accepts CONNECT. Content of another length resets the stream with [`StreamError::ContentLengthMismatch`] (RFC 9113 §8.1.1). Nothing
     /// happens if both sides have ended the stream: then the message rules alone judge the head.
     ///
     /// # Errors

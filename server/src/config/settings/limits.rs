@@ -166,7 +166,8 @@ pub(super) const SETTINGS: &[Setting] = &[
         .default("1000"),
     setting(LIMITS, "upstream-head-bytes-max", "Longest head of an upstream's response. Beyond it: 502.")
         .arguments(&[one("size", ValueKind::Size { min: 1024, max: 1 << 20 })])
-        .default("64KiB"),
+        .default("64KiB")
+        .details("A head has at most 500 fields, of which each cookie is one. More than 65,535 bytes have no effect."),
     setting(LIMITS, "upstream-idle-timeout", "Longest time that an idle connection to an upstream is kept.")
         .arguments(&[one("time", WAIT)])
         .default("60s")

@@ -82,7 +82,13 @@ pub(super) const SETTINGS: &[Setting] = &[
         ),
     setting(PROXY, "via", "Whether the field Via of forwarded requests names this server (RFC 9110 §7.6.3).")
         .arguments(&[one("flag", ValueKind::Flag)])
-        .default("#false"),
+        .default("#true")
+        .details(
+            "A request whose Via has the name of this server already gets 502: the servers forward it in a circle. The name \
+             is `selvedge-` and 8 random digits, other ones after each start, so several servers in a chain differ. \
+             Applications may treat requests with Via differently: nginx does not compress their responses unless \
+             `gzip_proxied` permits it. With `#false`, a circle goes on until the client leaves.",
+        ),
     setting(PROXY, "field-names", "Which fields are forwarded.")
         .arguments(&[one("names", ValueKind::Choice(&["strict", "any"]))])
         .default("strict")

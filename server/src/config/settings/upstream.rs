@@ -72,12 +72,18 @@ pub(super) const SETTINGS: &[Setting] = &[
         .details(
             "`least-loaded` chooses two servers at random, and of these the one with fewer requests at work for its \
              weight. `hash` sends equal keys to one server; a new server takes over its share only. `by=\"header:NAME\"` \
-             and `by=\"cookie:NAME\"` name a field or a cookie. With `sticky`, a client stays at its server while it works.",
+             and `by=\"cookie:NAME\"` name a field or a cookie. With `sticky`, a client stays at its server while it works. \
+             Its cookie has `Path=/; HttpOnly; SameSite=Lax`, and `Secure` if the client uses https.",
         )
         .example("balance \"hash\" by=\"path\""),
     setting(UPSTREAM, "health", "Checks the servers by a request at intervals.")
         .properties(&[
-            property("path", ValueKind::UrlPath, DefaultValue::Text("/"), "The requested path."),
+            property(
+                "path",
+                ValueKind::RequestPath,
+                DefaultValue::Text("/"),
+                "The requested path. It may have a query, as in `/healthz?full=1`.",
+            ),
             property("every", WINDOW, DefaultValue::Text("5s"), "Time between two checks of a server."),
             property("timeout", WINDOW, DefaultValue::Text("2s"), "Longest time of a check."),
             property(

@@ -72,6 +72,8 @@ pub(crate) enum ValueKind {
     FieldTemplate,
     TryPath,
     UrlPath,
+    /// The path of a request that this server sends, with or without a query.
+    RequestPath,
     Status {
         min: u16,
         max: u16,
@@ -179,6 +181,7 @@ impl ValueKind {
             | Self::Host
             | Self::MediaType
             | Self::UrlPath
+            | Self::RequestPath
             | Self::Method
             | Self::FieldName
             | Self::RequestFieldName
@@ -225,6 +228,7 @@ impl ValueKind {
             Self::RedirectTarget => "a path or a URL",
             Self::RewriteTarget | Self::UrlPath => "a path of the site",
             Self::TryPath => "a path of the site, with or without a `*`",
+            Self::RequestPath => "a path, with or without a query",
             Self::Status { .. } | Self::OneOfStatuses(_) => "a status",
             Self::Statuses => "a status or a range",
             Self::Method => "a method",
@@ -353,6 +357,7 @@ fn read_text(kind: ValueKind, text: &str, base: &Path) -> Result<Value, ValueErr
         ValueKind::RewriteTarget => Template::parse_path(text).map(Value::Template),
         ValueKind::TryPath => TryPath::parse(text).map(Value::TryPath),
         ValueKind::UrlPath => path::read_url_path(text).map(Value::Text),
+        ValueKind::RequestPath => path::read_request_path(text).map(Value::Text),
         ValueKind::Method => name::read_method(text),
         ValueKind::FieldName => name::read_field_name(text),
         ValueKind::RequestFieldName => name::read_request_field_name(text),

@@ -34,17 +34,36 @@ pub(super) fn check_no_nul(text: &str) -> Result<(), ValueError> {
     Ok(())
 }
 
+/// Refuses a text that does not begin as a path.
+fn check_leading_slash(text: &str, example: &str) -> Result<(), ValueError> {
+    check_path_characters(text)?;
+    if text.starts_with('/') {
+        return Ok(());
+    }
+    Err(match text.contains("://") {
+        true => ValueError::new("a URL, and a path is expected", format!("write, for example, \"{example}\"")),
+        false => ValueError::new("a path without a leading slash", format!("write \"/{text}\", as in a request")),
+    })
+}
+
 /// Reads a path as a client would request it.
 pub(super) fn read_url_path(text: &str) -> Result<String, ValueError> {
-    check_path_characters(text)?;
-    if !text.starts_with('/') {
-        return Err(ValueError::new("a path without a leading slash", format!("write \"/{text}\", as in a request")));
-    }
+    check_leading_slash(text, "/page.html")?;
     if text.contains(['*', '?']) {
         return Err(ValueError::new("a path with a wildcard or a query", "write the path of one file"));
     }
     if text.split('/').any(|segment| segment == "..") {
         return Err(ValueError::new("a path with `..`", "write the path that it leads to"));
+    }
+    Ok(text.to_owned())
+}
+
+/// Reads the path of a request that this server sends, with or without a query.
+pub(super) fn read_request_path(text: &str) -> Result<String, ValueError> {
+    check_leading_slash(text, "/healthz")?;
+    if !text.bytes().all(|byte| byte.is_ascii_graphic()) {
+        let what = "a path with a character that no request has";
+        return Err(ValueError::new(what, "write it percent-encoded, as in \"/a%20b\""));
     }
     Ok(text.to_owned())
 }

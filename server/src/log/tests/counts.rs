@@ -90,4 +90,7 @@ fn events_and_closes_are_counted_by_name() {
     assert!(logs.losses().all(|(_, lost)| lost == 0) && logs.losses().count() == 2);
     drop(first);
     logs.flush_and_join();
+    let closes: Vec<_> =
+        lines(&directory.path("error")).into_iter().filter(|line| line.contains("Panicked: ")).collect();
+    assert!(closes[0].contains(", after 1 request") && !closes[0].contains("requests"), "{closes:?}");
 }

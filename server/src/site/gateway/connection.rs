@@ -2,7 +2,7 @@
 
 use super::rules::ProgramEnd;
 use selvedge::client::{ByteStream, ClientError, ConnectionUse, ProgramPipes};
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 /// The connection with a script. Dropping it ends the script.
@@ -60,12 +60,12 @@ impl ScriptConnection {
         }
     }
 
-    /// Returns how the program has ended. `None` for a server, and for a program whose runner has ended.
-    pub(super) fn program_end(&mut self) -> Option<ProgramEnd> {
-        match self {
-            Self::Server(_) => None,
-            Self::Program(pipes) => pipes.take_report().and_then(|report| serde_json::from_slice(&report).ok()),
-        }
+    /// Polls how the program has ended, after the end of its output. `None` for a server, and for a program whose runner has
+    /// ended.
+    pub(super) fn poll_program_end(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<ProgramEnd>, ClientError>> {
+        let Self::Program(pipes) = self else { return Poll::Ready(Ok(None)) };
+        let report = ready!(pipes.poll_report(cx))?;
+        Poll::Ready(Ok(report.and_then(|report| serde_json::from_slice(&report).ok())))
     }
 
     pub(super) fn is_program(&self) -> bool {

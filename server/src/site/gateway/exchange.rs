@@ -7,9 +7,9 @@ use super::messages::Messages;
 use super::rules::ProgramEnd;
 use super::upload::ContentUpload;
 use bytes::{Buf, Bytes};
-use selvedge::proto::MessageLimits;
 use selvedge::proto::cgi::{ScriptHead, parse_script_head};
 use selvedge::proto::fastcgi::{EndStatus, RECORD_BYTES_MAX, RecordEvent, RecordReader, content_header};
+use selvedge::proto::limits::{MessageLimits, RESPONSE_FIELDS_CEILING};
 use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::task::{Context, Poll, ready};
@@ -163,8 +163,9 @@ impl Exchange {
     /// Discards output until the script ends.
     pub(super) fn poll_end(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), GatewayError>> {
         self.discarded += self.ready.drain(..).map(|output| output.len() as u64).sum::<u64>();
-        while let Some(output) = ready!(self.poll_received(cx))? {
-            self.discarded += output.len() as u64;
+        // The output of a program may end before the program does.
+        while self.connection.is_some() {
+            self.discarded += ready!(self.poll_received(cx))?.map_or(0, |output| output.len() as u64);
             if self.discarded > DISCARDED_BYTES_MAX {
                 return Poll::Ready(Err(GatewayError::OutputAfterResponse(DISCARDED_BYTES_MAX)));
             }
@@ -189,7 +190,8 @@ impl Exchange {
 
     /// Reads the head of the response.
     pub(super) async fn read_head(&mut self) -> Result<ScriptHead, GatewayError> {
-        let (limits, mut received) = (MessageLimits::default(), Vec::new());
+        let limits = MessageLimits { fields_max: RESPONSE_FIELDS_CEILING, ..MessageLimits::default() };
+        let mut received = Vec::new();
         loop {
             let Some(chunk) = poll_fn(|cx| self.poll_output(cx)).await? else {
                 return Err(GatewayError::NoHead(self.end_text("the output ended before its head was complete")));
@@ -276,7 +278,10 @@ impl Exchange {
             // An incomplete record header begins the next input.
             let mut received = self.input.to_vec();
             match connection.poll_receive(cx, &mut received) {
-                Poll::Ready(Ok(0)) => return Poll::Ready(self.end_of_connection()),
+                Poll::Ready(Ok(0)) => {
+                    let ended = ready!(self.poll_end_of_connection(cx));
+                    return Poll::Ready(ended.map(|()| None));
+                }
                 Poll::Ready(Ok(_)) => self.input = received.into(),
                 Poll::Ready(Err(error)) => return Poll::Ready(Err(error.into())),
                 Poll::Pending => {
@@ -347,24 +352,30 @@ impl Exchange {
         Ok(())
     }
 
-    /// Ends the exchange with the connection.
-    fn end_of_connection(&mut self) -> Result<Option<Bytes>, GatewayError> {
+    /// Ends the exchange with the connection. A program may go on after its output; then the next call waits for its end.
+    fn poll_end_of_connection(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), GatewayError>> {
         if let Framing::FastCgi(_) = self.framing {
-            return Err(GatewayError::Ended("the server closed the connection before the end of the response".into()));
+            let text = "the server closed the connection before the end of the response";
+            return Poll::Ready(Err(GatewayError::Ended(text.into())));
         }
-        let Some(mut connection) = self.connection.take() else { return Ok(None) };
-        if !connection.is_program() {
-            return Ok(None);
+        let Some(connection) = self.connection.as_mut().filter(|connection| connection.is_program()) else {
+            self.connection = None;
+            return Poll::Ready(Ok(()));
+        };
+        let end = ready!(connection.poll_program_end(cx))?;
+        if end == Some(ProgramEnd::OutputOnly) {
+            return Poll::Ready(Ok(()));
         }
-        match connection.program_end() {
-            Some(ProgramEnd::Exited(0)) => Ok(None),
+        self.connection = None;
+        Poll::Ready(match end {
+            Some(ProgramEnd::Exited(0)) => Ok(()),
             Some(end @ ProgramEnd::Exited(_)) => {
                 self.messages.add_line(&end.to_string());
-                Ok(None)
+                Ok(())
             }
             Some(end) => Err(GatewayError::Ended(end.to_string())),
             None => Err(GatewayError::Ended("the process that runs programs has ended".into())),
-        }
+        })
     }
 
     /// Returns why the output has ended: the last message of the script, if it has one.

@@ -242,7 +242,7 @@ pub(crate) struct ProgramStart {
     pub(crate) ends: ProgramEnds,
 }
 
-/// How a program ended.
+/// How a program ended, or that it goes on after its output.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum ProgramEnd {
     /// It was not started, for this reason.
@@ -253,6 +253,8 @@ pub(crate) enum ProgramEnd {
     Killed(i32),
     /// It was killed after this time in seconds.
     TimedOut(u64),
+    /// It has not: only its output has ended.
+    OutputOnly,
 }
 
 impl fmt::Display for ProgramEnd {
@@ -262,6 +264,7 @@ impl fmt::Display for ProgramEnd {
             Self::Exited(code) => write!(f, "the program ended with code {code}"),
             Self::Killed(signal) => write!(f, "the program was killed by signal {signal}"),
             Self::TimedOut(seconds) => write!(f, "the program was killed after {seconds} s"),
+            Self::OutputOnly => f.write_str("the program has closed its output"),
         }
     }
 }

@@ -18,6 +18,7 @@ use selvedge::client::{
     RetrySafety,
 };
 use selvedge::proto::field::Fields;
+use selvedge::proto::forward::Passage;
 use selvedge::proto::head::Version;
 use selvedge::service::{
     Body, ContentError, IncomingBody, UpgradeHandler, UpgradeResponse, UpstreamRecord, send_interim, set_upstream,
@@ -166,6 +167,10 @@ async fn read_ahead_of_unknown_length(bytes_max: usize, body: IncomingBody) -> R
 impl Forwarding<'_> {
     /// Tries servers until one responds, or until the request may not be repeated.
     async fn run(&mut self, request: &Request) -> Result<ServerResponse, ForwardFailure> {
+        //= RFC 9110 §7.6.3: Via is for the avoidance of request loops
+        if self.outgoing.passage == Passage::Repeated {
+            return Err(ForwardFailure::Loop);
+        }
         let upstream = &self.rules.upstream;
         let mut last = None;
         loop {
@@ -393,7 +398,9 @@ impl Forwarding<'_> {
         if let Some(sticky) = upstream.sticky()
             && self.preference != Preference::Server(server)
         {
-            fields.append("set-cookie", sticky.set_cookie(server)).expect("the rules are validated");
+            fields
+                .append("set-cookie", sticky.set_cookie(server, self.outgoing.scheme))
+                .expect("the rules are validated");
         }
         let edits = self.outgoing.response_headers.as_ref().unwrap_or(&self.rules.response_headers);
         edits.apply(fields, ResponseFacts::default());

@@ -18,6 +18,8 @@ pub(super) enum ForwardFailure {
     NoPlace(NoPlace),
     /// The client or the server cannot switch to the protocol of an extended CONNECT.
     NoUpgrade,
+    /// The request has passed this server before.
+    Loop,
 }
 
 impl ForwardFailure {
@@ -54,6 +56,7 @@ impl ForwardFailure {
                 (StatusCode::SERVICE_UNAVAILABLE, "no place at a server of the upstream within the queue timeout")
             }
             Self::NoUpgrade => (StatusCode::BAD_GATEWAY, "the upstream did not switch to the protocol"),
+            Self::Loop => (StatusCode::BAD_GATEWAY, "a loop: the request has passed this server before"),
         }
     }
 
@@ -86,7 +89,7 @@ impl ForwardFailure {
                     | ClientErrorKind::UpgradeUnsupported
             ),
             Self::NoAddress => true,
-            Self::NoneInUse | Self::NoPlace(_) | Self::NoUpgrade => false,
+            Self::NoneInUse | Self::NoPlace(_) | Self::NoUpgrade | Self::Loop => false,
         }
     }
 
@@ -113,6 +116,7 @@ impl ForwardFailure {
             Self::NoneInUse => "destination_unavailable",
             Self::NoPlace(_) => "connection_limit_reached",
             Self::NoUpgrade => "http_upgrade_failed",
+            Self::Loop => "proxy_loop_detected",
             Self::Exchange(error) if error.kind == ClientErrorKind::UpgradeUnsupported => "http_upgrade_failed",
             Self::Exchange(error) => match (error.kind, error.phase) {
                 (ClientErrorKind::StreamsExhausted, _) => "connection_limit_reached",
@@ -171,6 +175,7 @@ mod tests {
             (ForwardFailure::NoAddress, 503, "dns_error"),
             (ForwardFailure::NoPlace(NoPlace::QueueFull), 503, "connection_limit_reached"),
             (ForwardFailure::NoneInUse, 503, "destination_unavailable"),
+            (ForwardFailure::Loop, 502, "proxy_loop_detected"),
         ] {
             let response = failure.response(Duration::from_secs(5));
             assert_eq!((response.status.code(), failure.proxy_error()), (status, error), "{failure:?}");

@@ -11,7 +11,7 @@ use base64ct::{Base64, Encoding};
 use bytes::Bytes;
 use selvedge::client::{OutgoingHead, ResponseUse, Scheme};
 use selvedge::proto::field::{KnownField, list_members};
-use selvedge::proto::forward::{ClientInfo, NamedOrigin, PeerTrust, forward_request};
+use selvedge::proto::forward::{ClientInfo, NamedOrigin, Passage, PeerTrust, forward_request};
 use selvedge::proto::head::{Scheme as ClientScheme, Version};
 use selvedge::proto::path::{EncodedSlash, SafePath};
 use selvedge::proto::proxy_protocol::{self, ProxiedPeer, ProxyVersion};
@@ -21,7 +21,7 @@ use std::borrow::Cow;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 /// The request to a server, and what its response needs to know of it.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct ServerRequest {
     pub(super) head: OutgoingHead,
     pub(super) prefixes: PathPrefixes,
@@ -29,6 +29,10 @@ pub(super) struct ServerRequest {
     pub(super) response_headers: Option<HeaderEdits>,
     /// How the client switches to another protocol, if it does.
     pub(super) upgrade: UpgradeKind,
+    /// Whether the request has passed this server before.
+    pub(super) passage: Passage,
+    /// The scheme that the client used, as far as a trusted proxy knows it better.
+    pub(super) scheme: ClientScheme,
 }
 
 /// What stands before the common rest of the client's and the server's path; without a slash at its end.
@@ -80,7 +84,8 @@ impl ServerRequest {
             scheme: if request.tls().is_some() { ClientScheme::Https } else { ClientScheme::Http },
             origin: facts.proxies.map_or_else(NamedOrigin::default, |proxies| proxies.origin(request)),
         };
-        head.te = forward_request(request.head(), request.head_bytes(), &rules.fields, client, &mut head.fields).te;
+        let forwarded = forward_request(request.head(), request.head_bytes(), &rules.fields, client, &mut head.fields);
+        head.te = forwarded.te;
         if let Some(left) = max_forwards::forwarded(request) {
             remove_lines(&mut head.fields, max_forwards::FIELD);
             head.fields.extend_from_slice(format!("{}: {left}\r\n", max_forwards::FIELD).as_bytes());
@@ -101,7 +106,8 @@ impl ServerRequest {
         }
         let response_headers =
             rules.response_headers.has_placeholders().then(|| rules.response_headers.filled(&values()));
-        Self { head, prefixes, response_headers, upgrade }
+        let scheme = client.origin.scheme.unwrap_or(client.scheme);
+        Self { head, prefixes, response_headers, upgrade, passage: forwarded.passage, scheme }
     }
 
     /// Adds what depends on the server. Call it before each try.

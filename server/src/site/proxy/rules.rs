@@ -88,7 +88,7 @@ pub(crate) enum HashKey {
 pub(crate) struct StickyRules {
     /// The name of the cookie, a token.
     pub(crate) cookie: Box<str>,
-    /// What follows the value of the cookie, such as `; Path=/; HttpOnly; SameSite=Lax`.
+    /// What follows the value of the cookie, such as `; Path=/; HttpOnly; SameSite=Lax`. `; Secure` follows for https.
     pub(crate) attributes: Box<str>,
     /// The key of the signature. Servers that share it accept each other's cookies.
     pub(crate) secret: [u8; 32],

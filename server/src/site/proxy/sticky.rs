@@ -7,6 +7,7 @@ use super::rules::StickyRules;
 use blake2::Blake2sMac256;
 use blake2::digest::{KeyInit, Mac};
 use selvedge::Request;
+use selvedge::proto::head::Scheme;
 
 /// Bytes of the keyed hash that a value has: too many to guess.
 const TOKEN_BYTES: usize = 16;
@@ -43,9 +44,13 @@ impl StickyCookie {
         &self.name
     }
 
-    /// Returns the Set-Cookie value for a server.
-    pub(super) fn set_cookie(&self, server: usize) -> String {
-        format!("{}={}{}", self.name, self.tokens[server], self.attributes)
+    /// Returns the Set-Cookie value for a server. One that a client got over https is never sent over http.
+    pub(super) fn set_cookie(&self, server: usize, scheme: Scheme) -> String {
+        let secure = match scheme {
+            Scheme::Https => "; Secure",
+            Scheme::Http => "",
+        };
+        format!("{}={}{}{secure}", self.name, self.tokens[server], self.attributes)
     }
 }
 
@@ -84,7 +89,11 @@ mod tests {
         for invented in ["", "a", "0", "00000000000000000000000000000000"] {
             assert_eq!(cookie.server_of(invented.as_bytes()), None);
         }
-        assert_eq!(cookie.set_cookie(0), format!("node={}; Path=/; HttpOnly", value(&cookie, 0)));
+        assert_eq!(cookie.set_cookie(0, Scheme::Http), format!("node={}; Path=/; HttpOnly", value(&cookie, 0)));
+        assert_eq!(
+            cookie.set_cookie(0, Scheme::Https),
+            format!("node={}; Path=/; HttpOnly; Secure", value(&cookie, 0))
+        );
     }
 
     #[test]

@@ -6,7 +6,8 @@ use crate::support::configured::Folder;
 use crate::support::program::Program;
 use crate::support::script_server::{AfterResponse, Script, ScriptServer, record};
 use crate::support::wait::wait_until;
-use std::os::unix::fs::PermissionsExt;
+use std::io::Write;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 
 const OUTPUT: u8 = 6;
 const ERROR: u8 = 7;
@@ -256,6 +257,8 @@ fn a_path_of_php_leads_to_a_script_a_file_or_the_front_controller() {
         ("/.hidden.php", "/index.php", None),
         ("/page/none", "/index.php", None),
         ("/a.php/x%2Fy", "/a.php", Some("/x/y")),
+        ("/wiki/AC%2FDC", "/index.php", None),
+        ("/index.php/AC%2FDC?x", "/index.php", Some("/AC/DC")),
     ] {
         assert_eq!(program.connect().request("GET", path, "Connection: close").text(), "hello", "{path}");
         let request = server.request();
@@ -347,5 +350,37 @@ fn programs_can_be_started_after_one_has_ended_its_parent() {
     assert_eq!(get("/cgi/work").text(), "well");
     let lines = || program.standard_error().matches("was killed by signal 9; it is started again").count();
     wait_until("both ends are reported", || (lines() == 2).then_some(()));
+    program.stop();
+}
+
+#[test]
+fn the_end_of_the_output_of_a_program_ends_the_response() {
+    let user = if rustix::process::geteuid().is_root() { " user=\"nobody\"" } else { "" };
+    let site = format!("site \"*\" {{\n    route \"/cgi/*\" {{ cgi \"cgi\"{user}; }}\n}}\n");
+    let folder = Folder::new(&format!("log {{ error \"error.log\"; }}\n{site}"));
+    let text = "printf 'Content-Type: text/plain\\n\\ndone'; exec 1>&- 2>&-; read -r line < gate; exit 3";
+    folder.write("cgi/after", &format!("#!/bin/sh\n{text}\n"));
+    let gate = folder.path("cgi/gate");
+    assert!(std::process::Command::new("mkfifo").arg(&gate).status().expect("it is a usual command").success());
+    for (file, mode) in [("cgi/after", 0o755), ("cgi/gate", 0o666)] {
+        let permissions = std::fs::Permissions::from_mode(mode);
+        std::fs::set_permissions(folder.path(file), permissions).expect("it is a file of this test");
+    }
+    let nonblocking = i32::try_from(rustix::fs::OFlags::NONBLOCK.bits()).expect("it is a flag of `open`");
+    let program = folder.serve();
+    for number in 1..=3 {
+        // The end of the connection ends the content, whether its length was known or not.
+        let mut client = program.connect();
+        client.send("GET /cgi/after HTTP/1.0\r\nHost: a\r\n\r\n");
+        client.receive_past("\r\n\r\ndone");
+        client.assert_closed();
+        // It can be opened for writing once the program, which goes on, has opened it for reading.
+        let open = || std::fs::OpenOptions::new().write(true).custom_flags(nonblocking).open(&gate).ok();
+        wait_until("the program goes on", open).write_all(b"go on\n").expect("the program reads");
+        let is_end = |line: &&String| line.contains("the program ended with code 3");
+        wait_until("its end is logged", || {
+            (folder.lines("error.log").iter().filter(is_end).count() == number).then_some(())
+        });
+    }
     program.stop();
 }

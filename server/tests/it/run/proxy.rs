@@ -102,10 +102,33 @@ fn a_reload_closes_no_stream_of_a_route_that_did_not_change() {
         half.assert_closed();
         work(&mut events, &mut socket, &format!("after {number}"));
     }
-    folder.configure(&with(9, " { via #true; }"));
+    folder.configure(&with(9, " { via #false; }"));
     reload(&program);
     socket.assert_closed();
     program.stop();
+}
+
+#[test]
+fn a_loop_ends_when_a_request_returns() {
+    let backend = Backend::start();
+    let (first, second) = (Folder::new(&site(&backend, "")), Folder::new(&site(&backend, "")));
+    let (first_program, second_program) = (first.serve(), second.serve());
+    let to =
+        |program: &Program| format!("site \"*\" {{ route \"/*\" {{ proxy \"http://{}\"; }}; }}\n", program.address());
+    first.configure(&to(&second_program));
+    reload(&first_program);
+    let chain = get(&first_program, "a", "/");
+    let head = chain.text();
+    let names: Vec<_> = head.lines().filter_map(|line| line.strip_prefix("via: 1.1 selvedge-")).collect();
+    assert!(chain.status == 200 && names.len() == 2 && names[0] != names[1], "{head}");
+    second.configure(&to(&first_program));
+    reload(&second_program);
+    assert_eq!(get(&first_program, "a", "/").status, 502);
+    let is_reported = |line: &String| line.contains("a loop: the request has passed this server before");
+    wait_until("the loop is reported", || first_program.error_lines().iter().any(is_reported).then_some(()));
+    assert!(!second_program.error_lines().iter().any(is_reported), "it was found in the first round");
+    first_program.stop();
+    second_program.stop();
 }
 
 #[test]

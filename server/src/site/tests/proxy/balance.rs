@@ -68,6 +68,25 @@ fn a_cookie_keeps_a_client_at_its_server() {
 }
 
 #[test]
+fn a_cookie_of_https_is_secure() {
+    let (_upstreams, addresses) = named(["a", "b", "c"]);
+    let sticky = StickyRules { cookie: "node".into(), attributes: "; Path=/".into(), secret: [7; 32] };
+    for (is_trusted, scheme, is_secure) in [(true, "https", true), (true, "http", false), (false, "https", false)] {
+        let rules = rules(UpstreamRules { balance: Balance::Sticky(sticky.clone()), ..group(&addresses) });
+        let mut site = site("*", vec![route("/*", Action::Proxy(Arc::new(rules)))]);
+        site.proxies = is_trusted.then(|| TrustedProxies {
+            networks: vec!["127.0.0.0/8".parse().unwrap()],
+            unix: UnixPeerTrust::Untrusted,
+            field: ForwardingField::XForwardedFor,
+        });
+        let lines = ["X-Forwarded-For: 192.0.2.7", &format!("X-Forwarded-Proto: {scheme}")];
+        let response = TestServer::new(vec![site]).get_with("/", &lines);
+        let cookie = response.field("set-cookie").unwrap();
+        assert_eq!(cookie.ends_with("; Path=/; Secure"), is_secure, "{is_trusted} {scheme}: {cookie}");
+    }
+}
+
+#[test]
 fn a_failing_server_gets_no_more_requests() {
     let failing = TestUpstream::new(|mut received| {
         received.respond(500, "", "failed");

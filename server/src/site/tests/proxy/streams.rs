@@ -122,6 +122,11 @@ fn connections_switch_to_another_protocol() {
     let response = server.request("GET", "/", "test", &["Upgrade: h2c"]);
     assert_eq!(response.status, 200);
     assert!(!refusing.requests()[0].contains("upgrade"));
+    // One protocol is passed on, and the first one is that of the client's choice.
+    let fields = ["Connection: upgrade", "Upgrade: TLS/1.2, h2c", "Upgrade: foo, bar/2"];
+    assert_eq!(server.request("GET", "/", "test", &fields).status, 200);
+    let request = refusing.requests().pop().unwrap();
+    assert!(request.contains("\r\nconnection: upgrade\r\nupgrade: foo\r\n"), "{request}");
 }
 
 #[test]
