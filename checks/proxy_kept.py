@@ -1,11 +1,13 @@
-"""Event streams and WebSockets that outlive reloads. They end when a reload changes their route.
+"""Event streams and WebSockets that outlive reloads and replacements of the process. They end when a reload changes their route.
 
 The upstream is `upstreams/upstream.go`, which broadcasts a text to all of them. A stream over HTTP/1.1 needs two descriptors of
 the server. Over HTTP/2, a WebSocket needs only that to the upstream, and event streams share a few connections on both sides.
 """
 import asyncio
 import resource
+import tempfile
 import time
+from pathlib import Path
 
 import proxy_upstreams as upstreams
 from clients import STEP_TIMEOUT, free_address
@@ -13,6 +15,8 @@ from http2_server import Connection, raise_windows
 from proxy_upstreams import SHUTDOWN_SECONDS, Proxy
 
 RELOADS = 3
+# Event streams, and WebSockets, that replaced processes keep.
+REPLACED = 200
 # The server looks for connections to abort at intervals.
 SWEEPS_SECONDS = 1.5
 STREAMS_OF_CONNECTION = 100
@@ -210,7 +214,34 @@ def keep(proxy, group, number):
     )
 
 
-def kept(options, transport, number):
+def replace(proxy, group, number):
+    """Replaces the process with all streams open: by a reload that needs a new folder, and by an upgrade."""
+    broadcast(proxy, group, number, "begin")
+    with tempfile.TemporaryDirectory(prefix="selvedge-elsewhere-") as folder:
+        site = Path(folder, "new/site")
+        site.mkdir(parents=True)
+        (site / "index.html").write_text("elsewhere\n")
+        proxy.more.append(f'route "/elsewhere/*" {{ files root="{site}" }}')
+        reload(proxy, 2)
+        assert proxy.curl("HTTP/1.1", "/elsewhere/")[2] == b"elsewhere\n"
+        broadcast(proxy, group, number, "after the reload")
+        proxy.command("upgrade")
+        broadcast(proxy, group, number, "after the upgrade")
+        # A replaced process aborts at its timeout what it does not keep, and would be killed five seconds later.
+        after_timeout = time.monotonic() + SHUTDOWN_SECONDS + SWEEPS_SECONDS + 6
+        await_all(group, lambda: time.monotonic() > after_timeout, lambda: "the clock stands still")
+        broadcast(proxy, group, number, "after the timeout")
+        processes = len(proxy.processes()) - 2
+        assert processes > 0, "no replaced process is left"
+        group.close()
+        end = time.monotonic() + STEP_TIMEOUT
+        while len(proxy.processes()) > 2:
+            assert time.monotonic() < end, f"{len(proxy.processes()) - 2} replaced processes remain"
+            time.sleep(0.05)
+    return f"none closed when the process was replaced by a reload and by an upgrade; {processes} replaced processes ended with them"
+
+
+def kept(options, transport, number, check):
     addresses = [free_address() for _ in range(-(-number // UPSTREAM_STREAMS_MAX))]
     with upstreams.go(*addresses) as address:
         http2 = 'protocol "http2"; ' + "".join(f'server "http://{address}";' for address in addresses)
@@ -219,12 +250,15 @@ def kept(options, transport, number):
                 group = OverHttp1(proxy, asyncio.new_event_loop(), number)
             else:
                 group = OverHttp2(proxy, number)
-            line = keep(proxy, group, number)
+            line = check(proxy, group, number)
             group.close()
     return f"{number} event streams and {number} WebSockets over {transport}: {line}"
 
 
 def check(options):
     descriptors = resource.getrlimit(resource.RLIMIT_NOFILE)[0] - RESERVED_DESCRIPTORS
-    yield kept(options, "HTTP/1.1", min(options.kept, descriptors // 4))
-    yield kept(options, "HTTP/2", min(options.kept, descriptors - CONNECTIONS_MAX))
+    most = {"HTTP/1.1": descriptors // 4, "HTTP/2": descriptors - CONNECTIONS_MAX}
+    for transport, number in most.items():
+        yield kept(options, transport, min(options.kept, number), keep)
+    for transport, number in most.items():
+        yield kept(options, transport, min(options.kept, number, REPLACED), replace)

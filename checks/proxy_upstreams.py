@@ -40,6 +40,8 @@ class Proxy(Server):
             name: text if "server" in text else f'server "http://{text}"' for name, text in upstreams.items()
         }
         self.route = "proxy \"NAME\" strip-prefix=#true"
+        # Lines after these routes.
+        self.more = []
         super().__init__(binary, driver)
 
     def write_files(self):
@@ -65,6 +67,7 @@ class Proxy(Server):
             'site "localhost" "127.0.0.1" { root "root"; https-redirect #false; body-bytes-max "1TiB"',
             f'header "x-version" "{version}"',
             *(f'route "/{name}/*" {{ {self.route.replace("NAME", name)} }}' for name in self.upstreams),
+            *self.more,
             "}",
         ]
         new = self.folder / "selvedge.kdl.new"

@@ -1,15 +1,16 @@
-//! Leases of responses that outlive a replacement of the application.
+//! Leases of responses that outlive a replacement of the application or the server.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Lets responses outlive a replacement of the application ([`crate::AppHandle::replace`]): while the lease is in force,
-/// a stream of content or an upgraded connection continues, and no timeout of the replacement ends it. Without a lease, an
-/// upgraded connection is requested to stop at once, and what remains after [`crate::Limits::shutdown_timeout`] is aborted.
+/// Lets responses outlive a replacement of the application ([`crate::AppHandle::replace`]) or of the server
+/// ([`crate::Handle::hand_over`]). While the lease is in force, a stream of content or an upgraded connection continues, and
+/// no timeout of the replacement ends it. Without a lease, an upgraded connection is requested to stop at once, and what
+/// remains after [`crate::Limits::shutdown_timeout`] is aborted.
 ///
 /// An application has one lease for each part of it, such as a route, and gives it to the responses of that part
 /// ([`crate::Response::lease`]). If the next application has the part unchanged, it takes the lease over; otherwise the lease
-/// is ended before the replacement. A stop of the server ends all responses, with a lease or without.
+/// is ended before the replacement. [`crate::Handle::stop`] ends all responses, with a lease or without.
 ///
 /// Clones are one lease.
 #[derive(Clone, Debug, Default)]

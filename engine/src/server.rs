@@ -6,9 +6,10 @@ use crate::limits::{self, Limits};
 use crate::mailbox::{MailboxReceiver, mailbox};
 use crate::net::accepted::Accepted;
 use crate::net::backend::{Backend, BackendChoice, Driver};
-use crate::net::executor::{self, StopState, WorkerConfig};
+use crate::net::executor::{self, WorkerConfig};
 use crate::net::held_connections::HeldConnections;
 use crate::net::listen::{Endpoint, Listener};
+use crate::net::stop_state::StopState;
 use crate::net::worker::{Worker, WorkerCommand, WorkerPool};
 use crate::net::{panic, runtime};
 use crate::proxy_headers::ProxyHeaders;
@@ -281,11 +282,13 @@ impl<O: Observer + Clone + Send> Server<O> {
         let (inboxes, receivers): (Vec<_>, Vec<_>) = (0..workers).map(|_| mailbox()).unzip();
         let loads = (0..workers).map(|_| AtomicUsize::new(0)).collect();
         let accepted = (0..workers).map(|_| AtomicU64::new(0)).collect();
+        let leased = (0..workers).map(|_| AtomicUsize::new(0)).collect();
         let handle = Handle {
             stop: stop.clone(),
             pool: Arc::new(WorkerPool {
                 loads,
                 accepted,
+                leased,
                 inboxes,
                 accepting: AtomicUsize::new(workers),
                 held_at_stop: HeldConnections::default(),
@@ -519,10 +522,27 @@ impl Handle {
     /// [`Limits::shutdown_timeout`] are aborted and reported.
     /// Blocking tasks ([`spawn_blocking`](crate::spawn_blocking)) have one second more.
     pub fn stop(&self) {
+        self.proceed_to(StopState::Drain);
+    }
+
+    /// Stops gracefully because another server has the listeners: as [`Handle::stop`], but a response with a
+    /// [`ResponseLease`](crate::service::ResponseLease) in force, or its upgraded connection, lasts until it ends, without a
+    /// timeout. Connections without such a response end within [`Limits::shutdown_timeout`], and those of HTTP/2 accept no new
+    /// streams. A later [`Handle::stop`] ends all.
+    pub fn hand_over(&self) {
+        self.proceed_to(StopState::HandOver);
+    }
+
+    /// Returns how many responses in progress have a [`ResponseLease`](crate::service::ResponseLease).
+    pub fn leased_responses(&self) -> usize {
+        self.pool.leased_total()
+    }
+
+    fn proceed_to(&self, to: StopState) {
         self.stop.send_if_modified(|stop| {
-            let earlier = *stop < StopState::Drain;
-            *stop = (*stop).max(StopState::Drain);
-            earlier
+            let is_earlier = *stop < to;
+            *stop = (*stop).max(to);
+            is_earlier
         });
     }
 

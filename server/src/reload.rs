@@ -229,6 +229,7 @@ impl LiveServer {
     /// Stops accepting, because another process serves.
     pub(crate) fn stop_listening(&self) {
         self.handle.remove_listeners(self.listeners.endpoints());
+        self.snapshot.end_shared_work();
         self.remote_control.iter().for_each(RemoteEndpoint::stop);
     }
 
@@ -320,6 +321,8 @@ impl LiveServer {
         let changes = settings.map(|settings| config_diff::between(&self.snapshot.settings, settings));
         match self.serving_process.replace_process() {
             ControlReply::Done(text) => {
+                // If the settings are not known, no route is known to have changed.
+                settings.inspect(|settings| self.snapshot.end_leases_beside(settings));
                 self.stop_listening();
                 Ok(ReloadOutcome::InNewProcess { text, changes })
             }
@@ -390,6 +393,9 @@ impl LiveServer {
 
     /// Loads certificates and users again whose files have changed.
     pub(crate) fn refresh_files(&self) {
+        if self.serving_process.is_shutting_down() {
+            return;
+        }
         self.snapshot.refresh_certificates();
         self.snapshot.refresh_users();
     }
@@ -407,6 +413,9 @@ impl LiveServer {
 
     /// Logs a warning for each certificate that is not valid or soon will not be.
     pub(crate) fn warn_of_expiry(&self) {
+        if self.serving_process.is_shutting_down() {
+            return;
+        }
         self.snapshot.warn_of_expiry();
     }
 

@@ -54,7 +54,8 @@ pub(crate) fn run(options: &RunArgs) -> ExitCode {
         Err(StartError::Other(problem)) => return print_refusal(&Refusal::Plain(problem)),
     };
     let StartedPrograms { approval, cgi } = programs;
-    let state = ServingState { cgi, ..ServingState::default() };
+    let cookie_secret = serving.start_info().cookie_secret.clone();
+    let state = ServingState { cgi, cookie_secret, ..ServingState::default() };
     let started = reload::start(&file, configuration, driver, &serving, (process::connect, state.clone()));
     let (live, running) = match started {
         Ok(started) => started,
@@ -218,12 +219,17 @@ impl ControlHandler for ServerCommands {
         self.live().iter().for_each(LiveServer::stop_listening);
     }
 
+    fn lasting_responses(&self) -> usize {
+        self.handle.leased_responses()
+    }
+
     fn reopen_logs(&self) {
         self.live().iter_mut().for_each(LiveServer::reopen_logs);
     }
 
     fn stop(&self, mode: StopMode) {
         match mode {
+            StopMode::HandOver => self.handle.hand_over(),
             StopMode::Graceful => self.handle.stop(),
             StopMode::Immediate => self.handle.stop_now(),
         }

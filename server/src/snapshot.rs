@@ -321,6 +321,19 @@ impl Snapshot {
         self.carried.end_leases(&next.carried);
     }
 
+    /// Ends the leases of routes that these settings have changed or removed, because another process is about to serve them.
+    pub(crate) fn end_leases_beside(&self, settings: &Settings) {
+        self.carried.end_leases_beside(settings);
+    }
+
+    /// Ends what another process does now: it orders certificates, and checks the servers of upstreams.
+    pub(crate) fn end_shared_work(&self) {
+        if let Some(automatic) = self.carried.automatic() {
+            automatic.apply(AcmeSettings::default(), (&[], &[]));
+        }
+        self.carried.upstreams().for_each(|upstream| upstream.end_checks());
+    }
+
     /// Waits for the first look-up of each name of an upstream server, so that the first requests find its addresses. A
     /// name service that does not respond delays this by one second at most.
     pub(crate) fn wait_for_names(&self) {

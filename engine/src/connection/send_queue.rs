@@ -44,7 +44,7 @@ pub(super) fn reset<S: Stream>(transport: &Transport<S>) {
 /// close as well, so the permit must not be released earlier.
 pub(super) async fn drain_and_release<S: Stream>(transport: &Transport<S>) {
     transport.timeouts.wait_for(Deadline::ResponseProgress, transport.shared.limits.send_timeout);
-    while !release(transport) && !transport.timeouts.worker.is_draining.get() {
+    while !release(transport) && !transport.timeouts.worker.is_draining() {
         sleep(SWEEP_INTERVAL).await;
         let received = poll_fn(|cx| Poll::Ready(transport.poll_receive(cx))).await;
         transport.discard_input();

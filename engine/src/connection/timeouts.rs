@@ -3,6 +3,7 @@
 use crate::connection::progress::Progress;
 use crate::net::clock::Tick;
 use crate::net::connection_table::{ConnectionId, Deadline, Interrupt};
+use crate::net::stop_state::StopState;
 use crate::net::worker::Worker;
 use crate::response_lease::ResponseLease;
 use crate::service::{CloseReason, Phase};
@@ -60,7 +61,7 @@ impl Timeouts {
 
     /// Records that a response of the connection has a lease, until the value is dropped.
     pub(super) fn hold(&self, lease: ResponseLease) -> HeldLease {
-        self.worker.connections.leases.add(self.id, lease.clone());
+        self.worker.add_lease(self.id, lease.clone());
         HeldLease { worker: self.worker.clone(), id: self.id, lease }
     }
 
@@ -78,24 +79,24 @@ pub(super) struct HeldLease {
 }
 
 impl HeldLease {
-    /// Whether the response outlives a replacement now: a server that stops ends all.
+    /// Whether the response outlives a replacement now: a server that stops ends all, unless it hands over.
     pub(super) fn is_in_force(&self) -> bool {
-        self.lease.is_in_force() && !self.worker.is_draining.get()
+        self.lease.is_in_force() && self.worker.stop_state.get().keeps_leases()
     }
 }
 
 impl Drop for HeldLease {
     fn drop(&mut self) {
-        self.worker.connections.leases.remove(self.id, &self.lease);
+        self.worker.remove_lease(self.id, &self.lease);
     }
 }
 
 /// Returns why a worker aborts a connection.
 pub(super) fn abort_reason(worker: &Worker) -> CloseReason {
-    match (worker.stopped_immediately.get(), worker.is_draining.get()) {
-        (true, _) => CloseReason::StoppedImmediately,
-        (false, true) => CloseReason::ShutdownTimeout,
-        (false, false) => CloseReason::AppReplacedTimeout,
+    match worker.stop_state.get() {
+        StopState::Immediate => CloseReason::StoppedImmediately,
+        StopState::Drain | StopState::HandOver => CloseReason::ShutdownTimeout,
+        StopState::Running => CloseReason::AppReplacedTimeout,
     }
 }
 

@@ -26,8 +26,8 @@ pub(super) async fn run_upgraded<S: Detach>(connection: Rc<Connection<S>>, app_s
     };
     let PendingUpgrade { handler, lease } = *upgrade;
     let held = lease.map(|lease| transport.timeouts.hold(lease));
-    let outlives = app_state == AppState::Current || held.as_ref().is_some_and(HeldLease::is_in_force);
-    let stops = worker.is_draining.get() || !outlives;
+    let is_current = app_state == AppState::Current && !worker.is_draining();
+    let stops = !is_current && !held.as_ref().is_some_and(HeldLease::is_in_force);
     send_queue::reset(&transport);
     let first = Bytes::copy_from_slice(transport.input.borrow().bytes());
     let Ok((duplex, mut control)) = upgrade::split(transport.link, first) else { return CloseReason::Reset };

@@ -52,6 +52,17 @@ pub(crate) enum Interrupt {
     Abort,
 }
 
+/// Which connections a drain or an abort concerns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum DrainScope {
+    /// All: the server stops.
+    All,
+    /// Those without a lease in force: another server has the listeners.
+    Unleased,
+    /// Of these, those of earlier generations than this one: their application was replaced.
+    Replaced(u32),
+}
+
 struct Entry {
     due: Tick,
     deadline: Deadline,
@@ -112,11 +123,15 @@ impl Entry {
         }
     }
 
-    /// Returns whether a new interrupt may replace the pending one. `Park` has the lowest priority.
-    fn is_before(&self, generation: Option<u32>) -> bool {
-        generation.is_none_or(|generation| self.generation < generation)
+    /// Returns whether the generation of the connection is within the scope.
+    fn is_within(&self, scope: DrainScope) -> bool {
+        match scope {
+            DrainScope::All | DrainScope::Unleased => true,
+            DrainScope::Replaced(generation) => self.generation < generation,
+        }
     }
 
+    /// Returns whether a new interrupt may replace the pending one. `Park` has the lowest priority.
     fn is_interruptible(&self) -> bool {
         matches!(self.interrupt, Interrupt::None | Interrupt::Park)
     }
@@ -356,28 +371,30 @@ impl ConnectionTable {
         self.entries.borrow_mut()[id as usize].has_streams = true;
     }
 
-    /// Interrupts connections that have streams or wait for one of `deadlines` with `Drain`. If `before` is given, only those
-    /// of earlier generations, and no upgraded connection with a lease; one with streams distinguishes between them.
-    pub(crate) fn drain(&self, deadlines: &[Deadline], before: Option<u32>) {
+    /// Interrupts the connections of the scope that have streams or wait for one of `deadlines` with `Drain`. One with streams
+    /// is interrupted even if it has a lease, because it distinguishes between its streams.
+    pub(crate) fn drain(&self, deadlines: &[Deadline], scope: DrainScope) {
         self.interrupt_where(Interrupt::Drain, |id, entry| {
-            let concerns = entry.has_streams
-                || (deadlines.contains(&entry.deadline) && !(before.is_some() && self.leases.are_in_force(id)));
-            concerns && entry.is_before(before) && entry.is_interruptible()
+            let is_kept = || scope != DrainScope::All && self.leases.are_in_force(id);
+            let concerns = entry.has_streams || (deadlines.contains(&entry.deadline) && !is_kept());
+            concerns && entry.is_within(scope) && entry.is_interruptible()
         });
     }
 
-    /// Aborts all connections, or those of generations before `before` without a lease. Returns the number of those
-    /// with one. If `before` is not the current generation, an ended lease counts, too: a later replacement has ended it,
-    /// and the connection has time from then on.
-    pub(crate) fn abort(&self, before: Option<u32>) -> usize {
+    /// Aborts the connections of the scope. Returns the number of those that a lease keeps. If the scope is not that of the
+    /// current generation, an ended lease counts, too: a later replacement has ended it, and the connection has time from
+    /// then on.
+    pub(crate) fn abort(&self, scope: DrainScope) -> usize {
         let kept = Cell::new(0);
         self.interrupt_where(Interrupt::Abort, |id, entry| {
-            let is_kept = before.is_some_and(|generation| {
-                let is_current = generation == self.generation.get();
-                entry.is_before(before) && if is_current { self.leases.are_in_force(id) } else { self.leases.exist(id) }
-            });
+            let is_kept = entry.is_within(scope)
+                && match scope {
+                    DrainScope::All => false,
+                    DrainScope::Replaced(generation) if generation != self.generation.get() => self.leases.exist(id),
+                    DrainScope::Replaced(_) | DrainScope::Unleased => self.leases.are_in_force(id),
+                };
             kept.set(kept.get() + usize::from(is_kept));
-            entry.is_before(before) && !is_kept
+            entry.is_within(scope) && !is_kept
         });
         kept.get()
     }

@@ -6,6 +6,8 @@ use crate::net::accept::Acceptor;
 use crate::net::accepted::ServeAccepted;
 use crate::net::backend::BackendChoice;
 use crate::net::clock::ticks;
+use crate::net::connection_table::DrainScope;
+use crate::net::stop_state::StopState;
 use crate::net::sys;
 use crate::net::worker::{Worker, WorkerCommand, spawn_critical};
 use crate::net::worker_listeners::WorkerListeners;
@@ -13,20 +15,11 @@ use rustix::thread::CpuSet;
 use std::future::Future;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinHandle;
 use tokio::time::{MissedTickBehavior, interval, timeout};
-
-/// Progress of a server stop. Workers watch it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum StopState {
-    Running,
-    /// No new connections; active requests may finish.
-    Drain,
-    /// All connections are aborted.
-    Immediate,
-}
 
 /// Start parameters of a worker.
 pub(crate) struct WorkerConfig {
@@ -73,31 +66,11 @@ pub(crate) async fn run(config: WorkerConfig, worker: Rc<Worker>, serve: Rc<Serv
         }
     });
 
-    let stopped = async {
-        let _ = stop.wait_for(|stop| *stop >= StopState::Drain).await;
-    };
-    select(stopped, worker.task_failed.notified()).await;
-    assert!(!worker.has_failed.get(), "a critical task of the worker has panicked");
-    worker.stop_accepting();
-    let held = listeners.close_all().await;
-    let notice = worker.begin_draining();
-    let all_closed = async {
-        listeners.close_after(held, notice).await;
-        while worker.connections.count() > 0 {
-            worker.is_empty.notified().await;
-        }
-    };
-    let stop_state = stop.clone();
-    let stopped_immediately = async {
-        let _ = stop.wait_for(|stop| *stop == StopState::Immediate).await;
-    };
-    let mut drained = std::pin::pin!(select(all_closed, stopped_immediately));
-    if timeout(notice, drained.as_mut()).await.is_err() {
-        worker.end_notice();
-        let _ = timeout(worker.shutdown_timeout.get() - notice, drained).await;
-    }
-    worker.stopped_immediately.set(*stop_state.borrow() == StopState::Immediate);
-    worker.connections.abort(None);
+    select(stopped(&mut stop, StopState::HandOver), worker.task_failed.notified()).await;
+    check_tasks(&worker);
+    drain(&worker, &listeners, &mut stop).await;
+    worker.stop_state.set(*stop.borrow());
+    worker.connections.abort(DrainScope::All);
     // Aborted connections end when they are next polled. One turn of the runtime polls only some of them.
     for _ in 0..worker.connections.count() {
         tokio::task::yield_now().await;
@@ -110,12 +83,52 @@ pub(crate) async fn run(config: WorkerConfig, worker: Rc<Worker>, serve: Rc<Serv
     tick();
 }
 
+/// Waits until the stop has proceeded to this state.
+async fn stopped(stop: &mut watch::Receiver<StopState>, to: StopState) {
+    let _ = stop.wait_for(|stop| *stop >= to).await;
+}
+
+/// Panics if a task that the worker needs has panicked.
+fn check_tasks(worker: &Worker) {
+    assert!(!worker.has_failed.get(), "a critical task of the worker has panicked");
+}
+
+/// Serves what is open until it has ended, or the time of a stop has passed.
+async fn drain(worker: &Rc<Worker>, listeners: &WorkerListeners, stop: &mut watch::Receiver<StopState>) {
+    let state = *stop.borrow();
+    worker.stop_accepting(state);
+    let held = listeners.close_all().await;
+    let state = *stop.borrow();
+    let notice = worker.begin_draining(state);
+    let mut all_closed = std::pin::pin!(async {
+        listeners.close_after(held, notice).await;
+        while worker.connections.count() > 0 {
+            worker.is_empty.notified().await;
+        }
+    });
+    if state == StopState::HandOver {
+        let interrupted = select(stopped(stop, StopState::Drain), worker.task_failed.notified());
+        let ended = select(all_closed.as_mut(), select(interrupted, worker.end_unleased(notice))).await;
+        check_tasks(worker);
+        if ended == Completed::First {
+            return;
+        }
+        let state = *stop.borrow();
+        worker.begin_draining(state);
+    }
+    let mut drained = std::pin::pin!(select(all_closed, stopped(stop, StopState::Immediate)));
+    if timeout(notice, drained.as_mut()).await.is_err() {
+        worker.end_notice();
+        let _ = timeout(worker.shutdown_timeout.get().saturating_sub(notice), drained).await;
+    }
+}
+
 fn execute(command: WorkerCommand, worker: &Rc<Worker>, listeners: &Rc<WorkerListeners>, serve: &ServeAccepted) {
     match command {
         WorkerCommand::Serve(accepted, endpoint) => serve(accepted, &endpoint),
         WorkerCommand::EvictIdlest => drop(worker.connections.evict_idlest()),
         // A draining worker accepts no connections.
-        WorkerCommand::AddListener(..) if worker.is_draining.get() => {}
+        WorkerCommand::AddListener(..) if worker.is_draining() => {}
         WorkerCommand::AddListener(endpoint, sockets) => listeners.add(&endpoint, sockets),
         WorkerCommand::RemoveListener(endpoint, done) => {
             let (removed, listeners) = (listeners.remove_where(|other| *other == endpoint), listeners.clone());
@@ -138,17 +151,24 @@ impl Drop for ClearParkedOnDrop {
     }
 }
 
+/// Which of two futures has completed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Completed {
+    First,
+    Second,
+}
+
 /// Completes when one of both futures completes.
-async fn select(a: impl Future<Output = ()>, b: impl Future<Output = ()>) {
+async fn select<A, B>(a: impl Future<Output = A>, b: impl Future<Output = B>) -> Completed {
     let (mut a, mut b) = (std::pin::pin!(a), std::pin::pin!(b));
     std::future::poll_fn(|cx| {
-        if a.as_mut().poll(cx).is_ready() || b.as_mut().poll(cx).is_ready() {
-            std::task::Poll::Ready(())
+        if a.as_mut().poll(cx).is_ready() {
+            Poll::Ready(Completed::First)
         } else {
-            std::task::Poll::Pending
+            b.as_mut().poll(cx).map(|_| Completed::Second)
         }
     })
-    .await;
+    .await
 }
 
 /// The periodic task that wakes connections whose deadline has passed.

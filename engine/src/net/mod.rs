@@ -26,6 +26,7 @@ pub(crate) mod raw;
 pub(crate) mod runtime;
 pub(crate) mod socket;
 pub(crate) mod stop_notice;
+pub(crate) mod stop_state;
 pub(crate) mod stream;
 pub(crate) mod sys;
 pub(crate) mod turns;

@@ -5,12 +5,14 @@ use crate::mailbox::MailboxSender;
 use crate::net::accepted::{Accepted, ServeAccepted};
 use crate::net::backend::Backend;
 use crate::net::clock::Clock;
-use crate::net::connection_table::{ConnectionId, ConnectionTable, Deadline, limit_idle};
+use crate::net::connection_table::{ConnectionId, ConnectionTable, Deadline, DrainScope, limit_idle};
 use crate::net::held_connections::HeldConnections;
 use crate::net::idle_epoll::IdleEpoll;
 use crate::net::listen::{Endpoint, WorkerSockets};
+use crate::net::stop_state::StopState;
 use crate::net::turns::Turns;
 use crate::net::uring::Uring;
+use crate::response_lease::ResponseLease;
 use std::cell::Cell;
 use std::convert::Infallible;
 use std::future::Future;
@@ -53,6 +55,8 @@ pub(crate) struct WorkerPool {
     pub(crate) loads: Vec<AtomicUsize>,
     /// Connections accepted since the start. Each worker writes only its own entry.
     pub(crate) accepted: Vec<AtomicU64>,
+    /// Responses in progress that have a lease. Each worker writes only its own entry.
+    pub(crate) leased: Vec<AtomicUsize>,
     pub(crate) inboxes: Vec<MailboxSender<WorkerCommand>>,
     /// Workers that have not begun to stop.
     pub(crate) accepting: AtomicUsize,
@@ -66,6 +70,11 @@ impl WorkerPool {
     pub(crate) fn accepted_total(&self) -> u64 {
         self.accepted.iter().map(|accepted| accepted.load(Ordering::Relaxed)).sum()
     }
+
+    /// Returns how many responses in progress have a lease.
+    pub(crate) fn leased_total(&self) -> usize {
+        self.leased.iter().map(|leased| leased.load(Ordering::Relaxed)).sum()
+    }
 }
 
 /// A worker passes new connections on when its count exceeds 1.25 times the mean by more than this.
@@ -77,11 +86,9 @@ pub(crate) struct Worker {
     pub(crate) connections: ConnectionTable,
     /// Turns for the expensive steps of handshakes.
     pub(crate) turns: Turns,
-    pub(crate) is_draining: Cell<bool>,
+    pub(crate) stop_state: Cell<StopState>,
     /// Connections with a large send buffer.
     pub(crate) large_send_buffers: Cell<usize>,
-    /// The server was stopped without a graceful shutdown.
-    pub(crate) stopped_immediately: Cell<bool>,
     /// Current limits of the app version that serves new connections.
     pub(crate) keep_alive_timeout: Cell<Duration>,
     pub(crate) shutdown_timeout: Cell<Duration>,
@@ -110,9 +117,8 @@ impl Worker {
             clock: Clock::new(),
             connections: ConnectionTable::default(),
             turns: Turns::default(),
-            is_draining: Cell::new(false),
+            stop_state: Cell::new(StopState::Running),
             large_send_buffers: Cell::new(0),
-            stopped_immediately: Cell::new(false),
             keep_alive_timeout: Cell::new(limits.keep_alive_timeout),
             shutdown_timeout: Cell::new(limits.shutdown_timeout),
             shutdown_notice: Cell::new(limits.shutdown_notice),
@@ -134,6 +140,7 @@ impl Worker {
         let pool = WorkerPool {
             loads: vec![AtomicUsize::new(0)],
             accepted: vec![AtomicU64::new(0)],
+            leased: vec![AtomicUsize::new(0)],
             inboxes: Vec::new(),
             accepting: AtomicUsize::new(1),
             held_at_stop: HeldConnections::default(),
@@ -209,14 +216,14 @@ impl Worker {
     /// after each further `finish_time`.
     pub(crate) fn begin_generation(self: &Rc<Self>, finish_time: Duration) {
         let (generation, worker) = (self.connections.begin_generation(), self.clone());
-        worker.connections.drain(&[Deadline::Upgraded], Some(generation));
+        worker.connections.drain(&[Deadline::Upgraded], DrainScope::Replaced(generation));
         tokio::task::spawn_local(async move {
             loop {
                 sleep(finish_time).await;
-                worker.connections.drain(&[Deadline::KeepAlive], Some(generation));
+                worker.connections.drain(&[Deadline::KeepAlive], DrainScope::Replaced(generation));
                 // Idle connections close in the meantime.
                 sleep(SWEEP_INTERVAL).await;
-                let kept = worker.connections.abort(Some(generation));
+                let kept = worker.connections.abort(DrainScope::Replaced(generation));
                 // A later generation has a task of its own, for the connections of all earlier ones.
                 if kept == 0 || worker.connections.generation.get() != generation {
                     return;
@@ -225,17 +232,22 @@ impl Worker {
         });
     }
 
+    /// Returns whether the server stops: responses end their connections, and idle connections close soon.
+    pub(crate) fn is_draining(&self) -> bool {
+        self.stop_state.get().is_draining()
+    }
+
     /// Records that the worker is about to stop: responses end their connections, and no worker passes connections on.
-    pub(crate) fn stop_accepting(&self) {
-        self.is_draining.set(true);
+    pub(crate) fn stop_accepting(&self, state: StopState) {
+        self.stop_state.set(state);
         self.pool.accepting.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// Begins a graceful stop. Connections with streams announce their end, and upgraded ones are requested to end. Idle
-    /// ones have [`Worker::shutdown_notice`] for a last request. Returns that time.
-    pub(crate) fn begin_draining(&self) -> Duration {
-        self.is_draining.set(true);
-        self.connections.drain(&[Deadline::Upgraded], None);
+    /// Begins a stop. Connections with streams announce their end, and upgraded ones that no lease keeps are requested to
+    /// end. Idle ones have [`Worker::shutdown_notice`] for a last request. Returns that time.
+    pub(crate) fn begin_draining(&self, state: StopState) -> Duration {
+        self.stop_state.set(state);
+        self.connections.drain(&[Deadline::Upgraded], self.drain_scope());
         let notice = self.shutdown_notice.get().min(self.shutdown_timeout.get());
         limit_idle(&self.connections, self.clock.tick_after(notice));
         notice
@@ -243,12 +255,33 @@ impl Worker {
 
     /// Ends the time for a last request: connections on which nothing was received close.
     pub(crate) fn end_notice(&self) {
-        self.connections.drain(&[Deadline::RequestHead], None);
+        self.connections.drain(&[Deadline::RequestHead], self.drain_scope());
+    }
+
+    fn drain_scope(&self) -> DrainScope {
+        if self.stop_state.get().keeps_leases() { DrainScope::Unleased } else { DrainScope::All }
+    }
+
+    /// Ends what no lease keeps, each time that [`Worker::shutdown_timeout`] has passed. `notice` is the time for a last
+    /// request.
+    pub(crate) async fn end_unleased(&self, notice: Duration) {
+        sleep(notice).await;
+        self.end_notice();
+        let mut time = self.shutdown_timeout.get().saturating_sub(notice);
+        loop {
+            sleep(time).await;
+            self.connections.drain(&[Deadline::KeepAlive, Deadline::RequestHead], DrainScope::Unleased);
+            // Idle connections close in the meantime.
+            sleep(SWEEP_INTERVAL).await;
+            self.connections.abort(DrainScope::Unleased);
+            // A connection may have begun another request after its response with a lease.
+            time = self.shutdown_timeout.get();
+        }
     }
 
     /// Returns how long a connection without a request is kept open, of at most `time`.
     pub(crate) fn idle_time(&self, time: Duration) -> Duration {
-        if self.is_draining.get() { time.min(self.shutdown_notice.get()) } else { time }
+        if self.is_draining() { time.min(self.shutdown_notice.get()) } else { time }
     }
 
     /// Returns whether the kernel holds connections to one of the endpoints, when the server stops. The worker's sockets
@@ -286,6 +319,20 @@ impl Worker {
         if self.connections.count() == 0 {
             self.is_empty.notify_one();
         }
+    }
+
+    /// Records that a response of a connection has a lease.
+    pub(crate) fn add_lease(&self, id: ConnectionId, lease: ResponseLease) {
+        self.connections.leases.add(id, lease);
+        let leased = &self.pool.leased[self.number];
+        leased.store(leased.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+    }
+
+    /// Records that a response with a lease has ended.
+    pub(crate) fn remove_lease(&self, id: ConnectionId, lease: &ResponseLease) {
+        self.connections.leases.remove(id, lease);
+        let leased = &self.pool.leased[self.number];
+        leased.store(leased.load(Ordering::Relaxed) - 1, Ordering::Relaxed);
     }
 
     fn publish_load(&self) {

@@ -174,8 +174,8 @@ impl Response {
         }
     }
 
-    /// Lets streamed content, or the connection after an upgrade, outlive a replacement of the application while the lease
-    /// is in force. Other content has no use for it.
+    /// Lets streamed content, or the connection after an upgrade, outlive a replacement of the application or the server while
+    /// the lease is in force. Other content has no use for it.
     #[must_use]
     pub fn lease(mut self, lease: ResponseLease) -> Self {
         self.lease = Some(lease);

@@ -226,3 +226,64 @@ async fn a_lease_keeps_streams_and_upgraded_connections_until_it_ends() {
     running.handle().stop_now();
     running.join();
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lease_keeps_streams_and_upgraded_connections_through_a_hand_over() {
+    let lease = ResponseLease::new();
+    let leased = lease.clone();
+    let server = Server::bind_with_workers("127.0.0.1:0", 2).expect("a free port");
+    let server = server.limits(limits(Duration::from_millis(200))).plain_http2(PlainHttp2::Always);
+    let (running, _) = server.serve_replaceable(move || Echo(leased.clone())).expect("threads start");
+    let begin = |path: &str| {
+        let mut client = connect(&running);
+        client.send(format!("POST {path} HTTP/1.1\r\nHost: test\r\nTransfer-Encoding: chunked\r\n\r\n"));
+        exchange_chunk(&mut client, "begun");
+        client
+    };
+    let (mut stream, without) = (begin("/stream"), begin("/without"));
+    let mut upgraded = connect(&running);
+    upgraded.send("GET /upgrade HTTP/1.1\r\nHost: test\r\nConnection: upgrade\r\nUpgrade: echo\r\n\r\n");
+    assert!(upgraded.read_head().starts_with("HTTP/1.1 101 "));
+    exchange_bytes(&mut upgraded, "begun");
+    let http2 = Http2Client::connect(&running).await;
+    let mut head = request("CONNECT", "/upgrade");
+    head.extensions_mut().insert(h2::ext::Protocol::from_static("echo"));
+    assert!(http2.may_open_tunnels());
+    let mut tunnel = http2.open(head).await;
+    let mut echoed = tunnel.response.await.expect("the server responds").into_body();
+
+    let handle = running.handle();
+    assert_eq!(handle.leased_responses(), 3);
+    handle.hand_over();
+    // Nothing keeps it, so its time has passed.
+    without.read_until_close();
+    exchange_chunk(&mut stream, "after the hand-over");
+    exchange_bytes(&mut upgraded, "after the hand-over");
+    tunnel.content.send_data("after the hand-over".into(), false).expect("the stream is open");
+    assert_eq!(receive(&mut echoed).await.expect("bytes follow").expect("they arrive"), "after the hand-over");
+
+    handle.stop();
+    assert!(upgraded.read_until_close().is_empty(), "its handler learns of the stop");
+    assert!(receive(&mut echoed).await.is_none());
+    stream.read_until_close();
+    running.join();
+    assert_eq!(handle.leased_responses(), 0);
+}
+
+#[test]
+fn a_server_that_hands_over_ends_with_its_last_response() {
+    let (running, _) = Server::bind_with_workers("127.0.0.1:0", 2)
+        .expect("a free port")
+        .limits(limits(Duration::from_millis(200)))
+        .serve_replaceable(|| Echo(ResponseLease::new()))
+        .expect("threads start");
+    let mut stream = connect(&running);
+    stream.send("POST / HTTP/1.1\r\nHost: test\r\nTransfer-Encoding: chunked\r\n\r\n");
+    exchange_chunk(&mut stream, "begun");
+    running.handle().hand_over();
+    exchange_chunk(&mut stream, "after the hand-over");
+    stream.send("0\r\n\r\n");
+    stream.read_past("0\r\n\r\n");
+    running.join();
+    assert!(stream.read_until_close().is_empty());
+}

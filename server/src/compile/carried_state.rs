@@ -8,7 +8,9 @@ use super::via_name::ViaName;
 #[cfg(feature = "program")]
 use crate::certificates::{AutomaticCertificates, CertificatePaths, CertificateSet};
 #[cfg(feature = "program")]
-use crate::process::StartCgiPrograms;
+use crate::config::model::Settings;
+#[cfg(feature = "program")]
+use crate::process::{CookieSecret, StartCgiPrograms};
 #[cfg(feature = "program")]
 use crate::resolver::Resolver;
 use crate::site::{ConnectionLimiter, GuessLimiter, LiveUsers, PasswordCache, RateLimiter, Root};
@@ -66,6 +68,9 @@ pub(crate) struct CarriedState {
     /// The name of this serving process in Via. It is kept, so a reload hides no loop.
     #[cfg(feature = "program")]
     pub(super) via: ViaName,
+    /// The key of cookies that have no secret of their own.
+    #[cfg(feature = "program")]
+    pub(super) cookie_secret: CookieSecret,
 }
 
 /// What a serving process has beside its configuration.
@@ -78,6 +83,8 @@ pub(crate) struct ServingState {
     pub(crate) resolver: Arc<Resolver>,
     /// Starts the programs of routes with `cgi`, if the configuration has any.
     pub(crate) cgi: Option<Arc<dyn StartCgiPrograms>>,
+    /// The key of cookies that have no secret of their own.
+    pub(crate) cookie_secret: CookieSecret,
 }
 
 impl CarriedState {
@@ -93,6 +100,8 @@ impl CarriedState {
             cgi: earlier.cgi.clone(),
             #[cfg(feature = "program")]
             via: earlier.via.clone(),
+            #[cfg(feature = "program")]
+            cookie_secret: earlier.cookie_secret.clone(),
             #[cfg(feature = "program")]
             earlier_upstreams: earlier.used_upstreams(),
             ..Self::default()
@@ -113,14 +122,22 @@ impl CarriedState {
     /// Creates the state of a server that starts.
     #[cfg(feature = "program")]
     pub(crate) fn serving(state: ServingState) -> Self {
-        let ServingState { automatic, resolver, cgi } = state;
-        Self { automatic: Some(automatic), resolver, cgi, ..Self::default() }
+        let ServingState { automatic, resolver, cgi, cookie_secret } = state;
+        Self { automatic: Some(automatic), resolver, cgi, cookie_secret, ..Self::default() }
     }
 
     /// Ends the leases of routes that the next configuration has changed or removed. Call it before the replacement.
     #[cfg(feature = "program")]
     pub(crate) fn end_leases(&self, next: &Self) {
         let ended = self.leases.iter().filter(|(text, _)| !next.leases.contains_key(*text));
+        ended.for_each(|(_, lease)| lease.end());
+    }
+
+    /// Ends the leases of routes that these settings have changed or removed. Call it before another process serves them.
+    #[cfg(feature = "program")]
+    pub(crate) fn end_leases_beside(&self, settings: &Settings) {
+        let kept = super::proxy::leases_of(settings, &self.upstreams);
+        let ended = self.leases.iter().filter(|(text, _)| !kept.contains(*text));
         ended.for_each(|(_, lease)| lease.end());
     }
 

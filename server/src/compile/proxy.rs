@@ -1,26 +1,49 @@
 //! Compiles the action `proxy`.
 
 use super::headers::header_edits;
+use super::upstream::CarriedUpstream;
 use super::{Compiler, RouteIndex};
-use crate::config::model::{self, FieldNames, ForwardedHost, Switch};
-use crate::site::{Action, HostPolicy, PathPolicy, ProxyRules, ProxyStatus, RequestBuffering, UrlRewriting};
+use crate::config::model::{self, FieldNames, ForwardedHost, Settings, Switch};
+use crate::site::{Action, HostPolicy, PathPolicy, ProxyRules, ProxyStatus, RequestBuffering, Upstream, UrlRewriting};
+use crate::syntax::HostName;
 use selvedge::proto::forward::{DoubtfulNames, ForwardedFields, RequestRules, ViaField};
 use selvedge::service::ResponseLease;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 /// Returns the lease of a route that forwards requests: while nothing of the route and its upstream changes, its streams
 /// and upgraded connections outlive a reload.
 pub(super) fn route_lease(compiler: &mut Compiler<'_>, at: RouteIndex, route: &model::Route) -> Option<ResponseLease> {
-    let upstream = match &route.action {
-        model::Action::Proxy(proxy) => Some(Arc::as_ptr(&compiler.carried.upstreams.get(&proxy.upstream)?.upstream)),
-        model::Action::Gateway(_) => None,
-        _ => return None,
-    };
     let names = &compiler.settings().sites[at.site].names;
-    let text = format!("{names:?} {route:?} {upstream:?}");
+    let text = lease_text(names, route, |name| compiler.carried.upstreams.get(name).map(|carried| &carried.upstream))?;
     let lease = compiler.earlier.leases.get(&text).cloned().unwrap_or_default();
     compiler.carried.leases.insert(text, lease.clone());
     Some(lease)
+}
+
+/// Returns what identifies the lease of a route: equal texts are of one unchanged route. `None` if it has no lease, or its
+/// upstream is not found.
+fn lease_text<'u>(
+    names: &[HostName],
+    route: &model::Route,
+    find_upstream: impl FnOnce(&str) -> Option<&'u Arc<Upstream>>,
+) -> Option<String> {
+    let upstream = match &route.action {
+        model::Action::Proxy(proxy) => Some(Arc::as_ptr(find_upstream(&proxy.upstream)?)),
+        model::Action::Gateway(_) => None,
+        _ => return None,
+    };
+    Some(format!("{names:?} {route:?} {upstream:?}"))
+}
+
+/// Returns what identifies the leases of settings, as far as their upstreams are unchanged ones of these.
+pub(super) fn leases_of(settings: &Settings, upstreams: &HashMap<String, CarriedUpstream>) -> HashSet<String> {
+    let unchanged = |name: &str| {
+        let carried = upstreams.get(name)?;
+        carried.is_unchanged(settings.upstream(name)?).then_some(&carried.upstream)
+    };
+    let routes = settings.sites.iter().flat_map(|site| site.routes.iter().map(|route| (&site.names, route)));
+    routes.filter_map(|(names, route)| lease_text(names, route, unchanged)).collect()
 }
 
 /// Compiles the action; `None` if its upstream has a problem, which is reported there.

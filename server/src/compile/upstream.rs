@@ -1,7 +1,6 @@
 //! Compiles upstreams, and continues with those whose settings are unchanged.
 
 use super::Compiler;
-use super::random::random_bytes;
 use crate::certificates::{CertificatePaths, load, read_file};
 use crate::config::MachineRequirementKind;
 use crate::config::model::{self, Adaptive, ProxyProtocol, UpstreamProtocol};
@@ -26,6 +25,13 @@ pub(super) struct CarriedUpstream {
     settings: model::Upstream,
     files: u64,
     pub(super) upstream: Arc<Upstream>,
+}
+
+impl CarriedUpstream {
+    /// Whether another process would have this upstream with these settings: its files are unchanged, too.
+    pub(super) fn is_unchanged(&self, settings: &model::Upstream) -> bool {
+        self.settings == *settings && hash_of_files(settings).is_ok_and(|hash| hash == self.files)
+    }
 }
 
 /// The files of an upstream.
@@ -85,7 +91,7 @@ fn upstream_rules(
     Some(UpstreamRules {
         name: settings.name.as_str().into(),
         servers,
-        balance: balance(&settings.balance, files.secret),
+        balance: balance(&settings.balance, files.secret.unwrap_or_else(|| compiler.carried.cookie_secret.bytes())),
         failures: FailureRules {
             failures_max: not_zero(settings.failures.failures_max),
             window: settings.failures.window,
@@ -143,6 +149,20 @@ fn upstream_files(compiler: &mut Compiler<'_>, settings: &model::Upstream) -> Op
         _ => None,
     };
     Some(UpstreamFiles { authorities, certificate, secret, hash: hasher.finish() })
+}
+
+/// Returns the hash that [`upstream_files`] computes.
+fn hash_of_files(settings: &model::Upstream) -> std::io::Result<u64> {
+    let certificate = settings.tls.client_certificate.iter().flat_map(|files| [&files.chain, &files.key]);
+    let secret = match &settings.balance {
+        model::Balance::Sticky { secret, .. } => secret.as_ref(),
+        _ => None,
+    };
+    let mut hasher = DefaultHasher::new();
+    for path in settings.tls.authorities.iter().chain(certificate).chain(secret) {
+        read_file(path)?.hash(&mut hasher);
+    }
+    Ok(hasher.finish())
 }
 
 fn file_of_upstream(
@@ -222,7 +242,7 @@ fn authority(address: &ServerAddress) -> String {
     }
 }
 
-fn balance(settings: &model::Balance, secret: Option<[u8; 32]>) -> Balance {
+fn balance(settings: &model::Balance, secret: [u8; 32]) -> Balance {
     match settings {
         model::Balance::LeastLoaded => Balance::LeastLoaded,
         model::Balance::RoundRobin => Balance::RoundRobin,
@@ -235,7 +255,7 @@ fn balance(settings: &model::Balance, secret: Option<[u8; 32]>) -> Balance {
         model::Balance::Sticky { cookie, .. } => Balance::Sticky(StickyRules {
             cookie: cookie.as_str().into(),
             attributes: STICKY_ATTRIBUTES.into(),
-            secret: secret.unwrap_or_else(random_bytes),
+            secret,
         }),
     }
 }
@@ -296,8 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn secrets_differ_and_those_of_a_file_are_equal() {
-        assert_ne!(random_bytes::<32>(), random_bytes());
+    fn secrets_of_equal_files_are_equal() {
         assert_eq!(key_of(&[7; 40]), key_of(&[7; 40]));
         assert_ne!(key_of(&[7; 40]), key_of(&[7; 41]));
     }

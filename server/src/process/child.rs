@@ -38,7 +38,7 @@ pub(super) enum Role {
     Serving,
     /// It replaces another process if it is ready in time. `requested_by` waits for the result.
     Candidate { until: Instant, requested_by: Option<u64> },
-    /// It was replaced and finishes its requests.
+    /// It was replaced. It finishes its requests, and serves on what lasts.
     Retired,
 }
 
@@ -47,6 +47,8 @@ pub(super) enum Role {
 pub(super) enum KillDeadline {
     /// No stop was requested.
     Never,
+    /// The process hands over, and may serve on what lasts: at this time, unless heartbeats continue.
+    AfterHandOver(Instant),
     /// At this time, unless heartbeats continue.
     AfterDrain(Instant),
     /// At this time, in any case.
@@ -174,6 +176,11 @@ impl ChildProcess {
     /// Whether this process receives signals and commands.
     pub(super) fn is_current(&self) -> bool {
         matches!(self.role, Role::Starting | Role::Serving)
+    }
+
+    /// Whether this process was replaced, and was not told to stop since.
+    pub(super) fn is_handing_over(&self) -> bool {
+        matches!(self.kill_deadline, KillDeadline::AfterHandOver(_))
     }
 
     pub(super) fn signal(&self, signal: Signal) {

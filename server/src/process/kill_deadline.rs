@@ -1,7 +1,8 @@
 //! Kill deadlines: a serving process that does not end in time after a stop is killed.
 //!
 //! The supervisor knows the shutdown timeout with which it started. A reload may have raised it, so a process that
-//! sends heartbeats is not killed for being late, unless it has to stop immediately.
+//! sends heartbeats is not killed for being late, unless it has to stop immediately. A replaced process sends them as long as
+//! it has responses that outlive the replacement, or time for others.
 
 use super::child::{ChildProcess, KillDeadline, Role};
 use crate::log::print_line;
@@ -15,8 +16,8 @@ const HEARTBEAT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Time within which a process has to stop immediately.
 const ABORT_GRACE: Duration = Duration::from_secs(3);
 
-/// The signal for a replaced process, which finishes its requests. A stopped process gets TERM, and serves `status`
-/// until its end.
+/// The signal for a replaced process, which finishes its requests and serves on what outlives a replacement. A stopped
+/// process gets TERM, and serves `status` until its end.
 const RETIRE: Signal = Signal::QUIT;
 
 impl ChildProcess {
@@ -24,7 +25,9 @@ impl ChildProcess {
     fn kill_time(&self) -> Option<Instant> {
         match self.kill_deadline {
             KillDeadline::Never | KillDeadline::Killed => None,
-            KillDeadline::AfterDrain(at) => Some(at.max(self.last_heartbeat + HEARTBEAT_TIMEOUT)),
+            KillDeadline::AfterHandOver(at) | KillDeadline::AfterDrain(at) => {
+                Some(at.max(self.last_heartbeat + HEARTBEAT_TIMEOUT))
+            }
             KillDeadline::Immediate(at) => Some(at),
         }
     }
@@ -38,11 +41,17 @@ pub(super) fn set_all(processes: &mut [ChildProcess], shutdown_timeout: Duration
     }
 }
 
-/// Stops a replaced process gracefully.
+/// Tells a process that another one has replaced it.
 pub(super) fn retire(process: &mut ChildProcess, shutdown_timeout: Duration) {
     let deadline = Instant::now() + shutdown_timeout + DRAIN_GRACE;
-    (process.role, process.kill_deadline) = (Role::Retired, KillDeadline::AfterDrain(deadline));
+    (process.role, process.kill_deadline) = (Role::Retired, KillDeadline::AfterHandOver(deadline));
     process.signal(RETIRE);
+}
+
+/// Stops a replaced process gracefully, with what outlived its replacement.
+pub(super) fn stop_replaced(process: &mut ChildProcess, shutdown_timeout: Duration) {
+    process.kill_deadline = KillDeadline::AfterDrain(Instant::now() + shutdown_timeout + DRAIN_GRACE);
+    process.signal(Signal::TERM);
 }
 
 /// Stops all processes immediately.
@@ -50,8 +59,11 @@ pub(super) fn stop_all_now(processes: &mut [ChildProcess]) {
     let at = Instant::now() + ABORT_GRACE;
     for process in processes {
         process.signal(Signal::INT);
-        if matches!(process.kill_deadline, KillDeadline::Never | KillDeadline::AfterDrain(_)) {
-            process.kill_deadline = KillDeadline::Immediate(at);
+        match process.kill_deadline {
+            KillDeadline::Immediate(_) | KillDeadline::Killed => {}
+            KillDeadline::Never | KillDeadline::AfterHandOver(_) | KillDeadline::AfterDrain(_) => {
+                process.kill_deadline = KillDeadline::Immediate(at);
+            }
         }
     }
 }

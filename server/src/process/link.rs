@@ -4,6 +4,7 @@
 //! The serving process sends requests and the supervisor replies in order; other messages have no reply. A message is
 //! JSON, so either side may be of a later version.
 
+use super::cookie_secret::CookieSecret;
 use super::listen_address::ListenAddress;
 use crate::log::Totals;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -60,11 +61,17 @@ pub(crate) struct StartInfo {
     /// Whether the supervisor keeps counts.
     #[serde(default)]
     pub(crate) keeps_counts: bool,
+    /// Whether the supervisor stops processes that were replaced, so that they may serve on what lasts.
+    #[serde(default)]
+    pub(crate) stops_replaced: bool,
     /// Interval of heartbeats; `None` without a watchdog.
     pub(crate) heartbeat_interval: Option<Duration>,
     /// The keys of session tickets, which the next process continues with.
     #[serde(default)]
     pub(crate) ticket_keys: Vec<u8>,
+    /// The key of cookies, which all processes of a supervisor share.
+    #[serde(default)]
+    pub(crate) cookie_secret: CookieSecret,
 }
 
 /// A message of a serving process.

@@ -5,6 +5,7 @@
 //! program exits with its code; a later one that ends unexpectedly is restarted.
 
 use super::child::{BoundListener, ChildProcess, ChildSetup, Role, SupervisorEvent, describe_exit};
+use super::cookie_secret::CookieSecret;
 use super::executable::Executable;
 use super::kill_deadline;
 use super::link::{FromChild, StartInfo, ToChild};
@@ -70,6 +71,7 @@ pub(super) struct Supervisor {
     totals: Totals,
     /// For the error log of the next serving process.
     pub(super) notes: Vec<String>,
+    cookie_secret: CookieSecret,
     phase: Phase,
     readiness: Readiness,
     events: Sender<SupervisorEvent>,
@@ -108,6 +110,7 @@ pub(super) fn supervise(
         configuration: 0,
         totals: Totals::default(),
         notes: Vec::new(),
+        cookie_secret: CookieSecret::default(),
         phase: Phase::Running,
         readiness: Readiness::NotYetReady,
         events,
@@ -196,8 +199,10 @@ impl Supervisor {
             configuration_before: self.configuration,
             notes,
             keeps_counts: true,
+            stops_replaced: true,
             heartbeat_interval,
             ticket_keys: TicketKeys::of_process().export(),
+            cookie_secret: self.cookie_secret.clone(),
         };
         let setup = ChildSetup { sockets: &self.sockets, control: &self.control, start_info };
         let process = ChildProcess::start(self.started, role, binary, setup, &self.events)?;
@@ -350,11 +355,14 @@ impl Supervisor {
             for process in &mut self.processes {
                 match process.role {
                     Role::Candidate { .. } => process.kill(),
+                    Role::Retired => {}
                     _ if code != 0 => process.signal(Signal::TERM),
                     _ => {}
                 }
             }
             kill_deadline::set_all(&mut self.processes, self.config.shutdown_timeout);
+            let lasting = self.processes.iter_mut().filter(|process| process.is_handing_over());
+            lasting.for_each(|process| kill_deadline::stop_replaced(process, self.config.shutdown_timeout));
         }
     }
 
@@ -369,7 +377,7 @@ impl Supervisor {
             SIGTERM | SIGQUIT if is_stopping => kill_deadline::stop_all_now(&mut self.processes),
             SIGTERM | SIGQUIT => {
                 self.begin_shutdown(0);
-                // Replaced processes got a signal before; a second one would abort their requests.
+                // Replaced processes got theirs; a second one would abort their requests.
                 self.processes.iter().filter(is_current).for_each(|process| process.signal(Signal::TERM));
             }
             _ if is_stopping => {}

@@ -2,7 +2,8 @@
 //! sandbox.
 //!
 //! Both processes have the listening sockets, so no client is refused. The old one serves until the new one is ready,
-//! and then finishes its requests. If the new one fails or takes too long, nothing changes.
+//! and then finishes its requests, and serves on what outlives a replacement. If the new one fails or takes too long, nothing
+//! changes.
 
 use super::child::{ChildProcess, Role};
 use super::executable::Executable;
@@ -14,6 +15,8 @@ use std::time::{Duration, Instant};
 
 /// Time for a new serving process to become ready.
 const READY_TIMEOUT: Duration = Duration::from_secs(60);
+/// Most replaced processes that serve on. Each holds the memory of its configuration and its caches.
+const REPLACED_MAX: usize = 4;
 
 impl Supervisor {
     /// Starts the binary that is at the program's path now.
@@ -42,7 +45,7 @@ impl Supervisor {
         }
     }
 
-    /// Handles a new process that is ready: the others finish their requests.
+    /// Handles a new process that is ready: the others hand over to it.
     pub(super) fn promote(&mut self, at: usize, requested_by: Option<u64>) {
         self.binary = self.processes[at].binary.clone();
         self.replacements += 1;
@@ -56,6 +59,21 @@ impl Supervisor {
             } else if self.processes[other].is_current() {
                 kill_deadline::retire(&mut self.processes[other], self.config.shutdown_timeout);
             }
+        }
+        self.limit_replaced();
+    }
+
+    /// Stops the oldest replaced processes that serve on, if they are too many.
+    fn limit_replaced(&mut self) {
+        let count = self.processes.iter().filter(|process| process.is_handing_over()).count();
+        // They are in the order of their start.
+        let replaced = self.processes.iter_mut().filter(|process| process.is_handing_over());
+        for process in replaced.take(count.saturating_sub(REPLACED_MAX)) {
+            let pid = process.pid().as_raw_nonzero();
+            print_line(&format!(
+                "selvedge: the replaced process {pid} is stopped with its connections, because {REPLACED_MAX} later ones remain"
+            ));
+            kill_deadline::stop_replaced(process, self.config.shutdown_timeout);
         }
     }
 

@@ -72,7 +72,7 @@ impl<S: Stream> Connection<S> {
                 transport.timeouts.wait_for(Deadline::RequestHead, time);
             }
             // When the server drains, the time without a byte is shorter than that of a head.
-            is_timed = !transport.timeouts.worker.is_draining.get();
+            is_timed = !transport.timeouts.worker.is_draining();
         } else if !has_partial_head(transport) {
             transport.send_deferred().await.map_err(Exit::Closed)?;
             // If the server began to drain after the head of the last response, too late for `Connection: close`, the
@@ -162,7 +162,7 @@ impl<S: Stream> Connection<S> {
             (Received::Interrupted(Interrupt::TimedOut), true) => {
                 return Some(self.refuse(Refusal::HEAD_TOO_SLOW, app).await);
             }
-            (Received::Interrupted(Interrupt::TimedOut), false) if transport.timeouts.worker.is_draining.get() => {
+            (Received::Interrupted(Interrupt::TimedOut), false) if transport.timeouts.worker.is_draining() => {
                 CloseReason::Draining
             }
             (Received::Interrupted(Interrupt::TimedOut), false) if self.requests.get() == 0 => {

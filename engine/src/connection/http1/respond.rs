@@ -72,7 +72,7 @@ impl<S: Stream> Connection<S> {
                 Persistence::Close => Some(CloseReason::CloseRequested),
             },
             unread_content: self.body.forces_close(self.transport.shared.limits.discard_bytes_max),
-            is_draining: self.transport.timeouts.worker.is_draining.get(),
+            is_draining: self.transport.timeouts.worker.is_draining(),
             app_state,
         };
         let may_have_trailers = matches!(

@@ -42,11 +42,11 @@ impl PendingResponse {
         finish(active, record, connection, app);
     }
 
-    /// Informs the handler of another protocol that the connection is about to end, unless it is kept through a replacement
-    /// of the application.
+    /// Informs the handler of another protocol that the connection is about to end, unless its lease keeps it.
     pub(super) fn announce_stop(&mut self, reason: CloseReason) {
-        let is_kept = self.lease.as_ref().is_some_and(HeldLease::is_in_force);
-        if let Some(tunnel) = self.tunnel().filter(|_| !(is_kept && reason == CloseReason::AppReplaced)) {
+        let may_be_kept = matches!(reason, CloseReason::AppReplaced | CloseReason::Draining);
+        let is_kept = may_be_kept && self.lease.as_ref().is_some_and(HeldLease::is_in_force);
+        if let Some(tunnel) = self.tunnel().filter(|_| !is_kept) {
             tunnel.announce_stop();
         }
     }

@@ -379,7 +379,7 @@ where
     /// Ends the connection if nothing is left to do.
     pub(super) fn check_end(&mut self) -> Result<(), Exit> {
         let transport = &self.connection.transport;
-        if transport.timeouts.worker.is_draining.get() {
+        if transport.timeouts.worker.is_draining() {
             self.begin_ending(CloseReason::Draining);
         } else if self.app.shared.app_state.get() == AppState::Replaced {
             self.begin_ending(CloseReason::AppReplaced);

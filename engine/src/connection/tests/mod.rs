@@ -14,6 +14,7 @@ mod content;
 mod eviction;
 mod expect;
 mod files;
+mod hand_over;
 mod head;
 mod linger;
 mod long_buffers;

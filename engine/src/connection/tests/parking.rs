@@ -2,6 +2,7 @@
 
 use super::pipe::ClientEnd;
 use super::scenario::{Scenario, TestServer, advance, is_about, settle, with_virtual_time};
+use crate::net::connection_table::DrainScope;
 use crate::service::{CloseReason, Phase};
 
 #[test]
@@ -75,7 +76,7 @@ fn parked_connections_end_as_idle_ones_do() {
         server.pass_notice().await;
         assert_eq!(drained.closed(), Some(CloseReason::Draining));
         assert_eq!(aborted.phase(), Phase::Processing, "received bytes are served");
-        server.worker.connections.abort(None);
+        server.worker.connections.abort(DrainScope::All);
         settle().await;
         assert_eq!(aborted.closed(), Some(CloseReason::ShutdownTimeout));
         assert_eq!(server.worker.connections.count(), 0);
@@ -89,7 +90,7 @@ fn an_abort_ends_parked_connections() {
         let client = Scenario::get("/ok").at(Phase::Idle, &server).await;
         server.park().await;
         assert!(client.pipe.is_parked());
-        server.worker.connections.abort(None);
+        server.worker.connections.abort(DrainScope::All);
         settle().await;
         assert_eq!(client.closed(), Some(CloseReason::AppReplacedTimeout));
     });

@@ -10,6 +10,7 @@ use crate::net::connection_table::ConnectionId;
 use crate::net::link::xor_session::{Keystream, XorSession};
 use crate::net::link::{Link, Session};
 use crate::net::panic;
+use crate::net::stop_state::StopState;
 use crate::net::worker::Worker;
 use crate::peer::Ends;
 use crate::service::{CloseReason, Phase, Service};
@@ -122,7 +123,13 @@ impl TestServer {
 
     /// Begins a graceful shutdown.
     pub(super) fn drain(&self) {
-        self.worker.begin_draining();
+        self.worker.begin_draining(StopState::Drain);
+    }
+
+    /// Begins a hand-over to another server.
+    pub(super) fn hand_over(&self) {
+        let (worker, notice) = (self.worker.clone(), self.worker.begin_draining(StopState::HandOver));
+        tokio::task::spawn_local(async move { worker.end_unleased(notice).await });
     }
 
     /// Lets the time for a last request pass in a graceful shutdown.

@@ -4,7 +4,9 @@ use super::pipe::ClientEnd;
 use super::responses;
 use super::scenario::{Client, Scenario, TestServer, advance, is_about, settle, with_virtual_time};
 use crate::limits::{ENCODED_SLICE_BYTES, Limits};
+use crate::net::connection_table::DrainScope;
 use crate::net::link::{Session, SessionFailure};
+use crate::net::stop_state::StopState;
 use crate::service::{CloseReason, Phase};
 
 const HELLO: &[u8] = b"hello";
@@ -200,8 +202,8 @@ fn a_handshake_ends_when_the_server_stops() {
         let server = TestServer::new();
         let client = connect(&server);
         client.send("hel").await;
-        server.worker.is_draining.set(true);
-        server.worker.connections.abort(None);
+        server.worker.stop_state.set(StopState::Drain);
+        server.worker.connections.abort(DrainScope::All);
         settle().await;
         assert_eq!(client.closed(), Some(CloseReason::ShutdownTimeout));
     });

@@ -2,6 +2,7 @@
 
 use super::pipe::ClientEnd;
 use super::scenario::{Scenario, TestServer, advance, settle, with_virtual_time};
+use crate::net::connection_table::DrainScope;
 use crate::service::{CloseReason, Phase};
 
 #[test]
@@ -95,7 +96,7 @@ fn open_connections_are_aborted_at_the_shutdown_timeout() {
         server.drain();
         settle().await;
         assert!(clients.iter().all(|client| client.closed().is_none()));
-        server.worker.connections.abort(None);
+        server.worker.connections.abort(DrainScope::All);
         settle().await;
         for (client, phase) in clients.iter().zip(phases) {
             assert_eq!((client.closed(), client.phase_at_close()), (Some(CloseReason::ShutdownTimeout), phase));

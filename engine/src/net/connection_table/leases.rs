@@ -1,4 +1,5 @@
-//! The leases of responses in progress: what keeps a connection through a replacement of the application.
+//! The leases of responses in progress: what keeps a connection through a replacement of the application or the
+//! server.
 
 use crate::response_lease::ResponseLease;
 use std::cell::RefCell;

@@ -16,10 +16,10 @@ fn sweep_interrupts_only_expired_deadlines() {
     connections.wait_for(late, Deadline::None, Tick::MAX);
     assert_eq!(connections.interrupt(late), Interrupt::None);
     connections.set_has_streams(late);
-    connections.drain(&[Deadline::KeepAlive], None);
+    connections.drain(&[Deadline::KeepAlive], DrainScope::All);
     let interrupts = [early, late, idle].map(|id| connections.interrupt(id));
     assert_eq!(interrupts, [Interrupt::None, Interrupt::Drain, Interrupt::Drain]);
-    connections.abort(None);
+    connections.abort(DrainScope::All);
     connections.wait_for(early, Deadline::RequestBody, 9);
     assert_eq!(connections.interrupt(early), Interrupt::Abort, "an abort is never cleared");
 }
@@ -47,10 +47,10 @@ fn generations_are_drained_separately() {
     let second = connections.begin_generation();
     let new = connections.insert();
     connections.wait_for(new, Deadline::KeepAlive, 100);
-    connections.drain(&[Deadline::KeepAlive], Some(second));
+    connections.drain(&[Deadline::KeepAlive], DrainScope::Replaced(second));
     let interrupts = [busy, idle, new].map(|id| connections.interrupt(id));
     assert_eq!(interrupts, [Interrupt::None, Interrupt::Drain, Interrupt::None]);
-    connections.abort(Some(second));
+    connections.abort(DrainScope::Replaced(second));
     let interrupts = [busy, idle, new].map(|id| connections.interrupt(id));
     assert_eq!(interrupts, [Interrupt::Abort, Interrupt::Abort, Interrupt::None]);
 }
@@ -71,22 +71,40 @@ fn a_lease_keeps_a_connection_through_a_replacement_but_not_through_a_stop() {
     other.end();
     let second = connections.begin_generation();
     let interrupts = || [leased, ended, streams].map(|id| connections.interrupt(id));
-    connections.drain(&[Deadline::Upgraded], Some(second));
+    connections.drain(&[Deadline::Upgraded], DrainScope::Replaced(second));
     assert_eq!(interrupts(), [Interrupt::None, Interrupt::Drain, Interrupt::Drain]);
-    assert_eq!(connections.abort(Some(second)), 2);
+    assert_eq!(connections.abort(DrainScope::Replaced(second)), 2);
     assert_eq!(interrupts(), [Interrupt::None, Interrupt::Abort, Interrupt::Drain]);
     // A response that has ended no longer keeps its connection, whatever others have.
     connections.leases.remove(streams, &lease);
-    assert_eq!(connections.abort(Some(second)), 1);
+    assert_eq!(connections.abort(DrainScope::Replaced(second)), 1);
     assert_eq!(interrupts(), [Interrupt::None, Interrupt::Abort, Interrupt::Abort]);
-    connections.drain(&[Deadline::Upgraded], None);
+    connections.drain(&[Deadline::Upgraded], DrainScope::All);
     assert_eq!(connections.interrupt(leased), Interrupt::Drain);
-    assert_eq!(connections.abort(None), 0);
+    assert_eq!(connections.abort(DrainScope::All), 0);
     assert_eq!(connections.interrupt(leased), Interrupt::Abort);
     connections.leases.remove(leased, &lease);
     connections.leases.remove(ended, &other);
     connections.leases.remove(streams, &other);
     assert!(connections.leases.is_empty());
+}
+
+#[test]
+fn a_hand_over_concerns_connections_of_all_generations_without_a_lease() {
+    let connections = ConnectionTable::default();
+    let (leased, ended, idle) = (connections.insert(), connections.insert(), connections.insert());
+    for (id, deadline) in [(leased, Deadline::Upgraded), (ended, Deadline::Upgraded), (idle, Deadline::KeepAlive)] {
+        connections.wait_for(id, deadline, Tick::MAX);
+    }
+    let [lease, other] = [ResponseLease::new(), ResponseLease::new()];
+    connections.leases.add(leased, lease);
+    connections.leases.add(ended, other.clone());
+    other.end();
+    let interrupts = || [leased, ended, idle].map(|id| connections.interrupt(id));
+    connections.drain(&[Deadline::Upgraded], DrainScope::Unleased);
+    assert_eq!(interrupts(), [Interrupt::None, Interrupt::Drain, Interrupt::None]);
+    assert_eq!(connections.abort(DrainScope::Unleased), 1);
+    assert_eq!(interrupts(), [Interrupt::None, Interrupt::Abort, Interrupt::Abort]);
 }
 
 #[test]
@@ -98,9 +116,9 @@ fn a_connection_whose_lease_has_ended_has_the_time_of_that_replacement() {
     lease.end();
     let third = connections.begin_generation();
     let interrupts = || [leased, other].map(|id| connections.interrupt(id));
-    assert_eq!(connections.abort(Some(second)), 1);
+    assert_eq!(connections.abort(DrainScope::Replaced(second)), 1);
     assert_eq!(interrupts(), [Interrupt::None, Interrupt::Abort]);
-    assert_eq!(connections.abort(Some(third)), 0);
+    assert_eq!(connections.abort(DrainScope::Replaced(third)), 0);
     assert_eq!(interrupts(), [Interrupt::Abort, Interrupt::Abort]);
 }
 
@@ -147,8 +165,8 @@ fn idle_connection_is_parked_and_resumed_by_any_interrupt() {
 fn any_interrupt_replaces_park() {
     type Send = fn(&ConnectionTable);
     let interrupts: [(Interrupt, Send); 4] = [
-        (Interrupt::Drain, |connections| connections.drain(&[Deadline::KeepAlive], None)),
-        (Interrupt::Drain, |connections| connections.drain(&[Deadline::KeepAlive], Some(1))),
+        (Interrupt::Drain, |connections| connections.drain(&[Deadline::KeepAlive], DrainScope::All)),
+        (Interrupt::Drain, |connections| connections.drain(&[Deadline::KeepAlive], DrainScope::Replaced(1))),
         (Interrupt::Evict, |connections| assert!(connections.evict_idlest())),
         (Interrupt::TimedOut, |connections| connections.shorten_idle(60, 100, 50)),
     ];

@@ -45,7 +45,7 @@ pub(crate) enum Balance {
     Hash(HashKey),
     Sticky {
         cookie: String,
-        /// `None`: a random key for each process.
+        /// `None`: a random key, which the processes of a server share.
         secret: Option<PathBuf>,
     },
 }

@@ -64,7 +64,7 @@ pub(super) const SETTINGS: &[Setting] = &[
             property(
                 "secret",
                 ValueKind::Path,
-                DefaultValue::Effect("a random key for each process"),
+                DefaultValue::Effect("a random key, which the processes of this server share"),
                 "File with at least 32 bytes that sign the cookie of `sticky`: for several machines, and across restarts.",
             ),
         ])

@@ -1,6 +1,8 @@
 //! Control commands: from signals, the control socket, and the end of the supervisor.
 
+use super::shutdown_watch::CountLasting;
 use super::{Parent, STOPPING, ServingProcess, shutting_down};
+use crate::log::print_line;
 use crate::process::control::{self, ControlCommand, ControlReply, StatusFormat};
 use crate::process::link::{FromChild, WaitOutcome};
 use crate::process::lock::lock;
@@ -22,6 +24,8 @@ pub(crate) trait ControlHandler: Send + Sync + 'static {
     fn certificates(&self, form: StatusFormat) -> String;
     /// Stops accepting because another process serves. A stop follows.
     fn stop_listening(&self);
+    /// Returns how many responses may last after a hand-over.
+    fn lasting_responses(&self) -> usize;
     /// Reopens the log files.
     fn reopen_logs(&self);
     /// Stops.
@@ -31,6 +35,8 @@ pub(crate) trait ControlHandler: Send + Sync + 'static {
 /// How the server stops.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum StopMode {
+    /// Another process serves: requests in progress finish, and what outlives a replacement lasts.
+    HandOver,
     /// Requests in progress finish.
     Graceful,
     /// Requests in progress are aborted.
@@ -130,17 +136,11 @@ impl ServingProcess {
                     SIGUSR1 => handler.reopen_logs(),
                     // Meant for the supervisor. An unsupervised process cannot upgrade.
                     SIGUSR2 => {}
+                    SIGQUIT if matches!(serving.parent, Parent::Supervisor { .. }) => {
+                        mode = serving.hand_over(&handler, mode);
+                    }
                     _ => {
-                        let is_replaced = signal == SIGQUIT && matches!(serving.parent, Parent::Supervisor { .. });
-                        if is_replaced {
-                            // The new process handles commands now.
-                            serving.end_commands();
-                        }
                         serving.stop_listening();
-                        if is_replaced {
-                            // Connections without a request go to the new process, which has the sockets, too.
-                            handler.stop_listening();
-                        }
                         handler.stop(if signal == SIGINT { StopMode::Immediate } else { mode });
                         mode = StopMode::Immediate;
                     }
@@ -148,6 +148,30 @@ impl ServingProcess {
             }
         })?;
         Ok(())
+    }
+
+    /// Hands over to the process that has replaced this one. Returns how a later signal stops this one.
+    fn hand_over(&self, handler: &Arc<dyn ControlHandler>, mode: StopMode) -> StopMode {
+        // The new process handles commands now.
+        self.end_commands();
+        // An earlier supervisor would not stop it later.
+        let hands_over = mode == StopMode::Graceful && self.start_info.stops_replaced;
+        let lasting = handler.clone();
+        let count_lasting: CountLasting = Box::new(move || lasting.lasting_responses());
+        self.begin_shutdown(hands_over.then_some(count_lasting));
+        let (next, later) = if hands_over { (StopMode::HandOver, mode) } else { (mode, StopMode::Immediate) };
+        let stopping = handler.clone();
+        let stop = move || {
+            // Connections without a request go to the new process, which has the sockets, too.
+            stopping.stop_listening();
+            stopping.stop(next);
+        };
+        // It waits for all workers, and this thread has to receive the next signal even if one of them hangs.
+        if let Err(error) = thread::Builder::new().name("selvedge-hand-over".to_owned()).spawn(stop) {
+            print_line(&format!("selvedge: cannot hand over to another process: {error}"));
+            handler.stop(mode);
+        }
+        later
     }
 
     /// Stops when the supervisor ends, and sends heartbeats.

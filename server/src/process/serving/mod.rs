@@ -6,6 +6,7 @@ mod counts;
 mod handed_counts;
 mod request;
 mod shutdown;
+mod shutdown_watch;
 mod sockets;
 
 pub(crate) use commands::{ControlHandler, StopMode};
@@ -23,6 +24,7 @@ use super::sockets::Sockets;
 use handed_counts::HandedCounts;
 use request::{PendingListeners, call, receive};
 use selvedge::tls::TicketKeys;
+use shutdown_watch::ShutdownWatch;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Sender;
@@ -49,6 +51,7 @@ pub(crate) struct ServingProcess {
     commands_end: Mutex<Option<UnixStream>>,
     /// Dropped when draining has ended.
     busy: Mutex<Option<Sender<()>>>,
+    shutdown_watch: Arc<ShutdownWatch>,
     /// Cloned by each call in progress.
     calls: Arc<()>,
     parent: Parent,
@@ -106,6 +109,7 @@ impl ServingProcess {
             shutdown_timeout: Mutex::new(selvedge::Limits::default().shutdown_timeout),
             commands_end: Mutex::default(),
             busy: Mutex::default(),
+            shutdown_watch: Arc::default(),
             calls: Arc::default(),
             parent,
             start_info,

@@ -1,5 +1,6 @@
-//! Shutdown of a serving process, within its timeout.
+//! Shutdown of a serving process, within its timeout. One that hands over ends with the last response that outlives it.
 
+use super::shutdown_watch::{CountLasting, DrainOutcome};
 use super::{Parent, ServingProcess};
 use crate::log::print_line;
 use crate::process::link::FromChild;
@@ -8,14 +9,12 @@ use crate::process::owned_file::OwnedFile;
 use rustix::process::{Signal, getpid, kill_process};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::sync::mpsc::channel;
 use std::thread;
 use std::time::{Duration, Instant};
 
 /// How long a stopped process waits until replies to earlier callers are sent.
 const REPLY_TIMEOUT: Duration = Duration::from_secs(5);
-/// Interval of heartbeats during a shutdown.
-const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(1);
 /// Time beyond the shutdown timeout for workers to end.
 const SHUTDOWN_GRACE: Duration = Duration::from_secs(5);
 
@@ -47,8 +46,15 @@ impl ServingProcess {
 
     /// Stops listening, and serves `status` only.
     pub(super) fn stop_listening(&self) {
+        self.begin_shutdown(None);
+    }
+
+    /// Stops listening, and begins the shutdown timeout. With `count_lasting`, it does not end while responses last.
+    pub(super) fn begin_shutdown(&self, count_lasting: Option<CountLasting>) {
+        let time = *lock(&self.shutdown_timeout) + SHUTDOWN_GRACE;
+        self.shutdown_watch.begin(time, count_lasting);
         if !self.stopping.swap(true, Ordering::Relaxed) {
-            self.run_shutdown();
+            self.watch_shutdown(time);
         }
         match &self.parent {
             Parent::Supervisor { .. } => lock(&self.sockets).release_all(),
@@ -58,7 +64,7 @@ impl ServingProcess {
 
     /// Sends heartbeats during the shutdown timeout, so that the supervisor does not kill this process. Then it kills
     /// this process if a worker hangs, because the supervisor may have ended.
-    fn run_shutdown(&self) {
+    fn watch_shutdown(&self, time: Duration) {
         let (busy, drained) = channel();
         *lock(&self.busy) = Some(busy);
         let link = match &self.parent {
@@ -68,11 +74,11 @@ impl ServingProcess {
                 None
             }
         };
-        let time = *lock(&self.shutdown_timeout) + SHUTDOWN_GRACE;
+        let watch = self.shutdown_watch.clone();
         // Without a thread, the supervisor's deadline applies.
         let _ = thread::Builder::new().name("selvedge-shutdown".to_owned()).spawn(move || {
             let send_heartbeat = || link.iter().for_each(|link| drop(link.send(&FromChild::Heartbeat)));
-            if wait_until_drained(&drained, time, send_heartbeat) == DrainOutcome::TimedOut {
+            if watch.wait_until_drained(&drained, send_heartbeat) == DrainOutcome::TimedOut {
                 print_line(&format!(
                     "selvedge: a worker hangs {} s after a stop; the process kills itself",
                     time.as_secs_f64()
@@ -82,23 +88,4 @@ impl ServingProcess {
             }
         });
     }
-}
-
-/// The result of draining.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum DrainOutcome {
-    Drained,
-    TimedOut,
-}
-
-/// Waits until draining has ended, at most for `timeout`, and sends heartbeats meanwhile.
-fn wait_until_drained(drained: &Receiver<()>, timeout: Duration, send_heartbeat: impl Fn()) -> DrainOutcome {
-    let deadline = Instant::now() + timeout;
-    while let Err(RecvTimeoutError::Timeout) = drained.recv_timeout(HEARTBEAT_INTERVAL) {
-        if Instant::now() >= deadline {
-            return DrainOutcome::TimedOut;
-        }
-        send_heartbeat();
-    }
-    DrainOutcome::Drained
 }

@@ -86,10 +86,10 @@ fn has_pending_signal(pid: i32) -> bool {
 }
 
 /// A stopped process, killed on drop, so that it does not outlive a failed test.
-struct Hanging(i32);
+pub(super) struct Hanging(pub(super) i32);
 
 impl Hanging {
-    fn new(pid: i32) -> Self {
+    pub(super) fn new(pid: i32) -> Self {
         signal(pid, Signal::STOP);
         Self(pid)
     }

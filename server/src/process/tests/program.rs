@@ -8,6 +8,7 @@ use crate::process::{
     ControlCommand, ControlHandler, ControlReply, ListenAddress, RunMode, ServingProcess, StatusFormat, StopMode, start,
 };
 use rustix::process::{Pid, Signal, kill_process};
+use selvedge::service::{Body, ResponseLease};
 use selvedge::{ExitCause, Handle, Limits, Request, Response, Server, StatusCode};
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -68,6 +69,11 @@ fn serve(file: &Path, serving: Arc<ServingProcess>, settings: &Settings) -> i32 
     let reply = async move |request: &mut Request| match request.path() {
         "/port" => Response::new(StatusCode::OK).body(request.peer().port().to_string()),
         "/hang" => hang(),
+        "/echo" => {
+            let chunks = Box::pin(request.take_body());
+            let response = Response::new(StatusCode::OK).body(Body::Stream { length: None, chunks });
+            response.lease(ResponseLease::new())
+        }
         _ => Response::new(StatusCode::OK).body(number.clone()),
     };
     let running =
@@ -143,12 +149,17 @@ impl ControlHandler for TestHandler {
 
     fn stop_listening(&self) {}
 
+    fn lasting_responses(&self) -> usize {
+        self.handle.leased_responses()
+    }
+
     fn reopen_logs(&self) {
         print("reopened\n");
     }
 
     fn stop(&self, mode: StopMode) {
         match mode {
+            StopMode::HandOver => self.handle.hand_over(),
             StopMode::Graceful => self.handle.stop(),
             StopMode::Immediate => self.handle.stop_now(),
         }
@@ -356,6 +367,43 @@ pub(super) fn end_request(mut connection: TcpStream) -> String {
     connection.write_all(b"Host: a\r\n\r\n").unwrap();
     connection.read_to_string(&mut reply).unwrap();
     reply
+}
+
+/// A response that lasts as long as its request, whose content it returns.
+pub(super) struct Echo(TcpStream);
+
+impl Echo {
+    pub(super) fn begin(address: SocketAddr) -> Self {
+        let mut stream = TcpStream::connect(address).unwrap();
+        stream.write_all(b"POST /echo HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n").unwrap();
+        let mut echo = Self(stream);
+        echo.exchange("begun");
+        echo
+    }
+
+    /// Sends a text, and receives until it returns.
+    pub(super) fn exchange(&mut self, text: &str) {
+        let chunk = format!("{:x}\r\n{text}\r\n", text.len());
+        self.0.write_all(chunk.as_bytes()).unwrap();
+        let mut reply = Vec::new();
+        while !reply.ends_with(chunk.as_bytes()) {
+            let mut piece = [0; 256];
+            let count = self.0.read(&mut piece).unwrap();
+            assert!(count > 0, "the connection was closed: {}", String::from_utf8_lossy(&reply));
+            reply.extend_from_slice(&piece[..count]);
+        }
+    }
+
+    /// Waits until the program closes the connection.
+    pub(super) fn wait_closed(mut self) {
+        let _ = self.0.read_to_end(&mut Vec::new());
+    }
+
+    /// Ends the content.
+    pub(super) fn end(mut self) {
+        self.0.write_all(b"0\r\n\r\n").unwrap();
+        self.wait_closed();
+    }
 }
 
 fn exchange(mut stream: impl Read + Write, path: &str) -> String {

@@ -43,6 +43,9 @@ impl CheckTask {
         loop {
             let every = {
                 let (Some(worker), Some(upstream)) = (self.worker.upgrade(), self.upstream.upgrade()) else { return };
+                if upstream.has_ended_checks() {
+                    return;
+                }
                 let Some(check) = upstream.rules().check.as_ref() else { return };
                 let result = check_once(&worker, &upstream, self.server, check).await;
                 upstream.checked(self.server, result.as_ref().copied().map_err(|reason| &**reason));

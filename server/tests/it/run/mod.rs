@@ -7,6 +7,7 @@ mod gateway;
 mod process;
 mod proxy;
 mod reload;
+mod replaced;
 mod settings;
 mod site_logs;
 mod status;

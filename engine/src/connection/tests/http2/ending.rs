@@ -3,6 +3,7 @@
 use super::super::pipe::ClientEnd;
 use super::super::scenario::{TestServer, advance, settle, with_virtual_time};
 use super::client::{CANCEL, GOAWAY, Http2Client, LAST, PING, RST_STREAM, Replies, WINDOW_MAX};
+use crate::net::connection_table::DrainScope;
 use crate::service::{CloseReason, Phase, ResponseOutcome};
 use selvedge_proto::http2::ConnectionError;
 
@@ -189,7 +190,7 @@ fn an_abort_ends_everything_and_reports_it_once() {
         let streams = [client.get("/never"), client.get("/bytes/100000"), client.post("/read")];
         client.send().await;
         server.drain();
-        server.worker.connections.abort(None);
+        server.worker.connections.abort(DrainScope::All);
         settle().await;
         assert_eq!(client.client.closed(), Some(CloseReason::ShutdownTimeout));
         let statuses = [499, 200, 499];

@@ -4,6 +4,7 @@ mod client;
 
 mod bounds;
 mod ending;
+mod hand_over;
 mod requests;
 mod responses;
 mod slow_clients;

@@ -3,6 +3,7 @@
 use super::super::scenario::{TestServer, advance, is_about, settle, with_virtual_time};
 use super::client::{CANCEL, Http2Client, INITIAL_WINDOW, LAST, NO_ERROR, Replies, WINDOW_UPDATE};
 use crate::limits::Limits;
+use crate::response_lease::ResponseLease;
 use crate::service::{Body, CloseReason, Duplex, Request, Response, Service, UpgradeResponse};
 use bytes::Bytes;
 use selvedge_proto::StatusCode;
@@ -25,6 +26,19 @@ impl Service for Tunnels {
         let handler = Box::new(move |stream| opened.borrow_mut().push(stream));
         response.body = Body::Upgrade(Box::new(UpgradeResponse { protocol: Bytes::from_static(b"test"), handler }));
         response
+    }
+
+    fn accepts_extended_connect(&self) -> bool {
+        true
+    }
+}
+
+/// [`Tunnels`] with a lease.
+struct LeasedTunnels(Tunnels, ResponseLease);
+
+impl Service for LeasedTunnels {
+    async fn call(&self, request: &mut Request) -> Response {
+        self.0.call(request).await.lease(self.1.clone())
     }
 
     fn accepts_extended_connect(&self) -> bool {
@@ -164,5 +178,38 @@ fn a_drain_is_announced_and_waits_for_the_handler() {
         client.send().await;
         assert_eq!(client.response(stream).text(), "bye");
         assert_eq!(client.client.wait_closed().await.0, CloseReason::Draining);
+    });
+}
+
+#[test]
+fn a_hand_over_is_announced_to_a_tunnel_without_a_lease_only() {
+    with_virtual_time(async || {
+        for has_ended in [false, true] {
+            let (tunnels, lease) = (Tunnels::default(), ResponseLease::new());
+            let service = LeasedTunnels(tunnels.clone(), lease.clone());
+            let server = TestServer::serving(service, Limits::default());
+            let mut client = Http2Client::connect(&server).await;
+            let (stream, mut opened) = open(&mut client, &tunnels).await;
+            if has_ended {
+                lease.end();
+            }
+            server.hand_over();
+            client.send().await;
+            assert_eq!((client.goaways().is_empty(), opened.is_stopping()), (false, has_ended));
+            if has_ended {
+                continue;
+            }
+            advance(1_000).await;
+            client.data(0, stream, b"hello");
+            client.send().await;
+            assert_eq!(opened.receive(), Poll::Ready(Ok(b"hello".to_vec())));
+            assert!(!opened.is_stopping());
+            server.drain();
+            settle().await;
+            assert!(opened.is_stopping(), "a stop follows");
+            drop(opened);
+            client.send().await;
+            assert_eq!(client.client.wait_closed().await.0, CloseReason::Draining);
+        }
     });
 }
