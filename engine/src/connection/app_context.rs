@@ -18,8 +18,9 @@ pub(crate) struct AppContext<T, O> {
 
 impl<T: Service, O> AppContext<T, O> {
     pub(crate) fn new(service: T, observer: O, limits: Limits, worker: Rc<Worker>) -> Rc<Self> {
-        let shared = Rc::new(SharedContext::new(limits, service.has_server_field_in_refusals()));
-        Rc::new(Self { service, observer, shared, worker })
+        let shared =
+            SharedContext { has_server_field: service.has_server_field_in_refusals(), ..SharedContext::new(limits) };
+        Rc::new(Self { service, observer, shared: Rc::new(shared), worker })
     }
 }
 
@@ -40,7 +41,7 @@ pub(super) enum AppState {
 /// State that all connections of one worker and app version share, independent of the application's type.
 pub(crate) struct SharedContext {
     pub(super) limits: Limits,
-    /// Whether responses without a part of the application have the field Server.
+    /// Whether responses to refused heads have the field Server.
     has_server_field: bool,
     /// The `Server` and `Date` lines, and the second for which they were made.
     cached_fields: Cell<(i64, CommonFields)>,
@@ -48,16 +49,16 @@ pub(crate) struct SharedContext {
 }
 
 impl SharedContext {
-    fn new(limits: Limits, has_server_field: bool) -> Self {
+    fn new(limits: Limits) -> Self {
         Self {
             limits,
-            has_server_field,
+            has_server_field: true,
             cached_fields: Cell::new((0, CommonFields::new(HttpDate::from_unix(0)))),
             app_state: Cell::new(AppState::Current),
         }
     }
 
-    /// Completes a response in which the application has no part.
+    /// Completes the response to a head that is refused.
     pub(super) fn refusal(&self, mut response: Response) -> Response {
         if !self.has_server_field {
             response.fields_mut().remove("server");

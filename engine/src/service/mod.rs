@@ -72,8 +72,8 @@ pub trait Service: 'static {
         false
     }
 
-    /// Returns whether responses in which the service has no part have the field Server: those to heads that are refused
-    /// (400, 408, 414, 417, 431, 501, 505), and that of a call that panics (500). Read once. Default: they have it.
+    /// Returns whether responses to heads that are refused (400, 408, 414, 417, 431, 501, 505), in which the service has no
+    /// part, have the field Server. Read once. Default: they have it.
     fn has_server_field_in_refusals(&self) -> bool {
         true
     }

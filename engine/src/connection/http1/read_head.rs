@@ -224,7 +224,7 @@ impl<S: Stream> Connection<S> {
         // The head may have been read far enough to show what the client prefers.
         let prefers_json = prefers_json(values_in_lines(without_empty_line(transport.input.borrow().bytes())));
         let response = if prefers_json { page.into_problem() } else { page };
-        let (mut record, rest) = self.begin_refusal(transport.shared.refusal(response));
+        let (mut record, rest) = self.begin_refusal(response);
         if let Some(rest) = rest {
             self.send_pending(rest, &mut record).await;
         }

@@ -98,6 +98,7 @@ impl<S: Stream> Connection<S> {
             is_draining: false,
             app_state: AppState::Current,
         };
+        let response = self.transport.shared.refusal(response);
         self.begin(context, Recipient { version: Version::Http11, te: TeTrailers::Absent }, response)
     }
 

@@ -139,8 +139,7 @@ fn poll_call<S: Stream, T, O: Observer>(
         }
         Err(message) => {
             app.observer.event(&ServerEvent::Panic { peer: connection.transport.ends.peer, message });
-            let response = Response::error(StatusCode::INTERNAL_SERVER_ERROR).log_reason(PANICKED);
-            Poll::Ready(Ok(app.shared.refusal(response)))
+            Poll::Ready(Ok(Response::error(StatusCode::INTERNAL_SERVER_ERROR).log_reason(PANICKED)))
         }
     }
 }

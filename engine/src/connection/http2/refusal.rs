@@ -83,7 +83,7 @@ fn respond_with_error<S: Stream, T, O: Observer>(
     let method = if is_head { Method::Head } else { Method::Other };
     let page = Response::error_with_text(reject.status(), reject.message()).no_log_reason();
     let response = if client_prefers_json(connection) { page.into_problem() } else { page };
-    let record = send_refusal(connection, stream, method, app.shared.refusal(response));
+    let record = send_refusal(connection, stream, method, response);
     if end == End::More && record.outcome.is_ok() {
         connection.contents.borrow_mut().begin(stream, Expectation::None);
         connection.finish_content(stream);

@@ -104,8 +104,9 @@ pub(super) fn send_refusal<S: Stream>(
     connection: &Connection<S>,
     stream: StreamId,
     method: Method,
-    mut response: Response,
+    response: Response,
 ) -> ResponseRecord {
+    let mut response = connection.transport.shared.refusal(response);
     let (length, has_content) = plan(method, &mut response);
     let body = std::mem::take(&mut response.body);
     let mut record = new_record(response);
