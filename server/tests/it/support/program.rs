@@ -92,10 +92,10 @@ impl Program {
         whole_lines(&self.process.out.text())
     }
 
-    /// Returns the lines of standard error so far, without the ready line.
+    /// Returns the lines of standard error so far, without the ready line and a hint.
     pub(crate) fn error_lines(&self) -> Vec<String> {
         let mut lines = whole_lines(&self.process.err.text());
-        lines.retain(|line| !line.starts_with("serving "));
+        lines.retain(|line| !line.starts_with("serving ") && !line.starts_with("hint: "));
         lines
     }
 
