@@ -22,6 +22,11 @@ const STYLES: Styles = Styles::styled()
     .literal(AnsiColor::Cyan.on_default().bold())
     .placeholder(AnsiColor::Cyan.on_default());
 
+const SERVE_HELP: &str = "An environment variable can set each option, such as SELVEDGE_SERVE_CLEAN_URLS=true. \
+    TERM stops gracefully, INT immediately.";
+const PROXY_HELP: &str = "An environment variable can set each option, such as SELVEDGE_PROXY_TO=localhost:9000. \
+    TERM stops gracefully, INT immediately.";
+
 /// A web server: strict, safe, clear, fast, and calm under load.
 #[derive(Debug, Parser)]
 #[command(name = "selvedge", version, about, max_term_width = 100, styles = STYLES)]
@@ -86,8 +91,8 @@ pub(crate) fn command() -> clap::Command {
         }
     };
     Cli::command()
-        .mut_subcommand("serve", |serve| serve.mut_args(with_variables("SELVEDGE_SERVE_")))
-        .mut_subcommand("proxy", |proxy| proxy.mut_args(with_variables("SELVEDGE_PROXY_")))
+        .mut_subcommand("serve", |serve| serve.mut_args(with_variables("SELVEDGE_SERVE_")).after_help(SERVE_HELP))
+        .mut_subcommand("proxy", |proxy| proxy.mut_args(with_variables("SELVEDGE_PROXY_")).after_help(PROXY_HELP))
 }
 
 /// Prints a script that completes commands and options. For bash: `selvedge completions bash >

@@ -7,8 +7,7 @@ use clap::Args;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
-/// Serves the files of a directory. TERM stops gracefully, INT immediately. An environment variable can set each
-/// option: SELVEDGE_SERVE_ and its name, such as SELVEDGE_SERVE_CLEAN_URLS=true. The command line overrides it.
+/// Serves the files of a directory.
 #[derive(Debug, Args)]
 pub(crate) struct ServeArgs {
     /// Directory to serve
@@ -203,6 +202,20 @@ mod tests {
     use super::*;
 
     #[test]
+    fn the_page_of_options_has_each_option_and_its_variable() {
+        let page = include_str!("../../../docs/serve.md");
+        let command = crate::cli::command();
+        let serve = command.find_subcommand("serve").expect("it is a command");
+        for option in serve.get_arguments().filter_map(|arg| arg.get_long().map(|long| (long, arg.get_env()))) {
+            let (long, variable) = option;
+            assert!(page.contains(&format!("`--{long}")) || page.contains(&format!("--{long} ")), "{long}");
+            let expected = format!("SELVEDGE_SERVE_{}", long.replace('-', "_").to_uppercase());
+            let is_set = variable.is_some_and(|variable| variable == expected.as_str());
+            assert!(is_set || matches!(long, "driver" | "help"), "{long}: {variable:?}");
+        }
+    }
+
+    #[test]
     fn an_address_may_lack_its_host_or_its_port() {
         let whole = |text: &str| Ok(ListenArg::Whole(text.to_owned()));
         let host = |text: &str| Ok(ListenArg::Host(text.to_owned()));
@@ -219,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_values_are_answered_with_the_right_ones() {
+    fn problems_of_wrong_values_name_the_right_ones() {
         for (wrong, expected) in [
             ("http://localhost:80/", "write `--listen localhost:80`"),
             ("https://localhost:443", "write `--listen localhost:443`, and `--tls` for https"),

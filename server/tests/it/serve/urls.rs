@@ -89,7 +89,7 @@ fn a_directory_without_an_index_has_a_hint() {
 }
 
 #[test]
-fn mistakes_are_answered_with_the_right_option() {
+fn mistakes_get_the_right_option() {
     let tree = Tree::new();
     let other = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = other.local_addr().unwrap().port().to_string();
