@@ -218,7 +218,8 @@ impl<S: Stream> Connection<S> {
     async fn refuse<T, O: Observer>(self: &Rc<Self>, refusal: Refusal, app: &AppContext<T, O>) -> Exit {
         let transport = &self.transport;
         // The refusal or the close reports the reason.
-        let response = Response::error_with_text(refusal.status, refusal.text).no_log_reason();
+        let response = Response::engine_error(refusal.status, refusal.text).no_log_reason();
+        let response = app.shared.error_hook.apply(response, None);
         let (mut record, rest) = self.begin_refusal(response);
         if let Some(rest) = rest {
             self.send_pending(rest, &mut record).await;
