@@ -6,10 +6,13 @@ use tracing::{debug, error, info, warn};
 /// Most bytes of a request line in an event.
 const LINE_BYTES_MAX: usize = 256;
 
-/// Reports what an application does not see as events of [`tracing`], with the target `selvedge`: requests that the
-/// server refuses (400, 408, 413, 431 and others; level INFO), connections that end for a cause (INFO), failures and
-/// panics of the application (ERROR), and the limits of the server (WARN). Responses of the application without a
-/// reason are no events; a layer such as tower-http's `TraceLayer` reports them.
+/// Reports what an application does not see as events of [`tracing`], with the target `selvedge`.
+///
+/// - INFO: requests that the server refuses (400, 408, 413, 431 and others), and connections that end for a cause.
+/// - WARN: a limit of the server is reached.
+/// - ERROR: failures and panics of the application.
+///
+/// Responses of the application without a reason are no events; a layer such as tower-http's `TraceLayer` reports them.
 ///
 /// Each event has the address of the client as `peer`. The fields of an exchange are `status`, `request_line` and
 /// `reason`.

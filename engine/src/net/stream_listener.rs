@@ -83,10 +83,10 @@ pub(crate) struct StreamContext {
     pub(crate) shutdown_timeout: Duration,
 }
 
-type Start = Box<dyn FnOnce(StreamContext) -> io::Result<JoinHandle<()>> + Send>;
+type StartThread = Box<dyn FnOnce(StreamContext) -> io::Result<JoinHandle<()>> + Send>;
 
 /// A listener before the start of its server.
-pub(crate) struct StreamSource(Start);
+pub(crate) struct StreamSource(StartThread);
 
 impl StreamSource {
     pub(crate) fn new(listener: impl StreamListener) -> Self {
