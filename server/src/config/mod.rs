@@ -31,6 +31,8 @@ mod use_snippet;
 pub(crate) mod value;
 
 pub(crate) use position::{Span, Texts};
+#[cfg(feature = "program")]
+pub(crate) use problem::ColouredProblems;
 pub(crate) use problem::{Problem, Problems};
 pub(crate) use reader::RawValue;
 pub(crate) use requirement::{MachineRequirement, MachineRequirementKind, PageUse};
